@@ -1,0 +1,285 @@
+"""What tritium says when something is wrong, and where it points.
+
+A user's mistake names the two things that disagree, underlines the source and proposes a next step:
+
+    >>> span = Span("k.py", 5, 8, 5, 13, "    z = x + y", def_line=3, function="kernel")
+    >>> print(render("cannot add f32[128] and f32[64]", [span], hint="make BX and BY equal"))
+    cannot add f32[128] and f32[64]
+      --> k.py:5:9 (at 3:8: in kernel)
+      5 |     z = x + y
+        |         ^^^^^
+    hint: make BX and BY equal
+"""
+
+from __future__ import annotations
+
+import ast
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+__all__ = [
+    "AutotunerError", "CompilationError", "CompileTimeAssertionFailure", "InternalError", "InterpreterError",
+    "OutOfResources", "PTXASError", "Span", "TritonError", "UnsupportedLanguageConstruct", "fail", "render",
+]  # fmt: skip
+
+
+class Span(NamedTuple):
+    """A range of a kernel's source.
+
+    `line` and `end_line` are lines of the file; `col` and `end_col` are 0-based characters of `text`, which holds the
+    lines from `line` to `end_line` after `indent` columns of the function's own indentation were removed.
+
+    >>> Span("k.py", 12, 4, 12, 9, "    x + y", def_line=10, function="kernel", indent=4).position
+    (3, 4)
+    """
+
+    file: str
+    line: int
+    col: int
+    end_line: int
+    end_col: int
+    text: str
+    def_line: int = 1
+    function: str = ""
+    indent: int = 0
+    label: str = ""  # said after the caret: "128 against 64"
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Line counted from the `def` line = 1, and the column of the syntax node: what Triton's errors name."""
+        return self.line - self.def_line + 1, self.col
+
+    def __str__(self) -> str:
+        within = f" in {self.function}" if self.function else ""
+        at = "at {}:{}:".format(*self.position)
+        return f"{self.file}:{self.line}:{self.col + self.indent + 1} ({at}{within})" if self.file else f"{at}{within}"
+
+
+# A span taller than this shows its first lines and its last.
+_TALLEST = 6
+
+
+def render(message: str, spans: Sequence[Span] = (), notes: Iterable[tuple[str, Span | None]] = (),
+           hint: str | None = None) -> str:
+    """The text of an error: message, underlined source, further places, next step.
+
+    >>> print(render("no block size", notes=[("the kernel is f", None)], hint="pass BLOCK"))
+    no block size
+    note: the kernel is f
+    hint: pass BLOCK
+    """
+    lines = [message]
+    for span in spans:
+        lines += _excerpt(span)
+    for text, span in notes:
+        lines.append(f"note: {text}")
+        if span is not None:
+            lines += _excerpt(span)
+    if hint:
+        lines.append(f"hint: {hint}")
+    return "\n".join(lines)
+
+
+def _excerpt(span: Span) -> list[str]:
+    """The arrow to a place, its source lines, and a caret line under each."""
+    rows = span.text.split("\n") if span.text else []
+    last = len(rows) - 1
+    gutter = len(str(span.line + max(last, 0)))
+    out = [f"  --> {span}"]
+    for i, row in enumerate(rows):
+        if last >= _TALLEST and 2 < i < last:
+            if i == 3:
+                out.append(f"  {'':>{gutter}} ...")
+            continue
+        start = span.col if i == 0 else len(row) - len(row.lstrip())
+        end = span.end_col if i == last else len(row.rstrip())
+        out.append(f"  {span.line + i:>{gutter}} | {row}".rstrip())
+        if start < end or last == 0:
+            carets = "^" * max(_width(row[start:end]), 1)
+            label = f" {span.label}" if span.label and i == last else ""
+            out.append(f"  {'':>{gutter}} | {_blank(row[:start])}{carets}{label}")
+    return out
+
+
+def _width(text: str) -> int:
+    """Columns a terminal gives to `text`: East Asian wide characters take two."""
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _blank(text: str) -> str:
+    """Blanks as wide as `text`, keeping its tabs so that the caret lines up."""
+    return "".join("\t" if c == "\t" else " " * _width(c) for c in text)
+
+
+def fail(kind: type[Exception], message: str, *, hint: str | None = None, argument: str | None = None,
+         label: str = "") -> Exception:
+    """An exception that carries a next step, and which argument of the call to underline.
+
+    >>> error = fail(ValueError, "axis 3 is out of range", hint="use -2..1", argument="axis")
+    >>> raise error
+    Traceback (most recent call last):
+    ValueError: axis 3 is out of range
+    """
+    error = kind(message)
+    error.hint, error.argument, error.label = hint, argument, label
+    return error
+
+
+class TritonError(Exception):
+    """Base of every error tritium raises on its own account.
+
+    >>> issubclass(CompilationError, TritonError)
+    True
+    """
+
+
+class CompilationError(TritonError):
+    """A kernel that cannot be compiled: `src` is its text from the `def` line on, `node` the syntax node at fault.
+
+    `span`, `notes` and `hint` give the full picture when the place in the file is known.
+
+    >>> text = "def k(x):\\n    y = x + z"
+    >>> print(CompilationError(text, ast.parse(text).body[0].body[0].value, "z is not defined"))
+    z is not defined
+      --> at 2:8:
+      2 |     y = x + z
+        |         ^^^^^
+    """
+
+    def __init__(self, src: str | None, node: ast.AST | None, error_message: str | None = None, *,
+                 span: Span | None = None, notes: Iterable[tuple[str, Span | None]] = (), hint: str | None = None):
+        self.src, self.node, self.error_message = src, node, error_message
+        self.span = span if span is not None else _span(src, node)
+        self.notes, self.hint = tuple(notes), hint
+        self.message = render(
+            error_message or "this cannot be compiled", [self.span] if self.span else [], self.notes, hint)
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self):
+        state = {name: getattr(self, name) for name in ("span", "notes", "hint", "message")}
+        return type(self), (self.src, self.node, self.error_message), state
+
+
+def _span(src: str | None, node: ast.AST | None) -> Span | None:
+    """Where `node` stands in `src`, when nothing is known of the file."""
+    if src is None or getattr(node, "lineno", None) is None:
+        return None
+    return node_span(node, src.split("\n"))
+
+
+def node_span(node: ast.AST, lines: Sequence[str], **place) -> Span:
+    """The span of a syntax node; `lines` are those the node was parsed from, and `place` fills the other fields.
+
+    `first_line` in `place` is the line of the file on which `lines` start.
+
+    >>> lines = ["def k(x):", "    return x"]
+    >>> node_span(ast.parse("\\n".join(lines)).body[0].body[0], lines, file="k.py", first_line=7).line
+    8
+    """
+    first = place.pop("first_line", 1)
+    end_line = node.end_lineno or node.lineno
+    end_col = node.end_col_offset if node.end_lineno else node.col_offset + 1
+    rows = list(lines[node.lineno - 1:end_line])
+    return Span(
+        place.pop("file", ""), first + node.lineno - 1, _characters(rows[:1], node.col_offset),
+        first + end_line - 1, _characters(rows[-1:], end_col), "\n".join(rows),
+        **{"def_line": first, **place})
+
+
+def _characters(row: Sequence[str], offset: int) -> int:
+    """The syntax tree counts UTF-8 bytes; the reader counts characters."""
+    return len(row[0].encode()[:offset].decode(errors="ignore")) if row else offset
+
+
+class CompileTimeAssertionFailure(CompilationError):
+    """A `tl.static_assert` that does not hold.
+
+    >>> issubclass(CompileTimeAssertionFailure, CompilationError)
+    True
+    """
+
+
+class UnsupportedLanguageConstruct(CompilationError):
+    """Python that a kernel may not contain.
+
+    >>> issubclass(UnsupportedLanguageConstruct, CompilationError)
+    True
+    """
+
+
+class _Message(TritonError):
+    """An error that is one sentence, `error_message`, after a fixed prefix."""
+
+    prefix = ""
+
+    def __init__(self, error_message: str | None = None):
+        self.error_message = error_message
+        super().__init__(error_message)
+
+    def __str__(self) -> str:
+        return self.prefix + (self.error_message or "")
+
+
+class InterpreterError(_Message):
+    """An exception raised while a kernel ran in the interpreter.
+
+    >>> str(InterpreterError("boom"))
+    'boom'
+    """
+
+
+class PTXASError(_Message):
+    """The assembler refused the code.
+
+    >>> str(PTXASError("unknown symbol"))
+    'PTXAS error: unknown symbol'
+    """
+
+    prefix = "PTXAS error: "
+
+
+class AutotunerError(_Message):
+    """Tuning has nothing to choose from.
+
+    >>> str(AutotunerError("no config left"))
+    'Autotuner error: no config left'
+    """
+
+    prefix = "Autotuner error: "
+
+
+class OutOfResources(TritonError):
+    """A kernel that needs more of something than the device has.
+
+    >>> str(OutOfResources(300, 228, "shared memory"))
+    'out of resource: shared memory, Required: 300, Hardware limit: 228. Use smaller blocks or fewer `num_stages`.'
+    """
+
+    def __init__(self, required, limit, name):
+        self.required, self.limit, self.name = required, limit, name
+        super().__init__(required, limit, name)
+
+    def __str__(self) -> str:
+        return (f"out of resource: {self.name}, Required: {self.required}, Hardware limit: {self.limit}. "
+                "Use smaller blocks or fewer `num_stages`.")
+
+
+class InternalError(TritonError):
+    """A defect of tritium, never of the user's kernel; `reproducer` is a file that shows it again.
+
+    >>> print(InternalError("dce: lost a store", "k.ttir"))
+    internal error: dce: lost a store
+    reproduce with: python -c "import tritium; tritium.compile('k.ttir')"
+    """
+
+    def __init__(self, message: str, reproducer: str | None = None):
+        self.message, self.reproducer = message, reproducer
+        super().__init__(message, reproducer)
+
+    def __str__(self) -> str:
+        again = f"""\nreproduce with: python -c "import tritium; tritium.compile({self.reproducer!r})\""""
+        return f"internal error: {self.message}{again if self.reproducer else ''}"
