@@ -1,0 +1,105 @@
+"""Builds blocks op by op, numbering values on the way: a pure op that exists already in scope is not made twice."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from .core import Arg, Block, Op, Result
+from .opdef import types_of
+
+
+class Builder:
+    """Appends ops to the innermost open block.
+
+    >>> from tritium import ops
+    >>> from tritium.ir import types as T
+    >>> b = Builder()
+    >>> x = b.argument(T.i32, "x")
+    >>> two = ops.constant(b, value=2, type=T.i32)
+    >>> ops.add(b, x, two) is ops.add(b, x, two)
+    True
+    """
+
+    def __init__(self, loc=None):
+        self.loc = loc
+        self.arguments = []
+        self._blocks = [[]]
+        self._seen = [{}]
+
+    def argument(self, type, name="", **attrs):
+        """A new parameter of the kernel."""
+        arg = Arg(type, name, attrs)
+        self.arguments.append(arg)
+        return arg
+
+    def emit(self, kind, operands, attrs=None, regions=(), loc=None):
+        """Append an op; returns its value, a tuple of its values, or None when it has none."""
+        attrs = attrs or {}
+        operands = tuple(operands)
+        op = Op(kind, operands, attrs, types_of(kind, [x.type for x in operands], attrs, regions), tuple(regions),
+                loc or self.loc)
+        return value_of(self.place(op))
+
+    def place(self, op):
+        """Append a ready-made op and return it, or return its equal that is in scope already."""
+        if not op.kind.effects and not op.regions and op.types and not op.kind.terminator:
+            key = op_key(op)
+            for scope in reversed(self._seen):
+                found = scope.get(key)
+                if found is not None:
+                    return found
+            self._seen[-1][key] = op
+        self._blocks[-1].append(op)
+        return op
+
+    @contextmanager
+    def region(self, arg_types=(), names=()):
+        """Open a region: `with b.region([T.f32]) as r: ... ; r.block` is the finished Block."""
+        names = tuple(names) or ("",) * len(arg_types)
+        region = Region([Arg(t, n) for t, n in zip(arg_types, names, strict=True)])
+        self._blocks.append([])
+        self._seen.append({})
+        try:
+            yield region
+        finally:
+            self._seen.pop()
+            region.block = Block(region.args, self._blocks.pop())
+
+    def finish(self):
+        """The outermost block, with the kernel's arguments."""
+        if len(self._blocks) != 1:
+            raise RuntimeError("a region is still open")
+        return Block(self.arguments, self._blocks[0])
+
+
+class Region:
+    """An open region: `args` to use inside; `block` once closed."""
+
+    def __init__(self, args):
+        self.args = args
+        self.block = None
+
+
+def value_of(op):
+    """What a builder hands back for an op: None, the op, or a tuple of its results."""
+    if len(op.types) == 1:
+        return op
+    return op.results if op.types else None
+
+
+def operand_key(x):
+    return (id(x.op), x.index) if type(x) is Result else id(x)
+
+
+def op_key(op):
+    """Equal for ops that compute the same value. Constants compare by bits and type (0.0 is not -0.0, 1 is not True)."""
+    return (op.kind, tuple([operand_key(x) for x in op.operands]),
+            tuple([(k, attr_key(v)) for k, v in op.attrs.items()]) if op.attrs else ())
+
+
+def attr_key(value):
+    if isinstance(value, float):
+        return ("float", value.hex(), str(value)) if value == value else ("float", "nan")
+    if isinstance(value, (tuple, list)):
+        return tuple([attr_key(v) for v in value])
+    return (type(value), value)

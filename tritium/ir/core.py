@@ -1,0 +1,161 @@
+"""The tile IR: typed SSA with structured regions, immutable and acyclic.
+
+An op *is* its value: operands point at the ops that made them, nothing points back. So parts that a pass leaves alone
+are shared, Python's `match` is the pattern language, and reference counting frees everything.
+
+    match value:
+        case Op(ops.add, (x, Op(ops.mul, (y, z)))): ...
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Loc(NamedTuple):
+    """Where in the user's source an op comes from; `caller` is the call that inlined it."""
+
+    file: str
+    line: int
+    col: int
+    end_line: int
+    end_col: int
+    function: str = ""
+    caller: Loc | None = None
+
+
+class Value:
+    """Something an op can use: an Arg, an Op with one result, or a Result of an op with several."""
+
+    __slots__ = ()
+
+
+class Arg(Value):
+    """A parameter of a kernel or of a region. `attrs` holds what the caller promises, such as {"divisible": 16}."""
+
+    __slots__ = ("type", "name", "attrs")
+
+    def __init__(self, type, name="", attrs=None):
+        self.type = type
+        self.name = name
+        self.attrs = attrs or {}
+
+    def __repr__(self):
+        return f"Arg({self.type}, {self.name!r})"
+
+
+class Op(Value):
+    """One operation. Never changed after it is made; `replace` makes a copy with other parts."""
+
+    __slots__ = ("kind", "operands", "attrs", "types", "regions", "loc")
+    __match_args__ = ("kind", "operands", "attrs")
+
+    def __init__(self, kind, operands, attrs, types, regions=(), loc=None):
+        self.kind = kind
+        self.operands = operands
+        self.attrs = attrs
+        self.types = types
+        self.regions = regions
+        self.loc = loc
+
+    @property
+    def type(self):
+        """The type of an op with one result (None for an op with no result)."""
+        return self.types[0] if self.types else None
+
+    @property
+    def results(self):
+        """The values this op makes: itself, or one `Result` for each of its several types."""
+        if len(self.types) == 1:
+            return (self,)
+        return tuple(Result(self, k) for k in range(len(self.types)))
+
+    def replace(self, operands=None, attrs=None, types=None, regions=None):
+        """A copy with some parts exchanged."""
+        return Op(self.kind,
+                  self.operands if operands is None else operands,
+                  self.attrs if attrs is None else attrs,
+                  self.types if types is None else types,
+                  self.regions if regions is None else regions,
+                  self.loc)
+
+    def __repr__(self):
+        return f"Op({self.kind.name}: {', '.join(map(str, self.types))})"
+
+
+class Result(Value):
+    """Result number `index` of an op with several. Two of the same op and index are equal."""
+
+    __slots__ = ("op", "index")
+    __match_args__ = ("op", "index")
+
+    def __init__(self, op, index):
+        self.op = op
+        self.index = index
+
+    @property
+    def type(self):
+        return self.op.types[self.index]
+
+    def __eq__(self, other):
+        return type(other) is Result and other.op is self.op and other.index == self.index
+
+    def __hash__(self):
+        return hash((id(self.op), self.index))
+
+    def __repr__(self):
+        return f"Result({self.op!r}, {self.index})"
+
+
+class Block:
+    """A list of ops with parameters. The last op of a region's block is its `yield`."""
+
+    __slots__ = ("args", "ops")
+
+    def __init__(self, args, ops):
+        self.args = tuple(args)
+        self.ops = tuple(ops)
+
+    @property
+    def yields(self):
+        """The values the closing `yield` hands out (empty when there is none)."""
+        return self.ops[-1].operands if self.ops and self.ops[-1].kind.terminator else ()
+
+    def __repr__(self):
+        return f"Block({len(self.args)} args, {len(self.ops)} ops)"
+
+
+class Module:
+    """One kernel: its name, parameters, body and attributes (target, options). Device functions are already inlined."""
+
+    __slots__ = ("name", "body", "attrs")
+
+    def __init__(self, name, body, attrs=None):
+        self.name = name
+        self.body = body
+        self.attrs = attrs or {}
+
+    @property
+    def args(self):
+        return self.body.args
+
+    def replace(self, body=None, attrs=None):
+        """A copy with another body or attributes; the same object when nothing differs."""
+        if (body is None or body is self.body) and (attrs is None or attrs == self.attrs):
+            return self
+        return Module(self.name, self.body if body is None else body, self.attrs if attrs is None else attrs)
+
+    def __str__(self):
+        from .text import print_module
+        return print_module(self)
+
+    def __repr__(self):
+        return f"Module({self.name!r}, {len(self.body.ops)} ops)"
+
+
+def walk(block):
+    """Every op of a block and of its regions, in order, an op before its regions."""
+    for op in block.ops:
+        yield op
+        for region in op.regions:
+            yield from walk(region)

@@ -1,0 +1,77 @@
+"""What an op is: its name, attributes, effects, types and meaning, declared in one place.
+
+    @op("expand_dims", attrs=("axis",))
+    class expand_dims:
+        '''Insert an axis of size 1.'''
+        def infer(x, *, axis): return with_shape(x, ...)
+        def eval(m, op, x): return np.expand_dims(x, op.attrs["axis"])
+
+`expand_dims(b, x, axis=0)` then emits one through the builder `b`.
+"""
+
+from __future__ import annotations
+
+KINDS: dict[str, OpKind] = {}
+
+
+class OpKind:
+    """The one object that stands for an op name. Compared by identity; calling it emits an op.
+
+    infer(*operand types, **attrs)  -> type, tuple of types, or None for no result (also gets `regions=` if there are any)
+    check(op)                       -> message of what is wrong with op, or None
+    fold(b, op)                     -> a Value that means the same, or None
+    eval(m, op, *arrays)            -> NumPy value(s); m is the interpreter's machine
+
+    `effects` is "", "read" or "write". `elementwise` ops act lane by lane on equal shapes;
+    `row` is the table's row for those that have one.
+    """
+
+    __slots__ = ("name", "doc", "attrs", "effects", "terminator", "elementwise", "row", "infer", "check", "fold", "eval", "defaults")
+
+    def __init__(self, name, *, infer, doc="", attrs=(), defaults=None, effects="", terminator=False, elementwise=False,
+                 row=None, check=None, fold=None, eval=None):
+        self.name, self.doc, self.attrs, self.effects = name, doc, tuple(attrs), effects
+        self.defaults = defaults or {}
+        self.terminator, self.elementwise, self.row = terminator, elementwise, row
+        self.infer, self.check, self.fold, self.eval = infer, check, fold, eval
+        if name in KINDS:
+            raise ValueError(f"op {name!r} is declared twice")
+        KINDS[name] = self
+
+    def __call__(self, b, *operands, regions=(), loc=None, **attrs):
+        """Emit this op through builder `b`; returns its value, a tuple of values, or None."""
+        for key in attrs:
+            if key not in self.attrs:
+                raise TypeError(f"op {self.name} has no attribute {key!r}")
+        for key, value in self.defaults.items():
+            attrs.setdefault(key, value)
+        return b.emit(self, operands, attrs, regions, loc)
+
+    def __repr__(self):
+        return f"ops.{self.name}"
+
+    def __reduce__(self):
+        return _kind, (self.name,)
+
+
+def _kind(name):
+    from .. import ops  # noqa: F401  (fills KINDS)
+    return KINDS[name]
+
+
+def op(name, *, attrs=(), effects="", terminator=False, elementwise=False, **defaults):
+    """Class decorator: the class body's functions become the op's rules. Keyword extras are attribute defaults."""
+    def declare(body):
+        rules = vars(body)
+        return OpKind(name, infer=rules["infer"], doc=(body.__doc__ or "").strip(), attrs=(*attrs, *defaults),
+                      defaults=defaults, effects=effects, terminator=terminator, elementwise=elementwise,
+                      check=rules.get("check"), fold=rules.get("fold"), eval=rules.get("eval"))
+    return declare
+
+
+def types_of(kind, operand_types, attrs, regions=()):
+    """Result types of an op as a tuple, from its `infer` rule."""
+    types = kind.infer(*operand_types, regions=regions, **attrs) if regions else kind.infer(*operand_types, **attrs)
+    if types is None:
+        return ()
+    return types if type(types) is tuple else (types,)

@@ -1,0 +1,304 @@
+"""The one text form of the IR: whatever is printed can be parsed back.
+
+    kernel @scale(%x: ptr<f32> {divisible=16}, %n: i32) {num_warps=4} {
+      %0 = program_id {axis=0} : i32
+      %1:2 = for %lo, %hi, %one, %0, %z : i32, f32 {
+      ^(%i: i32, %a: i32, %b: f32):
+        yield %a, %b
+      }
+      store %x, %1#1
+    }
+
+`#` at the start of a word opens a comment to the end of the line.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .core import Arg, Block, Module, Op, Result
+from .opdef import KINDS
+from .types import Type, parse_type
+
+
+# --- printing ---------------------------------------------------------------------------------------------------
+def print_module(module, locs=False):
+    """The text of a module; with `locs`, each line ends in a comment naming the user's source line."""
+    return _Printer(locs).module(module)
+
+
+class _Printer:
+    def __init__(self, locs):
+        self.names, self.taken, self.locs, self.lines = {}, set(), locs, []
+
+    def fresh(self, key, wish=""):
+        wish = re.sub(r"\W", "_", wish)
+        if not wish or wish in self.taken or wish.isdigit():
+            n = len(self.names)
+            while f"{wish}{n}" in self.taken:
+                n += 1
+            wish = f"{wish}_{n}" if wish else str(n)
+        self.taken.add(wish)
+        self.names[key] = f"%{wish}"
+        return self.names[key]
+
+    def use(self, x):
+        return f"{self.names[id(x.op)]}#{x.index}" if type(x) is Result else self.names[id(x)]
+
+    def parameter(self, arg):
+        return f"{self.fresh(id(arg), arg.name)}: {arg.type}" + (f" {print_attrs(arg.attrs)}" if arg.attrs else "")
+
+    def module(self, module):
+        args = ", ".join(self.parameter(a) for a in module.args)
+        attrs = f" {print_attrs(module.attrs)}" if module.attrs else ""
+        self.lines.append(f"kernel @{module.name}({args}){attrs} {{")
+        self.block(module.body, 1)
+        self.lines.append("}")
+        return "\n".join(self.lines) + "\n"
+
+    def block(self, block, depth):
+        for op in block.ops:
+            self.op(op, "  " * depth, depth)
+
+    def op(self, op, indent, depth):
+        operands = ", ".join([self.use(x) for x in op.operands])
+        head = op.kind.name + (f" {operands}" if operands else "")
+        defaults = op.kind.defaults
+        shown = {k: v for k, v in op.attrs.items() if k not in defaults or defaults[k] != v or type(defaults[k]) is not type(v)}
+        if shown:
+            head += f" {print_attrs(shown)}"
+        if op.types:
+            name = self.fresh(id(op))
+            many = f":{len(op.types)}" if len(op.types) > 1 else ""
+            head = f"{name}{many} = {head} : {', '.join(map(str, op.types))}"
+        if op.regions:
+            head += " {"
+        if self.locs and op.loc:
+            head += f"  # {op.loc.file}:{op.loc.line}"
+        self.lines.append(indent + head)
+        for k, region in enumerate(op.regions):
+            if k:
+                self.lines.append(indent + "} {")
+            if region.args:
+                self.lines.append(f"{indent}^({', '.join(self.parameter(a) for a in region.args)}):")
+            self.block(region, depth + 1)
+        if op.regions:
+            self.lines.append(indent + "}")
+
+
+def print_attrs(attrs):
+    """`{axis=0, mode="x"}`"""
+    return "{" + ", ".join(f"{k}={print_attr(v)}" for k, v in attrs.items()) + "}"
+
+
+def print_attr(v):
+    if isinstance(v, str):
+        return '"' + v.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    if isinstance(v, (tuple, list)):
+        return "(" + ", ".join(map(print_attr, v)) + ("," if len(v) == 1 else "") + ")"
+    if isinstance(v, dict):
+        return print_attrs(v)
+    if v is None or isinstance(v, (bool, int, float, Type)):
+        return repr(v)
+    raise TypeError(f"attribute values are plain data, got {v!r}")
+
+
+# --- parsing ----------------------------------------------------------------------------------------------------
+class ParseError(ValueError):
+    """What is wrong with an IR text, and on which line."""
+
+
+_TOKEN = re.compile(r"""\s+|\#(?!\d)[^\n]*|(?P<string>"(?:[^"\\]|\\.)*")|(?P<type>(?:tile|ptr)<)|(?P<value>%\w+(?:\#\d+)?)
+    |(?P<number>-?(?:inf\b|nan\b|0x[0-9a-fA-F]+|\d+\.?\d*(?:e[+-]?\d+)?))|(?P<symbol>@[\w.$]+)|(?P<word>[A-Za-z_]\w*)
+    |(?P<punct>[{}()\[\]:,=^])""", re.X)
+
+
+def parse_module(text):
+    """The module a text stands for.
+
+    >>> print(parse_module("kernel @f(%x: i32) {\\n  %0 = add %x, %x : i32\\n}"), end="")
+    kernel @f(%x: i32) {
+      %1 = add %x, %x : i32
+    }
+    """
+    parser = _Parser(text)
+    module = parser.module()
+    parser.expect_end()
+    return module
+
+
+class _Parser:
+    def __init__(self, text):
+        from .. import ops  # noqa: F401  (fills KINDS)
+        self.text, self.tokens, self.k, self.values = text, [], 0, {}
+        at = 0
+        while at < len(text):
+            found = _TOKEN.match(text, at)
+            if not found:
+                raise ParseError(f"line {self.line_at(at)}: cannot read {text[at:at + 20]!r}")
+            kind, piece, end = found.lastgroup, found.group(), found.end()
+            if kind == "type":
+                depth = 1
+                while depth:
+                    if end >= len(text):
+                        raise ParseError(f"line {self.line_at(at)}: a type is not closed")
+                    depth += {"<": 1, ">": -1}.get(text[end], 0)
+                    end += 1
+                piece = text[at:end]
+            if kind:
+                self.tokens.append((kind, piece, at))
+            at = end
+        self.tokens.append(("end", "", len(text)))
+
+    def line_at(self, at):
+        return self.text.count("\n", 0, at) + 1
+
+    def error(self, message):
+        return ParseError(f"line {self.line_at(self.tokens[self.k][2])}: {message}")
+
+    def peek(self, piece):
+        return self.tokens[self.k][1] == piece
+
+    def accept(self, piece):
+        if self.peek(piece) and self.tokens[self.k][0] != "end":
+            self.k += 1
+            return True
+        return False
+
+    def expect(self, piece):
+        if not self.accept(piece):
+            raise self.error(f"expected {piece!r}, found {self.tokens[self.k][1]!r}")
+
+    def expect_end(self):
+        if self.tokens[self.k][0] != "end":
+            raise self.error(f"unexpected {self.tokens[self.k][1]!r} after the kernel")
+
+    def take(self, *kinds):
+        kind, piece, _ = self.tokens[self.k]
+        if kind not in kinds:
+            raise self.error(f"expected {' or '.join(kinds)}, found {piece!r}")
+        self.k += 1
+        return piece
+
+    def module(self):
+        self.expect("kernel")
+        name = self.take("symbol")[1:]
+        self.expect("(")
+        args = self.parameters(")")
+        attrs = self.attrs() if self.peek("{") and self.is_attrs() else {}
+        self.expect("{")
+        body = Block(args, self.ops())
+        self.expect("}")
+        return Module(name, body, attrs)
+
+    def is_attrs(self):
+        return self.tokens[self.k + 1][1] == "}" or self.tokens[self.k + 2][1] == "=" and self.tokens[self.k + 1][0] == "word"
+
+    def parameters(self, close):
+        args = []
+        while not self.accept(close):
+            name = self.take("value")
+            self.expect(":")
+            arg = Arg(self.type(), name[1:] if not re.fullmatch(r"%(\w*_)?\d+", name) else "")
+            if self.peek("{"):
+                arg.attrs.update(self.attrs())
+            self.values[name] = arg
+            args.append(arg)
+            self.accept(",")
+        return args
+
+    def type(self):
+        return parse_type(self.take("type", "word"))
+
+    def attrs(self):
+        self.expect("{")
+        attrs = {}
+        while not self.accept("}"):
+            key = self.take("word")
+            self.expect("=")
+            attrs[key] = self.attr()
+            self.accept(",")
+        return attrs
+
+    def attr(self):
+        kind, piece, _ = self.tokens[self.k]
+        if self.accept("("):
+            items = []
+            while not self.accept(")"):
+                items.append(self.attr())
+                self.accept(",")
+            return tuple(items)
+        if piece == "{":
+            return self.attrs()
+        self.k += 1
+        if kind == "string":
+            return re.sub(r"\\(.)", lambda e: {"n": "\n"}.get(e[1], e[1]), piece[1:-1])
+        if kind == "number":
+            return float(piece) if re.search(r"[.]|\de|inf|nan", piece) and "0x" not in piece else int(piece, 0)
+        words = {"True": True, "False": False, "None": None, "inf": float("inf"), "nan": float("nan")}
+        if piece in words:
+            return words[piece]
+        if kind in ("word", "type"):
+            return parse_type(piece)
+        raise self.error(f"not an attribute value: {piece!r}")
+
+    def ops(self):
+        ops = []
+        while not self.peek("}"):
+            ops.append(self.op())
+        return ops
+
+    def value(self):
+        piece = self.take("value")
+        name, _, index = piece.partition("#")
+        if name not in self.values:
+            raise self.error(f"{name} is not defined here")
+        value = self.values[name]
+        return Result(value, int(index)) if index else value
+
+    def op(self):
+        name, count = None, 0
+        if self.tokens[self.k][0] == "value":
+            name, count = self.take("value"), 1
+            if self.accept(":"):
+                count = int(self.take("number"))
+            self.expect("=")
+        word = self.take("word")
+        if word not in KINDS:
+            raise self.error(f"no op is called {word!r}")
+        kind, operands, attrs, types = KINDS[word], [], {}, []
+        while self.tokens[self.k][0] == "value" and not self.starts_line():
+            operands.append(self.value())
+            if not self.accept(","):
+                break
+        if self.peek("{") and self.is_attrs() and not self.tokens[self.k + 1][1] == "}":
+            attrs = self.attrs()
+        attrs = {**{k: v for k, v in kind.defaults.items() if k not in attrs}, **attrs}
+        attrs = {k: attrs[k] for k in kind.attrs if k in attrs}
+        if count:
+            self.expect(":")
+            types.append(self.type())
+            while self.accept(","):
+                types.append(self.type())
+        regions = []
+        while self.peek("{"):
+            self.expect("{")
+            args = self.parameters_of_region()
+            regions.append(Block(args, self.ops()))
+            self.expect("}")
+        op = Op(kind, tuple(operands), attrs, tuple(types), tuple(regions))
+        if name:
+            self.values[name] = op
+        return op
+
+    def starts_line(self):
+        """True when the current value begins the next op (`%3 = ...`), not an operand of this one."""
+        return self.tokens[self.k + 1][1] == "=" or (self.tokens[self.k + 1][1] == ":" and self.tokens[self.k + 3][1] == "=")
+
+    def parameters_of_region(self):
+        if not self.accept("^"):
+            return []
+        self.expect("(")
+        args = self.parameters(")")
+        self.expect(":")
+        return args

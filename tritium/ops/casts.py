@@ -1,0 +1,62 @@
+"""Conversions between element types."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ir import types as T
+from ..ir.opdef import op
+from . import meaning as M
+
+
+@op("cast", attrs=("to",), elementwise=True, rounding=None)
+class cast:
+    """Convert values to element type `to`; `rounding` is None (nearest even) or "rtz" for narrowing floats."""
+
+    def infer(x, *, to, rounding):
+        return T.with_element(x, to)
+
+    def eval(m, op, x):
+        source, target = T.element(op.operands[0].type), op.attrs["to"]
+        with np.errstate(all="ignore"):
+            return np.asarray(M.convert(x, source, target, op.attrs["rounding"]))
+
+
+@op("bitcast", attrs=("to",), elementwise=True)
+class bitcast:
+    """The same bits as another element type of equal width."""
+
+    def infer(x, *, to):
+        if T.element(x).bits != to.bits:
+            raise TypeError(f"bitcast: {T.element(x)} has {T.element(x).bits} bits, {to} has {to.bits}")
+        return T.with_element(x, to)
+
+    def eval(m, op, x):
+        return np.ascontiguousarray(x).view(M.np_dtype(op.attrs["to"])).reshape(x.shape)
+
+
+@op("select", elementwise=True)
+class select:
+    """x where the i1 condition holds, else y; all of one shape."""
+
+    def infer(cond, x, y):
+        if x is not y or T.shape(cond) != T.shape(x) or T.element(cond) is not T.i1:
+            raise TypeError(f"select: {cond}, {x}, {y}")
+        return x
+
+    def eval(m, op, cond, x, y):
+        return np.asarray(np.where(cond, x, y), dtype=x.dtype)
+
+
+@op("addptr", elementwise=True)
+class addptr:
+    """Move a pointer by a signed or unsigned integer number of elements (a bool pointee counts one byte)."""
+
+    def infer(p, offset):
+        if not T.is_ptr(p) or T.shape(p) != T.shape(offset) or not T.element(offset).is_int:
+            raise TypeError(f"addptr: {p} + {offset}")
+        return p
+
+    def eval(m, op, p, offset):
+        size = np.uint64(T.element(op.type).pointee.bytes)
+        return (p + offset.astype(np.int64).astype(np.uint64) * size).astype(np.uint64)

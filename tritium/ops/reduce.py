@@ -1,0 +1,109 @@
+"""Reductions, scans and elementwise maps whose combination is a region of scalar ops."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ir import types as T
+from ..ir.opdef import op
+
+
+def _one_shape(what, types):
+    for t in types[1:]:
+        if T.shape(t) != T.shape(types[0]):
+            raise TypeError(f"{what}: shapes differ: {', '.join(map(str, types))}")
+
+
+def _check_combine(op, copies):
+    region, = op.regions
+    elements = [T.element(x.type) for x in op.operands]
+    if [a.type for a in region.args] != elements * copies or [y.type for y in region.yields] != elements:
+        return f"the combination must map {copies} times {elements} to {elements}"
+    return None
+
+
+def _half(x, axis, keep):
+    return np.take(x, keep, axis=axis)
+
+
+@op("reduce", attrs=("axis",))
+class reduce:
+    """Combine the elements along an axis: region (a..., b...) -> combined, associative and commutative."""
+
+    def infer(*types, axis, regions):
+        _one_shape("reduce", types)
+        dims = T.shape(types[0])
+        return tuple(T.with_shape(t, dims[:axis] + dims[axis + 1:]) for t in types)
+
+    def check(op):
+        return _check_combine(op, 2)
+
+    def eval(m, op, *xs):
+        axis = op.attrs["axis"]
+        while (size := xs[0].shape[axis]) > 1:
+            half = size // 2
+            low = [_half(x, axis, range(half)) for x in xs]
+            high = [_half(x, axis, range(half, 2 * half)) for x in xs]
+            merged = m.map_region(op.regions[0], (*low, *high))
+            if size % 2:
+                merged = [np.concatenate([y, _half(x, axis, [size - 1])], axis) for y, x in zip(merged, xs)]
+            xs = merged
+        return tuple(np.asarray(np.squeeze(x, axis=axis)) for x in xs)
+
+
+@op("scan", attrs=("axis",), reverse=False)
+class scan:
+    """Running combination along an axis, inclusive: region (acc..., x...) -> acc."""
+
+    def infer(*types, axis, reverse, regions):
+        _one_shape("scan", types)
+        return tuple(types)
+
+    def check(op):
+        return _check_combine(op, 2)
+
+    def eval(m, op, *xs):
+        axis, size = op.attrs["axis"], xs[0].shape[op.attrs["axis"]]
+        outs = [np.array(x) for x in xs]
+        order = range(size - 1, -1, -1) if op.attrs["reverse"] else range(size)
+        at = lambda x, k: x[(slice(None),) * axis + (k,)]  # noqa: E731
+        previous = None
+        for k in order:
+            if previous is not None:
+                merged = m.map_region(op.regions[0], (*[at(o, previous) for o in outs], *[at(x, k) for x in xs]))
+                for out, value in zip(outs, merged):
+                    out[(slice(None),) * axis + (k,)] = value
+            previous = k
+        return tuple(outs)
+
+
+@op("map", pack=1)
+class map_:
+    """Apply a region of scalars to every `pack` neighbours of the flattened operands; several results possible.
+
+    The region takes pack values of operand 0, then of operand 1 ...; it yields pack values of each result in turn.
+    """
+
+    def infer(*types, pack, regions):
+        _one_shape("map", types)
+        return tuple(T.with_element(types[0], y.type) for y in regions[0].yields[::pack])
+
+    def eval(m, op, *xs):
+        pack, dims = op.attrs["pack"], xs[0].shape
+        lanes = [np.reshape(x, (-1, pack))[:, k] for x in xs for k in range(pack)] if pack > 1 else list(xs)
+        outs = m.map_region(op.regions[0], lanes)
+        if pack == 1:
+            return tuple(outs)
+        return tuple(np.stack(outs[k:k + pack], axis=-1).reshape(dims) for k in range(0, len(outs), pack))
+
+
+@op("inline_asm", attrs=("asm", "constraints", "types", "pure", "pack"), effects="")
+class inline_asm:
+    """LLVM inline assembly applied to every `pack` elements; `types` are the element types of the results."""
+
+    def infer(*operands, asm, constraints, types, pure, pack):
+        dims = T.shape(operands[0]) if operands else ()
+        return tuple(T.with_shape(t, dims) for t in types)
+
+    def eval(m, op, *xs):
+        return m.inline_asm(op, xs)
