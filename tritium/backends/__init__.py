@@ -1,0 +1,1 @@
+"""The machines tritium compiles for, one folder each."""

@@ -1,0 +1,89 @@
+"""Machine code in this process: objects are linked into memory and give the addresses of their functions."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import threading
+
+from ...errors import InternalError
+from .target import llvm
+
+__all__ = ["Library", "load"]
+
+
+class Library:
+    """A linked object. Its code is unmapped when the last reference goes: whoever keeps an address keeps this."""
+
+    __slots__ = ("_addresses", "_engine", "_name", "_trackers")
+
+    def __init__(self, engine, name: str, tracker):
+        self._engine, self._name = engine, name
+        self._addresses: dict[str, int] = {}
+        self._trackers = [tracker]
+
+    def address(self, name: str) -> int:
+        """Where the function or variable `name` lies.
+
+        >>> from tritium.backends.llvm.target import compile_text, cpu_target
+        >>> library = load(compile_text("define i32 @seven() { ret i32 7 }", cpu_target()))
+        >>> ctypes.CFUNCTYPE(ctypes.c_int32)(library.address("seven"))()
+        7
+        """
+        found = self._addresses.get(name)
+        if found is None:
+            with _lock:
+                try:
+                    tracker = self._engine.lookup(self._name, name)
+                except RuntimeError as error:
+                    raise InternalError(f"linking {name}: {error}") from None
+                self._trackers.append(tracker)
+            found = self._addresses[name] = tracker[name]
+        return found
+
+    def pin(self) -> Library:
+        """Keep the code mapped until the process ends, for what threads may still run while Python shuts down."""
+        _immortal(self)
+        return self
+
+
+_lock = threading.Lock()
+_names = itertools.count()
+
+
+def _immortal(value: object) -> None:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
+@functools.cache
+def _engine():
+    # Threads of the pool run in its memory, even while the interpreter tears modules down.
+    # LLVM names the symbols it misses on stderr and nowhere else, so it may speak.
+    engine = llvm().create_lljit_compiler(use_jit_link=True, suppress_errors=False)
+    _immortal(engine)
+    return engine
+
+
+def load(object_code: bytes, symbols: dict[str, int] | None = None) -> Library:
+    """Link an object file into this process.
+
+    `symbols` gives the addresses of what it calls; what is not there is looked up among the process's own symbols
+    (libc, libm, pthread). Safe to call from several threads.
+
+    >>> from tritium.backends.llvm.target import compile_text, cpu_target
+    >>> text = "declare i32 @f() define i32 @g() { %x = call i32 @f() ret i32 %x }"
+    >>> load(compile_text(text, cpu_target()), {"f": 4096}).address("g") > 0
+    True
+    """
+    builder = llvm().JITLibraryBuilder().add_object_img(object_code).add_current_process()
+    for name, address in (symbols or {}).items():
+        if name.encode() in object_code:  # offering what an object does not mention costs as much as linking it
+            builder.import_symbol(name, address)
+    name = f"tritium.{next(_names)}"
+    with _lock:
+        engine = _engine()
+        try:
+            return Library(engine, name, builder.link(engine, name))
+        except RuntimeError as error:
+            raise InternalError(f"linking: {error}") from None

@@ -1,0 +1,520 @@
+"""LLVM as text, written one line at a time.
+
+Text is 25 times cheaper than building LLVM objects from Python. A value is its spelling (`%x.12`, `splat (float 1.0)`) and
+carries its type, so a line is an f-string away:
+
+    >>> w = Writer()
+    >>> with w.function("void", "double", ("ptr x", "i64 n")) as (x, n):
+    ...     with w.loop(0, n, 4) as loop:
+    ...         p = w.gep("float", x, loop.index)
+    ...         v = w.load("<4 x float>", p, align=4)
+    ...         w.store(w.binary("fmul", v, w.const("<4 x float>", 2.0)), p, align=4)
+    ...     w.ret()
+    >>> print(w.text())
+    define void @double(ptr %x, i64 %n) nounwind {
+    entry:
+      %x.1 = icmp slt i64 0, %n
+      br i1 %x.1, label %body.2, label %done.2
+    body.2:
+      %i.2 = phi i64 [0, %entry], [%n.2, %body.2]
+      %x.3 = getelementptr float, ptr %x, i64 %i.2
+      %x.4 = load <4 x float>, ptr %x.3, align 4
+      %x.5 = fmul <4 x float> %x.4, splat (float 2.0)
+      store <4 x float> %x.5, ptr %x.3, align 4
+      %n.2 = add nsw i64 %i.2, 4
+      %x.6 = icmp slt i64 %n.2, %n
+      br i1 %x.6, label %body.2, label %done.2
+    done.2:
+      ret void
+    }
+
+Every open loop or branch is a *level* with a line buffer of its own. A line without effects goes to the level of its
+deepest operand: what a loop does not change leaves it by itself, and no LLVM loop pass is needed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+__all__ = ["Loop", "Val", "Writer", "element", "float_text", "lanes", "mangle", "value", "vector"]
+
+_SHORT = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0", "bfloat": "bf16"}
+_FLOATS = frozenset(("half", "float", "double"))
+
+
+class Val(str):
+    """A value as LLVM spells it, with its LLVM type and the level at which it is defined (constants: 0)."""
+
+    __slots__ = ("level", "type")
+    type: str
+    level: int
+
+    @property
+    def typed(self) -> str:
+        """The value as an argument: type and spelling.
+
+        >>> value("i32", "%x1").typed
+        'i32 %x1'
+        """
+        return f"{self.type} {self}"
+
+
+def value(type: str, spelling: str, level: int = 0) -> Val:
+    """The value of `type` spelled `spelling`.
+
+    >>> value("i32", "7").type
+    'i32'
+    """
+    v = Val(spelling)
+    v.type, v.level = type, level
+    return v
+
+
+def vector(n: int, type: str) -> str:
+    """The type of `n` lanes of `type`.
+
+    >>> vector(16, "float"), vector(1, "float")
+    ('<16 x float>', 'float')
+    """
+    return type if n == 1 else f"<{n} x {type}>"
+
+
+def lanes(type: str) -> int:
+    """How many lanes `type` has.
+
+    >>> lanes("<16 x float>"), lanes("ptr")
+    (16, 1)
+    """
+    return int(type[1 : type.index(" ")]) if type[0] == "<" else 1
+
+
+def element(type: str) -> str:
+    """The type of one lane.
+
+    >>> element("<16 x float>"), element("ptr")
+    ('float', 'ptr')
+    """
+    return type[type.index(" x ") + 3 : -1] if type[0] == "<" else type
+
+
+def mangle(type: str) -> str:
+    """How the name of an overloaded intrinsic spells `type`.
+
+    >>> mangle("<16 x float>"), mangle("i32")
+    ('v16f32', 'i32')
+    """
+    e = element(type)
+    e = _SHORT.get(e, e)
+    return e if type[0] != "<" else f"v{lanes(type)}{e}"
+
+
+def float_text(type: str, x: float) -> str:
+    """An LLVM float constant equal to `x` rounded to `type`: short where decimal is exact, else the bits.
+
+    >>> float_text("float", 0.1), float_text("half", 1.5), float_text("double", float("-inf"))
+    ('0x3FB99999A0000000', '1.5', '0xFFF0000000000000')
+    """
+    x = float(x)
+    if type != "double":
+        code = "e" if type == "half" else "f"
+        (x,) = struct.unpack(code, _pack(code, x))
+    # Small multiples of a quarter are exact in decimal and in every float type.
+    if -1e4 < x < 1e4 and x * 4 == int(x * 4) and (x or str(x) == "0.0"):
+        return str(x)
+    if type == "half":
+        return f"0xH{int.from_bytes(struct.pack('>e', x)):04X}"
+    return f"0x{int.from_bytes(struct.pack('>d', x)):016X}"  # LLVM spells float constants with double's bits
+
+
+def _pack(code: str, x: float) -> bytes:
+    try:
+        return struct.pack(code, x)
+    except OverflowError:  # struct refuses what rounds to infinity
+        return struct.pack(code, float("inf") if x > 0 else float("-inf"))
+
+
+def _literal(type: str, x) -> str:
+    if type in _FLOATS:
+        return float_text(type, x)
+    if type == "ptr":
+        return f"inttoptr (i64 {int(x)} to ptr)" if x else "null"
+    if type == "i1":
+        return "true" if x else "false"
+    return str(int(x))
+
+
+class Level:
+    """One open loop, branch or function: its lines so far, and the block the next line falls into."""
+
+    __slots__ = ("label", "lines")
+
+    def __init__(self, label: str):
+        self.label = label
+        self.lines: list[str] = []
+
+
+class Loop:
+    """An open loop; set `next` to the values of the carried variables for the next round before it closes."""
+
+    __slots__ = ("carried", "index", "next", "results")
+
+    def __init__(self, index: Val, carried: tuple[Val, ...]):
+        self.index, self.carried = index, carried
+        self.next: Sequence[Val] = carried
+        self.results: tuple[Val, ...] = ()
+
+
+class Writer:
+    """A module being written."""
+
+    def __init__(self):
+        self._count = 0
+        self._head: list[str] = []  # globals and finished functions
+        self._declared: dict[str, str] = {}
+        self._defined: set[str] = set()
+        self._intrinsics: dict[tuple, str] = {}
+        self._strings: dict[bytes, Val] = {}
+        self._constants: dict[tuple[str, object], Val] = {}
+        self._weighted = False
+        self.levels: list[Level] = []
+
+    # -- the module ------------------------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """The module written so far."""
+        tail = ['!0 = !{!"branch_weights", i32 2000, i32 1}', '!1 = !{!"branch_weights", i32 1, i32 2000}']
+        declared = [line for name, line in self._declared.items() if name not in self._defined]
+        return "\n".join([*declared, *self._head, *(tail if self._weighted else ())])
+
+    def raw(self, text: str) -> None:
+        """Add module-level text as it is: a global, or a whole function."""
+        self._head.append(text)
+
+    def declare(self, name: str, result: str, parameters: Iterable[str], attributes: str = "") -> None:
+        """Declare an external function, once.
+
+        >>> w = Writer()
+        >>> w.declare("expf", "float", ["float"]); w.declare("expf", "float", ["float"]); w.text()
+        'declare float @expf(float)'
+        """
+        if name not in self._declared:
+            self._declared[name] = f"declare {result} @{name}({', '.join(parameters)}) {attributes}".rstrip()
+
+    def string(self, text: str | bytes) -> Val:
+        """The address of a zero-terminated constant; equal strings are one.
+
+        >>> w = Writer()
+        >>> w.string("a\\n"), w.text()
+        ('@str0', '@str0 = private unnamed_addr constant [3 x i8] c"a\\\\0A\\\\00"')
+        """
+        data = (text.encode() if isinstance(text, str) else text) + b"\0"
+        if data not in self._strings:
+            name = f"@str{len(self._strings)}"
+            spelled = "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in data)
+            self.raw(f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{spelled}"')
+            self._strings[data] = value("ptr", name)
+        return self._strings[data]
+
+    @contextmanager
+    def function(self, result: str, name: str, parameters: Sequence[str], attributes: str = "nounwind",
+                 linkage: str = "") -> Iterator[list[Val]]:
+        """Write the function `name`; each parameter is spelled as type (with attributes) and name: "ptr x"."""
+        outer, self.levels = self.levels, [Level("entry")]
+        self._defined.add(name)
+        named = [p.rsplit(" ", 1) for p in parameters]
+        yield [value(type.split(" ")[0] if type[0] != "<" else type, f"%{n}") for type, n in named]
+        head = f"define {linkage} " if linkage else "define "
+        arguments = ", ".join(f"{type} %{n}" for type, n in named)
+        head += f"{result} @{name}({arguments}) {attributes} {{"
+        self.raw("\n".join([head, "entry:", *self.levels[0].lines, "}"]))
+        self.levels = outer
+
+    # -- lines -----------------------------------------------------------------------------------------------------
+
+    def fresh(self, type: str, level: int) -> Val:
+        """A new name for a value of `type` defined at `level`."""
+        self._count = n = self._count + 1
+        v = Val(f"%x.{n}")
+        v.type, v.level = type, level
+        return v
+
+    def emit(self, type: str, text: str, *operands: Val) -> Val:
+        """A line without effects, at the level of the deepest operand.
+
+        >>> w = Writer()
+        >>> with w.function("i32", "f", ["i32 x"]) as (x,):
+        ...     w.ret(w.emit("i32", f"add nsw i32 {x}, {x}", x))
+        >>> print(w.text())
+        define i32 @f(i32 %x) nounwind {
+        entry:
+          %x.1 = add nsw i32 %x, %x
+          ret i32 %x.1
+        }
+        """
+        level = 0
+        for x in operands:
+            level = max(level, x.level)
+        self._count = n = self._count + 1
+        v = Val(f"%x.{n}")
+        v.type, v.level = type, level
+        self.levels[level].lines.append(f"  {v} = {text}")
+        return v
+
+    def effect(self, text: str, type: str = "", at: int = -1) -> Val:
+        """A line that must stay where it is: at the innermost level, or at level `at`."""
+        level = at if at >= 0 else len(self.levels) - 1
+        if not type or type == "void":
+            self.levels[level].lines.append(f"  {text}")
+            return _NOTHING
+        v = self.fresh(type, level)
+        self.levels[level].lines.append(f"  {v} = {text}")
+        return v
+
+    def const(self, type: str, x) -> Val:
+        """The constant `x` of `type`, the same in all lanes of a vector.
+
+        >>> w = Writer()
+        >>> w.const("i32", -1), w.const("<4 x float>", 0.1), w.const("<8 x i16>", 0)
+        ('-1', 'splat (float 0x3FB99999A0000000)', 'zeroinitializer')
+        """
+        key = (type, x, str(x)) if x == 0 else (type, x)  # 0.0 is not -0.0
+        found = self._constants.get(key)
+        if found is None:
+            if type[0] != "<":
+                text = _literal(type, x)
+            elif x == 0 and str(x)[0] != "-":
+                text = "zeroinitializer"
+            else:
+                text = f"splat ({element(type)} {_literal(element(type), x)})"
+            found = self._constants[key] = value(type, text)
+        return found
+
+    def lanes_of(self, type: str, xs: Sequence) -> Val:
+        """The vector constant with lanes `xs`; `type` is the type of one lane.
+
+        >>> Writer().lanes_of("i32", range(4))
+        '<i32 0, i32 1, i32 2, i32 3>'
+        """
+        return value(vector(len(xs), type), "<" + ", ".join(f"{type} {_literal(type, x)}" for x in xs) + ">")
+
+    def binary(self, opcode: str, x: Val, y: Val) -> Val:
+        """`opcode` (with its flags: "fadd contract") on two values of one type."""
+        return self.emit(x.type, f"{opcode} {x.type} {x}, {y}", x, y)
+
+    def unary(self, opcode: str, x: Val) -> Val:
+        """`opcode` on one value: "fneg", "freeze"."""
+        return self.emit(x.type, f"{opcode} {x.type} {x}", x)
+
+    def cast(self, opcode: str, x: Val, type: str) -> Val:
+        """`x` converted to `type` by "zext", "fptrunc", "bitcast", ...; itself if it has the type already."""
+        return x if x.type == type else self.emit(type, f"{opcode} {x.type} {x} to {type}", x)
+
+    def compare(self, predicate: str, x: Val, y: Val) -> Val:
+        """A comparison: "icmp slt", "fcmp olt", ..."""
+        n = lanes(x.type)
+        return self.emit(vector(n, "i1"), f"{predicate} {x.type} {x}, {y}", x, y)
+
+    def select(self, condition: Val, x: Val, y: Val) -> Val:
+        """`x` where `condition`, else `y`."""
+        return self.emit(x.type, f"select {condition.type} {condition}, {x.type} {x}, {y.type} {y}", condition, x, y)
+
+    def gep(self, type: str, base: Val, index: Val, flags: str = "") -> Val:
+        """The address of the `index`th `type` after `base`."""
+        word = f"getelementptr {flags}" if flags else "getelementptr"
+        return self.emit("ptr", f"{word} {type}, ptr {base}, {index.type} {index}", base, index)
+
+    def splat(self, x: Val, n: int) -> Val:
+        """`x` in each of `n` lanes."""
+        if n == 1:
+            return x
+        type = vector(n, x.type)
+        first = self.emit(type, f"insertelement {type} poison, {x.type} {x}, i64 0", x)
+        return self.emit(type, f"shufflevector {type} {first}, {type} poison, <{n} x i32> zeroinitializer", first)
+
+    def shuffle(self, x: Val, y: Val | None, picks: Sequence[int]) -> Val:
+        """Lanes `picks` of `x` followed by `y`."""
+        mask = ", ".join(f"i32 {p}" for p in picks)
+        type = vector(len(picks), element(x.type))
+        other = "poison" if y is None else y
+        text = f"shufflevector {x.type} {x}, {x.type} {other}, <{len(picks)} x i32> <{mask}>"
+        return self.emit(type, text, x, x if y is None else y)
+
+    def extract(self, x: Val, i: int | Val) -> Val:
+        """Lane `i` of `x`."""
+        if not isinstance(i, Val):
+            i = self.const("i64", i)
+        return self.emit(element(x.type), f"extractelement {x.type} {x}, {i.type} {i}", x, i)
+
+    def insert(self, x: Val, item: Val, i: int | Val) -> Val:
+        """`x` with lane `i` replaced by `item`."""
+        if not isinstance(i, Val):
+            i = self.const("i64", i)
+        return self.emit(x.type, f"insertelement {x.type} {x}, {item.typed}, {i.type} {i}", x, item, i)
+
+    def intrinsic(self, name: str, result: str, *arguments: Val, overload: tuple[str, ...] | None = None,
+                  flags: str = "") -> Val:
+        """Call an LLVM intrinsic without effects; `overload` are the types its name carries (default: the result's).
+
+        >>> w = Writer()
+        >>> with w.function("float", "f", ["float x"]) as (x,): w.ret(w.intrinsic("sqrt", "float", x))
+        >>> print(w.text().splitlines()[0])
+        declare float @llvm.sqrt.f32(float)
+        """
+        key = (name, result, overload)
+        full = self._intrinsics.get(key)
+        if full is None:
+            parts = ("llvm", name, *map(mangle, (result,) if overload is None else overload))
+            full = self._intrinsics[key] = ".".join(parts)
+            self.declare(full, result, [x.type for x in arguments])
+        listed = ", ".join([f"{x.type} {x}" for x in arguments])
+        return self.emit(result, f"call {flags}{' ' if flags else ''}{result} @{full}({listed})", *arguments)
+
+    # -- effects ---------------------------------------------------------------------------------------------------
+
+    def load(self, type: str, pointer: Val, align: int = 0, at: int = -1) -> Val:
+        """The `type` at `pointer`; `align` in bytes, or the type's own."""
+        suffix = f", align {align}" if align else ""
+        return self.effect(f"load {type}, ptr {pointer}{suffix}", type, at)
+
+    def store(self, x: Val, pointer: Val, align: int = 0) -> None:
+        """Write `x` at `pointer`."""
+        suffix = f", align {align}" if align else ""
+        self.levels[-1].lines.append(f"  store {x.type} {x}, ptr {pointer}{suffix}")
+
+    def call(self, result: str, name: str, *arguments: Val, attributes: str = "") -> Val:
+        """Call a function that has effects; it is declared unless this module defines it."""
+        self.declare(name, result, [x.type for x in arguments], attributes)
+        return self.effect(f"call {result} @{name}({', '.join(x.typed for x in arguments)})", result)
+
+    def alloca(self, type: str, count: int = 1, align: int = 0) -> Val:
+        """A stack slot, made once per call of the function wherever this is written."""
+        suffix = f", align {align}" if align else ""
+        amount = f", i64 {count}" if count > 1 else ""
+        v = self.fresh("ptr", 0)
+        self.levels[0].lines.insert(0, f"  {v} = alloca {type}{amount}{suffix}")
+        return v
+
+    # -- control ---------------------------------------------------------------------------------------------------
+
+    def label(self, name: str = "b") -> str:
+        """A new block name."""
+        self._count += 1
+        return f"{name}.{self._count}"
+
+    def block(self, label: str) -> None:
+        """Begin the block `label` at the innermost level."""
+        level = self.levels[-1]
+        level.lines.append(f"{label}:")
+        level.label = label
+
+    def jump(self, label: str) -> None:
+        """End the block by going to `label`."""
+        self.levels[-1].lines.append(f"  br label %{label}")
+
+    def branch(self, condition: Val, yes: str, no: str, likely: bool | None = None) -> None:
+        """End the block by going to `yes` or `no`; `likely` says what to expect of `condition`."""
+        weights = ""
+        if likely is not None:
+            self._weighted, weights = True, ", !prof !0" if likely else ", !prof !1"
+        self.levels[-1].lines.append(f"  br i1 {condition}, label %{yes}, label %{no}{weights}")
+
+    def ret(self, x: Val | None = None) -> None:
+        """End the function."""
+        self.levels[-1].lines.append("  ret void" if x is None else f"  ret {x.typed}")
+
+    def phi(self, type: str, *incoming: tuple[Val, str]) -> Val:
+        """The value that came with the block taken; the first line of a block, at the innermost level."""
+        return self.effect(f"phi {type} " + ", ".join(f"[{x}, %{label}]" for x, label in incoming), type)
+
+    @contextmanager
+    def level(self) -> Iterator[Level]:
+        """Open a level: what depends on values defined in it stays in it. Its lines join the outer level at the end."""
+        inner = Level(self.levels[-1].label)
+        self.levels.append(inner)
+        yield inner
+        self.levels.pop()
+        outer = self.levels[-1]
+        outer.lines += inner.lines
+        outer.label = inner.label
+
+    @contextmanager
+    def when(self, condition: Val, likely: bool | None = None) -> Iterator[Level]:
+        """Do what is written inside only if `condition`; a level of its own.
+
+        >>> w = Writer()
+        >>> with w.function("void", "f", ["i1 c", "ptr p"]) as (c, p):
+        ...     with w.when(c): w.store(w.const("i32", 1), p)
+        ...     w.ret()
+        >>> print(w.text())
+        define void @f(i1 %c, ptr %p) nounwind {
+        entry:
+          br i1 %c, label %then.1, label %done.1
+        then.1:
+          store i32 1, ptr %p
+          br label %done.1
+        done.1:
+          ret void
+        }
+        """
+        self._count = n = self._count + 1
+        inner = Level(f"then.{n}")
+        self.levels.append(inner)
+        yield inner
+        self.jump(f"done.{n}")
+        self.levels.pop()
+        self.branch(condition, f"then.{n}", f"done.{n}", likely)
+        self.levels[-1].lines.append(f"then.{n}:")
+        self.levels[-1].lines += inner.lines
+        self.block(f"done.{n}")
+
+    @contextmanager
+    def loop(self, start: int | Val, stop: int | Val, step: int | Val = 1, carry: Sequence[Val] = (),
+             nonempty: bool = False) -> Iterator[Loop]:
+        """Count from `start` to below `stop`, carrying values round; `nonempty` promises one round at least.
+
+        >>> w = Writer()
+        >>> with w.function("i64", "triangle", ["i64 n"]) as (n,):
+        ...     with w.loop(0, n, carry=[w.const("i64", 0)]) as loop:
+        ...         loop.next = [w.binary("add", loop.carried[0], loop.index)]
+        ...     w.ret(loop.results[0])
+        >>> w.text().count("phi")
+        3
+        """
+        lo, hi, by = (x if isinstance(x, Val) else self.const("i64", x) for x in (start, stop, step))
+        if not isinstance(start, Val) and not isinstance(stop, Val):
+            nonempty = nonempty or start < stop
+        depth = len(self.levels)
+        guard = None if nonempty else self.effect(f"icmp slt i64 {lo}, {hi}", "i1")
+        self._count = n = self._count + 1
+        index = value("i64", f"%i.{n}", depth)
+        loop = Loop(index, tuple(value(x.type, f"%c.{n}.{k}", depth) for k, x in enumerate(carry)))
+        self.levels.append(Level(f"body.{n}"))
+        yield loop
+        self._close_loop(n, loop, lo, hi, by, carry, guard)
+
+    def _close_loop(self, n: int, loop: Loop, lo: Val, hi: Val, by: Val, carry: Sequence[Val], guard: Val | None):
+        """Write header, body and latch after whatever the body left in the outer level's buffer."""
+        body = self.levels[-1]
+        body.lines.append(f"  %n.{n} = add nsw i64 {loop.index}, {by}")
+        more = self.effect(f"icmp slt i64 %n.{n}, {hi}", "i1")
+        self.branch(more, f"body.{n}", f"done.{n}")
+        self.levels.pop()
+        outer, last = self.levels[-1], body.label
+        before = outer.label
+        if guard is None:
+            self.jump(f"body.{n}")
+        else:
+            self.branch(guard, f"body.{n}", f"done.{n}")
+        outer.lines.append(f"body.{n}:")
+        outer.lines.append(f"  {loop.index} = phi i64 [{lo}, %{before}], [%n.{n}, %{last}]")
+        for x, c, y in zip(carry, loop.carried, loop.next, strict=True):
+            outer.lines.append(f"  {c} = phi {x.type} [{x}, %{before}], [{y}, %{last}]")
+        outer.lines += body.lines
+        self.block(f"done.{n}")
+        ends = [[(y, last)] if guard is None else [(x, before), (y, last)] for x, y in zip(carry, loop.next, strict=True)]
+        loop.results = tuple(self.phi(x.type, *end) for x, end in zip(carry, ends, strict=True))
+
+
+_NOTHING = value("void", "")
