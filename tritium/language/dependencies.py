@@ -1,0 +1,292 @@
+"""What a function's compiled code depends on besides its own text: callees and captured values, found in its syntax.
+
+`reach` lists a function and all it calls, `merge_globals` the values they captured. A function's hash covers the text of
+every function reached, so recursion needs no special case and editing any of them changes the hash.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import enum
+import hashlib
+import sys
+from types import BuiltinFunctionType, ModuleType
+from typing import NamedTuple
+
+from tritium.errors import render
+
+_LANGUAGE = "tritium.language"
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING = _Missing()
+
+
+class Captured(NamedTuple):
+    """What one function, callees not included, takes from around it."""
+
+    digest: str
+    callees: tuple[Compilable, ...]
+    values: dict[tuple[str, int], tuple[object, object]]  # (name, id of scope) -> (value when seen, scope)
+
+
+class Compilable:
+    """Base of `Source`: a function whose text is compiled, so that what it captures can be found."""
+
+    _captured: Captured | None = None
+
+
+def reach(source: Compilable) -> list[Compilable]:
+    """`source` and every function its compiled code may contain, each once, callers first."""
+    source._captured = None  # its globals may have changed; a callee's are compared in merge_globals
+    reached, waiting = [], [source]
+    while waiting:
+        function = waiting.pop()
+        if function not in reached:
+            if function._captured is None:
+                function._captured = _capture(function)
+            reached.append(function)
+            waiting.extend(reversed(function._captured.callees))
+    return reached
+
+
+def merge_globals(sources: list[Compilable]) -> dict[tuple[str, int], tuple[object, object]]:
+    """All values the functions captured; two of them must not have seen different values of one variable."""
+    merged: dict[tuple[str, int], tuple[object, object]] = {}
+    for source in sources:
+        for key, (value, scope) in source._captured.values.items():
+            seen = merged.setdefault(key, (value, scope))[0]
+            if not same(seen, value):
+                raise RuntimeError(
+                    f"Global variable {key[0]} has value {seen} when compiling {sources[0].__name__}, but inner kernel "
+                    f"{source.__name__} has conflicting value {value} from when it was first compiled.  "
+                    "This is not allowed.")
+    return merged
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Values
+
+
+def is_language(value: object) -> bool:
+    """Whether `value` is part of the language itself (a builtin, a type, a library function), so never a dependency.
+
+    >>> from tritium.language.source import cdiv
+    >>> is_language(cdiv), is_language(3)
+    (True, False)
+    """
+    homes = [value] if isinstance(value, Compilable) else [value, type(value)]
+    modules = (getattr(home, "__module__", None) for home in homes)
+    return any(isinstance(module, str) and module.startswith(_LANGUAGE) for module in modules)
+
+
+def is_constexpr(value: object) -> bool:
+    """Whether `value` is a `tl.constexpr(...)`."""
+    kind = type(value)
+    return kind.__name__ == "constexpr" and kind.__module__.startswith(_LANGUAGE)
+
+
+def unwrap(value: object) -> object:
+    """The object inside a `tl.constexpr(...)`, or `value` itself.
+
+    >>> unwrap(3)
+    3
+    """
+    return value.value if is_constexpr(value) else value
+
+
+_ATOMS = (int, float, complex, str, bytes, type(None), type(Ellipsis), enum.Enum)
+
+
+def is_data(value: object) -> bool:
+    """Whether `value` is plain data, whose meaning its text gives.
+
+    >>> is_data((1, "relu", None)), is_data(object())
+    (True, False)
+    """
+    value = unwrap(value)
+    if isinstance(value, tuple | list | set | frozenset):
+        return all(map(is_data, value))
+    if isinstance(value, dict):
+        return all(map(is_data, value)) and all(map(is_data, value.values()))
+    return isinstance(value, _ATOMS)
+
+
+def same(old: object, new: object) -> bool:
+    """Whether a captured variable still means what it meant: `1`, `True` and `1.0` differ, and so do `0.0` and `-0.0`.
+
+    >>> same([1, 2], [1, 2]), same(1, True)
+    (True, False)
+    """
+    if old is new:
+        return True
+    return is_data(old) and is_data(new) and fingerprint(old) == fingerprint(new)
+
+
+def fingerprint(value: object) -> str:
+    """Text that tells apart any two values that would compile differently.
+
+    >>> fingerprint(1), fingerprint(True), fingerprint((1, -0.0))
+    ('int:1', 'bool:True', 'tuple(int:1,float:-0.0)')
+    """
+    value = unwrap(value)
+    key = getattr(value, "cache_key", None)
+    if isinstance(key, str):
+        return f"function:{key}"
+    kind = type(value)
+    if isinstance(value, tuple | list):
+        return f"{kind.__qualname__}({','.join(map(fingerprint, value))})"
+    if isinstance(value, set | frozenset):
+        return f"{kind.__qualname__}({','.join(sorted(map(fingerprint, value)))})"
+    if isinstance(value, dict):
+        return f"{kind.__qualname__}({','.join(f'{fingerprint(k)}={fingerprint(v)}' for k, v in value.items())})"
+    if isinstance(value, type):
+        return f"type:{value.__module__}.{value.__qualname__}{getattr(value, '_fields', '')}"
+    return f"{kind.__qualname__}:{value!r}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Syntax
+
+
+def _capture(source: Compilable) -> Captured:
+    finder = _Finder(source)
+    finder.visit_body(source.parse().body[0])
+    defaults = [(p.name, fingerprint(p.default)) for p in source.signature.parameters.values() if is_data(p.default)]
+    constants = [(name, fingerprint(value)) for (name, _), (value, _) in finder.values.items() if is_data(value)]
+    parts = (source.src, source.starting_line_number, source.noinline, defaults, constants, finder.classes)
+    digest = hashlib.sha256(repr(parts).encode()).hexdigest()
+    return Captured(digest, tuple(finder.callees), finder.values)
+
+
+class _Finder(ast.NodeVisitor):
+    """Walks a function's body in the order it is written; visiting an expression gives its value where it is known."""
+
+    def __init__(self, source: Compilable):
+        self.source = source
+        self.local: set[str] = set()
+        self.callees: list[Compilable] = []
+        self.values: dict[tuple[str, int], tuple[object, object]] = {}
+        self.classes: list[str] = []
+
+    def visit_body(self, function: ast.FunctionDef) -> None:
+        """The statements of a function; default values and annotations are evaluated elsewhere, if at all."""
+        arguments = function.args
+        rest = (arguments.vararg, arguments.kwarg)
+        self.local.update(arg.arg for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
+        self.local.update(arg.arg for arg in rest if arg)
+        for statement in function.body:
+            self.visit(statement)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self.local.add(node.name)
+        self.visit_body(node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self.local.update(arg.arg for arg in node.args.args)
+        self.visit(node.body)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        if len(node.targets) != 1:
+            raise TypeError(render("Simultaneous multiple assignment is not supported.", [self.source.span(node)],
+                                   hint="write one assignment per name"))
+        self.visit(node.value)
+        self.visit(node.targets[0])
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self.visit(node.annotation)
+        if node.value is not None:
+            self.visit(node.value)
+        self.visit(node.target)
+
+    def visit_For(self, node: ast.For) -> None:
+        self.visit(node.iter)
+        self.visit(node.target)
+        for statement in (*node.body, *node.orelse):
+            self.visit(statement)
+
+    def _comprehension(self, node) -> None:
+        for generator in node.generators:
+            self.visit(generator.iter)
+            self.visit(generator.target)
+            for condition in generator.ifs:
+                self.visit(condition)
+        for part in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
+            self.visit(part)
+
+    visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = _comprehension
+
+    def visit_Name(self, node: ast.Name) -> object:
+        if isinstance(node.ctx, ast.Store):
+            self.local.add(node.id)
+            return MISSING
+        if node.id in self.local:
+            return MISSING
+        for scope in (self.source.closure, self.source.__globals__):
+            if node.id in scope:
+                return self.record(node, node.id, scope[node.id], scope)
+        return MISSING  # a Python builtin, or a name the frontend will not find either
+
+    def visit_Attribute(self, node: ast.Attribute) -> object:
+        owner = self.visit(node.value)
+        if owner is MISSING or isinstance(node.ctx, ast.Store):
+            return MISSING
+        value = getattr(owner, node.attr, MISSING)
+        if isinstance(owner, ModuleType):
+            return self.record(node, node.attr, value, vars(owner))
+        self._depend(value)  # a method of an aggregate, say
+        return MISSING
+
+    def record(self, node: ast.expr, name: str, value: object, scope) -> object:
+        """Note that the function depends on `value`, the present content of `scope[name]`; gives `value` back."""
+        if is_constexpr(value):
+            self._remember(name, value, scope)
+        elif isinstance(value, Compilable):
+            self._depend(value)
+        elif value is None or value is MISSING or isinstance(value, ModuleType) or is_language(value):
+            pass
+        elif isinstance(value, type):
+            self._record_class(value)
+        elif callable(value):
+            self._check_callable(node, value)
+        else:
+            self._remember(name, value, scope)
+        return value
+
+    def _depend(self, value: object) -> None:
+        if isinstance(value, Compilable) and not is_language(value):
+            self.callees.append(value)
+
+    def _remember(self, name: str, value: object, scope) -> None:
+        """Keep a copy to compare with at each launch; constants that are functions are callees as well."""
+        inner = unwrap(value)
+        for part in inner if isinstance(inner, tuple | list) else (inner,):
+            self._depend(part)
+        data = is_data(value)
+        # In a library's namespace only plain data can be told apart from its machinery.
+        if data or scope is self.source.__globals__ or scope is self.source.closure:
+            self.values[name, id(scope)] = (copy.deepcopy(inner) if data else value, scope)
+
+    def _record_class(self, cls: type) -> None:
+        if hasattr(cls, "_fields"):
+            self.classes.append(f"{cls.__qualname__}{cls._fields}")
+        if getattr(cls, "__triton_aggregate__", False):
+            for method in vars(cls).values():
+                self._depend(method)
+
+    def _check_callable(self, node: ast.expr, value: object) -> None:
+        """Python code that is not compiled cannot be called: it may change without the kernel's text changing."""
+        module = getattr(value, "__module__", None) or ""
+        in_c = isinstance(value, BuiltinFunctionType) and module.partition(".")[0] in sys.stdlib_module_names
+        if in_c or module == "math" or value is getattr(builtins, getattr(value, "__name__", ""), MISSING):
+            return
+        raise RuntimeError(render(
+            f"Unsupported function referenced: {value}", [self.source.span(node)],
+            hint=f"decorate {getattr(value, '__name__', 'it')} with @triton.jit, or with @triton.constexpr_function if "
+            "it only computes constants"))

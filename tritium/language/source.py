@@ -1,0 +1,251 @@
+"""A Python function as the compiler sees it: its text, its syntax tree, what it captures, and a hash of all of that.
+
+    @device                     a function that kernels call
+    @constexpr_function         a function that runs while a kernel is compiled
+    @must_use_result            whose result may not be dropped
+
+Kernels themselves are `runtime.jit.JITFunction`, a `Source` that can be launched.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import re
+import textwrap
+from collections.abc import Mapping
+from functools import cached_property
+from types import FunctionType
+
+from tritium.errors import Span, fail, node_span
+from tritium.language import dependencies
+
+
+class Cells(Mapping):
+    """The closure of a function as a live mapping from name to value; names not bound yet are absent.
+
+    >>> def outer():
+    ...     block = 8
+    ...     return lambda: block
+    >>> dict(Cells(outer()))
+    {'block': 8}
+    """
+
+    def __init__(self, fn: FunctionType):
+        self._cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
+
+    def __getitem__(self, name: str):
+        try:
+            return self._cells[name].cell_contents
+        except ValueError:  # the enclosing function has not bound the name yet
+            raise KeyError(name) from None
+
+    def __iter__(self):
+        return (name for name in self._cells if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Source(dependencies.Compilable):
+    """The source of one Python function.
+
+    >>> from tritium.language.source import cdiv
+    >>> cdiv.src.splitlines()[0]
+    'def cdiv(x, y):'
+    """
+
+    noinline = False
+    _must_use_result: bool | str = False
+
+    def __init__(self, fn: FunctionType):
+        if not isinstance(fn, FunctionType):
+            raise fail(TypeError, f"cannot compile {fn!r}: a kernel is a function written with `def`")
+        self.fn = fn
+        self.hash: str | None = None
+        self.used_global_vals: dict[tuple[str, int], tuple[object, Mapping]] = {}
+        for name in ("__name__", "__qualname__", "__module__", "__doc__", "__globals__"):
+            setattr(self, name, getattr(fn, name))
+        self.module = fn.__module__
+        self.file = fn.__code__.co_filename
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _lines(self) -> tuple[list[str], int]:
+        try:
+            return inspect.getsourcelines(self.fn)
+        except (OSError, TypeError) as error:
+            raise ValueError(
+                f"@jit functions should be defined in a Python file: the source of {self.__qualname__} cannot be read"
+            ) from error
+
+    @property
+    def raw_src(self) -> list[str]:
+        """The lines as they stand in the file, decorators included."""
+        return self._lines[0]
+
+    @property
+    def starting_line_number(self) -> int:
+        """The line of the file on which `raw_src` starts."""
+        return self._lines[1]
+
+    @cached_property
+    def _text(self) -> tuple[str, int, int]:
+        """The text from the `def` on, the file's line it starts on, and the indentation that was removed."""
+        raw = "".join(self.raw_src)
+        text = textwrap.dedent(raw)
+        start = re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE)
+        if start is None:
+            raise ValueError(f"{self.__qualname__} should be defined with `def` in a Python file")
+        above = text.count("\n", 0, start.start())
+        indent = len(self.raw_src[above]) - len(self.raw_src[above].lstrip())
+        return text[start.start():], self.starting_line_number + above, indent
+
+    @property
+    def src(self) -> str:
+        """The text that is compiled: from the first `def`, without the function's own indentation."""
+        return self._text[0]
+
+    @property
+    def def_line(self) -> int:
+        """The file's line of the `def`."""
+        return self._text[1]
+
+    def _unsafe_update_src(self, text: str) -> None:
+        """Compile `text` instead of what the file says."""
+        self._text = (text, *self._text[1:])
+        self.__dict__.pop("_tree", None)
+        self._captured = self.hash = None
+
+    # -- syntax -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _tree(self) -> ast.Module:
+        return ast.parse(self.src)
+
+    def parse(self) -> ast.Module:
+        """The syntax tree: a module holding the one function. It is shared, so do not change it."""
+        return self._tree
+
+    def span(self, node: ast.AST, label: str = "") -> Span:
+        """Where a node of `parse()` stands in the file."""
+        return node_span(
+            node, self.src.split("\n"), file=self.file, first_line=self.def_line, function=self.__name__,
+            indent=self._text[2], label=label)
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """The parameters, as `inspect` gives them."""
+        return inspect.signature(self.fn)
+
+    @property
+    def arg_names(self) -> list[str]:
+        """The names of the parameters."""
+        return list(self.signature.parameters)
+
+    # -- what it captures ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def closure(self) -> Cells:
+        """The variables of the enclosing functions."""
+        return Cells(self.fn)
+
+    def get_capture_scope(self) -> dict[str, object]:
+        """Every name the body may use that it does not bind: globals, with closure variables over them."""
+        return {**self.__globals__, **self.closure}
+
+    @property
+    def cache_key(self) -> str:
+        """A hash of everything the compiled code depends on: text, place, callees, captured constants."""
+        if self.hash is None:
+            reached = dependencies.reach(self)
+            self.used_global_vals = dependencies.merge_globals(reached)
+            digest = hashlib.sha256()
+            for source in reached:
+                digest.update(source._captured.digest.encode())
+            self.hash = digest.hexdigest()
+        return self.hash
+
+    def check_globals(self) -> None:
+        """Refuse to go on when a global the compiled code was built from has another value now."""
+        for (name, _), (value, scope) in self.used_global_vals.items():
+            now = scope.get(name, dependencies.MISSING)
+            if not dependencies.same(value, now):
+                raise RuntimeError(
+                    f"Global variable {name} has changed since we compiled this kernel, from {value} to {now}\n"
+                    "hint: pass it as a `tl.constexpr` argument instead")
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError(
+            "Cannot call @triton.jit'd outside of the scope of a kernel\n"
+            f"hint: launch it over a grid of programs: {self.__name__}[grid](...)")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.module}:{self.__qualname__})"
+
+
+class DeviceFunction(Source):
+    """A function of the language that kernels call and nobody launches."""
+
+    def __call__(self, *args, **kwargs):
+        raise ValueError(f"Did you forget to add @triton.jit ? {self.__name__} can only be called inside a kernel")
+
+
+def device(fn: FunctionType) -> DeviceFunction:
+    """Make `fn` callable from kernels; its text is read only when a kernel calls it.
+
+    >>> device(cdiv.fn).__name__
+    'cdiv'
+    """
+    return DeviceFunction(fn)
+
+
+class ConstexprFunction(Source):
+    """Plain Python that runs while a kernel is compiled; on the host it is the function itself."""
+
+    def __call__(self, *args, **kwargs):
+        unwrap = dependencies.unwrap
+        return self.fn(*map(unwrap, args), **{name: unwrap(value) for name, value in kwargs.items()})
+
+
+def constexpr_function(fn: FunctionType) -> ConstexprFunction:
+    """Make `fn` usable in kernels on compile-time values.
+
+    >>> cdiv(7, 2)
+    4
+    """
+    return ConstexprFunction(fn)
+
+
+def must_use_result(fn, message: str | bool = True):
+    """Make dropping the result of `fn` an error; `@must_use_result("why")` adds a sentence to it.
+
+    >>> must_use_result("it is costly")(device(cdiv.fn))._must_use_result
+    'it is costly'
+    """
+    if isinstance(fn, str):
+        return lambda decorated: must_use_result(decorated, fn)
+    fn._must_use_result = message
+    return fn
+
+
+@constexpr_function
+def cdiv(x, y):
+    """The number of blocks of size `y` that cover `x`.
+
+    >>> cdiv(98432, 1024), cdiv(-7, 2)
+    (97, -3)
+    """
+    return (x + y - 1) // y
+
+
+@constexpr_function
+def next_power_of_2(n):
+    """The smallest power of two that is not below `n`, for 64-bit `n`.
+
+    >>> next_power_of_2(100), next_power_of_2(64), next_power_of_2(0)
+    (128, 64, 0)
+    """
+    return 1 << (n - 1).bit_length() if n > 0 else 0
