@@ -471,8 +471,10 @@ class Writer:
 
     @contextmanager
     def loop(self, start: int | Val, stop: int | Val, step: int | Val = 1, carry: Sequence[Val] = (),
-             nonempty: bool = False) -> Iterator[Loop]:
+             nonempty: bool = False, type: str = "i64", until: str = "slt") -> Iterator[Loop]:
         """Count from `start` to below `stop`, carrying values round; `nonempty` promises one round at least.
+
+        `type` is the index's, `until` the comparison with `stop` that keeps it going ("sgt" counts down).
 
         >>> w = Writer()
         >>> with w.function("i64", "triangle", ["i64 n"]) as (n,):
@@ -482,23 +484,25 @@ class Writer:
         >>> w.text().count("phi")
         3
         """
-        lo, hi, by = (x if isinstance(x, Val) else self.const("i64", x) for x in (start, stop, step))
+        lo, hi, by = (x if isinstance(x, Val) else self.const(type, x) for x in (start, stop, step))
         if not isinstance(start, Val) and not isinstance(stop, Val):
             nonempty = nonempty or start < stop
         depth = len(self.levels)
-        guard = None if nonempty else self.effect(f"icmp slt i64 {lo}, {hi}", "i1")
+        guard = None if nonempty else self.effect(f"icmp {until} {type} {lo}, {hi}", "i1")
         self._count = n = self._count + 1
-        index = value("i64", f"%i.{n}", depth)
+        index = value(type, f"%i.{n}", depth)
         loop = Loop(index, tuple(value(x.type, f"%c.{n}.{k}", depth) for k, x in enumerate(carry)))
         self.levels.append(Level(f"body.{n}"))
         yield loop
-        self._close_loop(n, loop, lo, hi, by, carry, guard)
+        self._close_loop(n, loop, lo, hi, by, carry, guard, until)
 
-    def _close_loop(self, n: int, loop: Loop, lo: Val, hi: Val, by: Val, carry: Sequence[Val], guard: Val | None):
+    def _close_loop(self, n: int, loop: Loop, lo: Val, hi: Val, by: Val, carry: Sequence[Val], guard: Val | None,
+                    until: str):
         """Write header, body and latch after whatever the body left in the outer level's buffer."""
         body = self.levels[-1]
-        body.lines.append(f"  %n.{n} = add nsw i64 {loop.index}, {by}")
-        more = self.effect(f"icmp slt i64 %n.{n}, {hi}", "i1")
+        type = loop.index.type
+        body.lines.append(f"  %n.{n} = add nsw {type} {loop.index}, {by}")
+        more = self.effect(f"icmp {until} {type} %n.{n}, {hi}", "i1")
         self.branch(more, f"body.{n}", f"done.{n}")
         self.levels.pop()
         outer, last = self.levels[-1], body.label
@@ -508,7 +512,7 @@ class Writer:
         else:
             self.branch(guard, f"body.{n}", f"done.{n}")
         outer.lines.append(f"body.{n}:")
-        outer.lines.append(f"  {loop.index} = phi i64 [{lo}, %{before}], [%n.{n}, %{last}]")
+        outer.lines.append(f"  {loop.index} = phi {type} [{lo}, %{before}], [%n.{n}, %{last}]")
         for x, c, y in zip(carry, loop.carried, loop.next, strict=True):
             outer.lines.append(f"  {c} = phi {x.type} [{x}, %{before}], [{y}, %{last}]")
         outer.lines += body.lines
