@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 
 from .core import Arg, Block, Module, Op, Result
-from .opdef import KINDS
+from .opdef import KINDS, PLACEMENT
 from .types import Type, parse_type
 
 
@@ -274,7 +274,10 @@ class _Parser:
         if self.peek("{") and self.is_attrs() and not self.tokens[self.k + 1][1] == "}":
             attrs = self.attrs()
         attrs = {**{k: v for k, v in kind.defaults.items() if k not in attrs}, **attrs}
-        attrs = {k: attrs[k] for k in kind.attrs if k in attrs}
+        unknown = [k for k in attrs if k not in kind.attrs and k not in PLACEMENT]
+        if unknown:
+            raise self.error(f"op {word} has no attribute {unknown[0]!r}")
+        attrs = {k: attrs[k] for k in (*kind.attrs, *PLACEMENT) if k in attrs}
         if count:
             self.expect(":")
             types.append(self.type())
