@@ -1,0 +1,62 @@
+# Every target sets up what it needs: a fresh machine with python3, make and git is enough.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV   := .venv
+BIN    := $(VENV)/bin
+JOBS   ?= 2
+
+.PHONY: demo test test-gpu fuzz bench lint docs-check docs clean help
+
+help:
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+
+demo: $(VENV)/.demo ## run every seed kernel: correct? how fast beside torch or NumPy?
+	$(BIN)/python -m tritium demo
+
+test: $(VENV)/.test ## the whole test suite without a GPU, and the examples in docstrings
+	$(BIN)/python -m pytest -n $(JOBS) -q
+	$(BIN)/python -m pytest -n $(JOBS) -q --doctest-modules tritium
+
+test-gpu: ## tests that need an NVIDIA GPU, with this machine's own python3: nothing is installed
+	PYTHONPATH=. python3 -m pytest -q -m gpu
+
+fuzz: $(VENV)/.test ## random programs: the backends must agree with the interpreter
+	$(BIN)/python -m pytest -n $(JOBS) -q tests/properties --hypothesis-profile=fuzz
+
+bench: $(VENV)/.test ## the CPU figures of docs/performance.md
+	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python benchmarks/compile_time.py
+
+lint: $(VENV)/.dev ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+docs: $(VENV)/.test ## write the generated pages again
+	$(BIN)/python docs/make_tour.py
+
+docs-check: $(VENV)/.test ## the generated pages are up to date and the links in docs/ lead somewhere
+	$(BIN)/python docs/make_tour.py --check
+	$(BIN)/python -m pytest -q tests/test_house.py
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "tritium needs Python 3.11 or newer: install it, or run make PYTHON=/path/to/python"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch is the yardstick of the demo, not a need of it: without torch the kernels run on NumPy arrays.
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e .
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install -q torch==2.13.0 \
+		|| echo "torch could not be installed: the demo compares with NumPy"
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e ".[test]"
+	@touch $@ $(VENV)/.demo
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e ".[test,dev]"
+	@touch $@

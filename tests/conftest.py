@@ -1,0 +1,43 @@
+"""One cache directory per run, the `gpu` marker, and how hard hypothesis tries."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+# Kernels compiled by tests neither fill nor profit from the user's own cache.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="tritium-test-")
+    os.environ.pop("TRITIUM_CACHE_DIR", None)
+    _OWNED = os.environ["TRITON_CACHE_DIR"]
+else:
+    _OWNED = None
+
+try:
+    from hypothesis import HealthCheck, settings
+except ImportError:  # the machine with the GPU may have pytest alone
+    pass
+else:
+    settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)
+    settings.register_profile("fuzz", max_examples=3000, deadline=None,
+                              suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    settings.load_profile("quick")
+
+
+def pytest_sessionfinish(session):
+    if _OWNED:
+        shutil.rmtree(_OWNED, ignore_errors=True)
+
+
+def _has_gpu() -> bool:
+    tool = shutil.which("nvidia-smi")
+    return tool is not None and subprocess.run([tool, "-L"], capture_output=True).returncode == 0
+
+
+def pytest_collection_modifyitems(items):
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked and not _has_gpu():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))

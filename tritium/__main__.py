@@ -1,0 +1,47 @@
+"""`python -m tritium COMMAND ...`, also installed as `tritium`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+# command -> (module with `main(arguments) -> exit status`, what it does)
+COMMANDS = {
+    "run": ("tritium.tools.run", "run a program written for Triton: its `import triton` gets tritium"),
+    "demo": ("tritium.tools.demo", "run the kernel collection: is it right, and how fast beside torch or NumPy"),
+    "compile": ("tritium.tools.compile", "compile a kernel ahead of time into C sources"),
+    "link": ("tritium.tools.link", "join ahead-of-time kernels under one dispatching C function"),
+    "version": ("tritium.tools.version", "versions of tritium and of what it stands on, and the devices present"),
+}
+
+
+def usage() -> str:
+    """The list of commands.
+
+    >>> "demo" in usage()
+    True
+    """
+    rows = "\n".join(f"  {name:<9} {text}" for name, (_, text) in COMMANDS.items())
+    return f"usage: python -m tritium COMMAND ...\n\n{rows}\n\npython -m tritium COMMAND --help says more."
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the result is the exit status.
+
+    >>> main(["--help"])
+    usage: python -m tritium COMMAND ...
+    ...
+    0
+    """
+    command, *rest = sys.argv[1:] if arguments is None else arguments or ["--help"]
+    if command in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if command not in COMMANDS:
+        print(f"tritium has no command {command!r}\n\n{usage()}", file=sys.stderr)
+        return 2
+    return importlib.import_module(COMMANDS[command][0]).main(rest) or 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Answer `import triton` with tritium, so that programs written for Triton run unmodified.
+
+    >>> from tritium.alias import install_as_triton, uninstall_as_triton
+    >>> install_as_triton()
+    >>> import triton.language, tritium.language
+    >>> triton.language is tritium.language
+    True
+    >>> uninstall_as_triton()
+
+The names `triton` and `triton.x.y` become second names of the very same module objects: there is one `tl.float32`, one
+cache, one set of knobs. One finder is put in front of `sys.meta_path`; nothing else is patched.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+__all__ = ["install_as_triton", "uninstall_as_triton"]
+
+ALIAS = "triton"
+REAL = __name__.partition(".")[0]
+
+
+class _SameModule(Loader):
+    """Loads nothing: hands out the module that already exists under its own name."""
+
+    def __init__(self, module: ModuleType):
+        self.module, self.own_spec = module, module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system has just written the alias into `__spec__`; a module keeps its own.
+        module.__spec__ = self.own_spec
+
+
+class _Metadata(importlib.metadata.Distribution):
+    """What `importlib.metadata.version("triton")` reads: libraries ask it before they import."""
+
+    def read_text(self, filename: str) -> str | None:
+        version = importlib.import_module(REAL).__version__
+        return f"Metadata-Version: 2.1\nName: {ALIAS}\nVersion: {version}\n" if filename == "METADATA" else None
+
+    def locate_file(self, path):
+        return importlib.import_module(REAL).__path__[0]
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(self, fullname, path=None, target=None):
+        head, dot, rest = fullname.partition(".")
+        if head != ALIAS:
+            return None
+        try:
+            module = importlib.import_module(REAL + dot + rest)
+        except ModuleNotFoundError as error:
+            if error.name and error.name.partition(".")[0] == REAL:
+                return None  # no such module: the import system says so under the name that was asked for
+            raise
+        is_package = hasattr(module, "__path__")
+        spec = ModuleSpec(fullname, _SameModule(module), is_package=is_package)
+        spec.submodule_search_locations = list(module.__path__) if is_package else None
+        return spec
+
+    def find_distributions(self, context=None):
+        return [_Metadata()] if context is not None and context.name == ALIAS else []
+
+
+def install_as_triton() -> None:
+    """From now on `import triton` gives tritium, and `import triton.x` gives `tritium.x`.
+
+    Calling it twice is harmless. It has to come before the first `import triton`.
+
+    >>> install_as_triton()
+    >>> import triton
+    >>> triton.__name__
+    'tritium'
+    >>> uninstall_as_triton()
+    """
+    present = sys.modules.get(ALIAS)
+    if present is not None and present is not sys.modules[REAL]:
+        raise RuntimeError(
+            f"{ALIAS} is already imported from {getattr(present, '__file__', None)}: call "
+            f"{REAL}.install_as_triton() before anything imports {ALIAS}, or start with `python -m {REAL} run`")
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+def uninstall_as_triton() -> None:
+    """Undo `install_as_triton`: a later `import triton` finds whatever is installed under that name.
+
+    >>> uninstall_as_triton()
+    """
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
+    for name in [name for name in sys.modules if name.partition(".")[0] == ALIAS]:
+        if sys.modules[name].__name__.partition(".")[0] == REAL:
+            del sys.modules[name]

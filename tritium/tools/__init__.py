@@ -1,0 +1,1 @@
+"""Programs around the compiler: each module here is one command or one host-side tool."""

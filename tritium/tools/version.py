@@ -1,0 +1,46 @@
+"""`python -m tritium version`: what is installed and which devices can be used."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+
+
+def installed(package: str) -> str:
+    """The version of an installed package, or a word for its absence.
+
+    >>> installed("no-such-package-anywhere")
+    'not installed'
+    """
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def rows() -> list[tuple[str, str]]:
+    """Name and value of everything worth knowing in a bug report.
+
+    >>> dict(rows())["tritium"] == installed("tritium")
+    True
+    """
+    import tritium
+    from tritium.backends.llvm.target import cpu_target, llvm_version
+
+    target = cpu_target()
+    return [
+        ("tritium", installed("tritium")),
+        ("language", f"Triton {tritium.__version__}"),
+        ("Python", f"{platform.python_version()} on {platform.platform(terse=True)}"),
+        ("LLVM", f"{llvm_version()} (llvmlite {installed('llvmlite')})"),
+        ("CPU", f"{target.cpu} ({target.simd})"),
+        *((package, installed(package)) for package in ("numpy", "ml_dtypes", "torch", "cuda-bindings")),
+        ("target", str(tritium.runtime.driver.active.get_current_target())),
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table."""
+    for name, value in rows():
+        print(f"{name:<14} {value}")
+    return 0
