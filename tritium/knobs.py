@@ -1,8 +1,8 @@
 """Every setting of tritium, in one table.
 
-Reading a setting reads the environment (`TRITIUM_X` first, then the `TRITON_X` users already set) unless it was set from
-Python. Setting one also writes the environment variable, so that child processes agree; `propagate_env = False` stops
-that. Assigning `knobs.env`, or `del`, goes back to the environment.
+Reading a setting reads the environment (`TRITIUM_X` first, then the `TRITON_X` users already set) unless it was set
+from Python. Setting one also writes the environment variable, so that child processes agree; `propagate_env = False`
+stops that. Assigning `knobs.env`, or `del`, goes back to the environment.
 
     >>> from tritium import knobs
     >>> with knobs.compilation.scope():
@@ -45,7 +45,11 @@ propagate_env = True
 listeners: list[Callable[[], None]] = []
 
 
-def _changed() -> None:
+def changed() -> None:
+    """Tell the listeners that a decision may have to be taken again.
+
+    >>> changed()
+    """
     for listener in listeners:
         listener()
 
@@ -70,13 +74,13 @@ class HookChain:
         """Run `func` too. Adding it twice runs it once."""
         if func not in self.calls:
             self.calls.append(func)
-            _changed()
+            changed()
 
     def remove(self, func: Callable) -> None:
         """Stop running `func`; quiet when it was never added."""
         if func in self.calls:
             self.calls.remove(func)
-            _changed()
+            changed()
 
     def copy(self) -> HookChain:
         """The same callables in a chain of its own."""
@@ -219,7 +223,7 @@ class Group:
             value = self.__dict__[name] = row.kind.check(value)
             if row.key and propagate_env:
                 setenv(row.key, None if value is None else row.kind.show(value))
-        _changed()
+        changed()
 
     def __delattr__(self, name: str) -> None:
         self.__setattr__(name, env)
@@ -256,7 +260,7 @@ class Group:
         """Forget what was set from Python."""
         for name in self._rows:
             self.__dict__.pop(name, None)
-        _changed()
+        changed()
         return self
 
     def _values(self) -> dict[str, Any]:
@@ -278,7 +282,7 @@ class Group:
                     os.environ.pop(key, None)
                 else:
                     os.environ[key] = text
-            _changed()
+            changed()
 
 
 def _under_home(*parts: str) -> Callable[[], str]:
@@ -457,7 +461,7 @@ class _Module(types.ModuleType):
             setattr(internal, name, value)
             return
         super().__setattr__(name, value)
-        _changed()
+        changed()
 
     def __delattr__(self, name: str) -> None:
         if name in internal._rows:

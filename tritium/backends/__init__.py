@@ -1,1 +1,115 @@
-"""The machines tritium compiles for, one folder each."""
+"""The machines tritium compiles for, one folder each.
+
+A folder exports `BACKEND`, the record below, and has a module `driver` with a class `Driver`: how kernels are launched
+there. Adding a machine is adding a folder and a line in `FOLDERS` (or an entry point in the group `tritium.backends`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+# The name of a target's backend -> the package that compiles for it.
+FOLDERS = {
+    "cpu": "tritium.backends.cpu",
+    "cuda": "tritium.backends.nvptx",
+    "hip": "tritium.backends.amdgcn",
+}
+
+
+class Backend(NamedTuple):
+    """How to get from tile IR to a binary.
+
+    `passes` turn the frontend's module into the stage `ttir`; then each stage `(extension, function)` makes the next
+    one: `function(value, target, options, metadata) -> value`, where `metadata` is a dict it may add to. The last
+    extension is the binary's. A view is text made on demand from the stages there are: `function(asm, target) -> str`.
+    """
+
+    name: str
+    passes: tuple[Callable, ...]
+    stages: tuple[tuple[str, Callable], ...]
+    options: Mapping[str, Any] = {}  # defaults that differ from those in backends.compiler.Options
+    fingerprint: Callable[[Any], str] = lambda target: ""  # versions of what generates the code, and the exact machine
+    views: Mapping[str, Callable] = {}
+
+    @property
+    def binary_ext(self) -> str:
+        """The extension of the last stage."""
+        return self.stages[-1][0]
+
+
+def _folder(name: str) -> str:
+    if name not in FOLDERS:
+        from importlib.metadata import entry_points
+
+        FOLDERS.update({point.name: point.value for point in entry_points(group="tritium.backends")})
+    if name not in FOLDERS:
+        raise RuntimeError(f"there is no backend {name!r}: tritium has {', '.join(FOLDERS)}")
+    return FOLDERS[name]
+
+
+def present(name: str) -> bool:
+    """Whether the package of a backend is installed.
+
+    >>> present("cpu")
+    True
+    """
+    return name in FOLDERS and importlib.util.find_spec(FOLDERS[name]) is not None
+
+
+def get(target) -> Backend:
+    """The backend of a target, or of a name.
+
+    >>> get("cpu").name
+    'cpu'
+    """
+    name = getattr(target, "backend", target)
+    return importlib.import_module(_folder(name)).BACKEND
+
+
+def driver_class(name: str) -> type:
+    """The class that launches kernels on a backend's devices.
+
+    >>> driver_class("cpu").__name__
+    'Driver'
+    """
+    return importlib.import_module(f"{_folder(name)}.driver").Driver
+
+
+class _Entry:
+    """A backend as frameworks look for it: a class that compiles and a class that launches."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    @property
+    def compiler(self) -> type:
+        """The class of what `make_backend` gives."""
+        from tritium.backends.compiler import BaseBackend
+
+        return BaseBackend
+
+    @property
+    def driver(self) -> type:
+        """The class of the driver."""
+        return driver_class(self._name)
+
+
+class _Backends(Mapping):
+    """Name -> entry, for the backends that are installed."""
+
+    def __getitem__(self, name: str) -> _Entry:
+        if not present(name):
+            raise KeyError(name)
+        return _Entry(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return filter(present, FOLDERS)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+backends = _Backends()

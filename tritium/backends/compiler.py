@@ -1,0 +1,178 @@
+"""Targets and options: what a kernel is compiled for, and how.
+
+    >>> options = BaseBackend(GPUTarget("cpu", "host", 1)).parse_options({"num_warps": 8, "waves_per_eu": 2})
+    >>> options.num_warps, options.num_stages
+    (8, 3)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+from typing import Any
+
+from tritium import backends, knobs
+from tritium.errors import fail
+
+
+@dataclasses.dataclass(frozen=True)
+class GPUTarget:
+    """A machine: ("cpu", "host", 1), ("cuda", 90, 32) or ("hip", "gfx942", 64).
+
+    >>> str(GPUTarget("cuda", 90, 32))
+    'cuda:90:32'
+    """
+
+    backend: str
+    arch: int | str
+    warp_size: int
+
+    def __str__(self) -> str:
+        return f"{self.backend}:{self.arch}:{self.warp_size}"
+
+    @classmethod
+    def parse(cls, text: str) -> GPUTarget:
+        """The target that `str` writes.
+
+        >>> GPUTarget.parse("hip:gfx942:64").arch
+        'gfx942'
+        """
+        try:
+            backend, arch, warp_size = text.split(":")
+            return cls(backend, int(arch) if arch.isdigit() else arch, int(warp_size))
+        except ValueError:
+            raise fail(ValueError, f"{text!r} is not a target", hint="write backend:arch:warp_size") from None
+
+
+class Language(enum.Enum):
+    """The languages a backend may be asked to compile; tritium has one.
+
+    >>> Language.TRITON.value
+    0
+    """
+
+    TRITON = 0
+    GLUON = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Every launch and compile option, of all vendors: what means nothing to a target is accepted and ignored.
+
+    >>> Options().num_warps
+    4
+    """
+
+    num_warps: int = 4
+    num_stages: int = 3
+    num_ctas: int = 1
+    warp_size: int = 32
+    maxnreg: int | None = None
+    enable_fp_fusion: bool = True
+    debug: bool = False
+    sanitize_overflow: bool = True
+    extern_libs: Any = None
+    launch_cooperative_grid: bool = False
+    arch: str | None = None
+    backend_name: str = ""
+    supported_fp8_dtypes: tuple[str, ...] = ("fp8e4nv", "fp8e5", "fp8e4b15", "fp8e4b8", "fp8e5b16")
+    deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
+    default_dot_input_precision: str = "tf32"
+    allowed_dot_input_precisions: tuple[str, ...] = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
+    max_num_imprecise_acc_default: int = 0
+    instrumentation_mode: str = ""
+    ir_override: str | None = None
+    # NVIDIA
+    launch_pdl: bool = False
+    ptx_version: int | None = None
+    ptx_options: str | None = None
+    enable_reflect_ftz: bool = True
+    # AMD
+    waves_per_eu: int = 0
+    matrix_instr_nonkdim: int = 0
+    kpack: int = 1
+    allow_flush_denorm: bool = False
+    schedule_hint: str = "none"
+
+    def hash(self) -> str:
+        """A hash of all options, part of a kernel's key on disk."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()
+
+
+NAMES = frozenset(field.name for field in dataclasses.fields(Options))
+
+# Options of other releases and vendors that tune what tritium decides by itself.
+IGNORED = frozenset((
+    "allow_fp8e4b15", "allow_fp8e4nv", "cluster_dims", "enable_persistent", "enable_warp_specialization",
+    "maxRegAutoWS", "minRegAutoWS", "num_buffers_warp_spec", "num_consumer_groups", "optimize_epilogue",
+    "pingpongAutoWS", "reg_dec_producer", "reg_inc_consumer",
+))  # fmt: skip
+
+
+def check_names(names) -> None:
+    """Refuse options nobody knows.
+
+    >>> check_names(["num_wraps"])
+    Traceback (most recent call last):
+    KeyError: 'Keyword argument num_wraps was specified but unrecognised'
+    """
+    for name in names:
+        if name not in NAMES and name not in IGNORED:
+            raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+
+
+class BaseBackend:
+    """A backend for one target: parses options and lists the stages from a module to a binary."""
+
+    def __init__(self, target: GPUTarget):
+        self.target = target
+        self.record = backends.get(target)
+        self.binary_ext = self.record.binary_ext
+
+    @staticmethod
+    def supports_target(target: GPUTarget) -> bool:
+        """Whether a backend for the target is installed."""
+        return backends.present(target.backend)
+
+    def parse_options(self, given: dict[str, Any]) -> Options:
+        """The options of a compilation; None means the default."""
+        check_names(given)
+        defaults = {
+            "backend_name": self.target.backend,
+            "warp_size": self.target.warp_size,
+            "arch": knobs.runtime.override_arch or str(self.target.arch),
+            "enable_fp_fusion": knobs.language.default_fp_fusion,
+            "instrumentation_mode": knobs.compilation.instrumentation_mode,
+            **self.record.options,
+        }
+        if knobs.language.fp32_default:
+            defaults["default_dot_input_precision"] = knobs.language.fp32_default
+        chosen = {name: value for name, value in given.items() if value is not None and name in NAMES}
+        if isinstance(libraries := chosen.get("extern_libs"), dict):
+            chosen["extern_libs"] = tuple(sorted(libraries.items()))
+        options = Options(**{**defaults, **chosen})
+        _check_count("num_warps", options.num_warps, power_of_two=True)
+        _check_count("num_ctas", options.num_ctas)
+        _check_count("num_stages", options.num_stages, least=0)
+        return options
+
+    def hash(self) -> str:
+        """What, besides the options, the code for this target depends on."""
+        return f"{self.target}-{self.record.fingerprint(self.target)}"
+
+    def add_stages(self, stages: dict, options: Options, language: Language = Language.TRITON) -> None:
+        """Fill `stages` with extension -> function(value, metadata) -> value."""
+        if language is not Language.TRITON:
+            raise ValueError("tritium compiles the Triton language, not Gluon")
+        for extension, function in self.record.stages:
+            stages[extension] = lambda value, metadata, function=function: function(
+                value, self.target, options, metadata)
+
+
+def _check_count(name: str, value: object, *, least: int = 1, power_of_two: bool = False) -> None:
+    number = isinstance(value, int) and value >= least
+    if power_of_two and not (number and value & (value - 1) == 0):
+        raise AssertionError(f"{name} must be a power of 2, not {value!r}")
+    if not number:
+        raise fail(ValueError, f"{name} must be an integer of at least {least}, not {value!r}")

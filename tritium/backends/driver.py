@@ -1,0 +1,173 @@
+"""Drivers: how the host finds its devices and launches kernels on them.
+
+`driver.active` is the driver of the present machine: the GPU's if there is one, else the CPU's. Nothing is looked for
+before it is asked for. A launch goes to the device its tensors are on, so CPU tensors run on the CPU even beside a GPU;
+`TRITIUM_BACKEND=cpu` (or `driver.set_active`) sends everything to one driver.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from tritium import backends, knobs
+from tritium.backends.compiler import GPUTarget
+
+
+class DriverBase(ABC):
+    """What every driver answers. A framework may subclass it for a device of its own and call `driver.set_active`.
+
+    `utils` has `get_device_properties(device) -> dict` and `load_binary(name, binary, shared, device) -> (module,
+    function, n_regs, n_spills, n_max_threads)`. `launcher_cls(src, metadata)` makes what `CompiledKernel.run` is: it is
+    called as `launch(grid_0, grid_1, grid_2, stream, function, packed_metadata, launch_metadata, enter_hook, exit_hook,
+    *args)`.
+    """
+
+    utils: Any
+    launcher_cls: Callable
+
+    @classmethod
+    @abstractmethod
+    def is_active(cls) -> bool:
+        """Whether this machine has a device of this kind."""
+
+    @abstractmethod
+    def get_current_target(self) -> GPUTarget:
+        """The target of the current device."""
+
+    @abstractmethod
+    def get_active_torch_device(self):
+        """The `torch.device` kernels run on."""
+
+    @abstractmethod
+    def get_benchmarker(self) -> Callable:
+        """A function like `testing.do_bench`."""
+
+    @abstractmethod
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        """The C type of a signature string."""
+
+    @abstractmethod
+    def get_current_device(self) -> int:
+        """The index of the current device."""
+
+    @abstractmethod
+    def set_current_device(self, device: int) -> None:
+        """Make a device the current one."""
+
+    @abstractmethod
+    def get_current_stream(self, device: int) -> int:
+        """The handle of the stream launches go to."""
+
+    @abstractmethod
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        """(major, minor) version of the device."""
+
+    @abstractmethod
+    def get_device_interface(self):
+        """Something like `torch.cuda`: `synchronize`, `Event`, `current_device`."""
+
+    @abstractmethod
+    def get_empty_cache_for_benchmark(self):
+        """A buffer larger than the last cache."""
+
+    @abstractmethod
+    def clear_cache(self, cache) -> None:
+        """Write all of that buffer, so that nothing else is left in the cache."""
+
+
+class GPUDriver(DriverBase):
+    """A driver whose devices and streams are PyTorch's."""
+
+    def __init__(self):
+        import torch
+
+        self._cuda = torch.cuda
+
+    def get_current_device(self) -> int:
+        """PyTorch's current device."""
+        return self._cuda.current_device()
+
+    def set_current_device(self, device: int) -> None:
+        """Change PyTorch's current device."""
+        self._cuda.set_device(device)
+
+    def get_current_stream(self, device: int) -> int:
+        """PyTorch's current stream."""
+        return self._cuda.current_stream(device).cuda_stream
+
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        """The capability PyTorch reports."""
+        return self._cuda.get_device_capability(device)
+
+    def get_device_interface(self):
+        """`torch.cuda`."""
+        return self._cuda
+
+
+class Drivers:
+    """The drivers of this process, made when first needed."""
+
+    def __init__(self):
+        self._made: dict[str, DriverBase] = {}
+        self._chosen: DriverBase | None = None
+        self._default: DriverBase | None = None
+
+    def named(self, backend: str) -> DriverBase:
+        """The driver of a backend ("cpu", "cuda", "hip"), made on first use."""
+        if backend not in self._made:
+            self._made[backend] = backends.driver_class(backend)()
+        return self._made[backend]
+
+    @property
+    def default(self) -> DriverBase:
+        """The driver used when none was set: what TRITIUM_BACKEND says, else a GPU's, else the CPU's."""
+        if knobs.backend:
+            return self.named(knobs.backend)
+        if self._default is None:
+            order = sorted(backends.backends, key=lambda name: name == "cpu")
+            name = next((name for name in order if backends.driver_class(name).is_active()), None)
+            if name is None:
+                raise RuntimeError("0 active drivers ([]). There should only be one.")
+            self._default = self.named(name)
+        return self._default
+
+    @property
+    def active(self) -> DriverBase:
+        """The driver set with `set_active`, else the default."""
+        return self._chosen or self.default
+
+    def set_active(self, driver: DriverBase) -> None:
+        """Send every launch to `driver`."""
+        self._chosen = driver
+        knobs.changed()
+
+    def reset_active(self) -> None:
+        """Go back to the default."""
+        self._chosen = None
+        knobs.changed()
+
+    def of_device(self, device: str | None) -> DriverBase:
+        """The driver for tensors on a device ("cpu", "cuda"); None when no argument is a tensor."""
+        if self._chosen is not None:
+            return self._chosen
+        if device is None or knobs.backend:
+            return self.default
+        return self.named("hip" if device == "cuda" and self._is_rocm() else device)
+
+    @staticmethod
+    def _is_rocm() -> bool:
+        import sys
+
+        torch = sys.modules.get("torch")
+        return torch is not None and torch.version.hip is not None
+
+    def of_target(self, target: GPUTarget) -> DriverBase:
+        """The driver that can launch what was compiled for `target`."""
+        if self._chosen is not None and self._chosen.get_current_target().backend == target.backend:
+            return self._chosen
+        return self.named(target.backend)
+
+
+driver = Drivers()
