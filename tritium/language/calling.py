@@ -1,0 +1,117 @@
+"""How builtins are called: `@builtin` hides the builder, `using` says which one code outside a kernel's text works with.
+
+    @builtin
+    def twice(b, x):                    # kernels write twice(x); the compiler calls twice.fn(b, x)
+        return operators.binary(b, "+", x, x)
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Callable, Concatenate, ParamSpec, TypeVar
+
+from .constants import unwrap, wrap
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_CURRENT: ContextVar = ContextVar("builder", default=None)
+
+
+@contextmanager
+def using(b):
+    """Make `b` the builder that operators and builtins called from plain Python work with.
+
+    >>> with using("a builder"):
+    ...     current()
+    'a builder'
+    """
+    token = _CURRENT.set(b)
+    try:
+        yield b
+    finally:
+        _CURRENT.reset(token)
+
+
+def current():
+    """The builder of the innermost `using`, or None."""
+    return _CURRENT.get()
+
+
+def require(name):
+    """The current builder; without one the user called `name` outside of a kernel."""
+    b = _CURRENT.get()
+    if b is None:
+        raise ValueError("Did you forget to add @triton.jit ? (`_semantic` argument must be provided outside of JIT "
+                         f"functions.)\nhint: {name} works inside a kernel only")
+    return b
+
+
+class Builtin:
+    """A function of the language that is written in Python: `fn(b, ...)` works through builder `b`.
+
+    Called directly it takes the builder from `_semantic` or from `using`. As an attribute of a class it binds like a
+    function.
+    """
+
+    _must_use_result: bool | str = False
+
+    def __init__(self, fn, name=None):
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self.name = self.__name__ = name or fn.__name__
+        first, *rest = inspect.signature(fn).parameters.values()
+        self.signature = self.__signature__ = inspect.Signature(rest)
+
+    def __call__(self, *args, _semantic=None, _generator=None, **kwargs):
+        b = getattr(_semantic, "builder", _semantic) if _semantic is not None else require(self.name)
+        return self.fn(b, *map(unwrap, args), **{name: unwrap(value) for name, value in kwargs.items()})
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self):
+        return f"<builtin {self.__module__}.{self.name}{self.signature}>"
+
+
+if TYPE_CHECKING:
+    def builtin(fn: Callable[Concatenate[Any, P], R]) -> Callable[P, R]: ...
+else:
+    def builtin(fn):
+        """Decorator: a function whose first parameter is the builder becomes one that kernels call without it."""
+        return Builtin(fn)
+
+
+def user_builtin(fn):
+    """Decorator of a user's own builtin, written as `def f(x, ..., _semantic=None)`.
+
+    It runs while a kernel is compiled, gets tensors and constexprs, and passes `_semantic` on to what it calls. A
+    parameter called `_generator` gets an object whose `call_JitFunction(fn, args, kwargs)` calls a jit function.
+    """
+    parameters = inspect.signature(fn).parameters
+    anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+
+    def run(b, *args, **kwargs):
+        from .semantic import Generator, TritonSemantic
+        hidden = {"_semantic": TritonSemantic, "_generator": Generator}
+        for name, make in hidden.items():
+            if name in parameters or (anything and name == "_semantic"):
+                kwargs[name] = make(b)
+        with using(b):
+            return unwrap(fn(*map(wrap, args), **{k: v if k in hidden else wrap(v) for k, v in kwargs.items()}))
+
+    visible = [p for name, p in parameters.items() if name not in ("_semantic", "_generator")]
+    made = Builtin(run, fn.__name__)
+    functools.update_wrapper(made, fn)
+    made.fn, made.signature = run, inspect.Signature(visible)
+    made.__signature__ = made.signature
+    return made
+
+
+def is_builtin(fn):
+    """Whether `fn` is a builtin of the language, ours or a user's."""
+    return isinstance(fn, Builtin)

@@ -1,0 +1,16 @@
+"""`ops`, imported when the first builtin runs: it needs NumPy, and a process that only decorates kernels does not."""
+
+from __future__ import annotations
+
+
+class _Ops:
+    """Stands for the package `tritium.ops`; each attribute is looked up there once."""
+
+    def __getattr__(self, name):
+        from tritium import ops as package
+        value = getattr(package, name)
+        setattr(self, name, value)
+        return value
+
+
+ops = _Ops()

@@ -1,0 +1,552 @@
+"""Types as users name them: `tl.float32`, `tl.pointer_type(tl.int8)`, and the strings that stand for them.
+
+    >>> float32, pointer_type(float16), block_type(int32, [128])
+    (triton.language.float32, pointer<fp16>, <[128], int32>)
+    >>> parse_signature("*fp32") is pointer_type(float32)
+    True
+
+Every type of a run-time value has `.ir`, its type in the tile IR; `from_ir` goes back. Types are interned, so `is` and
+`==` agree.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import re
+
+from tritium.errors import fail
+from tritium.ir import types as T
+
+TRITON_MAX_TENSOR_NUMEL = 1 << 20
+
+# name in the language -> (type in the IR, string in a signature)
+_SCALARS = {
+    "int1": (T.i1, "u1"),
+    "int8": (T.i8, "i8"), "int16": (T.i16, "i16"), "int32": (T.i32, "i32"), "int64": (T.i64, "i64"),
+    "uint8": (T.u8, "u8"), "uint16": (T.u16, "u16"), "uint32": (T.u32, "u32"), "uint64": (T.u64, "u64"),
+    "fp8e5": (T.f8e5, "fp8e5"), "fp8e5b16": (T.f8e5b16, "fp8e5b16"), "fp8e4nv": (T.f8e4nv, "fp8e4nv"),
+    "fp8e4b8": (T.f8e4b8, "fp8e4b8"), "fp8e4b15": (T.f8e4b15, "fp8e4b15"),
+    "fp16": (T.f16, "fp16"), "bf16": (T.bf16, "bf16"), "fp32": (T.f32, "fp32"), "fp64": (T.f64, "fp64"),
+    "void": (None, "void"),
+}  # fmt: skip
+
+
+class dtype:
+    """The type of a number. `tl.dtype("fp32") is tl.float32`.
+
+    >>> dtype("fp16").primitive_bitwidth, dtype("int8").is_int_signed(), str(dtype("bf16"))
+    (16, True, 'bf16')
+    """
+
+    SINT_TYPES = ["int8", "int16", "int32", "int64"]
+    UINT_TYPES = ["int1", "uint8", "uint16", "uint32", "uint64"]
+    FP_TYPES = ["fp8e4b15", "fp8e4nv", "fp8e4b8", "fp8e5", "fp8e5b16", "fp16", "bf16", "fp32", "fp64"]
+    STANDARD_FP_TYPES = ["fp16", "bf16", "fp32", "fp64"]
+    OTHER_TYPES = ["void"]
+
+    class SIGNEDNESS(enum.Enum):
+        SIGNED = 0
+        UNSIGNED = 1
+
+    class KIND(enum.Enum):
+        BOOLEAN = 0
+        INTEGRAL = 1
+        FLOATING = 2
+
+    _interned: dict = {}
+
+    def __new__(cls, name):
+        name = getattr(name, "value", name)  # a constexpr string
+        found = dtype._interned.get(name)
+        if found is None:
+            if name not in _SCALARS:
+                raise fail(ValueError, f"{name!r} is not a dtype", hint=f"use one of {', '.join(_SCALARS)}")
+            found = dtype._interned[name] = object.__new__(cls)
+            found._fill(name)
+        return found
+
+    def _fill(self, name):
+        self.name = name
+        self.ir = ir = _SCALARS[name][0]
+        self.primitive_bitwidth = ir.bits if ir else 0
+        self.itemsize = self.primitive_bitwidth // 8
+        if ir is not None and ir.is_float:
+            self.fp_mantissa_width, self.exponent_bias = ir.mantissa, ir.bias
+        elif ir is not None:
+            self.int_bitwidth = ir.bits
+            self.int_signedness = dtype.SIGNEDNESS.SIGNED if ir.signed else dtype.SIGNEDNESS.UNSIGNED
+
+    # What `is_fp16()` and the like answer: one method for each name, made below the class.
+
+    def is_fp8(self):
+        """True for the five 8-bit float types."""
+        return "fp8" in self.name
+
+    def is_floating(self):
+        """True for every float type."""
+        return self.name in dtype.FP_TYPES
+
+    def is_standard_floating(self):
+        """True for fp16, bf16, fp32 and fp64."""
+        return self.name in dtype.STANDARD_FP_TYPES
+
+    def is_int_signed(self):
+        """True for int8 to int64."""
+        return self.name in dtype.SINT_TYPES
+
+    def is_int_unsigned(self):
+        """True for int1 and uint8 to uint64."""
+        return self.name in dtype.UINT_TYPES
+
+    def is_int(self):
+        """True for integers and bool."""
+        return self.is_int_signed() or self.is_int_unsigned()
+
+    def is_bool(self):
+        """True for int1."""
+        return self.name == "int1"
+
+    def is_void(self):
+        """True for the type of what has no value."""
+        return self.name == "void"
+
+    def is_block(self):
+        """True for types of tiles."""
+        return False
+
+    def is_ptr(self):
+        """True for pointers (not for tiles of pointers)."""
+        return False
+
+    def is_const(self):
+        """True for pointers that may not be stored through."""
+        return False
+
+    def is_tuple(self):
+        """True for types of tuples."""
+        return False
+
+    @staticmethod
+    def is_dtype(name):
+        """Whether a string names a dtype.
+
+        >>> dtype.is_dtype("fp32"), dtype.is_dtype("float")
+        (True, False)
+        """
+        return name in _SCALARS
+
+    def kind(self):
+        """BOOLEAN, INTEGRAL or FLOATING: the order of promotion."""
+        if self.is_bool():
+            return dtype.KIND.BOOLEAN
+        if self.is_int():
+            return dtype.KIND.INTEGRAL
+        if self.is_floating():
+            return dtype.KIND.FLOATING
+        raise fail(TypeError, f"{self} is not a type of numbers")
+
+    def get_int_max_value(self):
+        """The largest value of an integer type."""
+        return (1 << (self.int_bitwidth - self.is_int_signed())) - 1
+
+    def get_int_min_value(self):
+        """The smallest value of an integer type."""
+        return -(1 << (self.int_bitwidth - 1)) if self.is_int_signed() else 0
+
+    @property
+    def scalar(self):
+        """The type of one element: itself."""
+        return self
+
+    def with_element_ty(self, element_ty):
+        """The type with its element exchanged."""
+        return element_ty
+
+    def codegen_name(self):
+        """The name as an attribute of `tl`: float32 for fp32."""
+        return {"f": "float" + self.name[2:], "b": "bfloat" + self.name[2:]}.get(self.name[0], self.name)
+
+    def mangle(self):
+        """A short name for use inside symbols."""
+        if self.is_int():
+            return f"{'i' if self.is_int_signed() else 'u'}{self.int_bitwidth}"
+        return "V" if self.is_void() else str(self)
+
+    @property
+    def cache_key_part(self):
+        """What stands for the type in cache keys."""
+        return str(self)
+
+    @property
+    def signature(self):
+        """The string that names the type in a kernel's signature: `i32`, `*fp16`."""
+        return _SCALARS[self.name][1]
+
+    def __eq__(self, other):
+        return self is getattr(other, "value", other)
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def __str__(self):
+        return self.name
+
+    def __repr__(self):
+        return f"triton.language.{self.codegen_name()}"
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return dtype, (self.name,)
+
+
+def _is_named(name):
+    def is_named(self):
+        return self.name == name
+    is_named.__name__ = f"is_{name}"
+    is_named.__doc__ = f"True for {name}."
+    return is_named
+
+
+for _name in _SCALARS:
+    if _name not in ("void",):
+        setattr(dtype, f"is_{_name}", _is_named(_name))
+
+void = dtype("void")
+int1, int8, int16, int32, int64 = (dtype(f"int{n}") for n in (1, 8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (dtype(f"uint{n}") for n in (8, 16, 32, 64))
+float8e5, float8e5b16, float8e4nv = dtype("fp8e5"), dtype("fp8e5b16"), dtype("fp8e4nv")
+float8e4b8, float8e4b15 = dtype("fp8e4b8"), dtype("fp8e4b15")
+float16, bfloat16, float32, float64 = dtype("fp16"), dtype("bf16"), dtype("fp32"), dtype("fp64")
+
+
+class pointer_type(dtype):
+    """Address of elements of `element_ty`; `const` forbids stores through it.
+
+    >>> pointer_type(float32).element_ty, str(pointer_type(int8, const=True))
+    (triton.language.float32, 'const_pointer<int8>')
+    """
+
+    def __new__(cls, element_ty, address_space=1, const=False):
+        element_ty = getattr(element_ty, "value", element_ty)
+        if not isinstance(element_ty, dtype):
+            raise fail(TypeError, f"element_ty has type `{type(element_ty).__name__}`; expected `dtype`.",
+                       hint="write tl.pointer_type(tl.float32)", argument="element_ty")
+        key = (element_ty, address_space, bool(const))
+        found = dtype._interned.get(key)
+        if found is None:
+            found = dtype._interned[key] = object.__new__(cls)
+            found.element_ty, found.address_space, found.const = key
+            found.name = f"{'const_' if const else ''}pointer<{element_ty}>"
+            found.primitive_bitwidth, found.itemsize = 64, 8
+        return found
+
+    @property
+    def ir(self):
+        """The IR's pointer type (pointers to tiles exist in the language only)."""
+        if self.element_ty.is_block():
+            raise fail(TypeError, f"{self} is a block pointer: it has no single run-time value")
+        return T.Ptr(self.element_ty.ir, self.const)
+
+    def is_ptr(self):
+        """True."""
+        return True
+
+    def is_const(self):
+        """True when nothing may be stored through it."""
+        return self.const
+
+    @property
+    def signature(self):
+        """`*fp32`, or `*kfp32` for a pointer to constants."""
+        return f"*{'k' if self.const else ''}{self.element_ty.signature}"
+
+    def with_element_ty(self, element_ty):
+        """A pointer to another type."""
+        return pointer_type(element_ty, self.address_space, self.const)
+
+    def mangle(self):
+        """A short name for use inside symbols."""
+        return f"P{self.element_ty.mangle()}"
+
+    def __repr__(self):
+        return self.name
+
+    def __reduce__(self):
+        return pointer_type, (self.element_ty, self.address_space, self.const)
+
+
+class block_type(dtype):
+    """A tile of `shape`: every axis a power of two, at most 2**20 elements.
+
+    >>> block_type(float32, [16, 32]).numel
+    512
+    """
+
+    def __new__(cls, element_ty, shape):
+        shape = check_shape(shape)
+        if not shape:
+            raise fail(TypeError, "0d block_type is forbidden", hint="a value without axes has its element's type",
+                       argument="shape")
+        key = (element_ty, shape)
+        found = dtype._interned.get(key)
+        if found is None:
+            found = dtype._interned[key] = object.__new__(cls)
+            found.element_ty, found.shape = key
+            found.numel = T.Tile(shape, element_ty.ir).numel
+            found.nbytes = found.numel * (element_ty.primitive_bitwidth // 8)
+            found.primitive_bitwidth, found.itemsize = element_ty.primitive_bitwidth, element_ty.itemsize
+            found.name = f"<{list(shape)}, {element_ty}>"
+        return found
+
+    @property
+    def ir(self):
+        """The IR's tile type."""
+        return T.Tile(self.shape, self.element_ty.ir)
+
+    def is_block(self):
+        """True."""
+        return True
+
+    @property
+    def scalar(self):
+        """The type of one element."""
+        return self.element_ty
+
+    def get_block_shapes(self):
+        """The shape."""
+        return self.shape
+
+    def with_element_ty(self, element_ty):
+        """The same shape of another element."""
+        return block_type(element_ty, self.shape)
+
+    def mangle(self):
+        """A short name for use inside symbols."""
+        return f"{self.element_ty.mangle()}S{'_'.join(map(str, self.shape))}S"
+
+    def __repr__(self):
+        return self.name
+
+    def __reduce__(self):
+        return block_type, (self.element_ty, self.shape)
+
+
+def check_shape(shape):
+    """`shape` as a tuple of ints, or an error that says which axis is wrong.
+
+    >>> check_shape([4, 100])
+    Traceback (most recent call last):
+    ValueError: Shape element 1 must be a power of 2, got 100
+    """
+    shape = tuple(shape)
+    numel = 1
+    dims = []
+    for axis, size in enumerate(shape):
+        size = getattr(size, "value", size)
+        if not hasattr(size, "__index__") or hasattr(size, "handle"):
+            raise fail(TypeError, f"Shape element {axis} must have type `constexpr[int]`, got `{_describe(size)}`",
+                       hint="block sizes are known at compile time: annotate the parameter with tl.constexpr",
+                       argument="shape")
+        size = int(size)
+        if size < 0 or size & (size - 1):
+            above = 1 << max(size - 1, 0).bit_length()
+            raise fail(ValueError, f"Shape element {axis} must be a power of 2, got {size}",
+                       hint=f"use triton.next_power_of_2({size}) = {above} and mask the tail" if size > 0 else None,
+                       argument="shape")
+        dims.append(size)
+        numel *= size
+    if numel > TRITON_MAX_TENSOR_NUMEL:
+        raise fail(ValueError, f"numel ({numel}) exceeds triton maximum tensor numel ({TRITON_MAX_TENSOR_NUMEL})",
+                   hint="use a smaller block and let more programs, or a loop, cover the data", argument="shape")
+    return tuple(dims)
+
+
+def _describe(value):
+    return f"constexpr[{type(value).__name__}]" if not hasattr(value, "handle") else str(value.type)
+
+
+class tuple_type:
+    """Types of a tuple's elements, with field names when it came from a named tuple.
+
+    >>> tuple_type([int32, float32], ["n", "x"])
+    tuple_type(n: int32, x: fp32)
+    """
+
+    def __init__(self, types, fields=None):
+        self.types = list(types)
+        self.fields = list(fields) if fields is not None else None
+
+    def is_tuple(self):
+        """True."""
+        return True
+
+    @property
+    def name(self):
+        return f"[{','.join(map(str, self.types))}]"
+
+    def __iter__(self):
+        return iter(self.types)
+
+    def __len__(self):
+        return len(self.types)
+
+    def __getitem__(self, index):
+        return self.types[index]
+
+    def __eq__(self, other):
+        return isinstance(other, tuple_type) and self.types == other.types and self.fields == other.fields
+
+    def __hash__(self):
+        return hash(tuple(self.types))
+
+    def __str__(self):
+        return self.name
+
+    def __repr__(self):
+        names = [f"{name}: " for name in self.fields] if self.fields else [""] * len(self.types)
+        return f"tuple_type({', '.join(f'{n}{t}' for n, t in zip(names, self.types))})"
+
+
+class constexpr_type:
+    """The type of a compile-time value: the value itself.
+
+    >>> constexpr_type(3) == constexpr_type(3), constexpr_type(3)
+    (True, constexpr_type[3])
+    """
+
+    def __init__(self, value):
+        self.value = value
+
+    def is_tuple(self):
+        """False."""
+        return False
+
+    def __eq__(self, other):
+        return isinstance(other, constexpr_type) and type(self.value) is type(other.value) and self.value == other.value
+
+    def __hash__(self):
+        return hash(self.value)
+
+    def mangle(self):
+        """A short name for use inside symbols."""
+        return f"c{self.value}"
+
+    def __repr__(self):
+        return f"constexpr_type[{self.value}]"
+
+
+class tensor_descriptor_type:
+    """The type of a tensor descriptor: the tile it moves, and the types of its shape and strides.
+
+    >>> tensor_descriptor_type(block_type(float16, [64, 32])).signature
+    'tensordesc<fp16[64, 32]>'
+    """
+
+    def __init__(self, block_type, shape_type=None, strides_type=None):
+        rank = len(block_type.shape)
+        self.block_type = block_type
+        self.shape_type = shape_type or tuple_type([int32] * rank)
+        self.strides_type = strides_type or tuple_type([int64] * rank)
+
+    @property
+    def signature(self):
+        """How a kernel's signature names it."""
+        return f"tensordesc<{self.block_type.element_ty.signature}{list(self.block_type.shape)}>"
+
+    def is_tuple(self):
+        """False."""
+        return False
+
+    def __eq__(self, other):
+        return isinstance(other, tensor_descriptor_type) and self.block_type == other.block_type \
+            and self.shape_type == other.shape_type and self.strides_type == other.strides_type
+
+    def __hash__(self):
+        return hash(self.block_type)
+
+    def __repr__(self):
+        return f"tensor_descriptor<{self.block_type}>"
+
+
+class const:
+    """Annotation of a pointer parameter that the kernel only reads: `src: tl.const`."""
+
+
+pi32_t = pointer_type(int32)
+_FROM_IR = {ir: dtype(name) for name, (ir, _) in _SCALARS.items() if ir is not None}
+
+
+@functools.cache
+def from_ir(ir):
+    """The language's name for a type of the IR.
+
+    >>> from_ir(T.Tile((128,), T.Ptr(T.f32)))
+    <[128], pointer<fp32>>
+    """
+    if type(ir) is T.Tile:
+        return block_type(from_ir(ir.element), ir.shape)
+    if type(ir) is T.Ptr:
+        return pointer_type(from_ir(ir.pointee), const=ir.const)
+    return _FROM_IR[ir]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Signature strings
+
+_SIGNATURE = {signature: dtype(name) for name, (_, signature) in _SCALARS.items()}
+_ALIASES = {
+    "i1": "u1", "B": "u1", "bool": "u1", "int1": "u1", "uint1": "u1", "int": "i32", "float": "fp32", "half": "fp16",
+    "double": "fp64", "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64",
+    **{f"int{n}": f"i{n}" for n in (8, 16, 32, 64)}, **{f"uint{n}": f"u{n}" for n in (8, 16, 32, 64)},
+    **{f"float8{kind}": f"fp8{kind}" for kind in ("e5", "e5b16", "e4nv", "e4b8", "e4b15")},
+    "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5", "float8_e4m3fnuz": "fp8e4b8", "float8_e5m2fnuz": "fp8e5b16",
+}  # fmt: skip
+
+
+def canonical(name):
+    """The signature's spelling of a scalar type that has many names.
+
+    >>> canonical("float32"), canonical("int32_t"), canonical("tl.int64"), canonical("bool")
+    ('fp32', 'i32', 'i64', 'u1')
+    """
+    short = name.removeprefix("triton.language.").removeprefix("tl.").removesuffix("_t")
+    return _ALIASES.get(short, short)
+
+
+def parse_signature(text):
+    """The type a signature string (or tuple of strings) stands for.
+
+    >>> parse_signature("*kfp16"), parse_signature(("i32", "*fp32"))
+    (const_pointer<fp16>, tuple_type(int32, pointer<fp32>))
+    """
+    if isinstance(text, tuple):
+        return tuple_type([parse_signature(part) for part in text], getattr(text, "_fields", None))
+    if text == "constexpr":
+        return constexpr_type(None)
+    if text.startswith("*k"):
+        return pointer_type(parse_signature(text[2:]), const=True)
+    if text.startswith("*"):
+        return pointer_type(parse_signature(text[1:]))
+    if found := re.fullmatch(r"tensordesc<(.*?)\[([\d, ]+)\]>", text):
+        element, dims = found.groups()
+        return tensor_descriptor_type(block_type(parse_signature(element), [int(n) for n in dims.split(",")]))
+    scalar = _SIGNATURE.get(canonical(text))
+    if scalar is None:
+        raise fail(ValueError, f"{text!r} is not a type of a signature",
+                   hint=f"use one of {', '.join(_SIGNATURE)}, `*` before it for a pointer, or `constexpr`")
+    return scalar
+
+
+def str_to_ty(name, c=None):
+    """The type a signature string stands for; `c` is the value of a "constexpr".
+
+    >>> str_to_ty("*i8", None), str_to_ty("constexpr", 3)
+    (pointer<int8>, constexpr_type[3])
+    """
+    return constexpr_type(c) if name == "constexpr" else parse_signature(name)
