@@ -49,7 +49,7 @@ def test_a_tall_span_shows_its_first_lines_and_its_last():
 def test_caret_counts_characters_not_bytes_and_keeps_tabs():
     text = "\té = 'çç' + x"
     node = ast.parse(text.strip()).body[0].value
-    node.lineno, node.end_lineno, node.col_offset, node.end_col_offset = 1, 1, node.col_offset + 1, node.end_col_offset + 1
+    node.col_offset, node.end_col_offset = node.col_offset + 1, node.end_col_offset + 1
     span = node_span(node, [text])
     assert text[span.col:span.end_col] == "'çç' + x"
     assert render("m", [span]).splitlines()[-1] == "    | \t    ^^^^^^^^"

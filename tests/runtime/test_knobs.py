@@ -152,13 +152,13 @@ def test_unknown_setting_names_the_known_ones():
     with pytest.raises(AttributeError, match=r"knobs.redis has no setting 'hots': it has key_format, host, port"):
         knobs.redis.hots = 1
     with pytest.raises(AttributeError, match="no setting 'hots'"):
-        knobs.redis.hots  # noqa: B018
+        knobs.redis.hots
 
 
 def test_bad_text_names_the_variable(monkeypatch):
     monkeypatch.setenv("TRITON_REDIS_PORT", "many")
     with pytest.raises(ValueError, match="TRITON_REDIS_PORT='many'"):
-        knobs.redis.port  # noqa: B018
+        knobs.redis.port
 
 
 def test_classes_are_loaded_by_name(monkeypatch):
@@ -166,7 +166,7 @@ def test_classes_are_loaded_by_name(monkeypatch):
     assert knobs.cache.manager_class.__name__ == "OrderedDict"
     monkeypatch.setenv("TRITON_CACHE_MANAGER", "collections")
     with pytest.raises(RuntimeError, match="module:Class"):
-        knobs.cache.manager_class  # noqa: B018
+        knobs.cache.manager_class
 
 
 def test_tools_have_a_path_and_a_version(tmp_path, monkeypatch):

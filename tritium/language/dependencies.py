@@ -1,7 +1,7 @@
 """What a function's compiled code depends on besides its own text: callees and captured values, found in its syntax.
 
-`reach` lists a function and all it calls, `merge_globals` the values they captured. A function's hash covers the text of
-every function reached, so recursion needs no special case and editing any of them changes the hash.
+`reach` lists a function and all it calls, `merge_globals` the values they captured. A function's hash covers the text
+of every function reached, so recursion needs no special case and editing any of them changes the hash.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from types import BuiltinFunctionType, ModuleType
 from typing import NamedTuple
 
 from tritium.errors import render
+from tritium.language.dtypes import dtype
 
 _LANGUAGE = "tritium.language"
 
@@ -86,6 +87,17 @@ def is_language(value: object) -> bool:
     return any(isinstance(module, str) and module.startswith(_LANGUAGE) for module in modules)
 
 
+def _home(value: object) -> str:
+    """Where an object of the language is defined; one without a name is known by what it is."""
+    return f"{value.__module__}.{getattr(value, '__qualname__', repr(value))}"
+
+
+def _is_fixed(module: ModuleType) -> bool:
+    """Whether a module's content is fixed: the standard library, and the language itself."""
+    name = module.__name__
+    return name.partition(".")[0] in sys.stdlib_module_names or name.startswith(_LANGUAGE)
+
+
 def is_constexpr(value: object) -> bool:
     """Whether `value` is a `tl.constexpr(...)`."""
     kind = type(value)
@@ -101,7 +113,7 @@ def unwrap(value: object) -> object:
     return value.value if is_constexpr(value) else value
 
 
-_ATOMS = (int, float, complex, str, bytes, type(None), type(Ellipsis), enum.Enum)
+_ATOMS = (int, float, complex, str, bytes, type(None), type(Ellipsis), enum.Enum, dtype)
 
 
 def is_data(value: object) -> bool:
@@ -160,7 +172,7 @@ def _capture(source: Compilable) -> Captured:
     finder.visit_body(source.parse().body[0])
     defaults = [(p.name, fingerprint(p.default)) for p in source.signature.parameters.values() if is_data(p.default)]
     constants = [(name, fingerprint(value)) for (name, _), (value, _) in finder.values.items() if is_data(value)]
-    parts = (source.src, source.starting_line_number, source.noinline, defaults, constants, finder.classes)
+    parts = (source.src, source.starting_line_number, source.noinline, defaults, constants, finder.others)
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()
     return Captured(digest, tuple(finder.callees), finder.values)
 
@@ -173,7 +185,7 @@ class _Finder(ast.NodeVisitor):
         self.local: set[str] = set()
         self.callees: list[Compilable] = []
         self.values: dict[tuple[str, int], tuple[object, object]] = {}
-        self.classes: list[str] = []
+        self.others: list[str] = []  # names of the language, and classes
 
     def visit_body(self, function: ast.FunctionDef) -> None:
         """The statements of a function; default values and annotations are evaluated elsewhere, if at all."""
@@ -230,7 +242,10 @@ class _Finder(ast.NodeVisitor):
             return MISSING
         for scope in (self.source.closure, self.source.__globals__):
             if node.id in scope:
-                return self.record(node, node.id, scope[node.id], scope)
+                value = scope[node.id]
+                if is_language(value):
+                    self.others.append(f"{node.id}={_home(value)}")
+                return self.record(node, node.id, value, scope)
         return MISSING  # a Python builtin, or a name the frontend will not find either
 
     def visit_Attribute(self, node: ast.Attribute) -> object:
@@ -239,13 +254,13 @@ class _Finder(ast.NodeVisitor):
             return MISSING
         value = getattr(owner, node.attr, MISSING)
         if isinstance(owner, ModuleType):
-            return self.record(node, node.attr, value, vars(owner))
+            return self.record(node, node.attr, value, None if _is_fixed(owner) else vars(owner))
         self._depend(value)  # a method of an aggregate, say
         return MISSING
 
     def record(self, node: ast.expr, name: str, value: object, scope) -> object:
-        """Note that the function depends on `value`, the present content of `scope[name]`; gives `value` back."""
-        if is_constexpr(value):
+        """Note that the function depends on `value`, the content of `scope[name]` (None: it cannot change)."""
+        if is_constexpr(value) or isinstance(value, dtype):
             self._remember(name, value, scope)
         elif isinstance(value, Compilable):
             self._depend(value)
@@ -268,6 +283,8 @@ class _Finder(ast.NodeVisitor):
         inner = unwrap(value)
         for part in inner if isinstance(inner, tuple | list) else (inner,):
             self._depend(part)
+        if scope is None:
+            return
         data = is_data(value)
         # In a library's namespace only plain data can be told apart from its machinery.
         if data or scope is self.source.__globals__ or scope is self.source.closure:
@@ -275,7 +292,7 @@ class _Finder(ast.NodeVisitor):
 
     def _record_class(self, cls: type) -> None:
         if hasattr(cls, "_fields"):
-            self.classes.append(f"{cls.__qualname__}{cls._fields}")
+            self.others.append(f"{cls.__qualname__}{cls._fields}")
         if getattr(cls, "__triton_aggregate__", False):
             for method in vars(cls).values():
                 self._depend(method)
