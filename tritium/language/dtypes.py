@@ -18,6 +18,8 @@ import re
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from .signature import canonical
+
 TRITON_MAX_TENSOR_NUMEL = 1 << 20
 
 # name in the language -> (type in the IR, string in a signature)
@@ -500,23 +502,6 @@ def from_ir(ir):
 # Signature strings
 
 _SIGNATURE = {signature: dtype(name) for name, (_, signature) in _SCALARS.items()}
-_ALIASES = {
-    "i1": "u1", "B": "u1", "bool": "u1", "int1": "u1", "uint1": "u1", "int": "i32", "float": "fp32", "half": "fp16",
-    "double": "fp64", "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64",
-    **{f"int{n}": f"i{n}" for n in (8, 16, 32, 64)}, **{f"uint{n}": f"u{n}" for n in (8, 16, 32, 64)},
-    **{f"float8{kind}": f"fp8{kind}" for kind in ("e5", "e5b16", "e4nv", "e4b8", "e4b15")},
-    "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5", "float8_e4m3fnuz": "fp8e4b8", "float8_e5m2fnuz": "fp8e5b16",
-}  # fmt: skip
-
-
-def canonical(name):
-    """The signature's spelling of a scalar type that has many names.
-
-    >>> canonical("float32"), canonical("int32_t"), canonical("tl.int64"), canonical("bool")
-    ('fp32', 'i32', 'i64', 'u1')
-    """
-    short = name.removeprefix("triton.language.").removeprefix("tl.").removesuffix("_t")
-    return _ALIASES.get(short, short)
 
 
 def parse_signature(text):
@@ -529,18 +514,17 @@ def parse_signature(text):
         return tuple_type([parse_signature(part) for part in text], getattr(text, "_fields", None))
     if text == "constexpr":
         return constexpr_type(None)
-    if text.startswith("*k"):
-        return pointer_type(parse_signature(text[2:]), const=True)
-    if text.startswith("*"):
-        return pointer_type(parse_signature(text[1:]))
     if found := re.fullmatch(r"tensordesc<(.*?)\[([\d, ]+)\]>", text):
         element, dims = found.groups()
         return tensor_descriptor_type(block_type(parse_signature(element), [int(n) for n in dims.split(",")]))
-    scalar = _SIGNATURE.get(canonical(text))
-    if scalar is None:
+    name = canonical(text)
+    if name is not None and name.startswith("*"):
+        const = name.startswith("*k")
+        return pointer_type(parse_signature(name[1 + const:]), const=const)
+    if name not in _SIGNATURE:
         raise fail(ValueError, f"{text!r} is not a type of a signature",
                    hint=f"use one of {', '.join(_SIGNATURE)}, `*` before it for a pointer, or `constexpr`")
-    return scalar
+    return _SIGNATURE[name]
 
 
 def str_to_ty(name, c=None):
