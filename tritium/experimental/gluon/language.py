@@ -1,0 +1,10 @@
+"""`gluon.language`: any name can be imported from it, none can be used."""
+
+from tritium.experimental.absent import Absent
+from tritium.experimental.gluon import INSTEAD
+
+
+def __getattr__(name: str) -> Absent:
+    if name.startswith(("__", "pytest_")):  # questions that tools ask of every module
+        raise AttributeError(name)
+    return Absent(f"gluon.language.{name}", INSTEAD)

@@ -1,0 +1,290 @@
+"""Choose among configurations of a kernel by running them, and compute meta-parameters from arguments.
+
+    @triton.autotune(configs=[triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 1024})], key=["n"])
+    @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+    @triton.jit
+    def kernel(x, n, BLOCK: tl.constexpr, EVEN: tl.constexpr): ...
+
+The first launch with new values of the `key` arguments compiles all configurations, side by side where the machine has
+several processors, times them one by one, and remembers the fastest.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tritium import knobs
+from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
+from tritium.runtime import tuning
+from tritium.runtime.jit import KernelInterface
+from tritium.runtime.tuning import Config
+
+__all__ = ["Autotuner", "Config", "Heuristics", "OutOfResources", "PTXASError", "autotune", "heuristics"]
+
+# A configuration that fails in one of these ways is merely not the best one.
+UNFIT = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
+NEVER = [float("inf")] * 3
+
+
+class Autotuner(KernelInterface):
+    """A kernel with several configurations; launching it launches the fastest.
+
+    `cache` maps tuning keys to the configurations chosen, `configs_timings` holds the last measurements as
+    {config: [median, 20 %, 80 %]} in milliseconds, and `bench_time` is how long they took in seconds.
+    """
+
+    def __init__(self, fn, arg_names: list[str], configs: list[Config] | None, key: list[str],
+                 reset_to_zero: list[str] | None, restore_value: list[str] | None,
+                 pre_hook: Callable | None = None, post_hook: Callable | None = None,
+                 prune_configs_by: dict | None = None, warmup: float | None = None, rep: float | None = None,
+                 use_cuda_graph: bool = False, do_bench: Callable | None = None, cache_results: bool = False):
+        self.fn, self.arg_names = fn, arg_names
+        self.configs = list(configs or [Config({})])
+        self.keys = list(key)
+        self.cache: dict[tuple, Config] = {}
+        self.shipped: dict[tuple[str, ...], Config] = {}  # read by `load`, under keys as text
+        self.nargs: dict[str, Any] | None = None
+        self.best_config: Config | None = None
+        self.configs_timings: dict[Config, list[float]] = {}
+        self.bench_time = 0.0
+        self._records: dict[tuple[str, ...], dict[Config, list[float]]] = {}
+        self._set_hooks(reset_to_zero, restore_value, pre_hook, post_hook)
+        self._set_pruning(prune_configs_by or {})
+        self._set_benchmark(do_bench, warmup, rep, use_cuda_graph)
+        self.cache_results = cache_results or knobs.autotuning.cache
+        self.base_fn = tuning.innermost(fn, inspect.isfunction)
+        self.__name__ = getattr(self.base_fn, "__name__", type(fn).__name__)
+
+    def _set_hooks(self, reset_to_zero, restore_value, pre_hook, post_hook) -> None:
+        self.reset_to_zero, self.restore_value = list(reset_to_zero or ()), list(restore_value or ())
+        self.user_defined_pre_hook, self.user_defined_post_hook = pre_hook is not None, post_hook is not None
+        self.restore_copies: dict[str, Any] = {}
+
+        def reset_and_save(args: dict[str, Any], reset_only: bool = False) -> None:
+            for name in self.reset_to_zero:
+                tuning.zero(args[name])
+            if not reset_only:
+                self.restore_copies = {name: tuning.copy_of(args[name]) for name in self.restore_value}
+
+        def restore(args: dict[str, Any], exception: Exception | None) -> None:
+            for name, saved in self.restore_copies.items():
+                tuning.put_back(args[name], saved)
+            self.restore_copies = {}
+
+        self.pre_hook, self.post_hook = pre_hook or reset_and_save, post_hook or restore
+
+    def _set_pruning(self, rules: dict) -> None:
+        self.perf_model: Callable | None = rules.get("perf_model")
+        self.configs_top_k: int | float = rules.get("top_k", 1.0)
+        self.early_config_prune: Callable | None = rules.get("early_config_prune")
+
+    def _set_benchmark(self, do_bench, warmup, rep, use_cuda_graph) -> None:
+        self.num_warmups, self.num_reps, self.use_cuda_graph = warmup, rep, use_cuda_graph
+        if warmup is not None or rep is not None or use_cuda_graph:
+            warnings.warn("autotune's warmup, rep and use_cuda_graph are deprecated: pass do_bench, a function of "
+                          "(fn, quantiles)", DeprecationWarning, stacklevel=4)
+        self._do_bench = do_bench
+
+    @property
+    def do_bench(self) -> Callable[..., Sequence[float]]:
+        """What measures one configuration: called with a function and `quantiles`."""
+        if self._do_bench is None:
+            self._do_bench = tuning.benchmarker(self.num_warmups, self.num_reps, self.use_cuda_graph)
+        return self._do_bench
+
+    @do_bench.setter
+    def do_bench(self, value: Callable) -> None:
+        self._do_bench = value
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Launching
+
+    def run(self, *args, **kwargs):
+        """Launch the fastest configuration for these arguments, finding it first if need be."""
+        self.nargs = dict(zip(self.arg_names, args))
+        try:
+            config = self.configs[0] if len(self.configs) == 1 else self._chosen(args, kwargs)
+            self.best_config = config
+            if config.pre_hook is not None:
+                config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
+            return self.fn.run(*args, **kwargs, **config.all_kwargs())
+        finally:
+            self.nargs = None
+
+    def warmup(self, *args, **kwargs) -> list:
+        """Compile every configuration that pruning leaves; the compiled kernels in that order."""
+        self.nargs = dict(zip(self.arg_names, args))
+        try:
+            return [self.fn.warmup(*args, **kwargs, **config.all_kwargs()) for config in self.prune_configs(kwargs)]
+        finally:
+            self.nargs = None
+
+    def tuning_key(self, kwargs: dict[str, Any]) -> tuple:
+        """What a choice depends on: the values of the `key` arguments and the dtypes of all."""
+        given = {**self.nargs, **kwargs}
+        named = {name: value for name, value in given.items() if name in self.arg_names}
+        dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
+        return (*(named[name] for name in self.keys if name in named), *dtypes)
+
+    def _chosen(self, args: tuple, kwargs: dict[str, Any]) -> Config:
+        key = self.tuning_key(kwargs)
+        if key not in self.cache:
+            self.cache[key] = self.shipped.get(tuning.key_text(key)) or self._tune(key, args, kwargs)
+        return self.cache[key]
+
+    def prune_configs(self, kwargs: dict[str, Any]) -> list[Config]:
+        """The configurations worth trying: `early_config_prune`, then the `top_k` best of `perf_model`."""
+        configs = self.configs
+        if self.early_config_prune is not None:
+            configs = list(self.early_config_prune(configs, self.nargs, **kwargs))
+            if not configs:
+                raise AutotunerError(
+                    f"no configuration of {self.__name__} is left after early_config_prune: it must return at least "
+                    f"one of the {len(self.configs)}")
+        if self.perf_model is None:
+            return configs
+        keep = tuning.how_many(self.configs_top_k, len(self.configs))
+        if len(configs) <= keep:
+            return configs
+        return sorted(configs, key=lambda config: self.perf_model(**self.nargs, **kwargs, **config.all_kwargs()))[:keep]
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Tuning
+
+    def _tune(self, key: tuple, args: tuple, kwargs: dict[str, Any]) -> Config:
+        """Measure, or read from disk, the timings for a new key; the fastest configuration."""
+        start = time.perf_counter()
+        configs = self.prune_configs(kwargs)
+        store = tuning.Store.of(self.fn, self.__name__, key, configs) if self.cache_results else None
+        timings = store.read() if store else None
+        if timings is None:
+            timings = self._measure(configs, args, kwargs)
+            if store:
+                store.write(key, timings)
+        self.bench_time = time.perf_counter() - start
+        self.configs_timings = timings
+        self._records[tuning.key_text(key)] = timings
+        best = _fastest(timings)
+        if knobs.autotuning.print:
+            print(f"Triton autotuning for function {self.__name__}: {len(timings)} configs, key {key}, "
+                  f"{self.bench_time:.2f} s, best config: {best}")
+        return best
+
+    def _measure(self, configs: list[Config], args: tuple, kwargs: dict[str, Any]) -> dict[Config, list[float]]:
+        for config in configs:
+            tuning.check_conflict(config, kwargs)
+        timings = {}
+        with tuning.progress(self.__name__, len(configs)) as step:
+            tuning.compile_together(self.fn, configs, args, kwargs)
+            for config in configs:
+                timings[config] = self._bench(config, args, kwargs)
+                step(f"{config}", timings[config][0])
+        # The trials left their traces: the real launch starts from zeros too.
+        self.pre_hook({**self.nargs, **kwargs, **_fastest(timings).all_kwargs()}, reset_only=True)
+        return timings
+
+    def _bench(self, config: Config, args: tuple, kwargs: dict[str, Any]) -> list[float]:
+        launch = {**kwargs, **config.all_kwargs()}
+        everything = {**self.nargs, **launch}
+
+        def trial() -> None:
+            if config.pre_hook is not None:
+                config.pre_hook(everything)
+            self.pre_hook(everything)
+            try:
+                self.fn.run(*args, **launch)
+            except Exception as error:
+                self.post_hook(everything, exception=error)
+                raise
+            self.post_hook(everything, exception=None)
+
+        try:
+            return list(self.do_bench(trial, quantiles=(0.5, 0.2, 0.8)))
+        except UNFIT as error:
+            if knobs.autotuning.print:
+                print(f"{config}: left out, {type(error).__name__}: {error}")
+            return list(NEVER)
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Shipping results
+
+    def save(self, path: str) -> None:
+        """Write all measurements of this process to a JSON file that `load` reads on another machine."""
+        tuning.save(path, self.__name__, self._records)
+
+    def load(self, *paths: str) -> None:
+        """Use the results in these files, merged: for one key the faster choice counts, and nothing is measured."""
+        self.shipped.update(tuning.load(paths, self.__name__, self.configs))
+
+
+def _fastest(timings: dict[Config, list[float]]) -> Config:
+    return min(timings, key=timings.__getitem__)
+
+
+class Heuristics(KernelInterface):
+    """A kernel some of whose meta-parameters are functions of its arguments."""
+
+    def __init__(self, fn, arg_names: list[str], values: dict[str, Callable[[dict], Any]]):
+        self.fn, self.arg_names, self.values = fn, arg_names, values
+
+    def _computed(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list, dict[str, Any]]:
+        positional, kwargs = list(args), dict(kwargs)
+        for name, compute in self.values.items():
+            value = compute({**dict(zip(self.arg_names, positional)), **kwargs})
+            if name in self.arg_names[:len(positional)]:
+                positional[self.arg_names.index(name)] = value
+            else:
+                kwargs[name] = value
+        return positional, kwargs
+
+    def run(self, *args, **kwargs):
+        """Launch with the computed values in place."""
+        args, kwargs = self._computed(args, kwargs)
+        return self.fn.run(*args, **kwargs)
+
+    def warmup(self, *args, **kwargs):
+        """Compile with the computed values in place."""
+        args, kwargs = self._computed(args, kwargs)
+        return self.fn.warmup(*args, **kwargs)
+
+
+def autotune(configs: list[Config], key: Iterable[str], prune_configs_by: dict | None = None,
+             reset_to_zero: list[str] | None = None, restore_value: list[str] | None = None,
+             pre_hook: Callable | None = None, post_hook: Callable | None = None, warmup: float | None = None,
+             rep: float | None = None, use_cuda_graph: bool = False, do_bench: Callable | None = None,
+             cache_results: bool = False) -> Callable[[Any], Autotuner]:
+    """Decorator: try `configs` whenever the arguments named in `key` have new values, and keep the fastest.
+
+    The kernel runs many times while being tuned. One that updates memory in place needs `reset_to_zero` or
+    `restore_value`, the names of the arguments to put right between trials. `prune_configs_by` may hold
+    `early_config_prune(configs, named_args, **kwargs)`, `perf_model(**args)` and `top_k`. With `cache_results` the
+    timings are kept on disk.
+
+    >>> import tritium as triton
+    >>> @triton.autotune(configs=[triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=["n"])
+    ... @triton.jit
+    ... def kernel(x, n, BLOCK: triton.language.constexpr):
+    ...     pass
+    >>> [str(config) for config in kernel.configs][0]
+    'BLOCK: 64, num_warps: 4, num_ctas: 1, num_stages: 3, maxnreg: None'
+    """
+    return lambda fn: Autotuner(fn, fn.arg_names, configs, list(key), reset_to_zero, restore_value, pre_hook,
+                                post_hook, prune_configs_by, warmup, rep, use_cuda_graph, do_bench, cache_results)
+
+
+def heuristics(values: dict[str, Callable[[dict], Any]]) -> Callable[[Any], Heuristics]:
+    """Decorator: compute meta-parameters from the arguments at each launch, in the order given.
+
+    >>> import tritium as triton
+    >>> @triton.heuristics({"BLOCK": lambda args: triton.next_power_of_2(args["n"])})
+    ... @triton.jit
+    ... def kernel(x, n, BLOCK: triton.language.constexpr):
+    ...     pass
+    >>> list(kernel.values)
+    ['BLOCK']
+    """
+    return lambda fn: Heuristics(fn, fn.arg_names, values)

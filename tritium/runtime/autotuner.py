@@ -1,0 +1,5 @@
+"""The import path users know; the autotuner lives in `tritium.runtime.autotune`."""
+
+from tritium.runtime.autotune import Autotuner, Config, Heuristics, OutOfResources, PTXASError, autotune, heuristics
+
+__all__ = ["Autotuner", "Config", "Heuristics", "OutOfResources", "PTXASError", "autotune", "heuristics"]

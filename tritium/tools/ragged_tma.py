@@ -1,0 +1,77 @@
+"""Ragged tensors through tensor descriptors: the rows of one axis form batches of different lengths.
+
+A descriptor drops what lies outside its shape, but a batch ends in the middle of the tensor. So the ragged axis is
+declared HUGE rows long, and row i of a batch of s rows gets the coordinate HUGE - s + i: it leaves the bounds exactly
+where the batch ends. Two more axes bring the address back: with o the first row of the batch,
+
+    o + i  =  (HUGE - s + i)  +  (o + s)  -  HUGE
+
+The last term is coordinate HUGE on an axis of stride 2**34 - stride(row): HUGE * 2**34 elements are 2**64 of them,
+and addresses count modulo 2**64.
+
+    desc = create_ragged_descriptor(x, [16, 32])                          # on the host
+    tile = load_ragged(desc, first_row, number_of_rows, [i, j])           # in a kernel: zeros past the batch
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tritium
+import tritium.language as tl
+from tritium.tools.tensor_descriptor import TensorDescriptor, strides_of
+
+__all__ = ["atomic_add_ragged", "create_ragged_descriptor", "load_ragged", "store_ragged", "to_ragged_indices"]
+
+HUGE = tl.constexpr(2**30)
+# More than any coordinate used on the two added axes.
+UNBOUNDED = 2**31 - 2**16
+
+
+def create_ragged_descriptor(T: Any, block_shape: list[int], ragged_dim: int = 0) -> TensorDescriptor:
+    """A descriptor of `T` for `load_ragged` and its companions; `block_shape` has one entry per axis of `T`.
+
+    >>> import numpy as np
+    >>> create_ragged_descriptor(np.zeros((64, 32), np.float32), [16, 32]).block_shape
+    [1, 1, 16, 32]
+    """
+    shape, strides = list(T.shape), strides_of(T)
+    rank = len(shape)
+    ragged_dim += rank if ragged_dim < 0 else 0
+    if rank > 3:
+        raise AssertionError(f"a ragged tensor has at most 3 axes, two fewer than a descriptor, not {rank}")
+    if not 0 <= ragged_dim < rank - 1:
+        raise AssertionError(f"ragged_dim must be one of the first {rank - 1} axes, not {ragged_dim}")
+    if len(block_shape) != rank:
+        raise AssertionError(f"block_shape has {len(block_shape)} entries for {rank} axes")
+    row = strides[ragged_dim]
+    shape[ragged_dim] = HUGE.value
+    return TensorDescriptor(T, [UNBOUNDED, UNBOUNDED, *shape], [2**34 - row, row, *strides], [1, 1, *block_shape])
+
+
+@tritium.jit
+def to_ragged_indices(batch_offset, batch_size, row):
+    """The three coordinates of row `row` in the batch that starts at `batch_offset`."""
+    return HUGE, batch_offset + batch_size, HUGE - batch_size + row
+
+
+@tritium.jit
+def load_ragged(TMA, batch_offset, batch_size, coords, ragged_dim: tl.constexpr = 0):
+    """The tile at `coords` of a batch; rows past the end of the batch read as zero."""
+    i, j, k = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
+    data = TMA.load((i, j) + coords[:ragged_dim] + (k,) + coords[ragged_dim + 1:])
+    return tl.reshape(data, data.shape[2:])
+
+
+@tritium.jit
+def store_ragged(TMA, batch_offset, batch_size, coords, data, ragged_dim: tl.constexpr = 0):
+    """Write a tile at `coords` of a batch; rows past the end of the batch are dropped."""
+    i, j, k = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
+    TMA.store((i, j) + coords[:ragged_dim] + (k,) + coords[ragged_dim + 1:], tl.expand_dims(data, (0, 1)))
+
+
+@tritium.jit
+def atomic_add_ragged(TMA, batch_offset, batch_size, coords, data, ragged_dim: tl.constexpr = 0):
+    """Add a tile at `coords` of a batch, atomically; rows past the end of the batch are dropped."""
+    i, j, k = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
+    TMA.atomic_add((i, j) + coords[:ragged_dim] + (k,) + coords[ragged_dim + 1:], tl.expand_dims(data, (0, 1)))
