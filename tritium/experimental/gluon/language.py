@@ -5,6 +5,6 @@ from tritium.experimental.gluon import INSTEAD
 
 
 def __getattr__(name: str) -> Absent:
-    if name.startswith(("__", "pytest_")):  # questions that tools ask of every module
+    if name.startswith(("__", "pytest")):  # questions that tools ask of every module
         raise AttributeError(name)
     return Absent(f"gluon.language.{name}", INSTEAD)
