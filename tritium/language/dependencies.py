@@ -16,6 +16,7 @@ from types import BuiltinFunctionType, ModuleType
 from typing import NamedTuple
 
 from tritium.errors import render
+from tritium.language.constants import constexpr, unwrap
 from tritium.language.dtypes import dtype
 
 _LANGUAGE = "tritium.language"
@@ -96,21 +97,6 @@ def _is_fixed(module: ModuleType) -> bool:
     """Whether a module's content is fixed: the standard library, and the language itself."""
     name = module.__name__
     return name.partition(".")[0] in sys.stdlib_module_names or name.startswith(_LANGUAGE)
-
-
-def is_constexpr(value: object) -> bool:
-    """Whether `value` is a `tl.constexpr(...)`."""
-    kind = type(value)
-    return kind.__name__ == "constexpr" and kind.__module__.startswith(_LANGUAGE)
-
-
-def unwrap(value: object) -> object:
-    """The object inside a `tl.constexpr(...)`, or `value` itself.
-
-    >>> unwrap(3)
-    3
-    """
-    return value.value if is_constexpr(value) else value
 
 
 _ATOMS = (int, float, complex, str, bytes, type(None), type(Ellipsis), enum.Enum, dtype)
@@ -260,7 +246,7 @@ class _Finder(ast.NodeVisitor):
 
     def record(self, node: ast.expr, name: str, value: object, scope) -> object:
         """Note that the function depends on `value`, the content of `scope[name]` (None: it cannot change)."""
-        if is_constexpr(value) or isinstance(value, dtype):
+        if isinstance(value, constexpr | dtype):
             self._remember(name, value, scope)
         elif isinstance(value, Compilable):
             self._depend(value)

@@ -20,6 +20,8 @@ from types import FunctionType
 
 from tritium.errors import Span, fail, node_span
 from tritium.language import dependencies
+from tritium.language.calling import current
+from tritium.language.constants import unwrap
 
 
 class Cells(Mapping):
@@ -178,6 +180,8 @@ class Source(dependencies.Compilable):
                     "hint: pass it as a `tl.constexpr` argument instead")
 
     def __call__(self, *args, **kwargs):
+        if current() is not None:  # a kernel that runs eagerly calls the Python function itself
+            return self.fn(*args, **kwargs)
         raise RuntimeError(
             "Cannot call @triton.jit'd outside of the scope of a kernel\n"
             f"hint: launch it over a grid of programs: {self.__name__}[grid](...)")
@@ -188,9 +192,6 @@ class Source(dependencies.Compilable):
 
 class DeviceFunction(Source):
     """A function of the language that kernels call and nobody launches."""
-
-    def __call__(self, *args, **kwargs):
-        raise ValueError(f"Did you forget to add @triton.jit ? {self.__name__} can only be called inside a kernel")
 
 
 def device(fn: FunctionType) -> DeviceFunction:
@@ -206,7 +207,6 @@ class ConstexprFunction(Source):
     """Plain Python that runs while a kernel is compiled; on the host it is the function itself."""
 
     def __call__(self, *args, **kwargs):
-        unwrap = dependencies.unwrap
         return self.fn(*map(unwrap, args), **{name: unwrap(value) for name, value in kwargs.items()})
 
 
