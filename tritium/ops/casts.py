@@ -9,6 +9,13 @@ from ..ir.opdef import op
 from . import meaning as M
 
 
+def _pointer(m, source, target, out):
+    """Tell the machine of a pointer made from an integer: it may lead where no argument does."""
+    if type(target) is T.Ptr and type(source) is not T.Ptr and m is not None:
+        m.pointer_made(out)
+    return out
+
+
 @op("cast", attrs=("to",), elementwise=True, rounding=None)
 class cast:
     """Convert values to element type `to`; `rounding` is None (nearest even) or "rtz" for narrowing floats."""
@@ -19,7 +26,8 @@ class cast:
     def eval(m, op, x):
         source, target = T.element(op.operands[0].type), op.attrs["to"]
         with np.errstate(all="ignore"):
-            return np.asarray(M.convert(x, source, target, op.attrs["rounding"]))
+            out = np.asarray(M.convert(x, source, target, op.attrs["rounding"]))
+        return _pointer(m, source, target, out)
 
 
 @op("bitcast", attrs=("to",), elementwise=True)
@@ -32,7 +40,8 @@ class bitcast:
         return T.with_element(x, to)
 
     def eval(m, op, x):
-        return np.ascontiguousarray(x).view(M.np_dtype(op.attrs["to"])).reshape(x.shape)
+        out = np.ascontiguousarray(x).view(M.np_dtype(op.attrs["to"])).reshape(x.shape)
+        return _pointer(m, T.element(op.operands[0].type), op.attrs["to"], out)
 
 
 @op("select", elementwise=True)

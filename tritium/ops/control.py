@@ -6,7 +6,7 @@ import numpy as np
 
 from ..ir import types as T
 from ..ir.opdef import op
-from .meaning import np_dtype
+from .meaning import scalar_of
 
 
 @op("constant", attrs=("value", "type"))
@@ -25,15 +25,7 @@ class constant:
         return None
 
     def eval(m, op):
-        value, t = op.attrs["value"], op.attrs["type"]
-        if type(t) is T.Scalar and t.is_int and t is not T.i1:
-            value = int(value) & ((1 << t.bits) - 1)
-            return np.array(value, dtype=f"u{t.bits // 8}").view(np_dtype(t))
-        if t is T.f8e4b15:
-            from .meaning import to_e4b15
-            return to_e4b15(np.float64(value))
-        with np.errstate(all="ignore"):
-            return np.array(value, dtype=np_dtype(t))
+        return scalar_of(op.attrs["value"], op.attrs["type"])
 
 
 @op("yield", terminator=True)

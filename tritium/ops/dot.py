@@ -6,7 +6,7 @@ import numpy as np
 
 from ..ir import types as T
 from ..ir.opdef import op
-from .meaning import convert, np_dtype
+from .meaning import convert
 
 
 @op("dot", precision="ieee", imprecise=0)
@@ -24,9 +24,7 @@ class dot:
         return acc
 
     def eval(m, op, a, b, acc):
-        wide = np.int64 if op.type.element.is_int else np.float64
-        ta, tb = (T.element(x.type) for x in op.operands[:2])
-        source = [convert(x, t, T.i64 if t.is_int else T.f64) for x, t in ((a, ta), (b, tb))]
+        wide = T.i64 if op.type.element.is_int else T.f64
         with np.errstate(all="ignore"):
-            return (np.matmul(source[0].astype(wide), source[1].astype(wide)) + acc.astype(wide)) \
-                .astype(np_dtype(op.type))
+            a, b, acc = (np.asarray(convert(x, T.element(v.type), wide)) for x, v in zip((a, b, acc), op.operands))
+            return np.asarray(convert(np.matmul(a, b) + acc, wide, op.type.element))

@@ -6,7 +6,9 @@ as its uint8 code and only casts look inside.
 
 from __future__ import annotations
 
+import fractions
 import functools
+import math
 
 import ml_dtypes
 import numpy as np
@@ -95,28 +97,74 @@ def mulhi(x, y):
     return high.astype(x.dtype)
 
 
+def add(x, y):
+    """Sum; a bool wraps like any other integer, so that true + true is false."""
+    return x ^ y if x.dtype == bool else np.add(x, y)
+
+
+def subtract(x, y):
+    """Difference; of bools the same as their sum."""
+    return x ^ y if x.dtype == bool else np.subtract(x, y)
+
+
 def fma(x, y, z):
     """x * y + z with one rounding."""
-    if x.dtype.itemsize < 4 or x.dtype == np.float32:
-        return _fma_narrow(x, y, z)
+    if x.dtype != np.float64:
+        return narrow(_fma_odd(*(v.astype(np.float64) for v in (x, y, z))), x.dtype)
+    out = np.asarray(_fma_f64(x, y, z))
+    finite = np.isfinite(x) & np.isfinite(y) & np.isfinite(z) & (x != 0) & (y != 0)
+    exponents = [np.frexp(v)[1] for v in (x, y, z)]
+    product = exponents[0] + exponents[1]
+    # the error terms of the fast way stay exact only in this range
+    plain = (product > -900) & (product < 990) & (np.abs(exponents[0]) < 990) & (np.abs(exponents[1]) < 990) \
+        & ((z == 0) | (exponents[2] > -900)) & (exponents[2] < 990)
+    out = np.where(finite, out, x * y + z)
+    for at in np.argwhere(finite & ~plain):
+        at = tuple(at)
+        out[at] = _fma_exact(float(x[at]), float(y[at]), float(z[at]))
+    return out
+
+
+def _fma_odd(x, y, z):
+    """In float64 with an exact product: the sum rounded to odd, so that a later rounding to less is the only one."""
     product = x * y
-    error = _two_product_error(x, y, product)
-    total = product + z
-    back = total - product
-    rest = (product - (total - back)) + (z - back)
-    return np.where(np.isfinite(total), total + (rest + error), total)
+    total, rest = _two_sum(product, z)
+    return _to_odd(total, rest)
 
 
-def _fma_narrow(x, y, z):
-    """Exact product in float64; the sum rounded to odd there, so that the last rounding is the only one."""
-    product, addend = x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)
-    total = product + addend
-    back = total - product
-    rest = (product - (total - back)) + (addend - back)
+def _fma_f64(x, y, z):
+    """Boldo and Melquiond's way: everything the product and the sums round away, gathered with one rounding to odd."""
+    product = x * y
+    product_rest = _two_product_error(x, y, product)
+    low, low_rest = _two_sum(z, product_rest)
+    high, high_rest = _two_sum(product, low)
+    return high + _to_odd(*_two_sum(low_rest, high_rest))
+
+
+def _fma_exact(x, y, z):
+    """One fma of finite floats in rational arithmetic."""
+    exact = fractions.Fraction(x) * fractions.Fraction(y) + fractions.Fraction(z)
+    if exact == 0:
+        return x * y + z
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.copysign(math.inf, exact)
+
+
+def _two_sum(x, y):
+    """x + y rounded, and what the rounding lost."""
+    total = x + y
+    back = total - x
+    return total, (x - (total - back)) + (y - back)
+
+
+def _to_odd(total, rest):
+    """Of the two floats around total + rest, the one whose last bit is set (total itself when rest is 0)."""
     bits = np.asarray(total).view(np.int64)
     nudge = np.where((rest > 0) == (total > 0), 1, -1)
     odd = np.where((bits & 1) == 0, bits + nudge, bits).view(np.float64)
-    return np.where((rest != 0) & np.isfinite(total), odd, total).astype(x.dtype)
+    return np.where((rest != 0) & np.isfinite(total), odd, total)
 
 
 def _two_product_error(x, y, product):
@@ -127,6 +175,26 @@ def _two_product_error(x, y, product):
         return high, v - high
     (xh, xl), (yh, yl) = split(x), split(y)
     return xl * yl - (((product - xh * yh) - xl * yh) - xh * yl)
+
+
+def narrow(x, dtype):
+    """float64 to a narrower dtype with one rounding (ml_dtypes alone would round to float32 on the way)."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "f":  # NumPy's own types
+        return x.astype(dtype)
+    near = np.asarray(x.astype(np.float32))
+    even = (near.view(np.uint32) & 1) == 0
+    inexact = np.isfinite(x) & (near.astype(np.float64) != x)
+    odd = np.nextafter(near, np.where(x > near, np.float32(np.inf), np.float32(-np.inf)))
+    return np.where(even & inexact, odd, near).astype(dtype)
+
+
+def in_f32(fn, t, result):
+    """An elementwise function of 8-bit floats: computed in f32, the result converted back as a cast does."""
+    def run(*xs):
+        out = fn(*[np.asarray(convert(x, t, T.f32)) for x in xs])
+        return convert(np.asarray(out), T.f32, t) if result is t else out
+    return run
 
 
 def fmin(x, y):
@@ -209,17 +277,17 @@ def to_e4b15(x):
 
 def saturating_to_fp8(x, t):
     """Nearest even with overflow (inf too) to the largest finite; NaN stays."""
-    largest = float(ml_dtypes.finfo(np_dtype(t)).max)
-    return np.clip(x, -largest, largest).astype(np_dtype(t))
+    return np.clip(x, -_largest(t), _largest(t)).astype(np_dtype(t))
 
 
 def truncating(x, t):
-    """Float to a narrower float, rounded towards zero."""
-    near = x.astype(np_dtype(t))
-    back = near.astype(np.float64)
-    too_far = np.abs(back) > np.abs(x)
-    step = np.asarray(near).view(_UNSIGNED[t.bits])
-    return np.where(too_far, step - np.ones_like(step), step).view(np_dtype(t))
+    """float64 to a narrower float, towards zero; 8-bit floats saturate."""
+    if t.bits == 8:
+        x = np.clip(x, -_largest(t), _largest(t))
+    near = to_e4b15(x) if t is T.f8e4b15 else np.asarray(x.astype(np_dtype(t)))
+    back = fp8_values(t)[near] if t is T.f8e4b15 else near.astype(np.float64)
+    code = near.view(_UNSIGNED[t.bits])
+    return np.where(np.abs(back) > np.abs(x), code - np.ones_like(code), code).view(np_dtype(t))
 
 
 def float_to_int(x, t):
@@ -233,7 +301,11 @@ def float_to_int(x, t):
 
 
 def convert(x, source, target, rounding=None):
-    """Value conversion between any two scalar or pointer types, as LANGUAGE's cast table says."""
+    """Value conversion between any two scalar or pointer types.
+
+    Floats narrow to nearest even in one rounding, except that everything reaches 8-bit floats through f32, and they
+    saturate. 64-bit integers go to f32 in one rounding; integers reach narrower floats through f32, as hardware does.
+    """
     if source is target:
         return x
     if type(source) is T.Ptr or type(target) is T.Ptr:
@@ -242,24 +314,37 @@ def convert(x, source, target, rounding=None):
         return convert(fp8_values(source)[x], T.f64, target, rounding)
     if target is T.i1:
         return x != 0
-    if not target.is_float:
+    if target.is_int:
         return x.astype(np_dtype(target)) if source.is_int else float_to_int(x, target)
     if source.is_int:
-        if target.bits == 64:
-            return x.astype(np.float64)
-        # 64-bit integers go to f32 in one rounding; narrower floats go through f32 as the hardware does
-        return convert(x.astype(np.float32), T.f32, target, rounding)
-    if target.bits >= source.bits and target.exponent >= source.exponent:
+        return x.astype(np.float64) if target is T.f64 else convert(x.astype(np.float32), T.f32, target, rounding)
+    if target.bits > source.bits:
         return x.astype(np_dtype(target))
-    if target is T.f8e4b15:
-        return to_e4b15(x.astype(np.float64))
     wide = x.astype(np.float64)
     if rounding == "rtz":
-        return truncating(wide if target.bits > 8 else np.clip(wide, -_largest(target), _largest(target)), target)
+        return truncating(wide, target)
+    if target is T.f8e4b15:
+        return to_e4b15(wide.astype(np.float32).astype(np.float64))
     if target.bits == 8:
         return saturating_to_fp8(x.astype(np.float32), target)
-    return x.astype(np.float32).astype(np_dtype(target)) if source.bits < 64 else wide.astype(np_dtype(target))
+    return narrow(wide, np_dtype(target))
+
+
+def scalar_of(value, t):
+    """A Python number as a 0-d array of scalar or pointer type `t`: integers wrap, floats round as a cast does.
+
+    >>> scalar_of(300, T.i8)
+    array(44, dtype=int8)
+    """
+    if type(t) is T.Ptr:
+        return np.array(int(value or 0) & 0xFFFFFFFFFFFFFFFF, np.uint64)
+    if t is T.i1:
+        return np.array(value, np.bool_)
+    if t.is_int:
+        return np.array(int(value) & ((1 << t.bits) - 1), dtype=f"u{t.bytes}").view(np_dtype(t))
+    with np.errstate(all="ignore"):
+        return np.asarray(convert(np.array(value, np.float64), T.f64, t))
 
 
 def _largest(t):
-    return float(ml_dtypes.finfo(np_dtype(t)).max)
+    return 1.75 if t is T.f8e4b15 else float(ml_dtypes.finfo(np_dtype(t)).max)

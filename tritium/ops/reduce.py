@@ -22,8 +22,8 @@ def _check_combine(op, copies):
     return None
 
 
-def _half(x, axis, keep):
-    return np.take(x, keep, axis=axis)
+def _part(x, axis, start, stop):
+    return x[(slice(None),) * axis + (slice(start, stop),)]
 
 
 @op("reduce", attrs=("axis",))
@@ -42,11 +42,11 @@ class reduce:
         axis = op.attrs["axis"]
         while (size := xs[0].shape[axis]) > 1:
             half = size // 2
-            low = [_half(x, axis, range(half)) for x in xs]
-            high = [_half(x, axis, range(half, 2 * half)) for x in xs]
+            low = [_part(x, axis, 0, half) for x in xs]
+            high = [_part(x, axis, half, 2 * half) for x in xs]
             merged = m.map_region(op.regions[0], (*low, *high))
             if size % 2:
-                merged = [np.concatenate([y, _half(x, axis, [size - 1])], axis) for y, x in zip(merged, xs)]
+                merged = [np.concatenate([y, _part(x, axis, size - 1, size)], axis) for y, x in zip(merged, xs)]
             xs = merged
         return tuple(np.asarray(np.squeeze(x, axis=axis)) for x in xs)
 
@@ -66,7 +66,7 @@ class scan:
         axis, size = op.attrs["axis"], xs[0].shape[op.attrs["axis"]]
         outs = [np.array(x) for x in xs]
         order = range(size - 1, -1, -1) if op.attrs["reverse"] else range(size)
-        at = lambda x, k: x[(slice(None),) * axis + (k,)]  # noqa: E731
+        at = lambda x, k: x[(slice(None),) * axis + (k,)]
         previous = None
         for k in order:
             if previous is not None:

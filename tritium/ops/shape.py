@@ -6,6 +6,7 @@ import numpy as np
 
 from ..ir import types as T
 from ..ir.opdef import op
+from .meaning import fp8_values
 
 
 @op("arange", attrs=("start", "end"))
@@ -149,7 +150,7 @@ class gather:
 
 @op("extract")
 class extract:
-    """One element of a tile: operands (tile, one scalar index for each axis)."""
+    """One element of a tile: operands (tile, one scalar index for each axis). Outside, an unspecified element."""
 
     def infer(x, *index):
         if len(index) != len(T.shape(x)) or not index:
@@ -157,12 +158,12 @@ class extract:
         return T.element(x)
 
     def eval(m, op, x, *index):
-        return np.asarray(x[tuple(int(i) for i in index)])
+        return np.asarray(x[tuple(min(max(int(i), 0), n - 1) for i, n in zip(index, x.shape))])
 
 
 @op("insert")
 class insert:
-    """The tile with one element exchanged: operands (tile, value, one scalar index for each axis)."""
+    """The tile with one element exchanged: operands (tile, value, one index for each axis). Outside, no change."""
 
     def infer(x, value, *index):
         if len(index) != len(T.shape(x)) or not index or value is not T.element(x):
@@ -170,8 +171,9 @@ class insert:
         return x
 
     def eval(m, op, x, value, *index):
-        out = np.array(x)
-        out[tuple(int(i) for i in index)] = value
+        at, out = tuple(int(i) for i in index), np.array(x)
+        if all(0 <= i < n for i, n in zip(at, x.shape)):
+            out[at] = value
         return out
 
 
@@ -183,13 +185,14 @@ class sort:
         return x
 
     def eval(m, op, x):
-        out = np.sort(x, axis=-1)
+        keys = fp8_values(T.f8e4b15)[x] if T.element(op.type) is T.f8e4b15 else x
+        out = np.take_along_axis(x, np.argsort(keys, axis=-1, kind="stable"), -1)
         return out[..., ::-1] if op.attrs["descending"] else out
 
 
 @op("histogram", attrs=("bins",))
 class histogram:
-    """How often each of 0 .. bins-1 occurs in a 1-d integer tile: operands (x[, mask]). Other values are not counted."""
+    """How often each of 0 .. bins-1 occurs in a 1-d integer tile: operands (x[, mask]). Others are not counted."""
 
     def infer(x, mask=None, *, bins):
         return T.Tile((bins,), T.i32)
