@@ -6,6 +6,7 @@ import ctypes
 import functools
 import itertools
 import threading
+from collections.abc import Mapping
 
 from ...errors import InternalError
 from .target import llvm
@@ -65,7 +66,7 @@ def _engine():
     return engine
 
 
-def load(object_code: bytes, symbols: dict[str, int] | None = None) -> Library:
+def load(object_code: bytes, symbols: Mapping[str, int] | None = None) -> Library:
     """Link an object file into this process.
 
     `symbols` gives the addresses of what it calls; what is not there is looked up among the process's own symbols
@@ -77,9 +78,9 @@ def load(object_code: bytes, symbols: dict[str, int] | None = None) -> Library:
     True
     """
     builder = llvm().JITLibraryBuilder().add_object_img(object_code).add_current_process()
-    for name, address in (symbols or {}).items():
-        if name.encode() in object_code:  # offering what an object does not mention costs as much as linking it
-            builder.import_symbol(name, address)
+    for name in symbols or ():
+        if name.encode() in object_code:  # what the object does not mention need not be brought in
+            builder.import_symbol(name, symbols[name])
     name = f"tritium.{next(_names)}"
     with _lock:
         engine = _engine()

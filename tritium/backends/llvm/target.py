@@ -39,6 +39,7 @@ def llvm():
 
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    binding.initialize_native_asmparser()  # for inline assembly
     return binding
 
 

@@ -1,0 +1,1 @@
+"""Native CPUs: strip loops over tiles, on all cores."""

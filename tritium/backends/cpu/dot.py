@@ -1,0 +1,139 @@
+"""dot on scratch memory: C += A @ B for row-major A (MxK), B (KxN) and C (MxN) of any size.
+
+    tt.dot.KIND(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc)      strides in elements
+
+A register tile of C is kept while k runs: for each k one row of B is loaded and multiplied by one element of each row
+of A. NEON multiplies by a lane of a register, so four ks of A are loaded at once; x86 broadcasts from memory. Copying the
+operands into contiguous scratch is all the packing that Triton-sized tiles gain from.
+
+What the tile does not divide is done by narrower tiles, down to one row and one column.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..llvm.target import CpuTarget
+from ..llvm.writer import Val, Writer, vector
+
+__all__ = ["KINDS", "SYMBOLS", "dot"]
+
+
+class Kind(NamedTuple):
+    """Element types of the operands and of C, as LLVM spells them, and how an operand becomes wide."""
+
+    operand: str
+    accumulator: str
+    widen: str = ""
+
+
+KINDS = {
+    "f32": Kind("float", "float"),
+    "f64": Kind("double", "double"),
+    "i32": Kind("i32", "i32"),
+    "i8": Kind("i8", "i32", "sext"),
+    "u8": Kind("i8", "i32", "zext"),
+}
+SYMBOLS = {kind: f"tt.dot.{kind}" for kind in KINDS}
+_UNROLL = 4  # ks per round
+_BYTES = {"float": 4, "double": 8, "i32": 4, "i8": 1}
+
+
+class _Matrix(NamedTuple):
+    """A matrix in memory: base, stride between rows, element type."""
+
+    base: Val
+    stride: Val
+    type: str
+
+    def at(self, w: Writer, row: Val, column: Val) -> Val:
+        """The address of an element."""
+        line = w.gep(self.type, self.base, w.binary("mul", row, self.stride))
+        return w.gep(self.type, line, column)
+
+
+class _Tile:
+    """One register tile: `rows` x `columns` of C, held as vectors of `columns` lanes."""
+
+    def __init__(self, w: Writer, kind: Kind, by_lane: bool, rows: int, columns: int):
+        self.w, self.kind, self.by_lane, self.rows, self.columns = w, kind, by_lane, rows, columns
+        self.type = vector(columns, kind.accumulator)
+
+    def fused(self, x: Val, y: Val, z: Val) -> Val:
+        """x * y + z."""
+        if self.kind.accumulator == "i32":
+            return self.w.binary("add", self.w.binary("mul", x, y), z)
+        return self.w.intrinsic("fmuladd", self.type, x, y, z)
+
+    def wide(self, x: Val, n: int) -> Val:
+        """An operand as wide as C."""
+        return self.w.cast(self.kind.widen, x, vector(n, self.kind.accumulator)) if self.kind.widen else x
+
+    def update(self, a_rows: list[Val], b: _Matrix, column: Val, k: Val, unroll: int, c: list[Val]) -> list[Val]:
+        """The accumulators after `unroll` further ks from `k` on."""
+        w, operand = self.w, self.kind.operand
+        places = [w.gep(operand, row, k) for row in a_rows]
+        lanes = self.by_lane and unroll > 1
+        strips = [w.load(vector(unroll, operand), p, align=_BYTES[operand]) for p in places] if lanes else []
+        strips = [self.wide(strip, unroll) for strip in strips]
+        for u in range(unroll):
+            row = w.binary("add", k, w.const("i64", u)) if u else k
+            line = w.load(vector(self.columns, operand), b.at(w, row, column), align=_BYTES[operand])
+            line = self.wide(line, self.columns)
+            for i, place in enumerate(places):
+                if lanes and self.columns > 1:
+                    x = w.shuffle(strips[i], None, [u] * self.columns)
+                elif lanes:
+                    x = w.extract(strips[i], u)
+                else:
+                    x = w.load(operand, w.gep(operand, place, w.const("i64", u)))
+                    x = w.splat(self.wide(x, 1), self.columns)
+                c[i] = self.fused(x, line, c[i])
+        return c
+
+    def write(self, a: _Matrix, b: _Matrix, c: _Matrix, i: Val, j: Val, depth: Val) -> None:
+        """Update the tile of C at row `i`, column `j`."""
+        w = self.w
+        rows = [w.binary("add", i, w.const("i64", r)) for r in range(self.rows)]
+        zero = w.const("i64", 0)
+        a_rows = [a.at(w, row, zero) for row in rows]
+        c_rows = [c.at(w, row, j) for row in rows]
+        align = _BYTES[c.type]
+        totals = [w.load(self.type, p, align=align) for p in c_rows]
+        whole = w.binary("and", depth, w.const("i64", -_UNROLL))
+        with w.loop(0, whole, _UNROLL, carry=totals) as loop:
+            loop.next = self.update(a_rows, b, j, loop.index, _UNROLL, list(loop.carried))
+        with w.loop(whole, depth, 1, carry=loop.results) as rest:
+            rest.next = self.update(a_rows, b, j, rest.index, 1, list(rest.carried))
+        for x, p in zip(rest.results, c_rows, strict=True):
+            w.store(x, p, align=align)
+
+
+def dot(target: CpuTarget, kind: str) -> str:
+    """The LLVM text of `tt.dot.KIND` for `target`.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> "fmuladd.v32f32" in dot(cpu_target("x86-64-v4"), "f32")
+    True
+    """
+    w, k = Writer(), KINDS[kind]
+    narrow = 4 // _BYTES[k.accumulator] if _BYTES[k.accumulator] < 4 else _BYTES[k.accumulator] // 4
+    heights = (target.dot_rows, 1)
+    widths = (target.dot_columns // narrow, 4, 1)
+    parameters = [f"ptr {p}" for p in "ABC"] + [f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")]
+    with w.function("void", SYMBOLS[kind], parameters) as (a, b, c, m, n, depth, lda, ldb, ldc):
+        matrices = _Matrix(a, lda, k.operand), _Matrix(b, ldb, k.operand), _Matrix(c, ldc, k.accumulator)
+        left = w.const("i64", 0)
+        for width in widths:
+            right = w.binary("and", n, w.const("i64", -width)) if width > 1 else n
+            with w.loop(left, right, width) as columns:
+                top = w.const("i64", 0)
+                for height in heights:
+                    bottom = w.binary("and", m, w.const("i64", -height)) if height > 1 else m
+                    with w.loop(top, bottom, height) as rows:
+                        tile = _Tile(w, k, target.simd == "neon", height, width)
+                        tile.write(*matrices, rows.index, columns.index, depth)
+                    top = bottom
+            left = right
+        w.ret()
+    return w.text()

@@ -1,0 +1,63 @@
+"""Loads and stores of some lanes of a strip: the cold path of masked accesses where the CPU has no masked instructions.
+
+For each element size of 1, 2, 4 and 8 bytes:
+
+    tt.load.SIZE(ptr strip, ptr source, i64 lanes, i64 stride)      strip[l] = source[l * stride bytes]
+    tt.store.SIZE(ptr strip, ptr target, i64 lanes, i64 stride)     target[l * stride bytes] = strip[l]
+    tt.gather.SIZE(ptr strip, ptr pointers, i64 lanes)              strip[l] = *pointers[l]
+    tt.scatter.SIZE(ptr strip, ptr pointers, i64 lanes)             *pointers[l] = strip[l]
+
+`lanes` has a bit for each of up to 64 lanes, those without one are not touched: a load's caller fills the strip with the
+value masked-off lanes get. Plain C functions over memory leave the registers of the hot path alone.
+"""
+
+from __future__ import annotations
+
+__all__ = ["SIZES", "SYMBOLS", "partial"]
+
+SIZES = (1, 2, 4, 8)
+SYMBOLS = tuple(f"tt.{verb}.{size}" for verb in ("load", "store", "gather", "scatter") for size in SIZES)
+
+_LOOP = """
+define void @tt.{name}.{size}(ptr %strip, ptr %memory, i64 %lanes{stride}) nounwind cold noinline {{
+entry:
+  %none = icmp eq i64 %lanes, 0
+  br i1 %none, label %done, label %lane
+lane:
+  %left = phi i64 [%lanes, %entry], [%rest, %lane]
+  %l = call i64 @llvm.cttz.i64(i64 %left, i1 true)
+  %mine = getelementptr i{bits}, ptr %strip, i64 %l
+{address}
+  %x = load i{bits}, ptr %{source}, align 1
+  store i{bits} %x, ptr %{target}, align 1
+  %below = sub i64 %left, 1
+  %rest = and i64 %left, %below
+  %over = icmp eq i64 %rest, 0
+  br i1 %over, label %done, label %lane
+done:
+  ret void
+}}
+"""
+_STRIDED = """  %offset = mul i64 %l, %stride
+  %other = getelementptr i8, ptr %memory, i64 %offset"""
+_LISTED = """  %entry.p = getelementptr ptr, ptr %memory, i64 %l
+  %other = load ptr, ptr %entry.p"""
+_FORMS = (
+    ("load", ", i64 %stride", _STRIDED, "other", "mine"),
+    ("store", ", i64 %stride", _STRIDED, "mine", "other"),
+    ("gather", "", _LISTED, "other", "mine"),
+    ("scatter", "", _LISTED, "mine", "other"),
+)
+
+
+def partial() -> str:
+    """The LLVM text of the helpers.
+
+    >>> partial().count("define void")
+    16
+    """
+    return "declare i64 @llvm.cttz.i64(i64, i1)" + "".join(
+        _LOOP.format(name=name, size=size, bits=8 * size, stride=stride, address=address, source=source, target=target)
+        for name, stride, address, source, target in _FORMS
+        for size in SIZES
+    )

@@ -1,0 +1,461 @@
+"""The thread pool, in LLVM: runs the programs of a launch on all cores.
+
+A *job* lives on the stack of the thread that launches it. That thread works too, and begins alone: while the rest of
+the job is estimated to take less than waking a thread does, nobody is disturbed. Then the job is opened, and workers
+join it through one word, `state`: odd means closed, otherwise it is twice the number of workers inside. Whoever is in
+takes programs from a shared counter. The caller closes the job and waits for those inside; it never waits for a worker
+that has not started, so a busy machine costs nothing.
+
+There is one open job at a time. A launch that finds the pool taken, by another Python thread, runs alone.
+
+Each thread owns an arena, kept from launch to launch. The 64 bytes before an arena hold its size and the job it serves.
+"""
+
+from __future__ import annotations
+
+from ..llvm.target import CpuTarget
+
+__all__ = ["SYMBOLS", "pool"]
+
+SYMBOLS = ("tt.pool.setup", "tt.pool.reset", "tt.pool.limit", "tt.pool.spawned", "tt.run", "tt.arena", "tt.assert_fail")
+
+# Ticks of a steady counter and their number per second; what to do while spinning.
+_CLOCK = {
+    "arm": """
+define internal i64 @ticks() nounwind {
+  %t = call i64 asm sideeffect "mrs $0, cntvct_el0", "=r"()
+  ret i64 %t
+}
+define internal i64 @frequency() nounwind {
+  %f = call i64 asm "mrs $0, cntfrq_el0", "=r"()
+  ret i64 %f
+}
+define internal void @pause() nounwind {
+  call void asm sideeffect "isb", ""()
+  ret void
+}
+""",
+    # The time stamp counter runs at 2 to 4 GHz; the thresholds below need no more than that.
+    "x86": """
+declare i64 @llvm.readcyclecounter()
+declare void @llvm.x86.sse2.pause()
+define internal i64 @ticks() nounwind {
+  %t = call i64 @llvm.readcyclecounter()
+  ret i64 %t
+}
+define internal i64 @frequency() nounwind {
+  ret i64 3000000000
+}
+define internal void @pause() nounwind {
+  call void @llvm.x86.sse2.pause()
+  ret void
+}
+""",
+}
+
+# Values of SIG_BLOCK and SIG_SETMASK.
+_SIGNALS = {True: ("1", "3"), False: ("0", "2")}
+
+_STATE = """
+; entry, arguments, grid, programs, programs per turn, arena bytes, message and program of the first failed assertion
+%job = type { ptr, ptr, ptr, i64, i64, i64, ptr, i64 }
+
+@next = internal global i64 0, align 128          ; the first program nobody has taken
+@total = internal global i64 0                    ; programs of the open job: a hint that there is work left
+@state = internal global i64 1, align 128         ; odd: closed; else twice the workers inside
+@open_job = internal global ptr null
+@busy = internal global i32 0, align 128          ; a launch owns the pool
+@tt.pool.limit = global i64 0, align 128          ; workers that may help one job
+@tt.pool.spawned = global i64 0
+@asleep = internal global i64 0                   ; under the mutex
+@wake_after = internal global i64 0               ; ticks of remaining work that make it worth waking somebody
+@spin_for = internal global i64 0                 ; ticks a worker looks for work before it sleeps
+@key = internal global i64 0                      ; of the thread's arena
+@mutex = internal global [128 x i8] zeroinitializer, align 64
+@condition = internal global [128 x i8] zeroinitializer, align 64
+
+declare i32 @pthread_mutex_init(ptr, ptr)
+declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @pthread_cond_init(ptr, ptr)
+declare i32 @pthread_cond_wait(ptr, ptr)
+declare i32 @pthread_cond_signal(ptr)
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_detach(ptr)
+declare i32 @pthread_key_create(ptr, ptr)
+declare ptr @pthread_getspecific(i64)
+declare i32 @pthread_setspecific(i64, ptr)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @sigfillset(ptr)
+declare i32 @sched_yield()
+declare i32 @posix_memalign(ptr, i64, i64)
+declare void @free(ptr)
+declare i64 @llvm.umax.i64(i64, i64)
+declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.ctlz.i64(i64, i1)
+
+; Once per process, before anything else.
+define void @tt.pool.setup() nounwind {
+  %per_second = call i64 @frequency()
+  %wake = udiv i64 %per_second, 33333             ; 30 us: what it takes until a sleeping thread runs
+  store i64 %wake, ptr @wake_after
+  %spin = udiv i64 %per_second, 50000             ; 20 us
+  store i64 %spin, ptr @spin_for
+  %r = call i32 @pthread_key_create(ptr @key, ptr @free)
+  call void @tt.pool.reset()
+  ret void
+}
+
+; In the child of a fork there is one thread, and whatever the others held is free.
+define void @tt.pool.reset() nounwind {
+  %r1 = call i32 @pthread_mutex_init(ptr @mutex, ptr null)
+  %r2 = call i32 @pthread_cond_init(ptr @condition, ptr null)
+  store i64 0, ptr @asleep
+  store i64 0, ptr @tt.pool.spawned
+  store i64 1, ptr @state
+  store atomic i32 0, ptr @busy release, align 4
+  ret void
+}
+"""
+
+_ARENA = """
+; This thread's arena of at least so many bytes, 64-byte aligned; null when memory is out.
+define ptr @tt.arena(i64 %bytes) nounwind {
+entry:
+  %slot = alloca ptr
+  %key = load i64, ptr @key
+  %old = call ptr @pthread_getspecific(i64 %key)
+  %none = icmp eq ptr %old, null
+  br i1 %none, label %grow, label %check
+check:
+  %capacity = load i64, ptr %old
+  %enough = icmp uge i64 %capacity, %bytes
+  br i1 %enough, label %found, label %grow
+found:
+  %arena = getelementptr i8, ptr %old, i64 64
+  ret ptr %arena
+grow:                                             ; to a power of two, so that growing kernels seldom come here
+  call void @free(ptr %old)
+  %s1 = call i32 @pthread_setspecific(i64 %key, ptr null)
+  %atleast = call i64 @llvm.umax.i64(i64 %bytes, i64 65536)
+  %less = sub i64 %atleast, 1
+  %zeros = call i64 @llvm.ctlz.i64(i64 %less, i1 false)
+  %log = sub i64 64, %zeros
+  %size = shl i64 1, %log
+  %whole = add i64 %size, 64
+  %failed = call i32 @posix_memalign(ptr %slot, i64 64, i64 %whole)
+  %out = icmp ne i32 %failed, 0
+  br i1 %out, label %nothing, label %keep
+nothing:
+  ret ptr null
+keep:
+  %new = load ptr, ptr %slot
+  store i64 %size, ptr %new
+  %s2 = call i32 @pthread_setspecific(i64 %key, ptr %new)
+  %fresh = getelementptr i8, ptr %new, i64 64
+  ret ptr %fresh
+}
+
+define internal ptr @arena_for(ptr %job) nounwind {
+entry:
+  %bytes.p = getelementptr %job, ptr %job, i64 0, i32 5
+  %bytes = load i64, ptr %bytes.p
+  %arena = call ptr @tt.arena(i64 %bytes)
+  %none = icmp eq ptr %arena, null
+  br i1 %none, label %done, label %serve
+serve:
+  %owner = getelementptr i8, ptr %arena, i64 -56
+  store ptr %job, ptr %owner
+  br label %done
+done:
+  ret ptr %arena
+}
+
+; A kernel calls this with its arena; the first failure of a launch is kept, and no further programs are started.
+define void @tt.assert_fail(ptr %arena, ptr %message, i64 %program) nounwind cold noinline {
+entry:
+  %owner = getelementptr i8, ptr %arena, i64 -56
+  %job = load ptr, ptr %owner
+  %message.p = getelementptr %job, ptr %job, i64 0, i32 6
+  %swap = cmpxchg ptr %message.p, ptr null, ptr %message acq_rel monotonic
+  %first = extractvalue { ptr, i1 } %swap, 1
+  br i1 %first, label %keep, label %done
+keep:
+  %program.p = getelementptr %job, ptr %job, i64 0, i32 7
+  store i64 %program, ptr %program.p
+  br label %done
+done:
+  ret void
+}
+
+define internal i1 @has_failed(ptr %job) nounwind alwaysinline {
+  %message.p = getelementptr %job, ptr %job, i64 0, i32 6
+  %message = load atomic ptr, ptr %message.p monotonic, align 8
+  %failed = icmp ne ptr %message, null
+  ret i1 %failed
+}
+
+define internal void @programs(ptr %job, i64 %begin, i64 %end, ptr %arena) nounwind {
+  %entry = load ptr, ptr %job
+  %args.p = getelementptr %job, ptr %job, i64 0, i32 1
+  %args = load ptr, ptr %args.p
+  %grid.p = getelementptr %job, ptr %job, i64 0, i32 2
+  %grid = load ptr, ptr %grid.p
+  call void %entry(ptr %args, i64 %begin, i64 %end, ptr %grid, ptr %arena)
+  ret void
+}
+"""
+
+_WORKER = """
+; Take turns of the open job until none is left.
+define internal void @drain(ptr %job, ptr %arena) nounwind {
+entry:
+  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total = load i64, ptr %total.p
+  %chunk.p = getelementptr %job, ptr %job, i64 0, i32 4
+  %chunk = load i64, ptr %chunk.p
+  br label %take
+take:
+  %begin = atomicrmw add ptr @next, i64 %chunk monotonic
+  %over = icmp sge i64 %begin, %total
+  %failed = call i1 @has_failed(ptr %job)
+  %stop = or i1 %over, %failed
+  br i1 %stop, label %done, label %run
+run:
+  %to = add i64 %begin, %chunk
+  %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
+  call void @programs(ptr %job, i64 %begin, i64 %end, ptr %arena)
+  br label %take
+done:
+  ret void
+}
+
+; Whether a worker would find work: the job is open, has programs left and room for a helper.
+define internal i1 @wanted(i64 %state) nounwind {
+  %next = load atomic i64, ptr @next monotonic, align 8
+  %total = load atomic i64, ptr @total monotonic, align 8
+  %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
+  %closed = trunc i64 %state to i1
+  %open = xor i1 %closed, true
+  %left = icmp slt i64 %next, %total
+  %inside = lshr i64 %state, 1
+  %room = icmp slt i64 %inside, %limit
+  %both = and i1 %open, %left
+  %all = and i1 %both, %room
+  ret i1 %all
+}
+
+; Under the mutex: wake up to two; each of them does the same, so that nobody wakes all the others one after another.
+define internal void @wake_two() nounwind {
+entry:
+  %n = load i64, ptr @asleep
+  %one = icmp sgt i64 %n, 0
+  br i1 %one, label %first, label %done
+first:
+  %r1 = call i32 @pthread_cond_signal(ptr @condition)
+  %two = icmp sgt i64 %n, 1
+  br i1 %two, label %second, label %done
+second:
+  %r2 = call i32 @pthread_cond_signal(ptr @condition)
+  br label %done
+done:
+  ret void
+}
+
+define internal ptr @worker(ptr %unused) nounwind {
+entry:
+  br label %look
+look:
+  %since = call i64 @ticks()
+  br label %spin
+spin:
+  %state = load atomic i64, ptr @state acquire, align 8
+  %work = call i1 @wanted(i64 %state)
+  br i1 %work, label %join, label %idle
+join:
+  %more = add i64 %state, 2
+  %swap = cmpxchg ptr @state, i64 %state, i64 %more acq_rel monotonic
+  %joined = extractvalue { i64, i1 } %swap, 1
+  br i1 %joined, label %inside, label %spin
+inside:
+  %job = load ptr, ptr @open_job
+  %arena = call ptr @arena_for(ptr %job)
+  %none = icmp eq ptr %arena, null                ; no memory: leave the work to those who have some
+  br i1 %none, label %leave, label %help
+help:
+  call void @drain(ptr %job, ptr %arena)
+  br label %leave
+leave:
+  %left = atomicrmw sub ptr @state, i64 2 release
+  br i1 %none, label %sleep, label %look
+idle:
+  call void @pause()
+  %now = call i64 @ticks()
+  %spent = sub i64 %now, %since
+  %patience = load i64, ptr @spin_for
+  %tired = icmp sgt i64 %spent, %patience
+  br i1 %tired, label %sleep, label %spin
+sleep:
+  %r1 = call i32 @pthread_mutex_lock(ptr @mutex)
+  %n1 = load i64, ptr @asleep
+  %n2 = add i64 %n1, 1
+  store i64 %n2, ptr @asleep
+  %again = load atomic i64, ptr @state acquire, align 8
+  %missed = call i1 @wanted(i64 %again)           ; opened since: its caller may have signalled already
+  br i1 %missed, label %awake, label %wait
+wait:
+  %r2 = call i32 @pthread_cond_wait(ptr @condition, ptr @mutex)
+  br label %awake
+awake:
+  %n3 = load i64, ptr @asleep
+  %n4 = sub i64 %n3, 1
+  store i64 %n4, ptr @asleep
+  %then = load atomic i64, ptr @state acquire, align 8
+  %still = call i1 @wanted(i64 %then)
+  br i1 %still, label %pass, label %up
+pass:
+  call void @wake_two()
+  br label %up
+up:
+  %r3 = call i32 @pthread_mutex_unlock(ptr @mutex)
+  br label %look
+}
+
+; Threads are made when a job first wants them, and take no signals: those are Python's.
+define internal void @spawn(i64 %limit) nounwind noinline cold {
+entry:
+  %all = alloca [128 x i8], align 16
+  %before = alloca [128 x i8], align 16
+  %thread = alloca ptr
+  %r1 = call i32 @sigfillset(ptr %all)
+  %r2 = call i32 @pthread_sigmask(i32 {block}, ptr %all, ptr %before)
+  br label %check
+check:
+  %n = load i64, ptr @tt.pool.spawned
+  %missing = icmp slt i64 %n, %limit
+  br i1 %missing, label %make, label %done
+make:
+  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr null)
+  %bad = icmp ne i32 %failed, 0                   ; a limit of the system: go on with those there are
+  br i1 %bad, label %done, label %count
+count:
+  %id = load ptr, ptr %thread
+  %r3 = call i32 @pthread_detach(ptr %id)
+  %more = add i64 %n, 1
+  store atomic i64 %more, ptr @tt.pool.spawned monotonic, align 8
+  br label %check
+done:
+  %r4 = call i32 @pthread_sigmask(i32 {set}, ptr %before, ptr null)
+  ret void
+}
+"""
+
+_RUN = """
+; Run a job to its end. 0: done, 1: no memory for an arena, 2: an assertion failed.
+define i32 @tt.run(ptr %job) nounwind {
+entry:
+  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total = load i64, ptr %total.p
+  %arena = call ptr @arena_for(ptr %job)
+  %none = icmp eq ptr %arena, null
+  br i1 %none, label %no_memory, label %begin
+no_memory:
+  ret i32 1
+begin:
+  %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
+  %single = icmp slt i64 %total, 2
+  %solo = icmp slt i64 %limit, 1
+  %alone = or i1 %single, %solo
+  br i1 %alone, label %serial, label %acquire
+acquire:
+  %swap = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %swap, 1
+  br i1 %mine, label %first, label %serial
+serial:
+  call void @programs(ptr %job, i64 0, i64 %total, ptr %arena)
+  br label %done
+first:                                            ; sixteen turns for each thread level out uneven programs
+  %threads = add i64 %limit, 1
+  %turns = shl i64 %threads, 4
+  %share = udiv i64 %total, %turns
+  %chunk = call i64 @llvm.umax.i64(i64 %share, i64 1)
+  %chunk.p = getelementptr %job, ptr %job, i64 0, i32 4
+  store i64 %chunk, ptr %chunk.p
+  %wake = load i64, ptr @wake_after
+  %wake.f = sitofp i64 %wake to double
+  %total.f = sitofp i64 %total to double
+  %start = call i64 @ticks()
+  br label %own
+own:                                              ; alone, until the rest looks like more than waking somebody costs
+  %at = phi i64 [0, %first], [%end, %more]
+  %to = add i64 %at, %chunk
+  %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
+  call void @programs(ptr %job, i64 %at, i64 %end, ptr %arena)
+  %last = icmp sge i64 %end, %total
+  %failed = call i1 @has_failed(ptr %job)
+  %stop = or i1 %last, %failed
+  br i1 %stop, label %release, label %more
+more:
+  %now = call i64 @ticks()
+  %spent = sub i64 %now, %start
+  %spent.f = sitofp i64 %spent to double
+  %end.f = sitofp i64 %end to double
+  %left.f = fsub double %total.f, %end.f
+  %rest = fmul double %spent.f, %left.f           ; spent / end * left > wake
+  %bound = fmul double %wake.f, %end.f
+  %long = fcmp ogt double %rest, %bound
+  br i1 %long, label %open, label %own
+open:
+  store atomic i64 %end, ptr @next monotonic, align 8
+  store atomic i64 %total, ptr @total monotonic, align 8
+  store ptr %job, ptr @open_job
+  store atomic i64 0, ptr @state seq_cst, align 8
+  %spawned = load i64, ptr @tt.pool.spawned
+  %few = icmp slt i64 %spawned, %limit
+  br i1 %few, label %spawn, label %signal
+spawn:
+  call void @spawn(i64 %limit)
+  br label %signal
+signal:
+  %r1 = call i32 @pthread_mutex_lock(ptr @mutex)
+  call void @wake_two()
+  %r2 = call i32 @pthread_mutex_unlock(ptr @mutex)
+  call void @drain(ptr %job, ptr %arena)
+  %inside = atomicrmw or ptr @state, i64 1 acq_rel
+  br label %join
+join:                                             ; for those who are inside
+  %tries = phi i64 [0, %signal], [%tried, %again]
+  %state = load atomic i64, ptr @state acquire, align 8
+  %empty = icmp eq i64 %state, 1
+  br i1 %empty, label %release, label %waiting
+waiting:
+  %tried = add i64 %tries, 1
+  call void @pause()
+  %long_wait = icmp sgt i64 %tries, 2000
+  br i1 %long_wait, label %yield, label %again
+yield:
+  %r3 = call i32 @sched_yield()
+  br label %again
+again:
+  br label %join
+release:
+  store atomic i32 0, ptr @busy release, align 4
+  br label %done
+done:
+  %bad = call i1 @has_failed(ptr %job)
+  %status = select i1 %bad, i32 2, i32 0
+  ret i32 %status
+}
+"""
+
+
+def pool(target: CpuTarget) -> str:
+    """The pool's LLVM text for `target`.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> "cntvct_el0" in pool(cpu_target("aarch64"))
+    True
+    """
+    block, restore = _SIGNALS["darwin" in target.triple or "apple" in target.triple]
+    worker = _WORKER.replace("{block}", block).replace("{set}", restore)
+    return "\n".join((_STATE, _CLOCK["arm" if target.simd == "neon" else "x86"], _ARENA, worker, _RUN))

@@ -1,0 +1,215 @@
+"""Records: what the arguments of a call must look like for one compiled kernel to be the right one.
+
+    >>> import numpy as np
+    >>> x = np.zeros(64, np.float32)
+    >>> r = record(4096, 0, [ndarray(x), INT32, constant(64)])
+    >>> [guard.code for guard in r.guards]
+    ['NDARRAY', 'INT32', 'EQUAL']
+
+The launcher reads the record's bytes; `check` says the same in Python, for interpreters that take no native builtins.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .launcher import CODES
+
+__all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT32", "INT64", "SKIP", "UINT64", "Guard", "Record", "check", "constant",
+           "integer", "ndarray", "pack", "record", "tensor"]  # fmt: skip
+
+MULTIPLE, NOT_MULTIPLE = 1, 2  # of 16: an integer, or the address of a tensor
+NOT_ONE = ON_CPU = 4
+
+
+class Guard(NamedTuple):
+    """What one argument must be: a code of the launcher, its flags, and up to two objects."""
+
+    code: str
+    flags: int = 0
+    a: Any = None
+    b: Any = None
+
+
+SKIP = Guard("SKIP")  # anything: somebody else has checked it
+INT32 = Guard("INT32")  # an int that fits i32
+INT64 = Guard("INT64")  # an int that fits i64 and not i32
+UINT64 = Guard("UINT64")  # an int that fits only u64
+BOOL = Guard("BOOL")
+FLOAT32 = Guard("FLOAT32")  # a float, passed as f32
+FLOAT64 = Guard("FLOAT64")
+_RANGES = {
+    "INT32": lambda x: -(1 << 31) <= x < 1 << 31,
+    "INT64": lambda x: -(1 << 63) <= x < 1 << 63 and not -(1 << 31) <= x < 1 << 31,
+    "UINT64": lambda x: 1 << 63 <= x < 1 << 64,
+    "ANY64": lambda x: -(1 << 63) <= x < 1 << 63,
+}
+
+
+def _multiple(expected: bool | None) -> int:
+    return 0 if expected is None else MULTIPLE if expected else NOT_MULTIPLE
+
+
+def integer(range: str, multiple: bool | None = None, not_one: bool = False) -> Guard:
+    """An `int` in `range`: "INT32", "INT64", "UINT64", or "ANY64" for a parameter annotated as 64-bit.
+
+    `multiple` demands (True) or rules out (False) a multiple of 16; `not_one` rules out 1, which is specialised.
+
+    >>> integer("INT32", multiple=True, not_one=True).flags
+    5
+    """
+    if range not in _RANGES:
+        raise ValueError(f"unknown range {range!r}; use one of {', '.join(_RANGES)}")
+    return Guard(range, _multiple(multiple) | (NOT_ONE if not_one else 0))
+
+
+def tensor(example: Any, multiple: bool | None = None, on_cpu: bool = True) -> Guard:
+    """An object of the type and with the `dtype` of `example` whose `data_ptr()` is the kernel's argument.
+
+    `multiple` demands (True) or rules out (False) an address divisible by 16. `on_cpu` asks for `is_cpu`, 0.1 us; it can
+    be left out where there is no other device.
+
+    >>> class Tensor:
+    ...     dtype = "f32"
+    >>> tensor(Tensor(), on_cpu=False).b
+    'f32'
+    """
+    return Guard("TENSOR", _multiple(multiple) | (ON_CPU if on_cpu else 0), type(example), example.dtype)
+
+
+def ndarray(example: Any, multiple: bool | None = None) -> Guard:
+    """A NumPy array of the dtype of `example`.
+
+    >>> import numpy as np
+    >>> ndarray(np.zeros(4, np.int8)).b
+    dtype('int8')
+    """
+    return Guard("NDARRAY", _multiple(multiple), type(example), example.dtype)
+
+
+def constant(value: Any) -> Guard:
+    """The compile-time constant `value`: the object itself, or an equal one of its type where that is certain.
+
+    >>> constant(64).code, constant(None).code, constant(-0.0).code, constant((1, 2)).code
+    ('EQUAL', 'SAME', 'BITS', 'SAME')
+    """
+    if type(value) is float:
+        return Guard("BITS", 0, struct.unpack("q", struct.pack("d", value))[0])
+    return Guard("EQUAL" if type(value) in (int, str) else "SAME", 0, value)
+
+
+class Record(bytes):
+    """A record as the launcher reads it; it keeps the objects it mentions, and `owner`, alive."""
+
+    guards: tuple[Guard, ...]
+    entry: int
+    arena_bytes: int
+    owner: Any
+
+
+def record(entry: int, arena_bytes: int, guards: Sequence[Guard], owner: Any = None) -> Record:
+    """The record of a kernel at address `entry`: one guard for each argument of the call, in order.
+
+    >>> record(4096, 128, [INT32, FLOAT32]).arena_bytes
+    128
+    """
+    words = [entry, arena_bytes, len(guards)]
+    for guard in guards:
+        a = guard.a if guard.code == "BITS" else id(guard.a) if guard.a is not None or guard.code == "SAME" else 0
+        words += [CODES[guard.code] | guard.flags << 8, a, id(guard.b) if guard.b is not None else 0]
+    r = Record(struct.pack(f"{len(words)}q", *(w - (1 << 64) if w >= 1 << 63 else w for w in words)))
+    r.guards, r.entry, r.arena_bytes, r.owner = tuple(guards), entry, arena_bytes, owner
+    return r
+
+
+# -- the same in Python ------------------------------------------------------------------------------------------------
+
+
+def pack(codes: Sequence[str], values: Sequence[Any]) -> bytes:
+    """The 8-byte slots of a kernel's runtime parameters: `codes` as in guards, pointers as addresses.
+
+    >>> pack(["INT32", "FLOAT32", "TENSOR"], [-1, 1.0, 4096]).hex(" ", 8)
+    'ffffffffffffffff 0000803f00000000 0010000000000000'
+    """
+    return b"".join(_SLOT[code](value) for code, value in zip(codes, values, strict=True))
+
+
+def _unsigned(x: int) -> bytes:
+    return struct.pack("Q", x & (1 << 64) - 1)
+
+
+_SLOT = {
+    **dict.fromkeys(("INT32", "INT64", "UINT64", "ANY64", "BOOL", "TENSOR", "NDARRAY"), _unsigned),
+    "FLOAT32": lambda x: bytes(ctypes.c_float(x)) + bytes(4),
+    "FLOAT64": lambda x: struct.pack("d", x),
+}
+
+
+def check(guards: Sequence[Guard], args: Sequence[Any]) -> bytes | None:
+    """The slots of a call's arguments, or None if one of them is not what its guard wants.
+
+    >>> check([INT32, constant(64)], [7, 64]) == pack(["INT32"], [7]), check([INT32], [7.0])
+    (True, None)
+    """
+    if len(guards) != len(args):
+        return None
+    codes, values = [], []
+    for guard, x in zip(guards, args, strict=True):
+        value = _CHECK[guard.code](guard, x)
+        if value is None:
+            return None
+        if value is not _NO_SLOT:
+            codes.append(guard.code)
+            values.append(value)
+    return pack(codes, values)
+
+
+_NO_SLOT = object()
+
+
+def _when(holds: bool, value: Any = _NO_SLOT) -> Any:
+    return value if holds else None
+
+
+def _agrees(flags: int, x: int) -> bool:
+    return not flags & 3 or bool(flags & (MULTIPLE if x % 16 == 0 else NOT_MULTIPLE))
+
+
+def _check_tensor(guard: Guard, x: Any) -> int | None:
+    if type(x) is not guard.a or (guard.flags & ON_CPU and x.is_cpu is not True) or x.dtype is not guard.b:
+        return None
+    address = x.data_ptr()
+    return _when(_agrees(guard.flags, address), address)
+
+
+def _check_ndarray(guard: Guard, x: Any) -> int | None:
+    if type(x) is not guard.a or x.dtype is not guard.b:
+        return None
+    address = x.__array_interface__["data"][0]
+    return _when(_agrees(guard.flags, address), address)
+
+
+def _check_integer(guard: Guard, x: Any) -> int | None:
+    return _when(type(x) is int and _RANGES[guard.code](x) and _agrees(guard.flags, x)
+                 and not (x == 1 and guard.flags & NOT_ONE), x)  # fmt: skip
+
+
+_CHECK = {
+    "SKIP": lambda guard, x: _NO_SLOT,
+    "SAME": lambda guard, x: _when(x is guard.a),
+    "EQUAL": lambda guard, x: _when(type(x) is type(guard.a) and x == guard.a),
+    "BITS": lambda guard, x: _when(type(x) is float and struct.pack("d", x) == struct.pack("q", guard.a)),
+    "TENSOR": _check_tensor,
+    "NDARRAY": _check_ndarray,
+    **dict.fromkeys(_RANGES, _check_integer),
+    "BOOL": lambda guard, x: _when(x is True or x is False, int(x) if isinstance(x, bool) else None),
+    "FLOAT32": lambda guard, x: _when(type(x) is float, x),
+    "FLOAT64": lambda guard, x: _when(type(x) is float, x),
+}
+
+if sys.byteorder != "little":
+    raise ImportError("the CPU backend needs a little-endian machine")

@@ -1,0 +1,158 @@
+"""Elementwise ops and casts -> LLVM, on single values and on vectors alike.
+
+What LLVM leaves undefined is defined here as the ops' meaning says: division by zero gives 0, a shift by the width or more
+shifts everything out, a float outside an integer type's range becomes its nearest end. So any line written here may run
+where the program would not have come, and lines can be moved out of loops and branches.
+"""
+
+from __future__ import annotations
+
+from ...errors import CompilationError
+from ...ir import types as T
+from ..llvm.writer import Val, Writer, lanes, vector
+
+__all__ = ["bitcast", "convert", "elementwise", "llvm_type", "memory_type"]
+
+# 8-bit floats and bf16 are carried as their codes: arithmetic on them is already written in simpler ops.
+_TYPES = {t: f"i{t.bits}" for t in T.SCALARS.values()} | {T.f16: "half", T.f32: "float", T.f64: "double"}
+_FUSABLE = frozenset(("fadd", "fsub", "fmul"))
+_EXTRA = {"@llvm.ctlz": "i1"}  # intrinsics with a second, constant false operand
+
+
+def llvm_type(t) -> str:
+    """LLVM's name of an element type.
+
+    >>> llvm_type(T.u16), llvm_type(T.Ptr(T.f32)), llvm_type(T.bf16), llvm_type(T.i1)
+    ('i16', 'ptr', 'i16', 'i1')
+    """
+    return "ptr" if type(t) is T.Ptr else _TYPES[t]
+
+
+def memory_type(t) -> str:
+    """The LLVM type of an element in memory: a bool is a byte.
+
+    >>> memory_type(T.i1), memory_type(T.f16)
+    ('i8', 'half')
+    """
+    return "i8" if t is T.i1 else llvm_type(t)
+
+
+def elementwise(w: Writer, kind, t, xs: list[Val], contract: bool = True) -> Val:
+    """An op of the table on operands of element type `t`; `contract` lets products and sums share one rounding.
+
+    >>> from tritium import ops
+    >>> w = Writer()
+    >>> with w.function("float", "f", ["float x"]) as (x,): w.ret(elementwise(w, ops.add, T.f32, [x, x]))
+    >>> "fadd contract float %x, %x" in w.text()
+    True
+    """
+    spelled = kind.row.llvm.get(t.kind) or kind.row.llvm.get("any")
+    if spelled is None:
+        raise CompilationError(None, None, f"op {kind.name} on {t} has no LLVM instruction and was not expanded")
+    if spelled in _GUARDED:
+        return _GUARDED[spelled](w, spelled, t, *xs)
+    if spelled.startswith("@llvm."):
+        extra = (w.const(_EXTRA[spelled], False),) if spelled in _EXTRA else ()
+        return w.intrinsic(spelled[6:], xs[0].type, *xs, *extra)
+    if spelled.startswith(("icmp", "fcmp")):
+        return w.compare(spelled, *xs)
+    if contract and spelled in _FUSABLE:
+        spelled += " contract"
+    return w.binary(spelled, *xs) if len(xs) == 2 else w.unary(spelled, *xs)
+
+
+def _number(x: Val) -> int | None:
+    """The integer a constant (or a splat of one) stands for; None for what is computed."""
+    text = x[x.rindex(" ") + 1 : -1] if x.startswith("splat") else x
+    if text == "zeroinitializer":
+        return 0
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+def _division(w: Writer, opcode: str, t, x: Val, y: Val) -> Val:
+    known = _number(y)
+    if known and known != -1:
+        return w.binary(opcode, x, y)
+    zero = w.const(y.type, 0)
+    by_zero = w.compare("icmp eq", y, zero)
+    bad = by_zero
+    if t.signed:  # the smallest number divided by -1 overflows
+        smallest = w.compare("icmp eq", x, w.const(x.type, -(1 << t.bits - 1)))
+        minus_one = w.compare("icmp eq", y, w.const(y.type, -1))
+        bad = w.binary("or", bad, w.binary("and", smallest, minus_one))
+    out = w.binary(opcode, x, w.select(bad, w.const(y.type, 1), y))
+    return w.select(by_zero, x if opcode.endswith("rem") else zero, out)
+
+
+def _shift(w: Writer, opcode: str, t, x: Val, n: Val) -> Val:
+    known = _number(n)
+    if known is not None and 0 <= known < t.bits:
+        return w.binary(opcode, x, n)
+    if opcode == "ashr":
+        return w.binary(opcode, x, w.intrinsic("umin", n.type, n, w.const(n.type, t.bits - 1)))
+    inside = w.compare("icmp ult", n, w.const(n.type, t.bits))
+    return w.select(inside, w.binary(opcode, x, n), w.const(x.type, 0))
+
+
+_GUARDED = dict.fromkeys(("sdiv", "udiv", "srem", "urem"), _division) | dict.fromkeys(("shl", "lshr", "ashr"), _shift)
+
+
+def convert(w: Writer, x: Val, source, target) -> Val:
+    """`x` of element type `source` as `target`, as the cast table of the language says (nearest even).
+
+    >>> w = Writer()
+    >>> with w.function("i32", "f", ["float x"]) as (x,): w.ret(convert(w, x, T.f32, T.i32))
+    >>> "fptosi.sat" in w.text()
+    True
+    """
+    if source is target:
+        return x
+    out = vector(lanes(x.type), llvm_type(target))
+    if type(source) is T.Ptr or type(target) is T.Ptr:
+        return _pointer(w, x, source, target, out)
+    if target is T.i1:
+        zero = w.const(x.type, 0)
+        return w.compare("fcmp une" if source.is_float else "icmp ne", x, zero)
+    if source.is_int:
+        return _from_int(w, x, source, target, out)
+    for t in (source, target):
+        if t.is_float and llvm_type(t)[0] == "i":
+            raise CompilationError(None, None, f"the conversion of {source} to {target} was not expanded")
+    if target.is_int:
+        name = "fptosi.sat" if target.signed else "fptoui.sat"
+        return w.intrinsic(name, out, x, overload=(out, x.type))
+    return w.cast("fpext" if target.bits > source.bits else "fptrunc", x, out)
+
+
+def _from_int(w: Writer, x: Val, source, target, out: str) -> Val:
+    if target.is_int:
+        if target.bits <= source.bits:
+            return w.cast("trunc", x, out)
+        return w.cast("sext" if source.signed else "zext", x, out)
+    opcode = "sitofp" if source.signed else "uitofp"
+    if target.bits == 16:  # narrower floats are reached through f32, as on the hardware
+        return w.cast("fptrunc", w.cast(opcode, x, vector(lanes(x.type), "float")), out)
+    return w.cast(opcode, x, out)
+
+
+def _pointer(w: Writer, x: Val, source, target, out: str) -> Val:
+    if type(source) is type(target):
+        return x
+    if type(target) is T.Ptr:
+        return w.cast("inttoptr", x, out)
+    if target is T.i1:
+        return w.compare("icmp ne", x, w.const(x.type, 0))
+    return w.cast("ptrtoint", x, out)
+
+
+def bitcast(w: Writer, x: Val, source, target) -> Val:
+    """The same bits as another element type.
+
+    >>> w = Writer()
+    >>> with w.function("i32", "f", ["float x"]) as (x,): w.ret(bitcast(w, x, T.f32, T.u32))
+    >>> "bitcast float %x to i32" in w.text()
+    True
+    """
+    if type(source) is T.Ptr or type(target) is T.Ptr:
+        return convert(w, x, source, target)
+    return w.cast("bitcast", x, vector(lanes(x.type), llvm_type(target)))
