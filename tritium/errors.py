@@ -271,15 +271,19 @@ class OutOfResources(TritonError):
 class InternalError(TritonError):
     """A defect of tritium, never of the user's kernel; `reproducer` is a file that shows it again.
 
+    Where a defect is found there may be only a module; whoever catches the error writes it to a file.
+
     >>> print(InternalError("dce: lost a store", "k.ttir"))
     internal error: dce: lost a store
     reproduce with: python -c "import tritium; tritium.compile('k.ttir')"
     """
 
-    def __init__(self, message: str, reproducer: str | None = None):
+    def __init__(self, message: str, reproducer=None):
         self.message, self.reproducer = message, reproducer
         super().__init__(message, reproducer)
 
     def __str__(self) -> str:
-        again = f"""\nreproduce with: python -c "import tritium; tritium.compile({self.reproducer!r})\""""
-        return f"internal error: {self.message}{again if self.reproducer else ''}"
+        if not isinstance(self.reproducer, str):
+            return f"internal error: {self.message}"
+        again = f'python -c "import tritium; tritium.compile({self.reproducer!r})"'
+        return f"internal error: {self.message}\nreproduce with: {again}"

@@ -1,0 +1,175 @@
+"""The road from a kernel to a binary, on one screen: `compile`.
+
+    source --frontend--> module --passes--> ttir --backend's stages--> ... --> binary
+
+Each stage is a file extension: it can be read in `kernel.asm`, dumped (TRITON_KERNEL_DUMP), replaced
+(TRITON_KERNEL_OVERRIDE, `ir_override`), and a file with that extension can be compiled from there on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tritium import cache, knobs
+from tritium.backends.compiler import BaseBackend, GPUTarget, Options
+from tritium.backends.driver import driver
+from tritium.compiler.background import AsyncCompileMode, FutureKernel
+from tritium.compiler.entry import Clock, CompileTimes, Entry
+from tritium.compiler.kernel import CompiledKernel, LazyDict
+from tritium.compiler.sources import MODULE_OPTIONS, ASTSource, IRSource, sha256
+from tritium.errors import CompilationError, InternalError, TritonError
+from tritium.ir.core import Module
+
+__all__ = [
+    "ASTSource", "AsyncCompileMode", "CompilationError", "CompileTimes", "CompiledKernel", "FutureKernel", "IRSource",
+    "LazyDict", "compile", "get_cache_key", "make_backend",
+]  # fmt: skip
+
+TRITON_VERSION = "3.6.0"
+
+
+def compile(src, target: GPUTarget | None = None, options: dict | None = None, _env_vars: dict | None = None):
+    """Compile an `ASTSource`, or a file of any stage, for a target: the machine's own by default.
+
+    No device is needed when a target is given.
+
+    >>> compile("kernel.ttir", target="cuda")
+    Traceback (most recent call last):
+    AssertionError: target must be of GPUTarget type, not 'cuda'
+    """
+    if target is not None and not isinstance(target, GPUTarget):
+        raise AssertionError(f"target must be of GPUTarget type, not {target!r}")
+    target = target or driver.active.get_current_target()
+    backend = make_backend(target)
+    src = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
+    options = backend.parse_options({**src.parse_options(), **(options or {})})
+    env = knobs.cache_invalidating_env() if _env_vars is None else _env_vars
+    key = sha256(get_cache_key(src, backend, options, env))
+    entry = Entry(src, key, backend, options)
+
+    clock = Clock()
+    kernel = entry.load()
+    hit = kernel is not None
+    if not hit:
+        metadata = {**vars(options), **env, **_BASE, "name": src.name, "hash": key, "target": target}
+        contents = {src.ext if isinstance(src, IRSource) else "source": _module(src, target, options)}
+        clock.end_of_frontend()
+        for ext, stage in _stages(src, backend, options).items():
+            contents[ext] = entry.replaced(ext) or _guarded(ext, stage, contents, metadata)
+            clock.end_of_stage(ext)
+        kernel = entry.store(contents, metadata)
+    if knobs.compilation.listener:
+        knobs.compilation.listener(
+            src=src, metadata=kernel.metadata._asdict(), metadata_group=kernel.metadata_group, times=clock.times(),
+            cache_hit=hit)
+    return kernel
+
+
+def make_backend(target: GPUTarget) -> BaseBackend:
+    """The backend for a target.
+
+    >>> make_backend(GPUTarget("cpu", "host", 1)).binary_ext
+    'obj'
+    """
+    return BaseBackend(target)
+
+
+def get_cache_key(src, backend: BaseBackend, backend_options: Options, env_vars: dict[str, str]) -> str:
+    """What a kernel's key on disk is the hash of: compiler, source, machine, options, environment."""
+    hook = knobs.runtime.add_stages_inspection_hook
+    inspected = "-".join(map(str, hook())) if hook else ""
+    return "-".join((cache.fingerprint(), src.hash(), backend.hash(), backend_options.hash(),
+                     str(sorted(env_vars.items())), inspected))  # fmt: skip
+
+
+# What every kernel's metadata has, whatever the backend adds.
+_BASE = {
+    "triton_version": TRITON_VERSION, "shared": 0, "tmem_size": 0, "global_scratch_size": 0, "global_scratch_align": 1,
+    "profile_scratch_size": 0, "profile_scratch_align": 1, "tensordesc_meta": (),
+}  # fmt: skip
+
+
+def _module(src, target: GPUTarget, options: Options):
+    """Where the road starts; a module carries target and options from here on. Errors lose the compiler's frames."""
+    try:
+        value = src.make_ir(target, options)
+    except CompilationError as error:
+        raise cut(error) from error.__cause__
+    if isinstance(value, Module):
+        chosen = {name: getattr(options, name) for name in MODULE_OPTIONS}
+        value = value.replace(attrs={**value.attrs, "target": str(target), **chosen})
+    return value
+
+
+def cut(error: BaseException) -> BaseException:
+    """`error` without the compiler's frames, and its causes too, unless TRITON_FRONT_END_DEBUGGING asks for them.
+
+    >>> cut(ValueError("x")).__traceback__ is None
+    True
+    """
+    link = None if knobs.compilation.front_end_debugging else error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__
+    return error
+
+
+def _stages(src, backend: BaseBackend, options: Options) -> dict[str, Callable]:
+    """The stages still to go, extension -> function of a value and the metadata."""
+    from tritium import passes
+
+    def ttir(module: Module, metadata: dict) -> Module:
+        return passes.run(module, backend.record.passes, watch=_watch(module.name))
+
+    stages: dict[str, Callable] = {"ttir": ttir}
+    backend.add_stages(stages, options)
+    if knobs.runtime.add_stages_inspection_hook:
+        knobs.runtime.add_stages_inspection_hook(backend, stages, options, None, None)
+    names = list(stages)
+    if isinstance(src, ASTSource) or src.ext == "source":
+        return stages
+    if src.ext not in names:
+        raise ValueError(f"{src.path} is not a stage of {backend.target}: it has {', '.join(['source', *names])}")
+    return {ext: stages[ext] for ext in names[names.index(src.ext) + 1:]}
+
+
+def _watch(name: str) -> Callable | None:
+    """With MLIR_ENABLE_DUMP=1, or set to the kernel's name, print what each pass changed."""
+    wanted = os.environ.get("MLIR_ENABLE_DUMP", "0")
+    if wanted in ("", "0") or wanted not in ("1", name):
+        return None
+
+    def show(run: Callable, before: Module, after: Module) -> None:
+        title = f"// {name}: after {getattr(run, '__module__', '').rpartition('.')[2] or run}"
+        print(title + " (unchanged)" if after is before else f"{title}\n{after}", file=sys.stderr)
+
+    return show
+
+
+def _guarded(ext: str, stage: Callable, contents: dict[str, Any], metadata: dict[str, Any]):
+    """Run a stage on the last one; what goes wrong and is not the user's doing leaves a file that shows it again."""
+    last = next(reversed(contents))
+    try:
+        return stage(contents[last], metadata)
+    except InternalError as error:
+        if not isinstance(error.reproducer, str):
+            error.reproducer = _save(metadata["name"], last, contents[last])
+        raise
+    except TritonError:
+        raise
+    except Exception as error:
+        path = _save(metadata["name"], last, contents[last])
+        raise InternalError(f"{ext} stage: {type(error).__name__}: {error}", path) from error
+
+
+def _save(name: str, ext: str, value) -> str:
+    directory = knobs.reproducer_dir or tempfile.mkdtemp(prefix="tritium-")
+    os.makedirs(directory, exist_ok=True)
+    path = Path(directory, f"{name[:150]}.{ext}")
+    path.write_bytes(value if isinstance(value, bytes) else str(value).encode())
+    return str(path)

@@ -1,0 +1,74 @@
+"""Compiling in the background: inside `AsyncCompileMode`, a launch that misses the cache returns at once.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> with ThreadPoolExecutor(2) as pool, AsyncCompileMode(pool) as mode:
+    ...     future = mode.submit("key", lambda: "kernel", lambda kernel: None)
+    >>> future.result()
+    'kernel'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # it takes longer to import than a kernel to load
+    from concurrent.futures import Executor, Future
+
+active_mode: ContextVar[AsyncCompileMode | None] = ContextVar("async_compile_mode", default=None)
+
+
+class FutureKernel:
+    """A kernel being compiled; whatever is asked of it waits until it is there."""
+
+    def __init__(self, finalize: Callable[[Any], None], future: Future):
+        self._finalize, self.future = finalize, future
+        self._kernel = None
+
+    def result(self, ignore_errors: bool = False):
+        """The kernel, waiting for it; with `ignore_errors`, None when its compilation failed."""
+        if self._kernel is None:
+            try:
+                kernel = self.future.result()
+            except Exception:
+                if ignore_errors:
+                    return None
+                raise
+            self._finalize(kernel)
+            self._kernel = kernel
+        return self._kernel
+
+    def __getattr__(self, name: str):
+        return getattr(self.result(), name)
+
+    def __getitem__(self, grid):
+        return self.result()[grid]
+
+
+class AsyncCompileMode:
+    """While active, cache misses are compiled by `executor`; leaving the block waits for all of them."""
+
+    def __init__(self, executor: Executor, *, ignore_errors: bool = False):
+        self.executor, self.ignore_errors = executor, ignore_errors
+        self._futures: dict[Any, FutureKernel] = {}
+
+    def submit(self, key: Any, compile_fn: Callable[[], Any], finalize_fn: Callable[[Any], None]) -> FutureKernel:
+        """Have `compile_fn` run; the same key is compiled once."""
+        if key not in self._futures:
+            self._futures[key] = FutureKernel(finalize_fn, self.executor.submit(compile_fn))
+        return self._futures[key]
+
+    def __enter__(self) -> AsyncCompileMode:
+        if active_mode.get() is not None:
+            raise RuntimeError("Another AsyncCompileMode is already active")
+        self._token = active_mode.set(self)
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        from concurrent.futures import as_completed
+
+        active_mode.reset(self._token)
+        waiting = {future.future: future for future in self._futures.values()}
+        for done in as_completed(waiting):
+            waiting[done].result(self.ignore_errors)

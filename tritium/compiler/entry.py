@@ -1,0 +1,121 @@
+"""A kernel's place in the cache, and where its stages are dumped to and replaced from."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tritium import cache, knobs
+from tritium.backends.compiler import BaseBackend, Options
+from tritium.compiler.kernel import CompiledKernel, metadata_text
+from tritium.compiler.sources import IR_STAGES
+from tritium.ir.text import parse_module
+
+
+class Entry:
+    """One compilation's files: `load` finds what another process compiled, `store` keeps what this one did."""
+
+    def __init__(self, src, key: str, backend: BaseBackend, options: Options):
+        self.src, self.key, self.backend = src, key, backend
+        self.supplied = options.ir_override
+        self.file = src.name[:150]
+        self.manager = cache.get_cache_manager(key)
+        self.dump = cache.get_dump_manager(src.hash()) if knobs.compilation.dump_ir else None
+        self.override = cache.get_override_manager(src.hash()) if knobs.compilation.override else None
+
+    def load(self) -> CompiledKernel | None:
+        """The kernel as an earlier process compiled it."""
+        anew = knobs.compilation.always_compile or self.dump or self.override or self.supplied
+        group = None if anew else self.manager.get_group(f"{self.file}.json")
+        if group is None:
+            cache.count("misses")
+            return None
+        metadata = json.loads(Path(group[f"{self.file}.json"]).read_text())
+        contents: dict[str, Any] = {
+            name.rpartition(".")[2]: Path(path) for name, path in group.items() if not name.endswith(".json")}
+        cache.count("hits")
+        return CompiledKernel(self.src, metadata, contents, self.key, group)
+
+    def replaced(self, ext: str):
+        """A stage the user supplies in place of ours, None where they do not."""
+        path = self.override.get_file(f"{self.file}.{ext}") if self.override else None
+        if self.supplied and self.supplied.endswith(f".{ext}"):
+            path = self.supplied
+        if path is None:
+            return None
+        print(f"\nOverriding kernel with file {path}", file=sys.stderr)
+        self.manager = None  # the key says nothing of the user's stage
+        data = Path(path).read_bytes()
+        if ext in IR_STAGES:
+            return parse_module(data.decode())
+        return data if ext == self.backend.binary_ext else data.decode()
+
+    def store(self, contents: dict[str, Any], metadata: dict[str, Any]) -> CompiledKernel:
+        """Keep the stages on disk, if the disk lets us, and give the kernel."""
+        texts = {ext: value if isinstance(value, bytes) else str(value) for ext, value in contents.items()}
+        for ext, text in texts.items() if self.dump else ():
+            self.dump.put(text, f"{self.file}.{ext}")
+        if knobs.compilation.store_binary_only:
+            texts = {self.backend.binary_ext: texts[self.backend.binary_ext]}
+        group = self._write(texts, metadata) if self.manager else {}
+        return CompiledKernel(self.src, metadata, contents, self.key, group)
+
+    def _write(self, texts: dict[str, Any], metadata: dict[str, Any]) -> dict[str, str]:
+        group: dict[str, str] = {}
+        try:
+            for name, text in [*texts.items(), ("json", metadata_text(metadata))]:
+                file = f"{self.file}.{name}"
+                group[file] = self.manager.put(text, file)
+            self.manager.put_group(f"{self.file}.json", group)
+            cache.count("stores")
+        except OSError as error:
+            cache.tolerate(error)
+            return {}
+        return group
+
+
+class CompileTimes(NamedTuple):
+    """Where a compilation spent its time, in microseconds: what `knobs.compilation.listener` is told."""
+
+    ir_initialization: int
+    lowering_stages: tuple[tuple[str, int], ...]
+    store_results: int
+
+    @property
+    def total_lowering(self) -> int:
+        """All stages together."""
+        return sum(time for _, time in self.lowering_stages)
+
+    @property
+    def total(self) -> int:
+        """Everything."""
+        return self.ir_initialization + self.total_lowering + self.store_results
+
+
+class Clock:
+    """Takes the times of one compilation."""
+
+    def __init__(self):
+        self._last = time.perf_counter_ns()
+        self._frontend = 0
+        self._laps: list[tuple[str, int]] = []
+
+    def _split(self) -> int:
+        now = time.perf_counter_ns()
+        elapsed, self._last = (now - self._last) // 1000, now
+        return elapsed
+
+    def end_of_frontend(self) -> None:
+        """The module is there."""
+        self._frontend = self._split()
+
+    def end_of_stage(self, ext: str) -> None:
+        """A stage is there."""
+        self._laps.append((ext, self._split()))
+
+    def times(self) -> CompileTimes:
+        """What was measured; the rest went into storing."""
+        return CompileTimes(self._frontend, tuple(self._laps), self._split())

@@ -1,0 +1,209 @@
+"""A compiled kernel: its stages, its metadata, and how it is launched."""
+
+from __future__ import annotations
+
+import json
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tritium import backends, knobs
+from tritium.backends.compiler import GPUTarget
+from tritium.backends.driver import driver
+from tritium.errors import OutOfResources
+
+
+class LazyDict:
+    """A dict some of whose items are computed when it is first read.
+
+    >>> lazy = LazyDict({"name": "k"})
+    >>> lazy.add(lambda n: {"flops": 2 * n}, (8,))
+    >>> lazy.get()
+    {'name': 'k', 'flops': 16}
+    """
+
+    def __init__(self, data: dict[str, Any]):
+        self.data, self.extras = data, []
+
+    def get(self) -> dict[str, Any]:
+        """All items."""
+        for func, args in self.extras:
+            self.data = self.data | func(*args)
+        self.extras.clear()
+        return self.data
+
+    def add(self, func: Callable, args: tuple) -> None:
+        """Merge `func(*args)` when the dict is read."""
+        self.extras.append((func, args))
+
+
+class Stages(Mapping):
+    """Extension -> content of a stage: text, or bytes for the binary. Read from disk, or computed, on demand."""
+
+    def __init__(self, contents: dict[str, Any], target: GPUTarget, binary_ext: str, views: Mapping[str, Callable]):
+        self._contents, self._views = contents, views
+        self._target, self._binary_ext = target, binary_ext
+
+    def __getitem__(self, ext: str):
+        if ext in self._contents:
+            value = self._contents[ext]
+            if isinstance(value, Path):
+                value = value.read_bytes() if ext == self._binary_ext else value.read_text()
+            elif not isinstance(value, str | bytes):  # the module itself, from this process
+                value = str(value)
+            self._contents[ext] = value
+            return value
+        if ext in self._views:
+            self._contents[ext] = self._views[ext](self, self._target)
+            return self._contents[ext]
+        raise KeyError(ext)
+
+    def __contains__(self, ext: object) -> bool:
+        return ext in self._contents or ext in self._views
+
+    # What is computed on demand, perhaps by a tool that is not installed, is not iterated over.
+    def __iter__(self):
+        return iter(self._contents)
+
+    def __len__(self) -> int:
+        return len(self._contents)
+
+    def __repr__(self) -> str:
+        return f"Stages({', '.join(self)})"
+
+
+def _plain(value: Any) -> Any:
+    """What JSON gives back: tuples where there were lists."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return value
+
+
+def metadata_tuple(metadata: Mapping[str, Any]):
+    """Metadata as a named tuple, from this process or from a cache file.
+
+    >>> metadata_tuple({"name": "k", "shared": 0}).name
+    'k'
+    """
+    fields = {name: _plain(value) for name, value in sorted(metadata.items())}
+    if isinstance(target := fields.get("target"), Mapping):
+        fields["target"] = GPUTarget(**target)
+    return namedtuple("KernelMetadata", fields)(**fields)
+
+
+def metadata_text(metadata: Mapping[str, Any]) -> str:
+    """Metadata as a cache file holds it.
+
+    >>> metadata_text({"target": GPUTarget("cuda", 90, 32)})
+    '{"target": {"backend": "cuda", "arch": 90, "warp_size": 32}}'
+    """
+    return json.dumps(dict(metadata), default=lambda value: getattr(value, "__dict__", None) or str(value))
+
+
+class CompiledKernel:
+    """The result of a compilation. `kernel[grid](*args)` launches it on all parameters, constants included.
+
+    Nothing touches a device before the first launch (or `_init_handles`), which loads the binary.
+    """
+
+    def __init__(self, src, metadata: Mapping[str, Any], contents: dict[str, Any], key: str,
+                 metadata_group: dict[str, str] | None = None):
+        self.src, self.hash = src, key
+        self.metadata = metadata_tuple(metadata)
+        record = backends.get(self.metadata.target)
+        self.metadata_group = metadata_group or {}
+        self.name = self.metadata.name
+        self.asm = Stages(contents, self.metadata.target, record.binary_ext, record.views)
+        self.kernel = self.asm[record.binary_ext]
+        self.packed_metadata = (self.metadata.num_warps, self.metadata.num_ctas, self.metadata.shared)
+        self._driver = self._failure = None
+        self._run: Callable | None = None
+        self.module = self.function = None
+
+    def __repr__(self) -> str:
+        return f"CompiledKernel({self.name} for {self.metadata.target})"
+
+    def _init_handles(self) -> None:
+        """Load the binary on the current device; a failure is remembered."""
+        if self._failure is not None:
+            raise self._failure
+        if self._run is not None:
+            return
+        self._driver = drv = driver.of_target(self.metadata.target)
+        device = drv.get_current_device()
+        limit = drv.utils.get_device_properties(device)["max_shared_mem"]
+        self._require("shared memory", self.metadata.shared, limit)
+        hooks, event = knobs.runtime, (self.name, self.metadata_group, self.hash)
+        if hooks.kernel_load_start_hook:
+            hooks.kernel_load_start_hook(self.module, self.function, *event)
+        loaded = drv.utils.load_binary(self.name, self.kernel, self.metadata.shared, device)
+        self.module, self.function, *self._figures = loaded
+        self._require("threads", self.metadata.num_warps * self.metadata.warp_size, self._figures[2])
+        self._run = drv.launcher_cls(self.src, self.metadata)
+        if hooks.kernel_load_end_hook:
+            hooks.kernel_load_end_hook(self.module, self.function, *event)
+
+    def _require(self, name: str, needed: int, limit: int) -> None:
+        if needed > limit:
+            self._failure = OutOfResources(needed, limit, name)
+            raise self._failure
+
+    @property
+    def n_regs(self) -> int:
+        """Registers a thread needs."""
+        self._init_handles()
+        return self._figures[0]
+
+    @property
+    def n_spills(self) -> int:
+        """Values that did not fit in registers."""
+        self._init_handles()
+        return self._figures[1]
+
+    @property
+    def n_max_threads(self) -> int:
+        """Threads a program may have."""
+        self._init_handles()
+        return self._figures[2]
+
+    @property
+    def run(self) -> Callable:
+        """The launcher, as the driver made it."""
+        if self._run is None:
+            self._init_handles()
+        return self._run
+
+    def result(self, ignore_errors: bool = False) -> CompiledKernel:
+        """Itself: a kernel that is compiled in the background has this method too."""
+        return self
+
+    def launch_metadata(self, grid: tuple, stream, *args) -> LazyDict:
+        """What launch hooks are told."""
+        told = LazyDict({"name": self.name, "function": self.function, "stream": stream})
+        wanted = getattr(self.src.fn, "launch_metadata", None)
+        if wanted is not None:
+            names = self.src.fn.arg_names
+            told.add(wanted, (grid, self.metadata, dict(zip(names, args))))
+        return told
+
+    def launch(self, grid: tuple[int, int, int], args: tuple, stream=None) -> None:
+        """Run the kernel over a grid; `args` are all parameters in order."""
+        run = self.run
+        if 0 in grid:
+            return
+        if stream is None:
+            stream = self._driver.get_current_stream(self._driver.get_current_device())
+        enter, leave = knobs.runtime.launch_enter_hook or None, knobs.runtime.launch_exit_hook or None
+        told = self.launch_metadata(grid, stream, *args) if enter or leave else None
+        run(*grid, stream, self.function, self.packed_metadata, told, enter, leave, *args)
+
+    def __getitem__(self, grid: tuple[int, int, int]) -> Callable:
+        sizes = tuple(grid)
+        if len(sizes) != 3:
+            raise ValueError(f"the grid of a compiled kernel has 3 sizes, not {len(sizes)}: write (n, 1, 1)")
+
+        def runner(*args, stream=None):
+            self.launch(sizes, args, stream)
+
+        return runner

@@ -1,0 +1,153 @@
+"""What can be compiled: a specialised kernel (`ASTSource`), or a file of any stage (`IRSource`)."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tritium.backends.compiler import GPUTarget, Options
+from tritium.errors import fail
+from tritium.ir.core import Module
+from tritium.ir.text import parse_module
+from tritium.language import signature as signatures
+from tritium.language.dependencies import fingerprint
+
+# Extensions whose text is tile IR; the other stages belong to a backend.
+IR_STAGES = ("source", "ttir", "ttgir")
+
+
+def sha256(*parts: str) -> str:
+    """The hash of several texts.
+
+    >>> sha256("a", "b") != sha256("ab")
+    True
+    """
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _path(key, names: list[str]) -> tuple[int, ...]:
+    """The index path of a parameter given by name, number or path."""
+    if isinstance(key, str) and key in names:
+        return (names.index(key),)
+    path = (key,) if isinstance(key, int | str) else tuple(key)
+    if path[0] not in range(len(names)):
+        raise fail(ValueError, f"there is no parameter {path[0]!r}: the kernel has {', '.join(names)}")
+    return path
+
+
+class ASTSource:
+    """A kernel with the types and constants of its parameters.
+
+    `signature` maps parameter names to type strings ("constexpr" for constants); `constexprs` maps names, or index
+    paths such as `(2,)` and `(1, 0)`, to values; `attrs` maps index paths to lists like `[["tt.divisibility", 16]]`.
+
+    >>> from tritium.language.source import cdiv
+    >>> ASTSource(cdiv, {"x": "i32", "y": "constexpr"}, {"y": 4}).constants
+    {(1,): 4}
+    """
+
+    ext = "ttir"
+
+    def __init__(self, fn, signature: Mapping[str, Any], constexprs: Mapping | None = None,
+                 attrs: Mapping | None = None):
+        if wrong := [name for name in signature if not isinstance(name, str)]:
+            raise fail(TypeError, f"Signature keys must be string, not {wrong[0]!r}: use the names of parameters")
+        names = fn.arg_names
+        self.fn = fn
+        self.constants = {_path(key, names): value for key, value in (constexprs or {}).items()}
+        self.attrs = {_path(key, names): value for key, value in (attrs or {}).items()}
+        types = {**signature, **{names[path[0]]: "constexpr" for path in self.constants if len(path) == 1}}
+        if missing := [name for name in names if name not in types]:
+            raise fail(ValueError, f"the signature of {fn.__name__} lacks {', '.join(missing)}: "
+                       "give each parameter a type, or a value in constexprs")
+        self.signature = {name: types[name] for name in names}
+        self.name = fn.repr(self) if hasattr(fn, "repr") else fn.__name__
+
+    @property
+    def constant_names(self) -> dict:
+        """Constants by parameter name, those inside tuples by index path: what the frontend takes."""
+        return {self.fn.arg_names[path[0]] if len(path) == 1 else path: v for path, v in self.constants.items()}
+
+    def hash(self) -> str:
+        """A hash of the function and its specialisation."""
+        types = sorted((name, str(type_)) for name, type_ in self.signature.items())
+        constants = sorted((path, fingerprint(value)) for path, value in self.constants.items())
+        return sha256(self.fn.cache_key, self.name, str(types), str(constants), str(sorted(self.attrs.items())))
+
+    def make_ir(self, target: GPUTarget, options: Options) -> Module:
+        """The module before any pass."""
+        from tritium import frontend
+
+        module = frontend.lower(self.fn, self.signature, self.constant_names, self.attrs, options)
+        return Module(self.name, module.body, module.attrs)
+
+    def parse_options(self) -> dict[str, Any]:
+        """Options the source itself sets: none."""
+        return {}
+
+
+_NAMES = {
+    "llir": r"define\s+(?:\w+\s+)*void\s+@\"?([\w.$]+)",
+    "ptx": r"\.visible\s+\.entry\s+([\w$]+)",
+    "amdgcn": r"\.globl\s+([\w$]+)",
+}
+
+
+class IRSource:
+    """A file holding one stage of a kernel; compilation goes on from there."""
+
+    def __init__(self, path, context=None, backend=None):
+        self.path = Path(path)
+        self.ext = self.path.suffix.removeprefix(".")
+        self.fn = None
+        self.attrs: dict = {}
+        self.constants: dict = {}
+
+    @functools.cached_property
+    def src(self) -> str | bytes:
+        """The content of the file."""
+        data = self.path.read_bytes()
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return data
+
+    @functools.cached_property
+    def module(self) -> Module | None:
+        """The module a file of tile IR holds."""
+        return parse_module(self.src) if self.ext in IR_STAGES else None
+
+    @functools.cached_property
+    def name(self) -> str:
+        """The name of the kernel."""
+        if self.module is not None:
+            return self.module.name
+        found = re.search(_NAMES[self.ext], self.src) if self.ext in _NAMES else None
+        return found[1] if found else self.path.stem
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """Types of the parameters, where the file tells them."""
+        return {arg.name: signatures.of_ir(arg.type) for arg in self.module.args} if self.module is not None else {}
+
+    def hash(self) -> str:
+        """A hash of the content."""
+        data = self.src if isinstance(self.src, bytes) else self.src.encode()
+        return hashlib.sha256(data).hexdigest()
+
+    def make_ir(self, target: GPUTarget, options: Options) -> Module | str | bytes:
+        """The stage the file holds."""
+        return self.src if self.module is None else self.module
+
+    def parse_options(self) -> dict[str, Any]:
+        """Options written in the module's first line."""
+        written = self.module.attrs if self.module is not None else {}
+        return {name: written[name] for name in MODULE_OPTIONS if name in written}
+
+
+# Options passes and lowerings depend on: they travel with the module.
+MODULE_OPTIONS = ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "debug", "sanitize_overflow")
