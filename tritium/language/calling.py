@@ -1,4 +1,4 @@
-"""How builtins are called: `@builtin` hides the builder, `using` says which one code outside a kernel's text works with.
+"""How builtins are called: `@builtin` hides the builder, `using` says which one plain Python code works with.
 
     @builtin
     def twice(b, x):                    # kernels write twice(x); the compiler calls twice.fn(b, x)

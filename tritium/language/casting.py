@@ -1,0 +1,119 @@
+"""Conversions: `x.to(dtype)`, `tl.cast`, and what operators do implicitly."""
+
+from __future__ import annotations
+
+from tritium.errors import fail
+from tritium.ir import types as T
+
+from .calling import builtin
+from .constants import unwrap
+from .deferred import ops
+from .dtypes import dtype as dtype_class
+from .dtypes import from_ir
+from .limits import check_fp8
+from .rules import is_fp8
+from .values import constant, tensor, to_tensor
+
+
+def convert(b, x, kind, rounding=None):
+    """Tensor `x` with its elements converted to IR type `kind`."""
+    source = T.element(x.handle.type)
+    if source is kind:
+        return x
+    check_fp8(b, kind)
+    if type(source) is T.Ptr or type(kind) is T.Ptr:
+        return _convert_pointer(b, x, source, kind)
+    if kind is T.i1:
+        return is_nonzero(b, x)
+    if (is_fp8(source) and kind.is_int) or (source.is_int and is_fp8(kind)):
+        x = tensor(ops.cast(b, x.handle, to=T.f32))  # the formats know no integers
+    return tensor(ops.cast(b, x.handle, to=kind, rounding=rounding))
+
+
+def _convert_pointer(b, x, source, kind):
+    if type(source) is T.Ptr and type(kind) is T.Ptr:
+        return tensor(ops.bitcast(b, x.handle, to=kind))
+    if kind is T.i1:
+        return is_nonzero(b, tensor(ops.cast(b, x.handle, to=T.i64)))
+    if type(kind) is T.Ptr:
+        if not source.is_int:
+            raise fail(TypeError, f"cannot cast {from_ir(source)} to {from_ir(kind)}", hint="an address is an int64")
+        wide = x if source.bits == 64 else tensor(ops.cast(b, x.handle, to=T.i64))
+        return tensor(ops.cast(b, wide.handle, to=kind))
+    if not kind.is_int or kind.bits != 64:
+        raise fail(TypeError, f"cannot cast {from_ir(source)} to {from_ir(kind)}",
+                   hint="an address has 64 bits: use .to(tl.int64) or .to(tl.uint64)")
+    return tensor(ops.cast(b, x.handle, to=kind))
+
+
+def is_nonzero(b, x):
+    """x != 0, element by element; NaN is not zero."""
+    kind = T.element(x.handle.type)
+    if kind is T.i1:
+        return x
+    if type(kind) is T.Ptr or is_fp8(kind):
+        x = convert(b, x, T.i64 if type(kind) is T.Ptr else T.f32)
+    return tensor(ops.ne(b, x.handle, splat_constant(b, 0, x.handle.type)))
+
+
+def splat_constant(b, value, ir_type):
+    """The handle of a constant of the shape and element of `ir_type`."""
+    scalar = constant(b, value, T.element(ir_type)).handle
+    dims = T.shape(ir_type)
+    return ops.splat(b, scalar, shape=dims) if dims else scalar
+
+
+def bitcast(b, x, kind):
+    """The same bits read as another type of the same width."""
+    source = T.element(x.handle.type)
+    if source is kind:
+        return x
+    if type(source) is T.Ptr or type(kind) is T.Ptr:
+        return convert(b, x, kind)
+    if source.bits != kind.bits:
+        raise fail(ValueError, f"Cannot bitcast data-type of size {source.bits} to data-type of size {kind.bits}",
+                   hint=f"{from_ir(source)} and {from_ir(kind)} differ in width; a plain cast converts the value")
+    check_fp8(b, kind)
+    return tensor(ops.bitcast(b, x.handle, to=kind))
+
+
+def scalar_type(dtype, argument="dtype"):
+    """The IR type of a dtype given by the user."""
+    dtype = unwrap(dtype)
+    if not isinstance(dtype, dtype_class):
+        raise fail(TypeError, f"dtype must be a tl.dtype, got {dtype!r}", hint="write tl.float32, not its name",
+                   argument=argument)
+    return T.element(dtype.ir)
+
+
+@builtin
+def cast(b, input, dtype, fp_downcast_rounding: str | None = None, bitcast: bool = False):
+    """Convert to another dtype. Narrowing floats round to nearest even, or towards zero with `"rtz"`.
+
+    With `bitcast` the bits stay and are read as a dtype of the same width.
+
+        y = tl.cast(x, tl.float16)
+        bits = tl.cast(x, tl.int32, bitcast=True)    # also written x.to(tl.int32, bitcast=True)
+    """
+    x, kind = to_tensor(b, input), scalar_type(dtype)
+    source = T.element(x.handle.type)
+    _check_rounding(source, kind, fp_downcast_rounding)
+    if bitcast:
+        return _bitcast(b, x, kind)
+    return convert(b, x, kind, "rtz" if fp_downcast_rounding == "rtz" else None)
+
+
+_bitcast = bitcast
+
+
+def _check_rounding(source, kind, rounding):
+    if rounding is None:
+        return
+    if rounding not in ("rtne", "rtz"):
+        raise fail(ValueError, f"Invalid fp_downcast_rounding {rounding!r}", hint='use "rtne" or "rtz"',
+                   argument="fp_downcast_rounding")
+    narrows = all(type(t) is T.Scalar and t.is_float for t in (source, kind)) and kind.bits < source.bits
+    if not narrows:
+        raise fail(ValueError, "fp_downcast_rounding should be set only for truncating fp conversions. "
+                   f"Source scalar type is {from_ir(source)} and destination type is {from_ir(kind)}",
+                   hint="leave it out: this conversion does not round", argument="fp_downcast_rounding")

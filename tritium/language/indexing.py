@@ -1,0 +1,111 @@
+"""`x[index]` of tensors: axes added with None, or one element read and written."""
+
+from __future__ import annotations
+
+import builtins
+
+from tritium.errors import fail
+from tritium.ir import types as T
+
+from .casting import convert
+from .constants import unwrap
+from .deferred import ops
+from .rules import check_fits
+from .values import constant, number, tensor, to_tensor, type_of
+
+
+def _kind(x):
+    return T.element(x.handle.type)
+
+
+def getitem(b, x, index):
+    """`x[index]`: new axes with None, whole axes with `:`, or one element with one integer for each axis."""
+    x = unwrap(x)
+    if not isinstance(x, tensor):
+        return _constant_item(x, index)
+    index = index if isinstance(index, builtins.tuple) else (index,)
+    if all(map(_is_integer, index)) and index:
+        return tensor(ops.extract(b, x.handle, *_positions(b, x, index)))
+    axis = 0
+    handle = x.handle
+    for part in index:
+        if part is None:
+            handle = ops.expand_dims(b, handle, axis=axis)
+        elif not _is_whole_axis(part):
+            raise _unsupported_index(part)
+        elif axis >= len(T.shape(handle.type)):
+            raise fail(ValueError, f"too many indices: a tensor of shape {x.shape} has no axis {axis}")
+        axis += 1
+    return tensor(handle)
+
+
+def setitem(b, x, index, value):
+    """The tensor `x` with one element exchanged: what the name holds after `x[index] = value`."""
+    if not isinstance(x, tensor):
+        raise fail(TypeError, f"__setitem__ is not supported for {type_of(x)}",
+                   hint="only an element of a tile can be assigned")
+    index = index if isinstance(index, builtins.tuple) else (index,)
+    for part in index:
+        if not _is_integer(part):
+            raise _unsupported_index(part)
+    at = _positions(b, x, index)
+    value = unwrap(value)
+    value = convert(b, to_tensor(b, value), _kind(x)) if isinstance(value, tensor) else _element(b, value, _kind(x))
+    if value.shape:
+        raise fail(ValueError, f"an element of a tile is a scalar, got shape {value.shape}")
+    return tensor(ops.insert(b, x.handle, value.handle, *at))
+
+
+def _element(b, value, kind):
+    """A Python number stored into a tile takes the tile's type."""
+    plain = number(value)
+    if plain is None or type(kind) is T.Ptr:
+        return convert(b, to_tensor(b, value), kind)
+    if kind.is_int and not isinstance(plain, float):
+        check_fits(kind, plain)
+        return constant(b, plain, kind)
+    return constant(b, plain, kind) if kind.is_float else convert(b, to_tensor(b, plain), kind)
+
+
+def _constant_item(x, index):
+    if isinstance(index, tensor) and getattr(index.handle, "data", None) is None:
+        raise fail(AssertionError, "a tuple can only be indexed by a compile-time constant",
+                   hint="use tl.static_range so that the index is known")
+    return x[unwrap(index)]
+
+
+def _is_whole_axis(part):
+    return (hasattr(part, "start") and part.start is None and part.stop is None and part.step is None)
+
+
+def _is_integer(part):
+    part = unwrap(part)
+    if isinstance(part, tensor):
+        return not T.shape(part.handle.type) and type(_kind(part)) is T.Scalar and _kind(part).is_int
+    return isinstance(number(part), int) and not isinstance(part, bool)
+
+
+def _unsupported_index(part):
+    shown = part.type if isinstance(part, tensor) else part
+    return fail(ValueError, f"unsupported tensor index: {shown}",
+                hint="an index mixes None and `:`, or names one element with an integer for each axis; tl.gather takes "
+                "many elements")
+
+
+def _positions(b, x, index):
+    """One i32 or i64 handle for each axis; constants are checked against the shape and may count from the end."""
+    dims = T.shape(x.handle.type)
+    if len(index) != len(dims):
+        raise fail(ValueError, f"unsupported tensor index: {len(index)} integers for shape {tuple(dims)}",
+                   hint="give one integer for each axis, or reduce the axis with tl.sum and a mask")
+    handles = []
+    for axis, (part, size) in enumerate(zip(index, dims)):
+        part = unwrap(part)
+        if isinstance(part, tensor):
+            handles.append(convert(b, part, T.i64 if _kind(part).bits == 64 else T.i32).handle)
+            continue
+        place = int(part) + (size if part < 0 else 0)
+        if not 0 <= place < size:
+            raise fail(IndexError, f"index {part} is out of range for axis {axis} of size {size}")
+        handles.append(constant(b, place, T.i32).handle)
+    return handles
