@@ -16,7 +16,7 @@ import re
 import textwrap
 from collections.abc import Mapping
 from functools import cached_property
-from types import FunctionType
+from types import FunctionType, MethodType
 
 from tritium.errors import Span, fail, node_span
 from tritium.language import dependencies
@@ -185,6 +185,10 @@ class Source(dependencies.Compilable):
         raise RuntimeError(
             "Cannot call @triton.jit'd outside of the scope of a kernel\n"
             f"hint: launch it over a grid of programs: {self.__name__}[grid](...)")
+
+    def __get__(self, instance, owner=None):
+        """As an attribute of a class it binds like a function: `x.sum(0)` is `sum(x, 0)`."""
+        return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.module}:{self.__qualname__})"
