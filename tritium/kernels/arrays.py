@@ -1,0 +1,79 @@
+"""The little that torch tensors and NumPy arrays do not spell alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def empty(like: Any, shape: tuple | None = None, dtype: str | None = None) -> Any:
+    """An uninitialised array of the kind and on the device of `like`; shape and dtype are its own unless given.
+
+    >>> empty(np.zeros(3), dtype="float32").dtype
+    dtype('float32')
+    """
+    shape = tuple(like.shape) if shape is None else shape
+    if isinstance(like, np.ndarray):
+        return np.empty(shape, like.dtype if dtype is None else numpy_dtype(dtype))
+    import torch
+
+    return torch.empty(shape, dtype=like.dtype if dtype is None else getattr(torch, dtype), device=like.device)
+
+
+def zeros(like: Any, shape: tuple | None = None, dtype: str | None = None) -> Any:
+    """Like `empty`, filled with zeros.
+
+    >>> zeros(np.ones(2))
+    array([0., 0.])
+    """
+    out = empty(like, shape, dtype)
+    out[...] = 0
+    return out
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    """The NumPy dtype of a name, bfloat16 and fp8 included.
+
+    >>> numpy_dtype("bfloat16").itemsize
+    2
+    """
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def strides(x: Any) -> tuple[int, ...]:
+    """The strides of an array in elements.
+
+    >>> strides(np.zeros((2, 3), np.float32))
+    (3, 1)
+    """
+    return tuple(n // x.itemsize for n in x.strides) if isinstance(x, np.ndarray) else tuple(x.stride())
+
+
+def numel(x: Any) -> int:
+    """How many elements an array has.
+
+    >>> numel(np.zeros((2, 3)))
+    6
+    """
+    return x.size if isinstance(x, np.ndarray) else x.numel()
+
+
+def dtype_name(x: Any) -> str:
+    """The name of an array's element type, the same for torch and NumPy.
+
+    >>> dtype_name(np.zeros(1, np.float16))
+    'float16'
+    """
+    return str(x.dtype).rpartition(".")[2]
+
+
+def contiguous(x: Any) -> Any:
+    """The array itself, or a copy of it in row-major order.
+
+    >>> strides(contiguous(np.zeros((2, 3)).T))
+    (2, 1)
+    """
+    return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x.contiguous()

@@ -1,0 +1,99 @@
+"""Two-dimensional convolution (in the sense of machine learning: the filter is not flipped), twice.
+
+`filter2d` slides one small filter over planes: a few shifted loads per tile. `conv2d` mixes channels: seen as a matrix
+product of (images x positions) by (channels x taps), whose left side is gathered while multiplying.
+"""
+
+import numpy as np
+
+import tritium as triton
+import tritium.language as tl
+from tritium.kernels import arrays
+
+
+@triton.jit
+def filter_kernel(x_ptr, filter_ptr, out_ptr, H, W, OUT_H, OUT_W, KH: tl.constexpr, KW: tl.constexpr,
+                  BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr):
+    """A tile of results per program, the taps unrolled: neighbouring taps read the same cache lines."""
+    plane = tl.program_id(2).to(tl.int64)
+    h = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
+    w = tl.program_id(0) * BLOCK_W + tl.arange(0, BLOCK_W)
+    mask = (h[:, None] < OUT_H) & (w[None, :] < OUT_W)
+    corner = x_ptr + plane * H * W + h[:, None] * W + w[None, :]
+    total = tl.zeros((BLOCK_H, BLOCK_W), tl.float32)
+    for i in tl.static_range(KH):
+        for j in tl.static_range(KW):
+            total += tl.load(corner + i * W + j, mask=mask, other=0.0) * tl.load(filter_ptr + i * KW + j)
+    tl.store(out_ptr + plane * OUT_H * OUT_W + h[:, None] * OUT_W + w[None, :], total, mask=mask)
+
+
+def filter2d(x, weight, blocks=(8, 128)):
+    """Each plane of a contiguous array (..., height, width) under one filter; the result shrinks by its size less 1.
+
+    >>> filter2d(np.ones((3, 3), np.float32), np.ones((2, 2), np.float32))
+    array([[4., 4.],
+           [4., 4.]], dtype=float32)
+    """
+    (*planes, H, W), (KH, KW) = x.shape, weight.shape
+    out_h, out_w = H - KH + 1, W - KW + 1
+    out = arrays.empty(x, (*planes, out_h, out_w))
+    grid = (triton.cdiv(out_w, blocks[1]), triton.cdiv(out_h, blocks[0]), int(np.prod(planes, dtype=int)))
+    filter_kernel[grid](x, arrays.contiguous(weight), out, H, W, out_h, out_w, KH=KH, KW=KW, BLOCK_H=blocks[0],
+                        BLOCK_W=blocks[1])
+    return out
+
+
+@triton.jit
+def conv_kernel(x_ptr, weight_ptr, out_ptr, IMAGES, C, H, W, OUT_C, OUT_H, OUT_W, STEP, PAD, KH: tl.constexpr,
+                KW: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    """BLOCK_M positions by BLOCK_N output channels; the sum runs over (channel, tap) in steps of BLOCK_K."""
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    image = m // (OUT_H * OUT_W)
+    top = m // OUT_W % OUT_H * STEP - PAD
+    left = m % OUT_W * STEP - PAD
+    K = C * KH * KW
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        channel = k // (KH * KW)
+        ih = top[:, None] + (k // KW % KH)[None, :]
+        iw = left[:, None] + (k % KW)[None, :]
+        inside = (image[:, None] < IMAGES) & (k[None, :] < K) & (ih >= 0) & (ih < H) & (iw >= 0) & (iw < W)
+        x = tl.load(x_ptr + ((image[:, None] * C + channel[None, :]) * H + ih) * W + iw, mask=inside, other=0.0)
+        weight = tl.load(weight_ptr + n[None, :] * K + k[:, None], mask=(n[None, :] < OUT_C) & (k[:, None] < K),
+                         other=0.0)
+        total = tl.dot(x, weight, total, input_precision="ieee")
+    position = m % (OUT_H * OUT_W)
+    tl.store(out_ptr + (image[:, None] * OUT_C + n[None, :]) * (OUT_H * OUT_W) + position[:, None],
+             total.to(out_ptr.dtype.element_ty), mask=(image[:, None] < IMAGES) & (n[None, :] < OUT_C))
+
+
+def conv2d(x, weight, step: int = 1, pad: int = 0, blocks=(64, 32, 32)):
+    """Convolution of contiguous images (N, C, H, W) with filters (OUT_C, C, KH, KW).
+
+    >>> conv2d(np.ones((1, 2, 3, 3), np.float32), np.ones((1, 2, 3, 3), np.float32))
+    array([[[[18.]]]], dtype=float32)
+    """
+    (images, C, H, W), (out_c, in_c, KH, KW) = x.shape, weight.shape
+    if in_c != C:
+        raise ValueError(f"the filters expect {in_c} channels, the images have {C}")
+    out_h, out_w = (H + 2 * pad - KH) // step + 1, (W + 2 * pad - KW) // step + 1
+    out = arrays.empty(x, (images, out_c, out_h, out_w))
+    grid = (triton.cdiv(images * out_h * out_w, blocks[0]), triton.cdiv(out_c, blocks[1]))
+    conv_kernel[grid](x, arrays.contiguous(weight), out, images, C, H, W, out_c, out_h, out_w, step, pad, KH=KH,
+                      KW=KW, BLOCK_M=blocks[0], BLOCK_N=blocks[1], BLOCK_K=blocks[2])
+    return out
+
+
+def reference_filter(x, weight):
+    """`filter2d` in NumPy."""
+    windows = np.lib.stride_tricks.sliding_window_view(x, weight.shape, axis=(-2, -1))
+    return np.einsum("...ij,ij->...", windows, weight)
+
+
+def reference(x, weight, step=1, pad=0):
+    """`conv2d` in NumPy."""
+    padded = np.pad(x, [(0, 0), (0, 0), (pad, pad), (pad, pad)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, weight.shape[2:], axis=(2, 3))[:, :, ::step, ::step]
+    return np.einsum("nchwij,ocij->nohw", windows, weight)

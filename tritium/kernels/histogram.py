@@ -1,0 +1,37 @@
+"""Histogram of one digit of integer keys, as a radix sort counts them."""
+
+import numpy as np
+
+import tritium as triton
+import tritium.language as tl
+from tritium.kernels import arrays
+
+
+@triton.jit
+def digit_histogram_kernel(keys_ptr, counts_ptr, n, shift, BITS: tl.constexpr, BLOCK: tl.constexpr):
+    """A program counts its blocks privately and adds the counts to the total once."""
+    bins: tl.constexpr = 1 << BITS
+    counts = tl.zeros((bins,), tl.int32)
+    for start in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+        offsets = start + tl.arange(0, BLOCK)
+        mask = offsets < n
+        digit = (tl.load(keys_ptr + offsets, mask=mask, other=0) >> shift) & (bins - 1)
+        counts += tl.histogram(digit.to(tl.int32), bins, mask=mask)
+    tl.atomic_add(counts_ptr + tl.arange(0, bins), counts, sem="relaxed")
+
+
+def digit_histogram(keys, shift: int = 0, bits: int = 8, block: int = 1024, programs: int = 8):
+    """How often each value of `bits` bits from `shift` on occurs in a contiguous array of non-negative integers.
+
+    >>> digit_histogram(np.int32([0, 1, 1, 5]), bits=2)
+    array([1, 3, 0, 0], dtype=int32)
+    """
+    n = arrays.numel(keys)
+    counts = arrays.zeros(keys, (1 << bits,), "int32")
+    digit_histogram_kernel[(min(programs, triton.cdiv(n, block)),)](keys, counts, n, shift, BITS=bits, BLOCK=block)
+    return counts
+
+
+def reference(keys, shift=0, bits=8):
+    """The same in NumPy."""
+    return np.bincount((keys.astype(np.int64).ravel() >> shift) & ((1 << bits) - 1), minlength=1 << bits)

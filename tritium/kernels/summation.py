@@ -1,0 +1,38 @@
+"""The sum of all elements: a tile per program and step, one atomic addition per program."""
+
+import tritium as triton
+import tritium.language as tl
+from tritium.kernels import arrays
+
+
+@triton.jit
+def sum_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """Programs stride through the array together; each keeps BLOCK partial sums until its end."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, n, tl.num_programs(0) * BLOCK):
+        at = start + offsets
+        total += tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.atomic_add(out_ptr, tl.sum(total), sem="relaxed")
+
+
+def sum_of(x, block: int = 1024, programs: int | None = None):
+    """The float32 sum of a contiguous array, as an array of one element.
+
+    >>> import numpy as np
+    >>> sum_of(np.arange(100, dtype=np.float32))
+    array([4950.], dtype=float32)
+    """
+    n = arrays.numel(x)
+    if programs is None:
+        driver = triton.runtime.driver.active
+        units = driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
+        programs = 8 * units
+    out = arrays.zeros(x, (1,), "float32")
+    sum_kernel[(min(programs, triton.cdiv(n, block)),)](x, out, n, BLOCK=block)
+    return out
+
+
+def reference(x):
+    """The same in NumPy."""
+    return x.sum(keepdims=True).reshape(1)
