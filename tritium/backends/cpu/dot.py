@@ -3,8 +3,8 @@
     tt.dot.KIND(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc)      strides in elements
 
 A register tile of C is kept while k runs: for each k one row of B is loaded and multiplied by one element of each row
-of A. NEON multiplies by a lane of a register, so four ks of A are loaded at once; x86 broadcasts from memory. Copying the
-operands into contiguous scratch is all the packing that Triton-sized tiles gain from.
+of A. NEON multiplies by a lane of a register, so four ks of A are loaded at once; x86 broadcasts from memory. Copying
+the operands into contiguous scratch is all the packing that Triton-sized tiles gain from.
 
 What the tile does not divide is done by narrower tiles, down to one row and one column.
 """

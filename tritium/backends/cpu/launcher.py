@@ -2,19 +2,18 @@
 
 Nothing is compiled per kernel. A *record* (see `record.py`) says what each argument must look like for one
 specialisation of a kernel to apply; the builtin walks it, fills one 8-byte slot per runtime parameter, releases the GIL
-and hands the job to the pool. When an argument does not look as expected it returns NotImplemented, having done nothing,
-and Python picks another specialisation.
+and hands the job to the pool. When an argument does not look as expected it returns NotImplemented, having done
+nothing, and Python picks another specialisation.
 
 Of CPython's structures only `ob_type` is read, and of NumPy's arrays `data` and `descr`, which its C API fixes. Objects
-and functions of the interpreter come in as symbols: `py.int` is the type `int`, `PyLong_AsLongLong` the function.
+of the interpreter come in as symbols: `py.int` is the type `int`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import sys
 
-__all__ = ["CODES", "SYMBOLS", "launcher", "python_symbols"]
+__all__ = ["CODES", "SYMBOLS", "launcher", "python_objects"]
 
 SYMBOLS = ("tt.def.launch", "tt.def.launch_raw")
 
@@ -55,34 +54,29 @@ _OBJECTS = {
 }  # fmt: skip
 
 
-def python_symbols() -> dict[str, int]:
-    """Addresses of the interpreter's functions and objects the launcher uses.
+def python_objects() -> dict[str, int]:
+    """Addresses of the objects the launcher refers to; the interpreter's functions are found by name.
 
-    >>> python_symbols()["py.none"] == id(None)
+    >>> python_objects()["py.none"] == id(None)
     True
     """
-    names = [line.split("(")[0].split()[-1] for line in _FUNCTIONS.split("\n") if line]
-    functions = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in names}
-    return {**functions, **{name: id(value) for name, value in _OBJECTS.items()}}
+    return {name: id(value) for name, value in _OBJECTS.items()}
 
 
 _TEXTS = {
     "name.launch": "launch",
     "name.raw": "launch_raw",
-    "doc.launch": "launch(record, gx, gy, gz, *args): run the kernel and return None; or NotImplemented if a guard fails",
+    "doc.launch": "launch(record, gx, gy, gz, *args): run the kernel and return None, or NotImplemented",
     "doc.raw": "launch_raw(entry, arena_bytes, gx, gy, gz, slots): run the kernel on packed slots",
     "assertion": "device-side assert triggered: %s [program (%lld, %lld, %lld)]",
     "usage": "launch_raw takes (entry, arena_bytes, gx, gy, gz, slots): sizes are not negative, slots are bytes",
 }
 
 _HEAD = """
-%job = type { ptr, ptr, ptr, i64, i64, i64, ptr, i64 }
 %method = type { ptr, ptr, i32, ptr }                     ; PyMethodDef; 128: METH_FASTCALL
 
 @tt.def.launch = global %method { ptr @name.launch, ptr @launch, i32 128, ptr @doc.launch }
 @tt.def.launch_raw = global %method { ptr @name.raw, ptr @launch_raw, i32 128, ptr @doc.raw }
-
-declare i32 @tt.run(ptr)
 """
 
 _FINISH = """
@@ -119,7 +113,8 @@ failed:
   %row = udiv i64 %program, %gx
   %y = urem i64 %row, %gy
   %z = udiv i64 %row, %gy
-  %r2 = call ptr (ptr, ptr, ...) @PyErr_Format(ptr @py.runtime_error, ptr @assertion, ptr %message, i64 %x, i64 %y, i64 %z)
+  %r2 = call ptr (ptr, ptr, ...) @PyErr_Format(ptr @py.runtime_error, ptr @assertion, ptr %message,
+                                               i64 %x, i64 %y, i64 %z)
   ret ptr null
 }
 
@@ -228,7 +223,7 @@ start:
   %first = getelementptr ptr, ptr %args, i64 4
   br label %check
 
-; -- one argument: %code says what it must be, %a and %b are the row's operands -----------------------------------------
+; -- one argument: %code says what it must be, %a and %b are the row's operands ----------------------------------------
 check:
   %i = phi i64 [0, %start], [%i1, %filled], [%i1, %no_slot]
   %s = phi i64 [0, %start], [%s1, %filled], [%s, %no_slot]
@@ -432,7 +427,7 @@ raise:
 
 
 def launcher() -> str:
-    """The launcher's LLVM text for the running interpreter.
+    """The launcher's LLVM text for the running interpreter; it stands after the pool's.
 
     >>> launcher().count("define internal ptr @launch(")
     1

@@ -7,8 +7,8 @@ For each element size of 1, 2, 4 and 8 bytes:
     tt.gather.SIZE(ptr strip, ptr pointers, i64 lanes)              strip[l] = *pointers[l]
     tt.scatter.SIZE(ptr strip, ptr pointers, i64 lanes)             *pointers[l] = strip[l]
 
-`lanes` has a bit for each of up to 64 lanes, those without one are not touched: a load's caller fills the strip with the
-value masked-off lanes get. Plain C functions over memory leave the registers of the hot path alone.
+`lanes` has a bit for each of up to 64 lanes, those without one are not touched: a load's caller fills the strip with
+the value masked-off lanes get. Plain C functions over memory leave the registers of the hot path alone.
 """
 
 from __future__ import annotations

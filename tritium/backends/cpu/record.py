@@ -70,8 +70,8 @@ def integer(range: str, multiple: bool | None = None, not_one: bool = False) -> 
 def tensor(example: Any, multiple: bool | None = None, on_cpu: bool = True) -> Guard:
     """An object of the type and with the `dtype` of `example` whose `data_ptr()` is the kernel's argument.
 
-    `multiple` demands (True) or rules out (False) an address divisible by 16. `on_cpu` asks for `is_cpu`, 0.1 us; it can
-    be left out where there is no other device.
+    `multiple` demands (True) or rules out (False) an address divisible by 16. `on_cpu` asks for `is_cpu`, 0.1 us; leave
+    it out where there is no other device.
 
     >>> class Tensor:
     ...     dtype = "f32"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import os
 import sys
 import threading
@@ -23,10 +24,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ... import knobs
+from ... import cache, knobs
 from ...errors import InternalError
 from ..llvm import jit, writer
-from ..llvm.cache import cached_object
 from ..llvm.target import CpuTarget, compile_text, cpu_target, llvm_version
 from . import dot, launcher, partial, pool, sort
 from .record import Record, check
@@ -35,20 +35,26 @@ __all__ = ["PARTS", "Part", "Runtime"]
 
 
 class Part(NamedTuple):
-    """A piece of the runtime: the symbols it defines, and the module and function that write it."""
+    """A piece of the runtime: the symbols it defines, the modules that write it, and how."""
 
     name: str
     symbols: tuple[str, ...]
-    module: ModuleType
+    modules: tuple[ModuleType, ...]
     text: Callable[[CpuTarget], str]
 
 
+_NATIVE = sys.implementation.name == "cpython"  # takes builtins made by hand
+
+
+def _core(target: CpuTarget) -> str:
+    return "\n".join((pool.pool(target), partial.partial(), launcher.launcher() if _NATIVE else ""))
+
+
+_CORE = pool.SYMBOLS + partial.SYMBOLS + (launcher.SYMBOLS if _NATIVE else ())
 PARTS = (
-    Part("pool", pool.SYMBOLS, pool, pool.pool),
-    Part("launcher", launcher.SYMBOLS, launcher, lambda target: launcher.launcher()),
-    Part("partial", partial.SYMBOLS, partial, lambda target: partial.partial()),
-    *(Part(name, (name,), dot, functools.partial(dot.dot, kind=kind)) for kind, name in dot.SYMBOLS.items()),
-    *(Part(name, (name,), sort, functools.partial(sort.sort, kind=kind)) for kind, name in sort.SYMBOLS.items()),
+    Part("core", _CORE, (pool, partial, launcher), _core),
+    *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
+    *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
 )
 
 
@@ -58,9 +64,21 @@ def _source(module: ModuleType) -> str:
 
 
 def _object(part: Part, target: CpuTarget) -> bytes:
+    """The object file of `part`, from the disk if this or another process has made it before."""
     # Writing a part's text takes longer than reading its object: the key holds the sources of what writes it.
-    made_from = (_source(part.module), _source(writer), part.name, str(target), llvm_version(), str(object.__basicsize__))
-    return cached_object(part.name, "\n".join(made_from), lambda: compile_text(part.text(target), target))
+    made_from = (*map(_source, part.modules), part.name, str(target), llvm_version(), str(_NATIVE),
+                 str(object.__basicsize__))  # fmt: skip
+    manager = cache.get_cache_manager(hashlib.sha256("\n".join(made_from).encode()).hexdigest())
+    name = f"{part.name}.o"
+    path = manager.get_file(name)
+    if path is not None:
+        return Path(path).read_bytes()
+    code = compile_text(part.text(target), target)
+    try:
+        manager.put(code, name)
+    except OSError as error:
+        cache.tolerate(error)
+    return code
 
 
 class _Symbols(Mapping[str, int]):
@@ -83,8 +101,8 @@ class _Symbols(Mapping[str, int]):
         return found
 
     def _bring(self, part: Part) -> None:
-        symbols = launcher.python_symbols() | {"tt.run": self["tt.run"]} if part.name == "launcher" else {}
-        library = jit.load(_object(part, self._target), symbols).pin()
+        objects = launcher.python_objects() if _NATIVE else {}
+        library = jit.load(_object(part, self._target), objects, part.symbols).pin()
         self._addresses.update((name, library.address(name)) for name in part.symbols)
 
     def __iter__(self) -> Iterator[str]:
@@ -135,7 +153,7 @@ class Runtime:
         self.set_num_threads(knobs.num_threads)
         self.launch: Callable[..., Any]
         self.launch_raw: Callable[..., None]
-        if sys.implementation.name == "cpython":
+        if _NATIVE:
             self.launch, self.launch_raw = (self._builtin(name) for name in launcher.SYMBOLS)
         else:
             self.launch, self.launch_raw = self.launch_slowly, self.launch_raw_slowly

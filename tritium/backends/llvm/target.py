@@ -227,7 +227,7 @@ def compile_text(text: str, machine: Machine, *, passes: tuple[str, ...] | str =
     """The object file of the LLVM module `text` for `machine`.
 
     `passes` names LLVM passes in order, or is "O1", "O2" or "O3" for LLVM's own pipeline. `opt` is the effort of code
-    generation; 0 also leaves out the passes, the quick tier: code is ready 4 times sooner and runs 1.2 to 5 times slower.
+    generation; 0 also leaves out the passes: the quick tier, ready 4 times sooner and 1.2 to 5 times slower.
 
     >>> compile_text("define void @f() { ret void }", cpu_target("x86-64-v3"), opt=0)[:4]
     b'\\x7fELF'

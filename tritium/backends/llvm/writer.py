@@ -1,7 +1,7 @@
 """LLVM as text, written one line at a time.
 
-Text is 25 times cheaper than building LLVM objects from Python. A value is its spelling (`%x.12`, `splat (float 1.0)`) and
-carries its type, so a line is an f-string away:
+Text is 25 times cheaper than building LLVM objects from Python. A value is its spelling (`%x.12`, `splat (float 1.0)`)
+and carries its type, so a line is an f-string away:
 
     >>> w = Writer()
     >>> with w.function("void", "double", ("ptr x", "i64 n")) as (x, n):
@@ -517,8 +517,9 @@ class Writer:
             outer.lines.append(f"  {c} = phi {x.type} [{x}, %{before}], [{y}, %{last}]")
         outer.lines += body.lines
         self.block(f"done.{n}")
-        ends = [[(y, last)] if guard is None else [(x, before), (y, last)] for x, y in zip(carry, loop.next, strict=True)]
-        loop.results = tuple(self.phi(x.type, *end) for x, end in zip(carry, ends, strict=True))
+        skipped = [] if guard is None else [before]
+        loop.results = tuple(self.phi(x.type, *((x, label) for label in skipped), (y, last))
+                             for x, y in zip(carry, loop.next, strict=True))  # fmt: skip
 
 
 _NOTHING = value("void", "")
