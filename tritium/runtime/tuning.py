@@ -99,7 +99,7 @@ def check_conflict(config: Config, kwargs: dict[str, Any]) -> None:
 def benchmarker(warmup: float | None, rep: float | None, use_cuda_graph: bool) -> Callable[..., Sequence[float]]:
     """What measures a trial: the driver's benchmarker, or what the deprecated arguments ask for."""
     from tritium import testing
-    from tritium.runtime.driver import driver
+    from tritium.backends.driver import driver
 
     if use_cuda_graph:
         return lambda fn, quantiles: testing.do_bench_cudagraph(fn, rep=rep or 100, quantiles=quantiles)
@@ -163,7 +163,7 @@ def compile_together(fn: Any, configs: list[Config], args: tuple, kwargs: dict[s
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    from tritium.runtime.async_compile import AsyncCompileMode, active_mode
+    from tritium.compiler.background import AsyncCompileMode, active_mode
 
     if active_mode.get() is not None:
         return
@@ -223,7 +223,7 @@ class Store(NamedTuple):
         jitted = innermost(fn, lambda f: hasattr(f, "cache_key"))
         if jitted is None or any(config.pre_hook for config in configs):
             return None
-        from tritium.runtime.driver import driver
+        from tritium.backends.driver import driver
 
         parts = [cache.fingerprint(), str(driver.active.get_current_target()), jitted.cache_key,
                  str(sorted(knobs.cache_invalidating_env().items())), str(key_text(key)), *map(str, configs)]

@@ -1,0 +1,318 @@
+"""Autotuning and heuristics (S16): on a kernel object that records its launches, so every rule is seen by itself."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import tritium as triton
+from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
+from tritium.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
+from tritium.runtime.jit import KernelInterface
+
+
+class Recorder(KernelInterface):
+    """A kernel that notes its launches; a launch costs what `cost[BLOCK]` says, or raises it."""
+
+    def __init__(self, cost=None):
+        self.arg_names = ["x", "n", "BLOCK", "EVEN"]
+        self.cost = cost or {}
+        self.launches, self.warmups = [], []
+
+        def kernel(x, n, BLOCK, EVEN):
+            pass
+
+        self.fn = kernel
+
+    def run(self, *args, **kwargs):
+        cost = self.cost.get(kwargs.get("BLOCK"), 1.0)
+        if isinstance(cost, Exception):
+            raise cost
+        self.launches.append((args, kwargs))
+        self.last_cost = cost
+        return "launched"
+
+    def warmup(self, *args, **kwargs):
+        self.warmups.append((args, kwargs))
+        return f"kernel {kwargs['BLOCK']}"
+
+
+def timer(kernel):
+    """A benchmarker whose clock is the kernel's own cost."""
+
+    def do_bench(fn, quantiles):
+        assert quantiles == (0.5, 0.2, 0.8)
+        fn()
+        return [kernel.last_cost] * 3
+
+    return do_bench
+
+
+def tuner(kernel, blocks=(1, 2, 4), key=("n",), **options):
+    configs = [Config({"BLOCK": b}) for b in blocks]
+    return autotune(configs, list(key), do_bench=timer(kernel), **options)(kernel)
+
+
+def launch(t, *args, **kwargs):
+    return t.run(*args, grid=(1,), warmup=False, **kwargs)
+
+
+class Tensor:
+    def __init__(self, dtype="torch.float32"):
+        self.dtype = dtype
+
+
+def test_chooses_the_fastest_and_remembers_it_per_key():
+    kernel = Recorder({1: 3.0, 2: 1.0, 4: 2.0})
+    t = tuner(kernel)
+    assert launch(t, None, 8) == "launched"
+    assert t.best_config.kwargs == {"BLOCK": 2}
+    assert len(kernel.launches) == 4  # three trials and the launch
+    launch(t, None, 8)
+    assert len(kernel.launches) == 5
+    launch(t, None, 9)
+    assert len(kernel.launches) == 9
+    assert set(t.cache) == {(8,), (9,)}
+    assert kernel.launches[-1][1] == {"grid": (1,), "warmup": False, "BLOCK": 2, "num_warps": 4, "num_ctas": 1,
+                                      "num_stages": 3}
+    assert t.bench_time > 0 and t.nargs is None
+    assert t.configs_timings[Config({"BLOCK": 2})] == [1.0] * 3
+
+
+def test_ties_are_broken_by_the_later_quantiles():
+    kernel = Recorder()
+    times = iter([[1.0, 0.9, 1.2], [1.0, 0.8, 1.3]])
+    configs = [Config({"BLOCK": 1}), Config({"BLOCK": 2})]
+    t = autotune(configs, ["n"], do_bench=lambda fn, quantiles: next(times))(kernel)
+    launch(t, None, 8)
+    assert t.best_config.kwargs == {"BLOCK": 2}
+
+
+def test_the_key_is_values_then_dtypes_however_passed():
+    t = tuner(Recorder(), key=("n", "x_is_not_named"))
+    launch(t, Tensor(), n=8)
+    assert list(t.cache) == [(8, "torch.float32")]
+    launch(t, Tensor("torch.float16"), 8)
+    assert list(t.cache)[1] == (8, "torch.float16")
+
+
+def test_one_config_is_neither_timed_nor_pruned():
+    kernel = Recorder()
+
+    def boom(*args, **kwargs):
+        raise AssertionError("must not be called")
+
+    t = autotune([Config({"BLOCK": 64}, num_warps=2)], [], do_bench=boom,
+                 prune_configs_by={"early_config_prune": boom})(kernel)
+    launch(t, None, 1)
+    assert kernel.launches[0][1]["num_warps"] == 2 and t.cache == {}
+    assert autotune([], [])(kernel).configs == [Config({})]
+
+
+@pytest.mark.parametrize("error", [
+    OutOfResources(10, 5, "shared memory"), PTXASError("bad"), CompileTimeAssertionFailure(None, None, "no"),
+], ids=lambda e: type(e).__name__)
+def test_unfit_configs_lose(error):
+    t = tuner(Recorder({1: error, 2: 5.0}), blocks=(1, 2))
+    launch(t, None, 8)
+    assert t.best_config.kwargs == {"BLOCK": 2}
+    assert t.configs_timings[Config({"BLOCK": 1})] == [float("inf")] * 3
+
+
+def test_when_no_config_fits_the_launch_says_why():
+    t = tuner(Recorder(dict.fromkeys((1, 2), OutOfResources(10, 5, "shared memory"))), blocks=(1, 2))
+    with pytest.raises(OutOfResources, match="shared memory"):
+        launch(t, None, 8)
+
+
+def test_other_errors_propagate():
+    with pytest.raises(ZeroDivisionError):
+        launch(tuner(Recorder({1: ZeroDivisionError()})), None, 8)
+
+
+def test_conflicting_meta_parameters():
+    with pytest.raises(ValueError, match="Conflicting meta-parameters: BLOCK"):
+        launch(tuner(Recorder()), None, 8, BLOCK=3)
+
+
+class TestPruning:
+    def test_early_prune_sees_arguments(self):
+        seen = {}
+
+        def prune(configs, named_args, **kwargs):
+            seen.update(named=dict(named_args), kwargs=kwargs)
+            return [c for c in configs if c.kwargs["BLOCK"] > 1]
+
+        kernel = Recorder({1: 0.1, 2: 3.0, 4: 2.0})
+        t = tuner(kernel, prune_configs_by={"early_config_prune": prune})
+        launch(t, None, 8)
+        assert t.best_config.kwargs == {"BLOCK": 4}
+        assert seen == {"named": {"x": None, "n": 8}, "kwargs": {"grid": (1,), "warmup": False}}
+
+    def test_pruning_everything_is_an_error(self):
+        with pytest.raises(AutotunerError, match="at least one"):
+            launch(tuner(Recorder(), prune_configs_by={"early_config_prune": lambda *a, **k: []}), None, 8)
+
+    @pytest.mark.parametrize("top_k, timed", [(2, 2), (0.4, 1), (1.0, 3)])
+    def test_top_k_of_the_model(self, top_k, timed):
+        model = lambda n, BLOCK, num_warps, **rest: -BLOCK  # the largest block looks best
+        kernel = Recorder()
+        t = tuner(kernel, prune_configs_by={"perf_model": model, "top_k": top_k})
+        launch(t, None, 8)
+        assert len(t.configs_timings) == timed
+        assert next(iter(t.configs_timings)).kwargs["BLOCK"] == (1 if top_k == 1.0 else 4)
+
+    def test_bad_top_k(self):
+        with pytest.raises(TypeError, match="top_k"):
+            launch(tuner(Recorder(), prune_configs_by={"perf_model": lambda **k: 0, "top_k": 1.5}), None, 8)
+
+
+class TestHooks:
+    class Adder(Recorder):
+        def run(self, x, n, **kwargs):
+            x += 1
+            return super().run(x, n, **kwargs)
+
+    def test_restore_value(self):
+        x = np.full(3, 7.0)
+        launch(tuner(self.Adder(), restore_value=["x"]), x, 8)
+        assert x.tolist() == [8.0] * 3
+
+    def test_reset_to_zero_once_more_before_the_real_launch_only(self):
+        x = np.full(3, 7.0)
+        t = tuner(self.Adder(), reset_to_zero=["x"])
+        launch(t, x, 8)
+        assert x.tolist() == [1.0] * 3
+        launch(t, x, 8)
+        assert x.tolist() == [2.0] * 3
+
+    def test_torch_tensors(self):
+        torch = pytest.importorskip("torch")
+        x = torch.full((3,), 7.0)
+        launch(tuner(self.Adder(), restore_value=["x"]), x, 8)
+        assert x.tolist() == [8.0] * 3
+        launch(tuner(self.Adder(), reset_to_zero=["x"]), x, 8)
+        assert x.tolist() == [1.0] * 3
+
+    def test_own_hooks_replace_the_defaults(self):
+        calls = []
+        t = tuner(self.Adder(), blocks=(1, 2), reset_to_zero=["x"],
+                  pre_hook=lambda args, reset_only=False: calls.append(("pre", args["BLOCK"], reset_only)),
+                  post_hook=lambda args, exception: calls.append(("post", args["BLOCK"], exception)))
+        x = np.zeros(1)
+        launch(t, x, 8)
+        assert calls == [("pre", 1, False), ("post", 1, None), ("pre", 2, False), ("post", 2, None), ("pre", 1, True)]
+        assert x[0] == 3
+
+    def test_the_post_hook_sees_the_exception(self):
+        seen = []
+        error = OutOfResources(1, 0, "registers")
+        t = tuner(Recorder({1: error}), blocks=(1, 2), post_hook=lambda args, exception: seen.append(exception))
+        launch(t, None, 8)
+        assert seen == [error, None]
+
+    def test_config_pre_hook_runs_before_trials_and_launches(self):
+        seen = []
+        configs = [Config({"BLOCK": b}, pre_hook=lambda args: seen.append((args["n"], args["BLOCK"]))) for b in (1, 2)]
+        kernel = Recorder({1: 2.0, 2: 1.0})
+        t = autotune(configs, ["n"], do_bench=timer(kernel))(kernel)
+        launch(t, None, 8)
+        launch(t, None, 8)
+        assert seen == [(8, 1), (8, 2), (8, 2), (8, 2)]
+
+
+def test_config():
+    config = Config({"BLOCK": 64}, num_warps=2, num_stages=5)
+    assert str(config) == "BLOCK: 64, num_warps: 2, num_ctas: 1, num_stages: 5, maxnreg: None"
+    assert config.all_kwargs() == {"BLOCK": 64, "num_warps": 2, "num_ctas": 1, "num_stages": 5}
+    assert pickle.loads(pickle.dumps(config)) == config and hash(pickle.loads(pickle.dumps(config))) == hash(config)
+    assert config != Config({"BLOCK": 64}, num_warps=2) and config != Config({"BLOCK": 64}, 2, 5, maxnreg=8)
+    assert Config({}, pre_hook=print) != Config({})
+
+
+def test_deprecated_arguments_warn_and_count():
+    with pytest.warns(DeprecationWarning, match="do_bench"):
+        t = autotune([Config({"BLOCK": 1}), Config({"BLOCK": 2})], ["n"], warmup=1, rep=1)(Recorder())
+    launch(t, None, 8)
+    assert all(times[0] < 1e3 for times in t.configs_timings.values())
+
+
+def test_subclassing_with_positional_arguments():
+    class Mine(Autotuner):
+        def run(self, *args, **kwargs):
+            return "mine", super().run(*args, **kwargs)
+
+    kernel = Recorder()
+    t = Mine(kernel, kernel.arg_names, [Config({"BLOCK": 1})], ["n"], None, None)
+    assert t[(1,)](None, 8) == ("mine", "launched")
+    assert t.base_fn is kernel.fn and t.keys == ["n"] and t.fn is kernel
+
+
+def test_warmup_compiles_every_config():
+    kernel = Recorder()
+    t = tuner(kernel, prune_configs_by={"early_config_prune": lambda configs, named, **kw: configs[1:]})
+    assert t.warmup(None, 8, grid=(1,)) == ["kernel 2", "kernel 4"]
+    assert kernel.launches == []
+
+
+def test_results_can_be_saved_merged_and_shipped(tmp_path):
+    a, b = Recorder({1: 3.0, 2: 1.0, 4: 2.0}), Recorder({1: 0.5, 2: 1.0, 4: 2.0})
+    for kernel, name in ((a, "a"), (b, "b")):
+        t = tuner(kernel)
+        launch(t, Tensor(), 8)
+        t.save(tmp_path / f"{name}.json")
+    fresh = Recorder()
+    t = tuner(fresh)
+    t.load(tmp_path / "a.json", tmp_path / "b.json")
+    launch(t, Tensor(), 8)
+    assert t.best_config.kwargs == {"BLOCK": 1} and len(fresh.launches) == 1
+    other = json.loads((tmp_path / "a.json").read_text()) | {"function": "another"}
+    (tmp_path / "c.json").write_text(json.dumps(other))
+    with pytest.raises(ValueError, match="another"):
+        t.load(tmp_path / "c.json")
+
+
+def test_printing(monkeypatch, capsys):
+    monkeypatch.setenv("TRITON_PRINT_AUTOTUNING", "1")
+    launch(tuner(Recorder({1: OutOfResources(2, 1, "registers")}), blocks=(1, 2)), None, 8)
+    out = capsys.readouterr().out
+    assert "kernel" in out and "best config: BLOCK: 2" in out and "left out" in out
+    monkeypatch.setenv("TRITON_PRINT_AUTOTUNING", "0")
+    launch(tuner(Recorder()), None, 8)
+    assert capsys.readouterr() == ("", "")
+
+
+class TestHeuristics:
+    def test_values_see_arguments_and_earlier_values(self):
+        kernel = Recorder()
+        h = heuristics({"BLOCK": lambda args: args["n"] * 2, "EVEN": lambda args: args["BLOCK"] % 4 == 0})(kernel)
+        launch(h, None, 8)
+        assert kernel.launches[0][1] == {"grid": (1,), "warmup": False, "BLOCK": 16, "EVEN": True}
+
+    def test_a_computed_value_overrides_a_passed_one(self):
+        kernel = Recorder()
+        h = Heuristics(kernel, kernel.arg_names, {"BLOCK": lambda args: 32})
+        launch(h, None, 8, BLOCK=1)
+        launch(h, None, 8, 1)
+        assert kernel.launches[0][1]["BLOCK"] == 32
+        assert kernel.launches[1][0] == (None, 8, 32)
+
+    def test_under_autotune(self):
+        kernel = Recorder({1: 2.0, 2: 1.0})
+        h = heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})(kernel)
+        t = autotune([Config({"BLOCK": 1}), Config({"BLOCK": 2})], ["n"], do_bench=timer(kernel))(h)
+        launch(t, None, 9)
+        assert kernel.launches[-1][1]["EVEN"] is False and kernel.launches[-1][1]["BLOCK"] == 2
+        assert t.arg_names == kernel.arg_names and t.base_fn is kernel.fn
+
+    def test_warmup(self):
+        kernel = Recorder()
+        heuristics({"BLOCK": lambda args: args["n"]})(kernel).warmup(None, 8, grid=(1,))
+        assert kernel.warmups[0][1]["BLOCK"] == 8
+
+
+def test_exported_names():
+    from tritium.runtime import autotuner
+
+    assert triton.Config is Config and triton.autotune is autotune and autotuner.Autotuner is Autotuner
