@@ -1,0 +1,148 @@
+"""Laws of linear layouts, for random layouts: no GPU needed."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tritium.backends.gpu.layout import (
+    Layout,
+    blocked,
+    conversion,
+    coordinates,
+    image,
+    log2,
+    mma_accumulator,
+    mma_operand,
+    product,
+    replicated,
+    solve,
+    solve_place,
+)
+from tritium.backends.gpu.shared_memory import passes, plan
+from tritium.backends.gpu.swizzle import swizzled
+
+dims = st.sampled_from([1, 2, 4, 8, 16, 32, 64, 128])
+
+
+@st.composite
+def layouts(draw, rank=None, least=1):
+    shape = tuple(draw(st.lists(dims, min_size=rank or 1, max_size=rank or 3)))
+    while product(shape) < least:
+        shape = (*shape[:-1], shape[-1] * 2)
+    order = draw(st.permutations(range(len(shape))))
+    return blocked(shape, draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from([1, 2, 4, 8])), order)
+
+
+def elements(layout):
+    return {layout.element(r, lane, warp) for r in range(layout.registers) for lane in range(32)
+            for warp in range(1 << len(layout.warp))}
+
+
+@given(layouts())
+def test_a_blocked_layout_holds_every_element(layout):
+    assert elements(layout) == set(range(layout.numel))
+
+
+@given(layouts())
+def test_owners_hold_every_element_exactly_once(layout):
+    owned = []
+    for lane in range(32):
+        for warp in range(1 << len(layout.warp)):
+            if not lane & layout.free("lane") and not warp & layout.free("warp"):
+                owned += [layout.element(r, lane, warp) for r in range(layout.registers)]
+    assert sorted(owned) == list(range(layout.numel))
+
+
+@given(layouts(rank=3), st.permutations(range(3)))
+def test_trans_moves_coordinates_and_untrans_undoes_it(layout, order):
+    moved = layout.trans(order)
+    assert moved.untrans(order) == layout
+    for lane in range(0, 32, 5):
+        before, after = (coordinates(x.shape, x.element(0, lane)) for x in (layout, moved))
+        assert after == tuple(before[k] for k in order)
+
+
+@given(layouts(rank=3), st.integers(0, 2))
+def test_drop_forgets_one_coordinate(layout, axis):
+    dropped = layout.drop(axis)
+    for lane in range(0, 32, 3):
+        before = coordinates(layout.shape, layout.element(0, lane))
+        assert coordinates(dropped.shape, dropped.element(0, lane)) == before[:axis] + before[axis + 1:]
+
+
+@given(layouts(), st.integers(0, 2**14))
+def test_solve_place_finds_the_element(layout, wish):
+    wish %= layout.numel
+    assert layout.element(*solve_place(layout, wish)) == wish
+
+
+@given(st.lists(st.integers(0, 255), max_size=8), st.integers(0, 255))
+def test_solve_is_exact(images, choice):
+    want = image(images, choice & ((1 << len(images)) - 1))
+    assert image(images, solve(tuple(images), want)) == want
+
+
+@given(layouts(least=64), st.data())
+@settings(max_examples=40, deadline=None)
+def test_conversions_are_classified_by_where_the_element_is(layout, data):
+    order = data.draw(st.permutations(range(len(layout.shape))))
+    other = blocked(layout.shape, data.draw(st.sampled_from([1, 2, 4])), 1 << len(layout.warp), order)
+    how = conversion(layout, other)
+    if how in ("same", "registers"):
+        for r in range(other.registers):
+            for lane in range(32):
+                for warp in range(1 << len(layout.warp)):
+                    part = layout.register_of(image(other.reg, r))
+                    assert part is not None
+                    assert layout.element(part, lane, warp) == other.element(r, lane, warp)
+
+
+@pytest.mark.parametrize("rows", [16, 64])
+@pytest.mark.parametrize("shape", [(64, 64), (128, 128), (128, 256), (64, 8)])
+@pytest.mark.parametrize("warps", [4, 8])
+def test_tensor_core_accumulators_hold_every_element(rows, shape, warps):
+    along_m = min(warps, max(4 if rows == 64 else 1, shape[0] // 16))
+    layout = mma_accumulator(shape, along_m, warps // along_m, rows)
+    assert elements(layout) == set(range(product(shape)))
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+def test_operands_hold_what_their_accumulators_need(bits):
+    """Each warp's a rows and b columns are those of its accumulators."""
+    a, b, c = mma_operand((64, 64), bits, 2, 2, "a"), mma_operand((64, 64), bits, 2, 2, "b"), mma_accumulator((64, 64), 2, 2)
+    for warp in range(4):
+        rows = {coordinates((64, 64), c.element(r, lane, warp))[0] for r in range(c.registers) for lane in range(32)}
+        cols = {coordinates((64, 64), c.element(r, lane, warp))[1] for r in range(c.registers) for lane in range(32)}
+        assert rows == {coordinates((64, 64), a.element(r, lane, warp))[0] for r in range(a.registers) for lane in range(32)}
+        assert cols == {coordinates((64, 64), b.element(r, lane, warp))[1] for r in range(b.registers) for lane in range(32)}
+
+
+@given(layouts(least=64), st.sampled_from([1, 2, 4, 8]), st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_chosen_shared_memory_map_loses_nothing(layout, size, data):
+    order = data.draw(st.permutations(range(len(layout.shape))))
+    other = blocked(layout.shape, 4, 1 << len(layout.warp), order)
+    images = plan(layout, other, size)
+    addresses = {image(images, e) for e in range(layout.numel)}
+    assert len(addresses) == layout.numel and max(addresses) < layout.numel * size
+    assert all(a % size == 0 for a in addresses)
+
+
+def test_a_transposition_through_shared_memory_has_few_conflicts():
+    rows, columns = blocked((64, 64), 4, 4), blocked((64, 64), 4, 4, (0, 1))
+    images = plan(rows, columns, 4)
+    plain = tuple(4 << k for k in range(12))
+    assert passes(rows, images, 4) + passes(columns, images, 4) <= (passes(rows, plain, 4) + passes(columns, plain, 4)) / 2
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_swizzled_rows_are_a_permutation_of_addresses(axis, size):
+    images, width = swizzled((64, 128), axis, size)
+    assert {image(images, e) for e in range(64 * 128)} == set(range(0, 64 * 128 * size, size))
+    assert width == 128 or width == 64 * size
+
+
+def test_replicated_gives_everyone_everything():
+    layout = replicated((8,), 4)
+    assert layout.registers == 8 and log2(layout.numel) == 3 and isinstance(layout, Layout)

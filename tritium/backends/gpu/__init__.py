@@ -1,0 +1,1 @@
+"""What the GPU backends share: layouts, their assignment, shared memory and the lowering to LLVM."""

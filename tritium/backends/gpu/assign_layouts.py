@@ -1,0 +1,393 @@
+"""Give every tile a layout, so that memory is touched in wide, coalesced accesses and tiles move as little as possible.
+
+Memory ops and dots are anchors: their layout follows from how memory is laid out or from what the tensor cores want.
+Everything else takes the layout of its costliest operand. A cheap tile (ranges, splats, address arithmetic) belongs
+nowhere: it is made again in whatever layout its user has. Where an anchor wants a costly tile in another layout, a
+`convert` says so.
+"""
+
+from __future__ import annotations
+
+from ... import ops
+from ...ir import types as T
+from ...ir.builder import Builder
+from ...ir.core import Arg, Block, Op, Result
+from ...passes.axis_info import analyze
+from . import ops as gpu_ops
+from .layout import Layout, blocked, log2, product
+
+ANCHOR_BYTES = 16  # the widest access of one thread
+_FREE = (ops.splat, ops.arange, ops.expand_dims, ops.broadcast, ops.cast, ops.bitcast, ops.addptr, ops.select, ops.hint,
+         ops.reshape, ops.trans)
+
+
+def assign_layouts(module, dot_layout=lambda a, b, out, precision, warps: None):
+    """The module with a `layout` on every op that makes a tile, and conversions where layouts meet.
+
+    `dot_layout(a, b, out, precision, warps)` names the accumulator layout of a dot of these types; None leaves it to
+    plain threads.
+    """
+    return _Assign(module, dot_layout).module()
+
+
+class _Assign:
+    def __init__(self, module, dot_layout):
+        self.input, self.warps, self.dot_layout = module, module.attrs["num_warps"], dot_layout
+        self.info = analyze(module)
+        self.cheap_memo = {}
+        self.homes = {}
+        self.widths = {}
+        self.b = Builder()
+        self.b.arguments = list(module.args)
+        self.made = [{}]  # per open region: (id of value, layout) -> value in that layout
+        self._group_widths(module.body)
+        self._choose_homes(module.body)
+
+    def module(self):
+        self.block(self.input.body)
+        return self.input.replace(body=self.b.finish())
+
+    # --- anchors --------------------------------------------------------------------------------------------------
+    def _group_widths(self, block):
+        """Memory ops on one shape in one order share the widest vector any of them can use: then they share a layout."""
+        for op in block.ops:
+            if op.kind in _MEMORY and type(_pointer(op).type) is T.Tile:
+                key = self._order(op)
+                self.widths[key] = max(self.widths.get(key, 1), self._vector(op))
+            for region in op.regions:
+                self._group_widths(region)
+
+    def _order(self, op):
+        """(shape, axes from most to least contiguous) of a memory op."""
+        shape = _pointer(op).type.shape
+        contiguity = self.info(_pointer(op)).contiguity
+        order = sorted(range(len(shape)), key=lambda a: (-min(contiguity[a], shape[a]), -a))
+        return shape, tuple(order)
+
+    def _vector(self, op):
+        """Elements one access may cover: contiguous, aligned, equally masked, and not so many that threads idle."""
+        pointer = _pointer(op)
+        element = T.element(pointer.type).pointee
+        size = 8 if type(element) is T.Ptr else element.bytes
+        shape, order = self._order(op)
+        axis, info = order[0], self.info(pointer)
+        width = min(ANCHOR_BYTES // size, info.contiguity[axis], shape[axis], max(1, info.divisibility[axis] // size))
+        mask = _mask_of(op)
+        if mask is not None:
+            width = min(width, self.info(mask).constancy[axis])
+        width = min(width, max(1, product(shape) // (32 * self.warps)))
+        return 1 << log2(max(1, width))
+
+    def anchor(self, op):
+        """The coalesced layout of a memory op."""
+        shape, order = self._order(op)
+        return blocked(shape, self.widths[shape, order], self.warps, order)
+
+    # --- homes ----------------------------------------------------------------------------------------------------
+    def _choose_homes(self, block):
+        for op in block.ops:
+            if op.kind in (ops.for_, ops.while_):
+                carried = op.operands[3:] if op.kind is ops.for_ else op.operands
+                for region in op.regions:
+                    args = region.args[1:] if op.kind is ops.for_ else region.args
+                    for arg, init in zip(args, carried):
+                        if type(arg.type) is T.Tile:
+                            self.homes[id(arg)] = self.home(init)
+                body = op.regions[-1]
+                args = body.args[1:] if op.kind is ops.for_ else body.args
+                self._choose_homes(body)
+                for arg, out in zip(args, body.yields):  # what the loop makes decides, unless it only passes it on
+                    if type(arg.type) is T.Tile and not self.cheap(out):
+                        self.homes[id(arg)] = self.home(out)
+                if op.kind is ops.while_:
+                    for arg, other in zip(args, op.regions[0].args):
+                        if type(arg.type) is T.Tile:
+                            self.homes[id(other)] = self.homes[id(arg)]
+                self._forget(body)
+            for region in op.regions:
+                self._choose_homes(region)
+            for value in op.results:
+                if type(value.type) is T.Tile:
+                    self.home(value)
+
+    def _forget(self, block):
+        """Homes found before the loop's own were settled are found again."""
+        for op in block.ops:
+            for k in range(len(op.types)):
+                self.homes.pop((id(op), k), None)
+            for region in op.regions:
+                self._forget(region)
+
+    def home(self, x):
+        """The layout a tile is made in."""
+        if type(x) is Arg:
+            return self.homes[id(x)]
+        op, k = (x.op, x.index) if type(x) is Result else (x, 0)
+        key = (id(op), k)
+        if key not in self.homes:
+            self.homes[key] = self._home(op, k)
+        return self.homes[key]
+
+    def _home(self, op, k):
+        shape = op.types[k].shape
+        if op.kind in (ops.load, ops.atomic, ops.atomic_cas):
+            return self.anchor(op)
+        if op.kind is ops.dot:
+            a, b = (x.type for x in op.operands[:2])
+            return self.dot_layout(a, b, op.type, op.attrs["precision"], self.warps) or blocked(shape, 4, self.warps)
+        if op.kind is gpu_ops.dot_shared:
+            return self.dot_layout(op.attrs["lhs"], op.attrs["rhs"], op.type, op.attrs["precision"], self.warps)
+        if op.kind in (ops.for_, ops.while_):
+            body = op.regions[-1]
+            return self.homes[id((body.args[1:] if op.kind is ops.for_ else body.args)[k])]
+        if op.kind is ops.if_:
+            chosen = [r.yields[k] for r in op.regions]
+            return self.home(next((y for y in chosen if not self.cheap(y)), chosen[0]))
+        tiles = [x for x in op.operands if type(x.type) is T.Tile]
+        if not tiles:
+            return blocked(shape, self._usual(shape), self.warps)
+        leader = next((x for x in tiles if not self.cheap(x)), tiles[0])
+        return self._follow(op, self.home(leader), shape)
+
+    def _usual(self, shape):
+        return max([v for (s, _), v in self.widths.items() if s == shape] or [1])
+
+    def _follow(self, op, source, shape):
+        """The result's layout when the leading operand is in `source`."""
+        kind = op.kind
+        if kind is ops.trans:
+            return source.trans(op.attrs["order"])
+        if kind is ops.reshape:
+            return source.reshape(shape)
+        if kind is ops.expand_dims:
+            return source.reshape(shape)
+        if kind is ops.reduce:
+            return source.drop(op.attrs["axis"]).dedupe()
+        if kind is ops.map_ and source.contiguous() < op.attrs["pack"]:
+            return blocked(shape, op.attrs["pack"], self.warps)
+        if kind is ops.join:
+            return Layout(shape, (1, *(x << 1 for x in source.reg)), *(tuple(x << 1 for x in p) for p in source[2:]))
+        if kind is ops.split:
+            inner = _with_low_register(source)
+            return Layout(shape, tuple(x >> 1 for x in inner.reg[1:]), *(tuple(x >> 1 for x in p) for p in inner[2:]))
+        if kind in (ops.broadcast, ops.cat, ops.gather, ops.histogram, ops.dot) or source.shape != shape:
+            return blocked(shape, self._usual(shape), self.warps)
+        return source
+
+    # --- cheapness ------------------------------------------------------------------------------------------------
+    def cheap(self, x):
+        """True if making a tile again costs less than moving it: nothing in it but ranges, splats and simple arithmetic."""
+        if type(x.type) is not T.Tile:
+            return True
+        if type(x) is not Op:
+            return False
+        if id(x) not in self.cheap_memo:
+            simple = x.kind in _FREE or (x.kind.row is not None and x.kind.row.cost == "cheap")
+            self.cheap_memo[id(x)] = simple and all(self.cheap(y) for y in x.operands)
+        return self.cheap_memo[id(x)]
+
+    # --- rebuilding -----------------------------------------------------------------------------------------------
+    def block(self, block):
+        for op in block.ops:
+            self.b.loc = op.loc
+            tile = [type(t) is T.Tile for t in op.types]
+            if any(tile) and not op.kind.effects and len(op.types) == 1 and self.cheap(op):
+                continue  # made where it is wanted
+            self.emit(op)
+
+    def emit(self, op):
+        special = _EMIT.get(op.kind)
+        if special:
+            special(self, op)
+        elif not any(type(x.type) is T.Tile for x in (*op.operands, *op.results)):
+            self.place(op, [self.scalar(x) for x in op.operands])
+        else:
+            layout = self.home(op.results[0]) if op.types else None
+            self.place(op, [self.want(x, self.operand_layout(op, k, layout)) for k, x in enumerate(op.operands)])
+
+    def operand_layout(self, op, k, layout):
+        """The layout in which operand k must come for the result to be made in `layout`."""
+        x = op.operands[k]
+        if type(x.type) is not T.Tile:
+            return None
+        kind = op.kind
+        if kind is ops.trans:
+            return layout.untrans(op.attrs["order"])
+        if kind in (ops.reshape,):
+            return layout.reshape(x.type.shape) if layout else self.home(x)
+        if kind is ops.expand_dims:
+            return layout.reshape(x.type.shape)
+        if kind is ops.broadcast:
+            return layout.squash(x.type.shape).dedupe()
+        if kind is ops.join:
+            return Layout(x.type.shape, *(tuple(v >> 1 for v in p if v != 1) if n == 0 else tuple(v >> 1 for v in p)
+                                          for n, p in enumerate(layout[1:])))
+        if kind in (ops.reduce, ops.scan, ops.map_, ops.gather, ops.histogram, ops.print_, ops.extract, ops.dot):
+            if kind is ops.scan or kind is ops.map_:
+                return self.home(op.operands[0])
+            if (kind is ops.gather and k == 1) or (kind is ops.dot and k == 2):
+                return layout
+            return self.home(x)
+        if kind is ops.split:
+            return _with_low_register(self.home(x))
+        return layout
+
+    def place(self, op, operands, regions=None):
+        """Emit a copy of `op` with its layout, remembering its results at home."""
+        layouts = tuple(self.home(v) if type(v.type) is T.Tile else None for v in op.results)
+        attrs = dict(op.attrs)
+        if len(layouts) == 1 and layouts[0]:
+            attrs["layout"] = layouts[0]
+        elif any(layouts):
+            attrs["layout"] = layouts
+        new = self.b.place(op.replace(operands=tuple(operands), attrs=attrs, regions=regions))
+        for old, made, layout in zip(op.results, new.results, layouts):
+            self.remember(old, layout, made)
+
+    def remember(self, old, layout, made):
+        self.made[-1][_key(old), layout] = made
+
+    def find(self, x, layout):
+        for scope in reversed(self.made):
+            found = scope.get((_key(x), layout))
+            if found is not None:
+                return found
+        return None
+
+    def scalar(self, x):
+        return self.want(x, None)
+
+    def want(self, x, layout):
+        """The value `x` in `layout`, made again or converted if need be."""
+        if type(x.type) is not T.Tile:
+            layout = None
+        found = self.find(x, layout)
+        if found is None:
+            if type(x.type) is not T.Tile:
+                found = x  # an argument of the kernel
+            elif self.cheap(x):
+                attrs = {**x.attrs, "layout": layout}
+                found = self.b.place(x.replace(
+                    operands=tuple(self.want(y, self.operand_layout(x, k, layout)) for k, y in enumerate(x.operands)),
+                    attrs=attrs))
+            else:
+                at_home = self.find(x, self.home(x))
+                found = self.b.place(Op(gpu_ops.convert, (at_home,), {"layout": layout}, (x.type,), loc=self.b.loc))
+            self.remember(x, layout, found)
+        return found
+
+    # --- ops with rules of their own ------------------------------------------------------------------------------
+    def store(self, op):
+        """Values come to the coalesced layout, unless their own serves as well."""
+        pointer = op.operands[0]
+        if type(pointer.type) is not T.Tile:
+            self.place(op, [self.scalar(x) for x in op.operands])
+            return
+        layout = self.anchor(op)
+        value = op.operands[1]
+        if not self.cheap(value):
+            own = self.home(value)
+            axis = self._order(op)[1][0]
+            if own.contiguous(axis) >= self._vector(op) and not own.free("lane") and not own.free("warp") \
+                    and _coalesced(own, layout):
+                layout = own
+        self.memory(op, layout)
+
+    def load(self, op):
+        if type(op.operands[0].type) is not T.Tile:
+            self.place(op, [self.scalar(x) for x in op.operands])
+        else:
+            self.memory(op, self.home(op))
+
+    def async_load(self, op):
+        self.memory(op, self.anchor(op))
+
+    def memory(self, op, layout):
+        width = min(self._vector(op), layout.contiguous(self._order(op)[1][0]))
+        if op.kind in (ops.atomic, ops.atomic_cas):
+            width = 1
+        operands = tuple(self.want(x, layout) for x in op.operands)
+        new = self.b.place(op.replace(operands=operands, attrs={**op.attrs, "layout": layout, "vector": width}))
+        for old, made in zip(op.results, new.results):
+            self.remember(old, layout, made)
+
+    def loop(self, op):
+        heads = 3 if op.kind is ops.for_ else 0
+        inits, layouts = [], []
+        body = op.regions[-1]
+        for arg, x in zip(body.args[heads and 1:], op.operands[heads:]):
+            layouts.append(self.homes[id(arg)] if type(arg.type) is T.Tile else None)
+            inits.append(self.want(x, layouts[-1]))
+        regions = tuple(self.region(r, layouts, heads and 1) for r in op.regions)
+        self.place(op, [*(self.scalar(x) for x in op.operands[:heads]), *inits], regions)
+
+    def region(self, block, layouts, skip=0):
+        """Rebuild a region; its parameters carry their layouts, and a body's yields come back to them."""
+        args = []
+        self.made.append({})
+        with self.b.region() as region:
+            for k, arg in enumerate(block.args):
+                layout = layouts[k - skip] if k >= skip else None
+                new = Arg(arg.type, arg.name, {**arg.attrs, **({"layout": layout} if layout else {})})
+                self.remember(arg, layout, new)
+                args.append(new)
+            self.block(Block(block.args, block.ops[:-1]))
+            last = block.ops[-1]
+            wanted = layouts if len(last.operands) == len(layouts) else [None] * len(last.operands)
+            ends = tuple(self.want(y, self.homes_or(y, lay)) for y, lay in zip(last.operands, wanted))
+            self.b.place(last.replace(operands=ends))
+        self.made.pop()
+        return Block(args, region.block.ops)
+
+    def homes_or(self, y, layout):
+        return None if type(y.type) is not T.Tile else layout or self.home(y)
+
+    def branch(self, op):
+        layouts = [self.home(v) if type(v.type) is T.Tile else None for v in op.results]
+        regions = tuple(self.region(r, layouts, len(r.args)) for r in op.regions)
+        self.place(op, [self.scalar(op.operands[0])], regions)
+
+    def combining(self, op):
+        """reduce, scan and map: their regions hold scalars only."""
+        if op.kind is ops.map_:
+            first = self.home(op.results[0])
+        else:
+            first = self.home(next((x for x in op.operands if not self.cheap(x)), op.operands[0]))
+        self.place(op, [self.want(x, first) for x in op.operands], op.regions)
+
+
+def _key(x):
+    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
+
+
+_MEMORY = (ops.load, ops.store, ops.atomic, ops.atomic_cas, gpu_ops.async_load)
+
+
+def _pointer(op):
+    return op.operands[1 if op.kind is gpu_ops.async_load else 0]
+
+
+def _mask_of(op):
+    if op.kind is ops.load:
+        return op.operands[1] if len(op.operands) > 1 else None
+    if op.kind in (ops.store, ops.atomic, gpu_ops.async_load):
+        return op.operands[2] if len(op.operands) > 2 else None
+    return None
+
+
+def _with_low_register(layout):
+    """A layout whose first register bit is the tile's lowest bit (what `split` takes apart)."""
+    if 1 in layout.reg:
+        return layout._replace(reg=(1, *(x for x in layout.reg if x != 1)))
+    return blocked(layout.shape, 2, 1 << len(layout.warp))
+
+
+def _coalesced(own, ideal):
+    """True if the warp touches memory in runs about as long as the ideal layout would."""
+    lowest = sorted(x for x in own.lane if x)[:3]
+    return lowest == sorted(x for x in ideal.lane if x)[:3]
+
+
+_EMIT = {ops.store: _Assign.store, gpu_ops.async_load: _Assign.async_load, ops.load: _Assign.load, ops.atomic: _Assign.load, ops.atomic_cas: _Assign.load,
+         ops.for_: _Assign.loop, ops.while_: _Assign.loop, ops.if_: _Assign.branch,
+         ops.reduce: _Assign.combining, ops.scan: _Assign.combining, ops.map_: _Assign.combining}

@@ -1,0 +1,370 @@
+"""Linear layouts: the one algebra of who holds which element of a tile.
+
+All sizes are powers of two, so an element of a tile is a string of bits (its row-major index), and so is a place
+(register, lane, warp). A layout says which element each *bit* of the place stands for; the element of a place is the XOR
+of its bits' images. Reshapes cost nothing, transposes permute bits, and whether a conversion needs registers, shuffles
+or shared memory is a question of linear algebra over GF(2), answered with Python integers.
+
+    >>> blocked((4, 32), per_thread=4, warps=1)
+    Layout((4, 32), reg=(1, 2), lane=(4, 8, 16, 32, 64), warp=())
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+LANES = 32
+PARTS = ("reg", "lane", "warp")
+
+
+class Layout(NamedTuple):
+    """Images of the bits of register, lane and warp as row-major element indices of a tile of `shape`.
+
+    A zero image means replication: both values of that bit hold the same element.
+    """
+
+    shape: tuple
+    reg: tuple
+    lane: tuple
+    warp: tuple
+
+    def __repr__(self):
+        return f"Layout({self.shape}, reg={self.reg}, lane={self.lane}, warp={self.warp})"
+
+    # --- size -----------------------------------------------------------------------------------------------------
+    @property
+    def registers(self):
+        """How many elements each thread holds."""
+        return 1 << len(self.reg)
+
+    @property
+    def numel(self):
+        return product(self.shape)
+
+    @property
+    def threads(self):
+        return 1 << (len(self.lane) + len(self.warp))
+
+    # --- use ------------------------------------------------------------------------------------------------------
+    def element(self, reg=0, lane=0, warp=0):
+        """Row-major index of the element at a place."""
+        return image(self.reg, reg) ^ image(self.lane, lane) ^ image(self.warp, warp)
+
+    def register_elements(self):
+        """The part of the element index that each register adds, in register order."""
+        return span_of(self.reg)
+
+    def map(self, fn, shape=None):
+        """Another layout with `fn` applied to every image."""
+        return Layout(tuple(self.shape if shape is None else shape), *(tuple(fn(x) for x in getattr(self, p)) for p in PARTS))
+
+    # --- shape changes: the layout of the result of an op on a value in this layout -------------------------------
+    def reshape(self, shape):
+        """Row-major order is kept, so are the images."""
+        return Layout(tuple(shape), *self[1:])
+
+    def trans(self, order):
+        """Axis k of the result is axis order[k] of this one."""
+        move = _moves(self.shape, tuple(order))
+        return self.map(lambda x: spread(x, move), tuple(self.shape[k] for k in order))
+
+    def untrans(self, order):
+        """The layout whose `trans(order)` is this one."""
+        inverse = [0] * len(order)
+        for k, axis in enumerate(order):
+            inverse[axis] = k
+        return self.trans(inverse)
+
+    def drop(self, axis):
+        """The layout along the other axes: bits of `axis` vanish (its places become replicas)."""
+        low, width = axis_bits(self.shape, axis)
+        keep = (1 << low) - 1
+        return self.map(lambda x: (x & keep) | (x >> (low + width) << low), self.shape[:axis] + self.shape[axis + 1:])
+
+    def squash(self, shape):
+        """The layout of an operand of `shape` that is broadcast to this one (axes of size 1 lose their bits)."""
+        out = self
+        for axis, (have, want) in enumerate(zip(self.shape, shape, strict=True)):
+            if want == 1 and have != 1:
+                out = out.drop(axis)
+                out = out.reshape((*out.shape[:axis], 1, *out.shape[axis:]))
+        return out
+
+    def dedupe(self):
+        """Without register bits that add nothing (zero, or dependent on earlier register bits)."""
+        kept, seen = [], Space()
+        for x in self.reg:
+            if seen.add(x):
+                kept.append(x)
+        return self._replace(reg=tuple(kept))
+
+    def register_of(self, part):
+        """Register index whose image is `part`, or None."""
+        return solve(self.reg, part)
+
+    def free(self, part):
+        """Mask of the bits of "lane" or "warp" that replicate what lower places hold."""
+        seen = Space(self.reg)
+        mask = 0
+        for name in ("lane", "warp"):
+            for k, x in enumerate(getattr(self, name)):
+                if not seen.add(x) and name == part:
+                    mask |= 1 << k
+        return mask
+
+    def contiguous(self, axis=-1):
+        """How many consecutive elements along an axis the lowest registers of a thread hold in order."""
+        low, width = axis_bits(self.shape, axis)
+        count = 0
+        while count < min(width, len(self.reg)) and self.reg[count] == 1 << (low + count):
+            count += 1
+        return 1 << count
+
+
+# --- making layouts ---------------------------------------------------------------------------------------------
+def blocked(shape, per_thread, warps, order=None):
+    """Neighbouring lanes hold neighbouring runs of `per_thread` elements along the fastest axis, then warps, then registers.
+
+    `order` lists the axes from fastest to slowest (default: last axis first).
+    """
+    order = tuple(order or reversed(range(len(shape))))
+    bits = [1 << (axis_bits(shape, axis)[0] + k) for axis in order for k in range(log2(shape[axis]))]
+    fast = log2(shape[order[0]])
+    inner = min(log2(per_thread), fast)
+    reg, rest = bits[:inner], bits[inner:]
+    lane, rest = rest[:5], rest[5:]
+    warp, rest = rest[:log2(warps)], rest[log2(warps):]
+    return Layout(tuple(shape), tuple(reg + rest), pad(lane, 5), pad(warp, log2(warps)))
+
+
+def replicated(shape, warps):
+    """Every thread holds every element."""
+    return Layout(tuple(shape), tuple(1 << k for k in range(log2(product(shape)))), (0,) * 5, (0,) * log2(warps))
+
+
+def pad(images, count):
+    """Replicate over the places that are left when the tile is small."""
+    return tuple(images) + (0,) * (count - len(images))
+
+
+def mma_accumulator(shape, warps_m, warps_n, rows=16):
+    """Where mma.sync (rows=16) and wgmma (rows=64, four warps stacked) keep the f32 result of a 2-D dot.
+
+    Registers walk a pair of columns, then the rows eight below, then the tile's repeats; lanes hold 2x4 columns by 8 rows.
+    """
+    m, n = shape[-2:]
+    row, col = (lambda r: r * n), (lambda c: c)
+    reg = [col(1), row(8)]
+    lane = [col(2), col(4), row(1), row(2), row(4)]
+    warp, next_row, next_col = [], 16, 8
+    if rows == 64:
+        warp += [row(16), row(32)]
+        next_row, next_col = 64, n // warps_n
+        reg += _powers(col, 8, next_col)
+    for _ in range(log2(warps_m) - (2 if rows == 64 else 0)):
+        warp.append(row(next_row) if next_row < m else 0)
+        next_row *= 2
+    for _ in range(log2(warps_n)):
+        warp.append(col(next_col) if next_col < n else 0)
+        next_col *= 2
+    reg += _powers(col, next_col, n) + _powers(row, next_row, m)
+    batch = [1 << k for k in range(log2(m * n), log2(product(shape)))]
+    clip = lambda xs: tuple(x if x < product(shape) else 0 for x in xs)
+    return Layout(tuple(shape), tuple(reg + batch), clip(lane), clip(warp))
+
+
+def mma_operand(shape, bits, warps_m, warps_n, side):
+    """Where mma.sync m16n8 wants operand "a" ([M, K]) or "b" ([K, N]) of `bits` wide elements: K in 32-byte steps."""
+    rows, cols = shape[-2:]
+    per_word = 32 // bits
+    k_step = (lambda k: k) if side == "a" else (lambda k: k * cols)
+    o_step = (lambda o: o * cols) if side == "a" else (lambda o: o)
+    outer, depth = (rows, cols) if side == "a" else (cols, rows)
+    reg = _powers(k_step, 1, per_word)
+    if side == "a":
+        reg += [o_step(8)]
+    reg += [k_step(4 * per_word)]
+    lane = [k_step(per_word), k_step(2 * per_word), o_step(1), o_step(2), o_step(4)]
+    first = 16 if side == "a" else 8
+    mine, others = (warps_m, warps_n) if side == "a" else (warps_n, warps_m)
+    own = []
+    for _ in range(log2(mine)):
+        own.append(o_step(first) if first < outer else 0)
+        first *= 2
+    spare = [0] * log2(others)
+    warp = own + spare if side == "a" else spare + own
+    reg += _powers(k_step, 8 * per_word, depth) + _powers(o_step, first, outer)
+    batch = [1 << k for k in range(log2(rows * cols), log2(product(shape)))]
+    return Layout(tuple(shape), tuple(reg + batch), tuple(lane), tuple(warp))
+
+
+def _powers(step, start, stop):
+    out = []
+    while start < stop:
+        out.append(step(start))
+        start *= 2
+    return out
+
+
+# --- conversions ------------------------------------------------------------------------------------------------
+def conversion(source, target):
+    """How a value gets from one layout to another: "same", "registers", "lanes" (shuffles) or "shared"."""
+    if source == target:
+        return "same"
+    if _agree(source, target, ("lane", "warp")):
+        return "registers"
+    if _agree(source, target, ("warp",)):
+        return "lanes"
+    return "shared"
+
+
+def _agree(source, target, parts):
+    """True if every element the target wants is reachable without leaving the place named by `parts`."""
+    for part in parts:
+        for have, want in zip(getattr(source, part), getattr(target, part), strict=True):
+            if have != want and have != 0:
+                return False
+            if have == 0 and want != 0 and not _within(source, parts, want):
+                return False
+    reachable = Space(source.reg if "lane" in parts else source.reg + source.lane)
+    inside = target.reg if "lane" in parts else target.reg + target.lane
+    return all(reachable.has(x) for x in inside)
+
+
+def _within(source, parts, want):
+    inner = source.reg if "lane" in parts else source.reg + source.lane
+    return Space(inner).has(want)
+
+
+def solve_place(layout, want):
+    """(reg, lane, warp) of `layout` whose element is `want`, preferring low places; None if it is not held."""
+    images = layout.reg + layout.lane + layout.warp
+    place = solve(images, want)
+    if place is None:
+        return None
+    r, ln = len(layout.reg), len(layout.lane)
+    return place & ((1 << r) - 1), (place >> r) & ((1 << ln) - 1), place >> (r + ln)
+
+
+# --- GF(2) ------------------------------------------------------------------------------------------------------
+class Space:
+    """The XOR-span of some vectors, kept in echelon form."""
+
+    def __init__(self, vectors=()):
+        self.rows = []
+        for v in vectors:
+            self.add(v)
+
+    def reduce(self, v):
+        for r in self.rows:
+            v = min(v, v ^ r)
+        return v
+
+    def add(self, v):
+        """Add a vector; False if it was in the span already."""
+        v = self.reduce(v)
+        if v:
+            self.rows.append(v)
+            self.rows.sort(reverse=True)
+        return bool(v)
+
+    def has(self, v):
+        return self.reduce(v) == 0
+
+
+@functools.cache
+def _echelon(images):
+    """Rows (pivot value, combination of inputs) that solve for a vector by elimination."""
+    rows = []
+    for k, image_ in enumerate(images):
+        value, combination = image_, 1 << k
+        for v, c in rows:
+            if value ^ v < value:
+                value, combination = value ^ v, combination ^ c
+        if value:
+            rows.append((value, combination))
+            rows.sort(reverse=True)
+    return tuple(rows)
+
+
+def solve(images, want):
+    """The bits whose images XOR to `want`, as an integer; None if there are none.
+
+    >>> solve((1, 2, 4), 6)
+    6
+    """
+    combination = 0
+    for value, c in _echelon(tuple(images)):
+        if want ^ value < want:
+            want, combination = want ^ value, combination ^ c
+    return combination if want == 0 else None
+
+
+def image(images, bits):
+    """XOR of the images of the set bits."""
+    out, k = 0, 0
+    while bits:
+        if bits & 1:
+            out ^= images[k]
+        bits >>= 1
+        k += 1
+    return out
+
+
+def span_of(images):
+    """image(images, i) for every i, in order."""
+    out = [0]
+    for x in images:
+        out += [y ^ x for y in out]
+    return out
+
+
+# --- bits of shapes ---------------------------------------------------------------------------------------------
+def log2(n):
+    return int(n).bit_length() - 1
+
+
+def product(shape):
+    n = 1
+    for d in shape:
+        n *= d
+    return n
+
+
+def axis_bits(shape, axis):
+    """(lowest bit, number of bits) of an axis in the row-major index."""
+    axis %= len(shape)
+    return log2(product(shape[axis + 1:])), log2(shape[axis])
+
+
+def coordinates(shape, element):
+    """Per-axis coordinates of a row-major index."""
+    out = []
+    for d in reversed(shape):
+        out.append(element % d)
+        element //= d
+    return tuple(reversed(out))
+
+
+@functools.cache
+def _moves(shape, order):
+    """For each bit of the old row-major index, its bit in the transposed one."""
+    new_shape = tuple(shape[k] for k in order)
+    moves = [0] * log2(product(shape))
+    for new_axis, axis in enumerate(order):
+        (low, width), (new_low, _) = axis_bits(shape, axis), axis_bits(new_shape, new_axis)
+        for k in range(width):
+            moves[low + k] = new_low + k
+    return tuple(moves)
+
+
+def spread(x, moves):
+    """Each set bit k of x goes to bit moves[k]."""
+    out, k = 0, 0
+    while x:
+        if x & 1:
+            out |= 1 << moves[k]
+        x >>= 1
+        k += 1
+    return out

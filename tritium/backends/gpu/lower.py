@@ -1,0 +1,238 @@
+"""Tile IR with layouts -> LLVM: each thread computes the registers its layout gives it.
+
+A tile value is a list of LLVM values, one for each register of its layout; a scalar is a list of one, equal in all
+threads. A lowering sees only the op it lowers: `LOWER[kind](g, op, *operand lists) -> list, or tuple of lists`.
+"""
+
+from __future__ import annotations
+
+from ...errors import CompilationError
+from ...ir import types as T
+from ...ir.core import Result
+from ...ir.opdef import KINDS
+from ...ir.rewrite import uses
+from ..llvm.writer import Writer, value
+from .layout import Layout, image
+
+LOWER = {}
+_LLVM = {"i1": "i1", "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
+
+
+def lower(*kinds):
+    """Register a lowering for op kinds (given as kinds or names)."""
+    def register(fn):
+        for kind in kinds:
+            LOWER[KINDS[kind] if isinstance(kind, str) else kind] = fn
+        return fn
+    return register
+
+
+def llvm_type(t):
+    """LLVM's name of an element type: 8-bit floats are their codes, pointers global.
+
+    >>> llvm_type(T.u16), llvm_type(T.Ptr(T.f32)), llvm_type(T.f8e5)
+    ('i16', 'ptr addrspace(1)', 'i8')
+    """
+    t = T.element(t)
+    if type(t) is T.Ptr:
+        return "ptr addrspace(1)"
+    return _LLVM.get(t.name) or f"i{t.bits}"
+
+
+class Lowering:
+    """The state of lowering one kernel: the writer, the values so far, and what the target offers."""
+
+    def __init__(self, module, target, shared):
+        self.module, self.target, self.shared = module, target, shared
+        self.w = Writer()
+        self.values = {}
+        self.used = uses(module.body)
+        self.warps = module.attrs["num_warps"]
+        self._places = {}
+
+    # --- values -------------------------------------------------------------------------------------------------
+    def get(self, x):
+        """The registers of a value."""
+        return self.values[id(x.op)][x.index] if type(x) is Result else self.values[id(x)][0]
+
+    def layout(self, x):
+        """The layout of a tile value; None for scalars."""
+        if type(x) is Result:
+            found = x.op.attrs.get("layout")
+            return Layout(*found[x.index]) if found and found[x.index] else None
+        found = x.attrs.get("layout")
+        if found and type(found[0]) is not tuple:  # several results share the attribute
+            raise ValueError(f"{x!r} has several layouts")
+        return Layout(*found) if found and type(x.type) is T.Tile else None
+
+    def set(self, op, out):
+        self.values[id(op)] = out if type(out) is tuple else (out,)
+
+    # --- blocks -------------------------------------------------------------------------------------------------
+    def block(self, block):
+        """Lower every op of a block but its closing yield; returns what it yields."""
+        for op in block.ops:
+            if op.kind.terminator:
+                break
+            self.op(op)
+        return [self.get(y) for y in block.yields]
+
+    def op(self, op):
+        fn = LOWER.get(op.kind) or (_row if op.kind.row else None)
+        if fn is None:
+            raise CompilationError(None, None, f"op {op.kind.name} has no lowering for {self.target.name}")
+        out = fn(self, op, *[self.get(x) for x in op.operands])
+        if op.types:
+            self.set(op, out)
+
+    def inline(self, block, args):
+        """Lower a region of scalars in place: `args` are single LLVM values; returns the yielded ones."""
+        kept = self.values
+        self.values = dict(kept)
+        for arg, x in zip(block.args, args, strict=True):
+            self.values[id(arg)] = ([x],)
+        outs = [y[0] for y in self.block(block)]
+        self.values = kept
+        return outs
+
+    # --- places -------------------------------------------------------------------------------------------------
+    def place(self, part):
+        """This thread's "lane" or "warp" number, as i32."""
+        if part not in self._places:
+            thread = self.target.thread_id(self)
+            if part == "lane":
+                self._places[part] = self.w.binary("and", thread, self.w.const("i32", 31))
+            else:
+                self._places[part] = self.target.uniform(self, self.w.binary("lshr", thread, self.w.const("i32", 5)))
+        return self._places[part]
+
+    def spread(self, images, part):
+        """XOR over the set bits k of this thread's lane or warp of images[k], as i32."""
+        images = tuple(images)
+        key = (part, images)
+        if key not in self._places:
+            self._places[key] = self._spread(images, part)
+        return self._places[key]
+
+    def _spread(self, images, part):
+        w, total = self.w, None
+        runs = {}  # bits that move by the same distance move together
+        odd = []
+        for k, x in enumerate(images):
+            if x and x & (x - 1) == 0:
+                runs.setdefault(x.bit_length() - 1 - k, []).append(k)
+            elif x:
+                odd.append((k, x))
+        for distance, bits in runs.items():
+            piece = w.binary("and", self.place(part), w.const("i32", sum(1 << k for k in bits)))
+            if distance:
+                piece = w.binary("shl" if distance > 0 else "lshr", piece, w.const("i32", abs(distance)))
+            total = piece if total is None else w.binary("xor" if odd else "or disjoint", total, piece)
+        for k, x in odd:
+            bit = w.binary("and", w.binary("lshr", self.place(part), w.const("i32", k)), w.const("i32", 1))
+            piece = w.binary("mul", bit, w.const("i32", x))
+            total = piece if total is None else w.binary("xor", total, piece)
+        return w.const("i32", 0) if total is None else total
+
+    def linear(self, layout, fn):
+        """i32 value of a linear function of this thread's element index: `fn` maps each image to what it adds.
+
+        Returns (thread part, [register parts as ints]): element of register r is thread part ^ register part.
+        """
+        lane = self.spread([fn(x) for x in layout.lane], "lane")
+        warp = self.spread([fn(x) for x in layout.warp], "warp")
+        thread = warp if lane == "0" else lane if warp == "0" else self.w.binary("xor", lane, warp)
+        return thread, [image([fn(x) for x in layout.reg], r) for r in range(layout.registers)]
+
+    def owns(self, layout):
+        """i1: this place is the lowest that holds its elements (None when every place is); scalars belong to thread 0."""
+        w = self.w
+        if layout is None:
+            return w.compare("icmp eq", self.target.thread_id(self), self.int(0))
+        out = None
+        for part in ("lane", "warp"):
+            mask = layout.free(part)
+            if mask:
+                low = w.compare("icmp eq", w.binary("and", self.place(part), self.int(mask)), self.int(0))
+                out = low if out is None else w.binary("and", out, low)
+        return out
+
+    def spread_owned(self, registers, t, layout):
+        """Hand what owning places hold to their replicas, through shared memory."""
+        owner = self.owns(layout)
+        if owner is None:
+            return registers
+        scratch, w = self.shared, self.w
+        count = layout.numel if layout else 1
+        base, = scratch.take([count * (8 if type(t) is T.Ptr else t.bytes)])
+        thread, parts = self.linear(layout, lambda e: e) if layout else (self.int(0), [0])
+        at = [w.binary("xor", thread, self.int(p)) if p else thread for p in parts]
+        scratch.before_write(self)
+        with w.when(owner):
+            for x, index in zip(registers, at):
+                scratch.store(self, base, index, x, t)
+        scratch.after_write(self)
+        return [scratch.load(self, base, index, t) for index in at]
+
+    def const(self, t, x):
+        return self.w.const(t if isinstance(t, str) else llvm_type(t), x)
+
+    def int(self, x):
+        return self.w.const("i32", x)
+
+
+def _row(g, op, *operands):
+    """Any elementwise op with a row: its LLVM spelling on each register."""
+    t = T.element(op.operands[0].type)
+    native = g.target.native.get((op.kind.name, t))
+    if native:
+        return [native(g, *xs) for xs in zip(*operands)]
+    spell = op.kind.row.llvm.get(t.kind) or op.kind.row.llvm.get("any")
+    if spell is None:
+        raise CompilationError(None, None, f"op {op.kind.name} on {t} reached the GPU lowering unexpanded")
+    return [scalar_row(g, spell, op.kind.name, t, *xs) for xs in zip(*operands)]
+
+
+def scalar_row(g, spell, name, t, *xs):
+    """One LLVM line for a row."""
+    w = g.w
+    if spell.startswith(("icmp", "fcmp")):
+        return w.compare(spell, *xs)
+    if spell.startswith("@llvm."):
+        extra = (w.const("i1", False),) if spell in ("@llvm.ctlz", "@llvm.cttz") else ()
+        return w.intrinsic(spell[6:], xs[0].type, *xs, *extra)
+    if t.is_float and spell in ("fadd", "fsub", "fmul") and g.module.attrs.get("enable_fp_fusion", True):
+        spell += " contract"
+    return w.binary(spell, *xs)
+
+
+def lower_kernel(module, target, attributes=""):
+    """LLVM text of a kernel whose tiles have layouts, and the bytes of shared memory it needs."""
+    from .shared_memory import Scratch
+
+    g = Lowering(module, target, Scratch(module.attrs.get("shared", 0)))
+    parameters = [(f"{_parameter_type(a)} {_name(k, a)}", value(llvm_type(a.type), f"%{_name(k, a)}"))
+                  for k, a in enumerate(module.args)]
+    threads = 32 * g.warps
+    attributes = f'nounwind "nvvm.reqntid"="{threads}" {attributes}'.rstrip()
+    with g.w.function("ptx_kernel void", module.name, [p for p, _ in parameters], attributes):
+        for arg, (_, x) in zip(module.args, parameters):
+            g.set(arg, [g.w.cast("trunc", value("i8", str(x)), "i1") if arg.type is T.i1 else x])
+        g.block(module.body)
+        g.w.ret()
+    total = g.shared.base + g.shared.bytes
+    head = "@smem = external addrspace(3) global [0 x i8], align 1024\n" if total else ""
+    return head + g.w.text(), total
+
+
+def _name(k, arg):
+    return f"a{k}.{arg.name}" if arg.name else f"a{k}"
+
+
+def _parameter_type(arg):
+    if arg.type is T.i1:
+        return "i8"
+    align = arg.attrs.get("divisible")
+    if type(arg.type) is T.Ptr and align:
+        return f"{llvm_type(arg.type)} align {align}"
+    return llvm_type(arg.type)

@@ -1,0 +1,39 @@
+"""Copies into shared memory that run beside the computation."""
+
+from __future__ import annotations
+
+from . import ops as gpu_ops
+from .layout import image
+from .lower import lower
+
+
+@lower(gpu_ops.ring)
+def ring(g, op):
+    tile = op.attrs["tile"]
+    return [g.int(g.shared.reserve(tile.numel * tile.element.bytes * op.attrs["slots"], 1024))]
+
+
+@lower(gpu_ops.async_load)
+def async_load(g, op, buffer, pointers, mask=None):
+    """One copy of up to 16 bytes for each vector of the thread; a masked-off one writes zeros."""
+    w, tile = g.w, op.attrs["tile"]
+    layout, width, size = g.layout(op.operands[1]), op.attrs["vector"], tile.element.bytes
+    images, _ = g.target.swizzled(tile.shape, op.attrs["axis"], size)
+    thread, parts = g.linear(layout, lambda x: image(images, x))
+    for r in range(0, layout.registers, width):
+        offset = w.binary("xor", thread, g.int(parts[r])) if parts[r] else thread
+        address = w.binary("add", buffer[0], offset)
+        g.target.async_copy(g, g.shared.pointer(g, address), pointers[r], width * size, None if mask is None else mask[r])
+
+
+@lower(gpu_ops.async_commit)
+def async_commit(g, op):
+    g.target.async_commit(g)
+
+
+@lower(gpu_ops.async_wait)
+def async_wait(g, op):
+    g.target.async_wait(g, op.attrs["pending"])
+    g.target.barrier(g)
+
+

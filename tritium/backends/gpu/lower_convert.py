@@ -1,0 +1,160 @@
+"""Moving a tile between layouts, and the ops that read elements of other threads."""
+
+from __future__ import annotations
+
+from ... import ops
+from ...ir import types as T
+from . import ops as gpu_ops
+from .layout import conversion, log2
+from .lower import llvm_type, lower
+from .shared_memory import image_of, plan, vector_bits
+
+
+@lower(gpu_ops.convert)
+def convert(g, op, x):
+    source, target = g.layout(op.operands[0]), g.layout(op)
+    how = conversion(source, target)
+    if how == "same":
+        return x
+    if how == "registers":
+        return [x[source.register_of(e)] for e in target.register_elements()]
+    return through_shared(g, x, T.element(op.type), source, target)
+
+
+def through_shared(g, x, t, source, target):
+    """Write in one layout, read in the other, with 16-byte accesses where both sides allow."""
+    size = 8 if type(t) is T.Ptr else t.bytes
+    images = plan(source, target, size)
+    base, = g.shared.take([source.numel * size])
+    g.shared.before_write(g)
+    write(g, x, t, source, images, base)
+    g.shared.after_write(g)
+    return read(g, t, target, images, base)
+
+
+def _groups(g, layout, images, size, base):
+    """(pointer, first register, count) for each vector access of a thread."""
+    width = vector_bits(layout, images, size)
+    thread, parts = g.linear(layout, lambda x: image_of(x, images))
+    for r in range(0, layout.registers, 1 << width):
+        offset = g.w.binary("xor", thread, g.int(parts[r])) if parts[r] else thread
+        offset = g.w.binary("add", offset, g.int(base)) if base else offset
+        yield g.shared.pointer(g, offset), r, 1 << width
+
+
+def write(g, x, t, layout, images, base):
+    """Store a tile to shared memory at byte address `base` by the address map `images`."""
+    w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
+    for pointer, r, count in _groups(g, layout, images, size, base):
+        items = [w.cast("zext", v, "i8") if kind == "i1" else w.cast("ptrtoint", v, "i64") if type(t) is T.Ptr else v
+                 for v in x[r:r + count]]
+        w.effect(f"store {pack(w, items).typed}, {pointer.typed}, align {size * count}")
+
+
+def read(g, t, layout, images, base):
+    """Load a tile from shared memory."""
+    w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
+    stored = "i8" if kind == "i1" else "i64" if type(t) is T.Ptr else kind
+    out = []
+    for pointer, _, count in _groups(g, layout, images, size, base):
+        type_ = stored if count == 1 else f"<{count} x {stored}>"
+        loaded = w.effect(f"load {type_}, {pointer.typed}, align {size * count}", type_)
+        items = [loaded] if count == 1 else [w.extract(loaded, k) for k in range(count)]
+        out += [w.cast("trunc", v, "i1") if kind == "i1" else w.cast("inttoptr", v, kind) if type(t) is T.Ptr else v
+                for v in items]
+    return out
+
+
+def pack(w, items):
+    """Several values as one vector."""
+    if len(items) == 1:
+        return items[0]
+    type_ = f"<{len(items)} x {items[0].type}>"
+    out = None
+    for k, x in enumerate(items):
+        start = "poison" if out is None else str(out)
+        operands = (x,) if out is None else (out, x)
+        out = w.emit(type_, f"insertelement {type_} {start}, {x.typed}, i32 {k}", *operands)
+    return out
+
+
+def stage(g, x, t, layout):
+    """Put a tile into scratch in plain row-major order; returns its byte address. Readers may follow at once."""
+    size = 8 if type(t) is T.Ptr else t.bytes
+    images = tuple(size << k for k in range(log2(layout.numel)))
+    base, = g.shared.take([layout.numel * size])
+    g.shared.before_write(g)
+    write(g, x, t, layout, images, base)
+    g.shared.after_write(g)
+    return base
+
+
+@lower(ops.gather)
+def gather(g, op, x, index):
+    w, axis = g.w, op.attrs["axis"]
+    t, source, target = T.element(op.type), g.layout(op.operands[0]), g.layout(op)
+    base = stage(g, x, t, source)
+    stride = 1
+    for d in source.shape[axis + 1:]:
+        stride *= d
+    low, width = log2(stride), log2(target.shape[axis])
+    # the element's own coordinates, with the axis replaced by the index
+    squeeze = lambda e: (e & (stride - 1)) | (e >> (low + width) << (low + log2(source.shape[axis])))
+    thread, parts = g.linear(target, squeeze)
+    out = []
+    for at, part in zip(index, parts):
+        at = w.cast("trunc", at, "i32") if at.type == "i64" else w.cast("sext", at, "i32") if at.type != "i32" else at
+        at = w.binary("and", at, g.int(source.shape[axis] - 1))
+        rest = w.binary("xor", thread, g.int(part)) if part else thread
+        out.append(g.shared.load(g, base, w.binary("add", w.binary("mul", at, g.int(stride)), rest), t))
+    return out
+
+
+@lower(ops.extract)
+def extract(g, op, x, *index):
+    layout = g.layout(op.operands[0])
+    base = stage(g, x, T.element(op.operands[0].type), layout)
+    return [g.shared.load(g, base, _flat_index(g, layout.shape, index), op.type)]
+
+
+def _flat_index(g, shape, index):
+    w, total = g.w, g.int(0)
+    for size, (at,) in zip(shape, index):
+        at = w.cast("trunc", at, "i32") if at.type == "i64" else w.cast("sext", at, "i32") if at.type != "i32" else at
+        total = w.binary("add", w.binary("mul", total, g.int(size)), at)
+    return total
+
+
+@lower(ops.insert)
+def insert(g, op, x, value, *index):
+    layout = g.layout(op)
+    wanted = _flat_index(g, layout.shape, index)
+    thread, parts = g.linear(layout, lambda e: e)
+    out = []
+    for old, part in zip(x, parts):
+        here = g.w.binary("xor", thread, g.int(part)) if part else thread
+        out.append(g.w.select(g.w.compare("icmp eq", here, wanted), value[0], old))
+    return out
+
+
+@lower(ops.histogram)
+def histogram(g, op, x, mask=None):
+    """Counted with atomics on shared memory, each element once."""
+    w, bins = g.w, op.attrs["bins"]
+    layout, target = g.layout(op.operands[0]), g.layout(op)
+    base, = g.shared.take([bins * 4])
+    g.shared.before_write(g)
+    images = tuple(4 << k for k in range(log2(bins)))
+    write(g, [g.int(0)] * target.registers, T.i32, target, images, base)
+    g.shared.after_write(g)
+    once = g.owns(layout)
+    for k, v in enumerate(x):
+        v = w.cast("trunc", v, "i32") if v.type == "i64" else w.cast("sext", v, "i32") if v.type != "i32" else v
+        inside = w.compare("icmp ult", v, g.int(bins))
+        for condition in (once, mask[k] if mask is not None else None):
+            inside = inside if condition is None else w.binary("and", inside, condition)
+        with w.when(inside):
+            p = g.shared.pointer(g, w.binary("add", w.binary("shl", v, g.int(2)), g.int(base)))
+            w.effect(f"atomicrmw add {p.typed}, i32 1 monotonic", "i32")
+    g.target.barrier(g)
+    return read(g, T.i32, target, images, base)

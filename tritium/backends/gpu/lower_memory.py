@@ -1,0 +1,77 @@
+"""Global memory: vector loads and stores, predicated by masks; atomics, executed once for each element."""
+
+from __future__ import annotations
+
+from ... import ops
+from ...ir import types as T
+from .lower import llvm_type, lower
+
+
+def _groups(g, op, pointers):
+    """First registers of the vector accesses, and their width."""
+    width = op.attrs.get("vector") or 1
+    return range(0, len(pointers), width), width
+
+
+def _stored(t):
+    return "i8" if t is T.i1 else "i64" if type(t) is T.Ptr else llvm_type(t)
+
+
+@lower(ops.load)
+def load(g, op, pointers, mask=None, other=None):
+    t, w = T.element(op.type), g.w
+    starts, width = _groups(g, op, pointers)
+    out = []
+    for r in starts:
+        items = g.target.load(g, pointers[r], _stored(t), width, None if mask is None else mask[r], op.attrs)
+        for k, x in enumerate(items):
+            if t is T.i1:
+                x = w.compare("icmp ne", x, w.const("i8", 0))
+            elif type(t) is T.Ptr:
+                x = w.cast("inttoptr", x, llvm_type(t))
+            if other is not None and not _is_zero(other[r + k]):
+                x = w.select(mask[r + k], x, other[r + k])
+            out.append(x)
+    return out
+
+
+def _is_zero(x):
+    return x in ("0", "0.0", "false", "null", "zeroinitializer")
+
+
+@lower(ops.store)
+def store(g, op, pointers, values, mask=None):
+    t, w = T.element(op.operands[1].type), g.w
+    once = g.owns(g.layout(op.operands[0]))
+    starts, width = _groups(g, op, pointers)
+    for r in starts:
+        items = [w.cast("zext", x, "i8") if t is T.i1 else w.cast("ptrtoint", x, "i64") if type(t) is T.Ptr else x
+                 for x in values[r:r + width]]
+        allowed = _both(w, once, None if mask is None else mask[r])
+        g.target.store(g, pointers[r], items, allowed, op.attrs)
+
+
+def _both(w, a, b):
+    return b if a is None else a if b is None else w.binary("and", a, b)
+
+
+@lower(ops.atomic, ops.atomic_cas)
+def atomic(g, op, pointers, *operands):
+    """Each element once, by the lowest place that holds it; the old values then go to every place that wants them."""
+    cas = op.kind is ops.atomic_cas
+    values, mask = operands[:2] if cas else operands[:1], None if cas or len(operands) < 2 else operands[1]
+    t, w = T.element(op.type), g.w
+    layout = g.layout(op)
+    once = g.owns(layout)
+    ordered = op.attrs["sem"] != "relaxed"
+    if ordered and layout is None:
+        g.target.barrier(g)  # what the program's other threads wrote happens before
+    old = []
+    for r, p in enumerate(pointers):
+        allowed = _both(w, once, None if mask is None else mask[r])
+        old.append(g.target.atomic(g, op, p, t, [v[r] for v in values], allowed))
+    if id(op) in g.used:
+        return g.spread_owned(old, t, layout)
+    if ordered and layout is None:
+        g.target.barrier(g)
+    return old

@@ -1,0 +1,163 @@
+"""Reductions and scans along an axis: first in registers, then between lanes by shuffles, then between warps through
+shared memory. Which bit of the axis lives where is read off the layout, so one routine serves every layout."""
+
+from __future__ import annotations
+
+from ... import ops
+from ...ir import types as T
+from .layout import Layout, axis_bits
+from .lower import lower
+
+
+class Axis:
+    """The bits of an axis and their homes in a layout: [(part, bit of the part)] for each bit of the axis, low to high."""
+
+    def __init__(self, layout, axis):
+        low, width = axis_bits(layout.shape, axis)
+        self.mask = ((1 << width) - 1) << low
+        self.bits = []
+        for k in range(width):
+            image = 1 << (low + k)
+            self.bits.append(next((part, getattr(layout, part).index(image)) for part in ("reg", "lane", "warp")
+                                  if image in getattr(layout, part)))
+
+    def of(self, part):
+        return [k for p, k in self.bits if p == part]
+
+
+@lower(ops.reduce)
+def reduce(g, op, *xs):
+    layout, region = g.layout(op.operands[0]), op.regions[0]
+    axis = Axis(layout, op.attrs["axis"])
+    combine = lambda a, b: g.inline(region, [*a, *b])
+    groups = {}
+    for r, e in enumerate(layout.register_elements()):
+        groups.setdefault(e & ~axis.mask, []).append([x[r] for x in xs])
+    keys = list(groups)
+    totals = [_tree(groups[k], combine) for k in keys]
+    for bit in axis.of("lane"):
+        totals = [combine(t, [g.target.shuffle_xor(g, x, 1 << bit) for x in t]) for t in totals]
+    if axis.of("warp"):
+        totals = _across_warps(g, op, layout, axis, keys, totals, combine)
+    return _arrange(g, op, keys, totals, axis, layout)
+
+
+def _tree(items, combine):
+    while len(items) > 1:
+        half = len(items) // 2
+        items = [combine(items[k], items[k + half]) for k in range(half)] + items[2 * half:]
+    return items[0]
+
+
+def _across_warps(g, op, layout, axis, keys, totals, combine):
+    """Every warp leaves its partial results in shared memory; every thread collects those of its elements."""
+    w = g.w
+    types = [T.element(x.type) for x in op.operands]
+    count = layout.numel >> len(axis.bits)  # results in all
+    squeeze = _squeezer(layout.shape, op.attrs["axis"])
+    kept = layout.map(squeeze, (count,))
+    thread, parts = g.linear(kept._replace(reg=()), lambda x: x)
+    slot = g.spread([1 << axis.of("warp").index(k) if k in axis.of("warp") else 0 for k in range(len(layout.warp))], "warp")
+    partials = 1 << len(axis.of("warp"))
+    bases = g.shared.take([partials * count * t.bytes for t in types])
+    g.shared.before_write(g)
+    for key, total in zip(keys, totals):
+        at = w.binary("xor", thread, g.int(squeeze(key))) if squeeze(key) else thread
+        at = w.binary("add", w.binary("mul", slot, g.int(count)), at)
+        for x, base, t in zip(total, bases, types):
+            g.shared.store(g, base, at, x, t)
+    g.shared.after_write(g)
+    out = []
+    for key in keys:
+        at = w.binary("xor", thread, g.int(squeeze(key))) if squeeze(key) else thread
+        rows = [[g.shared.load(g, base, w.binary("add", at, g.int(p * count)), t) for base, t in zip(bases, types)]
+                for p in range(partials)]
+        out.append(_tree(rows, combine))
+    return out
+
+
+def _squeezer(shape, axis):
+    low, width = axis_bits(shape, axis)
+    return lambda e: (e & ((1 << low) - 1)) | (e >> (low + width) << low)
+
+
+def _arrange(g, op, keys, totals, axis, layout):
+    """Put each total into the registers the result's layout names."""
+    squeeze = _squeezer(layout.shape, op.attrs["axis"])
+    found = {squeeze(k): t for k, t in zip(keys, totals)}
+    placed = op.attrs.get("layout")
+    if placed is None or placed[0] is None:
+        elements = [0]
+    else:
+        elements = (Layout(*placed) if len(op.types) == 1 else Layout(*placed[0])).register_elements()
+    return tuple([found[e][k] for e in elements] for k in range(len(op.types)))
+
+
+@lower(ops.scan)
+def scan(g, op, *xs):
+    """Bit by bit along the axis: the half with the bit set takes in the total of the half without it."""
+    layout, region, reverse = g.layout(op.operands[0]), op.regions[0], op.attrs["reverse"]
+    axis = Axis(layout, op.attrs["axis"])
+    combine = lambda a, b: g.inline(region, [*a, *b])
+    prefix = [[x[r] for x in xs] for r in range(layout.registers)]
+    total = [list(p) for p in prefix]  # the total of the group an element is in so far
+    for part, bit in axis.bits:
+        prefix, total = _scan_bit(g, op, layout, part, bit, prefix, total, combine, reverse)
+    return tuple([p[k] for p in prefix] for k in range(len(xs)))
+
+
+def _scan_bit(g, op, layout, part, bit, prefix, total, combine, reverse):
+    w = g.w
+    registers = range(len(prefix))
+    if part == "reg":
+        later = lambda r: (r >> bit & 1) != int(reverse)
+        new_prefix = [combine(total[r ^ (1 << bit)], prefix[r]) if later(r) else prefix[r] for r in registers]
+        merged = {}
+        for r in registers:
+            if later(r):
+                merged[r] = merged[r ^ (1 << bit)] = combine(total[r ^ (1 << bit)], total[r])
+        return new_prefix, [merged[r] for r in registers]
+    if part == "lane":
+        other = [[g.target.shuffle_xor(g, x, 1 << bit) for x in t] for t in total]
+        here = g.place("lane")
+    else:
+        other = exchange_warps(g, [T.element(x.type) for x in op.operands], bit, total)
+        here = g.place("warp")
+    set_ = w.compare("icmp ne", w.binary("and", here, g.int(1 << bit)), g.int(0))
+    mine_later = w.binary("xor", set_, w.const("i1", True)) if reverse else set_
+    pick = lambda yes, no: [w.select(mine_later, a, b) for a, b in zip(yes, no)]
+    new_prefix = [pick(combine(other[r], prefix[r]), prefix[r]) for r in registers]
+    new_total = [combine(pick(other[r], total[r]), pick(total[r], other[r])) for r in registers]
+    return new_prefix, new_total
+
+
+def exchange_warps(g, types, bit, total):
+    """What the thread in the warp differing in `bit` holds, register by register, through shared memory."""
+    w = g.w
+    threads = 32 * g.warps
+    thread = g.target.thread_id(g)
+    partner = w.binary("xor", thread, g.int(32 << bit))
+    bases = g.shared.take([threads * len(total) * t.bytes for t in types])
+    g.shared.before_write(g)
+    for r, items in enumerate(total):
+        for x, base, t in zip(items, bases, types):
+            g.shared.store(g, base, w.binary("add", thread, g.int(r * threads)), x, t)
+    g.shared.after_write(g)
+    return [[g.shared.load(g, base, w.binary("add", partner, g.int(r * threads)), t) for base, t in zip(bases, types)]
+            for r in range(len(total))]
+
+
+@lower(ops.map_)
+def map_(g, op, *xs):
+    """Apply the region to each `pack` neighbouring registers (the layout keeps neighbours together)."""
+    pack, region = op.attrs["pack"], op.regions[0]
+    count = len(xs[0])
+    outs = [[None] * count for _ in op.types]
+    for start in range(0, count, pack):
+        args = [x[start + k] for x in xs for k in range(pack)]
+        results = g.inline(region, args)
+        for n in range(len(op.types)):
+            outs[n][start:start + pack] = results[n * pack:(n + 1) * pack]
+    return tuple(outs)
+
+

@@ -1,0 +1,204 @@
+"""Constants, ranges, casts and shape changes: what a thread can do with its own registers."""
+
+from __future__ import annotations
+
+from ... import ops
+from ...ir import types as T
+from ..llvm.writer import value
+from .layout import axis_bits, coordinates
+from .lower import llvm_type, lower
+
+
+@lower(ops.constant)
+def constant(g, op):
+    t = op.attrs["type"]
+    if type(t) is T.Ptr:
+        return [value("ptr addrspace(1)", "null")]
+    if t is T.bf16 or (t.bits == 8 and t.is_float):
+        import numpy as np
+
+        from ...ops.meaning import convert
+        code = np.asarray(convert(np.asarray(float(op.attrs["value"])), T.f64, t))
+        return [g.w.const(f"i{t.bits}", int(code.view(f"u{t.bits // 8}")))]
+    return [g.const(t, op.attrs["value"])]
+
+
+@lower(ops.program_id)
+def program_id(g, op):
+    return [g.target.program_id(g, op.attrs["axis"])]
+
+
+@lower(ops.num_programs)
+def num_programs(g, op):
+    return [g.target.num_programs(g, op.attrs["axis"])]
+
+
+@lower(ops.arange)
+def arange(g, op):
+    layout, start = g.layout(op), op.attrs["start"]
+    thread, parts = g.linear(layout, lambda x: x)
+    if start:
+        low = start & -start
+        if max(parts, default=0) >= low or layout.numel > low:  # start overlaps the index bits: a real addition
+            return [g.w.binary("add", _xor(g, thread, p), g.int(start)) for p in parts]
+    return [_xor(g, thread, p | start) for p in parts]
+
+
+def _xor(g, thread, part):
+    return g.w.binary("xor", thread, g.int(part)) if part else thread
+
+
+@lower(ops.splat)
+def splat(g, op, x):
+    return x * g.layout(op).registers
+
+
+def _pick(g, op, x, element_of):
+    """Result register r is the operand register that holds element_of(r's element)."""
+    source, target = g.layout(op.operands[0]), g.layout(op)
+    if source is None:
+        return x * (target.registers if target else 1)
+    places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
+    return [x[places[element_of(e)]] for e in target.register_elements()] if target else [x[0]]
+
+
+@lower(ops.expand_dims, ops.reshape)
+def same_elements(g, op, x):
+    return _pick(g, op, x, lambda e: e)
+
+
+@lower(ops.broadcast)
+def broadcast(g, op, x):
+    shape = T.shape(op.operands[0].type)
+    lost = [axis_bits(op.type.shape, k) for k, d in enumerate(shape) if d == 1 and op.type.shape[k] != 1]
+
+    def element_of(e):
+        for low, width in lost:  # axes come first to last, so higher bits go first and lower positions stay right
+            e = (e & ((1 << low) - 1)) | (e >> (low + width) << low)
+        return e
+    return _pick(g, op, x, element_of)
+
+
+@lower(ops.trans)
+def trans(g, op, x):
+    order, new = op.attrs["order"], op.type.shape
+    old = T.shape(op.operands[0].type)
+
+    def element_of(e):
+        at = coordinates(new, e)
+        index = 0
+        for axis, size in enumerate(old):
+            index = index * size + at[order.index(axis)]
+        return index
+    return _pick(g, op, x, element_of)
+
+
+@lower(ops.join)
+def join(g, op, x, y):
+    target = g.layout(op)
+    source = g.layout(op.operands[0])
+    if source is None:
+        return [(x, y)[e & 1][0] for e in target.register_elements()]
+    places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
+    return [(x, y)[e & 1][places[e >> 1]] for e in target.register_elements()]
+
+
+@lower(ops.split)
+def split(g, op, x):
+    source = g.layout(op.operands[0])
+    places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
+    layouts = op.attrs["layout"]
+    if layouts[0] is None:
+        return [x[places[0]]], [x[places[1]]]
+    from .layout import Layout
+    elements = Layout(*layouts[0]).register_elements()
+    return [x[places[e << 1]] for e in elements], [x[places[e << 1 | 1]] for e in elements]
+
+
+@lower(ops.cat)
+def cat(g, op, x, y):
+    low, width = axis_bits(op.type.shape, op.attrs["axis"])
+    bit = low + width - 1
+    source = g.layout(op.operands[0])
+    places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
+    drop = lambda e: (e & ((1 << bit) - 1)) | (e >> (bit + 1) << bit)
+    return [(x, y)[e >> bit & 1][places[drop(e)]] for e in g.layout(op).register_elements()]
+
+
+@lower(ops.hint)
+def hint(g, op, x):
+    return x
+
+
+@lower(ops.assume)
+def assume(g, op, cond):
+    g.w.declare("llvm.assume", "void", ["i1"])
+    g.w.effect(f"call void @llvm.assume(i1 {cond[0]})")
+
+
+@lower(ops.select)
+def select(g, op, cond, x, y):
+    return [g.w.select(*each) for each in zip(cond, x, y)]
+
+
+@lower(ops.addptr)
+def addptr(g, op, p, offset):
+    pointee = T.element(op.type).pointee
+    unsigned = not T.element(op.operands[1].type).signed
+    out = []
+    for base, n in zip(p, offset):
+        if n.type != "i64":
+            n = g.w.cast("zext" if unsigned else "sext", n, "i64")
+        out.append(g.w.emit("ptr addrspace(1)", f"getelementptr {_memory_type(pointee)}, {base.typed}, i64 {n}", base, n))
+    return out
+
+
+def _memory_type(t):
+    return "i8" if t is T.i1 else llvm_type(t)
+
+
+@lower(ops.bitcast)
+def bitcast(g, op, x):
+    target = llvm_type(op.attrs["to"])
+    return [_bitcast(g, each, target) for each in x]
+
+
+def _bitcast(g, x, target):
+    if x.type.startswith("ptr") != target.startswith("ptr"):
+        return g.w.cast("ptrtoint" if x.type.startswith("ptr") else "inttoptr", x, target)
+    return g.w.cast("bitcast", x, target)
+
+
+@lower(ops.cast)
+def cast(g, op, x):
+    source, target = T.element(op.operands[0].type), op.attrs["to"]
+    return [convert_scalar(g, each, source, target) for each in x]
+
+
+def convert_scalar(g, x, source, target):
+    """Value conversion of one register."""
+    w, out = g.w, llvm_type(target)
+    if source is target:
+        return x
+    if type(source) is T.Ptr or type(target) is T.Ptr:
+        if target is T.i1:
+            return w.compare("icmp ne", x, value(x.type, "null"))
+        if type(source) is T.Ptr and type(target) is T.Ptr:
+            return x
+        return w.cast("ptrtoint" if type(source) is T.Ptr else "inttoptr", x, out)
+    if target is T.i1:
+        return w.compare("fcmp une" if source.is_float else "icmp ne", x, w.const(x.type, 0.0 if source.is_float else 0))
+    if source.is_int and target.is_int:
+        if target.bits == source.bits:
+            return x
+        if target.bits < source.bits:
+            return w.cast("trunc", x, out)
+        return w.cast("sext" if source.signed else "zext", x, out)
+    if source.is_int:
+        if target is T.bf16:
+            return convert_scalar(g, convert_scalar(g, x, source, T.f32), T.f32, target)
+        return w.cast("sitofp" if source.signed else "uitofp", x, out)
+    if target.is_int:
+        name = "fptosi.sat" if target.signed else "fptoui.sat"
+        return w.intrinsic(name, out, x, overload=(out, x.type))
+    return w.cast("fpext" if target.bits > source.bits else "fptrunc", x, out)

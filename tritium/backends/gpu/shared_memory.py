@@ -1,0 +1,152 @@
+"""Shared memory: addresses that are linear in the element's bits, and the scratch that conversions pass through.
+
+A shared layout maps each bit of an element's index to the byte-address bits it flips, so swizzles are layouts too and a
+conversion between register layouts is two linear maps. Which map is free of bank conflicts is found by counting.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from ...ir import types as T
+from .layout import image, log2
+from .lower import llvm_type
+
+BANK_ROW = 128  # bytes that all banks serve in one pass
+
+
+class Scratch:
+    """The reusable part of shared memory. Barriers come before it is written again and before it is read."""
+
+    def __init__(self, base):
+        self.base, self.bytes, self.dirty = base, 0, False
+
+    def reserve(self, size, alignment):
+        """A buffer for the whole kernel, below the scratch; only possible while no scratch has been handed out."""
+        at = -(-self.base // alignment) * alignment
+        self.base = at + size
+        return at
+
+    def take(self, sizes):
+        """Byte offsets for buffers that live together until the next `take`."""
+        at, out = self.base, []
+        for size in sizes:
+            out.append(at)
+            at += (size + 15) // 16 * 16
+        self.bytes = max(self.bytes, at - self.base)
+        return out
+
+    def take_aligned(self, sizes, alignment):
+        """Like `take`, every buffer starting at a multiple of `alignment`."""
+        step = lambda size: (size + alignment - 1) // alignment * alignment
+        skip = -self.base % alignment
+        return self.take([skip, *map(step, sizes)])[1:] if skip else self.take(list(map(step, sizes)))
+
+    def before_write(self, g):
+        """Nobody may still be reading what is about to be overwritten."""
+        if self.dirty:
+            g.target.barrier(g)
+        self.dirty = False
+
+    def after_write(self, g):
+        """Everyone sees what was written."""
+        g.target.barrier(g)
+        self.dirty = True
+
+    def fence_scratch(self):
+        """Control flow joins here: assume the scratch is in use."""
+        self.dirty = True
+
+    # --- access -------------------------------------------------------------------------------------------------
+    def pointer(self, g, offset):
+        """Address of a byte offset (an i32 value) in shared memory."""
+        return g.w.emit("ptr addrspace(3)", f"getelementptr i8, ptr addrspace(3) @smem, i32 {offset}", offset)
+
+    def store(self, g, base, index, x, t):
+        """Write one element at an index (i32) of the buffer at byte `base`."""
+        x = g.w.cast("zext", x, "i8") if x.type == "i1" else x
+        p = self.pointer(g, self._offset(g, base, index, t))
+        g.w.effect(f"store {x.typed}, {p.typed}")
+
+    def load(self, g, base, index, t):
+        """Read one element at an index (i32) of the buffer at byte `base`."""
+        p = self.pointer(g, self._offset(g, base, index, t))
+        kind = llvm_type(t)
+        if kind == "i1":
+            return g.w.cast("trunc", g.w.effect(f"load i8, {p.typed}", "i8"), "i1")
+        return g.w.effect(f"load {kind}, {p.typed}", kind)
+
+    @staticmethod
+    def _offset(g, base, index, t):
+        size = 8 if type(t) is T.Ptr else t.bytes
+        scaled = g.w.binary("shl", index, g.int(log2(size))) if size > 1 else index
+        return g.w.binary("add", scaled, g.int(base)) if base else scaled
+
+
+# --- choosing an address map ------------------------------------------------------------------------------------
+@functools.lru_cache(maxsize=4096)
+def plan(source, target, size):
+    """Byte-address images of the element bits for passing a tile of `size`-byte elements between two layouts.
+
+    Among row-major order, the reader's and the writer's own order, each with XOR swizzles, the one with the fewest
+    bank passes wins.
+    """
+    bits = log2(source.numel)
+    best = None
+    for order in dict.fromkeys((tuple(range(bits)), _own_order(target, bits), _own_order(source, bits))):
+        plain = [0] * bits
+        for k, bit in enumerate(order):
+            plain[bit] = size << k
+        for images in _swizzles(tuple(plain), size, bits):
+            cost = passes(source, images, size) + passes(target, images, size)
+            if best is None or cost < best[0]:
+                best = (cost, images)
+    return best[1]
+
+
+def _own_order(layout, bits):
+    """Element bits in the order a thread, then its warp, walks them."""
+    order = []
+    for x in (*layout.reg[:4], *layout.lane, *layout.warp, *layout.reg[4:]):
+        bit = x.bit_length() - 1
+        if x and bit not in order:
+            order.append(bit)
+    return tuple(order + [b for b in range(bits) if b not in order])
+
+
+def _swizzles(plain, size, bits):
+    yield plain
+    top = log2(size) + bits
+    for unit in range(max(2, log2(size)), 5):  # XOR units of 4 (an element at least), 8 or 16 bytes of a bank row
+        for first in range(7, top):
+            yield tuple(x ^ _fold(x, unit, first) for x in plain)
+
+
+def _fold(x, unit, first):
+    """Address bits from `first` on, brought down onto the bank bits from `unit` to 6."""
+    return (x >> first << unit) & (BANK_ROW - 1) & ~((1 << unit) - 1) if x >> first else 0
+
+
+def vector_bits(layout, images, size):
+    """How many of a thread's lowest registers are neighbours in memory, as a power of two (16 bytes at most)."""
+    count = 0
+    while count < len(layout.reg) and size << count < 16 and image_of(layout.reg[count], images) == size << count:
+        count += 1
+    return count
+
+
+def image_of(element, images):
+    """Byte address of an element (or of an element part)."""
+    return image(images, element)
+
+
+def passes(layout, images, size):
+    """Bank passes a warp needs to move its tile once: instructions times conflicts."""
+    vector = size << vector_bits(layout, images, size)
+    group = max(1, min(32, BANK_ROW // max(vector, 4)))  # wide accesses are served in parts of the warp
+    rows = {}
+    for lane in range(group):
+        address = image_of(image(layout.lane, lane), images)
+        rows.setdefault(address % BANK_ROW // 4, set()).add(address // 4)
+    conflicts = max(len(words) for words in rows.values())
+    return layout.registers * size // vector * (32 // group) * conflicts

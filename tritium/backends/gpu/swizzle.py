@@ -1,0 +1,26 @@
+"""The one shared-memory layout of matrix operands: rows of up to 128 bytes, XOR-swizzled. Tensor cores, ldmatrix and the
+copy engines all read and write it without bank conflicts."""
+
+from __future__ import annotations
+
+from .layout import log2
+
+
+def swizzled(shape, axis, size):
+    """Address images of a 2-D tile kept in rows of up to 128 bytes along `axis`, XOR-swizzled; and the row width.
+
+    Bits along `axis` fill a row, then the other axis walks the rows, then further chunks of the axis follow.
+    """
+    rows, cols = shape
+    inner, outer = (cols, rows) if axis == 1 else (rows, cols)
+    width = min(128, inner * size)
+    per_row = width // size
+    images = [0] * log2(rows * cols)
+    inner_low, outer_low = (0, log2(cols)) if axis == 1 else (log2(cols), 0)
+    for k in range(log2(inner)):
+        at = size << k if (1 << k) < per_row else outer * width << (k - log2(per_row))
+        images[inner_low + k] = at
+    for k in range(log2(outer)):
+        images[outer_low + k] = width << k
+    mask = {128: 7, 64: 3, 32: 1}[width] if width >= 32 else 0
+    return tuple(x ^ ((x >> 7 & mask) << 4) for x in images), width

@@ -1,0 +1,73 @@
+"""PTX to machine code: with `ptxas` where there is one, else by the driver when the kernel is loaded."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from ... import knobs
+from ...errors import PTXASError
+
+
+@functools.cache
+def ptxas():
+    """Path of the assembler, or None: TRITON_PTXAS_PATH, the PATH, or a CUDA toolkit package beside us."""
+    found = knobs.nvidia.ptxas or shutil.which("ptxas")
+    if found:
+        return str(getattr(found, "path", found))
+    for module, inside in (("nvidia.cuda_nvcc", "bin/ptxas"), ("triton.backends.nvidia", "bin/ptxas")):
+        path = _inside(module, inside)
+        if path:
+            return path
+    return None
+
+
+def _inside(package, path):
+    from importlib.util import find_spec
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        candidate = Path(folder) / path
+        if os.access(candidate, os.X_OK):
+            return str(candidate)
+    return None
+
+
+@functools.cache
+def version(path):
+    """Version text of an assembler, part of the cache key."""
+    return subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip().splitlines()[-1]
+
+
+def assemble(ptx, arch, options=()):
+    """(cubin, {"n_regs", "n_spills"}) of a PTX text.
+
+    Raises PTXASError with what the assembler said.
+    """
+    with tempfile.TemporaryDirectory(prefix="tritium-") as folder:
+        source, binary = Path(folder) / "k.ptx", Path(folder) / "k.cubin"
+        source.write_text(ptx)
+        command = [ptxas(), "-v", f"--gpu-name={arch}", *options, str(source), "-o", str(binary)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise PTXASError(f"ptxas failed with code {done.returncode}:\n{done.stderr.strip()}")
+        return binary.read_bytes(), usage(done.stderr)
+
+
+def usage(log):
+    """Registers and spilled bytes out of `ptxas -v`.
+
+    >>> usage("Used 32 registers, ... 8 bytes spill stores, 16 bytes spill loads")
+    {'n_regs': 32, 'n_spills': 4}
+    """
+    registers = re.search(r"Used (\d+) registers", log)
+    spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    return {"n_regs": int(registers[1]) if registers else 0,
+            "n_spills": max(int(spilled[1]), int(spilled[2])) // 4 if spilled else 0}

@@ -1,0 +1,69 @@
+"""The stages of an NVIDIA kernel: ttir -> ttgir (layouts) -> llir -> ptx -> cubin."""
+
+from __future__ import annotations
+
+from ...passes.axis_info import analyze
+from ..gpu import (  # noqa: F401
+    lower_async,
+    lower_control,
+    lower_convert,
+    lower_dot,
+    lower_memory,
+    lower_reduce,
+    lower_shape,
+    lower_sort,
+)
+from ..gpu.assign_layouts import assign_layouts
+from ..gpu.lower import LOWER, lower_kernel
+from ..gpu.pipeline_loops import pipeline_loops
+from ..gpu.scalar_steps import scalar_steps
+from ..llvm.target import assembly, llvm_version
+from . import assemble, mma
+from .target import NvTarget
+
+LOWER.update(mma.LOWER)
+
+
+def ttgir(module, target, options, metadata):
+    """Pipeline the loops around dots and give every tile a layout."""
+    nv = NvTarget.of(options.arch)
+    module = scalar_steps(module)
+    module = pipeline_loops(module, *mma.pipelinable(nv, analyze(module), options.num_warps))
+    return assign_layouts(module, mma.dot_layout(nv))
+
+
+def llir(module, target, options, metadata):
+    """LLVM text; notes how much shared memory it takes."""
+    text, metadata["shared"] = lower_kernel(module, NvTarget.of(options.arch), _attributes(options))
+    return text
+
+
+def _attributes(options):
+    return f'"nvvm.maxnreg"="{options.maxnreg}"' if options.maxnreg else ""
+
+
+def ptx(text, target, options, metadata):
+    """LLVM's PTX."""
+    return assembly(text, NvTarget.of(options.arch))
+
+
+def cubin(text, target, options, metadata):
+    """Machine code by ptxas; without one, the PTX itself, which the driver compiles when it is loaded."""
+    if assemble.ptxas() is None:
+        return text.encode()
+    extra = tuple((options.ptx_options or "").split())
+    binary, used = assemble.assemble(text, NvTarget.of(options.arch).cpu, extra)
+    metadata.update(used)
+    return binary
+
+
+def fingerprint(target):
+    """Versions of LLVM and of the assembler."""
+    path = assemble.ptxas()
+    return f"{llvm_version()}-{assemble.version(path) if path else 'driver'}"
+
+
+def sass(asm, target):
+    """Disassembly of the machine code (needs cuobjdump)."""
+    from ...tools.disasm import get_sass
+    return get_sass(asm["cubin"])

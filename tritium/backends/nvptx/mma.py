@@ -1,0 +1,230 @@
+"""Tensor cores: which dots they take, where their accumulators live, and the instructions.
+
+Hopper's wgmma reads both operands from shared memory, 128-byte swizzled; four warps own 64 rows of the result each.
+"""
+
+from __future__ import annotations
+
+from ... import ops
+from ...ir import types as T
+from ...ir.core import Op
+from ..gpu import ops as gpu_ops
+from ..gpu.layout import log2, mma_accumulator
+from ..gpu.lower_convert import write
+from ..gpu.swizzle import swizzled
+from . import mma_sync
+
+_KIND = {T.f16: "f16", T.bf16: "bf16", T.f32: "tf32", T.f8e4nv: "e4m3", T.f8e5: "e5m2", T.i8: "s8"}
+MAX_N = 256
+
+
+def wgmma_fits(a, b, out, precision, warps, target):
+    """True if Hopper's warpgroup instructions can do a dot of these tile types."""
+    ta, tb = a.element, b.element
+    if target.sm != 90 or len(out.shape) != 2 or warps % 4:
+        return False
+    if ta not in _KIND or tb not in _KIND or (ta is not tb and not (ta.bits == tb.bits == 8 and ta.is_float and tb.is_float)):
+        return False
+    if (ta is T.f32 and precision != "tf32") or out.element is not (T.i32 if ta is T.i8 else T.f32):
+        return False
+    _, columns = warp_split(out.shape[0], warps)
+    return out.shape[0] >= 64 and out.shape[1] // columns >= 8 and a.shape[1] * ta.bytes >= 32
+
+
+def warp_split(m, warps):
+    """(warps along M, parts of N): warpgroups stack along M first."""
+    groups = warps // 4
+    along_m = min(groups, max(1, m // 64))
+    return along_m * 4, groups // along_m
+
+
+def dot_layout(target):
+    """The accumulator layouts of `target`, for layout assignment; None means plain threads."""
+    def choose(a, b, out, precision, warps):
+        if wgmma_fits(a, b, out, precision, warps, target):
+            return mma_accumulator(out.shape, *warp_split(out.shape[0], warps), rows=64)
+        if mma_sync.fits(a, b, out, precision, warps, target):
+            return mma_sync.accumulator(out, warps)
+        return None
+    return choose
+
+
+def pipelinable(target, info, warps):
+    """For `pipeline_loops`: which dots can start on buffers, along which axes they lie, and how wide copies may be."""
+    def fits(op):
+        a, b = (x.type for x in op.operands[:2])
+        if not wgmma_fits(a, b, op.type, op.attrs["precision"], warps, target):
+            return False
+        return a.element.bits == 16 or axes(op) == (1, 0)
+
+    def axes(op):
+        return tuple(_longest_axis(info(x.operands[0])) if type(x) is Op and x.kind is ops.load else 1 - k
+                     for k, x in enumerate(op.operands[:2]))
+
+    def vector(load):
+        pointer = load.operands[0]
+        known, size = info(pointer), load.type.element.bytes
+        axis = _longest_axis(known)
+        width = min(known.contiguity[axis], known.divisibility[axis] // size, load.type.shape[axis], 16 // size)
+        if len(load.operands) > 1:
+            width = min(width, info(load.operands[1]).constancy[axis])
+        return width * size
+    return fits, axes, vector
+
+
+def _longest_axis(known):
+    return max(range(len(known.contiguity)), key=lambda axis: (known.contiguity[axis], axis))
+
+
+def _descriptor_bits(width, stride, leading):
+    """The constant part of a wgmma descriptor: everything but the start address."""
+    mode = {128: 1, 64: 2, 32: 3}[width]
+    return (mode << 62) | ((stride >> 4) << 32) | ((leading >> 4) << 16)
+
+
+def wgmma(g, op, a, b, acc):
+    """acc + a @ b by warpgroups."""
+    w, target = g.w, g.target
+    t = T.element(op.operands[0].type)
+    m, n = op.type.shape
+    k = T.shape(op.operands[0].type)[1]
+    a_axis = _contiguous_axis(g.layout(op.operands[0]), t, want=1)
+    b_axis = _contiguous_axis(g.layout(op.operands[1]), t, want=0)
+    sides = []
+    for x, value, axis in ((a, op.operands[0], a_axis), (b, op.operands[1], b_axis)):
+        images, width = swizzled(value.type.shape, axis, t.bytes)
+        sides.append((x, value, images, width))
+    base_a, base_b = g.shared.take_aligned([v.type.numel * t.bytes for _, v, _, _ in sides], 1024)
+    g.shared.before_write(g)
+    for (x, value, images, _), base in zip(sides, (base_a, base_b)):
+        write(g, x, T.element(value.type), g.layout(value), images, base)
+    target.proxy_fence(g)
+    g.shared.after_write(g)
+    return issue(g, T.element(op.operands[1].type), acc, g.int(base_a), g.int(base_b), a_axis, b_axis, sides[0][3],
+                 sides[1][3], (m, n, k), t)
+
+
+def _contiguous_axis(layout, t, want):
+    """The axis a tile's threads hold in runs; only 16-bit types may lie along M or N (axis other than K)."""
+    if t.bits != 16:
+        return want
+    other = 1 - want
+    return other if layout.contiguous(other) > layout.contiguous(want) else want
+
+
+def issue(g, tb, acc, base_a, base_b, a_axis, b_axis, width_a, width_b, sizes, t, wait=True):
+    """All k-steps of one dot as one block of instructions; with `wait` the accumulators are ready when it ends."""
+    w, (m, n, k) = g.w, sizes
+    rows, columns = warp_split(m, g.warps)
+    group = w.binary("lshr", g.place("warp"), g.int(2))
+    along_m = rows // 4
+    group_m = w.binary("and", group, g.int(along_m - 1)) if along_m > 1 else g.int(0)
+    group_n = w.binary("lshr", group, g.int(log2(along_m))) if columns > 1 else g.int(0)
+    n_group = n // columns
+    n_step = min(n_group, MAX_N)
+    repeats_m = m // (16 * rows)
+    k_bytes = 32
+    out = list(acc)
+    per = n_step // 2  # accumulator registers of one instruction
+    for rm in range(repeats_m):
+        for rn in range(n_group // n_step):
+            start = (rm * (n_group // n_step) + rn) * per
+            a_desc = _start(g, base_a, group_m, 64, rm * along_m * 64, m, k, a_axis == 1, width_a, t)
+            b_desc = _start(g, base_b, group_n, n_group, rn * n_step, n, k, b_axis == 0, width_b, t)
+            steps = [(_advance(step, a_axis == 1, width_a, m, t), _advance(step, b_axis == 0, width_b, n, t))
+                     for step in range(k * t.bytes // k_bytes)]
+            out[start:start + per] = _block(g, tb, out[start:start + per], a_desc, b_desc, steps, n_step, t,
+                                            a_axis == 0, b_axis == 1, wait)
+    return out
+
+
+def _start(g, base, group, span, extra, outer, k, k_major, width, t):
+    """Descriptor of the first k-step: `span` rows (or columns) per group from `extra` on."""
+    w = g.w
+    if k_major:
+        unit, stride, leading = width, 8 * width, 16
+    else:
+        per_row = width // t.bytes
+        unit, stride, leading = None, 8 * width, k * width
+    if unit is not None:
+        offset = w.binary("mul", group, g.int(span * unit)) if group != "0" else g.int(0)
+        extra = extra * unit
+    else:  # chunks of `width` bytes along M or N, each k rows high
+        offset = w.binary("mul", group, g.int(span // per_row * k * width)) if group != "0" else g.int(0)
+        extra = extra // per_row * k * width
+    start = w.emit("i32", "ptrtoint ptr addrspace(3) @smem to i32")
+    start = w.binary("add", start, base)
+    start = w.binary("add", start, g.int(extra)) if extra else start
+    start = start if offset == "0" else w.binary("add", start, offset)
+    start = w.binary("lshr", w.binary("and", start, g.int(0x3FFFF)), g.int(4))
+    return w.binary("or", w.cast("zext", start, "i64"), w.const("i64", _signed(_descriptor_bits(width, stride, leading))))
+
+
+def _advance(step, k_major, width, outer, t):
+    """How far (in 16-byte units) the start moves for a k-step."""
+    if k_major:
+        inside = width // 32
+        return ((step // inside) * outer * width + (step % inside) * 32) >> 4
+    return step * (32 // t.bytes) * width >> 4
+
+
+def _signed(x):
+    return x - (1 << 64) if x >> 63 else x
+
+
+def _block(g, tb, acc, a_desc, b_desc, steps, n, t, trans_a, trans_b, wait):
+    w, count = g.w, len(acc)
+    integer = t is T.i8
+    letter, kind = ("r", "i32") if integer else ("f", "float")
+    k = 32 // t.bytes
+    shape = f"m64n{n}k{k}.{'s32' if integer else 'f32'}.{_KIND[t]}.{_KIND[tb]}"
+    outs = ", ".join(f"${i}" for i in range(count))
+    tail = "p" if integer else "p, 1, 1"
+    if t.bits == 16:
+        tail += f", {int(trans_a)}, {int(trans_b)}"
+    first = 2 * count
+    lines = ["{ .reg .pred p; .reg .b64 da, db; setp.eq.b32 p, 1, 1; wgmma.fence.sync.aligned;"]
+    for a_step, b_step in steps:
+        lines.append(f"add.s64 da, ${first}, {a_step}; add.s64 db, ${first + 1}, {b_step};")
+        lines.append(f"wgmma.mma_async.sync.aligned.{shape} {{{outs}}}, da, db, {tail};")
+    lines.append("wgmma.commit_group.sync.aligned;" + (" wgmma.wait_group.sync.aligned 0; }" if wait else " }"))
+    constraints = ",".join([f"={letter}"] * count + [str(i) for i in range(count)] + ["l", "l"])
+    result = "{" + ", ".join([kind] * count) + "}"
+    arguments = ", ".join([x.typed for x in acc] + [a_desc.typed, b_desc.typed])
+    made = w.effect(f'call {result} asm sideeffect "{" ".join(lines)}", "{constraints},~{{memory}}"({arguments})', result)
+    return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]
+
+
+def dot_shared(g, op, pa, pb, acc):
+    """Start a dot on buffers that copies have filled."""
+    a, b, t = op.attrs["lhs"], op.attrs["rhs"], op.attrs["lhs"].element
+    g.target.proxy_fence(g)
+    widths = [swizzled(x.shape, op.attrs[axis], t.bytes)[1] for x, axis in ((a, "a_axis"), (b, "b_axis"))]
+    return issue(g, b.element, acc, pa[0], pb[0], op.attrs["a_axis"], op.attrs["b_axis"], *widths,
+                 (a.shape[0], b.shape[1], a.shape[1]), t, wait=False)
+
+
+def dot_wait(g, op, acc):
+    """The accumulators, tied to the wait so that nothing reads them before it."""
+    w, kind = g.w, acc[0].type
+    letter = "r" if kind == "i32" else "f"
+    count = len(acc)
+    result = "{" + ", ".join([kind] * count) + "}"
+    constraints = ",".join([f"={letter}"] * count + [str(i) for i in range(count)])
+    made = w.effect(f'call {result} asm sideeffect "wgmma.wait_group.sync.aligned {op.attrs["pending"]};", '
+                    f'"{constraints},~{{memory}}"({", ".join(x.typed for x in acc)})', result)
+    return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]
+
+
+def dot(g, op, a, b, acc):
+    """Tensor cores where they fit, plain threads elsewhere."""
+    types = (*(x.type for x in op.operands[:2]), op.type, op.attrs["precision"], g.warps, g.target)
+    if wgmma_fits(*types):
+        return wgmma(g, op, a, b, acc)
+    if mma_sync.fits(*types):
+        return mma_sync.dot(g, op, a, b, acc)
+    from ..gpu.lower_dot import dot as plain
+    return plain(g, op, a, b, acc)
+
+
+LOWER = {ops.dot: dot, gpu_ops.dot_shared: dot_shared, gpu_ops.dot_wait: dot_wait}

@@ -1,0 +1,279 @@
+"""What is known of a tile's values along each axis: runs that count up by one, runs that are equal, divisors.
+
+    contiguity    every aligned group of so many neighbours counts up by one
+    divisibility  the first value of every such group is a multiple of it (for pointers, in bytes)
+    constancy     every aligned group of so many neighbours is equal
+
+All are powers of two. A scalar has one axis of length 1. The facts decide how wide memory can be touched.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .. import ops
+from ..ir import types as T
+from ..ir.core import Op, Result
+
+EVERYTHING = 1 << 40  # divides zero
+
+
+class AxisInfo(NamedTuple):
+    """The facts of one value, a number for each axis."""
+
+    contiguity: tuple
+    divisibility: tuple
+    constancy: tuple
+
+    def at(self, axis, group):
+        """Divisor of the values at multiples of `group` along an axis."""
+        return self.divisibility[axis] if self.contiguity[axis] <= group else min(self.divisibility[axis], group)
+
+    def meet(self, other):
+        """What holds of either of two values."""
+        return AxisInfo(*(tuple(map(min, x, y)) for x, y in zip(self, other)))
+
+
+def analyze(module):
+    """A function from a value of the module to its AxisInfo.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: ptr<f32> {divisible=16}) {\\n %0 = splat %x {shape=(64,)} : tile<64xptr<f32>>\\n"
+    ...                  " %1 = arange {start=0, end=64} : tile<64xi32>\\n %2 = addptr %0, %1 : tile<64xptr<f32>>\\n}")
+    >>> analyze(m)(m.body.ops[2])
+    AxisInfo(contiguity=(64,), divisibility=(16,), constancy=(1,))
+    """
+    known = {}
+    for arg in module.args:
+        known[id(arg)] = (_scalar(arg.attrs.get("divisible", 1)),)
+    _block(module.body, known)
+
+    def info(x):
+        op, k = (x.op, x.index) if type(x) is Result else (x, 0)
+        return known[id(op)][k]
+    return info
+
+
+def _scalar(divisor):
+    return AxisInfo((1,), (divisor,), (1,))
+
+
+def _nothing(t):
+    """Nothing is known."""
+    ones = (1,) * max(1, len(T.shape(t)))
+    return AxisInfo(ones, ones, ones)
+
+
+def _get(known, x):
+    op, k = (x.op, x.index) if type(x) is Result else (x, 0)
+    return known[id(op)][k]
+
+
+def _block(block, known):
+    for op in block.ops:
+        if op.kind in (ops.for_, ops.while_):
+            _loop(op, known)
+            continue
+        for region in op.regions:
+            for arg in region.args:
+                known[id(arg)] = (_nothing(arg.type),)
+            _block(region, known)
+        if op.kind is ops.if_:
+            both = [[_get(known, y) for y in r.yields] for r in op.regions]
+            known[id(op)] = tuple(a.meet(b) for a, b in zip(*both))
+        elif op.types:
+            rule = _RULES.get(op.kind)
+            infos = [_get(known, x) for x in op.operands]
+            known[id(op)] = (rule(op, *infos),) if rule else tuple(map(_nothing, op.types))
+
+
+def _loop(op, known):
+    """Assume what holds before the loop, and weaken it until the body keeps it."""
+    heads = 3 if op.kind is ops.for_ else 0
+    carried = [_get(known, x) for x in op.operands[heads:]]
+    body = op.regions[-1]
+    while True:
+        for region in op.regions:
+            for arg, fact in zip(region.args[heads and 1:], carried):
+                known[id(arg)] = (fact,)
+            if heads:
+                first, step = (_get(known, x).divisibility[0] for x in (op.operands[0], op.operands[2]))
+                known[id(region.args[0])] = (_scalar(min(first, step)),)
+            _block(region, known)
+        after = [fact.meet(_get(known, y)) for fact, y in zip(carried, body.yields)]
+        if after == carried:
+            break
+        carried = after
+    known[id(op)] = tuple(carried)
+
+
+# --- one rule for each op that keeps facts ----------------------------------------------------------------------
+def _lowest_bit(n):
+    return n & -n if n else EVERYTHING
+
+
+def _constant(op):
+    value = op.attrs["value"]
+    return _scalar(_lowest_bit(abs(value)) if isinstance(value, int) and not isinstance(value, bool) else 1)
+
+
+def _arange(op):
+    return AxisInfo((_lowest_bit(op.type.numel),), (_lowest_bit(op.attrs["start"]),), (1,))
+
+
+def _splat(op, x):
+    shape = op.attrs["shape"]
+    return AxisInfo((1,) * len(shape), x.divisibility * len(shape), tuple(map(_lowest_bit, shape)))
+
+
+def _expand_dims(op, x):
+    axis = op.attrs["axis"]
+    if not T.shape(op.operands[0].type):
+        return x
+    own = min(x.at(a, 1) for a in range(len(x.contiguity)))
+    put = lambda xs, new: (*xs[:axis], new, *xs[axis:])
+    return AxisInfo(put(x.contiguity, 1), put(x.divisibility, own), put(x.constancy, 1))
+
+
+def _broadcast(op, x):
+    old, new = op.operands[0].type.shape, op.type.shape
+    return x._replace(constancy=tuple(n if o != n else k for o, n, k in zip(old, new, x.constancy)))
+
+
+def _trans(op, x):
+    return AxisInfo(*(tuple(xs[k] for k in op.attrs["order"]) for xs in x))
+
+
+def _reshape(op, x):
+    """Axes that survive keep their facts; an axis cut in two keeps them in its inner part."""
+    old, new = T.shape(op.operands[0].type), T.shape(op.type)
+    plain = [(d, k) for k, d in enumerate(old) if d != 1]
+    wanted = [(d, k) for k, d in enumerate(new) if d != 1]
+    if [d for d, _ in plain] == [d for d, _ in wanted]:
+        out = [list(xs) for xs in _nothing(op.type)]
+        for (_, a), (_, b) in zip(plain, wanted):
+            for mine, theirs in zip(out, x):
+                mine[b] = theirs[a]
+        return AxisInfo(*map(tuple, out))
+    if len(plain) == 1 and wanted:
+        axis, inner = plain[0][1], wanted[-1][1]
+        out = [list(xs) for xs in _nothing(op.type)]
+        size = new[inner]
+        out[0][inner], out[2][inner] = min(x.contiguity[axis], size), min(x.constancy[axis], size)
+        out[1][inner] = x.at(axis, out[0][inner])
+        return AxisInfo(*map(tuple, out))
+    return _nothing(op.type)
+
+
+def _sum(x, y, size=1, signed_right=False):
+    """x + y (or x - y), where y counts in steps of `size`."""
+    contiguity, divisibility, constancy = [], [], []
+    for a in range(len(x.contiguity)):
+        left = min(x.contiguity[a], y.constancy[a])
+        right = 1 if signed_right else min(y.contiguity[a], x.constancy[a])
+        run = max(left, right, 1)
+        contiguity.append(run)
+        divisibility.append(min(x.at(a, run), y.at(a, run) * size))
+        constancy.append(min(x.constancy[a], y.constancy[a]))
+    return AxisInfo(tuple(contiguity), tuple(divisibility), tuple(constancy))
+
+
+def _add(op, x, y):
+    return _sum(x, y)
+
+
+def _sub(op, x, y):
+    return _sum(x, y, signed_right=True)
+
+
+def _addptr(op, x, y):
+    return _sum(x, y, T.element(op.type).pointee.bytes)
+
+
+def _mul(op, x, y):
+    if _is_one(op.operands[1]):
+        return x
+    if _is_one(op.operands[0]):
+        return y
+    rank = range(len(x.contiguity))
+    return AxisInfo((1,) * len(rank), tuple(min(EVERYTHING, x.at(a, 1) * y.at(a, 1)) for a in rank),
+                    tuple(min(x.constancy[a], y.constancy[a]) for a in rank))
+
+
+def _is_one(x):
+    while type(x) is Op and x.kind in (ops.splat, ops.broadcast, ops.expand_dims):
+        x = x.operands[0]
+    return type(x) is Op and x.kind is ops.constant and x.attrs["value"] == 1
+
+
+def _div(op, x, y):
+    """Within a run that starts at a multiple of the divisor's power of two, the quotient stays."""
+    out = _nothing(op.type)
+    if not T.element(op.type).is_int:
+        return out._replace(constancy=tuple(map(min, x.constancy, y.constancy)))
+    groups = tuple(max(min(x.contiguity[a], x.divisibility[a], y.divisibility[a], y.constancy[a]),
+                       min(x.constancy[a], y.constancy[a])) for a in range(len(x.contiguity)))
+    return out._replace(constancy=groups)
+
+
+def _rem(op, x, y):
+    """x % y counts up within runs that neither wrap nor start off a multiple of y's power of two."""
+    if not T.element(op.type).is_int:
+        return _nothing(op.type)
+    rank = range(len(x.contiguity))
+    runs = tuple(max(1, min(x.contiguity[a], x.divisibility[a], y.divisibility[a], y.constancy[a])) for a in rank)
+    return AxisInfo(runs, tuple(min(x.at(a, runs[a]), y.divisibility[a]) for a in rank),
+                    tuple(min(x.constancy[a], y.constancy[a]) for a in rank))
+
+
+def _same(op, *infos):
+    """Only equality survives."""
+    rank = range(len(infos[0].contiguity))
+    return _nothing(op.type)._replace(constancy=tuple(min(i.constancy[a] for i in infos) for a in rank))
+
+
+def _compare(op, x, y):
+    """A run and a bound that are both multiples of g cannot cross inside a group of g."""
+    out = _same(op, x, y)
+    if op.kind in (ops.gt, ops.le):
+        x, y = y, x
+    # now it reads x < y or x >= y
+    groups = []
+    for a in range(len(x.contiguity)):
+        run = min(x.contiguity[a], x.divisibility[a], y.divisibility[a], y.constancy[a])
+        groups.append(max(out.constancy[a], run if op.kind in (ops.lt, ops.ge, ops.gt, ops.le) else 1))
+    return out._replace(constancy=tuple(groups))
+
+
+def _cast(op, x):
+    source, target = T.element(op.operands[0].type), op.attrs["to"]
+    integers = all(type(t) is T.Scalar and t.is_int and t.bits >= 32 for t in (source, target))
+    return x if integers else _same(op, x)
+
+
+def _keep(op, x):
+    return x
+
+
+def _select(op, c, x, y):
+    both = x.meet(y)
+    shared = tuple(min(both.contiguity[a], c.constancy[a]) for a in range(len(both.contiguity)))
+    return AxisInfo(shared, tuple(min(x.at(a, shared[a]), y.at(a, shared[a])) for a in range(len(shared))),
+                    tuple(map(min, both.constancy, c.constancy)))
+
+
+def _hint(op, x):
+    fields = []
+    for have, said in zip(x, (op.attrs["contiguous"], op.attrs["divisible"], op.attrs["constancy"])):
+        said = said if said is None or isinstance(said, (tuple, list)) else (said,)
+        fields.append(have if said is None else tuple(max(h, _lowest_bit(s)) for h, s in zip(have, said)))
+    return AxisInfo(*fields)
+
+
+_RULES = {
+    ops.constant: _constant, ops.arange: _arange, ops.splat: _splat, ops.expand_dims: _expand_dims,
+    ops.broadcast: _broadcast, ops.trans: _trans, ops.reshape: _reshape, ops.add: _add, ops.sub: _sub,
+    ops.addptr: _addptr, ops.mul: _mul, ops.div: _div, ops.rem: _rem, ops.cast: _cast, ops.select: _select,
+    ops.hint: _hint, ops.lt: _compare, ops.le: _compare, ops.gt: _compare, ops.ge: _compare, ops.eq: _same, ops.ne: _same,
+    ops.and_: _same, ops.or_: _same, ops.xor: _same, ops.max_: _same, ops.min_: _same,
+}
