@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from tritium.backends.cpu import debug, dot, launcher, partial, pool, record, runtime, sort
+from tritium.backends.cpu import debug, dot, guards, launcher, partial, pool, record, runtime, sort
 from tritium.backends.cpu.record import BOOL, FLOAT32, FLOAT64, SKIP, constant, integer, ndarray, pack, tensor
 from tritium.backends.cpu.runtime import PARTS, Runtime
 from tritium.backends.llvm.target import compile_text, cpu_target
@@ -66,7 +66,7 @@ def count(rt, counter, grid, rounds=1, arena=64):
     return out
 
 
-MODULES = [debug, dot, launcher, partial, pool, record, runtime, sort]
+MODULES = [debug, dot, guards, launcher, partial, pool, record, runtime, sort]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
@@ -350,6 +350,109 @@ def test_launches_leave_reference_counts_alone(rt, copy_slots):
     for _ in range(100):
         assert rt.launch(r, 1, 1, 1, x, ARRAY, n, n) is None
         assert rt.launch(r, 1, 1, 1, x, ARRAY, n, 5) is NotImplemented
+    assert [sys.getrefcount(o) for o in watched] == before
+
+
+def test_slots_may_come_in_any_order(launch, copy_slots):
+    library, entry, seen = copy_slots
+    r = record.record(entry, 0, [integer("INT32"), constant(None), FLOAT32], library, slots=[3, 0, 1],
+                      fixed=[(0, "FLOAT64", 0.5), (2, "INT32", -1)])  # fmt: skip
+    assert launch(r, 1, 1, 1, 9, None, 1.5) is None
+    assert seen[:4].tolist() == [f64(0.5), f32(1.5), 2**64 - 1, 9]
+    with pytest.raises(ValueError, match="do not fill slots"):
+        record.record(entry, 0, [integer("INT32")], slots=[4])
+
+
+class Kernel:
+    """kernel[grid](x, n, BLOCK=...) as a runtime would build it: what no record fits is noted and given a record."""
+
+    def __init__(self, rt, copy_slots):
+        self.library, self.entry, self.seen = copy_slots
+        self.seen[:] = 0
+        self.asked = []
+        self.records = [self.ask]
+        self.bind = rt.binder(self.records)
+
+    def __getitem__(self, grid):
+        return self.bind(grid)
+
+    def ask(self, grid, *args, **kwargs):
+        self.asked.append((grid, args, kwargs))
+        guards = [tensor(args[0]), integer("INT32", args[1] % 16 == 0), *map(constant, kwargs.values())]
+        self.records.append(record.record(self.entry, 0, guards, self.library, keywords=tuple(kwargs), result=self,
+                                          names=("x", "n"), defaults={"BLOCK": 32, "eps": 0.5}))  # fmt: skip
+        return "asked"
+
+
+@pytest.fixture
+def bound(rt, copy_slots):
+    if sys.implementation.name != "cpython":
+        pytest.skip("needs native builtins")
+    return Kernel(rt, copy_slots)
+
+
+def test_bound_calls_find_their_record(bound):
+    x = Tensor(4096)
+    assert bound[(1,)](x, 5, BLOCK=64) == "asked"
+    assert bound[(1,)](x, 7, BLOCK=64) is bound and bound.seen[:2].tolist() == [4096, 7]
+    assert bound[(2, 1)](x, 16, BLOCK=64) == "asked"  # divisible by 16
+    assert bound[(2, 1)](x, 32, BLOCK=64) is bound
+    assert bound[(2, 1)](x, 33, BLOCK=64) is bound
+    assert bound[(2, 1)](x, 33) == "asked"  # other keywords
+    assert bound[(2, 1)](x, 33) is bound
+    assert bound[(2, 1)](x, 33, block=64) == "asked"
+    assert bound[(1,)](x, 33, **{"".join(["BLO", "CK"]): 64}) is bound  # equal names, not the same tuple
+    assert [args[1] for _, args, _ in bound.asked] == [5, 16, 33, 33]
+    assert bound.asked[0] == ((1,), (x, 5), {"BLOCK": 64})
+
+
+def test_bound_grids(bound):
+    x, metas = Tensor(4096), []
+    bound[(1,)](x, 5, BLOCK=64)
+    assert bound[lambda meta: metas.append(meta) or (1, 2, 3)](x, 5, BLOCK=64) is bound
+    assert metas == [{"x": x, "n": 5, "BLOCK": 64, "eps": 0.5}]
+    assert bound[lambda meta: [4]](x, 5, BLOCK=64) == "asked"  # Python is given what the function returned
+    assert bound[(1, 1, 1, 1)](x, 5, BLOCK=64) == "asked"
+    assert bound[(-1,)](x, 5, BLOCK=64) == "asked"
+    assert bound[(1.5,)](x, 5, BLOCK=64) == "asked"
+    assert bound[()](x, 5, BLOCK=64) == "asked"
+    assert [grid for grid, _, _ in bound.asked] == [(1,), [4], (1, 1, 1, 1), (-1,), (1.5,), ()]
+    bound.seen[:] = 5
+    assert bound[(0, 4)](x, 5, BLOCK=64) is bound and (bound.seen == 5).all()
+
+
+def test_bound_calls_pass_exceptions_on(bound):
+    x = Tensor(4096)
+    bound[(1,)](x, 5)
+    with pytest.raises(ZeroDivisionError):
+        bound[lambda meta: 1 // 0](x, 5)
+    with pytest.raises(KeyError, match="no storage"):
+        bound[(1,)](Tensor(None), 5)
+    with pytest.raises(AttributeError):
+        bound[(1,)](object(), 5)  # what Python said, from x.dtype
+
+
+def test_bound_records_may_go_while_they_are_read(bound):
+    class Forgetful(Tensor):
+        def data_ptr(self):
+            del bound.records[1:]
+            return 4096
+
+    x = Forgetful(0)
+    bound[(1,)](x, 5)
+    assert bound[(1,)](x, 5) is bound
+    assert bound[(1,)](x, 5) == "asked"
+
+
+def test_bound_calls_leave_reference_counts_alone(bound):
+    x, grid = Tensor(4096, dtype=object()), (1,)
+    bound[grid](x, 5, BLOCK=64)
+    function = lambda meta: grid
+    watched = [x, x.dtype, grid, function, bound, bound.records, bound.records[1]]
+    before = [sys.getrefcount(o) for o in watched]
+    for _ in range(50):
+        bound[grid](x, 5, BLOCK=64)
+        bound[function](x, 5, BLOCK=64)
     assert [sys.getrefcount(o) for o in watched] == before
 
 

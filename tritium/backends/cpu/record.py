@@ -12,12 +12,13 @@ The launcher reads the record's bytes; `check` says the same in Python, for inte
 from __future__ import annotations
 
 import ctypes
+import itertools
 import struct
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .launcher import CODES
+from .guards import CODES
 
 __all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT32", "INT64", "SKIP", "UINT64", "Guard", "Record", "check", "constant",
            "integer", "ndarray", "pack", "record", "tensor"]  # fmt: skip
@@ -106,24 +107,48 @@ class Record(bytes):
     """A record as the launcher reads it; it keeps the objects it mentions, and `owner`, alive."""
 
     guards: tuple[Guard, ...]
+    slots: tuple[int, ...]
+    fixed: tuple[tuple[int, str, Any], ...]
     entry: int
     arena_bytes: int
-    owner: Any
+    kept: tuple[Any, ...]
 
 
-def record(entry: int, arena_bytes: int, guards: Sequence[Guard], owner: Any = None) -> Record:
-    """The record of a kernel at address `entry`: one guard for each argument of the call, in order.
+def record(entry: int, arena_bytes: int, guards: Sequence[Guard], owner: Any = None, *,
+           slots: Sequence[int] | None = None, fixed: Sequence[tuple[int, str, Any]] = (),
+           keywords: tuple[str, ...] = (), result: Any = None, names: tuple[str, ...] = (),
+           defaults: dict[str, Any] | None = None) -> Record:
+    """The record of a kernel at address `entry`: one guard for each argument of the call, in the call's order.
+
+    `slots` tells which slot each guard fills, where it is not one after the other (guards that fill none ignore
+    theirs); `fixed` fills further slots with (slot, code, value): defaults the call left out.
+
+    The rest is for `Runtime.binder`: the last `len(keywords)` arguments are these keywords; a launch returns `result`;
+    a grid that is a function gets `defaults` and the arguments by name, `names` being those of the positional ones.
 
     >>> record(4096, 128, [INT32, FLOAT32]).arena_bytes
     128
     """
-    words = [entry, arena_bytes, len(guards)]
-    for guard in guards:
+    keywords = tuple(map(sys.intern, keywords))
+    counter = itertools.count()
+    places = [next(counter) if guard.code not in _SLOTLESS else 0 for guard in guards] if slots is None else list(slots)
+    if max([*places, *(place for place, _, _ in fixed)], default=0) >= max(len(guards) + len(fixed), 1):
+        raise ValueError(f"{len(guards)} arguments and {len(fixed)} fixed values do not fill slots {places}")
+    kept = (owner, keywords, result, names, {} if defaults is None else dict(defaults))
+    words = [entry, arena_bytes, len(guards) + len(fixed), len(guards), len(guards) - len(keywords),
+             id(keywords) if keywords else 0, id(result), id(kept[4]), id(names)]  # fmt: skip
+    for i, (guard, place) in enumerate(zip(guards, places, strict=True)):
         a = guard.a if guard.code == "BITS" else id(guard.a) if guard.a is not None or guard.code == "SAME" else 0
-        words += [CODES[guard.code] | guard.flags << 8, a, id(guard.b) if guard.b is not None else 0]
+        words += [CODES[guard.code] | guard.flags << 8 | place << 16 | i << 32, a, id(guard.b)]
+    for place, code, x in fixed:
+        words += [CODES["FIXED"] | place << 16, int.from_bytes(pack([code], [x]), "little"), 0]
     r = Record(struct.pack(f"{len(words)}q", *(w - (1 << 64) if w >= 1 << 63 else w for w in words)))
-    r.guards, r.entry, r.arena_bytes, r.owner = tuple(guards), entry, arena_bytes, owner
+    r.guards, r.slots, r.fixed, r.entry, r.arena_bytes = tuple(guards), tuple(places), tuple(fixed), entry, arena_bytes
+    r.kept = kept
     return r
+
+
+_SLOTLESS = frozenset(("SKIP", "SAME", "EQUAL", "BITS"))
 
 
 # -- the same in Python ------------------------------------------------------------------------------------------------
@@ -149,23 +174,23 @@ _SLOT = {
 }
 
 
-def check(guards: Sequence[Guard], args: Sequence[Any]) -> bytes | None:
+def check(r: Record, args: Sequence[Any]) -> bytes | None:
     """The slots of a call's arguments, or None if one of them is not what its guard wants.
 
-    >>> check([INT32, constant(64)], [7, 64]) == pack(["INT32"], [7]), check([INT32], [7.0])
+    >>> r = record(4096, 0, [INT32, constant(64)])
+    >>> check(r, [7, 64]) == pack(["INT32"], [7]), check(r, [7.0, 64])
     (True, None)
     """
-    if len(guards) != len(args):
+    if len(r.guards) != len(args):
         return None
-    codes, values = [], []
-    for guard, x in zip(guards, args, strict=True):
+    found = {place: pack([code], [x]) for place, code, x in r.fixed}
+    for guard, place, x in zip(r.guards, r.slots, args, strict=True):
         value = _CHECK[guard.code](guard, x)
         if value is None:
             return None
         if value is not _NO_SLOT:
-            codes.append(guard.code)
-            values.append(value)
-    return pack(codes, values)
+            found[place] = pack([guard.code], [value])
+    return b"".join(found[place] for place in sorted(found))
 
 
 _NO_SLOT = object()

@@ -4,6 +4,7 @@
     library = runtime.load(object_code)                       link a kernel; keep `library` as long as its addresses
     runtime.launch(record, gx, gy, gz, *args)                 guarded launch (see record.py): None, or NotImplemented
     runtime.launch_raw(entry, arena_bytes, gx, gy, gz, slots) launch with packed 8-byte slots
+    runtime.binder(records)(grid)(*args, **kwargs)            kernel[grid](...): try records, else ask records[0]
     runtime.symbols                                           name -> address of everything a kernel may call
     runtime.num_threads, runtime.set_num_threads(n)
 
@@ -28,7 +29,7 @@ from ... import cache, knobs
 from ...errors import InternalError
 from ..llvm import jit, writer
 from ..llvm.target import CpuTarget, compile_text, cpu_target, llvm_version
-from . import dot, launcher, partial, pool, sort
+from . import dot, guards, launcher, partial, pool, sort
 from .record import Record, check
 
 __all__ = ["PARTS", "Part", "Runtime"]
@@ -52,7 +53,7 @@ def _core(target: CpuTarget) -> str:
 
 _CORE = pool.SYMBOLS + partial.SYMBOLS + (launcher.SYMBOLS if _NATIVE else ())
 PARTS = (
-    Part("core", _CORE, (pool, partial, launcher), _core),
+    Part("core", _CORE, (pool, partial, guards, launcher), _core),
     *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
 )
@@ -154,14 +155,31 @@ class Runtime:
         self.launch: Callable[..., Any]
         self.launch_raw: Callable[..., None]
         if _NATIVE:
-            self.launch, self.launch_raw = (self._builtin(name) for name in launcher.SYMBOLS)
+            self.launch, self.launch_raw = self._builtin("tt.def.launch"), self._builtin("tt.def.launch_raw")
         else:
             self.launch, self.launch_raw = self.launch_slowly, self.launch_raw_slowly
 
-    def _builtin(self, definition: str) -> Callable[..., Any]:
+    def _builtin(self, definition: str, *owner: Any) -> Callable[..., Any]:
         pointer = ctypes.c_void_p
-        make = ctypes.PYFUNCTYPE(ctypes.py_object, pointer, pointer, pointer)(("PyCFunction_NewEx", ctypes.pythonapi))
-        return make(self.symbols[definition], None, None)
+        kind = ctypes.PYFUNCTYPE(ctypes.py_object, pointer, ctypes.py_object if owner else pointer, pointer)
+        make = kind(("PyCFunction_NewEx", ctypes.pythonapi))
+        return make(self.symbols[definition], *(owner or (None,)), None)
+
+    def binder(self, records: list[Any]) -> Callable[[Any], Callable[..., Any]]:
+        """A function of a grid that gives a callable launching a kernel on it: `kernel[grid]` without Python code.
+
+        `records[0]` is called as `records[0](grid, *args, **kwargs)` when no record applies to a call, and may append
+        the record that does; the others are tried in order. A grid is a tuple of one to three sizes, or a function of
+        the arguments by name that returns one; anything else is left to `records[0]` as well.
+
+        >>> records = [lambda grid, x, y=0: (grid, x, y)]
+        >>> bind = Runtime.get().binder(records)
+        >>> bind((4,))(1, y=2)
+        ((4,), 1, 2)
+        """
+        if _NATIVE:
+            return self._builtin("tt.def.bind", records)
+        return lambda grid: functools.partial(records[0], grid)
 
     def load(self, object_code: bytes) -> jit.Library:
         """Link a kernel's object file against the runtime and the process.
@@ -198,7 +216,7 @@ class Runtime:
 
     def launch_slowly(self, record: Record, gx: int, gy: int, gz: int, *args: Any) -> Any:
         """`launch` in Python, for interpreters that take no native builtins."""
-        slots = check(record.guards, args)
+        slots = check(record, args)
         if slots is None or min(gx, gy, gz) < 0:
             return NotImplemented
         return self.launch_raw_slowly(record.entry, record.arena_bytes, gx, gy, gz, slots)

@@ -1,0 +1,257 @@
+"""Guards: the part of the launcher that looks at arguments.
+
+A record is a header and rows of three words: the first says what to check, which slot to fill and which argument to
+look at; the others are operands, mostly objects that must be found. Of CPython's structures only `ob_type` is read, and
+of NumPy's arrays `data` and `descr`, which its C API fixes.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CODES", "TYPE_OFFSET", "guards"]
+
+TYPE_OFFSET = object.__basicsize__ - 8  # ob_type ends the head of every object
+_DATA = object.__basicsize__  # NumPy: data, nd, dimensions, strides, base, descr
+_DESCR = _DATA + 40
+
+# What a record may ask of an argument. `INT32` to `ANY64` give a slot with an integer, `TENSOR` and `NDARRAY` with a
+# pointer, `BOOL` with 0 or 1, `FLOAT32` and `FLOAT64` with a float, `FIXED` with what the record holds; the others give
+# none.
+CODES = {name: code for code, name in enumerate((
+    "SKIP", "SAME", "EQUAL", "BITS", "TENSOR", "NDARRAY", "INT32", "INT64", "UINT64", "ANY64", "BOOL", "FLOAT32",
+    "FLOAT64", "FIXED",
+))}  # fmt: skip
+
+_RECORD = """
+; entry, arena bytes, rows, arguments, of which positional, names of the others, what `call` returns,
+; defaults of all parameters, names of the positional ones; then the rows
+%record = type { ptr, i64, i64, i64, i64, ptr, ptr, ptr, ptr }
+
+"""
+
+_FILL = """
+; Check arguments against a record and fill the slots. 0: done, 1: another specialisation, 2: an exception is set.
+define internal i32 @fill(ptr %record, ptr %args, ptr %slots) nounwind {
+start:
+  %overflow = alloca i32
+  %n.p = getelementptr %record, ptr %record, i64 0, i32 2
+  %n = load i64, ptr %n.p
+  %rows = getelementptr %record, ptr %record, i64 1
+  br label %check
+
+; -- one row: %code says what the argument must be, %a and %b are the row's operands -----------------------------------
+check:
+  %i = phi i64 [0, %start], [%i1, %filled], [%i1, %no_slot]
+  %end = icmp eq i64 %i, %n
+  br i1 %end, label %done, label %row
+row:
+  %i1 = add i64 %i, 1
+  %at = mul i64 %i, 3
+  %code.p = getelementptr i64, ptr %rows, i64 %at
+  %word = load i64, ptr %code.p
+  %code = and i64 %word, 255
+  %flags.w = lshr i64 %word, 8
+  %flags = and i64 %flags.w, 255
+  %slot.w = lshr i64 %word, 16
+  %s = and i64 %slot.w, 65535
+  %arg.i = lshr i64 %word, 32
+  %a.p = getelementptr i64, ptr %code.p, i64 1
+  %a = load ptr, ptr %a.p
+  %b.p = getelementptr i64, ptr %code.p, i64 2
+  %b = load ptr, ptr %b.p
+  %fixed = icmp eq i64 %code, 13
+  %a.i = ptrtoint ptr %a to i64
+  br i1 %fixed, label %filled, label %look
+look:
+  %arg.p = getelementptr ptr, ptr %args, i64 %arg.i
+  %arg = load ptr, ptr %arg.p
+  %type.p = getelementptr i8, ptr %arg, i64 {type}
+  %type = load ptr, ptr %type.p
+  switch i64 %code, label %refuse [
+    i64 0, label %no_slot
+    i64 1, label %same
+    i64 2, label %equal
+    i64 3, label %bits
+    i64 4, label %tensor
+    i64 5, label %ndarray
+    i64 6, label %integer
+    i64 7, label %integer
+    i64 8, label %unsigned
+    i64 9, label %integer
+    i64 10, label %bool
+    i64 11, label %float
+    i64 12, label %float
+  ]
+
+same:                                             ; the object %a itself
+  %is_same = icmp eq ptr %arg, %a
+  br i1 %is_same, label %no_slot, label %refuse
+equal:                                            ; the object %a, or one of its type that compares equal
+  %is_equal = icmp eq ptr %arg, %a
+  br i1 %is_equal, label %no_slot, label %compare
+compare:
+  %like.p = getelementptr i8, ptr %a, i64 {type}
+  %like = load ptr, ptr %like.p
+  %alike = icmp eq ptr %type, %like
+  br i1 %alike, label %ask, label %refuse
+ask:
+  %answer = call i32 @PyObject_RichCompareBool(ptr %arg, ptr %a, i32 2)
+  switch i32 %answer, label %refuse [i32 1, label %no_slot i32 -1, label %raise]
+bits:                                             ; a float with the bits %a: 0.0 is not -0.0
+  %bits_float = icmp eq ptr %type, @py.float
+  br i1 %bits_float, label %compare_bits, label %refuse
+compare_bits:
+  %bits_v = call double @PyFloat_AsDouble(ptr %arg)
+  %bits_i = bitcast double %bits_v to i64
+  %same_bits = icmp eq i64 %bits_i, %a.i
+  br i1 %same_bits, label %no_slot, label %refuse
+
+tensor:                                           ; of type %a and dtype %b
+  %is_type = icmp eq ptr %type, %a
+  br i1 %is_type, label %device, label %refuse
+device:
+  %ask_device = and i64 %flags, 4
+  %skip_device = icmp eq i64 %ask_device, 0
+  br i1 %skip_device, label %dtype, label %on_cpu
+on_cpu:
+  %cpu = call ptr @PyObject_GetAttr(ptr %arg, ptr @py.is_cpu)
+  %no_cpu = icmp eq ptr %cpu, null
+  br i1 %no_cpu, label %raise, label %cpu_known
+cpu_known:
+  call void @Py_DecRef(ptr %cpu)
+  %here = icmp eq ptr %cpu, @py.true
+  br i1 %here, label %dtype, label %refuse
+dtype:
+  %found = call ptr @PyObject_GetAttr(ptr %arg, ptr @py.dtype)
+  %no_dtype = icmp eq ptr %found, null
+  br i1 %no_dtype, label %raise, label %dtype_known
+dtype_known:
+  call void @Py_DecRef(ptr %found)
+  %is_dtype = icmp eq ptr %found, %b
+  br i1 %is_dtype, label %data, label %refuse
+data:
+  %pointer.o = call ptr @PyObject_VectorcallMethod(ptr @py.data_ptr, ptr %arg.p, i64 1, ptr null)
+  %no_data = icmp eq ptr %pointer.o, null
+  br i1 %no_data, label %raise, label %data_known
+data_known:
+  %tensor.v = call ptr @PyLong_AsVoidPtr(ptr %pointer.o)
+  call void @Py_DecRef(ptr %pointer.o)
+  %tensor.i = ptrtoint ptr %tensor.v to i64
+  %null = icmp eq i64 %tensor.i, 0
+  br i1 %null, label %doubt, label %aligned
+doubt:                                            ; an empty tensor, or data_ptr() gave no integer
+  %error = call ptr @PyErr_Occurred()
+  %quiet = icmp eq ptr %error, null
+  br i1 %quiet, label %aligned, label %raise
+ndarray:                                          ; of type %a with descr %b
+  %is_array = icmp eq ptr %type, %a
+  br i1 %is_array, label %descr, label %refuse
+descr:
+  %descr.p = getelementptr i8, ptr %arg, i64 {descr}
+  %descr.v = load ptr, ptr %descr.p
+  %is_descr = icmp eq ptr %descr.v, %b
+  br i1 %is_descr, label %array_data, label %refuse
+array_data:
+  %array.p = getelementptr i8, ptr %arg, i64 {data}
+  %array.i = load i64, ptr %array.p
+  br label %aligned
+
+integer:                                          ; exactly int; %flags: 1 of 16 multiples, 2 of no such, 4 not 1
+  %is_int = icmp eq ptr %type, @py.int
+  br i1 %is_int, label %convert, label %refuse
+convert:
+  %number.v = call i64 @PyLong_AsLongLongAndOverflow(ptr %arg, ptr %overflow)
+  %over = load i32, ptr %overflow
+  %fits = icmp eq i32 %over, 0
+  br i1 %fits, label %width, label %refuse
+width:
+  %low = trunc i64 %number.v to i32
+  %back = sext i32 %low to i64
+  %narrow = icmp eq i64 %back, %number.v
+  %wide = xor i1 %narrow, true
+  %for32 = icmp eq i64 %code, 6
+  %for64 = icmp eq i64 %code, 7
+  %not32 = select i1 %for32, i1 %wide, i1 false
+  %not64 = select i1 %for64, i1 %narrow, i1 false
+  %misfit = or i1 %not32, %not64
+  br i1 %misfit, label %refuse, label %special
+special:
+  %is_one = icmp eq i64 %number.v, 1
+  %mind_one = icmp uge i64 %flags, 4
+  %one = and i1 %is_one, %mind_one
+  br i1 %one, label %refuse, label %aligned
+unsigned:
+  %is_big = icmp eq ptr %type, @py.int
+  br i1 %is_big, label %big, label %refuse
+big:
+  %big.v = call i64 @PyLong_AsUnsignedLongLong(ptr %arg)
+  %top = icmp slt i64 %big.v, 0
+  br i1 %top, label %big_check, label %not_big
+big_check:
+  %big_error = call ptr @PyErr_Occurred()
+  %big_ok = icmp eq ptr %big_error, null
+  br i1 %big_ok, label %aligned, label %not_big
+not_big:
+  call void @PyErr_Clear()
+  br label %refuse
+
+aligned:                                          ; whether it is a multiple of 16 must be as when compiled
+  %number = phi i64 [%tensor.i, %data_known], [%tensor.i, %doubt], [%array.i, %array_data], [%number.v, %special],
+                    [%big.v, %big_check]
+  %rest = and i64 %number, 15
+  %even = icmp eq i64 %rest, 0
+  %class = select i1 %even, i64 1, i64 2
+  %expected = and i64 %flags, 3
+  %both = and i64 %class, %expected
+  %agrees = icmp ne i64 %both, 0
+  %anything = icmp eq i64 %expected, 0
+  %fine = or i1 %agrees, %anything
+  br i1 %fine, label %filled, label %refuse
+
+bool:
+  %is_true = icmp eq ptr %arg, @py.true
+  %is_false = icmp eq ptr %arg, @py.false
+  %truth = zext i1 %is_true to i64
+  %is_bool = or i1 %is_true, %is_false
+  br i1 %is_bool, label %filled, label %refuse
+float:
+  %is_float = icmp eq ptr %type, @py.float
+  br i1 %is_float, label %real, label %refuse
+real:
+  %double = call double @PyFloat_AsDouble(ptr %arg)
+  %single = fptrunc double %double to float
+  %single.b = bitcast float %single to i32
+  %single.w = zext i32 %single.b to i64
+  %double.w = bitcast double %double to i64
+  %is_single = icmp eq i64 %code, 11
+  %real.w = select i1 %is_single, i64 %single.w, i64 %double.w
+  br label %filled
+
+filled:
+  %value = phi i64 [%a.i, %row], [%number, %aligned], [%truth, %bool], [%real.w, %real]
+  %slot = getelementptr i64, ptr %slots, i64 %s
+  store i64 %value, ptr %slot
+  br label %check
+no_slot:
+  br label %check
+
+done:
+  ret i32 0
+refuse:
+  ret i32 1
+raise:
+  ret i32 2
+}
+"""
+
+
+def guards() -> str:
+    """The LLVM text that checks arguments, for the running interpreter.
+
+    >>> "define internal i32 @fill(" in guards()
+    True
+    """
+    offsets = {"{type}": TYPE_OFFSET, "{data}": _DATA, "{descr}": _DESCR}
+    text = _RECORD + _FILL
+    for name, offset in offsets.items():
+        text = text.replace(name, str(offset))
+    return text
