@@ -1,0 +1,53 @@
+"""`x.name`: of modules, tensors, constants and composite values, with a suggestion where there is no such name."""
+
+from __future__ import annotations
+
+import difflib
+from types import ModuleType
+
+from ..errors import fail
+from ..language import values
+
+
+def read(b, owner, wanted):
+    """The attribute `wanted` of a value; a constant is its own `.value`."""
+    if isinstance(owner, ModuleType):
+        return _of_module(owner, wanted)
+    if type(owner) is not values.tensor and values.parts_of(owner) is None:
+        if wanted == "value":
+            return owner
+        if wanted == "type" and not hasattr(owner, "type"):
+            return values.constexpr_type(owner)
+    try:
+        with values.using(b):  # properties such as x.T emit ops
+            return values.unwrap(getattr(owner, wanted))
+    except AttributeError as missing:
+        if hasattr(missing, "hint"):
+            raise
+        raise fail(AttributeError, f"'{type(owner).__name__}' object has no attribute '{wanted}'",
+                   hint=_closest(wanted, owner) or _because_constant(owner)) from None
+
+
+def has(b, owner, wanted):
+    """Whether a value has an attribute, known at compile time."""
+    return (wanted in ("value", "type") and values.is_constant(owner)) or hasattr(owner, wanted)
+
+
+def _of_module(module, wanted):
+    try:
+        return values.unwrap(getattr(module, wanted))
+    except AttributeError:
+        raise fail(AttributeError, f"module '{module.__name__}' has no attribute '{wanted}'",
+                   hint=_closest(wanted, module)) from None
+
+
+def _closest(wanted, owner):
+    known = [name for name in dir(owner) if not name.startswith("_")]
+    close = difflib.get_close_matches(wanted, known, 1, 0.6)
+    return f"did you mean `{close[0]}`?" if close else None
+
+
+def _because_constant(owner):
+    if isinstance(owner, (int, float)):
+        return f"{owner!r} is a compile-time constant; a plain assignment makes it a tensor: `x = {owner!r}`"
+    return None

@@ -1,0 +1,378 @@
+"""Calls: the language's builtins, functions inlined from their source, compile-time Python, a few Python builtins."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+from types import FunctionType, MethodType
+
+from ..errors import CompilationError, TritonError, UnsupportedLanguageConstruct, fail
+from ..ir import types as T
+from ..language import dependencies, values
+from ..language.source import ConstexprFunction, Source
+from . import attributes, control, diagnose
+from .scope import Closure, Frame, describe, function_of, is_aggregate, same
+
+DEEPEST = 200  # calls within calls
+
+
+def language(name):
+    """A public function of the language."""
+    from .. import language as tl
+    return getattr(tl, name)
+
+
+def call(b, node, dropped=False):
+    """A Call node; `dropped` when nobody uses the result."""
+    callee = b.visit(node.func)
+    args, kwargs = arguments(b, node)
+    if dropped:
+        _check_use(b, node, callee)
+    b.at(node)
+    return invoke(b, node, callee, args, kwargs)
+
+
+def arguments(b, node):
+    """The values of a call's arguments: a list and a dict."""
+    args, kwargs = elements(b, node.args), {}
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            raise diagnose.unsupported(b, node, "unpacking a dict with ** is not supported", at=keyword.value,
+                                       hint="write the keyword arguments one by one")
+        kwargs[keyword.arg] = b.visit(keyword.value)
+    return args, kwargs
+
+
+def elements(b, nodes):
+    """The values of several expressions; `*t` gives those of a tuple."""
+    found = []
+    for node in nodes:
+        if type(node) is not ast.Starred:
+            found.append(b.visit(node))
+            continue
+        packed = b.visit(node.value)
+        if not isinstance(packed, (builtins.tuple, list)):
+            raise diagnose.error(b, node, f"only a tuple can be unpacked with *, not {describe(packed)}")
+        found += packed
+    return found
+
+
+def _check_use(b, node, callee):
+    function = callee.__func__ if type(callee) is MethodType else callee
+    if not isinstance(function, (Source, values.Builtin)) or not function._must_use_result:
+        return
+    why = function._must_use_result
+    raise diagnose.error(b, node, f"The result of {ast.unparse(node.func)} is not being used. "
+                         f"{why if isinstance(why, str) else ''}".rstrip(), hint="bind it to a name")
+
+
+def invoke(b, node, callee, args, kwargs):
+    """Call any value that can be called in a kernel."""
+    if type(callee) is MethodType:
+        if isinstance(callee.__func__, (values.Builtin, Source)):
+            callee, args = callee.__func__, [callee.__self__, *args]
+        elif values.parts_of(callee.__self__) is not None:
+            return _call_method(b, node, callee, args, kwargs)
+    if isinstance(callee, values.Builtin):
+        return call_builtin(b, node, callee, args, kwargs)
+    if isinstance(callee, ConstexprFunction):
+        return _call_constexpr(b, node, callee, args, kwargs)
+    if isinstance(callee, Source):
+        return inline(b, node, callee, args, kwargs)
+    if type(callee) is Closure:
+        return _call_closure(b, node, callee, args, kwargs)
+    python = _PYTHON.get(callee) if isinstance(callee, _HASHABLE) else None
+    if python is not None:
+        return python(b, node, args, kwargs)
+    if isinstance(callee, type):
+        return _construct(b, node, callee, args, kwargs)
+    return _call_python(b, node, callee, args, kwargs)
+
+
+# --- builtins and compile-time functions --------------------------------------------------------------------------
+def call_builtin(b, node, builtin, args, kwargs):
+    """A function of the language written in Python."""
+    try:
+        return _made(builtin.fn(b, *args, **kwargs))
+    except (CompilationError, RecursionError) as raised:
+        if isinstance(raised, CompilationError) and raised.node is None:
+            raise diagnose.from_builtin(b, node, raised) from None
+        raise
+    except TritonError:
+        raise
+    except Exception as raised:
+        _check_signature(b, node, builtin, builtin.signature, args, kwargs)
+        made = diagnose.from_builtin(b, node, raised, builtin.signature, len(args))
+        raise made from made.__cause__
+
+
+def _made(result):
+    """What Python code handed back, as a value of the language."""
+    result = values.unwrap(result)
+    return values.tuple(result) if type(result) in (builtins.tuple, list) else result
+
+
+def _check_signature(b, node, function, signature, args, kwargs):
+    """Say that a call has wrong arguments rather than what came of it."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as wrong:
+        raise diagnose.error(b, node, f"{function.__name__}(): {wrong}",
+                             hint=f"it is declared as {function.__name__}{_without_annotations(signature)}") from None
+
+
+def _without_annotations(signature):
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    return signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)
+
+
+def _call_constexpr(b, node, function, args, kwargs):
+    """A function that runs while the kernel is compiled."""
+    try:
+        return values.unwrap(function.fn(*args, **kwargs))
+    except TritonError:
+        raise
+    except Exception as raised:
+        _check_signature(b, node, function, function.signature, args, kwargs)
+        if any(type(x) is values.tensor for x in (*args, *kwargs.values())):
+            name = function.__name__
+            made = diagnose.error(
+                b, node, f"{name} runs while the kernel is compiled: it takes constants only. {_first_line(raised)}",
+                hint=f"use tl.{name} for run-time values" if name == "cdiv" else
+                f"pass constants, or decorate {name} with @triton.jit")
+            made.__cause__ = raised
+        else:
+            made = diagnose.from_builtin(b, node, raised)
+        raise made from made.__cause__
+
+
+def _first_line(raised):
+    return str(raised).partition("\n")[0]
+
+
+def _call_method(b, node, method, args, kwargs):
+    """A plain Python method of an aggregate or another composite value of the language."""
+    function = method.__func__
+    if isinstance(function, FunctionType) and "_semantic" in inspect.signature(function).parameters:
+        kwargs = {**kwargs, "_semantic": b}
+    return _run_python(b, node, method, args, kwargs)
+
+
+def _run_python(b, node, function, args, kwargs):
+    try:
+        with values.using(b):
+            return _made(function(*args, **kwargs))
+    except (TritonError, RecursionError):
+        raise
+    except Exception as raised:
+        made = diagnose.from_builtin(b, node, raised)
+        raise made from made.__cause__
+
+
+def _construct(b, node, cls, args, kwargs):
+    """A class called: constexpr, a named tuple, an aggregate, a type of the language."""
+    if cls is values.constexpr:
+        return _run_python(b, node, cls, args, kwargs)
+    if is_aggregate(cls) and "_semantic" in inspect.signature(cls.__init__).parameters:
+        kwargs = {**kwargs, "_semantic": b}
+    if not is_aggregate(cls) and not issubclass(cls, builtins.tuple):
+        _check_constants(b, node, cls.__name__, args, kwargs)
+    try:
+        with values.using(b):
+            return values.unwrap(cls(*args, **kwargs))
+    except (TritonError, RecursionError):
+        raise
+    except Exception as raised:
+        made = diagnose.from_builtin(b, node, raised)
+        raise made from made.__cause__
+
+
+def _call_python(b, node, function, args, kwargs):
+    """Anything else that can be called: a function written in C, or a method of a constant, on constants."""
+    name = getattr(function, "__qualname__", None) or repr(function)
+    if not callable(function):
+        raise diagnose.error(b, node, f"{describe(function)} cannot be called", at=node.func)
+    if type(function) is FunctionType and not dependencies.is_language(function):
+        raise diagnose.error(
+            b, node, f"Unsupported function referenced: {name} is plain Python", at=node.func,
+            hint=f"decorate {function.__name__} with @triton.jit, or with @triton.constexpr_function if it only "
+            "computes constants")
+    _check_constants(b, node, name, args, kwargs)
+    return _run_python(b, node, function, args, kwargs)
+
+
+def _check_constants(b, node, name, args, kwargs):
+    for value in (*args, *kwargs.values()):
+        if not values.is_constant(value):
+            raise diagnose.error(b, node, f"{name} runs in Python while the kernel is compiled: it cannot take "
+                                 f"{describe(value)}, a run-time value", hint=_INSTEAD.get(name))
+
+
+_INSTEAD = {
+    "exp": "use tl.exp", "sqrt": "use tl.sqrt", "log": "use tl.log", "log2": "use tl.log2", "sin": "use tl.sin",
+    "cos": "use tl.cos", "floor": "use tl.floor", "ceil": "use tl.ceil", "tanh": "use tl.extra.libdevice.tanh",
+    "pow": "use tl.extra.libdevice.pow", "erf": "use tl.erf",
+}  # fmt: skip
+
+
+# --- functions inlined from their source --------------------------------------------------------------------------
+def inline(b, node, source, args, kwargs):
+    """The body of a function in place of its call."""
+    function = function_of(source)
+    names = bind(b, node, function, args, kwargs)
+    if source.noinline:
+        _check_scalars(b, node, source, names)
+    frame = Frame(function, names, caller=b.frame.loc(node), parent=b.frame)
+    _check_recursion(b, node, frame)
+    return _lowered(b, node, frame, lambda: control.run(b, function.node.body))
+
+
+def _lowered(b, node, frame, lower):
+    """Lower in another frame; errors come back with the place of the call."""
+    outer, b.frame = b.frame, frame
+    try:
+        lower()
+        return frame.names.get(control.RESULT)
+    except CompilationError as inner:
+        b.frame = outer
+        raise diagnose.from_callee(b, node, inner) from inner
+    finally:
+        b.frame = outer
+        b.at(node)
+
+
+def _call_closure(b, node, closure, args, kwargs):
+    spec = closure.node.args
+    if kwargs or spec.vararg or spec.kwonlyargs or spec.defaults or len(args) != len(spec.args):
+        raise diagnose.error(b, node, f"this lambda takes {len(spec.args)} positional arguments, got "
+                             f"{len(args) + len(kwargs)}")
+    names = {parameter.arg: value for parameter, value in zip(spec.args, args)}
+    home = closure.frame
+    frame = Frame(home.function.part(closure.node), names, caller=b.frame.loc(node), parent=b.frame, within=home)
+    _check_recursion(b, node, frame)
+
+    def lower():
+        names[control.RESULT] = b.visit(closure.node.body)
+
+    return _lowered(b, node, frame, lower)
+
+
+def bind(b, node, function, args, kwargs):
+    """The callee's names, from the arguments: Python's rules. Constants stay constants."""
+    parameters = function.parameters
+    if not kwargs and parameters.simple and len(args) == len(parameters.positional):
+        return dict(zip(parameters.positional, args))
+    try:
+        bound = function.source.signature.bind(*args, **kwargs)
+    except TypeError as wrong:
+        raise diagnose.error(
+            b, node, f"{function.name}() {_in_words(str(wrong), function, args, kwargs)}",
+            notes=[(f"{function.name} is declared here", function.heading())]) from None
+    bound.apply_defaults()
+    names = {}
+    for name, value in bound.arguments.items():
+        kind = parameters.kinds[name]
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            raise diagnose.unsupported(b, node, f"{function.name} takes **{name}, which kernels cannot",
+                                       hint="name its parameters one by one")
+        names[name] = values.tuple(value) if kind is inspect.Parameter.VAR_POSITIONAL else values.unwrap(value)
+    return names
+
+
+def _in_words(message, function, args, kwargs):
+    wanted = [p for p in function.source.signature.parameters.values()
+              if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if message.startswith("too many"):
+        return f"takes {len(wanted)} arguments, got {len(args) + len(kwargs)}"
+    return message.replace("missing a required argument", "is missing a required argument").replace(
+        "got an unexpected keyword argument", "has no parameter called")
+
+
+def _check_scalars(b, node, source, names):
+    for name, value in names.items():
+        for handle in values.flatten(value)[0]:
+            if T.shape(handle.type):
+                raise diagnose.error(
+                    b, node, f"Function {source.__name__} is marked noinline, but was called with non-scalar argument "
+                    f"{name}: {describe(value)}", kind=UnsupportedLanguageConstruct, hint="remove noinline=True")
+
+
+def _check_recursion(b, node, frame):
+    """A call within the same call never ends; one whose constants or types change may."""
+    depth, outer = 0, frame.parent
+    while outer is not None:
+        depth += 1
+        if outer.function is frame.function and outer.entry.keys() == frame.entry.keys() and \
+                all(same(outer.entry[name], value) for name, value in frame.entry.items()):
+            raise diagnose.error(
+                b, node, f"{frame.function.name} calls itself with arguments of the same types and constants: it would "
+                "be inlined without end",
+                hint="recursion must end at compile time: change a tl.constexpr argument and test it with `if`")
+        outer = outer.parent
+    if depth > DEEPEST:
+        raise diagnose.error(b, node, f"calls nest more than {DEEPEST} deep", hint="is a recursion missing its end?")
+
+
+# --- Python's builtins --------------------------------------------------------------------------------------------
+def _plain(function):
+    """A builtin of one constant: len, int, float."""
+    def apply(b, node, args, kwargs):
+        value = args[0] if len(args) == 1 and not kwargs else None
+        if function is len and isinstance(value, builtins.tuple):
+            return len(value)
+        if any(not values.is_constant(x) for x in args):
+            raise fail(TypeError, f"{function.__name__}() of a run-time value: {describe(args[0])}",
+                       hint="use .to(tl.int32) or .to(tl.float32)" if function in (int, float) else "use x.shape[axis]")
+        return function(*args, **kwargs)
+    return apply
+
+
+def _list(b, node, args, kwargs):
+    return values.tuple(*args, **kwargs)
+
+
+def _isinstance(b, node, args, kwargs):
+    value, kind = args
+    return isinstance(value, builtins.tuple(kind) if isinstance(kind, (builtins.tuple, list)) else kind)
+
+
+def _getattr(b, node, args, kwargs):
+    owner, name, *default = args
+    if default and not attributes.has(b, owner, name):
+        return default[0]
+    return attributes.read(b, owner, name)
+
+
+def _hasattr(b, node, args, kwargs):
+    return attributes.has(b, *args)
+
+
+def _print(b, node, args, kwargs):
+    return call_builtin(b, node, language("device_print"), args, kwargs)
+
+
+def _extreme(function, elementwise):
+    """min and max: of constants by Python, otherwise by the language."""
+    def apply(b, node, args, kwargs):
+        if len(args) == 1 and isinstance(args[0], builtins.tuple):
+            args = args[0]
+        if all(map(values.is_constant, args)):
+            return function(args)
+        found = args[0]
+        for value in args[1:]:
+            found = invoke(b, node, language(elementwise), [found, value], {})
+        return found
+    return apply
+
+
+def _range(b, node, args, kwargs):
+    raise diagnose.error(b, node, "range(...) can only be what a `for` goes through",
+                         hint="write `for i in range(n):`, or a list comprehension over a constant range")
+
+
+_HASHABLE = (type, type(len))
+_PYTHON = {
+    len: _plain(len), int: _plain(int), float: _plain(float), list: _list, isinstance: _isinstance, getattr: _getattr,
+    hasattr: _hasattr, print: _print, min: _extreme(min, "minimum"), max: _extreme(max, "maximum"), range: _range,
+}  # fmt: skip

@@ -1,0 +1,139 @@
+"""Turns what went wrong into an error that points at the user's source and proposes the next step."""
+
+from __future__ import annotations
+
+import ast
+import os
+
+from .. import knobs
+from ..errors import CompilationError, InternalError, TritonError, UnsupportedLanguageConstruct
+from ..ir.core import Arg
+from ..language import values
+from .scope import MISSING, Deferred, Unbound, describe
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# Layers that check nothing a user wrote: what they raise on their own account is our mistake.
+_INNER = tuple(os.path.join(_PACKAGE, layer) + os.sep for layer in ("frontend", "ir", "ops"))
+
+
+def error(b, node, message, *, hint=None, notes=(), kind=CompilationError, at=None, label=""):
+    """An error of `kind` about `node`; `at` is the node to underline if another, notes are (text, place) pairs.
+
+    A place is a node of the function at hand, or a Span.
+    """
+    source = b.frame.source
+    notes = [(text, source.span(place) if isinstance(place, ast.AST) else place) for text, place in notes]
+    return kind(source.src, node, message, span=source.span(at or node, label), notes=notes, hint=hint)
+
+
+def unsupported(b, node, message, *, hint=None, at=None):
+    """An error about Python that kernels may not contain."""
+    return error(b, node, message, hint=hint, at=at, kind=UnsupportedLanguageConstruct)
+
+
+def from_exception(b, node, raised):
+    """The error to raise for an exception that visiting `node` met."""
+    if isinstance(raised, TritonError) or knobs.compilation.front_end_debugging:
+        return raised
+    if _is_internal(raised):
+        return _internal(b, node, raised)
+    hint = _constexpr_hint(b, node, raised) or getattr(raised, "hint", None)
+    return error(b, node, _message(raised), hint=hint, notes=_notes(b, node, raised),
+                 label=getattr(raised, "label", ""))
+
+
+def from_builtin(b, node, raised, signature=None, count=0):
+    """The error to raise for an exception inside a builtin called by `node`: it keeps the exception as its cause.
+
+    `signature` and `count`, the number of positional arguments, tell which argument the exception blames.
+    """
+    if isinstance(raised, CompilationError) and raised.node is None:  # static_assert knows no place
+        return error(b, node, raised.error_message, hint=raised.hint, kind=type(raised))
+    made = from_exception(b, node, raised)
+    if type(made) is CompilationError and made is not raised:
+        made = error(b, node, str(raised) or repr(raised), hint=made.hint, label=getattr(raised, "label", ""),
+                     at=_blamed(node, getattr(raised, "argument", None), signature, count))
+        made.__cause__ = raised
+    return made
+
+
+def from_callee(b, node, inner):
+    """The error of a function, as its caller reports it: the same text, and from where it was called."""
+    source = b.frame.source
+    made = type(inner)(source.src, node, inner.error_message, span=inner.span,
+                       notes=(*inner.notes, ("called from here", source.span(node))), hint=inner.hint)
+    made.__cause__ = inner
+    return made
+
+
+def _message(raised):
+    """A sentence written for the user stands as it is; a foreign exception shows its class too."""
+    if hasattr(raised, "argument"):  # made by errors.fail
+        return str(raised)
+    return repr(raised)
+
+
+def _notes(b, node, raised):
+    if hasattr(raised, "note"):
+        return [raised.note]
+    if isinstance(node, (ast.BinOp, ast.Compare)) and hasattr(raised, "argument"):
+        sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.left, node.comparators[0])
+        return [note for side in sides for note in origin(b, side)]
+    return ()
+
+
+def origin(b, node):
+    """Where a name got its value, and of which type it is: the second place an error about two operands shows."""
+    if type(node) is not ast.Name:
+        return []
+    value, place = b.frame.names.get(node.id, MISSING), b.frame.places.get(node.id)
+    if place is None or value is MISSING or isinstance(value, (Deferred, Unbound)):
+        return []
+    return [(f"{node.id} is {describe(value)} from here", place)]
+
+
+def _blamed(node, name, signature, count):
+    """The argument of a call that an exception names, if it is written out there."""
+    if name is None or signature is None or type(node) is not ast.Call:
+        return None
+    for keyword in node.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    hidden = count - len(node.args)  # the object of a method comes first
+    if hidden not in (0, 1) or name not in signature.parameters or any(type(a) is ast.Starred for a in node.args):
+        return None
+    place = list(signature.parameters).index(name) - hidden
+    if place == -1:
+        return node.func.value
+    return node.args[place] if place < len(node.args) else None
+
+
+def _constexpr_hint(b, node, raised):
+    """Which parameter lacks its `tl.constexpr`, when a builtin wants a constant and got a run-time value."""
+    if type(node) is not ast.Call or "constexpr" not in f"{raised} {getattr(raised, 'hint', '')}":
+        return None
+    for name in [n for argument in (*node.args, *(k.value for k in node.keywords)) for n in ast.walk(argument)]:
+        value = b.frame.names.get(name.id) if type(name) is ast.Name else None
+        if type(value) is not values.tensor:
+            continue
+        if type(value.handle) is Arg and value.handle.name:
+            return (f"{name.id} is a run-time argument: declare the parameter `{value.handle.name}: tl.constexpr` in "
+                    f"{b.kernel.__name__}")
+        return f"{name.id} is a run-time value: bind it with `{name.id}: tl.constexpr = ...`"
+    return None
+
+
+def _is_internal(raised):
+    if hasattr(raised, "hint") or hasattr(raised, "argument"):
+        return False
+    tb = raised.__traceback__
+    while tb is not None and tb.tb_next is not None:
+        tb = tb.tb_next
+    return tb is not None and tb.tb_frame.f_code.co_filename.startswith(_INNER)
+
+
+def _internal(b, node, raised):
+    made = InternalError(f"{raised!r} while lowering {b.frame.source.__name__}, line "
+                         f"{b.frame.source.span(node).line} of {b.frame.source.file}")
+    made.__cause__ = raised
+    return made

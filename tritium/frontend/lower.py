@@ -1,0 +1,188 @@
+"""From a Python function to a module of the tile IR: the builder, and the kernel's parameters."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+from ..errors import TritonError, fail
+from ..ir import types as T
+from ..ir.builder import Builder
+from ..ir.core import Module, Result
+from ..language import dtypes, values
+from . import binding, calls, control, diagnose, expressions, statements
+from .scope import Frame, function_of
+
+
+def lower(source, signature, constants=None, attrs=None, options=None, target=None):
+    """The module of a kernel for the given types and constants of its parameters.
+
+    `signature` maps each parameter to a type string ("*fp32", "i32", "constexpr", a tuple of such); `constants` maps
+    names, or index paths into tuples, to values; `attrs` maps names or index paths to lists such as
+    [["tt.divisibility", 16]].
+    """
+    function = function_of(source)
+    b = KernelBuilder(source, options, target)
+    names = parameters(b, source, signature, _by_path(source, constants), _by_path(source, attrs))
+    b.frame = Frame(function, names, is_kernel=True)
+    b.at(function.node)
+    with _deep_recursion():
+        try:
+            control.run(b, function.node.body)
+        except RecursionError:
+            raise diagnose.error(b, function.node, f"{source.__name__} nests too deeply to be compiled",
+                                 hint="split its longest expression into several statements") from None
+    return Module(source.__name__, b.finish())
+
+
+@contextmanager
+def _deep_recursion(limit=20_000):
+    """Let expressions and inlined calls nest deeper than Python's default allows."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, limit))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+class KernelBuilder(Builder):
+    """Builds the ops of a kernel while its functions are visited; what builtins get as `b`.
+
+    `frame` is the function being lowered, `node` the syntax its ops come from and `loc` its place.
+    """
+
+    def __init__(self, kernel, options=None, target=None):
+        super().__init__()
+        self.kernel, self.options, self.target = kernel, options if options is not None else _defaults(), target
+        self.frame = self.node = None
+
+    def at(self, node):
+        """Ops emitted from now on come from `node`."""
+        self.node = node
+        self.loc = self.frame.loc(node)
+
+    def visit(self, node):
+        """The value of an expression."""
+        handler = expressions.EXPRESSIONS.get(type(node))
+        if handler is None:
+            kind = type(node).__name__
+            raise diagnose.unsupported(self, node, f"unsupported AST node type: {kind}",
+                                       hint=expressions.INSTEAD.get(kind))
+        try:
+            return handler(self, node)
+        except (TritonError, RecursionError):
+            raise
+        except Exception as raised:
+            made = diagnose.from_exception(self, node, raised)
+            raise made from made.__cause__
+
+    def statement(self, node, rest):
+        """Lower one statement; returns how control may leave it early."""
+        try:
+            return statements.statement(self, node, rest)
+        except (TritonError, RecursionError):
+            raise
+        except Exception as raised:
+            made = diagnose.from_exception(self, node, raised)
+            raise made from made.__cause__
+
+    def checked(self, node, function, *args):
+        """`function(b, *args)`; what it raises is reported at `node`."""
+        try:
+            return function(self, *args)
+        except (TritonError, RecursionError):
+            raise
+        except Exception as raised:
+            made = diagnose.from_exception(self, node, raised)
+            raise made from made.__cause__
+
+    # --- what builtins need ---------------------------------------------------------------------------------------
+    def call(self, fn, args, kwargs=None):
+        """The value of a device function called with these values, inlined here."""
+        return calls.invoke(self, self.node, fn, list(args), dict(kwargs or {}))
+
+    def region_of(self, fn, arg_types):
+        """A block that applies a function to scalars of these IR types; it uses nothing from outside."""
+        seen, self._seen = self._seen, [{}]
+        try:
+            with self.region(arg_types) as region:
+                result = self.call(fn, [values.tensor(arg) for arg in region.args])
+                handles = values.flatten(binding.decay(self, result))[0]
+        finally:
+            self._seen = seen
+        block = control.close(self, region.block, handles)
+        _check_closed(block, fn)
+        return block
+
+
+def _defaults():
+    """Options for a module that nobody will compile: what a launch without any would have."""
+    return SimpleNamespace(num_warps=4, num_stages=3, num_ctas=1, debug=False, sanitize_overflow=True,
+                           enable_fp_fusion=True)
+
+
+def _check_closed(block, fn, outside=frozenset()):
+    """A combine function is applied in places where the kernel's own values do not exist."""
+    known = outside | {id(arg) for arg in block.args}
+    for op in block.ops:
+        for x in op.operands:
+            if id(x.op if type(x) is Result else x) not in known:
+                raise fail(ValueError, f"{fn.__name__} uses a run-time value from outside of it",
+                           hint="pass it to the operation as one more input, or make it a tl.constexpr")
+        for region in op.regions:
+            _check_closed(region, fn, known)
+        known.add(id(op))
+
+
+# --- parameters ---------------------------------------------------------------------------------------------------
+def _by_path(source, given):
+    """A dict by parameter name or index path, as one by index path."""
+    paths = {name: (index,) for index, name in enumerate(source.arg_names)}
+    found = {}
+    for key, value in (given or {}).items():
+        found[paths[key] if isinstance(key, str) else (key,) if isinstance(key, int) else tuple(key)] = value
+    return found
+
+
+def parameters(b, source, signature, constants, attrs):
+    """The values of a kernel's parameters; run-time ones become arguments of the module, in order."""
+    return {name: _parameter(b, source, name, signature.get(name, "constexpr"), (index,), constants, attrs)
+            for index, name in enumerate(source.arg_names)}
+
+
+def _parameter(b, source, name, kind, path, constants, attrs):
+    if isinstance(kind, tuple):
+        parts = [_parameter(b, source, f"{name}_{k}", part, (*path, k), constants, attrs)
+                 for k, part in enumerate(kind)]
+        return type(kind)._make(parts) if hasattr(kind, "_fields") else values.tuple(parts)
+    if path in constants or kind == "constexpr":
+        return values.unwrap(constants[path]) if path in constants else _default(source, name)
+    kind = dtypes.parse_signature(kind)
+    if isinstance(kind, dtypes.tensor_descriptor_type):
+        return _descriptor(b, name, kind)
+    promises = {_PROMISES[what]: value for what, value in attrs.get(path, ()) if what in _PROMISES}
+    return values.tensor(b.argument(kind.ir, name, **promises))
+
+
+_PROMISES = {"tt.divisibility": "divisible", "tt.pointer_range": "pointer_range"}
+
+
+def _default(source, name):
+    parameter = source.signature.parameters.get(name)
+    if parameter is None or parameter.default is parameter.empty:
+        raise fail(ValueError, f"the constant {name} of {source.__name__} has no value",
+                   hint=f"give {name} a type in the signature, or a value in the constants")
+    return values.unwrap(parameter.default)
+
+
+def _descriptor(b, name, kind):
+    """A descriptor made on the host arrives as its base pointer, its shape and its strides."""
+    from ..language.descriptors import tensor_descriptor
+    rank = len(kind.block_type.shape)
+    base = b.argument(T.Ptr(kind.block_type.element_ty.ir), name, divisible=16)
+    shape = [b.argument(T.i32, f"{name}_shape_{k}") for k in range(rank)]
+    strides = [b.argument(T.i64, f"{name}_stride_{k}") for k in range(rank)]
+    tensors = [values.tensor(x) for x in (base, *shape, *strides)]
+    return tensor_descriptor(tensors[0], tensors[1:1 + rank], tensors[1 + rank:], kind.block_type.shape)
