@@ -1,0 +1,117 @@
+"""S21, S22: softmax three ways, RMSNorm, layer norm with backward; cross-entropy, rotary embedding, top-k."""
+
+import numpy as np
+import pytest
+
+from tritium.kernels import cross_entropy, layer_norm, rms_norm, rotary, softmax, topk
+
+SHAPES = [(1, 1), (3, 7), (64, 128), (17, 781), (5, 1024), (2, 3000)]
+
+
+def spread_rows(arrays, x):
+    """The same matrix with a gap after every row."""
+    rows, cols = x.shape
+    wide = np.full((rows, cols + 5), np.nan, x.dtype)
+    wide[:, :cols] = x
+    return arrays.of(wide)[:, :cols]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("how", ["softmax", "persistent", "naive"])
+def test_softmax(arrays, rng, shape, how):
+    x = rng.standard_normal(shape, dtype=np.float32) * 10
+    expected = softmax.reference(x.astype(np.float64))
+    fn = getattr(softmax, how)
+    np.testing.assert_allclose(arrays.back(fn(arrays.of(x))), expected, rtol=2e-6, atol=1e-9)
+    np.testing.assert_allclose(arrays.back(fn(spread_rows(arrays, x))), expected, rtol=2e-6, atol=1e-9)
+
+
+def test_softmax_survives_large_values(arrays):
+    x = arrays.of(np.float32([[1e30, 1e30, -1e30]]))
+    assert arrays.back(softmax.softmax(x)).tolist() == [[0.5, 0.5, 0.0]]
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float16", 1e-3), ("bfloat16", 8e-3)])
+def test_softmax_types(arrays, rng, dtype, tolerance):
+    x = arrays.of(rng.standard_normal((9, 100), dtype=np.float32), dtype)
+    np.testing.assert_allclose(arrays.back(softmax.softmax(x)), softmax.reference(arrays.back(x)), rtol=tolerance)
+
+
+@pytest.mark.parametrize("n", [1, 100, 1024, 5000])
+def test_rms_norm_vector(arrays, rng, n):
+    x, weight = rng.standard_normal((2, n), dtype=np.float32)
+    got = arrays.back(rms_norm.rms_norm_vector(arrays.of(x), arrays.of(weight)))
+    np.testing.assert_allclose(got, rms_norm.reference(x.astype(np.float64), weight), rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-6), ("bfloat16", 8e-3)])
+def test_rms_norm(arrays, rng, shape, dtype, tolerance):
+    x, weight = arrays.of(rng.standard_normal(shape, dtype=np.float32), dtype), rng.standard_normal(shape[1])
+    weight = arrays.of(weight.astype(np.float32), dtype)
+    expected = rms_norm.reference(arrays.back(x), arrays.back(weight))
+    np.testing.assert_allclose(arrays.back(rms_norm.rms_norm(x, weight)), expected, rtol=tolerance, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES[1:])
+def test_layer_norm(arrays, rng, shape):
+    x = rng.standard_normal(shape, dtype=np.float32) + 5
+    weight, bias = rng.standard_normal((2, shape[1]), dtype=np.float32)
+    out, mean, rstd = layer_norm.layer_norm(*map(arrays.of, (x, weight, bias)))
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(arrays.back(out), layer_norm.reference(wide, weight, bias), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(arrays.back(mean), wide.mean(1), rtol=1e-6)
+    np.testing.assert_allclose(arrays.back(rstd), (wide.var(1) + 1e-5) ** -0.5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape, groups", [((3, 7), 4), ((64, 128), 4), ((300, 100), 32), ((50, 1000), 1)])
+def test_layer_norm_backward(arrays, rng, shape, groups):
+    """Locks: many rows add to few partial sums."""
+    x, dout = rng.standard_normal((2, *shape), dtype=np.float32)
+    weight, bias = rng.standard_normal((2, shape[1]), dtype=np.float32)
+    xs, douts, weights = map(arrays.of, (x, dout, weight))
+    _, mean, rstd = layer_norm.layer_norm(xs, weights, arrays.of(bias))
+    got = layer_norm.layer_norm_backward(douts, xs, weights, mean, rstd, groups=groups)
+    expected = layer_norm.reference_backward(*(a.astype(np.float64) for a in (dout, x, weight)))
+    for g, e in zip(got, expected):
+        np.testing.assert_allclose(arrays.back(g), e, rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (9, 50), (33, 3000)])
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_cross_entropy(arrays, rng, shape, with_gradient):
+    logits = rng.standard_normal(shape, dtype=np.float32) * 5
+    target = rng.integers(0, shape[1], shape[0])
+    target[::4] = -100
+    loss, grad = cross_entropy.cross_entropy(arrays.of(logits), arrays.of(target), with_gradient)
+    expected_loss, expected_grad = cross_entropy.reference(logits.astype(np.float64), target)
+    np.testing.assert_allclose(arrays.back(loss), expected_loss, rtol=1e-5, atol=1e-5)
+    if with_gradient:
+        np.testing.assert_allclose(arrays.back(grad), expected_grad, rtol=1e-4, atol=1e-6)
+    else:
+        assert grad is None
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 2), (2, 5, 3, 12), (1, 17, 9, 64)])
+def test_rotary(arrays, rng, shape):
+    x = rng.standard_normal(shape, dtype=np.float32)
+    cos, sin = rotary.angles(shape[1], shape[3])
+    got = arrays.back(rotary.rotary(*map(arrays.of, (x, cos, sin))))
+    np.testing.assert_allclose(got, rotary.reference(x.astype(np.float64), cos, sin), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose((got**2).sum(-1), (x.astype(np.float64) ** 2).sum(-1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape, k", [((1, 1), 1), ((4, 10), 3), ((3, 100), 8), ((2, 1000), 33), ((5, 16), 16)])
+def test_topk(arrays, rng, shape, k):
+    x = rng.standard_normal(shape, dtype=np.float32)
+    x.flat[::3] = 0.5  # ties
+    x.flat[1:3] = -0.0 if x.size > 2 else x.flat[1:3]
+    values, indices = map(arrays.back, topk.topk(arrays.of(x), k))
+    expected_values, expected_indices = topk.reference(x, k)
+    assert np.array_equal(values, expected_values.astype(np.float64))
+    assert np.array_equal(indices, expected_indices)
+
+
+def test_topk_wants_a_k_that_exists():
+    with pytest.raises(ValueError, match="between 1 and the 3 columns"):
+        topk.topk(np.zeros((1, 3), np.float32), 4)
