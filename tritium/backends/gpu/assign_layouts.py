@@ -21,18 +21,19 @@ _FREE = (ops.splat, ops.arange, ops.expand_dims, ops.broadcast, ops.cast, ops.bi
          ops.reshape, ops.trans)
 
 
-def assign_layouts(module, dot_layout=lambda a, b, out, precision, warps: None):
+def assign_layouts(module, dot_layout=lambda a, b, out, precision, warps: None, operand_layout=None):
     """The module with a `layout` on every op that makes a tile, and conversions where layouts meet.
 
     `dot_layout(a, b, out, precision, warps)` names the accumulator layout of a dot of these types; None leaves it to
-    plain threads.
+    plain threads. `operand_layout(a, out, warps)` is where a dot's left operand must be when it stays in registers.
     """
-    return _Assign(module, dot_layout).module()
+    return _Assign(module, dot_layout, operand_layout).module()
 
 
 class _Assign:
-    def __init__(self, module, dot_layout):
-        self.input, self.warps, self.dot_layout = module, module.attrs["num_warps"], dot_layout
+    def __init__(self, module, dot_layout, left_layout):
+        self.input, self.warps = module, module.attrs["num_warps"]
+        self.dot_layout, self.left_layout = dot_layout, left_layout
         self.info = analyze(module)
         self.cheap_memo = {}
         self.homes = {}
@@ -202,7 +203,7 @@ class _Assign:
         elif not any(type(x.type) is T.Tile for x in (*op.operands, *op.results)):
             self.place(op, [self.scalar(x) for x in op.operands])
         else:
-            layout = self.home(op.results[0]) if op.types else None
+            layout = self.home(op.results[0]) if op.types and type(op.types[0]) is T.Tile else None
             self.place(op, [self.want(x, self.operand_layout(op, k, layout)) for k, x in enumerate(op.operands)])
 
     def operand_layout(self, op, k, layout):
@@ -227,6 +228,10 @@ class _Assign:
                 return self.home(op.operands[0])
             if (kind is ops.gather and k == 1) or (kind is ops.dot and k == 2):
                 return layout
+            return self.home(x)
+        if kind is gpu_ops.dot_shared and k == 0:
+            return self.left_layout(x.type, op.type, self.warps)
+        if kind is gpu_ops.share:
             return self.home(x)
         if kind is ops.split:
             return _with_low_register(self.home(x))

@@ -5,12 +5,26 @@ from __future__ import annotations
 from . import ops as gpu_ops
 from .layout import image
 from .lower import lower
+from .lower_convert import write
 
 
 @lower(gpu_ops.ring)
 def ring(g, op):
     tile = op.attrs["tile"]
     return [g.int(g.shared.reserve(tile.numel * tile.element.bytes * op.attrs["slots"], 1024))]
+
+
+@lower(gpu_ops.share)
+def share(g, op, x):
+    """Written at once, into a buffer of its own: readers of the last round may still be at work, so all meet first."""
+    t, axis = op.operands[0].type, op.attrs["axis"]
+    base = g.shared.reserve(t.numel * t.element.bytes, 1024)
+    images, _ = g.target.swizzled(t.shape, axis, t.element.bytes)
+    g.target.barrier(g)
+    write(g, x, t.element, g.layout(op.operands[0]), images, base)
+    g.target.proxy_fence(g)
+    g.target.barrier(g)
+    return [g.int(base)]
 
 
 @lower(gpu_ops.async_load)

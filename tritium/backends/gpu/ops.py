@@ -49,14 +49,23 @@ class async_wait:
         return None
 
 
+@op("share", attrs=("axis",), effects="write")
+class share:
+    """Put a tile into a shared-memory buffer of its own, rows along `axis`; gives the byte address."""
+
+    def infer(x, *, axis):
+        return T.i32
+
+
 @op("dot_shared", attrs=("lhs", "rhs", "a_axis", "b_axis", "precision"), effects="read")
 class dot_shared:
-    """Start acc + a @ b on buffers: operands (address of a, address of b, acc); attributes are their tile types and axes.
+    """Start acc + a @ b: operands (a, b, acc), where a and b are addresses of buffers, or a is a tile in registers.
 
-    The result may be used by further `dot_shared` at once, by anything else after `dot_wait`.
+    The attributes give the operands' tile types and the axes their rows lie along. The result may be used by further
+    `dot_shared` at once, by anything else after `dot_wait`.
     """
 
-    def infer(pa, pb, acc, *, lhs, rhs, a_axis, b_axis, precision):
+    def infer(a, b, acc, *, lhs, rhs, a_axis, b_axis, precision):
         return acc
 
 
@@ -66,7 +75,3 @@ class dot_wait:
 
     def infer(acc, *, pending):
         return acc
-
-
-# What a loop's loads and dots become; the pass that makes them asks the target which dots it can start on buffers.
-STAGED = (ring, async_load, async_commit, async_wait, dot_shared, dot_wait)

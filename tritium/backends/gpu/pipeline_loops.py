@@ -1,16 +1,20 @@
-"""Software pipelining: loads that feed a dot are started several rounds ahead, into a ring of shared-memory buffers.
+"""Software pipelining: loads that feed dots are started several rounds ahead, into rings of shared-memory buffers.
 
     for i:                          for i:
       a = load pa(i)                  wait until the copies of round i have arrived
-      b = load pb(i)         ->       start acc += ring_a[i % S] @ ring_b[i % S]
-      acc += a @ b                    wait for the dot of round i - 1, everywhere
-                                      start the copies of round i + S - 1
+      b = load pb(i)         ->       start the copies of round i + S - 1
+      acc += a @ b                    acc += ring_a[i % S] @ ring_b[i % S]
+
+If a round's only use of its dot is to hand the accumulator on, the dot runs on into the next round; the copies then wait
+until every warp has finished with the buffer they overwrite.
 
 The addresses of a later round need the loop's scalars of that round: the part of the body that computes them is copied,
 and a second set of those scalars runs S - 1 rounds ahead.
 """
 
 from __future__ import annotations
+
+from typing import Callable, NamedTuple
 
 from ... import ops
 from ...ir import types as T
@@ -21,51 +25,80 @@ from . import ops as gpu_ops
 MIN_TRANSFER = 4  # bytes: the smallest asynchronous copy
 
 
-def pipeline_loops(module, fits, axes, vector):
-    """Pipeline every loop around a dot.
+class Abilities(NamedTuple):
+    """What the target says of dots and loads.
 
-    `fits(op)`: the target can start this dot on buffers; `axes(op)`: along which axis its two operands lie in memory;
-    `vector(load)`: bytes one thread may copy at once.
+    fits(dot): it can start this dot on buffers.   axis(load): along which its rows lie in memory.
+    takes(tile, side, axis): operand `side` ("a" or "b") may lie along `axis`.   vector(load): bytes of one copy.
     """
+
+    fits: Callable
+    axis: Callable
+    takes: Callable
+    vector: Callable
+
+
+def pipeline_loops(module, can: Abilities):
+    """Pipeline every innermost loop around dots."""
     depth = module.attrs.get("num_stages", 3)
 
     def rule(b, op):
         if op.kind is not ops.for_:
             return None
         stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else depth
-        plan = _Plan.of(op, fits, axes, vector) if stages > 1 else None
-        return None if plan is None else plan.build(b, stages)
+        plan = _Plan(op, can)
+        return plan.build(b, stages) if stages > 1 and plan.works() else None
     return sweep(module, rule)
 
 
 class _Plan:
-    """A loop that can be pipelined: its dot, the two loads and what their addresses depend on."""
+    """A loop: its dots, the loads that can run ahead, and what their addresses depend on."""
 
-    def __init__(self, loop, dot, loads, axes):
-        self.loop, self.dot, self.loads, self.axes = loop, dot, loads, axes
-        self.body = loop.regions[0]
+    def __init__(self, loop, can):
+        self.loop, self.can, self.body = loop, can, loop.regions[0]
         self.inside = {id(op): op for op in self.body.ops}
+        self.dots = [op for op in self.body.ops if op.kind is ops.dot and can.fits(op)]
 
-    @classmethod
-    def of(cls, loop, fits, axes, vector):
-        body = loop.regions[0]
-        inside = {id(op) for op in body.ops}
-        dots = [op for op in body.ops if op.kind is ops.dot and fits(op)]
-        if len(dots) != 1 or any(op.kind.effects == "write" for op in body.ops):
-            return None
-        dot = dots[0]
-        loads = dot.operands[:2]
-        for x in loads:
-            if not (type(x) is Op and x.kind is ops.load and id(x) in inside and vector(x) >= MIN_TRANSFER):
-                return None
-            if len(x.operands) > 2 and not _zero(x.operands[2]):
-                return None
-        plan = cls(loop, dot, loads, axes(dot))
-        return plan if plan.find_slice() and plan.dot_is_last() else None
+    def works(self):
+        """True if the loop gains: a dot with at least one load to run ahead, and nothing that writes memory."""
+        if not self.dots or any(op.kind.effects == "write" or op.regions for op in self.body.ops):
+            return False
+        self.loads = {}
+        for dot in self.dots:
+            for side, x in zip("ab", dot.operands):
+                load, turned = self.source(x)
+                if load is not None and self.can_copy(load, side, turned):
+                    self.loads[id(load)] = load
+        self.loads = {k: x for k, x in self.loads.items() if self.feeds_only_dots(x)}
+        return bool(self.loads) and self.find_slice()
+
+    def source(self, x):
+        """(load, whether it is transposed) behind a dot's operand; (None, False) if it is something else."""
+        turned = False
+        if type(x) is Op and x.kind is ops.trans and x.attrs["order"] == (1, 0) and id(x) in self.inside:
+            x, turned = x.operands[0], True
+        if type(x) is Op and x.kind is ops.load and id(x) in self.inside:
+            return x, turned
+        return None, False
+
+    def can_copy(self, load, side, turned):
+        if self.can.vector(load) < MIN_TRANSFER or (len(load.operands) > 2 and not _zero(load.operands[2])):
+            return False
+        axis = self.can.axis(load)
+        return self.can.takes(load.type, side, 1 - axis if turned else axis)
+
+    def feeds_only_dots(self, load):
+        """True if nothing but dots (perhaps through a transposition) reads the load."""
+        readers = [op for op in self.body.ops if any(x is load for x in op.operands)]
+        turned = [op for op in readers if op.kind is ops.trans]
+        readers += [op for op in self.body.ops for t in turned if any(x is t for x in op.operands)]
+        return all(op in self.dots and op.operands[2] is not load for op in readers if op not in turned) and \
+            all(load in map(lambda x: self.source(x)[0], op.operands[:2]) for op in readers if op not in turned)
 
     def find_slice(self):
-        """Ops and carried parameters the loads' addresses depend on; False if a load or a region is among them."""
-        self.slice, self.params, todo = set(), set(), [x for load in self.loads for x in load.operands]
+        """Carried parameters the loads' addresses depend on; False if a load is among what computes them."""
+        self.params, seen = set(), set()
+        todo = [x for load in self.loads.values() for x in load.operands]
         carried = {id(a): k for k, a in enumerate(self.body.args[1:])}
         while todo:
             x = todo.pop()
@@ -73,109 +106,145 @@ class _Plan:
             if id(op) in carried and carried[id(op)] not in self.params:
                 self.params.add(carried[id(op)])
                 todo.append(self.body.yields[carried[id(op)]])
-            elif id(op) in self.inside and id(op) not in self.slice:
-                if op.kind.effects or op.regions:
+            elif id(op) in self.inside and id(op) not in seen:
+                if op.kind.effects:
                     return False
-                self.slice.add(id(op))
+                seen.add(id(op))
                 todo += op.operands
         return True
 
-    def dot_is_last(self):
-        """True if the accumulator is carried and only the dot touches it, so that the next round may start at once."""
-        self.acc = next((k for k, y in enumerate(self.body.yields) if y is self.dot), None)
-        if self.acc is None or self.dot.operands[2] is not self.body.args[1 + self.acc]:
-            return False
-        users = [op for op in self.body.ops if op is not self.dot and not op.kind.terminator
-                 and any(x is self.dot or x is self.body.args[1 + self.acc] for x in op.operands)]
-        return not users and self.acc not in self.params
+    def running_on(self):
+        """The index of the carried accumulator if the loop's one dot may run on into the next round, else None."""
+        dot = self.dots[0]
+        acc = next((k for k, y in enumerate(self.body.yields) if y is dot), None)
+        if len(self.dots) != 1 or acc is None or dot.operands[2] is not self.body.args[1 + acc]:
+            return None
+        arg = self.body.args[1 + acc]
+        others = [op for op in self.body.ops[:-1] if op is not dot and any(x is dot or x is arg for x in op.operands)]
+        staged = all(self.source(x)[0] is not None and id(self.source(x)[0]) in self.loads for x in dot.operands[:2])
+        return acc if staged and not others else None
 
     # --- the new loop -------------------------------------------------------------------------------------------
     def build(self, b, stages):
         loop = self.loop
         lo, hi, step, *inits = loop.operands
-        index = lo.type
-        number = lambda value: ops.constant(b, value=value, type=index)
-        rings = [gpu_ops.ring(b, tile=x.type, slots=stages, axis=axis) for x, axis in zip(self.loads, self.axes)]
-        sizes = [x.type.numel * x.type.element.bytes for x in self.loads]
+        self.b, self.stages, self.hi, self.step, self.index = b, stages, hi, step, lo.type
+        self.acc = self.running_on()
+        self.rings = {k: gpu_ops.ring(b, tile=x.type, slots=stages, axis=self.can.axis(x)) for k, x in self.loads.items()}
+        self.shared = self.share_outer_operands()
         params = sorted(self.params)
         ahead_i, ahead = lo, [inits[k] for k in params]
         for s in range(stages - 1):  # the first rounds' copies, before the loop
-            more = ops.lt(b, ahead_i, hi)
-            ahead = self.copies(b, rings, sizes, number(s), index, ahead_i, ahead, params, more)
+            ahead = self.copies(self.number(s), ahead_i, ahead, params, ops.lt(b, ahead_i, hi))
             ahead_i = ops.add(b, ahead_i, step)
-        zero, last = number(0), number(stages - 1)
-        carried = [*inits, ahead_i, zero, last, *ahead]
-        with b.region([index, *(x.type for x in carried)], ["i", *(a.name for a in self.body.args[1:]),
-                                                            *[""] * (len(carried) - len(inits))]) as region:
-            ends = self.round(b, region.args, rings, sizes, stages, hi, step, params, number)
-            ops.yield_(b, *ends)
-        outs = b.emit(ops.for_, (lo, hi, step, *carried), loop.attrs, (region.block,))
-        outs = list(outs)[:len(inits)]
-        outs[self.acc] = gpu_ops.dot_wait(b, outs[self.acc], pending=0)
+        carried = [*inits, ahead_i, self.number(0), self.number(stages - 1), *ahead]
+        names = ["i", *(a.name for a in self.body.args[1:]), *[""] * (len(carried) - len(inits))]
+        with b.region([self.index, *(x.type for x in carried)], names) as region:
+            ops.yield_(b, *self.round(region.args, params))
+        outs = list(b.emit(ops.for_, (lo, hi, step, *carried), loop.attrs, (region.block,)))[:len(inits)]
+        if self.acc is not None:
+            outs[self.acc] = gpu_ops.dot_wait(b, outs[self.acc], pending=0)
         gpu_ops.async_wait(b, pending=0)
-        return tuple(outs) if len(outs) != 1 else outs[0]
+        return tuple(outs)
 
-    def copies(self, b, rings, sizes, slot, index, i, values, params, more):
+    def number(self, value):
+        return ops.constant(self.b, value=value, type=self.index)
+
+    def share_outer_operands(self):
+        """Operands made before the loop go into shared memory once."""
+        out = {}
+        for dot in self.dots:
+            for side, x in zip("ab", dot.operands):
+                if (type(x) is not Op or id(x) not in self.inside) and x not in self.body.args:
+                    axis = 1 if side == "a" else 0
+                    out[id(x), side] = gpu_ops.share(self.b, x, axis=axis), axis
+        return out
+
+    def slot_address(self, key, slot):
+        b, size = self.b, self.loads[key].type.numel * self.loads[key].type.element.bytes
+        slot = slot if self.index is T.i32 else ops.cast(b, slot, to=T.i32)
+        return ops.add(b, self.rings[key], ops.mul(b, slot, ops.constant(b, value=size, type=T.i32)))
+
+    def copies(self, slot, i, values, params, more):
         """Start one round's copies into a slot; returns the address scalars of the following round."""
-        copy = _Copy(b, self, {id(self.body.args[0]): i, **{id(self.body.args[1 + k]): v
-                                                            for k, v in zip(params, values)}})
-        slot32 = slot if index is T.i32 else ops.cast(b, slot, to=T.i32)
-        for ring, size, load, axis in zip(rings, sizes, self.loads, self.axes):
-            offset = ops.mul(b, slot32, ops.constant(b, value=size, type=T.i32))
-            address = ops.add(b, ring, offset)
+        b, args = self.b, self.body.args
+        copy = _Copy(self, {id(args[0]): i, **{id(args[1 + k]): v for k, v in zip(params, values)}})
+        for key, load in self.loads.items():
             mask = ops.splat(b, more, shape=load.type.shape)
             if len(load.operands) > 1:
                 mask = ops.and_(b, mask, copy.value(load.operands[1]))
-            gpu_ops.async_load(b, address, copy.value(load.operands[0]), mask, tile=load.type, axis=axis)
+            gpu_ops.async_load(b, self.slot_address(key, slot), copy.value(load.operands[0]), mask, tile=load.type,
+                               axis=self.can.axis(load))
         gpu_ops.async_commit(b)
         return [copy.value(self.body.yields[k]) for k in params]
 
-    def round(self, b, args, rings, sizes, stages, hi, step, params, number):
-        count = len(self.body.args) - 1
+    def round(self, args, params):
+        b, count = self.b, len(self.body.args) - 1
         i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1:1 + count], args[1 + count:]
-        index = i.type
-        gpu_ops.async_wait(b, pending=stages - 2)
-        copy = _Copy(b, self, {id(self.body.args[0]): i, **{id(a): v for a, v in zip(self.body.args[1:], own)}})
-        slot32 = slot if index is T.i32 else ops.cast(b, slot, to=T.i32)
-        at = [ops.add(b, ring, ops.mul(b, slot32, ops.constant(b, value=size, type=T.i32)))
-              for ring, size in zip(rings, sizes)]
-        a, d = self.dot.operands[:2], self.dot
-        acc = gpu_ops.dot_shared(b, *at, own[self.acc], lhs=a[0].type, rhs=a[1].type, a_axis=self.axes[0],
-                                 b_axis=self.axes[1], precision=d.attrs["precision"])
-        acc = gpu_ops.dot_wait(b, acc, pending=1)
-        ops.barrier(b)
-        ahead = self.copies(b, rings, sizes, fill, index, ahead_i, ahead, params, ops.lt(b, ahead_i, hi))
-        copy.known[id(self.dot)] = acc
-        for op in self.body.ops[:-1]:  # whatever else the loop computes
-            if op is not self.dot and op not in self.loads and not op.kind.effects == "":
-                copy.value(op)
-        ends = [copy.value(y) for y in self.body.yields]
-        bump = lambda x: ops.select(b, ops.eq(b, ops.add(b, x, number(1)), number(stages)), number(0),
-                                    ops.add(b, x, number(1)))
-        return [*ends, ops.add(b, ahead_i, step), bump(slot), bump(fill), *ahead]
+        gpu_ops.async_wait(b, pending=self.stages - 2)
+        copy = _Copy(self, {id(a): v for a, v in zip(self.body.args, (i, *own))}, slot)
+        more = ops.lt(b, ahead_i, self.hi)
+        if self.acc is None:
+            ahead = self.copies(fill, ahead_i, ahead, params, more)
+            ends = copy.body()
+        else:
+            ends = copy.body()
+            ops.barrier(b)
+            ahead = self.copies(fill, ahead_i, ahead, params, more)
+        return [*ends, ops.add(b, ahead_i, self.step), self.next(slot), self.next(fill), *ahead]
+
+    def next(self, slot):
+        b = self.b
+        more = ops.add(b, slot, self.number(1))
+        return ops.select(b, ops.eq(b, more, self.number(self.stages)), self.number(0), more)
 
 
 class _Copy:
-    """Copies body ops on demand, with some values replaced."""
+    """Copies body ops on demand with some values replaced; dots on staged operands become `dot_shared`."""
 
-    def __init__(self, b, plan, known):
-        self.b, self.plan, self.known = b, plan, known
+    def __init__(self, plan, known, slot=None):
+        self.plan, self.b, self.known, self.slot = plan, plan.b, known, slot
+
+    def body(self):
+        """The whole body but its staged loads; returns the yielded values."""
+        for op in self.plan.body.ops[:-1]:
+            if op.kind.effects and id(op) not in self.plan.loads:
+                self.value(op)
+        return [self.value(y) for y in self.plan.body.yields]
 
     def value(self, x):
-        key = id(x.op) if type(x) is Result else id(x)
-        if key in self.known:
-            return self.known[key]
-        if key not in self.plan.inside:
-            return x
         op = x.op if type(x) is Result else x
-        made = self.b.place(op.replace(operands=tuple(self.value(y) for y in op.operands)))
-        self.known[key] = made
-        return made
+        if id(op) not in self.known:
+            if id(op) not in self.plan.inside:
+                return x
+            self.known[id(op)] = self.dot(op) if op in self.plan.dots else \
+                self.b.place(op.replace(operands=tuple(self.value(y) for y in op.operands)))
+        made = self.known[id(op)]
+        return Result(made, x.index) if type(x) is Result else made
+
+    def dot(self, op):
+        b = self.b
+        (a, a_axis), (rhs, b_axis) = (self.operand(x, side) for side, x in zip("ab", op.operands))
+        acc = gpu_ops.dot_shared(b, a, rhs, self.value(op.operands[2]), lhs=op.operands[0].type, rhs=op.operands[1].type,
+                                 a_axis=a_axis, b_axis=b_axis, precision=op.attrs["precision"])
+        return gpu_ops.dot_wait(b, acc, pending=0 if self.plan.acc is None else 1)
+
+    def operand(self, x, side):
+        """(address or tile, axis its rows lie along)."""
+        plan = self.plan
+        if (id(x), side) in plan.shared:
+            return plan.shared[id(x), side]
+        load, turned = plan.source(x)
+        if load is not None and id(load) in plan.loads:
+            axis = plan.can.axis(load)
+            return plan.slot_address(id(load), self.slot), 1 - axis if turned else axis
+        value = self.value(x)
+        if side == "a":
+            return value, 1
+        return gpu_ops.share(self.b, value, axis=0), 0
 
 
 def _zero(x):
     while type(x) is Op and x.kind in (ops.splat, ops.cast):
         x = x.operands[0]
     return type(x) is Op and x.kind is ops.constant and x.attrs["value"] == 0
-
-

@@ -22,9 +22,9 @@ class Scratch:
         self.base, self.bytes, self.dirty = base, 0, False
 
     def reserve(self, size, alignment):
-        """A buffer for the whole kernel, below the scratch; only possible while no scratch has been handed out."""
-        at = -(-self.base // alignment) * alignment
-        self.base = at + size
+        """A buffer for the whole kernel, after everything handed out so far."""
+        at = -(-(self.base + self.bytes) // alignment) * alignment
+        self.base, self.bytes = at + size, 0
         return at
 
     def take(self, sizes):

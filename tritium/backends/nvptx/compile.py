@@ -28,8 +28,8 @@ def ttgir(module, target, options, metadata):
     """Pipeline the loops around dots and give every tile a layout."""
     nv = NvTarget.of(options.arch)
     module = scalar_steps(module)
-    module = pipeline_loops(module, *mma.pipelinable(nv, analyze(module), options.num_warps))
-    return assign_layouts(module, mma.dot_layout(nv))
+    module = pipeline_loops(module, mma.abilities(nv, analyze(module), options.num_warps))
+    return assign_layouts(module, mma.dot_layout(nv), mma.left_operand)
 
 
 def llir(module, target, options, metadata):

@@ -9,10 +9,12 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Op
 from ..gpu import ops as gpu_ops
-from ..gpu.layout import log2, mma_accumulator
+from ..gpu.layout import log2, mma_accumulator, mma_operand
 from ..gpu.lower_convert import write
+from ..gpu.pipeline_loops import Abilities
 from ..gpu.swizzle import swizzled
 from . import mma_sync
+from .target import pack_words
 
 _KIND = {T.f16: "f16", T.bf16: "bf16", T.f32: "tf32", T.f8e4nv: "e4m3", T.f8e5: "e5m2", T.i8: "s8"}
 MAX_N = 256
@@ -49,27 +51,31 @@ def dot_layout(target):
     return choose
 
 
-def pipelinable(target, info, warps):
-    """For `pipeline_loops`: which dots can start on buffers, along which axes they lie, and how wide copies may be."""
+def left_operand(a, out, warps):
+    """Where wgmma wants its left operand when it comes in registers."""
+    return mma_operand(a.shape, a.element.bits, *warp_split(out.shape[0], warps), "a")
+
+
+def abilities(target, info, warps):
+    """What `pipeline_loops` asks: which dots can start on buffers, how tiles lie in memory, how wide copies may be."""
     def fits(op):
         a, b = (x.type for x in op.operands[:2])
-        if not wgmma_fits(a, b, op.type, op.attrs["precision"], warps, target):
-            return False
-        return a.element.bits == 16 or axes(op) == (1, 0)
+        return wgmma_fits(a, b, op.type, op.attrs["precision"], warps, target)
 
-    def axes(op):
-        return tuple(_longest_axis(info(x.operands[0])) if type(x) is Op and x.kind is ops.load else 1 - k
-                     for k, x in enumerate(op.operands[:2]))
+    def axis(load):
+        return _longest_axis(info(load.operands[0]))
+
+    def takes(tile, side, axis):
+        return tile.element.bits == 16 or axis == (1 if side == "a" else 0)
 
     def vector(load):
-        pointer = load.operands[0]
-        known, size = info(pointer), load.type.element.bytes
-        axis = _longest_axis(known)
-        width = min(known.contiguity[axis], known.divisibility[axis] // size, load.type.shape[axis], 16 // size)
+        known, size = info(load.operands[0]), load.type.element.bytes
+        along = axis(load)
+        width = min(known.contiguity[along], known.divisibility[along] // size, load.type.shape[along], 16 // size)
         if len(load.operands) > 1:
-            width = min(width, info(load.operands[1]).constancy[axis])
+            width = min(width, info(load.operands[1]).constancy[along])
         return width * size
-    return fits, axes, vector
+    return Abilities(fits, axis, takes, vector)
 
 
 def _longest_axis(known):
@@ -129,7 +135,10 @@ def issue(g, tb, acc, base_a, base_b, a_axis, b_axis, width_a, width_b, sizes, t
     for rm in range(repeats_m):
         for rn in range(n_group // n_step):
             start = (rm * (n_group // n_step) + rn) * per
-            a_desc = _start(g, base_a, group_m, 64, rm * along_m * 64, m, k, a_axis == 1, width_a, t)
+            if isinstance(base_a, list):  # registers: the words of this row block, four for each k-step
+                a_desc = base_a[rm * (len(base_a) // repeats_m):(rm + 1) * (len(base_a) // repeats_m)]
+            else:
+                a_desc = _start(g, base_a, group_m, 64, rm * along_m * 64, m, k, a_axis == 1, width_a, t)
             b_desc = _start(g, base_b, group_n, n_group, rn * n_step, n, k, b_axis == 0, width_b, t)
             steps = [(_advance(step, a_axis == 1, width_a, m, t), _advance(step, b_axis == 0, width_b, n, t))
                      for step in range(k * t.bytes // k_bytes)]
@@ -183,25 +192,37 @@ def _block(g, tb, acc, a_desc, b_desc, steps, n, t, trans_a, trans_b, wait):
     if t.bits == 16:
         tail += f", {int(trans_a)}, {int(trans_b)}"
     first = 2 * count
+    in_registers = isinstance(a_desc, list)
+    left = a_desc if in_registers else [a_desc]
+    last = first + len(left)
+    if in_registers and t.bits == 16:
+        tail = f"p, 1, 1, {int(trans_b)}"
     lines = ["{ .reg .pred p; .reg .b64 da, db; setp.eq.b32 p, 1, 1; wgmma.fence.sync.aligned;"]
-    for a_step, b_step in steps:
-        lines.append(f"add.s64 da, ${first}, {a_step}; add.s64 db, ${first + 1}, {b_step};")
-        lines.append(f"wgmma.mma_async.sync.aligned.{shape} {{{outs}}}, da, db, {tail};")
+    for step, (a_step, b_step) in enumerate(steps):
+        lines.append(f"add.s64 db, ${last}, {b_step};")
+        if in_registers:
+            source = "{" + ", ".join(f"${first + 4 * step + i}" for i in range(4)) + "}"
+        else:
+            source = "da"
+            lines.append(f"add.s64 da, ${first}, {a_step};")
+        lines.append(f"wgmma.mma_async.sync.aligned.{shape} {{{outs}}}, {source}, db, {tail};")
     lines.append("wgmma.commit_group.sync.aligned;" + (" wgmma.wait_group.sync.aligned 0; }" if wait else " }"))
-    constraints = ",".join([f"={letter}"] * count + [str(i) for i in range(count)] + ["l", "l"])
+    letters = ["r" if in_registers else "l"] * len(left) + ["l"]
+    constraints = ",".join([f"={letter}"] * count + [str(i) for i in range(count)] + letters)
     result = "{" + ", ".join([kind] * count) + "}"
-    arguments = ", ".join([x.typed for x in acc] + [a_desc.typed, b_desc.typed])
+    arguments = ", ".join(x.typed for x in (*acc, *left, b_desc))
     made = w.effect(f'call {result} asm sideeffect "{" ".join(lines)}", "{constraints},~{{memory}}"({arguments})', result)
     return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]
 
 
-def dot_shared(g, op, pa, pb, acc):
-    """Start a dot on buffers that copies have filled."""
-    a, b, t = op.attrs["lhs"], op.attrs["rhs"], op.attrs["lhs"].element
+def dot_shared(g, op, a, b, acc):
+    """Start a dot on buffers that copies have filled; the left operand may be in registers."""
+    lhs, rhs, t = op.attrs["lhs"], op.attrs["rhs"], op.attrs["lhs"].element
     g.target.proxy_fence(g)
-    widths = [swizzled(x.shape, op.attrs[axis], t.bytes)[1] for x, axis in ((a, "a_axis"), (b, "b_axis"))]
-    return issue(g, b.element, acc, pa[0], pb[0], op.attrs["a_axis"], op.attrs["b_axis"], *widths,
-                 (a.shape[0], b.shape[1], a.shape[1]), t, wait=False)
+    widths = [swizzled(x.shape, op.attrs[axis], t.bytes)[1] for x, axis in ((lhs, "a_axis"), (rhs, "b_axis"))]
+    left = a[0] if type(op.operands[0].type) is not T.Tile else pack_words(g, a)
+    return issue(g, rhs.element, acc, left, b[0], op.attrs["a_axis"], op.attrs["b_axis"], *widths,
+                 (lhs.shape[0], rhs.shape[1], lhs.shape[1]), t, wait=False)
 
 
 def dot_wait(g, op, acc):
