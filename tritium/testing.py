@@ -40,7 +40,7 @@ def _driver():
 
 
 class _HostClock:
-    """Times calls that have finished when they return. Caches stay warm, as they are in a program that uses the data."""
+    """Times calls that have finished when they return. Caches stay warm, as in a program that uses the data."""
 
     def synchronize(self) -> None:
         pass

@@ -1,0 +1,234 @@
+"""The CPU figures: tritium beside torch (and numba where it is installed), in one run, taking turns.
+
+    python benchmarks/cpu.py                 # one thread, then two; a table and cpu.json
+    python benchmarks/cpu.py --only softmax --threads 1 --seconds 2
+
+Absolute times depend on the machine and its neighbours; the ratios are taken in one run and are what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+
+class Row(NamedTuple):
+    """One line of the table; `make()` returns the functions that compete, by name."""
+
+    name: str
+    make: Callable[[], dict[str, Callable]]
+    work: float = 0.0
+    unit: str = ""
+    goal: str = ""
+
+
+def vector_add(n):
+    import torch
+
+    from tritium.kernels.vector_add import add_kernel
+
+    x, y, out = torch.randn(n), torch.randn(n), torch.empty(n)
+    block = 4096 if n >= 1 << 20 else 1024
+    grid = (-(-n // block),)
+    rivals = {"tritium": lambda: add_kernel[grid](x, y, out, n, BLOCK=block), "torch": lambda: torch.add(x, y, out=out)}
+    return with_numba(rivals, lambda numba: numba_add(numba, x, y, out))
+
+
+def numba_add(numba, x, y, out):
+    @numba.njit(fastmath=True)
+    def add(x, y, out):
+        for i in range(x.size):
+            out[i] = x[i] + y[i]
+
+    arrays = (x.numpy(), y.numpy(), out.numpy())
+    return lambda: add(*arrays)
+
+
+def with_numba(rivals, make):
+    """The rivals, and numba's version where numba is installed."""
+    try:
+        import numba
+    except ImportError:
+        return rivals
+    return {**rivals, "numba": make(numba)}
+
+
+def softmax(rows, cols):
+    import torch
+
+    import tritium as triton
+    from tritium.kernels.softmax import softmax_kernel
+
+    x, out = torch.randn(rows, cols), torch.empty(rows, cols)
+    block = triton.next_power_of_2(cols)
+    rivals = {"tritium": lambda: softmax_kernel[(rows,)](out, x, cols, cols, cols, BLOCK=block),
+              "torch": lambda: torch.softmax(x, 1, out=out)}
+    return with_numba(rivals, lambda numba: numba_softmax(numba, x, out))
+
+
+def numba_softmax(numba, x, out):
+    import math
+
+    @numba.njit(fastmath=True)
+    def run(x, out):
+        for i in range(x.shape[0]):
+            top = -math.inf
+            for j in range(x.shape[1]):
+                top = max(top, x[i, j])
+            total = 0.0
+            for j in range(x.shape[1]):
+                out[i, j] = math.exp(x[i, j] - top)
+                total += out[i, j]
+            for j in range(x.shape[1]):
+                out[i, j] /= total
+
+    arrays = (x.numpy(), out.numpy())
+    return lambda: run(*arrays)
+
+
+def layer_norm(rows, cols):
+    import torch
+
+    import tritium as triton
+    from tritium.kernels.layer_norm import forward_kernel
+
+    x, out = torch.randn(rows, cols), torch.empty(rows, cols)
+    weight, bias, mean, rstd = torch.randn(cols), torch.randn(cols), torch.empty(rows), torch.empty(rows)
+    block = triton.next_power_of_2(cols)
+    return {"tritium": lambda: forward_kernel[(rows,)](x, weight, bias, out, mean, rstd, cols, cols, 1e-5, BLOCK=block),
+            "torch": lambda: torch.native_layer_norm(x, [cols], weight, bias, 1e-5)}
+
+
+def matmul(n, dtype):
+    import torch
+
+    import tritium as triton
+    from tritium.kernels.matmul import CONFIGS, grouped_kernel
+
+    a, b = (torch.randn(n, n).to(getattr(torch, dtype)) for _ in range(2))
+    out = torch.empty(n, n, dtype=a.dtype)
+    tuned = triton.autotune(CONFIGS, key=[])(grouped_kernel)
+    grid = lambda meta: (triton.cdiv(n, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)
+    args = (a, b, out, n, n, n, n, 1, n, 1, n, 1)
+    return {"tritium": lambda: tuned[grid](*args, ACTIVATION="", PRECISION="ieee"),
+            "torch": lambda: torch.mm(a, b, out=out)}
+
+
+def attention(heads, n, d, dtype):
+    import torch
+
+    from tritium.kernels.attention import forward_kernel
+
+    q, k, v = (torch.randn(heads, n, d).to(getattr(torch, dtype)) for _ in range(3))
+    out, lse = torch.empty_like(q), torch.empty(heads, n)
+    run = forward_kernel[(n // 64, heads)]
+    return {"tritium": lambda: run(q, k, v, out, lse, d**-0.5, n, n * d, D=d, BLOCK_M=64, BLOCK_N=64, CAUSAL=False),
+            "torch": lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)}
+
+
+def launch():
+    import torch
+
+    from tritium.kernels.vector_add import add_kernel
+
+    x, y, out = torch.randn(1), torch.randn(1), torch.empty(1)
+    run = add_kernel[(1,)]
+    return {"tritium": lambda: run(x, y, out, 1, BLOCK=16), "torch": lambda: torch.add(x, y, out=out)}
+
+
+ROWS = [
+    Row("vector add 16K", lambda: vector_add(1 << 14), 12 << 14, "GB/s", "> torch"),
+    Row("vector add 4M", lambda: vector_add(1 << 22), 12 << 22, "GB/s", "within 10 % of memory"),
+    Row("softmax 64x1024", lambda: softmax(64, 1024), 8 * 64 * 1024, "GB/s", ">= 1.25x torch"),
+    Row("softmax 64x1000", lambda: softmax(64, 1000), 8 * 64 * 1000, "GB/s", ">= 1.25x torch"),
+    Row("softmax 64x781", lambda: softmax(64, 781), 8 * 64 * 781, "GB/s", ">= 1.25x torch"),
+    Row("layer norm 64x1024", lambda: layer_norm(64, 1024), 8 * 64 * 1024, "GB/s", ">= 1.4x torch"),
+    Row("matmul 256^3 float32", lambda: matmul(256, "float32"), 2 * 256**3, "GFLOP/s", ">= torch"),
+    Row("matmul 1024^3 float32", lambda: matmul(1024, "float32"), 2 * 1024**3, "GFLOP/s", ">= torch"),
+    Row("matmul 256^3 float16", lambda: matmul(256, "float16"), 2 * 256**3, "GFLOP/s", ">= 100x torch"),
+    Row("matmul 256^3 bfloat16", lambda: matmul(256, "bfloat16"), 2 * 256**3, "GFLOP/s", ">= 100x torch"),
+    Row("attention 2x512x64 float32", lambda: attention(2, 512, 64, "float32"), 4 * 2 * 512 * 512 * 64, "GFLOP/s",
+        ">= 1.6x torch"),
+    Row("attention 2x512x64 float16", lambda: attention(2, 512, 64, "float16"), 4 * 2 * 512 * 512 * 64, "GFLOP/s",
+        ">= 3x torch"),
+    Row("launch, 3 tensors", launch, goal="<= torch.add"),
+]
+
+
+def measure(threads: int, only: str, seconds: float) -> list[dict]:
+    """Every row with `threads` threads, in this process."""
+    import torch
+
+    import tritium
+    from tritium.tools.timing import interleave
+
+    torch.set_num_threads(threads)
+    tritium.set_num_threads(threads)
+    results = []
+    for row in ROWS:
+        if only in row.name:
+            times = interleave(row.make(), seconds)
+            results.append({"name": row.name, "threads": threads, "goal": row.goal, "unit": row.unit,
+                            "seconds": times, "rate": row.work / times["tritium"] / 1e9 if row.work else None})
+            print(f"{threads} thread(s): {row.name}", file=sys.stderr)
+    return results
+
+
+def in_fresh_process(threads: int, options: argparse.Namespace) -> list[dict]:
+    """Thread counts are settled when libraries start, so each has a process of its own."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TRITIUM_NUM_THREADS": str(threads)}
+    command = [sys.executable, __file__, "--worker", str(threads), "--only", options.only, "--seconds",
+               str(options.seconds)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True, text=True)
+    return json.loads(done.stdout)
+
+
+def show(results: list[dict]) -> None:
+    """Print the table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    rivals = list(dict.fromkeys(name for result in results for name in result["seconds"]))
+    table = Table(title="CPU: time of one call, and how many times faster than torch")
+    for column in ("work", "threads", *rivals, "vs torch", "rate", "goal"):
+        table.add_column(column, justify="left" if column in ("work", "goal") else "right")
+    for result in results:
+        times = result["seconds"]
+        cells = [f"{times[name] * 1e6:.1f} us" if name in times else "" for name in rivals]
+        rate = f"{result['rate']:.1f} {result['unit']}" if result["rate"] else ""
+        table.add_row(result["name"], str(result["threads"]), *cells, f"{times['torch'] / times['tritium']:.2f}x", rate,
+                      result["goal"])
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--only", default="", help="only rows whose name contains this")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time spent on each row")
+    parser.add_argument("--json", default=str(ROOT / "build" / "cpu.json"), help="where to write the results")
+    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        print(json.dumps(measure(options.worker, options.only, options.seconds)))
+        return
+    results = [result for threads in options.threads for result in in_fresh_process(threads, options)]
+    show(results)
+    Path(options.json).parent.mkdir(parents=True, exist_ok=True)
+    machine = {"machine": platform.machine(), "processors": os.cpu_count(), "python": platform.python_version()}
+    Path(options.json).write_text(json.dumps({**machine, "results": results}, indent=1))
+    print(f"written to {options.json}")
+
+
+if __name__ == "__main__":
+    main()
