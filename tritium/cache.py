@@ -19,7 +19,6 @@ import functools
 import hashlib
 import json
 import os
-import uuid
 import warnings
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -144,7 +143,7 @@ class FileCacheManager(CacheManager):
     def put(self, data, filename: str, binary: bool = True) -> str:
         """Write under a private name, then rename: other processes never see half a file."""
         path = os.path.join(self.cache_dir, filename)
-        private = os.path.join(self.cache_dir, f".tmp.{os.getpid()}.{uuid.uuid4().hex}")
+        private = os.path.join(self.cache_dir, f".tmp.{os.getpid()}.{os.urandom(8).hex()}")
         os.makedirs(self.cache_dir, exist_ok=True)
         try:
             with open(private, "wb") as file:

@@ -76,6 +76,15 @@ class DriverBase(ABC):
     def clear_cache(self, cache) -> None:
         """Write all of that buffer, so that nothing else is left in the cache."""
 
+    def guarded_launch(self, kernel, arguments: list[tuple]) -> tuple[Callable, Any] | None:
+        """A fast way to launch `kernel` again on arguments that look like these, None where there is none.
+
+        `arguments` holds (parameter, (type, key), value) for each parameter. The result is (launch, record):
+        `launch(record, gx, gy, gz, *values)` checks that the values would be specialised alike and launches, giving
+        None; where they would not, it does nothing and gives NotImplemented.
+        """
+        return None
+
 
 class GPUDriver(DriverBase):
     """A driver whose devices and streams are PyTorch's."""

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from types import FunctionType, MethodType
 
+from tritium import knobs
 from tritium.errors import Span, fail, node_span
 from tritium.language import dependencies
 from tritium.language.calling import current
@@ -120,6 +121,7 @@ class Source(dependencies.Compilable):
         self._text = (text, *self._text[1:])
         self.__dict__.pop("_tree", None)
         self._captured = self.hash = None
+        knobs.changed()  # kernels that call it must be looked up again
 
     # -- syntax -------------------------------------------------------------------------------------------------------
 
@@ -192,6 +194,16 @@ class Source(dependencies.Compilable):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.module}:{self.__qualname__})"
+
+    # A function is the one its module defines: copying gives itself, pickling names it.
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
 
 
 class DeviceFunction(Source):

@@ -1,0 +1,116 @@
+"""A machine that only takes notes: its backend writes JSON, its driver remembers launches."""
+
+import json
+import sys
+import types
+
+import pytest
+
+import tritium
+from tritium import backends, knobs
+from tritium.backends.compiler import GPUTarget
+from tritium.backends.driver import DriverBase, driver
+from tritium.ir.core import Arg, Block, Module
+from tritium.ir.types import Ptr, f32, i32
+from tritium.tensors import slots
+
+TARGET = GPUTarget("fake", "paper", 1)
+
+
+class Notes(DriverBase):
+    """Launches end up in `launches` as (kernel, grid, run-time values)."""
+
+    def __init__(self):
+        self.utils = self
+        self.launches, self.loads, self.guarded = [], [], 0
+
+    is_active = classmethod(lambda cls: True)
+
+    def get_current_target(self):
+        return TARGET
+
+    def get_device_properties(self, device):
+        return {"max_shared_mem": 1000}
+
+    def load_binary(self, name, binary, shared, device):
+        self.loads.append(name)
+        return json.loads(binary), name, 10, 0, 64
+
+    def launcher_cls(self, src, metadata):
+        types_ = list(src.signature.values())
+
+        def launch(gx, gy, gz, stream, function, packed, told, enter, leave, *args):
+            if enter:
+                enter(told)
+            values = [value for type_, x in zip(types_, args) for _, value in slots(type_, x)]
+            self.launches.append((function, (gx, gy, gz), values))
+            if leave:
+                leave(told)
+
+        return launch
+
+    def guarded_launch(self, kernel, arguments):
+        """Accept the very same objects as before."""
+        expected = [value for _, _, value in arguments]
+
+        def launch(record, gx, gy, gz, *values):
+            if len(values) != len(expected) or any(a is not b for a, b in zip(values, expected)):
+                return NotImplemented
+            self.guarded += 1
+            self.launches.append((kernel.name, (gx, gy, gz), "guarded"))
+
+        return launch, None
+
+    get_current_device = lambda self: 0
+    set_current_device = lambda self, device: None
+    get_current_stream = lambda self, device: 7
+    get_device_capability = lambda self, device=0: (0, 0)
+    get_device_interface = get_active_torch_device = get_benchmarker = lambda self: None
+    get_empty_cache_for_benchmark = lambda self: None
+    clear_cache = lambda self, cache: None
+    map_python_to_cpp_type = lambda self, ty: "int"
+
+
+def lower(source, signature, constants, attrs, options):
+    """A frontend that keeps only the parameters."""
+    made = [Arg(Ptr(f32) if str(type_).startswith("*") else i32, name)
+            for name, type_ in signature.items() if type_ != "constexpr"]  # fmt: skip
+    lower.calls.append((source, signature, constants, attrs, options))
+    return Module(source.__name__, Block(made, []))
+
+
+def _note(module, target, options, metadata):
+    metadata["shared"] = 8 * len(module.args)
+    return f"note {module.name} {len(module.args)}"
+
+
+def _paper(text, target, options, metadata):
+    if "unwritable" in text:
+        raise ZeroDivisionError("the pen broke")
+    return json.dumps({"text": text, "num_warps": options.num_warps}).encode()
+
+
+@pytest.fixture
+def fake(monkeypatch, tmp_path):
+    """The fake machine as the active driver, with an empty cache."""
+    package, module = types.ModuleType("fake_backend"), types.ModuleType("fake_backend.driver")
+    package.BACKEND = backends.Backend(
+        "fake", (), (("note", _note), ("paper", _paper)), {"num_stages": 2}, lambda target: "pen 1.0",
+        {"upper": lambda asm, target: asm["note"].upper()})  # fmt: skip
+    module.Driver = Notes
+    monkeypatch.setitem(sys.modules, "fake_backend", package)
+    monkeypatch.setitem(sys.modules, "fake_backend.driver", module)
+    monkeypatch.setitem(backends.FOLDERS, "fake", "fake_backend")
+    frontend, passes = types.ModuleType("tritium.frontend"), types.ModuleType("tritium.passes")
+    frontend.lower, lower.calls = lower, []
+    passes.run = lambda module, pipeline, watch=None: module
+    for stand_in in (frontend, passes):
+        monkeypatch.setitem(sys.modules, stand_in.__name__, stand_in)
+        monkeypatch.setattr(tritium, stand_in.__name__.rpartition(".")[2], stand_in, raising=False)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    notes = Notes()
+    notes.lowered = lower.calls
+    driver.set_active(notes)
+    with knobs.runtime.scope(), knobs.compilation.scope(), knobs.cache.scope():
+        yield notes
+    driver.reset_active()

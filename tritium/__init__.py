@@ -1,0 +1,76 @@
+"""tritium: the Triton language over LLVM.
+
+    import tritium as triton
+    import tritium.language as tl
+
+Names are imported when first used, so `import tritium` costs next to nothing and needs no framework.
+"""
+
+import importlib
+
+# What `tritium.__version__` says is the version of Triton whose programs run here: libraries compare it.
+__version__ = "3.6.0"
+
+_HOMES = {
+    "jit": "runtime.jit", "JITFunction": "runtime.jit", "KernelInterface": "runtime.jit", "MockTensor": "tensors",
+    "TensorWrapper": "tensors", "reinterpret": "tensors",
+    "autotune": "runtime.autotuner", "Config": "runtime.autotuner", "heuristics": "runtime.autotuner",
+    "set_allocator": "runtime._allocation",
+    "constexpr_function": "language.source", "must_use_result": "language.source", "cdiv": "language.source",
+    "next_power_of_2": "language.source",
+    "compile": "compiler", "AsyncCompileMode": "compiler.background", "FutureKernel": "compiler.background",
+    "CompilationError": "errors", "TritonError": "errors", "InterpreterError": "errors", "OutOfResources": "errors",
+    "install_as_triton": "alias", "uninstall_as_triton": "alias",
+}  # fmt: skip
+
+_MODULES = (
+    "alias", "backends", "cache", "compiler", "errors", "interp", "ir", "kernels", "knobs", "language", "ops", "passes",
+    "runtime", "tensors", "testing", "tools",
+)  # fmt: skip
+
+__all__ = sorted({*_HOMES, *_MODULES, "__version__", "get_num_threads", "set_num_threads"})
+
+
+def __getattr__(name: str):
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})
+
+
+def set_num_threads(n: int) -> None:
+    """Let up to `n` threads work on one launch on the CPU.
+
+    >>> import tritium
+    >>> before = tritium.get_num_threads()
+    >>> tritium.set_num_threads(1); tritium.get_num_threads()
+    1
+    >>> tritium.set_num_threads(before)
+    """
+    if not isinstance(n, int) or n < 1:
+        raise ValueError(f"the number of threads must be a positive int, not {n!r}")
+    from tritium import knobs
+    from tritium.backends.driver import driver
+
+    knobs.num_threads = n
+    driver.named("cpu").set_num_threads(n)
+
+
+def get_num_threads() -> int:
+    """How many threads may work on one launch on the CPU, the caller's included.
+
+    >>> import tritium
+    >>> tritium.get_num_threads() >= 1
+    True
+    """
+    from tritium import knobs
+
+    return knobs.num_threads

@@ -1,0 +1,279 @@
+"""The CPU as a device: its figures, and how kernels are loaded and launched on it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tritium import knobs
+from tritium.backends.compiler import GPUTarget
+from tritium.backends.cpu import record
+from tritium.backends.driver import DriverBase
+from tritium.tensors import slots
+
+_TARGET = GPUTarget("cpu", "host", 1)
+
+
+@functools.cache
+def _runtime():
+    from tritium.backends.cpu.runtime import Runtime
+
+    return Runtime.get()
+
+
+class Driver(DriverBase):
+    """Launches kernels on the cores of this machine. Launches are synchronous; there is one device and no stream.
+
+    >>> Driver().get_current_target()
+    GPUTarget(backend='cpu', arch='host', warp_size=1)
+    """
+
+    def __init__(self):
+        self.utils = Utils()
+        self.launcher_cls = Launcher
+
+    @classmethod
+    def is_active(cls) -> bool:
+        """There is always a CPU."""
+        return True
+
+    def get_current_target(self) -> GPUTarget:
+        """This machine."""
+        return _TARGET
+
+    def get_active_torch_device(self):
+        """`torch.device("cpu")`."""
+        import torch
+
+        return torch.device("cpu")
+
+    def get_current_device(self) -> int:
+        """The only one."""
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """There is nothing to choose."""
+        if device != 0:
+            raise ValueError(f"the CPU is device 0; there is no device {device}")
+
+    def get_current_stream(self, device: int = 0) -> int:
+        """No stream: a launch returns when the kernel has run."""
+        return 0
+
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        """CPUs have no such version."""
+        return 0, 0
+
+    def get_device_interface(self):
+        """What code written for `torch.cuda` asks of a device."""
+        return Interface
+
+    def get_benchmarker(self) -> Callable:
+        """`testing.do_bench`."""
+        from tritium.testing import do_bench
+
+        return do_bench
+
+    def get_empty_cache_for_benchmark(self):
+        """A buffer larger than the caches of most machines."""
+        import numpy as np
+
+        return np.empty(64 << 20, np.int8)
+
+    def clear_cache(self, cache) -> None:
+        """Write all of it."""
+        cache.fill(0)
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        """The C type of a signature string."""
+        return "void*" if ty.startswith("*") else _C_TYPES[ty]
+
+    def set_num_threads(self, n: int) -> None:
+        """Let up to `n` threads work on one launch."""
+        if _runtime.cache_info().currsize:  # otherwise it reads the setting when it starts
+            _runtime().set_num_threads(n)
+
+    def guarded_launch(self, kernel, arguments: list[tuple]) -> tuple[Callable, Any] | None:
+        """The native launcher, with a record of what these arguments look like."""
+        guards = [_guard(param, *pair, value) for param, pair, value in arguments]
+        if None in guards:
+            return None
+        made = record.record(kernel.function, kernel.metadata.arena_bytes, guards, owner=kernel)
+        return _runtime().launch, made
+
+
+_C_TYPES = {
+    "u1": "int8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t", "u8": "uint8_t",
+    "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "fp16": "double", "bf16": "double", "fp32": "double",
+    "fp64": "double",
+}  # fmt: skip
+
+
+class Utils:
+    """Figures of the machine, and loading of binaries."""
+
+    def get_device_properties(self, device: int = 0) -> dict[str, int]:
+        """Figures under the names GPUs use: cores are multiprocessors, a kernel's scratch memory is shared memory.
+
+        Registers and scratch memory do not limit how many programs are resident, so their figures are generous:
+        occupancy computed from them comes out positive.
+        """
+        return {
+            "max_shared_mem": 1 << 30, "max_num_regs": 1 << 16, "multiprocessor_count": knobs.num_threads,
+            "warpSize": 1, "max_threads_per_sm": 1024, "sm_clock_rate": _clock_khz(), "mem_clock_rate": 0,
+            "mem_bus_width": 64,
+        }  # fmt: skip
+
+    def load_binary(self, name: str, binary: bytes, shared: int, device: int):
+        """(module, function, registers, spills, threads) of an object file."""
+        library = _runtime().load(binary)
+        registers = 32 if _runtime().target.simd in ("neon", "avx512") else 16
+        return library, library.address(name), registers, 0, 1024
+
+
+@functools.cache
+def _clock_khz() -> int:
+    path = "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"
+    return int(open(path).read()) if os.path.exists(path) else 0
+
+
+class Interface:
+    """`torch.cuda` for the CPU: work is done when a launch returns, so there is nothing to wait for.
+
+    >>> start, end = Interface.Event(enable_timing=True), Interface.Event(enable_timing=True)
+    >>> start.record(); end.record()
+    >>> start.elapsed_time(end) >= 0
+    True
+    """
+
+    class Event:
+        """A moment."""
+
+        def __init__(self, enable_timing: bool = False, **_kwargs):
+            self._time = 0
+
+        def record(self, stream=None) -> None:
+            """Note the time."""
+            self._time = time.perf_counter_ns()
+
+        def elapsed_time(self, end) -> float:
+            """Milliseconds from this event to `end`."""
+            return (end._time - self._time) / 1e6
+
+        def synchronize(self) -> None:
+            """Nothing to wait for."""
+
+        wait = query = synchronize
+
+    @staticmethod
+    def synchronize(device=None) -> None:
+        """Nothing to wait for."""
+
+    @staticmethod
+    def current_device() -> int:
+        """The only one."""
+        return 0
+
+    @staticmethod
+    def device_count() -> int:
+        """One."""
+        return 1
+
+    @staticmethod
+    def is_available() -> bool:
+        """Always."""
+        return True
+
+
+# -- slots -------------------------------------------------------------------------------------------------------------
+
+
+class Launcher:
+    """Launches one kernel on any arguments: packs a slot of 8 bytes for each run-time value.
+
+    `CompiledKernel.run` is one of these.
+    """
+
+    def __init__(self, src, metadata):
+        self._types = tuple(src.signature.values())
+        self._arena_bytes = metadata.arena_bytes
+        self._launch = _runtime().launch_raw
+
+    def __call__(self, gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *args) -> None:
+        values = [slot for type_, x in zip(self._types, args, strict=True) for slot in slots(type_, x)]
+        packed = b"".join(pack(type_, value) for type_, value in values)
+        if enter is not None:
+            enter(told)
+        self._launch(function, self._arena_bytes, gx, gy, gz, packed)
+        if leave is not None:
+            leave(told)
+
+
+def pack(type_: str, value: Any) -> bytes:
+    """The slot of a value: integers and pointers extended to 64 bits, floats as their bits in the low bytes.
+
+    >>> pack("i32", -1).hex(), pack("fp32", 1.0).hex(), pack("bf16", 1.0).hex()
+    ('ffffffffffffffff', '0000803f00000000', '803f000000000000')
+    """
+    if type_ in _FLOATS:
+        return _FLOATS[type_](float(value))
+    if type_ == "u1":
+        value = bool(value)
+    return struct.pack("<Q", int(value) & (1 << 64) - 1)
+
+
+def _float(code: str, value: float) -> bytes:
+    try:
+        return struct.pack(f"<{code}", value).ljust(8, b"\0")
+    except OverflowError:  # too large for the type: as in C, infinity
+        return _float(code, value * float("inf"))
+
+
+def _bfloat(value: float) -> bytes:
+    bits = int.from_bytes(_float("f", value)[:4], "little")
+    if value == value:
+        bits += 0x7FFF + (bits >> 16 & 1)  # round to nearest, ties to even
+    return struct.pack("<Q", bits >> 16)
+
+
+_FLOATS = {
+    "fp16": functools.partial(_float, "e"), "fp32": functools.partial(_float, "f"),
+    "fp64": functools.partial(_float, "d"), "bf16": _bfloat,
+}  # fmt: skip
+
+# -- guards ------------------------------------------------------------------------------------------------------------
+
+_RANGES = {"i32": "INT32", "i64": "INT64", "u64": "UINT64"}
+
+
+def _guard(param, type_: Any, key: Any, x: Any) -> record.Guard | None:
+    """What an argument must look like to be specialised as `x` was; None where the launcher cannot tell."""
+    if type_ == "constexpr":
+        return record.constant(x)
+    multiple = None if key is None or param.do_not_specialize_on_alignment else key == "D"
+    kind, forced = type(x), param.annotation_type
+    if kind is bool and type_ == "u1":
+        return record.BOOL
+    if kind is float and type_ in ("fp32", "fp64"):
+        return record.FLOAT32 if type_ == "fp32" else record.FLOAT64
+    if kind is int and not forced and type_ in _RANGES:
+        return record.integer(_RANGES[type_], multiple, not_one=not param.do_not_specialize)
+    if kind is int and type_ in ("i32", "i64"):
+        return record.integer("INT32" if type_ == "i32" else "ANY64", multiple)
+    if isinstance(type_, str) and type_.startswith("*"):
+        return _tensor_guard(x, multiple)
+    return None
+
+
+def _tensor_guard(x: Any, multiple: bool | None) -> record.Guard | None:
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None and type(x) is numpy.ndarray:
+        return record.ndarray(x, multiple)
+    if torch is not None and isinstance(x, torch.Tensor):
+        return record.tensor(x, multiple)
+    return None

@@ -1,0 +1,206 @@
+"""The slow way of a launch: specialise the arguments, look the kernel up, compile it, launch it, arm the fast way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tritium import knobs
+from tritium.backends.compiler import BaseBackend, GPUTarget, Options, check_names
+from tritium.backends.driver import DriverBase, driver
+from tritium.compiler import ASTSource, CompiledKernel, compile, cut, make_backend
+from tritium.compiler.background import active_mode
+from tritium.errors import CompilationError
+from tritium.language.dependencies import fingerprint
+from tritium.runtime import saved
+from tritium.runtime.jit import JITFunction
+from tritium.runtime.launch import Armed, unchanged
+from tritium.runtime.specialize import attrs_of, constants_of, typed
+from tritium.tensors import device_of
+
+
+class DeviceCache(NamedTuple):
+    """What one device has of a kernel: key -> compiled kernel, and specialisation -> key."""
+
+    kernels: dict[str, Any]
+    keys: dict[Any, str]
+    target: GPUTarget
+    backend: BaseBackend
+    binder: Callable
+
+
+class JitFunctionInfo(NamedTuple):
+    """The kernel a hook is told about."""
+
+    module: str
+    name: str
+    jit_function: JITFunction
+
+
+class Request(NamedTuple):
+    """One compilation: everything that decides its result."""
+
+    key: str
+    signature: dict[str, Any]
+    constants: dict[tuple[int, ...], Any]
+    attrs: dict[tuple[int, ...], list]
+    options: Options
+    warmup: bool
+
+
+def launch(fn: JITFunction, sizes: tuple[int, int, int] | None, values: tuple, options: dict[str, Any]):
+    """Launch a kernel on bound arguments; without `sizes`, only compile it. None when a hook cancelled that."""
+    _check_keywords(options)
+    pairs = tuple(param.specialize(x) for param, x in zip(fn.params, values))
+    drv = _driver(fn, values)
+    cache = _device_cache(fn, drv)
+    wanted = dict(options)
+    if options.get("debug", fn.debug) or knobs.runtime.debug:
+        wanted["debug"] = True
+    key = _key(cache, pairs, wanted)
+    fn.cache_key  # noqa: B018  notes what the kernel captures
+    fn.check_globals()
+    kernel = cache.kernels.get(key)
+    if kernel is None:
+        request = _request(fn, cache, key, pairs, values, wanted, sizes is None)
+        kernel = _compile(fn, cache, request)
+    if kernel is None or sizes is None:
+        return kernel
+    kernel = kernel.result()
+    kernel.launch(sizes, values)
+    _arm(fn, drv, kernel, list(zip(fn.params, pairs, values)), options)
+    return kernel
+
+
+def _check_keywords(options: dict[str, Any]) -> None:
+    for name in ("device", "device_type", "stream"):
+        if name in options:
+            raise AssertionError(f"{name} option is deprecated; current {name} will be used")
+    check_names(options)
+
+
+def _driver(fn: JITFunction, values: tuple) -> DriverBase:
+    """The driver of the device the tensors are on."""
+    found = None
+    for param, x in zip(fn.params, values):
+        device = None if param.is_constexpr else device_of(x)
+        if found is not None and device not in (None, found):
+            raise ValueError(
+                f"Pointer argument (at {param.num}) cannot be accessed from Triton (cpu tensor?): {param.name} is on "
+                f"{device}, an argument before it on {found}")
+        found = found or device
+    return driver.of_device(found)
+
+
+def _device_cache(fn: JITFunction, drv: DriverBase) -> DeviceCache:
+    device = drv.get_current_device()
+    if drv is not driver.active:
+        device = (drv.get_current_target().backend, device)
+    cache = fn.device_caches.get(device)
+    if cache is None:
+        target = drv.get_current_target()
+        cache = fn.device_caches[device] = DeviceCache({}, {}, target, make_backend(target), fn.launcher.bind)
+    return cache
+
+
+def _key(cache: DeviceCache, pairs: tuple, options: dict[str, Any]) -> str:
+    """The kernel's key in memory: the text of its specialisation and options."""
+    chosen = fingerprint(dict(sorted(options.items())))
+    known = (*((type_, typed(key)) for type_, key in pairs), chosen)
+    key = cache.keys.get(known)
+    if key is None:
+        key = cache.keys[known] = fingerprint(pairs) + chosen
+    return key
+
+
+def _arm(fn: JITFunction, drv: DriverBase, kernel: CompiledKernel, arguments: list, options: dict[str, Any]) -> None:
+    """Let the next launch like this one go straight to the driver, unless somebody wants to watch."""
+    if knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook:
+        return
+    ready = drv.guarded_launch(kernel, arguments)
+    guarded = unchanged(ready[0], fn.used_global_vals) if ready else None
+    if guarded is not None:
+        fn.launcher.arm(Armed(options, guarded, ready[1], kernel))
+
+
+# -- compiling ---------------------------------------------------------------------------------------------------------
+
+
+def _request(fn: JITFunction, cache: DeviceCache, key: str, pairs: tuple, values: tuple, options: dict[str, Any],
+             warmup: bool) -> Request:
+    constants: dict = {}
+    attrs: dict = {}
+    for i, ((type_, promise), value) in enumerate(zip(pairs, values)):
+        constants.update(constants_of(type_, value, (i,)))
+        attrs.update(attrs_of(type_, promise, (i,)))
+    signature = {name: type_ for name, (type_, _) in zip(fn.arg_names, pairs)}
+    return Request(key, signature, constants, attrs, cache.backend.parse_options(options), warmup)
+
+
+def _compile(fn: JITFunction, cache: DeviceCache, request: Request):
+    """Compile, now or in the background; None when the cache hook says no."""
+    _check_params(fn)
+    if _call_hook(knobs.runtime.jit_cache_hook, fn, cache, request):
+        return None
+    src = ASTSource(fn, request.signature, request.constants, request.attrs)
+    options = vars(request.options)
+
+    def finish(kernel) -> None:
+        cache.kernels[request.key] = kernel
+        _call_hook(knobs.runtime.jit_post_compile_hook, fn, cache, request)
+
+    mode = active_mode.get()
+    if mode is not None:
+        env = knobs.cache_invalidating_env()
+        unique = (fn.cache_key, str(cache.target), request.key)
+        kernel = mode.submit(unique, lambda: compile(src, cache.target, options, env), finish)
+        cache.kernels[request.key] = kernel
+        return kernel
+    try:
+        kernel = compile(src, cache.target, options)
+    except CompilationError as error:
+        raise cut(error) from error.__cause__
+    finish(kernel)
+    return kernel
+
+
+def _check_params(fn: JITFunction) -> None:
+    for param in fn.params:
+        if param.is_constexpr and (param.do_not_specialize or param.do_not_specialize_on_alignment):
+            node = fn.parse().body[0].args.args[param.num]
+            raise CompilationError(
+                fn.src, node, f"{param.name} is marked as constexpr and listed in do_not_specialize",
+                span=fn.span(node), hint="a constant is always specialised: take it off the list")
+
+
+# The options a cache hook is told about.
+_TOLD = ("num_warps", "num_ctas", "num_stages", "enable_fp_fusion", "launch_cooperative_grid", "extern_libs")
+
+
+def _call_hook(hook: Callable | None, fn: JITFunction, cache: DeviceCache, request: Request) -> bool:
+    """Tell a hook about a compilation; a true answer cancels it."""
+    if hook is None:
+        return False
+    name = fn.__qualname__
+    chosen = {option: getattr(request.options, option) for option in _TOLD}
+    data = saved.Specialization(f"{fn.module}.{name}", request.signature, request.constants, request.attrs,
+                                vars(request.options), request.key)
+    device = next(device for device, held in fn.device_caches.items() if held is cache)
+    told = {"key": request.key, "signature": request.signature, "device": device, "constants": request.constants,
+            **chosen, "configs": [request.attrs], "specialization_data": saved.dump(data),
+            "is_warmup": request.warmup}  # fmt: skip
+    options = ", ".join(f"{option}={chosen[option]}" for option in _TOLD[:5])
+    types = ", ".join(f"{param}: {type_}" for param, type_ in request.signature.items())
+    return bool(hook(key=request.key, repr=f"{name}[{options}]({types})", fn=JitFunctionInfo(fn.module, name, fn),
+                     compile=told, is_manual_warmup=request.warmup, already_compiled=False))
+
+
+def preload(fn: JITFunction, specialization_data: str):
+    """Compile what a cache hook was told about, so that the launch it stands for finds it."""
+    data = saved.load(specialization_data)
+    name = f"{fn.module}.{fn.__qualname__}"
+    if data.name != name:
+        raise RuntimeError(f"Specialization data is for {data.name} but trying to preload for {name}")
+    cache = _device_cache(fn, driver.active)
+    options = cache.backend.parse_options(data.options)
+    return _compile(fn, cache, Request(data.key, data.signature, data.constants, data.attrs, options, True))

@@ -1,0 +1,5 @@
+"""Errors of launches, where Triton's users look for them."""
+
+from tritium.errors import AutotunerError, InterpreterError, OutOfResources, PTXASError
+
+__all__ = ["AutotunerError", "InterpreterError", "OutOfResources", "PTXASError"]

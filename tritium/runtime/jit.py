@@ -1,0 +1,208 @@
+"""`@jit`: kernels as objects, and the fast way of a launch. The slow way, with the compiler, is `dispatch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from tritium import knobs
+from tritium.language.source import Source
+from tritium.runtime.launch import Launcher, grid_sizes
+
+if TYPE_CHECKING:
+    from tritium.runtime.dispatch import DeviceCache
+    from tritium.runtime.specialize import KernelParam
+
+__all__ = ["JITFunction", "KernelInterface", "jit"]
+
+T = TypeVar("T")
+
+
+def __getattr__(name: str):
+    if name in ("MockTensor", "TensorWrapper", "reinterpret"):
+        from tritium import tensors
+
+        return getattr(tensors, name)
+    if name == "KernelParam":
+        from tritium.runtime import specialize
+
+        return specialize.KernelParam
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class KernelInterface(Generic[T]):
+    """What can be launched as `kernel[grid](*args)`: kernels, and what wraps them."""
+
+    run: T
+
+    def warmup(self, *args, grid, **kwargs):
+        """Compile without launching; a `torch.dtype` stands for a tensor of it."""
+        from tritium.tensors import MockTensor
+
+        return self.run(*map(MockTensor.wrap_dtype, args), grid=grid, warmup=True, **kwargs)
+
+    def __getitem__(self, grid) -> T:
+        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
+
+
+class _Caches(dict):
+    """Device -> `DeviceCache`; forgetting one also forgets the specialisations at hand."""
+
+    def __init__(self, forget: Callable[[], None]):
+        super().__init__()
+        self._forget = forget
+
+    def clear(self) -> None:
+        super().clear()
+        self._forget()
+
+    def pop(self, *args):
+        self._forget()
+        return super().pop(*args)
+
+    def __delitem__(self, device) -> None:
+        self._forget()
+        super().__delitem__(device)
+
+
+class JITFunction(Source, KernelInterface[T]):
+    """A kernel: a function that runs once for each program of a grid."""
+
+    def __init__(self, fn, version=None, do_not_specialize=None, do_not_specialize_on_alignment=None, debug=None,
+                 noinline=None, repr=None, launch_metadata=None):
+        super().__init__(fn)
+        self.src  # noqa: B018  read now: the file may change before the first launch
+        self.version = version
+        self.do_not_specialize = tuple(do_not_specialize or ())
+        self.do_not_specialize_on_alignment = tuple(do_not_specialize_on_alignment or ())
+        self.debug, self.noinline = debug, bool(noinline)
+        self._repr, self.launch_metadata = repr, launch_metadata
+        self.pre_run_hooks: list[Callable] = []
+        self.device_caches: dict[Any, DeviceCache] = _Caches(self._forget)
+        self._grids: dict[tuple, Callable] = {}  # the launcher's, once there is one
+
+    @cached_property
+    def params(self) -> list[KernelParam]:
+        """The parameters, with what their annotations say."""
+        from tritium.runtime.specialize import KernelParam
+
+        plain, unaligned = set(self.do_not_specialize), set(self.do_not_specialize_on_alignment)
+        parameters = self.signature.parameters.items()
+        return [KernelParam(i, parameter, bool({i, name} & plain), bool({i, name} & unaligned))
+                for i, (name, parameter) in enumerate(parameters)]  # fmt: skip
+
+    @cached_property
+    def arg_names(self) -> list[str]:
+        """The names of the parameters."""
+        return list(self.signature.parameters)
+
+    @property
+    def constexprs(self) -> list[int]:
+        """The indices of the parameters annotated as constants."""
+        return [param.num for param in self.params if param.is_constexpr]
+
+    def repr(self, spec) -> str:
+        """The kernel's symbol for a specialisation."""
+        if self._repr is None:
+            return self.__name__.rpartition(".")[2]
+        constants = {self.arg_names[path[0]]: value for path, value in spec.constants.items() if len(path) == 1}
+        return self._repr(SimpleNamespace(constants=constants, signature=spec.signature))
+
+    def is_gluon(self) -> bool:
+        """Whether it is written in Gluon: no."""
+        return False
+
+    def __hash__(self) -> int:
+        return hash(self.cache_key)
+
+    # -- launching ----------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, grid):
+        if grid.__class__ is tuple and not self.pre_run_hooks:
+            call = self._grids.get(grid)
+            if call is not None:
+                return call
+        return self._over(grid)
+
+    def _over(self, grid) -> Callable:
+        if self.pre_run_hooks or self._named_like_options:
+            return lambda *args, **kwargs: self._run(args, kwargs, grid, False)
+        return self.launcher.over(grid)
+
+    @cached_property
+    def _named_like_options(self) -> tuple[str, ...]:
+        from tritium.backends.compiler import NAMES
+
+        return tuple(name for name in self.arg_names if name in NAMES)
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        """The generated functions that bind arguments and launch."""
+        launcher = Launcher(self.__name__, self.signature, self._launch)
+        self._grids = launcher.grids
+        return launcher
+
+    def create_binder(self) -> Callable:
+        """A function with the kernel's parameters: the arguments in order, and the keywords that are options."""
+        return self.launcher.bind
+
+    def _forget(self) -> None:
+        if "launcher" in self.__dict__:
+            self.launcher.disarm()
+
+    def run(self, *args, grid, warmup, **kwargs):
+        """Launch over `grid`, or with `warmup` only compile."""
+        if not warmup:
+            return self[grid](*args, **kwargs)
+        return self._run(args, kwargs, grid, True)
+
+    def _run(self, args: tuple, kwargs: dict[str, Any], grid, warmup: bool):
+        """A launch that needs to see the arguments as they were written."""
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
+        values, options = self.launcher.bind(*args, **kwargs)
+        # A parameter named like an option gets the value and sets the option.
+        options.update((name, kwargs[name]) for name in self._named_like_options if name in kwargs)
+        if warmup:
+            return self._launch(None, values, options)
+        if callable(grid):
+            grid = grid(dict(zip(self.arg_names, values)))
+        return self.launcher.launch(grid_sizes(grid), values, options)
+
+    def _launch(self, sizes: tuple[int, int, int] | None, values: tuple, options: dict[str, Any]):
+        from tritium.runtime import dispatch
+
+        return dispatch.launch(self, sizes, values, options)
+
+    def preload(self, specialization_data: str):
+        """Compile what a cache hook was told about, perhaps in another process."""
+        from tritium.runtime import dispatch
+
+        return dispatch.preload(self, specialization_data)
+
+    def add_pre_run_hook(self, hook: Callable) -> None:
+        """Call `hook(*args, **kwargs)` before each launch."""
+        if not callable(hook):
+            raise TypeError(f"a hook is a function, not {hook!r}")
+        self.pre_run_hooks.append(hook)
+
+
+def jit(fn=None, *, version=None, repr=None, launch_metadata=None, do_not_specialize=None,
+        do_not_specialize_on_alignment=None, debug=None, noinline=None):
+    """Make a function a kernel, or a function kernels call; with TRITON_INTERPRET=1, one that runs as plain Python.
+
+    >>> jit(noinline=True)(grid_sizes)
+    JITFunction(tritium.runtime.launch:grid_sizes)
+    """
+
+    def decorate(fn):
+        if knobs.runtime.interpret:
+            from tritium.interp.eager import InterpretedFunction
+
+            return InterpretedFunction(fn)
+        return JITFunction(fn, version, do_not_specialize, do_not_specialize_on_alignment, debug, noinline, repr,
+                           launch_metadata)
+
+    return decorate if fn is None else decorate(fn)

@@ -1,0 +1,256 @@
+"""Specialisation: what the compiler is told about each argument, a type string and a key.
+
+A kernel is compiled once for each list of these pairs. An int equal to 1, and None, become constants; the key 'D'
+promises a multiple of 16 (a value, or an address in bytes).
+
+    >>> specialize(1), specialize(48), specialize(7), specialize(True), specialize(None)
+    (('constexpr', 1), ('i32', 'D'), ('i32', ''), ('u1', None), ('constexpr', None))
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from tritium.language import dtypes
+from tritium.language.constants import constexpr, unwrap
+from tritium.language.signature import canonical
+from tritium.language.source import Source
+from tritium.tensors import element_type, is_descriptor, reader_of
+
+
+class How(NamedTuple):
+    """What may be assumed of a parameter: pointers to constants, `== 1` folded, multiples of 16 noticed."""
+
+    const: bool = False
+    ones: bool = True
+    aligned: bool = True
+
+
+FULLY = How()
+
+
+def specialize(x: Any, how: How = FULLY) -> tuple[Any, Any]:
+    """Type and key of an argument.
+
+    >>> specialize(2**40), specialize(16, How(ones=False, aligned=False))
+    (('i64', 'D'), ('i32', None))
+    """
+    rule = _RULES.get(type(x))
+    if rule is None:
+        rule = _RULES[type(x)] = _find_rule(x)
+    return rule(x, how)
+
+
+def _int(x: int, how: How) -> tuple[str, Any]:
+    if x == 1 and how.ones:
+        return "constexpr", 1
+    if -(1 << 31) <= x < 1 << 31:
+        name = "i32"
+    elif -(1 << 63) <= x < 1 << 63:
+        name = "i64"
+    elif 0 <= x < 1 << 64:
+        name = "u64"
+    else:
+        raise OverflowError(f"{x} does not fit in 64 bits")
+    if not how.ones and not how.aligned:
+        return name, None
+    return name, "D" if how.aligned and x % 16 == 0 else ""
+
+
+def _tuple(x: tuple, how: How) -> tuple[tuple, tuple]:
+    pairs = [specialize(part, How(how.const)) for part in x]
+    make = type(x)._make if hasattr(x, "_fields") else tuple
+    return make(pair[0] for pair in pairs), make(pair[1] for pair in pairs)
+
+
+def _tensor(x: Any, how: How) -> tuple[str, Any]:
+    reader = reader_of(x)
+    name = f"*{'k' if how.const else ''}{reader.element(x)}"
+    if not how.ones and not how.aligned:
+        return name, None
+    return name, "D" if how.aligned and reader.address(x) % 16 == 0 else ""
+
+
+def _descriptor(x: Any, how: How) -> tuple[str, Any]:
+    block = ", ".join(map(str, x.block_shape))
+    return f"tensordesc<{element_type(x.base.dtype)}[{block}]>", "nan" if x.padding == "nan" else None
+
+
+_RULES: dict[type, Callable[[Any, How], tuple[Any, Any]]] = {
+    int: _int,
+    bool: lambda x, how: ("u1", None),
+    float: lambda x, how: ("fp32", None),
+    type(None): lambda x, how: ("constexpr", None),
+    tuple: _tuple,
+    constexpr: lambda x, how: ("constexpr", x),
+}
+
+
+def _find_rule(x: Any) -> Callable[[Any, How], tuple[Any, Any]]:
+    """The rule for a type not met before."""
+    if is_descriptor(x):
+        return _descriptor
+    if reader_of(x) is not None:
+        return _tensor
+    if isinstance(x, Source):
+        return lambda fn, how: ("constexpr", fn.cache_key)
+    base = next((base for base in (int, float, tuple) if isinstance(x, base)), None)
+    if base is None:
+        raise TypeError(f"failed to specialize argument of type: {type(x).__name__}\n"
+                        "hint: annotate the parameter with tl.constexpr if it is a compile-time constant")
+    return _RULES[base]
+
+
+# -- parameters --------------------------------------------------------------------------------------------------------
+
+_PYTHON_TYPES = {int: "i32", float: "fp32", bool: "u1"}
+
+
+class KernelParam:
+    """A parameter of a kernel: its annotation and how its arguments are specialised."""
+
+    def __init__(self, num: int, param: inspect.Parameter, do_not_specialize: bool = False,
+                 do_not_specialize_on_alignment: bool = False):
+        self.num, self._param = num, param
+        self.do_not_specialize = do_not_specialize
+        self.do_not_specialize_on_alignment = do_not_specialize_on_alignment
+
+    @property
+    def name(self) -> str:
+        """The parameter's name."""
+        return self._param.name
+
+    @cached_property
+    def annotation(self) -> str:
+        """The annotation as text, empty where there is none."""
+        given = self._param.annotation
+        if given is inspect.Parameter.empty:
+            return ""
+        if isinstance(given, dtypes.dtype):
+            return given.signature
+        # With `from __future__ import annotations`, an annotation that is a string comes in its quotes.
+        return given.strip("'\"") if isinstance(given, str) else getattr(given, "__name__", repr(given))
+
+    @cached_property
+    def is_constexpr(self) -> bool:
+        """Whether its arguments are compile-time constants."""
+        return "constexpr" in self.annotation
+
+    @cached_property
+    def is_const(self) -> bool:
+        """Whether it is a pointer to what the kernel only reads."""
+        return self.annotation.rpartition(".")[2] == "const"
+
+    @cached_property
+    def annotation_type(self) -> str:
+        """The type the annotation forces, empty where it does not."""
+        if self._param.annotation in _PYTHON_TYPES:
+            return _PYTHON_TYPES[self._param.annotation]
+        return canonical(self.annotation) or ""
+
+    @property
+    def default(self) -> Any:
+        """The default value."""
+        return self._param.default
+
+    @property
+    def has_default(self) -> bool:
+        """Whether there is a default value."""
+        return self._param.default is not inspect.Parameter.empty
+
+    @property
+    def how(self) -> How:
+        """What may be assumed of its arguments."""
+        free = not self.do_not_specialize
+        return How(self.is_const, free, free and not self.do_not_specialize_on_alignment)
+
+    def specialize(self, x: Any) -> tuple[Any, Any]:
+        """Type and key of an argument for this parameter.
+
+        >>> def kernel(n: "i64", BLOCK: "constexpr"): ...
+        >>> n, BLOCK = (KernelParam(i, p) for i, p in enumerate(inspect.signature(kernel).parameters.values()))
+        >>> n.specialize(32), BLOCK.specialize(32)
+        (('i64', 'D'), ('constexpr', 32))
+        """
+        if self.is_constexpr:
+            return "constexpr", x
+        found = specialize(x, self.how)
+        forced = self.annotation_type
+        if not forced or x is None:
+            return found
+        exact = forced.startswith("fp") or forced in ("bf16", "u1")
+        return forced, None if exact else found[1]
+
+    def __repr__(self) -> str:
+        return f"KernelParam({self._param})"
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def typed(x: Any) -> Any:
+    """A hashable stand-in for a constant that keeps `1`, `True` and `1.0` apart, and `0.0` from `-0.0`.
+
+    >>> typed(1) == typed(True), typed(0.0) == typed(-0.0), typed((1,)) == typed((1.0,))
+    (False, False, False)
+    """
+    x = unwrap(x)
+    kind = type(x)
+    if kind is float:
+        return kind, x.hex()
+    if isinstance(x, Source):
+        return kind, x.cache_key
+    if isinstance(x, tuple):
+        return kind, *map(typed, x)
+    hash(x)  # a list or a dict cannot be a constant: TypeError
+    return kind, x
+
+
+def plain(x: Any) -> Any:
+    """A constant as the compiler gets it: unwrapped, with NumPy's scalars turned into Python's.
+
+    >>> plain(constexpr(3))
+    3
+    """
+    x = unwrap(x)
+    if isinstance(x, tuple):
+        parts = map(plain, x)
+        return type(x)._make(parts) if hasattr(x, "_fields") else tuple(parts)
+    if type(x).__module__ == "numpy" and hasattr(x, "item") and getattr(x, "ndim", None) == 0:
+        return x.item()
+    return x
+
+
+def constants_of(type_: Any, value: Any, path: tuple[int, ...]) -> dict[tuple[int, ...], Any]:
+    """The constants in an argument, by index path.
+
+    >>> constants_of(("i32", "constexpr"), (5, 1), (2,))
+    {(2, 1): 1}
+    """
+    if isinstance(type_, tuple):
+        found = {}
+        for i, (part, item) in enumerate(zip(type_, value)):
+            found.update(constants_of(part, item, (*path, i)))
+        return found
+    return {path: plain(value)} if type_ == "constexpr" else {}
+
+
+_ATTRS = {"D": ["tt.divisibility", 16], "nan": ["tt.padding", "nan"]}
+
+
+def attrs_of(type_: Any, key: Any, path: tuple[int, ...]) -> dict[tuple[int, ...], list]:
+    """What is promised of the run-time values in an argument, by index path.
+
+    >>> attrs_of("*fp32", "D", (0,))
+    {(0,): [['tt.divisibility', 16]]}
+    """
+    if isinstance(type_, tuple):
+        found = {}
+        for i, (part, inner) in enumerate(zip(type_, key)):
+            found.update(attrs_of(part, inner, (*path, i)))
+        return found
+    known = type_ != "constexpr" and isinstance(key, str) and key in _ATTRS
+    return {path: [_ATTRS[key]]} if known else {}
