@@ -3,8 +3,9 @@
     tt.dot.KIND(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc)      strides in elements
 
 A register tile of C is kept while k runs: for each k one row of B is loaded and multiplied by one element of each row
-of A. NEON multiplies by a lane of a register, so four ks of A are loaded at once; x86 broadcasts from memory. Copying
-the operands into contiguous scratch is all the packing that Triton-sized tiles gain from.
+of A. NEON multiplies by a lane of a register, so four ks of A are loaded at once. x86 broadcasts from memory, one k a
+round: with more, LLVM loads all it will broadcast and spills it. Copying the operands into contiguous scratch is all
+the packing that Triton-sized tiles gain from.
 
 What the tile does not divide is done by narrower tiles, down to one row and one column.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..llvm.target import CpuTarget
-from ..llvm.writer import Val, Writer, vector
+from ..llvm.writer import Val, Writer, lanes, vector
 
 __all__ = ["KINDS", "SYMBOLS", "dot"]
 
@@ -35,8 +36,12 @@ KINDS = {
     "u8": Kind("i8", "i32", "zext"),
 }
 SYMBOLS = {kind: f"tt.dot.{kind}" for kind in KINDS}
-_UNROLL = 4  # ks per round
 _BYTES = {"float": 4, "double": 8, "i32": 4, "i8": 1}
+
+
+def _whole(w: Writer, n: Val, step: int) -> Val:
+    """The largest multiple of `step` up to `n`."""
+    return n if step == 1 else w.binary("sub", n, w.binary("urem", n, w.const("i64", step)))
 
 
 class _Matrix(NamedTuple):
@@ -53,10 +58,10 @@ class _Matrix(NamedTuple):
 
 
 class _Tile:
-    """One register tile: `rows` x `columns` of C, held as vectors of `columns` lanes."""
+    """One register tile: `rows` x `columns` of C, held as vectors of `columns` lanes; `unroll` ks are one round."""
 
-    def __init__(self, w: Writer, kind: Kind, by_lane: bool, rows: int, columns: int):
-        self.w, self.kind, self.by_lane, self.rows, self.columns = w, kind, by_lane, rows, columns
+    def __init__(self, w: Writer, kind: Kind, unroll: int, rows: int, columns: int):
+        self.w, self.kind, self.unroll, self.rows, self.columns = w, kind, unroll, rows, columns
         self.type = vector(columns, kind.accumulator)
 
     def fused(self, x: Val, y: Val, z: Val) -> Val:
@@ -70,26 +75,25 @@ class _Tile:
         return self.w.cast(self.kind.widen, x, vector(n, self.kind.accumulator)) if self.kind.widen else x
 
     def update(self, a_rows: list[Val], b: _Matrix, column: Val, k: Val, unroll: int, c: list[Val]) -> list[Val]:
-        """The accumulators after `unroll` further ks from `k` on."""
+        """The accumulators after `unroll` further ks from `k` on; several are lanes of one load."""
         w, operand = self.w, self.kind.operand
         places = [w.gep(operand, row, k) for row in a_rows]
-        lanes = self.by_lane and unroll > 1
-        strips = [w.load(vector(unroll, operand), p, align=_BYTES[operand]) for p in places] if lanes else []
-        strips = [self.wide(strip, unroll) for strip in strips]
+        strips = [self.wide(w.load(vector(unroll, operand), p, align=_BYTES[operand]), unroll) for p in places]
         for u in range(unroll):
             row = w.binary("add", k, w.const("i64", u)) if u else k
             line = w.load(vector(self.columns, operand), b.at(w, row, column), align=_BYTES[operand])
             line = self.wide(line, self.columns)
-            for i, place in enumerate(places):
-                if lanes and self.columns > 1:
-                    x = w.shuffle(strips[i], None, [u] * self.columns)
-                elif lanes:
-                    x = w.extract(strips[i], u)
-                else:
-                    x = w.load(operand, w.gep(operand, place, w.const("i64", u)))
-                    x = w.splat(self.wide(x, 1), self.columns)
-                c[i] = self.fused(x, line, c[i])
+            for i, strip in enumerate(strips):
+                c[i] = self.fused(self.spread(strip, u), line, c[i])
         return c
+
+    def spread(self, strip: Val, lane: int) -> Val:
+        """A lane of an operand in all columns."""
+        if lanes(strip.type) == 1:
+            return self.w.splat(strip, self.columns)
+        if self.columns == 1:
+            return self.w.extract(strip, lane)
+        return self.w.shuffle(strip, None, [lane] * self.columns)
 
     def write(self, a: _Matrix, b: _Matrix, c: _Matrix, i: Val, j: Val, depth: Val) -> None:
         """Update the tile of C at row `i`, column `j`."""
@@ -100,12 +104,13 @@ class _Tile:
         c_rows = [c.at(w, row, j) for row in rows]
         align = _BYTES[c.type]
         totals = [w.load(self.type, p, align=align) for p in c_rows]
-        whole = w.binary("and", depth, w.const("i64", -_UNROLL))
-        with w.loop(0, whole, _UNROLL, carry=totals) as loop:
-            loop.next = self.update(a_rows, b, j, loop.index, _UNROLL, list(loop.carried))
-        with w.loop(whole, depth, 1, carry=loop.results) as rest:
-            rest.next = self.update(a_rows, b, j, rest.index, 1, list(rest.carried))
-        for x, p in zip(rest.results, c_rows, strict=True):
+        start = zero
+        for unroll in sorted({self.unroll, 1}, reverse=True):
+            stop = _whole(w, depth, unroll)
+            with w.loop(start, stop, unroll, carry=totals) as loop:
+                loop.next = self.update(a_rows, b, j, loop.index, unroll, list(loop.carried))
+            start, totals = stop, loop.results
+        for x, p in zip(totals, c_rows, strict=True):
             w.store(x, p, align=align)
 
 
@@ -117,22 +122,22 @@ def dot(target: CpuTarget, kind: str) -> str:
     True
     """
     w, k = Writer(), KINDS[kind]
-    narrow = 4 // _BYTES[k.accumulator] if _BYTES[k.accumulator] < 4 else _BYTES[k.accumulator] // 4
-    heights = (target.dot_rows, 1)
-    widths = (target.dot_columns // narrow, 4, 1)
+    widest = target.dot_columns * 4 // _BYTES[k.accumulator]
+    widths = (widest, 16, 4, 1) if widest > 16 else (widest, 4, 1)
+    heights = (target.dot_rows, 2, 1) if target.dot_rows % 4 else (target.dot_rows, 1)  # sizes are powers of two
+    unroll = 4 if target.simd == "neon" else 1
     parameters = [f"ptr {p}" for p in "ABC"] + [f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")]
     with w.function("void", SYMBOLS[kind], parameters) as (a, b, c, m, n, depth, lda, ldb, ldc):
         matrices = _Matrix(a, lda, k.operand), _Matrix(b, ldb, k.operand), _Matrix(c, ldc, k.accumulator)
         left = w.const("i64", 0)
         for width in widths:
-            right = w.binary("and", n, w.const("i64", -width)) if width > 1 else n
+            right = _whole(w, n, width)
             with w.loop(left, right, width) as columns:
                 top = w.const("i64", 0)
                 for height in heights:
-                    bottom = w.binary("and", m, w.const("i64", -height)) if height > 1 else m
+                    bottom = _whole(w, m, height)
                     with w.loop(top, bottom, height) as rows:
-                        tile = _Tile(w, k, target.simd == "neon", height, width)
-                        tile.write(*matrices, rows.index, columns.index, depth)
+                        _Tile(w, k, unroll, height, width).write(*matrices, rows.index, columns.index, depth)
                     top = bottom
             left = right
         w.ret()

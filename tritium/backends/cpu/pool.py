@@ -388,7 +388,8 @@ first:                                            ; sixteen turns for each threa
   br label %own
 own:                                              ; alone, until the rest looks like more than waking somebody costs
   %at = phi i64 [0, %first], [%end, %more]
-  %to = add i64 %at, %chunk
+  %step = phi i64 [%chunk, %first], [%step1, %more]
+  %to = add i64 %at, %step
   %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
   call void @programs(ptr %job, i64 %at, i64 %end, ptr %arena)
   %last = icmp sge i64 %end, %total
@@ -404,6 +405,10 @@ more:
   %rest = fmul double %spent.f, %left.f           ; spent / end * left > wake
   %bound = fmul double %wake.f, %end.f
   %long = fcmp ogt double %rest, %bound
+  %tenfold = fmul double %rest, 1.0e1
+  %short = fcmp olt double %tenfold, %bound       ; hardly worth the looking at the clock: look less often
+  %double = shl i64 %step, 1
+  %step1 = select i1 %short, i64 %double, i64 %step
   br i1 %long, label %open, label %own
 open:
   store atomic i64 %end, ptr @next monotonic, align 8

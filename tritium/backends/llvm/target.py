@@ -86,7 +86,7 @@ class CpuTarget:
         return self.simd == "neon" or self.masked
 
 
-_TILES = {"neon": (4, 16), "avx2": (4, 16), "avx512": (8, 32)}
+_TILES = {"neon": (4, 16), "avx2": (6, 16), "avx512": (8, 32)}  # what the registers hold, with the operands
 _AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq")
 
 
