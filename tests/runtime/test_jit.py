@@ -34,7 +34,7 @@ def add(x_ptr, y_ptr, n, BLOCK: tl.constexpr = 64):
 
 
 @jit
-def annotated(a: tl.int64, b: "fp32", p: tl.pointer_type(tl.int8), c: tl.const, d: int, e: "u8"):
+def annotated(a: tl.int64, b: "fp32", p: tl.pointer_type(tl.int8), c: tl.const, d: int, e: "u8"):  # noqa: F821
     pass
 
 
@@ -53,7 +53,7 @@ SCALE = constexpr(3)
 
 @jit
 def uses_global(x):
-    x + SCALE  # noqa: B018
+    x + SCALE
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +115,8 @@ def test_specialisation_of_constants_functions_and_descriptors():
     assert specialize(desc) == ("tensordesc<fp16[16, 32]>", None)
 
 
-@pytest.mark.parametrize("value", ["text", [1], {}, tl_types.float32, np.int32(3), np.float32(3), np.bool_(True), object()])
+@pytest.mark.parametrize("value", [
+    "text", [1], {}, tl_types.float32, np.int32(3), np.float32(3), np.bool_(True), object()])
 def test_what_cannot_be_specialised(value):
     with pytest.raises(TypeError, match="failed to specialize argument of type"):
         specialize(value)
@@ -550,7 +551,7 @@ def test_preload_fills_the_cache(fake):
     kernel = add.preload(told[0])
     assert kernel.metadata.num_warps == 2
     assert add[(1,)](X, X, 3, BLOCK=tl_types.float16, num_warps=2) is kernel
-    with pytest.raises(RuntimeError, match="Specialization data is for .*add but trying to preload for .*nothing"):
+    with pytest.raises(RuntimeError, match=r"Specialization data is for .*add but trying to preload for .*nothing"):
         nothing.preload(told[0])
 
 

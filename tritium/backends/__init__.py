@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -17,6 +19,10 @@ FOLDERS = {
     "cuda": "tritium.backends.nvptx",
     "hip": "tritium.backends.amdgcn",
 }
+
+
+# Files that exist where a machine may have such a device: looking for them is cheaper than importing its driver.
+_SIGNS = {"cuda": ("/dev/nvidiactl", "/dev/dxg"), "hip": ("/dev/kfd",)}
 
 
 class Backend(NamedTuple):
@@ -56,7 +62,17 @@ def present(name: str) -> bool:
     >>> present("cpu")
     True
     """
-    return name in FOLDERS and importlib.util.find_spec(FOLDERS[name]) is not None
+    folder = FOLDERS.get(name)
+    return folder is not None and (folder in sys.modules or importlib.util.find_spec(folder) is not None)
+
+
+def may_have_device(name: str) -> bool:
+    """Whether this machine may have a device of a backend; only its driver knows for certain.
+
+    >>> may_have_device("cpu")
+    True
+    """
+    return present(name) and (name not in _SIGNS or any(map(os.path.exists, _SIGNS[name])))
 
 
 def get(target) -> Backend:

@@ -135,7 +135,7 @@ class Drivers:
         if knobs.backend:
             return self.named(knobs.backend)
         if self._default is None:
-            order = sorted(backends.backends, key=lambda name: name == "cpu")
+            order = sorted(filter(backends.may_have_device, backends.FOLDERS), key=lambda name: name == "cpu")
             name = next((name for name in order if backends.driver_class(name).is_active()), None)
             if name is None:
                 raise RuntimeError("0 active drivers ([]). There should only be one.")
