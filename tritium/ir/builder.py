@@ -42,7 +42,7 @@ class Builder:
 
     def place(self, op):
         """Append a ready-made op and return it, or return its equal that is in scope already."""
-        if not op.kind.effects and not op.regions and op.types and not op.kind.terminator:
+        if not op.kind.effects and not op.regions and op.types and not op.kind.effects_of(op):
             key = op_key(op)
             for scope in reversed(self._seen):
                 found = scope.get(key)
@@ -88,18 +88,21 @@ def value_of(op):
 
 
 def operand_key(x):
-    return (id(x.op), x.index) if type(x) is Result else id(x)
+    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
 
 
 def op_key(op):
     """Equal for ops that compute the same value. Constants compare by bits and type (0.0 is not -0.0, 1 is not True)."""
-    return (op.kind, tuple([operand_key(x) for x in op.operands]),
-            tuple([(k, attr_key(v)) for k, v in op.attrs.items()]) if op.attrs else ())
+    operands = [operand_key(x) for x in op.operands]
+    if op.kind.row is not None and op.kind.row.commutes:
+        operands.sort()
+    attrs = tuple([(k, attr_key(v)) for k, v in op.attrs.items()]) if op.attrs else ()
+    return (op.kind, attrs, *operands)
 
 
 def attr_key(value):
-    if isinstance(value, float):
-        return ("float", value.hex(), str(value)) if value == value else ("float", "nan")
-    if isinstance(value, (tuple, list)):
+    if type(value) is float:
+        return ("float", value.hex()) if value == value else ("float", "nan")
+    if type(value) is tuple or type(value) is list:
         return tuple([attr_key(v) for v in value])
     return (type(value), value)

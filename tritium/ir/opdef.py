@@ -22,18 +22,32 @@ class OpKind:
     fold(b, op)                     -> a Value that means the same, or None
     eval(m, op, *arrays)            -> NumPy value(s); m is the interpreter's machine
 
-    `effects` is "", "read" or "write". `elementwise` ops act lane by lane on equal shapes;
-    `row` is the table's row for those that have one.
+    `effects` is "", "read" or "write"; where it depends on the op, `effect(op)` says it. `elementwise` ops act lane by
+    lane on equal shapes; `row` is the table's row for those that have one.
     """
 
-    __slots__ = ("name", "doc", "attrs", "effects", "terminator", "elementwise", "row", "infer", "check", "fold", "eval", "defaults")
+    __slots__ = (
+        "attrs",
+        "check",
+        "defaults",
+        "doc",
+        "effect",
+        "effects",
+        "elementwise",
+        "eval",
+        "fold",
+        "infer",
+        "name",
+        "row",
+        "terminator",
+    )
 
     def __init__(self, name, *, infer, doc="", attrs=(), defaults=None, effects="", terminator=False, elementwise=False,
-                 row=None, check=None, fold=None, eval=None):
+                 row=None, check=None, fold=None, eval=None, effect=None):
         self.name, self.doc, self.attrs, self.effects = name, doc, tuple(attrs), effects
         self.defaults = defaults or {}
         self.terminator, self.elementwise, self.row = terminator, elementwise, row
-        self.infer, self.check, self.fold, self.eval = infer, check, fold, eval
+        self.infer, self.check, self.fold, self.eval, self.effect = infer, check, fold, eval, effect
         if name in KINDS:
             raise ValueError(f"op {name!r} is declared twice")
         KINDS[name] = self
@@ -46,6 +60,10 @@ class OpKind:
         for key, value in self.defaults.items():
             attrs.setdefault(key, value)
         return b.emit(self, operands, attrs, regions, loc)
+
+    def effects_of(self, op):
+        """What this op does to memory: "", "read" or "write" (its regions not counted)."""
+        return self.effect(op) if self.effect else self.effects
 
     def __repr__(self):
         return f"ops.{self.name}"
@@ -65,7 +83,8 @@ def op(name, *, attrs=(), effects="", terminator=False, elementwise=False, **def
         rules = vars(body)
         return OpKind(name, infer=rules["infer"], doc=(body.__doc__ or "").strip(), attrs=(*attrs, *defaults),
                       defaults=defaults, effects=effects, terminator=terminator, elementwise=elementwise,
-                      check=rules.get("check"), fold=rules.get("fold"), eval=rules.get("eval"))
+                      check=rules.get("check"), fold=rules.get("fold"), eval=rules.get("eval"),
+                      effect=rules.get("effect"))
     return declare
 
 

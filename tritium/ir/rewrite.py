@@ -1,29 +1,63 @@
-"""How passes change a module: one forward sweep that rebuilds only what differs."""
+"""How passes change a module: one forward sweep that rebuilds only what differs, and copies of regions."""
 
 from __future__ import annotations
 
-from .builder import Builder
-from .core import Block, Result
-
-
-def sweep(module, rule):
-    """Apply `rule(b, op)` to every op, operands and regions first rewritten; returns the same module if nothing changed.
-
-    The rule gives None to keep the op, a Value (or tuple of values, one per result) to put in its place, or `ERASE`.
-    It may emit ops through `b`; equal pure ops are merged on the way.
-    """
-    b = Builder()
-    b.arguments = list(module.args)
-    body = _Sweep(b, rule).block(module.body, outermost=True)
-    return module.replace(body=body)
-
+from .builder import Builder, value_of
+from .core import Block, Op, Result
+from .opdef import types_of
 
 ERASE = ()
 
 
-class _Sweep:
-    def __init__(self, b, rule):
-        self.b, self.rule, self.map = b, rule, {}
+def sweep(module, rule):
+    """Apply `rule(b, op)` to every op, its operands and regions rewritten before it; the same module if nothing changed.
+
+    The rule gives None to keep the op, a Value (or a tuple of them, one per result) to put in its place, or `ERASE`.
+    What it emits through `b` is given to the rule in turn, and equal pure ops are merged on the way.
+
+    >>> from tritium import ops
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: i32) {  %0 = add %x, %x : i32  print %0 {prefix=\\"\\"} }")
+    >>> print(sweep(m, lambda b, op: ops.mul(b, *op.operands) if op.kind is ops.add else None), end="")
+    kernel @f(%x: i32) {
+      %1 = mul %x, %x : i32
+      print %1 {prefix=""}
+    }
+    """
+    return Rewriter(rule).module(module)
+
+
+class Rewriter(Builder):
+    """A builder that gives whatever is emitted to a rule first.
+
+    `map` holds what stands for a replaced op; `original` is the op of the old module being rewritten.
+    """
+
+    def __init__(self, rule):
+        super().__init__()
+        self.rule = rule
+        self.map = {}
+        self.original = None
+
+    def module(self, module):
+        """The rewritten module, itself if nothing changed."""
+        self.arguments = list(module.args)
+        self.rewrite(module.body)
+        return module.replace(body=_same_or_new(module.body, self.finish().ops))
+
+    def emit(self, kind, operands, attrs=None, regions=(), loc=None):
+        """As the builder's, but the rule may put something else in the op's place."""
+        attrs = attrs or {}
+        operands, regions = tuple(operands), tuple(regions)
+        op = Op(kind, operands, attrs, types_of(kind, [x.type for x in operands], attrs, regions), regions, loc or self.loc)
+        made = self.rule(self, op)
+        if made is None:
+            return value_of(self.place(op))
+        return made[0] if type(made) is tuple and len(op.types) == 1 else made
+
+    def emit_as_is(self, kind, operands, attrs=None, regions=(), loc=None):
+        """Emit without asking the rule."""
+        return super().emit(kind, operands, attrs, regions, loc)
 
     def value(self, x):
         """What stands for `x` now."""
@@ -33,32 +67,81 @@ class _Sweep:
         found = self.map.get(id(x))
         return x if found is None else found[0]
 
-    def block(self, block, outermost=False):
-        b = self.b
-        if outermost:
-            self.ops(block)
-            done = b.finish().ops
-        else:
-            with b.region() as region:
-                self.ops(block)
-            done = region.block.ops
-        same = len(done) == len(block.ops) and all(x is y for x, y in zip(done, block.ops))
-        return block if same else Block(block.args, done)
-
-    def ops(self, block):
+    def rewrite(self, block):
+        """Rewrite the ops of `block` into the innermost open block."""
+        rule, get, place = self.rule, self.map.get, self.place
         for op in block.ops:
-            self.b.loc = op.loc
-            operands = tuple([self.value(x) for x in op.operands])
-            regions = tuple([self.block(r) for r in op.regions])
-            new = op
-            if any(x is not y for x, y in zip(operands, op.operands)) or \
-                    any(x is not y for x, y in zip(regions, op.regions)):
-                new = op.replace(operands=operands, regions=regions)
-            made = self.rule(self.b, new)
+            self.loc = op.loc
+            operands, changed = op.operands, False
+            for x in operands:
+                if get(id(x.op if type(x) is Result else x)) is not None:
+                    operands, changed = tuple([self.value(x) for x in operands]), True
+                    break
+            regions = op.regions
+            if regions:
+                regions = tuple([self.region_of(r, op) for r in regions])
+                changed = changed or any([x is not y for x, y in zip(regions, op.regions)])
+            new = op.replace(operands=operands, regions=regions) if changed else op
+            self.original = op
+            made = rule(self, new)
             if made is not None:
                 self.map[id(op)] = made if type(made) is tuple else (made,)
-            elif (placed := self.b.place(new)) is not op:
+            elif (placed := place(new)) is not op:
                 self.map[id(op)] = placed.results
+
+    def is_here(self, op):
+        """True when `op` stands in the innermost open block."""
+        return any([x is op for x in self._blocks[-1]])
+
+    def region_of(self, block, owner):
+        """The rewritten form of a region of `owner`, itself if nothing changed."""
+        self._blocks.append([])
+        self._seen.append({})
+        self.rewrite(block)
+        self._seen.pop()
+        return _same_or_new(block, self._blocks.pop())
+
+
+def _same_or_new(block, done):
+    same = len(done) == len(block.ops) and all([x is y for x, y in zip(done, block.ops)])
+    return block if same else Block(block.args, done)
+
+
+def substitute(b, block, values):
+    """Emit a fresh copy of `block`'s ops through `b` with its parameters replaced; returns what it yields.
+
+    >>> from tritium import ops
+    >>> from tritium.ir import types as T
+    >>> b = Builder()
+    >>> x = b.argument(T.i32, "x")
+    >>> with b.region([T.i32]) as r: ops.yield_(b, ops.add(b, r.args[0], r.args[0]))
+    >>> substitute(b, r.block, [x])
+    (Op(add: i32),)
+    """
+    return _copy(b, block, dict(zip([id(a) for a in block.args], [(v,) for v in values], strict=True)))
+
+
+def _copy(b, block, names):
+    def value(x):
+        found = names.get(id(x.op if type(x) is Result else x))
+        return x if found is None else found[x.index if type(x) is Result else 0]
+
+    for op in block.ops:
+        operands = [value(x) for x in op.operands]
+        if op.kind.terminator:
+            return tuple(operands)
+        made = b.emit(op.kind, operands, op.attrs, [copy_region(b, r, names) for r in op.regions], op.loc)
+        names[id(op)] = made if type(made) is tuple else (made,)
+    return ()
+
+
+def copy_region(b, block, names):
+    """A fresh copy of a region, its own parameters renewed; `names` maps ids of outer ops and parameters to values."""
+    with b.region([a.type for a in block.args], [a.name for a in block.args]) as region:
+        names = {**names, **{id(old): (new,) for old, new in zip(block.args, region.args)}}
+        yields = _copy(b, block, names)
+        b.emit(block.ops[-1].kind, yields)
+    return region.block
 
 
 def uses(block, counts=None):
@@ -73,15 +156,18 @@ def uses(block, counts=None):
     return counts
 
 
-def substitute(b, block, values):
-    """Emit a copy of `block`'s ops through `b` with its parameters replaced; returns what it yields."""
-    sweep_ = _Sweep(b, lambda b, op: None)
-    sweep_.map = {id(a): (v,) for a, v in zip(block.args, values, strict=True)}
-    for op in block.ops[:-1]:
-        operands = tuple(sweep_.value(x) for x in op.operands)
-        regions = tuple(sweep_.block(r) for r in op.regions)
-        sweep_.map[id(op)] = b.place(op.replace(operands=operands, regions=regions)).results
-    return tuple(sweep_.value(y) for y in block.yields)
+def effects(op):
+    """The strongest effect of an op and of what its regions hold: "", "read" or "write"."""
+    own = op.kind.effects_of(op)
+    for region in op.regions:
+        if own == "write":
+            break
+        for inner in region.ops:
+            theirs = effects(inner)
+            if theirs == "write":
+                return "write"
+            own = own or theirs
+    return own
 
 
-__all__ = ["sweep", "substitute", "uses", "ERASE"]
+__all__ = ["ERASE", "Rewriter", "copy_region", "effects", "substitute", "sweep", "uses"]

@@ -22,6 +22,7 @@ class Row(NamedTuple):
 
     `llvm` maps "bool", "int", "uint", "float" (or "any") to an opcode, or to an intrinsic when it starts with "@".
     `result` is "same" (as the first operand), or a type. `unit` is the right-hand value that changes nothing.
+    `exact` says that the result is one of the operands' values or bits: done in a wider type it needs no rounding back.
     `cost` is "cheap", or "slow" where a compiler should rather keep a value than compute it again.
     """
 
@@ -34,6 +35,7 @@ class Row(NamedTuple):
     result: object = "same"
     commutes: bool = False
     unit: object = None
+    exact: bool = False
     cost: str = "cheap"
 
 
@@ -96,19 +98,20 @@ mul = row("mul", 2, ANY, np.multiply, {"int": "mul", "uint": "mul", "bool": "mul
 div = row("div", 2, (*INT, *FLOAT), M.divide, {"int": "sdiv", "uint": "udiv", "float": "fdiv"},
           "x / y; integers divide towards zero.", unit=1, cost="slow")
 rem = row("rem", 2, (*INT, *FLOAT), M.remainder, {"int": "srem", "uint": "urem", "float": "frem"},
-          "Remainder with the sign of x.", cost="slow")
+          "Remainder with the sign of x.", cost="slow", exact=True)
 fma = row("fma", 3, FLOAT, M.fma, {"float": "@llvm.fma"}, "x * y + z with one rounding.")
 mulhi = row("mulhi", 2, (T.i32, T.u32, T.i64, T.u64), M.mulhi, {}, "High half of the product.", commutes=True)
-abs_ = row("abs", 1, ANY, np.abs, {"float": "@llvm.fabs"}, "Absolute value; the smallest integer wraps to itself.")
+abs_ = row("abs", 1, ANY, np.abs, {"float": "@llvm.fabs"}, "Absolute value; the smallest integer wraps to itself.",
+           exact=True)
 min_ = row("min", 2, ANY, M.fmin, {"int": "@llvm.smin", "uint": "@llvm.umin", "bool": "and", "float": "@llvm.minnum"},
-           "The smaller; a NaN loses.", commutes=True)
+           "The smaller; a NaN loses.", commutes=True, exact=True)
 max_ = row("max", 2, ANY, M.fmax, {"int": "@llvm.smax", "uint": "@llvm.umax", "bool": "or", "float": "@llvm.maxnum"},
-           "The larger; a NaN loses.", commutes=True)
+           "The larger; a NaN loses.", commutes=True, exact=True)
 min_nan = row("min_nan", 2, FLOAT, np.minimum, {"float": "@llvm.minimum"}, "The smaller; NaN if either is.",
-              commutes=True)
+              commutes=True, exact=True)
 max_nan = row("max_nan", 2, FLOAT, np.maximum, {"float": "@llvm.maximum"}, "The larger; NaN if either is.",
-              commutes=True)
-copysign = row("copysign", 2, FLOAT, np.copysign, {"float": "@llvm.copysign"}, "Magnitude of x, sign of y.")
+              commutes=True, exact=True)
+copysign = row("copysign", 2, FLOAT, np.copysign, {"float": "@llvm.copysign"}, "Magnitude of x, sign of y.", exact=True)
 
 # --- bits -------------------------------------------------------------------------------------------------------
 and_ = row("and", 2, BOOL_INT, np.bitwise_and, "and", "Bitwise and.", commutes=True, unit=-1)

@@ -34,6 +34,9 @@ class load:
             raise TypeError(f"load: other is {other}, expected {out}")
         return out
 
+    def effect(op):
+        return "write" if op.attrs["volatile"] else "read"
+
     def eval(m, op, p, mask=None, other=None):
         return m.load(op, p, mask, other)
 

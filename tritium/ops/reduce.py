@@ -105,5 +105,8 @@ class inline_asm:
         dims = T.shape(operands[0]) if operands else ()
         return tuple(T.with_shape(t, dims) for t in types)
 
+    def effect(op):
+        return "" if op.attrs["pure"] else "write"
+
     def eval(m, op, *xs):
         return m.inline_asm(op, xs)

@@ -1,0 +1,47 @@
+"""Passes: pure functions from module to module, and the tuple that says in which order they run.
+
+    from tritium import passes
+    module = passes.run(module, (*passes.CLEANUP, legalize(facts), *passes.TIDY))
+"""
+
+from __future__ import annotations
+
+from .. import knobs
+from ..ir.verify import verify
+from .accumulate import accumulate
+from .dce import dce
+from .legalize import Facts, legalize
+from .licm import licm
+from .simplify import simplify
+
+# What every target begins with ...
+CLEANUP = (
+    simplify,       # fold, cancel, canonical forms
+    licm,           # out of the loop what the loop does not change
+    accumulate,     # dot(a, b, 0) + c -> dot(a, b, c)
+    dce,            # nothing that nobody reads
+)
+# ... and what follows a pass that wrote new code.
+TIDY = (simplify, licm, dce)
+
+
+def run(module, pipeline, watch=None):
+    """The whole pass manager: each pass in turn; `watch(pass, before, after)` sees every step.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: i32) {\\n  %0 = add %x, %x : i32\\n}")
+    >>> print(run(m, CLEANUP), end="")
+    kernel @f(%x: i32) {
+    }
+    """
+    for step in pipeline:
+        after = step(module)
+        if knobs.verify and after is not module:
+            verify(after, made_by=step)
+        if watch:
+            watch(step, module, after)
+        module = after
+    return module
+
+
+__all__ = ["CLEANUP", "TIDY", "Facts", "accumulate", "dce", "legalize", "licm", "run", "simplify"]

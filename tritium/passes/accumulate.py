@@ -1,0 +1,40 @@
+"""dot(a, b, 0) + c -> dot(a, b, c): the sum starts at the accumulator, as kernels that write `acc += tl.dot(a, b)` mean it.
+
+The one pass that may change a rounding: the products are summed onto c instead of onto 0 and then c.
+"""
+
+from __future__ import annotations
+
+from .. import ops
+from ..ir.core import Op, walk
+from ..ir.rewrite import sweep, uses
+from .simplify import number
+
+
+def accumulate(module):
+    """The module with additions to a product taken into the product.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module('''kernel @f(%p: ptr<f32>, %a: tile<16x16xf16>, %c: tile<16x16xf32>) {
+    ...   %0 = constant {value=0.0, type=f32} : f32
+    ...   %1 = splat %0 {shape=(16, 16)} : tile<16x16xf32>
+    ...   %2 = dot %a, %a, %1 : tile<16x16xf32>
+    ...   %3 = add %c, %2 : tile<16x16xf32>
+    ... }''')
+    >>> accumulate(m).body.ops[-1].operands[2].name
+    'c'
+    """
+    if not any(op.kind is ops.dot for op in walk(module.body)):
+        return module
+    counts = uses(module.body)
+
+    def rule(b, op):
+        if op.kind is not ops.add:
+            return None
+        for product, other, before in zip(op.operands, op.operands[::-1], b.original.operands):
+            match product:
+                case Op(ops.dot, (x, y, start)) if number(start) == 0 and counts[id(before)] == 1 and b.is_here(product):
+                    return b.emit_as_is(ops.dot, (x, y, other), product.attrs, loc=product.loc)
+        return None
+    return sweep(module, rule)
+

@@ -1,0 +1,164 @@
+"""Write what a target lacks in terms of what it has.
+
+Rows without an instruction are expanded (ops/expand.py); arithmetic on floats that are not native is done in f32 and
+rounded back; conversions of narrow floats become integer arithmetic on their bits. A target says what it has in a
+`Facts` record. Values keep their types: a bf16 tile stays a bf16 tile, which a backend may carry as 16-bit integers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .. import ops
+from ..ir import types as T
+from ..ir.rewrite import sweep
+from ..ops.expand import EXPAND
+from ..ops.expand_casts import fma_narrow, narrow, to_odd_f32, toward_zero_f32, widen
+from ..ops.expression import Expr
+
+WIDE = frozenset((T.f32, T.f64))
+BETWEEN_WIDE = frozenset(((T.f32, T.f64), (T.f64, T.f32)))
+
+
+class Facts(NamedTuple):
+    """What a target does in one instruction.
+
+    floats  float types with arithmetic and comparison
+    casts   pairs (from, to) of float types it converts between, rounding to nearest
+    rows    pairs (row name, element type) it computes though the row has no LLVM spelling
+    lacks   pairs (row name, element type) to expand though the row has an LLVM spelling
+    dot     float types a matrix product takes; others are widened to f32 first
+    """
+
+    floats: frozenset = WIDE
+    casts: frozenset = BETWEEN_WIDE
+    rows: frozenset = frozenset()
+    lacks: frozenset = frozenset()
+    dot: frozenset = frozenset(T.FLOATS)
+
+
+def legalize(facts=Facts()):
+    """The pass that leaves only what `facts` says a target has.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: bf16) {\\n  %0 = add %x, %x : bf16\\n  print %0 {prefix=\\"\\"}\\n}")
+    >>> {op.kind.name for op in legalize(Facts())(m).body.ops} >= {"bitcast", "shl", "add"}
+    True
+    """
+    chosen = {}     # (kind, element type) -> what to do, or None
+
+    def rule(b, op):
+        kind = op.kind
+        if kind is ops.cast:
+            return _cast(facts, b, op)
+        if kind.row is None and kind not in OTHERS:
+            return None
+        key = (kind, T.element(op.operands[0].type)) if op.operands else kind
+        if key not in chosen:
+            chosen[key] = _choose(facts, *key) if op.operands else None
+        make = chosen[key]
+        return None if make is None else make(b, op)
+
+    def legalize(module):
+        return sweep(module, rule)
+    return legalize
+
+
+def _choose(facts, kind, t):
+    """What to do with ops of `kind` on elements of type `t`; None to leave them."""
+    if kind in OTHERS:
+        return OTHERS[kind](facts, t)
+    if t.is_float and t not in facts.floats:
+        return _promote
+    spelled = t.kind in kind.row.llvm or "any" in kind.row.llvm
+    native = (kind.name, t) in facts.rows or (spelled and (kind.name, t) not in facts.lacks)
+    if native or kind not in EXPAND:
+        return None
+    expand = EXPAND[kind]
+    return lambda b, op: expand(b, op, *op.operands)
+
+
+# --- arithmetic in a wider type -----------------------------------------------------------------------------------
+def _wider(b, x, t=T.f32):
+    """x in f32 if it is a float, else itself."""
+    e = T.element(x.type)
+    return ops.cast(b, x, to=t) if type(e) is T.Scalar and e.is_float and e is not t else x
+
+
+def _promote(b, op):
+    """f(x, y) -> narrow(f(widen x, widen y)); what loses nothing on the way back needs no rounding."""
+    result = T.element(op.type)
+    wide = [_wider(b, x) for x in op.operands]
+    if op.kind is ops.fma:
+        return fma_narrow(*[Expr(b, x) for x in wide]).cast(result).v
+    made = b.emit(op.kind, wide, op.attrs)
+    if not result.is_float:
+        return made
+    return ops.cast(b, made, to=result, rounding="rtz" if op.kind.row.exact else None)
+
+
+# --- conversions --------------------------------------------------------------------------------------------------
+def _cast(facts, b, op):
+    x, = op.operands
+    source, to, rounding = T.element(x.type), op.attrs["to"], op.attrs["rounding"]
+    from_float = type(source) is T.Scalar and source.is_float
+    to_float = type(to) is T.Scalar and to.is_float
+    if not from_float and not to_float:
+        return None
+    if from_float and to_float:
+        return _between_floats(facts, Expr(b, x), source, to, rounding)
+    if from_float:      # to an integer, a bool
+        return None if source in facts.floats else ops.cast(b, _wider(b, x), to=to)
+    if to in WIDE or to in facts.floats:
+        return None
+    return ops.cast(b, ops.cast(b, x, to=T.f32), to=to)
+
+
+def _between_floats(facts, x, source, to, rounding):
+    """None if the target converts by itself."""
+    if rounding is None and (source, to) in facts.casts:
+        return None
+    if source is T.f32 and to is T.f64:
+        return None
+    if source is T.f64:
+        if to is T.f32:
+            return toward_zero_f32(x).v if rounding == "rtz" else None
+        if rounding == "rtz":
+            return toward_zero_f32(x).cast(to, rounding).v
+        return (x.cast(T.f32) if to.bits == 8 else to_odd_f32(x)).cast(to).v
+    if source is not T.f32:
+        wide = x.cast(T.f32) if (source, T.f32) in facts.casts else widen(x)
+        return wide.cast(to, rounding if to.bits < 32 else None).v
+    return narrow(x, to, rounding).v
+
+
+# --- other ops that compute on elements -----------------------------------------------------------------------------
+def _dot(facts, t):
+    """Operands that the target's matrix product does not take are widened; so is a narrow accumulator."""
+    if not t.is_float or t in facts.dot:
+        return None
+
+    def widened(b, op):
+        x, y, acc = op.operands
+        made = b.emit(ops.dot, (_wider(b, x), _wider(b, y), _wider(b, acc)), op.attrs)
+        return ops.cast(b, made, to=T.element(op.type))
+    return widened
+
+
+def _sort(facts, t):
+    """Narrow floats are sorted as f32."""
+    if not t.is_float or t in facts.floats:
+        return None
+    return lambda b, op: ops.cast(b, b.emit(ops.sort, (_wider(b, op.operands[0]),), op.attrs), to=t, rounding="rtz")
+
+
+def _print(facts, t):
+    """Narrow floats are printed as f32."""
+    def widened(b, op):
+        xs = [_wider(b, x) if type(e := T.element(x.type)) is T.Scalar and e.is_float and e not in facts.floats else x
+              for x in op.operands]
+        return None if all([x is y for x, y in zip(xs, op.operands)]) else b.emit(ops.print_, xs, op.attrs) or ()
+    return widened
+
+
+OTHERS = {ops.dot: _dot, ops.sort: _sort, ops.print_: _print}

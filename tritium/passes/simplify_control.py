@@ -1,0 +1,139 @@
+"""Simplification of memory ops, reductions, loops and branches."""
+
+from __future__ import annotations
+
+from .. import ops
+from ..ir import types as T
+from ..ir.rewrite import ERASE, effects, substitute
+from .regions import LOOPS, constant_of, trip_count
+from .simplify import full, number, on
+
+
+# --- memory -------------------------------------------------------------------------------------------------------
+@on(ops.load)
+def load_mask(b, op):
+    """A mask that is always on is no mask; one that is always off reads nothing"""
+    if len(op.operands) < 2 or op.attrs["volatile"]:
+        return None
+    mask = number(op.operands[1])
+    if mask is None:
+        return None
+    if mask:
+        return b.emit(ops.load, op.operands[:1], op.attrs)
+    if len(op.operands) == 3:
+        return op.operands[2]
+    t = T.element(op.type)
+    return full(b, 0, op.type) if type(t) is T.Ptr else full(b, 0.0 if t.is_float else t is T.i1 and False or 0, op.type)
+
+
+@on(ops.store)
+def store_mask(b, op):
+    """A store whose mask is always on, or always off"""
+    return _write_mask(b, op, 2)
+
+
+@on(ops.atomic)
+def atomic_mask(b, op):
+    """An atomic whose mask is always on"""
+    return _write_mask(b, op, 2) if len(op.operands) == 3 and number(op.operands[2]) else None
+
+
+def _write_mask(b, op, count):
+    mask = number(op.operands[count]) if len(op.operands) > count else None
+    if mask is None:
+        return None
+    return (b.emit(op.kind, op.operands[:count], op.attrs) or ERASE) if mask else ERASE
+
+
+@on(ops.assume, ops.assert_)
+def known(b, op):
+    """A promise or a check that holds"""
+    return ERASE if number(op.operands[0]) else None
+
+
+# --- reductions ---------------------------------------------------------------------------------------------------
+@on(ops.reduce)
+def reduce_one(b, op):
+    """A reduction along an axis of size 1"""
+    if T.shape(op.operands[0].type)[op.attrs["axis"]] != 1:
+        return None
+    return tuple(ops.reshape(b, x, shape=T.shape(t)) for x, t in zip(op.operands, op.types))
+
+
+@on(ops.scan)
+def scan_one(b, op):
+    """A scan along an axis of size 1"""
+    return op.operands if T.shape(op.operands[0].type)[op.attrs["axis"]] == 1 else None
+
+
+# --- branches and loops -------------------------------------------------------------------------------------------
+@on(ops.if_)
+def branch(b, op):
+    """A branch with a known condition, or one that only chooses between values at hand"""
+    cond, = op.operands
+    value = constant_of(cond)
+    if value is not None:
+        return substitute(b, op.regions[0 if value else 1], ())
+    then, other = op.regions
+    if op.types and len(then.ops) == len(other.ops) == 1:
+        return tuple(_select(b, cond, x, y) for x, y in zip(then.yields, other.yields))
+    return None
+
+
+def _select(b, cond, x, y):
+    if T.shape(x.type):
+        cond = ops.splat(b, cond, shape=T.shape(x.type))
+    return ops.select(b, cond, x, y)
+
+
+@on(ops.for_)
+def few_trips(b, op):
+    """A loop that runs not at all, or once"""
+    count = trip_count(op)
+    if count == 0:
+        return op.operands[3:]
+    return substitute(b, op.regions[0], (op.operands[0], *op.operands[3:])) if count == 1 else None
+
+
+@on(ops.while_)
+def never(b, op):
+    """A loop whose condition is false"""
+    value = constant_of(op.regions[0].yields[0])
+    return op.operands if value is not None and not value and not effects_of_block(op.regions[0]) else None
+
+
+def effects_of_block(block):
+    return any(effects(inner) == "write" for inner in block.ops)
+
+
+@on(*LOOPS)
+def unchanged(b, op):
+    """A carried value that every round hands on as it came is the value it began with"""
+    carry = LOOPS[op.kind]
+    inits = op.operands[carry.operands:]
+    if not inits:
+        return None
+    body = op.regions[-1]
+    params = body.args[carry.parameters:]
+    kept = [k for k, (x, y) in enumerate(zip(params, body.yields)) if y is not x and y != inits[k]]
+    if len(kept) == len(inits):
+        return None
+    regions = [_with_fewer(b, op, region, carry, kept) for region in op.regions]
+    operands = (*op.operands[:carry.operands], *[inits[k] for k in kept])
+    made = b.emit(op.kind, operands, op.attrs, regions)
+    made = iter(made if type(made) is tuple else () if made is None else (made,))
+    return tuple(next(made) if k in kept else x for k, x in enumerate(inits))
+
+
+def _with_fewer(b, op, region, carry, kept):
+    """The region without the parameters that never change; a condition keeps its one yield."""
+    inits = op.operands[carry.operands:]
+    head, params = region.args[:carry.parameters], region.args[carry.parameters:]
+    stay = [*head, *[params[k] for k in kept]]
+    with b.region([a.type for a in stay], [a.name for a in stay]) as inner:
+        new = iter(inner.args)
+        values = [next(new) for _ in head] + [next(new) if k in kept else x for k, x in enumerate(inits)]
+        yields = substitute(b, region, values)
+        is_condition = op.kind is ops.while_ and region is op.regions[0]
+        ops.yield_(b, *(yields if is_condition else [yields[k] for k in kept]))
+    return inner.block
