@@ -149,7 +149,7 @@ def _fma_exact(x, y, z):
     try:
         return float(exact)
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 def _two_sum(x, y):
@@ -199,12 +199,17 @@ def in_f32(fn, t, result):
 
 def fmin(x, y):
     """The smaller; if one is NaN, the other."""
-    return np.minimum(x, y) if is_int(x) else np.fmin(x, y)
+    return np.minimum(x, y) if is_int(x) else _keep_number(x, y, np.minimum(x, y))
 
 
 def fmax(x, y):
     """The larger; if one is NaN, the other."""
-    return np.maximum(x, y) if is_int(x) else np.fmax(x, y)
+    return np.maximum(x, y) if is_int(x) else _keep_number(x, y, np.maximum(x, y))
+
+
+def _keep_number(x, y, otherwise):
+    """The operand that is not NaN (np.fmin lets a signalling NaN win)."""
+    return np.where(np.isnan(x), y, np.where(np.isnan(y), x, otherwise))
 
 
 def through_f64(fn):
@@ -287,7 +292,10 @@ def truncating(x, t):
     near = to_e4b15(x) if t is T.f8e4b15 else np.asarray(x.astype(np_dtype(t)))
     back = fp8_values(t)[near] if t is T.f8e4b15 else near.astype(np.float64)
     code = near.view(_UNSIGNED[t.bits])
-    return np.where(np.abs(back) > np.abs(x), code - np.ones_like(code), code).view(np_dtype(t))
+    code = np.where(np.abs(back) > np.abs(x), code - np.ones_like(code), code)
+    if t.special == "fnuz":  # below the smallest negative value lies no -0
+        code = np.where((code == 0x80) & ~np.isnan(x), np.zeros_like(code), code)
+    return code.view(np_dtype(t))
 
 
 def float_to_int(x, t):
