@@ -77,4 +77,10 @@ def _address(x: Any) -> int:
 
 
 def strides_of(x: Any) -> list[int]:
+    """The strides of a torch tensor or NumPy array in elements.
+
+    >>> import numpy as np
+    >>> strides_of(np.zeros((2, 3), np.float32))
+    [3, 1]
+    """
     return list(x.stride()) if callable(getattr(x, "stride", None)) else [n // x.itemsize for n in x.strides]

@@ -1,0 +1,153 @@
+"""The house rules that a machine can check."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "tritium"
+
+
+def tracked():
+    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+
+
+def texts(*suffixes):
+    return [path for path in tracked() if path.suffix in suffixes]
+
+
+def ids(path):
+    return str(path.relative_to(ROOT))
+
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Documents
+
+
+def make_targets():
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+
+
+@pytest.mark.parametrize("page", texts(".md"), ids=ids)
+def test_commands_in_documents_exist(page):
+    text = page.read_text()
+    for target in re.findall(r"(?:^|`)(?:\$ )?make ([a-z-]+)", text, re.M):
+        assert target in make_targets(), f"make {target}"
+    for script in re.findall(r"python ((?:examples|benchmarks|docs|tools)/\S+\.py)", text):
+        assert (ROOT / script).is_file(), script
+    from tritium.__main__ import COMMANDS
+
+    for command in re.findall(r"python -m tritium ([a-z]+)", text):
+        assert command in COMMANDS, f"python -m tritium {command}"
+
+
+@pytest.mark.parametrize("page", texts(".md"), ids=ids)
+def test_links_in_documents_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+        if not link.startswith(("http:", "https:", "mailto:")):
+            assert (page.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("page", texts(".md"), ids=ids)
+def test_paths_in_documents_exist(page):
+    for name in re.findall(r"`((?:tritium|tests|docs|benchmarks|examples)/[\w/.-]*\w)`", page.read_text()):
+        assert (ROOT / name).exists(), name
+
+
+def test_the_readme_says_how_to_start():
+    text = (ROOT / "README.md").read_text()
+    for needed in ("make demo", "make test", "docs/map.md"):
+        assert needed in text
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Files
+
+# Spelled in pieces, so that this file does not find itself.
+FORBIDDEN = {
+    "a path of somebody's machine": re.compile(r"/(?:home|Users)/[a-z]\w*/|/wor" + r"k/|/op" + r"t/wheels"),
+    "an unfinished thought": re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b"),
+    "an address of a package registry": re.compile(r"pypi\." + r"org|pythonhosted|--(?:extra-)?index-" + r"url"),
+    "a leftover of a merge": re.compile(r"^(?:<{7} |>{7} )", re.M),
+}
+
+
+@pytest.mark.parametrize("path", texts(".py", ".pyi", ".md", ".toml", ".tir", ".yml", ""), ids=ids)
+def test_forbidden_text(path):
+    text = path.read_text(errors="replace")
+    for what, pattern in FORBIDDEN.items():
+        found = pattern.search(text)
+        assert not found, f"{what}: {found[0]!r} on line {text[:found.start()].count(chr(10)) + 1}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ids)
+def test_names_and_sizes(path):
+    assert path.stem not in {"utils", "helpers", "common", "misc"}, "name the file after what it is about"
+    lines = path.read_text().count("\n")
+    assert lines <= 700, f"{lines} lines: find the second idea in this file and give it its own"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Code
+
+
+def public(tree):
+    """Functions and classes of a module, and their methods, that have no underscore in front."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name, node
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef) and not item.name.startswith("_"):
+                    yield f"{node.name}.{item.name}", item
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            yield node.name, node
+
+
+def speaks_for_itself(node):
+    """What a decorator enters into a table under another name, and functions of one short statement."""
+    short = isinstance(node, ast.FunctionDef) and len(node.body) == 1 and node.end_lineno - node.lineno < 3
+    return short or (isinstance(node, ast.FunctionDef) and bool(node.decorator_list))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ids)
+def test_public_names_are_documented(path):
+    tree = ast.parse(path.read_text())
+    missing = [name for name, node in public(tree)
+               if ast.get_docstring(node) is None and "." not in name and not speaks_for_itself(node)]
+    assert not missing, f"no docstring: {', '.join(missing)}"
+    assert ast.get_docstring(tree) or not tree.body, "the module says nothing about itself"
+
+
+def swallows(handler):
+    broad = handler.type is None or ast.unparse(handler.type) in ("Exception", "BaseException")
+    return broad and all(isinstance(node, ast.Pass) for node in handler.body)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ids)
+def test_nothing_is_swallowed_or_left_out(path):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        assert not (isinstance(node, ast.ExceptHandler) and swallows(node)), f"line {node.lineno} swallows errors"
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            assert not ast.unparse(node.exc).startswith("NotImplementedError"), f"line {node.lineno}: not implemented"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("test_*.py")), ids=ids)
+def test_tests_can_fail(path):
+    """Every test asserts something: itself, through pytest.raises, or through a function that does."""
+    tree = ast.parse(path.read_text())
+    checkers = {"assert", "raises", "warns", "fail", "check", "expect", "compare", "close", "equal", "allclose"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
+            inside = list(ast.walk(node))
+            asserts = any(isinstance(n, ast.Assert | ast.Raise) for n in inside)
+            called = {ast.unparse(n.func).lower() for n in inside if isinstance(n, ast.Call)}
+            called |= {n.arg for n in inside if isinstance(n, ast.keyword)} & {"check"}  # subprocess.run(check=True)
+            assert asserts or any(word in name for name in called for word in checkers), f"{node.name} cannot fail"

@@ -1,0 +1,126 @@
+"""The layers of the building point one way: a room may use only the rooms below it.
+
+Imports are read from the syntax tree, those inside functions too; `if TYPE_CHECKING:` does not count.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1] / "tritium"
+
+# room -> rooms it may use, besides itself. A room is a folder or a module directly under tritium/.
+BASE = {"errors", "knobs"}
+IR = BASE | {"ir"}
+OPS = IR | {"ops"}
+LANGUAGE = OPS | {"language"}
+BACKENDS = LANGUAGE | {"passes", "interp", "frontend", "backends", "cache", "tensors"}
+RUNTIME = BACKENDS | {"compiler", "runtime", "testing"}
+EVERYTHING = RUNTIME | {"kernels", "tools", "alias", "profiler", "experimental"}
+ALLOWED = {
+    "errors": set(),
+    "knobs": {"errors"},
+    "cache": BASE,
+    "tensors": LANGUAGE,
+    "ir": BASE,
+    "ops": IR,
+    "passes": OPS,
+    "language": OPS,
+    "frontend": LANGUAGE,
+    "interp": LANGUAGE | {"frontend", "tensors"},
+    "backends": BACKENDS,
+    "compiler": BACKENDS,
+    "runtime": RUNTIME,
+    "testing": RUNTIME,
+    "kernels": RUNTIME,
+    "profiler": RUNTIME | {"experimental"},
+    "experimental": RUNTIME,
+    "alias": {"__init__"},
+    "tools": EVERYTHING,
+    "__init__": EVERYTHING,
+    "__main__": EVERYTHING,
+}
+
+# (file, room): why this one import may point up. All of them happen inside functions.
+EXCEPTIONS = {
+    ("ir/opdef.py", "ops"): "an unpickled op looks its kind up in the table, which must be full",
+    ("ir/text.py", "ops"): "so must a parsed one",
+    ("backends/cpu/driver.py", "testing"): "a driver names its benchmarker",
+    ("backends/nvptx/driver.py", "testing"): "a driver names its benchmarker",
+    ("backends/nvptx/compile.py", "tools"): "the sass stage is what the disassembler prints",
+}
+
+
+def is_type_checking(node):
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def imports(tree, package):
+    """Dotted names imported anywhere in a module, absolute."""
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[:len(package) - node.level + 1] if node.level else []
+            name = ".".join([*base, *([node.module] if node.module else [])])
+            # `from tritium import knobs` names the room in the second half.
+            yield from ((f"{name}.{alias.name}", node.lineno) for alias in node.names)
+        todo += [child for child in ast.iter_child_nodes(node) if not is_type_checking(child)]
+
+
+def room_of(name):
+    parts = name.split(".")
+    if parts[0] != "tritium":
+        return None
+    return parts[1] if len(parts) > 1 and parts[1] in ALLOWED else "__init__"
+
+
+def files():
+    return sorted(ROOT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_down(path):
+    relative = path.relative_to(ROOT)
+    room = relative.parts[0].removesuffix(".py")
+    assert room in ALLOWED, f"{relative}: a new room; say in ALLOWED what it may use"
+    package = ["tritium", *relative.parts[:-1]]
+    wrong = []
+    for name, line in imports(ast.parse(path.read_text()), package):
+        used = room_of(name)
+        # A kernel or a tool is a user: `import tritium as triton` is how users begin.
+        user = room in ("kernels", "tools", "runtime", "testing") and used == "__init__"
+        excused = (relative.as_posix(), used) in EXCEPTIONS
+        if used is not None and used != room and used not in ALLOWED[room] and not user and not excused:
+            wrong.append(f"{relative}:{line} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path, room", EXCEPTIONS)
+def test_exceptions_are_needed(path, room):
+    tree = ast.parse((ROOT / path).read_text())
+    used = {room_of(name) for name, _ in imports(tree, ["tritium", *Path(path).parts[:-1]])}
+    assert room in used, "take it off the list"
+
+
+def test_the_reader_of_imports():
+    tree = ast.parse("import tritium.ir.core\nfrom . import x\nfrom ..ops import add\ndef f():\n    import os\n"
+                     "if TYPE_CHECKING:\n    import tritium.tools\n")
+    names = {name for name, _ in imports(tree, ["tritium", "passes"])}
+    assert names == {"tritium.ir.core", "tritium.passes.x", "tritium.ops.add", "os"}
+    assert room_of("tritium.ops.add") == "ops" and room_of("numpy") is None and room_of("tritium") == "__init__"
+
+
+@pytest.mark.parametrize("statement", ["import tritium", "import tritium.language"])
+def test_importing_is_light(statement):
+    """Neither a framework nor LLVM comes with `import tritium`."""
+    import subprocess
+    import sys
+
+    heavy = ["torch", "llvmlite", "matplotlib", "rich", "pandas", "cuda"]
+    code = f"{statement}\nimport sys\nprint([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent)
+    assert done.stdout.strip() == "[]", done.stderr
