@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from ... import knobs
 from ...errors import InternalError
 
 __all__ = ["CPU_TARGETS", "PASSES", "CpuTarget", "Machine", "assembly", "compile_text", "cpu_target", "llvm",
@@ -196,7 +197,8 @@ def _parsed(text: str, machine: Machine, opt: int):
 
 
 def _save(text: str) -> str:
-    with tempfile.NamedTemporaryFile("w", prefix="tritium-", suffix=".ll", delete=False) as file:
+    folder = knobs.reproducer_dir or None
+    with tempfile.NamedTemporaryFile("w", prefix="tritium-", suffix=".ll", dir=folder, delete=False) as file:
         file.write(text)
     return file.name
 
