@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Callable, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from .constants import unwrap, wrap
 
@@ -64,8 +65,15 @@ class Builtin:
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.name = self.__name__ = name or fn.__name__
-        first, *rest = inspect.signature(fn).parameters.values()
-        self.signature = self.__signature__ = inspect.Signature(rest)
+
+    @functools.cached_property
+    def signature(self):
+        """The parameters a kernel sees: all but the builder."""
+        return inspect.Signature([*inspect.signature(self.fn).parameters.values()][1:])
+
+    @property
+    def __signature__(self):
+        return self.signature
 
     def __call__(self, *args, _semantic=None, _generator=None, **kwargs):
         b = getattr(_semantic, "builder", _semantic) if _semantic is not None else require(self.name)
@@ -108,7 +116,6 @@ def user_builtin(fn):
     made = Builtin(run, fn.__name__)
     functools.update_wrapper(made, fn)
     made.fn, made.signature = run, inspect.Signature(visible)
-    made.__signature__ = made.signature
     return made
 
 

@@ -14,6 +14,8 @@ from .limits import check_fp8
 from .rules import is_fp8
 from .values import constant, tensor, to_tensor
 
+__all__ = ["cast"]
+
 
 def convert(b, x, kind, rounding=None):
     """Tensor `x` with its elements converted to IR type `kind`."""

@@ -14,11 +14,44 @@ from __future__ import annotations
 import enum
 import functools
 import re
+from typing import ClassVar
 
 from tritium.errors import fail
 from tritium.ir import types as T
 
 from .signature import canonical
+
+__all__ = [
+    "TRITON_MAX_TENSOR_NUMEL",
+    "bfloat16",
+    "block_type",
+    "const",
+    "constexpr_type",
+    "dtype",
+    "float8e4b8",
+    "float8e4b15",
+    "float8e4nv",
+    "float8e5",
+    "float8e5b16",
+    "float16",
+    "float32",
+    "float64",
+    "int1",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "pi32_t",
+    "pointer_type",
+    "str_to_ty",
+    "tensor_descriptor_type",
+    "tuple_type",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "void",
+]  # fmt: skip
 
 TRITON_MAX_TENSOR_NUMEL = 1 << 20
 
@@ -41,11 +74,11 @@ class dtype:
     (16, True, 'bf16')
     """
 
-    SINT_TYPES = ["int8", "int16", "int32", "int64"]
-    UINT_TYPES = ["int1", "uint8", "uint16", "uint32", "uint64"]
-    FP_TYPES = ["fp8e4b15", "fp8e4nv", "fp8e4b8", "fp8e5", "fp8e5b16", "fp16", "bf16", "fp32", "fp64"]
-    STANDARD_FP_TYPES = ["fp16", "bf16", "fp32", "fp64"]
-    OTHER_TYPES = ["void"]
+    SINT_TYPES: ClassVar = ["int8", "int16", "int32", "int64"]
+    UINT_TYPES: ClassVar = ["int1", "uint8", "uint16", "uint32", "uint64"]
+    FP_TYPES: ClassVar = ["fp8e4b15", "fp8e4nv", "fp8e4b8", "fp8e5", "fp8e5b16", "fp16", "bf16", "fp32", "fp64"]
+    STANDARD_FP_TYPES: ClassVar = ["fp16", "bf16", "fp32", "fp64"]
+    OTHER_TYPES: ClassVar = ["void"]
 
     class SIGNEDNESS(enum.Enum):
         SIGNED = 0
@@ -56,7 +89,7 @@ class dtype:
         INTEGRAL = 1
         FLOATING = 2
 
-    _interned: dict = {}
+    _interned: ClassVar[dict] = {}
 
     def __new__(cls, name):
         name = getattr(name, "value", name)  # a constexpr string

@@ -16,6 +16,7 @@ from tritium.ir import types as T
 from .broadcasting import broadcast_together
 from .casting import convert, is_nonzero, splat_constant
 from .deferred import ops
+from .dependencies import Compilable
 from .dtypes import from_ir
 from .indexing import getitem, setitem
 from .rules import is_fp8, promote, promote_number
@@ -42,7 +43,7 @@ def name_of(x):
     return from_ir(_kind(x)) if isinstance(x, tensor) else type_of(x)
 
 
-def _numeric(b, x):
+def numeric(b, x):
     """A tensor, or a Python number; anything else cannot be an operand."""
     if isinstance(x, tensor):
         return x
@@ -68,7 +69,7 @@ def as_kind(b, x, kind):
 
 def bring_together(b, x, y, symbol="+"):
     """Two operands as tensors of one type and one shape."""
-    x, y = _numeric(b, x), _numeric(b, y)
+    x, y = numeric(b, x), numeric(b, y)
     kind = common_kind(x, y, symbol)
     return broadcast_together(b, as_kind(b, x, kind), as_kind(b, y, kind))
 
@@ -154,7 +155,7 @@ def _move(b, pointer, offset, symbol):
 
 def truediv(b, x, y):
     """x / y, always in floating point: integers are divided in f32."""
-    x, y = _numeric(b, x), _numeric(b, y)
+    x, y = numeric(b, x), numeric(b, y)
     kind = common_kind(x, y, "/")
     kind = T.f32 if kind.is_int else kind
     return emit(b, ops.div, *broadcast_together(b, as_kind(b, x, kind), as_kind(b, y, kind)))
@@ -162,7 +163,7 @@ def truediv(b, x, y):
 
 def floordiv(b, x, y):
     """x // y of integers, towards zero."""
-    x, y = _numeric(b, x), _numeric(b, y)
+    x, y = numeric(b, x), numeric(b, y)
     kind = common_kind(x, y, "//")
     if kind.is_float:
         raise fail(TypeError, f"unexpected type {from_ir(kind)} for //", hint="use tl.floor(x / y) for floats")
@@ -268,13 +269,32 @@ def binary(b, symbol, x, y):
     x, y = unwrap(x), unwrap(y)
     if _is_python(x) and _is_python(y):
         return _PYTHON[symbol](x, y)
-    for operand in (x, y):
-        overload = getattr(operand, "binary_operator", None)
-        if overload is not None:
-            return overload(b, symbol, x, y)
+    if not (_is_operand(x) and _is_operand(y)):
+        return _overloaded(b, symbol, x, y)
     if symbol not in _BINARY:
         raise _no_such_operator(symbol)
     return _BINARY[symbol](b, x, y)
+
+
+_METHODS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
+            "@": "matmul", "<<": "lshift", ">>": "rshift", "&": "and", "|": "or", "^": "xor", "==": "eq", "!=": "ne",
+            "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}  # fmt: skip
+
+
+def _is_operand(x):
+    """Whether the operators are ours: on a tensor, or on a constant that meets one."""
+    return isinstance(x, tensor) or not hasattr(x, "remade")
+
+
+def _overloaded(b, symbol, x, y):
+    """An operator that a user's aggregate defines as a method."""
+    for owner, other, reflected in ((x, y, ""), (y, x, "r")):
+        name = f"__{reflected}{_METHODS[symbol]}__"
+        method = getattr(type(owner), name, None)
+        if method is not getattr(object, name, None):
+            return b.call(method, (owner, other), {}) if isinstance(method, Compilable) else method(owner, other)
+    raise fail(TypeError, f"invalid operands of type {name_of(x)} and {name_of(y)} for {symbol}",
+               hint=getattr(x, "operator_hint", None))
 
 
 def unary(b, symbol, x):
@@ -303,12 +323,13 @@ def compare(b, symbol, x, y):
         return _compare_tuples(b, symbol, x, y)
     if _is_python(x) and _is_python(y):
         return _PYTHON[symbol](x, y)
+    if not (_is_operand(x) and _is_operand(y)):
+        return _overloaded(b, symbol, x, y)
     if x is None or y is None:
         raise fail(TypeError, f"cannot compare {name_of(x)} with {name_of(y)}",
                    hint="test for None with `is` or `is not`")
     x, y = bring_together(b, to_tensor(b, x), to_tensor(b, y), symbol)
-    names = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
-    return emit(b, getattr(ops, names[symbol]), x, y)
+    return emit(b, getattr(ops, _METHODS[symbol]), x, y)
 
 
 def _compare_tuples(b, symbol, x, y):

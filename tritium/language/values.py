@@ -249,6 +249,7 @@ def number(value):
     >>> number(3), number("3") is None
     (3, True)
     """
+    value = unwrap(value)
     if isinstance(value, (bool, float)):
         return bool(value) if isinstance(value, bool) else float(value)
     if isinstance(value, int):

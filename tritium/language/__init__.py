@@ -1,0 +1,8 @@
+"""The language of kernels: `import tritium.language as tl`."""
+
+from . import core, extra, math, members, random, semantic, standard, target_info  # noqa: F401
+from .core import *  # noqa: F403
+from .random import *  # noqa: F403
+from .standard import *  # noqa: F403
+
+__all__ = [name for name in (*core.__all__, *standard.__all__, *random.__all__) if not name.startswith("_")]

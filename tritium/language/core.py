@@ -1,0 +1,150 @@
+"""`tl.core`: the types, values and builtins of the language under one roof, and what extensions are written with."""
+
+from __future__ import annotations
+
+from .aggregate import *  # noqa: F403
+from .assembly import *  # noqa: F403
+from .block_pointers import *  # noqa: F403
+from .calling import builtin as _internal
+from .calling import is_builtin, user_builtin  # noqa: F401
+from .casting import *  # noqa: F403
+from .constants import constexpr
+from .constants import unwrap as _unwrap_if_constexpr  # noqa: F401
+from .debug import *  # noqa: F403
+from .descriptors import *  # noqa: F403
+from .dtypes import *  # noqa: F403
+from .elementwise import *  # noqa: F403
+from .linalg import *  # noqa: F403
+from .memory import *  # noqa: F403
+from .program import *  # noqa: F403
+from .reductions import *  # noqa: F403
+from .shaping import *  # noqa: F403
+from .source import must_use_result  # noqa: F401
+from .values import slice, tensor, tuple
+from .values import to_tensor as _to_tensor
+
+builtin = user_builtin
+extern = user_builtin
+
+
+@_internal
+def to_tensor(b, x):
+    """A Python number as a scalar tensor; a tensor stays what it is.
+
+        limit = tl.core.to_tensor(3)
+    """
+    return _to_tensor(b, x)
+
+
+# What `tl` exports; the rest is reached as tl.core.x.
+__all__ = [  # noqa: F405
+    "TRITON_MAX_TENSOR_NUMEL",
+    "PropagateNan",
+    "abs",
+    "add",
+    "advance",
+    "arange",
+    "associative_scan",
+    "assume",
+    "atomic_add",
+    "atomic_and",
+    "atomic_cas",
+    "atomic_max",
+    "atomic_min",
+    "atomic_or",
+    "atomic_xchg",
+    "atomic_xor",
+    "bfloat16",
+    "block_type",
+    "broadcast",
+    "broadcast_to",
+    "cast",
+    "cat",
+    "ceil",
+    "clamp",
+    "condition",
+    "const",
+    "constexpr",
+    "constexpr_type",
+    "cos",
+    "debug_barrier",
+    "device_assert",
+    "device_print",
+    "div_rn",
+    "dot",
+    "dot_scaled",
+    "dtype",
+    "erf",
+    "exp",
+    "exp2",
+    "expand_dims",
+    "fdiv",
+    "float8e4b8",
+    "float8e4b15",
+    "float8e4nv",
+    "float8e5",
+    "float8e5b16",
+    "float16",
+    "float32",
+    "float64",
+    "floor",
+    "fma",
+    "full",
+    "gather",
+    "histogram",
+    "inline_asm_elementwise",
+    "int1",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "join",
+    "load",
+    "load_tensor_descriptor",
+    "log",
+    "log2",
+    "make_block_ptr",
+    "make_tensor_descriptor",
+    "map_elementwise",
+    "max_constancy",
+    "max_contiguous",
+    "maximum",
+    "minimum",
+    "mul",
+    "multiple_of",
+    "num_programs",
+    "permute",
+    "pi32_t",
+    "pointer_type",
+    "program_id",
+    "range",
+    "reduce",
+    "reshape",
+    "rsqrt",
+    "sin",
+    "slice",
+    "split",
+    "sqrt",
+    "sqrt_rn",
+    "static_assert",
+    "static_print",
+    "static_range",
+    "store",
+    "store_tensor_descriptor",
+    "str_to_ty",
+    "sub",
+    "tensor",
+    "tensor_descriptor",
+    "tensor_descriptor_type",
+    "trans",
+    "tuple",
+    "tuple_type",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "umulhi",
+    "view",
+    "void",
+    "where",
+]  # fmt: skip

@@ -1,0 +1,232 @@
+"""Tensor descriptors: a tensor in memory and the tile that is moved between it and the program."""
+
+from __future__ import annotations
+
+import builtins
+
+from tritium.errors import fail
+from tritium.ir import types as T
+
+from .addressing import constants, indices, inside, padding, pointers, scalars, sequence
+from .calling import builtin
+from .casting import convert
+from .constants import unwrap
+from .deferred import ops
+from .dtypes import block_type, check_shape, from_ir, tensor_descriptor_type, tuple_type
+from .memory import check_writable, choose, load_pointers, store_pointers
+from .values import number, tensor, to_tensor, tuple
+
+__all__ = ["load_tensor_descriptor", "make_tensor_descriptor", "store_tensor_descriptor", "tensor_descriptor"]
+
+_LOAD = {"cache": "", "eviction": "", "volatile": False}
+_STORE = {"cache": "", "eviction": ""}
+
+
+class tensor_descriptor:
+    """A tensor in memory seen tile by tile; every access is checked against its bounds.
+
+        desc = tl.make_tensor_descriptor(x_ptr, shape=[M, N], strides=[N, 1], block_shape=[BM, BN])
+        tile = desc.load([row, column])
+    """
+
+    operator_hint = "load a tile first: desc.load(offsets)"
+
+    def __init__(self, base, shape, strides, block_shape, padding="zero"):
+        self.base = base
+        self.shape, self.strides = tuple(shape), tuple(strides)
+        self.block_shape = tuple(block_shape)
+        self.padding = padding
+
+    @property
+    def dtype(self):
+        """The type of one element."""
+        return from_ir(self._kind)
+
+    @property
+    def block_type(self):
+        """The type of the tile that is moved."""
+        return block_type(self.dtype, self.block_shape)
+
+    @property
+    def type(self):
+        """A `tensor_descriptor_type`."""
+        return tensor_descriptor_type(self.block_type, tuple_type([x.type for x in self.shape]),
+                                      tuple_type([x.type for x in self.strides]))
+
+    @property
+    def _kind(self):
+        return T.element(self.base.handle.type).pointee
+
+    def parts(self):
+        """The run-time values inside."""
+        return (self.base, *self.shape, *self.strides)
+
+    def remade(self, parts):
+        """Another descriptor of the same tile with other run-time values."""
+        base, *rest = parts
+        rank = len(self.block_shape)
+        return tensor_descriptor(base, rest[:rank], rest[rank:], self.block_shape, self.padding)
+
+    def access(self, b, offsets):
+        """The pointers and the mask of the tile at `offsets`."""
+        starts = scalars(b, offsets, T.i32, "offsets")
+        rank = len(self.block_shape)
+        if len(starts) != rank:
+            raise fail(AssertionError, f"expected {rank} offsets, but got {len(starts)}", argument="offsets")
+        positions = indices(b, starts, self.block_shape)
+        dims = builtins.tuple(self.block_shape)
+        mask = inside(b, positions, self.shape, range(rank), dims)
+        return pointers(b, self.base, positions, self.strides, dims), mask
+
+    def rows(self, b, what, x_offsets, y_offset):
+        """The pointers and the mask of the rows `x_offsets`, columns from `y_offset` on."""
+        self._check_rows(what, x_offsets)
+        shape = (x_offsets.shape[0], self.block_shape[1])
+        columns, = indices(b, scalars(b, y_offset, T.i32, "y_offset"), shape[1:])
+        positions = [convert(b, x_offsets, T.i64), columns]
+        return pointers(b, self.base, positions, self.strides, shape), inside(b, positions, self.shape, (0, 1), shape)
+
+    def _check_rows(self, what, x_offsets):
+        dims, bits = self.block_shape, self._kind.bits
+        least = 32 // bits * 8
+        problems = (
+            (len(dims) != 2, f"descriptor {what} needs a 2-d descriptor, this has rank {len(dims)}"),
+            (len(dims) == 2 and dims[0] != 1, f"descriptor {what}: the block must have 1 row, not {dims[0]}"),
+            (len(x_offsets.shape) != 1, f"x offsets must be 1-d, got shape {x_offsets.shape}"),
+            (x_offsets.numel < 8, f"descriptor {what} must have at least 8 rows, but got {x_offsets.numel}"),
+            (len(dims) == 2 and dims[1] < least,
+             f"descriptor {what} of {self.dtype} must have at least {least} columns, but got {dims[-1]}"),
+            (not x_offsets.dtype.is_int(), f"x offsets must be integers, got {x_offsets.dtype}"),
+        )
+        for wrong, message in problems:
+            if wrong:
+                raise fail(AssertionError, message)
+
+
+def _check_tile(b, value, shape):
+    value = to_tensor(b, value)
+    if value.shape != builtins.tuple(shape):
+        raise fail(AssertionError, f"the value's shape {list(value.shape)} must equal the block shape {list(shape)}",
+                   hint="broadcast it first with tl.broadcast_to", argument="value")
+    return value
+
+
+@builtin
+def load_tensor_descriptor(b, desc, offsets):
+    """The tile at `offsets`; outside of the tensor it is 0, or NaN if the descriptor says so.
+
+        tile = tl.load_tensor_descriptor(desc, [row, column])        # or desc.load([row, column])
+    """
+    where, mask = desc.access(b, offsets)
+    return load_pointers(b, where, mask, padding(b, desc.padding, desc._kind), _LOAD)
+
+
+@builtin
+def store_tensor_descriptor(b, desc, offsets, value):
+    """Write a tile at `offsets`; what lies outside of the tensor is dropped.
+
+        tl.store_tensor_descriptor(desc, [row, column], tile)        # or desc.store([row, column], tile)
+    """
+    value = _check_tile(b, value, desc.block_shape)
+    check_writable(desc.base)
+    where, mask = desc.access(b, offsets)
+    store_pointers(b, where, value, mask, _STORE)
+
+
+@builtin
+def descriptor_gather(b, desc, x_offsets, y_offset):
+    """Rows `x_offsets` of the tensor, columns from `y_offset` on: one row of the result for each.
+
+        tile = desc.gather(row_numbers, column)
+    """
+    where, mask = desc.rows(b, "gather", x_offsets, y_offset)
+    return load_pointers(b, where, mask, padding(b, desc.padding, desc._kind), _LOAD)
+
+
+@builtin
+def descriptor_scatter(b, desc, value, x_offsets, y_offset):
+    """Write each row of `value` to row `x_offsets[i]` of the tensor, from column `y_offset` on.
+
+        desc.scatter(tile, row_numbers, column)
+    """
+    check_writable(desc.base)
+    where, mask = desc.rows(b, "scatter", x_offsets, y_offset)
+    store_pointers(b, where, _check_tile(b, value, where.shape), mask, _STORE)
+
+
+_SUMS = (T.u32, T.i32, T.u64, T.f32, T.f16, T.bf16)
+_INTS = (T.u32, T.i32, T.u64, T.i64)
+_ATOMIC = {"add": _SUMS, "min": _INTS, "max": _INTS, "and": _INTS, "or": _INTS, "xor": _INTS}
+
+
+def _descriptor_atomic(how):
+    def run(b, desc, offsets, value):
+        allowed = _ATOMIC[how]
+        if how in ("min", "max") and b.target is not None and b.target.backend == "cuda" and int(b.target.arch) >= 90:
+            allowed = (*allowed, T.f16, T.bf16)
+        if desc._kind not in allowed:
+            raise fail(AssertionError, f"Unsupported dtype {desc.dtype} for descriptor atomic_{how}",
+                       hint=f"use one of {', '.join(str(from_ir(t)) for t in allowed)}")
+        value = convert(b, _check_tile(b, value, desc.block_shape), desc._kind)
+        check_writable(desc.base)
+        where, mask = desc.access(b, offsets)
+        ops.atomic(b, where.handle, value.handle, mask.handle, how=how, sem="relaxed", scope="gpu")
+    run.__name__ = f"atomic_{how}"
+    run.__doc__ = f"""Combine a tile into memory with an atomic `{how}` of each element; gives nothing back.
+
+        desc.atomic_{how}([row, column], tile)
+    """
+    return builtin(run)
+
+
+tensor_descriptor.load, tensor_descriptor.store = load_tensor_descriptor, store_tensor_descriptor
+tensor_descriptor.gather, tensor_descriptor.scatter = descriptor_gather, descriptor_scatter
+for _how in _ATOMIC:
+    setattr(tensor_descriptor, f"atomic_{_how}", _descriptor_atomic(_how))
+
+
+@builtin
+def make_tensor_descriptor(b, base, shape, strides, block_shape, padding_option="zero"):
+    """Describe a tensor in memory, of which tiles of `block_shape` are loaded and stored.
+
+    The last stride is the constant 1 and the tile's last axis spans at least 16 bytes. On a GPU the base must be
+    16-byte aligned and the other strides multiples of 16 bytes.
+
+        desc = tl.make_tensor_descriptor(x_ptr, [M, N], [N, 1], [BLOCK_M, BLOCK_N])
+        desc.store([0, 0], desc.load([0, 0]) * 2)
+    """
+    if not isinstance(base, tensor) or base.shape or type(base.handle.type) is not T.Ptr:
+        raise fail(ValueError, "Expected `base` to be a pointer", argument="base")
+    dims = check_shape(constants(block_shape, "block_shape"))
+    shape, strides = sequence(shape), sequence(strides)
+    rank = len(shape)
+    if not 1 <= rank <= 5:
+        raise fail(ValueError, f"Expected 1 <= ndim <= 5 but got {rank} dimensions", argument="shape")
+    for name, values in (("strides", strides), ("block_shape", dims)):
+        if len(values) != rank:
+            raise fail(ValueError, f"Expected {rank} {name} but got {len(values)}", argument=name)
+    _check_layout(base, strides, dims)
+    option = choose(padding_option, ("zero", "nan"), "Padding option", "padding_option")
+    pointer = base.handle.type
+    if pointer.pointee is T.i1:  # bools live in memory as bytes
+        base = tensor(ops.bitcast(b, base.handle, to=T.Ptr(T.i8, pointer.const)))
+    padding(b, option, base.handle.type.pointee)
+    return tensor_descriptor(base, [_as_scalar(b, x, T.i32) for x in shape], [_as_scalar(b, x, T.i64) for x in strides],
+                             dims, option)
+
+
+def _as_scalar(b, value, kind):
+    return convert(b, to_tensor(b, value), kind)
+
+
+def _check_layout(base, strides, dims):
+    last = unwrap(strides[-1])
+    known = last.handle.data if isinstance(last, tensor) and hasattr(last.handle, "data") else number(last)
+    if known is None or int(known) != 1:
+        raise fail(ValueError, f"Tensor descriptor last dim must be 1 but got {last}",
+                   hint="the last axis is contiguous: write 1 for its stride", argument="strides")
+    size = base.handle.type.pointee.bytes
+    if dims[-1] * size < 16:
+        raise fail(ValueError, "Descriptor block shape must have at least 16 bytes in the last dimension, but got "
+                   f"{dims[-1]} * {size} = {dims[-1] * size} bytes", hint="widen the last axis of block_shape",
+                   argument="block_shape")
