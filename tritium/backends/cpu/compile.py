@@ -1,0 +1,50 @@
+"""The stages of a CPU kernel: ttir -> llir (strip loops as LLVM text) -> obj (machine code)."""
+
+from __future__ import annotations
+
+from ... import knobs, passes
+from ...ir import types as T
+from ...passes.legalize import BETWEEN_WIDE, WIDE
+from ..llvm import target as machines
+
+__all__ = ["assembly_view", "facts", "fingerprint", "llir", "obj", "prepare"]
+
+
+def facts(cpu) -> passes.Facts:
+    """What a CPU does in one instruction. bf16 and 8-bit floats are carried as their codes everywhere.
+
+    >>> T.f16 in facts(machines.cpu_target("aarch64")).floats
+    True
+    """
+    half = {(T.f16, T.f32), (T.f32, T.f16)} if cpu.has_f16_convert else set()
+    return passes.Facts(floats=WIDE | ({T.f16} if cpu.has_fp16 else set()), casts=BETWEEN_WIDE | half, dot=WIDE)
+
+
+def prepare(module, cpu):
+    """Leave only ops that `cpu` has instructions for."""
+    return passes.run(module, (passes.legalize(facts(cpu)), passes.dce))
+
+
+def llir(module, target, options, metadata) -> str:
+    """LLVM text; notes how much scratch memory a worker needs."""
+    from .lower import lower
+
+    cpu = machines.cpu_target(target.arch)
+    text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu)
+    return text
+
+
+def obj(text, target, options, metadata) -> bytes:
+    """Machine code."""
+    return machines.compile_text(text, machines.cpu_target(target.arch), opt=knobs.cpu_opt)
+
+
+def assembly_view(asm, target) -> str:
+    """The machine code in words."""
+    return machines.assembly(asm["llir"], machines.cpu_target(target.arch), opt=knobs.cpu_opt)
+
+
+def fingerprint(target) -> str:
+    """The version of LLVM and the machine."""
+    cpu = machines.cpu_target(target.arch)
+    return f"{machines.llvm_version()}-{cpu.triple}-{cpu.cpu}-{cpu.features}"

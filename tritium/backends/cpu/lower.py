@@ -1,0 +1,481 @@
+"""Tile IR -> LLVM for CPUs: strips of 16 lanes, pulled through loops by whoever needs a tile as a whole.
+
+`lo.ev(x, idx)` writes the code that computes one strip of a tile (see index.py) and returns it: a vector, or a single
+value where all lanes are equal. Code goes to the outermost loop that its operands allow, so rows, columns and constants
+leave inner loops by themselves. Loops are opened by *steps* (plan.py): stores, reductions, dots, loops of the program.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ... import ops
+from ...errors import CompilationError
+from ...ir import types as T
+from ...ir.core import Arg, Op, Result
+from ..llvm.rows import llvm_type, memory_type
+from ..llvm.writer import Level, Val, Writer, lanes, value, vector
+from . import nests
+from .affine import form_of
+from .index import lanes_of, width_of
+from .plan import plan
+from .scratch import Arena
+from .table import puller, step, stepper
+
+__all__ = ["Lowered", "Lowering", "Shift", "lower"]
+
+
+class Lowered(NamedTuple):
+    """A kernel as LLVM text, and how much scratch memory a worker needs to run it."""
+
+    text: str
+    name: str
+    arena_bytes: int
+
+
+class Shift(NamedTuple):
+    """A tile that is another one with one amount (in elements, i64) added to all of its elements."""
+
+    start: object
+    by: Val
+
+
+def lower(module, target) -> Lowered:
+    """The LLVM text of a kernel whose ops the passes have made simple enough.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> from tritium.ir.text import parse_module
+    >>> kernel = parse_module('''kernel @seven(%p: ptr<i32>) {
+    ...   %x = constant {value=7, type=i32} : i32
+    ...   store %p, %x
+    ... }''')
+    >>> "store i32 7, ptr %x.1" in lower(kernel, cpu_target("aarch64")).text
+    True
+    """
+    from . import lower_control, lower_dot, lower_elementwise, lower_program, lower_shape  # noqa: F401  (fill the tables)
+
+    lo = Lowering(module, target)
+    lo.kernel()
+    return Lowered(lo.w.text(), module.name, lo.arena.bytes)
+
+
+class Lowering:
+    """The state of lowering one kernel.
+
+    values: scalars so far     homes: tiles in scratch memory     shifts: tiles carried by loops as one number
+    pending: tiles whose strips go to scratch when they are computed     region: level of the innermost program block
+    """
+
+    def __init__(self, module, target):
+        self.module, self.target = module, target
+        self.w = Writer()
+        self.width = target.W
+        self.contract = module.attrs.get("enable_fp_fusion", True) is not False
+        self.arena = Arena()
+        self.values, self.homes, self.shifts, self.pending, self.written = {}, {}, {}, {}, set()
+        self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
+        self.memo, self.remembered = {}, [[]]
+        self.region = 0
+        self.plan, self.now = None, 0
+        self._slots = {}
+
+    # --- the kernel -----------------------------------------------------------------------------------------------
+    def kernel(self):
+        """The entry point: a loop over the programs from %begin to %end."""
+        w = self.w
+        parameters = ["ptr args", "i64 begin", "i64 end", "ptr grid", "ptr noalias arena"]
+        with w.function("void", self.module.name, parameters) as (args, begin, end, self.grid, self.scratch):
+            for k, arg in enumerate(self.module.args):
+                self.values[id(arg)] = self.argument(args, k, arg.type)
+            with self.loop(begin, end) as programs:
+                self.program = programs.index
+                self.region = 1
+                self.block(self.module.body)
+            w.ret()
+
+    def argument(self, args, k, t):
+        """Parameter `k` from its 8-byte slot."""
+        w = self.w
+        slot = w.gep("i64", args, w.const("i64", k)) if k else args
+        x = w.load(memory_type(t), slot, at=0)
+        return w.cast("trunc", x, "i1") if t is T.i1 else x
+
+    def axis(self, axis, count=False):
+        """This program's index along an axis of the grid, or the grid's size there, as i64."""
+        w = self.w
+
+        def size(k):
+            return self.cse(("grid", k), lambda: w.load("i64", w.gep("i64", self.grid, w.const("i64", k)), at=0))
+        if count:
+            return size(axis)
+        p = self.program
+        for k in range(axis):
+            p = self.cse(("pid/", k), lambda p=p, k=k: w.binary("udiv", p, size(k)))
+        return p if axis == 2 else self.cse(("pid", axis), lambda: w.binary("urem", p, size(axis)))
+
+    # --- blocks ---------------------------------------------------------------------------------------------------
+    def block(self, block, finish=None):
+        """Lower the ops of a block; `finish` does its closing yield."""
+        outer = self.plan, self.now
+        self.plan = plan(self, block)
+        for item in self.plan.program:
+            if type(item) is Op:
+                self.eager(item)
+            else:
+                self.now = self.plan.steps.index(item)
+                self.step(item, finish)
+        self.plan, self.now = outer
+
+    def run(self, region, args):
+        """Lower a region of scalars with control flow of its own; returns what it yields."""
+        known = set(self.memo)
+        for arg, x in zip(region.args, args, strict=True):
+            self.values[self.key(arg)] = x
+        self.block(region, lambda: None)
+        made = [self.scalar(y) for y in region.yields]
+        for key in self.memo.keys() - known:  # the next time its values are others
+            del self.memo[key]
+        return made
+
+    def eager(self, op):
+        """An op on scalars, where it stands."""
+        fn = puller(op.kind)
+        if fn is None:
+            stepper(op.kind)(self, op)
+            return
+        out = fn(self, op, ())
+        for x, y in zip(op.results, out if type(out) is list else (out,), strict=True):
+            self.values[self.key(x)] = y
+
+    def step(self, s, finish):
+        """One step: what it needs in scratch first, its loops, the scalars that wait for it; then room is given back."""
+        with self.keeping(s.first_keeps):
+            for x in s.before:
+                self.force(x)
+        with self.keeping(s.keeps):
+            if s.force is not None:
+                self.force(s.force)
+            elif s.nest is not None:
+                nests.group(self, s.ops, s.nest)
+            elif s.ops[0].kind.terminator:
+                finish()
+            else:
+                stepper(s.ops[0].kind)(self, s.ops[0])
+        for op in s.after:
+            self.eager(op)
+        for k in s.dead:
+            self.drop(k)
+
+    @contextmanager
+    def keeping(self, xs):
+        """While open, strips of `xs` are written to scratch where they are computed; afterwards they live there."""
+        mine = {self.key(x): self.room(x) for x in xs if self.key(x) not in self.homes}
+        outer = self.pending
+        self.pending = {**outer, **mine}
+        yield
+        self.pending = outer
+        for k, buffer in mine.items():
+            if k in self.written:
+                self.homes[k] = buffer
+            else:
+                self.arena.release(buffer)
+
+    # --- scratch --------------------------------------------------------------------------------------------------
+    def room(self, x):
+        """A buffer for a value: the one where it is wanted in the end if that is free to overwrite, or a new one."""
+        wish = self.wishes.get(self.key(x))
+        if wish is not None and wish.allows(self, x):
+            wish.buffer.users += 1
+            return wish.buffer
+        return self.arena.take(T.shape(x.type), T.element(x.type))
+
+    def force(self, x, buffer=None):
+        """Put a tile into scratch memory, unless it lies there already; returns its buffer."""
+        k = self.key(x)
+        found = self.homes.get(k)
+        if found is not None and buffer is None:
+            return found
+        buffer = buffer or self.room(x)
+        nests.fill(self, [(x, buffer)])
+        self.homes[k] = buffer
+        return buffer
+
+    def adopt(self, x, buffer):
+        """Let value `x` live in `buffer`, too."""
+        buffer.users += 1
+        self.homes[self.key(x)] = buffer
+
+    def drop(self, k):
+        """Forget that a value lies in scratch."""
+        buffer = self.homes.pop(k, None)
+        if buffer is not None:
+            self.arena.release(buffer)
+
+    def owns(self, x):
+        """Whether a value was made in the present block: then the plan knows all who want it."""
+        return self.key(x) in self.plan.mine
+
+    def dies(self, x):
+        """Whether nobody wants a value of this block after the present step."""
+        return self.plan.last.get(self.key(x), -1) <= self.now
+
+    def address(self, buffer):
+        """Where a buffer begins."""
+        if not buffer.offset:
+            return self.scratch
+        return self.cse(("buffer", buffer.offset), lambda: self.w.gep("i8", self.scratch, self.const(buffer.offset)))
+
+    def slot(self, name, size=128):
+        """A small piece of the stack, for what has to pass through memory."""
+        if name not in self._slots:
+            self._slots[name] = self.w.alloca(f"[{size} x i8]", align=64)
+        return self._slots[name]
+
+    # --- strips ---------------------------------------------------------------------------------------------------
+    @staticmethod
+    def key(x):
+        """What stands for a value in tables."""
+        return (id(x.op), x.index) if type(x) is Result else id(x)
+
+    def scalar(self, x) -> Val:
+        """A value that is not a tile."""
+        found = self.values.get(self.key(x))
+        if found is None:
+            op = x.op if type(x) is Result else x
+            if type(op) is Arg or puller(op.kind) is None:
+                raise CompilationError(None, None, f"{x!r} is used before it is computed")
+            self.eager(op)
+            found = self.values[self.key(x)]
+        return found
+
+    def ev(self, x, idx) -> Val:
+        """The strip of a value at an index: a vector, or one value where all lanes are equal."""
+        if type(x.type) is not T.Tile:
+            return self.scalar(x)
+        k = self.key(x)
+        found = self.memo.get((k, idx))
+        if found is not None:
+            return found
+        buffer = self.homes.get(k)
+        if buffer is not None:
+            return self.remember((k, idx), nests.read(self, buffer, idx))
+        if k in self.shifts:
+            return self.remember((k, idx), self.shifted(x, self.shifts[k], idx))
+        op = x.op if type(x) is Result else x
+        out = puller(op.kind)(self, op, idx)
+        if type(out) is list:
+            for y, strip in zip(op.results, out, strict=True):
+                self.computed(self.key(y), idx, strip)
+            return out[x.index]
+        self.computed(k, idx, out)
+        return out
+
+    def computed(self, k, idx, strip):
+        """A strip was computed: note it, and write it to scratch if its tile is to be kept."""
+        self.remember((k, idx), strip)
+        buffer = self.pending.get(k)
+        if buffer is not None:
+            self.written.add(k)
+            nests.write(self, buffer, idx, strip)
+
+    def shifted(self, x, shift, idx):
+        start, t = self.ev(shift.start, idx), T.element(x.type)
+        n = lanes(start.type)
+        if type(t) is T.Ptr:
+            return self.w.gep(memory_type(t.pointee), start, self.widen(shift.by, n))
+        return self.w.binary("add", start, self.widen(self.w.cast("trunc", shift.by, llvm_type(t)), n))
+
+    def spread(self, xs):
+        """The values with the lanes of the widest."""
+        n = max([lanes(x.type) for x in xs], default=1)
+        return [self.widen(x, n) for x in xs] if n > 1 else list(xs)
+
+    def widen(self, x, n):
+        """`x` in each of `n` lanes."""
+        if n == 1 or x.type[0] == "<":
+            return x
+        if x[0] not in "%@":
+            text = "zeroinitializer" if x in ("0", "0.0", "null", "false") else f"splat ({x.type} {x})"
+            return value(vector(n, x.type), text)
+        return self.cse(("wide", x, n), lambda: self.w.splat(x, n))
+
+    def literal(self, t, x):
+        """A constant of an element type."""
+        if type(t) is T.Scalar and t.is_float and llvm_type(t)[0] == "i":
+            return self.w.const(llvm_type(t), _code(t, x))
+        return self.w.const(llvm_type(t), x)
+
+    # --- i64 numbers: ints, or values -----------------------------------------------------------------------------
+    def const(self, x):
+        """An i64 as a value."""
+        return self.w.const("i64", x) if type(x) is int else x
+
+    def add(self, x, y):
+        """x + y."""
+        if type(x) is int and type(y) is int:
+            return x + y
+        if type(x) is int:
+            x, y = y, x
+        if type(y) is int and y == 0:
+            return x
+        return self.cse(("+", x, y), lambda: self.w.binary("add nsw", x, self.const(y)))
+
+    def sub(self, x, y):
+        """x - y."""
+        if type(y) is int:
+            return self.add(x, -y)
+        return self.cse(("-", x, y), lambda: self.w.binary("sub nsw", self.const(x), y))
+
+    def mul(self, x, y):
+        """x * y."""
+        if type(x) is int and type(y) is int:
+            return x * y
+        if type(x) is int:
+            x, y = y, x
+        if type(y) is int and y in (0, 1):
+            return x if y else 0
+        return self.cse(("*", x, y), lambda: self.w.binary("mul nsw", x, self.const(y)))
+
+    def divide(self, x, n):
+        """x / n of numbers that are not negative."""
+        if type(x) is int or n == 1:
+            return x // n if type(x) is int else x
+        shift = n & (n - 1) == 0
+        by = self.const(n.bit_length() - 1 if shift else n)
+        return self.cse(("/", x, n), lambda: self.w.binary("lshr" if shift else "udiv", x, by))
+
+    def modulo(self, x, n):
+        """x % n of numbers that are not negative."""
+        if type(x) is int:
+            return x % n
+        if n == 1:
+            return 0
+        mask = n & (n - 1) == 0
+        by = self.const(n - 1 if mask else n)
+        return self.cse(("%", x, n), lambda: self.w.binary("and" if mask else "urem", x, by))
+
+    def index_of(self, x, t):
+        """An integer of element type `t` as i64 (a vector for a vector)."""
+        if x.type == "i64" and x[0] not in "%@":
+            return int(x)
+        return self.w.cast("sext" if t.signed else "zext", x, vector(lanes(x.type), "i64"))
+
+    # --- levels ---------------------------------------------------------------------------------------------------
+    def remember(self, key, x, level=None):
+        """Find `x` again under `key` as long as it can be used."""
+        self.memo[key] = x
+        self.remembered[x.level if level is None else level].append(key)
+        return x
+
+    def cse(self, key, make):
+        """What was computed under `key`, or `make()`."""
+        found = self.memo.get(key)
+        return found if found is not None else self.remember(key, make())
+
+    def open(self):
+        """A level was opened."""
+        self.remembered.append([])
+
+    def close(self):
+        """The innermost level is closed: what was computed in it cannot be used any more."""
+        for key in self.remembered.pop():
+            self.memo.pop(key, None)
+
+    @contextmanager
+    def loop(self, start, stop, step=1, carry=(), until="slt"):
+        """A counting loop, as the writer's."""
+        with self.w.loop(start, stop, step, carry=carry, until=until) as loop:
+            self.open()
+            yield loop
+            self.close()
+
+    @contextmanager
+    def loops(self, sizes):
+        """Nested loops from 0 to each size; gives their indices."""
+        if not sizes:
+            yield []
+            return
+        with self.counted(sizes[0]) as i, self.loops(sizes[1:]) as rest:
+            yield [i, *rest]
+
+    @contextmanager
+    def counted(self, size, step=1):
+        """A loop from 0 to `size`; none where one round is enough."""
+        if size <= step:
+            yield 0
+        else:
+            with self.loop(0, size, step) as loop:
+                yield loop.index
+
+    @contextmanager
+    def when(self, condition, likely=None):
+        """Do what is written inside only if `condition`."""
+        with self.w.when(condition, likely):
+            self.open()
+            yield
+            self.close()
+
+    @contextmanager
+    def inside(self):
+        """A block of the program begins at the innermost level: nothing is read from memory before it."""
+        outer, self.region = self.region, len(self.w.levels) - 1
+        yield
+        self.region = outer
+
+    @contextmanager
+    def at(self, level):
+        """Write at an outer level."""
+        level = max(level, self.region)
+        inner, self.w.levels[level + 1:] = self.w.levels[level + 1:], []
+        known, self.remembered[level + 1:] = self.remembered[level + 1:], []
+        yield
+        self.w.levels += inner
+        self.remembered += known
+
+    def either(self, condition, yes, no, likely=None):
+        """Lists of values: those of `yes()` if `condition`, else those of `no()`."""
+        w = self.w
+        name = w.label("or")
+        ends, made = [], []
+        for k, make in enumerate((yes, no)):
+            w.levels.append(Level(f"{name}.{k}"))
+            self.open()
+            made.append(make() or [])
+            self.close()
+            w.jump(f"{name}.end")
+            ends.append(w.levels.pop())
+        w.branch(condition, f"{name}.0", f"{name}.1", likely)
+        for k, end in enumerate(ends):
+            w.levels[-1].lines.append(f"{name}.{k}:")
+            w.levels[-1].lines += end.lines
+        w.block(f"{name}.end")
+        return [w.phi(x.type, (x, ends[0].label), (y, ends[1].label)) for x, y in zip(*made, strict=True)]
+
+    def fresh(self, idx):
+        """The same index, for code that is to stay in the innermost level."""
+        def pinned(base):
+            return self.w.effect(f"add i64 {self.const(base)}, 0", "i64")
+        return tuple([(pinned(b), l) if l is not None else (b, l) for b, l in idx])
+
+
+@step(ops.yield_)
+def _yield(lo, op):
+    """Done by the op whose region it closes."""
+
+
+def _code(t, x):
+    """The bits of a constant of a type that is carried as its code."""
+    import numpy as np
+
+    from ...ops.meaning import scalar_of
+
+    return int(np.asarray(scalar_of(x, t)).view(f"u{t.bits // 8}"))
+
+
+def level_of(*xs):
+    """The deepest level of values; ints have none."""
+    return max([x.level for x in xs if type(x) is Val], default=0)
+
+
+__all__ += ["form_of", "lanes_of", "level_of", "width_of"]

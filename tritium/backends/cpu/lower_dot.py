@@ -1,0 +1,48 @@
+"""Matrix multiplication: operands are put row-major into scratch, which is all the packing needed; the runtime's
+register-tiled loops add the product to the accumulator, in place where nobody needs the old one."""
+
+from __future__ import annotations
+
+from ... import ops
+from ...errors import CompilationError
+from ...ir import types as T
+from . import nests
+from .table import step
+
+__all__ = []
+
+# (operands, accumulator) -> the runtime's multiplication
+_KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.u8, T.i32): "u8", (T.i32, T.i32): "i32"}
+
+
+@step(ops.dot)
+def _dot(lo, op):
+    a, b, acc = op.operands
+    *batch, m, k = T.shape(a.type)
+    n = T.shape(b.type)[-1]
+    kind = _KINDS.get((T.element(a.type), T.element(op.type)))
+    if kind is None:
+        raise CompilationError(None, None, f"dot of {a.type} into {op.type} has no multiplication on the CPU")
+    x, y = lo.force(a), lo.force(b)
+    total = _accumulator(lo, op, acc)
+    sizes = [lo.const(s) for s in (m, n, k, k, n, n)]
+    with lo.loops(batch) as at:
+        where = []
+        for buffer in (x, y, total):
+            offset = 0
+            for i, stride in zip(at, buffer.strides[:len(batch)], strict=True):
+                offset = lo.add(offset, lo.mul(i, stride))
+            where.append(nests.pointer(lo, buffer, offset))
+        lo.w.call("void", f"tt.dot.{kind}", *where, *sizes)
+    lo.homes[lo.key(op)] = total
+
+
+def _accumulator(lo, op, acc):
+    """The buffer the product is added to, holding `acc`."""
+    home = lo.homes.get(lo.key(acc))
+    if home is not None and lo.owns(acc) and lo.dies(acc):
+        home.users += 1
+        return home
+    room = lo.room(op)
+    nests.fill(lo, [(acc, room)])
+    return room

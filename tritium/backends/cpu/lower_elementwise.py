@@ -1,0 +1,141 @@
+"""Ops that act lane by lane, constants, and shape ops that only move indices: they cost a line for a strip, or none."""
+
+from __future__ import annotations
+
+from ... import ops
+from ...ir import types as T
+from ...ir.core import Result
+from ..llvm.rows import bitcast, convert, elementwise, memory_type
+from ..llvm.writer import lanes
+from . import nests
+from .index import ravel, source_index
+from .table import PULL, pulled
+
+__all__ = ["apply", "inline"]
+
+
+def apply(lo, op, xs):
+    """An elementwise op on single values or strips."""
+    xs = lo.spread(xs)
+    fn = _APPLY.get(op.kind)
+    if fn is not None:
+        return fn(lo, op, *xs)
+    return elementwise(lo.w, op.kind, T.element(op.operands[0].type), xs, lo.contract)
+
+
+def _cast(lo, op, x):
+    return convert(lo.w, x, T.element(op.operands[0].type), op.attrs["to"])
+
+
+def _bitcast(lo, op, x):
+    return bitcast(lo.w, x, T.element(op.operands[0].type), op.attrs["to"])
+
+
+def _addptr(lo, op, p, offset):
+    w, t = lo.w, memory_type(T.element(op.type).pointee)
+    offset = lo.index_of(offset, T.element(op.operands[1].type))
+    if p.type == "ptr":
+        return w.gep(t, p, lo.const(offset))
+    return w.emit(p.type, f"getelementptr {t}, {p.typed}, {offset.typed}", p, offset)
+
+
+_APPLY = {
+    ops.cast: _cast,
+    ops.bitcast: _bitcast,
+    ops.select: lambda lo, op, c, x, y: lo.w.select(c, x, y),
+    ops.addptr: _addptr,
+}
+
+
+def _pull(lo, op, idx):
+    return apply(lo, op, [lo.ev(x, idx) for x in op.operands])
+
+
+PULL["row"] = _pull
+PULL.update(dict.fromkeys(_APPLY, _pull))
+
+
+@pulled(ops.select)
+def _select(lo, op, idx):
+    """A condition that is the same in all lanes picks whole strips."""
+    condition, x, y = [lo.ev(v, idx) for v in op.operands]
+    if lanes(condition.type) == 1:
+        x, y = lo.spread([x, y])
+        return lo.w.select(condition, x, y)
+    return lo.w.select(*lo.spread([condition, x, y]))
+
+
+@pulled(ops.constant)
+def _constant(lo, op, idx):
+    return lo.literal(op.attrs["type"], op.attrs["value"])
+
+
+@pulled(ops.arange)
+def _arange(lo, op, idx):
+    (base, lane), = idx
+    w = lo.w
+    base = lo.add(base, op.attrs["start"])
+    if lane is None:
+        return w.const("i32", base) if type(base) is int else w.cast("trunc", base, "i32")
+    if type(base) is int:
+        return w.lanes_of("i32", [base + o for o in lane.offsets])
+    first = lo.widen(w.cast("trunc", base, "i32"), len(lane.offsets))
+    return w.binary("add", first, w.lanes_of("i32", lane.offsets))
+
+
+@pulled(ops.splat, ops.expand_dims, ops.broadcast, ops.trans, ops.hint)
+def _moved(lo, op, idx):
+    return lo.ev(op.operands[0], source_index(lo, op, idx) if idx else ())
+
+
+@pulled(ops.reshape)
+def _reshape(lo, op, idx):
+    """A tile in scratch memory is read at its row-major position; others are indexed through."""
+    x, = op.operands
+    buffer = lo.homes.get(lo.key(x))
+    if buffer is None:
+        return lo.ev(x, source_index(lo, op, idx))
+    base, lane = ravel(lo, idx, T.shape(op.type)) if idx else (0, None)
+    return nests.read_flat(lo, buffer, base, lane)
+
+
+@pulled(ops.split)
+def _split(lo, op, idx):
+    x, = op.operands
+    return [lo.ev(x, (*idx, (k, None))) for k in range(2)]
+
+
+# --- regions of scalars -----------------------------------------------------------------------------------------
+def inline(lo, block, args):
+    """Evaluate a region that acts lane by lane on single values or strips; returns what it yields."""
+    made = {id(arg): x for arg, x in zip(block.args, args, strict=True)}
+    return _inline(lo, block, made)
+
+
+def _inline(lo, block, made):
+    def get(x):
+        if type(x) is Result:
+            return made[id(x.op)][x.index] if id(x.op) in made else lo.scalar(x)
+        found = made.get(id(x))
+        return lo.scalar(x) if found is None else found
+    for op in block.ops:
+        if op.kind.terminator:
+            return [get(x) for x in op.operands]
+        if op.kind is ops.if_:  # both sides are computed, lanes choose
+            then, other = (_inline(lo, region, dict(made)) for region in op.regions)
+            picked = [lo.w.select(*lo.spread([get(op.operands[0]), x, y])) for x, y in zip(then, other, strict=True)]
+            made[id(op)] = picked[0] if len(picked) == 1 else picked
+        elif op.kind is ops.constant:
+            made[id(op)] = _constant(lo, op, ())
+        elif op.kind is ops.hint:
+            made[id(op)] = get(op.operands[0])
+        else:
+            made[id(op)] = apply(lo, op, [get(x) for x in op.operands])
+    return []
+
+
+@pulled(ops.map_)
+def _map(lo, op, idx):
+    """A region without loops or effects acts on whole strips."""
+    out = inline(lo, op.regions[0], [lo.ev(x, idx) for x in op.operands])
+    return out if len(op.types) > 1 else out[0]

@@ -1,0 +1,472 @@
+"""Loads and stores of strips, whole and masked; atomics one element at a time.
+
+A strip's address is a scalar wherever the form of its pointers allows (affine.py): contiguous lanes are one vector access,
+equal ones a single access outside the inner loop. A mask becomes bounds on the lanes: `i + 16 <= n` says that the whole
+strip is inside, and what is not goes through a cold path. (a + arange) % n is contiguous wherever it does not wrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ... import ops
+from ...ir import types as T
+from ...ir.core import Arg, Result
+from ..llvm.rows import memory_type
+from ..llvm.writer import Val, lanes, mangle, value, vector
+from .affine import Form, form_of, uniform
+from .index import iota, lanes_of, source_index, width_of
+from .table import pulled, step
+
+__all__ = ["Mask", "Place", "gather", "mask_of", "place_of", "prepare_store", "scatter", "store_order"]
+
+
+# --- where ------------------------------------------------------------------------------------------------------
+class Place(NamedTuple):
+    """Where the lanes of a strip lie in memory: at `pointer` and after it ("strip"), all there ("one"), or "listed".
+
+    `unbroken`, if there is one, must hold for a strip to be contiguous; `listed()` gives a pointer for each lane.
+    """
+
+    kind: str
+    pointer: Val
+    width: int
+    listed: Callable[[], Val]
+    unbroken: Val | None = None
+
+
+def place_of(lo, p, idx, wrap=True) -> Place:
+    """Where a strip of a tile of pointers points."""
+    form, w, n = form_of(lo, p), lo.w, width_of(idx)
+    if form.pointer is None:
+        pointers = lo.ev(p, idx)
+        kind = "listed" if lanes(pointers.type) > 1 else "one"
+        return Place(kind, pointers, n, lambda: lo.widen(pointers, n))
+    terms, fixed, vectors, unbroken = _terms(lo, form, idx, wrap)
+    element = memory_type(T.element(p.type).pointee)
+    pointer = form.pointer
+    for term in sorted([x for x in terms if x != 0], key=lambda x: x.level if type(x) is Val else 0):
+        pointer = w.gep(element, pointer, lo.const(term))
+
+    def listed():
+        if unbroken is not None:
+            return place_of(lo, p, lo.fresh(idx), wrap=False).listed()
+        return _listed(lo, pointer, element, fixed, vectors, n)
+    if vectors or fixed is not None and fixed is not iota(n):
+        if unbroken is not None:  # the offsets count on lanes that do not wrap
+            return place_of(lo, p, idx, wrap=False)
+        return Place("listed", pointer, n, listed)
+    return Place("one" if fixed is None else "strip", pointer, n, listed, unbroken)
+
+
+def _terms(lo, form: Form, idx, wrap):
+    """What lanes have in common, the fixed and the computed offsets between them, and when they are contiguous."""
+    terms, fixed, vectors, unbroken = [form.base], None, [], None
+    for (base, lane), stride in zip(idx, form.strides, strict=True):
+        terms.append(lo.mul(base, stride))
+        if lane is None or stride == 0:
+            continue
+        if type(stride) is int:
+            fixed = _plus(fixed, [stride * o for o in lane.offsets])
+        else:
+            vectors.append(_times(lo, lo.w.lanes_of("i64", lane.offsets), stride))
+    for loose in form.loose:
+        at = loose.index(lo, idx)
+        limit = _wraps_at(lo, loose, at) if wrap and unbroken is None else None
+        if limit is not None:
+            at = tuple([(base, None) for base, _ in at])
+        x = lo.index_of(lo.ev(loose.value, at), T.element(loose.value.type))
+        if limit is not None:
+            n = width_of(idx)
+            unbroken = lo.w.compare("icmp sle", lo.const(lo.add(x, n)), lo.const(limit))
+            fixed = _plus(fixed, range(n))
+        if type(x) is Val and lanes(x.type) > 1:
+            vectors.append(_times(lo, x, loose.scale))
+        else:
+            terms.append(lo.mul(x, loose.scale))
+    return terms, lanes_of(fixed) if fixed else None, vectors, unbroken
+
+
+def _plus(x, y):
+    return list(y) if x is None else [a + b for a, b in zip(x, y, strict=True)]
+
+
+def _times(lo, x, by):
+    if type(by) is int and by == 1:
+        return x
+    return lo.w.binary("mul", x, lo.widen(lo.const(by), lanes(x.type)))
+
+
+def _wraps_at(lo, loose, at):
+    """For `x % n` with x counting up along the lanes: n. Else None."""
+    x = loose.value
+    if type(x) in (Arg, Result) or x.kind is not ops.rem or type(loose.scale) is not int or loose.scale != 1:
+        return None
+    top, n = (form_of(lo, y) for y in x.operands)
+    if top.loose or not uniform(n) or lo.key(x) in lo.homes:
+        return None
+    fixed = None
+    for (_, lane), stride in zip(at, top.strides, strict=True):
+        if lane is not None and stride != 0:
+            if type(stride) is not int:
+                return None
+            fixed = _plus(fixed, [stride * o for o in lane.offsets])
+    return n.base if fixed is not None and lanes_of(fixed) is iota(width_of(at)) else None
+
+
+def _listed(lo, pointer, element, fixed, vectors, n):
+    """A pointer for each lane."""
+    w = lo.w
+    offsets = [w.lanes_of("i64", fixed.offsets)] if fixed is not None else []
+    if not offsets and not vectors:
+        return lo.widen(pointer, n)
+    total = None
+    for x in (*offsets, *vectors):
+        total = x if total is None else w.binary("add", total, x)
+    return w.emit(vector(n, "ptr"), f"getelementptr {element}, ptr {pointer}, {total.typed}", pointer, total)
+
+
+# --- masks ------------------------------------------------------------------------------------------------------
+class Mask:
+    """Which lanes of a strip take part: those from `low` up to `high` along the lanes (i64 positions, `base` being the
+    first lane's), if `condition` holds, and where `each` (a vector) is set. What is None does not restrict."""
+
+    def __init__(self, n):
+        self.n, self.base = n, 0
+        self.condition = self.low = self.high = self.each = None
+
+    @property
+    def bounded(self):
+        """Whether `base` means something."""
+        return self.low is not None or self.high is not None
+
+    @property
+    def in_lanes(self):
+        """Whether lanes differ."""
+        return self.bounded or self.each is not None
+
+    def whole(self, lo):
+        """An i1: all lanes take part (None: they always do)."""
+        w, tests = lo.w, []
+        high = self.high
+        if high is not None and self.condition is not None:  # one test instead of two in the inner loop
+            high = w.select(self.condition, lo.const(high), lo.const(0))
+        elif self.condition is not None:
+            tests.append(self.condition)
+        if high is not None:
+            tests.append(w.compare("icmp sle", lo.const(lo.add(self.base, self.n)), lo.const(high)))
+        if self.low is not None:
+            tests.append(w.compare("icmp sge", lo.const(self.base), lo.const(self.low)))
+        if self.each is not None:
+            tests.append(w.intrinsic("vector.reduce.and", "i1", self.each, overload=(self.each.type,)))
+        total = None
+        for test in tests:
+            total = test if total is None else w.binary("and", total, test)
+        return total
+
+    def bits(self, lo):
+        """An i64 with a bit for each lane that takes part; for the cold path."""
+        w, n = lo.w, self.n
+        base = w.effect(f"add i64 {lo.const(self.base)}, 0", "i64")
+        one, bits = lo.const(1), lo.const((1 << n) - 1)
+
+        def below(limit):
+            room = w.binary("sub", lo.const(limit), base)
+            room = w.intrinsic("smin", "i64", w.intrinsic("smax", "i64", room, lo.const(0)), lo.const(n))
+            return w.binary("sub", w.binary("shl", one, room), one)
+        if self.high is not None:
+            bits = below(self.high)
+        if self.low is not None:
+            bits = w.binary("and", bits, w.binary("xor", below(self.low), lo.const(-1)))
+        if self.each is not None:
+            each = self.each
+            packed = w.emit(f"i{n}", f"bitcast {each.type} {each} to i{n}", each)
+            bits = w.binary("and", bits, w.cast("zext", packed, "i64"))
+        if self.condition is not None:
+            bits = w.select(self.condition, bits, lo.const(0))
+        return bits
+
+    def lanes(self, lo):
+        """A vector of i1."""
+        w, n = lo.w, self.n
+        total = self.each
+        places = w.lanes_of("i64", range(n))
+        for limit, test in ((self.high, "icmp slt"), (self.low, "icmp sge")):
+            if limit is not None:
+                room = lo.widen(w.binary("sub", lo.const(limit), lo.const(self.base)), n)
+                inside = w.compare(test, places, room)
+                total = inside if total is None else w.binary("and", total, inside)
+        if self.condition is not None:
+            condition = lo.widen(self.condition, n)
+            total = condition if total is None else w.binary("and", total, condition)
+        return total
+
+    def level(self):
+        """The deepest level of its parts."""
+        parts = (self.base, self.condition, self.low, self.high, self.each)
+        return max([x.level for x in parts if type(x) is Val], default=0)
+
+
+def mask_of(lo, m, idx) -> Mask | None:
+    """The mask at an index; None when everything takes part."""
+    if m is None:
+        return None
+    mask = Mask(width_of(idx))
+    _restrict(lo, mask, m, idx)
+    return mask if mask.in_lanes or mask.condition is not None else None
+
+
+_THROUGH = (ops.broadcast, ops.expand_dims, ops.trans, ops.reshape, ops.hint)
+_COMPARE = {ops.lt: (0, 1, 0), ops.le: (0, 1, 1), ops.gt: (1, 0, 0), ops.ge: (1, 0, 1)}  # x < y + c
+
+
+def _restrict(lo, mask, m, idx):
+    while type(m.type) is T.Tile and type(m) not in (Arg, Result) and m.kind in _THROUGH \
+            and lo.key(m) not in lo.homes:
+        idx = source_index(lo, m, idx)
+        m = m.operands[0]
+    computed = type(m) not in (Arg, Result) and type(m.type) is T.Tile and lo.key(m) not in lo.homes
+    if computed and m.kind is ops.and_:
+        for x in m.operands:
+            _restrict(lo, mask, x, idx)
+        return
+    if computed and m.kind in _COMPARE and _bound(lo, mask, m, idx):
+        return
+    x = lo.ev(m, idx)
+    if x == "true":
+        return
+    w = lo.w
+    if lanes(x.type) > 1:
+        mask.each = x if mask.each is None else w.binary("and", mask.each, x)
+    else:
+        mask.condition = x if mask.condition is None else w.binary("and", mask.condition, x)
+
+
+def _bound(lo, mask, m, idx):
+    """Turn a comparison that changes once along the lanes into a bound; False if it is not one."""
+    t = T.element(m.operands[0].type)
+    if type(t) is T.Ptr or not t.signed:
+        return False
+    left, right, extra = _COMPARE[m.kind]
+    x, y = form_of(lo, m.operands[left]), form_of(lo, m.operands[right])
+    along, at = 0, None
+    for (base, lane), a, b in zip(idx, x.strides, y.strides, strict=True):
+        if lane is None or a == b:
+            continue
+        if type(a) is not int or type(b) is not int or at is not None or lane is not iota(len(lane.offsets)):
+            return False
+        along, at = a - b, base
+    if along not in (1, -1) or mask.bounded and mask.base != at:
+        return False
+    # difference(i) = rest + along * i < extra
+    rest = lo.sub(x.base, y.base)
+    for (base, lane), a, b in zip(idx, x.strides, y.strides, strict=True):
+        if lane is None:
+            rest = lo.add(rest, lo.mul(base, lo.sub(a, b)))
+    for sign, form in ((1, x), (-1, y)):
+        for loose in form.loose:
+            value = lo.index_of(lo.ev(loose.value, loose.index(lo, idx)), T.element(loose.value.type))
+            if type(value) is Val and lanes(value.type) > 1:
+                return False
+            rest = lo.add(rest, lo.mul(value, lo.mul(loose.scale, sign)))
+    mask.base = at
+    if along == 1:  # i < extra - rest
+        _tighten(lo, mask, "high", lo.sub(extra, rest), "smin")
+    else:  # i > rest - extra
+        _tighten(lo, mask, "low", lo.add(rest, 1 - extra), "smax")
+    return True
+
+
+def _tighten(lo, mask, side, limit, pick):
+    old = getattr(mask, side)
+    if old is not None:
+        limit = lo.w.intrinsic(pick, "i64", lo.const(old), lo.const(limit))
+    setattr(mask, side, limit)
+
+
+# --- loads ------------------------------------------------------------------------------------------------------
+@pulled(ops.load)
+def _load(lo, op, idx):
+    p, mask, other = (*op.operands, None, None)[:3]
+    t = T.element(op.types[0])
+    place, m = place_of(lo, p, idx), mask_of(lo, mask, idx)
+    if m is None and place.unbroken is None:
+        with lo.at(max(place.pointer.level, lo.region)):
+            x = _read(lo, place, t, "volatile " if op.attrs["volatile"] else "")
+    else:
+        x = _masked_load(lo, place, t, m or Mask(place.width), _other(lo, other, t, idx))
+    return lo.w.compare("icmp ne", x, lo.w.const(x.type, 0)) if t is T.i1 else x
+
+
+def _other(lo, other, t, idx):
+    """What masked-off lanes get."""
+    w = lo.w
+    if other is None:
+        return w.const(memory_type(t), 0)
+    x = lo.ev(other, idx)
+    return w.cast("zext", x, vector(lanes(x.type), "i8")) if t is T.i1 else x
+
+
+def _read(lo, place, t, volatile=""):
+    """All lanes of a strip."""
+    m = memory_type(t)
+    if place.kind == "listed":
+        pointers = place.listed()
+        return gather(lo, pointers, m, t.bytes, max(pointers.level, lo.region))
+    out = vector(place.width, m) if place.kind == "strip" else m
+    return lo.w.effect(f"load {volatile}{out}, ptr {place.pointer}, align {t.bytes}", out)
+
+
+def _masked_load(lo, place, t, mask, other):
+    level = max(place.pointer.level, mask.level(), other.level)
+    if place.kind == "one" and not mask.in_lanes:
+        with lo.at(level):
+            return lo.either(mask.condition, lambda: [_read(lo, place, t)], lambda: [other])[0]
+    n = place.width
+    other = lo.widen(other, n)
+    if place.kind == "one":  # one element, wanted by some lanes
+        with lo.at(level):
+            some = lo.w.compare("icmp ne", mask.bits(lo), lo.const(0))
+            x, = lo.either(some, lambda: [_read(lo, place, t)], lambda: [lo.w.const(memory_type(t), 0)])
+            return lo.w.select(mask.lanes(lo), lo.widen(x, n), other)
+    if lo.target.simd == "avx512" and place.kind == "strip" and place.unbroken is None:
+        with lo.at(level):
+            return _native_load(lo, place, t, mask, other)
+    whole = _both(lo, mask.whole(lo), place.unbroken)
+    with lo.at(max(level, whole.level)):
+        return lo.either(whole, lambda: [_read(lo, place, t)], lambda: [_load_some(lo, place, t, mask, other)], True)[0]
+
+
+def _both(lo, x, y):
+    if x is None or y is None:
+        return y if x is None else x
+    return lo.w.binary("and", x, y)
+
+
+def _load_some(lo, place, t, mask, other):
+    """The lanes that take part, by the runtime; the others are `other`."""
+    w, strip = lo.w, lo.slot("strip")
+    if place.kind == "strip" and place.unbroken is None and lo.target.masked:
+        return _native_load(lo, place, t, mask, other)
+    bits = mask.bits(lo)
+    w.store(other, strip, t.bytes)
+    if place.kind == "strip" and place.unbroken is None:
+        w.call("void", f"tt.load.{t.bytes}", strip, place.pointer, bits, lo.const(t.bytes))
+    else:
+        w.store(place.listed(), lo.slot("pointers"), 8)
+        w.call("void", f"tt.gather.{t.bytes}", strip, lo.slot("pointers"), bits)
+    return w.load(other.type, strip, t.bytes)
+
+
+def _native_load(lo, place, t, mask, other):
+    return _memory_call(lo, "load", f"ptr align {t.bytes} {place.pointer}", "p0", mask.lanes(lo), other)
+
+
+def _memory_call(lo, name, where, kind, mask, x):
+    """llvm.masked.load or gather with `x` for the lanes that are off; store or scatter of `x`."""
+    w, reads = lo.w, name in ("load", "gather")
+    full = f"llvm.masked.{name}.{mangle(x.type)}.{kind}"
+    where_type = where.split(" align")[0]
+    if reads:
+        w.declare(full, x.type, [where_type, mask.type, x.type])
+        return w.effect(f"call {x.type} @{full}({where}, {mask.typed}, {x.typed})", x.type)
+    w.declare(full, "void", [x.type, where_type, mask.type])
+    return w.effect(f"call void @{full}({x.typed}, {where}, {mask.typed})")
+
+
+def gather(lo, pointers, t, align, level):
+    """One `t` from each pointer of a vector."""
+    n = lanes(pointers.type)
+    with lo.at(level):
+        return _memory_call(lo, "gather", f"<{n} x ptr> align {align} {pointers}", f"v{n}p0",
+                            lo.w.const(vector(n, "i1"), True), value(vector(n, t), "poison"))
+
+
+def scatter(lo, x, pointers, align):
+    """Each lane of `x` to its pointer."""
+    n = lanes(pointers.type)
+    _memory_call(lo, "scatter", f"<{n} x ptr> align {align} {pointers}", f"v{n}p0", lo.w.const(vector(n, "i1"), True), x)
+
+
+# --- stores -----------------------------------------------------------------------------------------------------
+def store_order(lo, stores):
+    """The order of axes in which most is contiguous: the axis along which the first store's memory runs comes last."""
+    shape = T.shape(stores[0].operands[0].type)
+    axis = contiguous(form_of(lo, stores[0].operands[0]), shape)
+    last = len(shape) - 1
+    if axis is None or axis == last or shape[axis] < 4:
+        return None
+    return (*[a for a in range(last + 1) if a != axis], axis)
+
+
+def contiguous(form, shape):
+    """The last axis along which pointers of this form move by one element; None if there is none."""
+    axes = [a for a, s in enumerate(form.strides) if type(s) is int and s == 1 and shape[a] > 1]
+    return axes[-1] if axes else None
+
+
+def prepare_store(lo, op, idx, x=None):
+    """Compute a strip to store (unless it is given) and where; what this returns stores it."""
+    p, v, mask = (*op.operands, None)[:3]
+    t = T.element(v.type)
+    x = lo.ev(v, idx) if x is None else x
+    if t is T.i1:
+        x = lo.w.cast("zext", x, vector(lanes(x.type), "i8"))
+    place, m = place_of(lo, p, idx), mask_of(lo, mask, idx)
+    return lambda: _store(lo, place, t, m, x)
+
+
+@step(ops.store)
+def _store_scalar(lo, op):
+    prepare_store(lo, op, ())()
+
+
+def _store(lo, place, t, mask, x):
+    w, n = lo.w, place.width
+    if place.kind == "one" and (mask is None or not mask.in_lanes):
+        x = w.extract(x, n - 1) if lanes(x.type) > 1 else x  # lanes compete for one element: the last wins
+        if mask is None:
+            w.store(x, place.pointer, t.bytes)
+            return
+        with lo.when(mask.condition):
+            w.store(x, place.pointer, t.bytes)
+        return
+    x = lo.widen(x, n)
+    native = mask is not None and lo.target.simd == "avx512" and place.kind == "strip" and place.unbroken is None
+    mask = mask or Mask(n)
+    if place.kind == "one":
+        _store_some(lo, place, t, mask, x)
+    elif native:
+        _native_store(lo, place, t, mask, x)
+    else:
+        whole = _both(lo, mask.whole(lo), place.unbroken)
+        if whole is None:
+            _store_all(lo, place, t, x)
+        else:
+            lo.either(whole, lambda: _store_all(lo, place, t, x), lambda: _store_some(lo, place, t, mask, x), True)
+
+
+def _store_all(lo, place, t, x):
+    if place.kind == "strip":
+        lo.w.store(x, place.pointer, t.bytes)
+    else:
+        scatter(lo, x, place.listed(), t.bytes)
+
+
+def _store_some(lo, place, t, mask, x):
+    w, strip = lo.w, lo.slot("strip")
+    if place.kind == "strip" and place.unbroken is None and lo.target.masked:
+        _native_store(lo, place, t, mask, x)
+        return
+    bits = mask.bits(lo)
+    w.store(x, strip, t.bytes)
+    if place.kind == "strip" and place.unbroken is None:
+        w.call("void", f"tt.store.{t.bytes}", strip, place.pointer, bits, lo.const(t.bytes))
+    else:
+        w.store(place.listed(), lo.slot("pointers"), 8)
+        w.call("void", f"tt.scatter.{t.bytes}", strip, lo.slot("pointers"), bits)
+
+
+def _native_store(lo, place, t, mask, x):
+    _memory_call(lo, "store", f"ptr align {t.bytes} {place.pointer}", "p0", mask.lanes(lo), x)

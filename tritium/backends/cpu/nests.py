@@ -1,0 +1,213 @@
+"""Loops over tiles: filling scratch memory, and several stores and reductions in one nest; strips to and from scratch."""
+
+from __future__ import annotations
+
+from ... import ops
+from ...ir import types as T
+from ...ir.core import Arg, Result
+from ..llvm.rows import memory_type
+from ..llvm.writer import Val, lanes, vector
+from . import lower_memory, lower_reduce
+from .affine import form_of
+from .index import ZERO, iota, lanes_of, strips, width_of
+from .table import is_lazy
+
+__all__ = ["fill", "group", "place", "pointer", "position", "read", "read_flat", "rows", "width_for", "write"]
+
+
+def width_for(lo, *types):
+    """How many lanes strips of these element types have: as many as 16 of 4 bytes take registers."""
+    wide = max([t.bytes for t in types], default=4)
+    return lo.width if wide <= 4 else lo.width // 2
+
+
+# --- scratch ----------------------------------------------------------------------------------------------------
+def place(lo, buffer, idx):
+    """Row-major position of the first lane, and what each lane adds to it."""
+    base, offsets = 0, None
+    for (b, lane), stride in zip(idx, buffer.strides, strict=True):
+        base = lo.add(base, lo.mul(b, stride))
+        if lane is not None:
+            steps = [o * stride for o in lane.offsets]
+            offsets = steps if offsets is None else [x + y for x, y in zip(offsets, steps, strict=True)]
+    return base, lanes_of(offsets) if offsets else None
+
+
+def position(lo, buffer, idx):
+    """Row-major position of an index that is the same in all lanes (or of the first lane)."""
+    return place(lo, buffer, idx)[0]
+
+
+def pointer(lo, buffer, base):
+    """The address of element `base` of a buffer."""
+    start = lo.address(buffer)
+    return lo.w.gep(memory_type(buffer.element), start, lo.const(base)) if base != 0 else start
+
+
+def read(lo, buffer, idx) -> Val:
+    """A strip of a tile in scratch memory."""
+    return read_flat(lo, buffer, *place(lo, buffer, idx))
+
+
+def read_flat(lo, buffer, base, pattern) -> Val:
+    """A strip of a tile in scratch memory whose lanes lie at `base` plus a pattern, in elements."""
+    w, t = lo.w, memory_type(buffer.element)
+    start = pointer(lo, buffer, base)
+    level, align = max(start.level, lo.region), buffer.element.bytes
+    if pattern is None:
+        x = w.load(t, start, align, at=level)
+    elif pattern is iota(len(pattern.offsets)):
+        x = w.load(vector(len(pattern.offsets), t), start, align, at=level)
+    else:
+        x = _read_pattern(lo, start, pattern, t, align, level)
+    if buffer.element is T.i1:
+        return w.compare("icmp ne", x, w.const(x.type, 0))
+    return x
+
+
+def _read_pattern(lo, start, pattern, t, align, level):
+    """Lanes close to each other come from one load and a shuffle, others one by one."""
+    w, offsets = lo.w, pattern.offsets
+    n, span = len(offsets), 1
+    while span <= max(offsets):
+        span *= 2
+    if min(offsets) >= 0 and span <= 2 * n:
+        return w.shuffle(w.load(vector(span, t), start, align, at=level), None, offsets)
+    pointers = w.emit(vector(n, "ptr"), f"getelementptr {t}, ptr {start}, {w.lanes_of('i64', offsets).typed}", start)
+    return lower_memory.gather(lo, pointers, t, align, level)
+
+
+def write(lo, buffer, idx, x) -> None:
+    """Put a strip of a tile into scratch memory."""
+    w, t = lo.w, memory_type(buffer.element)
+    base, pattern = place(lo, buffer, idx)
+    start = pointer(lo, buffer, base)
+    if buffer.element is T.i1:
+        x = w.cast("zext", x, vector(lanes(x.type), "i8"))
+    n = width_of(idx)
+    x = lo.widen(x, n) if pattern is not None else w.extract(x, 0) if x.type[0] == "<" else x
+    level, align = max(start.level, x.level, lo.region), buffer.element.bytes
+    with lo.at(level):
+        if pattern is None or pattern is iota(n):
+            w.store(x, start, align)
+        else:
+            at = w.lanes_of("i64", pattern.offsets)
+            pointers = w.emit(vector(n, "ptr"), f"getelementptr {t}, ptr {start}, {at.typed}", start)
+            lower_memory.scatter(lo, x, pointers, align)
+
+
+# --- filling ----------------------------------------------------------------------------------------------------
+def fill(lo, pairs) -> None:
+    """Compute tiles of one shape and put each into its buffer, in one nest of loops."""
+    shape = T.shape(pairs[0][0].type)
+    axis = contiguous_axis(lo, pairs[0][0]) if len(pairs) == 1 and len(shape) > 1 else None
+    if axis is not None and axis != len(shape) - 1 and shape[axis] % 4 == 0 and shape[-1] % 4 == 0:
+        _fill_across(lo, *pairs[0], axis)
+        return
+    walk = strips(shape, width_for(lo, *[T.element(x.type) for x, _ in pairs]))
+    with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
+        idx = walk.index(lo, at, base)
+        made = [lo.ev(x, idx) for x, _ in pairs]
+        for (_, buffer), strip in zip(pairs, made, strict=True):
+            write(lo, buffer, idx, strip)
+
+
+def _fill_across(lo, x, buffer, axis) -> None:
+    """Memory runs along `axis`, scratch along the last: squares of 4 x 4 are read one way and written the other."""
+    shape, last = buffer.shape, len(buffer.shape) - 1
+    others = [a for a in range(last) if a != axis]
+    with lo.loops([shape[a] for a in others]) as at, lo.counted(shape[last], 4) as column, \
+            lo.counted(shape[axis], 4) as row:
+        idx = [ZERO] * len(shape)
+        for a, i in zip(others, at, strict=True):
+            idx[a] = (i, None)
+
+        def index(r, c):
+            out = list(idx)
+            out[axis], out[last] = r, c
+            return tuple(out)
+        strips_ = [lo.ev(x, index((row, iota(4)), (lo.add(column, k), None))) for k in range(4)]
+        for k, line in enumerate(_transposed(lo, strips_)):
+            write(lo, buffer, index((lo.add(row, k), None), (column, iota(4))), line)
+
+
+def _transposed(lo, xs):
+    """Four vectors of four lanes, rows for columns."""
+    w = lo.w
+    xs = [lo.widen(x, 4) for x in xs]
+    low = [w.shuffle(xs[0], xs[1], (0, 4, 1, 5)), w.shuffle(xs[2], xs[3], (0, 4, 1, 5))]
+    high = [w.shuffle(xs[0], xs[1], (2, 6, 3, 7)), w.shuffle(xs[2], xs[3], (2, 6, 3, 7))]
+    return [w.shuffle(a, b, picks) for a, b in (low, high) for picks in ((0, 1, 4, 5), (2, 3, 6, 7))]
+
+
+def contiguous_axis(lo, x):
+    """The axis of a tile along which the memory it comes from is contiguous; None when nothing speaks for one."""
+    if lo.key(x) in lo.homes:
+        return len(T.shape(x.type)) - 1
+    if type(x) in (Arg, Result) or type(x.type) is not T.Tile or not is_lazy(x):
+        return None
+    shape = x.type.shape
+    if x.kind is ops.load:
+        strides = form_of(lo, x.operands[0]).strides
+        axes = [a for a, s in enumerate(strides) if type(s) is int and s == 1 and shape[a] > 1]
+        return axes[-1] if axes else None
+    if x.kind is ops.trans:
+        axis = contiguous_axis(lo, x.operands[0])
+        return None if axis is None else x.attrs["order"].index(axis)
+    if x.kind is ops.broadcast:
+        axis = contiguous_axis(lo, x.operands[0])
+        return axis if axis is not None and T.shape(x.operands[0].type)[axis] > 1 else None
+    if x.kind.elementwise:
+        found = [contiguous_axis(lo, y) for y in x.operands]
+        found = [a for a in found if a is not None]
+        return found[0] if found else None
+    return None
+
+
+# --- several ops in one nest ------------------------------------------------------------------------------------
+def group(lo, roots, nest) -> None:
+    """Stores and reductions over tiles of one shape, in one nest of loops."""
+    if nest[0] == "columns":
+        lower_reduce.columns(lo, roots, nest[2])
+        return
+    shape = nest[1]
+    stores = [op for op in roots if op.kind is ops.store]
+    reductions = [lower_reduce.Reduction(lo, op) for op in roots if op.kind is ops.reduce]
+    vectorised = all(r.lane_by_lane for r in reductions)
+    width = width_for(lo, *[T.element(x.type) for op in roots for x in op.operands[-2:] if not T.is_ptr(x.type)])
+    walk = strips(shape, width if vectorised else 1, lower_memory.store_order(lo, stores) if not reductions else None)
+    with lo.loops([shape[a] for a in walk.outer]) as at:
+        rows(lo, stores, reductions, walk, at)
+    for r in reductions:
+        r.close()
+
+
+def rows(lo, stores, reductions, walk, at) -> None:
+    """One row of a nest: its strips, then what the reductions make of them."""
+    inits = [x for r in reductions for x in r.inits(walk)]
+    if walk.total == walk.width:
+        _strip(lo, stores, reductions, walk.index(lo, at, 0), ())
+    else:
+        with lo.loop(0, walk.total, walk.width, carry=inits) as loop:
+            loop.next = _strip(lo, stores, reductions, walk.index(lo, at, loop.index), loop.carried, loop.index)
+        rest = list(loop.results)
+        for r in reductions:
+            r.totals, rest = rest[:len(r.op.types)], rest[len(r.op.types):]
+    for r in reductions:
+        r.finish(at, walk)
+
+
+def _strip(lo, stores, reductions, idx, carried, base=0):
+    """Everything is computed before anything is stored: a store may change what another reads."""
+    carried, out = list(carried), []
+    elements = [[lo.ev(x, idx) for x in r.op.operands] for r in reductions]
+    ready = [lower_memory.prepare_store(lo, op, idx) for op in stores]
+    for r, xs in zip(reductions, elements, strict=True):
+        n = len(xs)
+        out += r.accumulate(xs, carried[:n], base, width_of(idx))
+        carried = carried[n:]
+    for store in ready:
+        store()
+    return out
+
+

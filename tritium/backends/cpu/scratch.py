@@ -1,0 +1,79 @@
+"""Scratch memory: tiles that several loops want lie row-major in the worker's arena, at offsets shared over time."""
+
+from __future__ import annotations
+
+from ...ir import types as T
+
+__all__ = ["Arena", "Buffer"]
+
+ALIGN = 64
+# A strip may be read as a whole where only some of its lanes are wanted.
+SLACK = 64
+
+
+class Buffer:
+    """Room for a tile in the arena; `users` counts the values that live in it."""
+
+    __slots__ = ("element", "offset", "shape", "size", "strides", "users")
+
+    def __init__(self, shape, element):
+        self.shape, self.element = tuple(shape), element
+        strides, total = [], 1
+        for n in reversed(self.shape):
+            strides.insert(0, total)
+            total *= n
+        self.strides = tuple(strides)
+        self.size = -(-(total * element.bytes + SLACK) // ALIGN) * ALIGN
+        self.offset = self.users = 0
+
+    def fits(self, t) -> bool:
+        """Whether it can hold a value of type `t`."""
+        return self.shape == T.shape(t) and self.element is T.element(t)
+
+
+class Arena:
+    """Hands out offsets, first fit; `bytes` is how much was in use at most.
+
+    >>> arena = Arena()
+    >>> x, y = arena.take((16,), T.f32), arena.take((16,), T.f32)
+    >>> arena.release(x)
+    >>> x.offset, y.offset, arena.take((8,), T.f64).offset, arena.bytes
+    (0, 128, 0, 256)
+    """
+
+    def __init__(self):
+        self.bytes = 0
+        self._free: list[tuple[int, int]] = []  # (offset, size), sorted, never touching
+        self._end = 0
+
+    def take(self, shape, element) -> Buffer:
+        """A new buffer with one user."""
+        buffer = Buffer(shape, element)
+        buffer.users = 1
+        for k, (offset, size) in enumerate(self._free):
+            if size >= buffer.size:
+                rest = (offset + buffer.size, size - buffer.size)
+                self._free[k : k + 1] = [rest] if rest[1] else []
+                buffer.offset = offset
+                return buffer
+        buffer.offset = self._end
+        if self._free and sum(self._free[-1]) == self._end:  # grow into what is free at the end
+            buffer.offset = self._free.pop()[0]
+        self._end = buffer.offset + buffer.size
+        self.bytes = max(self.bytes, self._end)
+        return buffer
+
+    def release(self, buffer: Buffer) -> None:
+        """One user less; the last one gives the room back."""
+        buffer.users -= 1
+        if buffer.users:
+            return
+        free = sorted([*self._free, (buffer.offset, buffer.size)])
+        merged = free[:1]
+        for offset, size in free[1:]:
+            start, length = merged[-1]
+            if start + length == offset:
+                merged[-1] = (start, length + size)
+            else:
+                merged.append((offset, size))
+        self._free = merged
