@@ -1,0 +1,243 @@
+"""Kernels compiled ahead of time: their signatures, and the C that loads and launches them.
+
+A signature is one entry per parameter, separated by commas: `*fp32:16` (a pointer known to be a multiple of 16),
+`i32:16`, `i32:1` (known to be 1), `fp32`, or a plain value such as `1024` for a constant. Two compilations of a kernel
+with the same types and constants are *variants* of one *algorithm*: they differ in the hints, and the dispatcher the
+linker writes chooses among them by looking at the arguments.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+from typing import Any, NamedTuple
+
+C_TYPES = {
+    "i1": "int8_t", "u1": "uint8_t", "i8": "int8_t", "u8": "uint8_t", "i16": "int16_t", "u16": "uint16_t",
+    "i32": "int32_t", "u32": "uint32_t", "i64": "int64_t", "u64": "uint64_t", "fp32": "float", "fp64": "double",
+}  # fmt: skip
+HINTS = {16: "d", 1: "c"}  # a hint, and its letter in the suffix of a variant
+MARK = "tritium kernel: "
+
+
+class Parameter(NamedTuple):
+    """One parameter of a kernel: a type, perhaps with a hint, or a constant."""
+
+    name: str
+    type: str  # "constexpr" for a constant
+    hint: int | None = None
+    value: Any = None
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the value is compiled in and no longer an argument of the C function."""
+        return self.type == "constexpr"
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether the compiled kernel still takes it: one known to be 1 is gone from there."""
+        return not self.is_constant and self.hint != 1
+
+
+def parse_signature(names: list[str], text: str) -> list[Parameter]:
+    """The parameters of a kernel from the text of a signature.
+
+    >>> parse_signature(["x", "n", "BLOCK"], "*fp32:16, i32, 1024")[0]
+    Parameter(name='x', type='*fp32', hint=16, value=None)
+    """
+    entries = [entry.strip() for entry in text.split(",")]
+    if len(entries) != len(names):
+        raise ValueError(f"the signature has {len(entries)} entries for {len(names)} parameters: {', '.join(names)}")
+    return [_parse_entry(name, entry) for name, entry in zip(names, entries)]
+
+
+def _parse_entry(name: str, entry: str) -> Parameter:
+    try:
+        return Parameter(name, "constexpr", value=ast.literal_eval(entry))
+    except (ValueError, SyntaxError):
+        pass  # not a literal, so it is a type
+    type_, colon, hint = entry.partition(":")
+    if not type_.startswith("*") and type_ not in C_TYPES:
+        raise ValueError(f"{name}: {type_!r} is neither a constant nor a type C can pass: {', '.join(C_TYPES)}, *type")
+    if not colon:
+        return Parameter(name, type_)
+    if hint not in ("1", "16"):
+        raise ValueError(f"{name}: the hint {hint!r} is neither 1 nor 16")
+    if hint == "1" and type_.startswith("*"):
+        raise ValueError(f"{name}: a pointer cannot be 1")
+    return Parameter(name, type_, int(hint))
+
+
+class Variant(NamedTuple):
+    """One compiled kernel as the linker knows it."""
+
+    kernel: str
+    algorithm: str
+    suffix: str
+    device: str  # "cuda" or "cpu"
+    parameters: list[Parameter]
+
+    @property
+    def name(self) -> str:
+        """The C function."""
+        return "_".join(filter(None, (self.kernel, self.algorithm, self.suffix)))
+
+    @property
+    def arguments(self) -> list[Parameter]:
+        """What the C function takes."""
+        return [p for p in self.parameters if not p.is_constant]
+
+    def to_text(self) -> str:
+        """A line for the header, which `from_header` reads."""
+        return MARK + json.dumps([*self[:4], [list(p) for p in self.parameters]])
+
+    @classmethod
+    def from_header(cls, path: str) -> Variant:
+        """The variant a header declares."""
+        with open(path) as file:
+            found = re.search(re.escape(MARK) + r"(.*) \*/", file.read())
+        if not found:
+            raise ValueError(f"{path} was not written by tritium.tools.compile")
+        *fields, parameters = json.loads(found[1])
+        return cls(*fields, [Parameter(*p) for p in parameters])
+
+
+def variant_of(kernel: str, device: str, parameters: list[Parameter], *options: Any) -> Variant:
+    """Name a compilation: types, constants and options make the algorithm, hints the variant.
+
+    >>> variant_of("add", "cuda", parse_signature(["x", "n"], "*fp32:16, i32:1")).suffix
+    '0d1c'
+    """
+    identity = [[p.name, p.type, p.value] for p in parameters]
+    algorithm = hashlib.sha256(json.dumps([identity, options], default=str).encode()).hexdigest()[:8]
+    suffix = "".join(f"{i}{HINTS[p.hint]}" for i, p in enumerate(parameters) if p.hint)
+    return Variant(kernel, algorithm, suffix, device, parameters)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# C
+
+
+class Device(NamedTuple):
+    """How a kind of device is spelled in C."""
+
+    include: str
+    result: str
+    success: str
+    invalid: str
+    stream: str
+    pointer: str
+
+
+DEVICES = {
+    "cuda": Device("#include <cuda.h>", "CUresult", "CUDA_SUCCESS", "CUDA_ERROR_INVALID_VALUE", "CUstream stream",
+                   "CUdeviceptr"),
+    "cpu": Device("", "int", "0", "22 /* EINVAL */", "void *stream", "void *"),
+}
+
+
+def prototype(variant: Variant, name: str | None = None, extra: str = "") -> str:
+    """The C declaration of a launch, without the semicolon.
+
+    >>> prototype(variant_of("add", "cpu", parse_signature(["x", "n", "B"], "*fp32, i32, 8")), "add")
+    'int add(void *stream, void * x, int32_t n)'
+    """
+    device = DEVICES[variant.device]
+    typed = [f"{device.pointer if p.type.startswith('*') else C_TYPES[p.type]} {p.name}" for p in variant.arguments]
+    return f"{device.result} {name or variant.name}({', '.join([device.stream, *typed, *filter(None, [extra])])})"
+
+
+def header(variant: Variant) -> str:
+    """The header of one variant."""
+    device = DEVICES[variant.device]
+    return f"""/* {variant.to_text()} */
+#pragma once
+{device.include}
+#include <stdint.h>
+
+{device.result} load_{variant.name}(void);
+{device.result} unload_{variant.name}(void);
+{prototype(variant)};
+"""
+
+
+def image(data: bytes) -> str:
+    """Bytes as a C initialiser.
+
+    >>> image(b"ab")
+    '0x61,0x62'
+    """
+    return ",\\\n".join(",".join(f"0x{byte:02x}" for byte in data[i:i + 24]) for i in range(0, len(data), 24))
+
+
+def cuda_source(variant: Variant, entry: str, binary: bytes, grid: list[str], threads: int, shared: int) -> str:
+    """C that holds a cubin, or PTX for the driver to finish, and launches it."""
+    parameters = ", ".join(f"&{p.name}" for p in variant.parameters if p.is_passed)
+    gx, gy, gz = grid
+    name = variant.name
+    return f"""#include "{name}.h"
+
+static const unsigned char image[] = {{
+{image(binary)}
+}};
+static CUmodule module;
+static CUfunction function;
+
+CUresult load_{name}(void) {{
+  if (function) return CUDA_SUCCESS;
+  CUresult status = cuModuleLoadData(&module, image);
+  if (status == CUDA_SUCCESS) status = cuModuleGetFunction(&function, module, "{entry}");
+  if (status == CUDA_SUCCESS && {shared} > 49152)
+    status = cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, {shared});
+  return status;
+}}
+
+CUresult unload_{name}(void) {{
+  CUresult status = module ? cuModuleUnload(module) : CUDA_SUCCESS;
+  module = 0;
+  function = 0;
+  return status;
+}}
+
+{prototype(variant)} {{
+  CUresult status = load_{name}();
+  if (status != CUDA_SUCCESS) return status;
+  unsigned int gx = {gx}, gy = {gy}, gz = {gz};
+  if (gx == 0 || gy == 0 || gz == 0) return CUDA_SUCCESS;
+  void *parameters[] = {{{parameters or "0"}}};
+  return cuLaunchKernel(function, gx, gy, gz, {threads}, 1, 1, {shared}, stream, parameters, 0);
+}}
+"""
+
+
+def cpu_source(variant: Variant, entry: str, grid: list[str], arena: int) -> str:
+    """C that calls the kernel in the object file beside it, on the calling thread, for the whole grid."""
+    passed = [p for p in variant.parameters if p.is_passed]
+    fill = "\n".join(f"  memcpy(&slots[{i}], &{p.name}, sizeof {p.name});" if p.type.startswith(("*", "fp"))
+                     else f"  slots[{i}] = (int64_t){p.name};" for i, p in enumerate(passed))
+    gx, gy, gz = grid
+    name = variant.name
+    arena = -(-max(arena, 1) // 64) * 64
+    return f"""#include "{name}.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Programs begin <= p < end of the grid; `slots` holds 8 bytes for each argument. */
+extern void kernel_{name}(void *slots, int64_t begin, int64_t end, int64_t *grid, void *arena) __asm__("{entry}");
+
+int load_{name}(void) {{ return 0; }}
+int unload_{name}(void) {{ return 0; }}
+
+{prototype(variant)} {{
+  int64_t grid[3] = {{{gx}, {gy}, {gz}}};
+  int64_t slots[{max(len(passed), 1)}] = {{0}};
+{fill}
+  void *arena = aligned_alloc(64, {arena});
+  if (!arena) return 12; /* ENOMEM */
+  kernel_{name}(slots, 0, grid[0] * grid[1] * grid[2], grid, arena);
+  free(arena);
+  return 0;
+}}
+"""

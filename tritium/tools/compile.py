@@ -1,0 +1,140 @@
+"""`python -m tritium compile`: compile a kernel ahead of time into C sources.
+
+    python -m tritium compile kernels.py -n add_kernel -s "*fp32:16, *fp32:16, *fp32:16, i32, 1024" \\
+        -g "(n + 1023) / 1024, 1, 1" -t cuda:90:32 -o build/add
+
+writes `build/add.<hash>_<hints>.c` and `.h`; for a CPU also an object file. `python -m tritium link` joins several.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tritium.tools import aot
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's arguments.
+
+    >>> parser().parse_args(["k.py", "-n", "k", "-s", "i32", "-g", "1,1,1"]).num_warps
+    1
+    """
+    p = argparse.ArgumentParser("python -m tritium compile", description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("path", help="the Python file with the kernel")
+    p.add_argument("--kernel-name", "-n", required=True, help="the kernel's name in the file")
+    p.add_argument("--signature", "-s", required=True, help="types, hints and constants, e.g. '*fp32:16, i32, 1024'")
+    p.add_argument("--grid", "-g", required=True, help="three C expressions of the arguments: 'gx, gy, gz'")
+    p.add_argument("--target", "-t", help="backend:arch:warp_size, e.g. cuda:90:32; by default this machine's")
+    p.add_argument("--num-warps", "-w", type=int, default=1)
+    p.add_argument("--num-stages", "-ns", type=int, default=3)
+    p.add_argument("--out-name", "-on", help="name of the C function; by default the kernel's")
+    p.add_argument("--out-path", "-o", type=Path, help="where to write, without an ending; by default the C name")
+    return p
+
+
+def parse_target(text: str | None) -> Any:
+    """A target from its text.
+
+    >>> parse_target("cuda:90:32")
+    GPUTarget(backend='cuda', arch=90, warp_size=32)
+    """
+    from tritium.backends.compiler import GPUTarget
+    from tritium.backends.driver import driver
+
+    if text is None:
+        return driver.active.get_current_target()
+    parts = text.split(":")
+    if len(parts) != 3 or not parts[2].isdigit():
+        raise ValueError(f"{text!r} is not a target: write backend:arch:warp_size, such as cuda:90:32")
+    return GPUTarget(parts[0], int(parts[1]) if parts[1].isdigit() else parts[1], int(parts[2]))
+
+
+def load(path: str) -> ModuleType:
+    """Import a file that need not be on the path."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or not os.path.exists(path):
+        raise ValueError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def compile_kernel(fn: Any, parameters: list[aot.Parameter], target: Any, num_warps: int, num_stages: int) -> Any:
+    """Compile a kernel for these parameters."""
+    import tritium
+    from tritium.compiler import ASTSource
+
+    one = {p.name: 1 for p in parameters if p.hint == 1}
+    constants = {p.name: p.value for p in parameters if p.is_constant} | one
+    signature = {p.name: "constexpr" if p.name in constants else p.type for p in parameters}
+    attrs = {(i,): [["tt.divisibility", 16]] for i, p in enumerate(parameters) if p.hint == 16}
+    source = ASTSource(fn, signature, constants, attrs)
+    kernel = tritium.compile(source, target=target, options={"num_warps": num_warps, "num_stages": num_stages})
+    if kernel.metadata.global_scratch_size:
+        raise ValueError(f"{kernel.name} needs scratch memory from the runtime and cannot be compiled ahead of time")
+    return kernel
+
+
+def write(kernel: Any, variant: aot.Variant, grid: list[str], base: Path) -> list[Path]:
+    """Write the C files (and the object, for a CPU) of a compiled kernel; their paths."""
+    stem = base.with_name(f"{base.name}.{'_'.join(filter(None, (variant.algorithm, variant.suffix)))}")
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    name, suffix = stem.name, {"cuda": ".c", "cpu": ".c"}[variant.device]
+    files: dict[str, str | bytes] = {".h": aot.header(variant)}
+    meta = kernel.metadata
+    if variant.device == "cuda":
+        binary = kernel.asm["cubin"] or kernel.asm["ptx"].encode() + b"\0"
+        text = aot.cuda_source(variant, kernel.name, binary, grid, meta.num_warps * 32, meta.shared)
+    else:
+        text = aot.cpu_source(variant, kernel.name, grid, meta.arena_bytes)
+        files[".o"] = kernel.kernel
+    # The header is included under the name it is written with.
+    files[suffix] = text.replace(f'#include "{variant.name}.h"', f'#include "{name}.h"')
+    for ending, content in files.items():
+        data = content if isinstance(content, bytes) else content.encode()
+        stem.with_name(name + ending).write_bytes(data)
+    return [stem.with_name(name + ending) for ending in files]
+
+
+def run(options: argparse.Namespace) -> list[Path]:
+    """Do what the command line says; the files written."""
+    grid = [part.strip() for part in options.grid.split(",")]
+    if len(grid) != 3:
+        raise ValueError(f"the grid needs three expressions, gx, gy, gz; {options.grid!r} has {len(grid)}")
+    module = load(options.path)
+    fn = getattr(module, options.kernel_name, None)
+    if fn is None:
+        raise ValueError(f"{options.path} has no kernel {options.kernel_name!r}")
+    while not hasattr(fn, "cache_key") and hasattr(fn, "fn"):
+        fn = fn.fn  # under autotune and heuristics
+    target = parse_target(options.target)
+    if target.backend not in aot.DEVICES:
+        raise ValueError(f"ahead-of-time C sources exist for {', '.join(aot.DEVICES)}, not for {target.backend}")
+    parameters = aot.parse_signature(fn.arg_names, options.signature)
+    kernel = compile_kernel(fn, parameters, target, options.num_warps, options.num_stages)
+    variant = aot.variant_of(options.out_name or options.kernel_name, target.backend, parameters, options.num_warps,
+                             options.num_stages)
+    return write(kernel, variant, grid, options.out_path or Path(variant.kernel))
+
+
+def main(arguments: list[str]) -> int:
+    """The command; a mistake in its arguments is one line."""
+    try:
+        for path in run(parser().parse_args(arguments)):
+            print(path)
+    except ValueError as error:
+        print(f"tritium compile: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
