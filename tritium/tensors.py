@@ -200,11 +200,12 @@ def device_of(x: Any) -> str | None:
     >>> device_of((3, np.zeros(2))), device_of(3)
     ('cpu', None)
     """
+    reader = reader_of(x)
+    if reader is not None:
+        return reader.device(x)
     if isinstance(x, tuple):
         return next(filter(None, map(device_of, x)), None)
-    owner = x.base if is_descriptor(x) else x
-    reader = reader_of(owner)
-    return reader.device(owner) if reader is not None else None
+    return device_of(x.base) if is_descriptor(x) else None
 
 
 # -- helpers for host code ---------------------------------------------------------------------------------------------

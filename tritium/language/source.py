@@ -223,7 +223,16 @@ class ConstexprFunction(Source):
     """Plain Python that runs while a kernel is compiled; on the host it is the function itself."""
 
     def __call__(self, *args, **kwargs):
+        for x in args:
+            if x.__class__ not in _NUMBERS:
+                return self._call(args, kwargs)
+        return self.fn(*args, **kwargs) if not kwargs else self._call(args, kwargs)
+
+    def _call(self, args: tuple, kwargs: dict):
         return self.fn(*map(unwrap, args), **{name: unwrap(value) for name, value in kwargs.items()})
+
+
+_NUMBERS = (int, float, bool)  # what grids call these functions with, at every launch
 
 
 def constexpr_function(fn: FunctionType) -> ConstexprFunction:

@@ -15,7 +15,7 @@ from tritium.language.dependencies import fingerprint
 from tritium.runtime import saved
 from tritium.runtime.jit import JITFunction
 from tritium.runtime.launch import Armed, unchanged
-from tritium.runtime.specialize import attrs_of, constants_of, typed
+from tritium.runtime.specialize import attrs_of, constants_of, key_of
 from tritium.tensors import device_of
 
 
@@ -68,7 +68,9 @@ def launch(fn: JITFunction, sizes: tuple[int, int, int] | None, values: tuple, o
         return kernel
     kernel = kernel.result()
     kernel.launch(sizes, values)
-    _arm(fn, drv, kernel, list(zip(fn.params, pairs, values)), options)
+    if not (knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook):  # hooks want to see every launch
+        like = (key, *options, *map(type, values))
+        fn.launcher.arm_for(like, lambda: _armed(fn, drv, kernel, list(zip(fn.params, pairs, values)), options))
     return kernel
 
 
@@ -105,22 +107,20 @@ def _device_cache(fn: JITFunction, drv: DriverBase) -> DeviceCache:
 
 def _key(cache: DeviceCache, pairs: tuple, options: dict[str, Any]) -> str:
     """The kernel's key in memory: the text of its specialisation and options."""
-    chosen = fingerprint(dict(sorted(options.items())))
-    known = (*((type_, typed(key)) for type_, key in pairs), chosen)
+    chosen = fingerprint(dict(sorted(options.items()))) if options else ""
+    known = (*map(key_of, pairs), chosen)
     key = cache.keys.get(known)
     if key is None:
         key = cache.keys[known] = fingerprint(pairs) + chosen
     return key
 
 
-def _arm(fn: JITFunction, drv: DriverBase, kernel: CompiledKernel, arguments: list, options: dict[str, Any]) -> None:
-    """Let the next launch like this one go straight to the driver, unless somebody wants to watch."""
-    if knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook:
-        return
+def _armed(fn: JITFunction, drv: DriverBase, kernel: CompiledKernel, arguments: list,
+           options: dict[str, Any]) -> Armed | None:
+    """The fast way for launches like this one, if the driver has one."""
     ready = drv.guarded_launch(kernel, arguments)
     guarded = unchanged(ready[0], fn.used_global_vals) if ready else None
-    if guarded is not None:
-        fn.launcher.arm(Armed(options, guarded, ready[1], kernel))
+    return Armed(options, guarded, ready[1], kernel) if guarded is not None else None
 
 
 # -- compiling ---------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tritium import knobs
@@ -81,7 +81,9 @@ class JITFunction(Source, KernelInterface[T]):
         self._repr, self.launch_metadata = repr, launch_metadata
         self.pre_run_hooks: list[Callable] = []
         self.device_caches: dict[Any, DeviceCache] = _Caches(self._forget)
-        self._grids: dict[tuple, Callable] = {}  # the launcher's, once there is one
+        # The launcher's, once there is one.
+        self._grids: dict[tuple, Callable] = {}
+        self._over_function: Callable | None = None
 
     @cached_property
     def params(self) -> list[KernelParam]:
@@ -120,10 +122,13 @@ class JITFunction(Source, KernelInterface[T]):
     # -- launching ----------------------------------------------------------------------------------------------------
 
     def __getitem__(self, grid):
-        if grid.__class__ is tuple and not self.pre_run_hooks:
-            call = self._grids.get(grid)
-            if call is not None:
-                return call
+        if not self.pre_run_hooks:
+            if grid.__class__ is tuple:
+                call = self._grids.get(grid)
+                if call is not None:
+                    return call
+            elif grid.__class__ is FunctionType and self._over_function is not None:
+                return self._over_function(grid)
         return self._over(grid)
 
     def _over(self, grid) -> Callable:
@@ -141,7 +146,8 @@ class JITFunction(Source, KernelInterface[T]):
     def launcher(self) -> Launcher:
         """The generated functions that bind arguments and launch."""
         launcher = Launcher(self.__name__, self.signature, self._launch)
-        self._grids = launcher.grids
+        if not self._named_like_options:
+            self._grids, self._over_function = launcher.grids, launcher.over_function
         return launcher
 
     def create_binder(self) -> Callable:

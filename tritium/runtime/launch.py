@@ -33,7 +33,7 @@ class Armed(NamedTuple):
 UNARMED = Armed(None, lambda *args: NotImplemented, None, None)  # no call has options equal to None
 
 _SOURCE = """
-def _tt_make(_tt_armed, _tt_dims, {defaults}):
+def _tt_make(_tt_armed, _tt_dims, _tt_slow, {defaults}):
     def _tt_arm(armed):
         nonlocal _tt_armed
         _tt_armed = armed
@@ -41,7 +41,7 @@ def _tt_make(_tt_armed, _tt_dims, {defaults}):
     def _tt_bind({parameters}**_tt_options):
         return ({names}), _tt_options
 
-    def _tt_over(_tt_slow, _tt_grid, _tt_gx, _tt_gy, _tt_gz):
+    def _tt_over(_tt_grid, _tt_gx, _tt_gy, _tt_gz):
         def {name}({parameters}**_tt_options):
             _tt_expected, _tt_launch, _tt_record, _tt_kernel = _tt_armed
             if _tt_options == _tt_expected and _tt_launch(_tt_record, _tt_gx, _tt_gy, _tt_gz, {names}) is None:
@@ -49,7 +49,7 @@ def _tt_make(_tt_armed, _tt_dims, {defaults}):
             return _tt_slow(_tt_grid, ({names}), _tt_options)
         return {name}
 
-    def _tt_over_function(_tt_slow, _tt_grid):
+    def _tt_over_function(_tt_grid):
         def {name}({parameters}**_tt_options):
             _tt_sizes = _tt_grid({{{items}}})
             _tt_expected, _tt_launch, _tt_record, _tt_kernel = _tt_armed
@@ -87,6 +87,17 @@ def grid_sizes(grid: Any) -> tuple[int, int, int]:
     >>> grid_sizes(97), grid_sizes((4, 2)), grid_sizes([1, 2, 3])
     ((97, 1, 1), (4, 2, 1), (1, 2, 3))
     """
+    if grid.__class__ is tuple and 0 < len(grid) <= 3:
+        for size in grid:
+            if size.__class__ is not int or size < 0:
+                break
+        else:
+            return (*grid, 1, 1)[:3]
+    return _unusual_grid(grid)
+
+
+def _unusual_grid(grid: Any) -> tuple[int, int, int]:
+    """Sizes of a grid that is not simply a tuple of ints, or what is wrong with it."""
     try:
         sizes = tuple(map(operator.index, grid)) if isinstance(grid, tuple | list) else (operator.index(grid),)
     except TypeError:
@@ -127,19 +138,20 @@ class Launcher:
             items=", ".join(f"{n!r}: {n}" for n in names))
         scope: dict[str, Any] = {}
         exec(compile(source, f"<launcher of {name}>", "exec"), scope)
-        made = scope["_tt_make"](UNARMED, grid_sizes, *defaults.values())
-        self._arm, self.bind, self._over, self._over_function = made
+        made = scope["_tt_make"](UNARMED, grid_sizes, self._refused, *defaults.values())
+        self._arm, self.bind, self._over, self.over_function = made
         self._slow = slow
         self._recent: list[Armed] = []
+        self._known: dict[Any, Armed | None] = {}
         self.grids: dict[tuple, Callable] = {}
         _launchers.add(self)
 
     def over(self, grid: Any) -> Callable:
         """A function that launches the kernel over `grid`."""
         if callable(grid):
-            return self._over_function(self._refused, grid)
+            return self.over_function(grid)
         sizes = grid_sizes(grid)
-        call = self._over(self._refused, sizes, *sizes)
+        call = self._over(sizes, *sizes)
         if type(grid) is tuple:
             if len(self.grids) >= _GRIDS:
                 self.grids.clear()
@@ -163,9 +175,17 @@ class Launcher:
         self._recent = [armed, *(other for other in self._recent if other is not armed)][:_RECENT]
         self._arm(armed)
 
+    def arm_for(self, like: Any, make: Callable[[], Armed | None]) -> None:
+        """Arm for launches `like` this one; what `make` gives is kept, also when it is None."""
+        if like not in self._known:
+            self._known[like] = make()
+        if (armed := self._known[like]) is not None:
+            self.arm(armed)
+
     def disarm(self) -> None:
         """Forget the specialisations at hand."""
         self._recent = []
+        self._known.clear()
         self._arm(UNARMED)
 
 

@@ -167,22 +167,22 @@ class KernelParam:
         free = not self.do_not_specialize
         return How(self.is_const, free, free and not self.do_not_specialize_on_alignment)
 
-    def specialize(self, x: Any) -> tuple[Any, Any]:
-        """Type and key of an argument for this parameter.
+    @cached_property
+    def specialize(self) -> Callable[[Any], tuple[Any, Any]]:
+        """A function from an argument for this parameter to its type and key.
 
         >>> def kernel(n: "i64", BLOCK: "constexpr"): ...
         >>> n, BLOCK = (KernelParam(i, p) for i, p in enumerate(inspect.signature(kernel).parameters.values()))
         >>> n.specialize(32), BLOCK.specialize(32)
         (('i64', 'D'), ('constexpr', 32))
         """
+        how, forced = self.how, self.annotation_type
         if self.is_constexpr:
-            return "constexpr", x
-        found = specialize(x, self.how)
-        forced = self.annotation_type
-        if not forced or x is None:
-            return found
+            return lambda x: ("constexpr", x)
+        if not forced:
+            return lambda x: specialize(x, how)
         exact = forced.startswith("fp") or forced in ("bf16", "u1")
-        return forced, None if exact else found[1]
+        return lambda x: ("constexpr", None) if x is None else (forced, None if exact else specialize(x, how)[1])
 
     def __repr__(self) -> str:
         return f"KernelParam({self._param})"
@@ -222,6 +222,16 @@ def plain(x: Any) -> Any:
     if type(x).__module__ == "numpy" and hasattr(x, "item") and getattr(x, "ndim", None) == 0:
         return x.item()
     return x
+
+
+def key_of(pair: tuple[Any, Any]) -> Any:
+    """What stands for the specialisation of an argument in a kernel's key.
+
+    >>> key_of(("i32", "D")), key_of(("constexpr", True))
+    (('i32', 'D'), ('constexpr', (<class 'bool'>, True)))
+    """
+    type_, key = pair
+    return pair if type_ != "constexpr" and type_.__class__ is str else (type_, typed(key))
 
 
 def constants_of(type_: Any, value: Any, path: tuple[int, ...]) -> dict[tuple[int, ...], Any]:
