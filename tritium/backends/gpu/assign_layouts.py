@@ -36,6 +36,7 @@ class _Assign:
         self.dot_layout, self.left_layout = dot_layout, left_layout
         self.info = analyze(module)
         self.cheap_memo = {}
+        self.undecided = set()  # loop parameters whose layout the loop's body is still to settle
         self.homes = {}
         self.widths = {}
         self.b = Builder()
@@ -88,28 +89,31 @@ class _Assign:
     def _choose_homes(self, block):
         for op in block.ops:
             if op.kind in (ops.for_, ops.while_):
-                carried = op.operands[3:] if op.kind is ops.for_ else op.operands
-                for region in op.regions:
-                    args = region.args[1:] if op.kind is ops.for_ else region.args
-                    for arg, init in zip(args, carried):
-                        if type(arg.type) is T.Tile:
-                            self.homes[id(arg)] = self.home(init)
-                body = op.regions[-1]
-                args = body.args[1:] if op.kind is ops.for_ else body.args
-                self._choose_homes(body)
-                for arg, out in zip(args, body.yields):  # what the loop makes decides, unless it only passes it on
-                    if type(arg.type) is T.Tile and not self.cheap(out):
-                        self.homes[id(arg)] = self.home(out)
-                if op.kind is ops.while_:
-                    for arg, other in zip(args, op.regions[0].args):
-                        if type(arg.type) is T.Tile:
-                            self.homes[id(other)] = self.homes[id(arg)]
-                self._forget(body)
+                self._choose_carried(op)
             for region in op.regions:
                 self._choose_homes(region)
             for value in op.results:
                 if type(value.type) is T.Tile:
                     self.home(value)
+
+    def _choose_carried(self, op):
+        """A carried tile lives where the loop makes it; one the loop only passes on, where it was before."""
+        heads = 3 if op.kind is ops.for_ else 0
+        parameters = [r.args[heads and 1:] for r in op.regions]
+        body, inits = op.regions[-1], op.operands[heads:]
+        for args in parameters:
+            for arg, init in zip(args, inits):
+                if type(arg.type) is T.Tile:
+                    self.homes[id(arg)] = self.home(init)
+                    self.undecided.add(id(arg))
+        self._choose_homes(body)
+        settled = [self.home(out) if type(out.type) is T.Tile and not self.cheap(out) else None for out in body.yields]
+        for args in parameters:
+            for arg, layout in zip(args, settled):
+                self.homes[id(arg)] = layout or self.homes.get(id(arg))
+                self.undecided.discard(id(arg))
+        self.cheap_memo.clear()
+        self._forget(body)
 
     def _forget(self, block):
         """Homes found before the loop's own were settled are found again."""
@@ -147,7 +151,8 @@ class _Assign:
         tiles = [x for x in op.operands if type(x.type) is T.Tile]
         if not tiles:
             return blocked(shape, self._usual(shape), self.warps)
-        leader = next((x for x in tiles if not self.cheap(x)), tiles[0])
+        costly = [x for x in tiles if not self.cheap(x)]
+        leader = next((x for x in costly if not _follows_user(x)), (costly or tiles)[0])
         return self._follow(op, self.home(leader), shape)
 
     def _usual(self, shape):
@@ -181,7 +186,7 @@ class _Assign:
         if type(x.type) is not T.Tile:
             return True
         if type(x) is not Op:
-            return False
+            return id(x) in self.undecided
         if id(x) not in self.cheap_memo:
             simple = x.kind in _FREE or (x.kind.row is not None and x.kind.row.cost == "cheap")
             self.cheap_memo[id(x)] = simple and all(self.cheap(y) for y in x.operands)
@@ -192,7 +197,7 @@ class _Assign:
         for op in block.ops:
             self.b.loc = op.loc
             tile = [type(t) is T.Tile for t in op.types]
-            if any(tile) and not op.kind.effects and len(op.types) == 1 and self.cheap(op):
+            if any(tile) and not op.kind.effects and len(op.types) == 1 and (_follows_user(op) or self.cheap(op)):
                 continue  # made where it is wanted
             self.emit(op)
 
@@ -270,7 +275,7 @@ class _Assign:
         if found is None:
             if type(x.type) is not T.Tile:
                 found = x  # an argument of the kernel
-            elif self.cheap(x):
+            elif _follows_user(x) or self.cheap(x):
                 attrs = {**x.attrs, "layout": layout}
                 found = self.b.place(x.replace(
                     operands=tuple(self.want(y, self.operand_layout(x, k, layout)) for k, y in enumerate(x.operands)),
@@ -359,6 +364,11 @@ class _Assign:
         else:
             first = self.home(next((x for x in op.operands if not self.cheap(x)), op.operands[0]))
         self.place(op, [self.want(x, first) for x in op.operands], op.regions)
+
+
+def _follows_user(x):
+    """True for a tile that is only spread from a smaller one: moving the smaller one is always better."""
+    return type(x) is Op and x.kind in (ops.expand_dims, ops.broadcast)
 
 
 def _key(x):

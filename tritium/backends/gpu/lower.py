@@ -210,7 +210,7 @@ def lower_kernel(module, target, attributes=""):
     """LLVM text of a kernel whose tiles have layouts, and the bytes of shared memory it needs."""
     from .shared_memory import Scratch
 
-    g = Lowering(module, target, Scratch(module.attrs.get("shared", 0)))
+    g = Lowering(module, target, Scratch())
     parameters = [(f"{_parameter_type(a)} {_name(k, a)}", value(llvm_type(a.type), f"%{_name(k, a)}"))
                   for k, a in enumerate(module.args)]
     threads = 32 * g.warps
@@ -220,7 +220,7 @@ def lower_kernel(module, target, attributes=""):
             g.set(arg, [g.w.cast("trunc", value("i8", str(x)), "i1") if arg.type is T.i1 else x])
         g.block(module.body)
         g.w.ret()
-    total = g.shared.base + g.shared.bytes
+    total = g.shared.bytes
     head = "@smem = external addrspace(3) global [0 x i8], align 1024\n" if total else ""
     return head + g.w.text(), total
 

@@ -14,6 +14,12 @@ def ring(g, op):
     return [g.int(g.shared.reserve(tile.numel * tile.element.bytes * op.attrs["slots"], 1024))]
 
 
+@lower(gpu_ops.release)
+def release(g, op, *addresses):
+    for address in addresses:
+        g.shared.release(int(address[0]))
+
+
 @lower(gpu_ops.share)
 def share(g, op, x):
     """Written at once, into a buffer of its own: readers of the last round may still be at work, so all meet first."""

@@ -25,6 +25,14 @@ class ring:
         return T.i32
 
 
+@op("release", effects="write")
+class release:
+    """The buffers at these addresses are not read any more: their memory may be used again."""
+
+    def infer(*addresses):
+        return None
+
+
 @op("async_load", attrs=("tile", "axis"), effects="write")
 class async_load:
     """Start copying a tile from global memory into a buffer: operands (buffer address, pointers[, mask])."""

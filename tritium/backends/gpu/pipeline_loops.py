@@ -23,6 +23,7 @@ from ...ir.rewrite import sweep
 from . import ops as gpu_ops
 
 MIN_TRANSFER = 4  # bytes: the smallest asynchronous copy
+_NESTED = (ops.for_, ops.while_, ops.if_)  # their regions use the body's values
 
 
 class Abilities(NamedTuple):
@@ -61,7 +62,7 @@ class _Plan:
 
     def works(self):
         """True if the loop gains: a dot with at least one load to run ahead, and nothing that writes memory."""
-        if not self.dots or any(op.kind.effects == "write" or op.regions for op in self.body.ops):
+        if not self.dots or any(op.kind.effects == "write" or op.kind in _NESTED for op in self.body.ops):
             return False
         self.loads = {}
         for dot in self.dots:
@@ -145,6 +146,7 @@ class _Plan:
         if self.acc is not None:
             outs[self.acc] = gpu_ops.dot_wait(b, outs[self.acc], pending=0)
         gpu_ops.async_wait(b, pending=0)
+        gpu_ops.release(b, *self.rings.values(), *(address for address, _ in self.shared.values()))
         return tuple(outs)
 
     def number(self, value):

@@ -16,30 +16,42 @@ BANK_ROW = 128  # bytes that all banks serve in one pass
 
 
 class Scratch:
-    """The reusable part of shared memory. Barriers come before it is written again and before it is read."""
+    """Shared memory, handed out in stack order: buffers that live for a while, and above them the scratch that every
+    conversion uses anew. Barriers come before scratch is written again and before it is read."""
 
-    def __init__(self, base):
-        self.base, self.bytes, self.dirty = base, 0, False
+    def __init__(self):
+        self.buffers, self.bytes, self.dirty = [], 0, False  # buffers: (start, end) of those alive
+
+    @property
+    def top(self):
+        """Where free memory begins."""
+        return max((end for _, end in self.buffers), default=0)
 
     def reserve(self, size, alignment):
-        """A buffer for the whole kernel, after everything handed out so far."""
-        at = -(-(self.base + self.bytes) // alignment) * alignment
-        self.base, self.bytes = at + size, 0
-        return at
+        """A buffer that lives until it is released; returns its byte address."""
+        start = -(-self.top // alignment) * alignment
+        self.buffers.append((start, start + size))
+        self.bytes = max(self.bytes, start + size)
+        return start
+
+    def release(self, start):
+        """End the life of a buffer; others may still be reading it, so whoever writes there next waits first."""
+        self.buffers = [b for b in self.buffers if b[0] != start]
+        self.dirty = True
 
     def take(self, sizes):
-        """Byte offsets for buffers that live together until the next `take`."""
-        at, out = self.base, []
+        """Byte addresses for tiles that live together until the next `take`."""
+        at, out = -(-self.top // 16) * 16, []
         for size in sizes:
             out.append(at)
             at += (size + 15) // 16 * 16
-        self.bytes = max(self.bytes, at - self.base)
+        self.bytes = max(self.bytes, at)
         return out
 
     def take_aligned(self, sizes, alignment):
         """Like `take`, every buffer starting at a multiple of `alignment`."""
         step = lambda size: (size + alignment - 1) // alignment * alignment
-        skip = -self.base % alignment
+        skip = -self.top % alignment
         return self.take([skip, *map(step, sizes)])[1:] if skip else self.take(list(map(step, sizes)))
 
     def before_write(self, g):
