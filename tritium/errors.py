@@ -44,11 +44,13 @@ class Span(NamedTuple):
     function: str = ""
     indent: int = 0
     label: str = ""  # said after the caret: "128 against 64"
+    node: tuple[int, int] | None = None  # where the syntax node at fault starts, if only a part of it is underlined
 
     @property
     def position(self) -> tuple[int, int]:
         """Line counted from the `def` line = 1, and the column of the syntax node: what Triton's errors name."""
-        return self.line - self.def_line + 1, self.col
+        line, col = self.node or (self.line, self.col)
+        return line - self.def_line + 1, col
 
     def __str__(self) -> str:
         within = f" in {self.function}" if self.function else ""

@@ -49,5 +49,6 @@ def _closest(wanted, owner):
 
 def _because_constant(owner):
     if isinstance(owner, (int, float)):
-        return f"{owner!r} is a compile-time constant; a plain assignment makes it a tensor: `x = {owner!r}`"
+        return (f"this is the compile-time constant {owner!r}: use tl.cast, which takes constants too, or make it a "
+                f"tensor with a plain assignment: `x = {owner!r}`")
     return None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import builtins
+import difflib
 import inspect
 from types import FunctionType, MethodType
 
 from ..errors import CompilationError, TritonError, UnsupportedLanguageConstruct, fail
 from ..ir import types as T
-from ..language import dependencies, values
+from ..language import dependencies, program, values
 from ..language.source import ConstexprFunction, Source
 from . import attributes, control, diagnose
 from .scope import Closure, Frame, describe, function_of, is_aggregate, same
@@ -72,8 +73,8 @@ def invoke(b, node, callee, args, kwargs):
     if type(callee) is MethodType:
         if isinstance(callee.__func__, (values.Builtin, Source)):
             callee, args = callee.__func__, [callee.__self__, *args]
-        elif values.parts_of(callee.__self__) is not None:
-            return _call_method(b, node, callee, args, kwargs)
+        elif values.parts_of(callee.__self__) is not None:  # plain Python in an aggregate
+            return _run_python(b, node, callee, args, kwargs)
     if isinstance(callee, values.Builtin):
         return call_builtin(b, node, callee, args, kwargs)
     if isinstance(callee, ConstexprFunction):
@@ -151,14 +152,6 @@ def _first_line(raised):
     return str(raised).partition("\n")[0]
 
 
-def _call_method(b, node, method, args, kwargs):
-    """A plain Python method of an aggregate or another composite value of the language."""
-    function = method.__func__
-    if isinstance(function, FunctionType) and "_semantic" in inspect.signature(function).parameters:
-        kwargs = {**kwargs, "_semantic": b}
-    return _run_python(b, node, method, args, kwargs)
-
-
 def _run_python(b, node, function, args, kwargs):
     try:
         with values.using(b):
@@ -172,20 +165,12 @@ def _run_python(b, node, function, args, kwargs):
 
 def _construct(b, node, cls, args, kwargs):
     """A class called: constexpr, a named tuple, an aggregate, a type of the language."""
-    if cls is values.constexpr:
-        return _run_python(b, node, cls, args, kwargs)
-    if is_aggregate(cls) and "_semantic" in inspect.signature(cls.__init__).parameters:
-        kwargs = {**kwargs, "_semantic": b}
-    if not is_aggregate(cls) and not issubclass(cls, builtins.tuple):
+    if not is_aggregate(cls) and not issubclass(cls, builtins.tuple) and cls not in _OF_ANYTHING:
         _check_constants(b, node, cls.__name__, args, kwargs)
-    try:
-        with values.using(b):
-            return values.unwrap(cls(*args, **kwargs))
-    except (TritonError, RecursionError):
-        raise
-    except Exception as raised:
-        made = diagnose.from_builtin(b, node, raised)
-        raise made from made.__cause__
+    return _run_python(b, node, cls, args, kwargs)
+
+
+_OF_ANYTHING = (values.constexpr, program.condition)
 
 
 def _call_python(b, node, function, args, kwargs):
@@ -236,7 +221,8 @@ def _lowered(b, node, frame, lower):
         return frame.names.get(control.RESULT)
     except CompilationError as inner:
         b.frame = outer
-        raise diagnose.from_callee(b, node, inner) from inner
+        made = diagnose.from_callee(b, node, inner, frame.source)
+        raise made from made.__cause__
     finally:
         b.frame = outer
         b.at(node)
@@ -266,9 +252,9 @@ def bind(b, node, function, args, kwargs):
     try:
         bound = function.source.signature.bind(*args, **kwargs)
     except TypeError as wrong:
-        raise diagnose.error(
-            b, node, f"{function.name}() {_in_words(str(wrong), function, args, kwargs)}",
-            notes=[(f"{function.name} is declared here", function.heading())]) from None
+        message, hint = _in_words(str(wrong), function, args, kwargs)
+        raise diagnose.error(b, node, f"{function.name}() {message}", hint=hint,
+                             notes=[(f"{function.name} is declared here", function.heading())]) from None
     bound.apply_defaults()
     names = {}
     for name, value in bound.arguments.items():
@@ -281,12 +267,15 @@ def bind(b, node, function, args, kwargs):
 
 
 def _in_words(message, function, args, kwargs):
-    wanted = [p for p in function.source.signature.parameters.values()
-              if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    """What is wrong with the arguments, and what to do about it."""
+    known = function.parameters.kinds
+    for name in kwargs:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            return f"has no parameter called {name!r}", f"did you mean `{close[0]}`?" if close else None
     if message.startswith("too many"):
-        return f"takes {len(wanted)} arguments, got {len(args) + len(kwargs)}"
-    return message.replace("missing a required argument", "is missing a required argument").replace(
-        "got an unexpected keyword argument", "has no parameter called")
+        return f"takes {len(function.parameters.positional)} arguments, got {len(args) + len(kwargs)}", None
+    return message.replace("missing a required", "is missing a required"), None
 
 
 def _check_scalars(b, node, source, names):

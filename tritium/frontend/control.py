@@ -12,9 +12,9 @@ from typing import NamedTuple
 from .. import ops
 from ..ir import types as T
 from ..ir.core import Block, Op
-from ..language import operators, values
+from ..language import operators, program, values
 from . import binding, diagnose
-from .scope import MISSING, Deferred, Step, Unbound, describe, reads, same
+from .scope import MISSING, Deferred, Step, Unbound, describe, own_copies, reads, same
 
 # The function's return value travels with its names, under one that no Python name can be.
 RESULT = "<result>"
@@ -57,13 +57,17 @@ def run(b, steps):
             exits = b.statement(step, steps[at:])
         if exits is None:
             continue
-        return exits if exits.always or at == len(steps) else guard(b, step, exits, steps[at:])
+        if exits.always or at == len(steps):
+            return exits
+        return guard(b, step.node if kind is Step else step, exits, steps[at:])
     return None
 
 
 def condition(b, test, owner):
     """The value of a condition: a bool when it is known now, else an i1 value."""
     value = b.visit(test)
+    if type(value) is program.condition:  # its hint about loops means nothing here
+        value = value.condition
     if values.is_constant(value):
         if value is not None and type(value) not in (bool, int):
             raise diagnose.unsupported(
@@ -71,6 +75,10 @@ def condition(b, test, owner):
                 f"{type(value).__name__}", at=test, hint="compare it, so that the condition is a bool")
         return bool(value)
     b.at(test)
+    if type(value) is values.tensor and value.numel != 1:
+        raise diagnose.unsupported(
+            b, owner, f"Boolean value of Tensor with more than one value is ambiguous: this is {describe(value)}",
+            at=test, hint="choose element by element with tl.where, or reduce the condition, with tl.max(x, axis=0)")
     return b.checked(test, operators.truth, value).handle
 
 
@@ -161,7 +169,7 @@ def guard(b, node, exits, rest):
 
 def _arm(b, steps, before, live):
     frame = b.frame
-    frame.names, frame.live = dict(before), live
+    frame.names, frame.live = own_copies(before), live
     with b.region() as region:
         exits = run(b, steps)
         _settle(frame, before, live)
@@ -190,6 +198,10 @@ def merge(b, node, test, then, other, before):
         if x is y:
             names[name] = x
             continue
+        if type(x) is Deferred or type(y) is Deferred:
+            if name not in frame.live:
+                continue
+            x, y = (value.make() if type(value) is Deferred else value for value in (x, y))
         met = _meet(b, node, name, x, y, then, other, before)
         if type(met) is Pair:
             pairs[name] = met
@@ -210,6 +222,8 @@ def _meet(b, node, name, x, y, then, other, before):
         return _meet_strictly(b, node, name, x, y, before)
     if name not in b.frame.live:
         return MISSING
+    if b.frame.loop is not None and name == b.frame.loop.unrolled and is_bound(x) and is_bound(y):
+        x, y = values.to_tensor(b, x), values.to_tensor(b, y)  # which turn was the last is known at run time only
     if is_bound(x) and is_bound(y) and same(x, y):
         return Pair(x, y)
     carried = b.frame.loop is not None and name in b.frame.loop.carried
@@ -299,8 +313,12 @@ def _emit_if(b, test, then, other, names, pairs, flags):
     left, right, rebuilds = [], [], []
     for name, pair in pairs.items():
         xs, rebuild = values.flatten(pair.x)
+        ys = values.flatten(pair.y)[0]
+        if all(x is y for x, y in zip(xs, ys)):
+            names[name] = pair.x
+            continue
         left += xs
-        right += values.flatten(pair.y)[0]
+        right += ys
         rebuilds.append((name, len(xs), rebuild))
     merged = [kind for kind, pair in flags.items() if type(pair) is Pair]
     left += [flags[kind].x for kind in merged]

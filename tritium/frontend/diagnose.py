@@ -8,7 +8,7 @@ import os
 from .. import knobs
 from ..errors import CompilationError, InternalError, TritonError, UnsupportedLanguageConstruct
 from ..ir.core import Arg
-from ..language import values
+from ..language import dependencies, values
 from .scope import MISSING, Deferred, Unbound, describe
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -23,7 +23,19 @@ def error(b, node, message, *, hint=None, notes=(), kind=CompilationError, at=No
     """
     source = b.frame.source
     notes = [(text, source.span(place) if isinstance(place, ast.AST) else place) for text, place in notes]
-    return kind(source.src, node, message, span=source.span(at or node, label), notes=notes, hint=hint)
+    return kind(source.src, node, message, span=_span(source, node, at or node, label), notes=notes, hint=hint)
+
+
+def _span(source, node, underlined, label):
+    """Where to look; of a statement with a body, its first line."""
+    span = source.span(underlined, label)
+    if isinstance(underlined, ast.stmt) and hasattr(underlined, "body"):
+        line = span.text.partition("\n")[0]
+        span = span._replace(end_line=span.line, end_col=len(line), text=line)
+    if underlined is not node:
+        whole = source.span(node)
+        span = span._replace(node=(whole.line, whole.col))
+    return span
 
 
 def unsupported(b, node, message, *, hint=None, at=None):
@@ -37,8 +49,7 @@ def from_exception(b, node, raised):
         return raised
     if _is_internal(raised):
         return _internal(b, node, raised)
-    hint = _constexpr_hint(b, node, raised) or getattr(raised, "hint", None)
-    return error(b, node, _message(raised), hint=hint, notes=_notes(b, node, raised),
+    return error(b, node, _message(raised), hint=_hint(b, node, raised), notes=_notes(b, node, raised),
                  label=getattr(raised, "label", ""))
 
 
@@ -57,9 +68,14 @@ def from_builtin(b, node, raised, signature=None, count=0):
     return made
 
 
-def from_callee(b, node, inner):
+def from_callee(b, node, inner, callee):
     """The error of a function, as its caller reports it: the same text, and from where it was called."""
     source = b.frame.source
+    if inner.span.file == callee.file and dependencies.is_language(callee) and not dependencies.is_language(source):
+        # The user did not write the library: the call is what can be changed.
+        made = error(b, node, inner.error_message, hint=_hint(b, node, inner), kind=type(inner))
+        made.__cause__ = inner.__cause__ or inner
+        return made
     made = type(inner)(source.src, node, inner.error_message, span=inner.span,
                        notes=(*inner.notes, ("called from here", source.span(node))), hint=inner.hint)
     made.__cause__ = inner
@@ -77,9 +93,12 @@ def _notes(b, node, raised):
     if hasattr(raised, "note"):
         return [raised.note]
     if isinstance(node, (ast.BinOp, ast.Compare)) and hasattr(raised, "argument"):
-        sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.left, node.comparators[0])
-        return [note for side in sides for note in origin(b, side)]
+        return list(dict.fromkeys(note for side in _sides(node) for note in origin(b, side)))
     return ()
+
+
+def _sides(node):
+    return (node.left, node.right) if isinstance(node, ast.BinOp) else (node.left, node.comparators[0])
 
 
 def origin(b, node):
@@ -108,10 +127,36 @@ def _blamed(node, name, signature, count):
     return node.args[place] if place < len(node.args) else None
 
 
-def _constexpr_hint(b, node, raised):
-    """Which parameter lacks its `tl.constexpr`, when a builtin wants a constant and got a run-time value."""
-    if type(node) is not ast.Call or "constexpr" not in f"{raised} {getattr(raised, 'hint', '')}":
+def _hint(b, node, raised):
+    """The next step: what the exception proposes, in the user's own names where possible."""
+    given = getattr(raised, "hint", None)
+    if isinstance(node, (ast.BinOp, ast.Compare)) and isinstance(raised, TypeError):
+        return _pointer_hint(b, node) or given
+    if type(node) is ast.Call and "constexpr" in f"{raised} {given}":
+        found = _constexpr_hint(b, node)
+        if found is not None:
+            return f"{found}; or {given}" if given and "constexpr" not in given else found
+    return given
+
+
+def _pointer_hint(b, node):
+    """A pointer where a value was meant."""
+    texts = []
+    for side in _sides(node):
+        value = b.frame.names.get(side.id) if type(side) is ast.Name else None
+        if type(value) is values.tensor and value.dtype.is_ptr():
+            texts.append(side.id)
+    moves = type(node) is ast.BinOp and type(node.op) in (ast.Add, ast.Sub)
+    if not texts or (moves and len(texts) < 2):
         return None
+    loads = " and ".join(f"tl.load({text})" for text in dict.fromkeys(texts))
+    also = ", or add an integer offset to one pointer" if moves else ""
+    return f"{' and '.join(dict.fromkeys(texts))} is a pointer: did you mean {loads}{also}?".replace(
+        " is a pointer", " are pointers" if len(set(texts)) > 1 else " is a pointer")
+
+
+def _constexpr_hint(b, node):
+    """Which parameter lacks its `tl.constexpr`, when a builtin wants a constant and got a run-time value."""
     for name in [n for argument in (*node.args, *(k.value for k in node.keywords)) for n in ast.walk(argument)]:
         value = b.frame.names.get(name.id) if type(name) is ast.Name else None
         if type(value) is not values.tensor:

@@ -13,15 +13,34 @@ from .. import ops
 from ..ir import types as T
 from ..ir.core import Arg, Block
 from ..language import casting, program, rules, values
+from ..language.aggregate import Aggregate
 from . import calls, diagnose
 from .control import RESULT, Exits, agree, any_of, close, condition, fill, flag, is_bound, run, several, zero
-from .scope import MISSING, Deferred, Names, Step, Unbound, describe, exposed, names_of, reads, same, writes
+from .scope import (
+    MISSING,
+    Deferred,
+    Names,
+    Step,
+    Unbound,
+    called,
+    describe,
+    exposed,
+    names_of,
+    own_copies,
+    reads,
+    same,
+    writes,
+)
 
 
 class Loop(NamedTuple):
-    """The loop whose body is being lowered; `carried` names must keep their types wherever the body is left."""
+    """The loop whose body is being lowered.
 
-    carried: frozenset = frozenset()
+    `carried` names must keep their types wherever the body is left; `unrolled` is the variable of a compile-time loop.
+    """
+
+    carried: frozenset
+    unrolled: str | None = None
 
 
 class Carry:
@@ -34,10 +53,11 @@ class Carry:
         frame = b.frame
         self.node, self.names, self.watched, self.parts, self.inits = node, [], [], [], []
         self.before, self.places = frame.names, dict(frame.places)
-        bound = writes(node.body)
+        bound, changed = writes(node.body), called(node.body)
         target = node.target.id if type(node) is ast.For else None
         for name, value in frame.names.items():
-            if name not in bound or name == target or not is_bound(value):
+            aggregate = isinstance(value, Aggregate) and name in changed
+            if (name not in bound and not aggregate) or name == target or not is_bound(value):
                 continue
             if name not in needed:
                 if type(value) is not Deferred:
@@ -69,7 +89,7 @@ class Carry:
 
     def bind(self, handles):
         """The names, standing for these values; all others as before the loop."""
-        names, at = dict(self.before), 0
+        names, at = own_copies(self.before), 0
         for (name, _, count), rebuild in zip(self.names, self.parts):
             if count:
                 names[name] = rebuild(handles[at:at + count])
@@ -112,7 +132,13 @@ class Carry:
         return diagnose.error(
             b, self.node, f"Loop-carried variable {name} has initial type {describe(initial)} but is re-assigned to "
             f"{describe(value)} in loop! Please make sure that the type stays consistent.", at=at, notes=first,
-            hint=agree(name, initial, value))
+            hint=self._stay(name, initial, value))
+
+    @staticmethod
+    def _stay(name, initial, value):
+        if type(initial) is values.tensor and type(value) is values.tensor and initial.shape != value.shape:
+            return f"start with the final shape: `{name} = tl.zeros({value.shape}, tl.{value.dtype.codegen_name()})`"
+        return f"make {name} {describe(value)} before the loop, or {agree(name, initial, value)}"
 
     def leave(self, b, results):
         """Names after the loop: carried ones have its results, those first bound in its body are gone."""
@@ -264,7 +290,7 @@ def _bounds(b, node, iterator):
     for value in bounds[:3]:
         whole = value.handle.type in T.INTS if type(value) is values.tensor else isinstance(value, int)
         if not whole:
-            kinds = ", ".join(describe(x) for x in bounds[:3])
+            kinds = ", ".join(describe(x if type(x) is values.tensor else values.to_tensor(b, x)) for x in bounds[:3])
             raise diagnose.error(b, node.iter, f"For loop bounds and step must all be ints, are ({kinds})",
                                  at=_argument_of(b, node.iter, value),
                                  hint="convert with .to(tl.int32), or int() of a constant")
@@ -390,7 +416,7 @@ def _unrolled(b, node, bounds, rest):
     outer = frame.live, frame.loop, frame.tail
     again = exposed(node.body) - {name}
     needed = frame.live | reads(rest) | again
-    frame.live, frame.loop, frame.tail = needed, Loop(needed), False
+    frame.live, frame.loop, frame.tail = needed, Loop(needed, name), False
     names = Names(again, names_of(node).writes)
 
     def turn(value):
@@ -398,7 +424,7 @@ def _unrolled(b, node, bounds, rest):
             frame.bind(name, value, node.target)
             exits = run(b, node.body)
             return exits and exits.without("continue")
-        return Step(lower, names)
+        return Step(node, lower, names)
 
     exits = run(b, [turn(value) for value in turns])
     frame.live, frame.loop, frame.tail = outer

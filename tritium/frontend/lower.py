@@ -125,12 +125,12 @@ def _defaults():
 
 def _check_closed(block, fn, outside=frozenset()):
     """A combine function is applied in places where the kernel's own values do not exist."""
-    known = outside | {id(arg) for arg in block.args}
+    known = {*outside, *map(id, block.args)}
     for op in block.ops:
         for x in op.operands:
             if id(x.op if type(x) is Result else x) not in known:
                 raise fail(ValueError, f"{fn.__name__} uses a run-time value from outside of it",
-                           hint="pass it to the operation as one more input, or make it a tl.constexpr")
+                           hint="pass it to the operation as one more input")
         for region in op.regions:
             _check_closed(region, fn, known)
         known.add(id(op))

@@ -11,7 +11,7 @@ import difflib
 import inspect
 from collections.abc import Callable
 from functools import cached_property
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -19,6 +19,7 @@ from .. import knobs
 from ..errors import fail
 from ..ir.core import Loc
 from ..language import dependencies, values
+from ..language.aggregate import Aggregate
 
 
 class Missing:
@@ -31,17 +32,18 @@ class Missing:
 MISSING = Missing()
 
 
-class Unbound(NamedTuple):
+class Unbound:
     """A name that some path leaves without a value: why, and the node that binds it on the others."""
 
-    reason: str
-    node: ast.AST | None
+    def __init__(self, reason, node):
+        self.reason, self.node = reason, node
 
 
-class Deferred(NamedTuple):
+class Deferred:
     """A value made only when somebody reads the name (a loop variable after its loop)."""
 
-    make: Callable[[], object]
+    def __init__(self, make):
+        self.make = make
 
 
 class Closure:
@@ -54,8 +56,11 @@ class Closure:
 
 # --- which names a piece of syntax reads and writes ---------------------------------------------------------------
 class Names(NamedTuple):
+    """Names read, names bound, and names of which a method is called: a method may change an aggregate."""
+
     reads: frozenset
     writes: frozenset
+    called: frozenset = frozenset()
 
 
 # Syntax trees are parsed once per function and shared by all its compilations, so this is computed once too.
@@ -71,13 +76,13 @@ def names_of(node):
     """
     found = _NAMES.get(node)
     if found is None:
-        reads, writes = set(), set()
-        _collect(node, reads, writes)
-        found = _NAMES[node] = Names(frozenset(reads), frozenset(writes))
+        reads, writes, called = set(), set(), set()
+        _collect(node, reads, writes, called)
+        found = _NAMES[node] = Names(frozenset(reads), frozenset(writes), frozenset(called))
     return found
 
 
-def _collect(node, reads, writes):
+def _collect(node, reads, writes, called):
     kind = type(node)
     if kind is ast.Name:
         (reads if type(node.ctx) is ast.Load else writes).add(node.id)
@@ -86,16 +91,18 @@ def _collect(node, reads, writes):
         reads.add(node.target.id)
     elif kind is ast.Subscript and type(node.ctx) is ast.Store and type(node.value) is ast.Name:
         writes.add(node.value.id)
+    elif kind is ast.Call and type(node.func) is ast.Attribute and type(node.func.value) is ast.Name:
+        called.add(node.func.value.id)
     if kind in _SCOPES:
         writes = set()  # what it binds is its own
     for field in node._fields:
         child = getattr(node, field)
         if isinstance(child, ast.AST):
-            _collect(child, reads, writes)
+            _collect(child, reads, writes, called)
         elif type(child) is list:
             for item in child:
                 if isinstance(item, ast.AST):
-                    _collect(item, reads, writes)
+                    _collect(item, reads, writes, called)
 
 
 def reads(steps):
@@ -108,9 +115,15 @@ def writes(steps):
     return frozenset().union(*[names_of(step).writes for step in steps])
 
 
+def called(steps):
+    """Every name of which the statements call a method."""
+    return frozenset().union(*[names_of(step).called for step in steps])
+
+
 class Step(NamedTuple):
     """Something to lower in a list of statements that is not a statement: one turn of an unrolled loop."""
 
+    node: ast.AST
     run: Callable[[object], object]
     names: Names
 
@@ -144,7 +157,8 @@ def _exposed_by(node):
         return names_of(node.iter).reads | (inside - names_of(node.target).writes), set()
     if kind is ast.While:
         return names_of(node.test).reads | _exposed(node.body)[0], set()
-    return names_of(node)
+    names = names_of(node)
+    return names.reads, names.writes
 
 
 def captured_names(function):
@@ -174,6 +188,12 @@ def _equal(x, y):
 def _kind(value):
     """What a composite value fixes besides its parts: the names of its fields, the shape of its tile."""
     return None if isinstance(value, tuple) else values.type_of(value)
+
+
+def own_copies(names):
+    """The names with aggregates of their own: Python methods change those in place, on one path only."""
+    return {name: value.remade(value.parts()) if isinstance(value, Aggregate) else value
+            for name, value in names.items()}
 
 
 def describe(value):
@@ -327,6 +347,10 @@ class Frame:
             return values.unwrap(value)
         if _is_allowed(value) or knobs.compilation.allow_non_constexpr_globals or name in PYTHON:
             return value
+        if isinstance(value, FunctionType):
+            raise fail(NameError, f"Unsupported function referenced: {name} is plain Python",
+                       hint=f"decorate {name} with @triton.jit, or with @triton.constexpr_function if it only computes "
+                       "constants")
         raise fail(
             NameError, f"Cannot access global variable {name} from within @jit'ed function: a kernel only sees globals "
             "that are constexpr, since the compiled code would not notice a change",

@@ -16,7 +16,13 @@ def assign(b, node):
                                    hint="write one assignment for each name")
     value = b.visit(node.value)
     b.at(node)
-    binding.store(b, node.targets[0], binding.decay(b, value))
+    try:
+        value = binding.decay(b, value)
+    except TypeError as refused:
+        if type(node.targets[0]) is ast.Name:
+            refused.hint = f"keep it as a constant: `{node.targets[0].id}: tl.constexpr = {ast.unparse(node.value)}`"
+        raise
+    binding.store(b, node.targets[0], value)
 
 
 def assign_annotated(b, node):
