@@ -26,6 +26,10 @@ else:
     settings.load_profile("quick")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--update", action="store_true", help="rewrite the expected parts of .tir files")
+
+
 def pytest_sessionfinish(session):
     if _OWNED:
         shutil.rmtree(_OWNED, ignore_errors=True)

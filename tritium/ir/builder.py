@@ -36,9 +36,8 @@ class Builder:
         """Append an op; returns its value, a tuple of its values, or None when it has none."""
         attrs = attrs or {}
         operands = tuple(operands)
-        op = Op(kind, operands, attrs, types_of(kind, [x.type for x in operands], attrs, regions), tuple(regions),
-                loc or self.loc)
-        return value_of(self.place(op))
+        types = types_of(kind, [x.type for x in operands], attrs, regions)
+        return value_of(self.place(Op(kind, operands, attrs, types, tuple(regions), loc or self.loc)))
 
     def place(self, op):
         """Append a ready-made op and return it, or return its equal that is in scope already."""
@@ -87,22 +86,24 @@ def value_of(op):
     return op.results if op.types else None
 
 
-def operand_key(x):
-    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
-
-
 def op_key(op):
-    """Equal for ops that compute the same value. Constants compare by bits and type (0.0 is not -0.0, 1 is not True)."""
-    operands = [operand_key(x) for x in op.operands]
-    if op.kind.row is not None and op.kind.row.commutes:
-        operands.sort()
-    attrs = tuple([(k, attr_key(v)) for k, v in op.attrs.items()]) if op.attrs else ()
-    return (op.kind, attrs, *operands)
+    """Equal for ops that compute the same value.
+
+    Constants compare by bits and type (0.0 is not -0.0, 1 is not True); operands that commute, in any order.
+    """
+    operands = [id(x) << 16 if type(x) is not Result else (id(x.op) << 16) + x.index + 1 for x in op.operands]
+    if len(operands) == 2 and operands[0] > operands[1] and op.kind.row is not None and op.kind.row.commutes:
+        operands.reverse()
+    if not op.attrs:
+        return (op.kind, *operands)
+    return (op.kind, *operands, *[(k, attr_key(v)) for k, v in op.attrs.items()])
 
 
 def attr_key(value):
-    if type(value) is float:
-        return ("float", value.hex()) if value == value else ("float", "nan")
-    if type(value) is tuple or type(value) is list:
+    """A hashable stand-in that is equal only for the same value of the same type."""
+    kind = type(value)
+    if kind is float:
+        return (kind, value.hex())
+    if kind is tuple or kind is list:
         return tuple([attr_key(v) for v in value])
-    return (type(value), value)
+    return (kind, value)

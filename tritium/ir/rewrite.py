@@ -10,7 +10,7 @@ ERASE = ()
 
 
 def sweep(module, rule):
-    """Apply `rule(b, op)` to every op, its operands and regions rewritten before it; the same module if nothing changed.
+    """Apply `rule(b, op)` to every op, operands and regions first; returns the same module if nothing changed.
 
     The rule gives None to keep the op, a Value (or a tuple of them, one per result) to put in its place, or `ERASE`.
     What it emits through `b` is given to the rule in turn, and equal pure ops are merged on the way.
@@ -49,7 +49,8 @@ class Rewriter(Builder):
         """As the builder's, but the rule may put something else in the op's place."""
         attrs = attrs or {}
         operands, regions = tuple(operands), tuple(regions)
-        op = Op(kind, operands, attrs, types_of(kind, [x.type for x in operands], attrs, regions), regions, loc or self.loc)
+        types = types_of(kind, [x.type for x in operands], attrs, regions)
+        op = Op(kind, operands, attrs, types, regions, loc or self.loc)
         made = self.rule(self, op)
         if made is None:
             return value_of(self.place(op))
@@ -80,7 +81,7 @@ class Rewriter(Builder):
             regions = op.regions
             if regions:
                 regions = tuple([self.region_of(r, op) for r in regions])
-                changed = changed or any([x is not y for x, y in zip(regions, op.regions)])
+                changed = changed or not same(regions, op.regions)
             new = op.replace(operands=operands, regions=regions) if changed else op
             self.original = op
             made = rule(self, new)
@@ -91,7 +92,7 @@ class Rewriter(Builder):
 
     def is_here(self, op):
         """True when `op` stands in the innermost open block."""
-        return any([x is op for x in self._blocks[-1]])
+        return any(x is op for x in self._blocks[-1])
 
     def region_of(self, block, owner):
         """The rewritten form of a region of `owner`, itself if nothing changed."""
@@ -102,9 +103,23 @@ class Rewriter(Builder):
         return _same_or_new(block, self._blocks.pop())
 
 
+def same(xs, ys):
+    """True when two sequences hold the same objects.
+
+    >>> x = object()
+    >>> same([x, x], (x, x)), same([x], (x, x))
+    (True, False)
+    """
+    if len(xs) != len(ys):
+        return False
+    for x, y in zip(xs, ys):
+        if x is not y:
+            return False
+    return True
+
+
 def _same_or_new(block, done):
-    same = len(done) == len(block.ops) and all([x is y for x, y in zip(done, block.ops)])
-    return block if same else Block(block.args, done)
+    return block if same(done, block.ops) else Block(block.args, done)
 
 
 def substitute(b, block, values):
@@ -145,7 +160,7 @@ def copy_region(b, block, names):
 
 
 def uses(block, counts=None):
-    """How often each value is used in a block and its regions: {id of op or arg: count} (results count for their op)."""
+    """How often each op or parameter is used in a block and its regions, by id; a result counts for its op."""
     counts = {} if counts is None else counts
     for op in block.ops:
         for x in op.operands:
@@ -170,4 +185,4 @@ def effects(op):
     return own
 
 
-__all__ = ["ERASE", "Rewriter", "copy_region", "effects", "substitute", "sweep", "uses"]
+__all__ = ["ERASE", "Rewriter", "copy_region", "effects", "same", "substitute", "sweep", "uses"]

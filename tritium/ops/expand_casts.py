@@ -51,7 +51,10 @@ def largest(t):
 
 
 def narrow(x, t, rounding=None):
-    """f32 to a narrower float: to the nearest (ties to even), or towards zero for "rtz". 8-bit types saturate."""
+    """f32 to a narrower float: to the nearest (ties to even), or towards zero for "rtz". 8-bit types saturate.
+
+    "exact" promises that x is a value of `t`.
+    """
     if t is T.bf16:
         return _narrow_bf16(x, rounding)
     shift, top = 23 - t.mantissa, 1 << (t.bits - 1)
@@ -61,7 +64,7 @@ def narrow(x, t, rounding=None):
     magnitude = a.bits
     tiny = a < 2.0 ** (1 - t.bias)
     rebias = (127 - t.bias) << t.mantissa
-    if rounding == "rtz":
+    if rounding:
         normal = (magnitude >> shift) - rebias
         denormal = (a * 2.0 ** (t.bias - 1 + t.mantissa)).cast(T.i32)
         overflow = largest_code(t)
@@ -97,12 +100,14 @@ def _pack(code, t):
 def _narrow_bf16(x, rounding):
     """The upper half of an f32, rounded; NaN keeps a bit that says so."""
     u = x.ubits
+    if rounding == "exact":
+        return (u >> 16).cast(T.u16).bitcast(T.bf16)
     rounded = u if rounding == "rtz" else u + ((u >> 16 & 1) + 0x7FFF)
     return (where(x != x, u | 0x400000, rounded) >> 16).cast(T.u16).bitcast(T.bf16)
 
 
 def to_odd_f32(x):
-    """f64 to f32, towards zero but with the last bit set if anything was lost: a second rounding is then the only one."""
+    """f64 to f32 towards zero, the last bit set if anything was lost: narrowing it further rounds only once."""
     near = x.cast(T.f32)
     back = near.cast(T.f64)
     bits = near.bits

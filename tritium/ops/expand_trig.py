@@ -32,7 +32,7 @@ TRIG = {
 
 
 def reduce_angle(x):
-    """(quadrant, r, tail): x = n pi/2 + r + tail, the low bits of `quadrant` are those of n (Cody and Waite, with fma)."""
+    """(quadrant, r, tail): x = n pi/2 + r + tail; the low bits of `quadrant` are those of n (Cody and Waite)."""
     p1, p2, p3 = TRIG[x.element].half_pi
     magic = FORMATS[x.element].magic
     t = fma(x, TWO_OVER_PI, magic)

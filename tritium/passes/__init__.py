@@ -1,7 +1,7 @@
 """Passes: pure functions from module to module, and the tuple that says in which order they run.
 
     from tritium import passes
-    module = passes.run(module, (*passes.CLEANUP, legalize(facts), *passes.TIDY))
+    module = passes.run(module, (*passes.CLEANUP, passes.legalize(facts), passes.dce))
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from .legalize import Facts, legalize
 from .licm import licm
 from .simplify import simplify
 
-# What every target begins with ...
+# What every target begins with. After a pass that writes new code, as `legalize` does, `dce` takes what it left over.
 CLEANUP = (
     simplify,       # fold, cancel, canonical forms
     licm,           # out of the loop what the loop does not change
     accumulate,     # dot(a, b, 0) + c -> dot(a, b, c)
     dce,            # nothing that nobody reads
 )
-# ... and what follows a pass that wrote new code.
-TIDY = (simplify, licm, dce)
 
 
 def run(module, pipeline, watch=None):
@@ -44,4 +42,4 @@ def run(module, pipeline, watch=None):
     return module
 
 
-__all__ = ["CLEANUP", "TIDY", "Facts", "accumulate", "dce", "legalize", "licm", "run", "simplify"]
+__all__ = ["CLEANUP", "Facts", "accumulate", "dce", "legalize", "licm", "run", "simplify"]

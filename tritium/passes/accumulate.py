@@ -1,4 +1,4 @@
-"""dot(a, b, 0) + c -> dot(a, b, c): the sum starts at the accumulator, as kernels that write `acc += tl.dot(a, b)` mean it.
+"""dot(a, b, 0) + c -> dot(a, b, c): the sum starts at the accumulator, as `acc += tl.dot(a, b)` means it.
 
 The one pass that may change a rounding: the products are summed onto c instead of onto 0 and then c.
 """
@@ -33,8 +33,9 @@ def accumulate(module):
             return None
         for product, other, before in zip(op.operands, op.operands[::-1], b.original.operands):
             match product:
-                case Op(ops.dot, (x, y, start)) if number(start) == 0 and counts[id(before)] == 1 and b.is_here(product):
-                    return b.emit_as_is(ops.dot, (x, y, other), product.attrs, loc=product.loc)
+                case Op(ops.dot, (x, y, start)) if number(start) == 0:
+                    if counts[id(before)] == 1 and b.is_here(product):
+                        return b.emit_as_is(ops.dot, (x, y, other), product.attrs, loc=product.loc)
         return None
     return sweep(module, rule)
 

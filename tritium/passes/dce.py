@@ -1,14 +1,17 @@
 """Remove what nobody reads: ops, values carried round loops, results of branches.
 
-Live is what an op with effects needs, directly or through others; a carried value is live only if its result is, or if
-something live in the body reads it. (A counter that feeds only itself dies.)
+Live is what an op with effects needs, directly or through others. A carried value is live only if its result is, or if
+something live in the body reads it: a counter that feeds only itself dies.
 """
 
 from __future__ import annotations
 
 from .. import ops
 from ..ir.core import Arg, Block, Op, Result
+from ..ir.rewrite import same
 from .regions import LOOPS
+
+PARTIAL = frozenset((*LOOPS, ops.if_))  # ops that can lose single results
 
 
 def dce(module):
@@ -19,8 +22,7 @@ def dce(module):
     kernel @f(%x: i32) {
     }
     """
-    marks = _Marks(module.body)
-    return module.replace(body=_Sweep(marks).block(module.body))
+    return module.replace(body=_Sweep(_Marks(module.body)).block(module.body))
 
 
 class _Marks:
@@ -31,68 +33,79 @@ class _Marks:
         self.results = set()        # (id of a loop or branch, index of a live result)
         self.parent = {}            # id of an op in a region -> the op that holds the region
         self.carried = {}           # id of a loop's parameter -> (loop, index of the carried value)
-        roots = []
-        self.enter(body, None, roots)
-        self.todo = roots
+        self.todo = []
+        self.enter(body, None)
+        for op in self.todo:
+            self.live.add(id(op))
         while self.todo:
-            self.visit(self.todo.pop())
+            item = self.todo.pop()
+            self.through(*item) if type(item) is tuple else self.inputs(item)
 
-    def enter(self, block, parent, roots):
+    def enter(self, block, parent):
+        """Note who holds what, and begin with the ops that have effects."""
         for op in block.ops:
             if parent is not None:
                 self.parent[id(op)] = parent
-            if op.kind.effects_of(op) == "write":
-                roots.append(op)
-            for region in op.regions:
+            kind = op.kind
+            if (kind.effects or kind.effect) and kind.effects_of(op) == "write":
+                self.todo.append(op)
+            if op.regions:
                 carry = LOOPS.get(op.kind)
-                if carry is not None:
-                    for k, arg in enumerate(region.args[carry.parameters:]):
-                        self.carried[id(arg)] = (op, k)
-                self.enter(region, op, roots)
+                for region in op.regions:
+                    if carry is not None:
+                        for k, arg in enumerate(region.args[carry.parameters:]):
+                            self.carried[id(arg)] = (op, k)
+                    self.enter(region, op)
 
-    def visit(self, item):
-        """Mark an op, or (loop or branch, index of a result)."""
-        if type(item) is tuple:
-            op, index = item
-            if (id(op), index) in self.results:
-                return
+    def mark(self, op):
+        if id(op) not in self.live:
+            self.live.add(id(op))
+            self.todo.append(op)
+
+    def need(self, xs):
+        """Values are read: mark what makes them."""
+        live, todo = self.live, self.todo
+        for x in xs:
+            index = 0
+            if type(x) is Arg:
+                if id(x) in self.carried:
+                    self.result(*self.carried[id(x)])
+                continue
+            if type(x) is Result:
+                x, index = x.op, x.index
+            if x.kind in PARTIAL:
+                self.result(x, index)
+            elif id(x) not in live:
+                live.add(id(x))
+                todo.append(x)
+
+    def result(self, op, index):
+        if (id(op), index) not in self.results:
             self.results.add((id(op), index))
-            self.visit(op)
-            if op.kind is ops.if_:
-                sources = [region.yields[index] for region in op.regions]
-            else:
-                sources = [op.operands[LOOPS[op.kind].operands + index], op.regions[-1].yields[index]]
-            for x in sources:
-                self.need(x)
-            return
-        op = item
-        if id(op) in self.live:
-            return
-        self.live.add(id(op))
-        parent = self.parent.get(id(op))
-        if parent is not None:
-            self.todo.append(parent)
-        carry = LOOPS.get(op.kind)
-        for x in op.operands if carry is None else op.operands[:carry.operands]:
-            self.need(x)
-        if op.kind is ops.while_:
-            self.need(op.regions[0].yields[0])
-        elif carry is None and op.kind is not ops.if_:
-            for region in op.regions:
-                for x in region.yields:
-                    self.need(x)
+            self.todo.append((op, index))
+            self.mark(op)
 
-    def need(self, x):
-        if type(x) is Arg:
-            if id(x) in self.carried:
-                self.todo.append(self.carried[id(x)])
-        elif type(x) is Result:
-            self.todo.append((x.op, x.index) if x.op.kind in PARTIAL else x.op)
+    def through(self, op, index):
+        """What a live result of a loop or branch comes from."""
+        if op.kind is ops.if_:
+            self.need([region.yields[index] for region in op.regions])
         else:
-            self.todo.append((x, 0) if x.kind in PARTIAL else x)
+            self.need((op.operands[LOOPS[op.kind].operands + index], op.regions[-1].yields[index]))
 
-
-PARTIAL = {*LOOPS, ops.if_}  # ops that can lose single results
+    def inputs(self, op):
+        """What a live op reads, not counting what travels round a loop or out of a branch."""
+        if id(op) in self.parent:
+            self.mark(self.parent[id(op)])
+        carry = LOOPS.get(op.kind)
+        if carry is not None:
+            self.need(op.operands[:carry.operands])
+            if op.kind is ops.while_:
+                self.need(op.regions[0].yields)
+            return
+        self.need(op.operands)
+        if op.regions and op.kind is not ops.if_:
+            for region in op.regions:
+                self.need(region.yields)
 
 
 class _Sweep:
@@ -100,6 +113,12 @@ class _Sweep:
 
     def __init__(self, marks):
         self.marks, self.map = marks, {}
+
+    def values(self, xs):
+        """What stands for `xs` now; `xs` itself if nothing changed."""
+        if not self.map:
+            return xs
+        return tuple([self.value(x) for x in xs])
 
     def value(self, x):
         if type(x) is Result:
@@ -110,24 +129,23 @@ class _Sweep:
 
     def block(self, block, kept=None):
         """The block with only its live ops; `kept` are the indices of the yields that stay (None: all)."""
-        done = []
+        done, live = [], self.marks.live
         for op in block.ops:
             if op.kind.terminator:
-                done.append(self.rebuilt(op, op.operands if kept is None else [op.operands[k] for k in kept]))
-            elif id(op) in self.marks.live:
-                done.append(self.partial(op) if op.kind in PARTIAL else self.rebuilt(op, op.operands))
-        same = len(done) == len(block.ops) and all([x is y for x, y in zip(done, block.ops)])
-        return block if same else Block(block.args, done)
-
-    def rebuilt(self, op, operands):
-        operands = tuple([self.value(x) for x in operands])
-        regions = tuple([self.block(r) for r in op.regions])
-        return self.settle(op, operands, op.types, regions)
+                operands = op.operands if kept is None else tuple([op.operands[k] for k in kept])
+                done.append(self.settle(op, self.values(operands), (), ()))
+            elif id(op) in live:
+                if op.kind in PARTIAL:
+                    done.append(self.partial(op))
+                else:
+                    regions = tuple([self.block(r) for r in op.regions]) if op.regions else ()
+                    done.append(self.settle(op, self.values(op.operands), op.types, regions))
+        return block if same(done, block.ops) else Block(block.args, done)
 
     def settle(self, op, operands, types, regions):
-        same = len(operands) == len(op.operands) and len(types) == len(op.types) \
-            and all([x is y for x, y in zip(operands, op.operands)]) and all([x is y for x, y in zip(regions, op.regions)])
-        if same:
+        """`op` with these parts: itself if they are its own."""
+        if (operands is op.operands or same(operands, op.operands)) and len(types) == len(op.types) \
+                and same(regions, op.regions):
             return op
         new = Op(op.kind, operands, op.attrs, types, regions, op.loc)
         self.map[id(op)] = new.results
@@ -136,20 +154,19 @@ class _Sweep:
     def partial(self, op):
         """A loop or branch with only its live results."""
         kept = [k for k in range(len(op.types)) if (id(op), k) in self.marks.results]
-        carry = LOOPS.get(op.kind)
-        operands, regions = op.operands, op.regions
-        if carry is not None:
+        whole = len(kept) == len(op.types)
+        carry, operands = LOOPS.get(op.kind), op.operands
+        if carry is not None and not whole:
             operands = (*operands[:carry.operands], *[operands[carry.operands + k] for k in kept])
-        operands = tuple([self.value(x) for x in operands])
-        new = []
-        for region in regions:
-            is_condition = op.kind is ops.while_ and region is regions[0]
-            inner = self.block(region, None if is_condition or len(kept) == len(op.types) else kept)
-            if carry is not None and len(kept) != len(op.types):
+        operands, regions = self.values(operands), []
+        for region in op.regions:
+            is_condition = op.kind is ops.while_ and region is op.regions[0]
+            inner = self.block(region, None if is_condition or whole else kept)
+            if carry is not None and not whole:
                 args = (*region.args[:carry.parameters], *[region.args[carry.parameters + k] for k in kept])
                 inner = Block(args, inner.ops)
-            new.append(inner)
-        made = self.settle(op, operands, tuple([op.types[k] for k in kept]), tuple(new))
+            regions.append(inner)
+        made = self.settle(op, operands, tuple([op.types[k] for k in kept]), tuple(regions))
         if made is not op:
             results = iter(made.results)
             self.map[id(op)] = tuple([next(results) if k in kept else None for k in range(len(op.types))])

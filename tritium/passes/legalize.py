@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from .. import ops
 from ..ir import types as T
-from ..ir.rewrite import sweep
+from ..ir.rewrite import same, sweep
 from ..ops.expand import EXPAND
 from ..ops.expand_casts import fma_narrow, narrow, to_odd_f32, toward_zero_f32, widen
 from ..ops.expression import Expr
+from .simplify import apply_rules
 
 WIDE = frozenset((T.f32, T.f64))
 BETWEEN_WIDE = frozenset(((T.f32, T.f64), (T.f64, T.f32)))
@@ -37,20 +38,29 @@ class Facts(NamedTuple):
     dot: frozenset = frozenset(T.FLOATS)
 
 
-def legalize(facts=Facts()):
-    """The pass that leaves only what `facts` says a target has.
+PORTABLE = Facts()
+
+
+def legalize(facts=PORTABLE):
+    """The pass that leaves only what `facts` says a target has; what it writes is simplified on the way.
+
+    Run `simplify` before it, not after: it would join conversions that the target can only do in two steps.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%x: bf16) {\\n  %0 = add %x, %x : bf16\\n  print %0 {prefix=\\"\\"}\\n}")
-    >>> {op.kind.name for op in legalize(Facts())(m).body.ops} >= {"bitcast", "shl", "add"}
+    >>> {op.kind.name for op in legalize()(m).body.ops} >= {"bitcast", "shl", "add"}
     True
     """
     chosen = {}     # (kind, element type) -> what to do, or None
 
     def rule(b, op):
-        kind = op.kind
-        if kind is ops.cast:
+        if op.kind is ops.cast:     # simplification would join again what is split here
             return _cast(facts, b, op)
+        made = apply_rules(b, op)
+        return legal(b, op) if made is None else made
+
+    def legal(b, op):
+        kind = op.kind
         if kind.row is None and kind not in OTHERS:
             return None
         key = (kind, T.element(op.operands[0].type)) if op.operands else kind
@@ -69,7 +79,9 @@ def _choose(facts, kind, t):
     if kind in OTHERS:
         return OTHERS[kind](facts, t)
     if t.is_float and t not in facts.floats:
-        return _promote
+        if kind in BITWISE and t.special != "fnuz":     # there the code of -0 is NaN
+            return BITWISE[kind]
+        return lambda b, op: _promote(facts, b, op)
     spelled = t.kind in kind.row.llvm or "any" in kind.row.llvm
     native = (kind.name, t) in facts.rows or (spelled and (kind.name, t) not in facts.lacks)
     if native or kind not in EXPAND:
@@ -79,22 +91,43 @@ def _choose(facts, kind, t):
 
 
 # --- arithmetic in a wider type -----------------------------------------------------------------------------------
-def _wider(b, x, t=T.f32):
-    """x in f32 if it is a float, else itself."""
-    e = T.element(x.type)
-    return ops.cast(b, x, to=t) if type(e) is T.Scalar and e.is_float and e is not t else x
+def _wider(b, x):
+    """x in f32 if it is a narrower float, else itself."""
+    t = T.element(x.type)
+    return ops.cast(b, x, to=T.f32) if type(t) is T.Scalar and t.is_float and t.bits < 32 else x
 
 
-def _promote(b, op):
+def _promote(facts, b, op):
     """f(x, y) -> narrow(f(widen x, widen y)); what loses nothing on the way back needs no rounding."""
-    result = T.element(op.type)
+    to = T.element(op.type)
     wide = [_wider(b, x) for x in op.operands]
     if op.kind is ops.fma:
-        return fma_narrow(*[Expr(b, x) for x in wide]).cast(result).v
+        return fma_narrow(*[Expr(b, x) for x in wide]).cast(to).v
     made = b.emit(op.kind, wide, op.attrs)
-    if not result.is_float:
+    if not to.is_float:
         return made
-    return ops.cast(b, made, to=result, rounding="rtz" if op.kind.row.exact else None)
+    return _exactly(facts, b, made, to) if op.kind.row.exact else ops.cast(b, made, to=to)
+
+
+def _exactly(facts, b, x, to):
+    """f32 `x`, which is a value of `to`, as one."""
+    return ops.cast(b, x, to=to) if (T.f32, to) in facts.casts else narrow(Expr(b, x), to, "exact").v
+
+
+def _abs(b, op):
+    """The bits without the sign."""
+    x = Expr(b, op.operands[0])
+    return (x.ubits & ((1 << (x.element.bits - 1)) - 1)).bitcast(x.element).v
+
+
+def _copysign(b, op):
+    """The bits of one with the sign of the other."""
+    x, y = (Expr(b, v) for v in op.operands)
+    top = 1 << (x.element.bits - 1)
+    return ((x.ubits & (top - 1)) | (y.ubits & top)).bitcast(x.element).v
+
+
+BITWISE = {ops.abs_: _abs, ops.copysign: _copysign}
 
 
 # --- conversions --------------------------------------------------------------------------------------------------
@@ -116,6 +149,8 @@ def _cast(facts, b, op):
 
 def _between_floats(facts, x, source, to, rounding):
     """None if the target converts by itself."""
+    if source is to:
+        return x.v
     if rounding is None and (source, to) in facts.casts:
         return None
     if source is T.f32 and to is T.f64:
@@ -149,7 +184,7 @@ def _sort(facts, t):
     """Narrow floats are sorted as f32."""
     if not t.is_float or t in facts.floats:
         return None
-    return lambda b, op: ops.cast(b, b.emit(ops.sort, (_wider(b, op.operands[0]),), op.attrs), to=t, rounding="rtz")
+    return lambda b, op: _exactly(facts, b, b.emit(ops.sort, (_wider(b, op.operands[0]),), op.attrs), t)
 
 
 def _print(facts, t):
@@ -157,7 +192,7 @@ def _print(facts, t):
     def widened(b, op):
         xs = [_wider(b, x) if type(e := T.element(x.type)) is T.Scalar and e.is_float and e not in facts.floats else x
               for x in op.operands]
-        return None if all([x is y for x, y in zip(xs, op.operands)]) else b.emit(ops.print_, xs, op.attrs) or ()
+        return None if same(xs, op.operands) else b.emit(ops.print_, xs, op.attrs) or ()
     return widened
 
 

@@ -23,7 +23,9 @@ def constant_of(x):
 
 
 def trip_count(op):
-    """How often a `for` with constant bounds runs, else None."""
+    """How often a `for` with constant bounds runs; None for bounds not known and for other loops."""
+    if op.kind is not ops.for_:
+        return None
     lo, hi, step = (constant_of(x) for x in op.operands[:3])
     if lo is None or hi is None or not step:
         return None

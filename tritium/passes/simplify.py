@@ -90,10 +90,12 @@ def _python(array, t):
 # --- every elementwise op -----------------------------------------------------------------------------------------
 def _elementwise(b, op):
     operands = op.operands
-    kinds = [x.kind if type(x) is Op else None for x in operands]
-    if all([k is ops.constant for k in kinds]):
-        return _fold(b, op)
-    if all([k is ops.splat for k in kinds]):
+    first = operands[0].kind if type(operands[0]) is Op else None
+    if first is not ops.constant and first is not ops.splat:
+        return None
+    if _all_of(operands, first):
+        if first is ops.constant:
+            return _fold(b, op)
         # f(splat x, splat y) -> splat f(x, y)
         return ops.splat(b, b.emit(op.kind, [x.operands[0] for x in operands], op.attrs), shape=op.type.shape)
     row = op.kind.row
@@ -101,6 +103,13 @@ def _elementwise(b, op):
         # f(1, x) -> f(x, 1)
         return b.emit(op.kind, operands[::-1], op.attrs)
     return None
+
+
+def _all_of(xs, kind):
+    for x in xs:
+        if type(x) is not Op or x.kind is not kind:
+            return False
+    return True
 
 
 def _fold(b, op):
@@ -133,8 +142,8 @@ def unit(b, op):
 @on(ops.mul, ops.and_)
 def zero(b, op):
     """x * 0, x & 0 -> 0 (integers)"""
-    x, y = op.operands
-    return y if T.element(y.type).is_int and number(y) in (0, False) and number(y) is not None else None
+    y = op.operands[1]
+    return y if T.element(y.type).is_int and number(y) == 0 else None
 
 
 @on(ops.or_)
@@ -291,7 +300,7 @@ def preserves(a, b):
                           and 1 - b.bias - b.mantissa <= 1 - a.bias - a.mantissa)
     if b.is_float:
         return a.bits - a.signed <= b.mantissa + 1 and b.bits > 8
-    return b.bits > a.bits and (b.signed or not a.signed) or a is b
+    return a is b or (b.bits > a.bits and (b.signed or not a.signed))
 
 
 @on(ops.cast)
@@ -301,13 +310,13 @@ def conversion(b, op):
     source, to = T.element(x.type), op.attrs["to"]
     if source is to:
         return x
-    if op.attrs["rounding"] is not None or type(x) is not Op or x.kind is not ops.cast or x.attrs["rounding"] is not None:
+    if type(x) is not Op or x.kind is not ops.cast or (op.attrs["rounding"], x.attrs["rounding"]) != (None, None):
         return None
     inner = x.operands[0]
     first = T.element(inner.type)
     if type(first) is not T.Scalar or type(to) is not T.Scalar or type(source) is not T.Scalar:
         return None
-    low_bits = first.is_int and source.is_int and to.is_int and T.i1 not in (first, source, to) and to.bits <= source.bits
+    low_bits = all(t.is_int and t is not T.i1 for t in (first, source, to)) and to.bits <= source.bits
     through_float = first.is_int and source.is_float and (to.is_int or to.bits == 8)
     if low_bits or (preserves(first, source) and not through_float):
         return ops.cast(b, inner, to=to)
@@ -361,7 +370,9 @@ def same_shape(b, op):
 def broadcast_twice(b, op):
     """broadcast of a broadcast"""
     x, = op.operands
-    return ops.broadcast(b, x.operands[0], shape=op.attrs["shape"]) if type(x) is Op and x.kind is ops.broadcast else None
+    if type(x) is Op and x.kind is ops.broadcast:
+        return ops.broadcast(b, x.operands[0], shape=op.attrs["shape"])
+    return None
 
 
 @on(ops.reshape)

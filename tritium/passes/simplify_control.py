@@ -23,7 +23,8 @@ def load_mask(b, op):
     if len(op.operands) == 3:
         return op.operands[2]
     t = T.element(op.type)
-    return full(b, 0, op.type) if type(t) is T.Ptr else full(b, 0.0 if t.is_float else t is T.i1 and False or 0, op.type)
+    is_float = type(t) is T.Scalar and t.is_float
+    return full(b, 0.0 if is_float else False if t is T.i1 else 0, op.type)
 
 
 @on(ops.store)

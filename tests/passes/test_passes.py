@@ -1,0 +1,66 @@
+"""Each pass on small modules: the file names the pass, a case is input and output (see tests/cases.py)."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import cases
+from tritium import passes
+from tritium.errors import InternalError
+from tritium.ir import types as T
+from tritium.ir.text import parse_module, print_module
+from tritium.ir.verify import verify
+from tritium.passes import accumulate, dce, licm, simplify
+from tritium.passes.legalize import Facts, legalize
+
+NATIVE_HALF = Facts(floats=frozenset((T.f16, T.f32, T.f64)), rows=frozenset((("exp2", T.f32),)),
+                    casts=frozenset((a, b) for a in (T.f16, T.f32, T.f64) for b in (T.f16, T.f32, T.f64)))
+ONLY_WIDE_DOT = Facts(dot=frozenset((T.f32, T.f64)))
+
+# What a file runs. Passes that leave dead code behind are followed by dce, so that a case shows what remains.
+PIPELINES = {
+    "simplify": (simplify, dce),
+    "simplify_control": (simplify, dce),
+    "dce": (dce,),
+    "licm": (licm,),
+    "accumulate": (accumulate, dce),
+    "legalize": (legalize(), dce),
+    "legalize_native_half": (legalize(NATIVE_HALF), dce),
+    "legalize_dot": (legalize(ONLY_WIDE_DOT), dce),
+    "cleanup": passes.CLEANUP,
+}
+
+
+@pytest.mark.parametrize("case", cases.parameters(Path(__file__).parent))
+def test_case(case, request):
+    module = verify(parse_module(case.kernel))
+    before = print_module(module)
+    pipeline = PIPELINES[case.path.stem]
+    after = verify(passes.run(module, pipeline))
+    assert print_module(module) == before, "a pass changed its input"
+    assert passes.run(after, pipeline) is after, "a second run changed something"
+    cases.check(case, print_module(after), request.config.getoption("--update"))
+
+
+def test_every_pass_has_a_file():
+    assert {p.stem for p in Path(__file__).parent.glob("*.tir")} == set(PIPELINES)
+
+
+def test_run_shows_every_step():
+    module = parse_module("kernel @f(%x: i32) {\n  %0 = add %x, %x : i32\n}")
+    seen = []
+    result = passes.run(module, (simplify, dce), watch=lambda step, before, after: seen.append((step, before, after)))
+    assert [step for step, _, _ in seen] == [simplify, dce]
+    assert seen[0][1] is module and seen[0][2] is module and seen[1][2] is result
+
+
+def test_run_names_the_pass_that_broke_the_module():
+    module = parse_module("kernel @f(%x: i32) {\n  %0 = add %x, %x : i32\n  print %0 {prefix=\"\"}\n}")
+
+    def breaks(module):
+        from tritium.ir.core import Block
+        return module.replace(body=Block(module.args, module.body.ops[1:]))
+
+    breaks.__module__ = "tritium.passes.breaks"
+    with pytest.raises(InternalError, match=r"not defined before it.*after pass breaks"):
+        passes.run(module, (breaks,))
