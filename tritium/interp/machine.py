@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sys
 import time
@@ -101,11 +102,16 @@ class Machine:
 
     def run_kernel(self, module, args, pid):
         """Run one program."""
+        with self.program(pid), np.errstate(all="ignore"):
+            self.run(module.body, args)
+
+    @contextlib.contextmanager
+    def program(self, pid):
+        """The program `pid` runs inside the `with`."""
         self.pid = tuple(pid)
         for observer in self.observers:
             observer.begin(self)
-        with np.errstate(all="ignore"):
-            self.run(module.body, args)
+        yield
         for observer in self.observers:
             observer.end(self)
 

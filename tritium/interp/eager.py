@@ -1,0 +1,247 @@
+"""Eager execution: the user's own Python function runs, program by program, on tensors that hold NumPy arrays.
+
+`print`, `assert`, `breakpoint()` and pdb work inside a kernel; TRITON_INTERPRET=1 makes every kernel run like this.
+
+    >>> from tritium.language.standard import cdiv
+    >>> with using(EagerBuilder(Machine())) as b:
+    ...     print(b.call(cdiv, [7, 2]))
+    [4]
+"""
+
+from __future__ import annotations
+
+import bdb
+import contextlib
+import os
+import sys
+from contextvars import ContextVar
+from types import SimpleNamespace
+
+import numpy as np
+
+from .. import knobs
+from ..errors import InterpreterError, TritonError
+from ..ir.core import Loc, Op
+from ..ir.opdef import types_of
+from ..language.source import ConstexprFunction, Source
+from ..language.values import tensor, using
+from .arguments import Arguments, Declared
+from .machine import Machine, programs
+from .memory import Memory
+from .show import tensor_text
+from .syntax import eager_form
+
+__all__ = ["Datum", "EagerBuilder", "InterpretedFunction", "launch", "observing"]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_OBSERVERS: ContextVar[tuple] = ContextVar("observers", default=())
+
+
+class Datum:
+    """A value of the IR that is known: what a tensor holds as its handle in an eager kernel.
+
+    >>> from tritium.ir.types import i32
+    >>> print(Datum(i32, np.array(2, np.int32)))
+    [2]
+    """
+
+    __slots__ = ("data", "type")
+
+    def __init__(self, type, data):
+        self.type, self.data = type, data
+
+    def __str__(self):
+        return tensor_text(self.type, self.data)
+
+    def __repr__(self):
+        return f"Datum({self.type}, {self.data!r})"
+
+
+class EagerBuilder:
+    """The builder of an eager kernel: an op is evaluated as soon as it is emitted."""
+
+    target = None
+
+    def __init__(self, machine, kernel=None, **options):
+        self.machine, self.kernel = machine, kernel
+        self.options = SimpleNamespace(**{"num_warps": 4, "num_stages": 3, "num_ctas": 1, "debug": False,
+                                          "sanitize_overflow": True, "enable_fp_fusion": True, **options})
+        self._regions = {}
+
+    def emit(self, kind, operands, attrs=None, regions=(), loc=None):
+        """Evaluate an op; gives its value, a tuple of its values, or None when it has none."""
+        attrs = attrs or {}
+        operands = tuple(operands)
+        types = types_of(kind, [x.type for x in operands], attrs, regions)
+        op = Op(kind, operands, attrs, types, tuple(regions), loc or (self.loc if self.machine.observers else None))
+        made = [Datum(t, x) for t, x in zip(types, self.machine.execute(op, [x.data for x in operands]))]
+        return made[0] if len(made) == 1 else tuple(made) or None
+
+    def call(self, fn, args=(), kwargs=None):
+        """Call a device function with language values."""
+        if isinstance(fn, Source) and not isinstance(fn, ConstexprFunction):
+            fn = eager_form(fn)
+        return fn(*args, **(kwargs or {}))
+
+    def region_of(self, fn, arg_types):
+        """A block that applies a function to scalars of these IR types."""
+        key = (id(fn), tuple(arg_types))
+        if key not in self._regions:
+            self._regions[key] = fn, self._trace(fn, arg_types)
+        return self._regions[key][1]
+
+    def _trace(self, fn, arg_types):
+        """Let the frontend lower a function of scalars: it is applied to every element, often many at once."""
+        from ..frontend.lower import KernelBuilder
+        from ..frontend.scope import Frame, function_of
+        within = self.kernel if self.kernel is not None else fn
+        b = KernelBuilder(within, self.options)
+        b.frame = Frame(function_of(within), {}, is_kernel=True)
+        b.at(b.frame.function.node)
+        return b.region_of(fn, arg_types)
+
+    @property
+    def loc(self):
+        """The line of the user's code that is running."""
+        return location(sys._getframe(1))
+
+
+# --- launching --------------------------------------------------------------------------------------------------------
+class InterpretedFunction(Source):
+    """A kernel that runs as plain Python: what `@jit` makes when TRITON_INTERPRET is set."""
+
+    def __init__(self, fn, do_not_specialize=None, debug=None):
+        super().__init__(fn)
+        self.do_not_specialize, self.debug = frozenset(do_not_specialize or ()), debug
+        self.pre_run_hooks = []
+
+    def __getitem__(self, grid):
+        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
+
+    def run(self, *args, grid, warmup=False, **kwargs):
+        """Run every program of the grid, one after the other; there is nothing to warm up."""
+        if warmup:
+            return
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
+        launch(self, grid, args, {"debug": self.debug, **kwargs} if self.debug else kwargs)
+
+    def warmup(self, *args, grid, **kwargs):
+        """Nothing: an interpreted kernel is not compiled."""
+
+    def add_pre_run_hook(self, hook):
+        """Call `hook(*args, **kwargs)` before each launch."""
+        if not callable(hook):
+            raise TypeError(f"a hook is a function, not {hook!r}")
+        self.pre_run_hooks.append(hook)
+
+
+@contextlib.contextmanager
+def observing(*observers):
+    """Let observers watch every eager launch inside the `with`.
+
+    >>> from tritium.interp.observe import Observer
+    >>> with observing(Observer()):
+    ...     len(_OBSERVERS.get())
+    1
+    """
+    token = _OBSERVERS.set((*_OBSERVERS.get(), *observers))
+    try:
+        yield
+    finally:
+        _OBSERVERS.reset(token)
+
+
+def launch(source, grid, args, kwargs, *, observers=(), strict=True):
+    """Run a kernel (any `Source`) eagerly over a grid. Keywords that are not parameters are options or ignored."""
+    parameters = source.signature.parameters
+    bound = source.signature.bind(*args, **{k: v for k, v in kwargs.items() if k in parameters})
+    bound.apply_defaults()
+    sizes = grid(dict(bound.arguments)) if callable(grid) else grid
+    machine = Machine(Memory(strict), grid_sizes(sizes), (*_OBSERVERS.get(), *observers))
+    options = {name: kwargs[name] for name in ("num_warps", "num_stages", "num_ctas", "sanitize_overflow")
+               if name in kwargs}
+    builder = EagerBuilder(machine, source, **options, debug=bool(kwargs.get("debug") or knobs.runtime.debug))
+    arguments = Arguments(machine, lambda kind, data: tensor(Datum(kind, data)))
+    plain = getattr(source, "do_not_specialize", ())
+    for k, (name, parameter) in enumerate(parameters.items()):
+        declared = Declared(parameter, specialize=not {k, name} & set(plain))
+        bound.arguments[name] = arguments.value(declared, bound.arguments[name])
+    function = eager_form(source)
+    try:
+        with using(builder), np.errstate(all="ignore"):
+            for pid in programs(machine.grid):
+                run_program(machine, pid, lambda: function(*bound.args, **bound.kwargs))
+    finally:
+        arguments.give_back()
+
+
+def run_program(machine, pid, body):
+    """Run one program; what it raises becomes an InterpreterError that names the program and the line."""
+    try:
+        with machine.program(pid):
+            body()
+    except bdb.BdbQuit:  # the user left the debugger
+        raise
+    except Exception as raised:
+        raise explained(raised, pid) from (None if isinstance(raised, InterpreterError) else raised)
+
+
+def grid_sizes(grid):
+    """The three sizes of a grid: one to three ints, or one int.
+
+    >>> grid_sizes((4, 2)), grid_sizes(3)
+    ((4, 2, 1), (3, 1, 1))
+    """
+    sizes = tuple(map(int, grid)) if isinstance(grid, (tuple, list)) else (int(grid),)
+    if not 1 <= len(sizes) <= 3:
+        raise ValueError(f"a grid has one to three axes, not {len(sizes)}: {grid!r}")
+    return (*sizes, 1, 1)[:3]
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+def explained(raised, pid):
+    """An InterpreterError for an exception in a kernel: the program, the user's line, what went wrong, a next step."""
+    if isinstance(raised, TritonError) or hasattr(raised, "hint"):
+        text = str(raised)
+    else:
+        text = repr(raised)
+    frame = innermost(raised.__traceback__)
+    if frame is not None and "\n  --> " not in text:
+        text += f"\n  --> {frame[0]}:{frame[1]} in {frame[2]}"
+    if not isinstance(raised, InterpreterError):
+        text += f"\nnote: program {pid} was running"
+    if getattr(raised, "hint", None) and "\nhint: " not in text:
+        text += f"\nhint: {raised.hint}"
+    if isinstance(raised, InterpreterError):
+        raised.error_message = text
+        return raised
+    return InterpreterError(text)
+
+
+def innermost(traceback):
+    """(file, line, function) of the innermost line of a traceback that is not tritium's own."""
+    found = None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not is_ours(code.co_filename):
+            found = code.co_filename, traceback.tb_lineno, code.co_name
+        traceback = traceback.tb_next
+    return found
+
+
+def location(frame):
+    """Where the innermost frame that is not tritium's own stands."""
+    while frame is not None and is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    code = frame.f_code
+    line, end_line, col, end_col = list(code.co_positions())[frame.f_lasti // 2]
+    return Loc(code.co_filename, line or frame.f_lineno, col or 0, end_line or frame.f_lineno, end_col or 0,
+               code.co_name)
+
+
+def is_ours(file):
+    """Whether a file is part of tritium, except its collection of kernels: those are users too."""
+    return file.startswith(_PACKAGE) and not file.startswith(os.path.join(_PACKAGE, "kernels") + os.sep)
