@@ -53,7 +53,7 @@ def lower(module, target) -> Lowered:
     >>> "store i32 7, ptr %x.1" in lower(kernel, cpu_target("aarch64")).text
     True
     """
-    from . import lower_control, lower_dot, lower_elementwise, lower_program, lower_shape  # noqa: F401  (fill the tables)
+    from . import lower_atomics, lower_control, lower_dot, lower_program, lower_shape  # noqa: F401  (fill the tables)
 
     lo = Lowering(module, target)
     lo.kernel()

@@ -12,7 +12,7 @@ from ... import ops
 from ...ir import types as T
 from ..llvm.rows import llvm_type
 from ..llvm.writer import lanes, vector
-from . import nests, table
+from . import nests, plan, table
 from .index import ZERO, Strips, strips, unravel, width_of
 from .lower_elementwise import inline
 from .table import step
@@ -174,6 +174,12 @@ def _column(lo, reductions, axis, size, kept, width):
         n = len(r.op.types)
         r.deliver(kept, rest[:n])
         rest = rest[n:]
+
+
+@step(ops.reduce)
+def _reduce(lo, op):
+    """Done in a nest that other steps may share (nests.group)."""
+    nests.group(lo, [op], plan.nest_of(op))
 
 
 # --- scans ------------------------------------------------------------------------------------------------------

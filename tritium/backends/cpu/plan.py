@@ -25,6 +25,8 @@ DEEP = 120  # longer chains are cut: their loops would run out of registers
 _LOOPS = (ops.for_, ops.while_)
 # Steps whose loops do not visit every element of what they want, or visit it more than once.
 _SCATTERED = (ops.for_, ops.while_, ops.if_, ops.extract, ops.atomic, ops.atomic_cas, ops.print_, ops.map_)
+# Steps that go from element to element: what is costly is computed in strips before.
+_ONE_BY_ONE = (ops.atomic, ops.atomic_cas, ops.print_, ops.histogram, ops.map_, ops.inline_asm)
 
 
 class Step:
@@ -316,6 +318,9 @@ class _Planner:
         else:
             for x in op.operands:
                 self.wants(x, bit)
+                if op.kind in _ONE_BY_ONE and type(x) not in (Arg, Result) and self.cost.get(id(x), 0) >= KEEP \
+                        and self.keepable(x):
+                    self.must.add(self.key(x))
         inside = {id(o) for r in op.regions for o in walk(r)}
         for region in op.regions:
             for o in walk(region):
