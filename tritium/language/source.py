@@ -182,8 +182,9 @@ class Source(dependencies.Compilable):
                     "hint: pass it as a `tl.constexpr` argument instead")
 
     def __call__(self, *args, **kwargs):
-        if current() is not None:  # a kernel that runs eagerly calls the Python function itself
-            return self.fn(*args, **kwargs)
+        b = current()
+        if b is not None:  # a kernel that runs eagerly, or a builtin written in Python
+            return b.call(self, args, kwargs)
         raise RuntimeError(
             "Cannot call @triton.jit'd outside of the scope of a kernel\n"
             f"hint: launch it over a grid of programs: {self.__name__}[grid](...)")

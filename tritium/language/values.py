@@ -95,9 +95,8 @@ class tensor:
         return self._known("array").astype(dtype) if dtype is not None else self._known("array")
 
     def __str__(self):
-        data = getattr(self.handle, "data", None)
-        if data is not None:
-            return str(data)
+        if getattr(self.handle, "data", None) is not None:
+            return str(self.handle)
         return f"{self.dtype}[{', '.join(f'constexpr[{n}]' for n in self.shape)}]"
 
     __repr__ = __str__

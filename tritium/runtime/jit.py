@@ -207,7 +207,7 @@ def jit(fn=None, *, version=None, repr=None, launch_metadata=None, do_not_specia
         if knobs.runtime.interpret:
             from tritium.interp.eager import InterpretedFunction
 
-            return InterpretedFunction(fn)
+            return InterpretedFunction(fn, do_not_specialize, debug)
         return JITFunction(fn, version, do_not_specialize, do_not_specialize_on_alignment, debug, noinline, repr,
                            launch_metadata)
 
