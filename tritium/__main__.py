@@ -33,7 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     ...
     0
     """
-    command, *rest = sys.argv[1:] if arguments is None else arguments or ["--help"]
+    arguments = sys.argv[1:] if arguments is None else arguments
+    command, *rest = arguments or ["--help"]
     if command in ("-h", "--help", "help"):
         print(usage())
         return 0

@@ -172,12 +172,13 @@ def image(data: bytes) -> str:
     return ",\\\n".join(",".join(f"0x{byte:02x}" for byte in data[i:i + 24]) for i in range(0, len(data), 24))
 
 
-def cuda_source(variant: Variant, entry: str, binary: bytes, grid: list[str], threads: int, shared: int) -> str:
+def cuda_source(variant: Variant, file: str, entry: str, binary: bytes, grid: list[str], threads: int,
+                shared: int) -> str:
     """C that holds a cubin, or PTX for the driver to finish, and launches it."""
     parameters = ", ".join(f"&{p.name}" for p in variant.parameters if p.is_passed)
     gx, gy, gz = grid
     name = variant.name
-    return f"""#include "{name}.h"
+    return f"""#include "{file}.h"
 
 static const unsigned char image[] = {{
 {image(binary)}
@@ -212,7 +213,7 @@ CUresult unload_{name}(void) {{
 """
 
 
-def cpu_source(variant: Variant, entry: str, grid: list[str], arena: int) -> str:
+def cpu_source(variant: Variant, file: str, grid: list[str], arena: int) -> str:
     """C that calls the kernel in the object file beside it, on the calling thread, for the whole grid."""
     passed = [p for p in variant.parameters if p.is_passed]
     fill = "\n".join(f"  memcpy(&slots[{i}], &{p.name}, sizeof {p.name});" if p.type.startswith(("*", "fp"))
@@ -220,12 +221,12 @@ def cpu_source(variant: Variant, entry: str, grid: list[str], arena: int) -> str
     gx, gy, gz = grid
     name = variant.name
     arena = -(-max(arena, 1) // 64) * 64
-    return f"""#include "{name}.h"
+    return f"""#include "{file}.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* Programs begin <= p < end of the grid; `slots` holds 8 bytes for each argument. */
-extern void kernel_{name}(void *slots, int64_t begin, int64_t end, int64_t *grid, void *arena) __asm__("{entry}");
+extern void kernel_{name}(void *slots, int64_t begin, int64_t end, int64_t *grid, void *arena);
 
 int load_{name}(void) {{ return 0; }}
 int unload_{name}(void) {{ return 0; }}

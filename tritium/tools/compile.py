@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -87,21 +88,45 @@ def write(kernel: Any, variant: aot.Variant, grid: list[str], base: Path) -> lis
     """Write the C files (and the object, for a CPU) of a compiled kernel; their paths."""
     stem = base.with_name(f"{base.name}.{'_'.join(filter(None, (variant.algorithm, variant.suffix)))}")
     stem.parent.mkdir(parents=True, exist_ok=True)
-    name, suffix = stem.name, {"cuda": ".c", "cpu": ".c"}[variant.device]
     files: dict[str, str | bytes] = {".h": aot.header(variant)}
     meta = kernel.metadata
     if variant.device == "cuda":
-        binary = kernel.asm["cubin"] or kernel.asm["ptx"].encode() + b"\0"
-        text = aot.cuda_source(variant, kernel.name, binary, grid, meta.num_warps * 32, meta.shared)
+        # Without an assembler the binary is PTX text, whose end the driver finds by its zero byte.
+        binary = kernel.asm["cubin"] + b"\0"
+        files[".c"] = aot.cuda_source(variant, stem.name, kernel.name, binary, grid, meta.num_warps * 32, meta.shared)
     else:
-        text = aot.cpu_source(variant, kernel.name, grid, meta.arena_bytes)
-        files[".o"] = kernel.kernel
-    # The header is included under the name it is written with.
-    files[suffix] = text.replace(f'#include "{variant.name}.h"', f'#include "{name}.h"')
+        files[".c"] = aot.cpu_source(variant, stem.name, grid, meta.arena_bytes)
+        files |= objects(kernel, f"kernel_{variant.name}")
     for ending, content in files.items():
         data = content if isinstance(content, bytes) else content.encode()
-        stem.with_name(name + ending).write_bytes(data)
-    return [stem.with_name(name + ending) for ending in files]
+        stem.with_name(stem.name + ending).write_bytes(data)
+    return [stem.with_name(stem.name + ending) for ending in files]
+
+
+def objects(kernel: Any, entry: str) -> dict[str, bytes]:
+    """File ending -> object code of a CPU kernel, under the name `entry`, and of the parts of the runtime it calls.
+
+    The functions of the runtime are weak: objects of several kernels can be linked together.
+    """
+    from tritium.backends.cpu import partial, runtime
+    from tritium.backends.llvm.target import compile_text, cpu_target
+
+    text, target = kernel.asm["llir"], cpu_target(kernel.metadata.arch)
+    needed = set(re.findall(r"^declare .*@(tt\.[\w.]+)\(", text, re.M))
+    parts = {part.name: part for part in runtime.PARTS if needed & set(part.symbols) and part.name != "core"}
+    texts = {name: part.text(target) for name, part in parts.items()}
+    provided = {symbol for part in parts.values() for symbol in part.symbols}
+    if needed & set(partial.SYMBOLS):  # the one piece of the core that needs no Python process
+        texts["partial"] = partial.partial()
+        provided |= set(partial.SYMBOLS)
+    if missing := needed - provided:
+        raise ValueError(f"{kernel.name} calls {', '.join(sorted(missing))}, which only a Python process has: "
+                         "compile it without debug")
+    renamed = re.sub(rf"@{re.escape(kernel.name)}\b", f"@{entry}", text)
+    weak = {name: re.sub(r"^define (\w+ @tt\.)", r"define weak_odr \1", text, flags=re.M)
+            for name, text in texts.items()}
+    return {".o": compile_text(renamed, target),
+            **{f".{name}.o": compile_text(text, target) for name, text in weak.items()}}
 
 
 def run(options: argparse.Namespace) -> list[Path]:
