@@ -199,7 +199,7 @@ def test_second_compilation_comes_from_disk(fake):
     second = compile(source(), TARGET, {"num_warps": 2})
     assert len(fake.lowered) == 1 and cache.stats() == cache.CacheStats(hits=1, misses=1, stores=1)
     assert second.metadata == first.metadata and second.hash == first.hash
-    assert {ext: second.asm[ext] for ext in second.asm} == {ext: first.asm[ext] for ext in first.asm}
+    assert [(ext, second.asm[ext]) for ext in second.asm] == [(ext, first.asm[ext]) for ext in first.asm]
     assert second.asm["upper"] == "NOTE SCALE 2" and isinstance(second.kernel, bytes)
 
 
@@ -277,7 +277,9 @@ def test_dump(fake, tmp_path):
     knobs.compilation.dump_ir = True
     compile(source(), TARGET)
     directory = tmp_path / "dump" / cache.base32(source().hash())
-    assert set(os.listdir(directory)) == {"scale.source", "scale.ttir", "scale.note", "scale.paper"}
+    assert set(os.listdir(directory)) == {"scale.source", "scale.ttir", "scale.note", "scale.paper", "scale.json"}
+    again = compile(directory / "scale.note", TARGET)
+    assert again.metadata.shared == 16  # found out by an earlier stage, kept beside the file
 
 
 def test_override_replaces_a_stage_and_is_not_cached(fake, tmp_path, capsys):

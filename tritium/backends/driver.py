@@ -163,7 +163,11 @@ class Drivers:
             return self._chosen
         if device is None or knobs.backend:
             return self.default
-        return self.named("hip" if device == "cuda" and self._is_rocm() else device)
+        if device == "cuda" and self._is_rocm():
+            device = "hip"
+        if not backends.present(device):
+            raise ValueError(f"tensors on {device} cannot be accessed from Triton: there is no backend for them")
+        return self.named(device)
 
     @staticmethod
     def _is_rocm() -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,7 @@ def compile(src, target: GPUTarget | None = None, options: dict | None = None, _
     kernel = entry.load()
     hit = kernel is not None
     if not hit:
-        metadata = {**vars(options), **env, **_BASE, "name": src.name, "hash": key, "target": target}
+        metadata = {**_BASE, **src.metadata(), **vars(options), **env, "name": src.name, "hash": key, "target": target}
         contents = {src.ext if isinstance(src, IRSource) else "source": _module(src, target, options)}
         clock.end_of_frontend()
         for ext, stage in _stages(src, backend, options).items():
@@ -168,6 +167,8 @@ def _guarded(ext: str, stage: Callable, contents: dict[str, Any], metadata: dict
 
 
 def _save(name: str, ext: str, value) -> str:
+    import tempfile
+
     directory = knobs.reproducer_dir or tempfile.mkdtemp(prefix="tritium-")
     os.makedirs(directory, exist_ok=True)
     path = Path(directory, f"{name[:150]}.{ext}")

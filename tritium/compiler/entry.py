@@ -34,8 +34,9 @@ class Entry:
             cache.count("misses")
             return None
         metadata = json.loads(Path(group[f"{self.file}.json"]).read_text())
-        contents: dict[str, Any] = {
-            name.rpartition(".")[2]: Path(path) for name, path in group.items() if not name.endswith(".json")}
+        stages = ("source", "ttir", *(ext for ext, _ in self.backend.record.stages))
+        paths = ((ext, group.get(f"{self.file}.{ext}")) for ext in stages)
+        contents: dict[str, Any] = {ext: Path(path) for ext, path in paths if path is not None}
         cache.count("hits")
         return CompiledKernel(self.src, metadata, contents, self.key, group)
 
@@ -56,7 +57,7 @@ class Entry:
     def store(self, contents: dict[str, Any], metadata: dict[str, Any]) -> CompiledKernel:
         """Keep the stages on disk, if the disk lets us, and give the kernel."""
         texts = {ext: value if isinstance(value, bytes) else str(value) for ext, value in contents.items()}
-        for ext, text in texts.items() if self.dump else ():
+        for ext, text in (*texts.items(), ("json", metadata_text(metadata))) if self.dump else ():
             self.dump.put(text, f"{self.file}.{ext}")
         if knobs.compilation.store_binary_only:
             texts = {self.backend.binary_ext: texts[self.backend.binary_ext]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,6 +90,10 @@ class ASTSource:
         """Options the source itself sets: none."""
         return {}
 
+    def metadata(self) -> dict[str, Any]:
+        """What is known of the result before compiling: nothing."""
+        return {}
+
 
 _NAMES = {
     "llir": r"define\s+(?:\w+\s+)*void\s+@\"?([\w.$]+)",
@@ -147,6 +152,11 @@ class IRSource:
         """Options written in the module's first line."""
         written = self.module.attrs if self.module is not None else {}
         return {name: written[name] for name in MODULE_OPTIONS if name in written}
+
+    def metadata(self) -> dict[str, Any]:
+        """What the stages before this one found out, where its metadata lies beside the file, as in the cache."""
+        beside = self.path.with_suffix(".json")
+        return json.loads(beside.read_text()) if beside.exists() else {}
 
 
 # Options passes and lowerings depend on: they travel with the module.

@@ -88,6 +88,9 @@ def grid_sizes(grid: Any) -> tuple[int, int, int]:
     ((97, 1, 1), (4, 2, 1), (1, 2, 3))
     """
     if grid.__class__ is tuple and 0 < len(grid) <= 3:
+        first = grid[0]
+        if len(grid) == 1 and first.__class__ is int and first >= 0:
+            return first, 1, 1
         for size in grid:
             if size.__class__ is not int or size < 0:
                 break
