@@ -164,6 +164,8 @@ def _constexpr_hint(b, node):
         if type(value.handle) is Arg and value.handle.name:
             return (f"{name.id} is a run-time argument: declare the parameter `{value.handle.name}: tl.constexpr` in "
                     f"{b.kernel.__name__}")
+        if b.frame.entry.get(name.id) is value:
+            return f"{b.frame.source.__name__} is called with a run-time value as {name.id}: pass a constant"
         return f"{name.id} is a run-time value: bind it with `{name.id}: tl.constexpr = ...`"
     return None
 
