@@ -315,7 +315,7 @@ def parts_of(value):
     """
     if isinstance(value, builtins.tuple):
         return _take_apart_tuple(value)
-    if hasattr(value, "remade"):
+    if hasattr(value, "remade") and not isinstance(value, type):
         return value.parts(), value.remade
     return None
 
