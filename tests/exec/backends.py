@@ -1,0 +1,60 @@
+"""Where a module can run on this machine: name -> run(module, args, grid), arrays among the args are changed in place."""
+
+import functools
+
+import numpy as np
+
+from tritium import passes
+from tritium.interp.machine import interpret
+from tritium.ir.verify import verify
+
+# How a scalar argument travels; the others are 64-bit integers.
+_CODES = {"i1": "BOOL", "f32": "FLOAT32", "f64": "FLOAT64"}
+
+
+def run_interpreter(module, args, grid=(1,)):
+    """The specification."""
+    interpret(module, args, grid)
+
+
+def run_optimised(module, args, grid=(1,)):
+    """The interpreter on what the passes make of the module."""
+    interpret(verify(passes.run(module, passes.CLEANUP)), args, grid)
+
+
+def run_legalised(module, args, grid=(1,)):
+    """The interpreter on a module for a target that has f32, f64 and integers only."""
+    interpret(verify(passes.run(module, (*passes.CLEANUP, passes.legalize(), passes.dce))), args, grid)
+
+
+def run_cpu(module, args, grid=(1,)):
+    """Machine code for this CPU."""
+    from tritium.backends.cpu.record import pack
+    from tritium.backends.cpu.runtime import Runtime
+
+    address, arena = _compiled(module)
+    slots = b"".join(pack(["TENSOR"], [x.ctypes.data]) if isinstance(x, np.ndarray)
+                     else pack([_CODES.get(a.type.name, "ANY64")], [x]) for a, x in zip(module.args, args, strict=True))
+    Runtime.get().launch_raw(address, arena, *(*grid, 1, 1)[:3], slots)
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled(module):
+    from tritium.backends.cpu.compile import prepare
+    from tritium.backends.cpu.lower import lower
+    from tritium.backends.cpu.runtime import Runtime
+    from tritium.backends.llvm.target import compile_text, cpu_target
+
+    cpu = cpu_target()
+    text, name, arena = lower(prepare(passes.run(module, passes.CLEANUP), cpu), cpu)
+    library = Runtime.get().load(compile_text(text, cpu, opt=2))
+    _compiled.libraries.append(library)  # the code lives as long as its library
+    return library.address(name), arena
+
+
+_compiled.libraries = []
+
+
+def backends_present():
+    """Every way to run a module here, the interpreter first."""
+    return {"interpreter": run_interpreter, "optimised": run_optimised, "legalised": run_legalised, "cpu": run_cpu}
