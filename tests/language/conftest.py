@@ -5,7 +5,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from builders import Bench  # noqa: E402
+from builders import Bench
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ def test_scalar_types(name):
     assert dtypes.parse_signature(signature) is kind
     assert tl.dtype(kind.name) is kind
     assert dtypes.from_ir(kind.ir) is kind
-    assert repr(kind) == f"triton.language.{name}" and eval(repr(kind), {"triton": type("", (), {"language": tl})}) is kind
+    assert repr(kind) == f"triton.language.{name}"
+    assert eval(repr(kind), {"triton": type("", (), {"language": tl})}) is kind
     assert str(kind) == kind.name
     assert getattr(kind, f"is_{kind.name}")()
     for clone in (copy.deepcopy(kind), pickle.loads(pickle.dumps(kind))):

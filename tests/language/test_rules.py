@@ -77,7 +77,7 @@ def test_every_pair_follows_the_rules(symbol):
         for y in EVERY:
             expected = in_words(x, y, symbol in rules.DIVISIONS)
             if expected is None:
-                with pytest.raises(TypeError, match="unexpected type|different signedness"):
+                with pytest.raises(TypeError, match=r"unexpected type|different signedness"):
                     rules.promote(x, y, symbol)
             else:
                 assert rules.promote(x, y, symbol) is expected, (x, y, symbol)

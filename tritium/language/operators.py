@@ -290,8 +290,8 @@ def _overloaded(b, symbol, x, y):
     """An operator that a user's aggregate defines as a method."""
     for owner, other, reflected in ((x, y, ""), (y, x, "r")):
         name = f"__{reflected}{_METHODS[symbol]}__"
-        method = getattr(type(owner), name, None)
-        if method is not getattr(object, name, None):
+        method = getattr(type(owner), name, None) if hasattr(owner, "remade") else None
+        if method is not None and method is not getattr(object, name, None):
             return b.call(method, (owner, other), {}) if isinstance(method, Compilable) else method(owner, other)
     raise fail(TypeError, f"invalid operands of type {name_of(x)} and {name_of(y)} for {symbol}",
                hint=getattr(x, "operator_hint", None))
