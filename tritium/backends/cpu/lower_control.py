@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ... import ops
 from ...ir import types as T
-from ...ir.core import Arg, Result
+from ...ir.core import Arg, Op, Result
 from ...ir.rewrite import uses
 from ..llvm.rows import llvm_type
 from ..llvm.writer import Level, Val, value
@@ -219,7 +219,7 @@ def _for(lo, op):
     index, *args = body.args
     t = index.type
     bounds = [lo.const(lo.index_of(lo.scalar(x), t)) for x in (start, stop, by)]
-    down = bounds[2].startswith("-")
+    down = by.kind is ops.constant and by.attrs["value"] < 0 if isinstance(by, Op) else False
     until = "sgt" if down else "slt" if t.signed or t.bits < 64 else "ult"
     carried = Carried(lo, op, inits)
     with lo.loop(*bounds, carry=carried.starts(), until=until) as loop:

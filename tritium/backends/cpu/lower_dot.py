@@ -24,7 +24,7 @@ def _dot(lo, op):
     if kind is None:
         raise CompilationError(None, None, f"dot of {a.type} into {op.type} has no multiplication on the CPU")
     x, y = lo.force(a), lo.force(b)
-    total = _accumulator(lo, op, acc)
+    total = _accumulator(lo, op, acc, (x, y))
     sizes = [lo.const(s) for s in (m, n, k, k, n, n)]
     with lo.loops(batch) as at:
         where = []
@@ -37,10 +37,10 @@ def _dot(lo, op):
     lo.homes[lo.key(op)] = total
 
 
-def _accumulator(lo, op, acc):
-    """The buffer the product is added to, holding `acc`."""
+def _accumulator(lo, op, acc, factors):
+    """The buffer the product is added to, holding `acc`; never one that the product is still read from."""
     home = lo.homes.get(lo.key(acc))
-    if home is not None and lo.owns(acc) and lo.dies(acc):
+    if home is not None and lo.owns(acc) and lo.dies(acc) and all(home.offset != x.offset for x in factors):
         home.users += 1
         return home
     room = lo.room(op)
