@@ -83,7 +83,7 @@ class ASTSource:
         """The module before any pass."""
         from tritium import frontend
 
-        module = frontend.lower(self.fn, self.signature, self.constant_names, self.attrs, options)
+        module = frontend.lower(self.fn, self.signature, self.constant_names, self.attrs, options, target)
         return Module(self.name, module.body, module.attrs)
 
     def parse_options(self) -> dict[str, Any]:
