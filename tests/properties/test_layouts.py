@@ -18,7 +18,7 @@ from tritium.backends.gpu.layout import (
     solve,
     solve_place,
 )
-from tritium.backends.gpu.shared_memory import passes, plan
+from tritium.backends.gpu.shared_memory import passes, plan, vector_bits
 from tritium.backends.gpu.swizzle import swizzled
 
 dims = st.sampled_from([1, 2, 4, 8, 16, 32, 64, 128])
@@ -126,6 +126,19 @@ def test_the_chosen_shared_memory_map_loses_nothing(layout, size, data):
     addresses = {image(images, e) for e in range(layout.numel)}
     assert len(addresses) == layout.numel and max(addresses) < layout.numel * size
     assert all(a % size == 0 for a in addresses)
+
+
+@given(layouts(least=64), st.sampled_from([1, 2, 4, 8]), st.data())
+@settings(max_examples=40, deadline=None)
+def test_vector_accesses_are_aligned(layout, size, data):
+    order = data.draw(st.permutations(range(len(layout.shape))))
+    images = plan(layout, blocked(layout.shape, 4, 1 << len(layout.warp), order), size)
+    width = 1 << vector_bits(layout, images, size)
+    for lane in range(32):
+        for r in range(0, layout.registers, width):
+            addresses = [image(images, layout.element(r + k, lane)) for k in range(width)]
+            assert addresses[0] % (size * width) == 0
+            assert addresses == list(range(addresses[0], addresses[0] + size * width, size))
 
 
 def test_a_transposition_through_shared_memory_has_few_conflicts():

@@ -144,6 +144,11 @@ def vector_bits(layout, images, size):
     count = 0
     while count < len(layout.reg) and size << count < 16 and image_of(layout.reg[count], images) == size << count:
         count += 1
+    while count:  # whatever else selects an address must leave the bits inside the vector alone
+        rest = (*layout.reg[count:], *layout.lane, *layout.warp)
+        if not any(image_of(x, images) & ((size << count) - 1) for x in rest):
+            break
+        count -= 1
     return count
 
 

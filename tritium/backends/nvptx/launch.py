@@ -25,8 +25,8 @@ class Launcher:
             enter(launch_metadata)
         slots = [_slot(code, x) for code, x in zip(self.codes, _flatten(args)) if code is not None]
         pointers = (ctypes.c_void_p * len(slots))(*(ctypes.addressof(s) for s in slots))
-        code = self.launch(gx, gy, gz, self.threads, 1, 1, self.shared, ctypes.c_void_p(stream), ctypes.c_void_p(function),
-                           pointers, None)
+        code = self.launch(ctypes.c_void_p(function), gx, gy, gz, self.threads, 1, 1, self.shared,
+                           ctypes.c_void_p(stream), pointers, None)
         if code:
             raise cuda.CudaError(f"launching {self.name} on a grid of {(gx, gy, gz)} failed with code {code}")
         if leave is not None:
