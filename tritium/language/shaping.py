@@ -187,7 +187,7 @@ def _product(dims):
 def view(b, input, *shape):
     """Deprecated: `reshape` that may reorder elements.
 
-        y = tl.reshape(x, (4, 8))        # write this instead of tl.view(x, (4, 8))
+        y = tl.view(x, (4, 8))        # rather write tl.reshape(x, (4, 8))
     """
     warnings.warn("view is deprecated, please use reshape with can_reorder being true.", stacklevel=2)
     return reshape.fn(b, input, *shape, can_reorder=True)
@@ -229,20 +229,20 @@ def trans(b, input, *dims):
 
 
 @builtin
-def join(b, a, other):
+def join(builder, a, b):
     """Two tensors side by side along a new last axis of size 2.
 
         complex_pairs = tl.join(real, imaginary)
     """
-    for x in (a, other):
+    for x in (a, b):
         if not isinstance(x, tensor):
             raise fail(TypeError, f"join takes tensors, got {x!r}", hint="make it one with tl.full")
-    x, y = broadcast_together(b, a, other)
+    x, y = broadcast_together(builder, a, b)
     if x.dtype != y.dtype:
         raise fail(TypeError, f"join takes tensors of one dtype, got {x.dtype} and {y.dtype}",
                    hint="cast one of them with .to()")
     check_shape((*x.shape, 2))
-    return tensor(ops.join(b, x.handle, y.handle))
+    return tensor(ops.join(builder, x.handle, y.handle))
 
 
 @builtin

@@ -108,11 +108,6 @@ class tensor:
         from .operators import getitem
         return getitem(require("indexing"), self, index)
 
-    def __setitem__(self, index, value):
-        """Writing one element makes a new tensor; eager kernels rebind this object's handle to it."""
-        from .operators import setitem
-        self.handle = setitem(require("item assignment"), self, index, value).handle
-
     def __neg__(self):
         from .operators import unary
         return unary(require("-"), "-", self)
