@@ -234,7 +234,7 @@ class Function:
         self.source, self.node, self.name = source, node, source.__name__
         self.file, self.first = source.file, source.def_line - 1
         self.indent = source.span(node).indent
-        self.captured = captured_names(node)
+        self.captured = captured_names(node) if "lambda" in source.src else frozenset()
         self._parts = {}
 
     @cached_property
