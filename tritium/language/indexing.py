@@ -51,9 +51,15 @@ def setitem(b, x, index, value):
     at = _positions(b, x, index)
     value = unwrap(value)
     value = convert(b, to_tensor(b, value), _kind(x)) if isinstance(value, tensor) else _element(b, value, _kind(x))
+    value = only_element(b, value)
     if value.shape:
         raise fail(ValueError, f"an element of a tile is a scalar, got shape {value.shape}")
     return tensor(ops.insert(b, x.handle, value.handle, *at))
+
+
+def only_element(b, x):
+    """The element of a tile that has just one, as a scalar; any other tensor as it is."""
+    return tensor(ops.reshape(b, x.handle, shape=())) if x.shape and T.numel(x.handle.type) == 1 else x
 
 
 def _element(b, value, kind):

@@ -11,6 +11,7 @@ from .casting import bitcast, convert, splat_constant
 from .constants import unwrap
 from .deferred import ops
 from .dtypes import from_ir
+from .indexing import only_element
 from .limits import check_fp8
 from .values import number, tensor, to_tensor
 
@@ -156,6 +157,8 @@ def store_pointers(b, pointer, value, mask, hints):
     kind = pointee(pointer)
     value = _as_element(b, value, kind)
     shape = pointer.shape
+    if not shape:
+        value = only_element(b, value)
     for name, x in (("Value", value), ("Mask", mask)):
         if x is None:
             continue
