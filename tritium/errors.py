@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 __all__ = [
     "AutotunerError", "CompilationError", "CompileTimeAssertionFailure", "InternalError", "InterpreterError",
-    "OutOfResources", "PTXASError", "Span", "TritonError", "UnsupportedLanguageConstruct", "fail", "render",
+    "OutOfResources", "PTXASError", "Span", "TritonError", "UnsupportedLanguageConstruct", "cut", "fail", "node_span",
+    "render",
 ]  # fmt: skip
 
 
@@ -125,6 +126,21 @@ def fail(kind: type[Exception], message: str, *, hint: str | None = None, argume
     """
     error = kind(message)
     error.hint, error.argument, error.label = hint, argument, label
+    return error
+
+
+def cut(error: BaseException) -> BaseException:
+    """`error` without the frames it came through, and its causes too, unless TRITON_FRONT_END_DEBUGGING asks for them.
+
+    >>> cut(ValueError("x")).__traceback__ is None
+    True
+    """
+    from tritium import knobs
+
+    link = None if knobs.compilation.front_end_debugging else error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__
     return error
 
 

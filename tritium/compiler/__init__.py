@@ -21,7 +21,7 @@ from tritium.compiler.background import AsyncCompileMode, FutureKernel
 from tritium.compiler.entry import Clock, CompileTimes, Entry
 from tritium.compiler.kernel import CompiledKernel, LazyDict
 from tritium.compiler.sources import MODULE_OPTIONS, ASTSource, IRSource, sha256
-from tritium.errors import CompilationError, InternalError, TritonError
+from tritium.errors import CompilationError, InternalError, TritonError, cut
 from tritium.ir.core import Module
 
 __all__ = [
@@ -103,19 +103,6 @@ def _module(src, target: GPUTarget, options: Options):
         chosen = {name: getattr(options, name) for name in MODULE_OPTIONS}
         value = value.replace(attrs={**value.attrs, "target": str(target), **chosen})
     return value
-
-
-def cut(error: BaseException) -> BaseException:
-    """`error` without the compiler's frames, and its causes too, unless TRITON_FRONT_END_DEBUGGING asks for them.
-
-    >>> cut(ValueError("x")).__traceback__ is None
-    True
-    """
-    link = None if knobs.compilation.front_end_debugging else error
-    while link is not None:
-        link.__traceback__ = None
-        link = link.__cause__
-    return error
 
 
 def _stages(src, backend: BaseBackend, options: Options) -> dict[str, Callable]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -101,6 +102,10 @@ def metadata_text(metadata: Mapping[str, Any]) -> str:
     return json.dumps(dict(metadata), default=lambda value: getattr(value, "__dict__", None) or str(value))
 
 
+# A kernel that two threads launch first is loaded once: unloading the other copy would pull code from under a thread.
+_loading = threading.RLock()
+
+
 class CompiledKernel:
     """The result of a compilation. `kernel[grid](*args)` launches it on all parameters, constants included.
 
@@ -126,10 +131,13 @@ class CompiledKernel:
 
     def _init_handles(self) -> None:
         """Load the binary on the current device; a failure is remembered."""
-        if self._failure is not None:
-            raise self._failure
-        if self._run is not None:
-            return
+        with _loading:
+            if self._failure is not None:
+                raise self._failure
+            if self._run is None:
+                self._load()
+
+    def _load(self) -> None:
         self._driver = drv = driver.of_target(self.metadata.target)
         device = drv.get_current_device()
         limit = drv.utils.get_device_properties(device)["max_shared_mem"]
@@ -140,9 +148,9 @@ class CompiledKernel:
         loaded = drv.utils.load_binary(self.name, self.kernel, self.metadata.shared, device)
         self.module, self.function, *self._figures = loaded
         self._require("threads", self.metadata.num_warps * self.metadata.warp_size, self._figures[2])
-        self._run = drv.launcher_cls(self.src, self.metadata)
         if hooks.kernel_load_end_hook:
             hooks.kernel_load_end_hook(self.module, self.function, *event)
+        self._run = drv.launcher_cls(self.src, self.metadata)  # last: whoever sees it may launch
 
     def _require(self, name: str, needed: int, limit: int) -> None:
         if needed > limit:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tritium import knobs
 from tritium.backends.compiler import BaseBackend, GPUTarget, Options, check_names
 from tritium.backends.driver import DriverBase, driver
-from tritium.compiler import ASTSource, CompiledKernel, compile, cut, make_backend
+from tritium.compiler import ASTSource, CompiledKernel, compile, make_backend
 from tritium.compiler.background import active_mode
 from tritium.errors import CompilationError
 from tritium.language.dependencies import fingerprint
@@ -63,7 +64,8 @@ def launch(fn: JITFunction, sizes: tuple[int, int, int] | None, values: tuple, o
     kernel = cache.kernels.get(key)
     if kernel is None:
         request = _request(fn, cache, key, pairs, values, wanted, sizes is None)
-        kernel = _compile(fn, cache, request)
+        with _compiling:
+            kernel = cache.kernels.get(key) or _compile(fn, cache, request)
     if kernel is None or sizes is None:
         return kernel
     kernel = kernel.result()
@@ -137,6 +139,10 @@ def _request(fn: JITFunction, cache: DeviceCache, key: str, pairs: tuple, values
     return Request(key, signature, constants, attrs, cache.backend.parse_options(options), warmup)
 
 
+# Threads that want the same kernel wait for the first; compiling many at a time is what AsyncCompileMode is for.
+_compiling = threading.RLock()
+
+
 def _compile(fn: JITFunction, cache: DeviceCache, request: Request):
     """Compile, now or in the background; None when the cache hook says no."""
     _check_params(fn)
@@ -156,10 +162,7 @@ def _compile(fn: JITFunction, cache: DeviceCache, request: Request):
         kernel = mode.submit(unique, lambda: compile(src, cache.target, options, env), finish)
         cache.kernels[request.key] = kernel
         return kernel
-    try:
-        kernel = compile(src, cache.target, options)
-    except CompilationError as error:
-        raise cut(error) from error.__cause__
+    kernel = compile(src, cache.target, options)
     finish(kernel)
     return kernel
 

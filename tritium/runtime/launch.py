@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tritium import knobs
+from tritium.errors import CompilationError, cut
 
 # At most this many specialisations of a kernel, and grids, are kept at hand.
 _RECENT, _GRIDS = 8, 1024
@@ -163,7 +164,10 @@ class Launcher:
 
     def _refused(self, grid: Any, values: tuple, options: dict[str, Any]):
         """The last specialisation does not fit: perhaps another one at hand does."""
-        return self.launch(grid_sizes(grid), values, options, skip=1)
+        try:
+            return self.launch(grid_sizes(grid), values, options, skip=1)
+        except CompilationError as error:
+            raise cut(error) from error.__cause__  # the user's traceback ends at the launch
 
     def launch(self, sizes: tuple[int, int, int], values: tuple, options: dict[str, Any], skip: int = 0):
         """Launch with bound arguments, through a specialisation at hand or the slow way."""
