@@ -1,4 +1,4 @@
-"""Where a module can run on this machine: name -> run(module, args, grid), arrays among the args are changed in place."""
+"""Where a module can run on this machine: name -> run(module, args, grid), which changes arrays in place."""
 
 import functools
 

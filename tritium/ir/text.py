@@ -192,7 +192,7 @@ class _Parser:
         return Module(name, body, attrs)
 
     def is_attrs(self):
-        return self.tokens[self.k + 1][1] == "}" or self.tokens[self.k + 2][1] == "=" and self.tokens[self.k + 1][0] == "word"
+        return self.tokens[self.k + 1][0] == "word" and self.tokens[self.k + 2][1] == "="
 
     def parameters(self, close):
         args = []
