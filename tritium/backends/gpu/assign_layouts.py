@@ -14,7 +14,7 @@ from ...ir.builder import Builder
 from ...ir.core import Arg, Block, Op, Result
 from ...passes.axis_info import analyze
 from . import ops as gpu_ops
-from .layout import Layout, blocked, log2, product
+from .layout import Layout, blocked, log2, pad, product
 
 ANCHOR_BYTES = 16  # the widest access of one thread
 _FREE = (ops.splat, ops.arange, ops.expand_dims, ops.broadcast, ops.cast, ops.bitcast, ops.addptr, ops.select, ops.hint,
@@ -142,6 +142,8 @@ class _Assign:
             return self.dot_layout(a, b, op.type, op.attrs["precision"], self.warps) or blocked(shape, 4, self.warps)
         if op.kind is gpu_ops.dot_shared:
             return self.dot_layout(op.attrs["lhs"], op.attrs["rhs"], op.type, op.attrs["precision"], self.warps)
+        if op.kind is gpu_ops.buffer_load:
+            return _turning(op.type, op.attrs["axis"], self.warps)
         if op.kind in (ops.for_, ops.while_):
             body = op.regions[-1]
             return self.homes[id((body.args[1:] if op.kind is ops.for_ else body.args)[k])]
@@ -182,13 +184,14 @@ class _Assign:
 
     # --- cheapness ------------------------------------------------------------------------------------------------
     def cheap(self, x):
-        """True if making a tile again costs less than moving it: nothing in it but ranges, splats and simple arithmetic."""
+        """True if making a tile again costs less than moving it: ranges, splats, integer and simple arithmetic."""
         if type(x.type) is not T.Tile:
             return True
         if type(x) is not Op:
             return id(x) in self.undecided
         if id(x) not in self.cheap_memo:
-            simple = x.kind in _FREE or (x.kind.row is not None and x.kind.row.cost == "cheap")
+            row = x.kind.row
+            simple = x.kind in _FREE or (row is not None and (row.cost == "cheap" or T.element(x.type).is_int))
             self.cheap_memo[id(x)] = simple and all(self.cheap(y) for y in x.operands)
         return self.cheap_memo[id(x)]
 
@@ -395,6 +398,19 @@ def _with_low_register(layout):
     if 1 in layout.reg:
         return layout._replace(reg=(1, *(x for x in layout.reg if x != 1)))
     return blocked(layout.shape, 2, 1 << len(layout.warp))
+
+
+def _turning(tile, axis, warps):
+    """A layout for turning a 2-D tile whose rows lie along `axis`: 16 bytes of the other axis in a thread's registers,
+    lanes along the rows."""
+    shape = tile.shape
+    bit = lambda a, k: 1 << (k + (log2(shape[1]) if a == 0 else 0))  # noqa: E731
+    across = [bit(1 - axis, k) for k in range(log2(shape[1 - axis]))]
+    along = [bit(axis, k) for k in range(log2(shape[axis]))]
+    mine = log2(ANCHOR_BYTES // tile.element.bytes)
+    rest = along[5:] + across[mine:]
+    places = log2(warps)
+    return Layout(shape, (*across[:mine], *rest[places:]), pad(along[:5], 5), pad(rest[:places], places))
 
 
 def _coalesced(own, ideal):

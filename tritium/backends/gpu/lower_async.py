@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import ops as gpu_ops
 from .layout import image
 from .lower import lower
-from .lower_convert import write
+from .lower_convert import read, write
 
 
 @lower(gpu_ops.ring)
@@ -15,9 +15,8 @@ def ring(g, op):
 
 
 @lower(gpu_ops.release)
-def release(g, op, *addresses):
-    for address in addresses:
-        g.shared.release(int(address[0]))
+def release(g, op, address):
+    g.shared.release(int(address[0]))
 
 
 @lower(gpu_ops.share)
@@ -44,6 +43,12 @@ def async_load(g, op, buffer, pointers, mask=None):
         offset = w.binary("xor", thread, g.int(parts[r])) if parts[r] else thread
         address = w.binary("add", buffer[0], offset)
         g.target.async_copy(g, g.shared.pointer(g, address), pointers[r], width * size, None if mask is None else mask[r])
+
+
+@lower(gpu_ops.buffer_load)
+def buffer_load(g, op, buffer):
+    images, _ = g.target.swizzled(op.type.shape, op.attrs["axis"], op.type.element.bytes)
+    return read(g, op.type.element, g.layout(op), images, buffer[0])
 
 
 @lower(gpu_ops.async_commit)

@@ -38,7 +38,8 @@ def _groups(g, layout, images, size, base):
     thread, parts = g.linear(layout, lambda x: image_of(x, images))
     for r in range(0, layout.registers, 1 << width):
         offset = g.w.binary("xor", thread, g.int(parts[r])) if parts[r] else thread
-        offset = g.w.binary("add", offset, g.int(base)) if base else offset
+        if base:
+            offset = g.w.binary("add", offset, g.int(base) if isinstance(base, int) else base)
         yield g.shared.pointer(g, offset), r, 1 << width
 
 
@@ -52,7 +53,7 @@ def write(g, x, t, layout, images, base):
 
 
 def read(g, t, layout, images, base):
-    """Load a tile from shared memory."""
+    """Load a tile from shared memory at byte address `base` (a number or an i32 value)."""
     w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
     stored = "i8" if kind == "i1" else "i64" if type(t) is T.Ptr else kind
     out = []

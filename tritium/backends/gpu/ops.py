@@ -27,9 +27,9 @@ class ring:
 
 @op("release", effects="write")
 class release:
-    """The buffers at these addresses are not read any more: their memory may be used again."""
+    """The buffer at this address, and all made after it, are not read any more: their memory may be used again."""
 
-    def infer(*addresses):
+    def infer(address):
         return None
 
 
@@ -39,6 +39,14 @@ class async_load:
 
     def infer(buffer, pointers, mask=None, *, tile, axis):
         return None
+
+
+@op("buffer_load", attrs=("tile", "axis"), effects="read")
+class buffer_load:
+    """Read a tile back from a buffer that copies have filled: operand (buffer address)."""
+
+    def infer(buffer, *, tile, axis):
+        return tile
 
 
 @op("async_commit", effects="write")

@@ -68,7 +68,7 @@ class _Plan:
         for dot in self.dots:
             for side, x in zip("ab", dot.operands):
                 load, turned = self.source(x)
-                if load is not None and self.can_copy(load, side, turned):
+                if load is not None and self.can_copy(load) and (not turned or self.lies_right(load, side, turned)):
                     self.loads[id(load)] = load
         self.loads = {k: x for k, x in self.loads.items() if self.feeds_only_dots(x)}
         return bool(self.loads) and self.find_slice()
@@ -82,9 +82,11 @@ class _Plan:
             return x, turned
         return None, False
 
-    def can_copy(self, load, side, turned):
-        if self.can.vector(load) < MIN_TRANSFER or (len(load.operands) > 2 and not _zero(load.operands[2])):
-            return False
+    def can_copy(self, load):
+        return self.can.vector(load) >= MIN_TRANSFER and (len(load.operands) < 3 or _zero(load.operands[2]))
+
+    def lies_right(self, load, side, turned):
+        """True if the dot can read the load's buffer as it lies in memory."""
         axis = self.can.axis(load)
         return self.can.takes(load.type, side, 1 - axis if turned else axis)
 
@@ -122,7 +124,10 @@ class _Plan:
             return None
         arg = self.body.args[1 + acc]
         others = [op for op in self.body.ops[:-1] if op is not dot and any(x is dot or x is arg for x in op.operands)]
-        staged = all(self.source(x)[0] is not None and id(self.source(x)[0]) in self.loads for x in dot.operands[:2])
+        staged = True
+        for side, x in zip("ab", dot.operands):
+            load, turned = self.source(x)
+            staged = staged and load is not None and id(load) in self.loads and self.lies_right(load, side, turned)
         return acc if staged and not others else None
 
     # --- the new loop -------------------------------------------------------------------------------------------
@@ -146,7 +151,7 @@ class _Plan:
         if self.acc is not None:
             outs[self.acc] = gpu_ops.dot_wait(b, outs[self.acc], pending=0)
         gpu_ops.async_wait(b, pending=0)
-        gpu_ops.release(b, *self.rings.values(), *(address for address, _ in self.shared.values()))
+        gpu_ops.release(b, next(iter(self.rings.values())))
         return tuple(outs)
 
     def number(self, value):
@@ -238,9 +243,12 @@ class _Copy:
             return plan.shared[id(x), side]
         load, turned = plan.source(x)
         if load is not None and id(load) in plan.loads:
-            axis = plan.can.axis(load)
-            return plan.slot_address(id(load), self.slot), 1 - axis if turned else axis
-        value = self.value(x)
+            axis, address = plan.can.axis(load), plan.slot_address(id(load), self.slot)
+            if plan.lies_right(load, side, turned):
+                return address, 1 - axis if turned else axis
+            value = gpu_ops.buffer_load(self.b, address, tile=load.type, axis=axis)
+        else:
+            value = self.value(x)
         if side == "a":
             return value, 1
         return gpu_ops.share(self.b, value, axis=0), 0

@@ -35,8 +35,9 @@ class Scratch:
         return start
 
     def release(self, start):
-        """End the life of a buffer; others may still be reading it, so whoever writes there next waits first."""
-        self.buffers = [b for b in self.buffers if b[0] != start]
+        """End the life of the buffer at `start` and of all handed out after it. Somebody may still be reading them, so
+        whoever writes there next waits first."""
+        self.buffers = [b for b in self.buffers if b[0] < start]
         self.dirty = True
 
     def take(self, sizes):
