@@ -209,6 +209,7 @@ def test_methods_that_tensors_do_not_have(b, name):
 def test_names_that_libraries_reach_for(path):
     found = tl
     for part in path.split("."):
+        assert hasattr(found, part)
         found = getattr(found, part)
 
 

@@ -60,12 +60,11 @@ def device_print(b, prefix, *args, hex: bool = False):
 def line_prefix(prefix, has_values):
     """The prefix as it is printed: set off from the index, with a colon before a value.
 
-    >>> line_prefix("value", True), line_prefix("x", True), line_prefix("here", False)
-    (' value: ', 'x: ', ' here')
+    >>> line_prefix("value", True), line_prefix("x:", True), line_prefix("x ", True), line_prefix("here", False)
+    (' value: ', ' x: ', ' x: ', ' here')
     """
-    if has_values and not prefix.endswith(" "):
-        prefix = prefix if prefix.endswith(":") else prefix + ":"
-        prefix += " "
+    if has_values and not prefix.endswith(": "):
+        prefix = prefix.removesuffix(" ").removesuffix(":") + ": "
     return " " + prefix if len(prefix) > 2 and not prefix.startswith(" ") else prefix
 
 
