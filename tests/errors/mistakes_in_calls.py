@@ -28,6 +28,11 @@ def endless(x):
 
 
 @triton.jit
+def deeper(x, DEPTH: tl.constexpr):
+    return deeper(x, DEPTH + 1)
+
+
+@triton.jit
 def add_blocks(x, N: tl.constexpr):
     return x + tl.arange(0, N)
 
@@ -97,6 +102,11 @@ def return_types_differ(x_ptr, n):
 @mistake(x_ptr="*fp32")
 def recursion(x_ptr):
     tl.store(x_ptr, endless(tl.load(x_ptr)))
+
+
+@mistake(x_ptr="*fp32")
+def recursion_without_end(x_ptr):
+    tl.store(x_ptr, deeper(tl.load(x_ptr), 0))
 
 
 @mistake(x_ptr="*fp32")

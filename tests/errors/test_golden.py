@@ -24,7 +24,7 @@ GOLDEN = Path(__file__).parent / "golden"
 def _told(error):
     """The class and text of an error and of its causes, free of this machine's paths."""
     parts = []
-    while error is not None:
+    while error is not None and len(parts) < 5:
         parts.append(f"{type(error).__name__}: {error}")
         error = error.__cause__
     text = "\n\ncaused by\n".join(parts)

@@ -76,10 +76,23 @@ def from_callee(b, node, inner, callee):
         made = error(b, node, inner.error_message, hint=_hint(b, node, inner), kind=type(inner))
         made.__cause__ = inner.__cause__ or inner
         return made
-    made = type(inner)(source.src, node, inner.error_message, span=inner.span,
-                       notes=(*inner.notes, ("called from here", source.span(node))), hint=inner.hint)
+    made = type(inner)(source.src, node, inner.error_message, span=inner.span, hint=inner.hint,
+                       notes=_trail(inner, source.span(node)))
     made.__cause__ = inner
     return made
+
+
+_SHOWN = 4  # calls at the inner end of a long chain
+
+
+def _trail(inner, span):
+    """The notes of an error, and one more call; of a long chain both ends."""
+    here, first, calls = ("called from here", span), inner, 0
+    while isinstance(first.__cause__, CompilationError):
+        first, calls = first.__cause__, calls + 1
+    if calls <= _SHOWN:
+        return (*inner.notes, here)
+    return (*inner.notes[:len(first.notes) + _SHOWN], (f"{calls - _SHOWN} calls in between", None), here)
 
 
 def _message(raised):
