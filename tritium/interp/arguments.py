@@ -89,7 +89,7 @@ class Arguments:
             return x
         owner = x.base if hasattr(x, "base") and hasattr(x.base, "untyped_storage") else x
         if not hasattr(owner, "untyped_storage"):
-            raise fail(TypeError, f"the interpreter cannot copy a {type(x).__name__} from {reader.device(x)} to the host",
+            raise fail(TypeError, f"cannot copy a {type(x).__name__} from {reader.device(x)} to the host",
                        hint="pass a torch tensor, or an array in host memory")
         storage = owner.untyped_storage()
         if storage.data_ptr() not in self.copies:

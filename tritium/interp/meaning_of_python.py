@@ -18,7 +18,8 @@ def bind(value):
     """What a plain assignment binds: numbers become tensors, in tuples too; anything else stays."""
     if type(value) is values.tensor:
         return value
-    value = keep(value)
+    if isinstance(value, constants.constexpr):
+        value = value.value
     if values.number(value) is not None:
         return values.to_tensor(values.require("assignment"), value)
     if isinstance(value, builtins.tuple):
