@@ -135,6 +135,12 @@ def test_nan_rules():
     np.testing.assert_array_equal(evaluate(tl.clamp, f32(nan, 2), 0.0, 1.0, propagate_nan=every), f32(nan, 1))
 
 
+def test_correctly_rounded_functions():
+    x = f32(2, 3, 5, 7)
+    np.testing.assert_array_equal(evaluate(tl.sqrt_rn, x), np.sqrt(x))
+    np.testing.assert_array_equal(evaluate(tl.div_rn, x, 3.0), x / np.float32(3))
+
+
 def test_umulhi_is_unsigned():
     x, y = i32(-1, 1 << 30), i32(-1, 16)
     assert evaluate(tl.umulhi, x, y).tolist() == [-2, 4]  # (2**32 - 1)**2 >> 32 is 2**32 - 2

@@ -14,3 +14,12 @@ class _Ops:
 
 
 ops = _Ops()
+
+
+def row(name):
+    """The op kind that has this name in the op table.
+
+    >>> row("exp2")
+    ops.exp2
+    """
+    return ops.KINDS[name]

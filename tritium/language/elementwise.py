@@ -12,7 +12,7 @@ from .broadcasting import broadcast_together, common_shape, spread
 from .calling import builtin
 from .casting import bitcast, convert, is_nonzero
 from .constants import unwrap
-from .deferred import ops
+from .deferred import ops, row
 from .dtypes import from_ir
 from .operators import add as _add
 from .operators import as_kind, bring_together, common_kind, emit, is_pointer, numeric
@@ -53,7 +53,7 @@ _WIDE = (T.f32, T.f64)
 def _unary(b, name, x, allowed=_WIDE):
     x = to_tensor(b, x)
     check_dtype(x, allowed, f"tl.{name}")
-    return tensor(getattr(ops, name)(b, x.handle))
+    return tensor(row(name)(b, x.handle))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def div_rn(b, x, y):
     """
     x, y = _promoted(b, x, y)
     check_dtype(x, (T.f32,), "tl.div_rn")
-    return tensor(ops.div_rn(b, x.handle, y.handle))
+    return tensor(row("div_rn")(b, x.handle, y.handle))
 
 
 @builtin

@@ -152,12 +152,6 @@ def to_nearest(b, x, result):
     return convert(b, x, result)
 
 
-@composed("double2float_rz")
-def towards_zero(b, x, result):
-    """The nearest float32 towards zero."""
-    return convert(b, x, result, "rtz")
-
-
 @composed("llrint")
 def llrint(b, x, result):
     """The nearest integer, halves to even."""

@@ -20,6 +20,7 @@ from tritium.ir import types as T
 from ..assembly import dispatch
 from ..calling import Builtin
 from ..casting import convert
+from ..deferred import row
 from ..dtypes import from_ir
 from ..values import tensor
 from .composed import COMPOSED
@@ -109,8 +110,7 @@ for _table, _vendors in ((SIGNATURES, (CUDA,)), (HIP_ONLY, (HIP,))):
 
 def row_of(name):
     """The op kind behind a function that is a row of the table."""
-    from tritium.ir.opdef import KINDS
-    return KINDS[ROWS.get(name, name)]
+    return row(ROWS.get(name, name))
 
 
 def call(b, name, xs, result):
