@@ -39,6 +39,29 @@ def llvm_type(t):
     return _LLVM.get(t.name) or f"i{t.bits}"
 
 
+class Registers:
+    """A tile's registers, each written when it is first asked for: of eight neighbouring addresses one may be enough."""
+
+    __slots__ = ("_make", "_made")
+
+    def __init__(self, count, make):
+        self._made, self._make = [None] * count, make
+
+    def __len__(self):
+        return len(self._made)
+
+    def __getitem__(self, r):
+        if type(r) is slice:
+            return [self[k] for k in range(*r.indices(len(self._made)))]
+        found = self._made[r]
+        if found is None:
+            found = self._made[r] = self._make(r)
+        return found
+
+    def __iter__(self):
+        return map(self.__getitem__, range(len(self._made)))
+
+
 class Lowering:
     """The state of lowering one kernel: the writer, the values so far, and what the target offers."""
 
@@ -186,14 +209,14 @@ def _row(g, op, *operands):
     t = T.element(op.operands[0].type)
     native = g.target.native.get((op.kind.name, t))
     if native:
-        return [native(g, *xs) for xs in zip(*operands)]
+        return Registers(len(operands[0]), lambda r: native(g, *[x[r] for x in operands]))
     spell = op.kind.row.llvm.get(t.kind) or op.kind.row.llvm.get("any")
     if spell is None:
         raise CompilationError(None, None, f"op {op.kind.name} on {t} reached the GPU lowering unexpanded")
-    return [scalar_row(g, spell, op.kind.name, t, *xs) for xs in zip(*operands)]
+    return Registers(len(operands[0]), lambda r: scalar_row(g, spell, t, *[x[r] for x in operands]))
 
 
-def scalar_row(g, spell, name, t, *xs):
+def scalar_row(g, spell, t, *xs):
     """One LLVM line for a row."""
     w = g.w
     if spell.startswith(("icmp", "fcmp")):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 from ... import ops
+from ..llvm.writer import Level, value
 from .lower import llvm_type, lower
 
 
@@ -41,62 +44,56 @@ def _constant_step(op):
 
 @lower(ops.if_)
 def if_(g, op, cond):
-    w, (then, other) = g.w, op.regions
-    names = w.label("then"), w.label("else"), w.label("end")
-    w.branch(cond[0], names[0], names[1])
-    ends = []
-    for region, name in ((then, names[0]), (other, names[1])):
-        with w.level():
-            w.block(name)
-            outs = g.block(region)
-            w.jump(names[2])
-            ends.append((outs, w.levels[-1].label))
+    w = g.w
+    names, end, parts = (w.label("then"), w.label("else")), w.label("end"), []
+    for region, name in zip(op.regions, names):
         g.shared.fence_scratch()
-    w.block(names[2])
-    (a, from_a), (b, from_b) = ends
-    return tuple([w.phi(x.type, (x, from_a), (y, from_b)) for x, y in zip(xs, ys)] for xs, ys in zip(a, b))
+        with _part(w, name) as part:
+            outs = g.block(region)
+            flat = [list(xs) for xs in outs]
+            w.jump(end)
+        parts.append((part, flat))
+    w.branch(cond[0], *names)
+    for (part, _), name in zip(parts, names):
+        w.levels[-1].lines += [f"{name}:", *part.lines]
+    w.block(end)
+    g.shared.fence_scratch()
+    (then, a), (other, b) = parts
+    return tuple([w.phi(x.type, (x, then.label), (y, other.label)) for x, y in zip(xs, ys)] for xs, ys in zip(a, b))
+
+
+@contextmanager
+def _part(w, label):
+    """Blocks written beside the open ones, to be put in place once the branch to them is written."""
+    w.levels.append(Level(label))
+    part = w.levels[-1]
+    yield part
+    w.levels.pop()
 
 
 @lower(ops.while_)
 def while_(g, op, *inits):
     w, (cond, body) = g.w, op.regions
     test, inside, done = w.label("while"), w.label("do"), w.label("done")
+    flat, depth = _flat(inits), len(w.levels)
     g.shared.fence_scratch()
-    flat = _flat(inits)
-    before = w.levels[-1].label
-    w.jump(test)
-    w.block(test)
-    carried = [w.effect(f"phi {x.type} [{x}, %{before}], [{_later(k, test)}, %{_tail(test)}]", x.type)
-               for k, x in enumerate(flat)]
-    with w.level():
+    with _part(w, test) as part:
+        carried = [value(x.type, f"%{test}.{k}", depth) for k, x in enumerate(flat)]
         for arg, xs in zip(cond.args, _unflat(carried, inits)):
             g.set(arg, xs)
-        again = g.block(cond)[0][0]
-        w.branch(again, inside, done)
+        w.branch(g.block(cond)[0][0], inside, done)
         w.block(inside)
         for arg, xs in zip(body.args, _unflat(carried, inits)):
             g.set(arg, xs)
         after = _flat(g.block(body))
         g.shared.fence_scratch()
-        w.jump(_tail(test))
-        w.block(_tail(test))
-        for k, x in enumerate(after):  # names the phis above refer to
-            w.levels[-1].lines.append(f"  {_later(k, test)} = {_copy(x)}")
         w.jump(test)
+    outer = w.levels[-1]
+    phis = [f"  {c} = phi {c.type} [{x}, %{outer.label}], [{y}, %{part.label}]" for c, x, y in zip(carried, flat, after)]
+    w.jump(test)
+    outer.lines += [f"{test}:", *phis, *part.lines]
     w.block(done)
-    return tuple(_unflat(carried, inits))
-
-
-def _tail(test):
-    return f"{test}.again"
-
-
-def _later(k, test):
-    return f"%{test}.{k}"
-
-
-def _copy(x):
-    return f"select i1 true, {x.typed}, {x.typed}" if not x.type.startswith("<") else f"bitcast {x.typed} to {x.type}"
+    return tuple(_unflat([value(c.type, str(c), depth - 1) for c in carried], inits))
 
 
 @lower(ops.barrier)

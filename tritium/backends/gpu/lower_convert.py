@@ -6,7 +6,7 @@ from ... import ops
 from ...ir import types as T
 from . import ops as gpu_ops
 from .layout import conversion, log2
-from .lower import llvm_type, lower
+from .lower import Registers, llvm_type, lower
 from .shared_memory import image_of, plan, vector_bits
 
 
@@ -17,7 +17,8 @@ def convert(g, op, x):
     if how == "same":
         return x
     if how == "registers":
-        return [x[source.register_of(e)] for e in target.register_elements()]
+        elements = target.register_elements()
+        return Registers(len(elements), lambda r: x[source.register_of(elements[r])])
     return through_shared(g, x, T.element(op.type), source, target)
 
 

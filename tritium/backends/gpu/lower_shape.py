@@ -6,7 +6,7 @@ from ... import ops
 from ...ir import types as T
 from ..llvm.writer import value
 from .layout import axis_bits, coordinates
-from .lower import llvm_type, lower
+from .lower import Registers, llvm_type, lower
 
 
 @lower(ops.constant)
@@ -40,8 +40,8 @@ def arange(g, op):
     if start:
         low = start & -start
         if max(parts, default=0) >= low or layout.numel > low:  # start overlaps the index bits: a real addition
-            return [g.w.binary("add", _xor(g, thread, p), g.int(start)) for p in parts]
-    return [_xor(g, thread, p | start) for p in parts]
+            return Registers(len(parts), lambda r: g.w.binary("add", _xor(g, thread, parts[r]), g.int(start)))
+    return Registers(len(parts), lambda r: _xor(g, thread, parts[r] | start))
 
 
 def _xor(g, thread, part):
@@ -50,16 +50,19 @@ def _xor(g, thread, part):
 
 @lower(ops.splat)
 def splat(g, op, x):
-    return x * g.layout(op).registers
+    return [x[0]] * g.layout(op).registers
 
 
 def _pick(g, op, x, element_of):
     """Result register r is the operand register that holds element_of(r's element)."""
     source, target = g.layout(op.operands[0]), g.layout(op)
     if source is None:
-        return x * (target.registers if target else 1)
+        return [x[0]] * (target.registers if target else 1)
+    if target is None:
+        return [x[0]]
     places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
-    return [x[places[element_of(e)]] for e in target.register_elements()] if target else [x[0]]
+    elements = target.register_elements()
+    return Registers(len(elements), lambda r: x[places[element_of(elements[r])]])
 
 
 @lower(ops.expand_dims, ops.reshape)
@@ -138,19 +141,18 @@ def assume(g, op, cond):
 
 @lower(ops.select)
 def select(g, op, cond, x, y):
-    return [g.w.select(*each) for each in zip(cond, x, y)]
+    return Registers(len(x), lambda r: g.w.select(cond[r], x[r], y[r]))
 
 
 @lower(ops.addptr)
 def addptr(g, op, p, offset):
     pointee = T.element(op.type).pointee
-    unsigned = not T.element(op.operands[1].type).signed
-    out = []
-    for base, n in zip(p, offset):
-        if n.type != "i64":
-            n = g.w.cast("zext" if unsigned else "sext", n, "i64")
-        out.append(g.w.emit("ptr addrspace(1)", f"getelementptr {_memory_type(pointee)}, {base.typed}, i64 {n}", base, n))
-    return out
+    widen = "sext" if T.element(op.operands[1].type).signed else "zext"
+
+    def move(r):
+        n = g.w.cast(widen, offset[r], "i64")
+        return g.w.emit("ptr addrspace(1)", f"getelementptr {_memory_type(pointee)}, {p[r].typed}, i64 {n}", p[r], n)
+    return Registers(len(p), move)
 
 
 def _memory_type(t):
@@ -160,7 +162,7 @@ def _memory_type(t):
 @lower(ops.bitcast)
 def bitcast(g, op, x):
     target = llvm_type(op.attrs["to"])
-    return [_bitcast(g, each, target) for each in x]
+    return Registers(len(x), lambda r: _bitcast(g, x[r], target))
 
 
 def _bitcast(g, x, target):
@@ -172,7 +174,7 @@ def _bitcast(g, x, target):
 @lower(ops.cast)
 def cast(g, op, x):
     source, target = T.element(op.operands[0].type), op.attrs["to"]
-    return [convert_scalar(g, each, source, target) for each in x]
+    return Registers(len(x), lambda r: convert_scalar(g, x[r], source, target))
 
 
 def convert_scalar(g, x, source, target):
