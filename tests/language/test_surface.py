@@ -232,3 +232,21 @@ def test_every_function_has_a_sentence_and_an_example(name):
     words = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     words |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     assert name in words
+
+
+def test_target_info_speaks_of_the_target_compiled_for():
+    from builders import Bench, target
+    for machine, expected in ((target("cuda", 90), (True, False, False, True)),
+                              (target("hip", "gfx942"), (False, True, True, False)),
+                              (target("cpu", "x86-64"), (False, False, False, False)), (None, (False,) * 4)):
+        b, info = Bench(machine), tl.target_info
+        got = (info.is_cuda.fn(b), info.is_hip.fn(b), info.is_hip_cdna3.fn(b), info.cuda_capability_geq.fn(b, 9))
+        assert got == expected and info.current_target.fn(b) is machine
+    assert not tl.target_info.cuda_capability_geq.fn(Bench(target("cuda", 89)), 9)
+    assert tl.target_info.is_hip_cdna4.fn(Bench(target("hip", "gfx950")))
+
+
+def test_target_info_on_the_host():
+    from tritium.runtime import driver
+    assert tl.target_info.current_target() == driver.active.get_current_target()
+    assert tl.target_info.is_cuda() == (driver.active.get_current_target().backend == "cuda")
