@@ -73,15 +73,16 @@ class share:
         return T.i32
 
 
-@op("dot_shared", attrs=("lhs", "rhs", "a_axis", "b_axis", "precision"), effects="read")
+@op("dot_shared", attrs=("lhs", "rhs", "a_axis", "b_axis", "precision", "pending"), effects="read")
 class dot_shared:
     """Start acc + a @ b: operands (a, b, acc), where a and b are addresses of buffers, or a is a tile in registers.
 
-    The attributes give the operands' tile types and the axes their rows lie along. The result may be used by further
-    `dot_shared` at once, by anything else after `dot_wait`.
+    The attributes give the operands' tile types and the axes their rows lie along. It waits until at most `pending`
+    dots, this one included, are unfinished; an unfinished result may only be handed to further `dot_shared` and to
+    `dot_wait`.
     """
 
-    def infer(a, b, acc, *, lhs, rhs, a_axis, b_axis, precision):
+    def infer(a, b, acc, *, lhs, rhs, a_axis, b_axis, precision, pending):
         return acc
 
 

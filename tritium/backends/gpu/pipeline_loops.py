@@ -232,9 +232,9 @@ class _Copy:
     def dot(self, op):
         b = self.b
         (a, a_axis), (rhs, b_axis) = (self.operand(x, side) for side, x in zip("ab", op.operands))
-        acc = gpu_ops.dot_shared(b, a, rhs, self.value(op.operands[2]), lhs=op.operands[0].type, rhs=op.operands[1].type,
-                                 a_axis=a_axis, b_axis=b_axis, precision=op.attrs["precision"])
-        return gpu_ops.dot_wait(b, acc, pending=0 if self.plan.acc is None else 1)
+        return gpu_ops.dot_shared(b, a, rhs, self.value(op.operands[2]), lhs=op.operands[0].type, rhs=op.operands[1].type,
+                                  a_axis=a_axis, b_axis=b_axis, precision=op.attrs["precision"],
+                                  pending=0 if self.plan.acc is None else 1)
 
     def operand(self, x, side):
         """(address or tile, axis its rows lie along)."""

@@ -42,9 +42,13 @@ def _attributes(options):
     return f'"nvvm.maxnreg"="{options.maxnreg}"' if options.maxnreg else ""
 
 
+# ptxas optimises again; of LLVM's passes only the one that simplifies address arithmetic pays for itself.
+PASSES = ("instcombine", "simplifycfg")
+
+
 def ptx(text, target, options, metadata):
     """LLVM's PTX."""
-    return assembly(text, NvTarget.of(options.arch))
+    return assembly(text, NvTarget.of(options.arch), passes=PASSES)
 
 
 def cubin(text, target, options, metadata):

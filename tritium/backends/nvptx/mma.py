@@ -118,8 +118,8 @@ def _contiguous_axis(layout, t, want):
     return other if layout.contiguous(other) > layout.contiguous(want) else want
 
 
-def issue(g, tb, acc, base_a, base_b, a_axis, b_axis, width_a, width_b, sizes, t, wait=True):
-    """All k-steps of one dot as one block of instructions; with `wait` the accumulators are ready when it ends."""
+def issue(g, tb, acc, base_a, base_b, a_axis, b_axis, width_a, width_b, sizes, t, pending=0):
+    """All k-steps of one dot as one block of instructions; at its end at most `pending` dots are unfinished."""
     w, (m, n, k) = g.w, sizes
     rows, columns = warp_split(m, g.warps)
     group = w.binary("lshr", g.place("warp"), g.int(2))
@@ -143,7 +143,7 @@ def issue(g, tb, acc, base_a, base_b, a_axis, b_axis, width_a, width_b, sizes, t
             steps = [(_advance(step, a_axis == 1, width_a, m, t), _advance(step, b_axis == 0, width_b, n, t))
                      for step in range(k * t.bytes // k_bytes)]
             out[start:start + per] = _block(g, tb, out[start:start + per], a_desc, b_desc, steps, n_step, t,
-                                            a_axis == 0, b_axis == 1, wait)
+                                            a_axis == 0, b_axis == 1, pending)
     return out
 
 
@@ -181,7 +181,7 @@ def _signed(x):
     return x - (1 << 64) if x >> 63 else x
 
 
-def _block(g, tb, acc, a_desc, b_desc, steps, n, t, trans_a, trans_b, wait):
+def _block(g, tb, acc, a_desc, b_desc, steps, n, t, trans_a, trans_b, pending):
     w, count = g.w, len(acc)
     integer = t is T.i8
     letter, kind = ("r", "i32") if integer else ("f", "float")
@@ -206,7 +206,7 @@ def _block(g, tb, acc, a_desc, b_desc, steps, n, t, trans_a, trans_b, wait):
             source = "da"
             lines.append(f"add.s64 da, ${first}, {a_step};")
         lines.append(f"wgmma.mma_async.sync.aligned.{shape} {{{outs}}}, {source}, db, {tail};")
-    lines.append("wgmma.commit_group.sync.aligned;" + (" wgmma.wait_group.sync.aligned 0; }" if wait else " }"))
+    lines.append(f"wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned {pending}; }}")
     letters = ["r" if in_registers else "l"] * len(left) + ["l"]
     constraints = ",".join([f"={letter}"] * count + [str(i) for i in range(count)] + letters)
     result = "{" + ", ".join([kind] * count) + "}"
@@ -222,7 +222,7 @@ def dot_shared(g, op, a, b, acc):
     widths = [swizzled(x.shape, op.attrs[axis], t.bytes)[1] for x, axis in ((lhs, "a_axis"), (rhs, "b_axis"))]
     left = a[0] if type(op.operands[0].type) is not T.Tile else pack_words(g, a)
     return issue(g, rhs.element, acc, left, b[0], op.attrs["a_axis"], op.attrs["b_axis"], *widths,
-                 (lhs.shape[0], rhs.shape[1], lhs.shape[1]), t, wait=False)
+                 (lhs.shape[0], rhs.shape[1], lhs.shape[1]), t, op.attrs["pending"])
 
 
 def dot_wait(g, op, acc):
