@@ -3,6 +3,7 @@
 # ruff: noqa: F841, RUF059
 
 import math
+from typing import NamedTuple
 
 import tritium as triton
 import tritium.language as tl
@@ -58,6 +59,11 @@ def checked_width(n):
     if n > 64:
         raise ValueError(f"{n} columns do not fit")
     return n
+
+
+class Pair(NamedTuple):
+    a: object
+    b: object
 
 
 def increment(x):
@@ -203,3 +209,29 @@ def combine_with_outer_value(x_ptr, n, BLOCK: tl.constexpr):
 @mistake(x_ptr="*fp32", BLOCK=16)
 def keyword_dict(x_ptr, BLOCK: tl.constexpr):
     x = tl.load(x_ptr, **BLOCK)
+
+
+@mistake(MODE=["fast"])
+def int_of_a_word(MODE: tl.constexpr):
+    n = int(MODE)
+
+
+@mistake(N=3)
+def wrong_format(N: tl.constexpr):
+    tl.static_print(f"{N:zz}")
+
+
+@mistake(x_ptr="*fp32")
+def named_tuple_lacks_a_field(x_ptr):
+    pair = Pair(tl.load(x_ptr))
+
+
+@mistake(N=0)
+def constant_division_by_zero(N: tl.constexpr):
+    BLOCKS: tl.constexpr = 128 // N
+
+
+@mistake(x_ptr="*fp32")
+def isinstance_of_one(x_ptr):
+    if isinstance(x_ptr):
+        tl.store(x_ptr, 0.0)

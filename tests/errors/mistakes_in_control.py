@@ -143,3 +143,15 @@ def ternary_of_two_types(x_ptr, n):
 def walrus(x_ptr, n, BLOCK: tl.constexpr):
     if (m := n + 1) > 3:
         tl.store(x_ptr, m)
+
+
+@mistake(x_ptr="*fp32")
+def range_without_end(x_ptr):
+    for i in range():
+        tl.store(x_ptr, i)
+
+
+@mistake(x_ptr="*fp32", n="i32")
+def step_of_zero(x_ptr, n):
+    for i in range(0, n, 0):
+        tl.store(x_ptr + i, i)

@@ -74,7 +74,7 @@ def invoke(b, node, callee, args, kwargs):
         if isinstance(callee.__func__, (values.Builtin, Source)):
             callee, args = callee.__func__, [callee.__self__, *args]
         elif values.parts_of(callee.__self__) is not None:  # plain Python in an aggregate
-            return _run_python(b, node, callee, args, kwargs)
+            return run_python(b, node, callee, args, kwargs)
     if isinstance(callee, values.Builtin):
         return call_builtin(b, node, callee, args, kwargs)
     if isinstance(callee, ConstexprFunction):
@@ -152,7 +152,8 @@ def _first_line(raised):
     return str(raised).partition("\n")[0]
 
 
-def _run_python(b, node, function, args, kwargs):
+def run_python(b, node, function, args, kwargs):
+    """The result of plain Python, which runs while the kernel is compiled."""
     try:
         with values.using(b):
             return _made(function(*args, **kwargs))
@@ -167,7 +168,7 @@ def _construct(b, node, cls, args, kwargs):
     """A class called: constexpr, a named tuple, an aggregate, a type of the language."""
     if not is_aggregate(cls) and not issubclass(cls, builtins.tuple) and cls not in _OF_ANYTHING:
         _check_constants(b, node, cls.__name__, args, kwargs)
-    return _run_python(b, node, cls, args, kwargs)
+    return run_python(b, node, cls, args, kwargs)
 
 
 _OF_ANYTHING = (values.constexpr, program.condition)
@@ -184,7 +185,7 @@ def _call_python(b, node, function, args, kwargs):
             hint=f"decorate {function.__name__} with @triton.jit, or with @triton.constexpr_function if it only "
             "computes constants")
     _check_constants(b, node, name, args, kwargs)
-    return _run_python(b, node, function, args, kwargs)
+    return run_python(b, node, function, args, kwargs)
 
 
 def _check_constants(b, node, name, args, kwargs):
@@ -313,28 +314,36 @@ def _plain(function):
         if any(not values.is_constant(x) for x in args):
             raise fail(TypeError, f"{function.__name__}() of a run-time value: {describe(args[0])}",
                        hint="use .to(tl.int32) or .to(tl.float32)" if function in (int, float) else "use x.shape[axis]")
-        return function(*args, **kwargs)
+        return by_python(function, *args, **kwargs)
     return apply
 
 
+def by_python(function, *args, **kwargs):
+    """`function(...)` on the user's constants: what it raises is not our mistake."""
+    try:
+        return function(*args, **kwargs)
+    except Exception as raised:
+        raised.hint = None
+        raise
+
+
 def _list(b, node, args, kwargs):
-    return values.tuple(*args, **kwargs)
+    return by_python(values.tuple, *args, **kwargs)
 
 
 def _isinstance(b, node, args, kwargs):
-    value, kind = args
-    return isinstance(value, builtins.tuple(kind) if isinstance(kind, (builtins.tuple, list)) else kind)
+    return by_python(isinstance, *args, **kwargs)
 
 
 def _getattr(b, node, args, kwargs):
-    owner, name, *default = args
+    owner, name, *default = by_python(lambda owner, name, *default: (owner, name, *default), *args)
     if default and not attributes.has(b, owner, name):
         return default[0]
     return attributes.read(b, owner, name)
 
 
 def _hasattr(b, node, args, kwargs):
-    return attributes.has(b, *args)
+    return by_python(attributes.has, b, *args)
 
 
 def _print(b, node, args, kwargs):
@@ -347,7 +356,7 @@ def _extreme(function, elementwise):
         if len(args) == 1 and isinstance(args[0], builtins.tuple):
             args = args[0]
         if all(map(values.is_constant, args)):
-            return function(args)
+            return by_python(function, args)
         found = args[0]
         for value in args[1:]:
             found = invoke(b, node, language(elementwise), [found, value], {})

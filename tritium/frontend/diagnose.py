@@ -187,9 +187,11 @@ def _is_internal(raised):
     if hasattr(raised, "hint") or hasattr(raised, "argument"):
         return False
     tb = raised.__traceback__
-    while tb is not None and tb.tb_next is not None:
+    if tb is None or tb.tb_next is None:  # raised by the call itself: it has wrong arguments
+        return False
+    while tb.tb_next is not None:
         tb = tb.tb_next
-    return tb is not None and tb.tb_frame.f_code.co_filename.startswith(_INNER)
+    return tb.tb_frame.f_code.co_filename.startswith(_INNER)
 
 
 def _internal(b, node, raised):

@@ -179,7 +179,7 @@ def formatted(b, node):
             at=node.value, hint="print values at run time with tl.device_print(\"x\", x)")
     if node.conversion != -1:
         value = {"r": repr, "s": str, "a": ascii}[chr(node.conversion)](value)
-    return format(value, b.visit(node.format_spec) if node.format_spec else "")
+    return calls.by_python(format, value, b.visit(node.format_spec) if node.format_spec else "")
 
 
 def comprehension(b, node):
@@ -212,7 +212,7 @@ def _iterated(b, node):
             if not all(isinstance(arg, int) for arg in args):
                 raise diagnose.error(b, node, "the range of a list comprehension must be known at compile time",
                                      hint="make its bounds tl.constexpr, or write a `for` loop")
-            return builtins.range(*args)
+            return calls.by_python(builtins.range, *args)
     items = b.visit(node)
     if not isinstance(items, (builtins.tuple, list)):
         raise diagnose.error(b, node, f"a list comprehension goes through a tuple or a range, not {describe(items)}")

@@ -136,7 +136,10 @@ class Carry:
 
     @staticmethod
     def _stay(name, initial, value):
-        if type(initial) is values.tensor and type(value) is values.tensor and initial.shape != value.shape:
+        """How a name can keep its type."""
+        if type(initial) is not values.tensor or type(value) is not values.tensor:
+            return None
+        if initial.shape != value.shape and not value.dtype.is_ptr():
             return f"start with the final shape: `{name} = tl.zeros({value.shape}, tl.{value.dtype.codegen_name()})`"
         return f"make {name} {describe(value)} before the loop, or {agree(name, initial, value)}"
 
@@ -170,11 +173,11 @@ def _early(b, exits):
     return Early(finals, "return" in exits.flags, "break" in exits.flags, rebuild)
 
 
-def _lower_body(b, node, names, carried, live):
+def _lower_body(b, node, names, carried):
     """Lower the statements of a loop in a scope of their own; the names at their end stay in the frame."""
     frame = b.frame
     outer = frame.live, frame.loop, frame.tail
-    frame.names, frame.live, frame.loop, frame.tail = names, live | frame.captured, Loop(carried), False
+    frame.names, frame.live, frame.loop, frame.tail = names, carried | frame.captured, Loop(carried), False
     exits = run(b, node.body)
     frame.live, frame.loop, frame.tail = outer
     return exits
@@ -216,7 +219,7 @@ def while_(b, node, rest):
         frame.names = carry.before
         return None
     with b.region(carry.types, carry.labels) as body:
-        exits = _lower_body(b, node, carry.bind(body.args), carry.carried, carry.carried)
+        exits = _lower_body(b, node, carry.bind(body.args), carry.carried)
         b.at(node)
         finals = carry.finals(b, exits)
         early = _early(b, exits)
@@ -285,20 +288,29 @@ def for_(b, node, rest):
 def _bounds(b, node, iterator):
     """Start, stop, step and hints, checked."""
     args, kwargs = calls.arguments(b, node.iter)
-    made = b.checked(node.iter, lambda b: iterator(*args, **kwargs))
-    bounds = Bounds(made.start, made.end, made.step, {})
-    for value in bounds[:3]:
-        whole = value.handle.type in T.INTS if type(value) is values.tensor else isinstance(value, int)
-        if not whole:
-            kinds = ", ".join(describe(x if type(x) is values.tensor else values.to_tensor(b, x)) for x in bounds[:3])
+    made = calls.run_python(b, node.iter, iterator, args, kwargs)
+    given = (made.start, made.end, made.step)
+    parts = [_whole(value) for value in given]
+    for value, part in zip(given, parts):
+        if part is None:
+            kinds = ", ".join(describe(b.checked(node.iter, values.to_tensor, x)) for x in given)
             raise diagnose.error(b, node.iter, f"For loop bounds and step must all be ints, are ({kinds})",
                                  at=_argument_of(b, node.iter, value),
                                  hint="convert with .to(tl.int32), or int() of a constant")
-    parts = [value if type(value) is values.tensor else int(value) for value in bounds[:3]]
+    if type(parts[2]) is int and parts[2] == 0:
+        raise diagnose.error(b, node.iter, "the step of a loop must not be zero")
     hints = {} if iterator is program.static_range else {
         "num_stages": made.num_stages, "unroll": made.loop_unroll_factor, "flatten": bool(made.flatten),
         "warp_specialize": bool(made.warp_specialize)}
     return Bounds(*parts, hints)
+
+
+def _whole(value):
+    """An integer scalar or an int; None for anything else."""
+    if type(value) is values.tensor:
+        return value if value.handle.type in T.INTS else None
+    number = values.number(value)
+    return int(number) if isinstance(number, int) else None
 
 
 def _argument_of(b, call, value):
@@ -325,7 +337,7 @@ def _counted(b, node, bounds, rest):
         names = carry.bind(body.args[1:])
         names[name], frame.places[name] = values.tensor(index), node.target
         needed = carry.carried | {name} if rebinds else carry.carried
-        exits = _lower_body(b, node, names, needed, needed)
+        exits = _lower_body(b, node, names, needed)
         b.at(node)
         finals = carry.finals(b, exits)
         if rebinds:  # carry what it is at the end of a turn: it is read afterwards
@@ -408,10 +420,6 @@ class _Last(NamedTuple):
 
 def _unrolled(b, node, bounds, rest):
     """A loop at compile time: its body once for each value, the loop variable a constant."""
-    turns = bounds.known
-    if turns is None:
-        raise diagnose.error(b, node.iter, "tl.static_range needs bounds that are known at compile time",
-                             hint="use tl.range, or make the bounds tl.constexpr")
     frame, name = b.frame, node.target.id
     outer = frame.live, frame.loop, frame.tail
     again = exposed(node.body) - {name}
@@ -426,6 +434,6 @@ def _unrolled(b, node, bounds, rest):
             return exits and exits.without("continue")
         return Step(node, lower, names)
 
-    exits = run(b, [turn(value) for value in turns])
+    exits = run(b, [turn(value) for value in bounds.known])
     frame.live, frame.loop, frame.tail = outer
     return exits and exits.without("break")

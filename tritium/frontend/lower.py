@@ -21,6 +21,10 @@ def lower(source, signature, constants=None, attrs=None, options=None, target=No
     `signature` maps each parameter to a type string ("*fp32", "i32", "constexpr", a tuple of such); `constants` maps
     names, or index paths into tuples, to values; `attrs` maps names or index paths to lists such as
     [["tt.divisibility", 16]].
+
+    >>> from tritium.language.standard import cdiv
+    >>> print(str(lower(cdiv, {"x": "i32", "div": "constexpr"}, {"div": 4})).partition("\\n")[0])
+    kernel @cdiv(%x: i32) {
     """
     function = function_of(source)
     b = KernelBuilder(source, options, target)

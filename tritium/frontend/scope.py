@@ -53,6 +53,9 @@ class Closure:
         self.node, self.frame = node, frame
         self.__name__ = "<lambda>"
 
+    def __repr__(self):
+        return self.__name__
+
 
 # --- which names a piece of syntax reads and writes ---------------------------------------------------------------
 class Names(NamedTuple):
@@ -264,15 +267,12 @@ class Function:
         return span._replace(end_line=span.line, end_col=len(line), text=line)
 
 
-_FUNCTIONS: WeakKeyDictionary[ast.AST, Function] = WeakKeyDictionary()
-
-
 def function_of(source):
-    """The Function of a Source; computed once for each version of its text."""
+    """The Function of a Source; computed once for each version of its text, and kept with it."""
     node = source.parse().body[0]
-    found = _FUNCTIONS.get(node)
-    if found is None:
-        found = _FUNCTIONS[node] = Function(source, node)
+    found = vars(source).get("_function")
+    if found is None or found.node is not node:
+        found = source._function = Function(source, node)
     return found
 
 
