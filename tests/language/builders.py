@@ -7,7 +7,8 @@ import numpy as np
 import tritium.language as tl
 from tritium.frontend.lower import KernelBuilder
 from tritium.frontend.scope import Frame, function_of
-from tritium.interp.machine import interpret
+from tritium.interp.eager import Datum, EagerBuilder
+from tritium.interp.machine import Machine, interpret
 from tritium.ir import types as T
 from tritium.ir.core import Module
 from tritium.language.source import device
@@ -36,6 +37,18 @@ class Bench(KernelBuilder):
         """A tensor of an IR element type (or its name) that nothing is known of; without a shape, a scalar."""
         kind = T.parse_type(kind) if isinstance(kind, str) else kind
         return tensor(self.argument(T.with_shape(kind, shape)))
+
+
+class EagerBench(EagerBuilder):
+    """The same for kernels that run as plain Python: tensors of ones."""
+
+    def __init__(self):
+        super().__init__(Machine(), nothing)
+
+    def tile(self, kind, *shape):
+        """A tensor of ones (address 1 for pointers)."""
+        kind = T.parse_type(kind) if isinstance(kind, str) else kind
+        return tensor(Datum(T.with_shape(kind, shape), np.ones(shape, np_dtype(kind))))
 
 
 def target(backend, arch, warp_size=32):

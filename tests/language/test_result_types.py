@@ -1,11 +1,12 @@
 """What type each operation gives: the list of the language reference, and the results of every builtin."""
 
 import pytest
-from builders import Bench, element
+from builders import Bench, EagerBench, element
 
 import tritium.language as tl
 from tritium.ir import types as T
 from tritium.language import operators
+from tritium.language.values import using
 
 
 def plus(symbol):
@@ -108,6 +109,15 @@ CASES = {
 def test_result_dtype(b, name):
     fn, *operands, expected = CASES[name]
     assert element(run(b, fn, *operands)) == expected
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_eager_kernels_give_the_same_types(name):
+    fn, *operands, expected = CASES[name]
+    b = EagerBench()
+    with using(b):
+        out = run(b, fn, *operands)
+    assert element(out) == expected and out.handle.data.shape == out.shape
 
 
 def test_maximum_with_indices_keeps_the_type(b):

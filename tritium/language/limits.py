@@ -22,14 +22,26 @@ class Limits(NamedTuple):
     imprecise_sums: int = 0  # products of 8-bit floats that may be summed in reduced precision
 
 
-def _cuda(arch):
-    arch = int(arch)
+def capability(target):
+    """The compute capability of an NVIDIA target; 0 for every other.
+
+    >>> from types import SimpleNamespace
+    >>> capability(SimpleNamespace(backend="cuda", arch="90a")), capability(None)
+    (90, 0)
+    """
+    if target is None or target.backend != "cuda":
+        return 0
+    return int("".join(filter(str.isdigit, str(target.arch))))
+
+
+def _cuda(target):
+    arch = capability(target)
     return Limits((T.f8e5, T.f8e4b15, T.f8e4nv) if arch >= 89 else (T.f8e5, T.f8e4b15),
                   ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"), (32, 16), 1 << 30 if arch == 90 else 0)
 
 
-def _hip(arch):
-    tf32 = ("tf32",) if arch == "gfx942" else ()
+def _hip(target):
+    tf32 = ("tf32",) if target.arch == "gfx942" else ()
     return Limits((T.f8e4nv, T.f8e5, T.f8e4b8, T.f8e5b16), (*tf32, "ieee", "bf16x3", "bf16x6"))
 
 
@@ -39,7 +51,7 @@ _VENDORS = {"cuda": _cuda, "hip": _hip}
 def limits(b):
     """The limits of the target builder `b` compiles for; a CPU and the interpreter take everything."""
     vendor = _VENDORS.get(b.target.backend) if b.target is not None else None
-    return vendor(b.target.arch) if vendor else Limits()
+    return vendor(b.target) if vendor else Limits()
 
 
 def check_fp8(b, kind):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .calling import Builtin, current
+from .limits import capability
 
 # Set by the runtime, which knows the drivers: the language does not.
 host_target: Callable[[], object] | None = None
@@ -79,7 +80,7 @@ def cuda_capability_geq(b, major, minor=0):
 
         HAS_TMA: tl.constexpr = tl.target_info.cuda_capability_geq(9)
     """
-    return _backend(b) == "cuda" and int(_target(b).arch) >= major * 10 + minor
+    return _backend(b) == "cuda" and capability(_target(b)) >= major * 10 + minor
 
 
 __all__ = ["cuda_capability_geq", "current_target", "is_cuda", "is_hip", "is_hip_cdna3", "is_hip_cdna4"]

@@ -10,6 +10,7 @@ from tritium.ir import types as T
 from ...calling import builtin
 from ...casting import convert, scalar_type
 from ...deferred import ops
+from ...limits import capability
 from ...values import tensor
 from . import libdevice
 
@@ -51,7 +52,7 @@ def num_threads(b):
 
 
 def _dependent_launch(b, asm):
-    if b.target is not None and b.target.backend == "cuda" and int(b.target.arch) >= 90:
+    if capability(b.target) >= 90:
         ops.inline_asm(b, asm=asm, constraints="~{memory}", types=(), pure=False, pack=1)
 
 
