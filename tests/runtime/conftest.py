@@ -71,7 +71,7 @@ class Notes(DriverBase):
     map_python_to_cpp_type = lambda self, ty: "int"
 
 
-def lower(source, signature, constants, attrs, options):
+def lower(source, signature, constants, attrs, options, target=None):
     """A frontend that keeps only the parameters."""
     made = [Arg(Ptr(f32) if str(type_).startswith("*") else i32, name)
             for name, type_ in signature.items() if type_ != "constexpr"]  # fmt: skip

@@ -666,15 +666,14 @@ def test_kernels_are_copied_as_themselves():
     assert pickle.loads(pickle.dumps(tritium.cdiv)) is tritium.cdiv
 
 
-def test_interpret_gives_an_interpreted_function(monkeypatch):
-    import sys
-    import types
+def test_interpret_is_decided_when_the_decorator_runs(monkeypatch):
+    from tritium.interp.eager import InterpretedFunction
 
-    eager = types.ModuleType("tritium.interp.eager")
-    eager.InterpretedFunction = lambda fn: ("interpreted", fn)
-    monkeypatch.setitem(sys.modules, "tritium.interp.eager", eager)
     monkeypatch.setenv("TRITIUM_INTERPRET", "1")
-    assert jit(add.fn) == ("interpreted", add.fn)
+    interpreted = jit(add.fn)
+    monkeypatch.delenv("TRITIUM_INTERPRET")
+    assert isinstance(interpreted, InterpretedFunction) and interpreted.arg_names == add.arg_names
+    assert isinstance(jit(add.fn), JITFunction)
 
 
 def test_reinterpret():

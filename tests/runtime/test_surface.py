@@ -1,0 +1,98 @@
+"""What users import, and what importing costs (LANGUAGE 1; SURFACE)."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import tritium
+
+TOP = [
+    "jit", "JITFunction", "KernelInterface", "constexpr_function", "autotune", "Config", "heuristics", "cdiv",
+    "next_power_of_2", "compile", "CompilationError", "TritonError", "InterpreterError", "OutOfResources", "MockTensor",
+    "TensorWrapper", "reinterpret", "AsyncCompileMode", "FutureKernel", "set_allocator", "must_use_result", "language",
+    "runtime", "testing", "tools", "compiler", "backends", "errors", "knobs", "set_num_threads", "get_num_threads",
+]  # fmt: skip
+
+PATHS = {
+    "runtime": ["driver", "JITFunction", "Autotuner", "Heuristics", "Config", "autotune", "heuristics",
+                "KernelInterface", "OutOfResources", "InterpreterError", "MockTensor", "TensorWrapper", "reinterpret",
+                "RemoteCacheBackend", "RedisRemoteCacheBackend"],
+    "runtime.jit": ["JITFunction", "KernelInterface", "KernelParam", "MockTensor", "TensorWrapper", "jit",
+                    "reinterpret"],
+    "runtime.autotuner": ["Autotuner", "OutOfResources", "Config"],
+    "runtime.cache": ["get_cache_manager", "get_dump_manager", "get_override_manager", "CacheManager", "stats"],
+    "runtime.driver": ["driver", "active", "set_active", "reset_active", "default"],
+    "runtime.errors": ["InterpreterError", "OutOfResources", "PTXASError", "AutotunerError"],
+    "runtime.interpreter": ["InterpretedFunction"],
+    "runtime.build": ["compile_module_from_src", "_build"],
+    "runtime._allocation": ["set_allocator"],
+    "compiler": ["ASTSource", "IRSource", "CompiledKernel", "CompilationError", "LazyDict", "compile", "make_backend",
+                 "get_cache_key"],
+    "compiler.compiler": ["ASTSource", "CompiledKernel", "compile", "make_backend", "triton_key", "LazyDict"],
+    "compiler.code_generator": ["ast_to_ttir", "CompilationError"],
+    "compiler.errors": ["CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct"],
+    "backends": ["backends"],
+    "backends.compiler": ["GPUTarget", "BaseBackend", "Language"],
+    "backends.driver": ["DriverBase", "GPUDriver"],
+    "errors": ["TritonError"],
+    "knobs": ["runtime", "compilation", "autotuning", "cache", "language", "build", "nvidia", "amd", "proton", "redis",
+              "env", "propagate_env", "refresh_knobs", "HookChain"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TOP)
+def test_top_level_names(name):
+    assert getattr(tritium, name) is not None and name in dir(tritium)
+
+
+@pytest.mark.parametrize(("module", "names"), PATHS.items(), ids=PATHS)
+def test_import_paths(module, names):
+    found = importlib.import_module(f"tritium.{module}")
+    missing = [name for name in names if not hasattr(found, name)]
+    assert not missing
+
+
+def test_version_and_unknown_names():
+    assert tritium.__version__ == "3.6.0"
+    with pytest.raises(AttributeError, match="no attribute 'jitt'"):
+        tritium.jitt
+    with pytest.raises(AttributeError, match="no attribute 'jitt'"):
+        tritium.runtime.jitt
+
+
+def test_driver_is_module_and_object():
+    import tritium.runtime.driver as module
+    from tritium.runtime import driver
+    from tritium.runtime.driver import driver as really
+
+    assert module.active is driver.active is really.active
+
+
+def test_import_brings_in_nothing_heavy():
+    heavy = ("torch", "llvmlite", "numpy", "rich", "matplotlib", "pandas", "cuda")
+    text = ("import sys, tritium; tritium.jit; import tritium.language\n"
+            f"print(*(module for module in {heavy} if module in sys.modules))")
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_decorating_touches_no_driver_and_no_compiler():
+    text = ("import sys, tritium\n"
+            "from tritium.language.source import cdiv\n"
+            "tritium.jit(cdiv.fn)\n"
+            "print(*(m for m in sys.modules if m.startswith(('tritium.backends', 'tritium.compiler', 'tritium.ops'))))")
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_allocator():
+    from tritium.runtime._allocation import get_allocator, no_allocator
+
+    with pytest.raises(RuntimeError, match="no allocator was set"):
+        no_allocator(128, 16, None)
+    tritium.set_allocator(lambda size, alignment, stream: (size, alignment))
+    assert get_allocator()(128, 16, None) == (128, 16)
+    tritium.set_allocator(None)
+    assert get_allocator() is no_allocator
