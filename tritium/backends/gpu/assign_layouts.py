@@ -171,7 +171,7 @@ class _Assign:
             return source.reshape(shape)
         if kind is ops.reduce:
             return source.drop(op.attrs["axis"]).dedupe()
-        if kind is ops.map_ and source.contiguous() < op.attrs["pack"]:
+        if kind in (ops.map_, ops.inline_asm) and source.contiguous() < op.attrs["pack"]:
             return blocked(shape, op.attrs["pack"], self.warps)
         if kind is ops.join:
             return Layout(shape, (1, *(x << 1 for x in source.reg)), *(tuple(x << 1 for x in p) for p in source[2:]))

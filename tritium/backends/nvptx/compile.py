@@ -18,10 +18,10 @@ from ..gpu.lower import LOWER, lower_kernel
 from ..gpu.pipeline_loops import pipeline_loops
 from ..gpu.scalar_steps import scalar_steps
 from ..llvm.target import assembly, llvm_version
-from . import assemble, mma
+from . import assemble, inline_asm, mma
 from .target import NvTarget
 
-LOWER.update(mma.LOWER)
+LOWER.update({**mma.LOWER, **inline_asm.LOWER})
 
 
 def ttgir(module, target, options, metadata):
