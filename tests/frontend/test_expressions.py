@@ -287,3 +287,13 @@ def test_every_op_knows_its_place():
     assert all(op.loc.function == "shifted_left" and op.loc.file == __file__ for op in walk(module.body))
     add, = [op for op in walk(module.body) if op.kind is ops.add]
     assert (add.loc.end_line - add.loc.line, add.loc.col) == (1, 12)
+
+
+@triton.jit
+def annotated_run_time_value(out, x):
+    value: tl.constexpr = tl.load(x)
+    tl.store(out, value + 1)
+
+
+def test_a_run_time_value_annotated_as_constexpr_is_a_tensor():
+    assert run(annotated_run_time_value, ints(), ints(4))[0] == 5
