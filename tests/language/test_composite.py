@@ -223,6 +223,33 @@ def test_user_builtins(run):
     assert out.tolist() == [15, 8, 3375]
 
 
+def marked(fn):
+    """A builtin as other libraries mark them: by an attribute."""
+    def wrapper(*args, _semantic, **kwargs):
+        return fn(*args, builder=_semantic, **kwargs)
+    wrapper.__triton_builtin__ = True
+    return wrapper
+
+
+@marked
+def only_with(mask, value, *, builder):
+    if isinstance(mask, tl.constexpr) and mask.value is None:
+        return tl.constexpr(None)
+    return value
+
+
+@device
+def uses_marked(x, out, MASK: tl.constexpr):
+    tl.store(out, tl.load(x, MASK, other=only_with(MASK, 0)) + 1)
+    tl.store(out + 1, tl.load(x, tl.load(x) > 9, other=only_with(tl.load(x) > 9, 7)))
+
+
+def test_functions_marked_as_builtins():
+    x, out = np.array([5], np.int32), np.zeros(2, np.int32)
+    compiled(uses_marked, (x, out), {"MASK": None})
+    assert out.tolist() == [6, 7] and uses_marked.cache_key
+
+
 def test_user_builtins_need_a_kernel():
     assert tl.core.is_builtin(scaled) and not tl.core.is_builtin(cube)
     assert list(scaled.signature.parameters) == ["x", "factor"]

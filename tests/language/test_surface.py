@@ -143,8 +143,9 @@ LIBRARY = """
 
 def parameters(function):
     """(name, default, kind) of each parameter; a constexpr default counts as its value."""
-    found = inspect.signature(function.fn if isinstance(function, Source) else function).parameters.values()
-    return [(p.name, p.default.value if isinstance(p.default, tl.constexpr) else p.default, p.kind) for p in found]
+    found = (function.signature if isinstance(function, (Builtin, Source)) else inspect.signature(function)).parameters
+    return [(p.name, p.default.value if isinstance(p.default, tl.constexpr) else p.default, p.kind)
+            for p in found.values()]
 
 
 @pytest.mark.parametrize("line", SIGNATURES.strip().split("\n"), ids=NAMES)
@@ -163,6 +164,11 @@ def test_parameters(line):
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_names_exist(name):
     assert hasattr(tl, name)
+
+
+def test_builtins_show_how_they_are_called():
+    assert "_semantic" in inspect.signature(tl.core.view).parameters
+    assert "_semantic" not in tl.core.view.signature.parameters
 
 
 def test_nothing_is_exported_by_accident():
@@ -196,7 +202,8 @@ def test_methods_that_tensors_do_not_have(b, name):
 
 @pytest.mark.parametrize("path", [
     "core.builtin", "core.extern", "core.extern_elementwise", "core._aggregate", "core.to_tensor",
-    "core._unwrap_if_constexpr", "core.constexpr", "core.tensor", "core.is_builtin", "core.constexpr_type",
+    "core._unwrap_if_constexpr", "core.get_int_dtype",
+    "core.constexpr", "core.tensor", "core.is_builtin", "core.constexpr_type",
     "standard._log2", "standard._is_power_of_two", "standard._argmax_combine", "standard._elementwise_max",
     "standard._sum_combine", "standard._bitonic_merge", "standard._compare_and_swap", "standard.sort_impl",
     "random.N_ROUNDS_DEFAULT", "extra.cuda.globaltimer", "extra.cuda.smid", "extra.cuda.num_threads",

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from .constants import unwrap, wrap
@@ -73,7 +73,9 @@ class Builtin:
 
     @property
     def __signature__(self):
-        return self.signature
+        """What `inspect.signature` finds: libraries look for `_semantic` there to tell how builtins are called."""
+        hidden = inspect.Parameter("_semantic", inspect.Parameter.KEYWORD_ONLY, default=None)
+        return self.signature.replace(parameters=[*self.signature.parameters.values(), hidden])
 
     def __call__(self, *args, _semantic=None, _generator=None, **kwargs):
         b = getattr(_semantic, "builder", _semantic) if _semantic is not None else require(self.name)
@@ -101,13 +103,12 @@ def user_builtin(fn):
     parameter called `_generator` gets an object whose `call_JitFunction(fn, args, kwargs)` calls a jit function.
     """
     parameters = inspect.signature(fn).parameters
-    anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
 
     def run(b, *args, **kwargs):
         from .semantic import Generator, TritonSemantic
         hidden = {"_semantic": TritonSemantic, "_generator": Generator}
         for name, make in hidden.items():
-            if name in parameters or (anything and name == "_semantic"):
+            if name in parameters:
                 kwargs[name] = make(b)
         with using(b):
             return unwrap(fn(*map(wrap, args), **{k: v if k in hidden else wrap(v) for k, v in kwargs.items()}))
@@ -121,4 +122,10 @@ def user_builtin(fn):
 
 def is_builtin(fn):
     """Whether `fn` is a builtin of the language, ours or a user's."""
-    return isinstance(fn, Builtin)
+    return isinstance(fn, Builtin) or (type(fn) is FunctionType and hasattr(fn, "__triton_builtin__"))
+
+
+@functools.cache
+def as_builtin(fn):
+    """A builtin, also of a plain function that was marked by hand: `fn.__triton_builtin__ = True`."""
+    return fn if isinstance(fn, Builtin) else user_builtin(fn)

@@ -107,9 +107,9 @@ def unwrap(value):
 
 
 # Objects that stand for compile-time values when they are handed to code written for wrapped constants.
-_PLAIN = (bool, int, float, str, bytes)
+_PLAIN = (bool, int, float, str, bytes, type(None))
 
 
 def wrap(value):
-    """A constexpr around a plain constant; other values stay as they are."""
+    """A constexpr around a plain constant or None; other values stay as they are."""
     return constexpr(value) if isinstance(value, _PLAIN) else value

@@ -13,6 +13,7 @@ from .constants import unwrap as _unwrap_if_constexpr  # noqa: F401
 from .debug import *  # noqa: F403
 from .descriptors import *  # noqa: F403
 from .dtypes import *  # noqa: F403
+from .dtypes import get_int_dtype  # noqa: F401
 from .elementwise import *  # noqa: F403
 from .linalg import *  # noqa: F403
 from .memory import *  # noqa: F403

@@ -12,7 +12,7 @@ import copy
 import enum
 import hashlib
 import sys
-from types import BuiltinFunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import NamedTuple
 
 from tritium.errors import render
@@ -83,6 +83,8 @@ def is_language(value: object) -> bool:
     >>> is_language(cdiv), is_language(3)
     (True, False)
     """
+    if isinstance(value, FunctionType) and hasattr(value, "__triton_builtin__"):
+        return True  # a user's builtin, marked by hand
     homes = [value] if isinstance(value, Compilable) else [value, type(value)]
     modules = (getattr(home, "__module__", None) for home in homes)
     return any(isinstance(module, str) and module.startswith(_LANGUAGE) for module in modules)

@@ -488,6 +488,16 @@ class const:
     """Annotation of a pointer parameter that the kernel only reads: `src: tl.const`."""
 
 
+def get_int_dtype(bitwidth, signed):
+    """The integer type of a width; one bit is a bool.
+
+    >>> get_int_dtype(16, signed=False), get_int_dtype(64, True)
+    (triton.language.uint16, triton.language.int64)
+    """
+    bitwidth, signed = getattr(bitwidth, "value", bitwidth), getattr(signed, "value", signed)
+    return int1 if bitwidth == 1 else dtype(f"{'' if signed else 'u'}int{bitwidth}")
+
+
 pi32_t = pointer_type(int32)
 _FROM_IR = {ir: dtype(name) for name, (ir, _) in _SCALARS.items() if ir is not None}
 

@@ -12,14 +12,15 @@ import operator
 from tritium.errors import fail
 from tritium.ir import types as T
 
-from .calling import Builtin, builtin, current, is_builtin, require, using
+from .calling import Builtin, as_builtin, builtin, current, is_builtin, require, using
 from .constants import constexpr, unwrap, wrap
 from .deferred import ops
 from .dtypes import constexpr_type, from_ir, tuple_type
 
 __all__ = [
-    "Builtin", "builtin", "constexpr", "constexpr_type", "current", "flatten", "is_builtin", "is_constant",
-    "literal_type", "require", "slice", "tensor", "to_tensor", "tuple", "type_of", "unwrap", "using", "wrap",
+    "Builtin", "as_builtin", "builtin", "constexpr", "constexpr_type", "current", "flatten", "is_builtin",
+    "is_constant", "literal_type", "require", "slice", "tensor", "to_tensor", "tuple", "type_of", "unwrap", "using",
+    "wrap",
 ]  # fmt: skip
 
 
