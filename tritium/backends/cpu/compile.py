@@ -31,6 +31,7 @@ def llir(module, target, options, metadata) -> str:
 
     cpu = machines.cpu_target(target.arch)
     text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu)
+    metadata["shared"] = max(metadata["arena_bytes"], 1)  # host code divides by it to size its grid
     return text
 
 

@@ -150,9 +150,11 @@ class Lowering:
 
     def step(self, s, finish):
         """One step: what it needs in scratch first, its loops, the scalars that wait for it; then room is given back."""
+        self.now -= 0.5  # the step itself is still to come: what it reads must not be overwritten yet
         with self.keeping(s.first_keeps):
             for x in s.before:
                 self.force(x)
+        self.now += 0.5
         with self.keeping(s.keeps):
             if s.force is not None:
                 self.force(s.force)
@@ -357,8 +359,9 @@ class Lowering:
 
     def index_of(self, x, t):
         """An integer of element type `t` as i64 (a vector for a vector)."""
-        if x.type == "i64" and x[0] not in "%@":
-            return int(x)
+        if x[0] not in "%@<sz":
+            number = int(x == "true" if t is T.i1 else x) & (1 << t.bits) - 1
+            return number - (1 << t.bits) if t.signed and number >> t.bits - 1 else number
         return self.w.cast("sext" if t.signed else "zext", x, vector(lanes(x.type), "i64"))
 
     # --- levels ---------------------------------------------------------------------------------------------------

@@ -182,29 +182,30 @@ def _leads_to(x, arg):
 
 def write_back(lo, pairs):
     """Put values into buffers that some of them are computed from, each before its old contents are gone."""
-    pairs, aside = list(pairs), []
+    pairs, aside = list(pairs), {}
     while pairs:
         ready = _ready(lo, pairs)
         if ready is None:  # each waits for another: put one aside
-            x, buffer = pairs[0]
-            room = lo.arena.take(buffer.shape, buffer.element)
+            x = next(x for x, _ in pairs if lo.key(x) not in aside)
+            room = lo.arena.take(T.shape(x.type), T.element(x.type))
             nests.fill(lo, [(x, room)])
-            aside.append((lo.key(x), lo.homes.get(lo.key(x))))
+            aside[lo.key(x)] = lo.homes.get(lo.key(x))
             lo.homes[lo.key(x)] = room
             continue
         nests.fill(lo, ready)
         pairs = [p for p in pairs if p not in ready]
-    for k, before in reversed(aside):
+    for k, before in aside.items():
         lo.drop(k)
         if before is not None:
             lo.homes[k] = before
 
 
 def _ready(lo, pairs):
-    """Pairs of one shape that can be written in one nest of loops now."""
+    """Pairs of one shape that can be written in one nest of loops now: as many as possible, or any one."""
     wanted = [reads(lo, x) for x, _ in pairs]
-    for shape in dict.fromkeys(b.shape for _, b in pairs):
-        chosen = [k for k, (_, b) in enumerate(pairs) if b.shape == shape]
+    shapes = dict.fromkeys(b.shape for _, b in pairs)
+    choices = [[k for k, (_, b) in enumerate(pairs) if b.shape == shape] for shape in shapes]
+    for chosen in (*choices, *[[k] for k in range(len(pairs))]):
         targets = {pairs[k][1] for k in chosen}
         if all((wanted[k].get(b, True) if k in chosen else b not in wanted[k])
                for k in range(len(pairs)) for b in targets):
