@@ -5,8 +5,10 @@
       b = load pb(i)         ->       start the copies of round i + S - 1
       acc += a @ b                    acc += ring_a[i % S] @ ring_b[i % S]
 
-If a round's only use of its dot is to hand the accumulator on, the dot runs on into the next round; the copies then wait
-until every warp has finished with the buffer they overwrite.
+A dot whose result is only handed to the next round may still run when that begins. If the next round's own dot takes it
+up directly (a plain product), the copies wait until every warp has finished with the buffer they overwrite. If the next
+round first waits for another dot (attention: the product with V runs on into the product with K), one more buffer keeps
+them apart.
 
 The addresses of a later round need the loop's scalars of that round: the part of the body that computes them is copied,
 and a second set of those scalars runs S - 1 rounds ahead.
@@ -116,27 +118,56 @@ class _Plan:
                 todo += op.operands
         return True
 
-    def running_on(self):
-        """The index of the carried accumulator if the loop's one dot may run on into the next round, else None."""
-        dot = self.dots[0]
-        acc = next((k for k, y in enumerate(self.body.yields) if y is dot), None)
-        if len(self.dots) != 1 or acc is None or dot.operands[2] is not self.body.args[1 + acc]:
-            return None
-        arg = self.body.args[1 + acc]
-        others = [op for op in self.body.ops[:-1] if op is not dot and any(x is dot or x is arg for x in op.operands)]
-        staged = True
+    def settle_late_dot(self):
+        """Find the dot that may run on into the next round: `late` is its position among the carried values, `direct`
+        tells whether the next round's dot takes it up as it is."""
+        self.late, self.direct = None, False
+        for k, out in enumerate(self.body.yields):
+            if out in self.dots and self.users(out) == [] and self.reads_buffers_only(out):
+                arg = self.body.args[1 + k]
+                users = self.users(arg)
+                if users == [out] and out.operands[2] is arg and len(self.dots) == 1:
+                    self.late, self.direct = k, True
+                elif users and out.operands[2] is not arg and all(self.follows_other_dot(op, out) for op in users):
+                    self.late = k
+
+    def users(self, x):
+        return [op for op in self.body.ops[:-1] if any(y is x for y in op.operands)]
+
+    def reads_buffers_only(self, dot):
+        """True if what the dot reads stays put until the next round: buffers of the ring, or (on the left) registers."""
         for side, x in zip("ab", dot.operands):
             load, turned = self.source(x)
-            staged = staged and load is not None and id(load) in self.loads and self.lies_right(load, side, turned)
-        return acc if staged and not others else None
+            if load is not None and id(load) in self.loads:
+                if not self.lies_right(load, side, turned):
+                    return False
+            elif side == "b" and id(x) in self.inside:
+                return False
+        return True
+
+    def follows_other_dot(self, op, dot):
+        """True if `op` needs the result of another dot of its round, which therefore has been waited for."""
+        todo, seen = list(op.operands), set()
+        while todo:
+            x = todo.pop()
+            x = x.op if type(x) is Result else x
+            if id(x) in seen or id(x) not in self.inside:
+                continue
+            if x in self.dots:
+                return x is not dot
+            seen.add(id(x))
+            todo += x.operands
+        return False
 
     # --- the new loop -------------------------------------------------------------------------------------------
     def build(self, b, stages):
         loop = self.loop
         lo, hi, step, *inits = loop.operands
         self.b, self.stages, self.hi, self.step, self.index = b, stages, hi, step, lo.type
-        self.acc = self.running_on()
-        self.rings = {k: gpu_ops.ring(b, tile=x.type, slots=stages, axis=self.can.axis(x)) for k, x in self.loads.items()}
+        self.settle_late_dot()
+        self.slots = stages + (self.late is not None and not self.direct)
+        self.rings = {k: gpu_ops.ring(b, tile=x.type, slots=self.slots, axis=self.can.axis(x))
+                      for k, x in self.loads.items()}
         self.shared = self.share_outer_operands()
         params = sorted(self.params)
         ahead_i, ahead = lo, [inits[k] for k in params]
@@ -148,8 +179,8 @@ class _Plan:
         with b.region([self.index, *(x.type for x in carried)], names) as region:
             ops.yield_(b, *self.round(region.args, params))
         outs = list(b.emit(ops.for_, (lo, hi, step, *carried), loop.attrs, (region.block,)))[:len(inits)]
-        if self.acc is not None:
-            outs[self.acc] = gpu_ops.dot_wait(b, outs[self.acc], pending=0)
+        if self.late is not None:
+            outs[self.late] = gpu_ops.dot_wait(b, outs[self.late], pending=0)
         gpu_ops.async_wait(b, pending=0)
         gpu_ops.release(b, next(iter(self.rings.values())))
         return tuple(outs)
@@ -191,7 +222,7 @@ class _Plan:
         gpu_ops.async_wait(b, pending=self.stages - 2)
         copy = _Copy(self, {id(a): v for a, v in zip(self.body.args, (i, *own))}, slot)
         more = ops.lt(b, ahead_i, self.hi)
-        if self.acc is None:
+        if not self.direct:
             ahead = self.copies(fill, ahead_i, ahead, params, more)
             ends = copy.body()
         else:
@@ -203,7 +234,7 @@ class _Plan:
     def next(self, slot):
         b = self.b
         more = ops.add(b, slot, self.number(1))
-        return ops.select(b, ops.eq(b, more, self.number(self.stages)), self.number(0), more)
+        return ops.select(b, ops.eq(b, more, self.number(self.slots)), self.number(0), more)
 
 
 class _Copy:
@@ -234,7 +265,7 @@ class _Copy:
         (a, a_axis), (rhs, b_axis) = (self.operand(x, side) for side, x in zip("ab", op.operands))
         return gpu_ops.dot_shared(b, a, rhs, self.value(op.operands[2]), lhs=op.operands[0].type, rhs=op.operands[1].type,
                                   a_axis=a_axis, b_axis=b_axis, precision=op.attrs["precision"],
-                                  pending=0 if self.plan.acc is None else 1)
+                                  pending=int(self.plan.late is not None and op is self.plan.body.yields[self.plan.late]))
 
     def operand(self, x, side):
         """(address or tile, axis its rows lie along)."""
