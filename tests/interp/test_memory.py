@@ -154,7 +154,7 @@ HOW = {
 }
 
 
-@pytest.mark.parametrize("how, t", itertools.product(HOW, [T.i32, T.u32, T.i64]), ids=str)
+@pytest.mark.parametrize("how, t", list(itertools.product(HOW, [T.i32, T.u32, T.i64])), ids=str)
 def test_atomics_apply_every_lane_in_order(how, t):
     rng = np.random.default_rng(1)
     dtype = np.dtype(t.name.replace("i", "int").replace("u", "uint"))

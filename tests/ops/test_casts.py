@@ -75,7 +75,7 @@ def expected_cast(x, source, target):
     return rounded(target, Fraction(x) if isinstance(x, int) and x else x, saturate=target.bits == 8)
 
 
-@pytest.mark.parametrize("source, target", itertools.product(TYPES, TYPES), ids=str)
+@pytest.mark.parametrize("source, target", list(itertools.product(TYPES, TYPES)), ids=str)
 def test_cast(source, target):
     if source is T.f8e4b15 and target is T.f8e4b15:
         return

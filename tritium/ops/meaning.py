@@ -189,12 +189,25 @@ def narrow(x, dtype):
     return np.where(even & inexact, odd, near).astype(dtype)
 
 
-def in_f32(fn, t, result):
-    """An elementwise function of 8-bit floats: computed in f32, the result converted back as a cast does."""
+def in_f32(fn, t, result, exact=False):
+    """An elementwise function of 8-bit floats: computed in f32, the result converted back as a cast does.
+
+    With `exact` the result is a value of `t` already, an infinity perhaps, which no cast would give.
+    """
     def run(*xs):
-        out = fn(*[np.asarray(convert(x, t, T.f32)) for x in xs])
-        return convert(np.asarray(out), T.f32, t) if result is t else out
+        out = np.asarray(fn(*[np.asarray(convert(x, t, T.f32)) for x in xs]))
+        if result is not t:
+            return out
+        return _code_of(out, t) if exact else convert(out, T.f32, t)
     return run
+
+
+def _code_of(x, t):
+    """f32 that holds values of the 8-bit type `t`, as that type."""
+    if t is not T.f8e4b15:
+        return x.astype(np_dtype(t))
+    code = np.searchsorted(fp8_values(t)[:0x80], np.nan_to_num(np.abs(x), nan=1.75)).astype(np.uint8)
+    return code | np.where(np.signbit(x), np.uint8(0x80), np.uint8(0))
 
 
 def fmin(x, y):
