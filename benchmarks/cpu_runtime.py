@@ -16,7 +16,7 @@ import timeit
 import numpy as np
 
 from tritium.backends.cpu import dot
-from tritium.backends.cpu.record import constant, integer, ndarray, record, tensor
+from tritium.backends.native.record import constant, integer, ndarray, tensor
 from tritium.backends.cpu.runtime import Runtime
 from tritium.backends.llvm.target import compile_text, cpu_target
 from tritium.backends.llvm.writer import Writer
@@ -52,14 +52,15 @@ def launches(rt):
     with w.function("void", "k", ["ptr args", "i64 begin", "i64 end", "ptr grid", "ptr arena"]):
         w.ret()
     library = rt.load(compile_text(w.text(), cpu_target()))
-    entry, launch, n = library.address("k"), rt.launch, 64
+    entry, n = library.address("k"), 64
 
     def row(name, x, y, z, guard):
         guards = [guard(x), guard(y), guard(z), integer("INT32", True, not_one=True), constant(64)]
-        r = record(entry, 0, guards, library)
-        bound = rt.binder([None, record(entry, 0, guards, library, keywords=("BLOCK",))])((1,))
-        print(f"  {name:32} launch {per_call(lambda: launch(r, 1, 1, 1, x, y, z, n, 64)):5.2f}"
-              f"   bound {per_call(lambda: bound(x, y, z, n, BLOCK=64)):5.2f}")  # fmt: skip
+        names = ("x", "y", "z", "n")
+        bind = rt.binder([None, rt.record(entry, 0, guards, library, keywords=("BLOCK",), names=names)])
+        bound, function = bind((1,)), bind(lambda meta: (1,))
+        print(f"  {name:32} {per_call(lambda: bound(x, y, z, n, BLOCK=64)):5.2f}"
+              f"   grid function {per_call(lambda: function(x, y, z, n, BLOCK=64)):5.2f}")  # fmt: skip
 
     print("launch, us (an empty Python call included)")
     row("NumPy", *(np.zeros(64, np.float32) for _ in range(3)), lambda x: ndarray(x))

@@ -12,11 +12,24 @@ import time
 import numpy as np
 import pytest
 
-from tritium.backends.cpu import debug, dot, guards, launcher, partial, pool, record, runtime, sort
-from tritium.backends.cpu.record import BOOL, FLOAT32, FLOAT64, SKIP, constant, integer, ndarray, pack, tensor
+from tritium.backends.cpu import debug, dot, launcher, partial, pool, runtime, sort
 from tritium.backends.cpu.runtime import PARTS, Runtime
 from tritium.backends.llvm.target import assembly, compile_text, cpu_target
 from tritium.backends.llvm.writer import Writer, value
+from tritium.backends.native import calls, guards, parts, record
+from tritium.backends.native import launcher as native_launcher
+from tritium.backends.native.record import (
+    BOOL,
+    FLOAT32,
+    FLOAT64,
+    SKIP,
+    constant,
+    gpu_tensor,
+    integer,
+    ndarray,
+    pack,
+    tensor,
+)
 
 RNG = np.random.default_rng(7)
 KERNEL = ["ptr args", "i64 begin", "i64 end", "ptr grid", "ptr arena"]
@@ -66,7 +79,7 @@ def count(rt, counter, grid, rounds=1, arena=64):
     return out
 
 
-MODULES = [debug, dot, guards, launcher, partial, pool, record, runtime, sort]
+MODULES = [calls, debug, dot, guards, launcher, native_launcher, partial, parts, pool, record, runtime, sort]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
@@ -196,8 +209,11 @@ def test_memory_that_cannot_be_had_is_a_memory_error(rt, counter):
 class Tensor:
     """The least a tensor must be."""
 
-    def __init__(self, address, dtype="f32", is_cpu=True):
-        self.address, self.dtype, self.is_cpu = address, dtype, is_cpu
+    def __init__(self, address, dtype="f32", is_cpu=True, device=-1):
+        self.address, self.dtype, self.is_cpu, self.device = address, dtype, is_cpu, device
+
+    def get_device(self):
+        return self.device
 
     def data_ptr(self):
         if self.address is None:
@@ -220,7 +236,18 @@ def copy_slots():
 
 @pytest.fixture(params=["native", "python"])
 def launch(request, rt):
-    return rt.launch if request.param == "native" else rt.launch_slowly
+    """launch(record, gx, gy, gz, *args): NotImplemented where the record does not apply."""
+
+    def natively(r, *grid_and_args):
+        return rt.binder([lambda *args: NotImplemented, r])(grid_and_args[:3])(*grid_and_args[3:])
+
+    def in_python(r, gx, gy, gz, *args):
+        slots = record.check(r, args)
+        if slots is None or min(gx, gy, gz) < 0:
+            return NotImplemented
+        return rt.launch_raw_slowly(r.entry, r.extra, gx, gy, gz, slots)
+
+    return natively if request.param == "native" else in_python
 
 
 def f32(x):
@@ -253,6 +280,7 @@ ACCEPTED = [
     (FLOAT32, 1e300, f32(INF)), (FLOAT64, 0.1, f64(0.1)),
     (tensor(Tensor(0)), Tensor(4096), 4096), (tensor(Tensor(0), True), Tensor(4096), 4096),
     (tensor(Tensor(0), False), Tensor(4100), 4100), (tensor(Tensor(0), on_cpu=False), Tensor(8, is_cpu=False), 8),
+    (gpu_tensor(Tensor(0), 0), Tensor(64, device=0), 64), (gpu_tensor(Tensor(0), 3, True), Tensor(64, device=3), 64),
     (tensor(Tensor(0)), Tensor(0), 0), (tensor(Tensor(0)), Tensor(2**63 + 16), 2**63 + 16),
     (ndarray(ARRAY), ARRAY, ARRAY.ctypes.data), (ndarray(ARRAY, True), EVEN, EVEN.ctypes.data),
     (ndarray(ARRAY, False), ODD, ODD.ctypes.data),
@@ -268,6 +296,8 @@ REFUSED = [
     (BOOL, None), (FLOAT32, 1), (FLOAT64, np.float64(1)), (tensor(Tensor(0)), ARRAY), (tensor(Tensor(0)), None),
     (tensor(Tensor(0)), Tensor(64, "f64")), (tensor(Tensor(0)), Tensor(64, is_cpu=False)),
     (tensor(Tensor(0), True), Tensor(4100)), (tensor(Tensor(0), False), Tensor(4096)), (ndarray(ARRAY), OTHER_ARRAY),
+    (gpu_tensor(Tensor(0), 0), Tensor(64)), (gpu_tensor(Tensor(0), 1), Tensor(64, device=0)),
+    (gpu_tensor(Tensor(0), 0), Tensor(64, "f64", device=0)), (gpu_tensor(Tensor(0), 0, True), Tensor(4, device=0)),
     (ndarray(ARRAY), Tensor(0)), (ndarray(ARRAY, True), ODD), (ndarray(ARRAY, False), EVEN),
 ]  # fmt: skip
 
@@ -276,7 +306,7 @@ REFUSED = [
 def test_guards_accept_and_fill_slots(launch, copy_slots, guard, argument, expected):
     library, entry, seen = copy_slots
     seen[:] = 0
-    r = record.record(entry, 0, [guard, integer("INT32")], library)
+    r = Runtime.get().record(entry, 0, [guard, integer("INT32")], library)
     assert launch(r, 1, 1, 1, argument, 99) is None
     assert seen[:2].tolist() == ([expected, 99] if expected is not None else [99, seen[1]])
 
@@ -285,14 +315,14 @@ def test_guards_accept_and_fill_slots(launch, copy_slots, guard, argument, expec
 def test_guards_refuse_and_do_nothing(launch, copy_slots, guard, argument):
     library, entry, seen = copy_slots
     seen[:] = 5
-    r = record.record(entry, 0, [integer("INT32"), guard], library)
+    r = Runtime.get().record(entry, 0, [integer("INT32"), guard], library)
     assert launch(r, 1, 1, 1, 3, argument) is NotImplemented
     assert (seen == 5).all()
 
 
 def test_wrong_number_of_arguments_is_refused(launch, copy_slots):
     library, entry, _ = copy_slots
-    r = record.record(entry, 0, [integer("INT32")], library)
+    r = Runtime.get().record(entry, 0, [integer("INT32")], library)
     assert launch(r, 1, 1, 1) is NotImplemented
     assert launch(r, 1, 1, 1, 2, 3) is NotImplemented
 
@@ -300,7 +330,7 @@ def test_wrong_number_of_arguments_is_refused(launch, copy_slots):
 def test_many_arguments(launch, copy_slots):
     library, entry, seen = copy_slots
     n = 200
-    r = record.record(entry, 0, [integer("INT32")] * n, library)
+    r = Runtime.get().record(entry, 0, [integer("INT32")] * n, library)
     assert launch(r, 1, 1, 1, *range(n)) is None
     assert seen.tolist() == list(range(8))
 
@@ -308,7 +338,7 @@ def test_many_arguments(launch, copy_slots):
 def test_empty_and_impossible_grids(launch, copy_slots):
     library, entry, seen = copy_slots
     seen[:] = 5
-    r = record.record(entry, 0, [], library)
+    r = Runtime.get().record(entry, 0, [], library)
     for grid in (0, 1, 1), (1, 0, 1), (4, 4, 0):
         assert launch(r, *grid) is None
     assert launch(r, -1, 1, 1) is NotImplemented
@@ -329,38 +359,52 @@ def test_raw_launch_checks_what_it_is_given(rt, copy_slots):
 
 def test_exceptions_of_data_ptr_come_through(launch, copy_slots):
     library, entry, _ = copy_slots
-    r = record.record(entry, 0, [tensor(Tensor(0))], library)
+    r = Runtime.get().record(entry, 0, [tensor(Tensor(0))], library)
     with pytest.raises(KeyError, match="no storage"):
         launch(r, 1, 1, 1, Tensor(None))
     with pytest.raises(TypeError):
         launch(r, 1, 1, 1, Tensor("here"))
 
 
-def test_record_must_be_bytes(rt):
+def test_records_must_be_bytes(rt):
     with pytest.raises(TypeError):
-        rt.launch([], 1, 1, 1)
+        rt.binder([None, []])((1,))()
+
+
+def test_captured_variables_must_be_the_same_objects(launch, copy_slots):
+    library, entry, _ = copy_slots
+    scope = {"SCALE": 1000}
+    r = Runtime.get().record(entry, 0, [], library, captured=[(scope, ("SCALE", scope["SCALE"]))])
+    assert launch(r, 1, 1, 1) is None
+    scope["SCALE"] = 1001
+    assert launch(r, 1, 1, 1) is NotImplemented
+    del scope["SCALE"]
+    assert launch(r, 1, 1, 1) is NotImplemented
 
 
 def test_launches_leave_reference_counts_alone(rt, copy_slots):
     library, entry, _ = copy_slots
-    x, n = Tensor(4096, dtype=object()), 10**6
-    r = record.record(entry, 0, [tensor(x), ndarray(ARRAY), integer("INT32"), constant(n)], library)
-    watched = [x, x.dtype, ARRAY, ARRAY.dtype, n, r, Tensor.data_ptr]
+    x, n, scope = Tensor(4096, dtype=object(), device=2), 10**6, {"a": object()}
+    guards = [tensor(x), gpu_tensor(x, 2), ndarray(ARRAY), integer("INT32"), constant(n)]
+    variable = ("a", scope["a"])
+    r = rt.record(entry, 0, guards, library, captured=[(scope, variable)])
+    launch = rt.binder([lambda *args: NotImplemented, r])((1, 1, 1))
+    watched = [x, x.dtype, ARRAY, ARRAY.dtype, n, r, Tensor.data_ptr, scope, scope["a"], variable]
     before = [sys.getrefcount(o) for o in watched]
     for _ in range(100):
-        assert rt.launch(r, 1, 1, 1, x, ARRAY, n, n) is None
-        assert rt.launch(r, 1, 1, 1, x, ARRAY, n, 5) is NotImplemented
+        assert launch(x, x, ARRAY, n, n) is None
+        assert launch(x, x, ARRAY, n, 5) is NotImplemented
     assert [sys.getrefcount(o) for o in watched] == before
 
 
 def test_slots_may_come_in_any_order(launch, copy_slots):
     library, entry, seen = copy_slots
-    r = record.record(entry, 0, [integer("INT32"), constant(None), FLOAT32], library, slots=[3, 0, 1],
-                      fixed=[(0, "FLOAT64", 0.5), (2, "INT32", -1)])  # fmt: skip
+    r = Runtime.get().record(entry, 0, [integer("INT32"), constant(None), FLOAT32], library, slots=[3, 0, 1],
+                      fixed=[(0, calls.pack("fp64", 0.5)), (2, calls.pack("i32", -1))])  # fmt: skip
     assert launch(r, 1, 1, 1, 9, None, 1.5) is None
     assert seen[:4].tolist() == [f64(0.5), f32(1.5), 2**64 - 1, 9]
     with pytest.raises(ValueError, match="do not fill slots"):
-        record.record(entry, 0, [integer("INT32")], slots=[4])
+        Runtime.get().record(entry, 0, [integer("INT32")], slots=[4])
 
 
 class Kernel:
@@ -379,7 +423,7 @@ class Kernel:
     def ask(self, grid, *args, **kwargs):
         self.asked.append((grid, args, kwargs))
         guards = [tensor(args[0]), integer("INT32", args[1] % 16 == 0), *map(constant, kwargs.values())]
-        self.records.append(record.record(self.entry, 0, guards, self.library, keywords=tuple(kwargs), result=self,
+        self.records.append(Runtime.get().record(self.entry, 0, guards, self.library, keywords=tuple(kwargs), result=self,
                                           names=("x", "n"), defaults={"BLOCK": 32, "eps": 0.5}))  # fmt: skip
         return "asked"
 
@@ -411,12 +455,14 @@ def test_bound_grids(bound):
     bound[(1,)](x, 5, BLOCK=64)
     assert bound[lambda meta: metas.append(meta) or (1, 2, 3)](x, 5, BLOCK=64) is bound
     assert metas == [{"x": x, "n": 5, "BLOCK": 64, "eps": 0.5}]
-    assert bound[lambda meta: [4]](x, 5, BLOCK=64) == "asked"  # Python is given what the function returned
+    assert bound[lambda meta: [1, 1]](x, 5, BLOCK=64) is bound and bound[1](x, 5, BLOCK=64) is bound
+    assert bound[[1]](x, 5, BLOCK=64) is bound and bound[lambda meta: 1](x, 5, BLOCK=64) is bound
+    assert bound[lambda meta: [1.5]](x, 5, BLOCK=64) == "asked"  # Python is given what the function returned
     assert bound[(1, 1, 1, 1)](x, 5, BLOCK=64) == "asked"
     assert bound[(-1,)](x, 5, BLOCK=64) == "asked"
     assert bound[(1.5,)](x, 5, BLOCK=64) == "asked"
     assert bound[()](x, 5, BLOCK=64) == "asked"
-    assert [grid for grid, _, _ in bound.asked] == [(1,), [4], (1, 1, 1, 1), (-1,), (1.5,), ()]
+    assert [grid for grid, _, _ in bound.asked] == [(1,), [1.5], (1, 1, 1, 1), (-1,), (1.5,), ()]
     bound.seen[:] = 5
     assert bound[(0, 4)](x, 5, BLOCK=64) is bound and (bound.seen == 5).all()
 
@@ -460,7 +506,7 @@ def test_torch_tensors(launch, copy_slots):
     torch = pytest.importorskip("torch")
     library, entry, seen = copy_slots
     x = torch.zeros(64)
-    r = record.record(entry, 0, [tensor(x, True)], library)
+    r = Runtime.get().record(entry, 0, [tensor(x, True)], library)
     assert launch(r, 1, 1, 1, x) is None and int(seen[0]) == x.data_ptr()
     assert launch(r, 1, 1, 1, x[1:]) is NotImplemented
     assert launch(r, 1, 1, 1, x.double()) is NotImplemented

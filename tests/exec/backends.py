@@ -29,7 +29,7 @@ def run_legalised(module, args, grid=(1,)):
 
 def run_cpu(module, args, grid=(1,)):
     """Machine code for this CPU."""
-    from tritium.backends.cpu.record import pack
+    from tritium.backends.native.record import pack
     from tritium.backends.cpu.runtime import Runtime
 
     address, arena = _compiled(module)

@@ -9,11 +9,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
 from tritium import backends, knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.language import target_info
+
+
+class Call(NamedTuple):
+    """One launch as it was written: what decides whether another launch is like it."""
+
+    arguments: list[tuple]  # (parameter, (type, key), value) for each parameter
+    positional: int  # how many of them were given by position
+    keywords: tuple[str, ...]  # names of what was given by keyword: parameters and options
+    options: dict[str, Any]
+    captured: list[tuple] | None = ()  # (scope, (name, value)) of variables the kernel captured; None: they may change
 
 
 class DriverBase(ABC):
@@ -77,14 +88,18 @@ class DriverBase(ABC):
     def clear_cache(self, cache) -> None:
         """Write all of that buffer, so that nothing else is left in the cache."""
 
-    def guarded_launch(self, kernel, arguments: list[tuple]) -> tuple[Callable, Any] | None:
-        """A fast way to launch `kernel` again on arguments that look like these, None where there is none.
+    def guarded_launch(self, kernel, call: Call) -> tuple[Callable, Any] | None:
+        """A fast way to launch `kernel` again with calls that look like this one, None where there is none.
 
-        `arguments` holds (parameter, (type, key), value) for each parameter. The result is (launch, record):
-        `launch(record, gx, gy, gz, *values)` checks that the values would be specialised alike and launches, giving
-        None; where they would not, it does nothing and gives NotImplemented.
+        The result is (binder, record). `binder(records)(grid)(*args, **kwargs)` launches through the first of
+        `records[1:]` that applies and gives its kernel; when none applies it returns
+        `records[0](grid, *args, **kwargs)`.
         """
         return None
+
+    def on_device_of(self, values: tuple) -> AbstractContextManager:
+        """Within it, the current device is the one the tensors among `values` are on."""
+        return nullcontext()
 
 
 class GPUDriver(DriverBase):

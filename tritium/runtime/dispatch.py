@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from tritium import knobs
 from tritium.backends.compiler import BaseBackend, GPUTarget, Options, check_names
-from tritium.backends.driver import DriverBase, driver
+from tritium.backends.driver import Call, DriverBase, driver
 from tritium.compiler import ASTSource, CompiledKernel, compile, make_backend
 from tritium.compiler.background import active_mode
 from tritium.errors import CompilationError
 from tritium.language.dependencies import fingerprint
 from tritium.runtime import saved
 from tritium.runtime.jit import JITFunction
-from tritium.runtime.launch import Armed, unchanged
+from tritium.runtime.launch import Form, captured
 from tritium.runtime.specialize import attrs_of, constants_of, key_of
 from tritium.tensors import device_of
 
@@ -49,11 +49,21 @@ class Request(NamedTuple):
     warmup: bool
 
 
-def launch(fn: JITFunction, sizes: tuple[int, int, int] | None, values: tuple, options: dict[str, Any]):
-    """Launch a kernel on bound arguments; without `sizes`, only compile it. None when a hook cancelled that."""
+def launch(fn: JITFunction, sizes: tuple[int, int, int] | None, values: tuple, options: dict[str, Any],
+           form: Form | None = None):
+    """Launch a kernel on bound arguments; without `sizes`, only compile it. None when a hook cancelled that.
+
+    With `form`, later calls written like this one may go the fast way.
+    """
     _check_keywords(options)
-    pairs = tuple(param.specialize(x) for param, x in zip(fn.params, values))
     drv = _driver(fn, values)
+    with drv.on_device_of(values):
+        return _launch(fn, drv, sizes, values, options, form)
+
+
+def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None, values: tuple,
+            options: dict[str, Any], form: Form | None):
+    pairs = tuple(param.specialize(x) for param, x in zip(fn.params, values))
     cache = _device_cache(fn, drv)
     wanted = dict(options)
     if options.get("debug", fn.debug) or knobs.runtime.debug:
@@ -70,9 +80,11 @@ def launch(fn: JITFunction, sizes: tuple[int, int, int] | None, values: tuple, o
         return kernel
     kernel = kernel.result()
     kernel.launch(sizes, values)
-    if not (knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook):  # hooks want to see every launch
-        like = (key, *options, *map(type, values))
-        fn.launcher.arm_for(like, lambda: _armed(fn, drv, kernel, list(zip(fn.params, pairs, values)), options))
+    hooks = knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook  # they want to see every launch
+    if form is not None and not hooks:
+        like = (id(kernel), *form, *map(type, values))
+        call = Call(list(zip(fn.params, pairs, values)), *form, options, captured(fn.used_global_vals))
+        fn.launcher.arm_for(like, lambda: drv.guarded_launch(kernel, call))
     return kernel
 
 
@@ -115,14 +127,6 @@ def _key(cache: DeviceCache, pairs: tuple, options: dict[str, Any]) -> str:
     if key is None:
         key = cache.keys[known] = fingerprint(pairs) + chosen
     return key
-
-
-def _armed(fn: JITFunction, drv: DriverBase, kernel: CompiledKernel, arguments: list,
-           options: dict[str, Any]) -> Armed | None:
-    """The fast way for launches like this one, if the driver has one."""
-    ready = drv.guarded_launch(kernel, arguments)
-    guarded = unchanged(ready[0], fn.used_global_vals) if ready else None
-    return Armed(options, guarded, ready[1], kernel) if guarded is not None else None
 
 
 # -- compiling ---------------------------------------------------------------------------------------------------------

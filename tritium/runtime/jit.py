@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from types import FunctionType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tritium import knobs
 from tritium.language.source import Source
-from tritium.runtime.launch import Launcher, grid_sizes
+from tritium.runtime.launch import Form, Launcher
 
 if TYPE_CHECKING:
     from tritium.runtime.dispatch import DeviceCache
@@ -81,9 +81,9 @@ class JITFunction(Source, KernelInterface[T]):
         self._repr, self.launch_metadata = repr, launch_metadata
         self.pre_run_hooks: list[Callable] = []
         self.device_caches: dict[Any, DeviceCache] = _Caches(self._forget)
-        # The launcher's, once there is one.
+        # The launcher's, once there is one: an attribute of the kernel itself is found faster.
         self._grids: dict[tuple, Callable] = {}
-        self._over_function: Callable | None = None
+        self._native: Callable | None = None
 
     @cached_property
     def params(self) -> list[KernelParam]:
@@ -127,27 +127,29 @@ class JITFunction(Source, KernelInterface[T]):
                 call = self._grids.get(grid)
                 if call is not None:
                     return call
-            elif grid.__class__ is FunctionType and self._over_function is not None:
-                return self._over_function(grid)
+            elif self._native is not None:
+                return self._native(grid)
         return self._over(grid)
 
     def _over(self, grid) -> Callable:
-        if self.pre_run_hooks or self._named_like_options:
-            return lambda *args, **kwargs: self._run(args, kwargs, grid, False)
-        return self.launcher.over(grid)
+        call = self.launcher.over(grid)
+        if not self.pre_run_hooks:
+            return call
 
-    @cached_property
-    def _named_like_options(self) -> tuple[str, ...]:
-        from tritium.backends.compiler import NAMES
+        def hooked(*args, **kwargs):
+            self._call_hooks(args, kwargs)
+            return call(*args, **kwargs)
 
-        return tuple(name for name in self.arg_names if name in NAMES)
+        return hooked
 
     @cached_property
     def launcher(self) -> Launcher:
         """The generated functions that bind arguments and launch."""
-        launcher = Launcher(self.__name__, self.signature, self._launch)
-        if not self._named_like_options:
-            self._grids, self._over_function = launcher.grids, launcher.over_function
+        from tritium.backends.compiler import NAMES
+
+        options = tuple(name for name in self.arg_names if name in NAMES)
+        launcher = Launcher(self.__name__, self.signature, self._launch, options)
+        self._grids = launcher.grids
         return launcher
 
     def create_binder(self) -> Callable:
@@ -162,25 +164,20 @@ class JITFunction(Source, KernelInterface[T]):
         """Launch over `grid`, or with `warmup` only compile."""
         if not warmup:
             return self[grid](*args, **kwargs)
-        return self._run(args, kwargs, grid, True)
+        self._call_hooks(args, kwargs)
+        return self.launcher.warmup(*args, **kwargs)
 
-    def _run(self, args: tuple, kwargs: dict[str, Any], grid, warmup: bool):
-        """A launch that needs to see the arguments as they were written."""
+    def _call_hooks(self, args: tuple, kwargs: dict[str, Any]) -> None:
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
-        values, options = self.launcher.bind(*args, **kwargs)
-        # A parameter named like an option gets the value and sets the option.
-        options.update((name, kwargs[name]) for name in self._named_like_options if name in kwargs)
-        if warmup:
-            return self._launch(None, values, options)
-        if callable(grid):
-            grid = grid(dict(zip(self.arg_names, values)))
-        return self.launcher.launch(grid_sizes(grid), values, options)
 
-    def _launch(self, sizes: tuple[int, int, int] | None, values: tuple, options: dict[str, Any]):
+    def _launch(self, sizes: tuple[int, int, int] | None, values: tuple, options: dict[str, Any],
+                form: Form | None = None):
         from tritium.runtime import dispatch
 
-        return dispatch.launch(self, sizes, values, options)
+        kernel = dispatch.launch(self, sizes, values, options, form)
+        self._native = self.launcher.native
+        return kernel
 
     def preload(self, specialization_data: str):
         """Compile what a cache hook was told about, perhaps in another process."""
@@ -199,6 +196,7 @@ def jit(fn=None, *, version=None, repr=None, launch_metadata=None, do_not_specia
         do_not_specialize_on_alignment=None, debug=None, noinline=None):
     """Make a function a kernel, or a function kernels call; with TRITON_INTERPRET=1, one that runs as plain Python.
 
+    >>> from tritium.runtime.launch import grid_sizes
     >>> jit(noinline=True)(grid_sizes)
     JITFunction(tritium.runtime.launch:grid_sizes)
     """

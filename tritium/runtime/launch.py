@@ -1,8 +1,8 @@
 """The way of a launch: `kernel[grid](x, y, n, BLOCK=64)`.
 
-For each kernel a function with the kernel's own signature is generated, so that Python itself binds the arguments. It
-asks a *guarded launch* of the driver whether these arguments fit the specialisation used last; if so they are already
-on their way. Only when the guard refuses does Python specialise the arguments, look the kernel up and compile it.
+A driver may have a *guarded launch*: native code that is given the grid and the arguments as they were written, finds
+among the specialisations at hand the one they fit, and launches it. Only when none fits does Python bind the arguments
+(with a function generated to have the kernel's own signature), specialise them, look the kernel up and compile it.
 
 A setting that changes, or a hook that is added, disarms every kernel: nothing is looked at on the hot path.
 """
@@ -13,56 +13,27 @@ import inspect
 import operator
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from tritium import knobs
-from tritium.errors import CompilationError, cut
 
 # At most this many specialisations of a kernel, and grids, are kept at hand.
 _RECENT, _GRIDS = 8, 1024
 
-
-class Armed(NamedTuple):
-    """A specialisation ready to be launched: `launch(record, gx, gy, gz, *args)` is None when the arguments fit it."""
-
-    options: dict[str, Any] | None
-    launch: Callable
-    record: Any
-    kernel: Any
-
-
-UNARMED = Armed(None, lambda *args: NotImplemented, None, None)  # no call has options equal to None
-
 _SOURCE = """
-def _tt_make(_tt_armed, _tt_dims, _tt_slow, {defaults}):
-    def _tt_arm(armed):
-        nonlocal _tt_armed
-        _tt_armed = armed
-
-    def _tt_bind({parameters}**_tt_options):
+def _tt_make({defaults}):
+    def {name}({parameters}**_tt_options):
         return ({names}), _tt_options
-
-    def _tt_over(_tt_grid, _tt_gx, _tt_gy, _tt_gz):
-        def {name}({parameters}**_tt_options):
-            _tt_expected, _tt_launch, _tt_record, _tt_kernel = _tt_armed
-            if _tt_options == _tt_expected and _tt_launch(_tt_record, _tt_gx, _tt_gy, _tt_gz, {names}) is None:
-                return _tt_kernel
-            return _tt_slow(_tt_grid, ({names}), _tt_options)
-        return {name}
-
-    def _tt_over_function(_tt_grid):
-        def {name}({parameters}**_tt_options):
-            _tt_sizes = _tt_grid({{{items}}})
-            _tt_expected, _tt_launch, _tt_record, _tt_kernel = _tt_armed
-            if _tt_options == _tt_expected:
-                _tt_gx, _tt_gy, _tt_gz = _tt_dims(_tt_sizes)
-                if _tt_launch(_tt_record, _tt_gx, _tt_gy, _tt_gz, {names}) is None:
-                    return _tt_kernel
-            return _tt_slow(_tt_sizes, ({names}), _tt_options)
-        return {name}
-
-    return _tt_arm, _tt_bind, _tt_over, _tt_over_function
+    return {name}
 """
+
+
+class Form(NamedTuple):
+    """How a call was written: so many arguments by position, these by keyword."""
+
+    positional: int
+    keywords: tuple[str, ...]
 
 
 def _parameters(signature: inspect.Signature) -> tuple[str, dict[str, Any]]:
@@ -129,91 +100,83 @@ knobs.listeners.append(disarm_all)
 
 
 class Launcher:
-    """The generated functions of one kernel, and the specialisations at hand.
+    """The function that binds one kernel's arguments, and the specialisations at hand.
 
-    `slow(sizes, values, options)` is called with the bound arguments when no specialisation at hand fits.
+    `slow(sizes, values, options, form)` is called with the bound arguments when no specialisation at hand fits;
+    `options` are names of parameters that, given by keyword, set the option of that name too.
     """
 
-    def __init__(self, name: str, signature: inspect.Signature, slow: Callable):
+    def __init__(self, name: str, signature: inspect.Signature, slow: Callable, options: tuple[str, ...] = ()):
         parameters, defaults = _parameters(signature)
-        names = list(signature.parameters)
-        source = _SOURCE.format(
-            name=name, parameters=parameters, defaults=", ".join(defaults), names="".join(f"{n}, " for n in names),
-            items=", ".join(f"{n!r}: {n}" for n in names))
+        self._names = list(signature.parameters)
+        source = _SOURCE.format(name=name, parameters=parameters, defaults=", ".join(defaults),
+                                names="".join(f"{n}, " for n in self._names))  # fmt: skip
         scope: dict[str, Any] = {}
         exec(compile(source, f"<launcher of {name}>", "exec"), scope)
-        made = scope["_tt_make"](UNARMED, grid_sizes, self._refused, *defaults.values())
-        self._arm, self.bind, self._over, self.over_function = made
-        self._slow = slow
-        self._recent: list[Armed] = []
-        self._known: dict[Any, Armed | None] = {}
+        self.bind: Callable = scope["_tt_make"](*defaults.values())
+        self._slow, self._options = slow, options
+        self._known: dict[Any, Any] = {}
+        self._records: list[Any] = [self.call]
+        # As `over`, without Python code; there is none before the first launch.
+        self.native: Callable[[Any], Callable] | None = None
         self.grids: dict[tuple, Callable] = {}
         _launchers.add(self)
 
     def over(self, grid: Any) -> Callable:
         """A function that launches the kernel over `grid`."""
-        if callable(grid):
-            return self.over_function(grid)
-        sizes = grid_sizes(grid)
-        call = self._over(sizes, *sizes)
+        if self.native is None:
+            return partial(self._call_first, grid)
+        call = self.native(grid)
         if type(grid) is tuple:
             if len(self.grids) >= _GRIDS:
                 self.grids.clear()
             self.grids[grid] = call
         return call
 
-    def _refused(self, grid: Any, values: tuple, options: dict[str, Any]):
-        """The last specialisation does not fit: perhaps another one at hand does."""
-        try:
-            return self.launch(grid_sizes(grid), values, options, skip=1)
-        except CompilationError as error:
-            raise cut(error) from error.__cause__  # the user's traceback ends at the launch
+    def _call_first(self, grid: Any, *args, **kwargs):
+        """A call made with what `over` gave before there was a native one."""
+        return (self.native(grid) if self.native else partial(self.call, grid))(*args, **kwargs)
 
-    def launch(self, sizes: tuple[int, int, int], values: tuple, options: dict[str, Any], skip: int = 0):
-        """Launch with bound arguments, through a specialisation at hand or the slow way."""
-        for armed in self._recent[skip:]:
-            if options == armed.options and armed.launch(armed.record, *sizes, *values) is None:
-                self.arm(armed)
-                return armed.kernel
-        return self._slow(sizes, values, options)
+    def call(self, grid: Any, *args, **kwargs):
+        """Launch the slow way."""
+        values, options = self._bind(args, kwargs)
+        if callable(grid):
+            grid = grid(dict(zip(self._names, values)))
+        return self._slow(grid_sizes(grid), values, options, Form(len(args), tuple(kwargs)))
 
-    def arm(self, armed: Armed) -> None:
-        """Try this specialisation first from now on."""
-        self._recent = [armed, *(other for other in self._recent if other is not armed)][:_RECENT]
-        self._arm(armed)
+    def warmup(self, *args, **kwargs):
+        """Only compile."""
+        return self._slow(None, *self._bind(args, kwargs))
 
-    def arm_for(self, like: Any, make: Callable[[], Armed | None]) -> None:
+    def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        values, options = self.bind(*args, **kwargs)
+        options.update((name, kwargs[name]) for name in self._options if name in kwargs)
+        return values, options
+
+    def arm_for(self, like: Any, make: Callable[[], tuple[Callable, Any] | None]) -> None:
         """Arm for launches `like` this one; what `make` gives is kept, also when it is None."""
         if like not in self._known:
             self._known[like] = make()
-        if (armed := self._known[like]) is not None:
-            self.arm(armed)
+        if (armed := self._known[like]) is None:
+            return
+        binder, record = armed
+        if self.native is None:
+            self.native = binder(self._records)
+        self._records[1:] = [record, *(other for other in self._records[1:] if other is not record)][:_RECENT]
 
     def disarm(self) -> None:
         """Forget the specialisations at hand."""
-        self._recent = []
+        del self._records[1:]
         self._known.clear()
-        self._arm(UNARMED)
 
 
-def unchanged(launch: Callable, values: dict) -> Callable | None:
-    """`launch` behind a check that captured variables are still the objects they are now.
+def captured(values: dict) -> list[tuple] | None:
+    """(scope, (name, value)) of each captured variable: what must still be the same object in another launch.
 
-    Where one can change without becoming another object there is no such check, and the result is None.
+    Where one can change without becoming another object the result is None.
 
-    >>> unchanged(print, {}) is print
-    True
+    >>> captured({("SCALE", 0): (3, {"SCALE": 3})})
+    [({'SCALE': 3}, ('SCALE', 3))]
     """
-    if not values:
-        return launch
-    held = tuple((scope, name, scope[name]) for (name, _), (_, scope) in values.items())
-    if any(isinstance(value, list | dict | set) for _, _, value in held):
-        return None
-
-    def checked(record, *args):
-        for scope, name, value in held:
-            if scope.get(name) is not value:
-                return NotImplemented
-        return launch(record, *args)
-
-    return checked
+    held = [(scope, (name, scope[name])) for (name, _), (_, scope) in values.items()]
+    return None if any(isinstance(value, list | dict | set) for _, (_, value) in held) else held

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import struct
 import sys
 import time
 from collections.abc import Callable
@@ -12,8 +11,9 @@ from typing import Any
 
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
-from tritium.backends.cpu import record
-from tritium.backends.driver import DriverBase
+from tritium.backends.driver import Call, DriverBase
+from tritium.backends.native import record
+from tritium.backends.native.calls import form_of, pack
 from tritium.tensors import slots
 
 _TARGET = GPUTarget("cpu", "host", 1)
@@ -98,13 +98,13 @@ class Driver(DriverBase):
         if _runtime.cache_info().currsize:  # otherwise it reads the setting when it starts
             _runtime().set_num_threads(n)
 
-    def guarded_launch(self, kernel, arguments: list[tuple]) -> tuple[Callable, Any] | None:
+    def guarded_launch(self, kernel, call: Call) -> tuple[Callable, Any] | None:
         """The native launcher, with a record of what these arguments look like."""
-        guards = [_guard(param, *pair, value) for param, pair, value in arguments]
-        if None in guards:
+        form = form_of(call, _tensor_guard)
+        if form is None:
             return None
-        made = record.record(kernel.function, kernel.metadata.arena_bytes, guards, owner=kernel)
-        return _runtime().launch, made
+        made = _runtime().record(kernel.function, kernel.metadata.arena_bytes, owner=kernel, result=kernel, **form)
+        return _runtime().binder, made
 
 
 _C_TYPES = {
@@ -190,7 +190,7 @@ class Interface:
         return True
 
 
-# -- slots -------------------------------------------------------------------------------------------------------------
+# -- launching -------------------------------------------------------------------------------------------------------------
 
 
 class Launcher:
@@ -212,62 +212,6 @@ class Launcher:
         self._launch(function, self._arena_bytes, gx, gy, gz, packed)
         if leave is not None:
             leave(told)
-
-
-def pack(type_: str, value: Any) -> bytes:
-    """The slot of a value: integers and pointers extended to 64 bits, floats as their bits in the low bytes.
-
-    >>> pack("i32", -1).hex(), pack("fp32", 1.0).hex(), pack("bf16", 1.0).hex()
-    ('ffffffffffffffff', '0000803f00000000', '803f000000000000')
-    """
-    if type_ in _FLOATS:
-        return _FLOATS[type_](float(value))
-    if type_ == "u1":
-        value = bool(value)
-    return struct.pack("<Q", int(value) & (1 << 64) - 1)
-
-
-def _float(code: str, value: float) -> bytes:
-    try:
-        return struct.pack(f"<{code}", value).ljust(8, b"\0")
-    except OverflowError:  # too large for the type: as in C, infinity
-        return _float(code, value * float("inf"))
-
-
-def _bfloat(value: float) -> bytes:
-    bits = int.from_bytes(_float("f", value)[:4], "little")
-    if value == value:
-        bits += 0x7FFF + (bits >> 16 & 1)  # round to nearest, ties to even
-    return struct.pack("<Q", bits >> 16)
-
-
-_FLOATS = {
-    "fp16": functools.partial(_float, "e"), "fp32": functools.partial(_float, "f"),
-    "fp64": functools.partial(_float, "d"), "bf16": _bfloat,
-}  # fmt: skip
-
-# -- guards ------------------------------------------------------------------------------------------------------------
-
-_RANGES = {"i32": "INT32", "i64": "INT64", "u64": "UINT64"}
-
-
-def _guard(param, type_: Any, key: Any, x: Any) -> record.Guard | None:
-    """What an argument must look like to be specialised as `x` was; None where the launcher cannot tell."""
-    if type_ == "constexpr":
-        return record.constant(x)
-    multiple = None if key is None or param.do_not_specialize_on_alignment else key == "D"
-    kind, forced = type(x), param.annotation_type
-    if kind is bool and type_ == "u1":
-        return record.BOOL
-    if kind is float and type_ in ("fp32", "fp64"):
-        return record.FLOAT32 if type_ == "fp32" else record.FLOAT64
-    if kind is int and not forced and type_ in _RANGES:
-        return record.integer(_RANGES[type_], multiple, not_one=not param.do_not_specialize)
-    if kind is int and type_ in ("i32", "i64"):
-        return record.integer("INT32" if type_ == "i32" else "ANY64", multiple)
-    if isinstance(type_, str) and type_.startswith("*"):
-        return _tensor_guard(x, multiple)
-    return None
 
 
 def _tensor_guard(x: Any, multiple: bool | None) -> record.Guard | None:

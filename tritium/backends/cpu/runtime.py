@@ -2,9 +2,9 @@
 
     runtime = Runtime.get()                                   the one of this process, made on first use
     library = runtime.load(object_code)                       link a kernel; keep `library` as long as its addresses
-    runtime.launch(record, gx, gy, gz, *args)                 guarded launch (see record.py): None, or NotImplemented
     runtime.launch_raw(entry, arena_bytes, gx, gy, gz, slots) launch with packed 8-byte slots
     runtime.binder(records)(grid)(*args, **kwargs)            kernel[grid](...): try records, else ask records[0]
+    runtime.record(entry, arena_bytes, guards, ...)           such a record (see native/record.py)
     runtime.symbols                                           name -> address of everything a kernel may call
     runtime.num_threads, runtime.set_num_threads(n)
 
@@ -16,101 +16,33 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from ... import cache, knobs
+from ... import knobs
 from ...errors import InternalError
 from ..llvm import jit, writer
-from ..llvm.target import CpuTarget, compile_text, cpu_target, llvm_version
-from . import dot, guards, launcher, partial, pool, sort
-from .record import Record, check
+from ..llvm.target import CpuTarget, compile_text, cpu_target
+from ..native import guards, record
+from ..native import launcher as native_launcher
+from ..native.parts import NATIVE, Part, Symbols, builtin
+from . import dot, launcher, partial, pool, sort
 
-__all__ = ["PARTS", "Part", "Runtime"]
-
-
-class Part(NamedTuple):
-    """A piece of the runtime: the symbols it defines, the modules that write it, and how."""
-
-    name: str
-    symbols: tuple[str, ...]
-    modules: tuple[ModuleType, ...]
-    text: Callable[[CpuTarget], str]
-
-
-_NATIVE = sys.implementation.name == "cpython"  # takes builtins made by hand
+__all__ = ["PARTS", "Runtime"]
 
 
 def _core(target: CpuTarget) -> str:
-    return "\n".join((pool.pool(target), partial.partial(), launcher.launcher() if _NATIVE else ""))
+    return "\n".join((pool.pool(target), partial.partial(), launcher.launcher() if NATIVE else ""))
 
 
-_CORE = pool.SYMBOLS + partial.SYMBOLS + (launcher.SYMBOLS if _NATIVE else ())
+_CORE = pool.SYMBOLS + partial.SYMBOLS + (launcher.SYMBOLS if NATIVE else ())
 PARTS = (
-    Part("core", _CORE, (pool, partial, guards, launcher), _core),
+    Part("core", _CORE, (pool, partial, guards, native_launcher, launcher), _core),
     *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
 )
-
-
-@functools.cache
-def _source(module: ModuleType) -> str:
-    return Path(module.__file__ or "").read_text()
-
-
-def _object(part: Part, target: CpuTarget) -> bytes:
-    """The object file of `part`, from the disk if this or another process has made it before."""
-    # Writing a part's text takes longer than reading its object: the key holds the sources of what writes it.
-    made_from = (*map(_source, part.modules), part.name, str(target), llvm_version(), str(_NATIVE),
-                 str(object.__basicsize__))  # fmt: skip
-    manager = cache.get_cache_manager(hashlib.sha256("\n".join(made_from).encode()).hexdigest())
-    name = f"{part.name}.o"
-    path = manager.get_file(name)
-    if path is not None:
-        return Path(path).read_bytes()
-    code = compile_text(part.text(target), target)
-    try:
-        manager.put(code, name)
-    except OSError as error:
-        cache.tolerate(error)
-    return code
-
-
-class _Symbols(Mapping[str, int]):
-    """The runtime's symbols; asking for an address brings in the part that defines it."""
-
-    def __init__(self, target: CpuTarget):
-        self._target = target
-        self._owner = {name: part for part in PARTS for name in part.symbols}
-        self._addresses: dict[str, int] = {}
-        self._lock = threading.RLock()
-
-    def __getitem__(self, name: str) -> int:
-        found = self._addresses.get(name)
-        if found is None:
-            part = self._owner[name]
-            with self._lock:
-                if name not in self._addresses:
-                    self._bring(part)
-            found = self._addresses[name]
-        return found
-
-    def _bring(self, part: Part) -> None:
-        objects = launcher.python_objects() if _NATIVE else {}
-        library = jit.load(_object(part, self._target), objects, part.symbols).pin()
-        self._addresses.update((name, library.address(name)) for name in part.symbols)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._owner)
-
-    def __len__(self) -> int:
-        return len(self._owner)
 
 
 class _Job(ctypes.Structure):
@@ -147,38 +79,38 @@ class Runtime:
 
     def __init__(self):
         self.target = cpu_target()
-        self.symbols: Mapping[str, int] = _Symbols(self.target)
+        self.symbols: Mapping[str, int] = Symbols(self.target, PARTS)
         self._limit = ctypes.c_int64.from_address(self.symbols["tt.pool.limit"])
         ctypes.CFUNCTYPE(None)(self.symbols["tt.pool.setup"])()
         os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(self.symbols["tt.pool.reset"]))
         self.set_num_threads(knobs.num_threads)
-        self.launch: Callable[..., Any]
-        self.launch_raw: Callable[..., None]
-        if _NATIVE:
-            self.launch, self.launch_raw = self._builtin("tt.def.launch"), self._builtin("tt.def.launch_raw")
-        else:
-            self.launch, self.launch_raw = self.launch_slowly, self.launch_raw_slowly
+        self.launch_raw: Callable[..., None] = (
+            builtin(self.symbols["tt.def.launch_raw"]) if NATIVE else self.launch_raw_slowly)
 
-    def _builtin(self, definition: str, *owner: Any) -> Callable[..., Any]:
-        pointer = ctypes.c_void_p
-        kind = ctypes.PYFUNCTYPE(ctypes.py_object, pointer, ctypes.py_object if owner else pointer, pointer)
-        make = kind(("PyCFunction_NewEx", ctypes.pythonapi))
-        return make(self.symbols[definition], *(owner or (None,)), None)
+    def record(self, entry: int, arena_bytes: int, guards: Sequence[record.Guard], owner: Any = None,
+               **form: Any) -> record.Record:
+        """The record of a kernel of this runtime; see `native.record.record`.
+
+        >>> Runtime.get().record(4096, 128, [record.INT32]).extra
+        128
+        """
+        run = self.symbols["tt.finish"] if NATIVE else 0
+        return record.record(run, entry, arena_bytes, guards, owner, **form)
 
     def binder(self, records: list[Any]) -> Callable[[Any], Callable[..., Any]]:
         """A function of a grid that gives a callable launching a kernel on it: `kernel[grid]` without Python code.
 
         `records[0]` is called as `records[0](grid, *args, **kwargs)` when no record applies to a call, and may append
-        the record that does; the others are tried in order. A grid is a tuple of one to three sizes, or a function of
-        the arguments by name that returns one; anything else is left to `records[0]` as well.
+        the record that does; the others are tried in order. A grid is one to three sizes in a tuple or a list, one int,
+        or a function of the arguments by name that returns these; anything else is left to `records[0]` as well.
 
         >>> records = [lambda grid, x, y=0: (grid, x, y)]
         >>> bind = Runtime.get().binder(records)
         >>> bind((4,))(1, y=2)
         ((4,), 1, 2)
         """
-        if _NATIVE:
-            return self._builtin("tt.def.bind", records)
+        if NATIVE:
+            return builtin(self.symbols["tt.def.bind"], records)
         return lambda grid: functools.partial(records[0], grid)
 
     def load(self, object_code: bytes) -> jit.Library:
@@ -212,17 +144,8 @@ class Runtime:
             raise ValueError(f"the number of threads must be between 1 and 1024, got {n}")
         self._limit.value = n - 1
 
-    # -- without native builtins ---------------------------------------------------------------------------------------
-
-    def launch_slowly(self, record: Record, gx: int, gy: int, gz: int, *args: Any) -> Any:
-        """`launch` in Python, for interpreters that take no native builtins."""
-        slots = check(record, args)
-        if slots is None or min(gx, gy, gz) < 0:
-            return NotImplemented
-        return self.launch_raw_slowly(record.entry, record.arena_bytes, gx, gy, gz, slots)
-
     def launch_raw_slowly(self, entry: int, arena_bytes: int, gx: int, gy: int, gz: int, slots: bytes) -> None:
-        """`launch_raw` through ctypes."""
+        """`launch_raw` through ctypes, for interpreters that take no native builtins."""
         if min(gx, gy, gz) < 0:
             raise TypeError(f"a grid cannot have negative sizes: ({gx}, {gy}, {gz})")
         if not gx * gy * gz:

@@ -2,7 +2,7 @@
 
     >>> import numpy as np
     >>> x = np.zeros(64, np.float32)
-    >>> r = record(4096, 0, [ndarray(x), INT32, constant(64)])
+    >>> r = record(0, 4096, 0, [ndarray(x), INT32, constant(64)])
     >>> [guard.code for guard in r.guards]
     ['NDARRAY', 'INT32', 'EQUAL']
 
@@ -21,19 +21,21 @@ from typing import Any, NamedTuple
 from .guards import CODES
 
 __all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT32", "INT64", "SKIP", "UINT64", "Guard", "Record", "check", "constant",
-           "integer", "ndarray", "pack", "record", "tensor"]  # fmt: skip
+           "gpu_tensor", "integer", "ndarray", "pack", "record", "tensor"]  # fmt: skip
 
 MULTIPLE, NOT_MULTIPLE = 1, 2  # of 16: an integer, or the address of a tensor
 NOT_ONE = ON_CPU = 4
+ON_GPU = 8
 
 
 class Guard(NamedTuple):
-    """What one argument must be: a code of the launcher, its flags, and up to two objects."""
+    """What one argument must be: a code of the launcher, its flags, up to two objects, and the number of a GPU."""
 
     code: str
     flags: int = 0
     a: Any = None
     b: Any = None
+    device: int = 0
 
 
 SKIP = Guard("SKIP")  # anything: somebody else has checked it
@@ -82,6 +84,17 @@ def tensor(example: Any, multiple: bool | None = None, on_cpu: bool = True) -> G
     return Guard("TENSOR", _multiple(multiple) | (ON_CPU if on_cpu else 0), type(example), example.dtype)
 
 
+def gpu_tensor(example: Any, device: int, multiple: bool | None = None) -> Guard:
+    """The same, on a GPU: `get_device()` must give the number `device`.
+
+    >>> class Tensor:
+    ...     dtype = "f32"
+    >>> gpu_tensor(Tensor(), 3).device
+    3
+    """
+    return Guard("TENSOR", _multiple(multiple) | ON_GPU, type(example), example.dtype, device)
+
+
 def ndarray(example: Any, multiple: bool | None = None) -> Guard:
     """A NumPy array of the dtype of `example`.
 
@@ -108,43 +121,48 @@ class Record(bytes):
 
     guards: tuple[Guard, ...]
     slots: tuple[int, ...]
-    fixed: tuple[tuple[int, str, Any], ...]
+    fixed: tuple[tuple[int, bytes], ...]
+    captured: tuple[tuple[Any, tuple[str, Any]], ...]
     entry: int
-    arena_bytes: int
+    extra: int
     kept: tuple[Any, ...]
 
 
-def record(entry: int, arena_bytes: int, guards: Sequence[Guard], owner: Any = None, *,
-           slots: Sequence[int] | None = None, fixed: Sequence[tuple[int, str, Any]] = (),
-           keywords: tuple[str, ...] = (), result: Any = None, names: tuple[str, ...] = (),
-           defaults: dict[str, Any] | None = None) -> Record:
+def record(run: int, entry: int, extra: int, guards: Sequence[Guard], owner: Any = None, *,
+           slots: Sequence[int] | None = None, fixed: Sequence[tuple[int, bytes]] = (),
+           captured: Sequence[tuple[Any, tuple[str, Any]]] = (), keywords: tuple[str, ...] = (), result: Any = None,
+           names: tuple[str, ...] = (), defaults: dict[str, Any] | None = None) -> Record:
     """The record of a kernel at address `entry`: one guard for each argument of the call, in the call's order.
 
+    `run` is the address of what runs it, `ptr run(ptr record, ptr slots, ptr grid, ptr result)`; `extra` is for it.
     `slots` tells which slot each guard fills, where it is not one after the other (guards that fill none ignore
-    theirs); `fixed` fills further slots with (slot, code, value): defaults the call left out.
+    theirs); `fixed` fills further slots with (slot, its 8 bytes): defaults the call left out. `captured` holds
+    (scope, (name, value)): variables that must still be the same objects.
 
-    The rest is for `Runtime.binder`: the last `len(keywords)` arguments are these keywords; a launch returns `result`;
-    a grid that is a function gets `defaults` and the arguments by name, `names` being those of the positional ones.
+    The last `len(keywords)` arguments are these keywords; a launch returns `result`; a grid that is a function gets
+    `defaults` and the arguments by name, `names` being those of the positional ones.
 
-    >>> record(4096, 128, [INT32, FLOAT32]).arena_bytes
+    >>> record(0, 4096, 128, [INT32, FLOAT32]).extra
     128
     """
     keywords = tuple(map(sys.intern, keywords))
     counter = itertools.count()
     places = [next(counter) if guard.code not in _SLOTLESS else 0 for guard in guards] if slots is None else list(slots)
-    if max([*places, *(place for place, _, _ in fixed)], default=0) >= max(len(guards) + len(fixed), 1):
+    if max([*places, *(place for place, _ in fixed)], default=0) >= max(len(guards) + len(fixed), 1):
         raise ValueError(f"{len(guards)} arguments and {len(fixed)} fixed values do not fill slots {places}")
     kept = (owner, keywords, result, names, {} if defaults is None else dict(defaults))
-    words = [entry, arena_bytes, len(guards) + len(fixed), len(guards), len(guards) - len(keywords),
+    words = [run, entry, extra, len(guards) + len(fixed) + len(captured), len(guards), len(guards) - len(keywords),
              id(keywords) if keywords else 0, id(result), id(kept[4]), id(names)]  # fmt: skip
     for i, (guard, place) in enumerate(zip(guards, places, strict=True)):
         a = guard.a if guard.code == "BITS" else id(guard.a) if guard.a is not None or guard.code == "SAME" else 0
-        words += [CODES[guard.code] | guard.flags << 8 | place << 16 | i << 32, a, id(guard.b)]
-    for place, code, x in fixed:
-        words += [CODES["FIXED"] | place << 16, int.from_bytes(pack([code], [x]), "little"), 0]
+        words += [CODES[guard.code] | guard.flags << 8 | place << 16 | i << 32 | guard.device << 48, a, id(guard.b)]
+    for place, value in fixed:
+        words += [CODES["FIXED"] | place << 16, int.from_bytes(value, "little"), 0]
+    for scope, variable in captured:
+        words += [CODES["CAPTURED"], id(scope), id(variable)]
     r = Record(struct.pack(f"{len(words)}q", *(w - (1 << 64) if w >= 1 << 63 else w for w in words)))
-    r.guards, r.slots, r.fixed, r.entry, r.arena_bytes = tuple(guards), tuple(places), tuple(fixed), entry, arena_bytes
-    r.kept = kept
+    r.guards, r.slots, r.fixed, r.captured = tuple(guards), tuple(places), tuple(fixed), tuple(captured)
+    r.entry, r.extra, r.kept = entry, extra, kept
     return r
 
 
@@ -177,13 +195,13 @@ _SLOT = {
 def check(r: Record, args: Sequence[Any]) -> bytes | None:
     """The slots of a call's arguments, or None if one of them is not what its guard wants.
 
-    >>> r = record(4096, 0, [INT32, constant(64)])
+    >>> r = record(0, 4096, 0, [INT32, constant(64)])
     >>> check(r, [7, 64]) == pack(["INT32"], [7]), check(r, [7.0, 64])
     (True, None)
     """
-    if len(r.guards) != len(args):
+    if len(r.guards) != len(args) or any(scope.get(name) is not was for scope, (name, was) in r.captured):
         return None
-    found = {place: pack([code], [x]) for place, code, x in r.fixed}
+    found = dict(r.fixed)
     for guard, place, x in zip(r.guards, r.slots, args, strict=True):
         value = _CHECK[guard.code](guard, x)
         if value is None:
@@ -206,6 +224,8 @@ def _agrees(flags: int, x: int) -> bool:
 
 def _check_tensor(guard: Guard, x: Any) -> int | None:
     if type(x) is not guard.a or (guard.flags & ON_CPU and x.is_cpu is not True) or x.dtype is not guard.b:
+        return None
+    if guard.flags & ON_GPU and x.get_device() != guard.device:
         return None
     address = x.data_ptr()
     return _when(_agrees(guard.flags, address), address)
@@ -237,4 +257,4 @@ _CHECK = {
 }
 
 if sys.byteorder != "little":
-    raise ImportError("the CPU backend needs a little-endian machine")
+    raise ImportError("launching needs a little-endian machine")

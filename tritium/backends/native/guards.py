@@ -1,8 +1,8 @@
 """Guards: the part of the launcher that looks at arguments.
 
-A record is a header and rows of three words: the first says what to check, which slot to fill and which argument to
-look at; the others are operands, mostly objects that must be found. Of CPython's structures only `ob_type` is read, and
-of NumPy's arrays `data` and `descr`, which its C API fixes.
+A record is a header and rows of three words: the first says what to check, which slot to fill, which argument to look
+at and on which device it must be; the others are operands, mostly objects that must be found. Of CPython's structures
+only `ob_type` is read, and of NumPy's arrays `data` and `descr`, which its C API fixes.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ _DESCR = _DATA + 40
 
 # What a record may ask of an argument. `INT32` to `ANY64` give a slot with an integer, `TENSOR` and `NDARRAY` with a
 # pointer, `BOOL` with 0 or 1, `FLOAT32` and `FLOAT64` with a float, `FIXED` with what the record holds; the others give
-# none.
+# none. `CAPTURED` looks at no argument but at a variable of the kernel's surroundings.
 CODES = {name: code for code, name in enumerate((
     "SKIP", "SAME", "EQUAL", "BITS", "TENSOR", "NDARRAY", "INT32", "INT64", "UINT64", "ANY64", "BOOL", "FLOAT32",
-    "FLOAT64", "FIXED",
+    "FLOAT64", "FIXED", "CAPTURED",
 ))}  # fmt: skip
 
 _RECORD = """
-; entry, arena bytes, rows, arguments, of which positional, names of the others, what `call` returns,
-; defaults of all parameters, names of the positional ones; then the rows
-%record = type { ptr, i64, i64, i64, i64, ptr, ptr, ptr, ptr }
+; function that runs the kernel, its entry, what else that function wants to know, rows, arguments, of which positional,
+; names of the others, what `call` returns, defaults of all parameters, names of the positional ones; then the rows
+%record = type { ptr, ptr, i64, i64, i64, i64, ptr, ptr, ptr, ptr }
 
 """
 
@@ -33,7 +33,7 @@ _FILL = """
 define internal i32 @fill(ptr %record, ptr %args, ptr %slots) nounwind {
 start:
   %overflow = alloca i32
-  %n.p = getelementptr %record, ptr %record, i64 0, i32 2
+  %n.p = getelementptr %record, ptr %record, i64 0, i32 3
   %n = load i64, ptr %n.p
   %rows = getelementptr %record, ptr %record, i64 1
   br label %check
@@ -53,14 +53,28 @@ row:
   %flags = and i64 %flags.w, 255
   %slot.w = lshr i64 %word, 16
   %s = and i64 %slot.w, 65535
-  %arg.i = lshr i64 %word, 32
+  %arg.w = lshr i64 %word, 32
+  %arg.i = and i64 %arg.w, 65535
+  %device.i = lshr i64 %word, 48
   %a.p = getelementptr i64, ptr %code.p, i64 1
   %a = load ptr, ptr %a.p
   %b.p = getelementptr i64, ptr %code.p, i64 2
   %b = load ptr, ptr %b.p
-  %fixed = icmp eq i64 %code, 13
   %a.i = ptrtoint ptr %a to i64
-  br i1 %fixed, label %filled, label %look
+  switch i64 %code, label %look [i64 13, label %filled i64 14, label %captured]
+captured:                                         ; the variable b[0] of the scope %a is still the object b[1]
+  %name = call ptr @PyTuple_GetItem(ptr %b, i64 0)
+  %was = call ptr @PyTuple_GetItem(ptr %b, i64 1)
+  %now = call ptr @PyObject_GetItem(ptr %a, ptr %name)
+  %gone = icmp eq ptr %now, null
+  br i1 %gone, label %unset, label %compare_object
+unset:
+  call void @PyErr_Clear()
+  br label %refuse
+compare_object:
+  call void @Py_DecRef(ptr %now)
+  %still = icmp eq ptr %now, %was
+  br i1 %still, label %no_slot, label %refuse
 look:
   %arg.p = getelementptr ptr, ptr %args, i64 %arg.i
   %arg = load ptr, ptr %arg.p
@@ -108,10 +122,18 @@ compare_bits:
 tensor:                                           ; of type %a and dtype %b
   %is_type = icmp eq ptr %type, %a
   br i1 %is_type, label %device, label %refuse
-device:
-  %ask_device = and i64 %flags, 4
-  %skip_device = icmp eq i64 %ask_device, 0
-  br i1 %skip_device, label %dtype, label %on_cpu
+device:                                           ; %flags: 4 on the CPU, 8 on the GPU %device.i
+  %where = lshr i64 %flags, 2
+  switch i64 %where, label %refuse [i64 0, label %dtype i64 1, label %on_cpu i64 2, label %on_gpu]
+on_gpu:
+  %index.o = call ptr @PyObject_VectorcallMethod(ptr @py.get_device, ptr %arg.p, i64 1, ptr null)
+  %no_index = icmp eq ptr %index.o, null
+  br i1 %no_index, label %raise, label %index_known
+index_known:
+  %index = call i64 @PyLong_AsLongLong(ptr %index.o)
+  call void @Py_DecRef(ptr %index.o)
+  %there = icmp eq i64 %index, %device.i
+  br i1 %there, label %dtype, label %refuse
 on_cpu:
   %cpu = call ptr @PyObject_GetAttr(ptr %arg, ptr @py.is_cpu)
   %no_cpu = icmp eq ptr %cpu, null

@@ -1,0 +1,108 @@
+"""From a launch to the record of all launches like it, and from values to the 8-byte slots kernels read.
+
+    >>> pack("i32", -1).hex(), pack("fp32", 1.0).hex(), pack("bf16", 1.0).hex()
+    ('ffffffffffffffff', '0000803f00000000', '803f000000000000')
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from ...language.signature import flatten
+from ..driver import Call
+from . import record
+
+__all__ = ["form_of", "pack"]
+
+TensorGuard = Callable[[Any, bool | None], record.Guard | None]
+
+
+def form_of(call: Call, tensor: TensorGuard) -> dict[str, Any] | None:
+    """What `record.record` wants to know of launches like this one, by keyword; None where the launcher cannot tell.
+
+    `tensor(x, multiple)` gives the guard of a pointer argument.
+    """
+    if call.captured is None:
+        return None
+    names = tuple(param.name for param, _, _ in call.arguments)
+    given = (*names[: call.positional], *call.keywords)
+    guards = {name: (record.constant(value), 0) for name, value in call.options.items()}
+    fixed: list[tuple[int, bytes]] = []
+    slot = 0
+    for param, (type_, key), x in call.arguments:
+        taken = len(flatten(type_))
+        if param.name in given:
+            guards[param.name] = _guard(param, type_, key, x, tensor), slot
+        elif taken == 1 and isinstance(x, bool | int | float):
+            fixed.append((slot, pack(type_, x)))
+        elif taken:
+            return None
+        slot += taken
+    rows = [guards[name] for name in given]
+    if any(guard is None for guard, _ in rows):
+        return None
+    defaults = {param.name: x for param, _, x in call.arguments if param.name not in given}
+    return {"guards": [guard for guard, _ in rows], "slots": [place for _, place in rows], "fixed": fixed,
+            "captured": call.captured, "keywords": call.keywords, "names": names[: call.positional],
+            "defaults": defaults}  # fmt: skip
+
+
+_RANGES = {"i32": "INT32", "i64": "INT64", "u64": "UINT64"}
+
+
+def _guard(param, type_: Any, key: Any, x: Any, tensor: TensorGuard) -> record.Guard | None:
+    """What an argument must look like to be specialised as `x` was; None where the launcher cannot tell."""
+    if type_ == "constexpr":
+        return record.constant(x)
+    multiple = None if key is None or param.do_not_specialize_on_alignment else key == "D"
+    kind, forced = type(x), param.annotation_type
+    if kind is bool and type_ == "u1":
+        return record.BOOL
+    if kind is float and type_ in ("fp32", "fp64"):
+        return record.FLOAT32 if type_ == "fp32" else record.FLOAT64
+    if kind is int and not forced and type_ in _RANGES:
+        return record.integer(_RANGES[type_], multiple, not_one=not param.do_not_specialize)
+    if kind is int and type_ in ("i32", "i64"):
+        return record.integer("INT32" if type_ == "i32" else "ANY64", multiple)
+    if isinstance(type_, str) and type_.startswith("*"):
+        return tensor(x, multiple)
+    return None
+
+
+# -- slots -------------------------------------------------------------------------------------------------------------
+
+
+def pack(type_: str, value: Any) -> bytes:
+    """The slot of a value: integers and pointers extended to 64 bits, floats as their bits in the low bytes.
+
+    >>> pack("*fp32", 4096)[:2].hex(), pack("u1", True)[0]
+    ('0010', 1)
+    """
+    if type_ in _FLOATS:
+        return _FLOATS[type_](float(value))
+    if type_ == "u1":
+        value = bool(value)
+    return struct.pack("<Q", int(value) & (1 << 64) - 1)
+
+
+def _float(code: str, value: float) -> bytes:
+    try:
+        return struct.pack(f"<{code}", value).ljust(8, b"\0")
+    except OverflowError:  # too large for the type: as in C, infinity
+        return _float(code, value * float("inf"))
+
+
+def _bfloat(value: float) -> bytes:
+    bits = int.from_bytes(_float("f", value)[:4], "little")
+    if value == value:
+        bits += 0x7FFF + (bits >> 16 & 1)  # round to nearest, ties to even
+    return struct.pack("<Q", bits >> 16)
+
+
+_FLOATS = {
+    "fp16": functools.partial(_float, "e"), "fp32": functools.partial(_float, "f"),
+    "fp64": functools.partial(_float, "d"), "bf16": _bfloat,
+}  # fmt: skip

@@ -1,0 +1,95 @@
+"""Parts: native code of our own, compiled once for a machine and kept on disk, linked when first needed."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from ... import cache
+from ..llvm import jit
+from ..llvm.target import CpuTarget, compile_text, llvm_version
+from .launcher import python_objects
+
+__all__ = ["NATIVE", "Part", "Symbols", "builtin"]
+
+NATIVE = sys.implementation.name == "cpython"  # takes builtins made by hand
+
+
+class Part(NamedTuple):
+    """A piece of native code: the symbols it defines, the modules that write it, and how."""
+
+    name: str
+    symbols: tuple[str, ...]
+    modules: tuple[ModuleType, ...]
+    text: Callable[[CpuTarget], str]
+
+
+@functools.cache
+def _source(module: ModuleType) -> str:
+    return Path(module.__file__ or "").read_text()
+
+
+def _object(part: Part, target: CpuTarget) -> bytes:
+    """The object file of `part`, from the disk if this or another process has made it before."""
+    # Writing a part's text takes longer than reading its object: the key holds the sources of what writes it.
+    made_from = (*map(_source, part.modules), part.name, str(target), llvm_version(), str(NATIVE),
+                 str(object.__basicsize__))  # fmt: skip
+    manager = cache.get_cache_manager(hashlib.sha256("\n".join(made_from).encode()).hexdigest())
+    name = f"{part.name}.o"
+    path = manager.get_file(name)
+    if path is not None:
+        return Path(path).read_bytes()
+    code = compile_text(part.text(target), target)
+    try:
+        manager.put(code, name)
+    except OSError as error:
+        cache.tolerate(error)
+    return code
+
+
+class Symbols(Mapping[str, int]):
+    """Symbol -> address; asking for an address brings in the part that defines it.
+
+    `known` are addresses the parts refer to, besides those of Python's objects and of the process.
+    """
+
+    def __init__(self, target: CpuTarget, parts: Sequence[Part], known: Mapping[str, int] | None = None):
+        self._target, self._known = target, dict(known or {})
+        self._owner = {name: part for part in parts for name in part.symbols}
+        self._addresses: dict[str, int] = {}
+        self._lock = threading.RLock()
+
+    def __getitem__(self, name: str) -> int:
+        found = self._addresses.get(name)
+        if found is None:
+            part = self._owner[name]
+            with self._lock:
+                if name not in self._addresses:
+                    self._bring(part)
+            found = self._addresses[name]
+        return found
+
+    def _bring(self, part: Part) -> None:
+        objects = python_objects() | self._known if NATIVE else self._known
+        library = jit.load(_object(part, self._target), objects, part.symbols).pin()
+        self._addresses.update((name, library.address(name)) for name in part.symbols)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._owner)
+
+    def __len__(self) -> int:
+        return len(self._owner)
+
+
+def builtin(definition: int, *owner: Any) -> Callable[..., Any]:
+    """The builtin of the PyMethodDef at an address; `owner` is what it gets as `self`."""
+    pointer = ctypes.c_void_p
+    kind = ctypes.PYFUNCTYPE(ctypes.py_object, pointer, ctypes.py_object if owner else pointer, pointer)
+    return kind(("PyCFunction_NewEx", ctypes.pythonapi))(definition, *(owner or (None,)), None)
