@@ -32,6 +32,7 @@ class Place(NamedTuple):
     kind: str
     pointer: Val
     width: int
+    level: int
     listed: Callable[[], Val]
     unbroken: Val | None = None
 
@@ -42,12 +43,14 @@ def place_of(lo, p, idx, wrap=True) -> Place:
     if form.pointer is None:
         pointers = lo.ev(p, idx)
         kind = "listed" if lanes(pointers.type) > 1 else "one"
-        return Place(kind, pointers, n, lambda: lo.widen(pointers, n))
+        return Place(kind, pointers, n, pointers.level, lambda: lo.widen(pointers, n))
     terms, fixed, vectors, unbroken = _terms(lo, form, idx, wrap)
     element = memory_type(T.element(p.type).pointee)
     pointer = form.pointer
     for term in sorted([x for x in terms if x != 0], key=lambda x: x.level if type(x) is Val else 0):
         pointer = w.gep(element, pointer, lo.const(term))
+
+    level = max([x.level for x in (pointer, unbroken, *vectors) if x is not None])
 
     def listed():
         if unbroken is not None:
@@ -56,8 +59,8 @@ def place_of(lo, p, idx, wrap=True) -> Place:
     if vectors or fixed is not None and fixed is not iota(n):
         if unbroken is not None:  # the offsets count on lanes that do not wrap
             return place_of(lo, p, idx, wrap=False)
-        return Place("listed", pointer, n, listed)
-    return Place("one" if fixed is None else "strip", pointer, n, listed, unbroken)
+        return Place("listed", pointer, n, level, listed)
+    return Place("one" if fixed is None else "strip", pointer, n, level, listed, unbroken)
 
 
 def _terms(lo, form: Form, idx, wrap):
@@ -292,7 +295,7 @@ def _load(lo, op, idx):
     t = T.element(op.types[0])
     place, m = place_of(lo, p, idx), mask_of(lo, mask, idx)
     if m is None and place.unbroken is None:
-        with lo.at(max(place.pointer.level, lo.region)):
+        with lo.at(max(place.level, lo.region)):
             x = _read(lo, place, t, "volatile " if op.attrs["volatile"] else "")
     else:
         x = _masked_load(lo, place, t, m or Mask(place.width), _other(lo, other, t, idx))
@@ -319,7 +322,7 @@ def _read(lo, place, t, volatile=""):
 
 
 def _masked_load(lo, place, t, mask, other):
-    level = max(place.pointer.level, mask.level(), other.level)
+    level = max(place.level, mask.level(), other.level)
     if place.kind == "one" and not mask.in_lanes:
         with lo.at(level):
             return lo.either(mask.condition, lambda: [_read(lo, place, t)], lambda: [other])[0]

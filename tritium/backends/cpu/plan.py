@@ -288,11 +288,11 @@ class _Planner:
             self.cost[id(op)], self.depth[id(op)] = min(cost, 1000), depth
 
     def keepable(self, op):
-        """Addresses are described, not kept."""
+        """Addresses are described, not kept; a remainder is contiguous where it does not wrap, a kept one is not."""
         element = T.element(op.types[0])
         if type(element) is T.Ptr:
             return False
-        return not (element.is_int and op.kind in ADDRESSING)
+        return not (element.is_int and (op.kind in ADDRESSING or op.kind is ops.rem))
 
     def wants(self, x, bits, looped=0, whole=0):
         if type(x.type) is not T.Tile:
