@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tritium import knobs
+from tritium.errors import CompilationError, cut
 
 # At most this many specialisations of a kernel, and grids, are kept at hand.
 _RECENT, _GRIDS = 8, 1024
@@ -142,11 +143,17 @@ class Launcher:
         values, options = self._bind(args, kwargs)
         if callable(grid):
             grid = grid(dict(zip(self._names, values)))
-        return self._slow(grid_sizes(grid), values, options, Form(len(args), tuple(kwargs)))
+        try:
+            return self._slow(grid_sizes(grid), values, options, Form(len(args), tuple(kwargs)))
+        except CompilationError as error:
+            raise cut(error) from error.__cause__  # the user's traceback ends at the launch
 
     def warmup(self, *args, **kwargs):
         """Only compile."""
-        return self._slow(None, *self._bind(args, kwargs))
+        try:
+            return self._slow(None, *self._bind(args, kwargs))
+        except CompilationError as error:
+            raise cut(error) from error.__cause__
 
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         values, options = self.bind(*args, **kwargs)
