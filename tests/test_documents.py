@@ -16,7 +16,7 @@ def blocks():
             yield pytest.param(code, id=f"{page.name}-{i}")
 
 
-@pytest.mark.parametrize("code", blocks())
+@pytest.mark.parametrize("code", list(blocks()))
 def test_code_blocks_run(tmp_path, code):
     script = tmp_path / "block.py"
     script.write_text(HEADER + code)
