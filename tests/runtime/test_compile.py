@@ -63,14 +63,14 @@ def test_metadata(fake):
     assert metadata.hash == kernel.hash and metadata.warp_size == 1 and isinstance(metadata.supported_fp8_dtypes, tuple)
 
 
-@pytest.mark.parametrize("ext", ["source", "ttir", "note"])
+@pytest.mark.parametrize("ext", ["source", "ttir", "note", "paper"])
 def test_a_file_of_any_stage_can_be_compiled(fake, tmp_path, ext):
     kernel = compile(source(), TARGET, {"num_warps": 8})
     path = tmp_path / f"scale.{ext}"
-    path.write_text(kernel.asm[ext])
+    path.write_bytes(kernel.asm[ext] if ext == "paper" else kernel.asm[ext].encode())
     again = compile(str(path), TARGET)
-    assert json.loads(again.asm["paper"])["text"] == "note scale 2"
-    assert again.metadata.num_warps == (4 if ext == "note" else 8)
+    assert json.loads(again.kernel)["text"] == "note scale 2" and isinstance(again.kernel, bytes)
+    assert again.metadata.num_warps == (4 if ext in ("note", "paper") else 8)
     assert again.name == "scale" and next(iter(again.asm)) == ext
 
 

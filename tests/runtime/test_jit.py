@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tritium
-from tritium import knobs
+from tritium import compiler, knobs
 from tritium.compiler import CompiledKernel
 from tritium.compiler.background import AsyncCompileMode, FutureKernel
 from tritium.errors import CompilationError, OutOfResources
@@ -582,6 +582,12 @@ def test_out_of_resources_is_remembered(fake, monkeypatch):
         with pytest.raises(OutOfResources, match="out of resource: shared memory, Required: 24, Hardware limit: 8"):
             add[(1,)](X, X, 3)
     assert len(fake.lowered) == 1
+
+
+def test_too_much_tensor_memory(fake, monkeypatch):
+    monkeypatch.setitem(compiler._BASE, "tmem_size", 513)
+    with pytest.raises(OutOfResources, match="tensor memory, Required: 513, Hardware limit: 512"):
+        add[(1,)](X, X, 3)
 
 
 def test_too_many_threads(fake):

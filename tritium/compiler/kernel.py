@@ -102,6 +102,8 @@ def metadata_text(metadata: Mapping[str, Any]) -> str:
     return json.dumps(dict(metadata), default=lambda value: getattr(value, "__dict__", None) or str(value))
 
 
+_TENSOR_MEMORY_COLUMNS = 512
+
 # A kernel that two threads launch first is loaded once: unloading the other copy would pull code from under a thread.
 _loading = threading.RLock()
 
@@ -142,6 +144,7 @@ class CompiledKernel:
         device = drv.get_current_device()
         limit = drv.utils.get_device_properties(device)["max_shared_mem"]
         self._require("shared memory", self.metadata.shared, limit)
+        self._require("tensor memory", self.metadata.tmem_size, _TENSOR_MEMORY_COLUMNS)
         hooks, event = knobs.runtime, (self.name, self.metadata_group, self.hash)
         if hooks.kernel_load_start_hook:
             hooks.kernel_load_start_hook(self.module, self.function, *event)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tritium import backends
 from tritium.backends.compiler import GPUTarget, Options
 from tritium.errors import fail
 from tritium.ir.core import Module
@@ -146,6 +147,8 @@ class IRSource:
 
     def make_ir(self, target: GPUTarget, options: Options) -> Module | str | bytes:
         """The stage the file holds."""
+        if self.ext == backends.get(target).binary_ext:
+            return self.path.read_bytes()
         return self.src if self.module is None else self.module
 
     def parse_options(self) -> dict[str, Any]:
