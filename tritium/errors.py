@@ -129,15 +129,13 @@ def fail(kind: type[Exception], message: str, *, hint: str | None = None, argume
     return error
 
 
-def cut(error: BaseException) -> BaseException:
-    """`error` without the frames it came through, and its causes too, unless TRITON_FRONT_END_DEBUGGING asks for them.
+def cut(error: BaseException, keep: bool = False) -> BaseException:
+    """`error` without the frames it came through, and its causes too; with `keep`, as it is.
 
     >>> cut(ValueError("x")).__traceback__ is None
     True
     """
-    from tritium import knobs
-
-    link = None if knobs.compilation.front_end_debugging else error
+    link = None if keep else error
     while link is not None:
         link.__traceback__ = None
         link = link.__cause__

@@ -621,6 +621,21 @@ def test_tensors_on_different_devices(fake):
         add[(1,)](OnDevice("cuda:0"), X, 3)
 
 
+# -- tracebacks --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [lambda: add[(1,)](X, X, 3), lambda: add.warmup(X, X, 3, grid=(1,))])
+def test_traceback_ends_at_the_launch(fake, monkeypatch, start):
+    def broken(*args):
+        raise CompilationError(None, None, "no")
+
+    monkeypatch.setattr("tritium.frontend.lower", broken)
+    with pytest.raises(CompilationError) as caught:
+        start()
+    names = [entry.name for entry in caught.traceback]
+    assert "broken" not in names and "_compile" not in names and len(names) <= 6
+
+
 # -- background compilation --------------------------------------------------------------------------------------------
 
 

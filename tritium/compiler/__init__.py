@@ -98,7 +98,7 @@ def _module(src, target: GPUTarget, options: Options):
     try:
         value = src.make_ir(target, options)
     except CompilationError as error:
-        raise cut(error) from error.__cause__
+        raise cut(error, keep=knobs.compilation.front_end_debugging) from error.__cause__
     if isinstance(value, Module):
         chosen = {name: getattr(options, name) for name in MODULE_OPTIONS}
         value = value.replace(attrs={**value.attrs, "target": str(target), **chosen})

@@ -143,17 +143,18 @@ class Launcher:
         values, options = self._bind(args, kwargs)
         if callable(grid):
             grid = grid(dict(zip(self._names, values)))
-        try:
-            return self._slow(grid_sizes(grid), values, options, Form(len(args), tuple(kwargs)))
-        except CompilationError as error:
-            raise cut(error) from error.__cause__  # the user's traceback ends at the launch
+        return self._reach(grid_sizes(grid), values, options, Form(len(args), tuple(kwargs)))
 
     def warmup(self, *args, **kwargs):
         """Only compile."""
+        return self._reach(None, *self._bind(args, kwargs))
+
+    def _reach(self, *args):
+        """`slow`, whose errors of compilation have a traceback that ends here."""
         try:
-            return self._slow(None, *self._bind(args, kwargs))
+            return self._slow(*args)
         except CompilationError as error:
-            raise cut(error) from error.__cause__
+            raise cut(error, keep=knobs.compilation.front_end_debugging) from error.__cause__
 
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         values, options = self.bind(*args, **kwargs)
