@@ -19,8 +19,8 @@ BACKENDS = LANGUAGE | {"passes", "interp", "frontend", "backends", "cache", "ten
 RUNTIME = BACKENDS | {"compiler", "runtime", "testing"}
 EVERYTHING = RUNTIME | {"kernels", "tools", "alias", "profiler", "experimental"}
 ALLOWED = {
-    "errors": set(),
-    "knobs": {"errors"},
+    "errors": {"knobs"},
+    "knobs": set(),
     "cache": BASE,
     "tensors": LANGUAGE,
     "ir": BASE,
