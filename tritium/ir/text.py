@@ -92,6 +92,7 @@ def print_attrs(attrs):
 
 
 def print_attr(v):
+    """One attribute as the parser reads it."""
     if isinstance(v, str):
         return '"' + v.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
     if isinstance(v, (tuple, list)):

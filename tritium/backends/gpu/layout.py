@@ -326,6 +326,7 @@ def log2(n):
 
 
 def product(shape):
+    """How many elements a shape has."""
     n = 1
     for d in shape:
         n *= d
