@@ -387,6 +387,26 @@ def test_explicit_default_option_is_another_entry_but_not_another_compilation(fa
     assert len(kernels(add)) == 2 and len(fake.lowered) == 1  # the second one comes from the disk
 
 
+def test_new_text_is_a_new_kernel(fake):
+    @jit
+    def kernel(x):
+        pass
+
+    kernel[(1,)](X)
+    kernel[(1,)](X)
+    kernel._unsafe_update_src(kernel.src + "    x")
+    kernel[(1,)](X)
+    assert fake.guarded == 1 and len(fake.lowered) == 2 and len(kernels(kernel)) == 2
+
+
+def test_caches_can_be_looked_at_before_the_first_launch(fake):
+    kernel_cache, key_cache, target, backend, binder = add.device_caches[0]
+    assert kernel_cache == {} and key_cache == {} and target == fake.get_current_target()
+    assert backend.binary_ext == "paper" and binder(X, X, 3) == ((X, X, 3, 64), {})
+    add[(1,)](X, X, 3)
+    assert len(kernel_cache) == 1
+
+
 def test_functions_as_arguments(fake):
     @jit
     def f(x):

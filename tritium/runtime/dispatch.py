@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tritium import knobs
 from tritium.backends.compiler import BaseBackend, GPUTarget, Options, check_names
 from tritium.backends.driver import Call, DriverBase, driver
-from tritium.compiler import ASTSource, CompiledKernel, compile, make_backend
+from tritium.compiler import ASTSource, compile, make_backend
 from tritium.compiler.background import active_mode
 from tritium.errors import CompilationError
 from tritium.language.dependencies import fingerprint
@@ -68,8 +68,7 @@ def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None
     wanted = dict(options)
     if options.get("debug", fn.debug) or knobs.runtime.debug:
         wanted["debug"] = True
-    key = _key(cache, pairs, wanted)
-    fn.cache_key  # noqa: B018  notes what the kernel captures
+    key = _key(fn, cache, pairs, wanted)
     fn.check_globals()
     kernel = cache.kernels.get(key)
     if kernel is None:
@@ -110,18 +109,23 @@ def _driver(fn: JITFunction, values: tuple) -> DriverBase:
 
 def _device_cache(fn: JITFunction, drv: DriverBase) -> DeviceCache:
     device = drv.get_current_device()
-    if drv is not driver.active:
-        device = (drv.get_current_target().backend, device)
-    cache = fn.device_caches.get(device)
-    if cache is None:
-        target = drv.get_current_target()
-        cache = fn.device_caches[device] = DeviceCache({}, {}, target, make_backend(target), fn.launcher.bind)
-    return cache
+    if drv is driver.active:
+        return fn.device_caches[device]
+    device = (drv.get_current_target().backend, device)
+    if device not in fn.device_caches:
+        fn.device_caches[device] = new_cache(fn, drv)
+    return fn.device_caches[device]
 
 
-def _key(cache: DeviceCache, pairs: tuple, options: dict[str, Any]) -> str:
-    """The kernel's key in memory: the text of its specialisation and options."""
-    chosen = fingerprint(dict(sorted(options.items()))) if options else ""
+def new_cache(fn: JITFunction, drv: DriverBase | None = None) -> DeviceCache:
+    """An empty cache for the current device of a driver, the active one by default."""
+    target = (drv or driver.active).get_current_target()
+    return DeviceCache({}, {}, target, make_backend(target), fn.launcher.bind)
+
+
+def _key(fn: JITFunction, cache: DeviceCache, pairs: tuple, options: dict[str, Any]) -> str:
+    """The kernel's key in memory: its function, and the text of its specialisation and options."""
+    chosen = fn.cache_key + (fingerprint(dict(sorted(options.items()))) if options else "")
     known = (*map(key_of, pairs), chosen)
     key = cache.keys.get(known)
     if key is None:

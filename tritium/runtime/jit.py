@@ -48,11 +48,15 @@ class KernelInterface(Generic[T]):
 
 
 class _Caches(dict):
-    """Device -> `DeviceCache`; forgetting one also forgets the specialisations at hand."""
+    """Device -> `DeviceCache`, made when asked for; dropping one also drops the specialisations at hand."""
 
-    def __init__(self, forget: Callable[[], None]):
+    def __init__(self, make: Callable[[], DeviceCache], forget: Callable[[], None]):
         super().__init__()
-        self._forget = forget
+        self._make, self._forget = make, forget
+
+    def __missing__(self, device) -> DeviceCache:
+        self[device] = cache = self._make()
+        return cache
 
     def clear(self) -> None:
         super().clear()
@@ -80,7 +84,7 @@ class JITFunction(Source, KernelInterface[T]):
         self.debug, self.noinline = debug, bool(noinline)
         self._repr, self.launch_metadata = repr, launch_metadata
         self.pre_run_hooks: list[Callable] = []
-        self.device_caches: dict[Any, DeviceCache] = _Caches(self._forget)
+        self.device_caches: dict[Any, DeviceCache] = _Caches(self._make_cache, self._forget)
         # The launcher's, once there is one: an attribute of the kernel itself is found faster.
         self._grids: dict[tuple, Callable] = {}
         self._native: Callable | None = None
@@ -155,6 +159,11 @@ class JITFunction(Source, KernelInterface[T]):
     def create_binder(self) -> Callable:
         """A function with the kernel's parameters: the arguments in order, and the keywords that are options."""
         return self.launcher.bind
+
+    def _make_cache(self) -> DeviceCache:
+        from tritium.runtime import dispatch
+
+        return dispatch.new_cache(self)
 
     def _forget(self) -> None:
         if "launcher" in self.__dict__:
