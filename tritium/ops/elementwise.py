@@ -21,7 +21,8 @@ class Row(NamedTuple):
     """name; how many operands; element types accepted; NumPy meaning; LLVM spelling by type class.
 
     `llvm` maps "bool", "int", "uint", "float" (or "any") to an opcode, or to an intrinsic when it starts with "@".
-    `result` is "same" (as the first operand), or a type. `unit` is the right-hand value that changes nothing.
+    `result` is "same" (as the first operand), or a type. A row of several types says instead in `signature` which:
+    tuples of the operands' types and the result's. `unit` is the right-hand value that changes nothing.
     `exact` says that the result is one of the operands' values or bits: done in a wider type it needs no rounding back.
     `cost` is "cheap", or "slow" where a compiler should rather keep a value than compute it again.
     """
@@ -33,6 +34,7 @@ class Row(NamedTuple):
     llvm: dict
     doc: str
     result: object = "same"
+    signature: tuple = ()
     commutes: bool = False
     unit: object = None
     exact: bool = False
@@ -47,11 +49,11 @@ ANY = (*T.INTS, *T.FLOATS)
 WIDE = (T.f32, T.f64)
 
 
-def row(name, arity, accepts, numpy, llvm, doc, **rest):
-    """Add a row; returns the op kind `name`."""
+def row(name, arity, accepts, numpy, llvm, doc, table=ROWS, **rest):
+    """Add a row to a table; returns the op kind `name`."""
     if isinstance(llvm, str):
         llvm = {"any": llvm}
-    entry = ROWS[name] = Row(name, arity, tuple(accepts), M.quiet(numpy), llvm, doc, **rest)
+    entry = table[name] = Row(name, arity, tuple(accepts), M.quiet(numpy), llvm, doc, **rest)
     return OpKind(name, infer=_infer(entry), doc=doc, elementwise=True, row=entry, eval=_eval(entry))
 
 
@@ -60,6 +62,8 @@ def _infer(entry):
         if len(types) != entry.arity:
             raise TypeError(f"{entry.name} takes {entry.arity} operands, got {len(types)}")
         first = types[0]
+        if entry.signature:
+            return _by_signature(entry, types)
         for t in types[1:]:
             if t is not first:
                 raise TypeError(f"{entry.name}: operands differ in type: {', '.join(map(str, types))}")
@@ -69,9 +73,20 @@ def _infer(entry):
     return infer
 
 
+def _by_signature(entry, types):
+    """The result type of a row of several types."""
+    if any(T.shape(t) != T.shape(types[0]) for t in types):
+        raise TypeError(f"{entry.name}: operands differ in shape: {', '.join(map(str, types))}")
+    elements = tuple(map(T.element, types))
+    for *operands, result in entry.signature:
+        if tuple(operands) == elements:
+            return T.with_element(types[0], result)
+    raise TypeError(f"{entry.name} does not accept {', '.join(map(str, types))}")
+
+
 def _eval(entry):
     plain = entry.numpy
-    by_type = {t: M.in_f32(plain, t, t if entry.result == "same" else entry.result) for t in FLOAT if t.bits == 8}
+    by_type = {t: M.in_f32(plain, t, t if entry.result == "same" else entry.result, entry.exact) for t in FLOAT if t.bits == 8}
 
     def evaluate(m, op, *xs):
         fn = by_type.get(T.element(op.operands[0].type), plain)

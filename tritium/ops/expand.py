@@ -4,7 +4,9 @@ Simple rows are add, sub, mul, div, fma, sqrt, rounding, comparison, select, bit
 functions stand by theme in expand_*.py; `EXPAND[kind](b, op, *values)` emits one and returns its value.
 """
 
-from . import expand_erf, expand_exp, expand_hyperbolic, expand_int, expand_root, expand_trig  # noqa: F401
+from . import (  # noqa: F401
+    expand_erf, expand_exp, expand_hyperbolic, expand_int, expand_parts, expand_pow, expand_root, expand_rounding,
+    expand_trig)
 from .expression import EXPAND
 
 __all__ = ["EXPAND"]

@@ -7,7 +7,8 @@ mantissa bits, bias) and in what stands beyond the finite (`special` of the type
 from __future__ import annotations
 
 from ..ir import types as T
-from .expression import UNSIGNED, fma, minimum, where
+from .double_word import product, two_sum
+from .expression import UNSIGNED, minimum, where
 
 INF, NAN = float("inf"), float("nan")
 
@@ -127,18 +128,10 @@ def fma_narrow(x, y, z):
 
     The product is exact in f32. The sum is made odd where it was rounded, so that narrowing it rounds only once.
     """
-    product = fma_exact(x, y)
-    total = product + z
-    back = total - product
-    rest = (product - (total - back)) + (z - back)
+    total, rest = two_sum(product(x, y), z)
     bits = total.bits
     nudge = where((rest > 0.0) == (total > 0.0), x.const(1, T.i32), -1)
     odd = where((bits & 1) == 0, bits + nudge, bits).bitcast(T.f32)
     lost = (rest != 0.0) & (abs(total) < INF) & (total != 0.0)
     return where(lost, odd, total)
-
-
-def fma_exact(x, y):
-    """x * y as an fma, which no backend contracts into a later sum."""
-    return fma(x, y, -0.0)
 

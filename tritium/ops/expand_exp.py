@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..ir import types as T
-from .expression import expands, fma, poly, where
+from .expression import expands, fma, minimum, poly, where
 
 INF, NAN = float("inf"), float("nan")
 
@@ -155,3 +155,60 @@ def log2(x):
     total = high + low
     rest = low - (total - high)
     return log_edges(x, k + fma(total, big, fma(total, small, rest * big)))
+
+
+# --- other bases ----------------------------------------------------------------------------------------------------
+LN10 = {T.f32: (2.3025851249694824, -3.1975435632602967e-08), T.f64: (2.302585092994046, -2.1707562233822494e-16)}
+LOG10_2 = {T.f32: (0.3010300099849701, -1.432098883924482e-08), T.f64: (0.3010299956639812, -2.8037281277851704e-18)}
+LOG10_E = {T.f32: (0.4342944920063019, -1.0103049952192578e-08), T.f64: (0.4342944819032518, 1.098319650216765e-17)}
+LOG2_10 = 3.321928094887362
+
+
+@expands("exp10")
+def exp10(x):
+    """10^x: x = n log10 2 + r, and r ln 10 is the argument of the polynomial."""
+    f, t = FORMATS[x.element], x.element
+    x = clamp(x, f.low * 0.4343, f.high * 0.4343)
+    sum_ = fma(x, LOG2_10, f.magic)
+    n = sum_ - f.magic
+    r = fma(n, -LOG10_2[t][1], fma(n, -LOG10_2[t][0], x))
+    r = fma(r, LN10[t][0], r * LN10[t][1])
+    return scale(poly(r, EXP[t]), sum_.bits, f)
+
+
+@expands("expm1")
+def expm1(x):
+    """e^x - 1 = 2 ((e^r - 1) 2^(n-1) + (2^(n-1) - 1/2)): halved inside, so that it is finite as long as it can be."""
+    f = FORMATS[x.element]
+    i, r = reduce_exp(clamp(x, -40.0, f.high), f)
+    q = fma(r * r, poly(r, EXP[x.element][2:]), r)
+    power = (((i - 1) << f.mantissa) + f.one).bitcast(x.element)
+    y = fma(power, q, power - 0.5) * 2.0
+    return where(abs(x) < 2.0**-f.mantissa / 4, x, y)
+
+
+@expands("log10")
+def log10(x):
+    """Logarithm to base 10."""
+    t = x.element
+    k, m = log_parts(x)
+    high, low = log_mantissa(m - 1.0)
+    total = high + low
+    rest = low - (total - high)
+    y = fma(total, LOG10_E[t][0], fma(total, LOG10_E[t][1], rest * LOG10_E[t][0]))
+    return log_edges(x, fma(k, LOG10_2[t][0], fma(k, LOG10_2[t][1], y)))
+
+
+@expands("log1p")
+def log1p(x):
+    """log(1 + x): what 1 + x rounded away comes back in the mantissa."""
+    f = FORMATS[x.element]
+    u = x + 1.0
+    lost = x - (u - 1.0)
+    k = (u.bits - f.third) >> f.mantissa
+    m = (u.bits - (k << f.mantissa)).bitcast(x.element)
+    back = (x.const(f.one, k.element) - (minimum(k, 100) << f.mantissa)).bitcast(x.element)   # 2^-k while it matters
+    high, low = log_mantissa(fma(lost, back, m - 1.0))
+    k = k.cast(x.element)
+    y = fma(k, f.ln2[0], fma(k, f.ln2[1], low) + high)
+    return where(abs(x) < 2.0**-f.mantissa / 4, x, log_edges(u, y))

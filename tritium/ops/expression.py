@@ -16,7 +16,7 @@ from __future__ import annotations
 from ..ir import types as T
 from ..ir.opdef import KINDS
 from .casts import bitcast, cast, select
-from .control import constant
+from .control import constant, yield_
 from .elementwise import (
     abs_,
     add,
@@ -45,6 +45,7 @@ from .elementwise import fma as fma_row
 from .elementwise import rint as rint_row
 from .elementwise import sqrt as sqrt_row
 from .elementwise import trunc as trunc_row
+from .rare import rare
 from .shape import splat
 
 SIGNED = {8: T.i8, 16: T.i16, 32: T.i32, 64: T.i64}
@@ -150,6 +151,14 @@ def where(condition, x, y):
     """x where the condition holds, else y; one of them may be a number."""
     first = x if type(x) is Expr else y
     return Expr(first.b, select(first.b, condition.v, first.of(x).v, first.of(y).v))
+
+
+def rarely(condition, usual, fn, *xs):
+    """fn(*xs) where the condition holds, else the usual value; fn is written on one element and often skipped."""
+    b = usual.b
+    with b.region([x.element for x in xs]) as region:
+        yield_(b, fn(*[Expr(b, a) for a in region.args]).v)
+    return Expr(b, rare(b, condition.v, usual.v, *[x.v for x in xs], regions=(region.block,)))
 
 
 def minimum(x, y): return call(min_, x, y)

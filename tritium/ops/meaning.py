@@ -118,7 +118,7 @@ def fma(x, y, z):
     # the error terms of the fast way stay exact only in this range
     plain = (product > -900) & (product < 990) & (np.abs(exponents[0]) < 990) & (np.abs(exponents[1]) < 990) \
         & ((z == 0) | (exponents[2] > -900)) & (exponents[2] < 990)
-    out = np.where(finite, out, x * y + z)
+    out = np.where(finite, out, np.where(np.isfinite(x) & np.isfinite(y) & ~np.isfinite(z), z, x * y + z))
     for at in np.argwhere(finite & ~plain):
         at = tuple(at)
         out[at] = _fma_exact(float(x[at]), float(y[at]), float(z[at]))

@@ -29,6 +29,7 @@ class Facts(NamedTuple):
     rows    pairs (row name, element type) it computes though the row has no LLVM spelling
     lacks   pairs (row name, element type) to expand though the row has an LLVM spelling
     dot     float types a matrix product takes; others are widened to f32 first
+    rare    whether `ops.rare` is lowered to a branch; otherwise both sides are computed
     """
 
     floats: frozenset = WIDE
@@ -36,6 +37,7 @@ class Facts(NamedTuple):
     rows: frozenset = frozenset()
     lacks: frozenset = frozenset()
     dot: frozenset = frozenset(T.FLOATS)
+    rare: bool = False
 
 
 PORTABLE = Facts()
@@ -196,4 +198,30 @@ def _print(facts, t):
     return widened
 
 
-OTHERS = {ops.dot: _dot, ops.sort: _sort, ops.print_: _print}
+def _rare(facts, t):
+    """Without branches the region is computed for every element."""
+    return None if facts.rare else _both
+
+
+def _both(b, op):
+    condition, usual, *arguments = op.operands
+    return ops.select(b, condition, lift(b, op.regions[0], arguments)[0], usual)
+
+
+def lift(b, region, xs):
+    """Emit a region of scalar elementwise ops on tiles; returns what it yields."""
+    dims = T.shape(xs[0].type)
+    made = {id(a): x for a, x in zip(region.args, xs)}
+
+    def value(x):
+        if id(x) not in made:   # from outside the region
+            made[id(x)] = ops.splat(b, x, shape=dims) if dims else x
+        return made[id(x)]
+
+    for inner in region.ops[:-1]:
+        new = b.emit(inner.kind, [value(x) for x in inner.operands], inner.attrs)
+        made[id(inner)] = ops.splat(b, new, shape=dims) if dims and not inner.operands else new
+    return [value(y) for y in region.yields]
+
+
+OTHERS = {ops.dot: _dot, ops.sort: _sort, ops.print_: _print, ops.rare: _rare}
