@@ -97,6 +97,12 @@ def test_conversions_are_classified_by_where_the_element_is(layout, data):
                     assert layout.element(part, lane, warp) == other.element(r, lane, warp)
 
 
+def test_a_register_chosen_by_the_warp_is_no_renaming():
+    source = Layout((8, 16), (64,), (1, 2, 4, 8, 16), (32, 0))
+    target = Layout((8, 16), (), (1, 2, 4, 8, 16), (32, 64))
+    assert conversion(source, target) == "shared"
+
+
 @pytest.mark.parametrize("rows", [16, 64])
 @pytest.mark.parametrize("shape", [(64, 64), (128, 128), (128, 256), (64, 8)])
 @pytest.mark.parametrize("warps", [4, 8])

@@ -14,7 +14,7 @@ from ...ir.builder import Builder
 from ...ir.core import Arg, Block, Op, Result
 from ...passes.axis_info import analyze
 from . import ops as gpu_ops
-from .layout import Layout, blocked, log2, pad, product
+from .layout import Layout, axis_bits, blocked, log2, pad, product
 
 ANCHOR_BYTES = 16  # the widest access of one thread
 _FREE = (ops.splat, ops.arange, ops.expand_dims, ops.broadcast, ops.cast, ops.bitcast, ops.addptr, ops.select, ops.hint,
@@ -178,7 +178,11 @@ class _Assign:
         if kind is ops.split:
             inner = _with_low_register(source)
             return Layout(shape, tuple(x >> 1 for x in inner.reg[1:]), *(tuple(x >> 1 for x in p) for p in inner[2:]))
-        if kind in (ops.broadcast, ops.cat, ops.gather, ops.histogram, ops.dot) or source.shape != shape:
+        if kind is ops.cat:
+            bit = _top_bit(shape, op.attrs["axis"])
+            wide = source.map(lambda x: (x & (bit - 1)) | (x & -bit) << 1, shape)
+            return wide._replace(reg=(*wide.reg, bit))
+        if kind in (ops.broadcast, ops.gather, ops.histogram, ops.dot) or source.shape != shape:
             return blocked(shape, self._usual(shape), self.warps)
         return source
 
@@ -231,6 +235,10 @@ class _Assign:
         if kind is ops.join:
             return Layout(x.type.shape, *(tuple(v >> 1 for v in p if v != 1) if n == 0 else tuple(v >> 1 for v in p)
                                           for n, p in enumerate(layout[1:])))
+        if kind is ops.cat:
+            bit = _top_bit(op.type.shape, op.attrs["axis"])
+            return layout._replace(reg=tuple(x for x in layout.reg if x != bit)).map(
+                lambda x: (x & (bit - 1)) | (x >> 1 & -bit), x.type.shape)
         if kind in (ops.reduce, ops.scan, ops.map_, ops.gather, ops.histogram, ops.print_, ops.extract, ops.dot):
             if kind is ops.scan or kind is ops.map_:
                 return self.home(op.operands[0])
@@ -372,6 +380,12 @@ class _Assign:
 def _follows_user(x):
     """True for a tile that is only spread from a smaller one: moving the smaller one is always better."""
     return type(x) is Op and x.kind in (ops.expand_dims, ops.broadcast)
+
+
+def _top_bit(shape, axis):
+    """The bit of the element index that tells the two halves of an axis apart."""
+    low, width = axis_bits(shape, axis)
+    return 1 << (low + width - 1)
 
 
 def _key(x):

@@ -220,21 +220,12 @@ def conversion(source, target):
 
 
 def _agree(source, target, parts):
-    """True if every element the target wants is reachable without leaving the place named by `parts`."""
-    for part in parts:
-        for have, want in zip(getattr(source, part), getattr(target, part), strict=True):
-            if have != want and have != 0:
-                return False
-            if have == 0 and want != 0 and not _within(source, parts, want):
-                return False
-    reachable = Space(source.reg if "lane" in parts else source.reg + source.lane)
-    inside = target.reg if "lane" in parts else target.reg + target.lane
-    return all(reachable.has(x) for x in inside)
-
-
-def _within(source, parts, want):
-    inner = source.reg if "lane" in parts else source.reg + source.lane
-    return Space(inner).has(want)
+    """True if every place finds what it wants without leaving the lane and warp (or the warp) it is in."""
+    if any(getattr(source, part) != getattr(target, part) for part in parts):
+        return False
+    inside = ("reg",) if "lane" in parts else ("reg", "lane")
+    reachable = Space(x for part in inside for x in getattr(source, part))
+    return all(reachable.has(x) for part in inside for x in getattr(target, part))
 
 
 def solve_place(layout, want):

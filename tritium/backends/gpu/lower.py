@@ -15,6 +15,7 @@ from ..llvm.writer import Writer, value
 from .layout import Layout, image
 
 LOWER = {}
+LONGEST_CHAIN = 100  # of ops whose registers wait to be asked for: each is a Python call
 _LLVM = {"i1": "i1", "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
 
 
@@ -42,7 +43,7 @@ def llvm_type(t):
 class Registers:
     """A tile's registers, each written when it is first asked for: of eight neighbouring addresses one may be enough."""
 
-    __slots__ = ("_make", "_made")
+    __slots__ = ("_made", "_make", "depth")
 
     def __init__(self, count, make):
         self._made, self._make = [None] * count, make
@@ -104,7 +105,12 @@ class Lowering:
         fn = LOWER.get(op.kind) or (_row if op.kind.row else None)
         if fn is None:
             raise CompilationError(None, None, f"op {op.kind.name} has no lowering for {self.target.name}")
-        out = fn(self, op, *[self.get(x) for x in op.operands])
+        operands = [self.get(x) for x in op.operands]
+        out = fn(self, op, *operands)
+        if type(out) is Registers:
+            out.depth = 1 + max((x.depth for x in operands if type(x) is Registers), default=0)
+            if out.depth > LONGEST_CHAIN:
+                out = list(out)
         if op.types:
             self.set(op, out)
 

@@ -106,7 +106,8 @@ def gather(g, op, x, index):
     out = []
     for at, part in zip(index, parts):
         at = w.cast("trunc", at, "i32") if at.type == "i64" else w.cast("sext", at, "i32") if at.type != "i32" else at
-        at = w.binary("and", at, g.int(source.shape[axis] - 1))
+        at = w.intrinsic("smax", "i32", at, g.int(0))
+        at = w.intrinsic("smin", "i32", at, g.int(source.shape[axis] - 1))
         rest = w.binary("xor", thread, g.int(part)) if part else thread
         out.append(g.shared.load(g, base, w.binary("add", w.binary("mul", at, g.int(stride)), rest), t))
     return out

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ... import ops
 from ...ir import types as T
+from ...ops.meaning import convert
 from ..llvm.writer import value
 from .layout import axis_bits, coordinates
 from .lower import Registers, llvm_type, lower
@@ -15,11 +18,8 @@ def constant(g, op):
     if type(t) is T.Ptr:
         return [value("ptr addrspace(1)", "null")]
     if t is T.bf16 or (t.bits == 8 and t.is_float):
-        import numpy as np
-
-        from ...ops.meaning import convert
-        code = np.asarray(convert(np.asarray(float(op.attrs["value"])), T.f64, t))
-        return [g.w.const(f"i{t.bits}", int(code.view(f"u{t.bits // 8}")))]
+        code = int(np.asarray(convert(np.asarray(float(op.attrs["value"])), T.f64, t)).view(f"u{t.bits // 8}"))
+        return [value("bfloat", f"0xR{code:04X}") if t is T.bf16 else g.w.const("i8", code)]
     return [g.const(t, op.attrs["value"])]
 
 
@@ -200,7 +200,28 @@ def convert_scalar(g, x, source, target):
         if target is T.bf16:
             return convert_scalar(g, convert_scalar(g, x, source, T.f32), T.f32, target)
         return w.cast("sitofp" if source.signed else "uitofp", x, out)
+    if source.bits == 8:
+        return convert_scalar(g, widen_fp8(g, x, source), T.f16, target)
     if target.is_int:
         name = "fptosi.sat" if target.signed else "fptoui.sat"
         return w.intrinsic(name, out, x, overload=(out, x.type))
     return w.cast("fpext" if target.bits > source.bits else "fptrunc", x, out)
+
+
+def widen_fp8(g, x, t):
+    """The half that equals an 8-bit float code: the same fields, moved into place and rescaled."""
+    w = g.w
+    code = w.cast("zext", x, "i16")
+    if t is T.f8e5:
+        return w.cast("bitcast", w.binary("shl", code, w.const("i16", 8)), "half")
+    sign = w.binary("shl", w.binary("and", code, w.const("i16", 0x80)), w.const("i16", 8))
+    fields = w.binary("shl", w.binary("and", code, w.const("i16", 0x7F)), w.const("i16", 10 - t.mantissa))
+    scale = 2.0 ** (T.f16.bias - t.bias)
+    plain = w.cast("bitcast", w.binary("or", sign, fields), "half")
+    half = w.binary("fmul", plain, w.const("half", scale)) if scale != 1 else plain
+    if t.special == "fn":
+        is_nan = w.compare("icmp eq", w.binary("and", code, w.const("i16", 0x7F)), w.const("i16", 0x7F))
+        return w.select(is_nan, value("half", "0xH7E00"), half)
+    if t.special == "fnuz":
+        return w.select(w.compare("icmp eq", code, w.const("i16", 0x80)), value("half", "0xH7E00"), half)
+    return half

@@ -17,9 +17,9 @@ class convert:
         return x
 
 
-@op("ring", attrs=("tile", "slots", "axis"))
+@op("ring", attrs=("tile", "slots", "axis"), effects="write")
 class ring:
-    """`slots` buffers in shared memory for tiles of type `tile`, rows of which lie along `axis`; gives the byte address."""
+    """`slots` new buffers in shared memory for tiles of type `tile`, rows of which lie along `axis`; gives the address."""
 
     def infer(*, tile, slots, axis):
         return T.i32

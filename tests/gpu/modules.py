@@ -1,0 +1,69 @@
+"""Run a module of tile IR on the GPU: `run_cuda(module, args, grid)` changes arrays in place."""
+
+import ctypes
+import functools
+import struct
+
+import numpy as np
+
+from tritium import passes
+from tritium.backends import get
+from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.backends.driver import driver
+from tritium.backends.nvptx import cuda
+from tritium.ir import types as T
+
+_LETTER = {T.f16: "e", T.f32: "f", T.f64: "d"}
+
+
+@functools.lru_cache(maxsize=64)
+def compiled(module, num_warps=4):
+    """(function, shared memory) of a module, loaded on the current device."""
+    target = driver.named("cuda").get_current_target()
+    return load(module, target, num_warps)
+
+
+def binary(module, target, num_warps=4, num_stages=3):
+    """(machine code, metadata) of a module for a target; needs no GPU."""
+    backend = BaseBackend(target)
+    options = backend.parse_options({"num_warps": num_warps, "num_stages": num_stages})
+    module = module.replace(attrs={**module.attrs, "num_warps": num_warps, "num_stages": num_stages})
+    value, metadata = passes.run(module, get(target).passes), {}
+    for _, stage in get(target).stages:
+        value = stage(value, target, options, metadata)
+    return value, metadata
+
+
+def load(module, target, num_warps):
+    code, metadata = binary(module, target, num_warps)
+    _, function, *_ = cuda.load(module.name, code, metadata["shared"], cuda.current())
+    return function, metadata["shared"]
+
+
+def run_cuda(module, args, grid=(1,), num_warps=4):
+    """Copy the arrays to the GPU, run, and copy them back."""
+    cuda.use(cuda.current())
+    function, shared = compiled(module, num_warps)
+    buffers, slots = [], []
+    for arg, x in zip(module.args, args, strict=True):
+        if isinstance(x, np.ndarray):
+            address = ctypes.c_uint64()
+            cuda.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(x.nbytes, 1)))
+            cuda.call("cuMemcpyHtoD_v2", address, x.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(x.nbytes))
+            buffers.append((address, x))
+            slots.append(ctypes.create_string_buffer(struct.pack("<Q", address.value)))
+        else:
+            letter = _LETTER.get(arg.type) or {1: "b", 8: "b", 16: "h", 32: "i", 64: "q"}[arg.type.bits]
+            letter = letter.upper() if not arg.type.signed and not arg.type.is_float else letter
+            slots.append(ctypes.create_string_buffer(struct.pack("<" + letter, x)))
+    pointers = (ctypes.c_void_p * len(slots))(*map(ctypes.addressof, slots))
+    cuda.call("cuLaunchKernel", ctypes.c_void_p(function), *(*grid, 1, 1)[:3], 32 * num_warps, 1, 1, shared, None, pointers,
+              None)
+    cuda.call("cuCtxSynchronize")
+    for address, x in buffers:
+        if x.nbytes:
+            cuda.call("cuMemcpyDtoH_v2", x.ctypes.data_as(ctypes.c_void_p), address, ctypes.c_size_t(x.nbytes))
+        cuda.call("cuMemFree_v2", address)
+
+
+H100 = GPUTarget("cuda", 90, 32)
