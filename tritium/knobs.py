@@ -407,7 +407,7 @@ proton = Group("proton", (
 
 # Settings of tritium alone; they are read as `knobs.verify`, without a group.
 internal = Group("internal", (
-    Knob("backend", "TRITIUM_BACKEND", STR),  # cpu or cuda, whatever device the tensors are on
+    Knob("backend", "TRITIUM_BACKEND", STR, cached=True),  # cpu or cuda, whatever device the tensors are on
     Knob("verify", "TRITIUM_VERIFY", BOOL, _testing),  # check the IR after every pass
     Knob("cpu_opt", "TRITIUM_CPU_OPT", INT, 2),  # 0: compile four times faster, run slower
     Knob("num_threads", "TRITIUM_NUM_THREADS", INT, _processors),
@@ -444,8 +444,10 @@ def refresh_knobs() -> None:
 
     >>> refresh_knobs()
     """
-    del runtime.debug
-    del compilation.instrumentation_mode
+    for group in (runtime, compilation, internal):
+        for name, row in group.knob_descriptors.items():
+            if row.cached:
+                delattr(group, name)
 
 
 class _Module(types.ModuleType):

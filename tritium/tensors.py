@@ -169,14 +169,15 @@ def slots(type_: Any, x: Any) -> list[tuple[str, Any]]:
     >>> slots(("i32", "constexpr"), (5, 1)), slots("*fp32", None)
     ([('i32', 5)], [('*fp32', 0)])
     """
-    if isinstance(type_, tuple):
+    if type_.__class__ is not str:
         return [slot for part, item in zip(type_, x) for slot in slots(part, item)]
     if type_ == "constexpr":
         return []
-    if is_descriptor(x):
-        base = reader_of(x.base).address(x.base)
-        return list(zip(flatten(type_), (base, *x.shape, *x.strides)))
-    return [(type_, address_of(x) if type_.startswith("*") else x)]
+    if type_[0] == "*":
+        return [(type_, address_of(x))]
+    if type_.startswith("tensordesc"):
+        return list(zip(flatten(type_), (address_of(x.base), *x.shape, *x.strides)))
+    return [(type_, x)]
 
 
 def address_of(x: Any) -> int:
