@@ -16,10 +16,10 @@ import timeit
 import numpy as np
 
 from tritium.backends.cpu import dot
-from tritium.backends.native.record import constant, integer, ndarray, tensor
 from tritium.backends.cpu.runtime import Runtime
 from tritium.backends.llvm.target import compile_text, cpu_target
 from tritium.backends.llvm.writer import Writer
+from tritium.backends.native.record import constant, integer, ndarray, tensor
 
 try:
     import torch

@@ -423,8 +423,9 @@ class Kernel:
     def ask(self, grid, *args, **kwargs):
         self.asked.append((grid, args, kwargs))
         guards = [tensor(args[0]), integer("INT32", args[1] % 16 == 0), *map(constant, kwargs.values())]
-        self.records.append(Runtime.get().record(self.entry, 0, guards, self.library, keywords=tuple(kwargs), result=self,
-                                          names=("x", "n"), defaults={"BLOCK": 32, "eps": 0.5}))  # fmt: skip
+        self.records.append(Runtime.get().record(
+            self.entry, 0, guards, self.library, keywords=tuple(kwargs), result=self, names=("x", "n"),
+            defaults={"BLOCK": 32, "eps": 0.5}))  # fmt: skip
         return "asked"
 
 

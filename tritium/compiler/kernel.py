@@ -142,15 +142,17 @@ class CompiledKernel:
     def _load(self) -> None:
         self._driver = drv = driver.of_target(self.metadata.target)
         device = drv.get_current_device()
-        limit = drv.utils.get_device_properties(device)["max_shared_mem"]
-        self._require("shared memory", self.metadata.shared, limit)
+        limits = drv.utils.get_device_properties(device)
+        threads = self.metadata.num_warps * self.metadata.warp_size
+        self._require("shared memory", self.metadata.shared, limits["max_shared_mem"])
+        self._require("threads", threads, limits.get("max_threads_per_block", threads))
         self._require("tensor memory", self.metadata.tmem_size, _TENSOR_MEMORY_COLUMNS)
         hooks, event = knobs.runtime, (self.name, self.metadata_group, self.hash)
         if hooks.kernel_load_start_hook:
             hooks.kernel_load_start_hook(self.module, self.function, *event)
         loaded = drv.utils.load_binary(self.name, self.kernel, self.metadata.shared, device)
         self.module, self.function, *self._figures = loaded
-        self._require("threads", self.metadata.num_warps * self.metadata.warp_size, self._figures[2])
+        self._require("threads", threads, self._figures[2])
         if hooks.kernel_load_end_hook:
             hooks.kernel_load_end_hook(self.module, self.function, *event)
         self._run = drv.launcher_cls(self.src, self.metadata)  # last: whoever sees it may launch
@@ -160,23 +162,28 @@ class CompiledKernel:
             self._failure = OutOfResources(needed, limit, name)
             raise self._failure
 
+    def _figure(self, index: int, name: str) -> int:
+        """A figure of the binary: what the assembler said, else what the device says that loads it."""
+        known = getattr(self.metadata, name, None)
+        if known is None or self._run is not None:
+            self._init_handles()
+            return self._figures[index]
+        return known
+
     @property
     def n_regs(self) -> int:
         """Registers a thread needs."""
-        self._init_handles()
-        return self._figures[0]
+        return self._figure(0, "n_regs")
 
     @property
     def n_spills(self) -> int:
         """Values that did not fit in registers."""
-        self._init_handles()
-        return self._figures[1]
+        return self._figure(1, "n_spills")
 
     @property
     def n_max_threads(self) -> int:
         """Threads a program may have."""
-        self._init_handles()
-        return self._figures[2]
+        return self._figure(2, "n_max_threads")
 
     @property
     def run(self) -> Callable:

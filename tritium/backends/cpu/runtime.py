@@ -24,7 +24,7 @@ from typing import Any
 from ... import knobs
 from ...errors import InternalError
 from ..llvm import jit, writer
-from ..llvm.target import CpuTarget, compile_text, cpu_target
+from ..llvm.target import CpuTarget, cpu_target
 from ..native import guards, record
 from ..native import launcher as native_launcher
 from ..native.parts import NATIVE, Part, Symbols, builtin
@@ -116,6 +116,7 @@ class Runtime:
     def load(self, object_code: bytes) -> jit.Library:
         """Link a kernel's object file against the runtime and the process.
 
+        >>> from tritium.backends.llvm.target import compile_text
         >>> text = "define void @k(ptr %a, i64 %b, i64 %e, ptr %g, ptr %s) { ret void }"
         >>> Runtime.get().load(compile_text(text, cpu_target())).address("k") > 0
         True

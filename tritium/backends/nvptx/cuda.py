@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+from collections.abc import Callable
 
 from ...errors import TritonError
 
 _ATTRIBUTES = {  # CUdevice_attribute
     "max_threads_per_block": 1, "max_shared_mem": 97, "warpSize": 10, "max_num_regs": 12, "sm_clock_rate": 13,
-    "multiprocessor_count": 16, "mem_clock_rate": 36, "mem_bus_width": 37, "max_threads_per_sm": 39, "major": 75, "minor": 76,
-    "shared_mem_per_sm": 81, "l2_bytes": 38,
-}
+    "multiprocessor_count": 16, "mem_clock_rate": 36, "mem_bus_width": 37, "max_threads_per_sm": 39, "major": 75,
+    "minor": 76, "shared_mem_per_sm": 81, "l2_bytes": 38,
+}  # fmt: skip
 _FUNCTION = {"n_max_threads": 0, "shared": 1, "local": 3, "n_regs": 4, "max_dynamic_shared": 8}
+_DEVICE_POINTER, _DEVICE_ORDINAL = 3, 9  # CUpointer_attribute
+
+# Errors a kernel leaves behind: whoever calls the driver next is told, and the context is lost.
+_STICKY = frozenset((700, 702, 710, 714, 715, 716, 717, 718, 719))
 
 
 class CudaError(TritonError, RuntimeError):
@@ -31,16 +37,45 @@ def library():
     return None
 
 
-def call(name, *args):
-    """Call a driver function; a failure is a CudaError that names it."""
+def function(name):
+    """A function of the driver; a CudaError where there is no driver."""
     lib = library()
     if lib is None:
-        raise CudaError("there is no NVIDIA driver on this machine; compile for it with an explicit target instead")
-    code = getattr(lib, name)(*args)
+        raise CudaError("there is no NVIDIA driver on this machine\n"
+                        "hint: compile for a GPU with an explicit target, or run on the CPU with TRITIUM_BACKEND=cpu")
+    return getattr(lib, name)
+
+
+def address(name):
+    """Where a function of the driver lies."""
+    return ctypes.cast(function(name), ctypes.c_void_p).value
+
+
+def call(name, *args):
+    """Call a driver function; a failure is a CudaError that names it."""
+    code = function(name)(*args)
     if code:
-        text = ctypes.c_char_p()
-        lib.cuGetErrorString(code, ctypes.byref(text))
-        raise CudaError(f"{name} failed: {(text.value or b'unknown error').decode()} (code {code})")
+        raise CudaError(f"{name} failed: {explain(code)}")
+
+
+# What gives the names of the kernels launched since the last synchronisation, once something was launched.
+suspects: list[Callable] = []
+
+
+def explain(code):
+    """What the driver says of an error, and for one a kernel left behind, which kernels it may be."""
+    text = f"{_text('cuGetErrorString', code)} ({_text('cuGetErrorName', code)}, code {code})"
+    names = [name for launched in suspects for name in launched()] if code in _STICKY else []
+    if names:
+        text += (f"\nlaunched since the last synchronisation: {', '.join(names)}"
+                 "\nhint: set CUDA_LAUNCH_BLOCKING=1 to see which of them fails and where")
+    return text
+
+
+def _text(name, code):
+    text = ctypes.c_char_p()
+    function(name)(code, ctypes.byref(text))
+    return (text.value or b"unknown error").decode()
 
 
 @functools.cache
@@ -52,8 +87,16 @@ def available():
     return count() > 0
 
 
+@functools.cache
+def start():
+    """Initialise the driver, once."""
+    call("cuInit", 0)
+
+
+@functools.cache
 def count():
     """Number of devices."""
+    start()
     n = ctypes.c_int()
     call("cuDeviceGetCount", ctypes.byref(n))
     return n.value
@@ -62,7 +105,9 @@ def count():
 @functools.cache
 def context(device):
     """The primary context of a device, the one every framework shares."""
-    call("cuInit", 0)
+    start()
+    if not 0 <= device < count():
+        raise ValueError(f"there is no GPU {device}: this machine has {count()}")
     handle, ctx = ctypes.c_int(), ctypes.c_void_p()
     call("cuDeviceGet", ctypes.byref(handle), device)
     call("cuDevicePrimaryCtxRetain", ctypes.byref(ctx), handle)
@@ -71,7 +116,7 @@ def context(device):
 
 def current():
     """Index of the device whose context is current; device 0 is made current when there is none."""
-    call("cuInit", 0)
+    start()
     ctx, device = ctypes.c_void_p(), ctypes.c_int()
     call("cuCtxGetCurrent", ctypes.byref(ctx))
     if not ctx.value:
@@ -86,10 +131,24 @@ def use(device):
     call("cuCtxSetCurrent", context(device))
 
 
+@contextlib.contextmanager
+def on(device):
+    """Within it, a device's primary context is current."""
+    before = ctypes.c_void_p()
+    use_it = context(device)
+    call("cuCtxGetCurrent", ctypes.byref(before))
+    call("cuCtxSetCurrent", use_it)
+    try:
+        yield
+    finally:
+        if before.value:
+            call("cuCtxSetCurrent", before)
+
+
 @functools.cache
 def properties(device):
     """What LANGUAGE calls device properties, from the driver; sizes in bytes, clocks in kHz."""
-    call("cuInit", 0)
+    context(device)
     out, value = {}, ctypes.c_int()
     for name, code in _ATTRIBUTES.items():
         call("cuDeviceGetAttribute", ctypes.byref(value), code, device)
@@ -97,25 +156,59 @@ def properties(device):
     return out
 
 
+# -- kernels -----------------------------------------------------------------------------------------------------------
+
+
 def load(name, binary, shared, device):
     """(module, function, registers, spilled words, threads at most) of a kernel in a cubin or PTX text."""
-    use(device)
-    module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    data = binary.encode() + b"\0" if isinstance(binary, str) else binary
-    call("cuModuleLoadData", ctypes.byref(module), data)
-    call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
-    if shared > 48 * 1024:
-        call("cuFuncSetAttribute", function, _FUNCTION["max_dynamic_shared"], shared)
-    figures = [_figure(function, code) for code in ("n_regs", "local", "n_max_threads")]
-    return module.value, function.value, figures[0], figures[1] // 4, figures[2]
+    with on(device):
+        module, kernel = _load_module(name, binary), ctypes.c_void_p()
+        call("cuModuleGetFunction", ctypes.byref(kernel), module, name.encode())
+        if shared > 48 * 1024:
+            call("cuFuncSetAttribute", kernel, _FUNCTION["max_dynamic_shared"], shared)
+        figures = [_figure(kernel, code) for code in ("n_regs", "local", "n_max_threads")]
+    return module.value, kernel.value, figures[0], figures[1] // 4, figures[2]
 
 
-def _figure(function, name):
+def _load_module(name, binary):
+    """A module; where the driver compiles PTX and fails, what its compiler said."""
+    data = binary.encode() if isinstance(binary, str) else binary
+    if not data.startswith(b"\x7fELF"):
+        data += b"\0"
+    module, log = ctypes.c_void_p(), ctypes.create_string_buffer(8192)
+    options = (ctypes.c_int * 2)(5, 6)  # error log, its size
+    values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
+    code = function("cuModuleLoadDataEx")(ctypes.byref(module), data, 2, options, values)
+    if code:
+        said = f"\n{log.value.decode(errors='replace').strip()}" if log.value else ""
+        raise CudaError(f"loading {name} failed: {explain(code)}{said}")
+    return module
+
+
+def _figure(kernel, name):
     value = ctypes.c_int()
-    call("cuFuncGetAttribute", ctypes.byref(value), _FUNCTION[name], function)
+    call("cuFuncGetAttribute", ctypes.byref(value), _FUNCTION[name], kernel)
     return value.value
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def accessible(pointer):
+    """Whether a kernel may use an address: device memory, or host memory that is pinned or managed."""
+    found = ctypes.c_void_p()
+    return function("cuPointerGetAttribute")(ctypes.byref(found), _DEVICE_POINTER, ctypes.c_void_p(pointer)) == 0
+
+
+def device_of(pointer):
+    """Index of the device that owns an address; None if none does."""
+    found = ctypes.c_int()
+    code = function("cuPointerGetAttribute")(ctypes.byref(found), _DEVICE_ORDINAL, ctypes.c_void_p(pointer))
+    return None if code else found.value
 
 
 def synchronize():
     """Wait for everything on the current device."""
     call("cuCtxSynchronize")
+    for launched in suspects:
+        launched(forget=True)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 
+from ...tensors import is_descriptor, reader_of
 from ..compiler import GPUTarget
 from ..driver import DriverBase
-from . import cuda
-from .launch import Launcher
+from . import cuda, launch, tensor_map
 
 
 class Driver(DriverBase):
     """The CUDA driver of this process."""
 
-    launcher_cls = Launcher
+    launcher_cls = launch.Launcher
 
     def __init__(self):
         self.utils = Utils()
@@ -38,7 +39,10 @@ class Driver(DriverBase):
         """torch's current device if torch is in use, else the driver's."""
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
-            return torch.cuda.current_device()
+            device = torch.cuda.current_device()
+            if cuda.current() != device:
+                cuda.use(device)  # in a thread where torch has done nothing yet
+            return device
         return cuda.current()
 
     def set_current_device(self, device):
@@ -50,10 +54,25 @@ class Driver(DriverBase):
 
     def get_current_stream(self, device):
         """Handle of the stream launches go to."""
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_initialized():
-            return torch._C._cuda_getCurrentRawStream(device)
-        return 0
+        return launch.current_stream(device)
+
+    def guarded_launch(self, kernel, call):
+        """The native launcher, with a record of what these arguments look like."""
+        return kernel.run.guarded(kernel, call)
+
+    @contextlib.contextmanager
+    def on_device_of(self, values):
+        """Within it, the current device is the one the tensors among `values` are on."""
+        before = self.get_current_device()
+        wanted = next((d for d in map(_device_index, values) if d is not None), before) if cuda.count() > 1 else before
+        if wanted == before:
+            yield
+            return
+        self.set_current_device(wanted)
+        try:
+            yield
+        finally:
+            self.set_current_device(before)
 
     def get_device_capability(self, device=0):
         """(9, 0) on an H200."""
@@ -61,9 +80,12 @@ class Driver(DriverBase):
         return found["major"], found["minor"]
 
     def get_device_interface(self):
-        """`torch.cuda`."""
-        import torch
-        return torch.cuda
+        """`torch.cuda`; without torch, what of it `memory` has."""
+        torch = _torch()
+        if torch is not None:
+            return torch.cuda
+        from . import memory
+        return memory
 
     def get_benchmarker(self):
         """`testing.do_bench`."""
@@ -72,8 +94,11 @@ class Driver(DriverBase):
 
     def get_empty_cache_for_benchmark(self):
         """256 MiB, more than the L2 cache."""
-        import torch
-        return torch.empty(256 * 1024 * 1024 // 4, dtype=torch.int, device="cuda")
+        torch = _torch()
+        if torch is not None:
+            return torch.empty(256 * 1024 * 1024 // 4, dtype=torch.int, device="cuda")
+        from . import memory
+        return memory.empty(256 * 1024 * 1024 // 4, "i32")
 
     def clear_cache(self, cache):
         """Write it all."""
@@ -87,6 +112,26 @@ class Driver(DriverBase):
                 "fp64": "double"}.get(ty) or ("u" if ty.startswith("u") else "") + f"int{ty[1:]}_t"
 
 
+def _torch():
+    """torch, if it is there and can use a GPU."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch if torch.cuda.is_available() else None
+
+
+def _device_index(x):
+    """The number of the GPU an argument's memory is on; None for what has none."""
+    if isinstance(x, tuple):
+        return next((d for d in map(_device_index, x) if d is not None), None)
+    x = x.base if is_descriptor(x) else x
+    reader = reader_of(x)
+    if reader is None or reader.device(x) == "cpu":
+        return None
+    return x.get_device() if hasattr(x, "get_device") else cuda.device_of(reader.address(x))
+
+
 class Utils:
     """The low-level services frameworks ask the driver for."""
 
@@ -98,7 +143,17 @@ class Utils:
         """(module, function, n_regs, n_spills, n_max_threads)."""
         return cuda.load(name, binary, shared, device)
 
+    def unload_module(self, module):
+        """Give a module's memory back; its functions are gone then."""
+        cuda.call("cuModuleUnload", ctypes.c_void_p(module))
+
     def set_printf_fifo_size(self, size):
         """Bytes the device may print between two synchronisations."""
         cuda.use(cuda.current())
         cuda.call("cuCtxSetLimit", 1, ctypes.c_size_t(size))
+
+    def cuOccupancyMaxActiveClusters(self, function, shared, num_ctas, threads=128):
+        """How many clusters of `num_ctas` programs of a kernel fit on the current device at once."""
+        return launch.active_clusters(function, shared, num_ctas, threads)
+
+    fill_tma_descriptor = staticmethod(tensor_map.encode)

@@ -1,54 +1,291 @@
-"""Turn a call's arguments into a cuLaunchKernel."""
+"""Launching on NVIDIA GPUs: the native launcher, and the way for arguments it cannot judge."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
+import sys
+import threading
+import warnings
 
-from . import cuda
+from ...language.signature import flatten
+from ...tensors import reader_of, slots
+from ..llvm.target import cpu_target
+from ..native import guards, record
+from ..native import launcher as native_launcher
+from ..native.calls import form_of, pack
+from ..native.parts import NATIVE, Part, Symbols, builtin
+from . import cuda, launcher
 
-_PACK = {"i1": "b", "u1": "b", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I", "i64": "q", "u64": "Q",
-         "fp16": "e", "fp32": "f", "f32": "f", "fp64": "d", "f64": "d"}
+_PART = Part("cuda", launcher.SYMBOLS, (guards, native_launcher, launcher), lambda target: launcher.launcher())
+
+
+class Runtime:
+    """The native launcher of this process, linked to the driver; use `Runtime.get()`."""
+
+    @classmethod
+    @functools.cache
+    def get(cls):
+        """The runtime, made on first use."""
+        if not NATIVE:
+            raise cuda.CudaError(f"launching on a GPU needs CPython, this is {sys.implementation.name}")
+        return cls()
+
+    def __init__(self):
+        self.symbols = Symbols(cpu_target(), (_PART,), {name: cuda.address(name) for name in launcher.DRIVER})
+        word = ctypes.c_void_p
+        self._stream, self._failed = (word.from_address(self.symbols[f"tt.cuda.{x}"]) for x in ("stream", "failed"))
+        self._ring = (ctypes.c_int64 * launcher.RING).from_address(self.symbols["tt.cuda.ring"])
+        self._count = ctypes.c_int64.from_address(self.symbols["tt.cuda.count"])
+        self._names, self._numbers = [], {}
+        self._kept = {"failed": _raise_failure}  # what native code refers to
+        self._failed.value = id(_raise_failure)
+        pointer, obj = ctypes.c_void_p, ctypes.py_object
+        # run on a given stream: (record, slots, grid, result, stream)
+        self.launch = ctypes.PYFUNCTYPE(obj, ctypes.c_char_p, ctypes.c_char_p, pointer, obj, pointer)(
+            self.symbols["tt.cuda.launch"])
+        cuda.suspects.append(self.launched)
+
+    def record(self, entry, info, guards, owner=None, **form):
+        """The record of a kernel; see `native.record.record`."""
+        return record.record(self.symbols["tt.cuda.run"], entry, ctypes.addressof(info), guards, owner, **form)
+
+    def binder(self, records):
+        """As the CPU's: `binder(records)(grid)(*args, **kwargs)`."""
+        return builtin(self.symbols["tt.def.bind"], records)
+
+    # -- streams --------------------------------------------------------------------------------------------------
+
+    def refresh_streams(self):
+        """Have launches ask whoever decides on the current stream now: torch, our own streams, or nobody."""
+        found = _stream_function()
+        self._kept["stream"] = found
+        self._stream.value = None if found is None else id(found)
+
+    # -- names, for errors that come late ---------------------------------------------------------------------------
+
+    def number_of(self, name):
+        """A number that stands for a kernel's name."""
+        if name not in self._numbers:
+            self._numbers[name] = len(self._names)
+            self._names.append(name)
+        return self._numbers[name]
+
+    def launched(self, forget=False):
+        """Names of the kernels launched last, the latest first; with `forget`, as if there were none."""
+        count = self._count.value
+        recent = [self._ring[k % launcher.RING] for k in range(count - 1, max(count - launcher.RING, 0) - 1, -1)]
+        if forget:
+            self._count.value = 0
+        return [self._names[number] for number in dict.fromkeys(recent)]
+
+
+# -- the current stream ------------------------------------------------------------------------------------------------
+
+
+class _Current(threading.local):
+    """Streams of ours that are current in this thread, by device; the last is the one in use."""
+
+    def __init__(self):
+        self.streams: dict[int, list] = {}
+
+
+current = _Current()
+_own_streams = False  # whether any stream of ours was ever made current
+
+
+def push_stream(stream):
+    """Make a stream of ours current on its device, in this thread."""
+    global _own_streams
+    _own_streams = True
+    current.streams.setdefault(stream.device_index, []).append(stream)
+    Runtime.get().refresh_streams()
+
+
+def pop_stream(stream):
+    """Undo `push_stream`."""
+    current.streams[stream.device_index].pop()
+
+
+def _torch_stream_function():
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return torch._C._cuda_getCurrentRawStream
+
+
+def _stream_function():
+    return current_stream if _own_streams else _torch_stream_function()
+
+
+def current_stream(device):
+    """Handle of the stream launches on a device go to: ours if one is current, else torch's, else the default."""
+    mine = current.streams.get(device)
+    if mine:
+        return mine[-1].handle
+    theirs = _torch_stream_function()
+    return theirs(device) if theirs else 0
+
+
+# -- kernels -----------------------------------------------------------------------------------------------------------
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute: a number, and a value in a union of 64 bytes."""
+
+    _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_int * 16))
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
+                ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint))  # fmt: skip
+
+
+_CLUSTER, _COOPERATIVE, _OVERLAP = 4, 2, 6  # CUlaunchAttributeID
+
+
+def attributes_of(metadata):
+    """[(number, values)] of the launch attributes a kernel's options ask for."""
+    found = []
+    cluster = tuple(getattr(metadata, "cluster_dims", ()))  # only a kernel compiled for clusters has them
+    if metadata.num_ctas > 1 and not cluster:
+        warnings.warn(f"{metadata.name}: num_ctas={metadata.num_ctas} is taken as 1, the kernel uses no clusters",
+                      stacklevel=2)
+    if cluster and cluster != (1, 1, 1):
+        found.append((_CLUSTER, cluster))
+    if metadata.launch_cooperative_grid:
+        found.append((_COOPERATIVE, (1,)))
+    if metadata.launch_pdl:
+        found.append((_OVERLAP, (1,)))
+    return found
+
+
+def active_clusters(function, shared, num_ctas, threads):
+    """How many clusters of `num_ctas` programs fit on the current device at once."""
+    rows = (_Attribute * 1)(_Attribute(_CLUSTER, 0, (num_ctas, 1, 1)))
+    config = _Config((num_ctas, 1, 1), (threads, 1, 1), shared, None, ctypes.addressof(rows), 1)
+    found, kernel = ctypes.c_int(), ctypes.c_void_p(function)
+    cuda.call("cuFuncSetAttribute", kernel, 14, 1)  # clusters above the portable size
+    cuda.call("cuOccupancyMaxActiveClusters", ctypes.byref(found), kernel, ctypes.byref(config))
+    return found.value
 
 
 class Launcher:
-    """Launches one compiled kernel; called with the grid, the stream and all parameters in order."""
+    """Launches one compiled kernel on any arguments; called with the grid, the stream and all parameters in order.
+
+    It belongs to the device that is current when it is made.
+    """
 
     def __init__(self, src, metadata):
-        self.threads, self.shared, self.name = metadata.num_warps * 32, metadata.shared, metadata.name
-        self.cooperative = metadata.launch_cooperative_grid
-        self.codes = [_code(ty) for ty in _flatten(src.signature.values())]
-        self.launch = cuda.library().cuLaunchKernel
+        self.name, self._types, self._names = metadata.name, tuple(src.signature.values()), tuple(src.signature)
+        self._runtime, self.device = Runtime.get(), cuda.current()
+        threads = metadata.num_warps * metadata.warp_size
+        self.info = launcher.Info(cuda.context(self.device).value, id(self.device), threads, metadata.shared, None,
+                                  self._runtime.number_of(metadata.name))
+        attributes = attributes_of(metadata)
+        if attributes:
+            self.info.config = self._config(threads, metadata.shared, attributes)
+        self._record = None
+
+    def _config(self, threads, shared, attributes):
+        rows = (_Attribute * len(attributes))(*(_Attribute(number, 0, values) for number, values in attributes))
+        config = _Config((1, 1, 1), (threads, 1, 1), shared, None, ctypes.addressof(rows), len(rows))
+        self._kept = rows, config
+        return ctypes.addressof(config)
 
     def __call__(self, gx, gy, gz, stream, function, packed_metadata, launch_metadata, enter, leave, *args):
+        values = []
+        for number, (type_, x) in enumerate(zip(self._types, args, strict=True)):
+            self._check_memory(number, type_, x)
+            values += slots(type_, x)
+        packed = b"".join(pack(type_, value) for type_, value in values)
+        if self._record is None or self._record.entry != function:  # all slots fixed: they are packed here
+            fixed = [(place, bytes(8)) for place in range(len(values))]
+            self._record = self._runtime.record(function, self.info, (), fixed=fixed)
         if enter is not None:
             enter(launch_metadata)
-        slots = [_slot(code, x) for code, x in zip(self.codes, _flatten(args)) if code is not None]
-        pointers = (ctypes.c_void_p * len(slots))(*(ctypes.addressof(s) for s in slots))
-        code = self.launch(ctypes.c_void_p(function), gx, gy, gz, self.threads, 1, 1, self.shared,
-                           ctypes.c_void_p(stream), pointers, None)
-        if code:
-            raise cuda.CudaError(f"launching {self.name} on a grid of {(gx, gy, gz)} failed with code {code}")
+        grid = (ctypes.c_int64 * 3)(gx, gy, gz)
+        self._runtime.launch(self._record, packed, ctypes.addressof(grid), self, stream)
         if leave is not None:
             leave(launch_metadata)
 
+    def _check_memory(self, number, type_, x):
+        """Memory of the host is refused unless the GPU can reach it."""
+        if not (isinstance(type_, str) and type_.startswith("*")):
+            return
+        reader = reader_of(x)
+        if reader is not None and reader.device(x) != "cuda":
+            pointer = reader.address(x)
+            if pointer and not cuda.accessible(pointer):
+                raise ValueError(f"Pointer argument (at {number}) cannot be accessed from Triton (cpu tensor?)\n"
+                                 f"hint: move {self._names[number]} to the GPU first")
 
-def _flatten(items):
-    for x in items:
-        if isinstance(x, tuple):
-            yield from _flatten(x)
-        else:
-            yield x
+    def guarded(self, kernel, call):
+        """(binder, record) of launches like a call; None where the native launcher cannot tell."""
+        form = form_of(call, functools.partial(_tensor_guard, self.device))
+        if form is None:
+            return None
+        self._runtime.refresh_streams()
+        made = self._runtime.record(kernel.function, self.info, owner=kernel, result=kernel, **form)
+        return self._runtime.binder, made
+
+    def describe(self, packed):
+        """The runtime arguments of a launch, out of its slots.
+
+        Several slots of one parameter, as tuples and descriptors have, stand one after the other.
+        """
+        out, place = [], 0
+        for name, type_ in zip(self._names, self._types):
+            values = [show(part, packed[8 * k: 8 * k + 8]) for k, part in enumerate(flatten(type_), place)]
+            place += len(values)
+            if values:
+                out.append(f"{name}={values[0] if len(values) == 1 else '(' + ', '.join(values) + ')'}")
+        return ", ".join(out)
+
+    @property
+    def slot_count(self):
+        """Number of 8-byte slots."""
+        return sum(len(flatten(type_)) for type_ in self._types)
 
 
-def _code(ty):
-    """How a parameter of this signature type is passed: None (not at all), "P" for addresses, else struct's letter."""
-    if ty == "constexpr":
+_FORMATS = {"fp16": "<e", "fp32": "<f", "fp64": "<d"}
+
+
+def show(type_, slot):
+    """The value in a slot, as an error message shows it.
+
+    >>> show("i32", pack("i32", -3)), show("*fp32", pack("*fp32", 4096)), show("bf16", pack("bf16", 1.5))
+    ('-3', '0x1000', '1.5')
+    """
+    bits = int.from_bytes(slot, "little")
+    if type_.startswith("*"):
+        return hex(bits)
+    if type_ in _FORMATS:
+        return str(struct.unpack_from(_FORMATS[type_], slot)[0])
+    if type_ == "bf16":
+        return str(struct.unpack("<f", struct.pack("<I", bits << 16))[0])
+    return str(int.from_bytes(slot, "little", signed=type_.startswith("i")))
+
+
+def _tensor_guard(device, x, multiple):
+    """What a pointer argument must be: a tensor like `x` on the kernel's device."""
+    if not (hasattr(x, "get_device") and hasattr(x, "dtype") and hasattr(x, "data_ptr")) or x.get_device() != device:
         return None
-    return "P" if ty.startswith("*") else _PACK[ty]
+    return record.gpu_tensor(x, device, multiple)
 
 
-def _slot(code, x):
-    if code == "P":
-        return ctypes.c_uint64(x.data_ptr() if hasattr(x, "data_ptr") else int(x or 0))
-    return ctypes.create_string_buffer(struct.pack("=" + code, x))
+_HINTS = {
+    1: "a grid has at most 2147483647 programs along axis 0 and 65535 along the others",
+    720: "the programs of a cooperative launch must all fit on the GPU at once: use fewer",
+}
+
+
+def _raise_failure(code, kernel, gx, gy, gz, address):
+    """Called by the native launcher when the driver refuses a launch."""
+    run = kernel if isinstance(kernel, Launcher) else kernel.run
+    what = f"launching {run.name} on a grid of {(gx, gy, gz)} failed: {cuda.explain(code)}"
+    hint = f"\nhint: {_HINTS[code]}" if code in _HINTS else ""
+    raise cuda.CudaError(f"{what}\narguments: {run.describe(ctypes.string_at(address, 8 * run.slot_count))}{hint}")

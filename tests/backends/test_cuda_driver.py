@@ -1,0 +1,468 @@
+"""The CUDA driver and launcher without a GPU: the driver's functions only take notes (S07, S11, S12, S44)."""
+
+import doctest
+import gc
+import struct
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends import fake_cuda
+from tritium import knobs
+from tritium.backends.compiler import GPUTarget
+from tritium.backends.driver import driver
+from tritium.backends.nvptx import cuda, launch, launcher, memory
+from tritium.errors import OutOfResources
+
+torch = pytest.importorskip("torch")
+
+
+@triton.jit
+def add(x_ptr, y_ptr, z_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(z_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+
+
+@triton.jit
+def scalars(x_ptr, flag, f, g: tl.float64, h: tl.float16, big, small: tl.int8, SKIPPED: tl.constexpr, last=7):
+    value = (f + g + h).to(tl.float32)
+    tl.store(x_ptr, tl.where(flag, value, (big + small + last).to(tl.float32)))
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    made, _ = fake_cuda.install(monkeypatch)
+    for kernel in (add, scalars):
+        kernel.device_caches.clear()
+    yield made
+    gc.collect()  # buffers go while their driver is there
+    driver.reset_active()
+    fake_cuda.clear()
+
+
+def f32(x):
+    return struct.unpack("<I", struct.pack("<f", x))[0]
+
+
+class Tensor:
+    """A tensor of a framework: what kernels ask of one, and counters."""
+
+    def __init__(self, address, dtype="fp32", device=0):
+        self.address, self.dtype, self.index, self.asked = address, dtype, device, 0
+
+    @property
+    def device(self):
+        return f"cuda:{self.index}" if self.index >= 0 else "cpu"
+
+    def data_ptr(self):
+        self.asked += 1
+        return self.address
+
+    def get_device(self):
+        return self.index
+
+
+X, Y, Z = (Tensor(4096 * (k + 1)) for k in range(3))
+
+
+def slow_launches(monkeypatch):
+    """Count how often the slow way is gone."""
+    from tritium.runtime import dispatch
+    seen, original = [], dispatch.launch
+    monkeypatch.setattr(dispatch, "launch", lambda *args: seen.append(1) or original(*args))
+    return seen
+
+
+@pytest.mark.parametrize("module", [cuda, launch, launcher, memory], ids=lambda m: m.__name__)
+def test_docstring_examples(module):
+    assert doctest.testmod(module).failed == 0
+
+
+# -- launching ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("grid", [(97,), lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),), [97], 97],
+                         ids=["tuple", "function", "list", "int"])
+def test_both_ways_launch_alike(fake, monkeypatch, grid):
+    """S01, S07: no synchronisation, no allocation, the same parameters by the slow and the fast way."""
+    slow = slow_launches(monkeypatch)
+    first = add[grid](X, Y, Z, 98432, BLOCK=1024)
+    fake.calls.clear()
+    second = add[grid](X, Y, Z, 98432, BLOCK=1024)
+    assert first is second and len(slow) == 1
+    assert fake.calls == ["cuCtxGetCurrent", "cuLaunchKernel"]
+    one, two = fake.launches
+    assert one["slots"][:4] == two["slots"][:4] == [4096, 8192, 12288, 98432]
+    assert {**one, "slots": 0} == {**two, "slots": 0}
+    assert one["grid"] == (97, 1, 1) and one["block"] == (128, 1, 1) and one["function"] == first.function
+
+
+@pytest.mark.parametrize("args", [
+    (Tensor(4096 + 4), Y, Z, 98432), (Tensor(4096, "fp16"), Y, Z, 98432), (X, Y, Z, 98433), (X, Y, Z, 2**40),
+    (X, Y, Z, 1),
+], ids=["alignment", "dtype", "multiple", "width", "one"])
+def test_guards_send_other_arguments_the_slow_way(fake, monkeypatch, args):
+    add[(1,)](X, Y, Z, 98432, BLOCK=1024)
+    slow = slow_launches(monkeypatch)
+    add[(1,)](*args, BLOCK=1024)
+    assert len(slow) == 1 and len(add.device_caches[0][0]) == 2
+    add[(1,)](*args, BLOCK=1024)
+    add[(1,)](X, Y, Z, 98432, BLOCK=1024)  # both are at hand now
+    assert len(slow) == 1 and len(fake.launches) == 4
+
+
+def test_scalars_of_every_type(fake, monkeypatch):
+    args = (X, True, 1.5, 0.1, 2.0, 2**40, -3, "skipped")
+    fake.parameters = 8
+    scalars[(1,)](*args)
+    slow = slow_launches(monkeypatch)
+    scalars[(1,)](*args)
+    for noted in fake.launches:
+        pointer, flag, f, g, h, big, small, last = noted["slots"]
+        assert (pointer, flag & 255, f & 0xFFFFFFFF, big, small & 255, last & 0xFFFFFFFF) == (
+            4096, 1, f32(1.5), 2**40, 256 - 3, 7)
+        assert g == struct.unpack("<Q", struct.pack("<d", 0.1))[0]
+        assert h & 0xFFFF == struct.unpack("<H", struct.pack("<e", 2.0))[0]
+    assert len(fake.launches) == 2 and len(slow) == 1  # a half is no type the guards know
+
+
+def test_keywords_options_and_defaults(fake, monkeypatch):
+    slow = slow_launches(monkeypatch)
+    for _ in range(2):
+        add[(3, 2)](X, n=64, z_ptr=Z, y_ptr=Y, BLOCK=64, num_warps=8)
+    assert len(slow) == 1
+    assert [noted["slots"][:4] for noted in fake.launches] == [[4096, 8192, 12288, 64]] * 2
+    assert {noted["block"] for noted in fake.launches} == {(256, 1, 1)}
+    add[(3, 2)](X, n=64, z_ptr=Z, y_ptr=Y, BLOCK=64, num_warps=4)
+    assert fake.launches[-1]["block"] == (128, 1, 1) and len(slow) == 2
+
+
+def test_empty_grids_launch_nothing(fake):
+    for _ in range(2):
+        add[(0,)](X, Y, Z, 64, BLOCK=64)
+    assert not fake.launches
+
+
+def test_a_thread_without_a_context_gets_one(fake):
+    add[(1,)](X, Y, Z, 64, BLOCK=64)
+    fake.current = 0
+    add[(1,)](X, Y, Z, 64, BLOCK=64)
+    assert fake.launches[-1]["context"] == 1000 and fake.current == 1000
+
+
+def test_launch_through_the_compiled_kernel(fake):
+    """S11: warmup, figures, then a launch on a stream."""
+    kernel = add.warmup(X, Y, Z, 64, grid=(1,), BLOCK=64)
+    kernel._init_handles()
+    assert (kernel.n_regs, kernel.n_spills, kernel.n_max_threads) == (40, 4, 256)
+    kernel[(5, 1, 1)](X, Y, Z, 64, 64)
+    kernel[(5, 1, 1)](X, Y, Z, 64, 64, stream=77)
+    assert [(noted["stream"], noted["grid"]) for noted in fake.launches] == [(0, (5, 1, 1)), (77, (5, 1, 1))]
+
+
+def test_hooks_see_every_launch(fake):
+    seen = []
+    with knobs.runtime.scope():
+        knobs.runtime.launch_enter_hook.add(lambda told: seen.append(told.get()["name"]))
+        for _ in range(3):
+            add[(1,)](X, Y, Z, 64, BLOCK=64)
+    assert seen == ["add"] * 3 and len(fake.launches) == 3
+
+
+def test_attributes_go_through_the_long_call(fake):
+    for _ in range(2):
+        add[(4,)](X, Y, Z, 64, BLOCK=64, launch_cooperative_grid=True, launch_pdl=True)
+    for noted in fake.launches:
+        assert noted["how"] == "ex" and noted["grid"] == (4, 1, 1) and noted["block"] == (128, 1, 1)
+        assert noted["attributes"] == [(2, (1, 0, 0)), (6, (1, 0, 0))] and noted["slots"][:4] == [4096, 8192, 12288, 64]
+
+
+def test_clusters_nobody_compiled_for_are_noted(fake):
+    with pytest.warns(UserWarning, match="num_ctas=2 is taken as 1"):
+        add[(4,)](X, Y, Z, 64, BLOCK=64, num_ctas=2)
+    assert fake.launches[0]["how"] == "plain"
+
+
+# -- devices and streams -----------------------------------------------------------------------------------------------
+
+
+def test_kernels_run_where_their_tensors_are(monkeypatch):
+    fake, drv = fake_cuda.install(monkeypatch, devices=2)
+    add.device_caches.clear()
+    there = [Tensor(4096 * (k + 1), device=1) for k in range(3)]
+    try:
+        for tensors in ((X, Y, Z), there, there, (X, Y, Z)):
+            add[(1,)](*tensors, 64, BLOCK=64)
+        assert [noted["context"] for noted in fake.launches] == [1000, 1001, 1001, 1000]
+        assert len({noted["function"] for noted in fake.launches}) == 2
+        assert fake.current == 1000 and drv.get_current_device() == 0
+        assert set(add.device_caches) == {0, 1}
+    finally:
+        driver.reset_active()
+        fake_cuda.clear()
+
+
+def test_launches_go_to_the_current_stream(fake):
+    stream = memory.Stream()
+    add[(1,)](X, Y, Z, 64, BLOCK=64)
+    with stream:
+        add[(1,)](X, Y, Z, 64, BLOCK=64)
+        with memory.Stream() as inner:
+            add[(1,)](X, Y, Z, 64, BLOCK=64)
+        add[(1,)](X, Y, Z, 64, BLOCK=64)
+    add[(1,)](X, Y, Z, 64, BLOCK=64)
+    assert [noted["stream"] for noted in fake.launches] == [0, stream.handle, inner.handle, stream.handle, 0]
+
+
+def test_streams_of_torch(fake, monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: asked.append(device) or 99, raising=False)
+    for _ in range(3):
+        add[(1,)](X, Y, Z, 64, BLOCK=64)
+    assert [noted["stream"] for noted in fake.launches] == [99] * 3 and set(asked) == {0}
+
+
+def test_driver_interface(fake):
+    """S12."""
+    drv = driver.active
+    assert drv.get_current_target() == GPUTarget("cuda", 90, 32) and drv.get_device_capability(0) == (9, 0)
+    found = drv.utils.get_device_properties(0)
+    assert found["max_shared_mem"] == 232448 and found["multiprocessor_count"] == 132 and found["warpSize"] == 32
+    assert {"max_num_regs", "sm_clock_rate", "mem_clock_rate", "mem_bus_width", "max_threads_per_sm"} <= set(found)
+    assert (drv.get_current_device(), drv.get_current_stream(0)) == (0, 0)
+    assert drv.map_python_to_cpp_type("*fp32") == "CUdeviceptr" and drv.map_python_to_cpp_type("u32") == "uint32_t"
+    assert drv.utils.cuOccupancyMaxActiveClusters(5000, 1024, 2) == 66
+    drv.utils.set_printf_fifo_size(1 << 20)
+    assert "cuCtxSetLimit" in fake.calls
+    with pytest.raises(ValueError, match="there is no GPU 3: this machine has 1"):
+        cuda.use(3)
+
+
+def test_tensor_maps(fake):
+    made = driver.active.utils.fill_tma_descriptor(65536, "fp16", 2, (512, 256), (256, 1), (64, 32))
+    assert fake.maps == [(6, 65536, [256, 512], [512], [32, 64], [1, 1], 0, 3, 2, 0, 0)]
+    assert len(made) == 128
+    with pytest.raises(ValueError, match="last stride"):
+        driver.active.utils.fill_tma_descriptor(65536, "fp16", 2, (512, 256), (1, 512), (64, 32))
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_refused_launches_name_kernel_grid_and_arguments(fake):
+    fake.fail["cuLaunchKernel"] = 1
+    for _ in range(2):
+        with pytest.raises(cuda.CudaError, match=r"add on a grid of \(1, 70000, 1\) failed: invalid argument") as e:
+            add[(1, 70000)](X, Y, Z, 64, BLOCK=64)
+        assert "x_ptr=0x1000, y_ptr=0x2000, z_ptr=0x3000, n=64" in str(e.value) and "65535" in str(e.value)
+        fake.fail.clear()
+        add[(1,)](X, Y, Z, 64, BLOCK=64)
+        fake.fail["cuLaunchKernel"] = 1
+
+
+def test_grids_beyond_32_bits_are_refused(fake):
+    for _ in range(2):
+        with pytest.raises(cuda.CudaError, match=r"\(4294967297, 1, 1\) failed"):
+            add[(2**32 + 1,)](X, Y, Z, 64, BLOCK=64)
+        add[(1,)](X, Y, Z, 64, BLOCK=64)
+    assert len(fake.launches) == 2
+
+
+def test_late_errors_name_the_kernels_launched_before(fake):
+    """S07."""
+    add[(1,)](X, Y, Z, 64, BLOCK=64)
+    memory.synchronize()
+    scalars[(1,)](X, True, 1.5, 0.1, 2.0, 2**40, -3, "skipped")
+    fake.fail["cuCtxSynchronize"] = 700
+    with pytest.raises(cuda.CudaError, match="illegal memory access") as e:
+        memory.synchronize()
+    assert "launched since the last synchronisation: scalars\n" in str(e.value)
+    fake.fail["cuLaunchKernel"] = 700
+    with pytest.raises(cuda.CudaError, match="since the last synchronisation: scalars\n"):
+        add[(1,)](X, Y, Z, 64, BLOCK=64)
+
+
+def test_memory_of_the_host_is_refused(fake, monkeypatch):
+    message = r"Pointer argument \(at 1\) cannot be accessed from Triton \(cpu tensor\?\)"
+    add[(1,)](X, Y, Z, 64, BLOCK=64)
+    for wrong in (torch.zeros(64), np.zeros(64, np.float32), Tensor(4096, device=-1)):
+        with pytest.raises(ValueError, match=message):
+            add[(1,)](X, wrong, Z, 64, BLOCK=64)
+    monkeypatch.setattr(Tensor, "device", None)  # one that does not say where it is
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"\(at 0\) cannot be accessed"):
+            add[(1,)](Tensor(4096, "fp64"), Y, Z, 64, BLOCK=64)
+    assert len(fake.launches) == 1
+
+
+def test_too_much_of_something(fake, monkeypatch):
+    """S11: the failure is remembered."""
+    monkeypatch.setitem(fake_cuda.ATTRIBUTES, 1, 64)
+    kernel = add.warmup(X, Y, Z, 64, grid=(1,), BLOCK=64)
+    for _ in range(2):
+        with pytest.raises(OutOfResources, match="threads, Required: 128, Hardware limit: 64"):
+            kernel._init_handles()
+    assert "cuModuleLoadDataEx" not in fake.calls
+
+
+def test_what_the_drivers_compiler_says_is_shown(fake, monkeypatch):
+    def refuse(self, out, data, count, options, values):
+        log = fake_cuda.word(values).value
+        fake_cuda.ctypes.memmove(log, b"ptxas: line 3: no such instruction\0", 35)
+        return 218
+
+    monkeypatch.setattr(fake_cuda.FakeCuda, "_cuModuleLoadDataEx", refuse)
+    with pytest.raises(cuda.CudaError, match=r"loading k failed(.|\n)*line 3: no such instruction"):
+        cuda.load("k", ".version 8.3", 0, 0)
+
+
+def test_without_a_driver(tmp_path):
+    """Compiling needs none, nor do the figures the assembler gives; everything else says what is missing."""
+    code = """
+import tritium, tritium.language as tl
+from tritium.backends.compiler import GPUTarget
+from tritium.runtime import memory
+@tritium.jit
+def k(x):
+    tl.store(x, 1.0)
+"""
+    file = tmp_path / "k_without_a_driver.py"
+    file.write_text(code + """
+made = tritium.compile(tritium.compiler.ASTSource(k, {"x": "*fp32"}), target=GPUTarget("cuda", 90, 32))
+print("ptx" in made.asm, "nothing" if getattr(made.metadata, "n_regs", None) is None else made.n_regs > 0)
+print(memory.is_available(), memory.device_count())
+try:
+    memory.empty(4)
+except RuntimeError as error:
+    print(error)
+""")
+    out = subprocess.run([sys.executable, "-c", f"""
+import runpy
+from tritium.backends.nvptx import cuda
+cuda.library = lambda: None
+runpy.run_path({str(file)!r})
+"""], capture_output=True, text=True)
+    lines = out.stdout.splitlines()
+    assert lines[0] in ("True True", "True nothing"), out.stderr
+    assert lines[1] == "False 0" and lines[2].startswith("there is no NVIDIA driver on this machine")
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def test_buffers_are_arguments(fake, monkeypatch):
+    """S44."""
+    x, y, z = memory.to_device(np.arange(64, dtype=np.float32)), memory.zeros(64), memory.empty(64)
+    slow = slow_launches(monkeypatch)
+    for _ in range(2):
+        add[(1,)](x, y, z, 64, BLOCK=64)
+    assert len(slow) == 1 and [noted["slots"][:3] for noted in fake.launches] == [
+        [x.data_ptr(), y.data_ptr(), z.data_ptr()]] * 2
+    assert (x.device, x.get_device(), x.dtype, x.shape, x.nbytes) == ("cuda:0", 0, np.float32, (64,), 256)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "i8", "u1", "fp8e4nv", np.int16, torch.float16, tl.int64])
+def test_copies_there_and_back(fake, dtype):
+    x = memory.empty((4, 6), dtype)
+    host = np.arange(24).reshape(4, 6).astype(x.dtype)
+    x.copy_(host)
+    assert (x.numpy() == host).all() and x.numpy().dtype == host.dtype
+    assert (x.clone().numpy() == host).all() and (memory.empty((4, 6), dtype).zero_().numpy() == 0).all()
+    assert x.stride() == (6, 1) and x.stride(0) == 6 and x.numel() == 24 and x.element_size() == host.itemsize
+
+
+def test_copies_in_streams(fake):
+    host, x = memory.pinned((8,), np.int32), memory.empty(8, np.int32)
+    host[:] = range(8)
+    stream = memory.Stream()
+    x.copy_(host, stream, blocking=False)
+    assert fake.copies == [stream.handle] and "cuStreamSynchronize" not in fake.calls
+    with stream:
+        memory.copy(host, x)
+    assert fake.copies == [stream.handle] * 2 and fake.calls.count("cuStreamSynchronize") == 1
+    torch_like = type("S", (), {"cuda_stream": 55})
+    x.copy_(host, torch_like, blocking=False)
+    assert fake.copies[-1] == 55
+
+
+def test_pinned_memory_lives_as_long_as_its_arrays(fake):
+    host = memory.pinned(16, np.float32)
+    part = host[4:]
+    address = host.ctypes.data
+    del host
+    gc.collect()
+    assert address in fake.memory
+    del part
+    gc.collect()
+    assert address not in fake.memory
+
+
+def test_buffers_are_freed_once(fake):
+    x = memory.empty(16)
+    x.free()
+    x.free()
+    with pytest.raises(ValueError, match="has been freed"):
+        x.data_ptr()
+    y = memory.empty(16)
+    address = y.data_ptr()
+    del y
+    gc.collect()
+    assert address not in fake.memory and fake.calls.count("cuMemFree_v2") == 2
+    assert memory.empty(0).data_ptr() == 0
+
+
+def test_wrong_copies(fake):
+    x = memory.empty((4, 4))
+    with pytest.raises(ValueError, match="cannot copy float64"):
+        x.copy_(np.zeros((4, 4)))
+    with pytest.raises(ValueError, match=r"\(4,\)"):
+        x.copy_(np.zeros(4, np.float32))
+    with pytest.raises(ValueError, match="contiguous"):
+        memory.copy(np.zeros((4, 8), np.float32)[:, ::2], x)
+    with pytest.raises(TypeError, match="must be a DeviceBuffer"):
+        memory.copy(np.zeros(4), np.zeros(4))
+    with pytest.raises(TypeError, match="no dtype complex64"):
+        memory.empty(4, np.complex64)
+    with pytest.raises(ValueError, match="negative"):
+        memory.empty(-1)
+
+
+def test_events(fake):
+    start, end = memory.Event(enable_timing=True), memory.Event(enable_timing=True)
+    start.record()
+    end.record()
+    assert start.elapsed_time(end) == 1.0 and end.query()
+    fake.fail["cuEventQuery"] = 600
+    assert not end.query()
+    fake.fail["cuEventQuery"] = 700
+    with pytest.raises(cuda.CudaError, match="cuEventQuery failed"):
+        end.query()
+    stream, other = memory.Stream(), memory.Stream()
+    stream.wait_stream(other)
+    assert fake.calls.count("cuStreamWaitEvent") == 1 and stream.query()
+    assert memory.memory_info() == (100, 200)
+
+
+def test_arrays_are_shared_by_protocol(fake):
+    x = memory.empty((2, 3), np.int32)
+    found = x.__cuda_array_interface__
+    assert found["shape"] == (2, 3) and found["typestr"] == "<i4" and found["data"] == (x.data_ptr(), False)
+    assert not hasattr(memory.empty(2, "bf16"), "__cuda_array_interface__")
+
+
+def test_threads_launch_at_once(fake):
+    add[(1,)](X, Y, Z, 64, BLOCK=64)
+    threads = [threading.Thread(target=lambda: [add[(1,)](X, Y, Z, 64, BLOCK=64) for _ in range(50)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(fake.launches) == 201 and all(noted["slots"][:4] == [4096, 8192, 12288, 64] for noted in fake.launches)

@@ -1,0 +1,199 @@
+"""How the shared launcher runs a kernel on an NVIDIA GPU: one cuLaunchKernel on the current stream.
+
+A record's `extra` points to a `%info`. Nothing is allocated and nothing waits, so launches can be captured into graphs.
+The GIL is kept: the driver only queues, and giving the GIL away would let another thread hold up every launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from ..native import launcher as native
+
+__all__ = ["DRIVER", "SYMBOLS", "Info", "launcher"]
+
+SYMBOLS = (*native.SYMBOLS, "tt.cuda.run", "tt.cuda.launch", "tt.cuda.stream", "tt.cuda.failed", "tt.cuda.ring",
+           "tt.cuda.count")  # fmt: skip
+DRIVER = ("cuLaunchKernel", "cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurrent")
+RING = 64  # so many launches are remembered, for errors that come later
+
+
+class Info(ctypes.Structure):
+    """What the launcher must know of a kernel besides its arguments: `%info`."""
+
+    _fields_ = (
+        ("context", ctypes.c_void_p),
+        ("device", ctypes.c_void_p),  # a Python int
+        ("threads", ctypes.c_uint32),
+        ("shared", ctypes.c_uint32),
+        ("config", ctypes.c_void_p),  # CUlaunchConfig without grid and stream, for launches with attributes
+        ("number", ctypes.c_int64),  # stands for the kernel's name
+    )
+
+
+_FUNCTIONS = """
+i32 cuLaunchKernel(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
+i32 cuLaunchKernelEx(ptr, ptr, ptr, ptr)
+i32 cuCtxGetCurrent(ptr)
+i32 cuCtxSetCurrent(ptr)
+ptr PyObject_CallFunction(ptr, ptr, ...)
+"""
+
+_RUN = """
+%info = type { ptr, ptr, i32, i32, ptr, i64 }
+%config = type { i32, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, i64 }
+
+@tt.cuda.stream = global ptr null                 ; a Python function: number of a device -> handle of its stream
+@tt.cuda.failed = global ptr null                 ; a Python function that raises
+@tt.cuda.ring = global [{ring} x i64] zeroinitializer
+@tt.cuda.count = global i64 0
+
+; Launch a record's kernel on the current stream of its device.
+define ptr @tt.cuda.run(ptr %record, ptr %slots, ptr %grid, ptr %result) nounwind {
+entry:
+  %function = load ptr, ptr @tt.cuda.stream
+  %plain = icmp eq ptr %function, null
+  br i1 %plain, label %launch, label %ask
+ask:
+  %info.p = getelementptr %record, ptr %record, i64 0, i32 2
+  %info = load ptr, ptr %info.p
+  %device.p = getelementptr %info, ptr %info, i64 0, i32 1
+  %device = load ptr, ptr %device.p
+  %stream.o = call ptr @PyObject_CallOneArg(ptr %function, ptr %device)
+  %none = icmp eq ptr %stream.o, null
+  br i1 %none, label %raise, label %known
+known:
+  %handle = call ptr @PyLong_AsVoidPtr(ptr %stream.o)
+  call void @Py_DecRef(ptr %stream.o)
+  br label %launch
+launch:
+  %stream = phi ptr [null, %entry], [%handle, %known]
+  %launched = call ptr @tt.cuda.launch(ptr %record, ptr %slots, ptr %grid, ptr %result, ptr %stream)
+  ret ptr %launched
+raise:
+  ret ptr null
+}
+
+; Launch a record's kernel on a stream; a new reference to %result, or null with an exception.
+define ptr @tt.cuda.launch(ptr %record, ptr %slots, ptr %grid, ptr %result, ptr %stream) nounwind {
+entry:
+  %context = alloca ptr
+  %gx = load i64, ptr %grid
+  %gy.p = getelementptr i64, ptr %grid, i64 1
+  %gy = load i64, ptr %gy.p
+  %gz.p = getelementptr i64, ptr %grid, i64 2
+  %gz = load i64, ptr %gz.p
+  %empty.x = icmp eq i64 %gx, 0
+  %empty.y = icmp eq i64 %gy, 0
+  %empty.z = icmp eq i64 %gz, 0
+  %empty.xy = or i1 %empty.x, %empty.y
+  %empty = or i1 %empty.xy, %empty.z
+  br i1 %empty, label %fine, label %measure
+measure:                                          ; sizes that do not fit are CUDA_ERROR_INVALID_VALUE
+  %xy = or i64 %gx, %gy
+  %xyz = or i64 %xy, %gz
+  %wide = icmp ugt i64 %xyz, 2147483647
+  br i1 %wide, label %failed, label %collect
+
+collect:                                          ; the driver wants the address of each slot
+  %rows.p = getelementptr %record, ptr %record, i64 0, i32 3
+  %rows = load i64, ptr %rows.p
+  %room = add i64 %rows, 1
+  %parameters = alloca ptr, i64 %room
+  br label %next
+next:
+  %i = phi i64 [0, %collect], [%i1, %next]
+  %i1 = add i64 %i, 1
+  %slot = getelementptr i64, ptr %slots, i64 %i
+  %parameter = getelementptr ptr, ptr %parameters, i64 %i
+  store ptr %slot, ptr %parameter
+  %more = icmp slt i64 %i1, %room
+  br i1 %more, label %next, label %place
+
+place:                                            ; in a new thread, or with another device current
+  %info.p = getelementptr %record, ptr %record, i64 0, i32 2
+  %info = load ptr, ptr %info.p
+  %wanted = load ptr, ptr %info
+  store ptr null, ptr %context
+  %asked = call i32 @cuCtxGetCurrent(ptr %context)
+  %before = load ptr, ptr %context
+  %there = icmp eq ptr %before, %wanted
+  br i1 %there, label %go, label %enter
+enter:
+  %entered = call i32 @cuCtxSetCurrent(ptr %wanted)
+  br label %go
+
+go:
+  %function.p = getelementptr %record, ptr %record, i64 0, i32 1
+  %function = load ptr, ptr %function.p
+  %x = trunc i64 %gx to i32
+  %y = trunc i64 %gy to i32
+  %z = trunc i64 %gz to i32
+  %config.p = getelementptr %info, ptr %info, i64 0, i32 4
+  %config = load ptr, ptr %config.p
+  %simple = icmp eq ptr %config, null
+  br i1 %simple, label %plain, label %special
+plain:
+  %threads.p = getelementptr %info, ptr %info, i64 0, i32 2
+  %threads = load i32, ptr %threads.p
+  %shared.p = getelementptr %info, ptr %info, i64 0, i32 3
+  %shared = load i32, ptr %shared.p
+  %code.plain = call i32 @cuLaunchKernel(ptr %function, i32 %x, i32 %y, i32 %z, i32 %threads, i32 1, i32 1, i32 %shared,
+                                         ptr %stream, ptr %parameters, ptr null)
+  br label %leave
+special:
+  %own = alloca %config
+  call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %config, i64 56, i1 false)
+  store i32 %x, ptr %own
+  %own.y = getelementptr %config, ptr %own, i64 0, i32 1
+  store i32 %y, ptr %own.y
+  %own.z = getelementptr %config, ptr %own, i64 0, i32 2
+  store i32 %z, ptr %own.z
+  %own.stream = getelementptr %config, ptr %own, i64 0, i32 8
+  store ptr %stream, ptr %own.stream
+  %code.special = call i32 @cuLaunchKernelEx(ptr %own, ptr %function, ptr %parameters, ptr null)
+  br label %leave
+
+leave:
+  %code = phi i32 [%code.plain, %plain], [%code.special, %special]
+  %nowhere = icmp eq ptr %before, null
+  %stay = or i1 %there, %nowhere
+  br i1 %stay, label %look, label %back
+back:
+  %returned = call i32 @cuCtxSetCurrent(ptr %before)
+  br label %look
+look:
+  %good = icmp eq i32 %code, 0
+  br i1 %good, label %note, label %failed
+note:                                             ; an error that comes later is one of these kernels'
+  %number.p = getelementptr %info, ptr %info, i64 0, i32 5
+  %number = load i64, ptr %number.p
+  %count = load i64, ptr @tt.cuda.count
+  %count1 = add i64 %count, 1
+  store i64 %count1, ptr @tt.cuda.count
+  %at = urem i64 %count, {ring}
+  %ring.p = getelementptr i64, ptr @tt.cuda.ring, i64 %at
+  store i64 %number, ptr %ring.p
+  br label %fine
+fine:
+  call void @Py_IncRef(ptr %result)
+  ret ptr %result
+failed:
+  %why = phi i32 [1, %measure], [%code, %look]
+  %raiser = load ptr, ptr @tt.cuda.failed
+  %slots.i = ptrtoint ptr %slots to i64
+  %raised = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr %raiser, ptr @format, i32 %why, ptr %result, i64 %gx,
+                                                            i64 %gy, i64 %gz, i64 %slots.i)
+  ret ptr null
+}
+"""
+
+
+def launcher() -> str:
+    """The launcher's LLVM text for the running interpreter.
+
+    >>> launcher().count("define ptr @tt.cuda.run(")
+    1
+    """
+    run = _RUN.replace("{ring}", str(RING))
+    return "\n".join((native.launcher(), native.texts({"format": "iOLLLL"}), native.declare(_FUNCTIONS), run))
