@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from ...ir import types as T
-from .layout import image, log2
+from .layout import image, log2, span_of
 from .lower import llvm_type
 
 BANK_ROW = 128  # bytes that all banks serve in one pass
@@ -163,8 +163,7 @@ def passes(layout, images, size):
     vector = size << vector_bits(layout, images, size)
     group = max(1, min(32, BANK_ROW // max(vector, 4)))  # wide accesses are served in parts of the warp
     rows = {}
-    for lane in range(group):
-        address = image_of(image(layout.lane, lane), images)
+    for address in span_of([image_of(x, images) for x in layout.lane])[:group]:
         rows.setdefault(address % BANK_ROW // 4, set()).add(address // 4)
     conflicts = max(len(words) for words in rows.values())
     return layout.registers * size // vector * (32 // group) * conflicts
