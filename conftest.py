@@ -1,4 +1,4 @@
-"""One cache directory per run, the `gpu` marker, and how hard hypothesis tries."""
+"""For tests and docstring examples: one cache directory per run, the `gpu` marker, how hard hypothesis tries."""
 
 import os
 import shutil
