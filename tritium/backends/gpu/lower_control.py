@@ -96,6 +96,23 @@ def while_(g, op, *inits):
     return tuple(_unflat([value(c.type, str(c), depth - 1) for c in carried], inits))
 
 
+@lower(ops.rare)
+def rare(g, op, cond, usual, *arguments):
+    """A branch around the region for each register: warps whose lanes all take the usual value skip it."""
+    w, out = g.w, []
+    for r, x in enumerate(usual):
+        label, end = w.label("rare"), w.label("usual")
+        with _part(w, label) as part:
+            y, = g.inline(op.regions[0], [a[r] for a in arguments])
+            w.jump(end)
+        before, condition = w.levels[-1].label, cond[r]
+        w.branch(condition, label, end, likely=False)
+        w.levels[-1].lines += [f"{label}:", *part.lines]
+        w.block(end)
+        out.append(w.phi(x.type, (y, part.label), (x, before)))
+    return out
+
+
 @lower(ops.barrier)
 def barrier(g, op):
     g.target.barrier(g)

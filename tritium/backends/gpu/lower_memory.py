@@ -23,20 +23,21 @@ def load(g, op, pointers, mask=None, other=None):
     starts, width = _groups(g, op, pointers)
     out = []
     for r in starts:
-        items = g.target.load(g, pointers[r], _stored(t), width, None if mask is None else mask[r], op.attrs)
-        for k, x in enumerate(items):
-            if t is T.i1:
-                x = w.compare("icmp ne", x, w.const("i8", 0))
-            elif type(t) is T.Ptr:
-                x = w.cast("inttoptr", x, llvm_type(t))
-            if other is not None and not _is_zero(other[r + k]):
-                x = w.select(mask[r + k], x, other[r + k])
-            out.append(x)
+        fill = None if other is None else [_to_memory(w, t, other[r + k]) for k in range(width)]
+        items = g.target.load(g, pointers[r], _stored(t), width, None if mask is None else mask[r], fill, op.attrs)
+        out += [_from_memory(w, t, x) for x in items]
     return out
 
 
-def _is_zero(x):
-    return x in ("0", "0.0", "false", "null", "zeroinitializer")
+def _to_memory(w, t, x):
+    """A value as memory holds it: bools are bytes, pointers integers."""
+    return w.cast("zext", x, "i8") if t is T.i1 else w.cast("ptrtoint", x, "i64") if type(t) is T.Ptr else x
+
+
+def _from_memory(w, t, x):
+    if t is T.i1:
+        return w.compare("icmp ne", x, w.const("i8", 0))
+    return w.cast("inttoptr", x, llvm_type(t)) if type(t) is T.Ptr else x
 
 
 @lower(ops.store)
@@ -45,8 +46,7 @@ def store(g, op, pointers, values, mask=None):
     once = g.owns(g.layout(op.operands[0]))
     starts, width = _groups(g, op, pointers)
     for r in starts:
-        items = [w.cast("zext", x, "i8") if t is T.i1 else w.cast("ptrtoint", x, "i64") if type(t) is T.Ptr else x
-                 for x in values[r:r + width]]
+        items = [_to_memory(w, t, x) for x in values[r:r + width]]
         allowed = _both(w, once, None if mask is None else mask[r])
         g.target.store(g, pointers[r], items, allowed, op.attrs)
 

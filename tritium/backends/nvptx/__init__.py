@@ -10,6 +10,7 @@ from .compile import cubin, fingerprint, llir, ptx, sass, ttgir
 from .target import NATIVE
 
 FACTS = passes.Facts(
+    rare=True,
     casts=BETWEEN_WIDE | {(T.f16, T.f32), (T.f32, T.f16), (T.bf16, T.f32), (T.f32, T.bf16)},
     rows=frozenset(NATIVE),
     # LLVM has no code for these on NVPTX, or an inexact one

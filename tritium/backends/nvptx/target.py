@@ -105,8 +105,8 @@ class NvTarget:
         g.w.effect(f'call void asm sideeffect "cp.async.wait_group {pending};", "~{{memory}}"()')
 
     # --- memory --------------------------------------------------------------------------------------------------
-    def load(self, g, pointer, kind, count, mask, attrs):
-        """`count` neighbouring elements of LLVM type `kind`; masked-off lanes read nothing and get zeros."""
+    def load(self, g, pointer, kind, count, mask, fill, attrs):
+        """`count` neighbouring elements of LLVM type `kind`; masked-off lanes read nothing and get `fill`, or zeros."""
         w, size = g.w, _bytes(kind) * count
         hints = _load_hints(attrs)
         if mask is None and not hints:
@@ -114,22 +114,31 @@ class NvTarget:
             volatile = "volatile " if attrs.get("volatile") else ""
             x = w.effect(f"load {volatile}{type_}, {pointer.typed}, align {size}", type_)
             return [x] if count == 1 else [w.extract(x, k) for k in range(count)]
-        words, bits = max(1, size // 4), min(32, size * 8) if size % 8 or size < 8 or count > 1 or _bytes(kind) < 8 else 64
-        if _bytes(kind) == 8:
-            words, bits = count, 64
-        letter = {8: "c", 16: "h", 32: "r", 64: "l"}[bits] if bits != 8 else "h"
+        bits = 64 if _bytes(kind) == 8 else min(32, size * 8)
+        words, register = size * 8 // bits, max(bits, 16)  # PTX has no 8-bit registers
+        outs = [f"${k}" for k in range(words)]
+        listed = f"{{{', '.join(outs)}}}" if words > 1 else outs[0]
         vector = f".v{words}" if words > 1 else ""
-        outs = ", ".join(f"${k}" for k in range(words))
-        body = f"ld{'.volatile' if attrs.get('volatile') else ''}.global{hints}{vector}.b{bits} "
-        body += (f"{{{outs}}}" if words > 1 else outs) + f", [${words}];"
+        volatile = ".volatile" if attrs.get("volatile") else ""
+        body = f"ld{volatile}.global{hints}{vector}.b{bits} {listed}, [${words}];"
+        constraints, arguments = ["l"], [pointer.typed]
         if mask is not None:
-            body = "".join(f"mov.b{max(bits, 16)} ${k}, 0; " for k in range(words)) + f"@${words + 1} " + body
-        reg = "i16" if bits == 8 else f"i{bits}"
-        result = reg if words == 1 else "{" + ", ".join([reg] * words) + "}"
-        constraints = ",".join([f"={letter}"] * words + ["l"] + (["b"] if mask is not None else []))
-        arguments = pointer.typed + (f", i1 {mask}" if mask is not None else "")
-        x = w.effect(f'call {result} asm sideeffect "{body}", "{constraints}"({arguments})', result)
-        parts = [x] if words == 1 else [w.emit(reg, f"extractvalue {result} {x}, {k}", x) for k in range(words)]
+            start = ["0"] * words
+            if fill is not None:
+                start = [f"${words + 2 + k}" for k in range(words)]
+                packed = [w.cast("zext", x, "i16") if bits == 8 else x for x in pack_words(g, fill)]
+            moves = "".join(f"mov.b{register} {o}, {s}; " for o, s in zip(outs, start))
+            body = f"{moves}@${words + 1} {body}"
+            constraints.append("b")
+            arguments.append(f"i1 {mask}")
+            if fill is not None:
+                constraints += [_LETTER[register]] * words
+                arguments += [x.typed for x in packed]
+        type_ = f"i{register}"
+        result = type_ if words == 1 else "{" + ", ".join([type_] * words) + "}"
+        constraints = ",".join([f"=&{_LETTER[register]}" if fill is not None else f"={_LETTER[register]}"] * words + constraints)
+        x = w.effect(f'call {result} asm sideeffect "{body}", "{constraints}"({", ".join(arguments)})', result)
+        parts = [x] if words == 1 else [w.emit(type_, f"extractvalue {result} {x}, {k}", x) for k in range(words)]
         if bits == 8:
             parts = [w.cast("trunc", p, "i8") for p in parts]
         return [e for p in parts for e in unpack_word(g, p, kind)]
@@ -146,9 +155,8 @@ class NvTarget:
         words = pack_words(g, items)
         bits = int(words[0].type[1:])
         if bits == 8:
-            words, letter = [w.cast("zext", x, "i16") for x in words], "h"
-        else:
-            letter = {16: "h", 32: "r", 64: "l"}[bits]
+            words = [w.cast("zext", x, "i16") for x in words]
+        letter = _LETTER[max(bits, 16)]
         vector = f".v{len(words)}" if len(words) > 1 else ""
         first = 1 if mask is not None else 0
         ins = ", ".join(f"${first + 1 + k}" for k in range(len(words)))
@@ -172,7 +180,7 @@ class NvTarget:
 
     def _atom(self, g, order, name, type_, bits, pointer, words, mask):
         w = g.w
-        letter = {16: "h", 32: "r", 64: "l"}[bits]
+        letter = _LETTER[bits]
         ins = ", ".join(f"${2 + k}" for k in range(len(words)))
         body = f"atom.{order}.global.{name}.{type_} $0, [$1], {ins};"
         constraints = [f"={letter}", "l"] + [letter] * len(words)
@@ -273,6 +281,9 @@ NATIVE = {
     ("sqrt", T.f32): _approximate("sqrt.approx.ftz.f"),
     ("rsqrt", T.f32): _approximate("rsqrt.approx.ftz.f"),
 }
+
+
+_LETTER = {16: "h", 32: "r", 64: "l"}  # of a register in inline assembly
 
 
 # --- words ------------------------------------------------------------------------------------------------------
