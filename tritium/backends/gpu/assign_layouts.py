@@ -261,6 +261,8 @@ class _Assign:
             attrs["layout"] = layouts[0]
         elif any(layouts):
             attrs["layout"] = layouts
+        if regions is None:  # of scalars: reduce, scan, map, rare
+            regions = tuple(self.region(r, [None] * len(r.args)) for r in op.regions)
         new = self.b.place(op.replace(operands=tuple(operands), attrs=attrs, regions=regions))
         for old, made, layout in zip(op.results, new.results, layouts):
             self.remember(old, layout, made)
@@ -374,7 +376,7 @@ class _Assign:
             first = self.home(op.results[0])
         else:
             first = self.home(next((x for x in op.operands if not self.cheap(x)), op.operands[0]))
-        self.place(op, [self.want(x, first) for x in op.operands], op.regions)
+        self.place(op, [self.want(x, first) for x in op.operands])
 
 
 def _follows_user(x):

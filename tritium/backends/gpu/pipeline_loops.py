@@ -20,12 +20,11 @@ from typing import Callable, NamedTuple
 
 from ... import ops
 from ...ir import types as T
-from ...ir.core import Op, Result
+from ...ir.core import Op, Result, walk
 from ...ir.rewrite import sweep
 from . import ops as gpu_ops
 
 MIN_TRANSFER = 4  # bytes: the smallest asynchronous copy
-_NESTED = (ops.for_, ops.while_, ops.if_)  # their regions use the body's values
 
 
 class Abilities(NamedTuple):
@@ -64,7 +63,7 @@ class _Plan:
 
     def works(self):
         """True if the loop gains: a dot with at least one load to run ahead, and nothing that writes memory."""
-        if not self.dots or any(op.kind.effects == "write" or op.kind in _NESTED for op in self.body.ops):
+        if not self.dots or any(op.kind.effects == "write" or self.captures(op) for op in self.body.ops):
             return False
         self.loads = {}
         for dot in self.dots:
@@ -74,6 +73,11 @@ class _Plan:
                     self.loads[id(load)] = load
         self.loads = {k: x for k, x in self.loads.items() if self.feeds_only_dots(x)}
         return bool(self.loads) and self.find_slice()
+
+    def captures(self, op):
+        """True if a region of `op` uses what the body computes: such an op cannot be copied by its operands alone."""
+        used = [x.op if type(x) is Result else x for r in op.regions for inner in walk(r) for x in inner.operands]
+        return any(id(x) in self.inside or x in self.body.args for x in used)
 
     def source(self, x):
         """(load, whether it is transposed) behind a dot's operand; (None, False) if it is something else."""
