@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from ... import knobs
+from ... import cache, knobs
 from ...errors import PTXASError
 
 
@@ -42,8 +43,19 @@ def _inside(package, path):
 
 @functools.cache
 def version(path):
-    """Version text of an assembler, part of the cache key."""
-    return subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip().splitlines()[-1]
+    """Version text of an assembler, part of the cache key; asking a program takes 20 ms, so the answer is kept."""
+    found = os.stat(path)
+    known = f"{path} {found.st_size} {found.st_mtime_ns}"
+    manager = cache.get_cache_manager(hashlib.sha256(known.encode()).hexdigest())
+    kept = manager.get_file("version.txt")
+    if kept is not None:
+        return Path(kept).read_text()
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        manager.put(said.splitlines()[-1], "version.txt", binary=False)
+    except OSError as error:
+        cache.tolerate(error)
+    return said.splitlines()[-1]
 
 
 def assemble(ptx, arch, options=()):
