@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tritium as triton
+import tritium.language as tl
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
 from tritium.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 from tritium.runtime.jit import KernelInterface
@@ -316,3 +317,111 @@ def test_exported_names():
     from tritium.runtime import autotuner
 
     assert triton.Config is Config and triton.autotune is autotune and autotuner.Autotuner is Autotuner
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Real kernels
+
+
+@triton.jit
+def double_kernel(x_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(x_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) * 2, mask=mask)
+
+
+def counted(blocks=(16, 32, 64), **options):
+    """An autotuner over the real kernel, and the list of functions it timed."""
+    timed = []
+
+    def do_bench(fn, quantiles):
+        fn()
+        timed.append(fn)
+        return [float(len(timed))] * 3
+
+    configs = [Config({"BLOCK": b}) for b in blocks]
+    return autotune(configs, key=["n"], restore_value=["x_ptr"], do_bench=do_bench, **options)(double_kernel), timed
+
+
+def launch_real(t, n=100):
+    x = np.ones(n, np.float32)
+    t[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, n)
+    assert (x == 2).all()
+
+
+def test_configs_are_compiled_before_the_first_is_timed(monkeypatch):
+    monkeypatch.setattr(triton.knobs, "num_threads", 2)
+    double_kernel.device_caches.clear()
+    compiled = []
+    t, _ = counted()
+    do_bench = t.do_bench
+
+    def noting(fn, quantiles):
+        (cache,) = double_kernel.device_caches.values()
+        compiled.append(len(cache[0]))
+        return do_bench(fn, quantiles)
+
+    t.do_bench = noting
+    launch_real(t)
+    assert compiled == [3, 3, 3]
+
+
+@pytest.mark.parametrize("how", ["argument", "environment"])
+def test_results_stay_on_disk(how, monkeypatch, tmp_path):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    if how == "environment":
+        monkeypatch.setenv("TRITON_CACHE_AUTOTUNING", "1")
+    options = {"cache_results": True} if how == "argument" else {}
+    first, timed = counted(**options)
+    launch_real(first)
+    assert len(timed) == 3
+    (file,) = tmp_path.rglob("double_kernel.autotune.json")
+    content = json.loads(file.read_text())
+    assert content["key"] == ["100", "float32"] and len(content["configs_timings"]) == 3
+
+    again, timed = counted(**options)
+    launch_real(again)
+    assert timed == [] and again.best_config == first.best_config
+    assert again.configs_timings == first.configs_timings
+
+    other, timed = counted(blocks=(16, 128), **options)
+    launch_real(other)
+    assert len(timed) == 2, "other configs are another question"
+
+
+def test_results_are_not_kept_unless_asked(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    t, _ = counted()
+    launch_real(t)
+    t = autotune([Config({"BLOCK": b}, pre_hook=lambda args: None) for b in (16, 32)], ["n"], cache_results=True,
+                 restore_value=["x_ptr"], do_bench=lambda fn, quantiles: [1.0] * 3)(double_kernel)
+    launch_real(t)
+    assert not list(tmp_path.rglob("*.autotune.json"))
+
+
+def test_a_mistake_in_a_config_is_told():
+    t, timed = counted(blocks=(3, 16))  # 3 is no power of two: an ordinary mistake, not a lack of resources
+    with pytest.raises(triton.CompilationError, match="power of 2"):
+        launch_real(t)
+    assert timed == []
+
+
+@triton.jit
+def at_most_kernel(x_ptr, n, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK <= 32, "too large")
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, 2.0, mask=offsets < n)
+
+
+def test_static_assertions_prune():
+    t = autotune([Config({"BLOCK": b}) for b in (64, 32)], ["n"], do_bench=lambda fn, quantiles: fn() or [1.0] * 3)(
+        at_most_kernel)
+    launch_real(t)
+    assert t.best_config.kwargs == {"BLOCK": 32}
+
+
+def test_heuristics_on_a_real_kernel():
+    h = heuristics({"BLOCK": lambda args: triton.next_power_of_2(args["n"])})(double_kernel)
+    x = np.ones(100, np.float32)
+    kernel = h[(1,)](x, 100)
+    assert (x == 2).all() and kernel.asm["ttir"].count("128") > 0
