@@ -34,6 +34,7 @@ lint: $(VENV)/.dev ## style and types
 
 docs: $(VENV)/.test ## write the generated pages again
 	$(BIN)/python docs/make_tour.py
+	$(BIN)/python docs/make_coverage.py
 
 docs-check: $(VENV)/.test ## the generated pages are up to date and the links in docs/ lead somewhere
 	$(BIN)/python docs/make_tour.py --check

@@ -47,8 +47,8 @@ def value_of(x):
 
 
 def type_of(x):
-    """`x.type`; a constant has a `constexpr_type`."""
-    return x.type if hasattr(x, "type") else values.constexpr_type(x)
+    """`x.type`; a tuple has the types of its elements, a constant a `constexpr_type`."""
+    return x.type if hasattr(x, "type") else values.type_of(x)
 
 
 def both(*operands):

@@ -1,0 +1,37 @@
+"""Three ways to run a kernel: as plain Python, as IR on the interpreting machine, as machine code of this CPU."""
+
+from tritium import knobs
+from tritium.frontend import lower
+from tritium.interp import eager as eagerly
+from tritium.interp.machine import interpret
+from tritium.ir.verify import verify
+from tritium.runtime.specialize import attrs_of, constants_of
+
+
+def eager(kernel, args, grid=(1,), **options):
+    """The user's own function on NumPy arrays, program by program."""
+    eagerly.launch(kernel, grid, args, options)
+
+
+def machine(kernel, args, grid=(1,), **_):
+    """The IR that the frontend makes of the kernel, interpreted."""
+    pairs = [param.specialize(x) for param, x in zip(kernel.params, args)]
+    constants, attrs = {}, {}
+    for i, ((kind, promise), x) in enumerate(zip(pairs, args)):
+        constants |= constants_of(kind, x, (i,))
+        attrs |= attrs_of(kind, promise, (i,))
+    signature = {name: kind for name, (kind, _) in zip(kernel.arg_names, pairs)}
+    module = verify(lower(kernel, signature, constants, attrs))
+    interpret(module, [x for x, (kind, _) in zip(args, pairs) if kind != "constexpr"], grid)
+
+
+def cpu(kernel, args, grid=(1,), **options):
+    """Machine code, compiled quickly: what is asked here is whether it is right, not whether it is fast."""
+    before, knobs.cpu_opt = knobs.cpu_opt, 0
+    try:
+        kernel[grid](*args, **options)
+    finally:
+        knobs.cpu_opt = before
+
+
+ENGINES = {"eager": eager, "machine": machine, "cpu": cpu}
