@@ -2,8 +2,9 @@
 
     python benchmarks/gpu.py [--rows matmul,softmax] [--json out.json] [--rounds 7]
 
-Rivals take turns in random order. Memory-bound rows time single calls with a cold L2 cache; matrix rows time long loops,
-so that every rival runs at the clock the power limit leaves it. Figures are medians; the ratio is Triton's time over ours.
+Rivals take turns in random order. Memory-bound rows time single calls with a cold L2 cache; matrix rows time long
+loops, so that every rival runs at the clock the power limit leaves it. Figures are medians; the ratio is Triton's time
+over ours.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ def elementwise(name, kernel, inputs, reference, n, traffic, block=1024):
     def launch(k, BLOCK, **options):
         getattr(k, kernel)[(math.ceil(n / BLOCK),)](*xs, out, n, BLOCK=BLOCK, **options)
         return out
+
     configs = [dict(BLOCK=b, num_warps=w) for b, w in ((1024, 4), (2048, 8), (1024, 8))]
     return Row(name, launch, lambda: reference(*xs), traffic * 4 * n, "GB/s", configs)
 
@@ -82,6 +84,7 @@ def rows_sum(n=2**28):
         out.zero_()
         k.sum_kernel[(math.ceil(n / BLOCK),)](x, out, n, BLOCK=BLOCK, **options)
         return out
+
     configs = [dict(BLOCK=b, num_warps=w) for b, w in ((4096, 4), (8192, 8), (16384, 16))]
     yield Row("sum f32 2^28", launch, lambda: x.sum().reshape(1), 4 * n, "GB/s", configs, tolerance=2e-2)
 
@@ -95,6 +98,7 @@ def rows_softmax():
         def launch(k, x=x, out=out, cols=cols, block=block, **options):
             k.softmax_kernel[(x.shape[0],)](out, x, x.stride(0), cols, BLOCK=block, **options)
             return out
+
         configs = [dict(num_warps=w) for w in (1, 2, 4, 8, 16) if block // (32 * w) >= 2 and block // (32 * w) <= 128]
         yield Row(f"softmax f32 16384x{cols}", launch, lambda x=x: torch.softmax(x, 1), 8 * x.numel(), "GB/s", configs)
 
@@ -106,8 +110,16 @@ def rows_norm():
     def launch(k, **options):
         k.rms_norm_kernel[(x.shape[0],)](out, x, w, x.stride(0), 4096, 1e-6, BLOCK=4096, **options)
         return out
-    yield Row("rms norm bf16 16384x4096", launch, lambda: torch.nn.functional.rms_norm(x, (4096,), w, 1e-6),
-              4 * x.numel(), "GB/s", [dict(num_warps=n) for n in (4, 8, 16)], tolerance=2e-2)
+
+    yield Row(
+        "rms norm bf16 16384x4096",
+        launch,
+        lambda: torch.nn.functional.rms_norm(x, (4096,), w, 1e-6),
+        4 * x.numel(),
+        "GB/s",
+        [dict(num_warps=n) for n in (4, 8, 16)],
+        tolerance=2e-2,
+    )
 
 
 def rows_transpose(n=8192):
@@ -117,7 +129,10 @@ def rows_transpose(n=8192):
     def launch(k, BLOCK_M, BLOCK_N, **options):
         k.transpose_kernel[(n // BLOCK_M, n // BLOCK_N)](out, x, n, n, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, **options)
         return out
-    configs = [dict(BLOCK_M=m, BLOCK_N=k, num_warps=w) for m, k, w in ((64, 64, 4), (32, 32, 4), (128, 64, 8), (64, 128, 8))]
+
+    configs = [
+        dict(BLOCK_M=m, BLOCK_N=k, num_warps=w) for m, k, w in ((64, 64, 4), (32, 32, 4), (128, 64, 8), (64, 128, 8))
+    ]
     yield Row("transpose f32 8192x8192", launch, lambda: x.t().contiguous(), 8 * n * n, "GB/s", configs, tolerance=0)
 
 
@@ -130,8 +145,16 @@ def rows_pool():
     def launch(k, BLOCK, **options):
         k.max_pool_kernel[(math.ceil(ow / BLOCK), oh, c)](out, x, h, w, oh, ow, BLOCK=BLOCK, **options)
         return out
-    yield Row("max pool 3x3/2 256x512x512", launch, lambda: torch.nn.functional.max_pool2d(x, 3, 2),
-              4 * (x.numel() + out.numel()), "GB/s", [dict(BLOCK=256, num_warps=n) for n in (1, 2, 4)], tolerance=0)
+
+    yield Row(
+        "max pool 3x3/2 256x512x512",
+        launch,
+        lambda: torch.nn.functional.max_pool2d(x, 3, 2),
+        4 * (x.numel() + out.numel()),
+        "GB/s",
+        [dict(BLOCK=256, num_warps=n) for n in (1, 2, 4)],
+        tolerance=0,
+    )
 
 
 def rows_conv(n=8192):
@@ -139,12 +162,22 @@ def rows_conv(n=8192):
     out = torch.empty_like(x)
 
     def launch(k, BLOCK_Y, BLOCK_X, **options):
-        k.conv2d_kernel[(math.ceil(n / BLOCK_X), math.ceil(n / BLOCK_Y))](out, x, w, n, n, BLOCK_Y=BLOCK_Y, BLOCK_X=BLOCK_X,
-                                                                        **options)
+        k.conv2d_kernel[(math.ceil(n / BLOCK_X), math.ceil(n / BLOCK_Y))](
+            out, x, w, n, n, BLOCK_Y=BLOCK_Y, BLOCK_X=BLOCK_X, **options
+        )
         return out
-    configs = [dict(BLOCK_Y=y, BLOCK_X=b, num_warps=k) for y, b, k in ((4, 128, 4), (8, 128, 4), (1, 1024, 4), (16, 64, 4))]
-    yield Row("conv2d 3x3 8192x8192", launch,
-              lambda: torch.nn.functional.conv2d(x[None, None], w[None, None], padding=1)[0, 0], 8 * n * n, "GB/s", configs)
+
+    configs = [
+        dict(BLOCK_Y=y, BLOCK_X=b, num_warps=k) for y, b, k in ((4, 128, 4), (8, 128, 4), (1, 1024, 4), (16, 64, 4))
+    ]
+    yield Row(
+        "conv2d 3x3 8192x8192",
+        launch,
+        lambda: torch.nn.functional.conv2d(x[None, None], w[None, None], padding=1)[0, 0],
+        8 * n * n,
+        "GB/s",
+        configs,
+    )
 
 
 def matmul_row(name, m, n, k, dtype, turned=False, configs=None, tolerance=2e-3):
@@ -155,25 +188,53 @@ def matmul_row(name, m, n, k, dtype, turned=False, configs=None, tolerance=2e-3)
 
     def launch(kernel, BLOCK_M, BLOCK_N, BLOCK_K, **options):
         grid = (math.ceil(m / BLOCK_M) * math.ceil(n / BLOCK_N),)
-        kernel.matmul_kernel[grid](a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride(), BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N,
-                                   BLOCK_K=BLOCK_K, GROUP_M=8, **options)
+        kernel.matmul_kernel[grid](
+            a,
+            b,
+            c,
+            m,
+            n,
+            k,
+            *a.stride(),
+            *b.stride(),
+            *c.stride(),
+            BLOCK_M=BLOCK_M,
+            BLOCK_N=BLOCK_N,
+            BLOCK_K=BLOCK_K,
+            GROUP_M=8,
+            **options,
+        )
         return c
 
     def reference():
         if a.dtype.itemsize == 1:
             one = torch.ones((), device="cuda")
-            return torch._scaled_mm(a, b if turned else b.t().contiguous().t(), one, one, out_dtype=torch.float16,
-                                    use_fast_accum=True)
+            return torch._scaled_mm(
+                a, b if turned else b.t().contiguous().t(), one, one, out_dtype=torch.float16, use_fast_accum=True
+            )
         return torch.matmul(a, b)
+
     return Row(name, launch, reference, 2 * m * n * k, "TFLOP/s", configs or MATMUL, tolerance, long=True)
 
 
-MATMUL = [dict(BLOCK_M=m, BLOCK_N=n, BLOCK_K=k, num_warps=w, num_stages=s) for m, n, k, w, s in (
-    (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (128, 128, 64, 4, 4), (128, 128, 64, 8, 4), (64, 128, 64, 4, 4))]
-NARROW = [dict(BLOCK_M=m, BLOCK_N=n, BLOCK_K=k, num_warps=w, num_stages=s) for m, n, k, w, s in (
-    (128, 256, 128, 8, 3), (128, 128, 128, 4, 4), (128, 128, 128, 8, 4))]
-WIDE = [dict(BLOCK_M=m, BLOCK_N=n, BLOCK_K=k, num_warps=w, num_stages=s) for m, n, k, w, s in (
-    (128, 128, 32, 8, 3), (128, 128, 32, 4, 4), (64, 128, 32, 4, 4), (128, 256, 32, 8, 3))]
+MATMUL = [
+    dict(BLOCK_M=m, BLOCK_N=n, BLOCK_K=k, num_warps=w, num_stages=s)
+    for m, n, k, w, s in (
+        (128, 256, 64, 8, 3),
+        (128, 256, 64, 8, 4),
+        (128, 128, 64, 4, 4),
+        (128, 128, 64, 8, 4),
+        (64, 128, 64, 4, 4),
+    )
+]
+NARROW = [
+    dict(BLOCK_M=m, BLOCK_N=n, BLOCK_K=k, num_warps=w, num_stages=s)
+    for m, n, k, w, s in ((128, 256, 128, 8, 3), (128, 128, 128, 4, 4), (128, 128, 128, 8, 4))
+]
+WIDE = [
+    dict(BLOCK_M=m, BLOCK_N=n, BLOCK_K=k, num_warps=w, num_stages=s)
+    for m, n, k, w, s in ((128, 128, 32, 8, 3), (128, 128, 32, 4, 4), (64, 128, 32, 4, 4), (128, 256, 32, 8, 3))
+]
 
 
 def rows_matmul():
@@ -184,7 +245,9 @@ def rows_matmul():
     yield matmul_row("matmul f16 4096 b transposed", 4096, 4096, 4096, torch.float16, turned=True)
     yield matmul_row("matmul f16 4093x4095x4091", 4093, 4095, 4091, torch.float16)
     yield matmul_row("matmul tf32 4096", 4096, 4096, 4096, torch.float32, configs=WIDE, tolerance=5e-3)
-    yield matmul_row("matmul fp8 8192", 8192, 8192, 8192, torch.float8_e4m3fn, turned=True, configs=NARROW, tolerance=5e-2)
+    yield matmul_row(
+        "matmul fp8 8192", 8192, 8192, 8192, torch.float8_e4m3fn, turned=True, configs=NARROW, tolerance=5e-2
+    )
 
 
 def rows_attention():
@@ -194,18 +257,38 @@ def rows_attention():
     scale = 1 / math.sqrt(d)
 
     def launch(kernel, BLOCK_M, BLOCK_N, **options):
-        kernel.attention_kernel[(length // BLOCK_M, b * h)](q, k, v, out, scale * 1.4426950408889634, length,
-                                                            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, D=d, **options)
+        kernel.attention_kernel[(length // BLOCK_M, b * h)](
+            q, k, v, out, scale * 1.4426950408889634, length, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, D=d, **options
+        )
         return out
-    configs = [dict(BLOCK_M=m, BLOCK_N=n, num_warps=w, num_stages=s) for m, n, w, s in (
-        (128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (128, 64, 4, 3), (128, 64, 8, 4))]
-    yield Row("attention f16 4x32x4096x128", launch, lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v),
-              4 * b * h * length * length * d, "TFLOP/s", configs, tolerance=1e-2, long=True)
+
+    configs = [
+        dict(BLOCK_M=m, BLOCK_N=n, num_warps=w, num_stages=s)
+        for m, n, w, s in ((128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (128, 64, 4, 3), (128, 64, 8, 4))
+    ]
+    yield Row(
+        "attention f16 4x32x4096x128",
+        launch,
+        lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v),
+        4 * b * h * length * length * d,
+        "TFLOP/s",
+        configs,
+        tolerance=1e-2,
+        long=True,
+    )
 
 
-GROUPS = {"elementwise": rows_elementwise, "sum": rows_sum, "softmax": rows_softmax, "norm": rows_norm,
-          "transpose": rows_transpose, "pool": rows_pool, "conv": rows_conv, "matmul": rows_matmul,
-          "attention": rows_attention}
+GROUPS = {
+    "elementwise": rows_elementwise,
+    "sum": rows_sum,
+    "softmax": rows_softmax,
+    "norm": rows_norm,
+    "transpose": rows_transpose,
+    "pool": rows_pool,
+    "conv": rows_conv,
+    "matmul": rows_matmul,
+    "attention": rows_attention,
+}
 
 
 # --- timing -----------------------------------------------------------------------------------------------------
@@ -292,15 +375,22 @@ def run(row, rounds):
 
 
 def show(lines):
-    print(f"\n| work | unit | torch | Triton | tritium | vs Triton | vs torch | correct |")
+    print("\n| work | unit | torch | Triton | tritium | vs Triton | vs torch | correct |")
     print("|---|---|---|---|---|---|---|---|")
     for line in lines:
         rate = line.get("rate", {})
-        cell = lambda name: f"{rate[name]:.0f}" if name in rate else "-"
-        ratio = lambda other: f"{rate['tritium'] / rate[other]:.2f}x" if "tritium" in rate and other in rate else "-"
+
+        def cell(name, rate=rate):
+            return f"{rate[name]:.0f}" if name in rate else "-"
+
+        def ratio(other, rate=rate):
+            return f"{rate['tritium'] / rate[other]:.2f}x" if "tritium" in rate and other in rate else "-"
+
         mark = "yes" if line.get("correct") else f"NO ({line.get('error', 'did not run')})"
-        print(f"| {line['name']} | {line['unit']} | {cell('torch')} | {cell('triton')} | {cell('tritium')} "
-              f"| {ratio('triton')} | {ratio('torch')} | {mark} |")
+        print(
+            f"| {line['name']} | {line['unit']} | {cell('torch')} | {cell('triton')} | {cell('tritium')} "
+            f"| {ratio('triton')} | {ratio('torch')} | {mark} |"
+        )
 
 
 def main():
@@ -315,7 +405,9 @@ def main():
             try:
                 lines.append(run(row, options.rounds))
             except Exception as problem:
-                lines.append({"name": row.name, "unit": row.unit, "error": f"{type(problem).__name__}: {problem}"[:500]})
+                lines.append(
+                    {"name": row.name, "unit": row.unit, "error": f"{type(problem).__name__}: {problem}"[:500]}
+                )
             for problem in lines[-1].get("problems", []) + [lines[-1].get("tritium_error", "")]:
                 if problem:
                     print(f"  {row.name}: {problem}", file=sys.stderr)

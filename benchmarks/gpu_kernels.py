@@ -1,4 +1,4 @@
-"""The kernels `gpu.py` times. `triton` and `tl` are put here by the loader, so tritium and Triton run the same source."""
+"""The kernels `gpu.py` times. The loader puts `triton` and `tl` here, so tritium and Triton run the same source."""
 # ruff: noqa: F821
 
 
@@ -74,7 +74,8 @@ def max_pool_kernel(out_ptr, x_ptr, H, W, OH, OW, BLOCK: tl.constexpr):
         for dx in tl.static_range(3):
             y = row * 2 + dy
             x = col * 2 + dx
-            value = tl.load(x_ptr + channel * H * W + y * W + x, mask=(x < W) & (y < H) & (col < OW), other=-float("inf"))
+            inside = (x < W) & (y < H) & (col < OW)
+            value = tl.load(x_ptr + channel * H * W + y * W + x, mask=inside, other=-float("inf"))
             best = tl.maximum(best, value)
     tl.store(out_ptr + channel * OH * OW + row * OW + col, best, mask=col < OW)
 

@@ -57,8 +57,18 @@ def run_cuda(module, args, grid=(1,), num_warps=4):
             letter = letter.upper() if not arg.type.signed and not arg.type.is_float else letter
             slots.append(ctypes.create_string_buffer(struct.pack("<" + letter, x)))
     pointers = (ctypes.c_void_p * len(slots))(*map(ctypes.addressof, slots))
-    cuda.call("cuLaunchKernel", ctypes.c_void_p(function), *(*grid, 1, 1)[:3], 32 * num_warps, 1, 1, shared, None, pointers,
-              None)
+    cuda.call(
+        "cuLaunchKernel",
+        ctypes.c_void_p(function),
+        *(*grid, 1, 1)[:3],
+        32 * num_warps,
+        1,
+        1,
+        shared,
+        None,
+        pointers,
+        None,
+    )
     cuda.call("cuCtxSynchronize")
     for address, x in buffers:
         if x.nbytes:

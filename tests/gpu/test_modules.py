@@ -19,8 +19,8 @@ from tritium.ir.opdef import KINDS
 from tritium.ir.text import parse_module
 from tritium.ir.verify import verify
 
-# Not for the GPU: tests of how CPU code looks, and of results that only the CPU defines (division by zero, shifts by the
-# width).
+# Not for the GPU: tests of how CPU code looks, and of results that only the CPU defines (division by zero, shifts by
+# the width).
 CPU_ONLY = {"test_every_op_has_a_lowering", "test_sum_and_sum_of_squares_share_a_loop", "test_integer_arithmetic"}
 
 
@@ -44,8 +44,9 @@ def check_on_gpu(build, arg_types, args, grid=(1,), tolerance=0.0, opt=2):
                 np.testing.assert_array_equal(y, x, err_msg=f"argument {k}")
             else:  # fast division and exponentials, and atomics in any order
                 loose = max(tolerance, 16 * float(ml_dtypes.finfo(x.dtype).eps))
-                np.testing.assert_allclose(y.astype(np.float64), x.astype(np.float64), rtol=loose, atol=loose,
-                                           err_msg=f"argument {k}")
+                np.testing.assert_allclose(
+                    y.astype(np.float64), x.astype(np.float64), rtol=loose, atol=loose, err_msg=f"argument {k}"
+                )
     return ""
 
 
@@ -79,6 +80,7 @@ def test_integers(t):
         results = [kind(b, v, w) for kind in kinds] + [ops.shl(b, v, by), ops.shr(b, v, by)]
         for k, z in enumerate(results):
             b.put(ops.addptr(b, out, b.c(128 * k)), z)
+
     P = T.Ptr(t)
     check_on_gpu(build, [P] * 4, [x, y, shifts, np.zeros(128 * (len(kinds) + 2), d)])
 

@@ -34,8 +34,12 @@ def layouts(draw, rank=None, least=1):
 
 
 def elements(layout):
-    return {layout.element(r, lane, warp) for r in range(layout.registers) for lane in range(32)
-            for warp in range(1 << len(layout.warp))}
+    return {
+        layout.element(r, lane, warp)
+        for r in range(layout.registers)
+        for lane in range(32)
+        for warp in range(1 << len(layout.warp))
+    }
 
 
 @given(layouts())
@@ -67,7 +71,7 @@ def test_drop_forgets_one_coordinate(layout, axis):
     dropped = layout.drop(axis)
     for lane in range(0, 32, 3):
         before = coordinates(layout.shape, layout.element(0, lane))
-        assert coordinates(dropped.shape, dropped.element(0, lane)) == before[:axis] + before[axis + 1:]
+        assert coordinates(dropped.shape, dropped.element(0, lane)) == before[:axis] + before[axis + 1 :]
 
 
 @given(layouts(), st.integers(0, 2**14))
@@ -115,12 +119,20 @@ def test_tensor_core_accumulators_hold_every_element(rows, shape, warps):
 @pytest.mark.parametrize("bits", [8, 16, 32])
 def test_operands_hold_what_their_accumulators_need(bits):
     """Each warp's a rows and b columns are those of its accumulators."""
-    a, b, c = mma_operand((64, 64), bits, 2, 2, "a"), mma_operand((64, 64), bits, 2, 2, "b"), mma_accumulator((64, 64), 2, 2)
+    a, b, c = (
+        mma_operand((64, 64), bits, 2, 2, "a"),
+        mma_operand((64, 64), bits, 2, 2, "b"),
+        mma_accumulator((64, 64), 2, 2),
+    )
     for warp in range(4):
         rows = {coordinates((64, 64), c.element(r, lane, warp))[0] for r in range(c.registers) for lane in range(32)}
         cols = {coordinates((64, 64), c.element(r, lane, warp))[1] for r in range(c.registers) for lane in range(32)}
-        assert rows == {coordinates((64, 64), a.element(r, lane, warp))[0] for r in range(a.registers) for lane in range(32)}
-        assert cols == {coordinates((64, 64), b.element(r, lane, warp))[1] for r in range(b.registers) for lane in range(32)}
+        assert rows == {
+            coordinates((64, 64), a.element(r, lane, warp))[0] for r in range(a.registers) for lane in range(32)
+        }
+        assert cols == {
+            coordinates((64, 64), b.element(r, lane, warp))[1] for r in range(b.registers) for lane in range(32)
+        }
 
 
 @given(layouts(least=64), st.sampled_from([1, 2, 4, 8]), st.data())
@@ -151,7 +163,9 @@ def test_a_transposition_through_shared_memory_has_few_conflicts():
     rows, columns = blocked((64, 64), 4, 4), blocked((64, 64), 4, 4, (0, 1))
     images = plan(rows, columns, 4)
     plain = tuple(4 << k for k in range(12))
-    assert passes(rows, images, 4) + passes(columns, images, 4) <= (passes(rows, plain, 4) + passes(columns, plain, 4)) / 2
+    assert (
+        passes(rows, images, 4) + passes(columns, images, 4) <= (passes(rows, plain, 4) + passes(columns, plain, 4)) / 2
+    )
 
 
 @pytest.mark.parametrize("axis", [0, 1])

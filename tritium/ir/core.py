@@ -33,7 +33,7 @@ class Value:
 class Arg(Value):
     """A parameter of a kernel or of a region. `attrs` holds what the caller promises, such as {"divisible": 16}."""
 
-    __slots__ = ("type", "name", "attrs")
+    __slots__ = ("attrs", "name", "type")
 
     def __init__(self, type, name="", attrs=None):
         self.type = type
@@ -47,7 +47,7 @@ class Arg(Value):
 class Op(Value):
     """One operation. Never changed after it is made; `replace` makes a copy with other parts."""
 
-    __slots__ = ("kind", "operands", "attrs", "types", "regions", "loc")
+    __slots__ = ("attrs", "kind", "loc", "operands", "regions", "types")
     __match_args__ = ("kind", "operands", "attrs")
 
     def __init__(self, kind, operands, attrs, types, regions=(), loc=None):
@@ -86,7 +86,7 @@ class Op(Value):
 class Result(Value):
     """Result number `index` of an op with several. Two of the same op and index are equal."""
 
-    __slots__ = ("op", "index")
+    __slots__ = ("index", "op")
     __match_args__ = ("op", "index")
 
     def __init__(self, op, index):
@@ -128,7 +128,7 @@ class Block:
 class Module:
     """One kernel: its name, parameters, body and attributes (target, options). Device functions are already inlined."""
 
-    __slots__ = ("name", "body", "attrs")
+    __slots__ = ("attrs", "body", "name")
 
     def __init__(self, name, body, attrs=None):
         self.name = name

@@ -17,7 +17,7 @@ KINDS: dict[str, OpKind] = {}
 class OpKind:
     """The one object that stands for an op name. Compared by identity; calling it emits an op.
 
-    infer(*operand types, **attrs)  -> type, tuple of types, or None for no result (also gets `regions=` if there are any)
+    infer(*operand types, **attrs)  -> type, tuple of types, or None for no result (gets `regions=` if there are any)
     check(op)                       -> message of what is wrong with op, or None
     fold(b, op)                     -> a Value that means the same, or None
     eval(m, op, *arrays)            -> NumPy value(s); m is the interpreter's machine

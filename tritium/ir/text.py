@@ -63,8 +63,8 @@ class _Printer:
     def op(self, op, indent, depth):
         operands = ", ".join([self.use(x) for x in op.operands])
         head = op.kind.name + (f" {operands}" if operands else "")
-        defaults = op.kind.defaults
-        shown = {k: v for k, v in op.attrs.items() if k not in defaults or defaults[k] != v or type(defaults[k]) is not type(v)}
+        usual = op.kind.defaults
+        shown = {k: v for k, v in op.attrs.items() if k not in usual or usual[k] != v or type(usual[k]) is not type(v)}
         if shown:
             head += f" {print_attrs(shown)}"
         if op.types:
@@ -109,7 +109,8 @@ class ParseError(ValueError):
     """What is wrong with an IR text, and on which line."""
 
 
-_TOKEN = re.compile(r"""\s+|\#(?!\d)[^\n]*|(?P<string>"(?:[^"\\]|\\.)*")|(?P<type>(?:tile|ptr)<)|(?P<value>%\w+(?:\#\d+)?)
+_TOKEN = re.compile(r"""\s+|\#(?!\d)[^\n]*|(?P<string>"(?:[^"\\]|\\.)*")|(?P<type>(?:tile|ptr)<)
+    |(?P<value>%\w+(?:\#\d+)?)
     |(?P<number>-?(?:inf\b|nan\b|0x[0-9a-fA-F]+|\d+\.?\d*(?:e[+-]?\d+)?))|(?P<symbol>@[\w.$]+)|(?P<word>[A-Za-z_]\w*)
     |(?P<punct>[{}()\[\]:,=^])""", re.X)
 
@@ -297,7 +298,8 @@ class _Parser:
 
     def starts_line(self):
         """True when the current value begins the next op (`%3 = ...`), not an operand of this one."""
-        return self.tokens[self.k + 1][1] == "=" or (self.tokens[self.k + 1][1] == ":" and self.tokens[self.k + 3][1] == "=")
+        near = [piece for _, piece, _ in self.tokens[self.k:self.k + 4]]
+        return near[1] == "=" or (near[1] == ":" and near[3:] == ["="])
 
     def parameters_of_region(self):
         if not self.accept("^"):

@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class Type:
     """Base of all types. Instances are interned: compare them with `is`."""
@@ -32,7 +34,7 @@ class Type:
 class Scalar(Type):
     """A number type. `kind` is "bool", "int", "uint" or "float"; signedness is part of the type."""
 
-    __slots__ = ("name", "bits", "kind", "is_int", "is_float", "signed", "exponent", "mantissa", "bias", "special")
+    __slots__ = ("bias", "bits", "exponent", "is_float", "is_int", "kind", "mantissa", "name", "signed", "special")
 
     def __init__(self, name, bits, kind, exponent=0, mantissa=0, bias=0, special=""):
         self.name = self.text = name
@@ -42,7 +44,7 @@ class Scalar(Type):
         self.is_int = not self.is_float
         self.signed = kind == "int"
         self.exponent, self.mantissa, self.bias = exponent, mantissa, bias
-        self.special = special  # "ieee": inf and nan; "fn": nan only; "fnuz": one nan, no -0; "none": every code is finite
+        self.special = special  # "ieee": inf and nan; "fn": nan only; "fnuz": one nan, no -0; "none": all finite
 
     @property
     def bytes(self):
@@ -72,8 +74,8 @@ FLOATS = tuple(t for t in SCALARS.values() if t.is_float)
 class Ptr(Type):
     """Address of a `pointee` in global memory; `const` forbids stores through it."""
 
-    __slots__ = ("pointee", "const")
-    _interned: dict = {}
+    __slots__ = ("const", "pointee")
+    _interned: ClassVar[dict] = {}
     bits = 64
     bytes = 8
 
@@ -90,8 +92,8 @@ class Ptr(Type):
 class Tile(Type):
     """A block of `shape` (rank at least one) of scalars or pointers."""
 
-    __slots__ = ("shape", "element", "numel")
-    _interned: dict = {}
+    __slots__ = ("element", "numel", "shape")
+    _interned: ClassVar[dict] = {}
 
     def __new__(cls, shape, element):
         key = (shape, element)

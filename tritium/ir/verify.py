@@ -1,4 +1,4 @@
-"""Checks what must hold of every module: names in scope, types as the ops infer them, regions closed, stage respected."""
+"""Checks what must hold of every module: names in scope, types as the ops infer them, regions closed, stage kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def _block(block, scope, module, made_by, allow, closed):
             problem = "ops follow the end of the block"
         if problem:
             pass_name = getattr(made_by, "__module__", "").rpartition(".")[2]
-            raise InternalError(f"{op.kind.name}: {problem}" + (f" (after pass {pass_name})" if pass_name else ""), module)
+            after = f" (after pass {pass_name})" if pass_name else ""
+            raise InternalError(f"{op.kind.name}: {problem}{after}", module)
         for region in op.regions:
             _block(region, scope, module, made_by, allow, closed=True)
         scope.add(id(op))

@@ -38,7 +38,8 @@ def analyze(module):
     """A function from a value of the module to its AxisInfo.
 
     >>> from tritium.ir.text import parse_module
-    >>> m = parse_module("kernel @f(%x: ptr<f32> {divisible=16}) {\\n %0 = splat %x {shape=(64,)} : tile<64xptr<f32>>\\n"
+    >>> m = parse_module("kernel @f(%x: ptr<f32> {divisible=16}) {\\n"
+    ...                  " %0 = splat %x {shape=(64,)} : tile<64xptr<f32>>\\n"
     ...                  " %1 = arange {start=0, end=64} : tile<64xi32>\\n %2 = addptr %0, %1 : tile<64xptr<f32>>\\n}")
     >>> analyze(m)(m.body.ops[2])
     AxisInfo(contiguity=(64,), divisibility=(16,), constancy=(1,))
@@ -51,6 +52,7 @@ def analyze(module):
     def info(x):
         op, k = (x.op, x.index) if type(x) is Result else (x, 0)
         return known[id(op)][k]
+
     return info
 
 
@@ -94,7 +96,7 @@ def _loop(op, known):
     body = op.regions[-1]
     while True:
         for region in op.regions:
-            for arg, fact in zip(region.args[heads and 1:], carried):
+            for arg, fact in zip(region.args[heads and 1 :], carried):
                 known[id(arg)] = (fact,)
             if heads:
                 first, step = (_get(known, x).divisibility[0] for x in (op.operands[0], op.operands[2]))
@@ -196,8 +198,11 @@ def _mul(op, x, y):
     if _is_one(op.operands[0]):
         return y
     rank = range(len(x.contiguity))
-    return AxisInfo((1,) * len(rank), tuple(min(EVERYTHING, x.at(a, 1) * y.at(a, 1)) for a in rank),
-                    tuple(min(x.constancy[a], y.constancy[a]) for a in rank))
+    return AxisInfo(
+        (1,) * len(rank),
+        tuple(min(EVERYTHING, x.at(a, 1) * y.at(a, 1)) for a in rank),
+        tuple(min(x.constancy[a], y.constancy[a]) for a in rank),
+    )
 
 
 def _is_one(x):
@@ -211,8 +216,13 @@ def _div(op, x, y):
     out = _nothing(op.type)
     if not T.element(op.type).is_int:
         return out._replace(constancy=tuple(map(min, x.constancy, y.constancy)))
-    groups = tuple(max(min(x.contiguity[a], x.divisibility[a], y.divisibility[a], y.constancy[a]),
-                       min(x.constancy[a], y.constancy[a])) for a in range(len(x.contiguity)))
+    groups = tuple(
+        max(
+            min(x.contiguity[a], x.divisibility[a], y.divisibility[a], y.constancy[a]),
+            min(x.constancy[a], y.constancy[a]),
+        )
+        for a in range(len(x.contiguity))
+    )
     return out._replace(constancy=groups)
 
 
@@ -222,8 +232,11 @@ def _rem(op, x, y):
         return _nothing(op.type)
     rank = range(len(x.contiguity))
     runs = tuple(max(1, min(x.contiguity[a], x.divisibility[a], y.divisibility[a], y.constancy[a])) for a in rank)
-    return AxisInfo(runs, tuple(min(x.at(a, runs[a]), y.divisibility[a]) for a in rank),
-                    tuple(min(x.constancy[a], y.constancy[a]) for a in rank))
+    return AxisInfo(
+        runs,
+        tuple(min(x.at(a, runs[a]), y.divisibility[a]) for a in rank),
+        tuple(min(x.constancy[a], y.constancy[a]) for a in rank),
+    )
 
 
 def _same(op, *infos):
@@ -258,8 +271,11 @@ def _keep(op, x):
 def _select(op, c, x, y):
     both = x.meet(y)
     shared = tuple(min(both.contiguity[a], c.constancy[a]) for a in range(len(both.contiguity)))
-    return AxisInfo(shared, tuple(min(x.at(a, shared[a]), y.at(a, shared[a])) for a in range(len(shared))),
-                    tuple(map(min, both.constancy, c.constancy)))
+    return AxisInfo(
+        shared,
+        tuple(min(x.at(a, shared[a]), y.at(a, shared[a])) for a in range(len(shared))),
+        tuple(map(min, both.constancy, c.constancy)),
+    )
 
 
 def _hint(op, x):
@@ -271,9 +287,31 @@ def _hint(op, x):
 
 
 _RULES = {
-    ops.constant: _constant, ops.arange: _arange, ops.splat: _splat, ops.expand_dims: _expand_dims,
-    ops.broadcast: _broadcast, ops.trans: _trans, ops.reshape: _reshape, ops.add: _add, ops.sub: _sub,
-    ops.addptr: _addptr, ops.mul: _mul, ops.div: _div, ops.rem: _rem, ops.cast: _cast, ops.select: _select,
-    ops.hint: _hint, ops.lt: _compare, ops.le: _compare, ops.gt: _compare, ops.ge: _compare, ops.eq: _same, ops.ne: _same,
-    ops.and_: _same, ops.or_: _same, ops.xor: _same, ops.max_: _same, ops.min_: _same,
+    ops.constant: _constant,
+    ops.arange: _arange,
+    ops.splat: _splat,
+    ops.expand_dims: _expand_dims,
+    ops.broadcast: _broadcast,
+    ops.trans: _trans,
+    ops.reshape: _reshape,
+    ops.add: _add,
+    ops.sub: _sub,
+    ops.addptr: _addptr,
+    ops.mul: _mul,
+    ops.div: _div,
+    ops.rem: _rem,
+    ops.cast: _cast,
+    ops.select: _select,
+    ops.hint: _hint,
+    ops.lt: _compare,
+    ops.le: _compare,
+    ops.gt: _compare,
+    ops.ge: _compare,
+    ops.eq: _same,
+    ops.ne: _same,
+    ops.and_: _same,
+    ops.or_: _same,
+    ops.xor: _same,
+    ops.max_: _same,
+    ops.min_: _same,
 }

@@ -17,8 +17,19 @@ from . import ops as gpu_ops
 from .layout import Layout, axis_bits, blocked, log2, pad, product
 
 ANCHOR_BYTES = 16  # the widest access of one thread
-_FREE = (ops.splat, ops.arange, ops.expand_dims, ops.broadcast, ops.cast, ops.bitcast, ops.addptr, ops.select, ops.hint,
-         ops.reshape, ops.trans)
+_FREE = (
+    ops.splat,
+    ops.arange,
+    ops.expand_dims,
+    ops.broadcast,
+    ops.cast,
+    ops.bitcast,
+    ops.addptr,
+    ops.select,
+    ops.hint,
+    ops.reshape,
+    ops.trans,
+)
 
 
 def assign_layouts(module, dot_layout=lambda a, b, out, precision, warps: None, operand_layout=None):
@@ -51,7 +62,7 @@ class _Assign:
 
     # --- anchors --------------------------------------------------------------------------------------------------
     def _group_widths(self, block):
-        """Memory ops on one shape in one order share the widest vector any of them can use: then they share a layout."""
+        """Memory ops on one shape in one order share the widest vector any can use: then they share a layout."""
         for op in block.ops:
             if op.kind in _MEMORY and type(_pointer(op).type) is T.Tile:
                 key = self._order(op)
@@ -99,7 +110,7 @@ class _Assign:
     def _choose_carried(self, op):
         """A carried tile lives where the loop makes it; one the loop only passes on, where it was before."""
         heads = 3 if op.kind is ops.for_ else 0
-        parameters = [r.args[heads and 1:] for r in op.regions]
+        parameters = [r.args[heads and 1 :] for r in op.regions]
         body, inits = op.regions[-1], op.operands[heads:]
         for args in parameters:
             for arg, init in zip(args, inits):
@@ -233,12 +244,18 @@ class _Assign:
         if kind is ops.broadcast:
             return layout.squash(x.type.shape).dedupe()
         if kind is ops.join:
-            return Layout(x.type.shape, *(tuple(v >> 1 for v in p if v != 1) if n == 0 else tuple(v >> 1 for v in p)
-                                          for n, p in enumerate(layout[1:])))
+            return Layout(
+                x.type.shape,
+                *(
+                    tuple(v >> 1 for v in p if v != 1) if n == 0 else tuple(v >> 1 for v in p)
+                    for n, p in enumerate(layout[1:])
+                ),
+            )
         if kind is ops.cat:
             bit = _top_bit(op.type.shape, op.attrs["axis"])
             return layout._replace(reg=tuple(x for x in layout.reg if x != bit)).map(
-                lambda x: (x & (bit - 1)) | (x >> 1 & -bit), x.type.shape)
+                lambda x: (x & (bit - 1)) | (x >> 1 & -bit), x.type.shape
+            )
         if kind in (ops.reduce, ops.scan, ops.map_, ops.gather, ops.histogram, ops.print_, ops.extract, ops.dot):
             if kind is ops.scan or kind is ops.map_:
                 return self.home(op.operands[0])
@@ -290,9 +307,14 @@ class _Assign:
                 found = x  # an argument of the kernel
             elif _follows_user(x) or self.cheap(x):
                 attrs = {**x.attrs, "layout": layout}
-                found = self.b.place(x.replace(
-                    operands=tuple(self.want(y, self.operand_layout(x, k, layout)) for k, y in enumerate(x.operands)),
-                    attrs=attrs))
+                found = self.b.place(
+                    x.replace(
+                        operands=tuple(
+                            self.want(y, self.operand_layout(x, k, layout)) for k, y in enumerate(x.operands)
+                        ),
+                        attrs=attrs,
+                    )
+                )
             else:
                 at_home = self.find(x, self.home(x))
                 found = self.b.place(Op(gpu_ops.convert, (at_home,), {"layout": layout}, (x.type,), loc=self.b.loc))
@@ -311,8 +333,12 @@ class _Assign:
         if not self.cheap(value):
             own = self.home(value)
             axis = self._order(op)[1][0]
-            if own.contiguous(axis) >= self._vector(op) and not own.free("lane") and not own.free("warp") \
-                    and _coalesced(own, layout):
+            if (
+                own.contiguous(axis) >= self._vector(op)
+                and not own.free("lane")
+                and not own.free("warp")
+                and _coalesced(own, layout)
+            ):
                 layout = own
         self.memory(op, layout)
 
@@ -338,7 +364,7 @@ class _Assign:
         heads = 3 if op.kind is ops.for_ else 0
         inits, layouts = [], []
         body = op.regions[-1]
-        for arg, x in zip(body.args[heads and 1:], op.operands[heads:]):
+        for arg, x in zip(body.args[heads and 1 :], op.operands[heads:]):
             layouts.append(self.homes[id(arg)] if type(arg.type) is T.Tile else None)
             inits.append(self.want(x, layouts[-1]))
         regions = tuple(self.region(r, layouts, heads and 1) for r in op.regions)
@@ -420,7 +446,7 @@ def _turning(tile, axis, warps):
     """A layout for turning a 2-D tile whose rows lie along `axis`: 16 bytes of the other axis in a thread's registers,
     lanes along the rows."""
     shape = tile.shape
-    bit = lambda a, k: 1 << (k + (log2(shape[1]) if a == 0 else 0))  # noqa: E731
+    bit = lambda a, k: 1 << (k + (log2(shape[1]) if a == 0 else 0))
     across = [bit(1 - axis, k) for k in range(log2(shape[1 - axis]))]
     along = [bit(axis, k) for k in range(log2(shape[axis]))]
     mine = log2(ANCHOR_BYTES // tile.element.bytes)
@@ -435,6 +461,16 @@ def _coalesced(own, ideal):
     return lowest == sorted(x for x in ideal.lane if x)[:3]
 
 
-_EMIT = {ops.store: _Assign.store, gpu_ops.async_load: _Assign.async_load, ops.load: _Assign.load, ops.atomic: _Assign.load, ops.atomic_cas: _Assign.load,
-         ops.for_: _Assign.loop, ops.while_: _Assign.loop, ops.if_: _Assign.branch,
-         ops.reduce: _Assign.combining, ops.scan: _Assign.combining, ops.map_: _Assign.combining}
+_EMIT = {
+    ops.store: _Assign.store,
+    gpu_ops.async_load: _Assign.async_load,
+    ops.load: _Assign.load,
+    ops.atomic: _Assign.load,
+    ops.atomic_cas: _Assign.load,
+    ops.for_: _Assign.loop,
+    ops.while_: _Assign.loop,
+    ops.if_: _Assign.branch,
+    ops.reduce: _Assign.combining,
+    ops.scan: _Assign.combining,
+    ops.map_: _Assign.combining,
+}

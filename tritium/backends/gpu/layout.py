@@ -1,9 +1,9 @@
 """Linear layouts: the one algebra of who holds which element of a tile.
 
 All sizes are powers of two, so an element of a tile is a string of bits (its row-major index), and so is a place
-(register, lane, warp). A layout says which element each *bit* of the place stands for; the element of a place is the XOR
-of its bits' images. Reshapes cost nothing, transposes permute bits, and whether a conversion needs registers, shuffles
-or shared memory is a question of linear algebra over GF(2), answered with Python integers.
+(register, lane, warp). A layout says which element each *bit* of the place stands for; the element of a place is the
+XOR of its bits' images. Reshapes cost nothing, transposes permute bits, and whether a conversion needs registers,
+shuffles or shared memory is a question of linear algebra over GF(2), answered with Python integers.
 
     >>> blocked((4, 32), per_thread=4, warps=1)
     Layout((4, 32), reg=(1, 2), lane=(4, 8, 16, 32, 64), warp=())
@@ -57,7 +57,9 @@ class Layout(NamedTuple):
 
     def map(self, fn, shape=None):
         """Another layout with `fn` applied to every image."""
-        return Layout(tuple(self.shape if shape is None else shape), *(tuple(fn(x) for x in getattr(self, p)) for p in PARTS))
+        return Layout(
+            tuple(self.shape if shape is None else shape), *(tuple(fn(x) for x in getattr(self, p)) for p in PARTS)
+        )
 
     # --- shape changes: the layout of the result of an op on a value in this layout -------------------------------
     def reshape(self, shape):
@@ -80,7 +82,7 @@ class Layout(NamedTuple):
         """The layout along the other axes: bits of `axis` vanish (its places become replicas)."""
         low, width = axis_bits(self.shape, axis)
         keep = (1 << low) - 1
-        return self.map(lambda x: (x & keep) | (x >> (low + width) << low), self.shape[:axis] + self.shape[axis + 1:])
+        return self.map(lambda x: (x & keep) | (x >> (low + width) << low), self.shape[:axis] + self.shape[axis + 1 :])
 
     def squash(self, shape):
         """The layout of an operand of `shape` that is broadcast to this one (axes of size 1 lose their bits)."""
@@ -124,7 +126,8 @@ class Layout(NamedTuple):
 
 # --- making layouts ---------------------------------------------------------------------------------------------
 def blocked(shape, per_thread, warps, order=None):
-    """Neighbouring lanes hold neighbouring runs of `per_thread` elements along the fastest axis, then warps, then registers.
+    """Neighbouring lanes hold neighbouring runs of `per_thread` elements along the fastest axis, then warps, then
+    registers.
 
     `order` lists the axes from fastest to slowest (default: last axis first).
     """
@@ -134,7 +137,7 @@ def blocked(shape, per_thread, warps, order=None):
     inner = min(log2(per_thread), fast)
     reg, rest = bits[:inner], bits[inner:]
     lane, rest = rest[:5], rest[5:]
-    warp, rest = rest[:log2(warps)], rest[log2(warps):]
+    warp, rest = rest[: log2(warps)], rest[log2(warps) :]
     return Layout(tuple(shape), tuple(reg + rest), pad(lane, 5), pad(warp, log2(warps)))
 
 
@@ -151,7 +154,8 @@ def pad(images, count):
 def mma_accumulator(shape, warps_m, warps_n, rows=16):
     """Where mma.sync (rows=16) and wgmma (rows=64, four warps stacked) keep the f32 result of a 2-D dot.
 
-    Registers walk a pair of columns, then the rows eight below, then the tile's repeats; lanes hold 2x4 columns by 8 rows.
+    Registers walk a pair of columns, then the rows eight below, then the tile's repeats; lanes hold 2x4 columns by 8
+    rows.
     """
     m, n = shape[-2:]
     row, col = (lambda r: r * n), (lambda c: c)
@@ -327,7 +331,7 @@ def product(shape):
 def axis_bits(shape, axis):
     """(lowest bit, number of bits) of an axis in the row-major index."""
     axis %= len(shape)
-    return log2(product(shape[axis + 1:])), log2(shape[axis])
+    return log2(product(shape[axis + 1 :])), log2(shape[axis])
 
 
 def coordinates(shape, element):

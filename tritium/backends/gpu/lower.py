@@ -21,10 +21,12 @@ _LLVM = {"i1": "i1", "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "do
 
 def lower(*kinds):
     """Register a lowering for op kinds (given as kinds or names)."""
+
     def register(fn):
         for kind in kinds:
             LOWER[KINDS[kind] if isinstance(kind, str) else kind] = fn
         return fn
+
     return register
 
 
@@ -41,7 +43,7 @@ def llvm_type(t):
 
 
 class Registers:
-    """A tile's registers, each written when it is first asked for: of eight neighbouring addresses one may be enough."""
+    """A tile's registers, each written when first asked for: of eight neighbouring addresses one may be enough."""
 
     __slots__ = ("_made", "_make", "depth")
 
@@ -174,7 +176,7 @@ class Lowering:
         return thread, [image([fn(x) for x in layout.reg], r) for r in range(layout.registers)]
 
     def owns(self, layout):
-        """i1: this place is the lowest that holds its elements (None when every place is); scalars belong to thread 0."""
+        """i1: this place is the lowest that holds its elements (None if all are); scalars belong to thread 0."""
         w = self.w
         if layout is None:
             return w.compare("icmp eq", self.target.thread_id(self), self.int(0))
@@ -193,7 +195,7 @@ class Lowering:
             return registers
         scratch, w = self.shared, self.w
         count = layout.numel if layout else 1
-        base, = scratch.take([count * (8 if type(t) is T.Ptr else t.bytes)])
+        (base,) = scratch.take([count * (8 if type(t) is T.Ptr else t.bytes)])
         thread, parts = self.linear(layout, lambda e: e) if layout else (self.int(0), [0])
         at = [w.binary("xor", thread, self.int(p)) if p else thread for p in parts]
         scratch.before_write(self)
@@ -240,8 +242,10 @@ def lower_kernel(module, target, attributes=""):
     from .shared_memory import Scratch
 
     g = Lowering(module, target, Scratch())
-    parameters = [(f"{_parameter_type(a)} {_name(k, a)}", value(llvm_type(a.type), f"%{_name(k, a)}"))
-                  for k, a in enumerate(module.args)]
+    parameters = [
+        (f"{_parameter_type(a)} {_name(k, a)}", value(llvm_type(a.type), f"%{_name(k, a)}"))
+        for k, a in enumerate(module.args)
+    ]
     threads = 32 * g.warps
     attributes = f'nounwind "nvvm.reqntid"="{threads}" {attributes}'.rstrip()
     with g.w.function("ptx_kernel void", module.name, [p for p, _ in parameters], attributes):

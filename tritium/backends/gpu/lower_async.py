@@ -42,7 +42,9 @@ def async_load(g, op, buffer, pointers, mask=None):
     for r in range(0, layout.registers, width):
         offset = w.binary("xor", thread, g.int(parts[r])) if parts[r] else thread
         address = w.binary("add", buffer[0], offset)
-        g.target.async_copy(g, g.shared.pointer(g, address), pointers[r], width * size, None if mask is None else mask[r])
+        g.target.async_copy(
+            g, g.shared.pointer(g, address), pointers[r], width * size, None if mask is None else mask[r]
+        )
 
 
 @lower(gpu_ops.buffer_load)
@@ -60,5 +62,3 @@ def async_commit(g, op):
 def async_wait(g, op):
     g.target.async_wait(g, op.attrs["pending"])
     g.target.barrier(g)
-
-

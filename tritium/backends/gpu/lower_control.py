@@ -16,14 +16,14 @@ def _flat(lists):
 def _unflat(flat, lists):
     out, k = [], 0
     for xs in lists:
-        out.append(list(flat[k:k + len(xs)]))
+        out.append(list(flat[k : k + len(xs)]))
         k += len(xs)
     return out
 
 
 @lower(ops.for_)
 def for_(g, op, lo, hi, step, *inits):
-    body, = op.regions
+    (body,) = op.regions
     index_type = op.operands[0].type
     down = _constant_step(op) < 0
     until = ("s" if index_type.signed else "u") + ("gt" if down else "lt")
@@ -89,7 +89,9 @@ def while_(g, op, *inits):
         g.shared.fence_scratch()
         w.jump(test)
     outer = w.levels[-1]
-    phis = [f"  {c} = phi {c.type} [{x}, %{outer.label}], [{y}, %{part.label}]" for c, x, y in zip(carried, flat, after)]
+    phis = [
+        f"  {c} = phi {c.type} [{x}, %{outer.label}], [{y}, %{part.label}]" for c, x, y in zip(carried, flat, after)
+    ]
     w.jump(test)
     outer.lines += [f"{test}:", *phis, *part.lines]
     w.block(done)
@@ -103,7 +105,7 @@ def rare(g, op, cond, usual, *arguments):
     for r, x in enumerate(usual):
         label, end = w.label("rare"), w.label("usual")
         with _part(w, label) as part:
-            y, = g.inline(op.regions[0], [a[r] for a in arguments])
+            (y,) = g.inline(op.regions[0], [a[r] for a in arguments])
             w.jump(end)
         before, condition = w.levels[-1].label, cond[r]
         w.branch(condition, label, end, likely=False)
@@ -137,5 +139,3 @@ def assert_(g, op, cond, mask=None):
             failed = w.binary("and", failed, mask[k])
         with w.when(failed, likely=False):
             g.target.assert_failed(g, op)
-
-

@@ -26,7 +26,7 @@ def through_shared(g, x, t, source, target):
     """Write in one layout, read in the other, with 16-byte accesses where both sides allow."""
     size = 8 if type(t) is T.Ptr else t.bytes
     images = plan(source, target, size)
-    base, = g.shared.take([source.numel * size])
+    (base,) = g.shared.take([source.numel * size])
     g.shared.before_write(g)
     write(g, x, t, source, images, base)
     g.shared.after_write(g)
@@ -48,8 +48,10 @@ def write(g, x, t, layout, images, base):
     """Store a tile to shared memory at byte address `base` by the address map `images`."""
     w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
     for pointer, r, count in _groups(g, layout, images, size, base):
-        items = [w.cast("zext", v, "i8") if kind == "i1" else w.cast("ptrtoint", v, "i64") if type(t) is T.Ptr else v
-                 for v in x[r:r + count]]
+        items = [
+            w.cast("zext", v, "i8") if kind == "i1" else w.cast("ptrtoint", v, "i64") if type(t) is T.Ptr else v
+            for v in x[r : r + count]
+        ]
         w.effect(f"store {pack(w, items).typed}, {pointer.typed}, align {size * count}")
 
 
@@ -62,8 +64,10 @@ def read(g, t, layout, images, base):
         type_ = stored if count == 1 else f"<{count} x {stored}>"
         loaded = w.effect(f"load {type_}, {pointer.typed}, align {size * count}", type_)
         items = [loaded] if count == 1 else [w.extract(loaded, k) for k in range(count)]
-        out += [w.cast("trunc", v, "i1") if kind == "i1" else w.cast("inttoptr", v, kind) if type(t) is T.Ptr else v
-                for v in items]
+        out += [
+            w.cast("trunc", v, "i1") if kind == "i1" else w.cast("inttoptr", v, kind) if type(t) is T.Ptr else v
+            for v in items
+        ]
     return out
 
 
@@ -84,7 +88,7 @@ def stage(g, x, t, layout):
     """Put a tile into scratch in plain row-major order; returns its byte address. Readers may follow at once."""
     size = 8 if type(t) is T.Ptr else t.bytes
     images = tuple(size << k for k in range(log2(layout.numel)))
-    base, = g.shared.take([layout.numel * size])
+    (base,) = g.shared.take([layout.numel * size])
     g.shared.before_write(g)
     write(g, x, t, layout, images, base)
     g.shared.after_write(g)
@@ -97,7 +101,7 @@ def gather(g, op, x, index):
     t, source, target = T.element(op.type), g.layout(op.operands[0]), g.layout(op)
     base = stage(g, x, t, source)
     stride = 1
-    for d in source.shape[axis + 1:]:
+    for d in source.shape[axis + 1 :]:
         stride *= d
     low, width = log2(stride), log2(target.shape[axis])
     # the element's own coordinates, with the axis replaced by the index
@@ -145,7 +149,7 @@ def histogram(g, op, x, mask=None):
     """Counted with atomics on shared memory, each element once."""
     w, bins = g.w, op.attrs["bins"]
     layout, target = g.layout(op.operands[0]), g.layout(op)
-    base, = g.shared.take([bins * 4])
+    (base,) = g.shared.take([bins * 4])
     g.shared.before_write(g)
     images = tuple(4 << k for k in range(log2(bins)))
     write(g, [g.int(0)] * target.registers, T.i32, target, images, base)

@@ -34,6 +34,7 @@ def dot(g, op, a, b, acc):
         def fetch(thread, part, extra, base, e):
             at = w.binary("add", w.binary("xor", thread, g.int(part)) if part else thread, extra)
             return convert_scalar(g, g.shared.load(g, base, at, e), e, t)
+
         rows = {p: fetch(a_thread, p, loop.index, bases[0], ta) for p in dict.fromkeys(a_parts)}
         cols = {p: fetch(b_thread, p, step, bases[1], tb) for p in dict.fromkeys(b_parts)}
         loop.next = [_multiply_add(g, t, rows[i], cols[j], c) for i, j, c in zip(a_parts, b_parts, loop.carried)]

@@ -46,7 +46,7 @@ def store(g, op, pointers, values, mask=None):
     once = g.owns(g.layout(op.operands[0]))
     starts, width = _groups(g, op, pointers)
     for r in starts:
-        items = [_to_memory(w, t, x) for x in values[r:r + width]]
+        items = [_to_memory(w, t, x) for x in values[r : r + width]]
         allowed = _both(w, once, None if mask is None else mask[r])
         g.target.store(g, pointers[r], items, allowed, op.attrs)
 

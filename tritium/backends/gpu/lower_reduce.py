@@ -10,7 +10,7 @@ from .lower import lower
 
 
 class Axis:
-    """The bits of an axis and their homes in a layout: [(part, bit of the part)] for each bit of the axis, low to high."""
+    """The bits of an axis and their homes in a layout: `bits` has (part, bit of the part) for each, low to high."""
 
     def __init__(self, layout, axis):
         low, width = axis_bits(layout.shape, axis)
@@ -18,8 +18,13 @@ class Axis:
         self.bits = []
         for k in range(width):
             image = 1 << (low + k)
-            self.bits.append(next((part, getattr(layout, part).index(image)) for part in ("reg", "lane", "warp")
-                                  if image in getattr(layout, part)))
+            self.bits.append(
+                next(
+                    (part, getattr(layout, part).index(image))
+                    for part in ("reg", "lane", "warp")
+                    if image in getattr(layout, part)
+                )
+            )
 
     def of(self, part):
         return [k for p, k in self.bits if p == part]
@@ -45,7 +50,7 @@ def reduce(g, op, *xs):
 def _tree(items, combine):
     while len(items) > 1:
         half = len(items) // 2
-        items = [combine(items[k], items[k + half]) for k in range(half)] + items[2 * half:]
+        items = [combine(items[k], items[k + half]) for k in range(half)] + items[2 * half :]
     return items[0]
 
 
@@ -56,8 +61,10 @@ def _across_warps(g, op, layout, axis, keys, totals, combine):
     count = layout.numel >> len(axis.bits)  # results in all
     squeeze = _squeezer(layout.shape, op.attrs["axis"])
     kept = layout.map(squeeze, (count,))
-    thread, parts = g.linear(kept._replace(reg=()), lambda x: x)
-    slot = g.spread([1 << axis.of("warp").index(k) if k in axis.of("warp") else 0 for k in range(len(layout.warp))], "warp")
+    thread, _ = g.linear(kept._replace(reg=()), lambda x: x)
+    slot = g.spread(
+        [1 << axis.of("warp").index(k) if k in axis.of("warp") else 0 for k in range(len(layout.warp))], "warp"
+    )
     partials = 1 << len(axis.of("warp"))
     bases = g.shared.take([partials * count * t.bytes for t in types])
     g.shared.before_write(g)
@@ -70,8 +77,10 @@ def _across_warps(g, op, layout, axis, keys, totals, combine):
     out = []
     for key in keys:
         at = w.binary("xor", thread, g.int(squeeze(key))) if squeeze(key) else thread
-        rows = [[g.shared.load(g, base, w.binary("add", at, g.int(p * count)), t) for base, t in zip(bases, types)]
-                for p in range(partials)]
+        rows = [
+            [g.shared.load(g, base, w.binary("add", at, g.int(p * count)), t) for base, t in zip(bases, types)]
+            for p in range(partials)
+        ]
         out.append(_tree(rows, combine))
     return out
 
@@ -143,8 +152,10 @@ def exchange_warps(g, types, bit, total):
         for x, base, t in zip(items, bases, types):
             g.shared.store(g, base, w.binary("add", thread, g.int(r * threads)), x, t)
     g.shared.after_write(g)
-    return [[g.shared.load(g, base, w.binary("add", partner, g.int(r * threads)), t) for base, t in zip(bases, types)]
-            for r in range(len(total))]
+    return [
+        [g.shared.load(g, base, w.binary("add", partner, g.int(r * threads)), t) for base, t in zip(bases, types)]
+        for r in range(len(total))
+    ]
 
 
 @lower(ops.map_)
@@ -157,7 +168,5 @@ def map_(g, op, *xs):
         args = [x[start + k] for x in xs for k in range(pack)]
         results = g.inline(region, args)
         for n in range(len(op.types)):
-            outs[n][start:start + pack] = results[n * pack:(n + 1) * pack]
+            outs[n][start : start + pack] = results[n * pack : (n + 1) * pack]
     return tuple(outs)
-
-

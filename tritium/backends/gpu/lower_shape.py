@@ -79,6 +79,7 @@ def broadcast(g, op, x):
         for low, width in lost:  # axes come first to last, so higher bits go first and lower positions stay right
             e = (e & ((1 << low) - 1)) | (e >> (low + width) << low)
         return e
+
     return _pick(g, op, x, element_of)
 
 
@@ -93,6 +94,7 @@ def trans(g, op, x):
         for axis, size in enumerate(old):
             index = index * size + at[order.index(axis)]
         return index
+
     return _pick(g, op, x, element_of)
 
 
@@ -114,6 +116,7 @@ def split(g, op, x):
     if layouts[0] is None:
         return [x[places[0]]], [x[places[1]]]
     from .layout import Layout
+
     elements = Layout(*layouts[0]).register_elements()
     return [x[places[e << 1]] for e in elements], [x[places[e << 1 | 1]] for e in elements]
 
@@ -152,6 +155,7 @@ def addptr(g, op, p, offset):
     def move(r):
         n = g.w.cast(widen, offset[r], "i64")
         return g.w.emit("ptr addrspace(1)", f"getelementptr {_memory_type(pointee)}, {p[r].typed}, i64 {n}", p[r], n)
+
     return Registers(len(p), move)
 
 
@@ -189,7 +193,9 @@ def convert_scalar(g, x, source, target):
             return x
         return w.cast("ptrtoint" if type(source) is T.Ptr else "inttoptr", x, out)
     if target is T.i1:
-        return w.compare("fcmp une" if source.is_float else "icmp ne", x, w.const(x.type, 0.0 if source.is_float else 0))
+        return w.compare(
+            "fcmp une" if source.is_float else "icmp ne", x, w.const(x.type, 0.0 if source.is_float else 0)
+        )
     if source.is_int and target.is_int:
         if target.bits == source.bits:
             return x

@@ -24,8 +24,11 @@ def sort(g, op, x):
                 keep_larger = _xor(g, _xor(g, upper, turned), bool(op.attrs["descending"]))
                 smaller = w.select(w.compare(less, other, mine), other, mine)
                 larger = w.select(w.compare(less, other, mine), mine, other)
-                out.append((larger if keep_larger else smaller) if isinstance(keep_larger, bool)
-                           else w.select(keep_larger, larger, smaller))
+                out.append(
+                    (larger if keep_larger else smaller)
+                    if isinstance(keep_larger, bool)
+                    else w.select(keep_larger, larger, smaller)
+                )
             x = out
     return x
 

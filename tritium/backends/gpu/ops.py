@@ -19,7 +19,7 @@ class convert:
 
 @op("ring", attrs=("tile", "slots", "axis"), effects="write")
 class ring:
-    """`slots` new buffers in shared memory for tiles of type `tile`, rows of which lie along `axis`; gives the address."""
+    """`slots` new buffers in shared memory for tiles of type `tile` with rows along `axis`; gives the address."""
 
     def infer(*, tile, slots, axis):
         return T.i32

@@ -16,7 +16,8 @@ and a second set of those scalars runs S - 1 rounds ahead.
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from ... import ops
 from ...ir import types as T
@@ -50,6 +51,7 @@ def pipeline_loops(module, can: Abilities):
         stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else depth
         plan = _Plan(op, can)
         return plan.build(b, stages) if stages > 1 and plan.works() else None
+
     return sweep(module, rule)
 
 
@@ -101,8 +103,8 @@ class _Plan:
         readers = [op for op in self.body.ops if any(x is load for x in op.operands)]
         turned = [op for op in readers if op.kind is ops.trans]
         readers += [op for op in self.body.ops for t in turned if any(x is t for x in op.operands)]
-        return all(op in self.dots and op.operands[2] is not load for op in readers if op not in turned) and \
-            all(load in map(lambda x: self.source(x)[0], op.operands[:2]) for op in readers if op not in turned)
+        readers = [op for op in readers if op not in turned]
+        return all(op in self.dots and load in [self.source(x)[0] for x in op.operands[:2]] for op in readers)
 
     def find_slice(self):
         """Carried parameters the loads' addresses depend on; False if a load is among what computes them."""
@@ -139,7 +141,7 @@ class _Plan:
         return [op for op in self.body.ops[:-1] if any(y is x for y in op.operands)]
 
     def reads_buffers_only(self, dot):
-        """True if what the dot reads stays put until the next round: buffers of the ring, or (on the left) registers."""
+        """True if what the dot reads stays put until the next round: the ring's buffers, or registers on the left."""
         for side, x in zip("ab", dot.operands):
             load, turned = self.source(x)
             if load is not None and id(load) in self.loads:
@@ -170,8 +172,9 @@ class _Plan:
         self.b, self.stages, self.hi, self.step, self.index = b, stages, hi, step, lo.type
         self.settle_late_dot()
         self.slots = stages + (self.late is not None and not self.direct)
-        self.rings = {k: gpu_ops.ring(b, tile=x.type, slots=self.slots, axis=self.can.axis(x))
-                      for k, x in self.loads.items()}
+        self.rings = {
+            k: gpu_ops.ring(b, tile=x.type, slots=self.slots, axis=self.can.axis(x)) for k, x in self.loads.items()
+        }
         self.shared = self.share_outer_operands()
         params = sorted(self.params)
         ahead_i, ahead = lo, [inits[k] for k in params]
@@ -182,7 +185,7 @@ class _Plan:
         names = ["i", *(a.name for a in self.body.args[1:]), *[""] * (len(carried) - len(inits))]
         with b.region([self.index, *(x.type for x in carried)], names) as region:
             ops.yield_(b, *self.round(region.args, params))
-        outs = list(b.emit(ops.for_, (lo, hi, step, *carried), loop.attrs, (region.block,)))[:len(inits)]
+        outs = list(b.emit(ops.for_, (lo, hi, step, *carried), loop.attrs, (region.block,)))[: len(inits)]
         if self.late is not None:
             outs[self.late] = gpu_ops.dot_wait(b, outs[self.late], pending=0)
         gpu_ops.async_wait(b, pending=0)
@@ -215,14 +218,20 @@ class _Plan:
             mask = ops.splat(b, more, shape=load.type.shape)
             if len(load.operands) > 1:
                 mask = ops.and_(b, mask, copy.value(load.operands[1]))
-            gpu_ops.async_load(b, self.slot_address(key, slot), copy.value(load.operands[0]), mask, tile=load.type,
-                               axis=self.can.axis(load))
+            gpu_ops.async_load(
+                b,
+                self.slot_address(key, slot),
+                copy.value(load.operands[0]),
+                mask,
+                tile=load.type,
+                axis=self.can.axis(load),
+            )
         gpu_ops.async_commit(b)
         return [copy.value(self.body.yields[k]) for k in params]
 
     def round(self, args, params):
         b, count = self.b, len(self.body.args) - 1
-        i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1:1 + count], args[1 + count:]
+        i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1 : 1 + count], args[1 + count :]
         gpu_ops.async_wait(b, pending=self.stages - 2)
         copy = _Copy(self, {id(a): v for a, v in zip(self.body.args, (i, *own))}, slot)
         more = ops.lt(b, ahead_i, self.hi)
@@ -259,17 +268,29 @@ class _Copy:
         if id(op) not in self.known:
             if id(op) not in self.plan.inside:
                 return x
-            self.known[id(op)] = self.dot(op) if op in self.plan.dots else \
-                self.b.place(op.replace(operands=tuple(self.value(y) for y in op.operands)))
+            self.known[id(op)] = (
+                self.dot(op)
+                if op in self.plan.dots
+                else self.b.place(op.replace(operands=tuple(self.value(y) for y in op.operands)))
+            )
         made = self.known[id(op)]
         return Result(made, x.index) if type(x) is Result else made
 
     def dot(self, op):
         b = self.b
         (a, a_axis), (rhs, b_axis) = (self.operand(x, side) for side, x in zip("ab", op.operands))
-        return gpu_ops.dot_shared(b, a, rhs, self.value(op.operands[2]), lhs=op.operands[0].type, rhs=op.operands[1].type,
-                                  a_axis=a_axis, b_axis=b_axis, precision=op.attrs["precision"],
-                                  pending=int(self.plan.late is not None and op is self.plan.body.yields[self.plan.late]))
+        return gpu_ops.dot_shared(
+            b,
+            a,
+            rhs,
+            self.value(op.operands[2]),
+            lhs=op.operands[0].type,
+            rhs=op.operands[1].type,
+            a_axis=a_axis,
+            b_axis=b_axis,
+            precision=op.attrs["precision"],
+            pending=int(self.plan.late is not None and op is self.plan.body.yields[self.plan.late]),
+        )
 
     def operand(self, x, side):
         """(address or tile, axis its rows lie along)."""

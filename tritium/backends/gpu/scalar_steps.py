@@ -28,12 +28,19 @@ def _rule(b, op):
         return None
     lo, hi, step, *inits = op.operands
     starts = [ops.constant(b, value=0, type=_carrier(x.type)) if s else x for x, s in zip(inits, moved)]
-    with b.region([lo.type, *(x.type for x in starts)], [body.args[0].name, *(a.name for a in body.args[1:])]) as region:
+    with b.region(
+        [lo.type, *(x.type for x in starts)], [body.args[0].name, *(a.name for a in body.args[1:])]
+    ) as region:
         index, *own = region.args
         values = [_moved(b, x, o) if s else o for x, o, s in zip(inits, own, moved)]
         outs = substitute(b, body, [index, *values])
-        ops.yield_(b, *[ops.add(b, o, _to_carrier(b, _uniform(y, x), o.type)) if s else y
-                        for y, x, o, s in zip(outs, values, own, moved)])
+        ops.yield_(
+            b,
+            *[
+                ops.add(b, o, _to_carrier(b, _uniform(y, x), o.type)) if s else y
+                for y, x, o, s in zip(outs, values, own, moved)
+            ],
+        )
     ends = b.emit(ops.for_, (lo, hi, step, *starts), op.attrs, (region.block,))
     ends = ends if type(ends) is tuple else (ends,)
     return tuple(_moved(b, x, o) if s else o for x, o, s in zip(inits, ends, moved))

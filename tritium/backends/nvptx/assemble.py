@@ -30,6 +30,7 @@ def ptxas():
 
 def _inside(package, path):
     from importlib.util import find_spec
+
     try:
         spec = find_spec(package)
     except (ImportError, ValueError):
@@ -81,5 +82,7 @@ def usage(log):
     """
     registers = re.search(r"Used (\d+) registers", log)
     spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
-    return {"n_regs": int(registers[1]) if registers else 0,
-            "n_spills": max(int(spilled[1]), int(spilled[2])) // 4 if spilled else 0}
+    return {
+        "n_regs": int(registers[1]) if registers else 0,
+        "n_spills": max(int(spilled[1]), int(spilled[2])) // 4 if spilled else 0,
+    }

@@ -70,4 +70,5 @@ def fingerprint(target):
 def sass(asm, target):
     """Disassembly of the machine code (needs cuobjdump)."""
     from ...tools.disasm import get_sass
+
     return get_sass(asm["cubin"])

@@ -1,4 +1,4 @@
-"""User-written PTX, applied to every `pack` elements; elements narrower than 32 bits travel packed in 32-bit registers."""
+"""User-written PTX, applied to every `pack` elements; those narrower than 32 bits travel packed in 32-bit registers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,22 @@ def inline_asm(g, op, *xs):
     result = outputs[0] if len(outputs) == 1 else "{" + ", ".join(outputs) + "}"
     text = op.attrs["asm"].replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A").replace("\t", "\\09")
     for start in range(0, count, pack):
-        words = [word for x, value in zip(xs, op.operands) for word in _words(g, x[start:start + pack], value.type)]
+        words = [word for x, value in zip(xs, op.operands) for word in _words(g, x[start : start + pack], value.type)]
         if len(words) != len(inputs):
-            raise CompilationError(None, None, f"inline assembly has {len(inputs)} inputs, but its arguments fill "
-                                   f"{len(words)} registers for pack={pack}")
+            raise CompilationError(
+                None,
+                None,
+                f"inline assembly has {len(inputs)} inputs, but its arguments fill "
+                f"{len(words)} registers for pack={pack}",
+            )
         arguments = ", ".join(_as(g, word, kind).typed for word, kind in zip(words, inputs))
         call = f'call {result} asm {side}"{text}", "{op.attrs["constraints"]}"({arguments})'
         made = w.effect(call, result)
-        parts = [made] if len(outputs) == 1 else \
-            [w.emit(kind, f"extractvalue {result} {made}, {k}", made) for k, kind in enumerate(outputs)]
+        parts = (
+            [made]
+            if len(outputs) == 1
+            else [w.emit(kind, f"extractvalue {result} {made}, {k}", made) for k, kind in enumerate(outputs)]
+        )
         for out, t in zip(outs, op.types):
             out += _elements(g, parts, T.element(t), pack)
     return tuple(outs)
@@ -47,7 +54,9 @@ def _constraints(text):
         if letter.isdigit():
             inputs.append(outputs[int(letter)])
         elif letter not in _REGISTER:
-            raise CompilationError(None, None, f"unknown constraint {item!r} in inline assembly; use one of {', '.join(_REGISTER)}")
+            raise CompilationError(
+                None, None, f"unknown constraint {item!r} in inline assembly; use one of {', '.join(_REGISTER)}"
+            )
         else:
             (outputs if item.startswith("=") else inputs).append(_REGISTER[letter])
     return outputs, inputs

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from ... import ops
 from ...ir import types as T
-from ...ir.core import Op
 from ..gpu import ops as gpu_ops
 from ..gpu.layout import log2, mma_accumulator, mma_operand
 from ..gpu.lower_convert import write
@@ -25,7 +24,11 @@ def wgmma_fits(a, b, out, precision, warps, target):
     ta, tb = a.element, b.element
     if target.sm != 90 or len(out.shape) != 2 or warps % 4:
         return False
-    if ta not in _KIND or tb not in _KIND or (ta is not tb and not (ta.bits == tb.bits == 8 and ta.is_float and tb.is_float)):
+    if (
+        ta not in _KIND
+        or tb not in _KIND
+        or (ta is not tb and not (ta.bits == tb.bits == 8 and ta.is_float and tb.is_float))
+    ):
         return False
     if (ta is T.f32 and precision != "tf32") or out.element is not (T.i32 if ta is T.i8 else T.f32):
         return False
@@ -42,12 +45,14 @@ def warp_split(m, warps):
 
 def dot_layout(target):
     """The accumulator layouts of `target`, for layout assignment; None means plain threads."""
+
     def choose(a, b, out, precision, warps):
         if wgmma_fits(a, b, out, precision, warps, target):
             return mma_accumulator(out.shape, *warp_split(out.shape[0], warps), rows=64)
         if mma_sync.fits(a, b, out, precision, warps, target):
             return mma_sync.accumulator(out, warps)
         return None
+
     return choose
 
 
@@ -58,6 +63,7 @@ def left_operand(a, out, warps):
 
 def abilities(target, info, warps):
     """What `pipeline_loops` asks: which dots can start on buffers, how tiles lie in memory, how wide copies may be."""
+
     def fits(op):
         a, b = (x.type for x in op.operands[:2])
         return wgmma_fits(a, b, op.type, op.attrs["precision"], warps, target)
@@ -75,6 +81,7 @@ def abilities(target, info, warps):
         if len(load.operands) > 1:
             width = min(width, info(load.operands[1]).constancy[along])
         return width * size
+
     return Abilities(fits, axis, takes, vector)
 
 
@@ -90,7 +97,7 @@ def _descriptor_bits(width, stride, leading):
 
 def wgmma(g, op, a, b, acc):
     """acc + a @ b by warpgroups."""
-    w, target = g.w, g.target
+    target = g.target
     t = T.element(op.operands[0].type)
     m, n = op.type.shape
     k = T.shape(op.operands[0].type)[1]
@@ -106,8 +113,19 @@ def wgmma(g, op, a, b, acc):
         write(g, x, T.element(value.type), g.layout(value), images, base)
     target.proxy_fence(g)
     g.shared.after_write(g)
-    return issue(g, T.element(op.operands[1].type), acc, g.int(base_a), g.int(base_b), a_axis, b_axis, sides[0][3],
-                 sides[1][3], (m, n, k), t)
+    return issue(
+        g,
+        T.element(op.operands[1].type),
+        acc,
+        g.int(base_a),
+        g.int(base_b),
+        a_axis,
+        b_axis,
+        sides[0][3],
+        sides[1][3],
+        (m, n, k),
+        t,
+    )
 
 
 def _contiguous_axis(layout, t, want):
@@ -136,14 +154,17 @@ def issue(g, tb, acc, base_a, base_b, a_axis, b_axis, width_a, width_b, sizes, t
         for rn in range(n_group // n_step):
             start = (rm * (n_group // n_step) + rn) * per
             if isinstance(base_a, list):  # registers: the words of this row block, four for each k-step
-                a_desc = base_a[rm * (len(base_a) // repeats_m):(rm + 1) * (len(base_a) // repeats_m)]
+                a_desc = base_a[rm * (len(base_a) // repeats_m) : (rm + 1) * (len(base_a) // repeats_m)]
             else:
                 a_desc = _start(g, base_a, group_m, 64, rm * along_m * 64, m, k, a_axis == 1, width_a, t)
             b_desc = _start(g, base_b, group_n, n_group, rn * n_step, n, k, b_axis == 0, width_b, t)
-            steps = [(_advance(step, a_axis == 1, width_a, m, t), _advance(step, b_axis == 0, width_b, n, t))
-                     for step in range(k * t.bytes // k_bytes)]
-            out[start:start + per] = _block(g, tb, out[start:start + per], a_desc, b_desc, steps, n_step, t,
-                                            a_axis == 0, b_axis == 1, pending)
+            steps = [
+                (_advance(step, a_axis == 1, width_a, m, t), _advance(step, b_axis == 0, width_b, n, t))
+                for step in range(k * t.bytes // k_bytes)
+            ]
+            out[start : start + per] = _block(
+                g, tb, out[start : start + per], a_desc, b_desc, steps, n_step, t, a_axis == 0, b_axis == 1, pending
+            )
     return out
 
 
@@ -166,7 +187,9 @@ def _start(g, base, group, span, extra, outer, k, k_major, width, t):
     start = w.binary("add", start, g.int(extra)) if extra else start
     start = start if offset == "0" else w.binary("add", start, offset)
     start = w.binary("lshr", w.binary("and", start, g.int(0x3FFFF)), g.int(4))
-    return w.binary("or", w.cast("zext", start, "i64"), w.const("i64", _signed(_descriptor_bits(width, stride, leading))))
+    return w.binary(
+        "or", w.cast("zext", start, "i64"), w.const("i64", _signed(_descriptor_bits(width, stride, leading)))
+    )
 
 
 def _advance(step, k_major, width, outer, t):
@@ -211,7 +234,9 @@ def _block(g, tb, acc, a_desc, b_desc, steps, n, t, trans_a, trans_b, pending):
     constraints = ",".join([f"={letter}"] * count + [str(i) for i in range(count)] + letters)
     result = "{" + ", ".join([kind] * count) + "}"
     arguments = ", ".join(x.typed for x in (*acc, *left, b_desc))
-    made = w.effect(f'call {result} asm sideeffect "{" ".join(lines)}", "{constraints},~{{memory}}"({arguments})', result)
+    made = w.effect(
+        f'call {result} asm sideeffect "{" ".join(lines)}", "{constraints},~{{memory}}"({arguments})', result
+    )
     return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]
 
 
@@ -221,8 +246,19 @@ def dot_shared(g, op, a, b, acc):
     g.target.proxy_fence(g)
     widths = [swizzled(x.shape, op.attrs[axis], t.bytes)[1] for x, axis in ((lhs, "a_axis"), (rhs, "b_axis"))]
     left = a[0] if type(op.operands[0].type) is not T.Tile else pack_words(g, a)
-    return issue(g, rhs.element, acc, left, b[0], op.attrs["a_axis"], op.attrs["b_axis"], *widths,
-                 (lhs.shape[0], rhs.shape[1], lhs.shape[1]), t, op.attrs["pending"])
+    return issue(
+        g,
+        rhs.element,
+        acc,
+        left,
+        b[0],
+        op.attrs["a_axis"],
+        op.attrs["b_axis"],
+        *widths,
+        (lhs.shape[0], rhs.shape[1], lhs.shape[1]),
+        t,
+        op.attrs["pending"],
+    )
 
 
 def dot_wait(g, op, acc):
@@ -232,8 +268,11 @@ def dot_wait(g, op, acc):
     count = len(acc)
     result = "{" + ", ".join([kind] * count) + "}"
     constraints = ",".join([f"={letter}"] * count + [str(i) for i in range(count)])
-    made = w.effect(f'call {result} asm sideeffect "wgmma.wait_group.sync.aligned {op.attrs["pending"]};", '
-                    f'"{constraints},~{{memory}}"({", ".join(x.typed for x in acc)})', result)
+    made = w.effect(
+        f'call {result} asm sideeffect "wgmma.wait_group.sync.aligned {op.attrs["pending"]};", '
+        f'"{constraints},~{{memory}}"({", ".join(x.typed for x in acc)})',
+        result,
+    )
     return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]
 
 
@@ -245,6 +284,7 @@ def dot(g, op, a, b, acc):
     if mma_sync.fits(*types):
         return mma_sync.dot(g, op, a, b, acc)
     from ..gpu.lower_dot import dot as plain
+
     return plain(g, op, a, b, acc)
 
 

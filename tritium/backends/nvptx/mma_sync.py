@@ -44,8 +44,10 @@ def dot(g, op, a, b, acc):
     grid = warp_grid(op.type.shape, g.warps)
     tiles = [x.type for x in op.operands[:2]]
     wanted = [mma_operand(t.shape, t.element.bits, *grid, side) for t, side in zip(tiles, "ab")]
-    a, b = (through_shared(g, x, t.element, g.layout(v), layout)
-            for x, t, v, layout in zip((a, b), tiles, op.operands, wanted))
+    a, b = (
+        through_shared(g, x, t.element, g.layout(v), layout)
+        for x, t, v, layout in zip((a, b), tiles, op.operands, wanted)
+    )
     layout, out = g.layout(op), list(acc)
     ta, tb = (t.element for t in tiles)
     depth = 32 // ta.bytes
@@ -81,7 +83,11 @@ def _pieces(layout):
 
 def _split(shape, element):
     (row_low, row_width), (_, col_width) = axis_bits(shape, -2), axis_bits(shape, -1)
-    return element >> (row_low + row_width), element >> row_low & ((1 << row_width) - 1), element & ((1 << col_width) - 1)
+    return (
+        element >> (row_low + row_width),
+        element >> row_low & ((1 << row_width) - 1),
+        element & ((1 << col_width) - 1),
+    )
 
 
 def _words(g, x, t):
@@ -90,7 +96,7 @@ def _words(g, x, t):
 
 
 def _fragment(index, shape, batch, row, col, t, words, rows):
-    """The words of one operand piece that starts at (batch, row, col); `rows` for a (eight rows further comes second)."""
+    """The words of the operand piece that starts at (batch, row, col); with `rows`, eight rows further comes second."""
     per_word = 4 // t.bytes
     at = lambda r, c: index[(batch * shape[-2] + r) * shape[-1] + c] // per_word
     half = 4 * per_word
@@ -102,11 +108,12 @@ def _fragment(index, shape, batch, row, col, t, words, rows):
 def _instruction(g, ta, tb, a, b, c):
     w, integer = g.w, ta is T.i8
     kind, letter = ("i32", "r") if integer else ("float", "f")
-    name = f"m16n8k{32 // ta.bytes}.row.col.{'s32' if integer else 'f32'}.{_KIND[ta]}.{_KIND[tb]}.{'s32' if integer else 'f32'}"
+    total = "s32" if integer else "f32"
+    name = f"m16n8k{32 // ta.bytes}.row.col.{total}.{_KIND[ta]}.{_KIND[tb]}.{total}"
     body = f"mma.sync.aligned.{name} {{$0,$1,$2,$3}}, {{$4,$5,$6,$7}}, {{$8,$9}}, {{$10,$11,$12,$13}};"
     constraints = ",".join([f"={letter}"] * 4 + ["r"] * 6 + [letter] * 4)
     result = "{" + ", ".join([kind] * 4) + "}"
-    made = w.effect(f'call {result} asm sideeffect "{body}", "{constraints}"({", ".join(x.typed for x in (*a, *b, *c))})', result)
+    made = w.effect(
+        f'call {result} asm sideeffect "{body}", "{constraints}"({", ".join(x.typed for x in (*a, *b, *c))})', result
+    )
     return [w.emit(kind, f"extractvalue {result} {made}, {k}", made) for k in range(4)]
-
-

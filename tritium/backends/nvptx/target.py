@@ -91,12 +91,16 @@ class NvTarget:
         w = g.w
         how = "cg" if size == 16 else "ca"
         if mask is None:
-            w.effect(f'call void asm sideeffect "cp.async.{how}.shared.global [$0], [$1], {size};", "r,l,~{{memory}}"'
-                     f"({target.typed}, {source.typed})")
+            w.effect(
+                f'call void asm sideeffect "cp.async.{how}.shared.global [$0], [$1], {size};", "r,l,~{{memory}}"'
+                f"({target.typed}, {source.typed})"
+            )
             return
         amount = w.select(mask, g.int(size), g.int(0))
-        w.effect(f'call void asm sideeffect "cp.async.{how}.shared.global [$0], [$1], {size}, $2;", "r,l,r,~{{memory}}"'
-                 f"({target.typed}, {source.typed}, i32 {amount})")
+        w.effect(
+            f'call void asm sideeffect "cp.async.{how}.shared.global [$0], [$1], {size}, $2;", "r,l,r,~{{memory}}"'
+            f"({target.typed}, {source.typed}, i32 {amount})"
+        )
 
     def async_commit(self, g):
         g.w.effect('call void asm sideeffect "cp.async.commit_group;", "~{memory}"()')
@@ -136,7 +140,9 @@ class NvTarget:
                 arguments += [x.typed for x in packed]
         type_ = f"i{register}"
         result = type_ if words == 1 else "{" + ", ".join([type_] * words) + "}"
-        constraints = ",".join([f"=&{_LETTER[register]}" if fill is not None else f"={_LETTER[register]}"] * words + constraints)
+        constraints = ",".join(
+            [f"=&{_LETTER[register]}" if fill is not None else f"={_LETTER[register]}"] * words + constraints
+        )
         x = w.effect(f'call {result} asm sideeffect "{body}", "{constraints}"({", ".join(arguments)})', result)
         parts = [x] if words == 1 else [w.emit(type_, f"extractvalue {result} {x}, {k}", x) for k in range(words)]
         if bits == 8:
@@ -147,6 +153,7 @@ class NvTarget:
         """Neighbouring elements; nothing is written where the mask is off."""
         w = g.w
         from ..gpu.lower_convert import pack
+
         size = _bytes(items[0].type) * len(items)
         hints = _store_hints(attrs)
         if mask is None and not hints:
@@ -170,7 +177,7 @@ class NvTarget:
     def atomic(self, g, op, pointer, t, values, mask):
         """One read-modify-write; returns the old value (0 where the mask is off)."""
         w, how = g.w, op.attrs.get("how", "cas")
-        order = f"{op.attrs['sem']}.{ {'cta': 'cta', 'gpu': 'gpu', 'sys': 'sys'}[op.attrs['scope']]}"
+        order = f"{op.attrs['sem']}.{ {'cta': 'cta', 'gpu': 'gpu', 'sys': 'sys'}[op.attrs['scope']] }"
         if how in ("max", "min") and t.is_float:
             return self._float_extreme(g, op, pointer, t, values[0], mask, order)
         name, type_ = _atomic_name(how, t)
@@ -210,8 +217,13 @@ class NvTarget:
         w = g.w
         w.declare("__assertfail", "void", ["ptr", "ptr", "i32", "ptr", "i64"], "noreturn")
         loc = op.loc
-        args = [w.string(op.attrs["message"] or "assertion failed"), w.string(loc.file if loc else "kernel"),
-                w.const("i32", loc.line if loc else 0), w.string(loc.function if loc else g.module.name), w.const("i64", 1)]
+        args = [
+            w.string(op.attrs["message"] or "assertion failed"),
+            w.string(loc.file if loc else "kernel"),
+            w.const("i32", loc.line if loc else 0),
+            w.string(loc.function if loc else g.module.name),
+            w.const("i64", 1),
+        ]
         w.effect(f"call void @__assertfail({', '.join(a.typed for a in args)})")
 
     def print(self, g, op, values):
@@ -228,6 +240,7 @@ class NvTarget:
             thread, parts = g.linear(layout, lambda e: e) if layout else (None, [0])
             owner = g.owns(layout) if layout else None
             from contextlib import nullcontext
+
             with w.when(owner) if owner is not None else nullcontext():
                 for v, part in zip(xs, parts):
                     index, columns = self._indices(g, layout, thread, part)
@@ -264,6 +277,7 @@ def _approximate(name):
         full = f"llvm.nvvm.{name}"
         g.w.declare(full, "float", ["float"] * len(xs), "nounwind memory(none)")
         return g.w.emit("float", f"call float @{full}({', '.join(x.typed for x in xs)})", *xs)
+
     return emit
 
 
@@ -288,18 +302,20 @@ _LETTER = {16: "h", 32: "r", 64: "l"}  # of a register in inline assembly
 
 # --- words ------------------------------------------------------------------------------------------------------
 def _bytes(kind):
-    return {"half": 2, "bfloat": 2, "float": 4, "double": 8}.get(kind) or (8 if kind.startswith("ptr") else
-                                                                         max(1, int(kind[1:]) // 8))
+    return {"half": 2, "bfloat": 2, "float": 4, "double": 8}.get(kind) or (
+        8 if kind.startswith("ptr") else max(1, int(kind[1:]) // 8)
+    )
 
 
 def pack_words(g, items):
     """Elements as 32-bit words (64-bit ones as they are; fewer than 4 bytes as one small integer)."""
     from ..gpu.lower_convert import pack
+
     w, size = g.w, _bytes(items[0].type)
     if size == 8:
         return [w.cast("bitcast", x, "i64") for x in items]
     per = min(len(items), 4 // size)
-    return [w.cast("bitcast", pack(w, items[k:k + per]), f"i{8 * size * per}") for k in range(0, len(items), per)]
+    return [w.cast("bitcast", pack(w, items[k : k + per]), f"i{8 * size * per}") for k in range(0, len(items), per)]
 
 
 def unpack_word(g, word, kind):
@@ -362,6 +378,7 @@ def _format(g, v, t, hexadecimal):
     if t.is_float:
         if t is not T.f64:
             from ..gpu.lower_shape import convert_scalar
+
             v = convert_scalar(g, v, t, T.f32) if t is not T.f32 else v
         return "%f", [v]
     if t.bits < 32:
