@@ -165,7 +165,7 @@ def _parameter(b, source, name, kind, path, constants, attrs):
         return values.unwrap(constants[path]) if path in constants else _default(source, name)
     kind = dtypes.parse_signature(kind)
     if isinstance(kind, dtypes.tensor_descriptor_type):
-        return _descriptor(b, name, kind)
+        return _descriptor(b, name, kind, dict(attrs.get(path, ())).get("tt.padding", "zero"))
     promises = {_PROMISES[what]: value for what, value in attrs.get(path, ()) if what in _PROMISES}
     return values.tensor(b.argument(kind.ir, name, **promises))
 
@@ -181,7 +181,7 @@ def _default(source, name):
     return values.unwrap(parameter.default)
 
 
-def _descriptor(b, name, kind):
+def _descriptor(b, name, kind, padding):
     """A descriptor made on the host arrives as its base pointer, its shape and its strides."""
     from ..language.descriptors import tensor_descriptor
     rank = len(kind.block_type.shape)
@@ -189,4 +189,4 @@ def _descriptor(b, name, kind):
     shape = [b.argument(T.i32, f"{name}_shape_{k}") for k in range(rank)]
     strides = [b.argument(T.i64, f"{name}_stride_{k}") for k in range(rank)]
     tensors = [values.tensor(x) for x in (base, *shape, *strides)]
-    return tensor_descriptor(tensors[0], tensors[1:1 + rank], tensors[1 + rank:], kind.block_type.shape)
+    return tensor_descriptor(tensors[0], tensors[1:1 + rank], tensors[1 + rank:], kind.block_type.shape, padding)
