@@ -18,7 +18,7 @@ from ...ir.core import Arg, Result
 from ..llvm.writer import Val
 from .index import power_of_two, source_index
 
-__all__ = ["ADDRESSING", "Form", "Loose", "form_of", "uniform"]
+__all__ = ["ADDRESSING", "Form", "Loose", "form_of", "uniform", "usual_stride"]
 
 
 class Loose(NamedTuple):
@@ -55,6 +55,25 @@ class Form(NamedTuple):
 def uniform(form: Form) -> bool:
     """Whether all elements are equal."""
     return not form.loose and not any(s != 0 for s in form.strides)
+
+
+def usual_stride(lo, form: Form, axis: int):
+    """The stride along an axis where remainders do not wrap: good enough to guess what is wanted next."""
+    total = form.strides[axis]
+    for loose in form.loose:
+        x = loose.value
+        if type(x) in (Arg, Result) or x.kind is not ops.rem:
+            continue
+        strides = form_of(lo, x.operands[0]).strides
+        for op in reversed(loose.path):
+            if op.kind is ops.expand_dims:
+                at = op.attrs["axis"]
+                strides = (*strides[:at], 0, *strides[at:])
+            elif op.kind is ops.trans:
+                strides = tuple([strides[a] for a in op.attrs["order"]])
+        if axis < len(strides):
+            total = lo.add(total, lo.mul(strides[axis], loose.scale))
+    return total
 
 
 def form_of(lo, x) -> Form:

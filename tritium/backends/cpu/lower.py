@@ -76,6 +76,7 @@ class Lowering:
         self.values, self.homes, self.shifts, self.pending, self.written = {}, {}, {}, {}, set()
         self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
         self.memo, self.remembered = {}, [[]]
+        self.ahead = set()  # ids of loads that a loop of dots reads row by row
         self.region = 0
         self.plan, self.now = None, 0
         self._slots = {}

@@ -17,6 +17,7 @@ from ..llvm.writer import Level, Val, value
 from . import nests
 from .affine import Form, form_of
 from .lower import Shift
+from .lower_dot import look_ahead
 from .plan import carried_shifts
 from .scratch import Buffer
 from .table import is_lazy, step
@@ -223,6 +224,7 @@ def _for(lo, op):
     down = by.kind is ops.constant and by.attrs["value"] < 0 if isinstance(by, Op) else False
     until = "sgt" if down else "slt" if t.signed or t.bits < 64 else "ult"
     carried = Carried(lo, op, inits)
+    look_ahead(lo, body)
     with lo.loop(*bounds, carry=carried.starts(), until=until) as loop:
         with lo.inside():
             lo.values[id(index)] = lo.w.cast("trunc", loop.index, llvm_type(t))

@@ -6,10 +6,11 @@ from __future__ import annotations
 from ... import ops
 from ...errors import CompilationError
 from ...ir import types as T
+from ...ir.core import Op
 from . import nests
 from .table import step
 
-__all__ = []
+__all__ = ["look_ahead"]
 
 # (operands, accumulator) -> the runtime's multiplication
 _KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.u8, T.i32): "u8", (T.i32, T.i32): "i32"}
@@ -25,7 +26,7 @@ def _dot(lo, op):
         raise CompilationError(None, None, f"dot of {a.type} into {op.type} has no multiplication on the CPU")
     x, y = lo.force(a), lo.force(b)
     total = _accumulator(lo, op, acc, (x, y))
-    sizes = [lo.const(s) for s in (m, n, k, k, n, n)]
+    sizes = [lo.const(s) for s in (m, n, k, *[buffer.strides[-2] for buffer in (x, y, total)])]
     with lo.loops(batch) as at:
         where = []
         for buffer in (x, y, total):
@@ -46,3 +47,14 @@ def _accumulator(lo, op, acc, factors):
     room = lo.room(op)
     nests.fill(lo, [(acc, room)])
     return room
+
+
+def look_ahead(lo, block):
+    """Note the loads that feed the dots of a loop: their rows are worth asking for in advance."""
+    for op in block.ops:
+        if op.kind is ops.dot:
+            for x in op.operands[:2]:
+                while isinstance(x, Op) and x.kind.elementwise and x.operands:
+                    x = x.operands[0]
+                if isinstance(x, Op) and x.kind is ops.load:
+                    lo.ahead.add(id(x))

@@ -15,7 +15,7 @@ from ...ir import types as T
 from ...ir.core import Arg, Result
 from ..llvm.rows import memory_type
 from ..llvm.writer import Val, lanes, mangle, value, vector
-from .affine import Form, form_of, uniform
+from .affine import Form, form_of, uniform, usual_stride
 from .index import iota, lanes_of, source_index, width_of
 from .table import pulled, step
 
@@ -294,12 +294,33 @@ def _load(lo, op, idx):
     p, mask, other = (*op.operands, None, None)[:3]
     t = T.element(op.types[0])
     place, m = place_of(lo, p, idx), mask_of(lo, mask, idx)
+    if id(op) in lo.ahead and place.kind == "strip" and place.width > 4:
+        _prefetch(lo, op, place)
     if m is None and place.unbroken is None:
         with lo.at(max(place.level, lo.region)):
             x = _read(lo, place, t, "volatile " if op.attrs["volatile"] else "")
     else:
         x = _masked_load(lo, place, t, m or Mask(place.width), _other(lo, other, t, idx))
     return lo.w.compare("icmp ne", x, lo.w.const(x.type, 0)) if t is T.i1 else x
+
+
+@step(ops.load)
+def _volatile_load(lo, op):
+    """A tile that others may write to meanwhile is read where its load stands, once."""
+    lo.force(op)
+
+
+def _prefetch(lo, op, place):
+    """Ask for what lies some rows further on: rows far apart are no stream that the hardware would follow."""
+    w, p = lo.w, op.operands[0]
+    distance = lo.mul(usual_stride(lo, form_of(lo, p), 0), _ROWS_AHEAD)
+    further = w.gep(memory_type(T.element(op.type)), place.pointer, lo.const(distance))
+    w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+    with lo.at(further.level):
+        w.effect(f"call void @llvm.prefetch.p0(ptr {further}, i32 0, i32 3, i32 1)")
+
+
+_ROWS_AHEAD = 4
 
 
 def _other(lo, other, t, idx):

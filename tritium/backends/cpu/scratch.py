@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...ir import types as T
+from .index import power_of_two
 
 __all__ = ["Arena", "Buffer"]
 
@@ -11,10 +12,14 @@ ALIGN = 64
 SLACK = 64
 
 
-class Buffer:
-    """Room for a tile in the arena; `users` counts the values that live in it."""
+# Rows a power of two apart fall into the same few sets of a cache: from this size on they are set apart.
+CONFLICT = 512
 
-    __slots__ = ("element", "offset", "shape", "size", "strides", "users")
+
+class Buffer:
+    """Room for a tile in the arena; `users` counts the values that live in it, `flat` says that rows follow each other."""
+
+    __slots__ = ("element", "flat", "offset", "shape", "size", "strides", "users")
 
     def __init__(self, shape, element):
         self.shape, self.element = tuple(shape), element
@@ -22,7 +27,11 @@ class Buffer:
         for n in reversed(self.shape):
             strides.insert(0, total)
             total *= n
+            row = total * element.bytes
+            if len(strides) == 1 < len(self.shape) and row >= CONFLICT and all(map(power_of_two, self.shape)):
+                total += ALIGN // element.bytes
         self.strides = tuple(strides)
+        self.flat = len(strides) < 2 or strides[-2] == self.shape[-1]
         self.size = -(-(total * element.bytes + SLACK) // ALIGN) * ALIGN
         self.offset = self.users = 0
 
