@@ -1,0 +1,74 @@
+"""How long the first launch of a kernel takes with empty caches, and from a warm disk cache in a new process.
+
+    python benchmarks/gpu_compile.py [--json out.json]
+
+Triton and tritium run the same kernels in processes of their own, one after the other, on the same machine. Times are
+wall-clock milliseconds of compile, load and launch after torch and the language were imported and the GPU was woken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+WORKER = """
+import sys, time
+sys.path[:0] = [{here!r}, {root!r}]
+import torch
+torch.zeros(1, device="cuda"); torch.cuda.synchronize()
+import gpu
+k = gpu.OURS if sys.argv[1] == "tritium" else gpu.THEIRS
+x, y, z = (torch.rand(1 << 20, device="cuda") for _ in range(3))
+a, b, c = (torch.rand(1024, 1024, device="cuda", dtype=torch.float16) for _ in range(3))
+big = [torch.rand(1 << 20, device="cuda") for _ in range(3)]
+launches = {{
+    "add": lambda: k.add_kernel[(1024,)](x, y, z, 1 << 20, BLOCK=1024),
+    "softmax": lambda: k.softmax_kernel[(1024,)](z, x, 1024, 1024, BLOCK=1024),
+    "matmul": lambda: k.matmul_kernel[(64,)](a, b, c, 1024, 1024, 1024, 1024, 1, 1024, 1, 1024, 1, BLOCK_M=128,
+                                             BLOCK_N=128, BLOCK_K=64, GROUP_M=8, num_warps=8, num_stages=3),
+    "add of 65536 elements a program": lambda: k.add_kernel[(16,)](*big, 1 << 20, BLOCK=65536),
+}}
+for name, launch in launches.items():
+    start = time.perf_counter()
+    launch()
+    torch.cuda.synchronize()
+    print(name, (time.perf_counter() - start) * 1e3, sep="=")
+"""
+
+
+def measure(who, cache):
+    """Milliseconds of each first launch in a new process that uses the cache directory `cache`."""
+    env = {**os.environ, "TRITON_CACHE_DIR": str(Path(cache) / who), "TRITIUM_CACHE_DIR": str(Path(cache) / who)}
+    code = WORKER.format(here=str(HERE), root=str(HERE.parent))
+    done = subprocess.run([sys.executable, "-c", code, who], env=env, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return {name: float(ms) for name, ms in (line.rsplit("=", 1) for line in done.stdout.splitlines() if "=" in line)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", help="write the figures to this file")
+    options = parser.parse_args()
+    figures = {}
+    with tempfile.TemporaryDirectory() as cache:
+        for state in ("cold", "from disk"):
+            for who in ("triton", "tritium"):
+                figures[f"{who}, {state}"] = measure(who, cache)
+    print("| kernel | " + " | ".join(figures) + " | cold, tritium / Triton |")
+    print("|---" * (len(figures) + 2) + "|")
+    for name in figures["tritium, cold"]:
+        ratio = figures["tritium, cold"][name] / figures["triton, cold"][name]
+        print(f"| {name} | " + " | ".join(f"{times[name]:.0f} ms" for times in figures.values()) + f" | {ratio:.2f} |")
+    if options.json:
+        Path(options.json).write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
