@@ -67,6 +67,8 @@ def resident_programs(kernel, num_warps: int) -> int:
     """How many programs of a compiled kernel the device holds at a time: registers and shared memory decide."""
     driver = triton.runtime.driver.active
     device = driver.utils.get_device_properties(driver.get_current_device())
+    if kernel is None:  # interpreted: nothing was compiled
+        return device["multiprocessor_count"]
     kernel._init_handles()
     threads = device["warpSize"] * num_warps
     by_registers = device["max_num_regs"] // max(kernel.n_regs * threads, 1)

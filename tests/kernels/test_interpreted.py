@@ -1,0 +1,24 @@
+"""S08: the whole collection as plain Python over NumPy, with TRITON_INTERPRET=1."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+FILES = sorted(path.name for path in HERE.glob("test_*.py") if path.name != Path(__file__).name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_kernels_interpreted(name):
+    """The same tests in a process of their own, as the switch is read when kernels are decorated."""
+    chosen = "numpy and not 98432 and not 100000"
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    environment.pop("PYTEST_XDIST_WORKER", None)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", chosen,
+               str(HERE / name)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parents[1])
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]
