@@ -326,6 +326,16 @@ def test_narrow_and_wide_floats(t, dtype):
     check(build, [P, P, P], [floats(96, dtype=dtype), floats(96, dtype=dtype), np.zeros(96, dtype)], tolerance=0.02)
 
 
+def test_rare_path():
+    def build(b, x, y, z):
+        v = b.get(x, (256,))
+        b.put(y, ops.sin(b, v))
+        b.put(z, ops.reduce(b, ops.reshape(b, ops.cos(b, v), shape=(4, 64)), axis=0, regions=[b.fold(ops.max_, T.f32)]))
+    x = floats(256)
+    x[[17, 200]] = 1e20, -3e35
+    check(build, [F, F, F], [x, np.zeros(256, np.float32), np.zeros(64, np.float32)], tolerance=1e-6)
+
+
 def test_pointers_as_data():
     P = T.Ptr(F)
 

@@ -17,7 +17,8 @@ def facts(cpu) -> passes.Facts:
     True
     """
     half = {(T.f16, T.f32), (T.f32, T.f16)} if cpu.has_f16_convert else set()
-    return passes.Facts(floats=WIDE | ({T.f16} if cpu.has_fp16 else set()), casts=BETWEEN_WIDE | half, dot=WIDE)
+    return passes.Facts(floats=WIDE | ({T.f16} if cpu.has_fp16 else set()), casts=BETWEEN_WIDE | half, dot=WIDE,
+                        rare=True)
 
 
 def prepare(module, cpu):

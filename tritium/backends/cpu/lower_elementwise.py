@@ -129,9 +129,31 @@ def _inline(lo, block, made):
             made[id(op)] = _constant(lo, op, ())
         elif op.kind is ops.hint:
             made[id(op)] = get(op.operands[0])
+        elif op.kind is ops.rare:
+            made[id(op)] = _rare(lo, op, *[get(x) for x in op.operands])
         else:
             made[id(op)] = apply(lo, op, [get(x) for x in op.operands])
     return []
+
+
+def _rare(lo, op, condition, usual, *args):
+    """Most strips have no lane that needs the region: they go round it."""
+    w = lo.w
+    condition, usual, *args = lo.spread([condition, usual, *args])
+    some = condition if condition.type == "i1" else \
+        w.intrinsic("vector.reduce.or", "i1", condition, overload=(condition.type,))
+
+    def needed():
+        pinned = [w.effect(f"freeze {x.typed}", x.type) for x in args]  # what is computed from them stays here
+        made, = inline(lo, op.regions[0], pinned)
+        return [w.select(condition, lo.widen(made, lanes(usual.type)), usual)]
+    with lo.at(max(x.level for x in (some, usual, *args))):
+        return lo.either(some, needed, lambda: [usual], likely=False)[0]
+
+
+@pulled(ops.rare)
+def _pull_rare(lo, op, idx):
+    return _rare(lo, op, *[lo.ev(x, idx) for x in op.operands])
 
 
 @pulled(ops.map_)

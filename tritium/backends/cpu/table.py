@@ -64,7 +64,7 @@ def is_lazy(op) -> bool:
 def lane_by_lane(block) -> bool:
     """Whether a region of scalars can be evaluated on all lanes of a strip at once: no loops, no effects."""
     for op in block.ops:
-        if op.kind is ops.if_:
+        if op.kind in (ops.if_, ops.rare):
             if not all(map(lane_by_lane, op.regions)):
                 return False
         elif not (op.kind.elementwise or op.kind.terminator or op.kind is ops.constant or op.kind is ops.hint):
