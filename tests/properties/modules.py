@@ -95,10 +95,9 @@ class Maker:
         self.keep(ops.cast(self.b, x, to=to))
 
     def bitcast(self):
-        x = self.tile()
-        options = [t for t in INTS if t.bits == T.element(x.type).bits]
-        if options:
-            self.keep(ops.bitcast(self.b, x, to=self.pick(options)))
+        x = self.tile(self.pick(INTS))  # the bits of a float may be those of any NaN
+        options = [t for t in (*INTS, *FLOATS) if t.bits == T.element(x.type).bits]
+        self.keep(ops.bitcast(self.b, x, to=self.pick(options)))
 
     def combine(self, t):
         """A region that combines two scalars."""
