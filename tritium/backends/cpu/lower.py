@@ -358,6 +358,10 @@ class Lowering:
         by = self.const(n - 1 if mask else n)
         return self.cse(("%", x, n), lambda: self.w.binary("and" if mask else "urem", x, by))
 
+    def offset(self, type, pointer, index):
+        """The address of an element after `pointer`."""
+        return self.cse(("gep", type, pointer, index), lambda: self.w.gep(type, pointer, self.const(index)))
+
     def index_of(self, x, t):
         """An integer of element type `t` as i64 (a vector for a vector)."""
         if x[0] not in "%@<sz":

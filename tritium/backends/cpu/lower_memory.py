@@ -39,26 +39,23 @@ class Place(NamedTuple):
 
 def place_of(lo, p, idx, wrap=True) -> Place:
     """Where a strip of a tile of pointers points."""
-    form, w, n = form_of(lo, p), lo.w, width_of(idx)
+    form, n = form_of(lo, p), width_of(idx)
     if form.pointer is None:
         pointers = lo.ev(p, idx)
         kind = "listed" if lanes(pointers.type) > 1 else "one"
         return Place(kind, pointers, n, pointers.level, lambda: lo.widen(pointers, n))
     terms, fixed, vectors, unbroken = _terms(lo, form, idx, wrap)
+    if unbroken is not None and (vectors or fixed is not iota(n)):  # not contiguous in any case
+        return place_of(lo, p, idx, wrap=False)
     element = memory_type(T.element(p.type).pointee)
     pointer = form.pointer
     for term in sorted([x for x in terms if x != 0], key=lambda x: x.level if type(x) is Val else 0):
-        pointer = w.gep(element, pointer, lo.const(term))
-
+        pointer = lo.offset(element, pointer, term)
     level = max([x.level for x in (pointer, unbroken, *vectors) if x is not None])
 
     def listed():
-        if unbroken is not None:
-            return place_of(lo, p, lo.fresh(idx), wrap=False).listed()
         return _listed(lo, pointer, element, fixed, vectors, n)
     if vectors or fixed is not None and fixed is not iota(n):
-        if unbroken is not None:  # the offsets count on lanes that do not wrap
-            return place_of(lo, p, idx, wrap=False)
         return Place("listed", pointer, n, level, listed)
     return Place("one" if fixed is None else "strip", pointer, n, level, listed, unbroken)
 
@@ -76,19 +73,47 @@ def _terms(lo, form: Form, idx, wrap):
             vectors.append(_times(lo, lo.w.lanes_of("i64", lane.offsets), stride))
     for loose in form.loose:
         at = loose.index(lo, idx)
-        limit = _wraps_at(lo, loose, at) if wrap and unbroken is None else None
-        if limit is not None:
-            at = tuple([(base, None) for base, _ in at])
+        wrapped = _wrapped(lo, loose, at) if wrap and unbroken is None else None
+        if wrapped is not None:
+            first, unbroken = wrapped
+            terms.append(first)
+            fixed = _plus(fixed, range(width_of(idx)))
+            continue
         x = lo.index_of(lo.ev(loose.value, at), T.element(loose.value.type))
-        if limit is not None:
-            n = width_of(idx)
-            unbroken = lo.w.compare("icmp sle", lo.const(lo.add(x, n)), lo.const(limit))
-            fixed = _plus(fixed, range(n))
         if type(x) is Val and lanes(x.type) > 1:
             vectors.append(_times(lo, x, loose.scale))
         else:
             terms.append(lo.mul(x, loose.scale))
     return terms, lanes_of(fixed) if fixed else None, vectors, unbroken
+
+
+def _wrapped(lo, loose, at):
+    """(x % n of the first lane, whether it goes on counting in the others), for x that counts up along the lanes.
+
+    The remainder is taken once, where the axis begins; along the axis it wraps at most once if the axis is not longer
+    than n. None if `loose` is no such remainder.
+    """
+    x = loose.value
+    if type(x) in (Arg, Result) or x.kind is not ops.rem or type(loose.scale) is not int or loose.scale != 1:
+        return None
+    top, n = (form_of(lo, y) for y in x.operands)
+    axes = [a for a, (_, lane) in enumerate(at) if lane is not None]
+    if top.loose or not uniform(n) or lo.key(x) in lo.homes or len(axes) != 1:
+        return None
+    (axis,), w = axes, lo.w
+    base, lane = at[axis]
+    stride, limit = top.strides[axis], lo.const(n.base)
+    if type(stride) is not int or stride != 1 or lane is not iota(len(lane.offsets)):
+        return None
+    start = lo.ev(x, tuple([(b, None) if a != axis else (0, None) for a, (b, _) in enumerate(at)]))
+    start = lo.const(lo.index_of(start, T.element(x.type)))
+    once = w.binary("and", w.compare("icmp sge", start, lo.const(0)),
+                    w.compare("icmp sge", limit, lo.const(T.shape(x.type)[axis])))
+    place = lo.const(lo.add(start, base))
+    again = w.compare("icmp sge", place, limit)
+    place = w.select(again, w.binary("sub", place, limit), place)
+    inside = w.compare("icmp sle", w.binary("add", place, lo.const(len(lane.offsets))), limit)
+    return place, w.binary("and", inside, once)
 
 
 def _plus(x, y):
@@ -99,23 +124,6 @@ def _times(lo, x, by):
     if type(by) is int and by == 1:
         return x
     return lo.w.binary("mul", x, lo.widen(lo.const(by), lanes(x.type)))
-
-
-def _wraps_at(lo, loose, at):
-    """For `x % n` with x counting up along the lanes: n. Else None."""
-    x = loose.value
-    if type(x) in (Arg, Result) or x.kind is not ops.rem or type(loose.scale) is not int or loose.scale != 1:
-        return None
-    top, n = (form_of(lo, y) for y in x.operands)
-    if top.loose or not uniform(n) or lo.key(x) in lo.homes:
-        return None
-    fixed = None
-    for (_, lane), stride in zip(at, top.strides, strict=True):
-        if lane is not None and stride != 0:
-            if type(stride) is not int:
-                return None
-            fixed = _plus(fixed, [stride * o for o in lane.offsets])
-    return n.base if fixed is not None and lanes_of(fixed) is iota(width_of(at)) else None
 
 
 def _listed(lo, pointer, element, fixed, vectors, n):
@@ -168,15 +176,16 @@ class Mask:
             total = test if total is None else w.binary("and", total, test)
         return total
 
-    def bits(self, lo):
-        """An i64 with a bit for each lane that takes part; for the cold path."""
+    def bits(self, lo, partial=False):
+        """An i64 with a bit for each lane that takes part; `partial` promises that not all do."""
         w, n = lo.w, self.n
         base = w.effect(f"add i64 {lo.const(self.base)}, 0", "i64")
         one, bits = lo.const(1), lo.const((1 << n) - 1)
+        only = partial and self.low is None and self.each is None and self.condition is None
 
         def below(limit):
-            room = w.binary("sub", lo.const(limit), base)
-            room = w.intrinsic("smin", "i64", w.intrinsic("smax", "i64", room, lo.const(0)), lo.const(n))
+            room = w.intrinsic("smax", "i64", w.binary("sub", lo.const(limit), base), lo.const(0))
+            room = room if only else w.intrinsic("smin", "i64", room, lo.const(n))  # else the bound is in the strip
             return w.binary("sub", w.binary("shl", one, room), one)
         if self.high is not None:
             bits = below(self.high)
@@ -262,22 +271,21 @@ def _bound(lo, mask, m, idx):
         along, at = a - b, base
     if along not in (1, -1) or mask.bounded and mask.base != at:
         return False
-    # difference(i) = rest + along * i < extra
-    rest = lo.sub(x.base, y.base)
+    limit = lo.sub(lo.add(y.base, extra), x.base)  # along * i < limit
     for (base, lane), a, b in zip(idx, x.strides, y.strides, strict=True):
         if lane is None:
-            rest = lo.add(rest, lo.mul(base, lo.sub(a, b)))
-    for sign, form in ((1, x), (-1, y)):
+            limit = lo.add(limit, lo.mul(base, lo.sub(b, a)))
+    for sign, form in ((-1, x), (1, y)):
         for loose in form.loose:
             value = lo.index_of(lo.ev(loose.value, loose.index(lo, idx)), T.element(loose.value.type))
             if type(value) is Val and lanes(value.type) > 1:
                 return False
-            rest = lo.add(rest, lo.mul(value, lo.mul(loose.scale, sign)))
+            limit = lo.add(limit, lo.mul(value, lo.mul(loose.scale, sign)))
     mask.base = at
-    if along == 1:  # i < extra - rest
-        _tighten(lo, mask, "high", lo.sub(extra, rest), "smin")
-    else:  # i > rest - extra
-        _tighten(lo, mask, "low", lo.add(rest, 1 - extra), "smax")
+    if along == 1:
+        _tighten(lo, mask, "high", limit, "smin")
+    else:
+        _tighten(lo, mask, "low", lo.sub(1, limit), "smax")
     return True
 
 
@@ -300,7 +308,7 @@ def _load(lo, op, idx):
         with lo.at(max(place.level, lo.region)):
             x = _read(lo, place, t, "volatile " if op.attrs["volatile"] else "")
     else:
-        x = _masked_load(lo, place, t, m or Mask(place.width), _other(lo, other, t, idx))
+        x = _masked_load(lo, op, place, m or Mask(place.width), _other(lo, other, t, idx), idx)
     return lo.w.compare("icmp ne", x, lo.w.const(x.type, 0)) if t is T.i1 else x
 
 
@@ -342,8 +350,8 @@ def _read(lo, place, t, volatile=""):
     return lo.w.effect(f"load {volatile}{out}, ptr {place.pointer}, align {t.bytes}", out)
 
 
-def _masked_load(lo, place, t, mask, other):
-    level = max(place.level, mask.level(), other.level)
+def _masked_load(lo, op, place, mask, other, idx):
+    level, t = max(place.level, mask.level(), other.level), T.element(op.type)
     if place.kind == "one" and not mask.in_lanes:
         with lo.at(level):
             return lo.either(mask.condition, lambda: [_read(lo, place, t)], lambda: [other])[0]
@@ -358,8 +366,11 @@ def _masked_load(lo, place, t, mask, other):
         with lo.at(level):
             return _native_load(lo, place, t, mask, other)
     whole = _both(lo, mask.whole(lo), place.unbroken)
+
+    def some_lanes():
+        return [_load_some(lo, place, t, mask, other) if place.unbroken is None else _load_each(lo, op, other, idx)]
     with lo.at(max(level, whole.level)):
-        return lo.either(whole, lambda: [_read(lo, place, t)], lambda: [_load_some(lo, place, t, mask, other)], True)[0]
+        return lo.either(whole, lambda: [_read(lo, place, t)], some_lanes, True)[0]
 
 
 def _both(lo, x, y):
@@ -371,16 +382,39 @@ def _both(lo, x, y):
 def _load_some(lo, place, t, mask, other):
     """The lanes that take part, by the runtime; the others are `other`."""
     w, strip = lo.w, lo.slot("strip")
-    if place.kind == "strip" and place.unbroken is None and lo.target.masked:
+    if place.kind == "strip" and lo.target.masked:
         return _native_load(lo, place, t, mask, other)
-    bits = mask.bits(lo)
+    bits = mask.bits(lo, partial=True)
     w.store(other, strip, t.bytes)
-    if place.kind == "strip" and place.unbroken is None:
+    if place.kind == "strip":
         w.call("void", f"tt.load.{t.bytes}", strip, place.pointer, bits, lo.const(t.bytes))
     else:
         w.store(place.listed(), lo.slot("pointers"), 8)
         w.call("void", f"tt.gather.{t.bytes}", strip, lo.slot("pointers"), bits)
     return w.load(other.type, strip, t.bytes)
+
+
+def _load_each(lo, op, other, idx):
+    """A strip that wraps, lane by lane."""
+    w, strip, t = lo.w, lo.slot("strip"), memory_type(T.element(op.type))
+    w.store(other, strip, T.element(op.type).bytes)
+
+    def load(place, lane):
+        w.store(w.load(t, place.pointer), w.gep(t, strip, lane))
+    _each_lane(lo, op.operands[0], (*op.operands, None)[1], idx, load)
+    return w.load(other.type, strip, T.element(op.type).bytes)
+
+
+def _each_lane(lo, p, mask, idx, access):
+    """`access(place, lane)` for the lanes that take part, one by one."""
+    with lo.loop(0, width_of(idx)) as loop:
+        at = tuple([(b if lane is None else lo.add(b, loop.index), None) for b, lane in idx])
+        place, m = place_of(lo, p, at), mask_of(lo, mask, at)
+        if m is None:
+            access(place, loop.index)
+        else:
+            with lo.when(m.condition):
+                access(place, loop.index)
 
 
 def _native_load(lo, place, t, mask, other):
@@ -438,7 +472,7 @@ def prepare_store(lo, op, idx, x=None):
     if t is T.i1:
         x = lo.w.cast("zext", x, vector(lanes(x.type), "i8"))
     place, m = place_of(lo, p, idx), mask_of(lo, mask, idx)
-    return lambda: _store(lo, place, t, m, x)
+    return lambda: _store(lo, op, place, m, x, idx)
 
 
 @step(ops.store)
@@ -446,8 +480,8 @@ def _store_scalar(lo, op):
     prepare_store(lo, op, ())()
 
 
-def _store(lo, place, t, mask, x):
-    w, n = lo.w, place.width
+def _store(lo, op, place, mask, x, idx):
+    w, n, t = lo.w, place.width, T.element(op.operands[1].type)
     if place.kind == "one" and (mask is None or not mask.in_lanes):
         x = w.extract(x, n - 1) if lanes(x.type) > 1 else x  # lanes compete for one element: the last wins
         if mask is None:
@@ -465,10 +499,16 @@ def _store(lo, place, t, mask, x):
         _native_store(lo, place, t, mask, x)
     else:
         whole = _both(lo, mask.whole(lo), place.unbroken)
+
+        def some_lanes():
+            if place.unbroken is None:
+                _store_some(lo, place, t, mask, x, partial=True)
+            else:
+                _store_each(lo, op, x, idx)
         if whole is None:
             _store_all(lo, place, t, x)
         else:
-            lo.either(whole, lambda: _store_all(lo, place, t, x), lambda: _store_some(lo, place, t, mask, x), True)
+            lo.either(whole, lambda: _store_all(lo, place, t, x), some_lanes, True)
 
 
 def _store_all(lo, place, t, x):
@@ -478,18 +518,28 @@ def _store_all(lo, place, t, x):
         scatter(lo, x, place.listed(), t.bytes)
 
 
-def _store_some(lo, place, t, mask, x):
+def _store_some(lo, place, t, mask, x, partial=False):
     w, strip = lo.w, lo.slot("strip")
-    if place.kind == "strip" and place.unbroken is None and lo.target.masked:
+    if place.kind == "strip" and lo.target.masked:
         _native_store(lo, place, t, mask, x)
         return
-    bits = mask.bits(lo)
+    bits = mask.bits(lo, partial)
     w.store(x, strip, t.bytes)
-    if place.kind == "strip" and place.unbroken is None:
+    if place.kind == "strip":
         w.call("void", f"tt.store.{t.bytes}", strip, place.pointer, bits, lo.const(t.bytes))
     else:
         w.store(place.listed(), lo.slot("pointers"), 8)
         w.call("void", f"tt.scatter.{t.bytes}", strip, lo.slot("pointers"), bits)
+
+
+def _store_each(lo, op, x, idx):
+    w, strip, t = lo.w, lo.slot("strip"), T.element(op.operands[1].type)
+    w.store(x, strip, t.bytes)
+
+    def store(place, lane):
+        m = memory_type(t)
+        w.store(w.load(m, w.gep(m, strip, lane)), place.pointer)
+    _each_lane(lo, op.operands[0], (*op.operands, None)[2], idx, store)
 
 
 def _native_store(lo, place, t, mask, x):

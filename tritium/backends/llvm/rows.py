@@ -75,12 +75,15 @@ def _division(w: Writer, opcode: str, t, x: Val, y: Val) -> Val:
         return w.binary(opcode, x, y)
     zero = w.const(y.type, 0)
     by_zero = w.compare("icmp eq", y, zero)
-    bad = by_zero
-    if t.signed:  # the smallest number divided by -1 overflows
+    safe, wide = w.select(by_zero, w.const(y.type, 1), y), x
+    if t.signed and t.bits < 64:  # the smallest number divided by -1 overflows, unless there are bits to spare
+        type = vector(lanes(x.type), f"i{2 * t.bits}")
+        wide, safe = w.cast("sext", x, type), w.cast("sext", safe, type)
+    elif t.signed:
         smallest = w.compare("icmp eq", x, w.const(x.type, -(1 << t.bits - 1)))
-        minus_one = w.compare("icmp eq", y, w.const(y.type, -1))
-        bad = w.binary("or", bad, w.binary("and", smallest, minus_one))
-    out = w.binary(opcode, x, w.select(bad, w.const(y.type, 1), y))
+        overflows = w.binary("and", smallest, w.compare("icmp eq", y, w.const(y.type, -1)))
+        safe = w.select(overflows, w.const(y.type, 1), safe)
+    out = w.cast("trunc", w.binary(opcode, wide, safe), x.type)
     return w.select(by_zero, x if opcode.endswith("rem") else zero, out)
 
 
