@@ -5,8 +5,19 @@ functions stand by theme in expand_*.py; `EXPAND[kind](b, op, *values)` emits on
 """
 
 from . import (  # noqa: F401
-    expand_erf, expand_exp, expand_hyperbolic, expand_int, expand_parts, expand_pow, expand_root, expand_rounding,
-    expand_trig)
+    expand_bessel,
+    expand_erf,
+    expand_exp,
+    expand_gamma,
+    expand_hyperbolic,
+    expand_int,
+    expand_inverse,
+    expand_parts,
+    expand_pow,
+    expand_root,
+    expand_rounding,
+    expand_trig,
+)
 from .expression import EXPAND
 
 __all__ = ["EXPAND"]

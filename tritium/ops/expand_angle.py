@@ -1,10 +1,12 @@
 """The remainder of any angle, however large, by a quarter turn (after Payne and Hanek).
 
-x is an integer m of 53 bits times 2^e. Of the bits of 2/pi only those matter that m 2^e neither lifts to whole turns nor
-leaves below the precision: three 64-bit words from a place that e decides. They are picked by selects, not from memory.
+x is an integer m of 53 bits times 2^e. Of the bits of 2/pi only those matter that m 2^e neither lifts to whole turns
+nor leaves below the precision: three 64-bit words from a place that e decides, picked by selects, not from memory.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from ..ir import types as T
 from .double_word import fast_two_sum, two_product
@@ -30,7 +32,7 @@ def reduce_huge(x):
     words = pick_words(place, last=2 if x.element is T.f32 else 16)
     shift = (place & 63).cast(T.u64)
     back = shift.const(63) - shift
-    a, b, c = ((high << shift) | ((low >> 1) >> back) for high, low in zip(words, words[1:]))
+    a, b, c = ((high << shift) | ((low >> 1) >> back) for high, low in pairwise(words))
     # (m * abc) 2^-62 mod 4 quarter turns, in two words
     middle = m * b
     low = middle + row("mulhi", m, c)

@@ -66,14 +66,11 @@ def remainder(x, y):
     large = b > (2.0**126 if x.element is T.f32 else 2.0**1022)
     r = where(large, a, Expr(x.b, row("rem", a, where(large, b, b + b)).v))
     small = b < 2.0 * FORMATS[x.element].smallest
-    for strict in (True, False):
-        # 2r > b without overflow, r > b/2 without underflow
-        if strict:
-            beyond = where(small, r + r > b, r > b * 0.5)
-        else:
-            beyond = where(small, r + r >= b, r >= b * 0.5)
-        r = where(beyond if strict else beyond & stepped, r - b, r)
-        stepped = beyond
+    # 2r > b without overflow, r > b/2 without underflow
+    once = where(small, r + r > b, r > b * 0.5)
+    r = where(once, r - b, r)
+    twice = once & where(small, r + r >= b, r >= b * 0.5)
+    r = where(twice, r - b, r)
     flipped = (r.bits ^ (x.bits & (-1 << (x.element.bits - 1)))).bitcast(x.element)
     wrong = (x != x) | (y != y) | (a == INF) | (b == 0.0)
     return where(wrong, NAN, where(b == INF, x, flipped))

@@ -54,14 +54,14 @@ def rcbrt(x):
 
 # --- lengths --------------------------------------------------------------------------------------------------------
 def _length(xs, reciprocal):
-    """Square root of the sum of squares. f32: in f64, where nothing overflows. f64: scaled by the largest's exponent."""
+    """Square root of the sum of squares, or 1 by it: in f64 for f32, for f64 scaled by the largest's exponent."""
     if xs[0].element is T.f32:
         total = xs[0].cast(T.f64) * xs[0].cast(T.f64)
         for x in xs[1:]:
             wide = x.cast(T.f64)
             total = fma(wide, wide, total)
         root = sqrt(total)
-        return ((1.0 / root) if reciprocal else root).cast(T.f32), root
+        return (1.0 / root if reciprocal else root).cast(T.f32)
     xs = [abs(x) for x in xs]
     largest = xs[0]
     for x in xs[1:]:
@@ -84,7 +84,7 @@ def _length(xs, reciprocal):
     error = fma(-root, root, high) + low
     root = where(root > 0.0, root + error / (root + root), root)
     up = exponent.bitcast(T.f64)
-    return ((1.0 / root) * down if reciprocal else root * up), root
+    return 1.0 / root * down if reciprocal else root * up
 
 
 def _with_edges(xs, y, reciprocal):
@@ -98,10 +98,10 @@ def _with_edges(xs, y, reciprocal):
 @expands("hypot", "norm3d", "norm4d")
 def norm(*xs):
     """Length of a vector."""
-    return _with_edges(xs, _length(xs, False)[0], False)
+    return _with_edges(xs, _length(xs, False), False)
 
 
 @expands("rhypot", "rnorm3d", "rnorm4d")
 def reciprocal_norm(*xs):
     """1 / length of a vector."""
-    return _with_edges(xs, _length(xs, True)[0], True)
+    return _with_edges(xs, _length(xs, True), True)

@@ -15,7 +15,10 @@ from .expression import expands, fma, sqrt, where
 
 # --- stepping ---------------------------------------------------------------------------------------------------------
 def step(y, error, mode, finite):
-    """y, or its neighbour in the direction of rounding; `error` has the sign of (exact - y), `finite` holds if exact is."""
+    """y, or its neighbour in the direction of rounding.
+
+    `error` has the sign of (exact - y); `finite` tells whether the exact result is.
+    """
     error = where(finite, where(y == INF, -1.0, where(y == -INF, 1.0, error)), 0.0)
     if mode == "ru":
         return where(error > 0.0, next_up(y), y)
@@ -71,7 +74,7 @@ def fma_error(x, y, z):
     A tiny product is scaled up, and z with it; if z is too large for that, the product's sign is the error's.
     """
     near = fma(x, y, z)
-    tiny = abs(x * y) < 2.0**-900
+    tiny = (abs(x * y) < 2.0**-900) & (x != 0.0) & (y != 0.0)
     up = where(tiny, x.const(2.0**540), 1.0)
     u1, u2 = two_product(x * up, y * up)
     alone = tiny & (abs(z) > 2.0**-600)
@@ -132,7 +135,7 @@ for _name in ERRORS:
         _directed(_name, _mode)
 
 
-# --- rounded to nearest, and kept apart from their neighbours: an fma is not contracted ---------------------------------
+# --- rounded to nearest, and kept apart from their neighbours: an fma is not contracted -------------------------------
 @expands("add_rn")
 def add_rn(x, y):
     return fma(x, 1.0, y)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from ..ir import types as T
 from .double_word import two_product
-from .expand_exp import FORMATS, INF, NAN
 from .expand_angle import reduce_huge
+from .expand_exp import FORMATS, INF, NAN
 from .expression import expands, fma, maximum, minimum, poly, rarely, rint, sign_of, sqrt, trunc, where
 
 TWO_OVER_PI = 0.6366197723675814
@@ -15,7 +15,7 @@ REACH = {T.f32: 1e5, T.f64: 2.0**40}    # of the quick reduction
 
 
 class Trig(NamedTuple):
-    """pi/2 in parts, and minimax polynomials: sin and cos on |r| <= pi/4, atan on |t| <= tan(pi/8), asin on |x| <= 1/2."""
+    """pi/2 in parts, and polynomials: sin and cos on |r| <= pi/4, atan on |t| <= tan(pi/8), asin on |x| <= 1/2."""
 
     half_pi: tuple
     sin: tuple      # sin r = r + r^3 S(r^2)

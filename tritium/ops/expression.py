@@ -16,7 +16,7 @@ from __future__ import annotations
 from ..ir import types as T
 from ..ir.opdef import KINDS
 from .casts import bitcast, cast, select
-from .control import constant, yield_
+from .control import constant, while_, yield_
 from .elementwise import (
     abs_,
     add,
@@ -46,6 +46,7 @@ from .elementwise import rint as rint_row
 from .elementwise import sqrt as sqrt_row
 from .elementwise import trunc as trunc_row
 from .rare import rare
+from .reduce import map_
 from .shape import splat
 
 SIGNED = {8: T.i8, 16: T.i16, 32: T.i32, 64: T.i64}
@@ -161,6 +162,29 @@ def rarely(condition, usual, fn, *xs):
     return Expr(b, rare(b, condition.v, usual.v, *[x.v for x in xs], regions=(region.block,)))
 
 
+def repeat(condition, body, *inits):
+    """while condition(*values): values = body(*values), on single elements; returns the last values."""
+    b, types = inits[0].b, [x.element for x in inits]
+    regions = []
+    for fn in (condition, body):
+        with b.region(types) as region:
+            made = fn(*[Expr(b, a) for a in region.args])
+            yield_(b, *[x.v for x in (made if type(made) is tuple else (made,))])
+        regions.append(region.block)
+    made = while_(b, *[x.v for x in inits], regions=tuple(regions))
+    return [Expr(b, v) for v in (made if type(made) is tuple else (made,))]
+
+
+def element_by_element(fn, *xs):
+    """fn of single elements, which may hold loops, applied to all."""
+    b = xs[0].b
+    if not T.shape(xs[0].v.type):
+        return fn(*xs)
+    with b.region([x.element for x in xs]) as region:
+        yield_(b, fn(*[Expr(b, a) for a in region.args]).v)
+    return Expr(b, map_(b, *[x.v for x in xs], regions=(region.block,)))
+
+
 def minimum(x, y): return call(min_, x, y)
 def maximum(x, y): return call(max_, x, y)
 def sign_of(x, y): return call(copysign, x, y)
@@ -194,3 +218,12 @@ def expands(*names):
             EXPAND[KINDS[name]] = expand
         return fn
     return register
+
+
+def in_f64(fn):
+    """Decorator: on f32 compute in f64 and round once, for functions too rare to be written twice."""
+    def run(*xs):
+        if not any(x.element is T.f32 for x in xs):
+            return fn(*xs)
+        return fn(*[x.cast(T.f64) if x.element is T.f32 else x for x in xs]).cast(T.f32)
+    return run

@@ -32,14 +32,14 @@ def _scalar(name, fn, doc, arity=1, **rest):
     return _row(name, arity, M.through_f64(np.vectorize(fn, otypes=[np.float64])), doc, **rest)
 
 
-# --- exponentials, logarithms, powers, roots ------------------------------------------------------------------------
+# --- exponentials, logarithms, powers, roots --------------------------------------------------------------------------
 exp10 = _vector("exp10", lambda x: np.power(10.0, x), "10 to the power x.")
 expm1 = _vector("expm1", np.expm1, "e to the power x, minus 1.")
 log10 = _vector("log10", np.log10, "Logarithm to base 10.")
 log1p = _vector("log1p", np.log1p, "Natural logarithm of 1 + x.")
 pow_ = _vector("pow", np.power, "x to the power y.", 2)
-cbrt = _vector("cbrt", np.cbrt, "Cube root.")
-rcbrt = _vector("rcbrt", lambda x: 1 / np.cbrt(x), "Reciprocal cube root.")
+cbrt = _scalar("cbrt", S.cbrt, "Cube root.")
+rcbrt = _scalar("rcbrt", S.reciprocal_cbrt, "Reciprocal cube root.")
 rsqrt_rn = _row("rsqrt_rn", 1, S.reciprocal_root, "Reciprocal square root, rounded once.", accepts=(T.f32,))
 hypot = _scalar("hypot", S.norm, "Square root of x*x + y*y, without overflow between.", 2)
 rhypot = _scalar("rhypot", S.reciprocal_norm, "1 / hypot.", 2)
@@ -86,8 +86,8 @@ def _of_order(fn):
 
 
 ORDER = ((T.i32, T.f32, T.f32), (T.i32, T.f64, T.f64))
-jn = _row("jn", 2, _of_order(S.jn), "Bessel function of the first kind: operands order, x.", accepts=(), signature=ORDER)
-yn = _row("yn", 2, _of_order(S.yn), "Bessel function of the second kind: operands order, x.", accepts=(), signature=ORDER)
+jn = _row("jn", 2, _of_order(S.jn), "Bessel function of the first kind: order, x.", accepts=(), signature=ORDER)
+yn = _row("yn", 2, _of_order(S.yn), "Bessel function of the second kind: order, x.", accepts=(), signature=ORDER)
 
 # --- parts of floats --------------------------------------------------------------------------------------------------
 EXPONENT = ((T.f32, T.i32, T.f32), (T.f64, T.i32, T.f64))
@@ -97,7 +97,7 @@ logb = _row("logb", 1, S.logb, "Exponent of x as a float; -inf for 0.")
 nextafter = _row("nextafter", 2, np.nextafter, "The float next to x in the direction of y.")
 remainder = _scalar("remainder", S.ieee_remainder, "x - y * n for the integer n nearest to x / y.", 2)
 
-# --- arithmetic rounded in a direction ----------------------------------------------------------------------------------
+# --- arithmetic rounded in a direction --------------------------------------------------------------------------------
 ARITHMETIC = {
     "add": (2, S.exact_add, np.add, "x + y"),
     "sub": (2, S.exact_sub, np.subtract, "x - y"),
@@ -116,7 +116,7 @@ for _name, (_arity, _exact, _plain, _doc) in ARITHMETIC.items():
         globals()[f"{_name}_{_mode}"] = _row(f"{_name}_{_mode}", _arity, _meaning, f"{_doc}, rounded {_how}.",
                                              llvm=SPELLED.get(f"{_name}_{_mode}"))
 
-# --- conversions rounded in a direction ---------------------------------------------------------------------------------
+# --- conversions rounded in a direction -------------------------------------------------------------------------------
 CONVERSIONS = {
     "int2float": (T.i32, T.f32), "uint2float": (T.u32, T.f32), "ll2float": (T.i64, T.f32), "ull2float": (T.u64, T.f32),
     "ll2double": (T.i64, T.f64), "ull2double": (T.u64, T.f64), "double2float": (T.f64, T.f32),

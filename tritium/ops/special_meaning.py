@@ -129,6 +129,19 @@ def reciprocal_root(x):
     return (1 / np.sqrt(x.astype(np.float64))).astype(x.dtype)
 
 
+def cbrt(x):
+    """Cube root: what libraries give, and one exact step of Newton's."""
+    y = math.cbrt(x)
+    if not math.isfinite(x) or y == 0:
+        return y
+    return float(Fraction(y) - (Fraction(y) ** 3 - Fraction(x)) / (3 * Fraction(y) ** 2))
+
+
+def reciprocal_cbrt(x):
+    """1 / cbrt(x)."""
+    return math.copysign(INF, x) if x == 0 else 1 / cbrt(x)
+
+
 # --- parts of floats ------------------------------------------------------------------------------------------------
 def logb(x):
     """The exponent of x as a float; -inf for 0."""
@@ -273,7 +286,7 @@ def tgamma(x):
     try:
         return math.gamma(x)
     except OverflowError:
-        return INF
+        return math.copysign(INF, x)
     except ValueError:
         return math.copysign(INF, x) if x == 0 else NAN
 
@@ -400,12 +413,12 @@ def _hankel(order, x):
         else:
             q += term * (-1) ** (k // 2)
         k += 1
-        following = term * (4 * order * order - (2 * k - 1) ** 2) / (k * 8 * x)
+        following = term * (4 * order * order - (2 * k - 1) ** 2) / (k * 8) / x
         if abs(following) < 1e-18 or abs(following) > abs(term):
             break
         term = following
     s, c = math.sin(x), math.cos(x)
-    size = 1 / math.sqrt(math.pi * x)
+    size = math.sqrt(1 / math.pi / x)
     cos, sin = (c + s, s - c) if order == 0 else (s - c, -(s + c))  # of x - pi/4 and x - 3 pi/4, times sqrt 2
     return size * (p * cos - q * sin), size * (p * sin + q * cos)
 

@@ -37,6 +37,7 @@ class _Marks:
         self.enter(body, None)
         for op in self.todo:
             self.live.add(id(op))
+        self.need(body.yields)
         while self.todo:
             item = self.todo.pop()
             self.through(*item) if type(item) is tuple else self.inputs(item)
