@@ -6,6 +6,7 @@ threads. A lowering sees only the op it lowers: `LOWER[kind](g, op, *operand lis
 
 from __future__ import annotations
 
+from ... import ops
 from ...errors import CompilationError
 from ...ir import types as T
 from ...ir.core import Result
@@ -45,10 +46,11 @@ def llvm_type(t):
 class Registers:
     """A tile's registers, each written when first asked for: of eight neighbouring addresses one may be enough."""
 
-    __slots__ = ("_made", "_make", "depth")
+    __slots__ = ("_made", "_make", "depth", "loads")
 
     def __init__(self, count, make):
         self._made, self._make = [None] * count, make
+        self.depth, self.loads = 1, frozenset()  # how long a chain waits; which loads are waiting in it
 
     def __len__(self):
         return len(self._made)
@@ -72,6 +74,7 @@ class Lowering:
         self.module, self.target, self.shared = module, target, shared
         self.w = Writer()
         self.values = {}
+        self.late_loads = {}
         self.used = uses(module.body)
         self.warps = module.attrs["num_warps"]
         self._places = {}
@@ -108,13 +111,30 @@ class Lowering:
         if fn is None:
             raise CompilationError(None, None, f"op {op.kind.name} has no lowering for {self.target.name}")
         operands = [self.get(x) for x in op.operands]
+        waiting = [x for x in operands if type(x) is Registers]
+        if self.late_loads and (op.kind.effects == "write" or op.regions):
+            self.load_now(spare=frozenset().union(*[x.loads for x in waiting]) if op.kind is ops.store else frozenset())
         out = fn(self, op, *operands)
         if type(out) is Registers:
-            out.depth = 1 + max((x.depth for x in operands if type(x) is Registers), default=0)
+            out.depth += max((x.depth for x in waiting), default=0)
+            out.loads = out.loads.union(*[x.loads for x in waiting])
             if out.depth > LONGEST_CHAIN:
                 out = list(out)
         if op.types:
             self.set(op, out)
+
+    def load_late(self, count, make):
+        """Registers of a large tile, loaded when they are asked for: all at once they would not fit. Whatever else
+        writes memory meanwhile makes the rest load first."""
+        out = Registers(count, make)
+        out.loads = frozenset((id(out),))
+        self.late_loads[id(out)] = out
+        return out
+
+    def load_now(self, spare=frozenset()):
+        """Finish the late loads, but for those a store is about to ask for."""
+        for key in [k for k in self.late_loads if k not in spare]:
+            list(self.late_loads.pop(key))
 
     def inline(self, block, args):
         """Lower a region of scalars in place: `args` are single LLVM values; returns the yielded ones."""

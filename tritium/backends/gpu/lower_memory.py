@@ -7,6 +7,9 @@ from ...ir import types as T
 from .lower import llvm_type, lower
 
 
+LARGE = 64  # registers of a tile that a thread should not try to hold all at once
+
+
 def _groups(g, op, pointers):
     """First registers of the vector accesses, and their width."""
     width = op.attrs.get("vector") or 1
@@ -21,12 +24,23 @@ def _stored(t):
 def load(g, op, pointers, mask=None, other=None):
     t, w = T.element(op.type), g.w
     starts, width = _groups(g, op, pointers)
-    out = []
-    for r in starts:
+
+    def vector(r):
         fill = None if other is None else [_to_memory(w, t, other[r + k]) for k in range(width)]
         items = g.target.load(g, pointers[r], _stored(t), width, None if mask is None else mask[r], fill, op.attrs)
-        out += [_from_memory(w, t, x) for x in items]
-    return out
+        return [_from_memory(w, t, x) for x in items]
+
+    if len(pointers) < LARGE or op.attrs["volatile"]:
+        return [x for r in starts for x in vector(r)]
+    found = {}
+
+    def element(r):
+        first = r - r % width
+        if first not in found:
+            found[first] = vector(first)
+        return found[first][r - first]
+
+    return g.load_late(len(pointers), element)
 
 
 def _to_memory(w, t, x):

@@ -42,13 +42,17 @@ def _attributes(options):
     return f'"nvvm.maxnreg"="{options.maxnreg}"' if options.maxnreg else ""
 
 
-# ptxas optimises again; of LLVM's passes only the one that simplifies address arithmetic pays for itself.
-PASSES = ("instcombine", "simplifycfg")
+# ptxas optimises again; of LLVM's passes only the one that simplifies address arithmetic pays for itself. LLVM's code
+# generator takes quadratic time for the addresses of very large tiles: there it is told not to optimise at all, unless
+# the kernel has wgmma, whose accumulators must not be copied.
+PASSES = ("instcombine",)
+LONG = 3000  # lines of LLVM
 
 
 def ptx(text, target, options, metadata):
     """LLVM's PTX."""
-    return assembly(text, NvTarget.of(options.arch), passes=PASSES)
+    effort = 0 if text.count("\n") > LONG and "wgmma" not in text else 2
+    return assembly(text, NvTarget.of(options.arch), passes=PASSES, opt=effort)
 
 
 def cubin(text, target, options, metadata):
