@@ -6,7 +6,6 @@ from ... import ops
 from ...ir import types as T
 from .lower import llvm_type, lower
 
-
 LARGE = 64  # registers of a tile that a thread should not try to hold all at once
 
 
