@@ -8,6 +8,7 @@ Each stage is a file extension: it can be read in `kernel.asm`, dumped (TRITON_K
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -30,6 +31,12 @@ __all__ = [
 ]  # fmt: skip
 
 TRITON_VERSION = "3.6.0"
+
+
+def __getattr__(name: str):
+    if name in ("code_generator", "compiler", "errors"):  # reached as attributes, without an import of their own
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def compile(src, target: GPUTarget | None = None, options: dict | None = None, _env_vars: dict | None = None):

@@ -35,6 +35,8 @@ def canonical(text: str) -> str | None:
     ('bf16', 'i64', None)
     """
     const, text = re.match(r"(const\s+)?(.*)", text.strip(), re.DOTALL).groups()
+    if (inner := re.fullmatch(r"(?:\w+\.)*pointer_type\(([\w.]+)\)", text)) is not None:
+        text = f"*{inner[1]}"  # an annotation that Python kept as text
     if (star := re.fullmatch(r"\*\s*(k)?(.*)|(.*?)\s*\*", text, re.DOTALL)) is not None:
         pointee = canonical(star[2] if star[3] is None else star[3])
         return pointee and f"*{'k' if const or star[1] else ''}{pointee}"

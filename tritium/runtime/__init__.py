@@ -9,7 +9,7 @@ _HOMES = {
     "RemoteCacheBackend": "cache", "RedisRemoteCacheBackend": "cache", "AsyncCompileMode": "async_compile",
     "FutureKernel": "async_compile", "set_allocator": "_allocation",
 }  # fmt: skip
-_MODULES = {*_HOMES.values(), "driver", "interpreter", "memory"}
+_MODULES = {*_HOMES.values(), "build", "driver", "interpreter", "memory"}
 
 __all__ = sorted({*_HOMES, "driver"})
 

@@ -48,7 +48,7 @@ def run_script(arguments: list[str]) -> None:
     path = arguments[0]
     try:
         with io.open_code(os.path.abspath(path)) as file:
-            code = compile(file.read(), path, "exec")
+            code = compile(file.read(), path, "exec", dont_inherit=True)  # this file's __future__ is not the script's
     except OSError as error:
         print(f"tritium run: cannot open {path!r}: {error.strerror}", file=sys.stderr)
         sys.exit(2)
