@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 # command -> (module with `main(arguments) -> exit status`, what it does)
@@ -41,7 +42,11 @@ def main(arguments: list[str] | None = None) -> int:
     if command not in COMMANDS:
         print(f"tritium has no command {command!r}\n\n{usage()}", file=sys.stderr)
         return 2
-    return importlib.import_module(COMMANDS[command][0]).main(rest) or 0
+    try:
+        return importlib.import_module(COMMANDS[command][0]).main(rest) or 0
+    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import tomllib
+from pathlib import Path
 
 
 def installed(package: str) -> str:
@@ -18,10 +20,22 @@ def installed(package: str) -> str:
         return "not installed"
 
 
+def own_version() -> str:
+    """The version of tritium, installed or run from a checkout.
+
+    >>> own_version()[0].isdigit()
+    True
+    """
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    if not project.is_file():
+        return installed("tritium")
+    return tomllib.loads(project.read_text())["project"]["version"] + f" (checkout in {project.parent})"
+
+
 def rows() -> list[tuple[str, str]]:
     """Name and value of everything worth knowing in a bug report.
 
-    >>> dict(rows())["tritium"] == installed("tritium")
+    >>> dict(rows())["tritium"] == own_version()
     True
     """
     import tritium
@@ -29,7 +43,7 @@ def rows() -> list[tuple[str, str]]:
 
     target = cpu_target()
     return [
-        ("tritium", installed("tritium")),
+        ("tritium", own_version()),
         ("language", f"Triton {tritium.__version__}"),
         ("Python", f"{platform.python_version()} on {platform.platform(terse=True)}"),
         ("LLVM", f"{llvm_version()} (llvmlite {installed('llvmlite')})"),
