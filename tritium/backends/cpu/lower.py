@@ -21,7 +21,7 @@ from .affine import form_of
 from .index import lanes_of, width_of
 from .plan import plan
 from .scratch import Arena
-from .table import puller, step, stepper
+from .table import is_lazy, puller, step, stepper
 
 __all__ = ["Lowered", "Lowering", "Shift", "lower"]
 
@@ -79,7 +79,7 @@ class Lowering:
         self.ahead = set()  # ids of loads that a loop of dots reads row by row
         self.region = 0
         self.plan, self.now = None, 0
-        self._slots = {}
+        self._slots, self._lazy = {}, {}
 
     # --- the kernel -----------------------------------------------------------------------------------------------
     def kernel(self):
@@ -157,10 +157,10 @@ class Lowering:
                 self.force(x)
         self.now += 0.5
         with self.keeping(s.keeps):
-            if s.force is not None:
+            if s.ops and s.nest is not None:
+                nests.group(self, s.ops, s.nest, s.force)
+            elif s.force is not None:
                 self.force(s.force)
-            elif s.nest is not None:
-                nests.group(self, s.ops, s.nest)
             elif s.ops[0].kind.terminator:
                 finish()
             else:
@@ -240,6 +240,13 @@ class Lowering:
     def key(x):
         """What stands for a value in tables."""
         return (id(x.op), x.index) if type(x) is Result else id(x)
+
+    def is_lazy(self, op) -> bool:
+        """Whether an op waits until somebody wants its strips."""
+        found = self._lazy.get(id(op))
+        if found is None:
+            found = self._lazy[id(op)] = is_lazy(op)
+        return found
 
     def scalar(self, x) -> Val:
         """A value that is not a tile."""

@@ -20,7 +20,7 @@ from .lower import Shift
 from .lower_dot import look_ahead
 from .plan import carried_shifts
 from .scratch import Buffer
-from .table import is_lazy, step
+from .table import step
 
 __all__ = ["Carried", "Wish"]
 
@@ -64,7 +64,7 @@ def reads(lo, x, aligned=True, found=None):
     if lo.key(x) in lo.shifts:
         return reads(lo, lo.shifts[lo.key(x)].start, aligned, found)
     op = x.op if type(x) is Result else x
-    if type(op) is Arg or not is_lazy(op):
+    if type(op) is Arg or not lo.is_lazy(op):
         return found
     for y in op.operands:
         reads(lo, y, aligned and (op.kind.elementwise or op.kind in (ops.load, ops.hint, ops.map_)), found)

@@ -10,7 +10,6 @@ from ..llvm.writer import Val, lanes, vector
 from . import lower_memory, lower_reduce
 from .affine import form_of
 from .index import ZERO, iota, lanes_of, strips, width_of
-from .table import is_lazy
 
 __all__ = ["fill", "group", "place", "pointer", "position", "read", "read_flat", "rows", "width_for", "write"]
 
@@ -41,7 +40,7 @@ def position(lo, buffer, idx):
 def pointer(lo, buffer, base):
     """The address of element `base` of a buffer."""
     start = lo.address(buffer)
-    return lo.w.gep(memory_type(buffer.element), start, lo.const(base)) if base != 0 else start
+    return lo.offset(memory_type(buffer.element), start, base) if base != 0 else start
 
 
 def read(lo, buffer, idx) -> Val:
@@ -140,56 +139,61 @@ def _transposed(lo, xs):
     return [w.shuffle(a, b, picks) for a, b in (low, high) for picks in ((0, 1, 4, 5), (2, 3, 6, 7))]
 
 
-def contiguous_axis(lo, x):
+def contiguous_axis(lo, x, seen=None):
     """The axis of a tile along which the memory it comes from is contiguous; None when nothing speaks for one."""
+    seen = set() if seen is None else seen
     if lo.key(x) in lo.homes:
         return len(T.shape(x.type)) - 1
-    if type(x) in (Arg, Result) or type(x.type) is not T.Tile or not is_lazy(x):
+    if type(x) in (Arg, Result) or type(x.type) is not T.Tile or id(x) in seen or not lo.is_lazy(x):
         return None
-    shape = x.type.shape
+    seen.add(id(x))
     if x.kind is ops.load:
-        strides = form_of(lo, x.operands[0]).strides
-        axes = [a for a, s in enumerate(strides) if type(s) is int and s == 1 and shape[a] > 1]
-        return axes[-1] if axes else None
+        return lower_memory.contiguous(form_of(lo, x.operands[0]), x.type.shape)
     if x.kind is ops.trans:
-        axis = contiguous_axis(lo, x.operands[0])
+        axis = contiguous_axis(lo, x.operands[0], seen)
         return None if axis is None else x.attrs["order"].index(axis)
     if x.kind is ops.broadcast:
-        axis = contiguous_axis(lo, x.operands[0])
+        axis = contiguous_axis(lo, x.operands[0], seen)
         return axis if axis is not None and T.shape(x.operands[0].type)[axis] > 1 else None
     if x.kind.elementwise:
-        found = [contiguous_axis(lo, y) for y in x.operands]
-        found = [a for a in found if a is not None]
-        return found[0] if found else None
+        for y in x.operands:
+            axis = contiguous_axis(lo, y, seen)
+            if axis is not None:
+                return axis
     return None
 
 
 # --- several ops in one nest ------------------------------------------------------------------------------------
-def group(lo, roots, nest) -> None:
-    """Stores and reductions over tiles of one shape, in one nest of loops."""
+def group(lo, roots, nest, force=None) -> None:
+    """Stores and reductions over tiles of one shape, and a tile to put into scratch, in one nest of loops."""
     if nest[0] == "columns":
         lower_reduce.columns(lo, roots, nest[2])
         return
     shape = nest[1]
     stores = [op for op in roots if op.kind is ops.store]
+    room = None if force is None or lo.key(force) in lo.homes else lo.room(force)
+    fills = [] if room is None else [(force, room)]
     reductions = [lower_reduce.Reduction(lo, op) for op in roots if op.kind is ops.reduce]
     vectorised = all(r.lane_by_lane for r in reductions)
     width = width_for(lo, *[T.element(x.type) for op in roots for x in op.operands[-2:] if not T.is_ptr(x.type)])
     walk = strips(shape, width if vectorised else 1, lower_memory.store_order(lo, stores) if not reductions else None)
     with lo.loops([shape[a] for a in walk.outer]) as at:
-        rows(lo, stores, reductions, walk, at)
+        rows(lo, stores, reductions, walk, at, fills)
     for r in reductions:
         r.close()
+    if room is not None:
+        lo.homes[lo.key(force)] = room
 
 
-def rows(lo, stores, reductions, walk, at) -> None:
+def rows(lo, stores, reductions, walk, at, fills=()) -> None:
     """One row of a nest: its strips, then what the reductions make of them."""
     inits = [x for r in reductions for x in r.inits(walk)]
     if walk.total == walk.width:
-        _strip(lo, stores, reductions, walk.index(lo, at, 0), ())
+        _strip(lo, stores, reductions, fills, walk.index(lo, at, 0), ())
     else:
         with lo.loop(0, walk.total, walk.width, carry=inits) as loop:
-            loop.next = _strip(lo, stores, reductions, walk.index(lo, at, loop.index), loop.carried, loop.index)
+            idx = walk.index(lo, at, loop.index)
+            loop.next = _strip(lo, stores, reductions, fills, idx, loop.carried, loop.index)
         rest = list(loop.results)
         for r in reductions:
             r.totals, rest = rest[:len(r.op.types)], rest[len(r.op.types):]
@@ -197,15 +201,18 @@ def rows(lo, stores, reductions, walk, at) -> None:
         r.finish(at, walk)
 
 
-def _strip(lo, stores, reductions, idx, carried, base=0):
+def _strip(lo, stores, reductions, fills, idx, carried, base=0):
     """Everything is computed before anything is stored: a store may change what another reads."""
     carried, out = list(carried), []
+    filled = [lo.ev(x, idx) for x, _ in fills]
     elements = [[lo.ev(x, idx) for x in r.op.operands] for r in reductions]
     ready = [lower_memory.prepare_store(lo, op, idx) for op in stores]
     for r, xs in zip(reductions, elements, strict=True):
         n = len(xs)
         out += r.accumulate(xs, carried[:n], base, width_of(idx))
         carried = carried[n:]
+    for (_, room), strip in zip(fills, filled, strict=True):
+        write(lo, room, idx, strip)
     for store in ready:
         store()
     return out

@@ -14,13 +14,14 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Arg, Result, walk
 from .affine import ADDRESSING
-from .table import WHOLE, is_lazy
+from .table import WHOLE
 
 __all__ = ["Plan", "Step", "carried_shifts", "plan"]
 
 KEEP = 8  # a value this costly is rather kept than computed again
 LOAD = 8
 SLOW = 8
+WORK = 6  # so many operations are not done again for each row or column they are repeated over
 DEEP = 120  # longer chains are cut: their loops would run out of registers
 _LOOPS = (ops.for_, ops.while_)
 # Steps whose loops do not visit every element of what they want, or visit it more than once.
@@ -34,13 +35,13 @@ class Step:
 
     before: values to put into scratch with loops of their own first   first_keeps: kept on the way there
     keeps: values its loops write to scratch on the way                dead: values nobody wants after it
-    after: ops on scalars that had to wait for it
+    after: ops on scalars that had to wait for it                      mark: bits above it stand for ops that come later
     """
 
-    __slots__ = ("after", "before", "dead", "first_keeps", "force", "keeps", "nest", "ops")
+    __slots__ = ("after", "before", "dead", "first_keeps", "force", "keeps", "mark", "nest", "ops")
 
-    def __init__(self, ops=(), force=None, nest=None):
-        self.ops, self.force, self.nest = list(ops), force, nest
+    def __init__(self, ops=(), force=None, nest=None, mark=0):
+        self.ops, self.force, self.nest, self.mark = list(ops), force, nest, mark
         self.before, self.first_keeps, self.keeps, self.dead, self.after = [], [], [], [], []
 
 
@@ -110,7 +111,7 @@ def nest_of(op):
 class _Planner:
     def __init__(self, lo, block):
         self.lo, self.block = lo, block
-        self.key = lo.key
+        self.key, self.is_lazy = lo.key, lo.is_lazy
         self.steps, self.program = [], []
         self.at = {}  # key of a tile value made here -> step that makes it
         self.users = {}
@@ -131,7 +132,7 @@ class _Planner:
                 k = id(x.op if type(x) is Result else x)
                 self.users[k] = self.users.get(k, 0) + 1
             depends = self.depends_on(op)
-            if is_lazy(op):
+            if self.is_lazy(op):
                 if op.kind is ops.load:
                     depends |= self.new_bit()
                     if self.steps and any(o.kind is ops.store for o in self.steps[-1].ops):
@@ -139,7 +140,6 @@ class _Planner:
                 self.note(op, depends)
             elif not op.kind.terminator and self.is_scalar(op):
                 self.place_scalar(op, depends)
-                self.note(op, depends)
             else:
                 self.place(op, depends, position)
 
@@ -171,8 +171,10 @@ class _Planner:
         return self.bit
 
     def place_scalar(self, op, depends):
-        if op.kind.effects:
-            self.group_bits = 0  # what reads memory stays behind the stores before it
+        if op.kind.effects:  # what reads memory stays behind the stores before it
+            self.group_bits = 0
+            depends |= self.new_bit()
+        self.note(op, depends)
         if depends & self.group_bits:
             self.steps[-1].after.append(op)
         else:
@@ -183,29 +185,42 @@ class _Planner:
             self.force(op.operands[k])
         nest = nest_of(op)
         bit = self.new_bit()
-        if nest and self.group_bits and self.steps[-1].nest == nest and not depends & self.group_bits:
+        step = self.earlier(op, nest, depends)
+        if step is None and nest and self.group_bits and self.steps[-1].nest == nest and not depends & self.group_bits:
             step = self.steps[-1]
             self.program.remove(step)
-            step.ops.append(op)
+            self.program.append(step)
             self.group_bits |= bit
-        else:
-            step = Step([op], nest=nest)
+        if step is None:
+            step = Step(nest=nest, mark=bit >> 1)
             self.steps.append(step)
+            self.program.append(step)
             self.group_bits = bit if nest else 0
-        self.program.append(step)
+        step.ops.append(op)
         self.note(op, bit)
-        index = len(self.steps) - 1
+        index = self.steps.index(step)
         for x in op.results:
             self.at[self.key(x)] = index
         if op.kind.effects == "write" or any(o.kind.effects == "write" for r in op.regions for o in walk(r)):
             self.writes.append((index, position))
 
+    def earlier(self, op, nest, depends):
+        """A step that fills scratch with the tile a reduction runs over: there its elements are at hand."""
+        if op.kind is not ops.reduce or nest[0] != "rows":
+            return None
+        forced = {self.key(step.force): step for step in self.steps if step.force is not None and step.nest == nest}
+        for x in op.operands:
+            step = forced.get(self.key(x))
+            if step is not None and depends <= step.mark:
+                return step
+        return None
+
     def force(self, x):
         if type(x.type) is T.Tile and self.key(x) not in self.lo.homes and self.key(x) not in self.forced:
             op = x.op if type(x) is Result else x
-            if type(op) is not Arg and is_lazy(op):
+            if type(op) is not Arg and self.is_lazy(op):
                 self.forced.add(self.key(x))
-                step = Step(force=x)
+                step = Step(force=x, nest=("rows", T.shape(x.type)), mark=self.bit)
                 self.steps.append(step)
                 self.program.append(step)
                 self.group_bits = 0
@@ -226,7 +241,7 @@ class _Planner:
         for op in reversed(order):
             if id(op) in step_of:
                 self.root(op, 2 << 2 * step_of[id(op)], step_of[id(op)])
-            elif is_lazy(op):
+            elif self.is_lazy(op):
                 self.lazy(op)
         for step in self.steps:
             for values in (step.before, step.keeps, step.first_keeps):
@@ -245,7 +260,7 @@ class _Planner:
                     foreign.append(pending.pop())
                 continue
             x = x.op if type(x) is Result else x
-            if type(x) is Arg or id(x) in seen or not is_lazy(x) or self.key(x.results[0]) in self.lo.homes:
+            if type(x) is Arg or id(x) in seen or not self.is_lazy(x) or self.key(x.results[0]) in self.lo.homes:
                 continue
             seen.add(id(x))
             pending.append(x)
@@ -261,26 +276,32 @@ class _Planner:
 
     def costs(self, order):
         """Roughly how many instructions a strip of each lazy value takes, and how long its longest chain is."""
-        self.cost, self.depth, self.cut = {}, {}, set()
+        self.cost, self.depth, self.work, self.cut = {}, {}, {}, set()
         for op in order:
-            if not is_lazy(op):
+            if not self.is_lazy(op):
                 continue
-            cost, depth = 0, 0
+            cost, depth, work = 0, 0, 0
             for x in op.operands:
                 made = x.op if type(x) is Result else x
                 c = self.cost.get(id(made), 1 if type(x.type) is T.Tile else 0)
                 heavy = c >= KEEP and self.users.get(id(made), 0) > 1
                 cost += 1 if heavy else c  # a costly value with several users will be kept by itself
                 depth = max(depth, self.depth.get(id(made), 0))
-            if op.kind is ops.load:
-                cost = LOAD
-            elif op.kind.elementwise:
-                cost += SLOW if op.kind.row and op.kind.row.cost == "slow" else 1
+                work += self.work.get(id(made), 0)
+            own = 0
+            if op.kind.elementwise:
+                own = SLOW if op.kind.row and op.kind.row.cost == "slow" else 1
             elif op.kind not in ADDRESSING:
-                cost += SLOW if op.regions else 1
-            if op.kind in (ops.arange, ops.splat):
-                cost = 0
+                own = SLOW if op.regions else 1
+            cost += own
+            if op.kind is ops.load:
+                cost, work = LOAD, 0
+            elif op.kind in (ops.arange, ops.splat):
+                cost = work = 0
+            else:
+                work += own
             depth += 1
+            self.work[id(op)] = min(work, 1000)
             if depth > DEEP and self.keepable(op):
                 self.must.add(self.key(op.results[0]))
                 self.cut.add(self.key(op.results[0]))
@@ -340,12 +361,26 @@ class _Planner:
         for x in op.results:
             if self.key(x) not in self.kept_here:
                 looped |= self.looped.get(self.key(x), 0)
+        if op.kind is ops.broadcast:
+            self.before_broadcast(op, kept_bits)
         for k, x in enumerate(op.operands):
             if k in WHOLE.get(op.kind, ()) or op.kind is ops.split or self.hard_reshape(op):
                 self.must.add(self.key(x))
                 self.wants(x, kept_bits, whole=kept_bits)
             else:
                 self.wants(x, kept_bits, looped=looped)
+
+    def before_broadcast(self, op, bits):
+        """What takes some work is computed in strips of its own shape before it is repeated."""
+        x, = op.operands
+        while type(x) not in (Arg, Result) and x.kind is ops.expand_dims:
+            x = x.operands[0]
+        if type(x) in (Arg, Result) or not 1 < T.numel(x.type) < T.numel(op.type):
+            return
+        if self.work.get(id(x), 0) >= WORK and self.keepable(x):
+            k = self.key(x)
+            self.must.add(k)
+            self.whole[k] = self.whole.get(k, 0) | bits
 
     def hard_reshape(self, op):
         """Only powers of two can be counted through in strips."""
