@@ -77,6 +77,7 @@ class Lowering:
         self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
         self.memo, self.remembered = {}, [[]]
         self.ahead = set()  # ids of loads that a loop of dots reads row by row
+        self.assumed = frozenset()  # keys of masks that are known to hold everywhere
         self.region = 0
         self.plan, self.now = None, 0
         self._slots, self._lazy = {}, {}
@@ -437,6 +438,13 @@ class Lowering:
         outer, self.region = self.region, len(self.w.levels) - 1
         yield
         self.region = outer
+
+    @contextmanager
+    def assuming(self, masks):
+        """Inside, these masks (by key) hold everywhere."""
+        outer, self.assumed = self.assumed, self.assumed | set(masks)
+        yield
+        self.assumed = outer
 
     @contextmanager
     def at(self, level):

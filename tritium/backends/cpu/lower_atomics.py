@@ -7,7 +7,8 @@ from ...ir import types as T
 from ..llvm.rows import llvm_type
 from . import nests
 from .index import unravel
-from .lower_memory import mask_of, place_of
+from .lower_masks import mask_of
+from .lower_memory import place_of
 from .table import step
 
 __all__ = []

@@ -7,7 +7,7 @@ from ...ir import types as T
 from ...ir.core import Arg, Result
 from ..llvm.rows import memory_type
 from ..llvm.writer import Val, lanes, vector
-from . import lower_memory, lower_reduce
+from . import lower_masks, lower_memory, lower_reduce
 from .affine import form_of
 from .index import ZERO, iota, lanes_of, strips, width_of
 
@@ -112,7 +112,40 @@ def fill(lo, pairs) -> None:
 
 
 def _fill_across(lo, x, buffer, axis) -> None:
-    """Memory runs along `axis`, scratch along the last: squares of 4 x 4 are read one way and written the other."""
+    """Memory runs along `axis`, scratch along the last: squares of 4 x 4 are read one way and written the other.
+
+    A tile that lies inside all masks as a whole is read without them; others go element by element.
+    """
+    masks = _masks(lo, x)
+    inside = lower_masks.tile_inside(lo, masks)
+    if inside is None:
+        _squares(lo, x, buffer, axis)
+        return
+
+    def hot():
+        with lo.inside(), lo.assuming(masks):
+            _squares(lo, x, buffer, axis)
+
+    def cold():
+        with lo.inside(), lo.loops(buffer.shape) as at:
+            idx = tuple([(i, None) for i in at])
+            write(lo, buffer, idx, lo.ev(x, idx))
+    lo.either(inside, hot, cold, likely=True)
+
+
+def _masks(lo, x, found=None):
+    """The masks of all loads a tile is computed from."""
+    found = {} if found is None else found
+    if type(x) in (Arg, Result) or type(x.type) is not T.Tile or lo.key(x) in lo.homes or not lo.is_lazy(x):
+        return found
+    if x.kind is ops.load and len(x.operands) > 1:
+        found[lo.key(x.operands[1])] = x.operands[1]
+    for y in x.operands if x.kind is not ops.load else x.operands[2:]:
+        _masks(lo, y, found)
+    return found
+
+
+def _squares(lo, x, buffer, axis) -> None:
     shape, last = buffer.shape, len(buffer.shape) - 1
     others = [a for a in range(last) if a != axis]
     with lo.loops([shape[a] for a in others]) as at, lo.counted(shape[last], 4) as column, \
@@ -125,8 +158,8 @@ def _fill_across(lo, x, buffer, axis) -> None:
             out = list(idx)
             out[axis], out[last] = r, c
             return tuple(out)
-        strips_ = [lo.ev(x, index((row, iota(4)), (lo.add(column, k), None))) for k in range(4)]
-        for k, line in enumerate(_transposed(lo, strips_)):
+        lines = [lo.ev(x, index((row, iota(4)), (lo.add(column, k), None))) for k in range(4)]
+        for k, line in enumerate(_transposed(lo, lines)):
             write(lo, buffer, index((lo.add(row, k), None), (column, iota(4))), line)
 
 
