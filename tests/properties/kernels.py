@@ -63,7 +63,8 @@ class Writer:
             f"({x} & {y})", f"({x} | {y})", f"({x} ^ {y})", f"(-{x})", f"(~{x})", f"({x} >> {self.pick('0123')})",
             f"({x} << {self.pick('0123')})", f"tl.where({self.mask(depth - 1)}, {x}, {y})", f"tl.minimum({x}, {y})",
             f"tl.maximum({x}, {y})", f"tl.abs({x})", f"{self.floats(depth - 1)}.to(tl.int32)", f"tl.cumsum({x}, 0)",
-            f"tl.sort({x})", f"tl.flip({x}, 0)", f"mix({x}, {self.tile(0)})[0]", f"({self.mask(depth - 1)}).to(tl.int32)",
+            f"tl.sort({x})", f"tl.flip({x}, 0)", f"mix({x}, {self.tile(0)})[0]",
+            f"({self.mask(depth - 1)}).to(tl.int32)",
             f"mix({x}, {self.tile(0)}, shift=2)[0]", f"tl.gather({x}, i ^ 1, 0)", f"{x}.to(tl.int8).to(tl.int32)",
             f"tl.reshape({x}, (N // 2, 2)).reshape((N,))",
         ])

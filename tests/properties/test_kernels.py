@@ -1,4 +1,4 @@
-"""Random Python kernels: eager, through the frontend on the machine, compiled for the CPU. All must agree, bit for bit."""
+"""Random Python kernels: eager, through the frontend on the machine, compiled for the CPU. All must agree."""
 
 import importlib.util
 import itertools
