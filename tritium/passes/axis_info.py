@@ -14,6 +14,7 @@ from typing import NamedTuple
 from .. import ops
 from ..ir import types as T
 from ..ir.core import Op, Result
+from .simplify import number
 
 EVERYTHING = 1 << 40  # divides zero
 
@@ -211,32 +212,90 @@ def _is_one(x):
     return type(x) is Op and x.kind is ops.constant and x.attrs["value"] == 1
 
 
+def _aligned_runs(op, x, y):
+    """On each axis, groups of x that count up from a multiple of their length and that y, the same, is a multiple of.
+
+    Only for what is not negative: division and remainder towards zero turn round there.
+    """
+    if not T.element(op.type).is_int or not nonnegative(op.operands[0]):
+        return (1,) * len(x.contiguity)
+    return tuple(map(min, x.contiguity, x.divisibility, y.divisibility, y.constancy))
+
+
 def _div(op, x, y):
     """Within a run that starts at a multiple of the divisor's power of two, the quotient stays."""
-    out = _nothing(op.type)
-    if not T.element(op.type).is_int:
-        return out._replace(constancy=tuple(map(min, x.constancy, y.constancy)))
-    groups = tuple(
-        max(
-            min(x.contiguity[a], x.divisibility[a], y.divisibility[a], y.constancy[a]),
-            min(x.constancy[a], y.constancy[a]),
-        )
-        for a in range(len(x.contiguity))
-    )
-    return out._replace(constancy=groups)
+    same = map(min, x.constancy, y.constancy)
+    return _nothing(op.type)._replace(constancy=tuple(map(max, _aligned_runs(op, x, y), same)))
 
 
 def _rem(op, x, y):
     """x % y counts up within runs that neither wrap nor start off a multiple of y's power of two."""
+    same = tuple(map(min, x.constancy, y.constancy))
     if not T.element(op.type).is_int:
-        return _nothing(op.type)
-    rank = range(len(x.contiguity))
-    runs = tuple(max(1, min(x.contiguity[a], x.divisibility[a], y.divisibility[a], y.constancy[a])) for a in rank)
-    return AxisInfo(
-        runs,
-        tuple(min(x.at(a, runs[a]), y.divisibility[a]) for a in rank),
-        tuple(min(x.constancy[a], y.constancy[a]) for a in rank),
-    )
+        return _nothing(op.type)._replace(constancy=same)
+    runs = _aligned_runs(op, x, y)
+    divisors = tuple(min(x.at(a, run), y.at(a, run)) for a, run in enumerate(runs))
+    return AxisInfo(runs, divisors, same)
+
+
+def _shl(op, x, y):
+    """x << 3 is x * 8."""
+    count = number(op.operands[1])
+    if count is None or not 0 <= count < T.element(op.type).bits:
+        return _same(op, x, y)
+    divisors = tuple(min(EVERYTHING, x.at(a, 1) << count) for a in range(len(x.contiguity)))
+    return x if count == 0 else AxisInfo((1,) * len(divisors), divisors, x.constancy)
+
+
+def _shr(op, x, y):
+    """x >> 3 is x / 8."""
+    count = number(op.operands[1])
+    known = count is not None and 0 <= count < T.element(op.type).bits
+    return _div(op, x, _multiples_of(y, 1 << count)) if known else _same(op, x, y)
+
+
+def _and(op, x, y):
+    """x & 7 is x % 8."""
+    mask = number(op.operands[1])
+    known = T.element(op.type) is not T.i1 and mask is not None and mask > 0 and mask & (mask + 1) == 0
+    return _rem(op, x, _multiples_of(y, mask + 1)) if known else _same(op, x, y)
+
+
+def _multiples_of(x, divisor):
+    return x._replace(divisibility=(divisor,) * len(x.divisibility))
+
+
+def nonnegative(x, depth=16):
+    """True when a value is known to be 0 or more everywhere, sums and products taken not to overflow.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: i32) {\\n %0 = program_id {axis=0} : i32\\n %1 = add %0, %x : i32\\n}")
+    >>> [nonnegative(op) for op in m.body.ops]
+    [True, False]
+    """
+    element = T.element(x.type)
+    if type(element) is T.Scalar and element.kind in ("uint", "bool"):
+        return True
+    if type(x) is not Op or not depth:
+        return False
+    if x.kind is ops.constant:
+        return x.attrs["value"] >= 0
+    if x.kind is ops.arange:
+        return x.attrs["start"] >= 0
+    if x.kind in (ops.program_id, ops.num_programs):
+        return True
+    if x.kind is ops.cast:
+        source, to = T.element(x.operands[0].type), x.attrs["to"]
+        wider = type(source) is T.Scalar and source.is_int and to.bits >= source.bits + (source.kind == "uint")
+        return wider and nonnegative(x.operands[0], depth - 1)
+    values = x.operands[1:] if x.kind is ops.select else x.operands
+    if x.kind is ops.and_ or x.kind is ops.max_:
+        return any(nonnegative(y, depth - 1) for y in values)
+    return x.kind in _KEEP_SIGN and all(nonnegative(y, depth - 1) for y in values)
+
+
+_KEEP_SIGN = frozenset((ops.add, ops.mul, ops.div, ops.rem, ops.min_, ops.shr, ops.select, ops.splat, ops.expand_dims,
+                        ops.broadcast, ops.trans, ops.reshape, ops.hint))
 
 
 def _same(op, *infos):
@@ -300,6 +359,8 @@ _RULES = {
     ops.mul: _mul,
     ops.div: _div,
     ops.rem: _rem,
+    ops.shl: _shl,
+    ops.shr: _shr,
     ops.cast: _cast,
     ops.select: _select,
     ops.hint: _hint,
@@ -309,7 +370,7 @@ _RULES = {
     ops.ge: _compare,
     ops.eq: _same,
     ops.ne: _same,
-    ops.and_: _same,
+    ops.and_: _and,
     ops.or_: _same,
     ops.xor: _same,
     ops.max_: _same,
