@@ -62,11 +62,12 @@ def _function(source, node):
     cells = dict(zip(original.__code__.co_freevars, original.__closure__ or ()))
     cells[SUPPORT] = CellType(meaning_of_python)
     outer = ast.FunctionDef("outer", ast.arguments([], [ast.arg(name) for name in cells], None, [], [], None, []),
-                            [node], [], None)
+                            [] if node.name in cells else [ast.Global([node.name])], [], None)
+    outer.body.append(node)  # its own name means inside it what it means outside
     if "type_params" in ast.FunctionDef._fields:
         outer.type_params = []
     tree = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, node)], []))
-    code = _inner_code(_inner_code(compile(tree, source.file, "exec"), "outer"), node.name)
+    code = _inner_code(_inner_code(compile(tree, source.file, "exec", dont_inherit=True), "outer"), node.name)
     made = FunctionType(code, original.__globals__, original.__name__, original.__defaults__,
                         tuple(cells[name] for name in code.co_freevars))
     made.__kwdefaults__, made.__qualname__ = original.__kwdefaults__, original.__qualname__

@@ -52,6 +52,11 @@ def require(name):
     return b
 
 
+def builder_of(semantic, name):
+    """The builder that `_semantic` stands for; without one, the current builder."""
+    return getattr(semantic, "builder", semantic) if semantic is not None else require(name)
+
+
 class Builtin:
     """A function of the language that is written in Python: `fn(b, ...)` works through builder `b`.
 
@@ -78,8 +83,7 @@ class Builtin:
         return self.signature.replace(parameters=[*self.signature.parameters.values(), hidden])
 
     def __call__(self, *args, _semantic=None, _generator=None, **kwargs):
-        b = getattr(_semantic, "builder", _semantic) if _semantic is not None else require(self.name)
-        return self.fn(b, *map(unwrap, args), **{name: unwrap(value) for name, value in kwargs.items()})
+        return self.fn(builder_of(_semantic, self.name), *map(unwrap, args), **{name: unwrap(value) for name, value in kwargs.items()})
 
     def __get__(self, instance, owner=None):
         return self if instance is None else MethodType(self, instance)

@@ -12,7 +12,7 @@ import operator
 from tritium.errors import fail
 from tritium.ir import types as T
 
-from .calling import Builtin, as_builtin, builtin, current, is_builtin, require, using
+from .calling import Builtin, as_builtin, builder_of, builtin, current, is_builtin, require, using
 from .constants import constexpr, unwrap, wrap
 from .deferred import ops
 from .dtypes import constexpr_type, from_ir, tuple_type
@@ -103,34 +103,35 @@ class tensor:
     __repr__ = __str__
     __hash__ = object.__hash__
 
-    # Operators of plain Python code; the compiler calls the functions of `operators` itself.
+    # Operators of plain Python code; the compiler calls the functions of `operators` itself. Users' own builtins call
+    # them by name, with `_semantic`.
 
-    def __getitem__(self, index):
+    def __getitem__(self, index, _semantic=None):
         from .operators import getitem
-        return getitem(require("indexing"), self, index)
+        return getitem(builder_of(_semantic, "indexing"), self, index)
 
-    def __neg__(self):
+    def __neg__(self, _semantic=None):
         from .operators import unary
-        return unary(require("-"), "-", self)
+        return unary(builder_of(_semantic, "-"), "-", self)
 
-    def __invert__(self):
+    def __invert__(self, _semantic=None):
         from .operators import unary
-        return unary(require("~"), "~", self)
+        return unary(builder_of(_semantic, "~"), "~", self)
 
 
 def _binary_method(symbol, reflected):
-    def method(self, other):
+    def method(self, other, _semantic=None):
         from .operators import binary
-        x, y = self, unwrap(other)
-        return binary(require(symbol), symbol, y, x) if reflected else binary(require(symbol), symbol, x, y)
+        x, y = (unwrap(other), self) if reflected else (self, unwrap(other))
+        return binary(builder_of(_semantic, symbol), symbol, x, y)
     method.__doc__ = f"The operator {symbol}."
     return method
 
 
 def _compare_method(symbol):
-    def method(self, other):
+    def method(self, other, _semantic=None):
         from .operators import compare
-        return compare(require(symbol), symbol, self, unwrap(other))
+        return compare(builder_of(_semantic, symbol), symbol, self, unwrap(other))
     method.__doc__ = f"The comparison {symbol}."
     return method
 
