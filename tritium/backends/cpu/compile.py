@@ -7,7 +7,7 @@ from ...ir import types as T
 from ...passes.legalize import BETWEEN_WIDE, WIDE
 from ..llvm import target as machines
 
-__all__ = ["assembly_view", "facts", "fingerprint", "llir", "obj", "prepare"]
+__all__ = ["assembly_view", "facts", "llir", "obj", "pipeline", "prepare"]
 
 
 def facts(cpu) -> passes.Facts:
@@ -19,6 +19,11 @@ def facts(cpu) -> passes.Facts:
     half = {(T.f16, T.f32), (T.f32, T.f16)} if cpu.has_f16_convert else set()
     return passes.Facts(floats=WIDE | ({T.f16} if cpu.has_fp16 else set()), casts=BETWEEN_WIDE | half, dot=WIDE,
                         rare=True)
+
+
+def pipeline(target) -> tuple:
+    """The passes to the stage `ttir`: the same for every CPU."""
+    return passes.CLEANUP
 
 
 def prepare(module, cpu):
@@ -37,16 +42,10 @@ def llir(module, target, options, metadata) -> str:
 
 
 def obj(text, target, options, metadata) -> bytes:
-    """Machine code."""
-    return machines.compile_text(text, machines.cpu_target(target.arch), opt=knobs.cpu_opt)
+    """Machine code. The text is folded and hoisted already: LLVM's passes would take a tenth of the time for nothing."""
+    return machines.compile_text(text, machines.cpu_target(target.arch), passes=(), opt=knobs.cpu_opt)
 
 
 def assembly_view(asm, target) -> str:
     """The machine code in words."""
-    return machines.assembly(asm["llir"], machines.cpu_target(target.arch), opt=knobs.cpu_opt)
-
-
-def fingerprint(target) -> str:
-    """The version of LLVM and the machine."""
-    cpu = machines.cpu_target(target.arch)
-    return f"{machines.llvm_version()}-{cpu.triple}-{cpu.cpu}-{cpu.features}"
+    return machines.assembly(asm["llir"], machines.cpu_target(target.arch), passes=(), opt=knobs.cpu_opt)

@@ -140,7 +140,7 @@ def columns(lo, roots, axis):
     reductions = [Reduction(lo, op) for op in roots]
     shape = T.shape(roots[0].operands[0].type)
     kept = shape[:axis] + shape[axis + 1:]
-    width = nests.width_for(lo, *[t for r in reductions for t in r.elements])
+    width = nests.width_for(lo, shape, *[t for r in reductions for t in r.elements])
     width = width if all(r.lane_by_lane for r in reductions) else 1
     if all(n == 1 for n in kept):  # strips along the axis after all
         order = (*[a for a in range(len(shape)) if a != axis], axis)
@@ -186,7 +186,7 @@ def _reduce(lo, op):
 @step(ops.scan)
 def _scan(lo, op):
     axis, shape = op.attrs["axis"], T.shape(op.operands[0].type)
-    width = nests.width_for(lo, *[T.element(x.type) for x in op.operands])
+    width = nests.width_for(lo, shape, *[T.element(x.type) for x in op.operands])
     rooms = [lo.room(x) for x in op.results]
     last = len(shape) - 1
     if not table.lane_by_lane(op.regions[0]):

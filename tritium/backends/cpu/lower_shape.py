@@ -49,7 +49,7 @@ def _insert(lo, op):
 def _copy(lo, x, room, moved):
     """Write a tile into a buffer of another shape: `moved(idx)` is where index `idx` goes."""
     shape = T.shape(x.type)
-    walk = strips(shape, nests.width_for(lo, T.element(x.type)))
+    walk = strips(shape, nests.width_for(lo, shape, T.element(x.type)))
     with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
         idx = walk.index(lo, at, base)
         nests.write(lo, room, moved(idx), lo.ev(x, idx))
@@ -74,7 +74,7 @@ def _join(lo, op):
         for k, x in enumerate(op.operands):
             nests.write(lo, room, ((k, None),), lo.scalar(x))
     else:
-        walk = strips(shape, nests.width_for(lo, T.element(op.type)))
+        walk = strips(shape, nests.width_for(lo, shape, T.element(op.type)))
         with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
             idx = walk.index(lo, at, base)
             pair = [lo.widen(lo.ev(x, idx), width_of(idx)) for x in op.operands]

@@ -14,10 +14,18 @@ from .index import ZERO, iota, lanes_of, strips, width_of
 __all__ = ["fill", "group", "place", "pointer", "position", "read", "read_flat", "rows", "width_for", "write"]
 
 
-def width_for(lo, *types):
-    """How many lanes strips of these element types have: as many as 16 of 4 bytes take registers."""
-    wide = max([t.bytes for t in types], default=4)
-    return lo.width if wide <= 4 else lo.width // 2
+def width_for(lo, shape, *types):
+    """How many lanes strips of these element types have: as many as 16 of 4 bytes take registers.
+
+    Short tiles are done sooner than code for wide strips is compiled.
+    """
+    wide, total = max([t.bytes for t in types], default=4), 1
+    for n in shape:
+        total *= n
+    return lo.width if wide <= 4 and total > _SHORT * lo.width else lo.width // 2
+
+
+_SHORT = 4
 
 
 # --- scratch ----------------------------------------------------------------------------------------------------
@@ -103,7 +111,7 @@ def fill(lo, pairs) -> None:
     if axis is not None and axis != len(shape) - 1 and shape[axis] % 4 == 0 and shape[-1] % 4 == 0:
         _fill_across(lo, *pairs[0], axis)
         return
-    walk = strips(shape, width_for(lo, *[T.element(x.type) for x, _ in pairs]))
+    walk = strips(shape, width_for(lo, shape, *[T.element(x.type) for x, _ in pairs]))
     with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
         idx = walk.index(lo, at, base)
         made = [lo.ev(x, idx) for x, _ in pairs]
@@ -208,7 +216,7 @@ def group(lo, roots, nest, force=None) -> None:
     fills = [] if room is None else [(force, room)]
     reductions = [lower_reduce.Reduction(lo, op) for op in roots if op.kind is ops.reduce]
     vectorised = all(r.lane_by_lane for r in reductions)
-    width = width_for(lo, *[T.element(x.type) for op in roots for x in op.operands[-2:] if not T.is_ptr(x.type)])
+    width = width_for(lo, shape, *[T.element(x.type) for op in roots for x in op.operands[-2:] if not T.is_ptr(x.type)])
     walk = strips(shape, width if vectorised else 1, lower_memory.store_order(lo, stores) if not reductions else None)
     with lo.loops([shape[a] for a in walk.outer]) as at:
         rows(lo, stores, reductions, walk, at, fills)
