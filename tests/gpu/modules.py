@@ -28,7 +28,7 @@ def binary(module, target, num_warps=4, num_stages=3):
     backend = BaseBackend(target)
     options = backend.parse_options({"num_warps": num_warps, "num_stages": num_stages})
     module = module.replace(attrs={**module.attrs, "num_warps": num_warps, "num_stages": num_stages})
-    value, metadata = passes.run(module, get(target).passes), {}
+    value, metadata = passes.run(module, get(target).passes(target)), {}
     for _, stage in get(target).stages:
         value = stage(value, target, options, metadata)
     return value, metadata

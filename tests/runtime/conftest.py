@@ -121,7 +121,7 @@ def fake(monkeypatch, tmp_path):
     """The fake machine as the active driver, with an empty cache."""
     package, module = types.ModuleType("fake_backend"), types.ModuleType("fake_backend.driver")
     package.BACKEND = backends.Backend(
-        "fake", (), (("note", _note), ("paper", _paper)), {"num_stages": 2}, lambda target: "pen 1.0",
+        "fake", lambda target: (), (("note", _note), ("paper", _paper)), {"num_stages": 2}, lambda target: "pen 1.0",
         {"upper": lambda asm, target: asm["note"].upper()})  # fmt: skip
     module.Driver = Notes
     monkeypatch.setitem(sys.modules, "fake_backend", package)

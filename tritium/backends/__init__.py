@@ -28,13 +28,14 @@ _SIGNS = {"cuda": ("/dev/nvidiactl", "/dev/dxg"), "hip": ("/dev/kfd",)}
 class Backend(NamedTuple):
     """How to get from tile IR to a binary.
 
-    `passes` turn the frontend's module into the stage `ttir`; then each stage `(extension, function)` makes the next
-    one: `function(value, target, options, metadata) -> value`, where `metadata` is a dict it may add to. The last
-    extension is the binary's. A view is text made on demand from the stages there are: `function(asm, target) -> str`.
+    `passes(target)` are what turns the frontend's module into the stage `ttir`; then each stage `(extension, function)`
+    makes the next one: `function(value, target, options, metadata) -> value`, where `metadata` is a dict it may add to.
+    The last extension is the binary's. A view is text made on demand from the stages there are: `function(asm, target)
+    -> str`. The functions are `lazy`: a kernel that comes from the cache needs no compiler.
     """
 
     name: str
-    passes: tuple[Callable, ...]
+    passes: Callable[[Any], tuple[Callable, ...]]
     stages: tuple[tuple[str, Callable], ...]
     options: Mapping[str, Any] = {}  # defaults that differ from those in backends.compiler.Options
     fingerprint: Callable[[Any], str] = lambda target: ""  # versions of what generates the code, and the exact machine
@@ -44,6 +45,21 @@ class Backend(NamedTuple):
     def binary_ext(self) -> str:
         """The extension of the last stage."""
         return self.stages[-1][0]
+
+
+def lazy(path: str) -> Callable:
+    """The function at "module:name", imported when it is first called.
+
+    >>> lazy("math:isqrt")(17)
+    4
+    """
+    module, _, name = path.partition(":")
+
+    def call(*args):
+        return getattr(importlib.import_module(module), name)(*args)
+
+    call.__name__, call.__module__ = name, module
+    return call
 
 
 def _folder(name: str) -> str:

@@ -114,10 +114,10 @@ def _module(src, target: GPUTarget, options: Options):
 
 def _stages(src, backend: BaseBackend, options: Options) -> dict[str, Callable]:
     """The stages still to go, extension -> function of a value and the metadata."""
-    from tritium import passes
-
     def ttir(module: Module, metadata: dict) -> Module:
-        return passes.run(module, backend.record.passes, watch=_watch(module.name))
+        from tritium import passes  # not needed by kernels that come from the cache
+
+        return passes.run(module, backend.record.passes(backend.target), watch=_watch(module.name))
 
     stages: dict[str, Callable] = {"ttir": ttir}
     backend.add_stages(stages, options)

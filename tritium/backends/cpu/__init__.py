@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from ... import passes
-from .. import Backend
-from .compile import assembly_view, fingerprint, llir, obj
+from .. import Backend, lazy
+
+_HERE = "tritium.backends.cpu.compile"
+
+
+def fingerprint(target) -> str:
+    """The version of LLVM and the machine."""
+    from ..llvm.target import cpu_target, llvm_version
+
+    cpu = cpu_target(target.arch)
+    return f"{llvm_version()}-{cpu.triple}-{cpu.cpu}-{cpu.features}"
+
 
 BACKEND = Backend(
     name="cpu",
-    passes=passes.CLEANUP,
-    stages=(("llir", llir), ("obj", obj)),
+    passes=lazy(f"{_HERE}:pipeline"),
+    stages=(("llir", lazy(f"{_HERE}:llir")), ("obj", lazy(f"{_HERE}:obj"))),
     options={"default_dot_input_precision": "ieee"},
     fingerprint=fingerprint,
-    views={"asm": assembly_view},
+    views={"asm": lazy(f"{_HERE}:assembly_view")},
 )

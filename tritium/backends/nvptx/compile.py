@@ -17,7 +17,7 @@ from ..gpu.assign_layouts import assign_layouts
 from ..gpu.lower import LOWER, lower_kernel
 from ..gpu.pipeline_loops import pipeline_loops
 from ..gpu.scalar_steps import scalar_steps
-from ..llvm.target import assembly, llvm_version
+from ..llvm.target import assembly
 from . import assemble, inline_asm, mma
 from .target import NvTarget
 
@@ -63,12 +63,6 @@ def cubin(text, target, options, metadata):
     binary, used = assemble.assemble(text, NvTarget.of(options.arch).cpu, extra)
     metadata.update(used)
     return binary
-
-
-def fingerprint(target):
-    """Versions of LLVM and of the assembler."""
-    path = assemble.ptxas()
-    return f"{llvm_version()}-{assemble.version(path) if path else 'driver'}"
 
 
 def sass(asm, target):
