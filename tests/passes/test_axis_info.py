@@ -39,7 +39,7 @@ def holds(info, values, size=1):
 def modules(draw):
     """A module of index arithmetic whose body yields every value, and values for its parameters."""
     b = Builder()
-    pick = lambda xs: draw(st.sampled_from(list(xs)))  # noqa: E731
+    pick = lambda xs: draw(st.sampled_from(list(xs)))
     args = [b.argument(t, name, divisible=d) for name, (t, d, _) in SCALARS.items()]
     pointer = b.argument(T.Ptr(T.f32), "p", divisible=16)
     pool = [*args, ops.program_id(b, axis=0)]
@@ -52,7 +52,7 @@ def modules(draw):
 
 def step(b, draw, pick, pool, pointer):
     """One more value from those at hand."""
-    kind = pick(("arange", "constant", "splat", "shape", "shape", "binary", "binary", "binary", "binary", "cast", "pointer"))
+    kind = pick(("arange", "constant", "splat", "shape", "shape", *["binary"] * 4, "cast", "pointer"))
     ints = [x for x in pool if type(T.element(x.type)) is T.Scalar and T.element(x.type) is not T.i1]
     tiles = [x for x in ints if T.shape(x.type)]
     if kind == "constant":
@@ -69,8 +69,8 @@ def step(b, draw, pick, pool, pointer):
     if kind == "binary":
         x = pick(ints)
         y = pick([y for y in ints if y.type is x.type])
-        op = pick((ops.add, ops.add, ops.sub, ops.mul, ops.div, ops.rem, ops.min_, ops.max_, ops.lt, ops.ge, ops.gt, ops.le,
-                   ops.eq, ops.shl, ops.shr, ops.and_))
+        op = pick((ops.add, ops.add, ops.sub, ops.mul, ops.div, ops.rem, ops.min_, ops.max_, ops.lt, ops.ge, ops.gt,
+                   ops.le, ops.eq, ops.shl, ops.shr, ops.and_))
         if op in (ops.shl, ops.shr, ops.and_):
             number = ops.constant(b, value=pick((0, 1, 3, 7)), type=T.element(x.type))
             y = ops.splat(b, number, shape=T.shape(x.type)) if T.shape(x.type) else number

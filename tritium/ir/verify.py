@@ -1,33 +1,49 @@
-"""Checks what must hold of every module: names in scope, types as the ops infer them, regions closed, stage kept."""
+"""Checks what must hold of every module.
+
+Operands are defined before their use and have one value; every op and parameter stands in one place; types are as the
+ops infer them; regions are closed; the stage is kept.
+"""
 
 from __future__ import annotations
 
 from ..errors import InternalError
-from .core import Result
+from .core import Op, Result
 from .opdef import types_of
 
 
 def verify(module, made_by=None, allow=None):
     """Raise InternalError naming the first broken op. `allow`, if given, is the set of kinds this stage may contain."""
-    _block(module.body, set(), module, made_by, allow, closed=False)
+    pass_name = getattr(made_by, "__module__", "").rpartition(".")[2]
+    _Verifier(module, f" (after pass {pass_name})" if pass_name else "", allow).block(module.body, set(), closed=False)
     return module
 
 
-def _block(block, scope, module, made_by, allow, closed):
-    scope = scope | {id(a) for a in block.args}
-    for position, op in enumerate(block.ops):
-        problem = _problem(op, scope, allow)
-        if not problem and op.kind.terminator and position != len(block.ops) - 1:
-            problem = "ops follow the end of the block"
-        if problem:
-            pass_name = getattr(made_by, "__module__", "").rpartition(".")[2]
-            after = f" (after pass {pass_name})" if pass_name else ""
-            raise InternalError(f"{op.kind.name}: {problem}{after}", module)
-        for region in op.regions:
-            _block(region, scope, module, made_by, allow, closed=True)
-        scope.add(id(op))
-    if closed and not (block.ops and block.ops[-1].kind.terminator):
-        raise InternalError("a region has no closing yield", module)
+class _Verifier:
+    def __init__(self, module, after, allow):
+        self.module, self.after, self.allow = module, after, allow
+        self.placed = set()     # ids of every op and parameter met so far
+
+    def error(self, message):
+        return InternalError(message + self.after, self.module)
+
+    def block(self, block, scope, closed):
+        scope = scope | {id(a) for a in block.args}
+        for arg in block.args:
+            if id(arg) in self.placed:
+                raise self.error(f"parameter {arg!r} belongs to two blocks")
+            self.placed.add(id(arg))
+        for position, op in enumerate(block.ops):
+            problem = "stands in two places" if id(op) in self.placed else _problem(op, scope, self.allow)
+            if not problem and op.kind.terminator and position != len(block.ops) - 1:
+                problem = "ops follow the end of the block"
+            if problem:
+                raise self.error(f"{op.kind.name}: {problem}")
+            for region in op.regions:
+                self.block(region, scope, closed=True)
+            scope.add(id(op))
+            self.placed.add(id(op))
+        if closed and not (block.ops and block.ops[-1].kind.terminator):
+            raise self.error("a region has no closing yield")
 
 
 def _problem(op, scope, allow):
@@ -36,8 +52,8 @@ def _problem(op, scope, allow):
     for x in op.operands:
         if id(x.op if type(x) is Result else x) not in scope:
             return f"operand {x!r} is not defined before it"
-        if type(x) is not Result and x.type is None:
-            return f"operand {x!r} has no value"
+        if type(x) is Op and len(x.types) != 1:
+            return f"operand {x!r} has no value" if not x.types else f"operand {x!r} has several values: name one"
     missing = [k for k in op.kind.attrs if k not in op.attrs]
     if missing:
         return f"attribute {missing[0]!r} is missing"
