@@ -159,7 +159,7 @@ class Lowering:
         self.now += 0.5
         with self.keeping(s.keeps):
             if s.ops and s.nest is not None:
-                nests.group(self, s.ops, s.nest, s.force)
+                nests.group(self, s.ops, s.nest, s.force, s.clip)
             elif s.force is not None:
                 self.force(s.force)
             elif s.ops[0].kind.terminator:
@@ -399,9 +399,9 @@ class Lowering:
             self.memo.pop(key, None)
 
     @contextmanager
-    def loop(self, start, stop, step=1, carry=(), until="slt"):
+    def loop(self, start, stop, step=1, carry=(), until="slt", nonempty=False):
         """A counting loop, as the writer's."""
-        with self.w.loop(start, stop, step, carry=carry, until=until) as loop:
+        with self.w.loop(start, stop, step, carry=carry, until=until, nonempty=nonempty) as loop:
             self.open()
             yield loop
             self.close()

@@ -67,15 +67,46 @@ class Reduction:
         self.lane_by_lane = table.lane_by_lane(self.region)
         self.known = _known(op) if self.lane_by_lane else None
         self.totals = []
+        self.carries = len(op.operands)  # values that go round the loop
         self.rooms = [] if T.shape(op.types[0]) == () else [lo.room(x) for x in op.results]
 
-    def inits(self, walk: Strips):
-        """What the accumulators start from: the neutral element, or anything where the first strip replaces it."""
+    def inits(self, walk: Strips, stop=None):
+        """What the accumulators start from: the neutral element, or anything where the first strip replaces it.
+
+        A sum that stops early also carries the last strip, which stands for those after it.
+        """
         w = self.lo.w
         if walk.total == walk.width:
             return []
         start = self.known[1] if self.known else 0
-        return [w.const(vector(walk.width, llvm_type(t)), start) for t in self.elements]
+        self.carries = len(self.elements) * (1 + (stop is not None and self.adds))
+        types = [vector(walk.width, llvm_type(t)) for t in self.elements]
+        return [w.const(t, start) for t in types] + [w.const(t, 0) for t in types[len(types) * 2 - self.carries:]]
+
+    @property
+    def adds(self):
+        """Whether equal elements do not count once but each time."""
+        return self.known is not None and self.known[0] in ("add", "fadd")
+
+    def take(self, results, walk, stop):
+        """The totals of a row from the loop's results; returns those that belong to others."""
+        mine, rest = results[:self.carries], results[self.carries:]
+        if self.carries > len(self.elements):
+            mine = [self.repeated(*mine, walk, stop)]
+        self.totals = mine
+        return rest
+
+    def repeated(self, total, last, walk, stop):
+        """The total with the strips after `stop`, all equal to the last one."""
+        w, t = self.lo.w, llvm_type(self.elements[0])
+        left = w.binary("lshr", w.binary("sub", self.lo.const(walk.total), stop),
+                        self.lo.const(walk.width.bit_length() - 1))
+        if self.known[0] == "add":
+            times = self.lo.widen(w.cast("trunc", left, t) if t != "i64" else left, walk.width)
+            return w.binary("add", total, w.binary("mul", last, times))
+        times = self.lo.widen(w.cast("uitofp", left, t), walk.width)
+        more = w.binary("fadd", total, w.binary("fmul", last, times))
+        return w.select(w.compare("icmp eq", left, self.lo.const(0)), total, more)
 
     def accumulate(self, xs, carried, base, n):
         """The accumulators after strip `xs`, the one at `base`."""
@@ -85,7 +116,8 @@ class Reduction:
             self.totals = xs
             return []
         if self.known:
-            return combine(lo, self.region, [*carried, *xs])
+            last = xs if self.carries > len(xs) else []
+            return [*combine(lo, self.region, [*carried[:len(xs)], *xs]), *last]
         first = lo.w.compare("icmp eq", lo.const(base), lo.const(0))
         if not self.lane_by_lane:
             return lo.either(first, lambda: xs, lambda: combine(lo, self.region, [*carried, *xs]))

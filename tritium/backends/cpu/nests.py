@@ -205,8 +205,11 @@ def contiguous_axis(lo, x, seen=None):
 
 
 # --- several ops in one nest ------------------------------------------------------------------------------------
-def group(lo, roots, nest, force=None) -> None:
-    """Stores and reductions over tiles of one shape, and a tile to put into scratch, in one nest of loops."""
+def group(lo, roots, nest, force=None, clip=None) -> None:
+    """Stores and reductions over tiles of one shape, and a tile to put into scratch, in one nest of loops.
+
+    `clip` is a mask beyond which they meet nothing new.
+    """
     if nest[0] == "columns":
         lower_reduce.columns(lo, roots, nest[2])
         return
@@ -219,25 +222,41 @@ def group(lo, roots, nest, force=None) -> None:
     width = width_for(lo, shape, *[T.element(x.type) for op in roots for x in op.operands[-2:] if not T.is_ptr(x.type)])
     walk = strips(shape, width if vectorised else 1, lower_memory.store_order(lo, stores) if not reductions else None)
     with lo.loops([shape[a] for a in walk.outer]) as at:
-        rows(lo, stores, reductions, walk, at, fills)
+        stop = _stop(lo, clip, walk, at, bool(reductions)) if clip is not None and vectorised else None
+        rows(lo, stores, reductions, walk, at, fills, stop)
     for r in reductions:
         r.close()
     if room is not None:
         lo.homes[lo.key(force)] = room
 
 
-def rows(lo, stores, reductions, walk, at, fills=()) -> None:
-    """One row of a nest: its strips, then what the reductions make of them."""
-    inits = [x for r in reductions for x in r.inits(walk)]
+def _stop(lo, clip, walk, at, one_more):
+    """Where the strips of a row end: with the mask, or one strip later. None if the mask has no end to be known."""
+    if walk.inner != (len(walk.shape) - 1,) or walk.total <= 2 * lo.width:
+        return None
+    mask = lower_masks.mask_of(lo, clip, walk.index(lo, at, 0))
+    if mask is None or mask.high is None or mask.low is not None or mask.each is not None or mask.base != 0:
+        return None
+    w, high = lo.w, lo.const(mask.high)
+    if mask.condition is not None:
+        high = w.select(mask.condition, high, lo.const(0))
+    strips_ = w.binary("add", w.intrinsic("smax", "i64", high, lo.const(0)), lo.const((1 + one_more) * lo.width - 1))
+    return w.intrinsic("smin", "i64", w.binary("and", strips_, lo.const(-lo.width)), lo.const(walk.total))
+
+
+def rows(lo, stores, reductions, walk, at, fills=(), stop=None) -> None:
+    """One row of a nest: its strips up to `stop`, then what the reductions make of them."""
+    inits = [x for r in reductions for x in r.inits(walk, stop)]
     if walk.total == walk.width:
         _strip(lo, stores, reductions, fills, walk.index(lo, at, 0), ())
     else:
-        with lo.loop(0, walk.total, walk.width, carry=inits) as loop:
+        end = walk.total if stop is None else stop
+        with lo.loop(0, end, walk.width, carry=inits, nonempty=bool(reductions)) as loop:
             idx = walk.index(lo, at, loop.index)
             loop.next = _strip(lo, stores, reductions, fills, idx, loop.carried, loop.index)
         rest = list(loop.results)
         for r in reductions:
-            r.totals, rest = rest[:len(r.op.types)], rest[len(r.op.types):]
+            rest = r.take(rest, walk, stop)
     for r in reductions:
         r.finish(at, walk)
 
@@ -249,7 +268,7 @@ def _strip(lo, stores, reductions, fills, idx, carried, base=0):
     elements = [[lo.ev(x, idx) for x in r.op.operands] for r in reductions]
     ready = [lower_memory.prepare_store(lo, op, idx) for op in stores]
     for r, xs in zip(reductions, elements, strict=True):
-        n = len(xs)
+        n = r.carries
         out += r.accumulate(xs, carried[:n], base, width_of(idx))
         carried = carried[n:]
     for (_, room), strip in zip(fills, filled, strict=True):

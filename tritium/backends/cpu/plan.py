@@ -14,6 +14,7 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Arg, Result, walk
 from .affine import ADDRESSING
+from .clip import clip_of, settles
 from .table import WHOLE
 
 __all__ = ["Plan", "Step", "carried_shifts", "plan"]
@@ -36,12 +37,14 @@ class Step:
     before: values to put into scratch with loops of their own first   first_keeps: kept on the way there
     keeps: values its loops write to scratch on the way                dead: values nobody wants after it
     after: ops on scalars that had to wait for it                      mark: bits above it stand for ops that come later
+    clip: the mask beyond which its loops need not go
     """
 
-    __slots__ = ("after", "before", "dead", "first_keeps", "force", "keeps", "mark", "nest", "ops")
+    __slots__ = ("after", "before", "clip", "dead", "first_keeps", "force", "keeps", "mark", "nest", "ops")
 
     def __init__(self, ops=(), force=None, nest=None, mark=0):
         self.ops, self.force, self.nest, self.mark = list(ops), force, nest, mark
+        self.clip = None
         self.before, self.first_keeps, self.keeps, self.dead, self.after = [], [], [], [], []
 
 
@@ -89,6 +92,7 @@ def plan(lo, block) -> Plan:
     planner = _Planner(lo, block)
     planner.number()
     planner.wanted()
+    planner.clip()
     planner.end_lives()
     mine = {*planner.at, *planner.kept_here, *[lo.key(a) for a in block.args]}
     return Plan(block, planner.program, planner.steps, planner.last, mine)
@@ -437,6 +441,28 @@ class _Planner:
             if at > position:
                 return s if last > s else None
         return None
+
+    # --- ends of loops --------------------------------------------------------------------------------------------
+    def clip(self):
+        """Let loops stop where their mask ends, unless what they keep is wanted beyond."""
+        for step in reversed(self.steps):
+            if not step.ops or step.nest is None or step.nest[0] != "rows" or step.force is not None:
+                continue
+            masks = [clip_of(op) for op in step.ops]
+            if all(m is not None and m is masks[0] for m in masks) and all(self.ends(x, masks[0]) for x in step.keeps):
+                step.clip = masks[0]
+
+    def ends(self, x, mask):
+        """Whether all steps that want a value stop at the end of `mask`."""
+        bits, s = self.want[self.key(x)] >> 1, 0
+        first = True
+        while bits:
+            if bits & 1 and not first and self.steps[s].clip is not mask:
+                return False
+            if bits & 1:
+                first = False
+            bits, s = bits >> 2, s + 1
+        return settles(x, mask)
 
     # --- lives ----------------------------------------------------------------------------------------------------
     def end_lives(self):
