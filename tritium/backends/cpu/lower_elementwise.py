@@ -8,7 +8,8 @@ from ...ir.core import Result
 from ..llvm.rows import bitcast, convert, elementwise, memory_type
 from ..llvm.writer import lanes
 from . import nests
-from .index import ravel, source_index
+from .index import ravel, source_index, width_of
+from .lower_masks import mask_of
 from .table import PULL, pulled
 
 __all__ = ["apply", "inline"]
@@ -57,10 +58,17 @@ PULL.update(dict.fromkeys(_APPLY, _pull))
 
 @pulled(ops.select)
 def _select(lo, op, idx):
-    """A condition that is the same in all lanes picks whole strips."""
-    condition, x, y = [lo.ev(v, idx) for v in op.operands]
+    """A condition that is the same in all lanes picks whole strips, and most strips lie inside a mask as a whole."""
+    condition, x, y = op.operands
+    x, y = lo.spread([lo.ev(x, idx), lo.ev(y, idx)])
+    mask = mask_of(lo, condition, idx) if width_of(idx) > 1 else None
+    if mask is not None and mask.bounded and mask.each is None:
+        x, y = lo.widen(x, mask.n), lo.widen(y, mask.n)
+        whole = mask.whole(lo)
+        with lo.at(max(whole.level, mask.level(), x.level, y.level)):
+            return lo.either(whole, lambda: [x], lambda: [lo.w.select(mask.pinned(lo).lanes(lo), x, y)], likely=True)[0]
+    condition = lo.ev(condition, idx)
     if lanes(condition.type) == 1:
-        x, y = lo.spread([x, y])
         return lo.w.select(condition, x, y)
     return lo.w.select(*lo.spread([condition, x, y]))
 

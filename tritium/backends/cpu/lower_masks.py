@@ -7,6 +7,8 @@ neither becomes a vector of bits.
 
 from __future__ import annotations
 
+import copy
+
 from ... import ops
 from ...ir import types as T
 from ...ir.core import Arg, Result
@@ -81,16 +83,23 @@ class Mask:
         """A vector of i1."""
         w, n = lo.w, self.n
         total = self.each
-        places = w.lanes_of("i64", range(n))
+        places = w.lanes_of("i32", range(n))
         for limit, test in ((self.high, "icmp slt"), (self.low, "icmp sge")):
             if limit is not None:
-                room = lo.widen(w.binary("sub", lo.const(limit), lo.const(self.base)), n)
-                inside = w.compare(test, places, room)
+                room = w.intrinsic("smax", "i64", lo.const(lo.sub(limit, self.base)), lo.const(0))
+                room = w.cast("trunc", w.intrinsic("smin", "i64", room, lo.const(n)), "i32")
+                inside = w.compare(test, places, lo.widen(room, n))
                 total = inside if total is None else w.binary("and", total, inside)
         if self.condition is not None:
             condition = lo.widen(self.condition, n)
             total = condition if total is None else w.binary("and", total, condition)
         return total
+
+    def pinned(self, lo):
+        """The same mask, for code that is to stay in the innermost level."""
+        mask = copy.copy(self)
+        mask.base = lo.w.effect(f"add i64 {lo.const(self.base)}, 0", "i64")
+        return mask
 
     def level(self):
         """The deepest level of its parts."""
