@@ -1,6 +1,7 @@
 """The CPU backend's battery of tile-IR kernels, and the text kernels with `# run:` lines, on the GPU."""
 
 import inspect
+import types
 
 import ml_dtypes
 import numpy as np
@@ -38,16 +39,21 @@ def check_on_gpu(build, arg_types, args, grid=(1,), tolerance=0.0, opt=2):
     theirs, mine = ([x.copy() if isinstance(x, np.ndarray) else x for x in args] for _ in range(2))
     interpret(m, theirs, grid)
     run_cuda(m, mine, grid)
+    agree(theirs, mine, tolerance)
+    return ""
+
+
+def agree(theirs, mine, tolerance=0.0):
+    """Equal integers; floats as close as fast division, exponentials and atomics in any order allow."""
     for k, (x, y) in enumerate(zip(theirs, mine, strict=True)):
         if isinstance(x, np.ndarray):
             if x.dtype.kind in "iub":
                 np.testing.assert_array_equal(y, x, err_msg=f"argument {k}")
-            else:  # fast division and exponentials, and atomics in any order
+            else:
                 loose = max(tolerance, 16 * float(ml_dtypes.finfo(x.dtype).eps))
                 np.testing.assert_allclose(
                     y.astype(np.float64), x.astype(np.float64), rtol=loose, atol=loose, err_msg=f"argument {k}"
                 )
-    return ""
 
 
 @pytest.fixture(autouse=True)
@@ -55,13 +61,16 @@ def on_the_gpu(monkeypatch):
     monkeypatch.setattr(battery, "check", check_on_gpu)
 
 
-def _borrow():
+def borrowed():
+    """Copies of the battery's tests that `check` kernels, by name: what is marked here stays unmarked there."""
     for name, test in vars(battery).items():
         if name.startswith("test_") and name not in CPU_ONLY and "check(" in inspect.getsource(test):
-            yield name, pytest.mark.gpu(test)
+            copy = types.FunctionType(test.__code__, vars(battery), name, test.__defaults__, test.__closure__)
+            copy.__dict__.update(test.__dict__)
+            yield name, copy
 
 
-globals().update(_borrow())
+globals().update({name: pytest.mark.gpu(test) for name, test in borrowed()})
 
 
 @pytest.mark.gpu

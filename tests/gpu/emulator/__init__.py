@@ -1,0 +1,43 @@
+"""An NVIDIA GPU in NumPy: runs the LLVM that the compiler writes, all threads of a program side by side.
+
+It knows what a real GPU does not tell: an access outside every buffer, a vector that is not aligned, a shuffle or a
+barrier that not all threads reach, and above all races. Two threads that touch one byte of shared memory, at least one
+of them writing, must have a barrier between them; copies in flight may not be read, operands of a running matrix
+product not overwritten.
+
+    run(module, [array, 3], grid=(2,), arch=80)      # changes the arrays in place
+"""
+
+from tests.gpu.emulator.machine import Machine
+from tests.gpu.emulator.memory import Fault, Memory
+from tritium import passes
+from tritium.backends import get
+from tritium.backends.compiler import BaseBackend, GPUTarget
+
+__all__ = ["Fault", "llvm_of", "run"]
+
+
+def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
+    """(LLVM text, bytes of shared memory) of a module for an architecture."""
+    target = GPUTarget("cuda", arch, 32)
+    backend = BaseBackend(target)
+    chosen = backend.parse_options({"num_warps": num_warps, "num_stages": num_stages, **options})
+    module = module.replace(attrs={**module.attrs, "num_warps": num_warps, "num_stages": num_stages})
+    value, metadata = passes.run(module, get(target).passes(target)), {}
+    for name, stage in get(target).stages:
+        value = stage(value, target, chosen, metadata)
+        if name == "llir":
+            return value, metadata["shared"]
+    raise AssertionError("no LLVM stage")
+
+
+def run(module, args, grid=(1,), arch=90, num_warps=4, num_stages=3, **options):
+    """Run every program of the grid, one after the other; returns what it printed."""
+    text, shared = llvm_of(module, arch, num_warps, num_stages, **options)
+    memory = Memory(args)
+    machine = Machine(text, 32 * num_warps, memory, shared)
+    x, y, z = (*grid, 1, 1)[:3]
+    for pid in ((i, j, k) for k in range(z) for j in range(y) for i in range(x)):
+        machine.program(pid, (x, y, z))
+    memory.read_back()
+    return "".join(machine.printed)

@@ -1,0 +1,189 @@
+"""The PTX inside asm statements: predicated memory accesses, atomics, copies and matrix products."""
+
+import re
+
+import ml_dtypes
+import numpy as np
+
+from tests.gpu.emulator import tensor_cores
+
+_BITS = {"h": 16, "r": 32, "l": 64, "f": 32, "d": 64, "b": 1, "c": 8}
+
+
+def statement(m, result, body, constraints, inputs):
+    """A function that executes one asm statement and gives its outputs."""
+    kinds = [c.strip() for c in constraints.split(",") if not c.startswith("~")]
+    outputs = [c for c in kinds if c.startswith("=")]
+    tied = {int(c): len(outputs) + k for k, c in enumerate(c for c in kinds if not c.startswith("=")) if c.isdigit()}
+    lines = [line.strip() for line in re.sub(r"^\{|\}$", "", body.strip()).split(";") if line.strip()]
+
+    def step():
+        registers = {f"${len(outputs) + k}": x() for k, x in enumerate(inputs)}
+        for out, source in tied.items():
+            registers[f"${out}"] = registers[f"${source}"]
+        run = Statement(m, registers)
+        for line in lines:
+            run.line(line)
+        made = [_as_output(registers[f"${k}"], c) for k, c in enumerate(outputs)]
+        return None if not made else made[0] if result[0] != "{" else tuple(made)
+
+    return step
+
+
+def _as_output(x, constraint):
+    letter = constraint[-1]
+    if letter in "fd":
+        return np.ascontiguousarray(x).view(np.float32 if letter == "f" else np.float64)
+    return x
+
+
+class Statement:
+    """The registers of one asm statement while its instructions are executed."""
+
+    def __init__(self, m, registers):
+        self.m, self.registers = m, registers
+
+    def line(self, text):
+        guard = self.m.active
+        if text.startswith("@"):
+            predicate, text = text[1:].split(" ", 1)
+            guard = guard & self.get(predicate).astype(bool)
+        name, _, rest = text.partition(" ")
+        for pattern, fn in INSTRUCTIONS:
+            found = re.fullmatch(pattern, name)
+            if found:
+                fn(self, guard, _operands(rest), *found.groups())
+                return
+        raise NotImplementedError(text)
+
+    def get(self, text):
+        if re.fullmatch(r"-?\d+", text):
+            return np.full(self.m.threads, int(text) & ((1 << 64) - 1), np.uint64)
+        return self.registers[text]
+
+    def set(self, name, value, guard):
+        old = self.registers.get(name)
+        full = np.zeros(self.m.threads, value.dtype) if old is None else np.array(old)
+        full[guard] = value[guard] if len(value) == self.m.threads else value
+        self.registers[name] = full
+
+
+def _operands(text):
+    """Operands split at commas; those in braces are a list, those in brackets an address."""
+    return [re.split(r",\s*", part[1:-1]) if part[0] == "{" else part.strip("[]") for part in
+            re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+", text)]  # fmt: skip
+
+
+def _listed(x):
+    return x if isinstance(x, list) else [x]
+
+
+def _declare(s, guard, operands):
+    pass
+
+
+def _move(s, guard, operands, bits):
+    target, source = operands
+    if source.startswith("%"):
+        value = np.full(s.m.threads, 7)
+    else:
+        value = s.get(source)
+    s.set(target, _bits_of(value, int(bits)), guard)
+
+
+def _bits_of(x, bits):
+    """A register as an unsigned integer of so many bits."""
+    kind = np.dtype(f"u{bits // 8}")
+    if x.dtype.kind in "ui" or x.dtype == bool:
+        return x.astype(kind)
+    return np.ascontiguousarray(x).view(np.dtype(f"u{x.dtype.itemsize}")).astype(kind)
+
+
+def _load(s, guard, operands, modifiers, vector, bits):
+    targets, pointer = _listed(operands[0]), s.get(operands[1])
+    size = int(bits) // 8
+    assert len(targets) == int(vector or 1)
+    if not guard.any():
+        return
+    data = s.m.memory.load(pointer[guard], size * len(targets), s.m.lanes[guard])
+    words = np.ascontiguousarray(data).view(np.dtype(f"u{size}")).reshape(-1, len(targets))
+    for k, name in enumerate(targets):
+        value = np.zeros(s.m.threads, np.dtype(f"u{max(size, 2)}"))
+        value[guard] = words[:, k]
+        s.set(name, value, guard)
+
+
+def _store(s, guard, operands, modifiers, vector, bits):
+    pointer, sources = s.get(operands[0]), _listed(operands[1])
+    assert len(sources) == int(vector or 1)
+    if guard.any():
+        words = np.stack([_bits_of(s.get(name), int(bits))[guard] for name in sources], axis=1)
+        s.m.memory.store(pointer[guard], np.ascontiguousarray(words).view(np.uint8), s.m.lanes[guard])
+
+
+_KINDS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+_HOW = {
+    "add": lambda old, x: old + x,
+    "min": min,
+    "max": max,
+    "and": lambda old, x: old & x,
+    "or": lambda old, x: old | x,
+    "xor": lambda old, x: old ^ x,
+    "exch": lambda old, x: x,
+}
+
+
+def _atomic(s, guard, operands, sem, scope, how, kind):
+    target, pointer, *values = operands
+    kind_of = _KINDS.get(kind) or np.dtype(f"{'i' if kind[0] == 's' else 'u'}{int(kind[1:]) // 8}")
+    dtype = np.dtype(kind_of)
+    words = [np.ascontiguousarray(_bits_of(s.get(v), 8 * dtype.itemsize)).view(dtype) for v in values]
+    olds, address = np.zeros(s.m.threads, dtype), s.get(pointer)
+    for t in np.nonzero(guard)[0]:  # one after the other
+        at, who = address[t : t + 1], s.m.lanes[t : t + 1]
+        old = np.ascontiguousarray(s.m.memory.load(at, dtype.itemsize, who)).view(dtype)[0, 0]
+        olds[t] = old
+        with np.errstate(all="ignore"):
+            if how == "cas":
+                new = words[1][t] if old == words[0][t] else old
+            else:
+                new = _HOW[how](old, words[0][t])
+        s.m.memory.store(at, np.array([[new]], dtype).view(np.uint8), who)
+    s.set(target, olds.view(np.dtype(f"u{dtype.itemsize}")), guard)
+
+
+def _copy(s, guard, operands):
+    target, source, size, *read = operands
+    size = int(size)
+    amount = s.get(read[0]) if read else np.full(s.m.threads, size)
+    data = np.zeros((s.m.threads, size), np.uint8)
+    reads = guard & (amount != 0)
+    assert np.all((amount == 0) | (amount == size))
+    if reads.any():
+        data[reads] = s.m.memory.load(s.get(source)[reads], size, s.m.lanes[reads])
+    s.m.shared.start_copy(s.get(target)[guard], data[guard], s.m.lanes[guard])
+
+
+def _add(s, guard, operands):
+    target, x, y = operands
+    s.registers[target] = s.get(x).astype(np.uint64) + s.get(y)
+
+
+INSTRUCTIONS = [
+    (r"\.reg", _declare),
+    (r"setp\.eq\.b32", _declare),
+    (r"mov\.[bu](\d+)", _move),
+    (r"ld((?:\.[\w:]+)*?)\.global(?:\.[\w:]+?)*?(?:\.v(\d))?\.b(\d+)", _load),
+    (r"st((?:\.[\w:]+)*?)\.global(?:\.[\w:]+?)*?(?:\.v(\d))?\.b(\d+)", _store),
+    (r"atom\.(\w+)\.(\w+)\.global\.(\w+?)(?:\.noftz)?\.(\w+)", _atomic),
+    (r"cp\.async\.c[ag]\.shared\.global", _copy),
+    (r"cp\.async\.commit_group", lambda s, guard, operands: s.m.shared.close_copies()),
+    (r"cp\.async\.wait_group", lambda s, guard, operands: s.m.shared.wait_copies(int(operands[0]))),
+    (r"fence\.proxy\.async\.shared::cta", lambda s, guard, operands: s.m.shared.fence()),
+    (r"add\.s64", _add),
+    (r"mma\.sync\.aligned\.m16n8k(\d+)\.row\.col\.\w+\.(\w+)\.(\w+)\.\w+", tensor_cores.mma),
+    (r"wgmma\.fence\.sync\.aligned", lambda s, guard, operands: s.m.shared.begin_products()),
+    (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.\w+\.(\w+)\.(\w+)", tensor_cores.wgmma),
+    (r"wgmma\.commit_group\.sync\.aligned", lambda s, guard, operands: s.m.shared.close_products()),
+    (r"wgmma\.wait_group\.sync\.aligned", lambda s, guard, operands: s.m.shared.wait_products(int(operands[0]))),
+]

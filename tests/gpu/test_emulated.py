@@ -1,0 +1,90 @@
+"""The compiler's GPU code without a GPU: run by the emulator, which also notices races and accesses out of bounds."""
+
+import numpy as np
+import pytest
+
+import tests.backends.test_cpu_lower as battery
+from tests.exec import test_exec
+from tests.gpu import emulator
+from tests.gpu.emulator.memory import SHARED_BASE, Fault, Shared
+from tests.gpu.test_modules import agree, borrowed, in_the_language
+from tritium.interp.machine import interpret
+from tritium.ir.text import parse_module
+
+TARGETS = [(90, 4), (75, 1), (80, 8)]  # architecture, warps
+
+
+def check_emulated(build, arg_types, args, grid=(1,), tolerance=0.0, opt=2):
+    """Run on the interpreter and on the emulated GPU; all arrays must agree."""
+    m = battery.module(build, *arg_types)
+    if not in_the_language(m):
+        pytest.skip("GPU tiles are powers of two, as in the language")
+    theirs, mine = ([x.copy() if isinstance(x, np.ndarray) else x for x in args] for _ in range(2))
+    interpret(m, theirs, grid)
+    emulator.run(m, mine, grid)
+    agree(theirs, mine, tolerance)
+    return ""
+
+
+@pytest.fixture(autouse=True)
+def emulated(monkeypatch):
+    monkeypatch.setattr(battery, "check", check_emulated)
+
+
+globals().update(borrowed())
+
+
+@pytest.mark.parametrize(("arch", "warps"), TARGETS)
+@pytest.mark.parametrize("run", test_exec.CASES, ids=str)
+def test_text_kernels(run, arch, warps):
+    module = parse_module(run.kernel)
+    args, outputs = test_exec.arguments(run, module)
+    emulator.run(module, args, run.grid, arch, warps)
+    for at, wanted in zip(outputs, run.expected, strict=True):
+        pointee = module.args[at].type.pointee
+        test_exec.compare(args[at], test_exec.array(pointee, wanted, run.bits), run, pointee)
+
+
+# --- the emulator itself ----------------------------------------------------------------------------------------------
+def shared_with(writer, *, barrier):
+    """Shared memory of which thread `writer` has written the first word."""
+    shared = Shared(64)
+    shared.store(np.array([SHARED_BASE]), np.ones((1, 4), np.uint8), np.array([writer]))
+    if barrier:
+        shared.barrier()
+    return shared
+
+
+def test_races_are_noticed():
+    first = np.array([SHARED_BASE])
+    with pytest.raises(Fault, match="reads shared memory that another wrote"):
+        shared_with(3, barrier=False).load(first, 4, np.array([4]))
+    shared = shared_with(3, barrier=True)
+    assert (shared.load(first, 4, np.array([4])) == 1).all()
+    with pytest.raises(Fault, match="overwrites shared memory that another read"):
+        shared.store(first, np.zeros((1, 4), np.uint8), np.array([3]))
+
+
+def test_copies_in_flight_are_not_read():
+    shared = Shared(64)
+    first = np.array([SHARED_BASE])
+    shared.start_copy(first, np.ones((1, 16), np.uint8), np.array([0]))
+    shared.close_copies()
+    shared.barrier()
+    with pytest.raises(Fault, match="under way"):
+        shared.load(first, 4, np.array([0]))
+    shared.wait_copies(0)
+    with pytest.raises(Fault, match="race"):  # others need a barrier after the wait
+        shared.load(first, 4, np.array([1]))
+    shared.barrier()
+    assert (shared.load(first, 4, np.array([1])) == 1).all()
+
+
+def test_accesses_out_of_bounds_are_noticed():
+    module = parse_module("kernel @f(%x: ptr<f32>, %n: i32) {\n  %p = addptr %x, %n : ptr<f32>\n  %v = load %p : f32\n"
+                          "  store %x, %v\n}")  # fmt: skip
+    x = np.arange(4, dtype=np.float32)
+    emulator.run(module, [x, 3])
+    assert x[0] == 3
+    with pytest.raises(Fault, match="outside every buffer"):
+        emulator.run(module, [x, 4])
