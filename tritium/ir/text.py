@@ -201,7 +201,7 @@ class _Parser:
         while not self.accept(close):
             name = self.take("value")
             self.expect(":")
-            arg = Arg(self.type(), name[1:] if not re.fullmatch(r"%(\w*_)?\d+", name) else "")
+            arg = Arg(self.type(), "" if name[1:].isdigit() else name[1:])
             if self.peek("{"):
                 arg.attrs.update(self.attrs())
             self.values[name] = arg
@@ -210,7 +210,14 @@ class _Parser:
         return args
 
     def type(self):
-        return parse_type(self.take("type", "word"))
+        return self.type_of(self.take("type", "word"))
+
+    def type_of(self, piece):
+        try:
+            return parse_type(piece)
+        except ValueError as wrong:
+            self.k -= 1     # the piece is taken already
+            raise self.error(str(wrong)) from None
 
     def attrs(self):
         self.expect("{")
@@ -241,7 +248,7 @@ class _Parser:
         if piece in words:
             return words[piece]
         if kind in ("word", "type"):
-            return parse_type(piece)
+            return self.type_of(piece)
         raise self.error(f"not an attribute value: {piece!r}")
 
     def ops(self):
