@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ... import ops
 from ...ir import types as T
-from ...ir.core import Result
+from ...ir.core import Op, Result
 from ..llvm.rows import bitcast, convert, elementwise, memory_type
 from ..llvm.writer import lanes
 from . import nests
@@ -60,7 +60,10 @@ PULL.update(dict.fromkeys(_APPLY, _pull))
 def _select(lo, op, idx):
     """A condition that is the same in all lanes picks whole strips, and most strips lie inside a mask as a whole."""
     condition, x, y = op.operands
+    clamp = _clamp(op) if lo.target.simd == "neon" else None
     x, y = lo.spread([lo.ev(x, idx), lo.ev(y, idx)])
+    if clamp:
+        return lo.w.intrinsic(clamp, x.type, y, x)
     mask = mask_of(lo, condition, idx) if width_of(idx) > 1 else None
     if mask is not None and mask.bounded and mask.each is None:
         x, y = lo.widen(x, mask.n), lo.widen(y, mask.n)
@@ -71,6 +74,21 @@ def _select(lo, op, idx):
     if lanes(condition.type) == 1:
         return lo.w.select(condition, x, y)
     return lo.w.select(*lo.spread([condition, x, y]))
+
+
+def _clamp(op):
+    """x < c ? c : x with a constant c is one instruction where `maximum` hands on NaN; on x86 it is one as it stands."""
+    condition, x, y = op.operands
+    if not isinstance(condition, Op) or condition.kind not in _CLAMPS or condition.operands != (y, x) \
+            or not T.element(x.type).is_float or not isinstance(x, Op):
+        return None
+    c = x.operands[0] if x.kind is ops.splat else x
+    known = isinstance(c, Op) and c.kind is ops.constant and c.attrs["value"] not in (0, None) \
+        and c.attrs["value"] == c.attrs["value"]
+    return _CLAMPS[condition.kind] if known else None
+
+
+_CLAMPS = {ops.lt: "maximum", ops.gt: "minimum"}
 
 
 @pulled(ops.constant)
