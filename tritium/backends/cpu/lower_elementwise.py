@@ -171,8 +171,14 @@ def _rare(lo, op, condition, usual, *args):
 
     def needed():
         pinned = [w.effect(f"freeze {x.typed}", x.type) for x in args]  # what is computed from them stays here
-        made, = inline(lo, op.regions[0], pinned)
-        return [w.select(condition, lo.widen(made, lanes(usual.type)), usual)]
+        if usual.type[0] != "<":
+            return [w.select(condition, *inline(lo, op.regions[0], pinned), usual)]
+        # lane by lane: a region is long, and LLVM takes long over code that few run
+        with lo.loop(0, lanes(usual.type), carry=[usual]) as loop:
+            made, = inline(lo, op.regions[0], [w.extract(x, loop.index) for x in pinned])
+            chosen = w.select(w.extract(condition, loop.index), made, w.extract(loop.carried[0], loop.index))
+            loop.next = [w.insert(loop.carried[0], chosen, loop.index)]
+        return list(loop.results)
     with lo.at(max(x.level for x in (some, usual, *args))):
         return lo.either(some, needed, lambda: [usual], likely=False)[0]
 
