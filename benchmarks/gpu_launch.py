@@ -116,7 +116,7 @@ def driver_alone(add, x, y, z, n):
     launch, function = cuda.function("cuLaunchKernel"), ctypes.c_void_p(compiled.function)
     threads, shared = 32 * compiled.metadata.num_warps, compiled.metadata.shared
 
-    def run(count):
+    def run(count, kept=(slots, compiled)):  # the pointers alone do not keep what they point to
         for _ in range(count):
             launch(function, 1, 1, 1, threads, 1, 1, shared, None, pointers, None)
 
