@@ -60,7 +60,7 @@ def narrow(x, t, rounding=None):
         return _narrow_bf16(x, rounding)
     shift, top = 23 - t.mantissa, 1 << (t.bits - 1)
     a = abs(x)
-    if t.bits == 8:
+    if t.bits == 8 and rounding != "exact":
         a = minimum(a, largest(t))      # NaN is dealt with below
     magnitude = a.bits
     tiny = a < 2.0 ** (1 - t.bias)
@@ -75,11 +75,11 @@ def narrow(x, t, rounding=None):
         denormal = (a + magic).bits - x.const(magic).bits
         overflow = largest_code(t) + 1
     code = where(tiny, denormal, normal)
-    if t.bits > 8:
+    if t.bits > 8 or (rounding == "exact" and t.special == "ieee"):
         code = where(magnitude == 0x7F800000, largest_code(t) + 1, minimum(code, overflow))
     sign = (x.bits >> (32 - t.bits)) & top
     if t.special == "none":             # neither inf nor NaN: NaN saturates
-        return _pack(code | sign, t)
+        return _pack((where(x != x, largest_code(t), code) if rounding == "exact" else code) | sign, t)
     if t.special == "fnuz":             # no -0: its code is NaN
         sign = where(code == 0, 0, sign)
         return _pack(where(x != x, top, code | sign), t)
@@ -124,14 +124,14 @@ def toward_zero_f32(x):
 
 
 def fma_narrow(x, y, z):
-    """x * y + z in f32 such that narrowing it rounds the exact sum once; operands hold values of a 16-bit type or less.
+    """x * y + z such that narrowing it rounds the exact sum once; operands are so wide that their product is exact.
 
-    The product is exact in f32. The sum is made odd where it was rounded, so that narrowing it rounds only once.
+    The sum is made odd where it was rounded, so that narrowing it rounds only once.
     """
     total, rest = two_sum(product(x, y), z)
     bits = total.bits
-    nudge = where((rest > 0.0) == (total > 0.0), x.const(1, T.i32), -1)
-    odd = where((bits & 1) == 0, bits + nudge, bits).bitcast(T.f32)
+    nudge = where((rest > 0.0) == (total > 0.0), bits.const(1), -1)
+    odd = where((bits & 1) == 0, bits + nudge, bits).bitcast(x.element)
     lost = (rest != 0.0) & (abs(total) < INF) & (total != 0.0)
     return where(lost, odd, total)
 

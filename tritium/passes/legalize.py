@@ -103,6 +103,8 @@ def _promote(facts, b, op):
     """f(x, y) -> narrow(f(widen x, widen y)); what loses nothing on the way back needs no rounding."""
     to = T.element(op.type)
     wide = [_wider(b, x) for x in op.operands]
+    if op.kind is ops.fma and to is T.bf16:  # f32 has no more exponents than bf16: products would be lost
+        return to_odd_f32(fma_narrow(*[Expr(b, x).cast(T.f64) for x in wide])).cast(to).v
     if op.kind is ops.fma:
         return fma_narrow(*[Expr(b, x) for x in wide]).cast(to).v
     made = b.emit(op.kind, wide, op.attrs)
