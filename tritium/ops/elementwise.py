@@ -86,7 +86,8 @@ def _by_signature(entry, types):
 
 def _eval(entry):
     plain = entry.numpy
-    by_type = {t: M.in_f32(plain, t, t if entry.result == "same" else entry.result, entry.exact) for t in FLOAT if t.bits == 8}
+    by_type = {t: M.in_f32(plain, t, t if entry.result == "same" else entry.result, entry.exact)
+               for t in FLOAT if t.bits == 8}
 
     def evaluate(m, op, *xs):
         fn = by_type.get(T.element(op.operands[0].type), plain)
