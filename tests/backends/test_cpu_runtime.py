@@ -302,7 +302,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("guard, argument, expected", ACCEPTED, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize("guard, argument, expected", ACCEPTED, ids=map(str, range(len(ACCEPTED))))
 def test_guards_accept_and_fill_slots(launch, copy_slots, guard, argument, expected):
     library, entry, seen = copy_slots
     seen[:] = 0
@@ -311,7 +311,7 @@ def test_guards_accept_and_fill_slots(launch, copy_slots, guard, argument, expec
     assert seen[:2].tolist() == ([expected, 99] if expected is not None else [99, seen[1]])
 
 
-@pytest.mark.parametrize("guard, argument", REFUSED, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize("guard, argument", REFUSED, ids=map(str, range(len(REFUSED))))
 def test_guards_refuse_and_do_nothing(launch, copy_slots, guard, argument):
     library, entry, seen = copy_slots
     seen[:] = 5
