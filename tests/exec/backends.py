@@ -29,8 +29,8 @@ def run_legalised(module, args, grid=(1,)):
 
 def run_cpu(module, args, grid=(1,)):
     """Machine code for this CPU."""
-    from tritium.backends.native.record import pack
     from tritium.backends.cpu.runtime import Runtime
+    from tritium.backends.native.record import pack
 
     address, arena = _compiled(module)
     slots = b"".join(pack(["TENSOR"], [x.ctypes.data]) if isinstance(x, np.ndarray)

@@ -62,6 +62,28 @@ def test_breakpoint_stops_on_the_users_line(monkeypatch):
     assert seen == [(__file__, line_of(stopping, "breakpoint()"), "[42]")] and x[0] == 42
 
 
+def test_pdb_steps_through_the_users_lines(tmp_path):
+    """S08: a breakpoint set from outside, in a kernel and in a function it calls."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent("""\
+        import numpy as np, tritium as triton, tritium.language as tl
+        @triton.jit
+        def inner(v):
+            w = v + 1
+            return w
+        @triton.jit
+        def kernel(x_ptr):
+            x = tl.load(x_ptr + tl.arange(0, 4))
+            tl.store(x_ptr + tl.arange(0, 4), inner(x))
+        kernel[(1,)](np.arange(4, dtype=np.int32))
+    """))
+    commands = "b 9\nb 5\nc\np x\nc\np w\nc\nq\n"
+    done = subprocess.run([sys.executable, "-m", "pdb", script], input=commands, capture_output=True, text=True,
+                          env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": "."})
+    assert f"{script}(9)kernel()" in done.stdout and "[0 1 2 3]" in done.stdout
+    assert f"{script}(5)inner()" in done.stdout and "[1 2 3 4]" in done.stdout
+
+
 @eager
 def asserting(x_ptr, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
