@@ -10,7 +10,7 @@ from ..llvm.writer import lanes
 from . import nests
 from .index import ravel, source_index, width_of
 from .lower_masks import mask_of
-from .table import PULL, pulled
+from .table import PULL, pulled, step
 
 __all__ = ["apply", "inline"]
 
@@ -186,6 +186,12 @@ def _rare(lo, op, condition, usual, *args):
 @pulled(ops.rare)
 def _pull_rare(lo, op, idx):
     return _rare(lo, op, *[lo.ev(x, idx) for x in op.operands])
+
+
+@step(ops.rare)
+def _step_rare(lo, op):
+    """On scalars, where it stands."""
+    lo.values[lo.key(op)] = _rare(lo, op, *[lo.scalar(x) for x in op.operands])
 
 
 @pulled(ops.map_)
