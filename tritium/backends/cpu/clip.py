@@ -25,25 +25,24 @@ def clip_of(op):
     if len(op.operands) > 1 or len(region.ops) != 2 or region.ops[0].kind not in REPEATABLE:
         return None
     x, = op.operands
-    for m in _masks(x, {}).values():
-        if settles(x, m):
-            return m
-    return None
+    return next((m for m in _masks(x) if settles(x, m)), None)
 
 
-def _masks(x, found, depth=0):
-    if type(x) in (Arg, Result) or type(x.type) is not T.Tile or depth > 60:
-        return found
-    if x.kind is ops.load:
-        if len(x.operands) > 1:
-            found[id(x.operands[1])] = x.operands[1]
-        return found
-    if x.kind is ops.select:
-        found[id(x.operands[0])] = x.operands[0]
-    if x.kind.elementwise:
-        for y in x.operands:
-            if len(found) < 3:
-                _masks(y, found, depth + 1)
+def _masks(x):
+    """The masks that a tile's elements were loaded or selected by."""
+    found, seen, stack = [], set(), [x]
+    while stack:
+        x = stack.pop()
+        if type(x) in (Arg, Result) or type(x.type) is not T.Tile or id(x) in seen:
+            continue
+        seen.add(id(x))
+        if x.kind is ops.load:
+            found += x.operands[1:2]
+            continue
+        if x.kind is ops.select:
+            found.append(x.operands[0])
+        if x.kind.elementwise:
+            stack += x.operands
     return found
 
 
@@ -56,7 +55,6 @@ def settles(x, m, known=None) -> bool:
         return False
     found = known.get(id(x))
     if found is None:
-        known[id(x)] = False  # no cycles, but a value on the way settles nothing
         found = known[id(x)] = _settles(x, m, known)
     return found
 

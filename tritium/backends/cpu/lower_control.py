@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ... import ops
 from ...ir import types as T
-from ...ir.core import Arg, Op, Result
+from ...ir.core import Arg, Op, Result, walk
 from ...ir.rewrite import uses
 from ..llvm.rows import llvm_type
 from ..llvm.writer import Level, Val, value
@@ -52,22 +52,24 @@ class Wish(NamedTuple):
         return all(aligned for buffer, aligned in reads(lo, x).items() if buffer is self.buffer)
 
 
-def reads(lo, x, aligned=True, found=None):
+def reads(lo, x):
     """The buffers that computing a value reads -> whether only at the index that is computed."""
-    found = {} if found is None else found
-    if type(x.type) is not T.Tile:
-        return found
-    buffer = lo.homes.get(lo.key(x))
-    if buffer is not None:
-        found[buffer] = found.get(buffer, True) and aligned
-        return found
-    if lo.key(x) in lo.shifts:
-        return reads(lo, lo.shifts[lo.key(x)].start, aligned, found)
-    op = x.op if type(x) is Result else x
-    if type(op) is Arg or not lo.is_lazy(op):
-        return found
-    for y in op.operands:
-        reads(lo, y, aligned and (op.kind.elementwise or op.kind in (ops.load, ops.hint, ops.map_)), found)
+    found, seen, stack = {}, set(), [(x, True)]
+    while stack:
+        x, aligned = stack.pop()
+        k = lo.key(x)
+        if type(x.type) is not T.Tile or (k, aligned) in seen:
+            continue
+        seen.add((k, aligned))
+        buffer = lo.homes.get(k)
+        op = x.op if type(x) is Result else x
+        if buffer is not None:
+            found[buffer] = found.get(buffer, True) and aligned
+        elif k in lo.shifts:
+            stack.append((lo.shifts[k].start, aligned))
+        elif type(op) is not Arg and lo.is_lazy(op):
+            aligned = aligned and (op.kind.elementwise or op.kind in (ops.load, ops.hint, ops.map_, ops.rare))
+            stack += [(y, aligned) for y in op.operands]
     return found
 
 
@@ -92,12 +94,15 @@ class Carried:
         return lo.room(self.op.results[k])
 
     def captured(self, x):
-        """Whether the loop uses a value other than as what it starts from."""
-        made = x.op if type(x) is Result else x
-        counts = {}
-        for region in self.op.regions:
-            uses(region, counts)
-        return id(made) in counts or sum(y is x or y == x for y in self.op.operands) > 1
+        """Whether the loop reads a tile in scratch other than as what it starts from."""
+        lo, home = self.lo, self.lo.homes[self.lo.key(x)]
+        inside = {id(op) for region in self.op.regions for op in walk(region)}
+        inside |= {id(arg) for region in self.op.regions for arg in region.args}
+        used = [y for region in self.op.regions for op in walk(region) for y in op.operands
+                if id(y.op if type(y) is Result else y) not in inside]
+        used += [self.inits[k] for k in self.shifts]
+        starts = sum(lo.key(y) == lo.key(x) for y in self.inits)
+        return starts > 1 or any(home in reads(lo, y) for y in used)
 
     def fill(self):
         """Put the inits into their buffers."""

@@ -141,15 +141,18 @@ def _fill_across(lo, x, buffer, axis) -> None:
     lo.either(inside, hot, cold, likely=True)
 
 
-def _masks(lo, x, found=None):
-    """The masks of all loads a tile is computed from."""
-    found = {} if found is None else found
-    if type(x) in (Arg, Result) or type(x.type) is not T.Tile or lo.key(x) in lo.homes or not lo.is_lazy(x):
-        return found
-    if x.kind is ops.load and len(x.operands) > 1:
-        found[lo.key(x.operands[1])] = x.operands[1]
-    for y in x.operands if x.kind is not ops.load else x.operands[2:]:
-        _masks(lo, y, found)
+def _masks(lo, x):
+    """The masks of all loads a tile is computed from, by key."""
+    found, seen, stack = {}, set(), [x]
+    while stack:
+        x = stack.pop()
+        if type(x) in (Arg, Result) or type(x.type) is not T.Tile or id(x) in seen or lo.key(x) in lo.homes \
+                or not lo.is_lazy(x):
+            continue
+        seen.add(id(x))
+        if x.kind is ops.load and len(x.operands) > 1:
+            found[lo.key(x.operands[1])] = x.operands[1]
+        stack += x.operands[2:] if x.kind is ops.load else x.operands
     return found
 
 
