@@ -160,7 +160,13 @@ def copy_region(b, block, names):
 
 
 def uses(block, counts=None):
-    """How often each op or parameter is used in a block and its regions, by id; a result counts for its op."""
+    """How often each op or parameter is used in a block and its regions, by id; a result counts for its op.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: i32) {\\n  %0 = add %x, %x : i32\\n}")
+    >>> uses(m.body)[id(m.args[0])]
+    2
+    """
     counts = {} if counts is None else counts
     for op in block.ops:
         for x in op.operands:
@@ -172,7 +178,13 @@ def uses(block, counts=None):
 
 
 def effects(op):
-    """The strongest effect of an op and of what its regions hold: "", "read" or "write"."""
+    """The strongest effect of an op and of what its regions hold: "", "read" or "write".
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%p: ptr<i32>) {\\n  %0 = load %p : i32\\n  store %p, %0\\n}")
+    >>> [effects(op) for op in m.body.ops]
+    ['read', 'write']
+    """
     own = op.kind.effects_of(op)
     for region in op.regions:
         if own == "write":

@@ -24,7 +24,7 @@ def accumulate(module):
     >>> accumulate(m).body.ops[-1].operands[2].name
     'c'
     """
-    if not any(op.kind is ops.dot for op in walk(module.body)):
+    if not any(op.kind is ops.add and any(map(_from_zero, op.operands)) for op in walk(module.body)):
         return module
     counts = uses(module.body)
 
@@ -32,10 +32,13 @@ def accumulate(module):
         if op.kind is not ops.add:
             return None
         for product, other, before in zip(op.operands, op.operands[::-1], b.original.operands):
-            match product:
-                case Op(ops.dot, (x, y, start)) if number(start) == 0:
-                    if counts[id(before)] == 1 and b.is_here(product):
-                        return b.emit_as_is(ops.dot, (x, y, other), product.attrs, loc=product.loc)
+            if _from_zero(product) and counts[id(before)] == 1 and b.is_here(product):
+                x, y, _ = product.operands
+                return b.emit_as_is(ops.dot, (x, y, other), product.attrs, loc=product.loc)
         return None
     return sweep(module, rule)
 
+
+def _from_zero(x):
+    """A product that starts at 0."""
+    return type(x) is Op and x.kind is ops.dot and number(x.operands[2]) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .. import ops
+from ..ir.core import Op
 
 
 class Carry(NamedTuple):
@@ -18,12 +19,32 @@ LOOPS = {ops.for_: Carry(3, 1), ops.while_: Carry(0, 0)}
 
 
 def constant_of(x):
-    """The Python number a scalar constant stands for, else None."""
-    return x.attrs["value"] if getattr(x, "kind", None) is ops.constant else None
+    """The Python number a scalar constant stands for, else None.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: i32) {\\n  %0 = constant {value=7, type=i32} : i32\\n}")
+    >>> constant_of(m.body.ops[0]), constant_of(m.args[0])
+    (7, None)
+    """
+    return x.attrs["value"] if type(x) is Op and x.kind is ops.constant else None
 
 
 def trip_count(op):
-    """How often a `for` with constant bounds runs; None for bounds not known and for other loops."""
+    """How often a `for` with constant bounds runs; None for bounds not known and for other loops.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module('''kernel @f() {
+    ...   %0 = constant {value=0, type=i32} : i32
+    ...   %1 = constant {value=10, type=i32} : i32
+    ...   %2 = constant {value=4, type=i32} : i32
+    ...   for %0, %1, %2 {
+    ...   ^(%i: i32):
+    ...     yield
+    ...   }
+    ... }''')
+    >>> trip_count(m.body.ops[3])
+    3
+    """
     if op.kind is not ops.for_:
         return None
     lo, hi, step = (constant_of(x) for x in op.operands[:3])
