@@ -423,7 +423,8 @@ class _Planner:
         step, k = self.steps[s], self.key(x)
         if step.force is not None and self.key(step.force) == k:
             return first
-        alone = k in self.cut or self.whole.get(k, 0) & first or self.looped.get(k, 0) & first
+        alone = k in self.cut or self.whole.get(k, 0) & first or self.looped.get(k, 0) & first \
+            or not self.keepable(x.op if type(x) is Result else x)  # loops that only want addresses do not compute it
         if first == 1 << 2 * s:
             (step.before if alone else step.first_keeps).append(x)
             return first
