@@ -19,7 +19,8 @@ class Maker:
     """Grows a kernel statement by statement; every value is an i32 tile of a known shape."""
 
     def __init__(self, b, pointers, n, seed):
-        self.b, self.pointers, self.n, self.random = b, pointers, n, random.Random(seed)
+        self.b, self.n, self.random = b, n, random.Random(seed)
+        self.pointers, self.out = pointers[:-1], pointers[-1]  # the last buffer is only written
         self.tiles, self.scalars = [], [n]
 
     def kernel(self):
@@ -99,8 +100,11 @@ class Maker:
         shape = x.type.shape
         b, r = self.b, self.random
         total = int(np.prod(shape))
-        p = b.rows(ops.addptr(b, r.choice(self.pointers), b.c(r.randrange(0, SIZE - total + 1))), shape)
-        ops.barrier(b)  # a store that overlaps what the same strips read is a race
+        start = self.out
+        if r.random() < 0.5:  # a store that overlaps what the same strips read is a race without a barrier
+            start = r.choice(self.pointers)
+            ops.barrier(b)
+        p = b.rows(ops.addptr(b, start, b.c(r.randrange(0, SIZE - total + 1))), shape)
         if r.random() < 0.5:
             ops.store(b, p, x, self.mask(shape))
         else:

@@ -195,10 +195,11 @@ def _read(lo, place, t, volatile=""):
 
 def _masked_load(lo, op, place, mask, other, idx):
     level, t = max(place.level, mask.level(), other.level), T.element(op.type)
-    if place.kind == "one" and not mask.in_lanes:
-        with lo.at(level):
-            return lo.either(mask.condition, lambda: [_read(lo, place, t)], lambda: [other])[0]
     n = place.width
+    if place.kind == "one" and not mask.in_lanes:
+        wide = lanes(other.type)
+        with lo.at(level):
+            return lo.either(mask.condition, lambda: [lo.widen(_read(lo, place, t), wide)], lambda: [other])[0]
     other = lo.widen(other, n)
     if place.kind == "one":  # one element, wanted by some lanes
         with lo.at(level):

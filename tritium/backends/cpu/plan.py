@@ -87,6 +87,13 @@ def _is_uniform(x):
     return type(x) not in (Arg, Result) and x.kind is ops.splat
 
 
+def _array(p):
+    """The parameter (or whatever else) that pointers are computed from."""
+    while type(p) not in (Arg, Result) and p.operands and T.is_ptr(p.operands[0].type):
+        p = p.operands[0]
+    return p
+
+
 def plan(lo, block) -> Plan:
     """Plan a block; values that lie in scratch memory already (`lo.homes`) stay there."""
     planner = _Planner(lo, block)
@@ -139,8 +146,8 @@ class _Planner:
             if self.is_lazy(op):
                 if op.kind is ops.load:
                     depends |= self.new_bit()
-                    if self.steps and any(o.kind is ops.store for o in self.steps[-1].ops):
-                        self.group_bits = 0  # what is loaded after a store does not share its loop
+                    if depends & self.group_bits or self.steps and any(o.kind is ops.store for o in self.steps[-1].ops):
+                        self.group_bits = 0  # what is loaded after a store, or before one that joins, stays in between
                 self.note(op, depends)
             elif not op.kind.terminator and self.is_scalar(op):
                 self.place_scalar(op, depends)
@@ -190,7 +197,8 @@ class _Planner:
         nest = nest_of(op)
         bit = self.new_bit()
         step = self.earlier(op, nest, depends)
-        if step is None and nest and self.group_bits and self.steps[-1].nest == nest and not depends & self.group_bits:
+        if step is None and nest and self.group_bits and self.steps[-1].nest == nest and not depends & self.group_bits \
+                and self.apart(op, self.steps[-1].ops):
             step = self.steps[-1]
             self.program.remove(step)
             self.program.append(step)
@@ -207,6 +215,14 @@ class _Planner:
             self.at[self.key(x)] = index
         if op.kind.effects == "write" or any(o.kind.effects == "write" for r in op.regions for o in walk(r)):
             self.writes.append((index, position))
+
+    def apart(self, op, others):
+        """Whether a store may share a loop with others: they hit the same elements in step, or other arrays."""
+        if op.kind is not ops.store:
+            return True
+        p = op.operands[0]
+        stores = [o.operands[0] for o in others if o.kind is ops.store]
+        return all(p is q or _array(p) is not _array(q) for q in stores)
 
     def earlier(self, op, nest, depends):
         """A step that fills scratch with the tile a reduction runs over: there its elements are at hand."""
