@@ -169,7 +169,25 @@ def _add(s, guard, operands):
     s.registers[target] = s.get(x).astype(np.uint64) + s.get(y)
 
 
+_EIGHT = {"e4m3x2": (ml_dtypes.float8_e4m3fn, 448), "e5m2x2": (ml_dtypes.float8_e5m2, 57344)}
+
+
+def _narrow(s, guard, operands, name):
+    target, high, low = operands
+    kind, most = _EIGHT[name]
+    code = lambda x: np.clip(s.get(x), -most, most).astype(kind).view(np.uint8).astype(np.uint16)
+    s.set(target, code(low) | code(high) << np.uint16(8), guard)
+
+
+def _widen(s, guard, operands, name):
+    target, source = operands
+    pair = np.ascontiguousarray(s.get(source)).view(np.uint8).view(_EIGHT[name][0]).astype(np.float16)
+    s.set(target, pair.view(np.uint32), guard)
+
+
 INSTRUCTIONS = [
+    (r"cvt\.rn\.satfinite\.(\w+)\.f32", _narrow),
+    (r"cvt\.rn\.f16x2\.(\w+)", _widen),
     (r"\.reg", _declare),
     (r"setp\.eq\.b32", _declare),
     (r"mov\.[bu](\d+)", _move),

@@ -61,6 +61,23 @@ def signed(x):
     return x.view(np.dtype(f"i{x.dtype.itemsize}")) if x.dtype != bool else -x.astype(np.int8)
 
 
+_FRAME = ("code", "values", "at", "before", "done", "active", "here", "result")
+
+
+class Code:
+    """One function: its parameters, and the lines of its blocks, decoded when they are first reached."""
+
+    def __init__(self, head, body):
+        self.parameters = [(split_type(p)[0], p.split()[-1]) for p in split_list(head)]
+        self.labels, self.blocks, self.decoded = {}, [], {}
+        for line in body.splitlines():
+            if line.endswith(":"):
+                self.labels[line[:-1]] = len(self.blocks)
+                self.blocks.append([])
+            else:
+                self.blocks[-1].append(line.strip())
+
+
 class Machine:
     """A kernel's code, and the state of one program running it."""
 
@@ -72,42 +89,49 @@ class Machine:
             self.strings[f"@{name}"] = data[:-1].decode()
         self.string_at = {STRINGS + k: s for k, s in enumerate(self.strings.values())}
         self.addresses = {name: STRINGS + k for k, name in enumerate(self.strings)}
-        whole = r"^define ptx_kernel void @\w+\((.*?)\) nounwind.*?\{\n(.*?)^\}"
-        head, body = re.search(whole, text, re.M | re.S).groups()
-        self.parameters = [(split_type(p)[0], p.split()[-1]) for p in split_list(head)]
-        self.labels, self.blocks = {}, []
-        for line in body.splitlines():
-            if line.endswith(":"):
-                self.labels[line[:-1]] = len(self.blocks)
-                self.blocks.append([])
-            else:
-                self.blocks[-1].append(line.strip())
-        self.decoded = {}
+        whole = r"^define (?:internal |ptx_kernel )(\w+) @([\w.]+)\((.*?)\) nounwind[^\n]*\{\n(.*?)^\}"
+        self.codes = {name: Code(head, body) for _, name, head, body in re.findall(whole, text, re.M | re.S)}
+        self.kernel = next(reversed(self.codes))
 
     def program(self, pid, grid):
         self.pid, self.grid, self.shared = pid, grid, Shared(self.shared_bytes)
-        self.values, self.stack = {}, {}
-        for (t, name), x in zip(self.parameters, self.memory.arguments, strict=True):
+        self.stack, arguments = {}, []
+        for (t, _), x in zip(self.codes[self.kernel].parameters, self.memory.arguments, strict=True):
             kind = numpy_type(t)
             x = np.asarray(x, kind) if kind.kind == "f" else np.asarray(int(x) & (1 << 8 * kind.itemsize) - 1, kind)
-            self.values[name] = np.broadcast_to(x, self.threads)
+            arguments.append(np.broadcast_to(x, self.threads))
+        self.function(self.kernel, arguments, np.ones(self.threads, bool))
+
+    def function(self, name, arguments, active):
+        """Run a function for some threads; returns what each returned."""
+        code = self.codes[name]
+        self.code, self.result = code, None
+        self.values = {p: x for (_, p), x in zip(code.parameters, arguments, strict=True)}
         self.at = np.zeros(self.threads, int)
         self.before = np.full(self.threads, -1)
-        self.done = np.zeros(self.threads, bool)
+        self.done = ~active
         for _ in range(1 << 20):
             if self.done.all():
-                break
+                return self.result
             block = int(self.at[~self.done].min())
             self.active = (self.at == block) & ~self.done
             self.block(block)
-        else:
-            raise Fault("the kernel does not end")
+        raise Fault("the kernel does not end")
+
+    def call(self, name, arguments):
+        """Run another function for the active threads, and come back."""
+        kept = {key: getattr(self, key) for key in _FRAME}
+        result = self.function(name, arguments, self.active)
+        for key, value in kept.items():
+            setattr(self, key, value)
+        return result
 
     def block(self, number):
-        if number not in self.decoded:
-            self.decoded[number] = [self.decode(line) for line in self.blocks[number]]
+        code = self.code
+        if number not in code.decoded:
+            code.decoded[number] = [self.decode(line) for line in code.blocks[number]]
         self.here, phis = number, []
-        for target, step, is_phi in self.decoded[number]:
+        for target, step, is_phi in code.decoded[number]:
             if is_phi:
                 phis.append((target, step()))
                 continue
@@ -244,7 +268,7 @@ class Machine:
         choices = []
         for part in split_list(rest):
             x, label = part[1:-1].rsplit(", %", 1)
-            choices.append((self.operand(t, x), self.labels[label]))
+            choices.append((self.operand(t, x), self.code.labels[label]))
 
         def step():
             out = np.zeros(self.threads, numpy_type(t)) if not vector_of(t)[0] else None
@@ -260,10 +284,10 @@ class Machine:
     def _br(self, rest):
         rest = rest.split(", !")[0]
         if rest.startswith("label"):
-            target = self.labels[rest.split("%")[1]]
+            target = self.code.labels[rest.split("%")[1]]
             return lambda: self._go(np.full(self.threads, target))
         cond, yes, no = split_list(rest)
-        cond, (yes, no) = self.typed(cond), (self.labels[x.split("%")[1]] for x in (yes, no))
+        cond, (yes, no) = self.typed(cond), (self.code.labels[x.split("%")[1]] for x in (yes, no))
         return lambda: self._go(np.where(cond(), yes, no))
 
     def _go(self, target):
@@ -271,8 +295,13 @@ class Machine:
         self.at = np.where(self.active, target, self.at)
 
     def _ret(self, rest):
+        x = None if rest == "void" else self.typed(rest)
+
         def step():
-            self.done |= self.active
+            self.done = self.done | self.active
+            if x is not None:
+                mine = x()
+                self.result = mine if self.result is None else np.where(self.active, mine, self.result)
 
         return step
 
@@ -380,6 +409,8 @@ class Machine:
             return assembly.statement(self, result, body, constraints, inputs)
         name, arguments = re.match(r"@([\w.]+)\((.*)\)$", rest).groups()
         inputs = [self.typed(a) for a in split_list(arguments)]
+        if name in self.codes:
+            return lambda: self.call(name, [x() for x in inputs])
         return intrinsics.call(self, name, result, inputs)
 
 

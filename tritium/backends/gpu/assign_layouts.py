@@ -14,7 +14,7 @@ from ...ir.builder import Builder
 from ...ir.core import Arg, Block, Op, Result
 from ...passes.axis_info import analyze
 from . import ops as gpu_ops
-from .layout import Layout, axis_bits, blocked, log2, pad, product
+from .layout import Layout, axis_bits, blocked, log2, pad, product, replicated
 
 ANCHOR_BYTES = 16  # the widest access of one thread
 _FREE = (
@@ -162,6 +162,8 @@ class _Assign:
             chosen = [r.yields[k] for r in op.regions]
             return self.home(next((y for y in chosen if not self.cheap(y)), chosen[0]))
         tiles = [x for x in op.operands if type(x.type) is T.Tile]
+        if op.kind is ops.join and not tiles:
+            return replicated(shape, self.warps)
         if not tiles:
             return blocked(shape, self._usual(shape), self.warps)
         costly = [x for x in tiles if not self.cheap(x)]

@@ -77,7 +77,7 @@ class Lowering:
         self.late_loads = {}
         self.used = uses(module.body)
         self.warps = module.attrs["num_warps"]
-        self._places = {}
+        self._once = {}
 
     # --- values -------------------------------------------------------------------------------------------------
     def get(self, x):
@@ -100,10 +100,12 @@ class Lowering:
     # --- blocks -------------------------------------------------------------------------------------------------
     def block(self, block):
         """Lower every op of a block but its closing yield; returns what it yields."""
+        earlier = frozenset(self.late_loads)
         for op in block.ops:
             if op.kind.terminator:
                 break
             self.op(op)
+        self.load_now(spare=earlier)  # what was begun here is not visible outside
         return [self.get(y) for y in block.yields]
 
     def op(self, op):
@@ -147,23 +149,26 @@ class Lowering:
         return outs
 
     # --- places -------------------------------------------------------------------------------------------------
+    def once(self, key, make):
+        """What `make()` gave the first time `key` was asked for: for values at the head of the kernel."""
+        if key not in self._once:
+            self._once[key] = make()
+        return self._once[key]
+
     def place(self, part):
         """This thread's "lane" or "warp" number, as i32."""
-        if part not in self._places:
-            thread = self.target.thread_id(self)
-            if part == "lane":
-                self._places[part] = self.w.binary("and", thread, self.w.const("i32", 31))
-            else:
-                self._places[part] = self.target.uniform(self, self.w.binary("lshr", thread, self.w.const("i32", 5)))
-        return self._places[part]
+        return self.once(part, lambda: self._lane() if part == "lane" else self._warp())
+
+    def _lane(self):
+        return self.w.binary("and", self.target.thread_id(self), self.int(31))
+
+    def _warp(self):
+        return self.target.uniform(self, self.w.binary("lshr", self.target.thread_id(self), self.int(5)))
 
     def spread(self, images, part):
         """XOR over the set bits k of this thread's lane or warp of images[k], as i32."""
         images = tuple(images)
-        key = (part, images)
-        if key not in self._places:
-            self._places[key] = self._spread(images, part)
-        return self._places[key]
+        return self.once((part, images), lambda: self._spread(images, part))
 
     def _spread(self, images, part):
         w, total = self.w, None

@@ -178,7 +178,18 @@ def _bitcast(g, x, target):
 @lower(ops.cast)
 def cast(g, op, x):
     source, target = T.element(op.operands[0].type), op.attrs["to"]
-    return Registers(len(x), lambda r: convert_scalar(g, x[r], source, target))
+    both = g.target.pair_cast(source, target)
+    if both is None:
+        return Registers(len(x), lambda r: convert_scalar(g, x[r], source, target))
+    made = {}
+
+    def half(r):
+        low = r & ~1
+        if low not in made:
+            made[low] = both(g, x[low], x[min(low + 1, len(x) - 1)])
+        return made[low][r & 1]
+
+    return Registers(len(x), half)
 
 
 def convert_scalar(g, x, source, target):

@@ -32,7 +32,7 @@ class Abilities(NamedTuple):
     """What the target says of dots and loads.
 
     fits(dot): it can start this dot on buffers.   axis(load): along which its rows lie in memory.
-    takes(tile, side, axis): operand `side` ("a" or "b") may lie along `axis`.   vector(load): bytes of one copy.
+    takes(dot, side, axis): its operand `side` ("a" or "b") may lie along `axis`.   vector(load): bytes of one copy.
     """
 
     fits: Callable
@@ -71,7 +71,9 @@ class _Plan:
         for dot in self.dots:
             for side, x in zip("ab", dot.operands):
                 load, turned = self.source(x)
-                if load is not None and self.can_copy(load) and (not turned or self.lies_right(load, side, turned)):
+                if load is None or not self.can_copy(load):
+                    continue
+                if not turned or self.lies_right(dot, load, side, turned):
                     self.loads[id(load)] = load
         self.loads = {k: x for k, x in self.loads.items() if self.feeds_only_dots(x)}
         return bool(self.loads) and self.find_slice()
@@ -93,10 +95,10 @@ class _Plan:
     def can_copy(self, load):
         return self.can.vector(load) >= MIN_TRANSFER and (len(load.operands) < 3 or _zero(load.operands[2]))
 
-    def lies_right(self, load, side, turned):
+    def lies_right(self, dot, load, side, turned):
         """True if the dot can read the load's buffer as it lies in memory."""
         axis = self.can.axis(load)
-        return self.can.takes(load.type, side, 1 - axis if turned else axis)
+        return self.can.takes(dot, side, 1 - axis if turned else axis)
 
     def feeds_only_dots(self, load):
         """True if nothing but dots (perhaps through a transposition) reads the load."""
@@ -145,7 +147,7 @@ class _Plan:
         for side, x in zip("ab", dot.operands):
             load, turned = self.source(x)
             if load is not None and id(load) in self.loads:
-                if not self.lies_right(load, side, turned):
+                if not self.lies_right(dot, load, side, turned):
                     return False
             elif side == "b" and id(x) in self.inside:
                 return False
@@ -278,7 +280,7 @@ class _Copy:
 
     def dot(self, op):
         b = self.b
-        (a, a_axis), (rhs, b_axis) = (self.operand(x, side) for side, x in zip("ab", op.operands))
+        (a, a_axis), (rhs, b_axis) = (self.operand(op, x, side) for side, x in zip("ab", op.operands))
         return gpu_ops.dot_shared(
             b,
             a,
@@ -292,7 +294,7 @@ class _Copy:
             pending=int(self.plan.late is not None and op is self.plan.body.yields[self.plan.late]),
         )
 
-    def operand(self, x, side):
+    def operand(self, dot, x, side):
         """(address or tile, axis its rows lie along)."""
         plan = self.plan
         if (id(x), side) in plan.shared:
@@ -300,7 +302,7 @@ class _Copy:
         load, turned = plan.source(x)
         if load is not None and id(load) in plan.loads:
             axis, address = plan.can.axis(load), plan.slot_address(id(load), self.slot)
-            if plan.lies_right(load, side, turned):
+            if plan.lies_right(dot, load, side, turned):
                 return address, 1 - axis if turned else axis
             value = gpu_ops.buffer_load(self.b, address, tile=load.type, axis=axis)
         else:

@@ -6,6 +6,11 @@ from __future__ import annotations
 from .layout import log2
 
 
+def row_width(shape, axis, size):
+    """Bytes of a row along `axis`: 128, or all there is."""
+    return min(128, shape[axis] * size)
+
+
 def swizzled(shape, axis, size):
     """Address images of a 2-D tile kept in rows of up to 128 bytes along `axis`, XOR-swizzled; and the row width.
 
@@ -13,7 +18,7 @@ def swizzled(shape, axis, size):
     """
     rows, cols = shape
     inner, outer = (cols, rows) if axis == 1 else (rows, cols)
-    width = min(128, inner * size)
+    width = row_width(shape, axis, size)
     per_row = width // size
     images = [0] * log2(rows * cols)
     inner_low, outer_low = (0, log2(cols)) if axis == 1 else (log2(cols), 0)

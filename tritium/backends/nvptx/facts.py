@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from ... import passes
+from ... import knobs, passes
 from ...ir import types as T
 from ...passes.legalize import BETWEEN_WIDE
-from .target import NATIVE
+from .native import NATIVE, PAIR_CASTS, PAIR_CASTS_SINCE
+from .target import NvTarget
 
-FACTS = passes.Facts(
-    rare=True,
-    casts=BETWEEN_WIDE | {(T.f16, T.f32), (T.f32, T.f16), (T.bf16, T.f32), (T.f32, T.bf16)},
-    rows=frozenset(NATIVE),
-    # LLVM has no code for these on NVPTX, or an inexact one
-    lacks=frozenset((name, t) for name in ("rem", "min_nan", "max_nan") for t in (T.f32, T.f64))
-    - {("min_nan", T.f32), ("max_nan", T.f32)},
-)
+# LLVM writes conversions of bf16 in integers where the architecture has none.
+CASTS = BETWEEN_WIDE | {(T.f16, T.f32), (T.f32, T.f16), (T.bf16, T.f32), (T.f32, T.bf16)}
+
+
+def facts(target):
+    """What one architecture can do."""
+    eight_bits = frozenset(PAIR_CASTS) if target.sm >= PAIR_CASTS_SINCE else frozenset()
+    return passes.Facts(rare=True, casts=CASTS | eight_bits, rows=frozenset(NATIVE))
 
 
 def pipeline(target) -> tuple:
     """The passes to the stage `ttir`."""
-    return (*passes.CLEANUP, passes.legalize(FACTS), passes.dce)
+    nv = NvTarget.of(knobs.runtime.override_arch or target.arch)
+    return (*passes.CLEANUP, passes.legalize(facts(nv)), passes.dce)

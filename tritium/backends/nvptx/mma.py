@@ -11,9 +11,9 @@ from ..gpu import ops as gpu_ops
 from ..gpu.layout import log2, mma_accumulator, mma_operand
 from ..gpu.lower_convert import write
 from ..gpu.pipeline_loops import Abilities
-from ..gpu.swizzle import swizzled
+from ..gpu.swizzle import row_width, swizzled
 from . import mma_sync
-from .target import pack_words
+from .words import pack_words
 
 _KIND = {T.f16: "f16", T.bf16: "bf16", T.f32: "tf32", T.f8e4nv: "e4m3", T.f8e5: "e5m2", T.i8: "s8"}
 MAX_N = 256
@@ -71,8 +71,8 @@ def abilities(target, info, warps):
     def axis(load):
         return _longest_axis(info(load.operands[0]))
 
-    def takes(tile, side, axis):
-        return tile.element.bits == 16 or axis == (1 if side == "a" else 0)
+    def takes(dot, side, axis):
+        return may_lie(dot.operands["ab".index(side)].type, side, axis, warp_split(dot.type.shape[0], warps))
 
     def vector(load):
         known, size = info(load.operands[0]), load.type.element.bytes
@@ -83,6 +83,21 @@ def abilities(target, info, warps):
         return width * size
 
     return Abilities(fits, axis, takes, vector)
+
+
+def may_lie(tile, side, axis, split):
+    """True if wgmma can read an operand whose rows lie along `axis` in shared memory.
+
+    Along K always. Along M or N only 16-bit types, in rows of 32 bytes at least, each row the business of one group of
+    warps.
+    """
+    along_k = 1 if side == "a" else 0
+    if axis == along_k:
+        return True
+    rows, columns = split
+    mine = tile.shape[axis] // (rows // 4 if side == "a" else columns) * tile.element.bytes
+    width = row_width(tile.shape, axis, tile.element.bytes)
+    return tile.element.bits == 16 and width >= 32 and mine >= width
 
 
 def _longest_axis(known):
@@ -101,8 +116,8 @@ def wgmma(g, op, a, b, acc):
     t = T.element(op.operands[0].type)
     m, n = op.type.shape
     k = T.shape(op.operands[0].type)[1]
-    a_axis = _contiguous_axis(g.layout(op.operands[0]), t, want=1)
-    b_axis = _contiguous_axis(g.layout(op.operands[1]), t, want=0)
+    split = warp_split(m, g.warps)
+    a_axis, b_axis = (_contiguous_axis(g.layout(x), x.type, side, split) for x, side in zip(op.operands, "ab"))
     sides = []
     for x, value, axis in ((a, op.operands[0], a_axis), (b, op.operands[1], b_axis)):
         images, width = swizzled(value.type.shape, axis, t.bytes)
@@ -128,12 +143,12 @@ def wgmma(g, op, a, b, acc):
     )
 
 
-def _contiguous_axis(layout, t, want):
-    """The axis a tile's threads hold in runs; only 16-bit types may lie along M or N (axis other than K)."""
-    if t.bits != 16:
-        return want
-    other = 1 - want
-    return other if layout.contiguous(other) > layout.contiguous(want) else want
+def _contiguous_axis(layout, tile, side, split):
+    """The axis a tile's threads hold in runs, if an operand may lie so; else K."""
+    along_k = 1 if side == "a" else 0
+    other = 1 - along_k
+    runs = layout.contiguous(other) > layout.contiguous(along_k)
+    return other if runs and may_lie(tile, side, other, split) else along_k
 
 
 def issue(g, tb, acc, base_a, base_b, a_axis, b_axis, width_a, width_b, sizes, t, pending=0):

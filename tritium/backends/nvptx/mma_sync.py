@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir import types as T
 from ..gpu.layout import axis_bits, mma_accumulator, mma_operand
 from ..gpu.lower_convert import through_shared
-from .target import pack_words
+from .words import pack_words
 
 _KIND = {T.f16: "f16", T.bf16: "bf16", T.f32: "tf32", T.f8e4nv: "e4m3", T.f8e5: "e5m2", T.i8: "s8"}
 

@@ -1,0 +1,73 @@
+"""Elementwise ops with an instruction, or a routine, of their own on NVIDIA GPUs."""
+
+from __future__ import annotations
+
+from ...ir import types as T
+from . import remainder
+
+
+def _approximate(name):
+    """A row as one of the instructions that round a little less well."""
+
+    def emit(g, *xs):
+        full = f"llvm.nvvm.{name}"
+        g.w.declare(full, "float", ["float"] * len(xs), "nounwind memory(none)")
+        return g.w.emit("float", f"call float @{full}({', '.join(x.typed for x in xs)})", *xs)
+
+    return emit
+
+
+def _exp(g, x):
+    scaled = g.w.binary("fmul", x, g.w.const("float", 1.4426950408889634))
+    return _approximate("ex2.approx.ftz.f")(g, scaled)
+
+
+# The fast forms Triton users get for f32: two units in the last place, denormals flushed. Everything else is computed
+# as on the other targets.
+NATIVE = {
+    ("div", T.f32): _approximate("div.full"),
+    ("exp", T.f32): _exp,
+    ("exp2", T.f32): _approximate("ex2.approx.ftz.f"),
+    ("sqrt", T.f32): _approximate("sqrt.approx.ftz.f"),
+    ("rsqrt", T.f32): _approximate("rsqrt.approx.ftz.f"),
+    ("rem", T.f32): remainder.emit,  # LLVM's own rounds the quotient
+    ("rem", T.f64): remainder.emit,
+}
+
+
+# --- 8-bit floats, two at a time ------------------------------------------------------------------------------------
+PAIR_CASTS_SINCE = 89
+_FP8 = {T.f8e4nv: "e4m3x2", T.f8e5: "e5m2x2"}
+
+
+def _narrow(name):
+    def emit(g, low, high):
+        """Rounded to nearest, finite; the first operand of the instruction lands in the upper byte."""
+        text = f'call i16 asm "cvt.rn.satfinite.{name}.f32 $0, $1, $2;", "=h,f,f"({high.typed}, {low.typed})'
+        both = g.w.emit("i16", text, low, high)
+        shifted = g.w.binary("lshr", both, g.w.const("i16", 8))
+        return [g.w.cast("trunc", x, "i8") for x in (both, shifted)]
+
+    return emit
+
+
+def _widen(name):
+    def emit(g, low, high):
+        w = g.w
+        wide = [w.cast("zext", x, "i16") for x in (low, high)]
+        both = w.binary("or", wide[0], w.binary("shl", wide[1], w.const("i16", 8)))
+        word = w.emit("i32", f'call i32 asm "cvt.rn.f16x2.{name} $0, $1;", "=r,h"(i16 {both})', both)
+        pair = w.cast("bitcast", word, "<2 x half>")
+        return [w.cast("fpext", w.extract(pair, k), "float") for k in range(2)]
+
+    return emit
+
+
+PAIR_CASTS = {(T.f32, t): _narrow(name) for t, name in _FP8.items()} | {
+    (t, T.f32): _widen(name) for t, name in _FP8.items()
+}
+
+
+def pair_cast(target, source, to):
+    """The function (g, low, high) -> both converted, or None: an instruction that converts two neighbours."""
+    return PAIR_CASTS.get((source, to)) if target.sm >= PAIR_CASTS_SINCE else None
