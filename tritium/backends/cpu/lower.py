@@ -125,7 +125,7 @@ class Lowering:
             if type(item) is Op:
                 self.eager(item)
             else:
-                self.now = self.plan.steps.index(item)
+                self.now = item.index
                 self.step(item, finish)
         self.plan, self.now = outer
 

@@ -18,9 +18,9 @@ from . import nests
 from .affine import Form, form_of
 from .lower import Shift
 from .lower_dot import look_ahead
-from .plan import carried_shifts
 from .scratch import Buffer
 from .table import step
+from .wants import carried_shifts
 
 __all__ = ["Carried", "Wish"]
 
