@@ -1,5 +1,7 @@
 """Global memory with bounds, and shared memory that notices races."""
 
+import ctypes
+
 import numpy as np
 
 FIRST = 1 << 20  # addresses below are nobody's
@@ -13,31 +15,33 @@ class Fault(AssertionError):
 
 
 class Memory:
-    """The kernel's arguments: arrays are copied into one space, each with its own range of addresses."""
+    """The kernel's arguments: the memory of each array gets its own range of addresses."""
 
     def __init__(self, args):
         self.arrays, self.arguments, at = [], [], FIRST
         for x in args:
-            if isinstance(x, np.ndarray):
-                self.arrays.append((at, x))
-                self.arguments.append(np.uint64(at))
-                at += -(-x.nbytes // 256) * 256 + GAP
-            else:
+            if not isinstance(x, np.ndarray):
                 self.arguments.append(x)
+                continue
+            low, high = np.lib.array_utils.byte_bounds(x) if x.size else (x.ctypes.data, x.ctypes.data)
+            host = np.frombuffer((ctypes.c_uint8 * (high - low)).from_address(low), np.uint8)
+            start = at + low % 16  # as aligned as on the host
+            self.arrays.append((start, host, x))
+            self.arguments.append(np.uint64(start + x.ctypes.data - low))
+            at += -(-host.nbytes // 256) * 256 + GAP
         self.bytes = np.zeros(at, np.uint8)
         self.valid = np.zeros(at, bool)
-        for start, x in self.arrays:
-            self.bytes[start : start + x.nbytes] = np.ascontiguousarray(x).view(np.uint8).reshape(-1)
-            self.valid[start : start + x.nbytes] = True
-
-    def pointer_into(self, target, offset=0):
-        """The address of an argument's array, for arrays of pointers."""
-        return next(start for start, x in self.arrays if x is target) + offset
+        for start, host, _ in self.arrays:
+            self.bytes[start : start + host.nbytes] = host
+            self.valid[start : start + host.nbytes] = True
+        self.before = self.bytes.copy()
 
     def read_back(self):
-        for start, x in self.arrays:
-            if x.nbytes:
-                x[...] = self.bytes[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
+        """Put what changed into the arrays."""
+        for start, host, _ in self.arrays:
+            part = slice(start, start + host.nbytes)
+            changed = self.bytes[part] != self.before[part]
+            host[changed] = self.bytes[part][changed]
 
     def _at(self, address, size, what):
         address = address.astype(np.int64)

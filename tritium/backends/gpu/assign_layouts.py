@@ -14,7 +14,8 @@ from ...ir.builder import Builder
 from ...ir.core import Arg, Block, Op, Result
 from ...passes.axis_info import analyze
 from . import ops as gpu_ops
-from .layout import Layout, axis_bits, blocked, log2, pad, product, replicated
+from .layout import Layout, blocked, log2, pad, product, replicated
+from .layout_rules import OPERAND, RESULT
 
 ANCHOR_BYTES = 16  # the widest access of one thread
 _FREE = (
@@ -145,59 +146,45 @@ class _Assign:
         return self.homes[key]
 
     def _home(self, op, k):
-        shape = op.types[k].shape
-        if op.kind in (ops.load, ops.atomic, ops.atomic_cas):
-            return self.anchor(op)
-        if op.kind is ops.dot:
-            a, b = (x.type for x in op.operands[:2])
-            return self.dot_layout(a, b, op.type, op.attrs["precision"], self.warps) or blocked(shape, 4, self.warps)
-        if op.kind is gpu_ops.dot_shared:
-            return self.dot_layout(op.attrs["lhs"], op.attrs["rhs"], op.type, op.attrs["precision"], self.warps)
-        if op.kind is gpu_ops.buffer_load:
-            return _turning(op.type, op.attrs["axis"], self.warps)
-        if op.kind in (ops.for_, ops.while_):
-            body = op.regions[-1]
-            return self.homes[id((body.args[1:] if op.kind is ops.for_ else body.args)[k])]
-        if op.kind is ops.if_:
-            chosen = [r.yields[k] for r in op.regions]
-            return self.home(next((y for y in chosen if not self.cheap(y)), chosen[0]))
+        return _HOME.get(op.kind, _Assign.follow)(self, op, k)
+
+    def follow(self, op, k):
+        """The layout that comes with the costliest operand."""
         tiles = [x for x in op.operands if type(x.type) is T.Tile]
-        if op.kind is ops.join and not tiles:
-            return replicated(shape, self.warps)
         if not tiles:
-            return blocked(shape, self._usual(shape), self.warps)
+            return self.usual(op.types[k].shape)
         costly = [x for x in tiles if not self.cheap(x)]
         leader = next((x for x in costly if not _follows_user(x)), (costly or tiles)[0])
-        return self._follow(op, self.home(leader), shape)
+        source, rule = self.home(leader), RESULT.get(op.kind)
+        if rule:
+            return rule(self, op, source)
+        return source if source.shape == op.types[k].shape else self.usual(op.types[k].shape)
 
-    def _usual(self, shape):
-        return max([v for (s, _), v in self.widths.items() if s == shape] or [1])
+    def usual(self, shape):
+        """Where a tile of this shape is best placed when nothing else says so: as memory ops on such tiles have it."""
+        return blocked(shape, max([v for (s, _), v in self.widths.items() if s == shape] or [1]), self.warps)
 
-    def _follow(self, op, source, shape):
-        """The result's layout when the leading operand is in `source`."""
-        kind = op.kind
-        if kind is ops.trans:
-            return source.trans(op.attrs["order"])
-        if kind is ops.reshape:
-            return source.reshape(shape)
-        if kind is ops.expand_dims:
-            return source.reshape(shape)
-        if kind is ops.reduce:
-            return source.drop(op.attrs["axis"]).dedupe()
-        if kind in (ops.map_, ops.inline_asm) and source.contiguous() < op.attrs["pack"]:
-            return blocked(shape, op.attrs["pack"], self.warps)
-        if kind is ops.join:
-            return Layout(shape, (1, *(x << 1 for x in source.reg)), *(tuple(x << 1 for x in p) for p in source[2:]))
-        if kind is ops.split:
-            inner = _with_low_register(source)
-            return Layout(shape, tuple(x >> 1 for x in inner.reg[1:]), *(tuple(x >> 1 for x in p) for p in inner[2:]))
-        if kind is ops.cat:
-            bit = _top_bit(shape, op.attrs["axis"])
-            wide = source.map(lambda x: (x & (bit - 1)) | (x & -bit) << 1, shape)
-            return wide._replace(reg=(*wide.reg, bit))
-        if kind in (ops.broadcast, ops.gather, ops.histogram, ops.dot) or source.shape != shape:
-            return blocked(shape, self._usual(shape), self.warps)
-        return source
+    def dot_home(self, op, k):
+        a, b = (x.type for x in op.operands[:2])
+        layout = self.dot_layout(a, b, op.type, op.attrs["precision"], self.warps)
+        return layout or blocked(op.type.shape, 4, self.warps)
+
+    def dot_shared_home(self, op, k):
+        return self.dot_layout(op.attrs["lhs"], op.attrs["rhs"], op.type, op.attrs["precision"], self.warps)
+
+    def loop_home(self, op, k):
+        body = op.regions[-1]
+        return self.homes[id((body.args[1:] if op.kind is ops.for_ else body.args)[k])]
+
+    def branch_home(self, op, k):
+        chosen = [r.yields[k] for r in op.regions]
+        return self.home(next((y for y in chosen if not self.cheap(y)), chosen[0]))
+
+    def join_home(self, op, k):
+        """Two scalars are in every thread, so is the pair."""
+        if type(op.operands[0].type) is not T.Tile:
+            return replicated(op.type.shape, self.warps)
+        return self.follow(op, k)
 
     # --- cheapness ------------------------------------------------------------------------------------------------
     def cheap(self, x):
@@ -233,44 +220,10 @@ class _Assign:
 
     def operand_layout(self, op, k, layout):
         """The layout in which operand k must come for the result to be made in `layout`."""
-        x = op.operands[k]
-        if type(x.type) is not T.Tile:
+        if type(op.operands[k].type) is not T.Tile:
             return None
-        kind = op.kind
-        if kind is ops.trans:
-            return layout.untrans(op.attrs["order"])
-        if kind in (ops.reshape,):
-            return layout.reshape(x.type.shape) if layout else self.home(x)
-        if kind is ops.expand_dims:
-            return layout.reshape(x.type.shape)
-        if kind is ops.broadcast:
-            return layout.squash(x.type.shape).dedupe()
-        if kind is ops.join:
-            return Layout(
-                x.type.shape,
-                *(
-                    tuple(v >> 1 for v in p if v != 1) if n == 0 else tuple(v >> 1 for v in p)
-                    for n, p in enumerate(layout[1:])
-                ),
-            )
-        if kind is ops.cat:
-            bit = _top_bit(op.type.shape, op.attrs["axis"])
-            return layout._replace(reg=tuple(x for x in layout.reg if x != bit)).map(
-                lambda x: (x & (bit - 1)) | (x >> 1 & -bit), x.type.shape
-            )
-        if kind in (ops.reduce, ops.scan, ops.map_, ops.gather, ops.histogram, ops.print_, ops.extract, ops.dot):
-            if kind is ops.scan or kind is ops.map_:
-                return self.home(op.operands[0])
-            if (kind is ops.gather and k == 1) or (kind is ops.dot and k == 2):
-                return layout
-            return self.home(x)
-        if kind is gpu_ops.dot_shared and k == 0:
-            return self.left_layout(x.type, op.type, self.warps)
-        if kind is gpu_ops.share:
-            return self.home(x)
-        if kind is ops.split:
-            return _with_low_register(self.home(x))
-        return layout
+        rule = OPERAND.get(op.kind)
+        return rule(self, op, k, layout) if rule else layout
 
     def place(self, op, operands, regions=None):
         """Emit a copy of `op` with its layout, remembering its results at home."""
@@ -412,12 +365,6 @@ def _follows_user(x):
     return type(x) is Op and x.kind in (ops.expand_dims, ops.broadcast)
 
 
-def _top_bit(shape, axis):
-    """The bit of the element index that tells the two halves of an axis apart."""
-    low, width = axis_bits(shape, axis)
-    return 1 << (low + width - 1)
-
-
 def _key(x):
     return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
 
@@ -435,13 +382,6 @@ def _mask_of(op):
     if op.kind in (ops.store, ops.atomic, gpu_ops.async_load):
         return op.operands[2] if len(op.operands) > 2 else None
     return None
-
-
-def _with_low_register(layout):
-    """A layout whose first register bit is the tile's lowest bit (what `split` takes apart)."""
-    if 1 in layout.reg:
-        return layout._replace(reg=(1, *(x for x in layout.reg if x != 1)))
-    return blocked(layout.shape, 2, 1 << len(layout.warp))
 
 
 def _turning(tile, axis, warps):
@@ -462,6 +402,19 @@ def _coalesced(own, ideal):
     lowest = sorted(x for x in own.lane if x)[:3]
     return lowest == sorted(x for x in ideal.lane if x)[:3]
 
+
+_HOME = {  # anchors, and ops whose results come out of regions
+    ops.load: lambda self, op, k: self.anchor(op),
+    ops.atomic: lambda self, op, k: self.anchor(op),
+    ops.atomic_cas: lambda self, op, k: self.anchor(op),
+    ops.dot: _Assign.dot_home,
+    gpu_ops.dot_shared: _Assign.dot_shared_home,
+    gpu_ops.buffer_load: lambda self, op, k: _turning(op.type, op.attrs["axis"], self.warps),
+    ops.for_: _Assign.loop_home,
+    ops.while_: _Assign.loop_home,
+    ops.if_: _Assign.branch_home,
+    ops.join: _Assign.join_home,
+}
 
 _EMIT = {
     ops.store: _Assign.store,

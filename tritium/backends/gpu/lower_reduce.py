@@ -104,39 +104,45 @@ def _arrange(g, op, keys, totals, axis, layout):
 
 @lower(ops.scan)
 def scan(g, op, *xs):
-    """Bit by bit along the axis: the half with the bit set takes in the total of the half without it."""
-    layout, region, reverse = g.layout(op.operands[0]), op.regions[0], op.attrs["reverse"]
-    axis = Axis(layout, op.attrs["axis"])
-    combine = lambda a, b: g.inline(region, [*a, *b])
+    """Bit by bit along the axis: the half with the bit set takes in the total of the half without it.
+
+    Registers that differ only in bits already seen share a total, so only one of them keeps it.
+    """
+    layout, reverse = g.layout(op.operands[0]), op.attrs["reverse"]
+    combine = lambda a, b: g.inline(op.regions[0], [*a, *b])
+    types = [T.element(x.type) for x in op.operands]
     prefix = [[x[r] for x in xs] for r in range(layout.registers)]
-    total = [list(p) for p in prefix]  # the total of the group an element is in so far
-    for part, bit in axis.bits:
-        prefix, total = _scan_bit(g, op, layout, part, bit, prefix, total, combine, reverse)
+    total, seen = dict(enumerate(prefix)), 0
+    for part, bit in Axis(layout, op.attrs["axis"]).bits:
+        if part == "reg":
+            prefix, total = _scan_registers(1 << bit, seen, prefix, total, combine, reverse)
+            seen |= 1 << bit
+        else:
+            prefix, total = _scan_threads(g, types, part, bit, seen, prefix, total, combine, reverse)
     return tuple([p[k] for p in prefix] for k in range(len(xs)))
 
 
-def _scan_bit(g, op, layout, part, bit, prefix, total, combine, reverse):
-    w = g.w
-    registers = range(len(prefix))
-    if part == "reg":
-        later = lambda r: (r >> bit & 1) != int(reverse)
-        new_prefix = [combine(total[r ^ (1 << bit)], prefix[r]) if later(r) else prefix[r] for r in registers]
-        merged = {}
-        for r in registers:
-            if later(r):
-                merged[r] = merged[r ^ (1 << bit)] = combine(total[r ^ (1 << bit)], total[r])
-        return new_prefix, [merged[r] for r in registers]
+def _scan_registers(step, seen, prefix, total, combine, reverse):
+    """One bit of the register number: both halves are this thread's own."""
+    later = lambda r: bool(r & step) != reverse
+    new_prefix = [combine(total[(r ^ step) & ~seen], p) if later(r) else p for r, p in enumerate(prefix)]
+    pairs = {r: (r | step, r) if reverse else (r, r | step) for r in total if not r & step}
+    return new_prefix, {r: combine(total[first], total[second]) for r, (first, second) in pairs.items()}
+
+
+def _scan_threads(g, types, part, bit, seen, prefix, total, combine, reverse):
+    """One bit of the lane or warp number: the other half's totals come from there."""
+    w, keys = g.w, list(total)
     if part == "lane":
-        other = [[g.target.shuffle_xor(g, x, 1 << bit) for x in t] for t in total]
-        here = g.place("lane")
+        other = [[g.target.shuffle_xor(g, x, 1 << bit) for x in total[r]] for r in keys]
     else:
-        other = exchange_warps(g, [T.element(x.type) for x in op.operands], bit, total)
-        here = g.place("warp")
-    set_ = w.compare("icmp ne", w.binary("and", here, g.int(1 << bit)), g.int(0))
-    mine_later = w.binary("xor", set_, w.const("i1", True)) if reverse else set_
-    pick = lambda yes, no: [w.select(mine_later, a, b) for a, b in zip(yes, no)]
-    new_prefix = [pick(combine(other[r], prefix[r]), prefix[r]) for r in registers]
-    new_total = [combine(pick(other[r], total[r]), pick(total[r], other[r])) for r in registers]
+        other = exchange_warps(g, types, bit, [total[r] for r in keys])
+    other = dict(zip(keys, other))
+    is_set = w.compare("icmp ne", w.binary("and", g.place(part), g.int(1 << bit)), g.int(0))
+    later = w.binary("xor", is_set, w.const("i1", True)) if reverse else is_set
+    pick = lambda yes, no: [w.select(later, a, b) for a, b in zip(yes, no)]
+    new_prefix = [pick(combine(other[r & ~seen], p), p) for r, p in enumerate(prefix)]
+    new_total = {r: combine(pick(other[r], total[r]), pick(total[r], other[r])) for r in keys}
     return new_prefix, new_total
 
 
