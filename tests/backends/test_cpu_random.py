@@ -115,9 +115,16 @@ class Maker:
             self.store(self.tile())
 
     def arithmetic(self, depth):
-        x = self.tile()
-        kind = self.random.choice([ops.add, ops.sub, ops.mul, ops.xor, ops.max_, ops.min_, ops.and_, ops.div, ops.rem])
-        self.keep(kind(self.b, x, self.tile(x.type.shape)))
+        b, r, x = self.b, self.random, self.tile()
+        y = self.tile(x.type.shape)
+        if r.random() < 0.3:  # in another type and back
+            t = r.choice([T.i8, T.i16, T.i64, T.u8, T.u32, T.f16, T.bf16, T.f32, T.f64])
+            kind = r.choice([ops.add, ops.mul, ops.sub, ops.div, ops.max_, ops.lt])
+            out = kind(b, *[ops.cast(b, v, to=t) for v in (x, y)])
+            self.keep(ops.cast(b, out, to=T.i32))
+        else:
+            kind = r.choice([ops.add, ops.sub, ops.mul, ops.xor, ops.max_, ops.min_, ops.and_, ops.div, ops.rem])
+            self.keep(kind(b, x, y))
 
     def mix(self, depth):
         """Rows and columns against a tile."""

@@ -120,24 +120,39 @@ def fill(lo, pairs) -> None:
 
 
 def _fill_across(lo, x, buffer, axis) -> None:
-    """Memory runs along `axis`, scratch along the last: squares of 4 x 4 are read one way and written the other.
+    """Memory runs along `axis`, scratch along the last: squares of 4 x 4 are read one way and written the other."""
+    last = len(buffer.shape) - 1
 
-    A tile that lies inside all masks as a whole is read without them; others go element by element.
+    def put(idx, line):
+        write(lo, buffer, idx, line)
+    _across(lo, x, buffer.shape, axis, last, _masks(lo, x), lambda at, line: lambda: put(at, line))
+
+
+def _store_across(lo, op, shape, axis, to) -> None:
+    """Read along `axis`, store along `to`."""
+    p, x, *mask = op.operands
+    masks = _masks(lo, x) | {lo.key(m): m for m in mask}
+    _across(lo, x, shape, axis, to, masks, lambda at, line: lower_memory.prepare_store(lo, op, at, line))
+
+
+def _across(lo, x, shape, axis, to, masks, put) -> None:
+    """Squares of a tile that lies inside all masks as a whole go without them; other tiles go element by element.
+
+    `put(idx, strip)` prepares a store and returns what does it.
     """
-    masks = _masks(lo, x)
     inside = lower_masks.tile_inside(lo, masks)
     if inside is None:
-        _squares(lo, x, buffer, axis)
+        _squares(lo, x, shape, axis, to, put)
         return
 
     def hot():
         with lo.inside(), lo.assuming(masks):
-            _squares(lo, x, buffer, axis)
+            _squares(lo, x, shape, axis, to, put)
 
     def cold():
-        with lo.inside(), lo.loops(buffer.shape) as at:
+        with lo.inside(), lo.loops(shape) as at:
             idx = tuple([(i, None) for i in at])
-            write(lo, buffer, idx, lo.ev(x, idx))
+            put(idx, lo.ev(x, idx))()
     lo.either(inside, hot, cold, likely=True)
 
 
@@ -156,10 +171,9 @@ def _masks(lo, x):
     return found
 
 
-def _squares(lo, x, buffer, axis) -> None:
-    shape, last = buffer.shape, len(buffer.shape) - 1
-    others = [a for a in range(last) if a != axis]
-    with lo.loops([shape[a] for a in others]) as at, lo.counted(shape[last], 4) as column, \
+def _squares(lo, x, shape, axis, to, put) -> None:
+    others = [a for a in range(len(shape)) if a not in (axis, to)]
+    with lo.loops([shape[a] for a in others]) as at, lo.counted(shape[to], 4) as column, \
             lo.counted(shape[axis], 4) as row:
         idx = [ZERO] * len(shape)
         for a, i in zip(others, at, strict=True):
@@ -167,11 +181,13 @@ def _squares(lo, x, buffer, axis) -> None:
 
         def index(r, c):
             out = list(idx)
-            out[axis], out[last] = r, c
+            out[axis], out[to] = r, c
             return tuple(out)
         lines = [lo.ev(x, index((row, iota(4)), (lo.add(column, k), None))) for k in range(4)]
-        for k, line in enumerate(_transposed(lo, lines)):
-            write(lo, buffer, index((lo.add(row, k), None), (column, iota(4))), line)
+        ready = [put(index((lo.add(row, k), None), (column, iota(4))), line)
+                 for k, line in enumerate(_transposed(lo, lines))]
+        for store in ready:
+            store()
 
 
 def _transposed(lo, xs):
@@ -218,6 +234,10 @@ def group(lo, roots, nest, force=None, clip=None) -> None:
         return
     shape = nest[1]
     stores = [op for op in roots if op.kind is ops.store]
+    turn = _turned(lo, stores[0], shape) if len(roots) == 1 and stores and force is None else None
+    if turn:
+        _store_across(lo, stores[0], shape, *turn)
+        return
     room = None if force is None or lo.key(force) in lo.homes else lo.room(force)
     fills = [] if room is None else [(force, room)]
     reductions = [lower_reduce.Reduction(lo, op) for op in roots if op.kind is ops.reduce]
@@ -245,6 +265,17 @@ def _stop(lo, clip, walk, at, one_more):
         high = w.select(mask.condition, high, lo.const(0))
     strips_ = w.binary("add", w.intrinsic("smax", "i64", high, lo.const(0)), lo.const((1 + one_more) * lo.width - 1))
     return w.intrinsic("smin", "i64", w.binary("and", strips_, lo.const(-lo.width)), lo.const(walk.total))
+
+
+def _turned(lo, op, shape):
+    """(axis along which a store's value comes from memory, axis along which it goes there) where they differ."""
+    if len(shape) < 2:
+        return None
+    to = lower_memory.contiguous(form_of(lo, op.operands[0]), shape)
+    axis = contiguous_axis(lo, op.operands[1]) if to is not None else None
+    if axis is None or axis == to or shape[axis] % 4 or shape[to] % 4:
+        return None
+    return axis, to
 
 
 def rows(lo, stores, reductions, walk, at, fills=(), stop=None) -> None:

@@ -9,7 +9,7 @@ __all__ = ["Arena", "Buffer"]
 
 ALIGN = 64
 # A strip may be read as a whole where only some of its lanes are wanted.
-SLACK = 64
+SLACK = 256
 
 
 # Rows a power of two apart fall into the same few sets of a cache: from this size on they are set apart.
@@ -47,7 +47,7 @@ class Arena:
     >>> x, y = arena.take((16,), T.f32), arena.take((16,), T.f32)
     >>> arena.release(x)
     >>> x.offset, y.offset, arena.take((8,), T.f64).offset, arena.bytes
-    (0, 128, 0, 256)
+    (0, 320, 0, 640)
     """
 
     def __init__(self):
