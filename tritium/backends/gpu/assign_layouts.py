@@ -283,19 +283,18 @@ class _Assign:
         if type(pointer.type) is not T.Tile:
             self.place(op, [self.scalar(x) for x in op.operands])
             return
-        layout = self.anchor(op)
-        value = op.operands[1]
-        if not self.cheap(value):
-            own = self.home(value)
-            axis = self._order(op)[1][0]
-            if (
-                own.contiguous(axis) >= self._vector(op)
-                and not own.free("lane")
-                and not own.free("warp")
-                and _coalesced(own, layout)
-            ):
-                layout = own
+        layout, value = self.anchor(op), op.operands[1]
+        if not self.cheap(value) and self._serves(op, self.home(value), layout):
+            layout = self.home(value)
         self.memory(op, layout)
+
+    def _serves(self, op, own, ideal):
+        """True if storing from a tile's own layout is as good as bringing it to the ideal one first."""
+        if own.contiguous(self._order(op)[1][0]) < self._vector(op):
+            return False
+        if own.free("lane") or own.free("warp"):  # so few elements that moving them costs more than idle threads
+            return own.registers <= 2 * ideal.registers
+        return _coalesced(own, ideal)
 
     def load(self, op):
         if type(op.operands[0].type) is not T.Tile:
