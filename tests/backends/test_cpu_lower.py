@@ -58,7 +58,7 @@ class B(Builder):
 
     def rows(self, p, shape):
         """Pointers to a row-major array."""
-        strides = [int(np.prod(shape[k + 1:])) for k in range(len(shape))]
+        strides = [int(np.prod(shape[k + 1 :])) for k in range(len(shape))]
         return self.at(p, *strides, shape=shape)
 
     def get(self, p, shape):
@@ -102,8 +102,9 @@ def check(build, arg_types, args, grid=(1,), tolerance=0.0, opt=2):
             if x.dtype.kind in "iub" or tolerance == 0:
                 np.testing.assert_array_equal(y, x, err_msg=f"argument {k}")
             else:
-                np.testing.assert_allclose(y.astype(np.float64), x.astype(np.float64), rtol=tolerance, atol=tolerance,
-                                           err_msg=f"argument {k}")
+                np.testing.assert_allclose(
+                    y.astype(np.float64), x.astype(np.float64), rtol=tolerance, atol=tolerance, err_msg=f"argument {k}"
+                )
     return text
 
 
@@ -116,6 +117,7 @@ F, I = T.Ptr(T.f32), T.Ptr(T.i32)
 
 def test_every_op_has_a_lowering():
     from tritium.backends.cpu import lower_atomics, lower_control, lower_dot, lower_program, lower_shape  # noqa: F401
+
     missing = [k.name for k in KINDS.values() if table.puller(k) is None and k not in table.STEP]
     assert not missing
 
@@ -128,6 +130,7 @@ def test_masked_copy(n):
         m = ops.lt(b, b.range(256), b.full(n, shape))
         other = b.full(-1.0, shape, T.f32)
         ops.store(b, b.rows(y, shape), ops.load(b, b.rows(x, shape), m, other), m)
+
     check(build, [F, F, T.i32], [floats(max(n, 1)), np.zeros(max(n, 1), np.float32), n])
 
 
@@ -135,6 +138,7 @@ def test_masked_off_lanes_get_other():
     def build(b, x, y, n):
         m = ops.lt(b, b.range(64), b.full(n, (64,)))
         b.put(y, ops.load(b, b.rows(x, (64,)), m, b.full(7.0, (64,), T.f32)))
+
     check(build, [F, F, T.i32], [floats(10), np.zeros(64, np.float32), 10])
 
 
@@ -143,10 +147,14 @@ def test_masked_2d(rows, columns):
     shape = (16, 32)
 
     def build(b, x, y, m, n, stride):
-        mask = ops.and_(b, ops.lt(b, b.range(16, 0, 2, shape), b.full(m, shape)),
-                        ops.lt(b, b.range(32, 1, 2, shape), b.full(n, shape)))
+        mask = ops.and_(
+            b,
+            ops.lt(b, b.range(16, 0, 2, shape), b.full(m, shape)),
+            ops.lt(b, b.range(32, 1, 2, shape), b.full(n, shape)),
+        )
         v = ops.load(b, b.at(x, stride, 1, shape=shape), mask)
         ops.store(b, b.at(y, stride, 1, shape=shape), ops.add(b, v, v), mask)
+
     x = floats(16 * 40)
     check(build, [F, F, T.i32, T.i32, T.i32], [x, np.zeros_like(x), rows, columns, 40])
 
@@ -159,6 +167,7 @@ def test_lower_and_upper_bounds():
         m = ops.and_(b, ops.ge(b, offset, b.full(0, shape)), ops.lt(b, offset, b.full(n, shape)))
         v = ops.load(b, ops.addptr(b, b.full(x, shape), offset), m, b.full(3.0, shape, T.f32))
         b.put(y, v)
+
     for base in (-70, -33, -3, 0, 20, 99):
         check(build, [F, F, T.i32, T.i32], [floats(50), np.zeros(64, np.float32), base, 50], opt=0)
 
@@ -170,6 +179,7 @@ def test_mask_from_data_and_reversed_bound():
         v = b.get(x, shape)
         m = ops.and_(b, ops.gt(b, v, b.full(0.0, shape, T.f32)), ops.gt(b, b.full(n, shape), b.range(48)))
         ops.store(b, b.rows(y, shape), v, m)
+
     check(build, [F, F, T.i32], [floats(48), np.zeros(48, np.float32), 37])
 
 
@@ -180,6 +190,7 @@ def test_strides(s0, s1):
     def build(b, x, y):
         base = ops.addptr(b, x, b.c(300))
         b.put(y, ops.load(b, b.at(base, s0, s1, shape=shape)))
+
     check(build, [F, F], [floats(1000), np.zeros(256, np.float32)])
 
 
@@ -189,6 +200,7 @@ def test_strides_at_run_time_and_transposed_store():
     def build(b, x, y, s0, s1, t0, t1):
         v = ops.load(b, b.at(x, s0, s1, shape=shape))
         ops.store(b, b.at(y, t0, t1, shape=shape), ops.mul(b, v, v))
+
     for s in ((16, 1, 1, 32), (1, 40, 16, 1), (2, 70, 3, 100)):
         check(build, [F, F, *[T.i32] * 4], [floats(4000), np.zeros(4000, np.float32), *s], opt=0)
 
@@ -196,12 +208,14 @@ def test_strides_at_run_time_and_transposed_store():
 def test_transpose():
     def build(b, x, y):
         b.put(y, ops.trans(b, ops.add(b, b.get(x, (32, 64)), b.full(1.0, (32, 64), T.f32)), order=(1, 0)))
+
     check(build, [F, F], [floats(32, 64), np.zeros((64, 32), np.float32)])
 
 
 def test_transposed_store_of_contiguous_load():
     def build(b, x, y):
         ops.store(b, b.at(y, 1, 32, shape=(32, 64)), b.get(x, (32, 64)))
+
     check(build, [F, F], [floats(32, 64), np.zeros((64, 32), np.float32)])
 
 
@@ -214,8 +228,17 @@ def test_gathered_rows_and_scattered_lanes():
         b.put(y, ops.load(b, ops.addptr(b, b.full(x, shape), at)))
         lanes = ops.load(b, b.rows(index, (8,)))
         ops.store(b, ops.addptr(b, b.full(z, (8,)), lanes), ops.cast(b, lanes, to=T.f32))
-    check(build, [F, I, F, F], [floats(20, 32), rng.permutation(20)[:8].astype(np.int32),
-                                np.zeros(shape, np.float32), np.zeros(20, np.float32)])
+
+    check(
+        build,
+        [F, I, F, F],
+        [
+            floats(20, 32),
+            rng.permutation(20)[:8].astype(np.int32),
+            np.zeros(shape, np.float32),
+            np.zeros(20, np.float32),
+        ],
+    )
 
 
 @pytest.mark.parametrize("n", [5, 16, 50, 64, 100])
@@ -225,9 +248,13 @@ def test_wrapped_index(n):
     def build(b, x, y, base, n):
         column = ops.rem(b, ops.add(b, b.full(base, (64,)), b.range(64)), b.full(n, (64,)))
         row = ops.rem(b, ops.add(b, b.full(3, (8,)), b.range(8)), b.full(5, (8,)))
-        at = ops.add(b, ops.broadcast(b, ops.expand_dims(b, column, axis=0), shape=shape),
-                     ops.mul(b, ops.broadcast(b, ops.expand_dims(b, row, axis=1), shape=shape), b.full(n, shape)))
+        at = ops.add(
+            b,
+            ops.broadcast(b, ops.expand_dims(b, column, axis=0), shape=shape),
+            ops.mul(b, ops.broadcast(b, ops.expand_dims(b, row, axis=1), shape=shape), b.full(n, shape)),
+        )
         b.put(y, ops.load(b, ops.addptr(b, b.full(x, shape), at)))
+
     check(build, [F, F, T.i32, T.i32], [floats(5 * n), np.zeros(shape, np.float32), 37, n])
 
 
@@ -237,6 +264,7 @@ def test_uniform_loads_and_scalars():
     def build(b, x, bias, scale, y):
         rows = ops.broadcast(b, ops.expand_dims(b, ops.load(b, b.rows(bias, (4,))), axis=1), shape=shape)
         b.put(y, ops.add(b, ops.mul(b, b.get(x, shape), b.full(ops.load(b, scale), shape)), rows))
+
     check(build, [F, F, F, F], [floats(*shape), floats(4), floats(1), np.zeros(shape, np.float32)], tolerance=1e-6)
 
 
@@ -247,6 +275,7 @@ def test_masked_uniform_load():
         inside = ops.lt(b, b.range(8), b.full(n, (8,)))
         v = ops.load(b, b.rows(bias, (8,)), inside, b.full(5.0, (8,), T.f32))
         b.put(y, ops.mul(b, b.get(x, shape), ops.broadcast(b, ops.expand_dims(b, v, axis=1), shape=shape)))
+
     check(build, [F, F, F, T.i32], [floats(*shape), floats(3), np.zeros(shape, np.float32), 3])
 
 
@@ -257,6 +286,7 @@ def test_in_place_with_later_use():
         b.put(y, ops.mul(b, v, v))  # what was loaded before the store
         w = b.get(x, (64,))
         b.put(y, ops.add(b, w, b.get(y, (64,))))
+
     check(build, [F, F], [floats(64), np.zeros(64, np.float32)])
 
 
@@ -267,6 +297,7 @@ def test_load_waits_for_barrier_and_store_elsewhere():
         ops.barrier(b)
         ops.store(b, ops.addptr(b, b.full(x, (64,)), reverse), v)
         b.put(y, v)
+
     check(build, [F, F], [floats(64), np.zeros(64, np.float32)])
 
 
@@ -277,6 +308,7 @@ def test_bools_in_memory():
         m = ops.load(b, b.rows(x, (32,)))
         b.put(y, ops.xor(b, m, b.full(True, (32,), T.i1)))
         ops.store(b, b.rows(z, (32,)), b.range(32), m)
+
     check(build, [P, P, I], [rng.integers(0, 2, 32).astype(bool), np.zeros(32, bool), np.zeros(32, np.int32)])
 
 
@@ -285,34 +317,69 @@ def test_bools_in_memory():
 def test_integer_arithmetic(t):
     info = np.iinfo(t.name.replace("i", "int").replace("u", "u") if t.signed else f"uint{t.bits}")
     values = np.array([info.min, info.max, 0, 1, 2, 3, 5, 7, -1 & info.max, info.max // 2], dtype=info.dtype)
-    x, y = (np.concatenate([v, rng.integers(info.min, info.max, 28, dtype=info.dtype)])[:128].copy()
-            for v in (np.repeat(values, 10), np.tile(values, 10)))
-    kinds = [ops.add, ops.sub, ops.mul, ops.div, ops.rem, ops.and_, ops.or_, ops.xor, ops.shl, ops.shr, ops.min_, ops.max_]
+    x, y = (
+        np.concatenate([v, rng.integers(info.min, info.max, 28, dtype=info.dtype)])[:128].copy()
+        for v in (np.repeat(values, 10), np.tile(values, 10))
+    )
+    kinds = [
+        ops.add,
+        ops.sub,
+        ops.mul,
+        ops.div,
+        ops.rem,
+        ops.and_,
+        ops.or_,
+        ops.xor,
+        ops.shl,
+        ops.shr,
+        ops.min_,
+        ops.max_,
+    ]
 
     def build(b, x, y, out):
         v, w = b.get(x, (128,)), b.get(y, (128,))
         for k, kind in enumerate(kinds):
             b.put(ops.addptr(b, out, b.c(128 * k)), kind(b, v, w))
+
     P = T.Ptr(t)
     check(build, [P, P, P], [x, y, np.zeros(128 * len(kinds), info.dtype)], opt=0)
 
 
 def test_casts():
     kinds = [T.i8, T.i32, T.i64, T.u8, T.u32, T.f16, T.bf16, T.f32, T.f64, T.f8e5, T.f8e4nv]
-    dtypes = {T.f16: np.float16, T.bf16: ml_dtypes.bfloat16, T.f32: np.float32, T.f64: np.float64,
-              T.f8e5: ml_dtypes.float8_e5m2, T.f8e4nv: ml_dtypes.float8_e4m3fn}
+    dtypes = {
+        T.f16: np.float16,
+        T.bf16: ml_dtypes.bfloat16,
+        T.f32: np.float32,
+        T.f64: np.float64,
+        T.f8e5: ml_dtypes.float8_e5m2,
+        T.f8e4nv: ml_dtypes.float8_e4m3fn,
+    }
     for source in kinds:
-        targets = [t for t in kinds if t is not source and not {source, t} & {T.f8e5, T.f8e4nv} & set(kinds)
-                   or t.is_float and source.is_float and t is not source]
+        targets = [
+            t
+            for t in kinds
+            if t is not source
+            and not {source, t} & {T.f8e5, T.f8e4nv} & set(kinds)
+            or t.is_float
+            and source.is_float
+            and t is not source
+        ]
 
         def build(b, x, *outs, targets=targets):
             v = b.get(x, (64,))
             for t, out in zip(targets, outs, strict=True):
                 b.put(out, ops.cast(b, v, to=t))
+
         def dtype(t):
             return dtypes.get(t) or np.dtype(t.name.replace("u", "uint") if not t.signed else f"int{t.bits}")
+
         x = (rng.standard_normal(64) * 40).astype(np.float32)
-        x = x.astype(dtype(source)) if source.is_float else np.clip(x, 0 if not source.signed else -100, 100).astype(dtype(source))
+        x = (
+            x.astype(dtype(source))
+            if source.is_float
+            else np.clip(x, 0 if not source.signed else -100, 100).astype(dtype(source))
+        )
         check(build, [T.Ptr(source), *map(T.Ptr, targets)], [x, *[np.zeros(64, dtype(t)) for t in targets]], opt=0)
 
 
@@ -322,6 +389,7 @@ def test_narrow_and_wide_floats(t, dtype):
         v, w = b.get(x, (96,)), b.get(y, (96,))
         out = ops.add(b, ops.mul(b, v, w), ops.div(b, v, b.full(3.0, (96,), t)))
         b.put(z, ops.select(b, ops.lt(b, v, w), out, ops.max_(b, v, w)))
+
     P = T.Ptr(t)
     check(build, [P, P, P], [floats(96, dtype=dtype), floats(96, dtype=dtype), np.zeros(96, dtype)], tolerance=0.02)
 
@@ -331,6 +399,7 @@ def test_rare_path():
         v = b.get(x, (256,))
         b.put(y, ops.sin(b, v))
         b.put(z, ops.reduce(b, ops.reshape(b, ops.cos(b, v), shape=(4, 64)), axis=0, regions=[b.fold(ops.max_, T.f32)]))
+
     x = floats(256)
     x[[17, 200]] = 1e20, -3e35
     check(build, [F, F, F], [x, np.zeros(256, np.float32), np.zeros(64, np.float32)], tolerance=1e-6)
@@ -346,6 +415,7 @@ def test_pointers_as_data():
         odd = ops.eq(b, ops.rem(b, b.range(4), b.full(2, (4,))), b.full(1, (4,)))
         picked = ops.select(b, odd, here, there)
         ops.store(b, ops.addptr(b, b.full(out, (4,)), ops.add(b, b.range(4), b.full(4, (4,)))), ops.load(b, picked))
+
     x, y = floats(4), floats(4)
     m = module(build, T.Ptr(F), F, F, F)
     del P
@@ -360,10 +430,12 @@ def argmax(b, v1, i1, v2, i2):
     return ops.select(b, first, v1, v2), ops.select(b, first, i1, i2)
 
 
-@pytest.mark.parametrize("shape", [(64,), (1,), (4,), (8, 64), (64, 8), (16, 2), (2, 4, 32), (4, 1, 16), (1, 64), (64, 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(64,), (1,), (4,), (8, 64), (64, 8), (16, 2), (2, 4, 32), (4, 1, 16), (1, 64), (64, 1)], ids=str
+)
 def test_reduce(shape):
     for axis in range(len(shape)):
-        rest = shape[:axis] + shape[axis + 1:]
+        rest = shape[:axis] + shape[axis + 1 :]
 
         def build(b, x, total, top, where, axis=axis, rest=rest):
             v = b.get(x, shape)
@@ -372,25 +444,43 @@ def test_reduce(shape):
             m, i = ops.reduce(b, v, index, axis=axis, regions=[b.fold(argmax, T.f32, T.i32)])
             for p, y in ((total, s), (top, m), (where, i)):
                 b.put(p, y)
+
         x = floats(*shape)
         outs = [np.zeros(rest or 1, d) for d in (np.float32, np.float32, np.int32)]
         check(build, [F, F, F, I], [x, *outs], tolerance=1e-5, opt=0)
 
 
-KINDS_OF_SUM = [(ops.add, T.i32), (ops.max_, T.i64), (ops.min_, T.u32), (ops.and_, T.i8), (ops.or_, T.i1), (ops.xor, T.u16),
-                (ops.mul, T.f64), (ops.max_, T.f32), (ops.min_, T.f16), (ops.max_nan, T.f32), (ops.max_, T.i1)]
+KINDS_OF_SUM = [
+    (ops.add, T.i32),
+    (ops.max_, T.i64),
+    (ops.min_, T.u32),
+    (ops.and_, T.i8),
+    (ops.or_, T.i1),
+    (ops.xor, T.u16),
+    (ops.mul, T.f64),
+    (ops.max_, T.f32),
+    (ops.min_, T.f16),
+    (ops.max_nan, T.f32),
+    (ops.max_, T.i1),
+]
 
 
 @pytest.mark.parametrize("kind, t", KINDS_OF_SUM, ids=lambda x: getattr(x, "name", None))
 def test_reduce_kinds(kind, t):
     from tritium.ops.meaning import np_dtype
+
     d = np_dtype(t)
 
     def build(b, x, y, z):
         v = b.get(x, (8, 32))
         b.put(y, ops.reduce(b, v, axis=1, regions=[b.fold(kind, t)]))
         b.put(z, ops.reduce(b, v, axis=0, regions=[b.fold(kind, t)]))
-    x = rng.standard_normal((8, 32)).astype(d) if d.kind == "f" else rng.integers(0, 2 if d.kind == "b" else 100, (8, 32)).astype(d)
+
+    x = (
+        rng.standard_normal((8, 32)).astype(d)
+        if d.kind == "f"
+        else rng.integers(0, 2 if d.kind == "b" else 100, (8, 32)).astype(d)
+    )
     if d.kind == "f":
         x[3, 5] = np.nan
     P = T.Ptr(t)
@@ -405,7 +495,9 @@ def test_softmax_and_layernorm():
         v = ops.load(b, at[0], inside, b.full(float("-inf"), shape, T.f32))
         top = ops.reduce(b, v, axis=0, regions=[b.fold(ops.max_, T.f32)])
         e = ops.exp(b, ops.sub(b, v, b.full(top, shape)))
-        ops.store(b, at[1], ops.div(b, e, b.full(ops.reduce(b, e, axis=0, regions=[b.fold(ops.add, T.f32)]), shape)), inside)
+        ops.store(
+            b, at[1], ops.div(b, e, b.full(ops.reduce(b, e, axis=0, regions=[b.fold(ops.add, T.f32)]), shape)), inside
+        )
         w = ops.load(b, at[0], inside)
         count = ops.cast(b, n, to=T.f32)
         mean = ops.div(b, ops.reduce(b, w, axis=0, regions=[b.fold(ops.add, T.f32)]), count)
@@ -413,6 +505,7 @@ def test_softmax_and_layernorm():
         variance = ops.div(b, ops.reduce(b, ops.mul(b, d, d), axis=0, regions=[b.fold(ops.add, T.f32)]), count)
         scale = ops.rsqrt(b, ops.add(b, variance, b.c(1e-5, T.f32)))
         ops.store(b, at[2], ops.mul(b, d, b.full(scale, shape)), inside)
+
     for n in (128, 100, 17):
         check(build, [F, F, F, T.i32], [floats(6, n), *np.zeros((2, 6, n), np.float32), n], (6,), tolerance=1e-5)
 
@@ -424,6 +517,7 @@ def test_sum_and_sum_of_squares_share_a_loop():
         mean = ops.mul(b, s, b.c(1 / 256, T.f32))
         q = ops.reduce(b, ops.mul(b, v, v), axis=0, regions=[b.fold(ops.add, T.f32)])
         ops.store(b, y, ops.sub(b, ops.mul(b, q, b.c(1 / 256, T.f32)), ops.mul(b, mean, mean)))
+
     text = check(build, [F, F], [floats(256), np.zeros(1, np.float32)], tolerance=1e-5)
     assert text.count("phi <16 x float>") == 4  # two carried accumulators and their results
     assert text.count("load <16 x float>") == 1
@@ -433,16 +527,19 @@ def test_sum_and_sum_of_squares_share_a_loop():
 @pytest.mark.parametrize("shape", [(64,), (8,), (4, 32), (32, 4), (2, 16, 8)], ids=str)
 def test_scan(shape, reverse):
     for axis in range(len(shape)):
+
         def build(b, x, y, p, q, axis=axis):
             v = b.get(x, shape)
             b.put(y, ops.scan(b, v, axis=axis, reverse=reverse, regions=[b.fold(ops.add, T.i32)]))
 
             def linear(b, a1, b1, a2, b2):  # x -> a x + b, not commutative
                 return ops.mul(b, a1, a2), ops.add(b, ops.mul(b, a2, b1), b2)
+
             small = ops.rem(b, v, b.full(3, shape))
             one, two = ops.scan(b, small, v, axis=axis, reverse=reverse, regions=[b.fold(linear, T.i32, T.i32)])
             b.put(p, one)
             b.put(q, two)
+
         x = rng.integers(0, 100, shape).astype(np.int32)
         check(build, [I, I, I, I], [x, *[np.zeros(shape, np.int32) for _ in range(3)]], opt=0)
 
@@ -473,6 +570,7 @@ def test_combination_with_control_flow(combination):
         b.put(y, ops.reduce(b, v, axis=1, regions=[b.fold(combination, T.i32)]))
         b.put(z, ops.reduce(b, v, axis=0, regions=[b.fold(combination, T.i32)]))
         b.put(u, ops.scan(b, v, axis=1, regions=[b.fold(combination, T.i32)]))
+
     x = (rng.integers(1, 30, (4, 32)) * 6).astype(np.int32)
     check(build, [I, I, I, I], [x, np.zeros(4, np.int32), np.zeros(32, np.int32), np.zeros((4, 32), np.int32)])
 
@@ -487,18 +585,32 @@ def test_map():
             p, q = pair.args
             ops.yield_(b, ops.add(b, p, q), with_loop(b, p, q))
         b.put(z, ops.map_(b, v, pack=2, regions=[pair.block]))
+
     check(build, [I, I, I], [rng.integers(1, 50, (4, 16)).astype(np.int32), *np.zeros((2, 4, 16), np.int32)])
 
 
 # --- shapes -----------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("source, target", [((64,), (4, 16)), ((4, 16), (64,)), ((8, 8), (2, 4, 8)), ((2, 32), (32, 2)),
-                                            ((4, 2, 8), (8, 8)), ((3, 8), (6, 4)), ((1, 64), (64,)), ((16,), (2, 2, 2, 2))], ids=str)
+@pytest.mark.parametrize(
+    "source, target",
+    [
+        ((64,), (4, 16)),
+        ((4, 16), (64,)),
+        ((8, 8), (2, 4, 8)),
+        ((2, 32), (32, 2)),
+        ((4, 2, 8), (8, 8)),
+        ((3, 8), (6, 4)),
+        ((1, 64), (64,)),
+        ((16,), (2, 2, 2, 2)),
+    ],
+    ids=str,
+)
 def test_reshape(source, target):
     def build(b, x, y, z):
         v = b.get(x, source)
         b.put(y, ops.reshape(b, ops.add(b, v, v), shape=target))
         order = tuple(reversed(range(len(target))))
         b.put(z, ops.trans(b, ops.reshape(b, v, shape=target), order=order))
+
     n = int(np.prod(source))
     check(build, [F, F, F], [floats(*source), np.zeros(n, np.float32), np.zeros(n, np.float32)], opt=0)
 
@@ -507,6 +619,7 @@ def test_reshape_of_indices():
     def build(b, x, y):
         i = ops.reshape(b, b.range(64), shape=(8, 8))
         b.put(y, ops.load(b, ops.addptr(b, b.full(x, (8, 8)), ops.trans(b, i, order=(1, 0)))))
+
     check(build, [F, F], [floats(64), np.zeros((8, 8), np.float32)])
 
 
@@ -522,15 +635,27 @@ def test_join_split_cat():
         p, q = ops.split(b, pair)
         ops.store(b, s, ops.sub(b, p, q))
         ops.store(b, ops.addptr(b, s, b.c(1)), ops.reshape(b, b.full(p, (1,)), shape=()))
-    check(build, [F, F, F, F, F], [floats(4, 16), floats(4, 16), np.zeros(128, np.float32), np.zeros(256, np.float32),
-                                   np.zeros(2, np.float32)])
+
+    check(
+        build,
+        [F, F, F, F, F],
+        [floats(4, 16), floats(4, 16), np.zeros(128, np.float32), np.zeros(256, np.float32), np.zeros(2, np.float32)],
+    )
 
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_gather(axis):
     def build(b, x, i, y):
-        b.put(y, ops.gather(b, ops.mul(b, b.get(x, (16, 16)), b.full(2.0, (16, 16), T.f32)), b.get(i, (16, 16)), axis=axis))
-    check(build, [F, I, F], [floats(16, 16), rng.integers(-1, 17, (16, 16)).astype(np.int32), np.zeros((16, 16), np.float32)])
+        b.put(
+            y,
+            ops.gather(b, ops.mul(b, b.get(x, (16, 16)), b.full(2.0, (16, 16), T.f32)), b.get(i, (16, 16)), axis=axis),
+        )
+
+    check(
+        build,
+        [F, I, F],
+        [floats(16, 16), rng.integers(-1, 17, (16, 16)).astype(np.int32), np.zeros((16, 16), np.float32)],
+    )
 
 
 def test_extract_insert():
@@ -541,6 +666,7 @@ def test_extract_insert():
         w = ops.insert(b, v, b.c(9.0, T.f32), b.c(1), k)
         w = ops.insert(b, w, e, k, k)
         b.put(y, ops.add(b, w, v))
+
     check(build, [F, F, F, T.i32], [floats(8, 8), np.zeros((8, 8), np.float32), np.zeros(1, np.float32), 5])
 
 
@@ -552,6 +678,7 @@ def test_sort(t):
         v = b.get(x, (4, 32))
         b.put(y, ops.sort(b, v, descending=False))
         b.put(z, ops.sort(b, ops.add(b, v, v), descending=True))
+
     x = rng.integers(0, 100, (4, 32)).astype(np_dtype(t))
     check(build, [T.Ptr(t)] * 3, [x, np.zeros_like(x), np.zeros_like(x)])
 
@@ -561,12 +688,16 @@ def test_histogram():
         v = b.get(x, (128,))
         b.put(y, ops.histogram(b, v, bins=16))
         b.put(z, ops.histogram(b, v, ops.lt(b, b.range(128), b.full(50, (128,))), bins=8))
+
     check(build, [I, I, I], [rng.integers(-2, 18, 128).astype(np.int32), np.zeros(16, np.int32), np.zeros(8, np.int32)])
 
 
 # --- dot --------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("t, acc", [(T.f32, T.f32), (T.f16, T.f32), (T.bf16, T.f32), (T.f64, T.f64), (T.i8, T.i32),
-                                    (T.f16, T.f16), (T.f8e5, T.f32)], ids=str)
+@pytest.mark.parametrize(
+    "t, acc",
+    [(T.f32, T.f32), (T.f16, T.f32), (T.bf16, T.f32), (T.f64, T.f64), (T.i8, T.i32), (T.f16, T.f16), (T.f8e5, T.f32)],
+    ids=str,
+)
 def test_dot(t, acc):
     from tritium.ops.meaning import np_dtype
 
@@ -574,9 +705,12 @@ def test_dot(t, acc):
         v, w = b.get(x, (32, 16)), b.get(y, (16, 64))
         c = ops.dot(b, v, w, b.get(z, (32, 64)), precision="ieee", imprecise=0)
         b.put(o, ops.dot(b, v, w, c, precision="ieee", imprecise=0))
+
     kinds = [t, t, acc, acc]
-    args = [rng.integers(-5, 6, s).astype(np.float32).astype(np_dtype(k))
-            for k, s in zip(kinds, ((32, 16), (16, 64), (32, 64), (32, 64)), strict=True)]
+    args = [
+        rng.integers(-5, 6, s).astype(np.float32).astype(np_dtype(k))
+        for k, s in zip(kinds, ((32, 16), (16, 64), (32, 64), (32, 64)), strict=True)
+    ]
     check(build, [T.Ptr(k) for k in kinds], args, tolerance=1e-5)
 
 
@@ -587,7 +721,13 @@ def test_dot_batched_and_transposed():
         d = ops.dot(b, v, ops.trans(b, w, order=(0, 2, 1)), zero, precision="ieee", imprecise=0)
         b.put(o, d)
         b.put(p, ops.add(b, d, ops.trans(b, d, order=(0, 2, 1))))
-    check(build, [F, F, F, F], [floats(2, 16, 32), floats(2, 16, 32), *np.zeros((2, 2, 16, 16), np.float32)], tolerance=1e-4)
+
+    check(
+        build,
+        [F, F, F, F],
+        [floats(2, 16, 32), floats(2, 16, 32), *np.zeros((2, 2, 16, 16), np.float32)],
+        tolerance=1e-4,
+    )
 
 
 @pytest.mark.parametrize("size", [(64, 64, 64), (50, 37, 90)], ids=str)
@@ -606,8 +746,11 @@ def test_matmul(size, across):
             return ops.broadcast(b, ops.expand_dims(b, v, axis=axis), shape=shape)
 
         def at(p, r, s0, c, s1, shape):
-            offset = ops.add(b, ops.mul(b, two(r, 1, shape), b.full(s0, shape)), ops.mul(b, two(c, 0, shape), b.full(s1, shape)))
+            offset = ops.add(
+                b, ops.mul(b, two(r, 1, shape), b.full(s0, shape)), ops.mul(b, two(c, 0, shape), b.full(s1, shape))
+            )
             return ops.addptr(b, b.full(p, shape), offset)
+
         pa = at(x, rows, k, depth, 1, (BM, BK))
         pb = at(y, depth, sy0, cols, sy1, (BK, BN))
         zero = b.full(0.0, (BM, BN), T.f32)
@@ -620,12 +763,19 @@ def test_matmul(size, across):
             ma = ops.and_(b, two(inside, 0, (BM, BK)), two(ops.lt(b, rows, b.full(m, (BM,))), 1, (BM, BK)))
             mb = ops.and_(b, two(inside, 1, (BK, BN)), two(ops.lt(b, cols, b.full(n, (BN,))), 0, (BK, BN)))
             out = ops.dot(b, ops.load(b, qa, ma, fa), ops.load(b, qb, mb, fb), acc, precision="ieee", imprecise=0)
-            ops.yield_(b, out, ops.addptr(b, qa, b.full(BK, (BM, BK))),
-                       ops.addptr(b, qb, b.full(ops.mul(b, sy0, b.c(BK)), (BK, BN))))
+            ops.yield_(
+                b,
+                out,
+                ops.addptr(b, qa, b.full(BK, (BM, BK))),
+                ops.addptr(b, qb, b.full(ops.mul(b, sy0, b.c(BK)), (BK, BN))),
+            )
         acc, *_ = ops.for_(b, lo, hi, one, zero, pa, pb, regions=[r.block])
         shape = (BM, BN)
-        m_out = ops.and_(b, two(ops.lt(b, rows, b.full(m, (BM,))), 1, shape), two(ops.lt(b, cols, b.full(n, (BN,))), 0, shape))
+        m_out = ops.and_(
+            b, two(ops.lt(b, rows, b.full(m, (BM,))), 1, shape), two(ops.lt(b, cols, b.full(n, (BN,))), 0, shape)
+        )
         ops.store(b, at(z, rows, n, cols, 1, shape), acc, m_out)
+
     strides = (1, k) if across else (n, 1)
     args = [floats(m, k), floats(k * n), np.zeros((m, n), np.float32), m, n, k, *strides]
     check(build, [F, F, F, *[T.i32] * 5], args, (-(-m // BM), -(-n // BN)), tolerance=1e-4)
@@ -637,7 +787,7 @@ def test_loop_carries_scalars_tiles_and_pointers():
         shape = (64,)
         zero, p = b.full(0.0, shape, T.f32), b.rows(x, shape)
         with b.region([T.i32, T.f32, T.Tile(shape, T.f32), p.type, T.Tile(shape, T.i32)]) as r:
-            i, total, acc, q, offset = r.args
+            _, total, acc, q, offset = r.args
             v = ops.load(b, q)
             w = ops.load(b, ops.addptr(b, b.full(x, shape), offset))
             total = ops.add(b, total, ops.reduce(b, v, axis=0, regions=[b.fold(ops.max_, T.f32)]))
@@ -649,8 +799,14 @@ def test_loop_carries_scalars_tiles_and_pointers():
         b.put(y, acc)
         ops.store(b, ops.addptr(b, q, b.full(0, shape)), acc)  # pointers after the loop
         b.put(ops.addptr(b, y, b.c(64)), ops.cast(b, offset, to=T.f32))
+
     for n in (0, 1, 4):
-        check(build, [F, F, F, T.i32], [floats(5 * 64), np.zeros(128, np.float32), np.zeros(1, np.float32), n], tolerance=1e-5)
+        check(
+            build,
+            [F, F, F, T.i32],
+            [floats(5 * 64), np.zeros(128, np.float32), np.zeros(1, np.float32), n],
+            tolerance=1e-5,
+        )
 
 
 @pytest.mark.parametrize("lo, hi, by", [(0, 10, 3), (10, 0, -1), (5, 5, 1), (-4, 4, 2)])
@@ -662,6 +818,7 @@ def test_loop_bounds(lo, hi, by):
             ops.yield_(b, ops.add(b, at, b.c(1)))
         count = ops.for_(b, b.c(lo), b.c(hi), b.c(by), b.c(0), regions=[r.block])
         ops.store(b, ops.addptr(b, y, b.c(15)), count)
+
     check(build, [I], [np.zeros(16, np.int32)])
 
 
@@ -677,13 +834,20 @@ def test_swapped_and_shifted_tiles():
             _, p, q, m, s, c = r.args
             total = ops.reduce(b, p, axis=1, regions=[b.fold(ops.add, T.i32)])
             spread = ops.broadcast(b, ops.expand_dims(b, s, axis=1), shape=shape)
-            ops.yield_(b, q, ops.add(b, p, q), ops.add(b, ops.trans(b, m, order=(1, 0)), spread), c, ops.xor(b, total, s))
+            ops.yield_(
+                b, q, ops.add(b, p, q), ops.add(b, ops.trans(b, m, order=(1, 0)), spread), c, ops.xor(b, total, s)
+            )
         inits = [v, ops.add(b, v, b.full(1, shape)), v, b.range(16), b.full(3, (16,))]
         p, q, m, s, c = ops.for_(b, b.c(0), b.c(5), b.c(1), *inits, regions=[r.block])
         b.put(y, ops.sub(b, q, p))
         b.put(z, m)
         b.put(u, ops.sub(b, s, c))
-    check(build, [I, I, I, I], [rng.integers(0, 9, shape).astype(np.int32), *np.zeros((2, *shape), np.int32), np.zeros(16, np.int32)])
+
+    check(
+        build,
+        [I, I, I, I],
+        [rng.integers(0, 9, shape).astype(np.int32), *np.zeros((2, *shape), np.int32), np.zeros(16, np.int32)],
+    )
 
 
 def test_nested_loops_update_in_place():
@@ -700,6 +864,7 @@ def test_nested_loops_update_in_place():
                 ops.yield_(b, ops.dot(b, v, half, ops.mul(b, sum_, half), precision="ieee", imprecise=0))
             ops.yield_(b, ops.for_(b, b.c(0), b.c(3), b.c(1), acc, regions=[inner.block]))
         b.put(y, ops.for_(b, b.c(0), b.c(2), b.c(1), b.full(1.0, shape, T.f32), regions=[outer.block]))
+
     text = check(build, [F, F], [floats(1100), np.zeros(shape, np.float32)], tolerance=1e-4)
     assert text.count("zeroinitializer") == 0
 
@@ -722,6 +887,7 @@ def test_while_and_if_with_tiles():
             ops.yield_(b, k, v)
         _, v = ops.while_(b, n, b.get(x, shape), regions=[test.block, body.block])
         b.put(y, v)
+
     for n in (1, 7):
         check(build, [I, I, T.i32], [np.arange(32, dtype=np.int32), np.zeros(64, np.int32), n])
 
@@ -738,6 +904,7 @@ def test_branch_uses_load_from_outside_after_store():
         with b.region() as no:
             ops.yield_(b, b.full(2.0, shape, T.f32))
         b.put(y, ops.if_(b, ops.gt(b, n, b.c(0)), regions=[yes.block, no.block]))
+
     for n in (0, 1):
         check(build, [F, F, T.i32], [floats(64), np.zeros(64, np.float32), n], tolerance=1e-5)
 
@@ -752,6 +919,7 @@ def test_loop_with_stores_reads_what_was_loaded_before():
             b.put(x, ops.add(b, w, v))
             ops.yield_(b)
         ops.for_(b, b.c(0), b.c(3), b.c(1), regions=[r.block])
+
     check(build, [F], [floats(32)])
 
 
@@ -763,6 +931,7 @@ def test_long_chains_are_cut():
             if k % 3 == 0:
                 w = ops.sub(b, w, b.full(1.0, (32,), T.f32))
         b.put(y, w)
+
     check(build, [F, F], [floats(32), np.zeros(32, np.float32)], tolerance=1e-4, opt=0)
 
 
@@ -770,15 +939,31 @@ def test_large_tiles_stay_small_code():
     def build(b, *ps):
         xs = [b.get(p, (65536,)) for p in ps[:4]]
         b.put(ps[4], ops.add(b, ops.add(b, xs[0], xs[1]), ops.mul(b, xs[2], xs[3])))
+
     text = check(build, [F] * 5, [*[floats(65536) for _ in range(4)], np.zeros(65536, np.float32)], tolerance=1e-5)
     assert len(text.splitlines()) < 60
 
 
 # --- atomics, programs ------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("how, t", [("add", T.f32), ("add", T.i32), ("max", T.i64), ("min", T.u32), ("add", T.f16), ("add", T.bf16),
-                                    ("max", T.f32), ("and", T.i32), ("or", T.u64), ("xor", T.i32)], ids=str)
+@pytest.mark.parametrize(
+    "how, t",
+    [
+        ("add", T.f32),
+        ("add", T.i32),
+        ("max", T.i64),
+        ("min", T.u32),
+        ("add", T.f16),
+        ("add", T.bf16),
+        ("max", T.f32),
+        ("and", T.i32),
+        ("or", T.u64),
+        ("xor", T.i32),
+    ],
+    ids=str,
+)
 def test_atomics_from_several_threads(how, t):
     from tritium.ops.meaning import np_dtype
+
     d = np_dtype(t)
 
     def build(b, x, y, n):
@@ -787,6 +972,7 @@ def test_atomics_from_several_threads(how, t):
         at = ops.addptr(b, b.full(y, (32,)), ops.rem(b, b.range(32), b.full(8, (32,))))
         ops.atomic(b, at, v, ops.lt(b, b.range(32), b.full(n, (32,))), how=how)
         ops.atomic(b, ops.addptr(b, y, b.c(8)), ops.cast(b, b.c(1), to=t), how=how)
+
     x = rng.integers(0, 4 if d.itemsize == 2 else 100, 64 * 32).astype(d)
     check(build, [T.Ptr(t), T.Ptr(t), T.i32], [x, np.ones(9, d), 29], (64,))
 
@@ -802,6 +988,7 @@ def test_atomic_results_and_locks():
         ops.while_(b, b.c(1), regions=[test.block, body.block])
         ops.store(b, count, ops.add(b, ops.load(b, count), b.c(1)))
         ops.atomic(b, lock, b.c(0), how="xchg")
+
     m = module(build, I, I, I, I)
     x, y, lock, count = np.full(16, 7, np.int32), np.zeros(16, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32)
     launch(m, [x, y, lock, count], (1000,))
@@ -813,7 +1000,12 @@ def test_grid():
         x, u, v = (ops.program_id(b, axis=k) for k in range(3))
         nx, ny, nz = (ops.num_programs(b, axis=k) for k in range(3))
         at = ops.add(b, x, ops.mul(b, nx, ops.add(b, u, ops.mul(b, ny, v))))
-        ops.store(b, ops.addptr(b, y, at), ops.add(b, ops.mul(b, x, b.c(100)), ops.add(b, ops.mul(b, u, b.c(10)), ops.mul(b, v, nz))))
+        ops.store(
+            b,
+            ops.addptr(b, y, at),
+            ops.add(b, ops.mul(b, x, b.c(100)), ops.add(b, ops.mul(b, u, b.c(10)), ops.mul(b, v, nz))),
+        )
+
     check(build, [I], [np.zeros(60, np.int32)], (3, 4, 5))
 
 
@@ -825,6 +1017,7 @@ def test_print_and_clock(capfd):
         ops.print_(b, b.c(255), prefix=" h: ", hex=True)
         ops.assume(b, ops.gt(b, ops.clock(b, what="globaltimer"), b.c(0, T.i64)))
         ops.hint(b, ops.clock(b, what="smid"), divisible=1)
+
     m, x = module(build, I), np.arange(4, dtype=np.int32)
     interpret(m, [x.copy()])
     expected = capfd.readouterr().out
@@ -834,7 +1027,13 @@ def test_print_and_clock(capfd):
 
 def test_assert():
     def build(b, x, n):
-        ops.assert_(b, ops.gt(b, b.get(x, (40,)), b.full(0, (40,))), ops.lt(b, b.range(40), b.full(n, (40,))), message="not positive")
+        ops.assert_(
+            b,
+            ops.gt(b, b.get(x, (40,)), b.full(0, (40,))),
+            ops.lt(b, b.range(40), b.full(n, (40,))),
+            message="not positive",
+        )
+
     m = module(build, I, T.i32)
     x = np.ones(40, np.int32)
     x[20] = 0
@@ -845,7 +1044,10 @@ def test_assert():
 
 def test_inline_asm():
     import platform
-    asm = {"aarch64": ("add ${0:w}, ${1:w}, ${2:w}", "=r,r,r"), "x86_64": ("leal ($1,$2), $0", "=r,r,r")}.get(platform.machine())
+
+    asm = {"aarch64": ("add ${0:w}, ${1:w}, ${2:w}", "=r,r,r"), "x86_64": ("leal ($1,$2), $0", "=r,r,r")}.get(
+        platform.machine()
+    )
     if asm is None:
         pytest.skip("no assembly for this machine")
 
@@ -853,6 +1055,7 @@ def test_inline_asm():
         v = b.get(x, (32,))
         out = ops.inline_asm(b, v, ops.mul(b, v, v), asm=asm[0], constraints=asm[1], types=(T.i32,), pure=True, pack=1)
         b.put(y, out)
+
     x, y = np.arange(32, dtype=np.int32), np.zeros(32, np.int32)
     launch(module(build, I, I), [x, y])
     np.testing.assert_array_equal(y, x + x * x)

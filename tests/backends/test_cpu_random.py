@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from tests.backends.test_cpu_lower import B, launch, module
+from tests.backends.test_cpu_lower import launch, module
 from tritium import ops
 from tritium.interp.machine import interpret
 from tritium.ir import types as T
@@ -30,8 +30,21 @@ class Maker:
             self.store(x)
 
     def statement(self, depth):
-        choices = [self.load, self.load, self.arithmetic, self.arithmetic, self.arithmetic, self.mix, self.shape, self.store_any,
-                   self.reduce, self.scan, self.select, self.scalar, self.odd]
+        choices = [
+            self.load,
+            self.load,
+            self.arithmetic,
+            self.arithmetic,
+            self.arithmetic,
+            self.mix,
+            self.shape,
+            self.store_any,
+            self.reduce,
+            self.scan,
+            self.select,
+            self.scalar,
+            self.odd,
+        ]
         if depth < 2:
             choices += [self.loop, self.loop, self.branch]
         self.random.choice(choices)(depth)
@@ -150,13 +163,19 @@ class Maker:
     def reduce(self, depth):
         b, r = self.b, self.random
         x = self.tile()
-        out = ops.reduce(b, x, axis=r.randrange(len(x.type.shape)), regions=[b.fold(r.choice([ops.add, ops.max_, ops.xor]), T.i32)])
+        out = ops.reduce(
+            b, x, axis=r.randrange(len(x.type.shape)), regions=[b.fold(r.choice([ops.add, ops.max_, ops.xor]), T.i32)]
+        )
         (self.tiles if type(out.type) is T.Tile else self.scalars).append(out)
 
     def scan(self, depth):
         b, r = self.b, self.random
         x = self.tile()
-        self.keep(ops.scan(b, x, axis=r.randrange(len(x.type.shape)), reverse=r.random() < 0.5, regions=[b.fold(ops.add, T.i32)]))
+        self.keep(
+            ops.scan(
+                b, x, axis=r.randrange(len(x.type.shape)), reverse=r.random() < 0.5, regions=[b.fold(ops.add, T.i32)]
+            )
+        )
 
     def select(self, depth):
         x = self.tile()

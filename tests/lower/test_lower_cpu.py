@@ -1,9 +1,9 @@
 """What LLVM text kernels become on CPUs: `tests/lower/cpu/*.tir`.
 
-    # target: aarch64                 or x86-64-v3, x86-64-v4; a file may name several
-    # has: load <16 x float>          a line of the text contains this (a regular expression)
-    # not: <16 x i32>                 no line does
-    # count 2: store <16 x float>     so many lines do
+# target: aarch64                 or x86-64-v3, x86-64-v4; a file may name several
+# has: load <16 x float>          a line of the text contains this (a regular expression)
+# not: <16 x i32>                 no line does
+# count 2: store <16 x float>     so many lines do
 """
 
 import re

@@ -42,7 +42,7 @@ def llir(module, target, options, metadata) -> str:
 
 
 def obj(text, target, options, metadata) -> bytes:
-    """Machine code. The text is folded and hoisted already: LLVM's passes would take a tenth of the time for nothing."""
+    """Machine code. The text is folded and hoisted already: LLVM's passes would take their time for nothing."""
     return machines.compile_text(text, machines.cpu_target(target.arch), passes=(), opt=knobs.cpu_opt)
 
 

@@ -1,8 +1,8 @@
 """Where in a tile a strip of lanes lies: one index for each axis, each a number plus a fixed pattern over the lanes.
 
-An index is `(base, lanes)`: `base` is an int or an i64 value equal in all lanes, `lanes` what lane l adds to it, or None
-when no lane adds anything. A strip along the last axis is `(i, iota(16))` there and `(row, None)` elsewhere; shape ops
-only rearrange indices and cost no code.
+An index is `(base, lanes)`: `base` is an int or an i64 value equal in all lanes, `lanes` what lane l adds to it, or
+None when no lane adds anything. A strip along the last axis is `(i, iota(16))` there and `(row, None)` elsewhere;
+shape ops only rearrange indices and cost no code.
 
     >>> iota(4).offsets, lanes_of((0, 0, 0)) is None
     ((0, 1, 2, 3), True)

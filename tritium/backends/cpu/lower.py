@@ -15,10 +15,9 @@ from ...errors import CompilationError
 from ...ir import types as T
 from ...ir.core import Arg, Op, Result
 from ..llvm.rows import llvm_type, memory_type
-from ..llvm.writer import Level, Val, Writer, lanes, value, vector
-from . import nests
-from .affine import form_of
-from .index import lanes_of, width_of
+from ..llvm.writer import Val, lanes
+from . import nests, scratch_strips
+from .emit import Emitter
 from .plan import plan
 from .scratch import Arena
 from .table import is_lazy, puller, step, stepper
@@ -60,25 +59,23 @@ def lower(module, target) -> Lowered:
     return Lowered(lo.w.text(), module.name, lo.arena.bytes)
 
 
-class Lowering:
+class Lowering(Emitter):
     """The state of lowering one kernel.
 
     values: scalars so far     homes: tiles in scratch memory     shifts: tiles carried by loops as one number
-    pending: tiles whose strips go to scratch when they are computed     region: level of the innermost program block
+    pending: tiles whose strips go to scratch when they are computed
     """
 
     def __init__(self, module, target):
+        super().__init__()
         self.module, self.target = module, target
-        self.w = Writer()
         self.width = target.W
         self.contract = module.attrs.get("enable_fp_fusion", True) is not False
         self.arena = Arena()
         self.values, self.homes, self.shifts, self.pending, self.written = {}, {}, {}, {}, set()
         self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
-        self.memo, self.remembered = {}, [[]]
         self.ahead = set()  # ids of loads that a loop of dots reads row by row
         self.assumed = frozenset()  # keys of masks that are known to hold everywhere
-        self.region = 0
         self.plan, self.now = None, 0
         self._slots, self._lazy = {}, {}
 
@@ -151,7 +148,7 @@ class Lowering:
             self.values[self.key(x)] = y
 
     def step(self, s, finish):
-        """One step: what it needs in scratch first, its loops, the scalars that wait for it; then room is given back."""
+        """One step: what it needs in scratch first, its loops, the scalars that wait for it; room is given back."""
         self.now -= 0.5  # the step itself is still to come: what it reads must not be overwritten yet
         with self.keeping(s.first_keeps):
             for x in s.before:
@@ -270,7 +267,7 @@ class Lowering:
             return found
         buffer = self.homes.get(k)
         if buffer is not None:
-            return self.remember((k, idx), nests.read(self, buffer, idx))
+            return self.remember((k, idx), scratch_strips.read(self, buffer, idx))
         if k in self.shifts:
             return self.remember((k, idx), self.shifted(x, self.shifts[k], idx))
         op = x.op if type(x) is Result else x
@@ -288,7 +285,7 @@ class Lowering:
         buffer = self.pending.get(k)
         if buffer is not None:
             self.written.add(k)
-            nests.write(self, buffer, idx, strip)
+            scratch_strips.write(self, buffer, idx, strip)
 
     def shifted(self, x, shift, idx):
         start, t = self.ev(shift.start, idx), T.element(x.type)
@@ -297,189 +294,11 @@ class Lowering:
             return self.w.gep(memory_type(t.pointee), start, self.widen(shift.by, n))
         return self.w.binary("add", start, self.widen(self.w.cast("trunc", shift.by, llvm_type(t)), n))
 
-    def spread(self, xs):
-        """The values with the lanes of the widest."""
-        n = max([lanes(x.type) for x in xs], default=1)
-        return [self.widen(x, n) for x in xs] if n > 1 else list(xs)
-
-    def widen(self, x, n):
-        """`x` in each of `n` lanes."""
-        if n == 1 or x.type[0] == "<":
-            return x
-        if x[0] not in "%@":
-            text = "zeroinitializer" if x in ("0", "0.0", "null", "false") else f"splat ({x.type} {x})"
-            return value(vector(n, x.type), text)
-        return self.cse(("wide", x, n), lambda: self.w.splat(x, n))
-
     def literal(self, t, x):
         """A constant of an element type."""
         if type(t) is T.Scalar and t.is_float and llvm_type(t)[0] == "i":
             return self.w.const(llvm_type(t), _code(t, x))
         return self.w.const(llvm_type(t), x)
-
-    # --- i64 numbers: ints, or values -----------------------------------------------------------------------------
-    def const(self, x):
-        """An i64 as a value."""
-        return self.w.const("i64", x) if type(x) is int else x
-
-    def add(self, x, y):
-        """x + y."""
-        if type(x) is int and type(y) is int:
-            return x + y
-        if type(x) is int:
-            x, y = y, x
-        if type(y) is int and y == 0:
-            return x
-        return self.cse(("+", x, y), lambda: self.w.binary("add nsw", x, self.const(y)))
-
-    def sub(self, x, y):
-        """x - y."""
-        if type(y) is int:
-            return self.add(x, -y)
-        return self.cse(("-", x, y), lambda: self.w.binary("sub nsw", self.const(x), y))
-
-    def mul(self, x, y):
-        """x * y."""
-        if type(x) is int and type(y) is int:
-            return x * y
-        if type(x) is int:
-            x, y = y, x
-        if type(y) is int and y in (0, 1):
-            return x if y else 0
-        return self.cse(("*", x, y), lambda: self.w.binary("mul nsw", x, self.const(y)))
-
-    def divide(self, x, n):
-        """x / n of numbers that are not negative."""
-        if type(x) is int or n == 1:
-            return x // n if type(x) is int else x
-        shift = n & (n - 1) == 0
-        by = self.const(n.bit_length() - 1 if shift else n)
-        return self.cse(("/", x, n), lambda: self.w.binary("lshr" if shift else "udiv", x, by))
-
-    def modulo(self, x, n):
-        """x % n of numbers that are not negative."""
-        if type(x) is int:
-            return x % n
-        if n == 1:
-            return 0
-        mask = n & (n - 1) == 0
-        by = self.const(n - 1 if mask else n)
-        return self.cse(("%", x, n), lambda: self.w.binary("and" if mask else "urem", x, by))
-
-    def offset(self, type, pointer, index):
-        """The address of an element after `pointer`."""
-        return self.cse(("gep", type, pointer, index), lambda: self.w.gep(type, pointer, self.const(index)))
-
-    def index_of(self, x, t):
-        """An integer of element type `t` as i64 (a vector for a vector)."""
-        if x[0] not in "%@<sz":
-            number = int(x == "true" if t is T.i1 else x) & (1 << t.bits) - 1
-            return number - (1 << t.bits) if t.signed and number >> t.bits - 1 else number
-        return self.w.cast("sext" if t.signed else "zext", x, vector(lanes(x.type), "i64"))
-
-    # --- levels ---------------------------------------------------------------------------------------------------
-    def remember(self, key, x, level=None):
-        """Find `x` again under `key` as long as it can be used."""
-        self.memo[key] = x
-        self.remembered[x.level if level is None else level].append(key)
-        return x
-
-    def cse(self, key, make):
-        """What was computed under `key`, or `make()`."""
-        found = self.memo.get(key)
-        return found if found is not None else self.remember(key, make())
-
-    def open(self):
-        """A level was opened."""
-        self.remembered.append([])
-
-    def close(self):
-        """The innermost level is closed: what was computed in it cannot be used any more."""
-        for key in self.remembered.pop():
-            self.memo.pop(key, None)
-
-    @contextmanager
-    def loop(self, start, stop, step=1, carry=(), until="slt", nonempty=False):
-        """A counting loop, as the writer's."""
-        with self.w.loop(start, stop, step, carry=carry, until=until, nonempty=nonempty) as loop:
-            self.open()
-            yield loop
-            self.close()
-
-    @contextmanager
-    def loops(self, sizes):
-        """Nested loops from 0 to each size; gives their indices."""
-        if not sizes:
-            yield []
-            return
-        with self.counted(sizes[0]) as i, self.loops(sizes[1:]) as rest:
-            yield [i, *rest]
-
-    @contextmanager
-    def counted(self, size, step=1):
-        """A loop from 0 to `size`; none where one round is enough."""
-        if size <= step:
-            yield 0
-        else:
-            with self.loop(0, size, step) as loop:
-                yield loop.index
-
-    @contextmanager
-    def when(self, condition, likely=None):
-        """Do what is written inside only if `condition`."""
-        with self.w.when(condition, likely):
-            self.open()
-            yield
-            self.close()
-
-    @contextmanager
-    def inside(self):
-        """A block of the program begins at the innermost level: nothing is read from memory before it."""
-        outer, self.region = self.region, len(self.w.levels) - 1
-        yield
-        self.region = outer
-
-    @contextmanager
-    def assuming(self, masks):
-        """Inside, these masks (by key) hold everywhere."""
-        outer, self.assumed = self.assumed, self.assumed | set(masks)
-        yield
-        self.assumed = outer
-
-    @contextmanager
-    def at(self, level):
-        """Write at an outer level."""
-        level = max(level, self.region)
-        inner, self.w.levels[level + 1:] = self.w.levels[level + 1:], []
-        known, self.remembered[level + 1:] = self.remembered[level + 1:], []
-        yield
-        self.w.levels += inner
-        self.remembered += known
-
-    def either(self, condition, yes, no, likely=None):
-        """Lists of values: those of `yes()` if `condition`, else those of `no()`."""
-        w = self.w
-        name = w.label("or")
-        ends, made = [], []
-        for k, make in enumerate((yes, no)):
-            w.levels.append(Level(f"{name}.{k}"))
-            self.open()
-            made.append(make() or [])
-            self.close()
-            w.jump(f"{name}.end")
-            ends.append(w.levels.pop())
-        w.branch(condition, f"{name}.0", f"{name}.1", likely)
-        for k, end in enumerate(ends):
-            w.levels[-1].lines.append(f"{name}.{k}:")
-            w.levels[-1].lines += end.lines
-        w.block(f"{name}.end")
-        return [w.phi(x.type, (x, ends[0].label), (y, ends[1].label)) for x, y in zip(*made, strict=True)]
-
-    def fresh(self, idx):
-        """The same index, for code that is to stay in the innermost level."""
-        def pinned(base):
-            return self.w.effect(f"add i64 {self.const(base)}, 0", "i64")
-        return tuple([(pinned(b), l) if l is not None else (b, l) for b, l in idx])
 
 
 @step(ops.yield_)
@@ -494,11 +313,3 @@ def _code(t, x):
     from ...ops.meaning import scalar_of
 
     return int(np.asarray(scalar_of(x, t)).view(f"u{t.bits // 8}"))
-
-
-def level_of(*xs):
-    """The deepest level of values; ints have none."""
-    return max([x.level for x in xs if type(x) is Val], default=0)
-
-
-__all__ += ["form_of", "lanes_of", "level_of", "width_of"]

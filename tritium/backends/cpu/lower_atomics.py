@@ -5,7 +5,7 @@ from __future__ import annotations
 from ... import ops
 from ...ir import types as T
 from ..llvm.rows import llvm_type
-from . import nests
+from . import scratch_strips
 from .index import unravel
 from .lower_masks import mask_of
 from .lower_memory import place_of
@@ -76,7 +76,8 @@ def _cas(lo, op):
 
     def update(idx, pointer):
         x, y = (w.cast("bitcast", lo.ev(z, idx), integer) for z in (expected, v))
-        pair = w.effect(f"cmpxchg ptr {pointer}, {x.typed}, {y.typed} {order} {_ON_FAILURE[order]}", f"{{ {integer}, i1 }}")
+        orders = f"{order} {_ON_FAILURE[order]}"
+        pair = w.effect(f"cmpxchg ptr {pointer}, {x.typed}, {y.typed} {orders}", f"{{ {integer}, i1 }}")
         return w.cast("bitcast", w.emit(integer, f"extractvalue {pair.type} {pair}, 0", pair), code)
     _each(lo, op, p, None, update)
 
@@ -98,7 +99,7 @@ def _each(lo, op, p, mask, update):
             nothing = lo.w.const(llvm_type(T.element(op.type)), 0)
             old, = lo.either(m.condition, lambda: [update(idx, place.pointer)], lambda: [nothing])
         if room is not None:
-            nests.write(lo, room, idx, old)
+            scratch_strips.write(lo, room, idx, old)
     if room is not None:
         lo.homes[lo.key(op)] = room
     elif not shape:

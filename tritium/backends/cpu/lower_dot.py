@@ -7,7 +7,7 @@ from ... import ops
 from ...errors import CompilationError
 from ...ir import types as T
 from ...ir.core import Op
-from . import nests
+from . import nests, scratch_strips
 from .table import step
 
 __all__ = ["look_ahead"]
@@ -33,7 +33,7 @@ def _dot(lo, op):
             offset = 0
             for i, stride in zip(at, buffer.strides[:len(batch)], strict=True):
                 offset = lo.add(offset, lo.mul(i, stride))
-            where.append(nests.pointer(lo, buffer, offset))
+            where.append(scratch_strips.pointer(lo, buffer, offset))
         lo.w.call("void", f"tt.dot.{kind}", *where, *sizes)
     lo.homes[lo.key(op)] = total
 

@@ -7,7 +7,7 @@ from ...ir import types as T
 from ...ir.core import Op, Result
 from ..llvm.rows import bitcast, convert, elementwise, memory_type
 from ..llvm.writer import lanes
-from . import nests
+from . import scratch_strips
 from .index import ravel, source_index, width_of
 from .lower_masks import mask_of
 from .table import PULL, pulled, step
@@ -69,7 +69,8 @@ def _select(lo, op, idx):
         x, y = lo.widen(x, mask.n), lo.widen(y, mask.n)
         whole = mask.whole(lo)
         with lo.at(max(whole.level, mask.level(), x.level, y.level)):
-            return lo.either(whole, lambda: [x], lambda: [lo.w.select(mask.pinned(lo).lanes(lo), x, y)], likely=True)[0]
+            picked, = lo.either(whole, lambda: [x], lambda: [lo.w.select(mask.pinned(lo).lanes(lo), x, y)], True)
+        return picked
     condition = lo.ev(condition, idx)
     if lanes(condition.type) == 1:
         return lo.w.select(condition, x, y)
@@ -77,7 +78,7 @@ def _select(lo, op, idx):
 
 
 def _clamp(op):
-    """x < c ? c : x with a constant c is one instruction where `maximum` hands on NaN; on x86 it is one as it stands."""
+    """x < c ? c : x with a constant c is one instruction: `maximum` hands on NaN. On x86 it is one as it stands."""
     condition, x, y = op.operands
     if not isinstance(condition, Op) or condition.kind not in _CLAMPS or condition.operands != (y, x) \
             or not T.element(x.type).is_float or not isinstance(x, Op):
@@ -122,7 +123,7 @@ def _reshape(lo, op, idx):
     if buffer is None or not buffer.flat:
         return lo.ev(x, source_index(lo, op, idx))
     base, lane = ravel(lo, idx, T.shape(op.type)) if idx else (0, None)
-    return nests.read_flat(lo, buffer, base, lane)
+    return scratch_strips.read_flat(lo, buffer, base, lane)
 
 
 @pulled(ops.split)

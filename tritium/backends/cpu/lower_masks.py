@@ -1,8 +1,8 @@
 """Masks of strips as bounds on the lanes.
 
-A comparison of indices changes once along the lanes, so a mask is a range of them: `i + 16 <= n` says that a whole strip
-takes part, at the price of one comparison. Terms that are equal in all lanes join in as one condition, and only what is
-neither becomes a vector of bits.
+A comparison of indices changes once along the lanes, so a mask is a range of them: `i + 16 <= n` says that a whole
+strip takes part, at the price of one comparison. Terms that are equal in all lanes join in as one condition, and only
+what is neither becomes a vector of bits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Loads and stores of strips, whole and masked; atomics one element at a time.
 
-A strip's address is a scalar wherever the form of its pointers allows (affine.py): contiguous lanes are one vector access,
-equal ones a single access outside the inner loop. A strip that lies inside its mask as a whole needs no mask; what does
-not goes through a cold path. (a + arange) % n is contiguous wherever it does not wrap.
+A strip's address is a scalar wherever the form of its pointers allows (affine.py): contiguous lanes are one vector
+access, equal ones a single access outside the inner loop. A strip that lies inside its mask as a whole needs no mask;
+what does not goes through a cold path. (a + arange) % n is contiguous wherever it does not wrap.
 """
 
 from __future__ import annotations
@@ -288,7 +288,8 @@ def gather(lo, pointers, t, align, level):
 def scatter(lo, x, pointers, align):
     """Each lane of `x` to its pointer."""
     n = lanes(pointers.type)
-    _memory_call(lo, "scatter", f"<{n} x ptr> align {align} {pointers}", f"v{n}p0", lo.w.const(vector(n, "i1"), True), x)
+    where = f"<{n} x ptr> align {align} {pointers}"
+    _memory_call(lo, "scatter", where, f"v{n}p0", lo.w.const(vector(n, "i1"), True), x)
 
 
 # --- stores -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Reductions, scans, and maps whose regions need real control flow.
 
-A reduction along contiguous elements carries a vector of partial results and combines its lanes at the end; along another
-axis it carries a strip of results. A scan combines inside a strip in log2(lanes) rounds, then with what came before.
+A reduction along contiguous elements carries a vector of partial results and combines its lanes at the end; along
+another axis it carries a strip of results. A scan combines inside a strip in log2(lanes) rounds, then with what came
+before.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from ... import ops
 from ...ir import types as T
 from ..llvm.rows import llvm_type
 from ..llvm.writer import lanes, vector
-from . import nests, plan, table
+from . import nests, plan, scratch_strips, table
 from .index import ZERO, Strips, strips, unravel, width_of
 from .lower_elementwise import inline
 from .table import step
@@ -159,7 +160,7 @@ class Reduction:
             if not self.rooms:
                 lo.values[lo.key(result)] = x
             else:
-                nests.write(lo, self.rooms[k], idx, x)
+                scratch_strips.write(lo, self.rooms[k], idx, x)
 
     def close(self):
         """After the loops: the results lie in scratch."""
@@ -256,7 +257,7 @@ def _scan_strips(lo, op, rooms, total, along, index):
         else:
             xs = lo.either(first, lambda: xs, lambda: combine(lo, region, [*before, *xs]))
         for room, x in zip(rooms, xs, strict=True):
-            nests.write(lo, room, idx, x)
+            scratch_strips.write(lo, room, idx, x)
         loop.next = [w.extract(x, 0 if reverse else along - 1) for x in xs] if along > 1 else xs
 
 
@@ -291,6 +292,6 @@ def each(lo, op, shape, pack, compute):
         made = compute([lo.ev(x, idx) for x in op.operands for idx in at])
         for j, room in enumerate(rooms):
             for k, idx in enumerate(at):
-                nests.write(lo, room, idx, made[j * pack + k])
+                scratch_strips.write(lo, room, idx, made[j * pack + k])
     for result, room in zip(op.results, rooms, strict=True):
         lo.homes[lo.key(result)] = room

@@ -7,7 +7,7 @@ from ...errors import CompilationError
 from ...ir import types as T
 from ..llvm.rows import memory_type
 from ..llvm.writer import lanes, vector
-from . import lower_memory, nests
+from . import lower_memory, nests, scratch_strips
 from .index import ZERO, strips, width_of
 from .table import pulled, step
 
@@ -42,7 +42,7 @@ def _insert(lo, op):
         room = lo.room(op)
         nests.fill(lo, [(x, room)])
     idx = tuple([(lo.index_of(lo.scalar(i), i.type), None) for i in index])
-    nests.write(lo, room, idx, lo.scalar(element))
+    scratch_strips.write(lo, room, idx, lo.scalar(element))
     lo.homes[lo.key(op)] = room
 
 
@@ -52,7 +52,7 @@ def _copy(lo, x, room, moved):
     walk = strips(shape, nests.width_for(lo, shape, T.element(x.type)))
     with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
         idx = walk.index(lo, at, base)
-        nests.write(lo, room, moved(idx), lo.ev(x, idx))
+        scratch_strips.write(lo, room, moved(idx), lo.ev(x, idx))
 
 
 @step(ops.cat)
@@ -72,7 +72,7 @@ def _join(lo, op):
     room, shape = lo.room(op), T.shape(op.operands[0].type)
     if not shape:
         for k, x in enumerate(op.operands):
-            nests.write(lo, room, ((k, None),), lo.scalar(x))
+            scratch_strips.write(lo, room, ((k, None),), lo.scalar(x))
     else:
         walk = strips(shape, nests.width_for(lo, shape, T.element(op.type)))
         with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
@@ -87,13 +87,14 @@ def _interleave(lo, room, idx, pair):
     n = width_of(idx)
     if n == 1:
         for k, x in enumerate(pair):
-            nests.write(lo, room, (*idx, (k, None)), x)
+            scratch_strips.write(lo, room, (*idx, (k, None)), x)
         return
     picks = [l // 2 + n * (l % 2) for l in range(2 * n)]
     both = lo.w.shuffle(*pair, picks)
     if room.element is T.i1:
         both = lo.w.cast("zext", both, vector(2 * n, "i8"))
-    lo.w.store(both, nests.pointer(lo, room, nests.position(lo, room, (*idx, ZERO))), room.element.bytes)
+    start = scratch_strips.position(lo, room, (*idx, ZERO))
+    lo.w.store(both, scratch_strips.pointer(lo, room, start), room.element.bytes)
 
 
 @pulled(ops.gather)
@@ -104,18 +105,18 @@ def _gather(lo, op, idx):
     i = lo.index_of(lo.ev(index, idx), T.element(index.type))
     size = T.shape(x.type)[axis]
     if type(i) is int:
-        return nests.read(lo, buffer, (*idx[:axis], (min(max(i, 0), size - 1), None), *idx[axis + 1:]))
+        return scratch_strips.read(lo, buffer, (*idx[:axis], (min(max(i, 0), size - 1), None), *idx[axis + 1:]))
     low, high = (w.const(i.type, v) for v in (0, size - 1))
     i = w.intrinsic("smin", i.type, w.intrinsic("smax", i.type, i, low), high)
     if lanes(i.type) == 1:
-        return nests.read(lo, buffer, (*idx[:axis], (i, None), *idx[axis + 1:]))
+        return scratch_strips.read(lo, buffer, (*idx[:axis], (i, None), *idx[axis + 1:]))
     n, t = lanes(i.type), memory_type(buffer.element)
-    base, pattern = nests.place(lo, buffer, (*idx[:axis], ZERO, *idx[axis + 1:]))
+    base, pattern = scratch_strips.place(lo, buffer, (*idx[:axis], ZERO, *idx[axis + 1:]))
     stride = buffer.strides[axis]
     offsets = i if stride == 1 else w.binary("mul", i, w.const(i.type, stride))
     if pattern is not None:
         offsets = w.binary("add", offsets, w.lanes_of("i64", pattern.offsets))
-    pointer = nests.pointer(lo, buffer, base)
+    pointer = scratch_strips.pointer(lo, buffer, base)
     pointers = w.emit(vector(n, "ptr"), f"getelementptr {t}, ptr {pointer}, {offsets.typed}", pointer, offsets)
     out = lower_memory.gather(lo, pointers, t, buffer.element.bytes, max(pointers.level, lo.region))
     return w.compare("icmp ne", out, w.const(out.type, 0)) if buffer.element is T.i1 else out
@@ -133,7 +134,7 @@ def _sort(lo, op):
         raise CompilationError(None, None, f"sort needs a last axis of a power of two, got {n}")
     nests.fill(lo, [(x, room)])
     with lo.loops(rows) as at:
-        start = nests.pointer(lo, room, nests.position(lo, room, (*[(i, None) for i in at], ZERO)))
+        start = scratch_strips.pointer(lo, room, scratch_strips.position(lo, room, (*[(i, None) for i in at], ZERO)))
         lo.w.call("void", f"tt.sort.{_SORT.get(t, t.name)}", start, lo.const(n), lo.const(int(op.attrs["descending"])))
     lo.homes[lo.key(op)] = room
 
@@ -145,7 +146,7 @@ def _histogram(lo, op):
     w, room, bins = lo.w, lo.room(op), op.attrs["bins"]
     size, = T.shape(x.type)
     with lo.counted(bins) as i:
-        nests.write(lo, room, ((i, None),), w.const("i32", 0))
+        scratch_strips.write(lo, room, ((i, None),), w.const("i32", 0))
     with lo.counted(size) as i:
         bin = lo.const(lo.index_of(lo.ev(x, ((i, None),)), T.element(x.type)))
         counts = w.compare("icmp ult", bin, lo.const(bins))

@@ -1,7 +1,7 @@
 """Which loops a block becomes, which tiles they share through scratch memory, and how long those live.
 
-Tile ops are computed inside the loops of the *steps* that want them: stores, reductions, dots, loops of the program. This
-file groups the ops that need loops into steps; wants.py decides what the steps keep for each other.
+Tile ops are computed inside the loops of the *steps* that want them: stores, reductions, dots, loops of the program.
+This file groups the ops that need loops into steps; wants.py decides what the steps keep for each other.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def nest_of(op):
 class _Groups:
     """Goes through a block once and puts its ops into steps.
 
-    What a value is computed from is an int with a bit for each op that was placed before it and each load: an op may join
-    the loops of a step only if it needs nothing that the step makes or that comes after it.
+    What a value is computed from is an int with a bit for each op that was placed before it and each load: an op may
+    join the loops of a step only if it needs nothing that the step makes or that comes after it.
     """
 
     def __init__(self, lo, block):
@@ -167,7 +167,8 @@ class _Groups:
             return None
         keys = [self.lo.key(x) for x in op.operands]
         for step in self.steps:
-            if step.force is not None and step.nest == nest and depends < step.mark << 1 and self.lo.key(step.force) in keys:
+            fills = step.force is not None and step.nest == nest and self.lo.key(step.force) in keys
+            if fills and depends < step.mark << 1:
                 return step
         return None
 
@@ -187,7 +188,7 @@ def _is_scalar(op):
     """Ops without tiles that change nothing are done where they stand."""
     if op.regions or op.kind.effects == "write":
         return False
-    return all([type(t) is not T.Tile for t in op.types]) and all([type(x.type) is not T.Tile for x in op.operands])
+    return all(type(t) is not T.Tile for t in (*op.types, *[x.type for x in op.operands]))
 
 
 def _apart(op, others):

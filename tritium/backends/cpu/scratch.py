@@ -17,7 +17,7 @@ CONFLICT = 512
 
 
 class Buffer:
-    """Room for a tile in the arena; `users` counts the values that live in it, `flat` says that rows follow each other."""
+    """Room for a tile in the arena; `users` counts the values that live in it, `flat` says that rows have no gaps."""
 
     __slots__ = ("element", "flat", "offset", "shape", "size", "strides", "users")
 

@@ -1,10 +1,10 @@
 """Who lowers which op on the CPU.
 
-    @pulled(ops.select)          fn(lo, op, idx) -> the strip of the result at `idx` (a list of strips for several results)
-    @step(ops.store)             fn(lo, op): done where it stands, with loops of its own
+    @pulled(ops.select)     fn(lo, op, idx) -> the strip of the result at `idx` (a list of strips for several results)
+    @step(ops.store)        fn(lo, op): done where it stands, with loops of its own
 
-A pulled op costs nothing where it stands: its strips are computed inside the loops of whoever wants them. Ops on scalars
-are pulled where they stand. An op in neither table cannot be compiled for the CPU.
+A pulled op costs nothing where it stands: its strips are computed inside the loops of whoever wants them. Ops on
+scalars are pulled where they stand. An op in neither table cannot be compiled for the CPU.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ... import ops
 from ...errors import CompilationError
 from ...ir import types as T
 
-__all__ = ["PULL", "STEP", "WHOLE", "is_lazy", "lane_by_lane", "puller", "pulled", "step", "stepper"]
+__all__ = ["PULL", "STEP", "WHOLE", "is_lazy", "lane_by_lane", "pulled", "puller", "step", "stepper"]
 
 PULL: dict = {}
 STEP: dict = {}

@@ -70,9 +70,9 @@ class Wants:
 
     def __init__(self, lo, block, groups):
         self.lo, self.block, self.groups, self.steps = lo, block, groups, groups.steps
-        self.want, self.looped, self.whole = {}, {}, {}  # key -> steps: all; loops of the program; those needing all of it
+        self.want, self.looped, self.whole = {}, {}, {}  # key -> steps: all, loops, those needing all of it
         self.must, self.cut, self.kept = set(groups.forced), set(), set()
-        self.weight = {}  # id of a lazy op -> (instructions for a strip, length of the longest chain, of them arithmetic)
+        self.weight = {}  # id of a lazy op -> (instructions for a strip, longest chain, how many are arithmetic)
 
     def find(self):
         """Find for each value the steps that want it, and decide which values are kept."""

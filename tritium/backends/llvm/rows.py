@@ -1,8 +1,8 @@
 """Elementwise ops and casts -> LLVM, on single values and on vectors alike.
 
-What LLVM leaves undefined is defined here as the ops' meaning says: division by zero gives 0, a shift by the width or more
-shifts everything out, a float outside an integer type's range becomes its nearest end. So any line written here may run
-where the program would not have come, and lines can be moved out of loops and branches.
+What LLVM leaves undefined is defined here as the ops' meaning says: division by zero gives 0, a shift by the width or
+more shifts everything out, a float outside an integer type's range becomes its nearest end. So any line written here
+may run where the program would not have come, and lines can be moved out of loops and branches.
 """
 
 from __future__ import annotations

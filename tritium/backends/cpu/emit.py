@@ -1,0 +1,206 @@
+"""The state of writing a function in strips: open loops, what was computed in them, and i64 numbers.
+
+A number is an int, or a value where it is known only when the kernel runs; arithmetic on ints costs no code. What was
+computed is remembered as long as the loop or branch is open that it was written to, so nothing is computed twice.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from ..llvm.writer import Level, Val, Writer, lanes, value, vector
+
+__all__ = ["Emitter", "level_of"]
+
+
+def level_of(*xs):
+    """The deepest level of numbers; ints have none."""
+    return max([x.level for x in xs if type(x) is Val], default=0)
+
+
+class Emitter:
+    """A writer with a memory. `region` is the level of the innermost block of the program: reads stay inside it."""
+
+    def __init__(self):
+        self.w = Writer()
+        self.memo, self.remembered = {}, [[]]
+        self.region = 0
+
+    # --- lanes ----------------------------------------------------------------------------------------------------
+    def spread(self, xs):
+        """The values with the lanes of the widest."""
+        n = max([lanes(x.type) for x in xs], default=1)
+        return [self.widen(x, n) for x in xs] if n > 1 else list(xs)
+
+    def widen(self, x, n):
+        """`x` in each of `n` lanes."""
+        if n == 1 or x.type[0] == "<":
+            return x
+        if x[0] not in "%@":
+            text = "zeroinitializer" if x in ("0", "0.0", "null", "false") else f"splat ({x.type} {x})"
+            return value(vector(n, x.type), text)
+        return self.cse(("wide", x, n), lambda: self.w.splat(x, n))
+
+    # --- i64 numbers: ints, or values -----------------------------------------------------------------------------
+    def const(self, x):
+        """An i64 as a value."""
+        return self.w.const("i64", x) if type(x) is int else x
+
+    def add(self, x, y):
+        """x + y."""
+        if type(x) is int and type(y) is int:
+            return x + y
+        if type(x) is int:
+            x, y = y, x
+        if type(y) is int and y == 0:
+            return x
+        return self.cse(("+", x, y), lambda: self.w.binary("add nsw", x, self.const(y)))
+
+    def sub(self, x, y):
+        """x - y."""
+        if type(y) is int:
+            return self.add(x, -y)
+        return self.cse(("-", x, y), lambda: self.w.binary("sub nsw", self.const(x), y))
+
+    def mul(self, x, y):
+        """x * y."""
+        if type(x) is int and type(y) is int:
+            return x * y
+        if type(x) is int:
+            x, y = y, x
+        if type(y) is int and y in (0, 1):
+            return x if y else 0
+        return self.cse(("*", x, y), lambda: self.w.binary("mul nsw", x, self.const(y)))
+
+    def divide(self, x, n):
+        """x / n of numbers that are not negative."""
+        if type(x) is int or n == 1:
+            return x // n if type(x) is int else x
+        shift = n & (n - 1) == 0
+        by = self.const(n.bit_length() - 1 if shift else n)
+        return self.cse(("/", x, n), lambda: self.w.binary("lshr" if shift else "udiv", x, by))
+
+    def modulo(self, x, n):
+        """x % n of numbers that are not negative."""
+        if type(x) is int:
+            return x % n
+        if n == 1:
+            return 0
+        mask = n & (n - 1) == 0
+        by = self.const(n - 1 if mask else n)
+        return self.cse(("%", x, n), lambda: self.w.binary("and" if mask else "urem", x, by))
+
+    def offset(self, type, pointer, index):
+        """The address of an element after `pointer`."""
+        return self.cse(("gep", type, pointer, index), lambda: self.w.gep(type, pointer, self.const(index)))
+
+    def index_of(self, x, t):
+        """An integer of element type `t` as i64 (a vector for a vector)."""
+        if x[0] not in "%@<sz":
+            number = int(x == "true" if x.type == "i1" else x) & (1 << t.bits) - 1
+            return number - (1 << t.bits) if t.signed and number >> t.bits - 1 else number
+        return self.w.cast("sext" if t.signed else "zext", x, vector(lanes(x.type), "i64"))
+
+    # --- levels ---------------------------------------------------------------------------------------------------
+    def remember(self, key, x, level=None):
+        """Find `x` again under `key` as long as it can be used."""
+        self.memo[key] = x
+        self.remembered[x.level if level is None else level].append(key)
+        return x
+
+    def cse(self, key, make):
+        """What was computed under `key`, or `make()`."""
+        found = self.memo.get(key)
+        return found if found is not None else self.remember(key, make())
+
+    def open(self):
+        """A level was opened."""
+        self.remembered.append([])
+
+    def close(self):
+        """The innermost level is closed: what was computed in it cannot be used any more."""
+        for key in self.remembered.pop():
+            self.memo.pop(key, None)
+
+    @contextmanager
+    def loop(self, start, stop, step=1, carry=(), until="slt", nonempty=False):
+        """A counting loop, as the writer's."""
+        with self.w.loop(start, stop, step, carry=carry, until=until, nonempty=nonempty) as loop:
+            self.open()
+            yield loop
+            self.close()
+
+    @contextmanager
+    def loops(self, sizes):
+        """Nested loops from 0 to each size; gives their indices."""
+        if not sizes:
+            yield []
+            return
+        with self.counted(sizes[0]) as i, self.loops(sizes[1:]) as rest:
+            yield [i, *rest]
+
+    @contextmanager
+    def counted(self, size, step=1):
+        """A loop from 0 to `size`; none where one round is enough."""
+        if size <= step:
+            yield 0
+        else:
+            with self.loop(0, size, step) as loop:
+                yield loop.index
+
+    @contextmanager
+    def when(self, condition, likely=None):
+        """Do what is written inside only if `condition`."""
+        with self.w.when(condition, likely):
+            self.open()
+            yield
+            self.close()
+
+    @contextmanager
+    def inside(self):
+        """A block of the program begins at the innermost level: nothing is read from memory before it."""
+        outer, self.region = self.region, len(self.w.levels) - 1
+        yield
+        self.region = outer
+
+    @contextmanager
+    def assuming(self, masks):
+        """Inside, these masks (by key) hold everywhere."""
+        outer, self.assumed = self.assumed, self.assumed | set(masks)
+        yield
+        self.assumed = outer
+
+    @contextmanager
+    def at(self, level):
+        """Write at an outer level."""
+        level = max(level, self.region)
+        inner, self.w.levels[level + 1:] = self.w.levels[level + 1:], []
+        known, self.remembered[level + 1:] = self.remembered[level + 1:], []
+        yield
+        self.w.levels += inner
+        self.remembered += known
+
+    def either(self, condition, yes, no, likely=None):
+        """Lists of values: those of `yes()` if `condition`, else those of `no()`."""
+        w = self.w
+        name = w.label("or")
+        ends, made = [], []
+        for k, make in enumerate((yes, no)):
+            w.levels.append(Level(f"{name}.{k}"))
+            self.open()
+            made.append(make() or [])
+            self.close()
+            w.jump(f"{name}.end")
+            ends.append(w.levels.pop())
+        w.branch(condition, f"{name}.0", f"{name}.1", likely)
+        for k, end in enumerate(ends):
+            w.levels[-1].lines.append(f"{name}.{k}:")
+            w.levels[-1].lines += end.lines
+        w.block(f"{name}.end")
+        return [w.phi(x.type, (x, ends[0].label), (y, ends[1].label)) for x, y in zip(*made, strict=True)]
+
+    def fresh(self, idx):
+        """The same index, for code that is to stay in the innermost level."""
+        def pinned(base):
+            return self.w.effect(f"add i64 {self.const(base)}, 0", "i64")
+        return tuple([(pinned(b), l) if l is not None else (b, l) for b, l in idx])
