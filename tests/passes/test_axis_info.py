@@ -169,3 +169,15 @@ def test_quotients_of_negative_numbers_promise_nothing(op, field, wanted):
     }}"""
     assert getattr(facts(text.replace("START", "8"), op)[0], field) == (wanted,)
     assert getattr(facts(text.replace("START", "-8"), op)[0], field) == (1,)
+
+
+def test_a_wrapped_index_still_counts_up():
+    """(start + arange) % n, as kernels address their operands: a scalar of unknown sign counts as not negative."""
+    text = """kernel @f(%start: i32 {divisible=16}, %n: i32 {divisible=16}) {
+      %0 = arange {start=0, end=64} : tile<64xi32>
+      %1 = splat %start {shape=(64,)} : tile<64xi32>
+      %2 = add %1, %0 : tile<64xi32>
+      %3 = splat %n {shape=(64,)} : tile<64xi32>
+      %4 = rem %2, %3 : tile<64xi32>
+    }"""
+    assert facts(text, "rem")[0].contiguity == (16,)

@@ -266,24 +266,27 @@ def _multiples_of(x, divisor):
 
 
 def nonnegative(x, depth=16):
-    """True when a value is known to be 0 or more everywhere, sums and products taken not to overflow.
+    """True when nothing speaks for a value below 0, sums and products taken not to overflow.
+
+    A scalar of unknown sign counts as 0 or more, as it does for Triton: kernels write `(start + tl.arange(0, N)) % M`
+    for their addresses, and what `start` is made of rarely proves its sign.
 
     >>> from tritium.ir.text import parse_module
-    >>> m = parse_module("kernel @f(%x: i32) {\\n %0 = program_id {axis=0} : i32\\n %1 = add %0, %x : i32\\n}")
+    >>> m = parse_module("kernel @f(%x: i32) {\\n %0 = constant {value=-1, type=i32} : i32\\n %1 = add %x, %x : i32\\n}")
     >>> [nonnegative(op) for op in m.body.ops]
-    [True, False]
+    [False, True]
     """
     element = T.element(x.type)
     if type(element) is T.Scalar and element.kind in ("uint", "bool"):
         return True
+    if type(x) is Op and x.kind is ops.constant:
+        return x.attrs["value"] >= 0
+    if type(x.type) is not T.Tile:
+        return True
     if type(x) is not Op or not depth:
         return False
-    if x.kind is ops.constant:
-        return x.attrs["value"] >= 0
     if x.kind is ops.arange:
         return x.attrs["start"] >= 0
-    if x.kind in (ops.program_id, ops.num_programs):
-        return True
     if x.kind is ops.cast:
         source, to = T.element(x.operands[0].type), x.attrs["to"]
         wider = type(source) is T.Scalar and source.is_int and to.bits >= source.bits + (source.kind == "uint")
