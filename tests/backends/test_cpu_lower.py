@@ -394,6 +394,45 @@ def test_narrow_and_wide_floats(t, dtype):
     check(build, [P, P, P], [floats(96, dtype=dtype), floats(96, dtype=dtype), np.zeros(96, dtype)], tolerance=0.02)
 
 
+def test_loaded_pointers_carried_by_a_loop():
+    def build(b, table, out):
+        start = ops.load(b, b.rows(table, (4,)))
+        with b.region([T.i32, start.type, T.Tile((4,), T.f32)]) as r:
+            _, p, total = r.args
+            ops.yield_(b, ops.addptr(b, p, b.full(1, (4,))), ops.add(b, total, ops.load(b, p)))
+        zero = b.full(0.0, (4,), T.f32)
+        _, total = ops.for_(b, b.c(0), b.c(3), b.c(1), start, zero, regions=[r.block])
+        b.put(out, total)
+
+    x, out = floats(16), np.zeros(4, np.float32)
+    launch(module(build, T.Ptr(F), F), [np.array([x.ctypes.data + 4 * k for k in (2, 0, 9, 5)], np.uint64), out])
+    np.testing.assert_allclose(out, [x[k : k + 3].sum() for k in (2, 0, 9, 5)], rtol=1e-6)
+
+
+def test_kept_in_one_branch_only():
+    def build(b, x, y, n):
+        v = ops.mul(b, b.get(x, (64,)), b.full(3.0, (64,), T.f32))
+        blocks = []
+        for twice in (True, False):
+            with b.region() as r:
+                top = ops.reduce(b, v, axis=0, regions=[b.fold(ops.max_, T.f32)])
+                b.put(y, ops.sub(b, v, b.full(top, (64,)))) if twice else ops.store(b, y, top)
+                ops.yield_(b)
+            blocks.append(r.block)
+        ops.if_(b, ops.gt(b, n, b.c(0)), regions=blocks)
+
+    for n in (0, 1):
+        check(build, [F, F, T.i32], [floats(64), np.zeros(64, np.float32), n])
+
+
+@pytest.mark.parametrize("name", ["memset", "größe", "main"])
+def test_names_of_kernels(name):
+    m = module(lambda b, x: b.put(x, b.full(0, (4096,))), I, name=name)
+    x = np.ones(4096, np.int32)
+    launch(m, [x])
+    assert not x.any()
+
+
 def test_rare_path():
     def build(b, x, y, z):
         v = b.get(x, (256,))

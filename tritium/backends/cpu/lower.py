@@ -7,6 +7,7 @@ leave inner loops by themselves. Loops are opened by *steps* (plan.py): stores, 
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -56,7 +57,17 @@ def lower(module, target) -> Lowered:
 
     lo = Lowering(module, target)
     lo.kernel()
-    return Lowered(lo.w.text(), module.name, lo.arena.bytes)
+    return Lowered(lo.w.text(), lo.name, lo.arena.bytes)
+
+
+# What LLVM calls by itself: a kernel of such a name would be called in its place.
+_TAKEN = frozenset(("memcpy", "memmove", "memset", "bcmp", "fmod", "fmodf", "clock_gettime", "dprintf", "main"))
+
+
+def _symbol(name):
+    """A kernel's name as a symbol."""
+    plain = re.sub(r"[^\w$]", "_", name, flags=re.ASCII)
+    return f"kernel.{plain}" if plain != name or plain in _TAKEN else name
 
 
 class Lowering(Emitter):
@@ -68,7 +79,7 @@ class Lowering(Emitter):
 
     def __init__(self, module, target):
         super().__init__()
-        self.module, self.target = module, target
+        self.module, self.target, self.name = module, target, _symbol(module.name)
         self.width = target.W
         self.contract = module.attrs.get("enable_fp_fusion", True) is not False
         self.arena = Arena()
@@ -84,7 +95,7 @@ class Lowering(Emitter):
         """The entry point: a loop over the programs from %begin to %end."""
         w = self.w
         parameters = ["ptr args", "i64 begin", "i64 end", "ptr grid", "ptr noalias arena"]
-        with w.function("void", self.module.name, parameters) as (args, begin, end, self.grid, self.scratch):
+        with w.function("void", self.name, parameters) as (args, begin, end, self.grid, self.scratch):
             for k, arg in enumerate(self.module.args):
                 self.values[id(arg)] = self.argument(args, k, arg.type)
             with self.loop(begin, end) as programs:
@@ -172,6 +183,7 @@ class Lowering(Emitter):
     def keeping(self, xs):
         """While open, strips of `xs` are written to scratch where they are computed; afterwards they live there."""
         mine = {self.key(x): self.room(x) for x in xs if self.key(x) not in self.homes}
+        self.written -= mine.keys()
         outer = self.pending
         self.pending = {**outer, **mine}
         yield
@@ -288,11 +300,11 @@ class Lowering(Emitter):
             scratch_strips.write(self, buffer, idx, strip)
 
     def shifted(self, x, shift, idx):
-        start, t = self.ev(shift.start, idx), T.element(x.type)
-        n = lanes(start.type)
+        w, start, t = self.w, self.ev(shift.start, idx), T.element(x.type)
         if type(t) is T.Ptr:
-            return self.w.gep(memory_type(t.pointee), start, self.widen(shift.by, n))
-        return self.w.binary("add", start, self.widen(self.w.cast("trunc", shift.by, llvm_type(t)), n))
+            text = f"getelementptr {memory_type(t.pointee)}, {start.typed}, {shift.by.typed}"
+            return w.emit(start.type, text, start, shift.by)
+        return w.binary("add", start, self.widen(w.cast("trunc", shift.by, llvm_type(t)), lanes(start.type)))
 
     def literal(self, t, x):
         """A constant of an element type."""
