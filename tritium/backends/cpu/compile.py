@@ -28,7 +28,7 @@ def pipeline(target) -> tuple:
 
 def prepare(module, cpu):
     """Leave only ops that `cpu` has instructions for."""
-    return passes.run(module, (passes.legalize(facts(cpu)), passes.dce))
+    return passes.run(module, (passes.legalize(facts(cpu)), passes.licm, passes.dce))
 
 
 def llir(module, target, options, metadata) -> str:
