@@ -17,10 +17,10 @@ _LETTER = {T.f16: "e", T.f32: "f", T.f64: "d"}
 
 
 @functools.lru_cache(maxsize=64)
-def compiled(module, num_warps=4):
+def compiled(module, num_warps=4, num_stages=3):
     """(function, shared memory) of a module, loaded on the current device."""
     target = driver.named("cuda").get_current_target()
-    return load(module, target, num_warps)
+    return load(module, target, num_warps, num_stages)
 
 
 def binary(module, target, num_warps=4, num_stages=3):
@@ -34,16 +34,16 @@ def binary(module, target, num_warps=4, num_stages=3):
     return value, metadata
 
 
-def load(module, target, num_warps):
-    code, metadata = binary(module, target, num_warps)
+def load(module, target, num_warps, num_stages=3):
+    code, metadata = binary(module, target, num_warps, num_stages)
     _, function, *_ = cuda.load(module.name, code, metadata["shared"], cuda.current())
     return function, metadata["shared"]
 
 
-def run_cuda(module, args, grid=(1,), num_warps=4):
+def run_cuda(module, args, grid=(1,), num_warps=4, num_stages=3):
     """Copy the arrays to the GPU, run, and copy them back."""
     cuda.use(cuda.current())
-    function, shared = compiled(module, num_warps)
+    function, shared = compiled(module, num_warps, num_stages)
     buffers, slots = [], []
     for arg, x in zip(module.args, args, strict=True):
         if isinstance(x, np.ndarray):

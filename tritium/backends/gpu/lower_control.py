@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from ... import ops
+from ...ir.core import Op
 from ..llvm.writer import Level, value
 from .lower import llvm_type, lower
 
@@ -25,8 +26,7 @@ def _unflat(flat, lists):
 def for_(g, op, lo, hi, step, *inits):
     (body,) = op.regions
     index_type = op.operands[0].type
-    down = _constant_step(op) < 0
-    until = ("s" if index_type.signed else "u") + ("gt" if down else "lt")
+    until = ("s" if index_type.signed else "u") + ("gt" if counts_down(op) else "lt")
     g.shared.fence_scratch()
     with g.w.loop(lo[0], hi[0], step[0], carry=_flat(inits), type=llvm_type(index_type), until=until) as loop:
         g.set(body.args[0], [loop.index])
@@ -37,9 +37,10 @@ def for_(g, op, lo, hi, step, *inits):
     return tuple(_unflat(loop.results, inits))
 
 
-def _constant_step(op):
+def counts_down(op):
+    """True for a loop whose step is a negative constant."""
     step = op.operands[2]
-    return step.attrs["value"] if getattr(step, "kind", None) is ops.constant else 1
+    return type(step) is Op and step.kind is ops.constant and step.attrs["value"] < 0
 
 
 @lower(ops.if_)

@@ -24,6 +24,7 @@ from ...ir import types as T
 from ...ir.core import Op, Result, walk
 from ...ir.rewrite import sweep
 from . import ops as gpu_ops
+from .lower_control import counts_down
 
 MIN_TRANSFER = 4  # bytes: the smallest asynchronous copy
 
@@ -181,7 +182,7 @@ class _Plan:
         params = sorted(self.params)
         ahead_i, ahead = lo, [inits[k] for k in params]
         for s in range(stages - 1):  # the first rounds' copies, before the loop
-            ahead = self.copies(self.number(s), ahead_i, ahead, params, ops.lt(b, ahead_i, hi))
+            ahead = self.copies(self.number(s), ahead_i, ahead, params, self.goes_on(ahead_i))
             ahead_i = ops.add(b, ahead_i, step)
         carried = [*inits, ahead_i, self.number(0), self.number(stages - 1), *ahead]
         names = ["i", *(a.name for a in self.body.args[1:]), *[""] * (len(carried) - len(inits))]
@@ -193,6 +194,10 @@ class _Plan:
         gpu_ops.async_wait(b, pending=0)
         gpu_ops.release(b, next(iter(self.rings.values())))
         return tuple(outs)
+
+    def goes_on(self, i):
+        """i1: the loop has a round with index `i`."""
+        return (ops.gt if counts_down(self.loop) else ops.lt)(self.b, i, self.hi)
 
     def number(self, value):
         return ops.constant(self.b, value=value, type=self.index)
@@ -236,7 +241,7 @@ class _Plan:
         i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1 : 1 + count], args[1 + count :]
         gpu_ops.async_wait(b, pending=self.stages - 2)
         copy = _Copy(self, {id(a): v for a, v in zip(self.body.args, (i, *own))}, slot)
-        more = ops.lt(b, ahead_i, self.hi)
+        more = self.goes_on(ahead_i)
         if not self.direct:
             ahead = self.copies(fill, ahead_i, ahead, params, more)
             ends = copy.body()

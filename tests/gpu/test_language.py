@@ -1,0 +1,344 @@
+"""Kernels that move elements between threads, on the emulated GPU, and on a real one where there is one.
+
+Each is compared with the interpreter, for tiles of many shapes, any number of warps and every architecture.
+"""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.gpu import emulator
+from tests.gpu.modules import run_cuda
+from tests.gpu.test_modules import agree
+from tritium.frontend import lower
+from tritium.interp.machine import interpret
+from tritium.ir.verify import verify
+from tritium.runtime.specialize import attrs_of, constants_of
+
+bf16, e4m3, e5m2 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
+WARPS = [1, 4, 32]
+rng = np.random.default_rng(5)
+
+
+def data(dtype, *shape):
+    """Small whole numbers, so that sums are exact in any order; integers of all sizes."""
+    if np.dtype(dtype).kind in "iu":
+        info = np.iinfo(dtype)
+        return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+    if np.dtype(dtype) == bool:
+        return rng.integers(0, 2, shape).astype(bool)
+    return np.round(2 * rng.standard_normal(shape)).astype(dtype)
+
+
+def module_of(kernel, args):
+    """(module, its arguments) of a kernel specialised for some values."""
+    pairs = [param.specialize(x) for param, x in zip(kernel.params, args, strict=True)]
+    constants, attrs = {}, {}
+    for i, ((kind, promise), x) in enumerate(zip(pairs, args)):
+        constants |= constants_of(kind, x, (i,))
+        attrs |= attrs_of(kind, promise, (i,))
+    signature = {name: kind for name, (kind, _) in zip(kernel.arg_names, pairs)}
+    return verify(lower(kernel, signature, constants, attrs)), [x for x, p in zip(args, pairs) if p[0] != "constexpr"]
+
+
+@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def check(request):
+    """A function that runs a kernel and compares every array with what the interpreter makes of it."""
+
+    def run(kernel, *args, arch=90, warps=4, stages=3, tolerance=0.0):
+        if request.param == "cuda" and arch != 90:
+            pytest.skip("a real GPU has one architecture")
+        module, values = module_of(kernel, args)
+        mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
+        if request.param == "emulated":
+            emulator.run(module, mine, arch=arch, num_warps=warps, num_stages=stages)
+        else:
+            run_cuda(module, mine, num_warps=warps, num_stages=stages)
+        interpret(module, theirs, (1,))
+        agree(theirs, mine, tolerance)
+
+    return run
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+@triton.jit
+def sort_rows(x, o, M: tl.constexpr, K: tl.constexpr, DOWN: tl.constexpr):
+    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
+    tl.store(o + i, tl.sort(tl.load(x + i), descending=DOWN))
+
+
+@triton.jit
+def best_of_rows(x, o, M: tl.constexpr, K: tl.constexpr, BEST: tl.constexpr):
+    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
+    tl.store(o + tl.arange(0, M)[:, None] * BEST + tl.arange(0, BEST)[None, :], tl.topk(tl.load(x + i), BEST))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u4", "i8", "f2", bf16, "f4", "f8"], ids=str)
+def test_sort_of_every_type(check, dtype):
+    check(sort_rows, data(dtype, 4, 16), np.zeros((4, 16), dtype), 4, 16, True)
+
+
+@pytest.mark.parametrize("warps", WARPS)
+@pytest.mark.parametrize("shape", [(1, 2), (1, 512), (16, 64), (2, 1)])
+def test_sort(check, shape, warps):
+    check(sort_rows, data("f4", *shape), np.zeros(shape, "f4"), *shape, False, warps=warps)
+
+
+@pytest.mark.parametrize("warps", WARPS)
+def test_topk(check, warps):
+    check(best_of_rows, data("f4", 8, 64), np.zeros((8, 16), "f4"), 8, 64, 16, warps=warps)
+
+
+# --- scans and reductions ---------------------------------------------------------------------------------------------
+@triton.jit
+def scan_cube(x, o, f, M: tl.constexpr, K: tl.constexpr, L: tl.constexpr, AXIS: tl.constexpr, BACK: tl.constexpr):
+    i = tl.arange(0, M)[:, None, None] * K * L + tl.arange(0, K)[None, :, None] * L + tl.arange(0, L)[None, None, :]
+    v = tl.load(x + i)
+    tl.store(o + i, tl.cumsum(v, AXIS, reverse=BACK))
+    tl.store(f + i, tl.flip(v, AXIS))
+
+
+@triton.jit
+def larger(a, i, b, j):
+    first = (a > b) | ((a == b) & (i < j))
+    return tl.where(first, a, b), tl.where(first, i, j)
+
+
+@triton.jit
+def best_with_index(x, o, oi, s, si, M: tl.constexpr, K: tl.constexpr, AXIS: tl.constexpr, LEFT: tl.constexpr):
+    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
+    v = tl.load(x + i)
+    value, index = tl.reduce((v, i), AXIS, larger)
+    tl.store(o + tl.arange(0, LEFT), value)
+    tl.store(oi + tl.arange(0, LEFT), index)
+    value, index = tl.associative_scan((v, i), AXIS, larger)
+    tl.store(s + i, value)
+    tl.store(si + i, index)
+
+
+@pytest.mark.parametrize("warps", WARPS)
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_scan(check, axis, back, warps):
+    shape = (8, 4, 16)
+    check(scan_cube, data("i4", *shape), *(np.zeros(shape, "i4") for _ in range(2)), *shape, axis, back, warps=warps)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i8", "f2", bf16, "f8"], ids=str)
+def test_scan_of_every_type(check, dtype):
+    shape = (2, 64, 2)
+    total = {"i1": "i4", bf16: "f4"}.get(dtype, dtype)
+    check(scan_cube, data(dtype, *shape), np.zeros(shape, total), np.zeros(shape, dtype), *shape, 1, False)
+
+
+@pytest.mark.parametrize("warps", WARPS)
+@pytest.mark.parametrize("shape", [(4, 64), (64, 4), (1, 8), (128, 32)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_values_with_indices(check, axis, shape, warps):
+    left = shape[1 - axis]
+    outs = np.zeros(left, "f4"), np.zeros(left, "i4"), np.zeros(shape, "f4"), np.zeros(shape, "i4")
+    check(best_with_index, data("f4", *shape), *outs, *shape, axis, left, warps=warps)
+
+
+# --- shapes -----------------------------------------------------------------------------------------------------------
+@triton.jit
+def shuffle(x, o, q, M: tl.constexpr, K: tl.constexpr):
+    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
+    a, b = tl.split(tl.reshape(tl.load(x + i), (K, M // 2, 2)))
+    tl.store(o + i, tl.reshape(tl.permute(tl.join(b, a), (2, 0, 1)), (M, K)))
+    mixed = tl.interleave(tl.reshape(a, (M * K // 2,)), tl.reshape(b, (M * K // 2,)))
+    tl.store(q + tl.arange(0, M * K), tl.reshape(tl.trans(tl.reshape(mixed, (M, K))), (M * K,)))
+
+
+@triton.jit
+def pair_of_scalars(x, o):
+    a, b = tl.load(x), tl.load(x + 1)
+    tl.store(o + tl.arange(0, 2), tl.interleave(b, a))
+    first, second = tl.split(tl.join(a, b))
+    tl.store(o + 2, second)
+    tl.store(o + 3, first)
+
+
+@triton.jit
+def gather_rows(x, index, o, M: tl.constexpr, K: tl.constexpr, MI: tl.constexpr, KI: tl.constexpr, AXIS: tl.constexpr):
+    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
+    j = tl.arange(0, MI)[:, None] * KI + tl.arange(0, KI)[None, :]
+    tl.store(o + j, tl.gather(tl.load(x + i), tl.load(index + j), AXIS))
+
+
+@triton.jit
+def count(x, o, h, N: tl.constexpr, BINS: tl.constexpr):
+    v = tl.load(x + tl.arange(0, N))
+    tl.store(o + tl.arange(0, BINS), tl.histogram(v & (BINS - 1), BINS))
+    tl.store(h + tl.arange(0, BINS), tl.histogram(v & (BINS - 1), BINS, mask=v > 0))
+
+
+@triton.jit
+def cross(a0, a1, b0, b1):
+    return a1 + b1, a0 - b0
+
+
+@triton.jit
+def map_pairs(x, y, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(o + i, tl.map_elementwise(cross, tl.load(x + i), tl.load(y + i), pack=2))
+
+
+@pytest.mark.parametrize("warps", WARPS)
+@pytest.mark.parametrize("dtype", ["i1", "f4", "f8", bf16], ids=str)
+@pytest.mark.parametrize("shape", [(2, 2), (4, 8), (64, 64)])
+def test_shapes(check, shape, dtype, warps):
+    x = data(dtype, *shape)
+    check(shuffle, x, np.zeros_like(x), np.zeros_like(x), *shape, warps=warps)
+
+
+@pytest.mark.parametrize("warps", WARPS)
+def test_scalars_side_by_side(check, warps):
+    check(pair_of_scalars, data("i4", 2), np.zeros(4, "i4"), warps=warps)
+
+
+@pytest.mark.parametrize("warps", WARPS)
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("shape", "many"), [((8, 16), 4), ((1, 64), 64), ((64, 2), 16)])
+def test_gather(check, shape, many, axis, warps):
+    wanted = (many, shape[1]) if axis == 0 else (shape[0], many)
+    index = rng.integers(0, shape[axis], wanted).astype("i4")
+    check(gather_rows, data("f4", *shape), index, np.zeros(wanted, "f4"), *shape, *wanted, axis, warps=warps)
+
+
+@pytest.mark.parametrize("dtype", [bool, "i1", "f2", "f8"], ids=str)
+def test_gather_of_every_type(check, dtype):
+    index = rng.integers(0, 16, (8, 32)).astype("i8")
+    check(gather_rows, data(dtype, 8, 16), index, np.zeros((8, 32), dtype), 8, 16, 8, 32, 1)
+
+
+@pytest.mark.parametrize("warps", WARPS)
+@pytest.mark.parametrize(("n", "bins"), [(1, 2), (32, 16), (512, 256)])
+def test_histogram(check, n, bins, warps):
+    check(count, data("i4", n), np.zeros(bins, "i4"), np.zeros(bins, "i4"), n, bins, warps=warps)
+
+
+@pytest.mark.parametrize("warps", WARPS)
+@pytest.mark.parametrize("n", [2, 64, 1024])
+def test_map_of_pairs(check, n, warps):
+    check(map_pairs, data("f4", n), data("f4", n), np.zeros(n, "f4"), n, warps=warps)
+
+
+# --- atomics ----------------------------------------------------------------------------------------------------------
+@triton.jit
+def gather_sums(x, o, e, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i)
+    tl.atomic_add(o + i % 4, v)
+    tl.atomic_add(o + 4 + i % 4, v, mask=i % 3 == 0)
+    tl.store(e + i, tl.atomic_add(o + 8 + i, v))
+
+
+@triton.jit
+def extremes(x, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i)
+    tl.atomic_max(o + i % 4, v)
+    tl.atomic_min(o + 4 + i % 4, v)
+
+
+@pytest.mark.parametrize("arch", [75, 80, 90])
+@pytest.mark.parametrize("dtype", ["f2", bf16, "f4", "f8", "i4", "u8"], ids=str)
+def test_atomic_sums(check, dtype, arch):
+    small = rng.integers(0, 4, 64).astype(dtype)
+    check(gather_sums, small, np.zeros(72, dtype), np.zeros(64, dtype), 64, arch=arch)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u4", "i8"], ids=str)
+def test_atomic_extremes(check, dtype):
+    check(extremes, data(dtype, 64), data(dtype, 8), 64)
+
+
+# --- products ---------------------------------------------------------------------------------------------------------
+@triton.jit
+def product(a, b, c, o, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, TYPE: tl.constexpr, TA: tl.constexpr,
+            TB: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
+    i, j, k = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, K)
+    x = tl.load(a + ((k[None, :] * M + i) if TA else (i * K + k[None, :])))
+    y = tl.load(b + ((j * K + k[:, None]) if TB else (k[:, None] * N + j)))
+    acc = tl.load(c + i * N + j)
+    tl.store(o + i * N + j, tl.dot(x, y, acc, out_dtype=TYPE, input_precision=PRECISION))
+
+
+@triton.jit
+def products(a, b, o, B: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    n, i, j = tl.arange(0, B)[:, None, None], tl.arange(0, M)[None, :, None], tl.arange(0, N)[None, None, :]
+    x = tl.load(a + n * M * K + i * K + tl.arange(0, K)[None, None, :])
+    y = tl.load(b + n * K * N + tl.arange(0, K)[None, :, None] * N + j)
+    tl.store(o + n * M * N + i * N + j, tl.dot(x, y))
+
+
+@triton.jit
+def matmul(a, b, o, n, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, TB: tl.constexpr, DOWN: tl.constexpr):
+    i, j, k = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, K)
+    acc = tl.zeros((M, N), tl.float32)
+    if DOWN:
+        for s in range(n - K, -1, -K):
+            x = tl.load(a + i * n + (s + k)[None, :])
+            y = tl.load(b + ((j * n + (s + k)[:, None]) if TB else ((s + k)[:, None] * N + j)))
+            acc = tl.dot(x, y, acc)
+    else:
+        for s in range(0, n, K):
+            inside = s + k < n
+            x = tl.load(a + i * n + (s + k)[None, :], mask=inside[None, :], other=0)
+            y = tl.load(b + ((j * n + (s + k)[:, None]) if TB else ((s + k)[:, None] * N + j)), mask=inside[:, None],
+                        other=0)  # fmt: skip
+            acc = tl.dot(x, y, acc)
+    tl.store(o + i * N + j, acc)
+
+
+KINDS = [("f2", tl.float32, "f4", None), ("f2", tl.float16, "f2", None), (bf16, tl.float32, "f4", None),
+         ("f4", tl.float32, "f4", "tf32"), ("f4", tl.float32, "f4", "ieee"), ("i1", tl.int32, "i4", None),
+         ("f8", tl.float64, "f8", None), (e4m3, tl.float32, "f4", None), (e5m2, tl.float16, "f2", None)]  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", [75, 80, 89, 90])
+@pytest.mark.parametrize(("dtype", "type_", "total", "precision"), KINDS, ids=lambda x: str(x))
+@pytest.mark.parametrize(
+    ("shape", "warps", "turned"),
+    [((16, 16, 32), 4, (False, False)), ((1, 8, 32), 1, (False, True)), ((64, 8, 32), 4, (True, False))],
+)
+def test_product(check, dtype, type_, total, precision, shape, warps, turned, arch):
+    m, n, k = shape
+    x, y = (data(dtype, *s) for s in ((m, k), (k, n)))
+    x, y = (np.ascontiguousarray(v.T) if t else v for v, t in zip((x, y), turned))
+    acc = data("f4", m, n).astype(total)
+    check(product, x, y, acc, np.zeros_like(acc), m, n, k, type_, *turned, precision, arch=arch, warps=warps)
+
+
+@pytest.mark.parametrize("arch", [75, 80, 90])
+@pytest.mark.parametrize("warps", WARPS)
+@pytest.mark.parametrize(("dtype", "shape"), [("f2", (2, 16, 16, 32)), ("f4", (4, 4, 2, 16))])
+def test_products(check, dtype, shape, warps, arch):
+    b, m, n, k = shape
+    check(
+        products, data(dtype, b, m, k), data(dtype, b, k, n), np.zeros((b, m, n), "f4"), *shape, arch=arch, warps=warps
+    )
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("shape", "warps", "stages"), [
+    ((64, 64, 32), 4, 1), ((64, 64, 32), 4, 2), ((64, 64, 32), 4, 5), ((64, 64, 32), 8, 3), ((64, 8, 64), 4, 3),
+    ((128, 32, 16), 8, 3), ((64, 256, 16), 4, 4),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["f2", e4m3], ids=str)
+def test_pipelined_products(check, dtype, shape, warps, stages, turned):
+    m, n, k = shape
+    if k * np.dtype(dtype).itemsize < 32:
+        pytest.skip("8-bit products need K of 32")
+    depth = 5 * k - 8
+    x, y = data(dtype, m, depth), data(dtype, *((n, depth) if turned else (depth, n)))
+    check(matmul, x, y, np.zeros((m, n), "f4"), depth, m, n, k, turned, False, warps=warps, stages=stages)
+
+
+@pytest.mark.parametrize("arch", [80, 90])
+def test_loops_that_count_down(check, arch):
+    x, y = data("f2", 64, 128), data("f2", 128, 64)
+    check(matmul, x, y, np.zeros((64, 64), "f4"), 128, 64, 64, 32, False, True, arch=arch)

@@ -1,0 +1,53 @@
+"""The GPU's own passes on small modules: the file names the pass, a case is input and output (see tests/cases.py).
+
+`# target: sm_90 warps=4 stages=3` among the comments of a case says for which machine.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import cases
+from tritium.backends.gpu.assign_layouts import assign_layouts
+from tritium.backends.gpu.pipeline_loops import pipeline_loops
+from tritium.backends.gpu.scalar_steps import scalar_steps
+from tritium.backends.nvptx import mma
+from tritium.backends.nvptx.target import NvTarget
+from tritium.ir.text import parse_module, print_module
+from tritium.ir.verify import verify
+from tritium.passes import dce
+from tritium.passes.axis_info import analyze
+
+FOLDER = Path(__file__).parent / "gpu"
+
+
+def _pipeline(module, nv):
+    return pipeline_loops(module, mma.abilities(nv, analyze(module), module.attrs["num_warps"]))
+
+
+def _assign(module, nv):
+    return assign_layouts(module, mma.dot_layout(nv), mma.left_operand)
+
+
+PASSES = {
+    "scalar_steps": lambda module, nv: scalar_steps(module),
+    "pipeline_loops": _pipeline,
+    "assign_layouts": _assign,
+}
+
+
+@pytest.mark.parametrize("case", cases.parameters(FOLDER))
+def test_case(case, request):
+    arch, warps, stages = re.search(r"# target: sm_(\d+) warps=(\d+) stages=(\d+)", case.given).groups()
+    module = verify(parse_module(case.kernel))
+    module = module.replace(attrs={**module.attrs, "num_warps": int(warps), "num_stages": int(stages)})
+    before = print_module(module)
+    after = dce(verify(PASSES[case.path.stem](module, NvTarget.of(arch))))
+    assert print_module(module) == before, "a pass changed its input"
+    assert print_module(parse_module(print_module(after))) == print_module(after)
+    cases.check(case, print_module(after), request.config.getoption("--update"))
+
+
+def test_every_pass_has_a_file():
+    assert {p.stem for p in FOLDER.glob("*.tir")} == set(PASSES)
