@@ -180,6 +180,9 @@ def _call_python(b, node, function, args, kwargs):
     if not callable(function):
         raise diagnose.error(b, node, f"{describe(function)} cannot be called", at=node.func)
     if type(function) is FunctionType and not dependencies.is_language(function):
+        if isinstance(node.func, ast.Name):  # a constant: `@tl.constexpr` above it, or an argument
+            return run_python(b, node, function, map(values.wrap, args),
+                              {name: values.wrap(x) for name, x in kwargs.items()})
         raise diagnose.error(
             b, node, f"Unsupported function referenced: {name} is plain Python", at=node.func,
             hint=f"decorate {function.__name__} with @triton.jit, or with @triton.constexpr_function if it only "

@@ -11,6 +11,7 @@ import builtins
 import copy
 import enum
 import hashlib
+import inspect
 import sys
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import NamedTuple
@@ -146,9 +147,19 @@ def fingerprint(value: object) -> str:
         return f"{kind.__qualname__}({','.join(sorted(map(fingerprint, value)))})"
     if isinstance(value, dict):
         return f"{kind.__qualname__}({','.join(f'{fingerprint(k)}={fingerprint(v)}' for k, v in value.items())})"
+    if kind is FunctionType:
+        return f"function:{_python_text(value)}"
     if isinstance(value, type):
         return f"type:{value.__module__}.{value.__qualname__}{getattr(value, '_fields', '')}"
     return f"{kind.__qualname__}:{value!r}"
+
+
+def _python_text(fn: FunctionType) -> str:
+    """What tells a Python function that runs while kernels are compiled from its earlier versions."""
+    try:
+        return inspect.getsource(fn)
+    except OSError:  # it was not read from a file
+        return f"{fn.__module__}.{fn.__qualname__} at {fn.__code__.co_firstlineno}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -271,6 +282,8 @@ class _Finder(ast.NodeVisitor):
         inner = unwrap(value)
         for part in inner if isinstance(inner, tuple | list) else (inner,):
             self._depend(part)
+            if type(part) is FunctionType and not is_language(part):  # `@tl.constexpr` above a Python function
+                self.others.append(f"{name}={fingerprint(part)}")
         if scope is None:
             return
         data = is_data(value)

@@ -181,13 +181,15 @@ class Autotuner(KernelInterface):
         with tuning.progress(self.__name__, len(configs)) as step:
             tuning.compile_together(self.fn, configs, args, kwargs)
             for config in configs:
-                timings[config] = self._bench(config, args, kwargs)
+                timings[config] = self._bench(*args, config=config, **kwargs)
                 step(f"{config}", timings[config][0])
         # The trials left their traces: the real launch starts from zeros too.
         self.pre_hook({**self.nargs, **kwargs, **_fastest(timings).all_kwargs()}, reset_only=True)
         return timings
 
-    def _bench(self, config: Config, args: tuple, kwargs: dict[str, Any]) -> list[float]:
+    def _bench(self, *args, config: Config, **kwargs) -> list[float]:
+        """Measure one configuration; tuners derived from this one call it, too."""
+        tuning.check_conflict(config, kwargs)
         launch = {**kwargs, **config.all_kwargs()}
         everything = {**self.nargs, **launch}
 
