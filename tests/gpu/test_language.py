@@ -226,6 +226,17 @@ def test_map_of_pairs(check, n, warps):
     check(map_pairs, data("f4", n), data("f4", n), np.zeros(n, "f4"), n, warps=warps)
 
 
+@triton.jit
+def turn(x, o, M: tl.constexpr, N: tl.constexpr):
+    i, j = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    tl.store(o + j * M + i, tl.load(x + i * N + j))
+
+
+@pytest.mark.parametrize(("arch", "shape"), [(75, (256, 128)), (90, (256, 256)), (90, (64, 64))])
+def test_tiles_larger_than_shared_memory_are_converted_in_pieces(check, arch, shape):
+    check(turn, data("f4", *shape), np.zeros(shape[::-1], "f4"), *shape, arch=arch, warps=8)
+
+
 # --- atomics ----------------------------------------------------------------------------------------------------------
 @triton.jit
 def gather_sums(x, o, e, N: tl.constexpr):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ... import ops
 from ...ir import types as T
 from . import ops as gpu_ops
-from .layout import conversion, log2
+from .layout import conversion, log2, span_of
 from .lower import Registers, llvm_type, lower
 from .shared_memory import image_of, plan, vector_bits
 
@@ -23,8 +23,50 @@ def convert(g, op, x):
 
 
 def through_shared(g, x, t, source, target):
-    """Write in one layout, read in the other, with 16-byte accesses where both sides allow."""
+    """Write in one layout, read in the other; a tile too large for shared memory goes in pieces."""
     size = 8 if type(t) is T.Ptr else t.bytes
+    bits = _splitting(source, target, source.numel * size, g.target.shared_bytes - g.shared.top)
+    if not bits:
+        return _at_once(g, x, t, source, target, size)
+    whole = (source, target)
+    parts = [_without(layout, bits) for layout in whole]
+    choices = [_choices(layout, bits) for layout in whole]
+    out = [None] * target.registers
+    for here, there in zip(*choices):
+        for r, y in zip(there, _at_once(g, [x[r] for r in here], t, *parts, size)):
+            out[r] = y
+    return out
+
+
+def _splitting(source, target, needed, room):
+    """Elements' bits by which a tile is cut into pieces that fit: every thread must have both halves in registers."""
+    bits = []
+    for x in source.reg:
+        if needed >> len(bits) <= room:
+            break
+        if x and x & (x - 1) == 0 and x in target.reg:
+            bits.append(x)
+    return bits
+
+
+def _without(layout, bits):
+    """The layout of a piece: a tile without these bits."""
+    kept = [k for k in range(log2(layout.numel)) if 1 << k not in bits]
+    squeeze = lambda e: sum((e >> k & 1) << n for n, k in enumerate(kept))
+    rest = layout._replace(reg=tuple(x for x in layout.reg if x not in bits))
+    return rest.map(squeeze, (1 << len(kept),))
+
+
+def _choices(layout, bits):
+    """The registers of each piece, for every choice of the bits in turn."""
+    places = [layout.reg.index(x) for x in bits]
+    chosen = [1 << p for p in places]
+    rest = span_of([1 << k for k in range(len(layout.reg)) if k not in places])
+    return [[first | r for r in rest] for first in span_of(chosen)]
+
+
+def _at_once(g, x, t, source, target, size):
+    """One trip, with 16-byte accesses where both sides allow."""
     images = plan(source, target, size)
     (base,) = g.shared.take([source.numel * size])
     g.shared.before_write(g)

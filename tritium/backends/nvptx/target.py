@@ -11,6 +11,7 @@ from .words import LETTER, bytes_of, pack_words, through_words, unpack_word
 
 # PTX version that LLVM needs for an architecture, where it is not the first; products of 8-bit floats came with 8.4.
 _PTX = {89: 84, 90: 84, 100: 86, 101: 86, 103: 88, 120: 87, 121: 88}
+_SHARED = {75: 65536, 80: 166912, 87: 166912, 86: 101376, 89: 101376, 90: 232448}
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class NvTarget:
         sm = int(text.rstrip("af"))
         suffix = "a" if text.endswith("a") or sm >= 90 else ""
         return cls(sm, f"sm_{sm}{suffix}", f"+ptx{_PTX.get(sm, 83)}")
+
+    @property
+    def shared_bytes(self):
+        """The most shared memory a program can have."""
+        return _SHARED.get(self.sm, _SHARED[90 if self.sm in (100, 103) else 86])
 
     @property
     def native(self):
