@@ -102,7 +102,10 @@ def test_text_kernels(run):
     run_cuda(module, args, run.grid)
     for at, wanted in zip(outputs, run.expected, strict=True):
         pointee = module.args[at].type.pointee
-        test_exec.compare(args[at], test_exec.array(pointee, wanted, run.bits), run, pointee)
+        expected = test_exec.array(pointee, wanted, run.bits)
+        if run.close and pointee is T.f32:  # the fast exponentials flush what is below the normal range to zero
+            args[at], expected = (np.where(np.abs(x) < 2.0**-126, np.float32(0), x) for x in (args[at], expected))
+        test_exec.compare(args[at], expected, run, pointee)
 
 
 def test_every_op_has_a_gpu_lowering():
