@@ -57,14 +57,6 @@ def _is_uniform(x):
     return type(x) not in (Arg, Result) and x.kind is ops.splat
 
 
-def keepable(op) -> bool:
-    """Addresses are described, not kept; a remainder is contiguous where it does not wrap, a kept one is not."""
-    element = T.element(op.types[0])
-    if type(element) is T.Ptr:
-        return False
-    return not (element.is_int and (op.kind in ADDRESSING or op.kind is ops.rem))
-
-
 class Wants:
     """Goes through a block backwards, from the steps to what they are computed from."""
 
@@ -138,10 +130,14 @@ class Wants:
     def weigh(self, lazy):
         """Roughly how many instructions a strip of each lazy value takes, and how long its longest chain is."""
         users, weight = {}, self.weight
+        rows, others = set(), set()
         for op in self.block.ops:
+            column = op.kind is ops.expand_dims and op.attrs["axis"] == 1
             for x in op.operands:
                 k = id(x.op) if type(x) is Result else id(x)
                 users[k] = users.get(k, 0) + 1
+                (rows if column else others).add(k)
+        self.row_numbers = rows - others
         for op in lazy:
             kind = op.kind
             if kind is ops.splat or kind is ops.arange:
@@ -157,14 +153,22 @@ class Wants:
             own = _own(op)
             weight[id(op)] = (LOAD, depth + 1, 0) if kind is ops.load else \
                 (min(cost + own, 1000), depth + 1, min(work + own, 1000))
-            if depth >= DEEP and keepable(op):
+            if depth >= DEEP and self.keepable(op):
                 self.must.add(self.lo.key(op.results[0]))
                 self.cut.add(self.lo.key(op.results[0]))
                 weight[id(op)] = (1, 0, 0)
 
     def heavy(self, op):
         """Whether a value is rather kept than computed again."""
-        return self.weight.get(id(op), (0,))[0] >= KEEP and keepable(op)
+        return self.weight.get(id(op), (0,))[0] >= KEEP and self.keepable(op)
+
+    def keepable(self, op):
+        """Addresses are described, not kept. A remainder along lanes is contiguous where it does not wrap, a kept one is
+        not; one that only numbers rows is better kept."""
+        element = T.element(op.types[0])
+        if type(element) is T.Ptr or element.is_int and op.kind in ADDRESSING:
+            return False
+        return op.kind is not ops.rem or element.is_float or id(op) in self.row_numbers
 
     # --- wants ----------------------------------------------------------------------------------------------------
     def add(self, x, bits, looped=0, whole=0):
@@ -229,7 +233,7 @@ class Wants:
             x = x.operands[0]
         if type(x) in (Arg, Result) or not 1 < T.numel(x.type) < T.numel(op.type):
             return
-        if self.weight.get(id(x), (0, 0, 0))[2] >= WORK and keepable(x):
+        if self.weight.get(id(x), (0, 0, 0))[2] >= WORK and self.keepable(x):
             k = self.lo.key(x)
             self.must.add(k)
             self.whole[k] = self.whole.get(k, 0) | bits
@@ -260,7 +264,7 @@ class Wants:
         if step.force is not None and self.lo.key(step.force) == k:
             return first
         alone = k in self.cut or self.whole.get(k, 0) & first or self.looped.get(k, 0) & first \
-            or not keepable(op)  # loops that only want addresses do not compute it
+            or not self.keepable(op)  # loops that only want addresses do not compute it
         before = 1 << 2 * step.index
         if first == before:
             (step.before if alone else step.first_keeps).append(x)
