@@ -24,6 +24,8 @@ __all__ = ["install_as_triton", "uninstall_as_triton"]
 
 ALIAS = "triton"
 REAL = __name__.partition(".")[0]
+# Triton 2 had a package of this name: programs that look for it must not take ours for it.
+_HIDDEN = "ops"
 
 
 class _SameModule(Loader):
@@ -56,6 +58,8 @@ class _Finder(MetaPathFinder):
         head, dot, rest = fullname.partition(".")
         if head != ALIAS:
             return None
+        if rest.partition(".")[0] == _HIDDEN:
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         try:
             module = importlib.import_module(REAL + dot + rest)
         except ModuleNotFoundError as error:

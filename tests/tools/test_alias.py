@@ -62,6 +62,11 @@ def test_what_does_not_exist_is_named_as_asked(alias):
         importlib.import_module("triton.nothing")
 
 
+def test_the_ops_of_triton_2_are_not_found(alias):
+    with pytest.raises(ModuleNotFoundError, match="triton.ops"):
+        importlib.import_module("triton.ops.matmul")
+
+
 def test_an_error_inside_a_module_is_not_hidden(alias, monkeypatch):
     monkeypatch.setitem(sys.modules, "tritium.broken", None)
     with pytest.raises(ModuleNotFoundError):
