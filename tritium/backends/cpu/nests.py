@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import ops
 from ...ir import types as T
+from ...ir.core import Op
 from . import lower_masks, lower_memory, lower_reduce, turn
 from .index import strips, width_of
 from .scratch_strips import write
@@ -33,12 +34,18 @@ def fill(lo, pairs) -> None:
     if axis is not None and axis != len(shape) - 1 and shape[axis] % 4 == 0 and shape[-1] % 4 == 0:
         turn.fill_across(lo, *pairs[0], axis)
         return
-    walk = strips(shape, width_for(lo, shape, *[T.element(x.type) for x, _ in pairs]))
+    width = width_for(lo, shape, *[T.element(x.type) for x, _ in pairs])
+    walk = strips(shape, 1 if all(_divides(x) for x, _ in pairs) else width)
     with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
         idx = walk.index(lo, at, base)
         made = [lo.ev(x, idx) for x, _ in pairs]
         for (_, buffer), strip in zip(pairs, made, strict=True):
             write(lo, buffer, idx, strip)
+
+
+def _divides(x):
+    """Integers are divided one by one: strips of them would only be taken apart."""
+    return isinstance(x, Op) and x.kind in (ops.div, ops.rem) and T.element(x.type).is_int
 
 
 # --- several ops in one nest ------------------------------------------------------------------------------------

@@ -163,8 +163,8 @@ class Wants:
         return self.weight.get(id(op), (0,))[0] >= KEEP and self.keepable(op)
 
     def keepable(self, op):
-        """Addresses are described, not kept. A remainder along lanes is contiguous where it does not wrap, a kept one is
-        not; one that only numbers rows is better kept."""
+        """Addresses are described, not kept. A remainder along lanes is contiguous where it does not wrap, a kept one
+        is not; one that only numbers rows is better kept."""
         element = T.element(op.types[0])
         if type(element) is T.Ptr or element.is_int and op.kind in ADDRESSING:
             return False
