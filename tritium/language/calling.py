@@ -83,7 +83,8 @@ class Builtin:
         return self.signature.replace(parameters=[*self.signature.parameters.values(), hidden])
 
     def __call__(self, *args, _semantic=None, _generator=None, **kwargs):
-        return self.fn(builder_of(_semantic, self.name), *map(unwrap, args), **{name: unwrap(value) for name, value in kwargs.items()})
+        plain = {name: unwrap(value) for name, value in kwargs.items()}
+        return self.fn(builder_of(_semantic, self.name), *map(unwrap, args), **plain)
 
     def __get__(self, instance, owner=None):
         return self if instance is None else MethodType(self, instance)

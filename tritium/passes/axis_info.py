@@ -272,7 +272,8 @@ def nonnegative(x, depth=16):
     for their addresses, and what `start` is made of rarely proves its sign.
 
     >>> from tritium.ir.text import parse_module
-    >>> m = parse_module("kernel @f(%x: i32) {\\n %0 = constant {value=-1, type=i32} : i32\\n %1 = add %x, %x : i32\\n}")
+    >>> m = parse_module("kernel @f(%x: i32) {\\n %0 = constant {value=-1, type=i32} : i32\\n"
+    ...                  " %1 = add %x, %x : i32\\n}")
     >>> [nonnegative(op) for op in m.body.ops]
     [False, True]
     """
