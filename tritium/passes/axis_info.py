@@ -268,8 +268,9 @@ def _multiples_of(x, divisor):
 def nonnegative(x, depth=16):
     """True when nothing speaks for a value below 0, sums and products taken not to overflow.
 
-    A scalar of unknown sign counts as 0 or more, as it does for Triton: kernels write `(start + tl.arange(0, N)) % M`
-    for their addresses, and what `start` is made of rarely proves its sign.
+    A scalar of unknown sign counts as 0 or more. That is a choice, not a proof: kernels write
+    `(start + tl.arange(0, N)) % M` for their addresses, what `start` is made of rarely proves its sign, and without it
+    their loads would be one element wide. With a negative `start` a vector access may read the wrong elements.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%x: i32) {\\n %0 = constant {value=-1, type=i32} : i32\\n"
