@@ -5,21 +5,15 @@ from __future__ import annotations
 from ...ir import types as T
 from ..gpu.layout import axis_bits, mma_accumulator, mma_operand
 from ..gpu.lower_convert import through_shared
+from .tensor_types import NAMES, STEP, multiplies
 from .words import pack_words
 
-_KIND = {T.f16: "f16", T.bf16: "bf16", T.f32: "tf32", T.f8e4nv: "e4m3", T.f8e5: "e5m2", T.i8: "s8"}
 
-
-def fits(a, b, out, precision, warps, target):
+def fits(a, b, out, precision, target):
     """True if mma.sync can do a dot of these tile types."""
-    ta, tb = a.element, b.element
-    if target.sm < 80 or ta not in _KIND or tb not in _KIND or ta.bits != tb.bits or ta.is_int != tb.is_int:
-        return False
-    if ta.bits == 8 and ta.is_float and target.sm < 89:
-        return False
-    if (ta is T.f32 and precision != "tf32") or out.element is not (T.i32 if ta is T.i8 else T.f32):
-        return False
-    return out.shape[-2] >= 16 and out.shape[-1] >= 8 and a.shape[-1] * ta.bytes >= 32
+    since = 89 if a.element.bits == 8 and a.element.is_float else 80
+    large = out.shape[-2] >= 16 and out.shape[-1] >= 8
+    return target.sm >= since and large and multiplies(a, b, out, precision)
 
 
 def warp_grid(shape, warps):
@@ -50,8 +44,8 @@ def dot(g, op, a, b, acc):
     )
     layout, out = g.layout(op), list(acc)
     ta, tb = (t.element for t in tiles)
-    depth = 32 // ta.bytes
-    words_a, words_b = _words(g, a, ta), _words(g, b, tb)
+    depth = STEP // ta.bytes
+    words_a, words_b = pack_words(g, a), pack_words(g, b)
     index = [{e: r for r, e in reversed(list(enumerate(x.register_elements())))} for x in (layout, *wanted)]
     for element in _pieces(layout):
         batch, row, col = _split(layout.shape, element)
@@ -90,11 +84,6 @@ def _split(shape, element):
     )
 
 
-def _words(g, x, t):
-    """32-bit words of neighbouring registers: register r is in word r // (elements per word)."""
-    return pack_words(g, x)
-
-
 def _fragment(index, shape, batch, row, col, t, words, rows):
     """The words of the operand piece that starts at (batch, row, col); with `rows`, eight rows further comes second."""
     per_word = 4 // t.bytes
@@ -109,7 +98,7 @@ def _instruction(g, ta, tb, a, b, c):
     w, integer = g.w, ta is T.i8
     kind, letter = ("i32", "r") if integer else ("float", "f")
     total = "s32" if integer else "f32"
-    name = f"m16n8k{32 // ta.bytes}.row.col.{total}.{_KIND[ta]}.{_KIND[tb]}.{total}"
+    name = f"m16n8k{STEP // ta.bytes}.row.col.{total}.{NAMES[ta]}.{NAMES[tb]}.{total}"
     body = f"mma.sync.aligned.{name} {{$0,$1,$2,$3}}, {{$4,$5,$6,$7}}, {{$8,$9}}, {{$10,$11,$12,$13}};"
     constraints = ",".join([f"={letter}"] * 4 + ["r"] * 6 + [letter] * 4)
     result = "{" + ", ".join([kind] * 4) + "}"

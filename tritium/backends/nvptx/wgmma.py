@@ -1,0 +1,206 @@
+"""Hopper's warpgroup instructions: four warps own 64 rows of the result each, operands are read from shared memory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...ir import types as T
+from ..gpu.layout import log2
+from ..gpu.lower_convert import write
+from ..gpu.swizzle import row_width, swizzled
+from .tensor_types import NAMES, STEP, multiplies
+from .words import pack_words
+
+MAX_N = 256  # columns of one instruction
+ALONG_K = {"a": 1, "b": 0}  # the axis of K in [M, K] and [K, N]
+
+
+def fits(a, b, out, precision, warps, target):
+    """True if these instructions can do a dot of these tile types."""
+    if target.sm != 90 or len(out.shape) != 2 or warps % 4 or not multiplies(a, b, out, precision):
+        return False
+    _, columns = warp_split(out.shape[0], warps)
+    return out.shape[0] >= 64 and out.shape[1] // columns >= 8
+
+
+def warp_split(m, warps):
+    """(warps along M, parts of N): warpgroups stack along M first."""
+    groups = warps // 4
+    along_m = min(groups, max(1, m // 64))
+    return along_m * 4, groups // along_m
+
+
+def may_lie(tile, side, axis, split):
+    """True if an operand's rows may lie along `axis` in shared memory.
+
+    Along K always. Along M or N only 16-bit types, in rows of 32 bytes at least, each row the business of one group of
+    warps.
+    """
+    if axis == ALONG_K[side]:
+        return True
+    rows, columns = split
+    mine = tile.shape[axis] // (rows // 4 if side == "a" else columns) * tile.element.bytes
+    width = row_width(tile.shape, axis, tile.element.bytes)
+    return tile.element.bits == 16 and width >= 32 and mine >= width
+
+
+class Side(NamedTuple):
+    """One operand: at a byte address (i32) in shared memory with rows along `axis`, or in registers as words."""
+
+    tile: T.Tile
+    side: str
+    axis: int
+    base: object = None
+    words: list | None = None
+
+    @property
+    def k_major(self):
+        return self.axis == ALONG_K[self.side]
+
+    @property
+    def width(self):
+        """Bytes of a row."""
+        return row_width(self.tile.shape, self.axis, self.tile.element.bytes)
+
+    @property
+    def depth(self):
+        return self.tile.shape[ALONG_K[self.side]]
+
+    @property
+    def outer(self):
+        return self.tile.shape[1 - ALONG_K[self.side]]
+
+    def offset(self, outer):
+        """Bytes from the operand's start to row (or column) `outer`, which begins a row of the buffer."""
+        if self.k_major:
+            return outer * self.width
+        per_row = self.width // self.tile.element.bytes  # chunks of a row along M or N, each K rows high
+        return outer // per_row * self.depth * self.width
+
+    def descriptor(self, g, group, span, extra):
+        """The first k-step's: `span` rows (or columns) belong to each group, this one starts `extra` further."""
+        w = g.w
+        start = w.binary("add", w.emit("i32", "ptrtoint ptr addrspace(3) @smem to i32"), self.base)
+        if extra:
+            start = w.binary("add", start, g.int(self.offset(extra)))
+        if group is not None:
+            start = w.binary("add", start, w.binary("mul", group, g.int(self.offset(span))))
+        start = w.binary("lshr", w.binary("and", start, g.int(0x3FFFF)), g.int(4))
+        return w.binary("or", w.cast("zext", start, "i64"), w.const("i64", self.constant_bits()))
+
+    def constant_bits(self):
+        """Everything but the start address: swizzle, distance of groups of eight rows, distance of chunks."""
+        mode = {128: 1, 64: 2, 32: 3}[self.width]
+        leading = 16 if self.k_major else self.depth * self.width
+        bits = (mode << 62) | ((8 * self.width >> 4) << 32) | ((leading >> 4) << 16)
+        return bits - (1 << 64) if bits >> 63 else bits
+
+    def advance(self, step):
+        """How far (in 16-byte units) the start moves for a k-step."""
+        if self.k_major:
+            inside = self.width // STEP
+            return ((step // inside) * self.outer * self.width + (step % inside) * STEP) >> 4
+        return step * (STEP // self.tile.element.bytes) * self.width >> 4
+
+
+def dot(g, op, a, b, acc):
+    """acc + a @ b, both operands put into shared memory first."""
+    tiles = [x.type for x in op.operands[:2]]
+    split = warp_split(op.type.shape[0], g.warps)
+    axes = [_contiguous_axis(g.layout(x), x.type, side, split) for x, side in zip(op.operands, "ab")]
+    bases = g.shared.take_aligned([t.numel * t.element.bytes for t in tiles], 1024)
+    g.shared.before_write(g)
+    for x, value, axis, base in zip((a, b), op.operands, axes, bases):
+        images, _ = swizzled(value.type.shape, axis, value.type.element.bytes)
+        write(g, x, value.type.element, g.layout(value), images, base)
+    g.target.proxy_fence(g)
+    g.shared.after_write(g)
+    left, right = (Side(t, s, axis, g.int(base)) for t, s, axis, base in zip(tiles, "ab", axes, bases))
+    return issue(g, acc, left, right)
+
+
+def _contiguous_axis(layout, tile, side, split):
+    """The axis a tile's threads hold in runs, if an operand may lie so; else K."""
+    along_k = ALONG_K[side]
+    runs = layout.contiguous(1 - along_k) > layout.contiguous(along_k)
+    return 1 - along_k if runs and may_lie(tile, side, 1 - along_k, split) else along_k
+
+
+def issue(g, acc, left, right, pending=0):
+    """All k-steps of one dot; at its end at most `pending` dots are unfinished."""
+    w, m, n = g.w, left.outer, right.outer
+    rows, columns = warp_split(m, g.warps)
+    along_m, mine = rows // 4, n // columns
+    group = w.binary("lshr", g.place("warp"), g.int(2))
+    group_m = w.binary("and", group, g.int(along_m - 1)) if along_m > 1 else None
+    group_n = w.binary("lshr", group, g.int(log2(along_m))) if columns > 1 else None
+    step_n = min(mine, MAX_N)
+    per, repeats = step_n // 2, m // (64 * along_m)  # accumulators of one instruction; blocks of rows
+    out = list(acc)
+    for k, start in enumerate(range(0, len(out), per)):
+        block, column = divmod(k, mine // step_n)
+        if left.words is None:
+            first = [left.descriptor(g, group_m, 64, block * along_m * 64)]
+        else:  # the words of this block of rows, four for each k-step
+            count = len(left.words) // repeats
+            first = left.words[block * count : (block + 1) * count]
+        second = right.descriptor(g, group_n, mine, column * step_n)
+        out[start : start + per] = _instructions(g, out[start : start + per], left, first, right, second, pending)
+    return out
+
+
+def _instructions(g, acc, left, first, right, second, pending):
+    """One asm statement: a block of the result, all its k-steps, then the wait that its values are tied to."""
+    count, t = len(acc), left.tile.element
+    letter, kind, total = ("r", "i32", "s32") if t is T.i8 else ("f", "float", "f32")
+    in_registers = left.words is not None
+    name = f"m64n{2 * count}k{STEP // t.bytes}.{total}.{NAMES[t]}.{NAMES[right.tile.element]}"
+    outs = ", ".join(f"${i}" for i in range(count))
+    at = 2 * count  # operands: outputs, the accumulators tied to them, then these
+    lines = ["{ .reg .pred p; .reg .b64 da, db; setp.eq.b32 p, 1, 1; wgmma.fence.sync.aligned;"]
+    for step in range(left.depth * t.bytes // STEP):
+        lines.append(f"add.s64 db, ${at + len(first)}, {right.advance(step)};")
+        if in_registers:
+            source = "{" + ", ".join(f"${at + 4 * step + i}" for i in range(4)) + "}"
+        else:
+            source = "da"
+            lines.append(f"add.s64 da, ${at}, {left.advance(step)};")
+        lines.append(f"wgmma.mma_async.sync.aligned.{name} {{{outs}}}, {source}, db, {_flags(t, left, right)};")
+    lines.append(f"wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned {pending}; }}")
+    letters = ["r" if in_registers else "l"] * len(first) + ["l"]
+    return tied(g, " ".join(lines), acc, (*first, second), letters, letter, kind)
+
+
+def _flags(t, left, right):
+    """What follows the operands: add to D, signs, and for 16-bit types which operands lie along M or N."""
+    if t is T.i8:
+        return "p"
+    turned = [] if t.bits != 16 else [right] if left.words is not None else [left, right]
+    return ", ".join(["p", "1", "1", *(str(int(not side.k_major)) for side in turned)])
+
+
+def tied(g, body, acc, others, letters, letter, kind):
+    """An asm statement that changes accumulators in place."""
+    w, count = g.w, len(acc)
+    constraints = ",".join([f"={letter}"] * count + [str(i) for i in range(count)] + letters)
+    result = "{" + ", ".join([kind] * count) + "}"
+    arguments = ", ".join(x.typed for x in (*acc, *others))
+    made = w.effect(f'call {result} asm sideeffect "{body}", "{constraints},~{{memory}}"({arguments})', result)
+    return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]
+
+
+def dot_shared(g, op, a, b, acc):
+    """Start a dot on buffers that copies have filled; the left operand may be in registers."""
+    g.target.proxy_fence(g)
+    in_registers = type(op.operands[0].type) is T.Tile
+    where = {"words": pack_words(g, a)} if in_registers else {"base": a[0]}
+    left = Side(op.attrs["lhs"], "a", op.attrs["a_axis"], **where)
+    right = Side(op.attrs["rhs"], "b", op.attrs["b_axis"], b[0])
+    return issue(g, acc, left, right, op.attrs["pending"])
+
+
+def dot_wait(g, op, acc):
+    """The accumulators, tied to the wait so that nothing reads them before it."""
+    kind = acc[0].type
+    body = f"wgmma.wait_group.sync.aligned {op.attrs['pending']};"
+    return tied(g, body, list(acc), (), [], "r" if kind == "i32" else "f", kind)
