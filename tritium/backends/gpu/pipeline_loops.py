@@ -7,11 +7,12 @@
 
 A dot whose result is only handed to the next round may still run when that begins. If the next round's own dot takes it
 up directly (a plain product), the copies wait until every warp has finished with the buffer they overwrite. If the next
-round first waits for another dot (attention: the product with V runs on into the product with K), one more buffer keeps
-them apart.
+round first waits for another dot (attention: the product with V runs on into the product with K), the copies run one
+round less ahead: a larger ring would cost the second block of warps its place on the multiprocessor, and two blocks that
+take turns on the tensor cores gain more than a longer lead.
 
 The addresses of a later round need the loop's scalars of that round: the part of the body that computes them is copied,
-and a second set of those scalars runs S - 1 rounds ahead.
+and a second set of those scalars runs ahead with the copies.
 """
 
 from __future__ import annotations
@@ -172,19 +173,21 @@ class _Plan:
     def build(self, b, stages):
         loop = self.loop
         lo, hi, step, *inits = loop.operands
-        self.b, self.stages, self.hi, self.step, self.index = b, stages, hi, step, lo.type
+        self.b, self.hi, self.step, self.index = b, hi, step, lo.type
         self.settle_late_dot()
-        self.slots = stages + (self.late is not None and not self.direct)
+        lingers = self.late is not None and not self.direct  # its buffers are read for a round longer
+        self.slots = max(stages, 3) if lingers else stages
+        self.lead = self.slots - 2 if lingers else self.slots - 1  # rounds the copies run ahead
         self.rings = {
             k: gpu_ops.ring(b, tile=x.type, slots=self.slots, axis=self.can.axis(x)) for k, x in self.loads.items()
         }
         self.shared = self.share_outer_operands()
         params = sorted(self.params)
         ahead_i, ahead = lo, [inits[k] for k in params]
-        for s in range(stages - 1):  # the first rounds' copies, before the loop
+        for s in range(self.lead):  # the first rounds' copies, before the loop
             ahead = self.copies(self.number(s), ahead_i, ahead, params, self.goes_on(ahead_i))
             ahead_i = ops.add(b, ahead_i, step)
-        carried = [*inits, ahead_i, self.number(0), self.number(stages - 1), *ahead]
+        carried = [*inits, ahead_i, self.number(0), self.number(self.lead), *ahead]
         names = ["i", *(a.name for a in self.body.args[1:]), *[""] * (len(carried) - len(inits))]
         with b.region([self.index, *(x.type for x in carried)], names) as region:
             ops.yield_(b, *self.round(region.args, params))
@@ -239,7 +242,7 @@ class _Plan:
     def round(self, args, params):
         b, count = self.b, len(self.body.args) - 1
         i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1 : 1 + count], args[1 + count :]
-        gpu_ops.async_wait(b, pending=self.stages - 2)
+        gpu_ops.async_wait(b, pending=self.lead - 1)
         copy = _Copy(self, {id(a): v for a, v in zip(self.body.args, (i, *own))}, slot)
         more = self.goes_on(ahead_i)
         if not self.direct:
