@@ -84,6 +84,7 @@ class Lowering(Emitter):
         self.contract = module.attrs.get("enable_fp_fusion", True) is not False
         self.arena = Arena()
         self.values, self.homes, self.shifts, self.pending, self.written = {}, {}, {}, {}, set()
+        self.origins = {}  # key of a pointer (or a tile) that a loop only moves -> the one it starts from
         self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
         self.ahead = set()  # ids of loads that a loop of dots reads row by row
         self.assumed = frozenset()  # keys of masks that are known to hold everywhere
@@ -239,7 +240,7 @@ class Lowering(Emitter):
             return self.scratch
         return self.cse(("buffer", buffer.offset), lambda: self.w.gep("i8", self.scratch, self.const(buffer.offset)))
 
-    def slot(self, name, size=128):
+    def slot(self, name, size=256):
         """A small piece of the stack, for what has to pass through memory."""
         if name not in self._slots:
             self._slots[name] = self.w.alloca(f"[{size} x i8]", align=64)

@@ -82,6 +82,7 @@ class Carried:
         tiles = {k for k, x in enumerate(inits) if type(x.type) is T.Tile}
         self.buffers = {k: self.buffer(k) for k in sorted(tiles - self.shifts)}
         self.singles = [k for k in range(len(inits)) if k not in self.buffers]
+        self.trace()
         self.fill()
 
     def buffer(self, k):
@@ -103,6 +104,15 @@ class Carried:
         used += [self.inits[k] for k in self.shifts]
         starts = sum(lo.key(y) == lo.key(x) for y in self.inits)
         return starts > 1 or any(home in reads(lo, y) for y in used)
+
+    def trace(self):
+        """Note where pointers come from that the loop only moves."""
+        lo, body = self.lo, self.op.regions[-1]
+        args = body.args[len(body.args) - len(self.inits):]
+        for k, (x, arg, y) in enumerate(zip(self.inits, args, body.yields, strict=True)):
+            if k in self.shifts or type(x.type) is T.Ptr and _leads_to(y, arg):
+                alike = [self.op.results[k], *[r.args[len(r.args) - len(self.inits) + k] for r in self.op.regions]]
+                lo.origins.update((lo.key(z), x) for z in alike)
 
     def fill(self):
         """Put the inits into their buffers."""

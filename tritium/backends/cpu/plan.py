@@ -10,6 +10,7 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Arg, Result, walk
 from .clip import clip_of, settles
+from .overlap import apart
 from .table import WHOLE
 from .wants import Wants
 
@@ -154,7 +155,7 @@ class _Groups:
         if not nest or not self.group or depends & self.group:
             return None
         step = self.steps[-1]
-        if step.nest != nest or not _apart(op, step.ops):
+        if step.nest != nest or not apart(self.lo, op, step.ops):
             return None
         self.program.remove(step)
         self.program.append(step)
@@ -189,22 +190,6 @@ def _is_scalar(op):
     if op.regions or op.kind.effects == "write":
         return False
     return all(type(t) is not T.Tile for t in (*op.types, *[x.type for x in op.operands]))
-
-
-def _apart(op, others):
-    """Whether a store may share a loop with others: they hit the same elements in step, or other arrays."""
-    if op.kind is not ops.store:
-        return True
-    p = op.operands[0]
-    stores = [o.operands[0] for o in others if o.kind is ops.store]
-    return all(p is q or _array(p) is not _array(q) for q in stores)
-
-
-def _array(p):
-    """The parameter (or whatever else) that pointers are computed from."""
-    while type(p) not in (Arg, Result) and p.operands and T.is_ptr(p.operands[0].type):
-        p = p.operands[0]
-    return p
 
 
 def _clip(steps, wants):

@@ -1,7 +1,8 @@
 """Which steps want which tiles, and which tiles are worth keeping in scratch memory.
 
 A value that several steps want and that is costly is kept: the first step that computes it writes it to scratch on the
-way. A load that a step wants after memory may have changed is kept before the change.
+way. A load that a step wants after memory may have changed is kept before the change, and before the step itself where
+its own stores may hit what it still has to load (overlap.py).
 
 A set of steps is an int: bit 2s+1 stands for step s, bit 2s for the loops that fill scratch memory just before it.
 """
@@ -12,6 +13,7 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Arg, Result, walk
 from .affine import ADDRESSING
+from .overlap import overtakes, positionwise
 from .table import WHOLE
 
 __all__ = ["Wants", "carried_shifts"]
@@ -62,7 +64,8 @@ class Wants:
 
     def __init__(self, lo, block, groups):
         self.lo, self.block, self.groups, self.steps = lo, block, groups, groups.steps
-        self.want, self.looped, self.whole = {}, {}, {}  # key -> steps: all, loops, those needing all of it
+        # key -> steps: all, loops, those needing all of it, those wanting elements from other positions than their own
+        self.want, self.looped, self.whole, self.moved = {}, {}, {}, {}
         self.must, self.cut, self.kept = set(groups.forced), set(), set()
         self.weight = {}  # id of a lazy op -> (instructions for a strip, longest chain, how many are arithmetic)
 
@@ -163,15 +166,17 @@ class Wants:
         return self.weight.get(id(op), (0,))[0] >= KEEP and self.keepable(op)
 
     def keepable(self, op):
-        """Addresses are described, not kept. A remainder along lanes is contiguous where it does not wrap, a kept one
-        is not; one that only numbers rows is better kept."""
+        """Addresses are described, not kept, unless they were loaded. A remainder along lanes is contiguous where it
+        does not wrap, a kept one is not; one that only numbers rows is better kept."""
         element = T.element(op.types[0])
+        if op.kind is ops.load:
+            return True
         if type(element) is T.Ptr or element.is_int and op.kind in ADDRESSING:
             return False
         return op.kind is not ops.rem or element.is_float or id(op) in self.row_numbers
 
     # --- wants ----------------------------------------------------------------------------------------------------
-    def add(self, x, bits, looped=0, whole=0):
+    def add(self, x, bits, looped=0, whole=0, moved=0):
         """Steps `bits` want x."""
         if type(x.type) is not T.Tile:
             return
@@ -181,6 +186,8 @@ class Wants:
             self.looped[k] = self.looped.get(k, 0) | looped
         if whole:
             self.whole[k] = self.whole.get(k, 0) | whole
+        if moved:
+            self.moved[k] = self.moved.get(k, 0) | moved
 
     def root(self, op, bit):
         """A step's op wants its operands, and what its regions use from outside."""
@@ -205,26 +212,28 @@ class Wants:
 
     def lazy(self, op):
         """A lazy op wants its operands for the steps that compute it."""
-        bits = looped = 0
+        bits = looped = moved = 0
         for x in op.results:
             k = self.lo.key(x)
             if k in self.want:
                 bits |= self.decide(op, x, k)
+                moved |= self.moved.get(k, 0)
                 if k not in self.kept:
                     looped |= self.looped.get(k, 0)
         if not bits:
             return
         if op.kind is ops.broadcast:
             self.before_broadcast(op, bits)
+        moved = bits & moved if positionwise(op) else bits
         complete = WHOLE.get(op.kind, ())
         if op.kind is ops.split or op.kind is ops.reshape and _hard(op):
             complete = (0,)
         for k, x in enumerate(op.operands):
             if k in complete:
                 self.must.add(self.lo.key(x))
-                self.add(x, bits, whole=bits)
+                self.add(x, bits, whole=bits, moved=moved)
             else:
-                self.add(x, bits, looped)
+                self.add(x, bits, looped, moved=moved)
 
     def before_broadcast(self, op, bits):
         """What takes some work is computed in strips of its own shape before it is repeated."""
@@ -245,15 +254,15 @@ class Wants:
         if k in self.lo.homes:
             return 0
         keep = k in self.must or (bits & (bits - 1) or self.looped.get(k, 0)) and self.heavy(op)
-        deadline = self.deadline(op, bits) if op.kind is ops.load else None
+        deadline = self.deadline(op, bits, self.moved.get(k, 0)) if op.kind is ops.load else None
         if not keep and deadline is None:
             return bits
         self.kept.add(k)
         first = bits & -bits
         s = first.bit_length() - 1 >> 1
-        if deadline is not None and deadline < s:
-            first = 1 << 2 * deadline
-            self.steps[deadline].before.append(x)
+        if deadline is not None and deadline < first:
+            first = deadline
+            self.steps[first.bit_length() - 1 >> 1].before.append(x)
         else:
             first = self.keep(op, x, k, self.steps[s], first)
         self.want[k] = bits | first
@@ -275,12 +284,18 @@ class Wants:
         step.keeps.append(x)
         return first
 
-    def deadline(self, op, bits):
-        """The step that changes memory before the last use of a load, or None; the load must be done by then."""
+    def deadline(self, op, bits, moved):
+        """The bit of the loops by which a load must be done, or None: those of the first step that changes memory if
+        it wants the load itself and changes only what it has loaded, else the ones before it."""
         position, last = self.groups.positions.get(id(op), -1), bits.bit_length() - 1 >> 1
         for s, at in self.groups.writes:
             if at > position:
-                return s if last > s else None
+                if last < s:
+                    return None
+                inside = 2 << 2 * s
+                if not bits & inside or overtakes(self.lo, op, self.steps[s], bool(moved & inside)):
+                    return inside >> 1
+                return inside if last > s else None
         return None
 
 
