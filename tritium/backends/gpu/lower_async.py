@@ -60,5 +60,7 @@ def async_commit(g, op):
 
 @lower(gpu_ops.async_wait)
 def async_wait(g, op):
+    """Every thread makes its own copies visible to the tensor cores before all meet: none waits for fresh copies."""
     g.target.async_wait(g, op.attrs["pending"])
+    g.target.proxy_fence(g)
     g.target.barrier(g)

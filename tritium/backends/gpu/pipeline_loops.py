@@ -5,11 +5,9 @@
       b = load pb(i)         ->       start the copies of round i + S - 1
       acc += a @ b                    acc += ring_a[i % S] @ ring_b[i % S]
 
-A dot whose result is only handed to the next round may still run when that begins. If the next round's own dot takes it
-up directly (a plain product), the copies wait until every warp has finished with the buffer they overwrite. If the next
-round first waits for another dot (attention: the product with V runs on into the product with K), the copies run one
-round less ahead: a larger ring would cost the second block of warps its place on the multiprocessor, and two blocks that
-take turns on the tensor cores gain more than a longer lead.
+A dot whose result is only handed to the next round may still run when that begins: a plain product, which the next
+round's own dot takes up as it is, or attention's product with V, which runs on into the product with K. What such a loop
+starts to copy goes into buffers of the round before, so all warps meet first, behind their last dot.
 
 The addresses of a later round need the loop's scalars of that round: the part of the body that computes them is copied,
 and a second set of those scalars runs ahead with the copies.
@@ -129,16 +127,14 @@ class _Plan:
         return True
 
     def settle_late_dot(self):
-        """Find the dot that may run on into the next round: `late` is its position among the carried values, `direct`
-        tells whether the next round's dot takes it up as it is."""
-        self.late, self.direct = None, False
+        """Find the dot that may run on into the next round: `late` is its position among the carried values."""
+        self.late = None
         for k, out in enumerate(self.body.yields):
             if out in self.dots and self.users(out) == [] and self.reads_buffers_only(out):
                 arg = self.body.args[1 + k]
                 users = self.users(arg)
-                if users == [out] and out.operands[2] is arg and len(self.dots) == 1:
-                    self.late, self.direct = k, True
-                elif users and out.operands[2] is not arg and all(self.follows_other_dot(op, out) for op in users):
+                taken_up = users == [out] and out.operands[2] is arg and len(self.dots) == 1
+                if taken_up or out.operands[2] is not arg and self.follow_other_dots(users, out):
                     self.late = k
 
     def users(self, x):
@@ -154,6 +150,9 @@ class _Plan:
             elif side == "b" and id(x) in self.inside:
                 return False
         return True
+
+    def follow_other_dots(self, users, dot):
+        return bool(users) and all(self.follows_other_dot(op, dot) for op in users)
 
     def follows_other_dot(self, op, dot):
         """True if `op` needs the result of another dot of its round, which therefore has been waited for."""
@@ -173,21 +172,18 @@ class _Plan:
     def build(self, b, stages):
         loop = self.loop
         lo, hi, step, *inits = loop.operands
-        self.b, self.hi, self.step, self.index = b, hi, step, lo.type
+        self.b, self.stages, self.hi, self.step, self.index = b, stages, hi, step, lo.type
         self.settle_late_dot()
-        lingers = self.late is not None and not self.direct  # its buffers are read for a round longer
-        self.slots = max(stages, 3) if lingers else stages
-        self.lead = self.slots - 2 if lingers else self.slots - 1  # rounds the copies run ahead
         self.rings = {
-            k: gpu_ops.ring(b, tile=x.type, slots=self.slots, axis=self.can.axis(x)) for k, x in self.loads.items()
+            k: gpu_ops.ring(b, tile=x.type, slots=stages, axis=self.can.axis(x)) for k, x in self.loads.items()
         }
         self.shared = self.share_outer_operands()
         params = sorted(self.params)
         ahead_i, ahead = lo, [inits[k] for k in params]
-        for s in range(self.lead):  # the first rounds' copies, before the loop
+        for s in range(stages - 1):  # the first rounds' copies, before the loop
             ahead = self.copies(self.number(s), ahead_i, ahead, params, self.goes_on(ahead_i))
             ahead_i = ops.add(b, ahead_i, step)
-        carried = [*inits, ahead_i, self.number(0), self.number(self.lead), *ahead]
+        carried = [*inits, ahead_i, self.number(0), self.number(stages - 1), *ahead]
         names = ["i", *(a.name for a in self.body.args[1:]), *[""] * (len(carried) - len(inits))]
         with b.region([self.index, *(x.type for x in carried)], names) as region:
             ops.yield_(b, *self.round(region.args, params))
@@ -242,10 +238,10 @@ class _Plan:
     def round(self, args, params):
         b, count = self.b, len(self.body.args) - 1
         i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1 : 1 + count], args[1 + count :]
-        gpu_ops.async_wait(b, pending=self.lead - 1)
+        gpu_ops.async_wait(b, pending=self.stages - 2)
         copy = _Copy(self, {id(a): v for a, v in zip(self.body.args, (i, *own))}, slot)
         more = self.goes_on(ahead_i)
-        if not self.direct:
+        if self.late is None:
             ahead = self.copies(fill, ahead_i, ahead, params, more)
             ends = copy.body()
         else:
@@ -257,7 +253,7 @@ class _Plan:
     def next(self, slot):
         b = self.b
         more = ops.add(b, slot, self.number(1))
-        return ops.select(b, ops.eq(b, more, self.number(self.slots)), self.number(0), more)
+        return ops.select(b, ops.eq(b, more, self.number(self.stages)), self.number(0), more)
 
 
 class _Copy:

@@ -78,7 +78,9 @@ class NvTarget:
         g.w.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
 
     def proxy_fence(self, g):
-        """Ordinary writes to shared memory become visible to tensor cores and bulk copies."""
+        """Ordinary writes to shared memory become visible to tensor cores and bulk copies, where these read it."""
+        if self.sm < 90:
+            return
         g.w.effect('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
 
     def uniform(self, g, x):

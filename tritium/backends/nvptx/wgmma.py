@@ -191,7 +191,6 @@ def tied(g, body, acc, others, letters, letter, kind):
 
 def dot_shared(g, op, a, b, acc):
     """Start a dot on buffers that copies have filled; the left operand may be in registers."""
-    g.target.proxy_fence(g)
     in_registers = type(op.operands[0].type) is T.Tile
     where = {"words": pack_words(g, a)} if in_registers else {"base": a[0]}
     left = Side(op.attrs["lhs"], "a", op.attrs["a_axis"], **where)
