@@ -12,6 +12,7 @@ from tritium.ir.builder import Builder
 from tritium.ir.core import Module
 from tritium.ir.text import parse_module
 from tritium.passes.axis_info import AxisInfo, analyze
+from tritium.passes.ranges import Derivations, bounds
 
 SCALARS = {"n": (T.i32, 16, (0, 16, 48, -32)), "m": (T.i32, 1, (1, 7, -5)), "k": (T.i64, 4, (4, 12, -8))}
 SHAPES = ((16,), (8, 16), (4, 1), (1, 8), (2, 4, 8))
@@ -93,14 +94,23 @@ def reshaped(b, pick, x):
     return ops.trans(b, x, order=tuple(range(len(dims)))[::-1])
 
 
-@given(modules())
-def test_what_it_says_is_true(case):
-    module, args, pid = case
-    info = analyze(module)
+def evaluated(module, args, pid):
     machine = Machine()
     machine.pid = pid
     with np.errstate(all="ignore"):
-        values = machine.run(module.body, args)
+        return machine.run(module.body, args)
+
+
+@given(modules(), st.booleans())
+def test_what_it_says_is_true(case, trusting):
+    """Of every launch; or, where signs are taken for granted, of those that the launcher lets pass."""
+    module, args, pid = case
+    taken = [] if trusting else None
+    info = analyze(module, taken)
+    launch = dict(enumerate(map(int, args))), (4, 1, 1)
+    if any(bounds(rows, *launch)[0] < 0 for rows in taken or ()):
+        return
+    values = evaluated(module, args, pid)
     for x, value in zip(module.body.yields, values):
         if abs(value.astype(np.int64)).max(initial=0) > 2**30:
             continue    # the analysis does not reckon with overflow
@@ -109,9 +119,20 @@ def test_what_it_says_is_true(case):
         assert wrong is None, f"{wrong} of {x!r}: {info(x)}\n{module}\n{value}"
 
 
-def facts(text, *names):
+@given(modules())
+def test_values_lie_within_their_bounds(case):
+    module, args, pid = case
+    known = Derivations(module)
+    for x, value in zip(module.body.yields, evaluated(module, args, pid)):
+        if T.element(x.type).__class__ is T.Scalar and value.size:
+            for launch in ((), (dict(enumerate(map(int, args))), (4, 1, 1))):
+                low, high = bounds(known.rows(x), *launch)
+                assert low <= int(value.min()) and int(value.max()) <= high, (x, known.rows(x))
+
+
+def facts(text, *names, taken=None):
     module = parse_module(text)
-    info = analyze(module)
+    info = analyze(module, taken)
     return [info(op) for op in module.body.ops if op.kind.name in names]
 
 
@@ -171,13 +192,100 @@ def test_quotients_of_negative_numbers_promise_nothing(op, field, wanted):
     assert getattr(facts(text.replace("START", "-8"), op)[0], field) == (1,)
 
 
-def test_a_wrapped_index_still_counts_up():
-    """(start + arange) % n, as kernels address their operands: a scalar of unknown sign counts as not negative."""
-    text = """kernel @f(%start: i32 {divisible=16}, %n: i32 {divisible=16}) {
-      %0 = arange {start=0, end=64} : tile<64xi32>
-      %1 = splat %start {shape=(64,)} : tile<64xi32>
-      %2 = add %1, %0 : tile<64xi32>
-      %3 = splat %n {shape=(64,)} : tile<64xi32>
-      %4 = rem %2, %3 : tile<64xi32>
-    }"""
-    assert facts(text, "rem")[0].contiguity == (16,)
+WRAPPED = """kernel @f(%start: i32 {divisible=16}, %n: i32 {divisible=16}) {
+  %0 = arange {start=0, end=64} : tile<64xi32>
+  %1 = splat %start {shape=(64,)} : tile<64xi32>
+  %2 = add %1, %0 : tile<64xi32>
+  %3 = splat %n {shape=(64,)} : tile<64xi32>
+  %4 = OP %2, %3 : tile<64xi32>
+}"""
+
+
+def test_a_wrapped_index_counts_up_in_launches_where_it_does_not_start_below_0():
+    """(start + arange) % n, as kernels address their operands."""
+    taken = []
+    assert facts(WRAPPED.replace("OP", "rem"), "rem")[0].contiguity == (1,)
+    assert facts(WRAPPED.replace("OP", "rem"), "rem", taken=taken)[0].contiguity == (16,)
+    rows, = taken
+    assert bounds(rows, {0: 0, 1: 32}, (1, 1, 1)) == (0, 63)
+    assert bounds(rows, {0: -16, 1: 32}, (1, 1, 1)) == (-16, 47)
+    assert bounds(rows, {0: 2**31 - 16, 1: 32}, (1, 1, 1))[0] < 0  # it wraps
+
+
+def test_a_start_that_is_negative_for_certain_is_not_taken_for_anything_else():
+    taken = []
+    text = WRAPPED.replace("OP", "div").replace("add", "sub").replace("%1, %0", "%0, %1")
+    assert facts(text, "div", taken=taken)[0].constancy == (1,) and not taken
+
+
+@pytest.mark.parametrize("op, count, field", [("shr", 3, "constancy"), ("and", 7, "contiguity")])
+def test_shifts_and_masks_round_down_and_need_no_sign(op, count, field):
+    text = WRAPPED.replace("splat %n", "splat %c").replace("OP", op).replace(
+        "%0 = arange", f"%c = constant {{value={count}, type=i32}} : i32\n  %0 = arange")
+    assert getattr(facts(text, op)[0], field) == (8,)
+
+
+GROUPED = """kernel @f(%M: i32, %N: i32 {divisible=16}) {
+  %pid = program_id {axis=0} : i32
+  %127 = constant {value=127, type=i32} : i32
+  %128 = constant {value=128, type=i32} : i32
+  %8 = constant {value=8, type=i32} : i32
+  %m = add %M, %127 : i32
+  %tiles_m = div %m, %128 : i32
+  %n = add %N, %127 : i32
+  %tiles_n = div %n, %128 : i32
+  %per_group = mul %tiles_n, %8 : i32
+  %group = div %pid, %per_group : i32
+  %first = mul %group, %8 : i32
+  %left = sub %tiles_m, %first : i32
+  %rows = min %left, %8 : i32
+  %inside = rem %pid, %per_group : i32
+  %column = div %inside, %rows : i32
+  %start = mul %column, %128 : i32
+  %0 = splat %start {shape=(128,)} : tile<128xi32>
+  %1 = arange {start=0, end=128} : tile<128xi32>
+  %2 = add %0, %1 : tile<128xi32>
+  %3 = splat %N {shape=(128,)} : tile<128xi32>
+  %4 = rem %2, %3 : tile<128xi32>
+}"""
+
+
+@pytest.mark.parametrize("m, n, programs, fit", [
+    (4096, 4096, 1024, True), (4093, 4095, 1024, True), (1, 16, 1, True), (100, 2**20, 8192, True),
+    (4096, 4096, 1300, False), (0, 4096, 32, False), (-4096, 4096, 1024, False), (1100, 2**30, 9 * 2**23, False),
+])  # fmt: skip
+def test_the_columns_of_a_grouped_product(m, n, programs, fit):
+    """Programs in groups of rows: their columns are not negative unless there are more programs than tiles, or so many
+    columns that 32 bits may not hold them."""
+    taken = []
+    assert facts(GROUPED, "rem", taken=taken)[-1].contiguity == (16,)
+    assert (bounds(taken[0], {0: m, 1: n}, (programs, 1, 1))[0] >= 0) is fit
+
+
+def test_what_loops_count_and_carry_is_bounded_by_their_rounds():
+    module = parse_module("""kernel @f(%n: i32, %step: i32) {
+      %0 = constant {value=0, type=i32} : i32
+      %64 = constant {value=64, type=i32} : i32
+      %1 = for %0, %n, %64, %0 : i32 {
+      ^(%i: i32, %at: i32):
+        %2 = add %i, %64 : i32
+        %3 = add %at, %step : i32
+        yield %3
+      }
+    }""")
+    loop = module.body.ops[-1]
+    known = Derivations(module)
+    inside, next_ = loop.regions[0].ops[:2]
+    assert bounds(known.rows(inside), {0: 640}) == (64, 703)
+    assert bounds(known.rows(next_), {0: 640, 1: 5}) == (5, 55)
+    assert bounds(known.rows(next_), {0: 640})[0] < 0  # a step below 0
+
+
+def test_promises_of_the_program_are_believed():
+    module = parse_module("""kernel @f(%x: i32) {
+      %0 = constant {value=0, type=i32} : i32
+      %1 = ge %x, %0 : i1
+      assume %1
+      %2 = add %x, %0 : i32
+    }""")
+    assert bounds(Derivations(module).rows(module.body.ops[-1])) == (0, 2**31 - 1)

@@ -85,6 +85,7 @@ class Options:
     ir_override: str | None = None
     # NVIDIA
     launch_pdl: bool = False
+    launch_checks: bool = True  # code may count on what the launcher looks into before each launch
     ptx_version: int | None = None
     ptx_options: str | None = None
     enable_reflect_ftz: bool = True

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tritium import backends, knobs
-from tritium.backends.compiler import GPUTarget
+from tritium.backends.compiler import NAMES, GPUTarget
 from tritium.backends.driver import driver
 from tritium.errors import OutOfResources
 
@@ -155,7 +155,21 @@ class CompiledKernel:
         self._require("threads", threads, self._figures[2])
         if hooks.kernel_load_end_hook:
             hooks.kernel_load_end_hook(self.module, self.function, *event)
-        self._run = drv.launcher_cls(self.src, self.metadata)  # last: whoever sees it may launch
+        run = drv.launcher_cls(self.src, self.metadata)
+        if getattr(self.metadata, "nonnegative", ()):
+            run.otherwise = self.unassuming
+        self._run = run  # last: whoever sees it may launch
+
+    def unassuming(self) -> CompiledKernel:
+        """The same kernel, compiled to take nothing about its launches for granted."""
+        from tritium.compiler import compile
+
+        options = {name: getattr(self.metadata, name) for name in NAMES} | {"launch_checks": False}
+        kernel = compile(self.src, self.metadata.target, options)
+        if kernel.metadata.nonnegative:
+            raise RuntimeError(f"{self.name} was compiled from a late stage, for launches with no negative index"
+                               "\nhint: compile it from its source")
+        return kernel
 
     def _require(self, name: str, needed: int, limit: int) -> None:
         if needed > limit:

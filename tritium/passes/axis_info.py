@@ -14,6 +14,7 @@ from typing import NamedTuple
 from .. import ops
 from ..ir import types as T
 from ..ir.core import Op, Result
+from .ranges import Derivations, bounds, likely
 from .simplify import number
 
 EVERYTHING = 1 << 40  # divides zero
@@ -35,8 +36,12 @@ class AxisInfo(NamedTuple):
         return AxisInfo(*(tuple(map(min, x, y)) for x, y in zip(self, other)))
 
 
-def analyze(module):
+def analyze(module, taken=None):
     """A function from a value of the module to its AxisInfo.
+
+    Quotients and remainders keep runs only of what is not negative. With a list `taken`, a value whose sign depends on
+    the launch is taken for not negative, and how it is computed (`passes.ranges`) is noted there: the facts hold of
+    launches for which all of these are 0 or more.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%x: ptr<f32> {divisible=16}) {\\n"
@@ -45,7 +50,7 @@ def analyze(module):
     >>> analyze(m)(m.body.ops[2])
     AxisInfo(contiguity=(64,), divisibility=(16,), constancy=(1,))
     """
-    known = {}
+    known = _Known(module, taken)
     for arg in module.args:
         known[id(arg)] = (_scalar(arg.attrs.get("divisible", 1)),)
     _block(module.body, known)
@@ -55,6 +60,26 @@ def analyze(module):
         return known[id(op)][k]
 
     return info
+
+
+class _Known(dict):
+    """id of a value's op -> facts of its results; and what may be said of signs."""
+
+    def __init__(self, module, taken):
+        super().__init__()
+        self.module, self.taken, self.derivations = module, taken, None
+
+    def nonnegative(self, x):
+        """True if a value is 0 or more, or is taken to be."""
+        self.derivations = self.derivations or Derivations(self.module)
+        rows = self.derivations.rows(x)
+        if bounds(rows)[0] >= 0:
+            return True
+        if self.taken is None or not likely(rows):
+            return False
+        if rows not in self.taken:
+            self.taken.append(rows)
+        return True
 
 
 def _scalar(divisor):
@@ -85,9 +110,12 @@ def _block(block, known):
             both = [[_get(known, y) for y in r.yields] for r in op.regions]
             known[id(op)] = tuple(a.meet(b) for a, b in zip(*both))
         elif op.types:
-            rule = _RULES.get(op.kind)
             infos = [_get(known, x) for x in op.operands]
-            known[id(op)] = (rule(op, *infos),) if rule else tuple(map(_nothing, op.types))
+            if op.kind in _BY_SIGN:
+                known[id(op)] = (_BY_SIGN[op.kind](op, *infos, known.nonnegative),)
+            else:
+                rule = _RULES.get(op.kind)
+                known[id(op)] = (rule(op, *infos),) if rule else tuple(map(_nothing, op.types))
 
 
 def _loop(op, known):
@@ -212,30 +240,43 @@ def _is_one(x):
     return type(x) is Op and x.kind is ops.constant and x.attrs["value"] == 1
 
 
-def _aligned_runs(op, x, y):
+def _aligned_runs(x, y):
     """On each axis, groups of x that count up from a multiple of their length and that y, the same, is a multiple of.
 
-    Only for what is not negative: division and remainder towards zero turn round there.
+    Within such a group x rounded down to a multiple of y is the same, and what is left counts up.
     """
-    if not T.element(op.type).is_int or not nonnegative(op.operands[0]):
-        return (1,) * len(x.contiguity)
     return tuple(map(min, x.contiguity, x.divisibility, y.divisibility, y.constancy))
 
 
-def _div(op, x, y):
+def _runs_of_quotient(op, x, y, nonnegative):
+    """The aligned runs, if rounding is downwards: towards zero it turns round below 0."""
+    alone = (1,) * len(x.contiguity)
+    if not T.element(op.type).is_int:
+        return alone
+    runs = _aligned_runs(x, y)
+    return runs if runs == alone or nonnegative(op.operands[0]) else alone
+
+
+def _div(op, x, y, nonnegative):
+    return _quotient(op, x, y, _runs_of_quotient(op, x, y, nonnegative))
+
+
+def _rem(op, x, y, nonnegative):
+    if not T.element(op.type).is_int:
+        return _same(op, x, y)
+    return _remainder(op, x, y, _runs_of_quotient(op, x, y, nonnegative))
+
+
+def _quotient(op, x, y, runs):
     """Within a run that starts at a multiple of the divisor's power of two, the quotient stays."""
     same = map(min, x.constancy, y.constancy)
-    return _nothing(op.type)._replace(constancy=tuple(map(max, _aligned_runs(op, x, y), same)))
+    return _nothing(op.type)._replace(constancy=tuple(map(max, runs, same)))
 
 
-def _rem(op, x, y):
+def _remainder(op, x, y, runs):
     """x % y counts up within runs that neither wrap nor start off a multiple of y's power of two."""
-    same = tuple(map(min, x.constancy, y.constancy))
-    if not T.element(op.type).is_int:
-        return _nothing(op.type)._replace(constancy=same)
-    runs = _aligned_runs(op, x, y)
     divisors = tuple(min(x.at(a, run), y.at(a, run)) for a, run in enumerate(runs))
-    return AxisInfo(runs, divisors, same)
+    return AxisInfo(runs, divisors, tuple(map(min, x.constancy, y.constancy)))
 
 
 def _shl(op, x, y):
@@ -248,59 +289,25 @@ def _shl(op, x, y):
 
 
 def _shr(op, x, y):
-    """x >> 3 is x / 8."""
+    """x >> 3 is x / 8, rounded down."""
     count = number(op.operands[1])
-    known = count is not None and 0 <= count < T.element(op.type).bits
-    return _div(op, x, _multiples_of(y, 1 << count)) if known else _same(op, x, y)
+    if count is None or not 0 <= count < T.element(op.type).bits:
+        return _same(op, x, y)
+    y = _multiples_of(y, 1 << count)
+    return _quotient(op, x, y, _aligned_runs(x, y))
 
 
 def _and(op, x, y):
-    """x & 7 is x % 8."""
+    """x & 7 is x % 8, never negative."""
     mask = number(op.operands[1])
-    known = T.element(op.type) is not T.i1 and mask is not None and mask > 0 and mask & (mask + 1) == 0
-    return _rem(op, x, _multiples_of(y, mask + 1)) if known else _same(op, x, y)
+    if T.element(op.type) is T.i1 or mask is None or mask <= 0 or mask & (mask + 1):
+        return _same(op, x, y)
+    y = _multiples_of(y, mask + 1)
+    return _remainder(op, x, y, _aligned_runs(x, y))
 
 
 def _multiples_of(x, divisor):
     return x._replace(divisibility=(divisor,) * len(x.divisibility))
-
-
-def nonnegative(x, depth=16):
-    """True when nothing speaks for a value below 0, sums and products taken not to overflow.
-
-    A scalar of unknown sign counts as 0 or more. That is a choice, not a proof: kernels write
-    `(start + tl.arange(0, N)) % M` for their addresses, what `start` is made of rarely proves its sign, and without it
-    their loads would be one element wide. With a negative `start` a vector access may read the wrong elements.
-
-    >>> from tritium.ir.text import parse_module
-    >>> m = parse_module("kernel @f(%x: i32) {\\n %0 = constant {value=-1, type=i32} : i32\\n"
-    ...                  " %1 = add %x, %x : i32\\n}")
-    >>> [nonnegative(op) for op in m.body.ops]
-    [False, True]
-    """
-    element = T.element(x.type)
-    if type(element) is T.Scalar and element.kind in ("uint", "bool"):
-        return True
-    if type(x) is Op and x.kind is ops.constant:
-        return x.attrs["value"] >= 0
-    if type(x.type) is not T.Tile:
-        return True
-    if type(x) is not Op or not depth:
-        return False
-    if x.kind is ops.arange:
-        return x.attrs["start"] >= 0
-    if x.kind is ops.cast:
-        source, to = T.element(x.operands[0].type), x.attrs["to"]
-        wider = type(source) is T.Scalar and source.is_int and to.bits >= source.bits + (source.kind == "uint")
-        return wider and nonnegative(x.operands[0], depth - 1)
-    values = x.operands[1:] if x.kind is ops.select else x.operands
-    if x.kind is ops.and_ or x.kind is ops.max_:
-        return any(nonnegative(y, depth - 1) for y in values)
-    return x.kind in _KEEP_SIGN and all(nonnegative(y, depth - 1) for y in values)
-
-
-_KEEP_SIGN = frozenset((ops.add, ops.mul, ops.div, ops.rem, ops.min_, ops.shr, ops.select, ops.splat, ops.expand_dims,
-                        ops.broadcast, ops.trans, ops.reshape, ops.hint))
 
 
 def _same(op, *infos):
@@ -362,8 +369,6 @@ _RULES = {
     ops.sub: _sub,
     ops.addptr: _addptr,
     ops.mul: _mul,
-    ops.div: _div,
-    ops.rem: _rem,
     ops.shl: _shl,
     ops.shr: _shr,
     ops.cast: _cast,
@@ -381,3 +386,5 @@ _RULES = {
     ops.max_: _same,
     ops.min_: _same,
 }
+
+_BY_SIGN = {ops.div: _div, ops.rem: _rem}  # these ask about signs

@@ -33,20 +33,21 @@ _FREE = (
 )
 
 
-def assign_layouts(module, dot_layout=lambda a, b, out, precision, warps: None, operand_layout=None):
+def assign_layouts(module, dot_layout=lambda a, b, out, precision, warps: None, operand_layout=None, taken=None):
     """The module with a `layout` on every op that makes a tile, and conversions where layouts meet.
 
     `dot_layout(a, b, out, precision, warps)` names the accumulator layout of a dot of these types; None leaves it to
     plain threads. `operand_layout(a, out, warps)` is where a dot's left operand must be when it stays in registers.
+    `taken` is for what the vectors take for granted; see `axis_info.analyze`.
     """
-    return _Assign(module, dot_layout, operand_layout).module()
+    return _Assign(module, dot_layout, operand_layout, taken).module()
 
 
 class _Assign:
-    def __init__(self, module, dot_layout, left_layout):
+    def __init__(self, module, dot_layout, left_layout, taken):
         self.input, self.warps = module, module.attrs["num_warps"]
         self.dot_layout, self.left_layout = dot_layout, left_layout
-        self.info = analyze(module)
+        self.info = analyze(module, taken)
         self.cheap_memo = {}
         self.undecided = set()  # loop parameters whose layout the loop's body is still to settle
         self.homes = {}

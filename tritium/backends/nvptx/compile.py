@@ -25,15 +25,21 @@ LOWER.update({**mma.LOWER, **inline_asm.LOWER})
 
 
 def ttgir(module, target, options, metadata):
-    """Pipeline the loops around dots and give every tile a layout."""
+    """Pipeline the loops around dots and give every tile a layout.
+
+    Values that are taken for not negative are noted in the module's `nonnegative`; the launcher sees to it.
+    """
     nv = NvTarget.of(options.arch)
+    taken = [] if options.launch_checks else None
     module = scalar_steps(module)
-    module = pipeline_loops(module, mma.abilities(nv, analyze(module), options.num_warps))
-    return assign_layouts(module, mma.dot_layout(nv), mma.left_operand)
+    module = pipeline_loops(module, mma.abilities(nv, analyze(module, taken), options.num_warps))
+    module = assign_layouts(module, mma.dot_layout(nv), mma.left_operand, taken)
+    return module.replace(attrs={**module.attrs, "nonnegative": tuple(taken)}) if taken else module
 
 
 def llir(module, target, options, metadata):
-    """LLVM text; notes how much shared memory it takes."""
+    """LLVM text; notes how much shared memory it takes, and what it takes for granted."""
+    metadata["nonnegative"] = module.attrs.get("nonnegative", ())
     text, metadata["shared"] = lower_kernel(module, NvTarget.of(options.arch), _attributes(options))
     return text
 

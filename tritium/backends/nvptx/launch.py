@@ -17,6 +17,7 @@ from ..native import launcher as native_launcher
 from ..native.calls import form_of, pack
 from ..native.parts import NATIVE, Part, Symbols, builtin
 from . import cuda, launcher
+from .terms import Terms
 
 _PART = Part("cuda", launcher.SYMBOLS, (guards, native_launcher, launcher), lambda target: launcher.launcher())
 
@@ -35,12 +36,13 @@ class Runtime:
     def __init__(self):
         self.symbols = Symbols(cpu_target(), (_PART,), {name: cuda.address(name) for name in launcher.DRIVER})
         word = ctypes.c_void_p
-        self._stream, self._failed = (word.from_address(self.symbols[f"tt.cuda.{x}"]) for x in ("stream", "failed"))
+        self._stream, failed, judge = (word.from_address(self.symbols[f"tt.cuda.{x}"])
+                                       for x in ("stream", "failed", "judge"))
         self._ring = (ctypes.c_int64 * launcher.RING).from_address(self.symbols["tt.cuda.ring"])
         self._count = ctypes.c_int64.from_address(self.symbols["tt.cuda.count"])
         self._names, self._numbers = [], {}
-        self._kept = {"failed": _raise_failure}  # what native code refers to
-        self._failed.value = id(_raise_failure)
+        self._kept = {"failed": _raise_failure, "judge": _judge}  # what native code refers to
+        failed.value, judge.value = id(_raise_failure), id(_judge)
         pointer, obj = ctypes.c_void_p, ctypes.py_object
         # run on a given stream: (record, slots, grid, result, stream)
         self.launch = ctypes.PYFUNCTYPE(obj, ctypes.c_char_p, ctypes.c_char_p, pointer, obj, pointer)(
@@ -184,7 +186,12 @@ class Launcher:
         self._runtime, self.device = Runtime.get(), cuda.current()
         threads = metadata.num_warps * metadata.warp_size
         self.info = launcher.Info(cuda.context(self.device).value, id(self.device), threads, metadata.shared, None,
-                                  self._runtime.number_of(metadata.name))
+                                  self._runtime.number_of(metadata.name), None)
+        self._terms = Terms(metadata.nonnegative) if getattr(metadata, "nonnegative", ()) else None
+        if self._terms is not None:
+            self.info.terms = self._terms.address
+        self.otherwise = None  # gives the kernel for launches that this one is not fit for
+        self._other = None
         attributes = attributes_of(metadata)
         if attributes:
             self.info.config = self._config(threads, metadata.shared, attributes)
@@ -202,15 +209,29 @@ class Launcher:
             self._check_memory(number, type_, x)
             values += slots(type_, x)
         packed = b"".join(pack(type_, value) for type_, value in values)
-        if self._record is None or self._record.entry != function:  # all slots fixed: they are packed here
-            fixed = [(place, bytes(8)) for place in range(len(values))]
-            self._record = self._runtime.record(function, self.info, (), fixed=fixed)
         if enter is not None:
             enter(launch_metadata)
-        grid = (ctypes.c_int64 * 3)(gx, gy, gz)
-        self._runtime.launch(self._record, packed, ctypes.addressof(grid), self, stream)
+        self._send(function, packed, (gx, gy, gz), stream)
         if leave is not None:
             leave(launch_metadata)
+
+    def _send(self, function, packed, sizes, stream):
+        """Launch on packed slots."""
+        if self._record is None or self._record.entry != function:  # all slots fixed: they are packed already
+            fixed = [(place, bytes(8)) for place in range(len(packed) // 8)]
+            self._record = self._runtime.record(function, self.info, (), fixed=fixed)
+        grid = (ctypes.c_int64 * 3)(*sizes)
+        self._runtime.launch(self._record, packed, ctypes.addressof(grid), self, stream)
+
+    def judge(self, sizes, address, stream):
+        """True if the kernel is fit for the launch of the slots at an address; else another is launched."""
+        if self._terms.hold(sizes, address):
+            return True
+        if self._other is None:
+            self._other = self.otherwise()
+        run = self._other.run
+        run._send(self._other.function, ctypes.string_at(address, 8 * self.slot_count), sizes, stream)
+        return False
 
     def _check_memory(self, number, type_, x):
         """Memory of the host is refused unless the GPU can reach it."""
@@ -281,6 +302,12 @@ _HINTS = {
     1: "a grid has at most 2147483647 programs along axis 0 and 65535 along the others",
     720: "the programs of a cooperative launch must all fit on the GPU at once: use fewer",
 }
+
+
+def _judge(kernel, gx, gy, gz, address, stream):
+    """Called by the native launcher when a launch differs in what the kernel takes something for granted of."""
+    run = kernel if isinstance(kernel, Launcher) else kernel.run
+    return run.judge((gx, gy, gz), address, stream)
 
 
 def _raise_failure(code, kernel, gx, gy, gz, address):

@@ -13,7 +13,7 @@ from ..native import launcher as native
 __all__ = ["DRIVER", "SYMBOLS", "Info", "launcher"]
 
 SYMBOLS = (*native.SYMBOLS, "tt.cuda.run", "tt.cuda.launch", "tt.cuda.stream", "tt.cuda.failed", "tt.cuda.ring",
-           "tt.cuda.count")  # fmt: skip
+           "tt.cuda.count", "tt.cuda.judge")  # fmt: skip
 DRIVER = ("cuLaunchKernel", "cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurrent")
 RING = 64  # so many launches are remembered, for errors that come later
 
@@ -28,6 +28,7 @@ class Info(ctypes.Structure):
         ("shared", ctypes.c_uint32),
         ("config", ctypes.c_void_p),  # CUlaunchConfig without grid and stream, for launches with attributes
         ("number", ctypes.c_int64),  # stands for the kernel's name
+        ("terms", ctypes.c_void_p),  # launches the kernel was found fit for last, see `terms.Terms`
     )
 
 
@@ -40,11 +41,12 @@ ptr PyObject_CallFunction(ptr, ptr, ...)
 """
 
 _RUN = """
-%info = type { ptr, ptr, i32, i32, ptr, i64 }
+%info = type { ptr, ptr, i32, i32, ptr, i64, ptr }
 %config = type { i32, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, i64 }
 
 @tt.cuda.stream = global ptr null                 ; a Python function: number of a device -> handle of its stream
 @tt.cuda.failed = global ptr null                 ; a Python function that raises
+@tt.cuda.judge = global ptr null                  ; a Python function: whether a kernel is fit for a launch
 @tt.cuda.ring = global [{ring} x i64] zeroinitializer
 @tt.cuda.count = global i64 0
 
@@ -93,7 +95,59 @@ measure:                                          ; sizes that do not fit are CU
   %xy = or i64 %gx, %gy
   %xyz = or i64 %xy, %gz
   %wide = icmp ugt i64 %xyz, 2147483647
-  br i1 %wide, label %failed, label %collect
+  br i1 %wide, label %failed, label %trust
+
+trust:                                            ; what a kernel takes for granted depends on the grid and some slots
+  %trusting.p = getelementptr %record, ptr %record, i64 0, i32 2
+  %trusting = load ptr, ptr %trusting.p
+  %terms.p = getelementptr %info, ptr %trusting, i64 0, i32 6
+  %terms = load ptr, ptr %terms.p
+  %nothing = icmp eq ptr %terms, null
+  br i1 %nothing, label %collect, label %like
+like:                                             ; the number of slots, the last grid, then (slot, last value)
+  %count.t = load i64, ptr %terms
+  %gx.t.p = getelementptr i64, ptr %terms, i64 1
+  %gx.t = load i64, ptr %gx.t.p
+  %gy.t.p = getelementptr i64, ptr %terms, i64 2
+  %gy.t = load i64, ptr %gy.t.p
+  %gz.t.p = getelementptr i64, ptr %terms, i64 3
+  %gz.t = load i64, ptr %gz.t.p
+  %like.x = icmp eq i64 %gx, %gx.t
+  %like.y = icmp eq i64 %gy, %gy.t
+  %like.z = icmp eq i64 %gz, %gz.t
+  %like.xy = and i1 %like.x, %like.y
+  %like.xyz = and i1 %like.xy, %like.z
+  br i1 %like.xyz, label %term, label %judge
+term:
+  %k = phi i64 [0, %like], [%k1, %compare]
+  %all = icmp eq i64 %k, %count.t
+  br i1 %all, label %collect, label %compare
+compare:
+  %k1 = add i64 %k, 1
+  %k2 = shl i64 %k1, 1
+  %which.at = add i64 %k2, 2
+  %which.p = getelementptr i64, ptr %terms, i64 %which.at
+  %which = load i64, ptr %which.p
+  %last.p = getelementptr i64, ptr %which.p, i64 1
+  %last = load i64, ptr %last.p
+  %now.p = getelementptr i64, ptr %slots, i64 %which
+  %now = load i64, ptr %now.p
+  %as.last = icmp eq i64 %now, %last
+  br i1 %as.last, label %term, label %judge
+judge:
+  %judge.f = load ptr, ptr @tt.cuda.judge
+  %slots.j = ptrtoint ptr %slots to i64
+  %stream.j = ptrtoint ptr %stream to i64
+  %answer = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr %judge.f, ptr @judged, ptr %result, i64 %gx, i64 %gy,
+                                                            i64 %gz, i64 %slots.j, i64 %stream.j)
+  %mute = icmp eq ptr %answer, null
+  br i1 %mute, label %raised, label %answered
+answered:                                         ; if it is not fit, another was launched in its place
+  call void @Py_DecRef(ptr %answer)
+  %fit = icmp eq ptr %answer, @py.true
+  br i1 %fit, label %collect, label %fine
+raised:
+  ret ptr null
 
 collect:                                          ; the driver wants the address of each slot
   %rows.p = getelementptr %record, ptr %record, i64 0, i32 3
@@ -182,7 +236,7 @@ failed:
   %why = phi i32 [1, %measure], [%code, %look]
   %raiser = load ptr, ptr @tt.cuda.failed
   %slots.i = ptrtoint ptr %slots to i64
-  %raised = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr %raiser, ptr @format, i32 %why, ptr %result, i64 %gx,
+  %told = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr %raiser, ptr @format, i32 %why, ptr %result, i64 %gx,
                                                             i64 %gy, i64 %gz, i64 %slots.i)
   ret ptr null
 }
@@ -196,4 +250,5 @@ def launcher() -> str:
     1
     """
     run = _RUN.replace("{ring}", str(RING))
-    return "\n".join((native.launcher(), native.texts({"format": "iOLLLL"}), native.declare(_FUNCTIONS), run))
+    formats = native.texts({"format": "iOLLLL", "judged": "OLLLLL"})
+    return "\n".join((native.launcher(), formats, native.declare(_FUNCTIONS), run))
