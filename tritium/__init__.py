@@ -8,6 +8,8 @@ Names are imported when first used, so `import tritium` costs next to nothing an
 
 import importlib
 
+from .interp import assembly as _assembly
+
 # What `tritium.__version__` says is the version of Triton whose programs run here: libraries compare it.
 __version__ = "3.6.0"
 
@@ -29,6 +31,16 @@ _MODULES = (
 )  # fmt: skip
 
 __all__ = sorted({*_HOMES, *_MODULES, "__version__", "get_num_threads", "set_num_threads"})
+
+
+def _run_assembly(op, xs):
+    from tritium.backends.cpu.assembly import run
+
+    return run(op, xs)
+
+
+# The interpreter stands below the backends: what needs machine code there comes from here.
+_assembly.register(_run_assembly)
 
 
 def __getattr__(name: str):

@@ -21,7 +21,7 @@ from typing import NamedTuple
 __all__ = [
     "AutotunerError", "CompilationError", "CompileTimeAssertionFailure", "InternalError", "InterpreterError",
     "OutOfResources", "PTXASError", "Span", "TritonError", "UnsupportedLanguageConstruct", "cut", "fail", "node_span",
-    "render",
+    "place_of", "render",
 ]  # fmt: skip
 
 
@@ -204,6 +204,24 @@ def node_span(node: ast.AST, lines: Sequence[str], **place) -> Span:
         place.pop("file", ""), first + node.lineno - 1, _characters(rows[:1], node.col_offset),
         first + end_line - 1, _characters(rows[-1:], end_col), "\n".join(rows),
         **{"def_line": first, **place})
+
+
+def place_of(loc) -> Span | None:
+    """The span of an op's `loc`, with the lines read from its file.
+
+    >>> place_of(None) is None
+    True
+    """
+    if loc is None:
+        return None
+    import linecache  # its imports are slow, errors are rare
+
+    lines = linecache.getlines(loc.file)
+    head = f"def {loc.function}("
+    defs = [n for n, line in enumerate(lines[:loc.line], 1) if line.lstrip().startswith(head)]
+    text = "".join(lines[loc.line - 1:loc.end_line]).rstrip("\n")
+    return Span(loc.file, loc.line, loc.col, loc.end_line, loc.end_col, text, defs[-1] if defs else loc.line,
+                loc.function)
 
 
 def _characters(row: Sequence[str], offset: int) -> int:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.language.coverage.engines import ENGINES
 from tritium import knobs
 
 
@@ -19,3 +20,9 @@ def run(request):
     from tritium.interp.eager import launch
 
     return lambda kernel, grid, *args, **options: launch(kernel, grid, args, options)
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    """`engine(kernel, args, grid)`: as plain Python, as interpreted IR, as machine code; `args` are positional."""
+    return ENGINES[request.param]

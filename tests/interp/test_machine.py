@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tritium.errors import InterpreterError
+from tritium.interp import assembly
 from tritium.interp.machine import AccessError, Machine, interpret
 from tritium.interp.memory import Memory
 from tritium.interp.observe import Observer
@@ -257,11 +258,19 @@ def test_assumptions_are_checked():
         interpret(module, [False])
 
 
-def test_assembly_cannot_be_interpreted():
-    module = parse_module('kernel @f() {\n  %0 = inline_asm {asm="nop", constraints="=r", types=(i32,), pure=True, '
-                          'pack=1} : i32\n}')
-    with pytest.raises(InterpreterError, match="'nop'"):
-        interpret(module, [])
+def test_assembly_is_run_by_who_registered():
+    module = parse_module('kernel @f(%p: ptr<i32>) {\n  %0 = load %p : i32\n  %1 = inline_asm %0 {asm="inc", '
+                          'constraints="=r,r", types=(i32,), pure=True, pack=1} : i32\n  store %p, %1\n}')
+    x = np.array([4], np.int32)
+    before = assembly.register(lambda op, xs: [x + 1 for x in xs])
+    try:
+        interpret(module, [x])
+        assert x[0] == 5
+        assembly.register(None)
+        with pytest.raises(InterpreterError, match="'inc'"):
+            interpret(module, [x])
+    finally:
+        assembly.register(before)
 
 
 def test_programs_run_x_outermost():

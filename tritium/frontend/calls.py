@@ -10,7 +10,7 @@ from types import FunctionType, MethodType
 
 from ..errors import CompilationError, TritonError, UnsupportedLanguageConstruct, fail
 from ..ir import types as T
-from ..language import dependencies, program, values
+from ..language import dependencies, elementwise, program, values
 from ..language.source import ConstexprFunction, Source
 from . import attributes, control, diagnose
 from .scope import Closure, Frame, describe, function_of, is_aggregate, same
@@ -353,16 +353,17 @@ def _print(b, node, args, kwargs):
     return call_builtin(b, node, language("device_print"), args, kwargs)
 
 
-def _extreme(function, elementwise):
+def _extreme(function, name):
     """min and max: of constants by Python, otherwise by the language."""
     def apply(b, node, args, kwargs):
         if len(args) == 1 and isinstance(args[0], builtins.tuple):
             args = args[0]
         if all(map(values.is_constant, args)):
             return by_python(function, args)
+        elementwise.warn_of_blocks(b, name, args)
         found = args[0]
         for value in args[1:]:
-            found = invoke(b, node, language(elementwise), [found, value], {})
+            found = invoke(b, node, language(name), [found, value], {})
         return found
     return apply
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import ast
 import builtins
-import warnings
 
 from .. import ops
 from ..ir.core import Block
-from ..language import indexing, operators, program, values
+from ..language import calling, indexing, operators, program, values
 from . import attributes, binding, calls, diagnose
 from .control import close, condition, several
 from .scope import Closure, describe, describe_type, same
@@ -101,8 +100,9 @@ def both_or_either(b, node):
                 return value
             continue
         if type(value) is values.tensor and value.shape:
-            warnings.warn(f"Logical operators 'and' and 'or' are deprecated for non-scalar tensors; use "
-                          f"{'&' if is_and else '|'} instead", stacklevel=2)
+            b.at(node)
+            calling.warn(b, "Logical operators 'and' and 'or' are deprecated for non-scalar tensors; use "
+                         f"{'&' if is_and else '|'} instead")
         b.at(node)
         found = value if found is None else combine(b, found, value)
     return value if found is None else found

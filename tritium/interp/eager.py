@@ -33,7 +33,8 @@ from .syntax import eager_form
 
 __all__ = ["Datum", "EagerBuilder", "InterpretedFunction", "launch", "observing"]
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# As the code objects of this package spell it: a search path such as "../lib" is left as it is.
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _OBSERVERS: ContextVar[tuple] = ContextVar("observers", default=())
 
 

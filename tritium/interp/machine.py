@@ -28,6 +28,7 @@ from ..ir.core import Module, Result
 from ..ir.rewrite import substitute, sweep
 from ..ops import constant, if_, select
 from ..ops.meaning import np_dtype, scalar_of
+from . import assembly
 from .memory import Fault, Memory
 from .show import print_lines
 
@@ -252,8 +253,7 @@ class Machine:
         return np.array(time.perf_counter_ns(), np.int64) if what == "globaltimer" else np.array(0, np.int32)
 
     def inline_asm(self, op, xs):
-        raise InterpreterError(f"inline assembly cannot be interpreted: {op.attrs['asm']!r}\n"
-                               "hint: run this kernel compiled, or guard the assembly with a constexpr flag")
+        return assembly.run(op, xs)
 
 
 def is_lanewise(block):

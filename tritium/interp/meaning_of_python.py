@@ -92,19 +92,20 @@ def holds(test):
 
 def min(*args, **kwargs):
     """Python's `min`, and `tl.minimum` of tensors."""
-    return _extreme(builtins.min, elementwise.minimum, args, kwargs)
+    return _extreme(builtins.min, "minimum", args, kwargs)
 
 
 def max(*args, **kwargs):
     """Python's `max`, and `tl.maximum` of tensors."""
-    return _extreme(builtins.max, elementwise.maximum, args, kwargs)
+    return _extreme(builtins.max, "maximum", args, kwargs)
 
 
 def _extreme(python, ours, args, kwargs):
     items = args[0] if len(args) == 1 and isinstance(args[0], builtins.tuple) else args
     if kwargs or not any(isinstance(item, values.tensor) for item in items):
         return python(*args, **kwargs)
+    elementwise.warn_of_blocks(values.require(ours), ours, items)
     found = items[0]
     for item in items[1:]:
-        found = ours(found, item)
+        found = getattr(elementwise, ours)(found, item)
     return found

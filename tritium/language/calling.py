@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -50,6 +51,18 @@ def require(name):
         raise ValueError("Did you forget to add @triton.jit ? (`_semantic` argument must be provided outside of JIT "
                          f"functions.)\nhint: {name} works inside a kernel only")
     return b
+
+
+_WARNED: dict[str, dict] = {}  # file -> what `warnings` remembers of it, so that a place warns once
+
+
+def warn(b, message, category=UserWarning):
+    """Warn about the line of the kernel that builder `b` is at."""
+    loc = getattr(b, "loc", None)
+    if loc is None:
+        warnings.warn(message, category, stacklevel=3)
+    else:
+        warnings.warn_explicit(message, category, loc.file, loc.line, registry=_WARNED.setdefault(loc.file, {}))
 
 
 def builder_of(semantic, name):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import enum
-import warnings
 
 from tritium.errors import fail
 from tritium.ir import types as T
 
 from .broadcasting import broadcast_together, common_shape, spread
-from .calling import builtin
+from .calling import builtin, warn
 from .casting import bitcast, convert, is_nonzero
 from .constants import unwrap
 from .deferred import ops, row
@@ -328,6 +327,12 @@ def clamp(b, x, min, max, propagate_nan=PropagateNan.NONE):
     return emit(b, _nan_rule(propagate_nan, x, ops.min_, ops.min_nan), raised, high)
 
 
+def warn_of_blocks(b, name, xs):
+    """Python's `min` and `max` are for scalars; of blocks they are still what `name`, our own function, gives."""
+    if any(isinstance(x, tensor) and x.shape for x in xs):
+        warn(b, f"min and max of blocks are deprecated: use tl.{name}", DeprecationWarning)
+
+
 @builtin
 def where(b, condition, x, y):
     """x where the condition holds, y elsewhere; both are always evaluated.
@@ -336,8 +341,8 @@ def where(b, condition, x, y):
     """
     condition, x, y = to_tensor(b, condition), unwrap(x), unwrap(y)
     if _kind(condition) is not T.i1:
-        warnings.warn(f"tl.where with a non-boolean condition is deprecated and will error out in a future triton "
-                      f"release. Got {condition.dtype}", stacklevel=2)
+        warn(b, "tl.where with a non-boolean condition is deprecated and will error out in a future triton release. "
+             f"Got {condition.dtype}")
         condition = is_nonzero(b, condition)
     x, y = _choices(b, x, y)
     shape = common_shape(condition.shape, x.shape, y.shape)

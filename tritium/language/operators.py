@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import builtins
 import operator
-import warnings
 
 from tritium.errors import fail
 from tritium.ir import types as T
 
 from .broadcasting import broadcast_together
+from .calling import warn
 from .casting import convert, is_nonzero, splat_constant
 from .deferred import ops
 from .dependencies import Compilable
@@ -213,7 +213,7 @@ def shift_left(b, x, y):
     """x << y of integers, in their common type."""
     count = y
     x, y, op = _bits(b, ops.shl, "<<", x, y)
-    _warn_far_shift(x, count)
+    _warn_far_shift(b, x, count)
     return _emit_wide(b, op, x, y)
 
 
@@ -222,7 +222,7 @@ def shift_right(b, x, y):
     count, owner = y, x if isinstance(x, tensor) else y
     keeps_sign = _kind(owner).signed if not is_pointer(owner) and _kind(owner).is_int else False
     x, y, op = _bits(b, ops.shr, ">>", x, y)
-    _warn_far_shift(x, count)
+    _warn_far_shift(b, x, count)
     kind = _kind(x)
     if kind is T.i1 or kind.signed == keeps_sign:
         return _emit_wide(b, op, x, y)
@@ -230,11 +230,11 @@ def shift_right(b, x, y):
     return convert(b, emit(b, op, convert(b, x, same_bits), convert(b, y, same_bits)), kind)
 
 
-def _warn_far_shift(x, count):
+def _warn_far_shift(b, x, count):
     plain = number(count)
     if plain is not None and plain >= _kind(x).bits:
-        warnings.warn(f"Value {plain} exceeds the maximum bitwidth ({_kind(x).bits}) for type '{name_of(x)}'. This may "
-                      "result in undefined behavior.", stacklevel=2)
+        warn(b, f"Value {plain} exceeds the maximum bitwidth ({_kind(x).bits}) for type '{name_of(x)}'. This may "
+             "result in undefined behavior.")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -383,7 +383,6 @@ def truth(b, x):
         raise fail(ValueError, "Boolean value of Tensor with more than one value is ambiguous",
                    hint="reduce it first, with tl.max(x, axis=0), or choose element by element with tl.where")
     if dims:
-        warnings.warn("If conditional called with multidimensional Tensor instead of scalar; please use `x.item()`",
-                      stacklevel=2)
+        warn(b, "If conditional called with multidimensional Tensor instead of scalar; please use `x.item()`")
         x = tensor(ops.reshape(b, x.handle, shape=()))
     return is_nonzero(b, x)

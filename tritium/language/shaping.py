@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import builtins
-import warnings
 
 from tritium.errors import fail
 from tritium.ir import types as T
 
 from .broadcasting import broadcast_exactly, broadcast_together
-from .calling import builtin
+from .calling import builtin, warn
 from .casting import convert, scalar_type
 from .constants import unwrap
 from .deferred import ops
@@ -189,7 +188,7 @@ def view(b, input, *shape):
 
         y = tl.view(x, (4, 8))        # rather write tl.reshape(x, (4, 8))
     """
-    warnings.warn("view is deprecated, please use reshape with can_reorder being true.", stacklevel=2)
+    warn(b, "view is deprecated, please use reshape with can_reorder being true.")
     return reshape.fn(b, input, *shape, can_reorder=True)
 
 

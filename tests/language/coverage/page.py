@@ -9,10 +9,7 @@ from .rows import all_rows
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "coverage.md"
 
 # (name, engine) -> why it does not work there. Tests expect the rest to work, and these not to.
-GAPS: dict[tuple[str, str], str] = {
-    ("tl.inline_asm_elementwise", "eager"): "inline assembly cannot be interpreted",
-    ("tl.inline_asm_elementwise", "machine"): "inline assembly cannot be interpreted",
-}
+GAPS: dict[tuple[str, str], str] = {}
 
 HEAD = """# What works where
 

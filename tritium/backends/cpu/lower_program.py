@@ -6,6 +6,7 @@ from ... import ops
 from ...ir import types as T
 from ..llvm.rows import llvm_type
 from ..llvm.writer import vector
+from .assembly import check as check_assembly
 from .debug import print_line
 from .index import strips, unravel
 from .lower_reduce import each
@@ -129,8 +130,9 @@ def _call_asm(lo, op, xs, pack):
     result = types[0] if len(types) == 1 else f"{{ {', '.join(types)} }}"
     asm = op.attrs["asm"].replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A")
     effect = "" if op.attrs["pure"] else "sideeffect "
-    listed = ", ".join(x.typed for x in registers)
-    made = w.effect(f'call {result} asm {effect}"{asm}", "{op.attrs["constraints"]}"({listed})', result)
+    statement = f'call {result} asm {effect}"{asm}", "{op.attrs["constraints"]}"'
+    _check_asm(lo, op, result, statement, [x.type for x in registers])
+    made = w.effect(f"{statement}({', '.join(x.typed for x in registers)})", result)
     if len(types) > 1:
         parts = [w.emit(t, f"extractvalue {result} {made}, {k}", made) for k, t in enumerate(types)]
     else:
@@ -141,6 +143,12 @@ def _call_asm(lo, op, xs, pack):
         elements += _unpacked(lo, parts[:n], t, pack)
         parts = parts[n:]
     return elements
+
+
+def _check_asm(lo, op, result, statement, types):
+    """Ask whether the statement assembles: inside the kernel, LLVM would end the process."""
+    listed = ", ".join(f"{t} %x{k}" for k, t in enumerate(types))
+    check_assembly(op, f"define {result} @f({listed}) {{ %y = {statement}({listed}) ret {result} %y }}", lo.target)
 
 
 def _registers(t, pack):
