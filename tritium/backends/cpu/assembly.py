@@ -39,8 +39,8 @@ def check(op, call: str, cpu: Machine) -> None:
     if said:
         arch = cpu.triple.split("-")[0]
         raise CompilationError(None, None, f"inline assembly is not {arch}: {said}", span=place_of(op.loc),
-                               hint=f"a CPU runs its own assembly ({arch} here). PTX needs an NVIDIA GPU: guard it with "
-                               "`if tl.target_info.is_cuda():`")
+                               hint=f"a CPU runs its own assembly ({arch} here); PTX needs an NVIDIA GPU: guard it with"
+                               " `if tl.target_info.is_cuda():`")
 
 
 @functools.lru_cache(maxsize=256)
