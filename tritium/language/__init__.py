@@ -1,6 +1,6 @@
 """The language of kernels: `import tritium.language as tl`."""
 
-from . import core, extra, math, members, random, semantic, standard, target_info  # noqa: F401
+from . import core, extra, math, members, random, semantic, standard, target_info
 from .core import *  # noqa: F403
 from .random import *  # noqa: F403
 from .standard import *  # noqa: F403

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
+from typing import Any
 
 from tritium.errors import fail
 from tritium.ir import types as T
@@ -12,7 +14,7 @@ from .calling import builtin
 from .casting import scalar_type
 from .constants import unwrap
 from .deferred import ops
-from .dtypes import from_ir
+from .dtypes import dtype, from_ir
 from .shaping import constant_int
 from .values import tensor, to_tensor, tuple
 
@@ -20,7 +22,7 @@ __all__ = ["extern_elementwise", "inline_asm_elementwise"]
 
 
 @builtin
-def inline_asm_elementwise(b, asm, constraints, args, dtype, is_pure, pack):
+def inline_asm_elementwise(b, asm, constraints, args, dtype: dtype | Sequence[dtype], is_pure, pack) -> Any:
     """Run LLVM inline assembly on every `pack` elements; `dtype` is one dtype, or a sequence for several results.
 
     Elements of less than 32 bits share 32-bit registers. Which elements are taken together is not specified.

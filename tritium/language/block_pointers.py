@@ -30,12 +30,12 @@ class block_pointer:
         self.block_shape, self.order = block_shape, order
 
     @property
-    def type(self):
+    def type(self) -> pointer_type:
         """A pointer to the type of the tile."""
         return pointer_type(block_type(from_ir(self._kind), self.block_shape), const=self._pointer.const)
 
     @property
-    def dtype(self):
+    def dtype(self) -> pointer_type:
         """The same pointer type; `.element_ty.element_ty` is that of one element."""
         return self.type
 
@@ -110,7 +110,7 @@ def _checked_axes(boundary_check, rank):
 
 
 @builtin
-def make_block_ptr(b, base, shape, strides, offsets, block_shape, order):
+def make_block_ptr(b, base, shape, strides, offsets, block_shape, order) -> block_pointer:
     """A pointer to the tile of `block_shape` at `offsets` of a tensor in memory.
 
     `shape` and `strides` describe the tensor, in elements; `order` lists the axes from the fastest in memory.
@@ -140,7 +140,7 @@ def make_block_ptr(b, base, shape, strides, offsets, block_shape, order):
 
 @must_use_result("tl.advance changes nothing: assign the block pointer it returns.")
 @builtin
-def advance(b, base, offsets):
+def advance(b, base: block_pointer, offsets) -> block_pointer:
     """The block pointer moved by `offsets`, one for each axis.
 
         a = tl.advance(a, (0, BLOCK_K))

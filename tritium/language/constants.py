@@ -81,6 +81,10 @@ def _operator(fn, reflected):
     return method
 
 
+def _unary(fn):
+    return lambda self: wrap(fn(self.value))
+
+
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor",
               "matmul"):  # fmt: skip
     _dunder = _name.rstrip("_")
@@ -88,8 +92,8 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift"
     setattr(constexpr, f"__r{_dunder}__", _operator(getattr(operator, _name), True))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(constexpr, f"__{_name}__", _operator(getattr(operator, _name), False))
-for _name, _fn in (("neg", operator.neg), ("pos", operator.pos), ("invert", operator.invert)):
-    setattr(constexpr, f"__{_name}__", lambda self, fn=_fn: wrap(fn(self.value)))
+for _name in ("neg", "pos", "invert"):
+    setattr(constexpr, f"__{_name}__", _unary(getattr(operator, _name)))
 
 
 def unwrap(value):

@@ -21,7 +21,7 @@ from .program import *  # noqa: F403
 from .reductions import *  # noqa: F403
 from .shaping import *  # noqa: F403
 from .source import must_use_result  # noqa: F401
-from .values import slice, tensor, tuple
+from .values import Four, Pair, Tiles, slice, tensor, tuple  # noqa: F401
 from .values import to_tensor as _to_tensor
 
 builtin = user_builtin

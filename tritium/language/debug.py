@@ -16,7 +16,7 @@ __all__ = ["device_assert", "device_print", "static_assert", "static_print"]
 
 
 @builtin
-def static_print(b, *values, sep: str = " ", end: str = "\n", file=None, flush: bool = False):
+def static_print(b, *values, sep: str = " ", end: str = "\n", file=None, flush: bool = False) -> None:
     """Python's `print`, while the kernel is compiled; a tensor shows its type.
 
         tl.static_print("block size", BLOCK)
@@ -25,7 +25,7 @@ def static_print(b, *values, sep: str = " ", end: str = "\n", file=None, flush: 
 
 
 @builtin
-def static_assert(b, cond, msg=""):
+def static_assert(b, cond, msg="") -> None:
     """Stop the compilation when a compile-time condition is false.
 
         tl.static_assert(BLOCK % 16 == 0, "BLOCK must be a multiple of 16")
@@ -41,7 +41,7 @@ def static_assert(b, cond, msg=""):
 
 
 @builtin
-def device_print(b, prefix, *args, hex: bool = False):
+def device_print(b, prefix, *args, hex: bool = False) -> None:
     """Print a line for every element of the arguments while the kernel runs; `print` is the same.
 
         tl.device_print("x", x)
@@ -69,7 +69,7 @@ def line_prefix(prefix, has_values):
 
 
 @builtin
-def device_assert(b, cond, msg="", mask=None):
+def device_assert(b, cond, msg="", mask=None) -> None:
     """Stop the kernel when the condition fails for an element whose `mask` holds. Checked with `debug=True` only.
 
         tl.device_assert(index < n, "index out of range", mask=mask)

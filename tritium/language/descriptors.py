@@ -12,7 +12,7 @@ from .calling import builtin
 from .casting import convert
 from .constants import unwrap
 from .deferred import ops
-from .dtypes import block_type, check_shape, from_ir, tensor_descriptor_type, tuple_type
+from .dtypes import block_type, check_shape, dtype, from_ir, tensor_descriptor_type, tuple_type
 from .limits import capability
 from .memory import check_writable, choose, load_pointers, store_pointers
 from .values import number, tensor, to_tensor, tuple
@@ -32,24 +32,30 @@ class tensor_descriptor:
 
     operator_hint = "load a tile first: desc.load(offsets)"
 
-    def __init__(self, base, shape, strides, block_shape, padding="zero"):
+    base: tensor
+    shape: tuple
+    strides: tuple
+    block_shape: tuple
+    padding: str
+
+    def __init__(self, base: tensor, shape, strides, block_shape, padding: str = "zero"):
         self.base = base
         self.shape, self.strides = tuple(shape), tuple(strides)
         self.block_shape = tuple(block_shape)
         self.padding = padding
 
     @property
-    def dtype(self):
+    def dtype(self) -> dtype:
         """The type of one element."""
         return from_ir(self._kind)
 
     @property
-    def block_type(self):
+    def block_type(self) -> block_type:
         """The type of the tile that is moved."""
         return block_type(self.dtype, self.block_shape)
 
     @property
-    def type(self):
+    def type(self) -> tensor_descriptor_type:
         """A `tensor_descriptor_type`."""
         return tensor_descriptor_type(self.block_type, tuple_type([x.type for x in self.shape]),
                                       tuple_type([x.type for x in self.strides]))
@@ -123,7 +129,7 @@ def load_tensor_descriptor(b, desc, offsets):
 
 
 @builtin
-def store_tensor_descriptor(b, desc, offsets, value):
+def store_tensor_descriptor(b, desc, offsets, value) -> None:
     """Write a tile at `offsets`; what lies outside of the tensor is dropped.
 
         tl.store_tensor_descriptor(desc, [row, column], tile)        # or desc.store([row, column], tile)
@@ -145,7 +151,7 @@ def descriptor_gather(b, desc, x_offsets, y_offset):
 
 
 @builtin
-def descriptor_scatter(b, desc, value, x_offsets, y_offset):
+def descriptor_scatter(b, desc, value, x_offsets, y_offset) -> None:
     """Write each row of `value` to row `x_offsets[i]` of the tensor, from column `y_offset` on.
 
         desc.scatter(tile, row_numbers, column)
@@ -161,7 +167,7 @@ _ATOMIC = {"add": _SUMS, "min": _INTS, "max": _INTS, "and": _INTS, "or": _INTS, 
 
 
 def _descriptor_atomic(how):
-    def run(b, desc, offsets, value):
+    def run(b, desc, offsets, value) -> None:
         allowed = _ATOMIC[how]
         if how in ("min", "max") and capability(b.target) >= 90:
             allowed = (*allowed, T.f16, T.bf16)
@@ -187,7 +193,7 @@ for _how in _ATOMIC:
 
 
 @builtin
-def make_tensor_descriptor(b, base, shape, strides, block_shape, padding_option="zero"):
+def make_tensor_descriptor(b, base, shape, strides, block_shape, padding_option="zero") -> tensor_descriptor:
     """Describe a tensor in memory, of which tiles of `block_shape` are loaded and stored.
 
     The last stride is the constant 1 and the tile's last axis spans at least 16 bytes. On a GPU the base must be

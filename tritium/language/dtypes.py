@@ -14,7 +14,8 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 from tritium.errors import fail
 from tritium.ir import types as T
@@ -49,11 +50,20 @@ class dtype:
     (16, True, 'bf16')
     """
 
-    SINT_TYPES: ClassVar = ["int8", "int16", "int32", "int64"]
-    UINT_TYPES: ClassVar = ["int1", "uint8", "uint16", "uint32", "uint64"]
-    FP_TYPES: ClassVar = ["fp8e4b15", "fp8e4nv", "fp8e4b8", "fp8e5", "fp8e5b16", "fp16", "bf16", "fp32", "fp64"]
-    STANDARD_FP_TYPES: ClassVar = ["fp16", "bf16", "fp32", "fp64"]
-    OTHER_TYPES: ClassVar = ["void"]
+    name: str
+    ir: T.Type | None
+    primitive_bitwidth: int
+    itemsize: int
+    int_bitwidth: int
+    int_signedness: SIGNEDNESS
+    fp_mantissa_width: int
+    exponent_bias: int
+
+    SINT_TYPES: ClassVar[list[str]] = ["int8", "int16", "int32", "int64"]
+    UINT_TYPES: ClassVar[list[str]] = ["int1", "uint8", "uint16", "uint32", "uint64"]
+    STANDARD_FP_TYPES: ClassVar[list[str]] = ["fp16", "bf16", "fp32", "fp64"]
+    FP_TYPES: ClassVar[list[str]] = ["fp8e4b15", "fp8e4nv", "fp8e4b8", "fp8e5", "fp8e5b16", *STANDARD_FP_TYPES]
+    OTHER_TYPES: ClassVar[list[str]] = ["void"]
 
     class SIGNEDNESS(enum.Enum):
         SIGNED = 0
@@ -66,7 +76,7 @@ class dtype:
 
     _interned: ClassVar[dict] = {}
 
-    def __new__(cls, name):
+    def __new__(cls, name: str) -> dtype:
         name = getattr(name, "value", name)  # a constexpr string
         found = dtype._interned.get(name)
         if found is None:
@@ -89,56 +99,56 @@ class dtype:
 
     # What `is_fp16()` and the like answer: one method for each name, made below the class.
 
-    def is_fp8(self):
+    def is_fp8(self) -> bool:
         """True for the five 8-bit float types."""
         return "fp8" in self.name
 
-    def is_floating(self):
+    def is_floating(self) -> bool:
         """True for every float type."""
         return self.name in dtype.FP_TYPES
 
-    def is_standard_floating(self):
+    def is_standard_floating(self) -> bool:
         """True for fp16, bf16, fp32 and fp64."""
         return self.name in dtype.STANDARD_FP_TYPES
 
-    def is_int_signed(self):
+    def is_int_signed(self) -> bool:
         """True for int8 to int64."""
         return self.name in dtype.SINT_TYPES
 
-    def is_int_unsigned(self):
+    def is_int_unsigned(self) -> bool:
         """True for int1 and uint8 to uint64."""
         return self.name in dtype.UINT_TYPES
 
-    def is_int(self):
+    def is_int(self) -> bool:
         """True for integers and bool."""
         return self.is_int_signed() or self.is_int_unsigned()
 
-    def is_bool(self):
+    def is_bool(self) -> bool:
         """True for int1."""
         return self.name == "int1"
 
-    def is_void(self):
+    def is_void(self) -> bool:
         """True for the type of what has no value."""
         return self.name == "void"
 
-    def is_block(self):
+    def is_block(self) -> bool:
         """True for types of tiles."""
         return False
 
-    def is_ptr(self):
+    def is_ptr(self) -> bool:
         """True for pointers (not for tiles of pointers)."""
         return False
 
-    def is_const(self):
+    def is_const(self) -> bool:
         """True for pointers that may not be stored through."""
         return False
 
-    def is_tuple(self):
+    def is_tuple(self) -> bool:
         """True for types of tuples."""
         return False
 
     @staticmethod
-    def is_dtype(name):
+    def is_dtype(name: str) -> bool:
         """Whether a string names a dtype.
 
         >>> dtype.is_dtype("fp32"), dtype.is_dtype("float")
@@ -146,7 +156,7 @@ class dtype:
         """
         return name in _SCALARS
 
-    def kind(self):
+    def kind(self) -> KIND:
         """BOOLEAN, INTEGRAL or FLOATING: the order of promotion."""
         if self.is_bool():
             return dtype.KIND.BOOLEAN
@@ -156,40 +166,40 @@ class dtype:
             return dtype.KIND.FLOATING
         raise fail(TypeError, f"{self} is not a type of numbers")
 
-    def get_int_max_value(self):
+    def get_int_max_value(self) -> int:
         """The largest value of an integer type."""
         return (1 << (self.int_bitwidth - self.is_int_signed())) - 1
 
-    def get_int_min_value(self):
+    def get_int_min_value(self) -> int:
         """The smallest value of an integer type."""
         return -(1 << (self.int_bitwidth - 1)) if self.is_int_signed() else 0
 
     @property
-    def scalar(self):
+    def scalar(self) -> dtype:
         """The type of one element: itself."""
         return self
 
-    def with_element_ty(self, element_ty):
+    def with_element_ty(self, element_ty: dtype) -> dtype:
         """The type with its element exchanged."""
         return element_ty
 
-    def codegen_name(self):
+    def codegen_name(self) -> str:
         """The name as an attribute of `tl`: float32 for fp32."""
         return {"f": "float" + self.name[2:], "b": "bfloat" + self.name[2:]}.get(self.name[0], self.name)
 
-    def mangle(self):
+    def mangle(self) -> str:
         """A short name for use inside symbols."""
         if self.is_int():
             return f"{'i' if self.is_int_signed() else 'u'}{self.int_bitwidth}"
         return "V" if self.is_void() else str(self)
 
     @property
-    def cache_key_part(self):
+    def cache_key_part(self) -> str:
         """What stands for the type in cache keys."""
         return str(self)
 
     @property
-    def signature(self):
+    def signature(self) -> str:
         """The string that names the type in a kernel's signature: `i32`, `*fp16`."""
         return _SCALARS[self.name][1]
 
@@ -216,7 +226,7 @@ class dtype:
 
 
 def _is_named(name):
-    def is_named(self):
+    def is_named(self) -> bool:
         return self.name == name
     is_named.__name__ = f"is_{name}"
     is_named.__doc__ = f"True for {name}."
@@ -242,7 +252,11 @@ class pointer_type(dtype):
     (triton.language.float32, 'const_pointer<int8>')
     """
 
-    def __new__(cls, element_ty, address_space=1, const=False):
+    element_ty: dtype
+    address_space: int
+    const: bool
+
+    def __new__(cls, element_ty: dtype, address_space: int = 1, const: bool = False) -> pointer_type:
         element_ty = getattr(element_ty, "value", element_ty)
         if not isinstance(element_ty, dtype):
             raise fail(TypeError, f"element_ty has type `{type(element_ty).__name__}`; expected `dtype`.",
@@ -263,24 +277,24 @@ class pointer_type(dtype):
             raise fail(TypeError, f"{self} is a block pointer: it has no single run-time value")
         return T.Ptr(self.element_ty.ir, self.const)
 
-    def is_ptr(self):
+    def is_ptr(self) -> bool:
         """True."""
         return True
 
-    def is_const(self):
+    def is_const(self) -> bool:
         """True when nothing may be stored through it."""
         return self.const
 
     @property
-    def signature(self):
+    def signature(self) -> str:
         """`*fp32`, or `*kfp32` for a pointer to constants."""
         return f"*{'k' if self.const else ''}{self.element_ty.signature}"
 
-    def with_element_ty(self, element_ty):
+    def with_element_ty(self, element_ty: dtype) -> dtype:
         """A pointer to another type."""
         return pointer_type(element_ty, self.address_space, self.const)
 
-    def mangle(self):
+    def mangle(self) -> str:
         """A short name for use inside symbols."""
         return f"P{self.element_ty.mangle()}"
 
@@ -298,7 +312,12 @@ class block_type(dtype):
     512
     """
 
-    def __new__(cls, element_ty, shape):
+    element_ty: dtype
+    shape: tuple[int, ...]
+    numel: int
+    nbytes: int
+
+    def __new__(cls, element_ty: dtype, shape: Iterable[int]) -> block_type:
         shape = check_shape(shape)
         if not shape:
             raise fail(TypeError, "0d block_type is forbidden", hint="a value without axes has its element's type",
@@ -319,24 +338,24 @@ class block_type(dtype):
         """The IR's tile type."""
         return T.Tile(self.shape, self.element_ty.ir)
 
-    def is_block(self):
+    def is_block(self) -> bool:
         """True."""
         return True
 
     @property
-    def scalar(self):
+    def scalar(self) -> dtype:
         """The type of one element."""
         return self.element_ty
 
-    def get_block_shapes(self):
+    def get_block_shapes(self) -> tuple[int, ...]:
         """The shape."""
         return self.shape
 
-    def with_element_ty(self, element_ty):
+    def with_element_ty(self, element_ty: dtype) -> dtype:
         """The same shape of another element."""
         return block_type(element_ty, self.shape)
 
-    def mangle(self):
+    def mangle(self) -> str:
         """A short name for use inside symbols."""
         return f"{self.element_ty.mangle()}S{'_'.join(map(str, self.shape))}S"
 
@@ -388,22 +407,25 @@ class tuple_type:
     tuple_type(n: int32, x: fp32)
     """
 
-    def __init__(self, types, fields=None):
+    types: list
+    fields: list[str] | None
+
+    def __init__(self, types: Iterable, fields: Sequence[str] | None = None):
         self.types = list(types)
         self.fields = list(fields) if fields is not None else None
 
-    def is_tuple(self):
+    def is_tuple(self) -> bool:
         """True."""
         return True
 
     @property
-    def name(self):
+    def name(self) -> str:
         return f"[{','.join(map(str, self.types))}]"
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator:
         return iter(self.types)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.types)
 
     def __getitem__(self, index):
@@ -430,10 +452,12 @@ class constexpr_type:
     (True, constexpr_type[3])
     """
 
+    value: Any
+
     def __init__(self, value):
         self.value = value
 
-    def is_tuple(self):
+    def is_tuple(self) -> bool:
         """False."""
         return False
 
@@ -443,7 +467,7 @@ class constexpr_type:
     def __hash__(self):
         return hash(self.value)
 
-    def mangle(self):
+    def mangle(self) -> str:
         """A short name for use inside symbols."""
         return f"c{self.value}"
 
@@ -458,18 +482,23 @@ class tensor_descriptor_type:
     'tensordesc<fp16[64, 32]>'
     """
 
-    def __init__(self, block_type, shape_type=None, strides_type=None):
+    block_type: block_type
+    shape_type: tuple_type
+    strides_type: tuple_type
+
+    def __init__(self, block_type: block_type, shape_type: tuple_type | None = None,
+                 strides_type: tuple_type | None = None):
         rank = len(block_type.shape)
         self.block_type = block_type
         self.shape_type = shape_type or tuple_type([int32] * rank)
         self.strides_type = strides_type or tuple_type([int64] * rank)
 
     @property
-    def signature(self):
+    def signature(self) -> str:
         """How a kernel's signature names it."""
         return f"tensordesc<{self.block_type.element_ty.signature}{list(self.block_type.shape)}>"
 
-    def is_tuple(self):
+    def is_tuple(self) -> bool:
         """False."""
         return False
 
@@ -488,7 +517,7 @@ class const:
     """Annotation of a pointer parameter that the kernel only reads: `src: tl.const`."""
 
 
-def get_int_dtype(bitwidth, signed):
+def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
     """The integer type of a width; one bit is a bool.
 
     >>> get_int_dtype(16, signed=False), get_int_dtype(64, True)
@@ -545,7 +574,7 @@ def parse_signature(text):
     return _SIGNATURE[name]
 
 
-def str_to_ty(name, c=None):
+def str_to_ty(name: str, c: Any = None) -> Any:
     """The type a signature string stands for; `c` is the value of a "constexpr".
 
     >>> str_to_ty("*i8", None), str_to_ty("constexpr", 3)

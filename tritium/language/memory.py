@@ -130,7 +130,7 @@ def _as_element(b, value, kind):
 
 
 @builtin
-def store(b, pointer, value, mask=None, boundary_check=(), cache_modifier="", eviction_policy=""):
+def store(b, pointer, value, mask=None, boundary_check=(), cache_modifier="", eviction_policy="") -> None:
     """Write `value`, cast to the pointee's dtype, where `mask` is true.
 
         tl.store(out_ptr + offsets, x + y, mask=offsets < n)

@@ -178,7 +178,7 @@ def max_constancy(b, input, values):
 
 
 @builtin
-def assume(b, cond):
+def assume(b, cond) -> None:
     """Promise that a condition holds; the compiler may use it, the interpreter checks it.
 
         tl.assume(stride > 0)
@@ -189,7 +189,7 @@ def assume(b, cond):
 
 
 @builtin
-def debug_barrier(b):
+def debug_barrier(b) -> None:
     """Let all threads of the program meet, and see each other's memory writes.
 
         tl.store(scratch + lane, x)

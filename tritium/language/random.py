@@ -25,7 +25,7 @@ def _round_constants(dtype):
 
 
 @device
-def philox_impl(c0, c1, c2, c3, k0, k1, n_rounds: constexpr = N_ROUNDS_DEFAULT):
+def philox_impl(c0, c1, c2, c3, k0, k1, n_rounds: constexpr = N_ROUNDS_DEFAULT) -> core.Four:
     """`n_rounds` of Philox on four counter words and two key words, all uint32 or all uint64.
 
         c0, c1, c2, c3 = tl.philox_impl(c0, c1, c2, c3, k0, k1)
@@ -41,7 +41,7 @@ def philox_impl(c0, c1, c2, c3, k0, k1, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 
 
 @device
-def philox(seed, c0, c1, c2, c3, n_rounds: constexpr = N_ROUNDS_DEFAULT):
+def philox(seed, c0, c1, c2, c3, n_rounds: constexpr = N_ROUNDS_DEFAULT) -> core.Four:
     """Four random words from a seed and four counter words of 32 or 64 bits.
 
         a, b, c, d = tl.philox(seed, offsets, 0, 0, 0)
@@ -60,7 +60,7 @@ def philox(seed, c0, c1, c2, c3, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 
 
 @device
-def randint4x(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
+def randint4x(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT) -> core.Four:
     """Four blocks of random uint32 numbers, one of each for every offset; the cheapest way to many.
 
         a, b, c, d = tl.randint4x(seed, offsets)
@@ -108,7 +108,7 @@ def rand(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 
 
 @device
-def rand4x(seed, offsets, n_rounds: constexpr = N_ROUNDS_DEFAULT):
+def rand4x(seed, offsets, n_rounds: constexpr = N_ROUNDS_DEFAULT) -> core.Four:
     """Four blocks of random float32 numbers, uniform in [0, 1).
 
         u0, u1, u2, u3 = tl.rand4x(seed, offsets)
@@ -118,7 +118,7 @@ def rand4x(seed, offsets, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 
 
 @device
-def pair_uniform_to_normal(u1, u2):
+def pair_uniform_to_normal(u1, u2) -> core.Pair:
     """Two normal numbers from two uniform ones (Box and Muller).
 
         n1, n2 = tl.pair_uniform_to_normal(u1, u2)
@@ -140,7 +140,7 @@ def randn(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 
 
 @device
-def randn4x(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
+def randn4x(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT) -> core.Four:
     """Four blocks of random float32 numbers of a standard normal distribution.
 
         n0, n1, n2, n3 = tl.randn4x(seed, offsets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from typing import Any
 
 from tritium.errors import fail
 from tritium.ir import types as T
@@ -13,7 +14,7 @@ from .constants import unwrap
 from .deferred import ops
 from .dtypes import check_shape, from_ir
 from .shaping import constant_int, expand_dims, wrap_axis
-from .values import tensor, to_tensor, tuple
+from .values import Tiles, tensor, to_tensor, tuple
 
 __all__ = ["associative_scan", "histogram", "map_elementwise", "reduce", "sort_last_axis"]
 
@@ -53,7 +54,7 @@ def combination(b, fn, xs, what):
 
 
 @builtin
-def reduce(b, input, axis, combine_fn, keep_dims: bool = False):
+def reduce(b, input: Tiles, axis: int | None, combine_fn, keep_dims: bool = False) -> Tiles:
     """Combine the elements along an axis (all of them when `axis` is None) with a jit function of two values.
 
         @triton.jit
@@ -83,7 +84,7 @@ def reduce(b, input, axis, combine_fn, keep_dims: bool = False):
 
 
 @builtin
-def associative_scan(b, input, axis, combine_fn, reverse: bool = False):
+def associative_scan(b, input: Tiles, axis, combine_fn, reverse: bool = False) -> Tiles:
     """Running combination along an axis: element i of the result combines elements 0 to i (or i to the last).
 
         prefix_maximum = tl.associative_scan(x, 0, larger)
@@ -98,7 +99,7 @@ def associative_scan(b, input, axis, combine_fn, reverse: bool = False):
 
 
 @builtin
-def map_elementwise(b, scalar_fn, *args, pack: int = 1):
+def map_elementwise(b, scalar_fn, *args, pack: int = 1) -> Any:
     """Call a jit function of scalars, control flow and all, on every element (or every `pack` neighbours).
 
         @triton.jit

@@ -14,7 +14,7 @@ from .constants import unwrap
 from .deferred import ops
 from .dtypes import check_shape, from_ir
 from .limits import check_fp8
-from .values import constant, number, tensor, to_tensor, tuple
+from .values import Pair, constant, number, tensor, to_tensor, tuple
 
 __all__ = [
     "arange", "broadcast", "broadcast_to", "cat", "expand_dims", "full", "gather", "item", "join", "permute",
@@ -126,7 +126,7 @@ def representable(value, kind):
 
 
 @builtin
-def broadcast(b, input, other):
+def broadcast(b, input, other) -> Pair:
     """Both operands in their common shape, as a pair.
 
         x, y = tl.broadcast(rows[:, None], columns[None, :])
@@ -245,7 +245,7 @@ def join(builder, a, b):
 
 
 @builtin
-def split(b, a):
+def split(b, a) -> Pair:
     """The two halves of a last axis of size 2.
 
         real, imaginary = tl.split(complex_pairs)

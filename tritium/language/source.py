@@ -14,15 +14,19 @@ import hashlib
 import inspect
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from tritium import knobs
 from tritium.errors import Span, fail, node_span
 from tritium.language import dependencies
 from tritium.language.calling import current
 from tritium.language.constants import unwrap
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Cells(Mapping):
@@ -56,7 +60,7 @@ class Source(dependencies.Compilable):
 
     >>> from tritium.language.source import cdiv
     >>> cdiv.src.splitlines()[0]
-    'def cdiv(x, y):'
+    'def cdiv(x, y) -> int:'
     """
 
     noinline = False
@@ -211,13 +215,16 @@ class DeviceFunction(Source):
     """A function of the language that kernels call and nobody launches."""
 
 
-def device(fn: FunctionType) -> DeviceFunction:
-    """Make `fn` callable from kernels; its text is read only when a kernel calls it.
+if TYPE_CHECKING:
+    def device(fn: Callable[P, R]) -> Callable[P, R]: ...
+else:
+    def device(fn):
+        """Make `fn` callable from kernels; its text is read only when a kernel calls it.
 
-    >>> device(cdiv.fn).__name__
-    'cdiv'
-    """
-    return DeviceFunction(fn)
+        >>> device(cdiv.fn).__name__
+        'cdiv'
+        """
+        return DeviceFunction(fn)
 
 
 class ConstexprFunction(Source):
@@ -236,13 +243,16 @@ class ConstexprFunction(Source):
 _NUMBERS = (int, float, bool)  # what grids call these functions with, at every launch
 
 
-def constexpr_function(fn: FunctionType) -> ConstexprFunction:
-    """Make `fn` usable in kernels on compile-time values.
+if TYPE_CHECKING:
+    def constexpr_function(fn: Callable[P, R]) -> Callable[P, R]: ...
+else:
+    def constexpr_function(fn):
+        """Make `fn` usable in kernels on compile-time values.
 
-    >>> cdiv(7, 2)
-    4
-    """
-    return ConstexprFunction(fn)
+        >>> cdiv(7, 2)
+        4
+        """
+        return ConstexprFunction(fn)
 
 
 def must_use_result(fn, message: str | bool = True):
@@ -258,7 +268,7 @@ def must_use_result(fn, message: str | bool = True):
 
 
 @constexpr_function
-def cdiv(x, y):
+def cdiv(x, y) -> int:
     """The number of blocks of size `y` that cover `x`.
 
     >>> cdiv(98432, 1024), cdiv(-7, 2)
@@ -268,7 +278,7 @@ def cdiv(x, y):
 
 
 @constexpr_function
-def next_power_of_2(n):
+def next_power_of_2(n) -> int:
     """The smallest power of two that is not below `n`, for 64-bit `n`.
 
     >>> next_power_of_2(100), next_power_of_2(64), next_power_of_2(0)

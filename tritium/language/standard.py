@@ -189,7 +189,7 @@ def softmax(x, dim=None, keep_dims=False, ieee_rounding=False):
 
 
 @device
-def swizzle2d(i, j, size_i, size_j, size_g):
+def swizzle2d(i, j, size_i, size_j, size_g) -> core.Pair:
     """The place of (i, j) when a row-major grid is walked column by column inside groups of `size_g` rows.
 
         pid_m, pid_n = tl.swizzle2d(pid_m, pid_n, num_m, num_n, GROUP)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from .calling import Builtin, current
 from .limits import capability
 
 # Set by the runtime, which knows the drivers: the language does not.
-host_target: Callable[[], object] | None = None
+host_target: Callable[[], Any] | None = None
 
 
 class Question(Builtin):
@@ -25,7 +26,7 @@ def _target(b):
 
 
 @Question
-def current_target(b):
+def current_target(b) -> Any:
     """The target (with `.backend`, `.arch` and `.warp_size`), or None if there is none.
 
         if tl.target_info.current_target().backend == "cuda": ...
@@ -39,7 +40,7 @@ def _backend(b):
 
 
 @Question
-def is_cuda(b):
+def is_cuda(b) -> bool:
     """Whether the target is an NVIDIA GPU.
 
         num_stages: tl.constexpr = 3 if tl.target_info.is_cuda() else 1
@@ -48,7 +49,7 @@ def is_cuda(b):
 
 
 @Question
-def is_hip(b):
+def is_hip(b) -> bool:
     """Whether the target is an AMD GPU.
 
         WIDTH: tl.constexpr = 64 if tl.target_info.is_hip() else 32
@@ -57,7 +58,7 @@ def is_hip(b):
 
 
 @Question
-def is_hip_cdna3(b):
+def is_hip_cdna3(b) -> bool:
     """Whether the target is an AMD CDNA3 GPU (gfx942).
 
         USE_FNUZ: tl.constexpr = tl.target_info.is_hip_cdna3()
@@ -66,7 +67,7 @@ def is_hip_cdna3(b):
 
 
 @Question
-def is_hip_cdna4(b):
+def is_hip_cdna4(b) -> bool:
     """Whether the target is an AMD CDNA4 GPU (gfx950).
 
         SCALED: tl.constexpr = tl.target_info.is_hip_cdna4()
@@ -75,7 +76,7 @@ def is_hip_cdna4(b):
 
 
 @Question
-def cuda_capability_geq(b, major, minor=0):
+def cuda_capability_geq(b, major: int, minor: int = 0) -> bool:
     """Whether the target is an NVIDIA GPU of at least this compute capability.
 
         HAS_TMA: tl.constexpr = tl.target_info.cuda_capability_geq(9)

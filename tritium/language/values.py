@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import builtins
 import operator
+from collections.abc import Iterable
+from typing import TypeAlias, TypeVar
 
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from . import dtypes
 from .calling import Builtin, as_builtin, builder_of, builtin, current, is_builtin, require, using
 from .constants import constexpr, unwrap, wrap
 from .deferred import ops
@@ -22,6 +25,12 @@ __all__ = [
     "is_constant", "literal_type", "require", "slice", "tensor", "to_tensor", "tuple", "type_of", "unwrap", "using",
     "wrap",
 ]  # fmt: skip
+
+
+# What functions of the language give back: two or four tensors, or the same form of tiles that they were given.
+Pair: TypeAlias = "builtins.tuple[tensor, tensor]"
+Four: TypeAlias = "builtins.tuple[tensor, tensor, tensor, tensor]"
+Tiles = TypeVar("Tiles", bound="tensor | builtins.tuple[tensor, ...]")
 
 
 class tensor:
@@ -39,27 +48,27 @@ class tensor:
         self.handle = handle
 
     @property
-    def type(self):
+    def type(self) -> dtypes.dtype:
         """Its type: a dtype or pointer type, or a `block_type` of one."""
         return from_ir(self.handle.type)
 
     @property
-    def dtype(self):
+    def dtype(self) -> dtypes.dtype:
         """The type of one element."""
         return from_ir(T.element(self.handle.type))
 
     @property
-    def shape(self):
+    def shape(self) -> builtins.tuple[int, ...]:
         """The sizes of its axes; empty for a scalar."""
         return tuple(T.shape(self.handle.type))
 
     @property
-    def numel(self):
+    def numel(self) -> int:
         """How many elements it has."""
         return T.numel(self.handle.type)
 
     @property
-    def T(self):
+    def T(self) -> tensor:
         """The transpose of a matrix."""
         if len(self.shape) != 2:
             raise fail(ValueError, f"only a matrix has .T, this has shape {self.shape}",
@@ -76,20 +85,20 @@ class tensor:
                        hint="use a tl.constexpr where Python needs the number itself")
         return data
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         data = self._known("truth value for Python")
         if data.size != 1:
             raise fail(ValueError, "Boolean value of Tensor with more than one value is ambiguous",
                        hint="reduce it first, with tl.max or tl.min")
         return bool(data.reshape(()))
 
-    def __index__(self):
+    def __index__(self) -> int:
         return operator.index(self._known("Python index").item())
 
-    def __int__(self):
+    def __int__(self) -> int:
         return int(self._known("Python int").item())
 
-    def __float__(self):
+    def __float__(self) -> float:
         return float(self._known("Python float").item())
 
     def __array__(self, dtype=None, copy=None):
@@ -106,21 +115,21 @@ class tensor:
     # Operators of plain Python code; the compiler calls the functions of `operators` itself. Users' own builtins call
     # them by name, with `_semantic`.
 
-    def __getitem__(self, index, _semantic=None):
+    def __getitem__(self, index, _semantic=None) -> tensor:
         from .operators import getitem
         return getitem(builder_of(_semantic, "indexing"), self, index)
 
-    def __neg__(self, _semantic=None):
+    def __neg__(self, _semantic=None) -> tensor:
         from .operators import unary
         return unary(builder_of(_semantic, "-"), "-", self)
 
-    def __invert__(self, _semantic=None):
+    def __invert__(self, _semantic=None) -> tensor:
         from .operators import unary
         return unary(builder_of(_semantic, "~"), "~", self)
 
 
 def _binary_method(symbol, reflected):
-    def method(self, other, _semantic=None):
+    def method(self, other, _semantic=None) -> tensor:
         from .operators import binary
         x, y = (unwrap(other), self) if reflected else (self, unwrap(other))
         return binary(builder_of(_semantic, symbol), symbol, x, y)
@@ -129,7 +138,7 @@ def _binary_method(symbol, reflected):
 
 
 def _compare_method(symbol):
-    def method(self, other, _semantic=None):
+    def method(self, other, _semantic=None) -> tensor:
         from .operators import compare
         return compare(builder_of(_semantic, symbol), symbol, self, unwrap(other))
     method.__doc__ = f"The comparison {symbol}."
@@ -154,7 +163,7 @@ class tuple(builtins.tuple):
 
     _field_names = ()
 
-    def __new__(cls, args=(), type=None):
+    def __new__(cls, args: Iterable = (), type: tuple_type | None = None):
         made = builtins.tuple.__new__(cls, args)
         fields = type.fields if isinstance(type, tuple_type) else None
         if fields:
@@ -162,12 +171,12 @@ class tuple(builtins.tuple):
         return made
 
     @property
-    def values(self):
+    def values(self) -> list:
         """The elements as a list."""
         return list(self)
 
     @property
-    def type(self):
+    def type(self) -> tuple_type:
         """The types of the elements, with field names if it has any."""
         return tuple_type([type_of(value) for value in self], self._field_names or None)
 
@@ -184,10 +193,10 @@ class tuple(builtins.tuple):
         found = builtins.tuple.__getitem__(self, index)
         return tuple(found) if isinstance(index, builtins.slice) else found
 
-    def __add__(self, other):
+    def __add__(self, other) -> tuple:
         return tuple(builtins.tuple.__add__(self, builtins.tuple(other)))
 
-    def __mul__(self, times):
+    def __mul__(self, times) -> tuple:
         return tuple(builtins.tuple.__mul__(self, unwrap(times)))
 
     __rmul__ = __mul__

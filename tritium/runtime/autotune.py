@@ -20,7 +20,7 @@ from typing import Any
 from tritium import knobs
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
 from tritium.runtime import tuning
-from tritium.runtime.jit import KernelInterface
+from tritium.runtime.jit import KernelInterface, T
 from tritium.runtime.tuning import Config
 
 __all__ = ["Autotuner", "Config", "Heuristics", "OutOfResources", "PTXASError", "autotune", "heuristics"]
@@ -30,7 +30,7 @@ UNFIT = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
 NEVER = [float("inf")] * 3
 
 
-class Autotuner(KernelInterface):
+class Autotuner(KernelInterface[T]):
     """A kernel with several configurations; launching it launches the fastest.
 
     `cache` maps tuning keys to the configurations chosen, `configs_timings` holds the last measurements as
@@ -227,7 +227,7 @@ def _fastest(timings: dict[Config, list[float]]) -> Config:
     return min(timings, key=timings.__getitem__)
 
 
-class Heuristics(KernelInterface):
+class Heuristics(KernelInterface[T]):
     """A kernel some of whose meta-parameters are functions of its arguments."""
 
     def __init__(self, fn, arg_names: list[str], values: dict[str, Callable[[dict], Any]]):
@@ -258,7 +258,7 @@ def autotune(configs: list[Config], key: Iterable[str], prune_configs_by: dict |
              reset_to_zero: list[str] | None = None, restore_value: list[str] | None = None,
              pre_hook: Callable | None = None, post_hook: Callable | None = None, warmup: float | None = None,
              rep: float | None = None, use_cuda_graph: bool = False, do_bench: Callable | None = None,
-             cache_results: bool = False) -> Callable[[Any], Autotuner]:
+             cache_results: bool = False) -> Callable[[KernelInterface[T]], Autotuner[T]]:
     """Decorator: try `configs` whenever the arguments named in `key` have new values, and keep the fastest.
 
     The kernel runs many times while being tuned. One that updates memory in place needs `reset_to_zero` or
@@ -278,7 +278,7 @@ def autotune(configs: list[Config], key: Iterable[str], prune_configs_by: dict |
                                 post_hook, prune_configs_by, warmup, rep, use_cuda_graph, do_bench, cache_results)
 
 
-def heuristics(values: dict[str, Callable[[dict], Any]]) -> Callable[[Any], Heuristics]:
+def heuristics(values: dict[str, Callable[[dict], Any]]) -> Callable[[KernelInterface[T]], Heuristics[T]]:
     """Decorator: compute meta-parameters from the arguments at each launch, in the order given.
 
     >>> import tritium as triton

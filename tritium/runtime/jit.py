@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from tritium import knobs
 from tritium.language.source import Source
 from tritium.runtime.launch import Form, Launcher
 
+T = TypeVar("T")  # the type of the function that is a kernel
+P = ParamSpec("P")
+R = TypeVar("R")
+
 if TYPE_CHECKING:
+    from tritium.compiler.kernel import CompiledKernel
     from tritium.runtime.dispatch import DeviceCache
     from tritium.runtime.specialize import KernelParam
 
-__all__ = ["JITFunction", "KernelInterface", "jit"]
+    class Launch(Protocol[P]):
+        """`kernel[grid]`. Editors show the kernel's own parameters; checkers accept every call, for a launch takes
+        options too, may leave to a tuner what that chooses, and gives plain values to constants."""
 
-T = TypeVar("T")
+        @overload
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> CompiledKernel: ...
+        @overload
+        def __call__(self, *args: Any, **options: Any) -> CompiledKernel: ...
+
+__all__ = ["JITFunction", "KernelInterface", "jit"]
 
 
 def __getattr__(name: str):
@@ -35,15 +47,16 @@ def __getattr__(name: str):
 class KernelInterface(Generic[T]):
     """What can be launched as `kernel[grid](*args)`: kernels, and what wraps them."""
 
-    run: T
+    run: Callable[..., Any]
+    arg_names: list[str]
 
-    def warmup(self, *args, grid, **kwargs):
+    def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> CompiledKernel:
         """Compile without launching; a `torch.dtype` stands for a tensor of it."""
         from tritium.tensors import MockTensor
 
         return self.run(*map(MockTensor.wrap_dtype, args), grid=grid, warmup=True, **kwargs)
 
-    def __getitem__(self, grid) -> T:
+    def __getitem__(self: KernelInterface[Callable[P, Any]], grid: Any) -> Launch[P]:
         return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
 
 
@@ -73,6 +86,12 @@ class _Caches(dict):
 
 class JITFunction(Source, KernelInterface[T]):
     """A kernel: a function that runs once for each program of a grid."""
+
+    if TYPE_CHECKING:  # other kernels may call it, and give plain values to its constants
+        @overload
+        def __call__(self: JITFunction[Callable[P, R]], *args: P.args, **kwargs: P.kwargs) -> R: ...
+        @overload
+        def __call__(self: JITFunction[Callable[P, R]], *args: Any, **kwargs: Any) -> R: ...
 
     def __init__(self, fn, version=None, do_not_specialize=None, do_not_specialize_on_alignment=None, debug=None,
                  noinline=None, repr=None, launch_metadata=None):
@@ -125,7 +144,7 @@ class JITFunction(Source, KernelInterface[T]):
 
     # -- launching ----------------------------------------------------------------------------------------------------
 
-    def __getitem__(self, grid):
+    def __getitem__(self: JITFunction[Callable[P, Any]], grid: Any) -> Launch[P]:
         if not self.pre_run_hooks:
             if grid.__class__ is tuple:
                 call = self._grids.get(grid)
@@ -169,7 +188,7 @@ class JITFunction(Source, KernelInterface[T]):
         if "launcher" in self.__dict__:
             self.launcher.disarm()
 
-    def run(self, *args, grid, warmup, **kwargs):
+    def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> CompiledKernel:
         """Launch over `grid`, or with `warmup` only compile."""
         if not warmup:
             return self[grid](*args, **kwargs)
@@ -201,6 +220,13 @@ class JITFunction(Source, KernelInterface[T]):
         self.pre_run_hooks.append(hook)
 
 
+@overload
+def jit(fn: T) -> JITFunction[T]: ...
+@overload
+def jit(*, version: Any = None, repr: Callable | None = None, launch_metadata: Callable | None = None,
+        do_not_specialize: Iterable[int | str] | None = None,
+        do_not_specialize_on_alignment: Iterable[int | str] | None = None, debug: bool | None = None,
+        noinline: bool | None = None) -> Callable[[T], JITFunction[T]]: ...
 def jit(fn=None, *, version=None, repr=None, launch_metadata=None, do_not_specialize=None,
         do_not_specialize_on_alignment=None, debug=None, noinline=None):
     """Make a function a kernel, or a function kernels call; with TRITON_INTERPRET=1, one that runs as plain Python.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import builtins
 import functools
 import inspect
+import textwrap
 
 from tritium.errors import fail
 from tritium.ir import types as T
@@ -141,7 +142,8 @@ class LibraryFunction(Builtin):
         shown = "; ".join(f"({', '.join(map(_dtype, kinds))}) -> {_dtype(result)}"
                           for kinds, result in self.overloads.items())
         names = ", ".join(self.signature.parameters)
-        return f"The function {self.name} of the device library: {shown}.\n\n    y = libdevice.{self.name}({names})\n"
+        text = textwrap.fill(f"The function {self.name} of the device library: {shown}.", 110)
+        return f"{text}\n\n    y = libdevice.{self.name}({names})\n"
 
     def fn(self, b, *args, **kwargs):
         """Call it through builder `b`."""

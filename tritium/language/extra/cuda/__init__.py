@@ -34,7 +34,7 @@ def smid(b):
 
 
 @builtin
-def num_warps(b):
+def num_warps(b) -> int:
     """How many warps run this program: a compile-time constant.
 
         WARPS: tl.constexpr = tl.extra.cuda.num_warps()
@@ -43,7 +43,7 @@ def num_warps(b):
 
 
 @builtin
-def num_threads(b):
+def num_threads(b) -> int:
     """How many threads run this program: a compile-time constant.
 
         THREADS: tl.constexpr = tl.extra.cuda.num_threads()
@@ -57,7 +57,7 @@ def _dependent_launch(b, asm):
 
 
 @builtin
-def gdc_wait(b):
+def gdc_wait(b) -> None:
     """Wait until the kernel launched before this one has finished and its writes are visible.
 
         tl.extra.cuda.gdc_wait()
@@ -67,7 +67,7 @@ def gdc_wait(b):
 
 
 @builtin
-def gdc_launch_dependents(b):
+def gdc_launch_dependents(b) -> None:
     """Allow the kernel launched after this one to start.
 
         tl.extra.cuda.gdc_launch_dependents()
