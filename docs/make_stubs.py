@@ -56,7 +56,7 @@ def lazy_package(name: str) -> str:
     package = importlib.import_module(name)
     stub = Stub(package)
     for key, value in vars(package).items():
-        if isinstance(value, types.FunctionType) and not key.startswith("_"):
+        if isinstance(value, types.FunctionType) and value.__module__ == name and not key.startswith("_"):
             stub.add(key, value)
     names = {**{key: f".{home}" for key, home in package._HOMES.items()}, **dict.fromkeys(package._MODULES, ".")}
     return stub.text("__version__: str\n" if hasattr(package, "__version__") else "", hand_on(names))
