@@ -36,6 +36,8 @@ ALLOWED = {
     "kernels": RUNTIME,
     "profiler": RUNTIME | {"experimental"},
     "experimental": RUNTIME,
+    "_C": RUNTIME,
+    "_utils": set(),
     "alias": {"__init__"},
     "tools": EVERYTHING,
     "__init__": EVERYTHING,

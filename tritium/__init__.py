@@ -46,7 +46,7 @@ _assembly.register(_run_assembly)
 def __getattr__(name: str):
     if name in _HOMES:
         value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    elif name in _MODULES:
+    elif name in _MODULES or name == "_C":
         value = importlib.import_module(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

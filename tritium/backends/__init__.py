@@ -145,3 +145,11 @@ class _Backends(Mapping):
 
 
 backends = _Backends()
+
+
+def __getattr__(name: str):
+    if name == "BaseBackend":
+        from tritium.backends.compiler import BaseBackend
+
+        return BaseBackend
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

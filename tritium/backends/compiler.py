@@ -170,6 +170,24 @@ class BaseBackend:
             stages[extension] = lambda value, metadata, function=function: function(
                 value, self.target, options, metadata)
 
+    # What frameworks ask that make an ASTSource of their own.
+
+    @staticmethod
+    def parse_attr(key: str) -> list[list]:
+        """The promises a specialisation key stands for."""
+        return [["tt.divisibility", 16]] if "D" in key else []
+
+    def load_dialects(self, context) -> None:
+        """Nothing: there is one IR for all targets."""
+
+    def get_codegen_implementation(self, options: Options) -> dict[str, Any]:
+        """Nothing: the frontend asks no target."""
+        return {}
+
+    def get_module_map(self) -> dict[str, Any]:
+        """Nothing: `libdevice` is one module for all targets."""
+        return {}
+
 
 def _check_count(name: str, value: object, *, least: int = 1, power_of_two: bool = False) -> None:
     number = isinstance(value, int) and value >= least

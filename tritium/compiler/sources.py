@@ -80,12 +80,13 @@ class ASTSource:
         constants = sorted((path, fingerprint(value)) for path, value in self.constants.items())
         return sha256(self.fn.cache_key, self.name, str(types), str(constants), str(sorted(self.attrs.items())))
 
-    def make_ir(self, target: GPUTarget, options: Options) -> Module:
-        """The module before any pass."""
+    def make_ir(self, target: GPUTarget, options: Options, codegen_fns=None, module_map=None, context=None):
+        """The module before any pass; for a framework that has a `context`, as it sees modules."""
         from tritium import frontend
 
-        module = frontend.lower(self.fn, self.signature, self.constant_names, self.attrs, options, target)
-        return Module(self.name, module.body, module.attrs)
+        lowered = frontend.lower(self.fn, self.signature, self.constant_names, self.attrs, options, target)
+        module = Module(self.name, lowered.body, lowered.attrs)
+        return module if context is None else context.view(module)
 
     def parse_options(self) -> dict[str, Any]:
         """Options the source itself sets: none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from types import SimpleNamespace
@@ -32,15 +33,18 @@ if TYPE_CHECKING:
 __all__ = ["JITFunction", "KernelInterface", "jit"]
 
 
+# What is looked for here and lives elsewhere.
+_HOMES = {
+    "MockTensor": "tensors", "TensorWrapper": "tensors", "reinterpret": "tensors",
+    "KernelParam": "runtime.specialize", "mangle_type": "runtime.specialize",
+    "native_specialize_impl": "runtime.specialize", "JitFunctionInfo": "runtime.dispatch",
+    "ConstexprFunction": "language.source", "constexpr_function": "language.source",
+}  # fmt: skip
+
+
 def __getattr__(name: str):
-    if name in ("MockTensor", "TensorWrapper", "reinterpret"):
-        from tritium import tensors
-
-        return getattr(tensors, name)
-    if name == "KernelParam":
-        from tritium.runtime import specialize
-
-        return specialize.KernelParam
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"tritium.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

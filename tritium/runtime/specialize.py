@@ -104,6 +104,24 @@ def _find_rule(x: Any) -> Callable[[Any, How], tuple[Any, Any]]:
     return _RULES[base]
 
 
+def native_specialize_impl(backend, x: Any, is_const: bool, specialize_value: bool, align: bool) -> tuple[Any, Any]:
+    """Type and key of an argument, asked for as frameworks do that make an `ASTSource` of their own.
+
+    >>> native_specialize_impl(None, 16, False, True, True), native_specialize_impl(None, 1, False, False, True)
+    (('i32', 'D'), ('i32', None))
+    """
+    return specialize(x, How(is_const, specialize_value, specialize_value and align))
+
+
+def mangle_type(x: Any, specialize: bool = False) -> Any:
+    """The type of an argument in a signature; only with `specialize` is an int equal to 1 a constant.
+
+    >>> mangle_type(1), mangle_type(1, specialize=True)
+    ('i32', 'constexpr')
+    """
+    return native_specialize_impl(None, x, False, specialize, True)[0]
+
+
 # -- parameters --------------------------------------------------------------------------------------------------------
 
 _PYTHON_TYPES = {int: "i32", float: "fp32", bool: "u1"}

@@ -111,13 +111,13 @@ CPU_TARGETS = {
 }
 
 
-def cpu_target(name: str = "host") -> CpuTarget:
-    """The CPU called `name`: this one ("host"), or one to cross-compile for.
+def cpu_target(name: str | None = "host") -> CpuTarget:
+    """The CPU called `name`: this one ("host", or no name at all), or one to cross-compile for.
 
     >>> cpu_target("aarch64").simd, cpu_target("aarch64").masked
     ('neon', False)
     """
-    if name == "host":
+    if name in ("host", "", None):
         return _host()
     try:
         return CPU_TARGETS[name]
