@@ -37,6 +37,7 @@ ALLOWED = {
     "profiler": RUNTIME | {"experimental"},
     "experimental": RUNTIME,
     "_C": RUNTIME,
+    "_internal_testing": RUNTIME,
     "_utils": set(),
     "alias": {"__init__"},
     "tools": EVERYTHING,

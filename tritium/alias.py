@@ -13,14 +13,16 @@ cache, one set of knobs. One finder is put in front of `sys.meta_path`; nothing 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import sys
+from collections.abc import Iterator
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-__all__ = ["install_as_triton", "uninstall_as_triton"]
+__all__ = ["install_as_triton", "installed_as_triton", "uninstall_as_triton"]
 
 ALIAS = "triton"
 REAL = __name__.partition(".")[0]
@@ -91,8 +93,12 @@ def install_as_triton() -> None:
         raise RuntimeError(
             f"{ALIAS} is already imported from {getattr(present, '__file__', None)}: call "
             f"{REAL}.install_as_triton() before anything imports {ALIAS}, or start with `python -m {REAL} run`")
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    if not _is_installed():
         sys.meta_path.insert(0, _Finder())
+
+
+def _is_installed() -> bool:
+    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
 
 
 def uninstall_as_triton() -> None:
@@ -104,3 +110,19 @@ def uninstall_as_triton() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == ALIAS]:
         if sys.modules[name].__name__.partition(".")[0] == REAL:
             del sys.modules[name]
+
+
+@contextlib.contextmanager
+def installed_as_triton() -> Iterator[None]:
+    """`import triton` gives tritium inside the `with`.
+
+    >>> with installed_as_triton():
+    ...     import triton
+    """
+    before = _is_installed()
+    install_as_triton()
+    try:
+        yield
+    finally:
+        if not before:
+            uninstall_as_triton()

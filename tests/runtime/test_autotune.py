@@ -278,7 +278,7 @@ def test_printing(monkeypatch, capsys):
     monkeypatch.setenv("TRITON_PRINT_AUTOTUNING", "1")
     launch(tuner(Recorder({1: OutOfResources(2, 1, "registers")}), blocks=(1, 2)), None, 8)
     out = capsys.readouterr().out
-    assert "kernel" in out and "best config: BLOCK: 2" in out and "left out" in out
+    assert "kernel" in out and "best config selected: BLOCK: 2" in out and "left out" in out
     monkeypatch.setenv("TRITON_PRINT_AUTOTUNING", "0")
     launch(tuner(Recorder()), None, 8)
     assert capsys.readouterr() == ("", "")

@@ -19,15 +19,15 @@ PATHS = {
     "runtime": ["driver", "JITFunction", "Autotuner", "Heuristics", "Config", "autotune", "heuristics",
                 "KernelInterface", "OutOfResources", "InterpreterError", "MockTensor", "TensorWrapper", "reinterpret",
                 "RemoteCacheBackend", "RedisRemoteCacheBackend"],
-    "runtime.jit": ["JITFunction", "KernelInterface", "KernelParam", "MockTensor", "TensorWrapper", "jit",
-                    "reinterpret"],
-    "runtime.autotuner": ["Autotuner", "OutOfResources", "Config"],
+    "runtime.jit": ["JITFunction", "JITCallable", "ConstexprFunction", "KernelInterface", "KernelParam", "MockTensor",
+                    "TensorWrapper", "jit", "reinterpret", "mangle_type"],
+    "runtime.autotuner": ["Autotuner", "AutotunerError", "OutOfResources", "Config"],
     "runtime.cache": ["get_cache_manager", "get_dump_manager", "get_override_manager", "CacheManager", "stats"],
     "runtime.driver": ["driver", "active", "set_active", "reset_active", "default"],
-    "runtime.errors": ["InterpreterError", "OutOfResources", "PTXASError", "AutotunerError"],
+    "runtime.errors": ["InterpreterError", "OutOfResources", "PTXASError", "AutotunerError", "TritonError"],
     "runtime.interpreter": ["InterpretedFunction"],
     "runtime.build": ["compile_module_from_src", "_build"],
-    "runtime._allocation": ["set_allocator"],
+    "runtime._allocation": ["set_allocator", "NullAllocator"],
     "compiler": ["ASTSource", "IRSource", "CompiledKernel", "CompilationError", "LazyDict", "compile", "make_backend",
                  "get_cache_key"],
     "compiler.compiler": ["ASTSource", "CompiledKernel", "compile", "make_backend", "triton_key", "LazyDict"],
@@ -37,6 +37,11 @@ PATHS = {
     "backends.compiler": ["GPUTarget", "BaseBackend", "Language"],
     "backends.driver": ["DriverBase", "GPUDriver"],
     "errors": ["TritonError"],
+    "profiler": ["start", "scope", "viewer"],
+    "profiler.viewer": ["read", "parse"],
+    "_utils": ["find_paths_if", "get_iterable_path"],
+    "_internal_testing": ["is_cuda", "is_hip", "is_interpreter", "numpy_random", "to_numpy", "to_triton", "dtypes",
+                          "requires_tma", "default_alloc_fn"],
     "knobs": ["runtime", "compilation", "autotuning", "cache", "language", "build", "nvidia", "amd", "proton", "redis",
               "env", "propagate_env", "refresh_knobs", "HookChain"],
 }  # fmt: skip
@@ -96,3 +101,29 @@ def test_allocator():
     assert get_allocator()(128, 16, None) == (128, 16)
     tritium.set_allocator(None)
     assert get_allocator() is no_allocator
+
+
+def test_fresh_settings_for_test_suites(monkeypatch):
+    from tritium import knobs
+    from tritium._internal_testing import _fresh_knobs_impl
+
+    monkeypatch.setenv("TRITON_PRINT_AUTOTUNING", "1")
+    knobs.compilation.dump_ir = True
+    fresh, restore = _fresh_knobs_impl()
+    settings = fresh()
+    assert settings is knobs and not knobs.autotuning.print and not knobs.compilation.dump_ir
+    knobs.language.fp32_default = "ieee"
+    restore()
+    assert knobs.autotuning.print and knobs.compilation.dump_ir and knobs.language.fp32_default is None
+    del knobs.compilation.dump_ir
+    monkeypatch.delenv("TRITON_KERNEL_DUMP")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "uint64", "float16", "bfloat16", "bool"])
+def test_arrays_of_test_suites_come_back(dtype):
+    import numpy as np
+
+    from tritium import _internal_testing as testing
+
+    x = testing.numpy_random((3, 4), dtype)
+    assert np.array_equal(testing.to_numpy(testing.to_triton(x, dst_type=dtype)), x)

@@ -13,8 +13,8 @@ from tritium.tools.compile import objects, parse_target
 
 NAMES = ["x", "n", "BLOCK"]
 KERNEL = """
-import tritium as triton
-import tritium.language as tl
+import triton
+import triton.language as tl
 
 @triton.jit
 def double(x, out, n, step, BLOCK: tl.constexpr):

@@ -211,6 +211,9 @@ class Source(dependencies.Compilable):
         return self.__qualname__
 
 
+JITCallable = Source  # its name in Triton
+
+
 class DeviceFunction(Source):
     """A function of the language that kernels call and nobody launches."""
 

@@ -12,8 +12,17 @@ INSTEAD = ("time kernels with triton.testing.do_bench, or profile the program wi
            "launched by tritium")
 
 NAMES = ("activate", "cpu_timed_scope", "deactivate", "enter_scope", "enter_state", "exit_scope", "exit_state",
-         "finalize", "profile", "scope", "start", "state")
+         "finalize", "language", "profile", "scope", "start", "state")
 
 __all__ = list(NAMES)
+
+
+def __getattr__(name: str):
+    if name == "viewer":
+        import tritium.profiler.viewer as viewer
+
+        return viewer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 globals().update({name: Absent(f"proton.{name}", INSTEAD) for name in NAMES})

@@ -17,6 +17,16 @@ def no_allocator(size: int, alignment: int, stream):
         "Kernel requires a runtime memory allocation, but no allocator was set. Use triton.set_allocator")
 
 
+class NullAllocator:
+    """`no_allocator` as a class: `set_allocator(NullAllocator())` takes an allocator away.
+
+    >>> set_allocator(NullAllocator())
+    """
+
+    def __call__(self, size: int, alignment: int, stream):
+        return no_allocator(size, alignment, stream)
+
+
 _allocator: ContextVar[Callable] = ContextVar("allocator", default=no_allocator)
 
 

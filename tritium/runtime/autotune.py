@@ -171,7 +171,7 @@ class Autotuner(KernelInterface[T]):
         best = _fastest(timings)
         if knobs.autotuning.print:
             print(f"Triton autotuning for function {self.__name__}: {len(timings)} configs, key {key}, "
-                  f"{self.bench_time:.2f} s, best config: {best}")
+                  f"{self.bench_time:.2f} s, best config selected: {best}")
         return best
 
     def _measure(self, configs: list[Config], args: tuple, kwargs: dict[str, Any]) -> dict[Config, list[float]]:

@@ -1,5 +1,5 @@
 """Errors of launches, where Triton's users look for them."""
 
-from tritium.errors import AutotunerError, InterpreterError, OutOfResources, PTXASError
+from tritium.errors import AutotunerError, InterpreterError, OutOfResources, PTXASError, TritonError
 
-__all__ = ["AutotunerError", "InterpreterError", "OutOfResources", "PTXASError"]
+__all__ = ["AutotunerError", "InterpreterError", "OutOfResources", "PTXASError", "TritonError"]

@@ -38,7 +38,7 @@ _HOMES = {
     "MockTensor": "tensors", "TensorWrapper": "tensors", "reinterpret": "tensors",
     "KernelParam": "runtime.specialize", "mangle_type": "runtime.specialize",
     "native_specialize_impl": "runtime.specialize", "JitFunctionInfo": "runtime.dispatch",
-    "ConstexprFunction": "language.source", "constexpr_function": "language.source",
+    "ConstexprFunction": "language.source", "constexpr_function": "language.source", "JITCallable": "language.source",
 }  # fmt: skip
 
 
