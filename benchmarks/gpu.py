@@ -330,6 +330,11 @@ def measure(rivals, long, rounds):
     return {name: statistics.median(ts) for name, ts in times.items()}
 
 
+def trial(row, fn):
+    """Milliseconds by which configurations are compared: measured as the row itself will be."""
+    return min(timed(fn, 3) for _ in range(2)) if row.long else statistics.median(cold(fn) for _ in range(7))
+
+
 def best_config(row, k):
     """The fastest configuration of a kernel that compiles, and what went wrong with the others."""
     tried, problems = [], []
@@ -337,7 +342,7 @@ def best_config(row, k):
         try:
             row.launch(k, **config)
             torch.cuda.synchronize()
-            tried.append((min(timed(lambda config=config: row.launch(k, **config), 3) for _ in range(2)), config))
+            tried.append((trial(row, lambda config=config: row.launch(k, **config)), config))
         except Exception as problem:  # a configuration one side cannot run is reported, not fatal
             problems.append(f"{config}: {type(problem).__name__}: {str(problem)[:300]}")
     return (min(tried, key=lambda t: t[0])[1] if tried else None), problems

@@ -46,7 +46,7 @@ def child(group: str, name: str, who: str) -> None:
     for number, config in enumerate(row.configs):
         try:
             row.launch(kernels, **config)
-            times[number] = min(gpu.timed(lambda config=config: row.launch(kernels, **config), 3) for _ in range(3))
+            times[number] = gpu.trial(row, lambda config=config: row.launch(kernels, **config))
         except Exception as error:
             print(f"{who} {name} {config}: {str(error).splitlines()[0]}", file=sys.stderr)
     best = row.configs[min(times, key=times.__getitem__)]
