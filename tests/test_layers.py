@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[1] / "tritium"
 BASE = {"errors", "knobs"}
 IR = BASE | {"ir"}
 OPS = IR | {"ops"}
-LANGUAGE = OPS | {"language"}
-BACKENDS = LANGUAGE | {"passes", "interp", "frontend", "backends", "cache", "tensors"}
+LANGUAGE = OPS | {"cache", "language"}
+BACKENDS = LANGUAGE | {"passes", "interp", "frontend", "backends", "tensors"}
 RUNTIME = BACKENDS | {"compiler", "runtime", "testing"}
 EVERYTHING = RUNTIME | {"kernels", "tools", "alias", "profiler", "experimental"}
 ALLOWED = {
@@ -26,7 +26,7 @@ ALLOWED = {
     "ir": BASE,
     "ops": IR,
     "passes": OPS,
-    "language": OPS,
+    "language": OPS | {"cache"},
     "frontend": LANGUAGE,
     "interp": LANGUAGE | {"frontend", "tensors"},
     "backends": BACKENDS,

@@ -115,8 +115,11 @@ class FileCacheManager(CacheManager):
 
     def get_file(self, filename: str) -> str | None:
         """The path of a file in the first cache that has it."""
-        paths = (os.path.join(layer, filename) for layer in self._layers)
-        return next((path for path in paths if os.path.exists(path)), None)
+        for layer in self._layers:
+            path = os.path.join(layer, filename)
+            if os.path.exists(path):
+                return path
+        return None
 
     def has_file(self, filename: str) -> bool:
         """Whether a file is there."""

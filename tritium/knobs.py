@@ -167,6 +167,7 @@ class Knob(NamedTuple):
         return self.default() if isinstance(self.default, types.FunctionType | functools.partial) else self.default
 
 
+@functools.cache
 def _names(key: str) -> tuple[str, ...]:
     """The variables that may hold a setting, strongest first."""
     return (key.replace("TRITON_", "TRITIUM_", 1), key) if key.startswith("TRITON_") else (key,)
@@ -178,7 +179,11 @@ def getenv(key: str, default: str | None = None) -> str | None:
     >>> getenv("TRITON_SURELY_NOT_SET", "none")
     'none'
     """
-    return next((os.environ[name] for name in _names(key) if name in os.environ), default)
+    for name in _names(key):
+        text = os.environ.get(name)
+        if text is not None:
+            return text
+    return default
 
 
 def setenv(key: str, value: str | None) -> None:
@@ -435,8 +440,12 @@ def cache_invalidating_env() -> dict[str, str]:
     >>> isinstance(cache_invalidating_env(), dict)
     True
     """
-    found = {key: getenv(key) for key in CACHE_INVALIDATING_ENV_VARS}
+    present = _CACHE_INVALIDATING.intersection(os.environ)
+    found = {key: getenv(key) for key in CACHE_INVALIDATING_ENV_VARS} if present else {}
     return {key: value for key, value in found.items() if value is not None}
+
+
+_CACHE_INVALIDATING = frozenset(name for key in CACHE_INVALIDATING_ENV_VARS for name in _names(key))
 
 
 def refresh_knobs() -> None:

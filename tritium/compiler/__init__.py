@@ -39,10 +39,11 @@ def __getattr__(name: str):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def compile(src, target: GPUTarget | None = None, options: dict | None = None, _env_vars: dict | None = None):
+def compile(src, target: GPUTarget | None = None, options: dict | Options | None = None,
+            _env_vars: dict | None = None):
     """Compile an `ASTSource`, or a file of any stage, for a target: the machine's own by default.
 
-    No device is needed when a target is given.
+    No device is needed when a target is given. `options` that are complete win over those the file was written with.
 
     >>> compile("kernel.ttir", target="cuda")
     Traceback (most recent call last):
@@ -53,7 +54,8 @@ def compile(src, target: GPUTarget | None = None, options: dict | None = None, _
     target = target or driver.active.get_current_target()
     backend = make_backend(target)
     src = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
-    options = backend.parse_options({**src.parse_options(), **(options or {})})
+    if not isinstance(options, Options):
+        options = backend.parse_options({**src.parse_options(), **(options or {})})
     env = knobs.cache_invalidating_env() if _env_vars is None else _env_vars
     key = sha256(get_cache_key(src, backend, options, env))
     entry = Entry(src, key, backend, options)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tritium import cache, knobs
 from tritium.backends.compiler import BaseBackend, Options
-from tritium.compiler.kernel import CompiledKernel, metadata_text
+from tritium.compiler.kernel import CompiledKernel, OnDisk, metadata_text
 from tritium.compiler.sources import IR_STAGES
 from tritium.ir.text import parse_module
 
@@ -33,10 +33,11 @@ class Entry:
         if group is None:
             cache.count("misses")
             return None
-        metadata = json.loads(Path(group[f"{self.file}.json"]).read_text())
+        with open(group[f"{self.file}.json"], "rb") as file:
+            metadata = json.load(file)
         stages = ("source", "ttir", *(ext for ext, _ in self.backend.record.stages))
         paths = ((ext, group.get(f"{self.file}.{ext}")) for ext in stages)
-        contents: dict[str, Any] = {ext: Path(path) for ext, path in paths if path is not None}
+        contents: dict[str, Any] = {ext: OnDisk(path) for ext, path in paths if path is not None}
         cache.count("hits")
         return CompiledKernel(self.src, metadata, contents, self.key, group)
 

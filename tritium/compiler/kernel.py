@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 from collections import namedtuple
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from tritium import backends, knobs
@@ -39,6 +39,12 @@ class LazyDict:
         self.extras.append((func, args))
 
 
+class OnDisk(str):
+    """The path of a stage that has not been read yet."""
+
+    __slots__ = ()
+
+
 class Stages(Mapping):
     """Extension -> content of a stage: text, or bytes for the binary. Read from disk, or computed, on demand."""
 
@@ -49,8 +55,10 @@ class Stages(Mapping):
     def __getitem__(self, ext: str):
         if ext in self._contents:
             value = self._contents[ext]
-            if isinstance(value, Path):
-                value = value.read_bytes() if ext == self._binary_ext else value.read_text()
+            if isinstance(value, OnDisk):
+                with open(value, "rb") as file:
+                    data = file.read()
+                value = data if ext == self._binary_ext else data.decode()
             elif not isinstance(value, str | bytes):  # the module itself, from this process
                 value = str(value)
             self._contents[ext] = value
@@ -90,7 +98,12 @@ def metadata_tuple(metadata: Mapping[str, Any]):
     fields = {name: _plain(value) for name, value in sorted(metadata.items())}
     if isinstance(target := fields.get("target"), Mapping):
         fields["target"] = GPUTarget(**target)
-    return namedtuple("KernelMetadata", fields)(**fields)
+    return _metadata_class(tuple(fields))._make(fields.values())
+
+
+@functools.cache  # making a class takes longer than loading a kernel, and a backend's kernels have the same fields
+def _metadata_class(names: tuple[str, ...]) -> type:
+    return namedtuple("KernelMetadata", names)
 
 
 def metadata_text(metadata: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What a function's compiled code depends on besides its own text: callees and captured values, found in its syntax.
+"""What a function's compiled code depends on besides its own text: callees and captured values, found by its names.
 
 `reach` lists a function and all it calls, `merge_globals` the values they captured. A function's hash covers the text
 of every function reached, so recursion needs no special case and editing any of them changes the hash.
@@ -6,7 +6,6 @@ of every function reached, so recursion needs no special case and editing any of
 
 from __future__ import annotations
 
-import ast
 import builtins
 import copy
 import enum
@@ -19,6 +18,7 @@ from typing import NamedTuple
 from tritium.errors import render
 from tritium.language.constants import constexpr, unwrap
 from tritium.language.dtypes import dtype
+from tritium.language.names import Names, find
 
 _LANGUAGE = "tritium.language"
 
@@ -48,14 +48,15 @@ class Compilable:
 def reach(source: Compilable) -> list[Compilable]:
     """`source` and every function its compiled code may contain, each once, callers first."""
     source._captured = None  # its globals may have changed; a callee's are compared in merge_globals
-    reached, waiting = [], [source]
+    names, reached, waiting = Names(source), [], [source]
     while waiting:
         function = waiting.pop()
         if function not in reached:
             if function._captured is None:
-                function._captured = _capture(function)
+                function._captured = _capture(function, names.of(function))
             reached.append(function)
             waiting.extend(reversed(function._captured.callees))
+    names.keep()
     return reached
 
 
@@ -86,9 +87,13 @@ def is_language(value: object) -> bool:
     """
     if isinstance(value, FunctionType) and hasattr(value, "__triton_builtin__"):
         return True  # a user's builtin, marked by hand
-    homes = [value] if isinstance(value, Compilable) else [value, type(value)]
-    modules = (getattr(home, "__module__", None) for home in homes)
-    return any(isinstance(module, str) and module.startswith(_LANGUAGE) for module in modules)
+    if _is_of_language(getattr(value, "__module__", None)):
+        return True
+    return not isinstance(value, Compilable) and _is_of_language(type(value).__module__)
+
+
+def _is_of_language(module: object) -> bool:
+    return isinstance(module, str) and module.startswith(_LANGUAGE)
 
 
 def _home(value: object) -> str:
@@ -136,11 +141,14 @@ def fingerprint(value: object) -> str:
     >>> fingerprint(1), fingerprint(True), fingerprint((1, -0.0))
     ('int:1', 'bool:True', 'tuple(int:1,float:-0.0)')
     """
-    value = unwrap(value)
+    if isinstance(value, constexpr):
+        value = value.value
+    kind = type(value)
+    if kind in _COMMON:
+        return f"{kind.__qualname__}:{value!r}"
     key = getattr(value, "cache_key", None)
     if isinstance(key, str):
         return f"function:{key}"
-    kind = type(value)
     if isinstance(value, tuple | list):
         return f"{kind.__qualname__}({','.join(map(fingerprint, value))})"
     if isinstance(value, set | frozenset):
@@ -154,6 +162,9 @@ def fingerprint(value: object) -> str:
     return f"{kind.__qualname__}:{value!r}"
 
 
+_COMMON = frozenset((int, str, bool, float, type(None)))  # what most constants are
+
+
 def _python_text(fn: FunctionType) -> str:
     """What tells a Python function that runs while kernels are compiled from its earlier versions."""
     try:
@@ -163,101 +174,54 @@ def _python_text(fn: FunctionType) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Syntax
+# Names
 
 
-def _capture(source: Compilable) -> Captured:
-    finder = _Finder(source)
-    finder.visit_body(source.parse().body[0])
+def _capture(source: Compilable, names: list[str]) -> Captured:
+    found = _Meanings(source)
+    for name in names:
+        found.look_up(name)
     defaults = [(p.name, fingerprint(p.default)) for p in source.signature.parameters.values() if is_data(p.default)]
-    constants = [(name, fingerprint(value)) for (name, _), (value, _) in finder.values.items() if is_data(value)]
-    parts = (source.src, source.starting_line_number, source.noinline, defaults, constants, finder.others)
+    constants = [(name, fingerprint(value)) for (name, _), (value, _) in found.values.items() if is_data(value)]
+    parts = (source.src, source.starting_line_number, source.noinline, defaults, constants, found.others)
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()
-    return Captured(digest, tuple(finder.callees), finder.values)
+    return Captured(digest, tuple(found.callees), found.values)
 
 
-class _Finder(ast.NodeVisitor):
-    """Walks a function's body in the order it is written; visiting an expression gives its value where it is known."""
+class _Meanings:
+    """What a function's outer names stand for at this moment, and which of them its code depends on."""
 
     def __init__(self, source: Compilable):
         self.source = source
-        self.local: set[str] = set()
         self.callees: list[Compilable] = []
         self.values: dict[tuple[str, int], tuple[object, object]] = {}
         self.others: list[str] = []  # names of the language, and classes
+        self._known: dict[str, object] = {}
 
-    def visit_body(self, function: ast.FunctionDef) -> None:
-        """The statements of a function; default values and annotations are evaluated elsewhere, if at all."""
-        arguments = function.args
-        rest = (arguments.vararg, arguments.kwarg)
-        self.local.update(arg.arg for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
-        self.local.update(arg.arg for arg in rest if arg)
-        for statement in function.body:
-            self.visit(statement)
+    def look_up(self, name: str) -> None:
+        """Note what `name` stands for; the owner of an attribute was looked up before."""
+        owner, _, last = name.rpartition(".")
+        self._known[name] = self._attribute(name, self._known[owner], last) if owner else self._variable(name)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self.local.add(node.name)
-        self.visit_body(node)
-
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        self.local.update(arg.arg for arg in node.args.args)
-        self.visit(node.body)
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        if len(node.targets) != 1:
-            raise TypeError(render("Simultaneous multiple assignment is not supported.", [self.source.span(node)],
-                                   hint="write one assignment per name"))
-        self.visit(node.value)
-        self.visit(node.targets[0])
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        self.visit(node.annotation)
-        if node.value is not None:
-            self.visit(node.value)
-        self.visit(node.target)
-
-    def visit_For(self, node: ast.For) -> None:
-        self.visit(node.iter)
-        self.visit(node.target)
-        for statement in (*node.body, *node.orelse):
-            self.visit(statement)
-
-    def _comprehension(self, node) -> None:
-        for generator in node.generators:
-            self.visit(generator.iter)
-            self.visit(generator.target)
-            for condition in generator.ifs:
-                self.visit(condition)
-        for part in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
-            self.visit(part)
-
-    visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = _comprehension
-
-    def visit_Name(self, node: ast.Name) -> object:
-        if isinstance(node.ctx, ast.Store):
-            self.local.add(node.id)
-            return MISSING
-        if node.id in self.local:
-            return MISSING
+    def _variable(self, name: str) -> object:
         for scope in (self.source.closure, self.source.__globals__):
-            if node.id in scope:
-                value = scope[node.id]
+            if name in scope:
+                value = scope[name]
                 if is_language(value):
-                    self.others.append(f"{node.id}={_home(value)}")
-                return self.record(node, node.id, value, scope)
+                    self.others.append(f"{name}={_home(value)}")
+                return self._record(name, name, value, scope)
         return MISSING  # a Python builtin, or a name the frontend will not find either
 
-    def visit_Attribute(self, node: ast.Attribute) -> object:
-        owner = self.visit(node.value)
-        if owner is MISSING or isinstance(node.ctx, ast.Store):
+    def _attribute(self, path: str, owner: object, name: str) -> object:
+        if owner is MISSING:
             return MISSING
-        value = getattr(owner, node.attr, MISSING)
+        value = getattr(owner, name, MISSING)
         if isinstance(owner, ModuleType):
-            return self.record(node, node.attr, value, None if _is_fixed(owner) else vars(owner))
+            return self._record(path, name, value, None if _is_fixed(owner) else vars(owner))
         self._depend(value)  # a method of an aggregate, say
         return MISSING
 
-    def record(self, node: ast.expr, name: str, value: object, scope) -> object:
+    def _record(self, path: str, name: str, value: object, scope) -> object:
         """Note that the function depends on `value`, the content of `scope[name]` (None: it cannot change)."""
         if isinstance(value, constexpr | dtype):
             self._remember(name, value, scope)
@@ -268,7 +232,7 @@ class _Finder(ast.NodeVisitor):
         elif isinstance(value, type):
             self._record_class(value)
         elif callable(value):
-            self._check_callable(node, value)
+            self._check_callable(path, value)
         else:
             self._remember(name, value, scope)
         return value
@@ -298,13 +262,13 @@ class _Finder(ast.NodeVisitor):
             for method in vars(cls).values():
                 self._depend(method)
 
-    def _check_callable(self, node: ast.expr, value: object) -> None:
+    def _check_callable(self, path: str, value: object) -> None:
         """Python code that is not compiled cannot be called: it may change without the kernel's text changing."""
         module = getattr(value, "__module__", None) or ""
         in_c = isinstance(value, BuiltinFunctionType) and module.partition(".")[0] in sys.stdlib_module_names
         if in_c or module == "math" or value is getattr(builtins, getattr(value, "__name__", ""), MISSING):
             return
         raise RuntimeError(render(
-            f"Unsupported function referenced: {value}", [self.source.span(node)],
+            f"Unsupported function referenced: {value}", [self.source.span(find(self.source)[path])],
             hint=f"decorate {getattr(value, '__name__', 'it')} with @triton.jit, or with @triton.constexpr_function if "
             "it only computes constants"))

@@ -157,7 +157,6 @@ def _compile(fn: JITFunction, cache: DeviceCache, request: Request):
     if _call_hook(knobs.runtime.jit_cache_hook, fn, cache, request):
         return None
     src = ASTSource(fn, request.signature, request.constants, request.attrs)
-    options = vars(request.options)
 
     def finish(kernel) -> None:
         cache.kernels[request.key] = kernel
@@ -167,10 +166,10 @@ def _compile(fn: JITFunction, cache: DeviceCache, request: Request):
     if mode is not None:
         env = knobs.cache_invalidating_env()
         unique = (fn.cache_key, str(cache.target), request.key)
-        kernel = mode.submit(unique, lambda: compile(src, cache.target, options, env), finish)
+        kernel = mode.submit(unique, lambda: compile(src, cache.target, request.options, env), finish)
         cache.kernels[request.key] = kernel
         return kernel
-    kernel = compile(src, cache.target, options)
+    kernel = compile(src, cache.target, request.options)
     finish(kernel)
     return kernel
 

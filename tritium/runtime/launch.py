@@ -1,8 +1,8 @@
 """The way of a launch: `kernel[grid](x, y, n, BLOCK=64)`.
 
 A driver may have a *guarded launch*: native code that is given the grid and the arguments as they were written, finds
-among the specialisations at hand the one they fit, and launches it. Only when none fits does Python bind the arguments
-(with a function generated to have the kernel's own signature), specialise them, look the kernel up and compile it.
+among the specialisations at hand the one they fit, and launches it. Only when none fits does Python bind the arguments,
+specialise them, look the kernel up and compile it.
 
 A setting that changes, or a hook that is added, disarms every kernel: nothing is looked at on the hot path.
 """
@@ -17,18 +17,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tritium import knobs
-from tritium.errors import CompilationError, cut
+from tritium.errors import CompilationError, InternalError, cut
 
 # At most this many specialisations of a kernel, and grids, are kept at hand.
 _RECENT, _GRIDS = 8, 1024
-
-_SOURCE = """
-def _tt_make({defaults}):
-    def {name}({parameters}**_tt_options):
-        return ({names}), _tt_options
-    return {name}
-"""
-
 
 class Form(NamedTuple):
     """How a call was written: so many arguments by position, these by keyword."""
@@ -37,21 +29,18 @@ class Form(NamedTuple):
     keywords: tuple[str, ...]
 
 
-def _parameters(signature: inspect.Signature) -> tuple[str, dict[str, Any]]:
-    """The parameter list of a function, with defaults by name, and those defaults."""
-    parts, defaults, star = [], {}, False
-    for parameter in signature.parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise TypeError(f"a kernel cannot take {parameter}: give each parameter a name")
-        if parameter.kind is parameter.KEYWORD_ONLY and not star:
-            parts.append("*")
-            star = True
-        if parameter.default is parameter.empty:
-            parts.append(parameter.name)
-        else:
-            defaults[f"_tt_default_{parameter.name}"] = parameter.default
-            parts.append(f"{parameter.name}=_tt_default_{parameter.name}")
-    return "".join(f"{part}, " for part in parts), defaults
+def _mismatch(name: str, signature: inspect.Signature, args: tuple, kwargs: dict[str, Any]) -> TypeError:
+    """What Python says when a function of this name and signature, which takes further keywords, is called so."""
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
+    bare = [p if p.default is p.empty else p.replace(default=None) for p in bare]
+    more = inspect.Parameter("_tt_options", inspect.Parameter.VAR_KEYWORD)
+    scope: dict[str, Any] = {}
+    exec(f"def {name}{inspect.Signature([*bare, more])}: pass", scope)
+    try:
+        scope[name](*args, **kwargs)
+    except TypeError as error:
+        return error
+    raise InternalError(f"{name}: a call that fits was taken for one that does not")
 
 
 def grid_sizes(grid: Any) -> tuple[int, int, int]:
@@ -108,13 +97,13 @@ class Launcher:
     """
 
     def __init__(self, name: str, signature: inspect.Signature, slow: Callable, options: tuple[str, ...] = ()):
-        parameters, defaults = _parameters(signature)
-        self._names = list(signature.parameters)
-        source = _SOURCE.format(name=name, parameters=parameters, defaults=", ".join(defaults),
-                                names="".join(f"{n}, " for n in self._names))  # fmt: skip
-        scope: dict[str, Any] = {}
-        exec(compile(source, f"<launcher of {name}>", "exec"), scope)
-        self.bind: Callable = scope["_tt_make"](*defaults.values())
+        parameters = signature.parameters
+        for parameter in parameters.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise TypeError(f"a kernel cannot take {parameter}: give each parameter a name")
+        self._name, self._signature, self._names = name, signature, list(parameters)
+        self._positional = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
+        self._defaults = {n: p.default for n, p in parameters.items() if p.default is not p.empty}
         self._slow, self._options = slow, options
         self._known: dict[Any, Any] = {}
         self._records: list[Any] = [self.call]
@@ -155,6 +144,14 @@ class Launcher:
             return self._slow(*args)
         except CompilationError as error:
             raise cut(error, keep=knobs.compilation.front_end_debugging) from error.__cause__
+
+    def bind(self, *args, **kwargs) -> tuple[tuple, dict[str, Any]]:
+        """The arguments in the order of the parameters, and the keywords that are no parameters."""
+        given, named = len(args), {**self._defaults, **kwargs}
+        first, rest = self._names[:given], self._names[given:]
+        if given > self._positional or not kwargs.keys().isdisjoint(first) or not named.keys() >= set(rest):
+            raise _mismatch(self._name, self._signature, args, kwargs)
+        return (*args, *map(named.__getitem__, rest)), {n: x for n, x in kwargs.items() if n not in self._names}
 
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         values, options = self.bind(*args, **kwargs)

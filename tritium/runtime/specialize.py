@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from tritium.language import dtypes
@@ -127,47 +126,30 @@ def mangle_type(x: Any, specialize: bool = False) -> Any:
 _PYTHON_TYPES = {int: "i32", float: "fp32", bool: "u1"}
 
 
+def _text_of(annotation: Any) -> str:
+    if annotation is inspect.Parameter.empty:
+        return ""
+    if isinstance(annotation, dtypes.dtype):
+        return annotation.signature
+    # With `from __future__ import annotations`, an annotation that is a string comes in its quotes.
+    return annotation.strip("'\"") if isinstance(annotation, str) else getattr(annotation, "__name__", repr(annotation))
+
+
 class KernelParam:
     """A parameter of a kernel: its annotation and how its arguments are specialised."""
 
     def __init__(self, num: int, param: inspect.Parameter, do_not_specialize: bool = False,
                  do_not_specialize_on_alignment: bool = False):
-        self.num, self._param = num, param
+        self.num, self.name, self._param = num, param.name, param
         self.do_not_specialize = do_not_specialize
         self.do_not_specialize_on_alignment = do_not_specialize_on_alignment
-
-    @property
-    def name(self) -> str:
-        """The parameter's name."""
-        return self._param.name
-
-    @cached_property
-    def annotation(self) -> str:
-        """The annotation as text, empty where there is none."""
-        given = self._param.annotation
-        if given is inspect.Parameter.empty:
-            return ""
-        if isinstance(given, dtypes.dtype):
-            return given.signature
-        # With `from __future__ import annotations`, an annotation that is a string comes in its quotes.
-        return given.strip("'\"") if isinstance(given, str) else getattr(given, "__name__", repr(given))
-
-    @cached_property
-    def is_constexpr(self) -> bool:
-        """Whether its arguments are compile-time constants."""
-        return "constexpr" in self.annotation
-
-    @cached_property
-    def is_const(self) -> bool:
-        """Whether it is a pointer to what the kernel only reads."""
-        return self.annotation.rpartition(".")[2] == "const"
-
-    @cached_property
-    def annotation_type(self) -> str:
-        """The type the annotation forces, empty where it does not."""
-        if self._param.annotation in _PYTHON_TYPES:
-            return _PYTHON_TYPES[self._param.annotation]
-        return canonical(self.annotation) or ""
+        # The annotation as text, and the type it forces; both empty where there is none.
+        self.annotation = text = _text_of(param.annotation)
+        self.annotation_type = _PYTHON_TYPES.get(param.annotation) or canonical(text) or ""
+        # Whether its arguments are compile-time constants; whether it is a pointer to what the kernel only reads.
+        self.is_constexpr, self.is_const = "constexpr" in text, text.rpartition(".")[2] == "const"
+        free = not do_not_specialize
+        self.how = How(self.is_const, free, free and not do_not_specialize_on_alignment)
 
     @property
     def default(self) -> Any:
@@ -179,28 +161,21 @@ class KernelParam:
         """Whether there is a default value."""
         return self._param.default is not inspect.Parameter.empty
 
-    @property
-    def how(self) -> How:
-        """What may be assumed of its arguments."""
-        free = not self.do_not_specialize
-        return How(self.is_const, free, free and not self.do_not_specialize_on_alignment)
-
-    @cached_property
-    def specialize(self) -> Callable[[Any], tuple[Any, Any]]:
-        """A function from an argument for this parameter to its type and key.
+    def specialize(self, x: Any) -> tuple[Any, Any]:
+        """Type and key of an argument for this parameter.
 
         >>> def kernel(n: "i64", BLOCK: "constexpr"): ...
         >>> n, BLOCK = (KernelParam(i, p) for i, p in enumerate(inspect.signature(kernel).parameters.values()))
         >>> n.specialize(32), BLOCK.specialize(32)
         (('i64', 'D'), ('constexpr', 32))
         """
-        how, forced = self.how, self.annotation_type
         if self.is_constexpr:
-            return lambda x: ("constexpr", x)
+            return "constexpr", x
+        forced = self.annotation_type
         if not forced:
-            return lambda x: specialize(x, how)
+            return specialize(x, self.how)
         exact = forced.startswith("fp") or forced in ("bf16", "u1")
-        return lambda x: ("constexpr", None) if x is None else (forced, None if exact else specialize(x, how)[1])
+        return ("constexpr", None) if x is None else (forced, None if exact else specialize(x, self.how)[1])
 
     def __repr__(self) -> str:
         return f"KernelParam({self._param})"

@@ -131,7 +131,7 @@ class Utils:
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int):
         """(module, function, registers, spills, threads) of an object file."""
-        library = _runtime().load(binary)
+        library = _runtime().load(binary, name)
         registers = 32 if _runtime().target.simd in ("neon", "avx512") else 16
         return library, library.address(name), registers, 0, 1024
 

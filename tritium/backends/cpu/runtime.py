@@ -113,15 +113,15 @@ class Runtime:
             return builtin(self.symbols["tt.def.bind"], records)
         return lambda grid: functools.partial(records[0], grid)
 
-    def load(self, object_code: bytes) -> jit.Library:
-        """Link a kernel's object file against the runtime and the process.
+    def load(self, object_code: bytes, *exports: str) -> jit.Library:
+        """Link a kernel's object file against the runtime and the process; `exports` as in `jit.load`.
 
         >>> from tritium.backends.llvm.target import compile_text
         >>> text = "define void @k(ptr %a, i64 %b, i64 %e, ptr %g, ptr %s) { ret void }"
         >>> Runtime.get().load(compile_text(text, cpu_target())).address("k") > 0
         True
         """
-        return jit.load(object_code, self.symbols)
+        return jit.load(object_code, self.symbols, exports)
 
     @property
     def num_threads(self) -> int:
