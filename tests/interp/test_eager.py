@@ -798,3 +798,15 @@ def test_the_environment_variable(tmp_path):
         env = {k: v for k, v in os.environ.items() if not k.endswith("_INTERPRET")} | {name: "1", "PYTHONPATH": "."}
         done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=env, check=True)
         assert done.stdout == "[2]\n[2]\nInterpretedFunction 6\n"
+
+
+def test_a_kernel_without_text():
+    """`exec` leaves no source: nothing is rewritten, and the kernel runs as it is."""
+    from tritium.interp.eager import InterpretedFunction
+
+    scope = {"tl": tl}
+    exec("def copied(x, y, N: tl.constexpr):\n    i = tl.arange(0, N)\n    for k in range(N):\n"
+         "        tl.store(y + i, tl.load(x + i) + k)\n", scope)
+    x, y = np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
+    InterpretedFunction(scope["copied"])[(1,)](x, y, N=4)
+    np.testing.assert_array_equal(y, x + 3)

@@ -11,7 +11,7 @@ from ..ir.core import Arg
 from ..language import dependencies, values
 from .scope import MISSING, Deferred, Unbound, describe
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))  # as code objects spell it
 # Layers that check nothing a user wrote: what they raise on their own account is our mistake.
 _INNER = tuple(os.path.join(_PACKAGE, layer) + os.sep for layer in ("frontend", "ir", "ops"))
 
@@ -49,8 +49,11 @@ def from_exception(b, node, raised):
         return raised
     if _is_internal(raised):
         return _internal(b, node, raised)
-    return error(b, node, _message(raised), hint=_hint(b, node, raised), notes=_notes(b, node, raised),
+    made = error(b, node, _message(raised), hint=_hint(b, node, raised), notes=_notes(b, node, raised),
                  label=getattr(raised, "label", ""))
+    if isinstance(node, ast.Subscript):  # `x[i]` counts as a call
+        made.__cause__ = raised
+    return made
 
 
 def from_builtin(b, node, raised, signature=None, count=0):
@@ -163,7 +166,10 @@ def _pointer_hint(b, node):
     if not texts or (moves and len(texts) < 2):
         return None
     loads = " and ".join(f"tl.load({text})" for text in dict.fromkeys(texts))
-    also = ", or add an integer offset to one pointer" if moves else ""
+    if moves:
+        also = ", or add an integer offset to one pointer"
+    else:
+        also = f", or its address, {texts[0]}.to(tl.int64)" if type(node) is ast.BinOp else ""
     return f"{' and '.join(dict.fromkeys(texts))} is a pointer: did you mean {loads}{also}?".replace(
         " is a pointer", " are pointers" if len(set(texts)) > 1 else " is a pointer")
 

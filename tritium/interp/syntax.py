@@ -25,7 +25,12 @@ _FORMS: WeakKeyDictionary[ast.AST, FunctionType] = WeakKeyDictionary()
 
 
 def eager_form(source) -> FunctionType:
-    """The Python function of a `Source`, rewritten; breakpoints and tracebacks still name the user's own lines."""
+    """The Python function of a `Source`, rewritten; breakpoints and tracebacks still name the user's own lines.
+
+    A function that `exec` made has no text to rewrite: it runs as it is, and numbers it assigns stay Python's.
+    """
+    if not source.has_text:
+        return source.fn
     node = source.parse().body[0]
     found = _FORMS.get(node)
     if found is None:

@@ -13,7 +13,7 @@ from .casting import convert
 from .constants import unwrap
 from .deferred import ops
 from .dtypes import block_type, check_shape, dtype, from_ir, tensor_descriptor_type, tuple_type
-from .limits import capability
+from .limits import limits
 from .memory import check_writable, choose, load_pointers, store_pointers
 from .values import number, tensor, to_tensor, tuple
 
@@ -169,7 +169,7 @@ _ATOMIC = {"add": _SUMS, "min": _INTS, "max": _INTS, "and": _INTS, "or": _INTS, 
 def _descriptor_atomic(how):
     def run(b, desc, offsets, value) -> None:
         allowed = _ATOMIC[how]
-        if how in ("min", "max") and capability(b.target) >= 90:
+        if how in ("min", "max") and limits(b).narrow_extremes:
             allowed = (*allowed, T.f16, T.bf16)
         if desc._kind not in allowed:
             raise fail(AssertionError, f"Unsupported dtype {desc.dtype} for descriptor atomic_{how}",

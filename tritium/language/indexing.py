@@ -44,6 +44,9 @@ def setitem(b, x, index, value):
     if not isinstance(x, tensor):
         raise fail(TypeError, f"__setitem__ is not supported for {type_of(x)}",
                    hint="only an element of a tile can be assigned")
+    if type(_kind(x)) is T.Ptr and not x.shape:
+        raise fail(TypeError, f"__setitem__ is not supported for {x.dtype}",
+                   hint="write memory with tl.store(ptr + index, value)")
     index = index if isinstance(index, builtins.tuple) else (index,)
     for part in index:
         if not _is_integer(part):

@@ -20,6 +20,7 @@ class Limits(NamedTuple):
     precisions: tuple = _ALL_PRECISIONS
     smallest_k: tuple = (1, 1)
     imprecise_sums: int = 0  # products of 8-bit floats that may be summed in reduced precision
+    narrow_extremes: bool = True  # descriptors have atomic_min and atomic_max of 16-bit floats
 
 
 def capability(target):
@@ -37,12 +38,14 @@ def capability(target):
 def _cuda(target):
     arch = capability(target)
     return Limits((T.f8e5, T.f8e4b15, T.f8e4nv) if arch >= 89 else (T.f8e5, T.f8e4b15),
-                  ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"), (32, 16), 1 << 30 if arch == 90 else 0)
+                  ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"), (32, 16), 1 << 30 if arch == 90 else 0,
+                  arch >= 90)
 
 
 def _hip(target):
     tf32 = ("tf32",) if target.arch == "gfx942" else ()
-    return Limits((T.f8e4nv, T.f8e5, T.f8e4b8, T.f8e5b16), (*tf32, "ieee", "bf16x3", "bf16x6"))
+    return Limits((T.f8e4nv, T.f8e5, T.f8e4b8, T.f8e5b16), (*tf32, "ieee", "bf16x3", "bf16x6"),
+                  narrow_extremes=False)
 
 
 _VENDORS = {"cuda": _cuda, "hip": _hip}

@@ -14,7 +14,7 @@ from .constants import unwrap
 from .deferred import ops
 from .dtypes import float32, from_ir
 from .limits import limits
-from .microscaling import FORMATS, unpacked_size, upcast
+from .microscaling import FORMATS, common_float, unpacked_size, upcast
 from .rules import is_fp8
 from .shaping import constant_int, permute
 from .values import tensor, to_tensor
@@ -38,8 +38,10 @@ def dot(b, input, other, acc=None, input_precision=None, allow_tf32=None, max_nu
         out_dtype=float32):
     """Matrix product `input @ other + acc` of [.., M, K] and [.., K, N] tiles.
 
-    16- and 8-bit floats are summed in float32, int8 in int32. float32 operands may be rounded first: see
-    `input_precision` ("ieee" keeps them as they are; "tf32", "tf32x3", "bf16x3", "bf16x6").
+    16- and 8-bit floats are summed in float32, int8 in int32. `input_precision` says how far float32 operands may be
+    rounded before they are multiplied: "ieee" not at all, "tf32" to 11 bits; "tf32x3", "bf16x3" and "bf16x6" split them
+    and keep about 22, 16 and 24. A target may always be more precise: CPUs and the interpreters multiply all of them
+    as float32.
 
         acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         for k in range(0, K, BLOCK_K):
@@ -160,7 +162,8 @@ def dot_scaled(b, lhs, lhs_scale, lhs_format, rhs, rhs_scale, rhs_format, acc=No
     """Matrix product of operands in microscaling formats: groups of 32 (or 16) elements along K share a scale.
 
     Formats: "e2m1" (two 4-bit floats in a uint8, the first in the low half), "e4m3", "e5m2", "bf16", "fp16". Scales
-    are uint8 exponents (2 ** (s - 127)) of shapes [M, K // 32] and [N, K // 32], or None.
+    are uint8 exponents (2 ** (s - 127)) of shapes [M, K // 32] and [N, K // 32], or None. Operands are multiplied in
+    bf16, or in f32 when one of them is fp16, so that neither loses bits.
 
         acc = tl.dot_scaled(a, a_scale, "e2m1", b, b_scale, "e4m3", acc)
     """
@@ -182,7 +185,10 @@ def dot_scaled(b, lhs, lhs_scale, lhs_format, rhs, rhs_scale, rhs_format, acc=No
     k = unpacked_size(lhs, lhs_format, lhs_k_pack, -1)
     _assert(k == unpacked_size(rhs, rhs_format, rhs_k_pack, -1), "Reduction dimension should pack the same number of "
             f"elements; (lhs: {k} vs rhs: {unpacked_size(rhs, rhs_format, rhs_k_pack, -1)})")
-    left = upcast(b, "lhs", lhs, unwrap(lhs_scale), lhs_format, lhs_k_pack, bool(fast_math))
-    right = upcast(b, "rhs", rhs, unwrap(rhs_scale), rhs_format, rhs_k_pack, bool(fast_math))
+    wide = common_float(lhs_format, rhs_format)
+    left = upcast(b, "lhs", lhs, unwrap(lhs_scale), lhs_format, lhs_k_pack, bool(fast_math), wide)
+    right = upcast(b, "rhs", rhs, unwrap(rhs_scale), rhs_format, rhs_k_pack, bool(fast_math), wide)
     start = _accumulator(b, unwrap(acc), (*left.shape[:-1], right.shape[-2]), T.f32, T.f32)
-    return tensor(ops.dot(b, left.handle, permute.fn(b, right, *swap).handle, start.handle))
+    # tf32 has the bits of fp16 and the range of the scales, so nothing is lost where it is faster.
+    precision = "tf32" if wide is T.f32 and "tf32" in limits(b).precisions else "ieee"
+    return tensor(ops.dot(b, left.handle, permute.fn(b, right, *swap).handle, start.handle, precision=precision))

@@ -1,4 +1,4 @@
-"""Operands of `dot_scaled` as plain bf16 tiles: unpacked, upcast and multiplied by their scales."""
+"""Operands of `dot_scaled` as plain tiles of floats: unpacked, upcast and multiplied by their scales."""
 
 from __future__ import annotations
 
@@ -34,15 +34,21 @@ def unpacked_size(x, form, k_pack, axis):
     return x.shape[axis] * (2 if form == "e2m1" and k_pack else 1)
 
 
-def upcast(b, name, x, scale, form, k_pack, fast_math):
-    """A tile with K last as bf16, each group along K multiplied by its scale."""
+def common_float(*forms):
+    """What both operands are multiplied in: bf16 holds every format but fp16, which keeps its bits in f32.
+
+    >>> common_float("e2m1", "e5m2"), common_float("fp16", "e4m3")
+    (bf16, f32)
+    """
+    return T.f32 if "fp16" in forms else T.bf16
+
+
+def upcast(b, name, x, scale, form, k_pack, fast_math, wide):
+    """A tile with K last as `wide` (bf16 or f32), each group along K multiplied by its scale."""
     stored, target = FORMATS[form]
     if _kind(x) not in stored:
         raise fail(AssertionError, f"Unexpected dtype of {name} for {form}: {x.dtype}", argument=name)
-    if target is None:
-        x = _from_fp4(b, x, k_pack)
-    else:
-        x = convert(b, bitcast(b, x, target), T.bf16)
+    x = convert(b, _from_fp4(b, x, k_pack) if target is None else bitcast(b, x, target), wide)
     if scale is None:
         return x
     rows, k = x.shape[-2:]
@@ -50,7 +56,7 @@ def upcast(b, name, x, scale, form, k_pack, fast_math):
         raise fail(AssertionError, f"{name}_scale must be a tensor of shape [..., {rows}, {k} // group]. "
                    f"Got {list(scale.shape)}", hint="both scales have K last: [M, K // 32] and [N, K // 32]",
                    argument=f"{name}_scale")
-    factors = _spread_groups(b, _scale_values(b, scale, fast_math), k // scale.shape[-1])
+    factors = _spread_groups(b, convert(b, _scale_values(b, scale, fast_math), wide), k // scale.shape[-1])
     return tensor(ops.mul(b, x.handle, factors.handle))
 
 

@@ -55,7 +55,8 @@ def common_kind(x, y, symbol="+"):
     """The IR type in which two operands meet."""
     if is_pointer(x) or is_pointer(y):
         raise fail(TypeError, f"invalid operands of type {name_of(x)} and {name_of(y)} for {symbol}",
-                   hint="a pointer can be moved by an integer with + and -")
+                   hint="a pointer can be moved by an integer with + and -; calculate with its address, "
+                   "(ptr).to(tl.int64)")
     if not isinstance(x, tensor):
         return promote_number(_kind(y), x, symbol) if isinstance(y, tensor) \
             else promote(literal_type(x), literal_type(y), symbol)

@@ -88,6 +88,14 @@ class Source(dependencies.Compilable):
                 f"@jit functions should be defined in a Python file: the source of {self.__qualname__} cannot be read"
             ) from error
 
+    @cached_property
+    def has_text(self) -> bool:
+        """Whether there is text to compile: a function made by `exec` has none."""
+        try:
+            return bool(self._text)
+        except ValueError:
+            return False
+
     @property
     def raw_src(self) -> list[str]:
         """The lines as they stand in the file, decorators included."""
@@ -124,6 +132,7 @@ class Source(dependencies.Compilable):
         """Compile `text` instead of what the file says."""
         self._text = (text, *self._text[1:])
         self.__dict__.pop("_tree", None)
+        self.has_text = True
         self._captured = self.hash = None
         knobs.changed()  # kernels that call it must be looked up again
 

@@ -22,7 +22,14 @@ def machine(kernel, args, grid=(1,), **_):
         attrs |= attrs_of(kind, promise, (i,))
     signature = {name: kind for name, (kind, _) in zip(kernel.arg_names, pairs)}
     module = verify(lower(kernel, signature, constants, attrs))
-    interpret(module, [x for x, (kind, _) in zip(args, pairs) if kind != "constexpr"], grid)
+    interpret(module, [leaf for x, (kind, _) in zip(args, pairs) for leaf in _leaves(kind, x)], grid)
+
+
+def _leaves(kind, x):
+    """The run-time parts of an argument: those of a tuple one by one, of a constant none."""
+    if isinstance(kind, tuple):
+        return [leaf for k, part in zip(kind, x) for leaf in _leaves(k, part)]
+    return [] if kind == "constexpr" else [x]
 
 
 def cpu(kernel, args, grid=(1,), **options):

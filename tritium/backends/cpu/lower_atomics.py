@@ -24,7 +24,7 @@ def _atomic(lo, op):
 
     def update(idx, pointer):
         x = lo.ev(v, idx)
-        return _float_code(lo, pointer, x, order) if t is T.bf16 else \
+        return _float_code(lo, pointer, x, op.attrs["how"], order) if t is T.bf16 and op.attrs["how"] != "xchg" else \
             lo.w.effect(f"atomicrmw {_opcode(op.attrs['how'], t)} ptr {pointer}, {x.typed} {order}", x.type)
     _each(lo, op, p, mask, update)
 
@@ -35,8 +35,8 @@ def _opcode(how, t):
     return f"u{how}" if how in ("max", "min") and not t.signed else how
 
 
-def _float_code(lo, pointer, x, order):
-    """Add a bf16 that is carried as its code: compare and swap until nobody came between."""
+def _float_code(lo, pointer, x, how, order):
+    """Combine with a bf16 that is carried as its code: compare and swap until nobody came between."""
     w = lo.w
     first = w.effect(f"load atomic i16, ptr {pointer} monotonic, align 2", "i16")
     name, before = w.label("swap"), w.levels[-1].label
@@ -44,8 +44,8 @@ def _float_code(lo, pointer, x, order):
     w.block(name)
     old = w.fresh("i16", len(w.levels) - 1)
     at = len(w.levels[-1].lines)
-    total = w.binary("fadd", _from_code(w, old), _from_code(w, x))
-    new = _to_code(w, total)
+    both = _from_code(w, old), _from_code(w, x)
+    new = _to_code(w, w.binary("fadd", *both) if how == "add" else w.intrinsic(f"{how}num", "float", *both))
     pair = w.effect(f"cmpxchg ptr {pointer}, i16 {old}, i16 {new} {order} {_ON_FAILURE[order]}", "{ i16, i1 }")
     found, done = (w.emit(t, f"extractvalue {{ i16, i1 }} {pair}, {k}", pair) for k, t in enumerate(("i16", "i1")))
     w.levels[-1].lines.insert(at, f"  {old} = phi i16 [{first}, %{before}], [{found}, %{name}]")
