@@ -51,7 +51,7 @@ def from_exception(b, node, raised):
         return _internal(b, node, raised)
     made = error(b, node, _message(raised), hint=_hint(b, node, raised), notes=_notes(b, node, raised),
                  label=getattr(raised, "label", ""))
-    if isinstance(node, ast.Subscript):  # `x[i]` counts as a call
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):  # `x[i]` counts as a call
         made.__cause__ = raised
     return made
 
@@ -155,6 +155,9 @@ def _hint(b, node, raised):
     return given
 
 
+_OF_ADDRESSES = (ast.FloorDiv, ast.LShift, ast.RShift)  # what one rounds an address with
+
+
 def _pointer_hint(b, node):
     """A pointer where a value was meant."""
     texts = []
@@ -169,7 +172,7 @@ def _pointer_hint(b, node):
     if moves:
         also = ", or add an integer offset to one pointer"
     else:
-        also = f", or its address, {texts[0]}.to(tl.int64)" if type(node) is ast.BinOp else ""
+        also = f", or its address, {texts[0]}.to(tl.int64)" if isinstance(getattr(node, "op", None), _OF_ADDRESSES) else ""
     return f"{' and '.join(dict.fromkeys(texts))} is a pointer: did you mean {loads}{also}?".replace(
         " is a pointer", " are pointers" if len(set(texts)) > 1 else " is a pointer")
 
