@@ -100,6 +100,20 @@ def test_assert_checks_every_element():
 
 
 @eager
+def with_numpy(x_ptr):
+    weights = np.array([1, 2, 3])
+    seen = {"sum": weights.sum()}
+    tl.store(x_ptr, seen["sum"])
+
+
+def test_arrays_of_numpy_stay_what_they_are():
+    """S08: a plain assignment makes tensors of numbers only."""
+    x = np.zeros(1, np.int32)
+    run(with_numpy, x)
+    assert x[0] == 6
+
+
+@eager
 def out_of_bounds(x_ptr, n):
     tl.store(x_ptr + tl.program_id(0) * 4 + tl.arange(0, 4), 1)
 

@@ -259,7 +259,7 @@ def number(value):
         return bool(value) if isinstance(value, bool) else float(value)
     if isinstance(value, int):
         return int(value)
-    if isinstance(value, tensor) or not hasattr(value, "dtype") or not hasattr(value, "item"):
+    if isinstance(value, tensor) or not hasattr(value, "dtype") or getattr(value, "shape", None) != ():
         return None
     return value.item()  # a NumPy scalar
 
