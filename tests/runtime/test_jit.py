@@ -516,6 +516,15 @@ def test_repr_names_the_kernel(fake):
     assert kernel[(1,)](X, 32).name == "copy_32_fp32"
 
 
+def test_repr_of_a_kernel_made_from_another(fake):
+    @jit(repr=lambda spec: f"copy_{spec.constants['B']}")
+    def kernel(x, B: tl.constexpr):
+        pass
+
+    derived = jit(kernel.fn, repr=lambda spec: f"{kernel.repr(spec)}_of_mine")
+    assert derived[(1,)](X, 32).name == "copy_32_of_mine"
+
+
 # -- several devices ---------------------------------------------------------------------------------------------------
 
 

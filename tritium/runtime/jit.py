@@ -136,7 +136,9 @@ class JITFunction(Source, KernelInterface[T]):
         """The kernel's symbol for a specialisation."""
         if self._repr is None:
             return self.__name__.rpartition(".")[2]
-        constants = {self.arg_names[path[0]]: value for path, value in spec.constants.items() if len(path) == 1}
+        # Another kernel's `repr` may call this one with what it was given itself: constants by name.
+        constants = {path if isinstance(path, str) else self.arg_names[path[0]]: value
+                     for path, value in spec.constants.items() if isinstance(path, str) or len(path) == 1}
         return self._repr(SimpleNamespace(constants=constants, signature=spec.signature))
 
     def is_gluon(self) -> bool:
