@@ -289,7 +289,7 @@ def _meet_results(b, node, x, y):
     if same(x, y):
         return x if values.is_constant(x) else Pair(x, y)
     raise diagnose.error(
-        b, node, f"Inconsistent return types: {describe(x)} and {describe(y)}", at=b.frame.places.get(RESULT),
+        b, b.frame.places.get(RESULT, node), f"Inconsistent return types: {describe(x)} and {describe(y)}",
         hint="return values of one type on every path")
 
 

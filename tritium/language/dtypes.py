@@ -371,7 +371,7 @@ def check_shape(shape):
 
     >>> check_shape([4, 100])
     Traceback (most recent call last):
-    ValueError: Shape element 1 must be a power of 2, got 100
+    ValueError: Shape element 1 must be a power of 2
     """
     shape = tuple(shape)
     numel = 1
@@ -385,7 +385,7 @@ def check_shape(shape):
         size = int(size)
         if size < 0 or size & (size - 1):
             above = 1 << max(size - 1, 0).bit_length()
-            raise fail(ValueError, f"Shape element {axis} must be a power of 2, got {size}",
+            raise fail(ValueError, f"Shape element {axis} must be a power of 2", label=f"element {axis} is {size}",
                        hint=f"use triton.next_power_of_2({size}) = {above} and mask the tail" if size > 0 else None,
                        argument="shape")
         dims.append(size)

@@ -301,6 +301,9 @@ def _overloaded(b, symbol, x, y):
 def unary(b, symbol, x):
     """`symbol x` for one of - ~ + not. Minus is 0 - x, so that -(0.0) is 0.0."""
     x = unwrap(x)
+    if isinstance(x, builtins.tuple):
+        raise fail(AttributeError, f"`{symbol}` of a tuple is not supported",
+                   hint="ask for its length: len(t) == 0" if symbol == "not" else None)
     if not isinstance(x, tensor):
         return {"-": operator.neg, "~": operator.invert, "+": operator.pos, "not": operator.not_}[symbol](x)
     if symbol == "not":

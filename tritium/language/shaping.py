@@ -73,7 +73,7 @@ def arange(b, start, end):
     if size <= 0:
         raise fail(ValueError, f"arange's end argument must be greater than the start argument, got {start} to {end}")
     if size & (size - 1):
-        raise fail(ValueError, f"arange's range must be a power of 2, got {size}",
+        raise fail(ValueError, "arange's range must be a power of 2", label=f"{size} elements",
                    hint=f"use triton.next_power_of_2({size}) = {1 << size.bit_length()} and mask the tail")
     check_shape((size,))
     return tensor(ops.arange(b, start=start, end=end))
