@@ -4,6 +4,7 @@ import ctypes
 import doctest
 import itertools
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -589,15 +590,16 @@ def numbers(shape, dtype):
 @pytest.mark.parametrize("kind", dot.KINDS)
 def test_dot(rt, kind):
     address = rt.symbols[dot.SYMBOLS[kind]]
-    fn = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 6)(address)
-    dtype = OPERANDS[kind]
+    fn = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 6, ctypes.c_void_p)(address)
+    dtype, panel = OPERANDS[kind], np.empty((66, rt.target.dot_columns), np.float64)
     wide = np.int32 if np.dtype(dtype).kind in "iu" else dtype
     for (m, n, k), gap in itertools.product(SIZES, (0, 3)):
         a, b, c = numbers((m, k + gap), dtype), numbers((k, n + gap), dtype), numbers((m, n + gap), wide)
         want = c.copy()
         with np.errstate(over="ignore"):
             want[:, :n] += a[:, :k].astype(wide) @ b[:, :n].astype(wide)
-        fn(a.ctypes.data, b.ctypes.data, c.ctypes.data, m, n, k, k + gap, n + gap, n + gap)
+        fn(a.ctypes.data, b.ctypes.data, c.ctypes.data, m, n, k, k + gap, n + gap, n + gap,
+           panel.ctypes.data)
         tolerance = 0 if wide is np.int32 else 1e-4
         assert np.allclose(c, want, rtol=tolerance, atol=tolerance), (m, n, k, gap)
 
@@ -607,9 +609,9 @@ def test_dot(rt, kind):
 def test_dot_keeps_its_tile_in_registers(name, products, kind):
     text = assembly(dot.dot(cpu_target(name), kind), cpu_target(name))
     hottest = max(text.split("\n.LBB"), key=lambda block: block.count("vfmadd") + block.count("fmla"))
-    assert hottest.count("vfmadd") + hottest.count("fmla") == products, hottest
-    spills = [line for line in hottest.splitlines() if ("mov" in line and "rsp" in line) or "str\tq" in line]
-    assert not any("mm" in line or "q" in line for line in spills), hottest
+    expected = products // 2 if (name, kind) == ("aarch64", "f64") else products  # a register holds half as many ks
+    assert hottest.count("vfmadd") + hottest.count("fmla") == expected, hottest
+    assert not re.search(r"rsp.*mm|mm.*rsp|\tq\d.*\[sp", hottest), hottest  # vectors to or from the stack
 
 
 DTYPES = {"i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8",

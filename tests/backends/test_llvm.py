@@ -38,12 +38,13 @@ def test_llvmlite_is_not_imported_before_it_is_needed():
 # -- target ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name, simd, masked, fused", [
-    ("aarch64", "neon", False, "fmla"), ("x86-64-v3", "avx2", True, "vfmadd"), ("x86-64-v4", "avx512", True, "zmm"),
+@pytest.mark.parametrize("name, simd, masked, lanes, fused", [
+    ("aarch64", "neon", False, 16, "fmla"), ("x86-64-v3", "avx2", True, 16, "vfmadd"),
+    ("x86-64-v4", "avx512", True, 32, "zmm"),
 ])  # fmt: skip
-def test_named_targets_cross_compile(name, simd, masked, fused):
+def test_named_targets_cross_compile(name, simd, masked, lanes, fused):
     t = cpu_target(name)
-    assert (t.simd, t.masked, t.W) == (simd, masked, 16)
+    assert (t.simd, t.masked, t.W) == (simd, masked, lanes)
     w = Writer()
     with w.function("<16 x float>", "f", ["<16 x float> x"]) as (x,):
         w.ret(w.intrinsic("fma", x.type, x, x, x))

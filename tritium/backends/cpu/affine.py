@@ -18,7 +18,7 @@ from ...ir.core import Arg, Result
 from ..llvm.writer import Val
 from .index import power_of_two, source_index
 
-__all__ = ["ADDRESSING", "Form", "Loose", "form_of", "uniform", "usual_stride"]
+__all__ = ["ADDRESSING", "Form", "Loose", "form_of", "unfolded", "uniform", "usual_stride"]
 
 
 class Loose(NamedTuple):
@@ -57,6 +57,21 @@ def uniform(form: Form) -> bool:
     return not form.loose and not any(s != 0 for s in form.strides)
 
 
+def unfolded(path, strides):
+    """Strides after the shape ops in `path` (outermost first); None where they are not kept."""
+    for op in reversed(path):
+        if op.kind is ops.expand_dims:
+            at = op.attrs["axis"]
+            strides = (*strides[:at], 0, *strides[at:])
+        elif op.kind is ops.trans:
+            strides = tuple([strides[a] for a in op.attrs["order"]])
+        elif op.kind is ops.broadcast:
+            strides = tuple([0 if n == 1 else s for s, n in zip(strides, T.shape(op.operands[0].type), strict=True)])
+        elif op.kind is not ops.hint:
+            return None
+    return strides
+
+
 def usual_stride(lo, form: Form, axis: int):
     """The stride along an axis where remainders do not wrap: good enough to guess what is wanted next."""
     total = form.strides[axis]
@@ -64,14 +79,8 @@ def usual_stride(lo, form: Form, axis: int):
         x = loose.value
         if type(x) in (Arg, Result) or x.kind is not ops.rem:
             continue
-        strides = form_of(lo, x.operands[0]).strides
-        for op in reversed(loose.path):
-            if op.kind is ops.expand_dims:
-                at = op.attrs["axis"]
-                strides = (*strides[:at], 0, *strides[at:])
-            elif op.kind is ops.trans:
-                strides = tuple([strides[a] for a in op.attrs["order"]])
-        if axis < len(strides):
+        strides = unfolded(loose.path, form_of(lo, x.operands[0]).strides)
+        if strides is not None:
             total = lo.add(total, lo.mul(strides[axis], loose.scale))
     return total
 

@@ -17,10 +17,10 @@ from ...ir import types as T
 from ...ir.core import Arg, Op, Result
 from ..llvm.rows import llvm_type, memory_type
 from ..llvm.writer import Val, lanes
-from . import nests, scratch_strips
+from . import nests, scratch_strips, view
 from .emit import Emitter
 from .plan import plan
-from .scratch import Arena
+from .scratch import Arena, View
 from .table import is_lazy, puller, step, stepper
 
 __all__ = ["Lowered", "Lowering", "Shift", "lower"]
@@ -170,7 +170,7 @@ class Lowering(Emitter):
             if s.ops and s.nest is not None:
                 nests.group(self, s.ops, s.nest, s.force, s.clip)
             elif s.force is not None:
-                self.force(s.force)
+                self.bring(s)
             elif s.ops[0].kind.terminator:
                 finish()
             else:
@@ -215,6 +215,14 @@ class Lowering(Emitter):
         self.homes[k] = buffer
         return buffer
 
+    def bring(self, s):
+        """What a step is to have in one piece: a view of memory where that will do, else a copy in scratch."""
+        found = view.view(self, s.force) if s.view and self.key(s.force) not in self.homes else None
+        if found is None:
+            self.force(s.force)
+        else:
+            self.homes[self.key(s.force)] = found
+
     def adopt(self, x, buffer):
         """Let value `x` live in `buffer`, too."""
         buffer.users += 1
@@ -236,6 +244,8 @@ class Lowering(Emitter):
 
     def address(self, buffer):
         """Where a buffer begins."""
+        if type(buffer) is View:
+            return buffer.start
         if not buffer.offset:
             return self.scratch
         return self.cse(("buffer", buffer.offset), lambda: self.w.gep("i8", self.scratch, self.const(buffer.offset)))

@@ -27,6 +27,7 @@ def _dot(lo, op):
     x, y = lo.force(a), lo.force(b)
     total = _accumulator(lo, op, acc, (x, y))
     sizes = [lo.const(s) for s in (m, n, k, *[buffer.strides[-2] for buffer in (x, y, total)])]
+    panel = lo.arena.take((k, lo.target.dot_columns), T.element(op.type))
     with lo.loops(batch) as at:
         where = []
         for buffer in (x, y, total):
@@ -34,7 +35,8 @@ def _dot(lo, op):
             for i, stride in zip(at, buffer.strides[:len(batch)], strict=True):
                 offset = lo.add(offset, lo.mul(i, stride))
             where.append(scratch_strips.pointer(lo, buffer, offset))
-        lo.w.call("void", f"tt.dot.{kind}", *where, *sizes)
+        lo.w.call("void", f"tt.dot.{kind}", *where, *sizes, lo.address(panel))
+    lo.arena.release(panel)
     lo.homes[lo.key(op)] = total
 
 

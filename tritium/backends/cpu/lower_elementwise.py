@@ -7,7 +7,7 @@ from ...ir import types as T
 from ...ir.core import Op, Result
 from ..llvm.rows import bitcast, convert, elementwise, memory_type
 from ..llvm.writer import lanes
-from . import scratch_strips
+from . import lower_exp, scratch_strips
 from .index import ravel, source_index, width_of
 from .lower_masks import mask_of
 from .table import PULL, pulled, step
@@ -17,6 +17,9 @@ __all__ = ["apply", "inline"]
 
 def apply(lo, op, xs):
     """An elementwise op on single values or strips."""
+    if op.kind is ops.div and lanes(xs[0].type) > lanes(xs[1].type) and T.element(op.type) in _QUOTIENTS \
+            and lo.target.fused:
+        return _divide(lo, T.element(op.type), *xs)
     xs = lo.spread(xs)
     fn = _APPLY.get(op.kind)
     if fn is not None:
@@ -45,11 +48,35 @@ _APPLY = {
     ops.bitcast: _bitcast,
     ops.select: lambda lo, op, c, x, y: lo.w.select(c, x, y),
     ops.addptr: _addptr,
+    **lower_exp.APPLY,
 }
 
 
 def _pull(lo, op, idx):
     return apply(lo, op, [lo.ev(x, idx) for x in op.operands])
+
+
+_QUOTIENTS = {T.f32: -126, T.f64: -1022}  # -> exponent of the smallest normal number
+
+
+def _divide(lo, t, x, y):
+    """A strip by one number: its reciprocal is taken once, and what the product misses is added, which rounds right.
+
+    Infinities and NaNs have nothing to add. The reciprocal of a denormal would overflow, so both are scaled up.
+    """
+    w, n = lo.w, lanes(x.type)
+    one = w.const(y.type, 1.0)
+    if y[0] in "%@":
+        size = w.intrinsic("fabs", y.type, y)
+        small = w.compare("fcmp olt", size, w.const(y.type, 2.0 ** _QUOTIENTS[t]))
+        scale = w.select(small, w.const(y.type, 2.0 ** 64), one)
+        y = w.binary("fmul", y, scale)
+        x = w.binary("fmul", x, lo.widen(scale, n))
+    inverse, y = lo.widen(w.binary("fdiv", one, y), n), lo.widen(y, n)
+    near = w.binary("fmul", x, inverse)
+    missing = w.intrinsic("fma", x.type, w.unary("fneg", near), y, x)
+    exact = w.intrinsic("fma", x.type, missing, inverse, near)
+    return w.select(w.compare("fcmp uno", exact, exact), near, exact)
 
 
 PULL["row"] = _pull

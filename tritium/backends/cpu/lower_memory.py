@@ -206,7 +206,7 @@ def _masked_load(lo, op, place, mask, other, idx):
             some = lo.w.compare("icmp ne", mask.bits(lo), lo.const(0))
             x, = lo.either(some, lambda: [_read(lo, place, t)], lambda: [lo.w.const(memory_type(t), 0)])
             return lo.w.select(mask.lanes(lo), lo.widen(x, n), other)
-    if lo.target.simd == "avx512" and place.kind == "strip" and place.unbroken is None:
+    if lo.target.simd == "avx512" and place.kind == "strip" and place.unbroken is None and mask.each is not None:
         with lo.at(level):
             return _native_load(lo, place, t, mask, other)
     whole = _both(lo, mask.whole(lo), place.unbroken)
@@ -227,7 +227,7 @@ def _load_some(lo, place, t, mask, other):
     """The lanes that take part, by the runtime; the others are `other`."""
     w, strip = lo.w, lo.slot("strip")
     if place.kind == "strip" and lo.target.masked:
-        return _native_load(lo, place, t, mask, other)
+        return _native_load(lo, place, t, mask.pinned(lo), other)
     bits = mask.bits(lo, partial=True)
     w.store(other, strip, t.bytes)
     if place.kind == "strip":
@@ -336,7 +336,8 @@ def _store(lo, op, place, mask, x, idx):
             w.store(x, place.pointer, t.bytes)
         return
     x = lo.widen(x, n)
-    native = mask is not None and lo.target.simd == "avx512" and place.kind == "strip" and place.unbroken is None
+    native = mask is not None and lo.target.simd == "avx512" and place.kind == "strip" and place.unbroken is None \
+        and mask.each is not None
     mask = mask or Mask(n)
     if place.kind == "one":
         _store_some(lo, place, t, mask, x)
@@ -366,7 +367,7 @@ def _store_all(lo, place, t, x):
 def _store_some(lo, place, t, mask, x, partial=False):
     w, strip = lo.w, lo.slot("strip")
     if place.kind == "strip" and lo.target.masked:
-        _native_store(lo, place, t, mask, x)
+        _native_store(lo, place, t, mask.pinned(lo), x)
         return
     bits = mask.bits(lo, partial)
     w.store(x, strip, t.bytes)

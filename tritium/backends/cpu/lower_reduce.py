@@ -38,6 +38,9 @@ _KNOWN = {
     ops.min_nan: ({"float": "fminimum"}, lambda t: inf),
 }
 
+# Reductions of floats that LLVM does lane by lane where they are no instruction: x86.
+_ONE_BY_ONE = ("fmax", "fmin", "fmaximum", "fminimum")
+
 
 def combine(lo, region, args):
     """Apply a combination to single values or strips."""
@@ -116,9 +119,9 @@ class Reduction:
         if not carried:
             self.totals = xs
             return []
-        if self.known:
+        if self.known:  # the new element first: x86 tests the first operand of a maximum for NaN
             last = xs if self.carries > len(xs) else []
-            return [*combine(lo, self.region, [*carried[:len(xs)], *xs]), *last]
+            return [*combine(lo, self.region, [*xs, *carried[:len(xs)]]), *last]
         first = lo.w.compare("icmp eq", lo.const(base), lo.const(0))
         if not self.lane_by_lane:
             return lo.either(first, lambda: xs, lambda: combine(lo, self.region, [*carried, *xs]))
@@ -131,7 +134,7 @@ class Reduction:
         n = lanes(self.totals[0].type)
         if n == 1:
             return self.totals
-        if self.known:
+        if self.known and (lo.target.simd == "neon" or self.known[0] not in _ONE_BY_ONE):
             name, _ = self.known
             x, t = self.totals[0], llvm_type(self.elements[0])
             starts = [w.const(t, -0.0 if name == "fadd" else 1.0)] if name in ("fadd", "fmul") else []

@@ -1,12 +1,12 @@
 """Which loads must be complete before the step that wants them writes.
 
-A step works strip by strip: it loads a strip, computes, stores, and goes on to the next. Block operations act on whole
-blocks, so nothing that a strip stores may be loaded by a later one. That holds where a store writes exactly the elements
-its own strip has loaded (`x[i] = f(x[i])`), and where it writes to another array. Everything else through the same
-parameter, or through pointers of unknown origin, is loaded as a whole before the first store.
+A step works strip by strip: it loads a strip, computes, stores, and goes on to the next. Block operations act on
+whole blocks, so nothing that a strip stores may be loaded by a later one. That holds where a store writes exactly the
+elements its own strip has loaded (`x[i] = f(x[i])`), and where it writes to another array. Everything else through the
+same parameter, or through pointers of unknown origin, is loaded as a whole before the first store.
 
-Pointers computed from different parameters of the kernel are taken to point to different arrays, or to the same elements
-in step (an element-wise kernel called in place).
+Pointers computed from different parameters of the kernel are taken to point to different arrays, or to the same
+elements in step (an element-wise kernel called in place).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from ...ir.core import Arg, Result, walk
 from .clip import clip_of, settles
 from .overlap import apart
 from .table import WHOLE
+from .view import readable
 from .wants import Wants
 
 __all__ = ["Plan", "Step", "nest_of", "plan"]
@@ -24,12 +25,14 @@ class Step:
     keeps: values its loops write to scratch on the way                dead: values nobody wants after it
     after: ops on scalars that had to wait for it                      mark: bits above it stand for ops that come later
     clip: the mask beyond which its loops need not go                  index: its number
+    view: only dots want `force`, before memory changes: they may read it where it lies
     """
 
-    __slots__ = ("after", "before", "clip", "dead", "first_keeps", "force", "index", "keeps", "mark", "nest", "ops")
+    __slots__ = ("after", "before", "clip", "dead", "first_keeps", "force", "index", "keeps", "mark", "nest", "ops",
+                 "view")  # fmt: skip
 
     def __init__(self, index, force=None, nest=None, mark=0):
-        self.index, self.force, self.nest, self.mark, self.clip = index, force, nest, mark, None
+        self.index, self.force, self.nest, self.mark, self.clip, self.view = index, force, nest, mark, None, False
         self.ops, self.before, self.first_keeps, self.keeps, self.dead, self.after = [], [], [], [], [], []
 
 
@@ -49,6 +52,7 @@ def plan(lo, block) -> Plan:
     wants = Wants(lo, block, groups)
     wants.find()
     _clip(groups.steps, wants)
+    _view(groups, wants)
     last = wants.last(groups.made)
     mine = {*groups.made, *wants.kept}
     for k, s in last.items():
@@ -190,6 +194,16 @@ def _is_scalar(op):
     if op.regions or op.kind.effects == "write":
         return False
     return all(type(t) is not T.Tile for t in (*op.types, *[x.type for x in op.operands]))
+
+
+def _view(groups, wants):
+    """Find the loads that only dots want, with nothing written between."""
+    for step in groups.steps:
+        if step.force is None or step.ops or not readable(step.force):
+            continue
+        later, alone = wants.steps_of(step.force)
+        dots = all(o.kind is ops.dot for s in later for o in groups.steps[s].ops)
+        step.view = dots and not alone and not any(step.index <= s < later[-1] for s, _ in groups.writes)
 
 
 def _clip(steps, wants):

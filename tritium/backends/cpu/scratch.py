@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir import types as T
 from .index import power_of_two
 
-__all__ = ["Arena", "Buffer"]
+__all__ = ["Arena", "Buffer", "View"]
 
 ALIGN = 64
 # A strip may be read as a whole where only some of its lanes are wanted.
@@ -40,6 +40,22 @@ class Buffer:
         return self.shape == T.shape(t) and self.element is T.element(t)
 
 
+class View:
+    """A tile that lies elsewhere: at `start` (a value), `strides` known when the kernel runs, or copied into `room`."""
+
+    flat = False
+
+    def __init__(self, t, start, outer, room=None):
+        self.shape, self.element, self.start, self.room = T.shape(t), T.element(t), start, room
+        self.strides = (*outer, 1)
+        self.offset = room.offset if room is not None else None
+        self.users = 1
+
+    def fits(self, t) -> bool:
+        """Nothing is ever put there."""
+        return False
+
+
 class Arena:
     """Hands out offsets, first fit; `bytes` is how much was in use at most.
 
@@ -72,10 +88,14 @@ class Arena:
         self.bytes = max(self.bytes, self._end)
         return buffer
 
-    def release(self, buffer: Buffer) -> None:
+    def release(self, buffer: Buffer | View) -> None:
         """One user less; the last one gives the room back."""
         buffer.users -= 1
         if buffer.users:
+            return
+        if type(buffer) is View:
+            if buffer.room is not None:
+                self.release(buffer.room)
             return
         free = sorted([*self._free, (buffer.offset, buffer.size)])
         merged = free[:1]

@@ -75,7 +75,7 @@ class CpuTarget:
     masked: bool  # llvm.masked.load and store are one instruction each
     dot_rows: int  # rows and columns of the register tile of dot
     dot_columns: int
-    W: int = 16  # lanes of a strip: 16 x f32 is the fastest on all three
+    W: int = 16  # lanes of a strip: four registers of NEON, two of the others, so that chains of operations overlap
     has_f16_convert: bool = True  # half <-> float on vectors
     has_fp16: bool = False  # half arithmetic
     has_bf16: bool = False  # float -> bf16 on vectors
@@ -94,8 +94,8 @@ _AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq")
 def _x86(triple: str, cpu: str, features: str, has: set[str]) -> CpuTarget:
     simd = "avx512" if has.issuperset(_AVX512) else "avx2"
     return CpuTarget(triple, cpu, features, simd, has.issuperset(("avx2", "fma")), *_TILES[simd],
-                     has_f16_convert="f16c" in has, has_fp16="avx512fp16" in has, has_bf16="avx512bf16" in has,
-                     has_dot8=bool(has & {"avx512vnni", "avxvnni"}))  # fmt: skip
+                     W=32 if simd == "avx512" else 16, has_f16_convert="f16c" in has, has_fp16="avx512fp16" in has,
+                     has_bf16="avx512bf16" in has, has_dot8=bool(has & {"avx512vnni", "avxvnni"}))  # fmt: skip
 
 
 def _arm(triple: str, cpu: str, features: str, has: set[str]) -> CpuTarget:
