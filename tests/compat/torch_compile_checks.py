@@ -1,0 +1,101 @@
+"""Kernels as operators of torch, under torch.compile, and torch.compile writing kernels itself (S41, S42).
+
+torch remembers for the life of a process whether it has found a `triton`, so these checks need one of their own:
+`test_torch_compile.py` starts it.
+"""
+
+import pytest
+import torch
+
+import tritium as triton
+import tritium.language as tl
+
+
+@pytest.fixture(scope="module", autouse=True)
+def as_triton():
+    """torch looks for `triton`, and keeps what it generates on disk."""
+    triton.install_as_triton()
+    from torch._inductor import config
+    from torch._inductor.utils import fresh_cache
+
+    with fresh_cache(), config.patch(cpu_backend="triton", compile_threads=1):
+        yield
+    triton.uninstall_as_triton()
+
+
+@triton.jit
+def scaled_sum(x, y, out, n, scale, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = i < n
+    tl.store(out + i, tl.load(x + i, mask=mask) + scale * tl.load(y + i, mask=mask), mask=mask)
+
+
+def launch(x, y, kernel=scaled_sum):
+    out = torch.empty_like(x)
+    kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, out, x.numel(), 2.0, BLOCK=32)
+    return out
+
+
+X, Y = torch.randn(5, 20), torch.randn(5, 20)
+
+
+def test_an_operator_with_a_derivative():
+    @torch.library.triton_op("tritium_tests::scaled_sum", mutates_args={})
+    def op(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return launch(x, y, torch.library.wrap_triton(scaled_sum))
+
+    op.register_autograd(lambda ctx, grad: (grad, 2 * grad))
+    torch.library.opcheck(op, (X, Y.clone().requires_grad_()))
+    y = Y.clone().requires_grad_()
+    torch.compile(lambda x, y: op(x, y).sum(), backend="aot_eager", fullgraph=True)(X, y).backward()
+    assert torch.equal(y.grad, torch.full_like(Y, 2))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_kernel_inside_a_compiled_function(backend):
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, y: launch(x.sin(), y) + 1, backend=backend, fullgraph=True)
+    torch.testing.assert_close(compiled(X, Y), X.sin() + 2 * Y + 1)
+
+
+@triton.jit
+def add(a, b):
+    return a + b
+
+
+@triton.jit
+def many_accesses(x, rows, total, table, blocks, lock, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    acc = tl.zeros((BLOCK,), tl.float32)
+    for _ in range(n):
+        acc += tl.load(x + i)
+        tl.store(rows + i, acc)
+        x += BLOCK
+        rows += BLOCK
+    if n > 3:
+        tl.store(total + tl.load(table), tl.reduce(acc, 0, add))
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(tl.make_block_ptr(blocks, (n,), (1,), (0,), (BLOCK,), (0,)), tl.associative_scan(acc, 0, add))
+
+
+def test_torch_learns_which_arguments_a_kernel_writes():
+    from torch._higher_order_ops.triton_kernel_wrap import identify_accessed_tensors
+
+    floats, ints = torch.empty(64), torch.zeros(64, dtype=torch.int32)
+    found = identify_accessed_tensors(many_accesses, {
+        "x": floats, "rows": floats, "total": floats, "table": ints, "blocks": floats, "lock": ints, "n": 5,
+        "BLOCK": 8}, {}).read_writes
+    assert {access.name for access in found.writes} == {"rows", "total", "blocks", "lock"}
+    assert {access.name for access in found.reads} == {"x", "table"}
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, y: torch.nn.functional.gelu(x + y).softmax(-1),
+    lambda x, y: (torch.nn.functional.layer_norm(x, (20,)) * y).argmax(1),
+    lambda x, y: torch.cat([x.cumsum(1), y.half().float()[:, ::2]], 1).t().contiguous(),
+], ids=["pointwise", "reductions", "views"])
+def test_torch_writes_the_kernels(function):
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True)
+    torch.testing.assert_close(compiled(X, Y), function(X, Y), rtol=1e-4, atol=1e-3)
