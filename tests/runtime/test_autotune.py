@@ -90,6 +90,14 @@ def test_ties_are_broken_by_the_later_quantiles():
     assert t.best_config.kwargs == {"BLOCK": 2}
 
 
+def test_a_timer_may_give_one_number():
+    times = iter([2.0, 1.0])
+    configs = [Config({"BLOCK": 1}), Config({"BLOCK": 2})]
+    t = autotune(configs, ["n"], do_bench=lambda fn, quantiles: next(times))(Recorder())
+    launch(t, None, 8)
+    assert t.best_config.kwargs == {"BLOCK": 2} and t.configs_timings[configs[0]] == [2.0] * 3
+
+
 def test_the_key_is_values_then_dtypes_however_passed():
     t = tuner(Recorder(), key=("n", "x_is_not_named"))
     launch(t, Tensor(), n=8)

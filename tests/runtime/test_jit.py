@@ -1,6 +1,7 @@
 """Binding, specialisation, keys, hooks and grids of launches (LANGUAGE 9 to 11)."""
 
 import gc
+import inspect
 import pickle
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -202,6 +203,18 @@ def test_debug_comes_from_keyword_decorator_or_setting(fake):
     add[(1,)](X, X, 3)
     assert [options.debug for *_, options in fake.lowered] == [False, True, True]
     assert len(fake.launches) == 4
+
+
+def test_debug_may_be_set_between_launches(fake):
+    @jit
+    def kernel(x):
+        pass
+
+    for value in (False, True, None):
+        kernel.debug = value
+        kernel[(1,)](X)
+        kernel[(1,)](X)
+    assert [options.debug for *_, options in fake.lowered] == [False, True] and kernel.debug is None
 
 
 # -- grids -------------------------------------------------------------------------------------------------------------
@@ -598,6 +611,7 @@ def test_members():
     assert repr(add).startswith("JITFunction(") and repr(add).endswith(":add)")
     assert hash(add) == hash(add.cache_key) and add.is_gluon() is False
     assert tritium.JITFunction is JITFunction and tritium.jit is jit
+    assert inspect.signature(add) == inspect.signature(add.fn)
     with pytest.raises(AttributeError):
         add.src = "def add(): pass"
 

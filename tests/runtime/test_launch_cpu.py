@@ -181,6 +181,19 @@ def test_annotated_scalars():
         assert out.tolist() == [a, 0.1, 200, 1.5, 2.25]
 
 
+def test_an_annotated_one_is_its_own_kernel_at_run_time():
+    @triton.jit
+    def kernel(x_ptr, n: tl.int32):
+        tl.store(x_ptr, n)
+
+    x = np.zeros(1, np.int32)
+    for value in (1, 1, 8, 16, 1, 17):
+        kernel[(1,)](x, value)
+        assert x[0] == value
+    kernels, *_ = kernel.device_caches[0]
+    assert len(kernels) == 3
+
+
 def test_optional_pointers():
     @triton.jit
     def kernel(x_ptr, bias_ptr, n):

@@ -158,6 +158,10 @@ class Source(dependencies.Compilable):
         return inspect.signature(self.fn)
 
     @property
+    def __signature__(self) -> inspect.Signature:
+        return self.signature
+
+    @property
     def arg_names(self) -> list[str]:
         """The names of the parameters."""
         return list(self.signature.parameters)

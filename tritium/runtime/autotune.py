@@ -205,7 +205,8 @@ class Autotuner(KernelInterface[T]):
             self.post_hook(everything, exception=None)
 
         try:
-            return list(self.do_bench(trial, quantiles=(0.5, 0.2, 0.8)))
+            times = self.do_bench(trial, quantiles=(0.5, 0.2, 0.8))
+            return [times] * 3 if isinstance(times, int | float) else list(times)
         except UNFIT as error:
             if knobs.autotuning.print:
                 print(f"{config}: left out, {type(error).__name__}: {error}")

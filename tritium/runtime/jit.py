@@ -104,7 +104,7 @@ class JITFunction(Source, KernelInterface[T]):
         self.version = version
         self.do_not_specialize = tuple(do_not_specialize or ())
         self.do_not_specialize_on_alignment = tuple(do_not_specialize_on_alignment or ())
-        self.debug, self.noinline = debug, bool(noinline)
+        self._debug, self.noinline = debug, bool(noinline)
         self._repr, self.launch_metadata = repr, launch_metadata
         self.pre_run_hooks: list[Callable] = []
         self.device_caches: dict[Any, DeviceCache] = _Caches(self._make_cache, self._forget)
@@ -126,6 +126,16 @@ class JITFunction(Source, KernelInterface[T]):
     def arg_names(self) -> list[str]:
         """The names of the parameters."""
         return list(self.signature.parameters)
+
+    @property
+    def debug(self) -> bool | None:
+        """Whether launches that do not say so check device asserts; it may be set at any time."""
+        return self._debug
+
+    @debug.setter
+    def debug(self, value: bool | None) -> None:
+        self._debug = value
+        self._forget()
 
     @property
     def constexprs(self) -> list[int]:

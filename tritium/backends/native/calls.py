@@ -34,7 +34,10 @@ def form_of(call: Call, tensor: TensorGuard) -> dict[str, Any] | None:
     slot = 0
     for param, (type_, key), x in call.arguments:
         taken = len(flatten(type_))
-        if param.name in given:
+        if param.name in given and key == 1 and type_ != "constexpr":  # an annotated 1: its own kernel, at run time
+            guards[param.name] = record.constant(x), slot
+            fixed.append((slot, pack(type_, x)))
+        elif param.name in given:
             guards[param.name] = _guard(param, type_, key, x, tensor), slot
         elif taken == 1 and isinstance(x, bool | int | float):
             fixed.append((slot, pack(type_, x)))
@@ -66,7 +69,7 @@ def _guard(param, type_: Any, key: Any, x: Any, tensor: TensorGuard) -> record.G
     if kind is int and not forced and type_ in _RANGES:
         return record.integer(_RANGES[type_], multiple, not_one=not param.do_not_specialize)
     if kind is int and type_ in ("i32", "i64"):
-        return record.integer("INT32" if type_ == "i32" else "ANY64", multiple)
+        return record.integer("INT32" if type_ == "i32" else "ANY64", multiple, not_one=not param.do_not_specialize)
     if isinstance(type_, str) and type_.startswith("*"):
         return tensor(x, multiple)
     return None
