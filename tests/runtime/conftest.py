@@ -1,8 +1,8 @@
 """A machine that only takes notes: its backend writes JSON, its driver remembers launches."""
 
 import functools
-import json
 import importlib
+import json
 import sys
 import types
 

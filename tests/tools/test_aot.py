@@ -9,7 +9,7 @@ import pytest
 
 from tritium.tools import aot, link
 from tritium.tools.compile import main as compile_main
-from tritium.tools.compile import objects, parse_target
+from tritium.tools.compile import CompileArgs, compile_kernel, objects, parse_target
 
 NAMES = ["x", "n", "BLOCK"]
 KERNEL = """
@@ -41,6 +41,14 @@ def kernels(tmp_path):
     path = tmp_path / "kernels.py"
     path.write_text(KERNEL)
     return path
+
+
+def test_from_python(kernels, tmp_path):
+    args = CompileArgs(str(kernels), "double", "*fp32:16, *fp32, i32, i32:1, 64", "(n + 63) / 64, 1, 1",
+                       parse_target("cuda:80:32"), out_path=tmp_path / "double")
+    name, files = compile_kernel(args)
+    assert name.startswith("double_") and {path.suffix for path in files} == {".h", ".c"}
+    assert all(path.exists() and path.parent == tmp_path for path in files)
 
 
 class TestSignature:

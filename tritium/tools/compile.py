@@ -9,6 +9,7 @@ writes `build/add.<hash>_<hints>.c` and `.h`; for a CPU also an object file. `py
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.util
 import os
 import re
@@ -70,7 +71,7 @@ def load(path: str) -> ModuleType:
     return module
 
 
-def compile_kernel(fn: Any, parameters: list[aot.Parameter], target: Any, num_warps: int, num_stages: int) -> Any:
+def compiled(fn: Any, parameters: list[aot.Parameter], target: Any, num_warps: int, num_stages: int) -> Any:
     """Compile a kernel for these parameters."""
     import tritium
     from tritium.compiler import ASTSource
@@ -134,31 +135,51 @@ def objects(kernel: Any, entry: str) -> dict[str, bytes]:
             **{f".{name}.o": compile_text(text, target) for name, text in weak.items()}}
 
 
-def run(options: argparse.Namespace) -> list[Path]:
-    """Do what the command line says; the files written."""
-    grid = [part.strip() for part in options.grid.split(",")]
+@dataclasses.dataclass
+class CompileArgs:
+    """What `compile_kernel` compiles: the command's arguments.
+
+    >>> CompileArgs("k.py", "k", "*fp32, 64", "1, 1, 1").num_stages
+    3
+    """
+
+    path: str = ""
+    kernel_name: str = ""
+    signature: str = ""
+    grid: str = ""
+    target: str | Any = None
+    num_warps: int = 1
+    num_stages: int = 3
+    out_name: str | None = None
+    out_path: Path | None = None
+
+
+def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
+    """Compile a kernel ahead of time; the name of the C function, and the files written."""
+    grid = [part.strip() for part in args.grid.split(",")]
     if len(grid) != 3:
-        raise ValueError(f"the grid needs three expressions, gx, gy, gz; {options.grid!r} has {len(grid)}")
-    module = load(options.path)
-    fn = getattr(module, options.kernel_name, None)
+        raise ValueError(f"the grid needs three expressions, gx, gy, gz; {args.grid!r} has {len(grid)}")
+    module = load(args.path)
+    fn = getattr(module, args.kernel_name, None)
     if fn is None:
-        raise ValueError(f"{options.path} has no kernel {options.kernel_name!r}")
+        raise ValueError(f"{args.path} has no kernel {args.kernel_name!r}")
     while not hasattr(fn, "cache_key") and hasattr(fn, "fn"):
         fn = fn.fn  # under autotune and heuristics
-    target = parse_target(options.target)
+    target = parse_target(args.target) if args.target is None or isinstance(args.target, str) else args.target
     if target.backend not in aot.DEVICES:
         raise ValueError(f"ahead-of-time C sources exist for {', '.join(aot.DEVICES)}, not for {target.backend}")
-    parameters = aot.parse_signature(fn.arg_names, options.signature)
-    kernel = compile_kernel(fn, parameters, target, options.num_warps, options.num_stages)
-    variant = aot.variant_of(options.out_name or options.kernel_name, target.backend, parameters, options.num_warps,
-                             options.num_stages)
-    return write(kernel, variant, grid, options.out_path or Path(variant.kernel))
+    parameters = aot.parse_signature(fn.arg_names, args.signature)
+    kernel = compiled(fn, parameters, target, args.num_warps, args.num_stages)
+    variant = aot.variant_of(args.out_name or args.kernel_name, target.backend, parameters, args.num_warps,
+                             args.num_stages)
+    return variant.name, write(kernel, variant, grid, Path(args.out_path or variant.kernel))
 
 
 def main(arguments: list[str]) -> int:
     """The command; a mistake in its arguments is one line."""
     try:
-        for path in run(parser().parse_args(arguments)):
+        _, files = compile_kernel(CompileArgs(**vars(parser().parse_args(arguments))))
+        for path in files:
             print(path)
     except ValueError as error:
         print(f"tritium compile: {error}", file=sys.stderr)
