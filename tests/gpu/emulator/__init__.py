@@ -13,6 +13,7 @@ from tests.gpu.emulator.memory import Fault, Memory
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.backends.nvptx.target import NvTarget
 
 __all__ = ["Fault", "llvm_of", "run"]
 
@@ -27,6 +28,8 @@ def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
     for name, stage in get(target).stages:
         value = stage(value, target, chosen, metadata)
         if name == "llir":
+            room = NvTarget.of(arch).shared_bytes
+            assert metadata["shared"] <= room, f"{metadata['shared']} bytes of shared memory, sm_{arch} has {room}"
             return value, metadata["shared"]
     raise AssertionError("no LLVM stage")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from ... import ops
 from ...ir import types as T
 from . import ops as gpu_ops
-from .layout import conversion, log2, span_of
+from .layout import conversion, log2
 from .lower import Registers, llvm_type, lower
 from .shared_memory import image_of, plan, vector_bits
 
@@ -28,23 +30,25 @@ def through_shared(g, x, t, source, target):
     bits = _splitting(source, target, source.numel * size, g.target.shared_bytes - g.shared.top)
     if not bits:
         return _at_once(g, x, t, source, target, size)
-    whole = (source, target)
-    parts = [_without(layout, bits) for layout in whole]
-    choices = [_choices(layout, bits) for layout in whole]
+    parts = [_without(layout, bits) for layout in (source, target)]
     out = [None] * target.registers
-    for here, there in zip(*choices):
-        for r, y in zip(there, _at_once(g, [x[r] for r in here], t, *parts, size)):
+    for number in range(1 << len(bits)):
+        chosen = {x: number >> k & 1 for k, x in enumerate(bits)}
+        here = [x[r] for r in _registers(source, chosen)]
+        arrived = _at_once(g, here, t, *parts, size, _has(g, source, chosen))
+        for r, y in zip(_registers(target, chosen), arrived):
             out[r] = y
     return out
 
 
 def _splitting(source, target, needed, room):
-    """Elements' bits by which a tile is cut into pieces that fit: every thread must have both halves in registers."""
-    bits = []
-    for x in source.reg:
+    """Elements' bits by which a tile is cut into pieces that fit: each is a bit of a register's number where the tile
+    goes to, and of a register's, a lane's or a warp's where it comes from."""
+    bits, places = [], {*source.reg, *source.lane, *source.warp}
+    for x in sorted(target.reg, key=lambda x: x not in source.reg):
         if needed >> len(bits) <= room:
             break
-        if x and x & (x - 1) == 0 and x in target.reg:
+        if x and x & (x - 1) == 0 and x in places:
             bits.append(x)
     return bits
 
@@ -53,24 +57,34 @@ def _without(layout, bits):
     """The layout of a piece: a tile without these bits."""
     kept = [k for k in range(log2(layout.numel)) if 1 << k not in bits]
     squeeze = lambda e: sum((e >> k & 1) << n for n, k in enumerate(kept))
-    rest = layout._replace(reg=tuple(x for x in layout.reg if x not in bits))
-    return rest.map(squeeze, (1 << len(kept),))
+    return layout._replace(reg=tuple(x for x in layout.reg if x not in bits)).map(squeeze, (1 << len(kept),))
 
 
-def _choices(layout, bits):
-    """The registers of each piece, for every choice of the bits in turn."""
-    places = [layout.reg.index(x) for x in bits]
-    chosen = [1 << p for p in places]
-    rest = span_of([1 << k for k in range(len(layout.reg)) if k not in places])
-    return [[first | r for r in rest] for first in span_of(chosen)]
+def _registers(layout, chosen):
+    """The registers that hold a piece: those whose numbers have the chosen bits."""
+    wanted = [(layout.reg.index(x), bit) for x, bit in chosen.items() if x in layout.reg]
+    return [r for r in range(layout.registers) if all(r >> k & 1 == bit for k, bit in wanted)]
 
 
-def _at_once(g, x, t, source, target, size):
-    """One trip, with 16-byte accesses where both sides allow."""
+def _has(g, layout, chosen):
+    """i1: this thread holds a part of the piece (None if every one does)."""
+    w, out = g.w, None
+    for part, images in (("lane", layout.lane), ("warp", layout.warp)):
+        mine = [(1 << images.index(x), bit) for x, bit in chosen.items() if x in images]
+        if mine:
+            place = w.binary("and", g.place(part), g.int(sum(mask for mask, _ in mine)))
+            here = w.compare("icmp eq", place, g.int(sum(mask * bit for mask, bit in mine)))
+            out = here if out is None else w.binary("and", out, here)
+    return out
+
+
+def _at_once(g, x, t, source, target, size, writes=None):
+    """One trip, with 16-byte accesses where both sides allow; `writes` (i1) tells the threads that have something."""
     images = plan(source, target, size)
     (base,) = g.shared.take([source.numel * size])
     g.shared.before_write(g)
-    write(g, x, t, source, images, base)
+    with nullcontext() if writes is None else g.w.when(writes):
+        write(g, x, t, source, images, base)
     g.shared.after_write(g)
     return read(g, t, target, images, base)
 

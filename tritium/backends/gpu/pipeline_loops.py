@@ -6,8 +6,8 @@
       acc += a @ b                    acc += ring_a[i % S] @ ring_b[i % S]
 
 A dot whose result is only handed to the next round may still run when that begins: a plain product, which the next
-round's own dot takes up as it is, or attention's product with V, which runs on into the product with K. What such a loop
-starts to copy goes into buffers of the round before, so all warps meet first, behind their last dot.
+round's own dot takes up as it is, or attention's product with V, which runs on into the product with K. What such a
+loop starts to copy goes into buffers of the round before, so all warps meet first, behind their last dot.
 
 The addresses of a later round need the loop's scalars of that round: the part of the body that computes them is copied,
 and a second set of those scalars runs ahead with the copies.
