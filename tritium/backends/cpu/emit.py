@@ -18,11 +18,36 @@ def level_of(*xs):
     return max([x.level for x in xs if type(x) is Val], default=0)
 
 
+class _Numbered(Writer):
+    """A writer of which nothing is computed twice: a line that stands in an open level already is not written again.
+
+    `rare` counts the open branches that are seldom taken.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.rare = 0
+
+    def emit(self, type, text, *operands):
+        made = self.levels[max([x.level for x in operands], default=0)].made
+        found = made.get(text)
+        if found is None:
+            found = made[text] = super().emit(type, text, *operands)
+        return found
+
+
+    def advance(self, n, type, index, by):
+        """LLVM would spend a millisecond on better addresses in a loop; not in one that seldom runs: it sees no index."""
+        if not self.rare:
+            return super().advance(n, type, index, by)
+        return [f"  %m.{n} = add {type} {index}, {by}", f"  %n.{n} = freeze {type} %m.{n}"]
+
+
 class Emitter:
     """A writer with a memory. `region` is the level of the innermost block of the program: reads stay inside it."""
 
     def __init__(self):
-        self.w = Writer()
+        self.w = _Numbered()
         self.memo, self.remembered = {}, [[]]
         self.region = 0
 
@@ -188,7 +213,9 @@ class Emitter:
         for k, make in enumerate((yes, no)):
             w.levels.append(Level(f"{name}.{k}"))
             self.open()
+            w.rare += likely is (k == 1)
             made.append(make() or [])
+            w.rare -= likely is (k == 1)
             self.close()
             w.jump(f"{name}.end")
             ends.append(w.levels.pop())

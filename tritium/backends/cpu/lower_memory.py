@@ -196,10 +196,11 @@ def _read(lo, place, t, volatile=""):
 def _masked_load(lo, op, place, mask, other, idx):
     level, t = max(place.level, mask.level(), other.level), T.element(op.type)
     n = place.width
-    if place.kind == "one" and not mask.in_lanes:
-        wide = lanes(other.type)
+    if not mask.in_lanes and place.unbroken is None:  # all lanes or none
+        wide = lanes(other.type) if place.kind == "one" else n
         with lo.at(level):
-            return lo.either(mask.condition, lambda: [lo.widen(_read(lo, place, t), wide)], lambda: [other])[0]
+            return lo.either(mask.condition, lambda: [lo.widen(_read(lo, place, t), wide)],
+                             lambda: [lo.widen(other, wide)], likely=True if n > 1 else None)[0]
     other = lo.widen(other, n)
     if place.kind == "one":  # one element, wanted by some lanes
         with lo.at(level):
@@ -336,6 +337,10 @@ def _store(lo, op, place, mask, x, idx):
             w.store(x, place.pointer, t.bytes)
         return
     x = lo.widen(x, n)
+    if mask is not None and not mask.in_lanes and place.unbroken is None:  # all lanes or none
+        with lo.when(mask.condition, likely=True):
+            _store_all(lo, place, t, x)
+        return
     native = mask is not None and lo.target.simd == "avx512" and place.kind == "strip" and place.unbroken is None \
         and mask.each is not None
     mask = mask or Mask(n)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ... import ops
 from ...ir import types as T
 from ...ir.core import Op
-from . import lower_masks, lower_memory, lower_reduce, turn
+from . import lower_masks, lower_memory, lower_reduce, scratch_strips, turn
 from .index import strips, width_of
 from .scratch_strips import write
 
@@ -29,6 +29,22 @@ _SHORT = 4
 # --- filling ----------------------------------------------------------------------------------------------------
 def fill(lo, pairs) -> None:
     """Compute tiles of one shape and put each into its buffer, in one nest of loops."""
+    zeros, pairs = [b for x, b in pairs if _is_zero(x)], [(x, b) for x, b in pairs if not _is_zero(x)]
+    if pairs:
+        _fill(lo, pairs)
+    for buffer in zeros:  # last: the others may be computed from what lies there
+        scratch_strips.clear(lo, buffer)
+
+
+def _is_zero(x):
+    """Whether all bits of a tile are zero."""
+    if not isinstance(x, Op) or x.kind is not ops.splat or not isinstance(x.operands[0], Op):
+        return False
+    x, = x.operands
+    return x.kind is ops.constant and x.attrs["value"] == 0 and str(x.attrs["value"])[0] != "-"
+
+
+def _fill(lo, pairs):
     shape = T.shape(pairs[0][0].type)
     axis = turn.contiguous_axis(lo, pairs[0][0]) if len(pairs) == 1 and len(shape) > 1 else None
     if axis is not None and axis != len(shape) - 1 and shape[axis] % 4 == 0 and shape[-1] % 4 == 0:

@@ -7,8 +7,9 @@ from ..llvm.rows import memory_type
 from ..llvm.writer import Val, lanes, vector
 from . import lower_memory
 from .index import iota, lanes_of, width_of
+from .scratch import ALIGN
 
-__all__ = ["place", "pointer", "position", "read", "read_flat", "write"]
+__all__ = ["clear", "place", "pointer", "position", "read", "read_flat", "write"]
 
 
 def place(lo, buffer, idx):
@@ -52,6 +53,14 @@ def read_flat(lo, buffer, base, pattern) -> Val:
     if buffer.element is T.i1:
         return w.compare("icmp ne", x, w.const(x.type, 0))
     return x
+
+
+def clear(lo, buffer) -> None:
+    """Set all of a buffer to zero."""
+    w = lo.w
+    w.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
+    size = buffer.strides[0] * buffer.shape[0] * buffer.element.bytes
+    w.effect(f"call void @llvm.memset.p0.i64(ptr align {ALIGN} {lo.address(buffer)}, i8 0, i64 {size}, i1 false)")
 
 
 def _read_pattern(lo, start, pattern, t, align, level):

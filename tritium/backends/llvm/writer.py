@@ -148,11 +148,12 @@ def _literal(type: str, x) -> str:
 class Level:
     """One open loop, branch or function: its lines so far, and the block the next line falls into."""
 
-    __slots__ = ("label", "lines")
+    __slots__ = ("label", "lines", "made")
 
     def __init__(self, label: str):
         self.label = label
         self.lines: list[str] = []
+        self.made: dict[str, Val] = {}  # a line without effects -> its value, where lines are numbered
 
 
 class Loop:
@@ -501,7 +502,7 @@ class Writer:
         """Write header, body and latch after whatever the body left in the outer level's buffer."""
         body = self.levels[-1]
         type = loop.index.type
-        body.lines.append(f"  %n.{n} = add nsw {type} {loop.index}, {by}")
+        body.lines += self.advance(n, type, loop.index, by)
         more = self.effect(f"icmp {until} {type} %n.{n}, {hi}", "i1")
         self.branch(more, f"body.{n}", f"done.{n}")
         self.levels.pop()
@@ -520,6 +521,11 @@ class Writer:
         skipped = [] if guard is None else [before]
         loop.results = tuple(self.phi(x.type, *((x, label) for label in skipped), (y, last))
                              for x, y in zip(carry, loop.next, strict=True))  # fmt: skip
+
+
+    def advance(self, n: int, type: str, index: Val, by: Val) -> list[str]:
+        """The lines that compute loop `n`'s next index."""
+        return [f"  %n.{n} = add nsw {type} {index}, {by}"]
 
 
 _NOTHING = value("void", "")
