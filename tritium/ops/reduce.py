@@ -63,18 +63,32 @@ class scan:
         return _check_combine(op, 2)
 
     def eval(m, op, *xs):
-        axis, size = op.attrs["axis"], xs[0].shape[op.attrs["axis"]]
-        outs = [np.array(x) for x in xs]
-        order = range(size - 1, -1, -1) if op.attrs["reverse"] else range(size)
-        at = lambda x, k: x[(slice(None),) * axis + (k,)]
-        previous = None
-        for k in order:
-            if previous is not None:
-                merged = m.map_region(op.regions[0], (*[at(o, previous) for o in outs], *[at(x, k) for x in xs]))
-                for out, value in zip(outs, merged):
-                    out[(slice(None),) * axis + (k,)] = value
-            previous = k
-        return tuple(outs)
+        axis, turned = op.attrs["axis"], op.attrs["reverse"]
+        first = [np.moveaxis(np.flip(x, axis) if turned else x, axis, 0) for x in xs]
+        outs = _running(lambda acc, ys: m.map_region(op.regions[0], (*acc, *ys)), first)
+        outs = [np.moveaxis(out, 0, axis) for out in outs]
+        return tuple([np.ascontiguousarray(np.flip(out, axis) if turned else out) for out in outs])
+
+
+_LONG = 256  # scans up to this size go element by element; longer ones in pieces that are scanned side by side
+
+
+def _running(combine, xs):
+    """The running combination along the first axis of several arrays."""
+    size, outs = len(xs[0]), [np.array(x) for x in xs]
+    piece = 1 << size.bit_length() // 2
+    if size <= _LONG or size % piece:
+        for k in range(1, size):
+            for out, value in zip(outs, combine([out[k - 1] for out in outs], [x[k] for x in xs])):
+                out[k] = value
+        return outs
+    pieces = [x.reshape(size // piece, piece, *x.shape[1:]).swapaxes(0, 1) for x in outs]
+    within = _running(combine, pieces)
+    before = [np.broadcast_to(total[:-1], w[:, 1:].shape)
+              for total, w in zip(_running(combine, [w[-1] for w in within]), within)]
+    for w, value in zip(within, combine(before, [w[:, 1:] for w in within])):
+        w[:, 1:] = value
+    return [w.swapaxes(0, 1).reshape(out.shape) for w, out in zip(within, outs)]
 
 
 @op("map", pack=1)

@@ -56,9 +56,10 @@ def _refusal(text: str, cpu: Machine) -> str:
     said = done.stderr.decode(errors="replace").strip()
     if "Traceback" in said:
         raise InternalError(f"checking inline assembly: {said}")
-    if not said.startswith("error: "):  # LLVM stumbled
-        return "the operands do not fit the constraints"
-    return said.removeprefix("error: ").removeprefix("<inline asm>:")
+    for prefix in ("error: <inline asm>:", "error: ", "LLVM ERROR: "):
+        if said.startswith(prefix):
+            return said.removeprefix(prefix)
+    return "the operands do not fit the constraints"  # an assertion of LLVM's failed
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
