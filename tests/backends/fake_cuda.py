@@ -56,7 +56,7 @@ class FakeCuda:
         "cuStreamSynchronize": (I, P), "cuStreamQuery": (I, P), "cuStreamWaitEvent": (I, P, P, U),
         "cuEventCreate": (I, P, U), "cuEventDestroy_v2": (I, P), "cuEventRecord": (I, P, P),
         "cuEventSynchronize": (I, P), "cuEventQuery": (I, P), "cuEventElapsedTime": (I, P, P, P),
-        "cuOccupancyMaxActiveClusters": (I, P, P, P),
+        "cuOccupancyMaxActiveClusters": (I, P, P, P), "cuOccupancyMaxActiveBlocksPerMultiprocessor": (I, P, P, I, S),
         "cuTensorMapEncodeTiled": (I, P, I, U, P, P, P, P, P, I, I, I, I),
     }  # fmt: skip
 

@@ -12,7 +12,8 @@ from tests import cases
 from tritium.backends.gpu.assign_layouts import assign_layouts
 from tritium.backends.gpu.pipeline_loops import pipeline_loops
 from tritium.backends.gpu.scalar_steps import scalar_steps
-from tritium.backends.nvptx import mma
+from tritium.backends.gpu.specialize_warps import specialize_warps
+from tritium.backends.nvptx import copy_engine, mma
 from tritium.backends.nvptx.target import NvTarget
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
@@ -26,6 +27,11 @@ def _pipeline(module, nv):
     return pipeline_loops(module, mma.abilities(nv, analyze(module), module.attrs["num_warps"]))
 
 
+def _specialize(module, nv):
+    abilities = lambda module: mma.abilities(nv, analyze(module, []), module.attrs["num_warps"])
+    return specialize_warps(module, abilities, copy_engine.engine(nv))
+
+
 def _assign(module, nv):
     return assign_layouts(module, mma.dot_layout(nv), mma.left_operand)
 
@@ -33,6 +39,7 @@ def _assign(module, nv):
 PASSES = {
     "scalar_steps": lambda module, nv: scalar_steps(module),
     "pipeline_loops": _pipeline,
+    "specialize_warps": _specialize,
     "assign_layouts": _assign,
 }
 

@@ -1,6 +1,6 @@
 """What kernels become on NVIDIA GPUs: `tests/lower/nvptx/*.tir`. No GPU needed; ptxas, where there is one, has a look.
 
-# target: sm_90 warps=4           a file may name several; stages=3 may follow
+# target: sm_90 warps=4           a file may name several; stages=3 and launch_checks=0 may follow
 # text: ptx                       or llir, ttgir: what the expectations speak of (ptx unless said)
 # has: ld.global.v4               the text contains this (a regular expression)
 # not: st.shared                  it does not
@@ -48,7 +48,8 @@ def stages_of(module, arch, **options):
 def test_text(path, target):
     source = path.read_text()
     arch, *settings = target.split()
-    options = {f"num_{name}": int(number) for name, number in (s.split("=") for s in settings)}
+    options = dict(s.split("=") for s in settings)
+    options = {f"num_{name}" if name in ("warps", "stages") else name: int(x) for name, x in options.items()}
     made, metadata = stages_of(verify(parse_module(source)), int(arch.removeprefix("sm_")), **options)
     text = made[(re.findall(r"# text: (\w+)", source) or ["ptx"])[0]]
     found = re.findall(r"# (has|not|count|order|shared) ?(\d*): (.*)", source)

@@ -156,7 +156,7 @@ class CompiledKernel:
         self._driver = drv = driver.of_target(self.metadata.target)
         device = drv.get_current_device()
         limits = drv.utils.get_device_properties(device)
-        threads = self.metadata.num_warps * self.metadata.warp_size
+        threads = (self.metadata.num_warps + getattr(self.metadata, "copy_warps", 0)) * self.metadata.warp_size
         self._require("shared memory", self.metadata.shared, limits["max_shared_mem"])
         self._require("threads", threads, limits.get("max_threads_per_block", threads))
         self._require("tensor memory", self.metadata.tmem_size, _TENSOR_MEMORY_COLUMNS)
@@ -169,7 +169,7 @@ class CompiledKernel:
         if hooks.kernel_load_end_hook:
             hooks.kernel_load_end_hook(self.module, self.function, *event)
         run = drv.launcher_cls(self.src, self.metadata)
-        if getattr(self.metadata, "nonnegative", ()):
+        if getattr(self.metadata, "nonnegative", ()) or getattr(self.metadata, "maps", ()):
             run.otherwise = self.unassuming
         self._run = run  # last: whoever sees it may launch
 
@@ -179,7 +179,7 @@ class CompiledKernel:
 
         options = {name: getattr(self.metadata, name) for name in NAMES} | {"launch_checks": False}
         kernel = compile(self.src, self.metadata.target, options)
-        if kernel.metadata.nonnegative:
+        if kernel.metadata.nonnegative or kernel.metadata.maps:
             raise RuntimeError(f"{self.name} was compiled from a late stage, for launches with no negative index"
                                "\nhint: compile it from its source")
         return kernel

@@ -8,18 +8,20 @@ product not overwritten.
     run(module, [array, 3], grid=(2,), arch=80)      # changes the arrays in place
 """
 
+from tests.gpu.emulator.copy_engine import tensor_of
 from tests.gpu.emulator.machine import Machine
 from tests.gpu.emulator.memory import Fault, Memory
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.nvptx.target import NvTarget
+from tritium.backends.nvptx.tensor_map import Recipe
 
 __all__ = ["Fault", "llvm_of", "run"]
 
 
 def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
-    """(LLVM text, bytes of shared memory) of a module for an architecture."""
+    """(LLVM text, metadata) of a module for an architecture."""
     target = GPUTarget("cuda", arch, 32)
     backend = BaseBackend(target)
     chosen = backend.parse_options({"num_warps": num_warps, "num_stages": num_stages, **options})
@@ -30,17 +32,25 @@ def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
         if name == "llir":
             room = NvTarget.of(arch).shared_bytes
             assert metadata["shared"] <= room, f"{metadata['shared']} bytes of shared memory, sm_{arch} has {room}"
-            return value, metadata["shared"]
+            return value, metadata
     raise AssertionError("no LLVM stage")
 
 
 def run(module, args, grid=(1,), arch=90, num_warps=4, num_stages=3, **options):
     """Run every program of the grid, one after the other; returns what it printed."""
-    text, shared = llvm_of(module, arch, num_warps, num_stages, **options)
+    text, metadata = llvm_of(module, arch, num_warps, num_stages, **options)
     memory = Memory(args)
-    machine = Machine(text, 32 * num_warps, memory, shared)
-    x, y, z = (*grid, 1, 1)[:3]
+    x, y, z = grid = (*grid, 1, 1)[:3]
+    maps = [tensor_of(Recipe(*recipe), memory.arguments) for recipe in metadata["maps"]]
+    if metadata["persistent"]:
+        memory.arguments += grid
+        x, y, z = grid = min(BLOCKS, x * y * z), 1, 1
+    machine = Machine(text, 32 * (num_warps + metadata["copy_warps"]), memory, metadata["shared"], maps)
     for pid in ((i, j, k) for k in range(z) for j in range(y) for i in range(x)):
-        machine.program(pid, (x, y, z))
+        machine.program(pid, grid)
     memory.read_back()
     return "".join(machine.printed)
+
+
+BLOCKS = 2  # places for programs that kernels share out among themselves
+

@@ -185,7 +185,61 @@ def _widen(s, guard, operands, name):
     s.set(target, pair.view(np.uint32), guard)
 
 
+def _wait_products(s, guard, operands):
+    s.m.shared.wait_products(int(operands[0]), s.m.active_warps())
+
+
+def _start_phases(s, guard, operands):
+    for t in np.nonzero(guard)[0]:
+        s.m.shared.start_phases(s.get(operands[0])[t], int(operands[1]))
+
+
+def _arrive(s, guard, operands):
+    for t in np.nonzero(guard)[0]:
+        s.m.shared.arrive(s.get(operands[1])[t], t)
+
+
+def _expect(s, guard, operands):
+    for t in np.nonzero(guard)[0]:
+        s.m.shared.phases_at(s.get(operands[0])[t]).expect(int(operands[1]))
+
+
+def _try_wait(s, guard, operands):
+    """Threads that must wait try again when something has happened."""
+    target, address, parity = (operands[0], *map(s.get, operands[1:]))
+    over = np.zeros(s.m.threads, bool)
+    for t in np.nonzero(guard)[0]:
+        over[t] = s.m.shared.phase_over(address[t], int(parity[t]), [t // 32])
+    s.set(target, over, guard)
+    s.m.stalled |= guard & ~over
+
+
+def _choose(s, guard, operands):
+    target, yes, no, condition = operands
+    s.set(target, np.where(s.get(condition), s.get(yes), s.get(no)).astype(np.uint32), guard)
+
+
+def _copy_box(s, guard, operands, rank):
+    target, source, barrier = operands
+    tensor, *where = re.findall(r"\$\d+", source)
+    assert len(where) == int(rank)
+    for t in np.nonzero(guard)[0]:
+        start = [int(s.get(x)[t].astype(np.uint32).view(np.int32)) for x in reversed(where)]
+        box = s.m.maps[int(s.get(tensor)[t])]
+        index, data = box.read(s.m.memory, start, int(s.get(target)[t]))
+        s.m.shared.start_box(index, data, t, s.get(barrier)[t])
+
+
 INSTRUCTIONS = [
+    (r"mbarrier\.init\.shared::cta\.b64", _start_phases),
+    (r"fence\.mbarrier_init\.release\.cluster", _declare),
+    (r"mbarrier\.arrive\.shared::cta\.b64", _arrive),
+    (r"mbarrier\.expect_tx\.relaxed\.cta\.shared::cta\.b64", _expect),
+    (r"mbarrier\.try_wait\.parity\.shared::cta\.b64", _try_wait),
+    (r"selp\.b32", _choose),
+    (r"setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32", _declare),
+    (r"cp\.async\.bulk\.tensor\.(\d)d\.shared::cluster\.global\.tile\.mbarrier::complete_tx::bytes", _copy_box),
+    (r"bar\.warp\.sync", lambda s, guard, operands: s.m.warp_barrier(guard)),
     (r"cvt\.rn\.satfinite\.(\w+)\.f32", _narrow),
     (r"cvt\.rn\.f16x2\.(\w+)", _widen),
     (r"\.reg", _declare),
@@ -203,5 +257,5 @@ INSTRUCTIONS = [
     (r"wgmma\.fence\.sync\.aligned", lambda s, guard, operands: s.m.shared.begin_products()),
     (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.\w+\.(\w+)\.(\w+)", tensor_cores.wgmma),
     (r"wgmma\.commit_group\.sync\.aligned", lambda s, guard, operands: s.m.shared.close_products()),
-    (r"wgmma\.wait_group\.sync\.aligned", lambda s, guard, operands: s.m.shared.wait_products(int(operands[0]))),
+    (r"wgmma\.wait_group\.sync\.aligned", _wait_products),
 ]

@@ -90,6 +90,15 @@ def _barrier(m, result, inputs):
     return step
 
 
+def _group_barrier(m, result, inputs):
+    def step():
+        if m.active.sum() != inputs[1]()[0]:
+            raise Fault("a barrier that not all threads of its group reach")
+        m.shared.barrier(m.active_warps())
+
+    return step
+
+
 def _shuffle(m, result, inputs, mode):
     _, x, by, _ = inputs
 
@@ -168,6 +177,7 @@ TABLE = [
     (r"llvm\.nvvm\.div\.full", _in_f64(np.divide)),
     (r"llvm\.nvvm\.read\.ptx\.sreg\.(\w+)\.([xyz])", _register),
     (r"llvm\.nvvm\.barrier\.cta\.sync\.aligned\.all", _barrier),
+    (r"llvm\.nvvm\.barrier\.cta\.sync\.aligned\.count", _group_barrier),
     (r"llvm\.nvvm\.shfl\.sync\.(\w+)\.i32", _shuffle),
     (r"vprintf", _print),
     (r"__assertfail", _assertion),

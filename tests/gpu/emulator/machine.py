@@ -16,6 +16,7 @@ from tests.gpu.emulator.memory import SHARED_BASE, Fault, Shared
 FLOATS = {"half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64}
 STRINGS = 1 << 50  # where constant strings lie
 STACK = 1 << 51
+MAPS = 1 << 52
 
 
 def split_type(text):
@@ -81,7 +82,8 @@ class Code:
 class Machine:
     """A kernel's code, and the state of one program running it."""
 
-    def __init__(self, text, threads, memory, shared_bytes):
+    def __init__(self, text, threads, memory, shared_bytes, maps=()):
+        self.maps = {MAPS + k: x for k, x in enumerate(maps)}  # what the copy engine knows of tensors
         self.threads, self.memory, self.shared_bytes = threads, memory, shared_bytes
         self.lanes, self.printed, self.strings = np.arange(threads), [], {}
         for name, body in re.findall(r'^@(\w+) = private .*? c"(.*)"$', text, re.M):
@@ -94,9 +96,11 @@ class Machine:
         self.kernel = next(reversed(self.codes))
 
     def program(self, pid, grid):
-        self.pid, self.grid, self.shared = pid, grid, Shared(self.shared_bytes)
+        self.pid, self.grid, self.shared = pid, grid, Shared(self.shared_bytes, self.threads // 32)
+        self.stalled, self.looked = np.zeros(self.threads, bool), 0  # waiting for something to happen; and since when
         self.stack, arguments = {}, []
-        for (t, _), x in zip(self.codes[self.kernel].parameters, self.memory.arguments, strict=True):
+        given = [*self.memory.arguments, *self.maps]
+        for (t, _), x in zip(self.codes[self.kernel].parameters, given, strict=True):
             kind = numpy_type(t)
             x = np.asarray(x, kind) if kind.kind == "f" else np.asarray(int(x) & (1 << 8 * kind.itemsize) - 1, kind)
             arguments.append(np.broadcast_to(x, self.threads))
@@ -113,10 +117,26 @@ class Machine:
         for _ in range(1 << 20):
             if self.done.all():
                 return self.result
-            block = int(self.at[~self.done].min())
-            self.active = (self.at == block) & ~self.done
+            able = ~self.done & ~self.stalled
+            if not able.any():  # all wait: look again if somebody arrived meanwhile, else the oldest copy comes
+                if self.shared.events == self.looked and not self.shared.finish_box():
+                    raise Fault("deadlock: all threads wait")
+                self.stalled[:], self.looked = False, self.shared.events
+                continue
+            block = int(self.at[able].min())
+            self.active = (self.at == block) & able
             self.block(block)
         raise Fault("the kernel does not end")
+
+    def active_warps(self):
+        return np.unique(self.lanes[self.active] // 32)
+
+    def warp_barrier(self, guard):
+        """Lanes of a warp see each other's work."""
+        if not (guard.reshape(-1, 32).all(1) | ~guard.reshape(-1, 32).any(1)).all():
+            raise Fault("a barrier that not all lanes of a warp reach")
+        for warp in np.nonzero(guard.reshape(-1, 32).all(1))[0]:
+            self.shared.barrier([warp])
 
     def call(self, name, arguments):
         """Run another function for the active threads, and come back."""

@@ -62,20 +62,31 @@ class Memory:
 
 
 class Shared:
-    """Shared memory. An epoch is the time between two barriers; within one, a byte that a thread writes is its own."""
+    """Shared memory. Each warp has a clock that ticks when it tells others of its work, at a barrier or by arriving
+    somewhere, and knows how far it has heard of the others: `heard[w, u]`. What warp u did at its time c is before what
+    w does if heard[w, u] > c. The last column is the copy engine's."""
 
-    def __init__(self, size):
+    def __init__(self, size, warps=32):
         self.bytes = np.zeros(size, np.uint8)
-        self.epoch = 0
-        self.written, self.writer = (np.full(size, NOBODY) for _ in range(2))  # epoch and thread
-        self.read, self.reader = (np.full(size, NOBODY) for _ in range(2))
+        self.engine = warps
+        self.heard = np.zeros((warps + 1, warps + 1), int) + np.eye(warps + 1, dtype=int)
+        self.written, self.writer = (np.full(size, NOBODY) for _ in range(2))  # time and thread
+        self.read = np.zeros((warps, size), np.int32)  # time, for each warp
+        self.reader = np.full((warps, size), NOBODY, np.int32)
+        self.readers = set()
+        self.meetings, self.added = 0, np.full(size, NOBODY)  # barriers so far; and when atomics came
         self.in_flight = np.zeros(size, bool)  # by asynchronous copies
         self.unfenced = np.zeros(size, bool)  # ordinary writes the tensor cores do not see yet
         self.copies, self.products = [[]], []  # open and closed groups
+        self.phases, self.boxes = {}, []  # barriers in memory by address, copies of the engine under way
+        self.events = 0  # arrivals at them
         self.filled = np.zeros(size, bool)
 
-    def barrier(self):
-        self.epoch += 1
+    def barrier(self, warps=None):
+        warps = np.arange(self.engine) if warps is None else np.asarray(warps)
+        self.heard[warps, warps] += 1
+        self.heard[warps] = self.heard[warps].max(0)
+        self.meetings += 1
 
     def _at(self, address, size, what):
         address = address.astype(np.int64) - SHARED_BASE
@@ -86,31 +97,44 @@ class Shared:
             raise Fault(f"shared {what} outside the kernel's {len(self.bytes)} bytes, at {int(address.max())}")
         return index
 
-    def _others(self, epochs, threads, index, thread):
-        return (epochs[index] == self.epoch) & (threads[index] != thread)
+    def _unheard_writes(self, index, thread):
+        """Where the last write is of another thread, and nobody told this one."""
+        writer = self.writer[index]
+        return (writer != NOBODY) & (writer != thread) & (self.heard[thread // 32, writer // 32] <= self.written[index])
+
+    def _check_heard(self, index, thread, what):
+        if np.any(self._unheard_writes(index, thread)):
+            raise Fault(f"race: {what} shared memory that another wrote since the last barrier")
+        if np.any(self.added[index] == self.meetings):
+            raise Fault(f"race: {what} shared memory that atomics changed since the last barrier")
 
     def load(self, address, size, threads):
         index, thread = self._at(address, size, "load"), threads[:, None]
-        if np.any(self._others(self.written, self.writer, index, thread)):
-            raise Fault("race: a thread reads shared memory that another wrote since the last barrier")
+        self._check_heard(index, thread, "a thread reads")
         if np.any(self.in_flight[index]):
             raise Fault("shared memory is read while a copy into it is under way")
         if not np.all(self.filled[index]):
             raise Fault("shared memory is read before anybody wrote it")
-        self._note_read(index, thread)
+        self._note_read(index, np.broadcast_to(thread, index.shape))
         return self.bytes[index]
 
     def _note_read(self, index, thread):
-        thread = np.broadcast_to(thread, index.shape)
-        also = self._others(self.read, self.reader, index, thread)
-        self.read[index], self.reader[index] = self.epoch, thread
-        several = also | (self.reader[index] != thread)
-        self.reader[index[several]] = MANY
+        warp = thread // 32
+        now = self.heard[warp, warp]
+        several = (self.read[warp, index] == now) & (self.reader[warp, index] != thread)
+        self.read[warp, index], self.reader[warp, index] = now, thread
+        several |= self.reader[warp, index] != thread  # two lanes at once
+        self.reader[warp[several], index[several]] = MANY
+        self.readers.update(np.unique(warp))
 
     def _check_write(self, index, thread, data=None):
-        if np.any(self._others(self.read, self.reader, index, thread)):
-            raise Fault("race: a thread overwrites shared memory that another read since the last barrier")
-        twice = self._others(self.written, self.writer, index, thread)
+        warp = thread // 32
+        for other in self.readers:
+            read = self.read[other, index]
+            mine = (warp == other) & (self.reader[other, index] == thread)
+            if np.any((read > 0) & (self.heard[warp, other] <= read) & ~mine):
+                raise Fault("race: a thread overwrites shared memory that another read since the last barrier")
+        twice = self._unheard_writes(index, thread)
         if np.any(twice) and (data is None or np.any(self.bytes[index][twice] != data[twice])):
             raise Fault("race: two threads write different values to one place of shared memory")
         if np.any(self.in_flight[index]):
@@ -128,17 +152,20 @@ class Shared:
         self.bytes[index] = data
         if np.any(self.bytes[index] != data):
             raise Fault("race: two threads write different values to one place of shared memory")
-        self.written[index], self.writer[index] = self.epoch, np.broadcast_to(thread, index.shape)
+        self._note_write(index, np.broadcast_to(thread, index.shape))
         self.unfenced[index] = self.filled[index] = True
+
+    def _note_write(self, index, thread):
+        self.written[index], self.writer[index] = self.heard[thread // 32, thread // 32], thread
 
     def add(self, address, amount, threads):
         """Atomic addition of 32-bit numbers: threads may meet at one place."""
         index = self._at(address, 4, "atomic")
-        if np.any(self._others(self.written, self.writer, index, MANY) & (self.writer[index] != threads[:, None])):
+        if np.any(self._unheard_writes(index, threads[:, None])):
             raise Fault("race: atomics on shared memory that another thread wrote since the last barrier")
         words = self.bytes.view(np.uint32)
         np.add.at(words, index[:, 0] // 4, amount)
-        self.written[index], self.writer[index] = self.epoch, MANY
+        self.added[index] = self.meetings
 
     # --- asynchronous copies --------------------------------------------------------------------------------------
     def start_copy(self, address, data, threads):
@@ -157,18 +184,65 @@ class Shared:
         for group in done:
             for index, thread in group:
                 self.in_flight[index] = False
-                self.written[index], self.writer[index] = self.epoch, thread
+                self._note_write(index, thread)
         self.copies = [*closed[len(done) :], *self.copies]
+
+    # --- barriers in memory, and the copy engine --------------------------------------------------------------------
+    def start_phases(self, address, arrivals):
+        self.phases[int(address)] = Phases(arrivals, self.engine + 1)
+
+    def phases_at(self, address):
+        if int(address) not in self.phases:
+            raise Fault("there is no barrier at this address of shared memory")
+        return self.phases[int(address)]
+
+    def arrive(self, address, thread):
+        warp, phases = thread // 32, self.phases_at(address)
+        self.heard[warp, warp] += 1
+        phases.hear(self.heard[warp])
+        phases.arrive()
+        self.events += 1
+
+    def phase_over(self, address, parity, warps):
+        """Whether a phase of this parity is over; warps that learn it is have heard of all that came before."""
+        phases = self.phases_at(address)
+        if phases.number % 2 == parity:
+            return False
+        self.heard[warps] = np.maximum(self.heard[warps], phases.before)
+        return True
+
+    def start_box(self, index, data, thread, barrier):
+        """The engine writes data[i] at index[i] some time from now."""
+        if np.any(index < 0) or np.any(index >= len(self.bytes)):
+            raise Fault("the copy engine writes outside shared memory")
+        self._check_write(index, np.full_like(index, thread))
+        self.bytes[index] = data
+        self.filled[index], self.in_flight[index], self.unfenced[index] = True, True, False
+        self.boxes.append((index, self.heard[thread // 32].copy(), self.phases_at(barrier)))
+
+    def finish_box(self):
+        """The oldest copy arrives; False if there is none."""
+        if not self.boxes:
+            return False
+        index, before, phases = self.boxes.pop(0)
+        self.in_flight[index] = False
+        self.written[index], self.writer[index] = self.heard[self.engine, self.engine], 32 * self.engine
+        self.heard[self.engine, self.engine] += 1
+        phases.hear(np.maximum(before, self.heard[self.engine]))
+        phases.expect(-index.size)
+        self.events += 1
+        return True
 
     # --- tensor cores ---------------------------------------------------------------------------------------------
     def fence(self):
         self.unfenced[:] = False
 
-    def operand(self, index):
+    def operand(self, index, warps):
         """Bytes a matrix product reads, whoever wrote them; they must not change until it is waited for."""
         if np.any(index < 0) or np.any(index >= len(self.bytes)):
             raise Fault("a matrix product reads outside shared memory")
-        if np.any(self.written[index] == self.epoch) or np.any(self.in_flight[index]):
+        writer = self.writer[index] // 32
+        if any(np.any(self.heard[w, writer] <= self.written[index]) for w in warps) or np.any(self.in_flight[index]):
             raise Fault("race: a matrix product reads what was written since the last barrier")
         if np.any(self.unfenced[index]):
             raise Fault("a matrix product reads ordinary writes without a proxy fence")
@@ -183,7 +257,35 @@ class Shared:
     def close_products(self):
         self.products.append(self.open_product)
 
-    def wait_products(self, pending):
+    def wait_products(self, pending, warps):
         while len(self.products) > pending:
             index = np.nonzero(self.products.pop(0))[0]
-            self.read[index], self.reader[index] = self.epoch, MANY
+            for w in warps:
+                self.read[w, index], self.reader[w, index] = self.heard[w, w], MANY
+            self.readers.update(warps)
+
+
+class Phases:
+    """One barrier in shared memory: a phase is over when all have arrived and all announced bytes are there."""
+
+    def __init__(self, arrivals, agents):
+        self.arrivals = self.missing = arrivals
+        self.number = self.bytes = 0
+        self.heard, self.before = np.zeros(agents, int), np.zeros(agents, int)
+
+    def hear(self, times):
+        self.heard = np.maximum(self.heard, times)
+
+    def arrive(self):
+        if not self.missing:
+            raise Fault("more warps arrive at a barrier than it was made for")
+        self.missing -= 1
+        self._end()
+
+    def expect(self, size):
+        self.bytes += size
+        self._end()
+
+    def _end(self):
+        if not self.missing and not self.bytes:
+            self.number, self.missing, self.before = self.number + 1, self.arrivals, self.heard.copy()

@@ -87,15 +87,16 @@ def _described(m, descriptor, outer, depth_bytes, size, k_major):
 
 def wgmma(s, guard, operands, columns, depth, ka, kb):
     """wgmma m64nNk: four warps, B (and mostly A) out of shared memory."""
-    if not guard.all():
-        raise Fault("a matrix product that not all threads reach")
+    groups = np.append(guard, [False] * (-guard.size % 128)).reshape(-1, 128)
+    if not (groups.all(1) | ~groups.any(1)).all():
+        raise Fault("a matrix product that not all threads of a warpgroup reach")
     outs, left, right, *flags = operands
     n, depth_bytes = int(columns), 32
     sizes = [np.dtype(_TYPES[k]).itemsize for k in (ka, kb)]
     turned = [f == "1" for f in flags[3:]]  # after scale-d, scale-a, scale-b
     in_registers = isinstance(left, list)
     turn_a, turn_b = (False, *turned) if in_registers and turned else (*turned, False, False)[:2]
-    for first in range(0, s.m.threads, 128):
+    for first in np.nonzero(groups.all(1))[0] * 128:
         threads = np.arange(first, first + 128)
         if in_registers:
             words = _words(s, left, threads)
@@ -115,4 +116,4 @@ def _fetch(s, name, threads, outer, depth_bytes, size, k_major):
     if not (described == described[0]).all():
         raise Fault("the warps of a group name different operands")
     index = _described(s.m, described[0], outer, depth_bytes, size, k_major)
-    return s.m.shared.operand(index).reshape(outer, depth_bytes)
+    return s.m.shared.operand(index, np.unique(threads // 32)).reshape(outer, depth_bytes)

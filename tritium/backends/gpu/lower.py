@@ -6,6 +6,8 @@ threads. A lowering sees only the op it lowers: `LOWER[kind](g, op, *operand lis
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 from ... import ops
 from ...errors import CompilationError
 from ...ir import types as T
@@ -43,6 +45,17 @@ def llvm_type(t):
     return _LLVM.get(t.name) or f"i{t.bits}"
 
 
+def layout_of(x):
+    """The layout of a tile value; None for scalars."""
+    if type(x) is Result:
+        found = x.op.attrs.get("layout")
+        return Layout(*found[x.index]) if found and found[x.index] else None
+    found = x.attrs.get("layout")
+    if found and type(found[0]) is not tuple:  # several results share the attribute
+        raise ValueError(f"{x!r} has several layouts")
+    return Layout(*found) if found and type(x.type) is T.Tile else None
+
+
 class Registers:
     """A tile's registers, each written when first asked for: of eight neighbouring addresses one may be enough."""
 
@@ -77,6 +90,7 @@ class Lowering:
         self.late_loads = {}
         self.used = uses(module.body)
         self.warps = module.attrs["num_warps"]
+        self.members = None  # how many warps meet at barriers, where it is not all
         self._once = {}
 
     # --- values -------------------------------------------------------------------------------------------------
@@ -85,14 +99,7 @@ class Lowering:
         return self.values[id(x.op)][x.index] if type(x) is Result else self.values[id(x)][0]
 
     def layout(self, x):
-        """The layout of a tile value; None for scalars."""
-        if type(x) is Result:
-            found = x.op.attrs.get("layout")
-            return Layout(*found[x.index]) if found and found[x.index] else None
-        found = x.attrs.get("layout")
-        if found and type(found[0]) is not tuple:  # several results share the attribute
-            raise ValueError(f"{x!r} has several layouts")
-        return Layout(*found) if found and type(x.type) is T.Tile else None
+        return layout_of(x)
 
     def set(self, op, out):
         self.values[id(op)] = out if type(out) is tuple else (out,)
@@ -147,6 +154,13 @@ class Lowering:
         outs = [y[0] for y in self.block(block)]
         self.values = kept
         return outs
+
+    @contextmanager
+    def group(self, warps):
+        """Within it, barriers are for so many warps."""
+        self.members = warps
+        yield
+        self.members = None
 
     # --- places -------------------------------------------------------------------------------------------------
     def once(self, key, make):
@@ -268,10 +282,10 @@ def lower_kernel(module, target, attributes=""):
 
     g = Lowering(module, target, Scratch())
     parameters = [
-        (f"{_parameter_type(a)} {_name(k, a)}", value(llvm_type(a.type), f"%{_name(k, a)}"))
+        (f"{_parameter_type(a)} {_name(k, a)}", value(_value_type(a), f"%{_name(k, a)}"))
         for k, a in enumerate(module.args)
     ]
-    threads = 32 * g.warps
+    threads = 32 * (g.warps + module.attrs.get("copy_warps", 0))
     attributes = f'nounwind "nvvm.reqntid"="{threads}" {attributes}'.rstrip()
     with g.w.function("ptx_kernel void", module.name, [p for p, _ in parameters], attributes):
         for arg, (_, x) in zip(module.args, parameters):
@@ -287,9 +301,15 @@ def _name(k, arg):
     return f"a{k}.{arg.name}" if arg.name else f"a{k}"
 
 
+def _value_type(arg):
+    return "ptr" if "tensor_map" in arg.attrs else llvm_type(arg.type)
+
+
 def _parameter_type(arg):
     if arg.type is T.i1:
         return "i8"
+    if "tensor_map" in arg.attrs:
+        return 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'
     align = arg.attrs.get("divisible")
     if type(arg.type) is T.Ptr and align:
         return f"{llvm_type(arg.type)} align {align}"

@@ -49,7 +49,7 @@ def if_(g, op, cond):
     names, end, parts = (w.label("then"), w.label("else")), w.label("end"), []
     for region, name in zip(op.regions, names):
         g.shared.fence_scratch()
-        with _part(w, name) as part:
+        with beside(w, name) as part:
             outs = g.block(region)
             flat = [list(xs) for xs in outs]
             w.jump(end)
@@ -64,7 +64,7 @@ def if_(g, op, cond):
 
 
 @contextmanager
-def _part(w, label):
+def beside(w, label):
     """Blocks written beside the open ones, to be put in place once the branch to them is written."""
     w.levels.append(Level(label))
     part = w.levels[-1]
@@ -78,7 +78,7 @@ def while_(g, op, *inits):
     test, inside, done = w.label("while"), w.label("do"), w.label("done")
     flat, depth = _flat(inits), len(w.levels)
     g.shared.fence_scratch()
-    with _part(w, test) as part:
+    with beside(w, test) as part:
         carried = [value(x.type, f"%{test}.{k}", depth) for k, x in enumerate(flat)]
         for arg, xs in zip(cond.args, _unflat(carried, inits)):
             g.set(arg, xs)
@@ -105,7 +105,7 @@ def rare(g, op, cond, usual, *arguments):
     w, out = g.w, []
     for r, x in enumerate(usual):
         label, end = w.label("rare"), w.label("usual")
-        with _part(w, label) as part:
+        with beside(w, label) as part:
             (y,) = g.inline(op.regions[0], [a[r] for a in arguments])
             w.jump(end)
         before, condition = w.levels[-1].label, cond[r]

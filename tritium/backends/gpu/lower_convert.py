@@ -8,7 +8,7 @@ from ... import ops
 from ...ir import types as T
 from . import ops as gpu_ops
 from .layout import conversion, log2
-from .lower import Registers, llvm_type, lower
+from .lower import Registers, layout_of, llvm_type, lower
 from .shared_memory import image_of, plan, vector_bits
 
 
@@ -41,11 +41,22 @@ def through_shared(g, x, t, source, target):
     return out
 
 
+def scratch_of(op, room):
+    """Bytes of shared memory a `convert` takes where there is so much room."""
+    source, target = layout_of(op.operands[0]), layout_of(op)
+    t = T.element(op.type)
+    if conversion(source, target) in ("same", "registers"):
+        return 0
+    needed = source.numel * (8 if type(t) is T.Ptr else t.bytes)
+    return needed >> len(_splitting(source, target, needed, room))
+
+
 def _splitting(source, target, needed, room):
     """Elements' bits by which a tile is cut into pieces that fit: each is a bit of a register's number where the tile
-    goes to, and of a register's, a lane's or a warp's where it comes from."""
+    goes to, and of a register's, a lane's or a warp's where it comes from. Those of a row come last: they make wide
+    accesses."""
     bits, places = [], {*source.reg, *source.lane, *source.warp}
-    for x in sorted(target.reg, key=lambda x: x not in source.reg):
+    for x in sorted(target.reg, key=lambda x: (x < source.shape[-1], x not in source.reg, -x)):
         if needed >> len(bits) <= room:
             break
         if x and x & (x - 1) == 0 and x in places:

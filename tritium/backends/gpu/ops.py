@@ -92,3 +92,62 @@ class dot_wait:
 
     def infer(acc, *, pending):
         return acc
+
+
+# --- warps with different work ----------------------------------------------------------------------------------------
+@op("warp_roles", attrs=("registers",), effects="write")
+class warp_roles:
+    """Two regions for two groups of warps: the second for the kernel's own, the first for one of those that come behind
+    them. `registers` are how many a thread behind them and one of the others gets, or None if all have the same."""
+
+    def infer(*, regions, registers):
+        return None
+
+
+@op("phases", attrs=("count", "arrivals"), effects="write")
+class phases:
+    """`count` new barriers in shared memory, each through with a phase when so many warps (or copies) have arrived and
+    all announced bytes are there; gives the address. All threads of the program meet here."""
+
+    def infer(*, count, arrivals):
+        return T.i32
+
+
+@op("arrive", effects="write")
+class arrive:
+    """Every warp that comes here arrives once at the barrier at this address."""
+
+    def infer(barrier):
+        return None
+
+
+@op("await_phase", effects="write")
+class await_phase:
+    """Wait until the barrier at this address is through with a phase of this parity: operands (barrier, parity)."""
+
+    def infer(barrier, parity):
+        return None
+
+
+@op("box_load", attrs=("tile", "axis"), effects="write")
+class box_load:
+    """Have the copy engine bring a box of a tensor into a buffer: operands (buffer, barrier, map, *coordinates).
+
+    Its bytes are announced to the barrier, which waits for them. The coordinates are the box's start, slowest axis
+    first; what lies outside of the tensor becomes zeros.
+    """
+
+    def infer(buffer, barrier, tensor, *coordinates, tile, axis):
+        return None
+
+
+@op("element_load", attrs=("tile", "axis", "wraps"), effects="write")
+class element_load:
+    """Bring a tile into a buffer element by element, for boxes the copy engine cannot read; done when it ends.
+
+    Operands (buffer, origin, step, low, high of each axis, then start and modulus of each axis that `wraps`): element
+    (i, j) lies at origin + i * step + j * step, or at (start + i) % modulus; it is zero outside of low ... high.
+    """
+
+    def infer(buffer, origin, *numbers, tile, axis, wraps):
+        return None

@@ -49,13 +49,13 @@ def pipeline_loops(module, can: Abilities):
         if op.kind is not ops.for_:
             return None
         stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else depth
-        plan = _Plan(op, can)
+        plan = Plan(op, can)
         return plan.build(b, stages) if stages > 1 and plan.works() else None
 
     return sweep(module, rule)
 
 
-class _Plan:
+class Plan:
     """A loop: its dots, the loads that can run ahead, and what their addresses depend on."""
 
     def __init__(self, loop, can):
@@ -219,7 +219,7 @@ class _Plan:
     def copies(self, slot, i, values, params, more):
         """Start one round's copies into a slot; returns the address scalars of the following round."""
         b, args = self.b, self.body.args
-        copy = _Copy(self, {id(args[0]): i, **{id(args[1 + k]): v for k, v in zip(params, values)}})
+        copy = Copy(self, {id(args[0]): i, **{id(args[1 + k]): v for k, v in zip(params, values)}})
         for key, load in self.loads.items():
             mask = ops.splat(b, more, shape=load.type.shape)
             if len(load.operands) > 1:
@@ -239,7 +239,7 @@ class _Plan:
         b, count = self.b, len(self.body.args) - 1
         i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1 : 1 + count], args[1 + count :]
         gpu_ops.async_wait(b, pending=self.stages - 2)
-        copy = _Copy(self, {id(a): v for a, v in zip(self.body.args, (i, *own))}, slot)
+        copy = Copy(self, {id(a): v for a, v in zip(self.body.args, (i, *own))}, slot)
         more = self.goes_on(ahead_i)
         if self.late is None:
             ahead = self.copies(fill, ahead_i, ahead, params, more)
@@ -256,7 +256,7 @@ class _Plan:
         return ops.select(b, ops.eq(b, more, self.number(self.stages)), self.number(0), more)
 
 
-class _Copy:
+class Copy:
     """Copies body ops on demand with some values replaced; dots on staged operands become `dot_shared`."""
 
     def __init__(self, plan, known, slot=None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...passes import dce
 from ...passes.axis_info import analyze
 from ..gpu import (  # noqa: F401
     lower_async,
@@ -10,6 +11,7 @@ from ..gpu import (  # noqa: F401
     lower_dot,
     lower_memory,
     lower_reduce,
+    lower_roles,
     lower_shape,
     lower_sort,
 )
@@ -17,8 +19,9 @@ from ..gpu.assign_layouts import assign_layouts
 from ..gpu.lower import LOWER, lower_kernel
 from ..gpu.pipeline_loops import pipeline_loops
 from ..gpu.scalar_steps import scalar_steps
+from ..gpu.specialize_warps import leaves_room, specialize_warps
 from ..llvm.target import assembly
-from . import assemble, inline_asm, mma
+from . import assemble, copy_engine, inline_asm, mma
 from .target import NvTarget
 
 LOWER.update({**mma.LOWER, **inline_asm.LOWER})
@@ -32,16 +35,35 @@ def ttgir(module, target, options, metadata):
     nv = NvTarget.of(options.arch)
     taken = [] if options.launch_checks else None
     module = scalar_steps(module)
+    specialized = _specialized(module, nv, options)
+    if specialized is not None:
+        return specialized
     module = pipeline_loops(module, mma.abilities(nv, analyze(module, taken), options.num_warps))
     module = assign_layouts(module, mma.dot_layout(nv), mma.left_operand, taken)
     return module.replace(attrs={**module.attrs, "nonnegative": tuple(taken)}) if taken else module
 
 
+def _specialized(module, nv, options):
+    """The module with a copying warp and layouts; None if it cannot have one."""
+    if not options.launch_checks or options.maxnreg:  # the launcher describes tensors; warps share out all registers
+        return None
+    abilities = lambda module: mma.abilities(nv, analyze(module, []), options.num_warps)
+    made = specialize_warps(module, abilities, copy_engine.engine(nv))
+    if made is module:
+        return None
+    made = assign_layouts(dce(made), mma.dot_layout(nv), mma.left_operand)
+    return made if leaves_room(made, nv.shared_bytes) else None
+
+
 def llir(module, target, options, metadata):
     """LLVM text; notes how much shared memory it takes, and what it takes for granted."""
-    metadata["nonnegative"] = module.attrs.get("nonnegative", ())
+    metadata |= {name: module.attrs.get(name, usual) for name, usual in _TOLD.items()}
     text, metadata["shared"] = lower_kernel(module, NvTarget.of(options.arch), _attributes(options))
     return text
+
+
+# What the launcher must know: what the kernel takes for granted, and what it takes besides the user's arguments.
+_TOLD = {"nonnegative": (), "copy_warps": 0, "maps": (), "persistent": False}
 
 
 def _attributes(options):

@@ -16,10 +16,10 @@ from ..native import guards, record
 from ..native import launcher as native_launcher
 from ..native.calls import form_of, pack
 from ..native.parts import NATIVE, Part, Symbols, builtin
-from . import cuda, launcher
+from . import cuda, hidden, launcher
 from .terms import Terms
 
-_PART = Part("cuda", launcher.SYMBOLS, (guards, native_launcher, launcher), lambda target: launcher.launcher())
+_PART = Part("cuda", launcher.SYMBOLS, (guards, native_launcher, launcher, hidden), lambda target: launcher.launcher())
 
 
 class Runtime:
@@ -184,12 +184,16 @@ class Launcher:
     def __init__(self, src, metadata):
         self.name, self._types, self._names = metadata.name, tuple(src.signature.values()), tuple(src.signature)
         self._runtime, self.device = Runtime.get(), cuda.current()
-        threads = metadata.num_warps * metadata.warp_size
+        threads = (metadata.num_warps + getattr(metadata, "copy_warps", 0)) * metadata.warp_size
         self.info = launcher.Info(cuda.context(self.device).value, id(self.device), threads, metadata.shared, None,
-                                  self._runtime.number_of(metadata.name), None)
+                                  self._runtime.number_of(metadata.name), None, None)
         self._terms = Terms(metadata.nonnegative) if getattr(metadata, "nonnegative", ()) else None
         if self._terms is not None:
             self.info.terms = self._terms.address
+        self._hidden = None
+        if getattr(metadata, "maps", ()):
+            self._hidden = hidden.Hidden(metadata.maps, metadata.persistent, self.slot_count)
+            self.info.hidden = self._hidden.address
         self.otherwise = None  # gives the kernel for launches that this one is not fit for
         self._other = None
         attributes = attributes_of(metadata)
@@ -217,15 +221,21 @@ class Launcher:
 
     def _send(self, function, packed, sizes, stream):
         """Launch on packed slots."""
+        self._settle(function)
         if self._record is None or self._record.entry != function:  # all slots fixed: they are packed already
             fixed = [(place, bytes(8)) for place in range(len(packed) // 8)]
             self._record = self._runtime.record(function, self.info, (), fixed=fixed)
         grid = (ctypes.c_int64 * 3)(*sizes)
         self._runtime.launch(self._record, packed, ctypes.addressof(grid), self, stream)
 
+    def _settle(self, function):
+        if self._hidden is not None:
+            self._hidden.settle(function, self.info.threads, self.info.shared, self.device)
+
     def judge(self, sizes, address, stream):
         """True if the kernel is fit for the launch of the slots at an address; else another is launched."""
-        if self._terms.hold(sizes, address):
+        fit = self._hidden is None or self._hidden.fit(sizes)
+        if fit and (self._terms is None or self._terms.hold(sizes, address)):
             return True
         if self._other is None:
             self._other = self.otherwise()
@@ -250,6 +260,7 @@ class Launcher:
         if form is None:
             return None
         self._runtime.refresh_streams()
+        self._settle(kernel.function)
         made = self._runtime.record(kernel.function, self.info, owner=kernel, result=kernel, **form)
         return self._runtime.binder, made
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ctypes
 
 from ..native import launcher as native
+from . import hidden
 
 __all__ = ["DRIVER", "SYMBOLS", "Info", "launcher"]
 
 SYMBOLS = (*native.SYMBOLS, "tt.cuda.run", "tt.cuda.launch", "tt.cuda.stream", "tt.cuda.failed", "tt.cuda.ring",
            "tt.cuda.count", "tt.cuda.judge")  # fmt: skip
-DRIVER = ("cuLaunchKernel", "cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurrent")
+DRIVER = ("cuLaunchKernel", "cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuTensorMapEncodeTiled")
 RING = 64  # so many launches are remembered, for errors that come later
 
 
@@ -29,6 +30,7 @@ class Info(ctypes.Structure):
         ("config", ctypes.c_void_p),  # CUlaunchConfig without grid and stream, for launches with attributes
         ("number", ctypes.c_int64),  # stands for the kernel's name
         ("terms", ctypes.c_void_p),  # launches the kernel was found fit for last, see `terms.Terms`
+        ("hidden", ctypes.c_void_p),  # what the kernel takes besides the slots, see `hidden.Hidden`
     )
 
 
@@ -37,11 +39,12 @@ i32 cuLaunchKernel(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
 i32 cuLaunchKernelEx(ptr, ptr, ptr, ptr)
 i32 cuCtxGetCurrent(ptr)
 i32 cuCtxSetCurrent(ptr)
+i32 cuTensorMapEncodeTiled(ptr, i32, i32, ptr, ptr, ptr, ptr, ptr, i32, i32, i32, i32)
 ptr PyObject_CallFunction(ptr, ptr, ...)
 """
 
 _RUN = """
-%info = type { ptr, ptr, i32, i32, ptr, i64, ptr }
+%info = type { ptr, ptr, i32, i32, ptr, i64, ptr, ptr }
 %config = type { i32, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, i64 }
 
 @tt.cuda.stream = global ptr null                 ; a Python function: number of a device -> handle of its stream
@@ -95,11 +98,27 @@ measure:                                          ; sizes that do not fit are CU
   %xy = or i64 %gx, %gy
   %xyz = or i64 %xy, %gz
   %wide = icmp ugt i64 %xyz, 2147483647
-  br i1 %wide, label %failed, label %trust
-
-trust:                                            ; what a kernel takes for granted depends on the grid and some slots
   %trusting.p = getelementptr %record, ptr %record, i64 0, i32 2
   %trusting = load ptr, ptr %trusting.p
+  %hidden.p = getelementptr %info, ptr %trusting, i64 0, i32 7
+  %hidden = load ptr, ptr %hidden.p
+  %open = icmp eq ptr %hidden, null
+  br i1 %wide, label %failed, label %tensors
+tensors:
+  br i1 %open, label %trust, label %describe
+describe:                                         ; the copy engine must be told of the tensors
+  %yz = or i64 %gy, %gz
+  %high = icmp ugt i64 %yz, 65535                 ; the driver would say so, but may not see this grid
+  br i1 %high, label %failed, label %tell
+tell:
+  %described = call i1 @describe_all(ptr %hidden, ptr %slots)
+  %plane = mul i64 %gx, %gy
+  %space = mul i64 %plane, %gz
+  %few = icmp ult i64 %space, 2147483648          ; programs that share themselves out count in 32 bits
+  %simple.t = and i1 %described, %few
+  br i1 %simple.t, label %trust, label %judge
+
+trust:                                            ; what a kernel takes for granted depends on the grid and some slots
   %terms.p = getelementptr %info, ptr %trusting, i64 0, i32 6
   %terms = load ptr, ptr %terms.p
   %nothing = icmp eq ptr %terms, null
@@ -153,7 +172,8 @@ collect:                                          ; the driver wants the address
   %rows.p = getelementptr %record, ptr %record, i64 0, i32 3
   %rows = load i64, ptr %rows.p
   %room = add i64 %rows, 1
-  %parameters = alloca ptr, i64 %room
+  %more.room = add i64 %room, {hidden}
+  %parameters = alloca ptr, i64 %more.room
   br label %next
 next:
   %i = phi i64 [0, %collect], [%i1, %next]
@@ -162,9 +182,25 @@ next:
   %parameter = getelementptr ptr, ptr %parameters, i64 %i
   store ptr %slot, ptr %parameter
   %more = icmp slt i64 %i1, %room
-  br i1 %more, label %next, label %place
+  br i1 %more, label %next, label %count_programs
+count_programs:
+  %gx.y = mul i64 %gx, %gy
+  %programs = mul i64 %gx.y, %gz
+  br i1 %open, label %place, label %hide
+hide:
+  %started = call i64 @add_hidden(ptr %hidden, ptr %parameters, ptr %grid, i64 %programs)
+  %shares.p = getelementptr %hidden, ptr %hidden, i64 0, i32 1
+  %shares = load i64, ptr %shares.p
+  %persistent = icmp ne i64 %shares, 0
+  %few.x = select i1 %persistent, i64 %started, i64 %gx
+  %few.y = select i1 %persistent, i64 1, i64 %gy
+  %few.z = select i1 %persistent, i64 1, i64 %gz
+  br label %place
 
 place:                                            ; in a new thread, or with another device current
+  %start.x = phi i64 [%gx, %count_programs], [%few.x, %hide]
+  %start.y = phi i64 [%gy, %count_programs], [%few.y, %hide]
+  %start.z = phi i64 [%gz, %count_programs], [%few.z, %hide]
   %info.p = getelementptr %record, ptr %record, i64 0, i32 2
   %info = load ptr, ptr %info.p
   %wanted = load ptr, ptr %info
@@ -180,9 +216,9 @@ enter:
 go:
   %function.p = getelementptr %record, ptr %record, i64 0, i32 1
   %function = load ptr, ptr %function.p
-  %x = trunc i64 %gx to i32
-  %y = trunc i64 %gy to i32
-  %z = trunc i64 %gz to i32
+  %x = trunc i64 %start.x to i32
+  %y = trunc i64 %start.y to i32
+  %z = trunc i64 %start.z to i32
   %config.p = getelementptr %info, ptr %info, i64 0, i32 4
   %config = load ptr, ptr %config.p
   %simple = icmp eq ptr %config, null
@@ -233,7 +269,7 @@ fine:
   call void @Py_IncRef(ptr %result)
   ret ptr %result
 failed:
-  %why = phi i32 [1, %measure], [%code, %look]
+  %why = phi i32 [1, %measure], [1, %describe], [%code, %look]
   %raiser = load ptr, ptr @tt.cuda.failed
   %slots.i = ptrtoint ptr %slots to i64
   %told = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr %raiser, ptr @format, i32 %why, ptr %result, i64 %gx,
@@ -249,6 +285,6 @@ def launcher() -> str:
     >>> launcher().count("define ptr @tt.cuda.run(")
     1
     """
-    run = _RUN.replace("{ring}", str(RING))
+    run = _RUN.replace("{ring}", str(RING)).replace("{hidden}", str(3 + hidden.MOST_MAPS))
     formats = native.texts({"format": "iOLLLL", "judged": "OLLLLL"})
-    return "\n".join((native.launcher(), formats, native.declare(_FUNCTIONS), run))
+    return "\n".join((native.launcher(), formats, native.declare(_FUNCTIONS), hidden.TEXT, run))

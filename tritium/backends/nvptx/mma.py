@@ -7,7 +7,7 @@ from ..gpu import lower_dot
 from ..gpu import ops as gpu_ops
 from ..gpu.layout import mma_accumulator, mma_operand
 from ..gpu.pipeline_loops import Abilities
-from . import mma_sync, wgmma
+from . import copy_engine, mma_sync, wgmma
 
 
 def dot_layout(target):
@@ -64,4 +64,9 @@ def dot(g, op, a, b, acc):
     return lower_dot.dot(g, op, a, b, acc)
 
 
-LOWER = {ops.dot: dot, gpu_ops.dot_shared: wgmma.dot_shared, gpu_ops.dot_wait: wgmma.dot_wait}
+LOWER = {
+    ops.dot: dot,
+    gpu_ops.dot_shared: wgmma.dot_shared,
+    gpu_ops.dot_wait: wgmma.dot_wait,
+    gpu_ops.box_load: copy_engine.box_load,
+}

@@ -73,7 +73,11 @@ class NvTarget:
 
     # --- between threads -----------------------------------------------------------------------------------------
     def barrier(self, g):
-        """All threads of the program meet, and see each other's memory."""
+        """All threads of the program meet, or the group at work, and see each other's memory."""
+        if g.members is not None:
+            g.w.declare("llvm.nvvm.barrier.cta.sync.aligned.count", "void", ["i32", "i32"], "convergent nounwind")
+            g.w.effect(f"call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 {32 * g.members})")
+            return
         g.w.declare("llvm.nvvm.barrier.cta.sync.aligned.all", "void", ["i32"], "convergent nounwind")
         g.w.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
 
@@ -120,6 +124,49 @@ class NvTarget:
 
     def async_wait(self, g, pending):
         g.w.effect(f'call void asm sideeffect "cp.async.wait_group {pending};", "~{{memory}}"()')
+
+    # --- barriers in shared memory, and the copy engine -------------------------------------------------------------
+    def warp_barrier(self, g):
+        """The lanes of a warp meet, and see each other's memory."""
+        g.w.effect('call void asm sideeffect "bar.warp.sync 0xffffffff;", "~{memory}"()')
+
+    def fewer_registers(self, g, count):
+        """The threads of a warpgroup give registers back."""
+        g.w.effect(f'call void asm sideeffect "setmaxnreg.dec.sync.aligned.u32 {count};", ""()')
+
+    def more_registers(self, g, count):
+        """The threads of a warpgroup take registers that others gave back."""
+        g.w.effect(f'call void asm sideeffect "setmaxnreg.inc.sync.aligned.u32 {count};", ""()')
+
+    def start_phases(self, g, barrier, arrivals):
+        """Make a barrier of 8 bytes; the copy engine knows of it once the threads have met."""
+        body = f"mbarrier.init.shared::cta.b64 [$0], {arrivals}; fence.mbarrier_init.release.cluster;"
+        g.w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({barrier.typed})')
+
+    def arrive(self, g, barrier):
+        body = "mbarrier.arrive.shared::cta.b64 _, [$0];"
+        g.w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({barrier.typed})')
+
+    def expect(self, g, barrier, size):
+        """Announce bytes that copies will bring."""
+        body = f"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], {size};"
+        g.w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({barrier.typed})')
+
+    def phase_over(self, g, barrier, parity):
+        """i1: the barrier is through with a phase of this parity; it may take a moment to answer no."""
+        body = "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [$1], $2; selp.b32 $0, 1, 0, p; }"
+        call = f'call i32 asm sideeffect "{body}", "=r,r,r,~{{memory}}"({barrier.typed}, {parity.typed})'
+        over = g.w.effect(call, "i32")
+        return g.w.compare("icmp ne", over, g.int(0))
+
+    def copy_box(self, g, target, tensor, coordinates, barrier):
+        """Have a box copied to shared memory; `coordinates` of its start, slowest axis first."""
+        rank = len(coordinates)
+        listed = ", ".join(f"${3 + k}" for k in range(rank))
+        how = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        body = f"{how} [$0], [$1, {{{listed}}}], [$2];"
+        arguments = ", ".join(x.typed for x in (target, tensor, barrier, *reversed(coordinates)))
+        g.w.effect(f'call void asm sideeffect "{body}", "r,l,r{",r" * rank},~{{memory}}"({arguments})')
 
     # --- memory --------------------------------------------------------------------------------------------------
     def load(self, g, pointer, kind, count, mask, fill, attrs):

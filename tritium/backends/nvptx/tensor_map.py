@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import NamedTuple
 
 from . import cuda
 
@@ -33,3 +34,20 @@ def encode(address, element, element_bytes, shape, strides, block, swizzle=128, 
     cuda.call("cuTensorMapEncodeTiled", ctypes.byref(found), TYPES[element], rank, ctypes.c_void_p(address), dims,
               steps, box, ones, 0, SWIZZLES[swizzle], 2, int(nan))
     return found
+
+
+# --- maps that follow from a kernel's arguments -----------------------------------------------------------------------
+class Recipe(NamedTuple):
+    """How a launch describes a tensor: which argument is its base, and its numbers as sums of (factor, arguments).
+
+    `offset` is added to the base, `sides` are (elements, distance) of each axis, slowest first, all in elements; then
+    the elements of a box on each axis and the bytes over which it is swizzled.
+    """
+
+    element: str
+    size: int
+    base: int
+    offset: tuple
+    sides: tuple
+    box: tuple
+    swizzle: int

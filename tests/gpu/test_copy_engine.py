@@ -1,0 +1,253 @@
+"""Kernels whose tiles Hopper's copy engine brings: right for every start and bound, and launched with its maps."""
+
+import ctypes
+import gc
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends import fake_cuda
+from tests.gpu import emulator
+from tests.gpu.modules import run_cuda
+from tests.gpu.test_language import module_of
+from tests.gpu.test_modules import agree
+from tritium.backends.driver import driver
+from tritium.backends.nvptx import cuda
+from tritium.interp.machine import interpret
+
+rng = np.random.default_rng(9)
+e4m3 = ml_dtypes.float8_e4m3fn
+
+
+def data(dtype, *shape):
+    """Small whole numbers: their products and sums are exact."""
+    return np.round(2 * rng.standard_normal(shape)).astype(dtype)
+
+
+@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def check(request):
+    """A function that runs a kernel and compares every array with what the interpreter makes of it."""
+
+    def run(kernel, *args, grid=(1,), warps=4, stages=3, engine=True):
+        module, values = module_of(kernel, args)
+        mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
+        _, metadata = emulator.llvm_of(module, num_warps=warps, num_stages=stages)
+        assert bool(metadata["maps"]) == engine
+        if request.param == "emulated":
+            emulator.run(module, mine, grid, num_warps=warps, num_stages=stages)
+        else:
+            run_cuda(module, mine, grid, num_warps=warps, num_stages=stages)
+        interpret(module, theirs, grid)
+        agree(theirs, mine)
+
+    return run
+
+
+def strides(x):
+    return [step // x.itemsize for step in x.strides]
+
+
+@triton.jit
+def product(a_ptr, b_ptr, c_ptr, M, N, K, am, ak, bk, bn, cm, cn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    pid = tl.program_id(0)
+    across = tl.cdiv(N, BN)
+    i, j = pid // across, pid % across
+    m = (i * BM + tl.arange(0, BM)) % M
+    n = (j * BN + tl.arange(0, BN)) % N
+    k = tl.arange(0, BK)
+    a_ptrs = a_ptr + m[:, None] * am + k[None, :] * ak
+    b_ptrs = b_ptr + k[:, None] * bk + n[None, :] * bn
+    total = tl.zeros((BM, BN), tl.float32)
+    for step in range(0, tl.cdiv(K, BK)):
+        a = tl.load(a_ptrs, mask=k[None, :] < K - step * BK, other=0.0)
+        b = tl.load(b_ptrs, mask=k[:, None] < K - step * BK, other=0.0)
+        total = tl.dot(a, b, total)
+        a_ptrs += BK * ak
+        b_ptrs += BK * bk
+    m = i * BM + tl.arange(0, BM)
+    n = j * BN + tl.arange(0, BN)
+    tl.store(c_ptr + m[:, None] * cm + n[None, :] * cn, total, mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+def product_args(m, n, k, blocks, dtype=np.float16, turned=False):
+    a, b = data(dtype, m, k), data(dtype, n, k).T if turned else data(dtype, k, n)
+    c = np.zeros((m, n), np.float32)
+    grid = (-(-m // blocks[0]) * -(-n // blocks[1]),)
+    return (a, b, c, m, n, k, *strides(a), *strides(b), *strides(c), *blocks), grid
+
+
+@pytest.mark.parametrize(("sizes", "blocks", "options"), [
+    ((128, 128, 128), (64, 64, 64), {}),
+    ((128, 128, 192), (64, 64, 32), {"stages": 4}),
+    ((80, 96, 176), (64, 64, 64), {"stages": 2}),
+    ((48, 64, 64), (64, 128, 64), {}),  # a block larger than the matrix
+    ((128, 256, 128), (128, 256, 64), {"warps": 8}),
+    ((64, 64, 16), (64, 64, 64), {}),  # one round
+], ids=str)  # fmt: skip
+def test_products(check, sizes, blocks, options):
+    args, grid = product_args(*sizes, blocks)
+    check(product, *args, grid=grid, **options)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, e4m3], ids=lambda d: np.dtype(d).name)
+def test_products_of_turned_matrices(check, dtype):
+    args, grid = product_args(64, 64, 256, (64, 64, 64), dtype, turned=True)
+    check(product, *args, grid=grid)
+
+
+def test_odd_strides_leave_the_engine_out(check):
+    args, grid = product_args(64, 60, 60, (64, 64, 64))
+    check(product, *args, grid=grid, engine=False)
+
+
+@triton.jit
+def shifted(a_ptr, b_ptr, c_ptr, first, row, K, am, column: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+            BK: tl.constexpr):
+    z = tl.program_id(0) - 1
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    total = tl.zeros((BM, BN), tl.float32)
+    for step in range(0, K, BK):
+        a = tl.load(a_ptr + first + (z * row + m[:, None]) * am + z * column + step + k[None, :])
+        b = tl.load(b_ptr + (step + k[:, None]) * BN + n[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + (z + 1) * BM * BN + m[:, None] * BN + n[None, :], total)
+
+
+@pytest.mark.parametrize(("row", "column"), [(0, 0), (32, 16), (-32, 0), (0, -16), (-64, 32)])
+def test_starts_before_the_tensor(check, row, column):
+    """Without a mask, what lies before the pointer is read like anything else."""
+    a, b, c = data(np.float16, 256, 256), data(np.float16, 128, 64), np.zeros((2, 64, 64), np.float32)
+    check(shifted, a, b, c, 96 * 256 + 64, row, 128, 256, column, 64, 64, 64, grid=(2,))
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 7])
+def test_numbers_of_rounds(check, rounds):
+    a, b = data(np.float16, 64, 512), data(np.float16, 512, 64)
+    check(shifted, a, b, np.zeros((1, 64, 64), np.float32), 0, 0, 64 * rounds, 512, 0, 64, 64, 64)
+
+
+@triton.jit
+def by_descriptors(a_ptr, b_ptr, c_ptr, M, N, K, row, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    a_tiles = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b_tiles = tl.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BN, BK])
+    c_tiles = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    m = tl.program_id(0) * BM + row
+    n = tl.program_id(1) * BN
+    total = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a_tiles.load([m, k]), b_tiles.load([n, k]).T, total)
+    c_tiles.store([m, n], total)
+
+
+@pytest.mark.parametrize("row", [0, -16, 48])
+def test_descriptors(check, row):
+    """Outside of a descriptor's bounds, before them too, there are zeros."""
+    m, n, k = 112, 80, 144
+    check(by_descriptors, data(np.float16, m, k), data(np.float16, n, k), np.zeros((m, n), np.float32), m, n, k, row,
+          64, 64, 64, grid=(2, 2))  # fmt: skip
+
+
+@triton.jit
+def batched(a_ptr, b_ptr, c_ptr, K, batch, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    z = tl.program_id(1)
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    a_ptrs = a_ptr + z * batch + m[:, None] * K + k[None, :]
+    b_ptrs = b_ptr + n[None, :] * K + k[:, None]
+    total = tl.zeros((BM, BN), tl.float32)
+    for _ in range(0, K, BK):
+        total += tl.dot(tl.load(a_ptrs), tl.load(b_ptrs)) * 0.5
+        a_ptrs += BK
+        b_ptrs += BK
+    tl.atomic_add(c_ptr + z * BM * BN + m[:, None] * BN + n[None, :], total)
+
+
+def test_an_axis_of_its_own_for_batches(check):
+    """And a kernel with atomics, whose programs are started one by one."""
+    check(batched, data(np.float16, 3, 64, 128), data(np.float16, 64, 128), np.zeros((3, 64, 64), np.float32), 128,
+          64 * 128, 64, 64, 64, grid=(1, 3))  # fmt: skip
+
+
+# --- launches, with a driver that only takes notes --------------------------------------------------------------------
+class Tensor:
+    """What kernels ask of a tensor."""
+
+    dtype, device = "fp16", "cuda:0"
+
+    def __init__(self, address):
+        self.address = address
+
+    def data_ptr(self):
+        return self.address
+
+    def get_device(self):
+        return 0
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    made, _ = fake_cuda.install(monkeypatch)
+    made.maps, made.parameters = [], 9
+
+    def encode(out, kind, rank, address, dims, steps, box, ones, interleave, swizzle, promotion, fill):
+        read = lambda pointer, count, t: tuple((t * count).from_address(pointer))
+        made.maps.append((kind, address, read(dims, rank, ctypes.c_uint64), read(steps, rank - 1, ctypes.c_uint64),
+                          read(box, rank, ctypes.c_uint32), swizzle))  # fmt: skip
+        ctypes.c_uint64.from_address(out).value = address
+
+    def places(out, function, threads, shared):
+        fake_cuda.word(out, fake_cuda.I).value = 1
+
+    made._cuTensorMapEncodeTiled, made._cuOccupancyMaxActiveBlocksPerMultiprocessor = encode, places
+    product.device_caches.clear()
+    yield made
+    gc.collect()
+    driver.reset_active()
+    fake_cuda.clear()
+
+
+def launch(a, b, c, m, n, k):
+    grid = (triton.cdiv(m, 64) * triton.cdiv(n, 64),)
+    return product[grid](a, b, c, m, n, k, k, 1, n, 1, n, 1, 64, 64, 64)
+
+
+A, B, C = (Tensor(4096 * k) for k in (1, 2, 3))
+
+
+def test_launches_describe_their_tensors(fake):
+    fake.parameters = 9 + 3 + 2
+    launch(A, B, C, 4096, 2048, 1024)
+    assert fake.maps == [(6, 4096, (1024, 4096), (2048,), (64, 64), 3), (6, 8192, (2048, 1024), (4096,), (64, 64), 3)]
+    found = fake.launches[-1]
+    assert found["grid"] == (132, 1, 1) and found["block"] == (160, 1, 1)
+    assert found["slots"][9] & 0xFFFFFFFF == 64 * 32 and found["slots"][12:] == [4096, 8192]
+
+
+def test_maps_are_kept_until_a_tensor_differs(fake):
+    for _ in range(3):
+        launch(A, B, C, 256, 256, 128)
+    assert len(fake.maps) == 2 and fake.launches[-1]["grid"] == (16, 1, 1)
+    launch(A, Tensor(1 << 20), C, 256, 256, 128)
+    assert [m[1] for m in fake.maps] == [4096, 8192, 1 << 20]
+    launch(A, Tensor(1 << 20), C, 512, 256, 128)
+    assert len(fake.maps) == 4 and fake.maps[-1][2] == (128, 512)
+
+
+def test_tensors_the_driver_refuses_take_another_kernel(fake):
+    launch(A, B, C, 256, 256, 128)
+    fake.fail["cuTensorMapEncodeTiled"] = 1
+    launch(A, B, C, 256, 512, 128)
+    assert fake.launches[-1]["block"] == (128, 1, 1) and fake.launches[-1]["grid"] == (32, 1, 1)
+    del fake.fail["cuTensorMapEncodeTiled"]
+    launch(A, B, C, 256, 256, 128)
+    assert fake.launches[-1]["block"] == (160, 1, 1)
+
+
+def test_more_programs_than_32_bits_count_take_another_kernel(fake):
+    launch(A, B, C, 256, 256, 128)
+    product[(2**30, 4)](A, B, C, 256, 256, 128, 128, 1, 256, 1, 256, 1, 64, 64, 64)
+    assert fake.launches[-1]["grid"] == (2**30, 4, 1) and fake.launches[-1]["block"] == (128, 1, 1)
+    with pytest.raises(cuda.CudaError, match="at most 2147483647 programs along axis 0 and 65535"):
+        product[(1, 65536)](A, B, C, 256, 256, 128, 128, 1, 256, 1, 256, 1, 64, 64, 64)

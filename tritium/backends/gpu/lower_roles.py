@@ -1,0 +1,104 @@
+"""Warps with different work, the barriers in shared memory between them, and copies made by hand."""
+
+from __future__ import annotations
+
+from . import ops as gpu_ops
+from .lower import llvm_type, lower
+from .lower_control import beside
+from .swizzle import row_width
+
+
+@lower(gpu_ops.warp_roles)
+def warp_roles(g, op):
+    """A branch; in the second region the kernel's own warps meet without the others."""
+    w, registers = g.w, op.attrs["registers"]
+    behind, copying, working, end = (w.label(name) for name in ("behind", "copying", "working", "end"))
+    parts = []
+    for region, name, group, change in zip(op.regions, (copying, working), (1, g.warps), registers or (None, None)):
+        g.shared.fence_scratch()
+        with beside(w, name) as part:
+            if change and name is working:
+                g.target.more_registers(g, change)
+            with g.group(group):
+                g.block(region)
+            w.jump(end)
+        parts.append(part)
+    w.branch(w.compare("icmp uge", g.place("warp"), g.int(g.warps)), behind, working)
+    w.block(behind)
+    if registers:
+        g.target.fewer_registers(g, registers[0])
+    w.branch(w.compare("icmp eq", g.place("warp"), g.int(g.warps)), copying, end)
+    for part, name in zip(parts, (copying, working)):
+        w.levels[-1].lines += [f"{name}:", *part.lines]
+    w.block(end)
+    g.shared.fence_scratch()
+
+
+@lower(gpu_ops.phases)
+def phases(g, op):
+    base = g.shared.reserve(8 * op.attrs["count"], 8)
+    with g.w.when(g.w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
+        for k in range(op.attrs["count"]):
+            g.target.start_phases(g, g.shared.pointer(g, g.int(base + 8 * k)), op.attrs["arrivals"])
+    g.target.barrier(g)
+    return [g.int(base)]
+
+
+@lower(gpu_ops.arrive)
+def arrive(g, op, barrier):
+    with g.w.when(_first_lane(g)):
+        g.target.arrive(g, g.shared.pointer(g, barrier[0]))
+
+
+def _first_lane(g):
+    return g.w.compare("icmp eq", g.place("lane"), g.int(0))
+
+
+@lower(gpu_ops.await_phase)
+def await_phase(g, op, barrier, parity):
+    w = g.w
+    again, through = w.label("await"), w.label("through")
+    address = g.shared.pointer(g, barrier[0])
+    w.jump(again)
+    w.block(again)
+    w.branch(g.target.phase_over(g, address, parity[0]), through, again)
+    w.block(through)
+
+
+@lower(gpu_ops.element_load)
+def element_load(g, op, buffer, origin, *numbers):
+    """The lanes take elements in turn; the engine's readers see them when it ends."""
+    w, tile, axis = g.w, op.attrs["tile"], op.attrs["axis"]
+    numbers = [x[0] for x in numbers]
+    sides, wraps = [numbers[3 * k : 3 * k + 3] for k in range(2)], iter(numbers[6:])
+    turns = [(next(wraps), next(wraps)) if wrapped else None for wrapped in op.attrs["wraps"]]
+    size, kind = tile.element.bytes, llvm_type(tile)
+    with w.loop(g.place("lane"), g.int(tile.numel), g.int(32), type="i32") as loop:
+        index = [w.binary("udiv", loop.index, g.int(tile.shape[1])), w.binary("urem", loop.index, g.int(tile.shape[1]))]
+        inside, place = None, w.const("i64", 0)
+        for i, (step, low, high), turn in zip(index, sides, turns):
+            i = w.cast("zext", i, "i64")
+            for condition in (w.compare("icmp sge", i, low), w.compare("icmp slt", i, high)):
+                inside = condition if inside is None else w.binary("and", inside, condition)
+            if turn:
+                i = w.binary("srem", w.binary("add", i, turn[0]), turn[1])
+            place = w.binary("add", place, w.binary("mul", i, step))
+        pointer = w.emit("ptr addrspace(1)", f"getelementptr {kind}, {origin[0].typed}, i64 {place}", origin[0], place)
+        (element,) = g.target.load(g, pointer, kind, 1, inside, None, {})
+        target = g.shared.pointer(g, w.binary("add", buffer[0], _swizzled(g, index, tile, axis, size)))
+        w.effect(f"store {element.typed}, {target.typed}, align {size}")
+    g.target.proxy_fence(g)
+    g.target.warp_barrier(g)
+
+
+def _swizzled(g, index, tile, axis, size):
+    """Where an element lies in its buffer: as `swizzle.swizzled` has it, for an index known at run time."""
+    w = g.w
+    width, rows = row_width(tile.shape, axis, size), tile.shape[1 - axis]
+    along = w.binary("mul", index[axis], g.int(size))
+    chunk, inner = w.binary("udiv", along, g.int(width)), w.binary("urem", along, g.int(width))
+    row = w.binary("add", w.binary("mul", chunk, g.int(rows)), index[1 - axis])
+    at = w.binary("add", w.binary("mul", row, g.int(width)), inner)
+    mask = {128: 7, 64: 3, 32: 1}.get(width, 0)
+    turn = w.binary("shl", w.binary("and", w.binary("lshr", at, g.int(7)), g.int(mask)), g.int(4))
+    return w.binary("xor", at, turn)

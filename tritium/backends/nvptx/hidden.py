@@ -1,0 +1,262 @@
+"""What a kernel takes besides the user's arguments: tensor maps for the copy engine, and the grid if it shares out its
+programs itself.
+
+Maps follow from the arguments (`tensor_map.Recipe`). The native launcher computes the numbers of each from the slots
+and has the driver encode the map again only where one differs from the last launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+from . import cuda, tensor_map
+
+__all__ = ["MOST_MAPS", "TEXT", "Hidden"]
+
+MOST_MAPS = 16
+
+
+class _Map(ctypes.Structure):
+    """One tensor: `%map`."""
+
+    _fields_ = (
+        ("type", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("swizzle", ctypes.c_int32),
+        ("state", ctypes.c_int32),  # 0 not encoded yet, 1 encoded, 2 there is no such map
+        ("map", ctypes.c_void_p),
+        ("box", ctypes.c_int32 * 5),  # fastest axis first, like the values
+        ("ones", ctypes.c_int32 * 5),
+        ("count", ctypes.c_int64),
+        ("values", ctypes.c_int64 * 10),  # address, elements on each axis, bytes between those of all but the fastest
+        ("sums", ctypes.c_void_p),  # for each value: how many terms, then factor and up to two slots (or -1) of each
+    )
+
+
+class _Hidden(ctypes.Structure):
+    """`%hidden`."""
+
+    _fields_ = (
+        ("maps", ctypes.c_int64),
+        ("persistent", ctypes.c_int64),
+        ("places", ctypes.c_int64),  # programs that fit on the device at once
+        ("slots", ctypes.c_int64),
+        ("map", ctypes.c_void_p * MOST_MAPS),
+    )
+
+
+class Hidden:
+    """The hidden parameters of one kernel, in the memory the native launcher reads.
+
+    `maps` are recipes; slots are numbered as the kernel's arguments.
+    """
+
+    def __init__(self, maps, persistent, slots):
+        self._kept = []
+        self.maps = [self._map(tensor_map.Recipe(*recipe)) for recipe in maps]
+        self.memory = _Hidden(len(maps), persistent, 0, slots)
+        for k, found in enumerate(self.maps):
+            self.memory.map[k] = ctypes.addressof(found)
+
+    @property
+    def address(self):
+        """Where it lies."""
+        return ctypes.addressof(self.memory)
+
+    def _map(self, recipe):
+        rank = len(recipe.sides)
+        byte = lambda terms: [(factor * recipe.size, slots) for factor, slots in terms]
+        sums = [[(1, (recipe.base,)), *byte(recipe.offset)]]
+        sums += [elements for elements, _ in reversed(recipe.sides)]
+        sums += [byte(distance) for _, distance in reversed(recipe.sides[:-1])]
+        words = [word for terms in sums for word in (len(terms), *(x for term in terms for x in _three(term)))]
+        program, memory = (ctypes.c_int64 * len(words))(*words), (ctypes.c_char * 192)()
+        start = ctypes.addressof(memory) + -ctypes.addressof(memory) % 64
+        self._kept += [program, memory]
+        return _Map(tensor_map.TYPES[recipe.element], rank, tensor_map.SWIZZLES[recipe.swizzle], 0, start,
+                    (ctypes.c_int32 * 5)(*reversed(recipe.box)), (ctypes.c_int32 * 5)(*[1] * 5), len(sums),
+                    (ctypes.c_int64 * 10)(), ctypes.addressof(program))
+
+    def fit(self, sizes):
+        """Whether the driver could describe all tensors of the launch under way, on a grid of these sizes."""
+        return all(found.state == 1 for found in self.maps) and math.prod(sizes) < 1 << 31
+
+    def settle(self, function, threads, shared, device):
+        """Find out how many programs fit on a device at once; only where it matters, and once."""
+        if self.memory.persistent and not self.memory.places:
+            found = ctypes.c_int()
+            with cuda.on(device):
+                cuda.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(found), ctypes.c_void_p(function),
+                          threads, ctypes.c_size_t(shared))
+            self.memory.places = max(1, found.value) * cuda.properties(device)["multiprocessor_count"]
+
+
+def _three(term):
+    factor, slots = term
+    return (factor, *slots, *[-1] * (2 - len(slots)))
+
+
+TEXT = """
+%map = type { i32, i32, i32, i32, ptr, [5 x i32], [5 x i32], i64, [10 x i64], ptr }
+%hidden = type { i64, i64, i64, i64, [16 x ptr] }
+
+; The value of a slot, or 1 for none.
+define internal i64 @factor(ptr %slots, i64 %which) nounwind {
+entry:
+  %none = icmp slt i64 %which, 0
+  br i1 %none, label %one, label %some
+one:
+  ret i64 1
+some:
+  %p = getelementptr i64, ptr %slots, i64 %which
+  %x = load i64, ptr %p
+  ret i64 %x
+}
+
+; Bring a map up to date; false if the driver cannot describe the tensor.
+define internal i1 @describe(ptr %map, ptr %slots) nounwind {
+entry:
+  %count.p = getelementptr %map, ptr %map, i64 0, i32 7
+  %count = load i64, ptr %count.p
+  %values = getelementptr %map, ptr %map, i64 0, i32 8
+  %sums.p = getelementptr %map, ptr %map, i64 0, i32 9
+  %sums = load ptr, ptr %sums.p
+  br label %value
+value:
+  %v = phi i64 [0, %entry], [%v1, %sum]
+  %at = phi ptr [%sums, %entry], [%next, %sum]
+  %changed = phi i1 [false, %entry], [%changed1, %sum]
+  %all = icmp eq i64 %v, %count
+  br i1 %all, label %done, label %begin
+begin:
+  %n = load i64, ptr %at
+  %first = getelementptr i64, ptr %at, i64 1
+  br label %term
+term:
+  %t = phi i64 [0, %begin], [%t1, %add]
+  %total = phi i64 [0, %begin], [%total1, %add]
+  %next = phi ptr [%first, %begin], [%next1, %add]
+  %last = icmp eq i64 %t, %n
+  br i1 %last, label %sum, label %add
+add:
+  %times = load i64, ptr %next
+  %a.p = getelementptr i64, ptr %next, i64 1
+  %a = load i64, ptr %a.p
+  %b.p = getelementptr i64, ptr %next, i64 2
+  %b = load i64, ptr %b.p
+  %x = call i64 @factor(ptr %slots, i64 %a)
+  %y = call i64 @factor(ptr %slots, i64 %b)
+  %xy = mul i64 %x, %y
+  %part = mul i64 %times, %xy
+  %total1 = add i64 %total, %part
+  %t1 = add i64 %t, 1
+  %next1 = getelementptr i64, ptr %next, i64 3
+  br label %term
+sum:
+  %old.p = getelementptr i64, ptr %values, i64 %v
+  %old = load i64, ptr %old.p
+  %differs = icmp ne i64 %old, %total
+  %changed1 = or i1 %changed, %differs
+  store i64 %total, ptr %old.p
+  %v1 = add i64 %v, 1
+  br label %value
+done:
+  %state.p = getelementptr %map, ptr %map, i64 0, i32 3
+  %state = load i32, ptr %state.p
+  %new = icmp eq i32 %state, 0
+  %encode = or i1 %changed, %new
+  br i1 %encode, label %ask, label %known
+known:
+  %was = icmp eq i32 %state, 1
+  ret i1 %was
+ask:
+  %type = load i32, ptr %map
+  %rank.p = getelementptr %map, ptr %map, i64 0, i32 1
+  %rank = load i32, ptr %rank.p
+  %swizzle.p = getelementptr %map, ptr %map, i64 0, i32 2
+  %swizzle = load i32, ptr %swizzle.p
+  %bytes.p = getelementptr %map, ptr %map, i64 0, i32 4
+  %bytes = load ptr, ptr %bytes.p
+  %box = getelementptr %map, ptr %map, i64 0, i32 5
+  %ones = getelementptr %map, ptr %map, i64 0, i32 6
+  %address = load ptr, ptr %values
+  %dims = getelementptr i64, ptr %values, i64 1
+  %rank.i = zext i32 %rank to i64
+  %strides = getelementptr i64, ptr %dims, i64 %rank.i
+  %code = call i32 @cuTensorMapEncodeTiled(ptr %bytes, i32 %type, i32 %rank, ptr %address, ptr %dims, ptr %strides,
+                                           ptr %box, ptr %ones, i32 0, i32 %swizzle, i32 2, i32 0)
+  %good = icmp eq i32 %code, 0
+  %state1 = select i1 %good, i32 1, i32 2
+  store i32 %state1, ptr %state.p
+  ret i1 %good
+}
+
+; Bring all maps of a kernel up to date; false if there is one the driver cannot make.
+define internal i1 @describe_all(ptr %hidden, ptr %slots) nounwind {
+entry:
+  %count = load i64, ptr %hidden
+  %maps = getelementptr %hidden, ptr %hidden, i64 0, i32 4
+  br label %next
+next:
+  %k = phi i64 [0, %entry], [%k1, %one]
+  %good = phi i1 [true, %entry], [%good1, %one]
+  %all = icmp eq i64 %k, %count
+  br i1 %all, label %done, label %one
+one:
+  %map.p = getelementptr ptr, ptr %maps, i64 %k
+  %map = load ptr, ptr %map.p
+  %fine = call i1 @describe(ptr %map, ptr %slots)
+  %good1 = and i1 %good, %fine
+  %k1 = add i64 %k, 1
+  br label %next
+done:
+  ret i1 %good
+}
+
+; Add a kernel's hidden parameters behind the others: the grid (at %sizes), the maps. How many programs to start.
+define internal i64 @add_hidden(ptr %hidden, ptr %parameters, ptr %sizes, i64 %programs) nounwind {
+entry:
+  %slots.p = getelementptr %hidden, ptr %hidden, i64 0, i32 3
+  %slots = load i64, ptr %slots.p
+  %behind = getelementptr ptr, ptr %parameters, i64 %slots
+  %persistent.p = getelementptr %hidden, ptr %hidden, i64 0, i32 1
+  %persistent.i = load i64, ptr %persistent.p
+  %persistent = icmp ne i64 %persistent.i, 0
+  %places.p = getelementptr %hidden, ptr %hidden, i64 0, i32 2
+  %places = load i64, ptr %places.p
+  %fewer = icmp ult i64 %programs, %places
+  %start = select i1 %fewer, i64 %programs, i64 %places
+  br i1 %persistent, label %grid, label %maps
+grid:
+  store ptr %sizes, ptr %behind
+  %y.p = getelementptr ptr, ptr %behind, i64 1
+  %y = getelementptr i64, ptr %sizes, i64 1
+  store ptr %y, ptr %y.p
+  %z.p = getelementptr ptr, ptr %behind, i64 2
+  %z = getelementptr i64, ptr %sizes, i64 2
+  store ptr %z, ptr %z.p
+  %further = getelementptr ptr, ptr %behind, i64 3
+  br label %maps
+maps:
+  %out = phi ptr [%behind, %entry], [%further, %grid]
+  %count = load i64, ptr %hidden
+  %first = getelementptr %hidden, ptr %hidden, i64 0, i32 4
+  br label %next
+next:
+  %k = phi i64 [0, %maps], [%k1, %one]
+  %all = icmp eq i64 %k, %count
+  br i1 %all, label %done, label %one
+one:
+  %map.p = getelementptr ptr, ptr %first, i64 %k
+  %map = load ptr, ptr %map.p
+  %bytes.p = getelementptr %map, ptr %map, i64 0, i32 4
+  %bytes = load ptr, ptr %bytes.p
+  %parameter = getelementptr ptr, ptr %out, i64 %k
+  store ptr %bytes, ptr %parameter
+  %k1 = add i64 %k, 1
+  br label %next
+done:
+  ret i64 %start
+}
+"""
