@@ -5,8 +5,9 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV   := .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
+GPU_JOBS ?= 8
 
-.PHONY: demo test test-gpu fuzz bench lint docs-check docs clean help
+.PHONY: demo test test-gpu check-gpu fuzz bench lint docs-check docs clean help
 
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -19,7 +20,11 @@ test: $(VENV)/.test ## the whole test suite without a GPU, and the examples in d
 	$(BIN)/python -m pytest -n $(JOBS) -q --doctest-modules tritium
 
 test-gpu: ## tests that need an NVIDIA GPU, with this machine's own python3: nothing is installed
-	PYTHONPATH=. python3 -m pytest -q -m gpu
+	PYTHONPATH=. python3 -m pytest -q -m gpu $(shell python3 -c 'import xdist' 2>/dev/null && echo -n $(GPU_JOBS))
+
+check-gpu: ## the benchmarks' kernels under compute-sanitizer: accesses out of bounds, races in shared memory
+	PYTHONPATH=. compute-sanitizer --tool memcheck --error-exitcode 1 python3 benchmarks/gpu_small.py
+	PYTHONPATH=. compute-sanitizer --tool racecheck --error-exitcode 1 python3 benchmarks/gpu_small.py
 
 fuzz: $(VENV)/.test ## random programs: the backends must agree with the interpreter
 	$(BIN)/python -m pytest -n $(JOBS) -q tests/properties --hypothesis-profile=fuzz
