@@ -25,7 +25,7 @@ def statement(m, result, body, constraints, inputs):
         for line in lines:
             run.line(line)
         made = [_as_output(registers[f"${k}"], c) for k, c in enumerate(outputs)]
-        return None if not made else made[0] if result[0] != "{" else tuple(made)
+        return None if not made else made[0] if result[0] not in "{%" else tuple(made)
 
     return step
 
@@ -59,7 +59,8 @@ class Statement:
     def get(self, text):
         if re.fullmatch(r"-?\d+", text):
             return np.full(self.m.threads, int(text) & ((1 << 64) - 1), np.uint64)
-        return self.registers[text]
+        name, _, constant = text.partition("+")  # an address may have a constant behind it
+        return self.registers[name] + np.uint64(constant) if constant else self.registers[name]
 
     def set(self, name, value, guard):
         old = self.registers.get(name)
@@ -253,7 +254,7 @@ INSTRUCTIONS = [
     (r"cp\.async\.wait_group", lambda s, guard, operands: s.m.shared.wait_copies(int(operands[0]))),
     (r"fence\.proxy\.async\.shared::cta", lambda s, guard, operands: s.m.shared.fence()),
     (r"add\.s64", _add),
-    (r"mma\.sync\.aligned\.m16n8k(\d+)\.row\.col\.\w+\.(\w+)\.(\w+)\.\w+", tensor_cores.mma),
+    (r"mma\.sync\.aligned\.m(\d+)n8k(\d+)\.row\.col\.\w+\.(\w+)\.(\w+)\.\w+", tensor_cores.mma),
     (r"wgmma\.fence\.sync\.aligned", lambda s, guard, operands: s.m.shared.begin_products()),
     (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.\w+\.(\w+)\.(\w+)", tensor_cores.wgmma),
     (r"wgmma\.commit_group\.sync\.aligned", lambda s, guard, operands: s.m.shared.close_products()),

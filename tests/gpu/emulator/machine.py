@@ -27,7 +27,7 @@ def split_type(text):
             depth += (c in "{<") - (c in "}>")
             if depth == 0:
                 return text[: k + 1], text[k + 1 :].strip()
-    found = re.match(r"ptr addrspace\(\d\)|[\w.]+", text)
+    found = re.match(r"ptr addrspace\(\d\)|%?[\w.]+", text)
     return found[0], text[found.end() :].strip()
 
 

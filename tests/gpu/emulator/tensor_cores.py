@@ -27,12 +27,13 @@ def _words(s, names, threads):
 
 
 def _left(words, rows, depth_bytes):
-    """The A operand of one warp, [16, bytes of K], out of four words of each lane."""
-    out = np.zeros((16, depth_bytes), np.uint8)
+    """The A operand of one warp, [rows, bytes of K], out of the words of each lane: rows 8 further come first."""
+    out = np.zeros((rows, depth_bytes), np.uint8)
     for lane in range(32):
-        for i in range(4):
-            row, at = lane // 4 + 8 * (i & 1), 4 * (lane % 4) + 16 * (i >> 1)
-            out[row, at : at + 4] = words[lane, i]
+        for i in range(words.shape[1]):
+            down, along = i % (rows // 8), i // (rows // 8)
+            at = 4 * (lane % 4) + 16 * along
+            out[lane // 4 + 8 * down, at : at + 4] = words[lane, i]
     return out
 
 
@@ -47,24 +48,24 @@ def _add_product(s, names, threads, rows, columns, product, integer):
         s.registers[name] = old
 
 
-def mma(s, guard, operands, depth, ka, kb):
-    """mma.sync m16n8: each warp multiplies what its lanes hold."""
+def mma(s, guard, operands, high, depth, ka, kb):
+    """mma.sync m16n8 or m8n8: each warp multiplies what its lanes hold."""
     if not guard.all():
         raise Fault("a matrix product that not all threads reach")
     outs, left, right, acc = operands
     for name, source in zip(outs, acc):
         s.registers[name] = np.array(s.get(source))
-    depth_bytes = 32
+    high, depth_bytes = int(high), int(depth) * np.dtype(_TYPES[ka]).itemsize
     for first in range(0, s.m.threads, 32):
         threads = np.arange(first, first + 32)
-        a = _values(_left(_words(s, left, threads), 16, depth_bytes), ka)
+        a = _values(_left(_words(s, left, threads), high, depth_bytes), ka)
         words, b = _words(s, right, threads), np.zeros((8, depth_bytes), np.uint8)
         for lane in range(32):
-            for i in range(2):
+            for i in range(depth_bytes // 16):
                 at = 4 * (lane % 4) + 16 * i
                 b[lane // 4, at : at + 4] = words[lane, i]
         product = a @ _values(b, kb).T
-        lane, i = np.arange(32)[:, None], np.arange(4)[None, :]
+        lane, i = np.arange(32)[:, None], np.arange(high // 4)[None, :]
         rows, columns = lane // 4 + 8 * (i >> 1), 2 * (lane % 4) + (i & 1)
         _add_product(s, outs, threads, rows, columns, product, ka == "s8")
 

@@ -1,6 +1,11 @@
-"""mma.sync, the tensor-core instruction of one warp: m16n8 with 32 bytes of K, operands in registers."""
+"""mma.sync, the tensor-core instruction of one warp: m16n8 with 32 bytes of K, operands in registers.
+
+Turing has smaller ones, whose fragments are parts of these: several of them do the work of one.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from ...ir import types as T
 from ..gpu.layout import axis_bits, mma_accumulator, mma_operand
@@ -9,11 +14,29 @@ from .tensor_types import NAMES, STEP, multiplies
 from .words import pack_words
 
 
+SINCE = {T.f16: 75, T.i8: 75, T.bf16: 80, T.f32: 80, T.f8e4nv: 89, T.f8e5: 89}  # architecture
+
+
+class Part(NamedTuple):
+    """One instruction: its shape, and which words of the operands and of the result it takes."""
+
+    shape: str
+    a: tuple
+    b: tuple
+    c: tuple
+
+
+WHOLE = {size: (Part(f"m16n8k{STEP // size}", (0, 1, 2, 3), (0, 1), (0, 1, 2, 3)),) for size in (1, 2, 4)}
+TURING = {
+    T.f16: tuple(Part("m16n8k8", (2 * k, 2 * k + 1), (k,), (0, 1, 2, 3)) for k in range(2)),
+    T.i8: tuple(Part("m8n8k16", (2 * k + m,), (k,), (2 * m, 2 * m + 1)) for k in range(2) for m in range(2)),
+}
+
+
 def fits(a, b, out, precision, target):
     """True if mma.sync can do a dot of these tile types."""
-    since = 89 if a.element.bits == 8 and a.element.is_float else 80
     large = out.shape[-2] >= 16 and out.shape[-1] >= 8
-    return target.sm >= since and large and multiplies(a, b, out, precision)
+    return large and multiplies(a, b, out, precision) and target.sm >= SINCE[a.element]
 
 
 def warp_grid(shape, warps):
@@ -53,9 +76,11 @@ def dot(g, op, a, b, acc):
         for k in range(0, tiles[0].shape[-1], depth):
             fragment_a = _fragment(index[1], tiles[0].shape, batch, row, k, ta, words_a, rows=True)
             fragment_b = _fragment(index[2], tiles[1].shape, batch, k, col, tb, words_b, rows=False)
-            made = _instruction(g, ta, tb, fragment_a, fragment_b, [out[r] for r in at])
-            for r, x in zip(at, made):
-                out[r] = x
+            for part in TURING[ta] if g.target.sm < 80 else WHOLE[ta.bytes]:
+                mine = [at[i] for i in part.c]
+                words = [fragment_a[i] for i in part.a], [fragment_b[i] for i in part.b], [out[r] for r in mine]
+                for r, x in zip(mine, _instruction(g, part.shape, ta, tb, *words)):
+                    out[r] = x
     return out
 
 
@@ -94,15 +119,18 @@ def _fragment(index, shape, batch, row, col, t, words, rows):
     return [words[at(row + dk, col)] for dk in (0, half)]
 
 
-def _instruction(g, ta, tb, a, b, c):
+def _instruction(g, shape, ta, tb, a, b, c):
     w, integer = g.w, ta is T.i8
     kind, letter = ("i32", "r") if integer else ("float", "f")
     total = "s32" if integer else "f32"
-    name = f"m16n8k{STEP // ta.bytes}.row.col.{total}.{NAMES[ta]}.{NAMES[tb]}.{total}"
-    body = f"mma.sync.aligned.{name} {{$0,$1,$2,$3}}, {{$4,$5,$6,$7}}, {{$8,$9}}, {{$10,$11,$12,$13}};"
-    constraints = ",".join([f"={letter}"] * 4 + ["r"] * 6 + [letter] * 4)
-    result = "{" + ", ".join([kind] * 4) + "}"
+    sizes, first, lists = (len(c), len(a), len(b), len(c)), 0, []
+    for size in sizes:
+        lists.append("{" + ",".join(f"${first + i}" for i in range(size)) + "}")
+        first += size
+    body = f"mma.sync.aligned.{shape}.row.col.{total}.{NAMES[ta]}.{NAMES[tb]}.{total} {', '.join(lists)};"
+    constraints = ",".join([f"={letter}"] * len(c) + ["r"] * (len(a) + len(b)) + [letter] * len(c))
+    result = "{" + ", ".join([kind] * len(c)) + "}"
     made = w.effect(
         f'call {result} asm sideeffect "{body}", "{constraints}"({", ".join(x.typed for x in (*a, *b, *c))})', result
     )
-    return [w.emit(kind, f"extractvalue {result} {made}, {k}", made) for k in range(4)]
+    return [w.emit(kind, f"extractvalue {result} {made}, {k}", made) for k in range(len(c))]
