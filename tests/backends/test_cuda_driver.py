@@ -458,6 +458,41 @@ def test_arrays_are_shared_by_protocol(fake):
     assert not hasattr(memory.empty(2, "bf16"), "__cuda_array_interface__")
 
 
+class Foreign:
+    """An array of another library, CuPy's for one: all it shows of its memory is the protocol."""
+
+    def __init__(self, buffer):
+        self.buffer = buffer
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.buffer.__cuda_array_interface__
+
+
+def test_arrays_of_other_libraries_are_arguments(fake):
+    xs = [memory.empty(64, np.float32) for _ in range(3)]
+    for _ in range(2):
+        kernel = add[(1,)](*map(Foreign, xs), 64, BLOCK=64)
+    assert kernel.src.signature["x_ptr"] == "*fp32"
+    assert [noted["slots"][:3] for noted in fake.launches] == [[x.data_ptr() for x in xs]] * 2
+
+
+def test_arrays_of_other_libraries_are_found_on_their_device(monkeypatch):
+    fake, drv = fake_cuda.install(monkeypatch, devices=2)
+    add.device_caches.clear()
+    try:
+        for device in (0, 1, 0):
+            xs = [Foreign(memory.empty(64, np.float32, device=device)) for _ in range(3)]
+            add[(1,)](*xs, 64, BLOCK=64)
+        assert [noted["context"] for noted in fake.launches] == [1000, 1001, 1000]
+        assert drv.get_current_device() == 0
+        del xs
+        gc.collect()
+    finally:
+        driver.reset_active()
+        fake_cuda.clear()
+
+
 def test_threads_launch_at_once(fake):
     add[(1,)](X, Y, Z, 64, BLOCK=64)
     threads = [threading.Thread(target=lambda: [add[(1,)](X, Y, Z, 64, BLOCK=64) for _ in range(50)]) for _ in range(4)]

@@ -333,3 +333,41 @@ def test_kernels_run_where_their_tensors_are():
         for _ in range(2):
             add[(1,)](x, y, z, 1000, BLOCK=1024)
         assert torch.equal(z, x + y) and torch.cuda.current_device() == 0
+
+
+class Foreign:
+    """An array of another library, CuPy's for one: all it shows of its memory is the protocol."""
+
+    def __init__(self, buffer):
+        self.buffer = buffer
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.buffer.__cuda_array_interface__
+
+
+def test_arrays_of_other_libraries_are_arguments():
+    x, y = (np.arange(1000, dtype=np.float32) * k for k in (1, 3))
+    a, b, c = (memory.empty(1000, "fp32") for _ in range(3))
+    for _ in range(2):
+        a.copy_(x), b.copy_(y), c.zero_()
+        add[(1,)](*map(Foreign, (a, b, c)), 1000, BLOCK=1024)
+        np.testing.assert_array_equal(c.numpy(), x + y)
+        x += 1
+
+
+@triton.jit
+def wrapped(x_ptr, out_ptr, start, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK
+    columns = tl.arange(0, BLOCK)
+    tl.store(out_ptr + at + columns, tl.load(x_ptr + (start + at + columns) % n))
+
+
+def test_indices_that_wrap_below_zero():
+    """Launches the kernel does not fit go to one that counts on nothing, by the slow way and by the fast one."""
+    x, out = torch.arange(1024, device="cuda", dtype=torch.float32), torch.zeros(256, device="cuda")
+    for start in (0, 48, -16, -256, 16, -240, -240, 0):
+        kernel = wrapped[(2,)](x[512:], out, start, 32, BLOCK=128)
+        index = np.fmod(start + np.arange(256), 32)
+        np.testing.assert_array_equal(out.cpu().numpy(), 512 + index)
+    assert kernel.metadata.nonnegative
