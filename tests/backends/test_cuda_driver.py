@@ -16,8 +16,8 @@ from tests.backends import fake_cuda
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import driver
-from tritium.backends.nvptx import cuda, launch, launcher, memory
-from tritium.errors import OutOfResources
+from tritium.backends.nvptx import cuda, launch, launcher, link, memory
+from tritium.errors import OutOfResources, PTXASError
 
 torch = pytest.importorskip("torch")
 
@@ -501,3 +501,68 @@ def test_threads_launch_at_once(fake):
     for thread in threads:
         thread.join()
     assert len(fake.launches) == 201 and all(noted["slots"][:4] == [4096, 8192, 12288, 64] for noted in fake.launches)
+
+
+# -- machine code by the driver ----------------------------------------------------------------------------------------
+
+
+class Linker:
+    """The part of the driver that makes machine code: it gives what it was told back."""
+
+    def __init__(self, fake, code=0):
+        self.fake, self.code, self.added, self.gone = fake, code, [], 0
+        word = fake_cuda.word
+
+        def create(count, options, values, out):
+            logs = (fake_cuda.P * count).from_address(values)
+            said = b"ptxas info : Used 40 registers, 8 bytes spill stores, 16 bytes spill loads\0"
+            fake_cuda.ctypes.memmove(logs[0], said, len(said))
+            fake_cuda.ctypes.memmove(logs[2], b"line 3: no such thing\0", 22)
+            word(out).value = 77
+            return 0
+
+        def add(state, kind, data, size, name, count, options, values):
+            self.added.append((state, kind, fake_cuda.ctypes.string_at(data, size)))
+            return code
+
+        def complete(state, out, size):
+            self.binary = b"\x7fELF" + self.added[-1][2]
+            word(out).value = fake_cuda.ctypes.cast(self.binary, fake_cuda.P).value
+            word(size, fake_cuda.S).value = len(self.binary)
+            return 0
+
+        def destroy(state):
+            self.gone += state == 77
+            return 0
+
+        I, P, S, U = fake_cuda.I, fake_cuda.P, fake_cuda.S, fake_cuda.U
+        for name, types, fn in (("cuLinkCreate_v2", (U, P, P, P), create), ("cuLinkComplete", (P, P, P), complete),
+                                ("cuLinkAddData_v2", (P, I, P, S, P, U, P, P), add), ("cuLinkDestroy", (P,), destroy)):
+            setattr(fake, name, fake_cuda.ctypes.CFUNCTYPE(I, *types)(fn))
+
+
+def test_the_driver_makes_the_machine_code_of_its_own_gpu(fake):
+    linker = Linker(fake)
+    kernel = add[(1,)](X, Y, Z, 64, BLOCK=16)
+    (_, kind, text), = linker.added
+    assert kind == 1 and text == kernel.asm["ptx"].encode() + b"\0" and linker.gone == 1
+    assert kernel.asm["cubin"] == linker.binary
+    assert (kernel.metadata.n_regs, kernel.metadata.n_spills) == (40, 4)
+
+
+def test_what_the_driver_cannot_make_goes_to_the_assembler(fake):
+    linker = Linker(fake)
+    cuda.use(0)
+    assert link.makes("ret;", 90)
+    assert not link.makes("setmaxnreg.dec 24;", 90)
+    assert not link.makes("ret;", 80)
+    add[(1,)](X, Y, Z, 64, BLOCK=64, ptx_options="-O2")
+    fake.current = 0  # no context
+    assert not link.makes("ret;", 90) and not linker.added
+
+
+def test_what_the_driver_refuses_is_told(fake):
+    linker = Linker(fake, code=218)
+    with pytest.raises(PTXASError, match="no such thing"):
+        add[(1,)](X, Y, Z, 64, BLOCK=32)
+    assert linker.gone == 1

@@ -237,6 +237,21 @@ def test_tiles_larger_than_shared_memory_are_converted_in_pieces(check, arch, sh
     check(turn, data("f4", *shape), np.zeros(shape[::-1], "f4"), *shape, arch=arch, warps=8)
 
 
+@triton.jit
+def shifted(x, o, n, k, N: tl.constexpr, START: tl.constexpr):
+    i = tl.arange(START, START + N)
+    tl.store(o + i, tl.load(x + 2 * N + k * N + i, mask=i < n, other=-1))
+    tl.store(o + 4 * N + i, tl.load(x + (k * N + i) + 2 * N))
+    tl.store(o + 8 * N + i, tl.load(x + (k * 8 + i).to(tl.int64) + 2 * N))
+    tl.store(o + 12 * N + i, tl.load(x + (k * (2 * N) + i.to(tl.uint32)).to(tl.int32) + 4 * N))
+
+
+@pytest.mark.parametrize("start", [0, 256, 12])
+@pytest.mark.parametrize("k", [-1, 0, 1])
+def test_elements_at_one_address_and_a_number(check, k, start):
+    check(shifted, data("i4", 2304), np.zeros(4352, "i4"), start + 201, k, 256, start, warps=1)
+
+
 # --- atomics ----------------------------------------------------------------------------------------------------------
 @triton.jit
 def gather_sums(x, o, e, N: tl.constexpr):

@@ -14,8 +14,9 @@ from ...ir import types as T
 from ...ir.core import Result
 from ...ir.opdef import KINDS
 from ...ir.rewrite import uses
-from ..llvm.writer import Writer, value
-from .layout import Layout, image
+from ..llvm.numbering import NumberingWriter
+from ..llvm.writer import value
+from .layout import Layout, image, log2
 
 LOWER = {}
 LONGEST_CHAIN = 100  # of ops whose registers wait to be asked for: each is a Python call
@@ -85,13 +86,16 @@ class Lowering:
 
     def __init__(self, module, target, shared):
         self.module, self.target, self.shared = module, target, shared
-        self.w = Writer()
+        self.w = NumberingWriter()
         self.values = {}
         self.late_loads = {}
         self.used = uses(module.body)
         self.warps = module.attrs["num_warps"]
         self.members = None  # how many warps meet at barriers, where it is not all
         self._once = {}
+        self._sums = {}  # value -> (value, number) whose sum it is, without wrapping
+        self._below = {}  # value -> power of two it is below, if it is not negative
+        self._zeros = {}  # value -> how many of its lowest bits are 0
 
     # --- values -------------------------------------------------------------------------------------------------
     def get(self, x):
@@ -214,6 +218,51 @@ class Lowering:
         thread = warp if lane == "0" else lane if warp == "0" else self.w.binary("xor", lane, warp)
         return thread, [image([fn(x) for x in layout.reg], r) for r in range(layout.registers)]
 
+    def addresses(self, layout, fn):
+        """As `linear`, for addresses: [(i32 value, number to add)] of the registers.
+
+        Bits no thread's part has are added as a number, which accesses to memory take with them, so that few registers
+        need a value of their own.
+        """
+        thread, parts = self.linear(layout, fn)
+        taken = 0
+        for x in (*layout.lane, *layout.warp):
+            taken |= fn(x)
+        here = lambda bits: self.w.binary("xor", thread, self.int(bits)) if bits else thread
+        return Registers(len(parts), lambda r: (here(parts[r] & taken), parts[r] & ~taken))
+
+    def note_sum(self, x, base, constant, below=0):
+        """Remember that an integer or pointer is `base` and a number, and perhaps which power of two is above; returns
+        it."""
+        if constant:
+            self._sums[x] = base, constant
+        if below:
+            self._below[x] = below
+        return x
+
+    def sum_of(self, x):
+        """(value, number) whose sum `x` is: memory is accessed at a register and a number, so neighbours share one."""
+        return self._sums.get(x, (x, 0))
+
+    def add(self, x, y, made):
+        """Note what is known of the sum of two integers: to a multiple of 2^k, what is below 2^k adds no carry."""
+        for multiple, small in ((x, y), (y, x)):
+            base, constant = self.sum_of(small)
+            if constant and self._below.get(small, 1 << 63) <= 1 << self._zeros.get(multiple, 0):
+                return self.note_sum(made, self.w.binary("add", multiple, base), constant)
+        return made
+
+    def mul(self, x, y, made):
+        """Note what is known of the product of two integers."""
+        zeros = sum(map(self._zeros_of, (x, y)))
+        if zeros:
+            self._zeros[made] = zeros
+        return made
+
+    def _zeros_of(self, x):
+        """How many of an integer's lowest bits are known to be 0."""
+        return self._zeros.get(x, 0) if x[0] == "%" or x == "0" else log2(int(x) & -int(x))
+
     def owns(self, layout):
         """i1: this place is the lowest that holds its elements (None if all are); scalars belong to thread 0."""
         w = self.w
@@ -260,7 +309,12 @@ def _row(g, op, *operands):
     spell = op.kind.row.llvm.get(t.kind) or op.kind.row.llvm.get("any")
     if spell is None:
         raise CompilationError(None, None, f"op {op.kind.name} on {t} reached the GPU lowering unexpanded")
-    return Registers(len(operands[0]), lambda r: scalar_row(g, spell, t, *[x[r] for x in operands]))
+    plain = lambda r: scalar_row(g, spell, t, *[x[r] for x in operands])
+    note = _NOTE.get(op.kind) if t.is_int and t is not T.i1 else None
+    return Registers(len(operands[0]), (lambda r: note(g, *[x[r] for x in operands], plain(r))) if note else plain)
+
+
+_NOTE = {ops.add: Lowering.add, ops.mul: Lowering.mul}  # what addresses are made of
 
 
 def scalar_row(g, spell, t, *xs):

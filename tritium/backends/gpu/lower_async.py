@@ -38,13 +38,11 @@ def async_load(g, op, buffer, pointers, mask=None):
     w, tile = g.w, op.attrs["tile"]
     layout, width, size = g.layout(op.operands[1]), op.attrs["vector"], tile.element.bytes
     images, _ = g.target.swizzled(tile.shape, op.attrs["axis"], size)
-    thread, parts = g.linear(layout, lambda x: image(images, x))
+    at = g.addresses(layout, lambda x: image(images, x))
     for r in range(0, layout.registers, width):
-        offset = w.binary("xor", thread, g.int(parts[r])) if parts[r] else thread
-        address = w.binary("add", buffer[0], offset)
-        g.target.async_copy(
-            g, g.shared.pointer(g, address), pointers[r], width * size, None if mask is None else mask[r]
-        )
+        offset, constant = at[r]
+        address = g.shared.pointer(g, w.binary("add", buffer[0], offset))
+        g.target.async_copy(g, address, constant, pointers[r], width * size, None if mask is None else mask[r])
 
 
 @lower(gpu_ops.buffer_load)

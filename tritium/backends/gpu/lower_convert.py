@@ -103,12 +103,14 @@ def _at_once(g, x, t, source, target, size, writes=None):
 def _groups(g, layout, images, size, base):
     """(pointer, first register, count) for each vector access of a thread."""
     width = vector_bits(layout, images, size)
-    thread, parts = g.linear(layout, lambda x: image_of(x, images))
+    at = g.addresses(layout, lambda x: image_of(x, images))
     for r in range(0, layout.registers, 1 << width):
-        offset = g.w.binary("xor", thread, g.int(parts[r])) if parts[r] else thread
-        if base:
-            offset = g.w.binary("add", offset, g.int(base) if isinstance(base, int) else base)
-        yield g.shared.pointer(g, offset), r, 1 << width
+        offset, constant = at[r]
+        if isinstance(base, int):
+            constant += base
+        else:
+            offset = g.w.binary("add", offset, base)
+        yield g.shared.pointer(g, offset, constant), r, 1 << width
 
 
 def write(g, x, t, layout, images, base):

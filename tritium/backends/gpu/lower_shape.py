@@ -35,17 +35,15 @@ def num_programs(g, op):
 
 @lower(ops.arange)
 def arange(g, op):
-    layout, start = g.layout(op), op.attrs["start"]
-    thread, parts = g.linear(layout, lambda x: x)
-    if start:
-        low = start & -start
-        if max(parts, default=0) >= low or layout.numel > low:  # start overlaps the index bits: a real addition
-            return Registers(len(parts), lambda r: g.w.binary("add", _xor(g, thread, parts[r]), g.int(start)))
-    return Registers(len(parts), lambda r: _xor(g, thread, parts[r] | start))
+    start, at = op.attrs["start"], g.addresses(g.layout(op), lambda x: x)
+    below = 1 << (op.attrs["end"] - 1).bit_length()
 
+    def element(r):
+        base, constant = at[r]
+        x = g.w.binary("or disjoint", base, g.int(constant))
+        return g.note_sum(g.w.binary("add", x, g.int(start)), base, constant + start, below)
 
-def _xor(g, thread, part):
-    return g.w.binary("xor", thread, g.int(part)) if part else thread
+    return Registers(len(at), element)
 
 
 @lower(ops.splat)
@@ -151,10 +149,21 @@ def select(g, op, cond, x, y):
 def addptr(g, op, p, offset):
     pointee = T.element(op.type).pointee
     widen = "sext" if T.element(op.operands[1].type).signed else "zext"
+    size = 8 if type(pointee) is T.Ptr else pointee.bytes
+
+    def step(start, n):
+        if n == "0":
+            return start
+        return g.w.emit("ptr addrspace(1)", f"getelementptr {_memory_type(pointee)}, {start.typed}, i64 {n}", start, n)
 
     def move(r):
-        n = g.w.cast(widen, offset[r], "i64")
-        return g.w.emit("ptr addrspace(1)", f"getelementptr {_memory_type(pointee)}, {p[r].typed}, i64 {n}", p[r], n)
+        (start, already), (index, constant) = g.sum_of(p[r]), g.sum_of(offset[r])
+        base = step(start, g.w.cast(widen, index, "i64"))
+        total = already + constant * size
+        if not total:
+            return base
+        far = g.w.emit("ptr addrspace(1)", f"getelementptr i8, {base.typed}, i64 {total}", base)
+        return g.note_sum(far, base, total)
 
     return Registers(len(p), move)
 
@@ -212,7 +221,10 @@ def convert_scalar(g, x, source, target):
             return x
         if target.bits < source.bits:
             return w.cast("trunc", x, out)
-        return w.cast("sext" if source.signed else "zext", x, out)
+        widen = "sext" if source.signed else "zext"
+        base, constant = g.sum_of(x)
+        wide = w.cast(widen, x, out)
+        return g.note_sum(wide, w.cast(widen, base, out), constant) if constant else wide
     if source.is_int:
         if target is T.bf16:
             return convert_scalar(g, convert_scalar(g, x, source, T.f32), T.f32, target)

@@ -71,9 +71,11 @@ class Scratch:
         self.dirty = True
 
     # --- access -------------------------------------------------------------------------------------------------
-    def pointer(self, g, offset):
-        """Address of a byte offset (an i32 value) in shared memory."""
-        return g.w.emit("ptr addrspace(3)", f"getelementptr i8, ptr addrspace(3) @smem, i32 {offset}", offset)
+    def pointer(self, g, offset, constant=0):
+        """Address of a byte offset (an i32 value, and a number) in shared memory."""
+        type_ = "ptr addrspace(3)"
+        start = g.w.emit(type_, f"getelementptr i8, ptr addrspace(3) @smem, i32 {offset}", offset)
+        return g.w.emit(type_, f"getelementptr i8, {start.typed}, i32 {constant}", start) if constant else start
 
     def store(self, g, base, index, x, t):
         """Write one element at an index (i32) of the buffer at byte `base`."""

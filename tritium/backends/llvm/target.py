@@ -216,9 +216,13 @@ def _optimize(module, tm, passes: tuple[str, ...] | str) -> None:
     manager.run(module, builder)
 
 
-def _emit(text: str, machine: Machine, passes: tuple[str, ...] | str, opt: int, emit: str):
+def _emit(text: str, machine: Machine, passes: tuple[str, ...] | str, opt: int, emit: str, plain: bool = False):
     with _parsed(text, machine, opt) as (module, tm):
         _optimize(module, tm, passes if opt else ())
+        for function in module.functions if plain else ():
+            if not function.is_declaration:
+                function.add_function_attribute("noinline")
+                function.add_function_attribute("optnone")
         try:
             return getattr(tm, emit)(module)
         except RuntimeError as error:
@@ -237,13 +241,17 @@ def compile_text(text: str, machine: Machine, *, passes: tuple[str, ...] | str =
     return _emit(text, machine, passes, opt, "emit_object")
 
 
-def assembly(text: str, machine: Machine, *, passes: tuple[str, ...] | str = PASSES, opt: int = 2) -> str:
+def assembly(text: str, machine: Machine, *, passes: tuple[str, ...] | str = PASSES, opt: int = 2,
+             plain: bool = False) -> str:
     """The assembly `compile_text` would assemble.
+
+    With `plain`, code generation selects instructions and joins registers, and leaves its passes over the module out:
+    for text that somebody else optimises.
 
     >>> "ret" in assembly("define void @f() { ret void }", cpu_target("x86-64-v3"))
     True
     """
-    return _emit(text, machine, passes, opt, "emit_assembly")
+    return _emit(text, machine, passes, opt, "emit_assembly", plain)
 
 
 def optimized(text: str, machine: Machine, *, passes: tuple[str, ...] | str = PASSES) -> str:

@@ -177,6 +177,7 @@ class Writer:
         self._defined: set[str] = set()
         self._intrinsics: dict[tuple, str] = {}
         self._strings: dict[bytes, Val] = {}
+        self._structs: dict[str, str] = {}
         self._constants: dict[tuple[str, object], Val] = {}
         self._weighted = False
         self.levels: list[Level] = []
@@ -192,6 +193,19 @@ class Writer:
     def raw(self, text: str) -> None:
         """Add module-level text as it is: a global, or a whole function."""
         self._head.append(text)
+
+    def struct(self, types: Sequence[str]) -> str:
+        """The name of a structure of these types, defined once: of many fields it is shorter than what it stands for.
+
+        >>> w = Writer()
+        >>> w.struct(["float", "float"]), w.text()
+        ('%struct.0', '%struct.0 = type { float, float }')
+        """
+        spelled = ", ".join(types)
+        if spelled not in self._structs:
+            self._structs[spelled] = f"%struct.{len(self._structs)}"
+            self.raw(f"{self._structs[spelled]} = type {{ {spelled} }}")
+        return self._structs[spelled]
 
     def declare(self, name: str, result: str, parameters: Iterable[str], attributes: str = "") -> None:
         """Declare an external function, once.

@@ -8,13 +8,13 @@ _STAGES = "tritium.backends.nvptx.compile"
 
 
 def fingerprint(target) -> str:
-    """Versions of LLVM's bindings and of the assembler."""
+    """Versions of LLVM's bindings and of what may make the machine code: the driver, or the assembler."""
     from importlib.metadata import version
 
-    from . import assemble
+    from . import assemble, link
 
     path = assemble.ptxas()
-    return f"llvmlite {version('llvmlite')}-{assemble.version(path) if path else 'driver'}"
+    return f"llvmlite {version('llvmlite')}-driver {link.version()}-{assemble.version(path) if path else 'no ptxas'}"
 
 
 BACKEND = Backend(

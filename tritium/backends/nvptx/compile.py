@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from ...passes import dce
 from ...passes.axis_info import analyze
 from ..gpu import (  # noqa: F401
@@ -20,8 +22,8 @@ from ..gpu.lower import LOWER, lower_kernel
 from ..gpu.pipeline_loops import pipeline_loops
 from ..gpu.scalar_steps import scalar_steps
 from ..gpu.specialize_warps import leaves_room, specialize_warps
-from ..llvm.target import assembly
-from . import assemble, copy_engine, inline_asm, mma
+from ..llvm.target import assembly, llvm
+from . import assemble, copy_engine, inline_asm, link, mma
 from .target import NvTarget
 
 LOWER.update({**mma.LOWER, **inline_asm.LOWER})
@@ -70,24 +72,31 @@ def _attributes(options):
     return f'"nvvm.maxnreg"="{options.maxnreg}"' if options.maxnreg else ""
 
 
-# ptxas optimises again; of LLVM's passes only the one that simplifies address arithmetic pays for itself. LLVM's code
-# generator takes quadratic time for the addresses of very large tiles: there it is told not to optimise at all, unless
-# the kernel has wgmma, whose accumulators must not be copied.
-PASSES = ("instcombine",)
-LONG = 3000  # lines of LLVM
-
-
 def ptx(text, target, options, metadata):
-    """LLVM's PTX."""
-    effort = 0 if text.count("\n") > LONG and "wgmma" not in text else 2
-    return assembly(text, NvTarget.of(options.arch), passes=PASSES, opt=effort)
+    """LLVM's PTX: instructions selected and registers joined, no more.
+
+    The lowering has folded and shared what it could; ptxas optimises again. LLVM's own passes over addresses cost more
+    time than all the rest, and hoist sums out of loops that keep the copies in them apart.
+    """
+    _short_pointers()
+    return assembly(text, NvTarget.of(options.arch), passes=(), plain=True)
+
+
+@functools.cache
+def _short_pointers():
+    """Addresses in shared memory have 32 bits; LLVM must hear of it before it is asked about the target."""
+    llvm().set_option("", "--nvptx-short-ptr")
 
 
 def cubin(text, target, options, metadata):
-    """Machine code by ptxas; without one, the PTX itself, which the driver compiles when it is loaded."""
+    """Machine code by the driver or by ptxas; without both, the PTX itself, for a driver that is there one day."""
+    extra = tuple((options.ptx_options or "").split())
+    if not extra and link.makes(text, NvTarget.of(options.arch).sm):
+        binary, said = link.link(text)
+        metadata.update(assemble.usage(said))
+        return binary
     if assemble.ptxas() is None:
         return text.encode()
-    extra = tuple((options.ptx_options or "").split())
     binary, used = assemble.assemble(text, NvTarget.of(options.arch).cpu, extra)
     metadata.update(used)
     return binary

@@ -13,7 +13,6 @@ from ..gpu.lower_convert import through_shared
 from .tensor_types import NAMES, STEP, multiplies
 from .words import pack_words
 
-
 SINCE = {T.f16: 75, T.i8: 75, T.bf16: 80, T.f32: 80, T.f8e4nv: 89, T.f8e5: 89}  # architecture
 
 

@@ -103,21 +103,15 @@ class NvTarget:
     # --- copies that run by themselves ---------------------------------------------------------------------------
     swizzled = staticmethod(swizzled)
 
-    def async_copy(self, g, target, source, size, mask):
-        """Copy `size` bytes from global to shared memory; zeros where the mask is off."""
-        w = g.w
-        how = "cg" if size == 16 else "ca"
-        if mask is None:
-            w.effect(
-                f'call void asm sideeffect "cp.async.{how}.shared.global [$0], [$1], {size};", "r,l,~{{memory}}"'
-                f"({target.typed}, {source.typed})"
-            )
-            return
-        amount = w.select(mask, g.int(size), g.int(0))
-        w.effect(
-            f'call void asm sideeffect "cp.async.{how}.shared.global [$0], [$1], {size}, $2;", "r,l,r,~{{memory}}"'
-            f"({target.typed}, {source.typed}, i32 {amount})"
-        )
+    def async_copy(self, g, target, constant, source, size, mask):
+        """Copy `size` bytes from global to shared memory, `constant` bytes behind `target`; zeros where the mask is
+        off."""
+        how, (source, further) = "cg" if size == 16 else "ca", g.sum_of(source)
+        amount = () if mask is None else (g.w.select(mask, g.int(size), g.int(0)),)
+        listed = ", ".join((_at("$0", constant), _at("$1", further), str(size), *["$2"] * len(amount)))
+        constraints = ",".join(("r", "l", *["r"] * len(amount), "~{memory}"))
+        arguments = ", ".join(x.typed for x in (target, source, *amount))
+        g.w.effect(f'call void asm sideeffect "cp.async.{how}.shared.global {listed};", "{constraints}"({arguments})')
 
     def async_commit(self, g):
         g.w.effect('call void asm sideeffect "cp.async.commit_group;", "~{memory}"()')
@@ -187,10 +181,10 @@ class NvTarget:
 
     def _asm_load(self, g, name, bits, words, pointer, mask, fill):
         """The words an instruction loads; PTX has no 8-bit registers, so bytes come in 16 bits."""
-        w, register = g.w, max(bits, 16)
+        w, register, (pointer, constant) = g.w, max(bits, 16), g.sum_of(pointer)
         outs = [f"${k}" for k in range(words)]
         listed = f"{{{', '.join(outs)}}}" if words > 1 else outs[0]
-        body = f"{name}{f'.v{words}' if words > 1 else ''}.b{bits} {listed}, [${words}];"
+        body = f"{name}{f'.v{words}' if words > 1 else ''}.b{bits} {listed}, {_at(f'${words}', constant)};"
         constraints, arguments = ["l"], [pointer.typed]
         if mask is not None:
             start = ["0"] * words if fill is None else [f"${words + 2 + k}" for k in range(words)]
@@ -220,10 +214,10 @@ class NvTarget:
         bits = int(words[0].type[1:])
         if bits == 8:
             words = [w.cast("zext", x, "i16") for x in words]
-        first = 1 if mask is not None else 0
+        first, (pointer, constant) = 1 if mask is not None else 0, g.sum_of(pointer)
         ins = ", ".join(f"${first + 1 + k}" for k in range(len(words)))
         vector, listed = (f".v{len(words)}", f"{{{ins}}}") if len(words) > 1 else ("", ins)
-        body = f"st.global{hints}{vector}.b{bits} [${first}], {listed};"
+        body = f"st.global{hints}{vector}.b{bits} {_at(f'${first}', constant)}, {listed};"
         constraints = ["l"] + [LETTER[max(bits, 16)]] * len(words)
         arguments = [pointer.typed, *(x.typed for x in words)]
         if mask is not None:
@@ -235,6 +229,11 @@ class NvTarget:
     # --- talking to the host -------------------------------------------------------------------------------------
     assert_failed = staticmethod(host.assert_failed)
     print = staticmethod(host.print_values)
+
+
+def _at(register, constant):
+    """An address in assembly."""
+    return f"[{register}+{constant}]" if constant else f"[{register}]"
 
 
 def _hints(attrs):

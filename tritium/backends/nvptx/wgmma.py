@@ -183,7 +183,7 @@ def tied(g, body, acc, others, letters, letter, kind):
     """An asm statement that changes accumulators in place."""
     w, count = g.w, len(acc)
     constraints = ",".join([f"={letter}"] * count + [str(i) for i in range(count)] + letters)
-    result = "{" + ", ".join([kind] * count) + "}"
+    result = w.struct([kind] * count)
     arguments = ", ".join(x.typed for x in (*acc, *others))
     made = w.effect(f'call {result} asm sideeffect "{body}", "{constraints},~{{memory}}"({arguments})', result)
     return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]

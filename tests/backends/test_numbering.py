@@ -1,0 +1,68 @@
+"""The writer that numbers values: the same results from fewer lines."""
+
+import ctypes
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llvmlite import binding
+
+from tritium.backends.llvm.numbering import NumberingWriter
+from tritium.backends.llvm.target import llvm
+from tritium.backends.llvm.writer import Writer
+
+OPCODES = ("add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr")
+NUMBERS = (0, 1, 2, 3, -1, 5, 31, 1 << 30, -(1 << 31))
+
+
+def written(writer, steps):
+    """LLVM of a function of two integers: each step applies an opcode to two values before it, or numbers."""
+    with writer.function("i32", "f", ["i32 x", "i32 y"]) as (x, y):
+        pool = [x, y]
+        for opcode, a, b in steps:
+            pick = lambda k: writer.const("i32", NUMBERS[k % len(NUMBERS)]) if k >= 0 else pool[k % len(pool)]
+            right = writer.const("i32", abs(b) % 32) if opcode in ("shl", "lshr", "ashr") else pick(b)
+            pool.append(writer.binary(opcode, pick(a), right))
+        writer.ret(pool[-1])
+    return writer.text()
+
+
+def call(text, x, y):
+    llvm()
+    module = binding.parse_assembly(text)
+    machine = binding.Target.from_default_triple().create_target_machine()
+    with binding.create_mcjit_compiler(module, machine) as engine:
+        engine.finalize_object()
+        return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_int32)(engine.get_function_address("f"))(x, y)
+
+
+@given(st.lists(st.tuples(st.sampled_from(OPCODES), st.integers(-9, 8), st.integers(-9, 8)), min_size=1, max_size=12),
+       st.integers(-(2**31), 2**31 - 1), st.integers(-5, 5))  # fmt: skip
+def test_folding_keeps_the_meaning(steps, x, y):
+    plain, numbered = written(Writer(), steps), written(NumberingWriter(), steps)
+    assert numbered.count("\n") <= plain.count("\n")
+    assert call(plain, x, y) == call(numbered, x, y)
+
+
+def test_a_line_is_found_again_only_where_it_was_written():
+    w = NumberingWriter()
+    with w.function("void", "f", ["i1 c", "ptr p", "i32 n"]) as (c, p, n):
+        for _ in range(2):
+            with w.when(c):
+                x = w.effect(f"load i32, ptr {p}", "i32")
+                w.store(w.binary("mul", x, n), p)  # depends on what was loaded: once in each branch
+                w.store(w.binary("add", n, n), p)  # does not: once, before both
+        w.ret()
+    assert (w.text().count("mul i32"), w.text().count("add i32")) == (2, 1)
+    llvm().parse_assembly(w.text()).verify()
+
+
+@pytest.mark.parametrize("opcode, x, y, made", [
+    ("add", 2**31 - 1, 1, -(2**31)), ("sub", 3, 5, -2), ("shl", 1, 31, -(2**31)), ("mul", -1, 7, -7), ("xor", 6, 3, 5),
+])  # fmt: skip
+def test_constants_wrap_as_integers_do(opcode, x, y, made):
+    w = NumberingWriter()
+    with w.function("i32", "f", []):
+        found = w.binary(opcode, w.const("i32", x), w.const("i32", y))
+        w.ret(found)
+    assert found == str(made)

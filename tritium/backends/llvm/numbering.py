@@ -1,0 +1,82 @@
+"""A writer that writes no line twice, and none that integer constants decide.
+
+Unrolled tiles repeat themselves: the same row, column or mask for every register. LLVM would find out, but its passes
+over addresses take time that grows faster than the number of lines.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+from .writer import Val, Writer
+
+__all__ = ["NumberingWriter"]
+
+_FOLD: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "and": operator.and_, "or": operator.or_,
+    "xor": operator.xor, "shl": operator.lshift,
+}  # fmt: skip
+_SHIFTS = frozenset(("shl", "lshr", "ashr"))
+_RIGHT_ZERO = frozenset(("add", "sub", "or", "xor")) | _SHIFTS  # x + 0 is x
+_LEFT_ZERO = frozenset(("add", "or", "xor"))
+_ABSORBING = frozenset(("mul", "and"))  # x * 0 is 0
+
+
+class NumberingWriter(Writer):
+    """As `Writer`; a line without effects that its level has already is found again.
+
+    >>> w = NumberingWriter()
+    >>> with w.function("i32", "f", ["i32 x"]) as (x,):
+    ...     y, z = w.binary("mul", x, w.const("i32", 3)), w.binary("mul", x, w.const("i32", 3))
+    ...     w.ret(w.binary("add", w.binary("xor", y, z), w.binary("mul", x, w.const("i32", 0))))
+    >>> print(w.text())
+    define i32 @f(i32 %x) nounwind {
+    entry:
+      %x.1 = mul i32 %x, 3
+      %x.2 = xor i32 %x.1, %x.1
+      ret i32 %x.2
+    }
+    """
+
+    def emit(self, type: str, text: str, *operands: Val) -> Val:
+        level = 0
+        for x in operands:
+            level = max(level, x.level)
+        known = self.levels[level].made
+        found = known.get(text)
+        if found is None or found.type != type:
+            found = known[text] = super().emit(type, text, *operands)
+        return found
+
+    def binary(self, opcode: str, x: Val, y: Val) -> Val:
+        found = _folded(self, opcode.partition(" ")[0], x, y) if x.type[0] == "i" else None
+        return super().binary(opcode, x, y) if found is None else found
+
+    def cast(self, opcode: str, x: Val, type: str) -> Val:
+        if x == "0" and type[0] == "i" and opcode in ("sext", "zext", "trunc"):
+            return self.const(type, 0)
+        return super().cast(opcode, x, type)
+
+
+def _folded(w: Writer, opcode: str, x: Val, y: Val) -> Val | None:
+    """What an operation on integers is if constants say so; else None."""
+    if y == "0" and opcode in _RIGHT_ZERO:
+        return x
+    if x == "0" and opcode in _LEFT_ZERO:
+        return y
+    if opcode in _ABSORBING and "0" in (x, y):
+        return w.const(x.type, 0)
+    if opcode == "mul" and "1" in (x, y):
+        return x if y == "1" else y
+    if opcode in _FOLD and _is_number(x) and _is_number(y):
+        bits = int(x.type[1:])
+        if opcode in _SHIFTS and not 0 <= int(y) < bits:
+            return None
+        total = _FOLD[opcode](int(x), int(y)) & ((1 << bits) - 1)
+        return w.const(x.type, total - (1 << bits) if total >> (bits - 1) and bits > 1 else total)
+    return None
+
+
+def _is_number(x: Val) -> bool:
+    return x[0] in "-0123456789"
