@@ -72,10 +72,13 @@ class Scratch:
 
     # --- access -------------------------------------------------------------------------------------------------
     def pointer(self, g, offset, constant=0):
-        """Address of a byte offset (an i32 value, and a number) in shared memory."""
+        """Address of a byte offset (an i32 value, and a number) in shared memory, for an access that follows at once.
+
+        The number stays beside the access, which takes it as part of its address.
+        """
         type_ = "ptr addrspace(3)"
         start = g.w.emit(type_, f"getelementptr i8, ptr addrspace(3) @smem, i32 {offset}", offset)
-        return g.w.emit(type_, f"getelementptr i8, {start.typed}, i32 {constant}", start) if constant else start
+        return g.w.effect(f"getelementptr i8, {start.typed}, i32 {constant}", type_) if constant else start
 
     def store(self, g, base, index, x, t):
         """Write one element at an index (i32) of the buffer at byte `base`."""
