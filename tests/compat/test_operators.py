@@ -10,6 +10,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tritium.language.extra import libdevice
 
 NUMPY = {
     "int1": np.bool_, "int8": np.int8, "uint8": np.uint8, "int16": np.int16, "uint16": np.uint16, "int32": np.int32,
@@ -167,3 +168,17 @@ def refused(x, y, OP: tl.constexpr):
 def test_pairs_that_do_not_compile(a, b, op, phrase):
     with pytest.raises(triton.CompilationError, match=phrase):
         refused[(1,)](values(a, 0), values(b, 1), OP=op)
+
+
+@triton.jit
+def powers(x, out, EXPONENT: tl.constexpr):
+    i = tl.program_id(0)
+    tl.store(out + i, libdevice.pow(tl.load(x + i), EXPONENT))
+
+
+def test_powers_of_scalars(run):
+    """C's pow, not a square root: NumPy takes one where the exponent is one number."""
+    x, out = np.float32([-np.inf, -0.0, 4, np.inf]), np.zeros(4, np.float32)
+    run(powers, (4,), x, out, 0.5)
+    np.testing.assert_array_equal(out, [np.inf, 0, 2, np.inf])
+    assert not np.signbit(out[1])

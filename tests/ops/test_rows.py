@@ -246,3 +246,29 @@ def test_rows_refuse_other_types():
         types_of(ops.add, [T.f32, T.f64], {})
     with pytest.raises(TypeError, match="takes 2 operands, got 1"):
         types_of(ops.add, [T.f32], {})
+
+
+def test_one_number_is_like_many():
+    """NumPy takes other roads for scalars than for arrays; the meaning of a row is the same on both."""
+    for kind in KINDS.values():
+        for t in kind.row.accepts if kind.row is not None else ():
+            arrays = operands(t, min(kind.row.arity, 3))
+            arrays = (*arrays, arrays[0])[:kind.row.arity]
+            few = [a[:: max(1, len(a) // 12)] for a in arrays]
+            with np.errstate(all="ignore"):
+                _, many = evaluate(kind, t, *few)
+                singly = [_of_scalars(kind, t, [np.asarray(a[k]) for a in few]) for k in range(len(many))]
+                got, want = np.array(singly).astype(np.float64), many.astype(np.float64)
+            assert {x.dtype for x in singly} == {many.dtype}, f"{kind.name} {t}"
+            np.testing.assert_allclose(got, want, rtol=4e-7, err_msg=f"{kind.name} {t}")
+
+
+def _of_scalars(kind, t, numbers):
+    args = tuple(Arg(t) for _ in numbers)
+    return np.asarray(kind.eval(None, Op(kind, args, {}, types_of(kind, [t] * len(numbers), {})), *numbers))
+
+
+def test_small_arguments_of_bessel_functions():
+    for name in ("y0", "y1"):
+        _, out = evaluate(KINDS[name], T.f64, np.array([5e-324, 1e-300]))
+        assert (out < -400).all()

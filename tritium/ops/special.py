@@ -37,7 +37,7 @@ exp10 = _vector("exp10", lambda x: np.power(10.0, x), "10 to the power x.")
 expm1 = _vector("expm1", np.expm1, "e to the power x, minus 1.")
 log10 = _vector("log10", np.log10, "Logarithm to base 10.")
 log1p = _vector("log1p", np.log1p, "Natural logarithm of 1 + x.")
-pow_ = _vector("pow", np.power, "x to the power y.", 2)
+pow_ = _vector("pow", np.float_power, "x to the power y.", 2)  # np.power takes a root for 0.5: sqrt(-0.0) is -0.0
 cbrt = _scalar("cbrt", S.cbrt, "Cube root.")
 rcbrt = _scalar("rcbrt", S.reciprocal_cbrt, "Reciprocal cube root.")
 rsqrt_rn = _row("rsqrt_rn", 1, S.reciprocal_root, "Reciprocal square root, rounded once.", accepts=(T.f32,))

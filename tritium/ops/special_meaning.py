@@ -394,7 +394,7 @@ def _y(order, x):
         k += 1
         term = (term * square >> SCALE) // (k * (k + order))
         harmonic += one // k
-    log_part = 2 / math.pi * (math.log(x / 2) + EULER)
+    log_part = 2 / math.pi * (math.log(x) - math.log(2) + EULER)
     if order == 0:
         return log_part * _ratio(_series(0, x, -1)) - 2 / math.pi * _ratio(total)
     return log_part * x / 2 * _ratio(_series(1, x, -1)) - 2 / (math.pi * x) - x / (2 * math.pi) * _ratio(total)
