@@ -555,6 +555,7 @@ def test_what_the_driver_cannot_make_goes_to_the_assembler(fake):
     cuda.use(0)
     assert link.makes("ret;", 90)
     assert not link.makes("setmaxnreg.dec 24;", 90)
+    assert not link.makes(".extern .func (.param .b32 r) vprintf;", 90)
     assert not link.makes("ret;", 80)
     add[(1,)](X, Y, Z, 64, BLOCK=64, ptx_options="-O2")
     fake.current = 0  # no context

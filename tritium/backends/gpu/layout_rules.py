@@ -120,6 +120,11 @@ def _at_home(a, op, k, layout):
     return a.home(op.operands[k])
 
 
+def _with_first(a, op, k, layout):
+    """Every operand where the first one is."""
+    return a.home(op.operands[0])
+
+
 def _gather_operand(a, op, k, layout):
     return layout if k == 1 else a.home(op.operands[k])
 
@@ -142,6 +147,7 @@ OPERAND = {
     ops.split: _split_operand,
     ops.gather: _gather_operand,
     ops.dot: _dot_operand,
+    ops.assert_: _with_first,
     ops.histogram: _at_home,
     ops.print_: _at_home,
     ops.extract: _at_home,

@@ -1,7 +1,7 @@
 """PTX to machine code by the driver, in this process: starting `ptxas` takes longer than a small kernel needs.
 
-The driver's linker compiles for the GPU whose context is current, as parts of a program, which a kernel without calls
-does not notice; only `setmaxnreg` it ignores.
+The driver's linker compiles for the GPU whose context is current, as parts of a program. A kernel without calls does not
+notice, but for `setmaxnreg`, which the linker ignores.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from . import cuda
 _INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _VERBOSE = 3, 4, 5, 6, 12  # CUjit_option
 _PTX = 1  # CUjitInputType
 _ROOM = 8192  # bytes of a log
+_NOT_FOR_IT = ("setmaxnreg", ".extern .func")
 
 
 def version():
@@ -30,7 +31,7 @@ def makes(ptx, sm):
     Only where a GPU of that kind is in use already: a process that merely compiles may want to fork.
     """
     lib, context = cuda.library(), ctypes.c_void_p()
-    if lib is None or not hasattr(lib, "cuLinkCreate_v2") or "setmaxnreg" in ptx:
+    if lib is None or not hasattr(lib, "cuLinkCreate_v2") or any(word in ptx for word in _NOT_FOR_IT):
         return False
     if lib.cuCtxGetCurrent(ctypes.byref(context)) or not context.value:
         return False
