@@ -1,7 +1,7 @@
 """PTX to machine code by the driver, in this process: starting `ptxas` takes longer than a small kernel needs.
 
-The driver's linker compiles for the GPU whose context is current, as parts of a program. A kernel without calls does not
-notice, but for `setmaxnreg`, which the linker ignores.
+The driver's linker compiles for the GPU whose context is current, as parts of a program. A kernel without calls does
+not notice, but for `setmaxnreg`, which the linker ignores.
 """
 
 from __future__ import annotations
