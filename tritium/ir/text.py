@@ -32,7 +32,7 @@ class _Printer:
         self.names, self.taken, self.locs, self.lines = {}, set(), locs, []
 
     def fresh(self, key, wish=""):
-        wish = re.sub(r"\W", "_", wish)
+        wish = re.sub(r"\W", "_", wish) if wish else ""
         if not wish or wish in self.taken or wish.isdigit():
             n = len(self.names)
             while f"{wish}{n}" in self.taken:
@@ -61,16 +61,20 @@ class _Printer:
             self.op(op, "  " * depth, depth)
 
     def op(self, op, indent, depth):
-        operands = ", ".join([self.use(x) for x in op.operands])
-        head = op.kind.name + (f" {operands}" if operands else "")
-        usual = op.kind.defaults
-        shown = {k: v for k, v in op.attrs.items() if k not in usual or usual[k] != v or type(usual[k]) is not type(v)}
-        if shown:
-            head += f" {print_attrs(shown)}"
+        head = op.kind.name
+        if op.operands:
+            head += " " + ", ".join([self.use(x) for x in op.operands])
+        if op.attrs:
+            shown, usual = op.attrs, op.kind.defaults
+            if usual:
+                shown = {k: v for k, v in shown.items()
+                         if k not in usual or usual[k] != v or type(usual[k]) is not type(v)}
+            if shown:
+                head += f" {print_attrs(shown)}"
         if op.types:
             name = self.fresh(id(op))
             many = f":{len(op.types)}" if len(op.types) > 1 else ""
-            head = f"{name}{many} = {head} : {', '.join(map(str, op.types))}"
+            head = f"{name}{many} = {head} : {', '.join([t.text for t in op.types])}"
         if op.regions:
             head += " {"
         if self.locs and op.loc:
@@ -88,11 +92,13 @@ class _Printer:
 
 def print_attrs(attrs):
     """`{axis=0, mode="x"}`"""
-    return "{" + ", ".join(f"{k}={print_attr(v)}" for k, v in attrs.items()) + "}"
+    return "{" + ", ".join([f"{k}={print_attr(v)}" for k, v in attrs.items()]) + "}"
 
 
 def print_attr(v):
     """One attribute as the parser reads it."""
+    if type(v) is int:
+        return str(v)
     if isinstance(v, str):
         return '"' + v.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
     if isinstance(v, (tuple, list)):

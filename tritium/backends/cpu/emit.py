@@ -36,11 +36,13 @@ class _Numbered(Writer):
         return found
 
 
-    def advance(self, n, type, index, by):
-        """LLVM would spend a millisecond on better addresses in a loop; not in one that seldom runs: it sees no index."""
+    def advance(self, n, index, by):
+        """LLVM spends a millisecond on better addresses for a loop: one that seldom runs hides its index."""
         if not self.rare:
-            return super().advance(n, type, index, by)
-        return [f"  %m.{n} = add {type} {index}, {by}", f"  %n.{n} = freeze {type} %m.{n}"]
+            found = self.levels[-1].made.get(f"add nsw {index.type} {index}, {by}")
+            return super().advance(n, index, by) if found is None else found
+        following = self.effect(f"add {index.type} {index}, {by}", index.type)
+        return self.effect(f"freeze {following.typed}", index.type)
 
 
 class Emitter:

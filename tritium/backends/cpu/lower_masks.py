@@ -79,6 +79,15 @@ class Mask:
             bits = w.select(self.condition, bits, lo.const(0))
         return bits
 
+    def count(self, lo):
+        """How many lanes take part, an i64, where they are the first ones and not all; less than 0 means none."""
+        if self.high is None or self.low is not None or self.each is not None:
+            return None
+        w, high = lo.w, lo.const(self.high)
+        if self.condition is not None:
+            high = w.select(self.condition, high, lo.const(0))
+        return w.effect(f"sub i64 {high}, {lo.const(self.base)}", "i64")
+
     def lanes(self, lo):
         """A vector of i1."""
         w, n = lo.w, self.n

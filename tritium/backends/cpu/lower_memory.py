@@ -229,9 +229,12 @@ def _load_some(lo, place, t, mask, other):
     w, strip = lo.w, lo.slot("strip")
     if place.kind == "strip" and lo.target.masked:
         return _native_load(lo, place, t, mask.pinned(lo), other)
-    bits = mask.bits(lo, partial=True)
+    count = mask.count(lo) if place.kind == "strip" else None
+    bits = mask.bits(lo, partial=True) if count is None else None
     w.store(other, strip, t.bytes)
-    if place.kind == "strip":
+    if count is not None:
+        w.call("void", f"tt.copy.{t.bytes}", strip, place.pointer, count)
+    elif place.kind == "strip":
         w.call("void", f"tt.load.{t.bytes}", strip, place.pointer, bits, lo.const(t.bytes))
     else:
         w.store(place.listed(), lo.slot("pointers"), 8)
@@ -374,9 +377,12 @@ def _store_some(lo, place, t, mask, x, partial=False):
     if place.kind == "strip" and lo.target.masked:
         _native_store(lo, place, t, mask.pinned(lo), x)
         return
-    bits = mask.bits(lo, partial)
+    count = mask.count(lo) if place.kind == "strip" else None
+    bits = mask.bits(lo, partial) if count is None else None
     w.store(x, strip, t.bytes)
-    if place.kind == "strip":
+    if count is not None:
+        w.call("void", f"tt.copy.{t.bytes}", place.pointer, strip, count)
+    elif place.kind == "strip":
         w.call("void", f"tt.store.{t.bytes}", strip, place.pointer, bits, lo.const(t.bytes))
     else:
         w.store(place.listed(), lo.slot("pointers"), 8)

@@ -2,6 +2,7 @@
 
 For each element size of 1, 2, 4 and 8 bytes:
 
+    tt.copy.SIZE(ptr to, ptr from, i64 count)                       to[l] = from[l] for l below count
     tt.load.SIZE(ptr strip, ptr source, i64 lanes, i64 stride)      strip[l] = source[l * stride bytes]
     tt.store.SIZE(ptr strip, ptr target, i64 lanes, i64 stride)     target[l * stride bytes] = strip[l]
     tt.gather.SIZE(ptr strip, ptr pointers, i64 lanes)              strip[l] = *pointers[l]
@@ -16,7 +17,26 @@ from __future__ import annotations
 __all__ = ["SIZES", "SYMBOLS", "partial"]
 
 SIZES = (1, 2, 4, 8)
-SYMBOLS = tuple(f"tt.{verb}.{size}" for verb in ("load", "store", "gather", "scatter") for size in SIZES)
+SYMBOLS = tuple(f"tt.{verb}.{size}" for verb in ("copy", "load", "store", "gather", "scatter") for size in SIZES)
+
+_COPY = """
+define void @tt.copy.{size}(ptr %to, ptr %from, i64 %count) nounwind cold noinline {{
+entry:
+  %some = icmp sgt i64 %count, 0
+  br i1 %some, label %lane, label %done
+lane:
+  %l = phi i64 [0, %entry], [%next, %lane]
+  %source = getelementptr i{bits}, ptr %from, i64 %l
+  %target = getelementptr i{bits}, ptr %to, i64 %l
+  %x = load i{bits}, ptr %source, align 1
+  store i{bits} %x, ptr %target, align 1
+  %next = add i64 %l, 1
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %lane, label %done
+done:
+  ret void
+}}
+"""
 
 _LOOP = """
 define void @tt.{name}.{size}(ptr %strip, ptr %memory, i64 %lanes{stride}) nounwind cold noinline {{
@@ -54,9 +74,10 @@ def partial() -> str:
     """The LLVM text of the helpers.
 
     >>> partial().count("define void")
-    16
+    20
     """
-    return "declare i64 @llvm.cttz.i64(i64, i1)" + "".join(
+    copies = "".join(_COPY.format(size=size, bits=8 * size) for size in SIZES)
+    return "declare i64 @llvm.cttz.i64(i64, i1)" + copies + "".join(
         _LOOP.format(name=name, size=size, bits=8 * size, stride=stride, address=address, source=source, target=target)
         for name, stride, address, source, target in _FORMS
         for size in SIZES

@@ -516,8 +516,8 @@ class Writer:
         """Write header, body and latch after whatever the body left in the outer level's buffer."""
         body = self.levels[-1]
         type = loop.index.type
-        body.lines += self.advance(n, type, loop.index, by)
-        more = self.effect(f"icmp {until} {type} %n.{n}, {hi}", "i1")
+        following = self.advance(n, loop.index, by)
+        more = self.effect(f"icmp {until} {type} {following}, {hi}", "i1")
         self.branch(more, f"body.{n}", f"done.{n}")
         self.levels.pop()
         outer, last = self.levels[-1], body.label
@@ -527,7 +527,7 @@ class Writer:
         else:
             self.branch(guard, f"body.{n}", f"done.{n}")
         outer.lines.append(f"body.{n}:")
-        outer.lines.append(f"  {loop.index} = phi {type} [{lo}, %{before}], [%n.{n}, %{last}]")
+        outer.lines.append(f"  {loop.index} = phi {type} [{lo}, %{before}], [{following}, %{last}]")
         for x, c, y in zip(carry, loop.carried, loop.next, strict=True):
             outer.lines.append(f"  {c} = phi {x.type} [{x}, %{before}], [{y}, %{last}]")
         outer.lines += body.lines
@@ -537,9 +537,10 @@ class Writer:
                              for x, y in zip(carry, loop.next, strict=True))  # fmt: skip
 
 
-    def advance(self, n: int, type: str, index: Val, by: Val) -> list[str]:
-        """The lines that compute loop `n`'s next index."""
-        return [f"  %n.{n} = add nsw {type} {index}, {by}"]
+    def advance(self, n: int, index: Val, by: Val) -> str:
+        """Compute the next index of loop `n`."""
+        self.levels[-1].lines.append(f"  %n.{n} = add nsw {index.type} {index}, {by}")
+        return f"%n.{n}"
 
 
 _NOTHING = value("void", "")
