@@ -181,6 +181,14 @@ def test_annotated_scalars():
         assert out.tolist() == [a, 0.1, 200, 1.5, 2.25]
 
 
+def test_the_active_device_has_a_stream_to_set():
+    """S40: tutorials set a stream of the active device before they measure."""
+    device = triton.runtime.driver.active.get_active_torch_device()
+    module = getattr(torch, device.type)
+    module.set_stream(module.Stream())
+    assert device.type == "cpu" and module.current_stream() is not None
+
+
 def test_an_annotated_one_is_its_own_kernel_at_run_time():
     @triton.jit
     def kernel(x_ptr, n: tl.int32):

@@ -8,8 +8,8 @@ import textwrap
 import pytest
 
 from tritium.tools import aot, link
-from tritium.tools.compile import main as compile_main
 from tritium.tools.compile import CompileArgs, compile_kernel, objects, parse_target
+from tritium.tools.compile import main as compile_main
 
 NAMES = ["x", "n", "BLOCK"]
 KERNEL = """
