@@ -63,7 +63,7 @@ def test_what_does_not_exist_is_named_as_asked(alias):
 
 
 def test_the_ops_of_triton_2_are_not_found(alias):
-    with pytest.raises(ModuleNotFoundError, match="triton.ops"):
+    with pytest.raises(ModuleNotFoundError, match=r"triton\.ops"):
         importlib.import_module("triton.ops.matmul")
 
 
@@ -133,6 +133,29 @@ def test_run_a_module(tmp_path):
     done = subprocess.run([sys.executable, "-m", "tritium", "run", "-m", "program", "x"], cwd=tmp_path, text=True,
                           capture_output=True, env={**os.environ, "PYTHONPATH": os.path.dirname(tritium.__path__[0])})
     assert "__main__ tritium [0.0, 2.0" in done.stdout, done.stderr
+
+
+PARENT = """
+import multiprocessing, subprocess, sys
+import triton.language as tl
+
+def name(x):
+    import triton.runtime.jit
+    return triton.runtime.jit.JITFunction.__module__
+
+if __name__ == "__main__":
+    child = "import triton, triton.language as tl, importlib.metadata as m; print(tl.__name__, m.version('triton'))"
+    print(subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, check=True).stdout, end="")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(name, [0]))
+"""
+
+
+def test_processes_of_the_program_get_tritium_too(tmp_path):
+    (tmp_path / "parent.py").write_text(PARENT)
+    done = subprocess.run([sys.executable, "-m", "tritium", "run", "parent.py"], cwd=tmp_path, text=True, timeout=60,
+                          capture_output=True, env={**os.environ, "PYTHONPATH": os.path.dirname(tritium.__path__[0])})
+    assert done.stdout == f"tritium.language {tritium.__version__}\n['tritium.runtime.jit']\n", done.stderr
 
 
 def test_exit_status_and_missing_files(tmp_path):

@@ -14,7 +14,10 @@ from tritium.alias import install_as_triton
 USAGE = """usage: python -m tritium run [--] SCRIPT [ARGUMENT ...]
        python -m tritium run -m MODULE [ARGUMENT ...]
 
-Runs the program as `python SCRIPT` would, with `import triton` answered by tritium."""
+Runs the program as `python SCRIPT` would, with `import triton` answered by tritium; also in the Python processes it
+starts."""
+
+STAND_IN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stand_in")
 
 
 def main(arguments: list[str]) -> int:
@@ -31,6 +34,7 @@ def main(arguments: list[str]) -> int:
         print(USAGE, file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2
     install_as_triton()
+    _prepare_children()
     if arguments[0] == "-m":
         if len(arguments) < 2:
             print(USAGE, file=sys.stderr)
@@ -41,6 +45,13 @@ def main(arguments: list[str]) -> int:
     else:
         run_script(arguments)
     return 0
+
+
+def _prepare_children() -> None:
+    """Let Python processes started from here find tritium as `triton`, by the environment or by this one's path."""
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join([STAND_IN, *(path for path in paths if path not in ("", STAND_IN))])
+    sys.path.insert(0, STAND_IN)  # multiprocessing hands it on
 
 
 def run_script(arguments: list[str]) -> None:

@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: it holds nothing but what `import triton` finds there."""
