@@ -10,6 +10,7 @@ tensors, device libraries, settings. Their stubs come from the objects themselve
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import types
 from pathlib import Path
@@ -24,6 +25,8 @@ from tritium.language.source import Source  # noqa: E402
 
 # What `tl.core` declares before its own names.
 CORE = '''\
+__all__: list[str]
+
 # Of one parameter: a tensor, or a number that becomes one.
 Operand: TypeAlias = tensor | float
 
@@ -84,8 +87,8 @@ def functions(name: str, home: str) -> str:
         elif isinstance(value, (Builtin, Source)) and key in module.__all__:
             handed[key] = home
     modules = {key: "." for key in module.__all__ if isinstance(getattr(module, key), types.ModuleType)}
-    constants = "".join(f"{key}: Any\n" for key in vars(module) if key == "N_ROUNDS_DEFAULT")
-    return stub.text(constants, hand_on({**modules, **handed}))
+    variables = "".join(f"{key}: {kind}\n" for key, kind in inspect.get_annotations(module).items())
+    return stub.text(f"__all__: list[str]\n{variables}", hand_on({**modules, **handed}))
 
 
 def library(name: str) -> str:

@@ -17,7 +17,7 @@ import types
 
 from tritium.language.calling import Builtin
 from tritium.language.dtypes import dtype
-from tritium.language.extra.libdevice import LibraryFunction
+from tritium.language.extra.library import LibraryFunction
 from tritium.language.source import Source
 
 WIDTH = 120
@@ -26,16 +26,16 @@ NOTE = "# Written by docs/make_stubs.py from the objects themselves: change thos
 # The type of a parameter by its name, of one function or of all, unless it is annotated or has a telling default.
 # Others are tensors or numbers.
 PARAMETERS = {
-    "int": "axis dim k num_bins start end pack max_num_imprecise_acc",
+    "int": "axis dim k num_bins start end pack descending max_num_imprecise_acc",
     "str": "asm constraints lhs_format rhs_format prefix msg sem scope input_precision lib_name lib_path "
            "fp_downcast_rounding",
-    "bool": "is_pure allow_tf32 tie_break_left keep_dims descending",
+    "bool": "is_pure allow_tf32 tie_break_left keep_dims",
     "dtype": "dtype out_dtype dst_ty",
     "Sequence[int]": "shape block_shape order boundary_check",
     "Sequence[Operand]": "offsets strides args make_block_ptr.shape make_tensor_descriptor.shape",
     "Operand": "rand4x.offsets",
     "Operand | None": "dot_scaled.lhs_scale dot_scaled.rhs_scale",
-    "int | Sequence[int]": "values *shape *dims",
+    "int | Sequence[int]": "values *shape *dims expand_dims.axis",
     "Callable[..., Any]": "combine_fn scalar_fn",
     "tensor | block_pointer": "pointer",
     "tensor_descriptor": "desc",
@@ -257,6 +257,8 @@ class Stub:
         if inspect.isgeneratorfunction(getattr(obj, "__wrapped__", None)):
             result = result.replace("Iterator", "AbstractContextManager")
         method = bool(indent)
+        if method and result == "Tiles":
+            result = "tensor"  # a method reduces one tensor
         first = next(iter(signature.parameters.values()), None)
         bound = method and first is not None and (of_language or first.name in ("self", "cls"))
         rest = signature.replace(parameters=[*signature.parameters.values()][bound:])

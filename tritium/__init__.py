@@ -7,6 +7,7 @@ Names are imported when first used, so `import tritium` costs next to nothing an
 """
 
 import importlib
+from typing import Any
 
 from .interp import assembly as _assembly
 
@@ -73,7 +74,8 @@ def set_num_threads(n: int) -> None:
     from tritium.backends.driver import driver
 
     knobs.num_threads = n
-    driver.named("cpu").set_num_threads(n)
+    cpu: Any = driver.named("cpu")
+    cpu.set_num_threads(n)
 
 
 def get_num_threads() -> int:

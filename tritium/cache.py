@@ -21,7 +21,7 @@ import json
 import os
 import warnings
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tritium import knobs
 
@@ -178,7 +178,7 @@ class RedisRemoteCacheBackend(RemoteCacheBackend):
     """Files in a Redis server; the settings are `knobs.redis`."""
 
     def __init__(self, key: str):
-        import redis
+        import redis  # pyright: ignore[reportMissingImports]  (only users of such a server have it)
 
         super().__init__(key)
         self._redis = redis.Redis(host=knobs.redis.host, port=knobs.redis.port)
@@ -202,7 +202,7 @@ class RemoteCacheManager(CacheManager):
     def __init__(self, key: str, override: bool = False, dump: bool = False):
         super().__init__(key)
         self._local = FileCacheManager(key, override, dump)
-        self._remote = None if override or dump else knobs.cache.remote_manager_class(key)
+        self._remote: Any = None if override or dump else knobs.cache.remote_manager_class(key)
         self.cache_dir = self._local.cache_dir
 
     def _fetch(self, filenames: list[str]) -> dict[str, str]:

@@ -16,7 +16,9 @@ from __future__ import annotations
 import ast
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+Failure = TypeVar("Failure", bound=BaseException)
 
 __all__ = [
     "AutotunerError", "CompilationError", "CompileTimeAssertionFailure", "InternalError", "InterpreterError",
@@ -124,8 +126,16 @@ def fail(kind: type[Exception], message: str, *, hint: str | None = None, argume
     Traceback (most recent call last):
     ValueError: axis 3 is out of range
     """
-    error = kind(message)
-    error.hint, error.argument, error.label = hint, argument, label
+    return explain(kind(message), hint=hint, argument=argument, label=label)
+
+
+def explain(error: Failure, **facts) -> Failure:
+    """The same exception with facts that its report shows: `hint`, `note`, `argument`, `label`.
+
+    >>> explain(NameError("x is not defined"), hint="bind x first").hint
+    'bind x first'
+    """
+    vars(error).update(facts)
     return error
 
 
@@ -182,12 +192,12 @@ class CompilationError(TritonError):
 
 def _span(src: str | None, node: ast.AST | None) -> Span | None:
     """Where `node` stands in `src`, when nothing is known of the file."""
-    if src is None or getattr(node, "lineno", None) is None:
+    if src is None or node is None or getattr(node, "lineno", None) is None:
         return None
     return node_span(node, src.split("\n"))
 
 
-def node_span(node: ast.AST, lines: Sequence[str], **place) -> Span:
+def node_span(node: Any, lines: Sequence[str], **place) -> Span:
     """The span of a syntax node; `lines` are those the node was parsed from, and `place` fills the other fields.
 
     `first_line` in `place` is the line of the file on which `lines` start.

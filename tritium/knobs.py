@@ -276,7 +276,7 @@ class Group:
     def scope(self) -> Iterator[Group]:
         """Undo at the end of the block whatever is set in it, in the environment too."""
         values = self._values()
-        keys = [name for row in self.knob_descriptors.values() for name in _names(row.key)]
+        keys = [name for row in self._rows.values() if row.key for name in _names(row.key)]
         environment = {key: os.environ.get(key) for key in keys}
         try:
             yield self

@@ -316,7 +316,7 @@ class Mark:
             os.makedirs(save_path, exist_ok=True)
         several = not isinstance(self.benchmarks, Benchmark)
         frames, pages = [], []
-        for bench in self.benchmarks if several else [self.benchmarks]:
+        for bench in [self.benchmarks] if isinstance(self.benchmarks, Benchmark) else self.benchmarks:
             means, spread = self._measure(bench, kwargs)
             picture = _draw(bench, means, spread, show_plots, save_path) if show_plots or save_path else None
             table = _with_difference(means) if diff_col and len(bench.line_names) == 2 else means

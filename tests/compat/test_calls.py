@@ -137,7 +137,7 @@ def test_tuples_carried_by_loops(run):
     torch.testing.assert_close(out, x.mean(0) + x.amax(0))
 
 
-# --- closures and functions as values -----------------------------------------------------------------------------------
+# --- closures and functions as values ---------------------------------------------------------------------------------
 def scaled_by(scale, activation):
     SCALE = tl.constexpr(scale)
 
@@ -188,7 +188,7 @@ def test_functions_as_arguments(run):
     torch.testing.assert_close(out, 2 * x)
 
 
-# --- constants ----------------------------------------------------------------------------------------------------------
+# --- constants --------------------------------------------------------------------------------------------------------
 @triton.constexpr_function
 def halves(n):
     return int(math.log2(n))
@@ -263,7 +263,7 @@ def test_recursion_that_ends_at_compile_time(run):
     assert out.item() == 32 + 5
 
 
-# --- aggregates ---------------------------------------------------------------------------------------------------------
+# --- aggregates -------------------------------------------------------------------------------------------------------
 @tl.core._aggregate
 class Running:
     total: tl.tensor
@@ -315,7 +315,7 @@ def test_aggregates(run):
     torch.testing.assert_close(out, x.mean(0) + x.amax(0) + 16)
 
 
-# --- results ------------------------------------------------------------------------------------------------------------
+# --- results ----------------------------------------------------------------------------------------------------------
 @triton.must_use_result("use the sum.")
 @triton.jit
 def must_use(a, b):

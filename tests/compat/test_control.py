@@ -83,7 +83,7 @@ def loops(out, n, lo, hi, step, N: tl.constexpr):
     for i in range(10, 0, -3):
         acc += i * 100
     tl.store(out + 2, acc)
-    for i in range(0, 0):
+    for _ in range(0, 0):
         acc = acc * 0
     tl.store(out + 3, acc)
     for i in tl.range(0, N, num_stages=3):

@@ -575,7 +575,8 @@ def quantize_rows(x_ptr, q_ptr, scale_ptr, N, MAX: tl.constexpr, BLOCK: tl.const
     tl.store(scale_ptr + row, scale)
 
 
-@pytest.mark.parametrize("dtype, limit", [(torch.int8, 127.0), (torch.float8_e4m3fn, 448.0), (torch.float8_e5m2, 57344.0)])
+@pytest.mark.parametrize("dtype, limit", [(torch.int8, 127.0), (torch.float8_e4m3fn, 448.0),
+                                          (torch.float8_e5m2, 57344.0)])
 def test_quantise(run, dtype, limit):
     x = torch.randn(4, 100)
     q, scale = torch.empty(4, 100, dtype=dtype), torch.empty(4)
@@ -757,7 +758,7 @@ def test_chunked_linear_attention(state):
     close(o, s @ v + (q * 0.25 @ h0 if state else 0), 1e-4)
 
 
-# --- elementwise and memory ---------------------------------------------------------------------------------------------
+# --- elementwise and memory -------------------------------------------------------------------------------------------
 @triton.jit
 def adam_step(p_ptr, g_ptr, m_ptr, v_ptr, lr, beta1, beta2, eps, step, n, ADAMW: tl.constexpr, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -784,7 +785,8 @@ def test_adam(run):
     for step in (2, 3):
         g = torch.randn(100)
         reference.grad = g.clone()
-        optimizer.state[reference] = {"step": torch.tensor(float(step - 1)), "exp_avg": m.clone(), "exp_avg_sq": v.clone()}
+        optimizer.state[reference] = {"step": torch.tensor(float(step - 1)), "exp_avg": m.clone(),
+                                      "exp_avg_sq": v.clone()}
         optimizer.step()
         run(adam_step, (2,), p, g, m, v, 0.1, 0.9, 0.999, 1e-8, step, 100, ADAMW=True, BLOCK=64)
         close(p, reference.detach(), 1e-5)

@@ -125,7 +125,7 @@ def test_pointers_in_memory(run):
                                                  a.view(torch.uint8)[3].float()]))
 
 
-# --- block pointers -------------------------------------------------------------------------------------------------------
+# --- block pointers ---------------------------------------------------------------------------------------------------
 @triton.jit
 def padded_blocks(x, out, M, N, stride, PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     src = tl.make_block_ptr(x, shape=(M, N), strides=(stride, 1), offsets=(tl.program_id(0) * BM, 0),
@@ -177,7 +177,7 @@ def test_block_pointer_of_three_axes(run):
     assert torch.equal(out, want)
 
 
-# --- descriptors ----------------------------------------------------------------------------------------------------------
+# --- descriptors ------------------------------------------------------------------------------------------------------
 @triton.jit
 def copy_by_descriptor(src, dst, M: tl.constexpr, N: tl.constexpr):
     tl.static_assert(isinstance(src, tl.tensor_descriptor))
@@ -190,7 +190,8 @@ def copy_by_descriptor(src, dst, M: tl.constexpr, N: tl.constexpr):
 def test_host_descriptors(run, dtype):
     x = torch.randint(-9, 9, (12, 32)).to(dtype)
     out = torch.full((12, 32), 7).to(dtype)
-    run(copy_by_descriptor, (2, 1), TensorDescriptor.from_tensor(x, [8, 32]), TensorDescriptor.from_tensor(out, [8, 32]),
+    run(copy_by_descriptor, (2, 1), TensorDescriptor.from_tensor(x, [8, 32]),
+        TensorDescriptor.from_tensor(out, [8, 32]),
         M=8, N=32)
     assert torch.equal(out, x * 2)
 
@@ -282,13 +283,14 @@ def test_atomics_by_descriptor(run, op):
 def test_descriptors_are_checked():
     x = torch.zeros(16, 16)
     for bad in (lambda: TensorDescriptor.from_tensor(x, [3, 16]), lambda: TensorDescriptor.from_tensor(x.T, [16, 16]),
-                lambda: TensorDescriptor(x, [16], [16, 1], [16, 16]), lambda: TensorDescriptor.from_tensor(x[:, 1:], [1, 8]),
+                lambda: TensorDescriptor(x, [16], [16, 1], [16, 16]),
+                lambda: TensorDescriptor.from_tensor(x[:, 1:], [1, 8]),
                 lambda: TensorDescriptor.from_tensor(x.int(), [4, 4], padding="nan")):
         with pytest.raises(AssertionError):
             bad()
 
 
-# --- atomics --------------------------------------------------------------------------------------------------------------
+# --- atomics ----------------------------------------------------------------------------------------------------------
 @triton.jit
 def count_lanes(out, x, N: tl.constexpr):
     v = tl.load(x + tl.program_id(0) * N + tl.arange(0, N))
@@ -324,7 +326,8 @@ def extremes(x, big, small, N: tl.constexpr):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.int64, torch.uint32])
 def test_extremes(run, dtype):
-    x = (torch.randn(20, 16) * 1000).abs().to(dtype) if dtype == torch.uint32 else (torch.randn(20, 16) * 1000).to(dtype)
+    x = torch.randn(20, 16) * 1000
+    x = (x.abs() if dtype == torch.uint32 else x).to(dtype)
     low = 0 if dtype == torch.uint32 else -10**9
     big = torch.full((17,), low).to(dtype)
     small = torch.full((1,), 10**9).to(dtype)

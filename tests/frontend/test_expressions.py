@@ -1,6 +1,6 @@
 """Names, operators, indexing, strings and comprehensions, run on the machine."""
 
-# ruff: noqa: F842, RUF015, RUF021, RUF046, UP037
+# ruff: noqa: F842, RUF015, RUF046, UP037
 
 import math
 

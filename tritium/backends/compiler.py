@@ -191,7 +191,7 @@ class BaseBackend:
 
 def _check_count(name: str, value: object, *, least: int = 1, power_of_two: bool = False) -> None:
     number = isinstance(value, int) and value >= least
-    if power_of_two and not (number and value & (value - 1) == 0):
+    if power_of_two and not (isinstance(value, int) and number and value & (value - 1) == 0):
         raise AssertionError(f"{name} must be a power of 2, not {value!r}")
     if not number:
         raise fail(ValueError, f"{name} must be an integer of at least {least}, not {value!r}")

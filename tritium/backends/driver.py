@@ -8,7 +8,7 @@ before it is asked for. A launch goes to the device its tensors are on, so CPU t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ class Call(NamedTuple):
     positional: int  # how many of them were given by position
     keywords: tuple[str, ...]  # names of what was given by keyword: parameters and options
     options: dict[str, Any]
-    captured: list[tuple] | None = ()  # (scope, (name, value)) of variables the kernel captured; None: they may change
+    captured: Sequence[tuple] | None = ()  # (scope, (name, value)) of variables it captured; None: they may change
 
 
 class DriverBase(ABC):

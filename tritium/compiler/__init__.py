@@ -56,21 +56,21 @@ def compile(src, target: GPUTarget | None = None, options: dict | Options | None
     target = target or driver.active.get_current_target()
     backend = make_backend(target)
     src = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
-    if not isinstance(options, Options):
-        options = backend.parse_options({**src.parse_options(), **(options or {})})
+    parsed = options if isinstance(options, Options) else \
+        backend.parse_options({**src.parse_options(), **(options or {})})
     env = knobs.cache_invalidating_env() if _env_vars is None else _env_vars
-    key = sha256(get_cache_key(src, backend, options, env))
-    entry = Entry(src, key, backend, options)
+    key = sha256(get_cache_key(src, backend, parsed, env))
+    entry = Entry(src, key, backend, parsed)
 
     clock = Clock()
     kernel = entry.load()
     hit = kernel is not None
     if not hit:
-        metadata = {**_BASE, **src.metadata(), **vars(options), **env, "name": src.name, "hash": key, "target": target}
+        metadata = {**_BASE, **src.metadata(), **vars(parsed), **env, "name": src.name, "hash": key, "target": target}
         with _without_collector():
-            contents = {src.ext if isinstance(src, IRSource) else "source": _module(src, target, options)}
+            contents = {src.ext if isinstance(src, IRSource) else "source": _module(src, target, parsed)}
             clock.end_of_frontend()
-            for ext, stage in _stages(src, backend, options).items():
+            for ext, stage in _stages(src, backend, parsed).items():
                 contents[ext] = entry.replaced(ext) or _guarded(ext, stage, contents, metadata)
                 clock.end_of_stage(ext)
             kernel = entry.store(contents, metadata)

@@ -26,7 +26,7 @@ class FutureKernel:
         self._finalize, self.future = finalize, future
         self._kernel = None
 
-    def result(self, ignore_errors: bool = False):
+    def result(self, ignore_errors: bool = False) -> Any:
         """The kernel, waiting for it; with `ignore_errors`, None when its compilation failed."""
         if self._kernel is None:
             try:

@@ -22,7 +22,7 @@ class Entry:
         self.src, self.key, self.backend = src, key, backend
         self.supplied = options.ir_override
         self.file = src.name[:150]
-        self.manager = cache.get_cache_manager(key)
+        self.manager: Any = cache.get_cache_manager(key)  # None once the user supplies a stage
         self.dump = cache.get_dump_manager(src.hash()) if knobs.compilation.dump_ir else None
         self.override = cache.get_override_manager(src.hash()) if knobs.compilation.override else None
 
@@ -58,8 +58,9 @@ class Entry:
     def store(self, contents: dict[str, Any], metadata: dict[str, Any]) -> CompiledKernel:
         """Keep the stages on disk, if the disk lets us, and give the kernel."""
         texts = {ext: value if isinstance(value, bytes) else str(value) for ext, value in contents.items()}
-        for ext, text in (*texts.items(), ("json", metadata_text(metadata))) if self.dump else ():
-            self.dump.put(text, f"{self.file}.{ext}")
+        if self.dump:
+            for ext, text in (*texts.items(), ("json", metadata_text(metadata))):
+                self.dump.put(text, f"{self.file}.{ext}")
         if knobs.compilation.store_binary_only:
             texts = {self.backend.binary_ext: texts[self.backend.binary_ext]}
         group = self._write(texts, metadata) if self.manager else {}

@@ -137,8 +137,9 @@ class CompiledKernel:
         self.asm = Stages(contents, self.metadata.target, record.binary_ext, record.views)
         self.kernel = self.asm[record.binary_ext]
         self.packed_metadata = (self.metadata.num_warps, self.metadata.num_ctas, self.metadata.shared)
-        self._driver = self._failure = None
-        self._run: Callable | None = None
+        self._driver: Any = None  # with `_run`, from the first launch on
+        self._run: Any = None
+        self._failure = None
         self.module = self.function = None
 
     def __repr__(self) -> str:
@@ -213,7 +214,7 @@ class CompiledKernel:
         return self._figure(2, "n_max_threads")
 
     @property
-    def run(self) -> Callable:
+    def run(self) -> Any:
         """The launcher, as the driver made it."""
         if self._run is None:
             self._init_handles()

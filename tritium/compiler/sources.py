@@ -35,7 +35,7 @@ def _path(key, names: list[str]) -> tuple[int, ...]:
     """The index path of a parameter given by name, number or path."""
     if isinstance(key, str) and key in names:
         return (names.index(key),)
-    path = (key,) if isinstance(key, int | str) else tuple(key)
+    path: tuple = (key,) if isinstance(key, int | str) else tuple(key)
     if path[0] not in range(len(names)):
         raise fail(ValueError, f"there is no parameter {path[0]!r}: the kernel has {', '.join(names)}")
     return path
@@ -115,8 +115,8 @@ class IRSource:
         self.constants: dict = {}
 
     @functools.cached_property
-    def src(self) -> str | bytes:
-        """The content of the file."""
+    def src(self) -> Any:
+        """The content of the file: text, or the bytes of a binary."""
         data = self.path.read_bytes()
         try:
             return data.decode()

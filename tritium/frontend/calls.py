@@ -8,7 +8,7 @@ import difflib
 import inspect
 from types import FunctionType, MethodType
 
-from ..errors import CompilationError, TritonError, UnsupportedLanguageConstruct, fail
+from ..errors import CompilationError, TritonError, UnsupportedLanguageConstruct, explain, fail
 from ..ir import types as T
 from ..language import dependencies, elementwise, program, values
 from ..language.source import ConstexprFunction, Source
@@ -326,7 +326,7 @@ def by_python(function, *args, **kwargs):
     try:
         return function(*args, **kwargs)
     except Exception as raised:
-        raised.hint = None
+        explain(raised, hint=None)
         raise
 
 

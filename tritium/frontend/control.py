@@ -335,7 +335,7 @@ def _emit_if(b, test, then, other, names, pairs, flags):
 
 
 # --- small values -------------------------------------------------------------------------------------------------
-def several(made):
+def several(made) -> tuple:
     """The results of an emitted op as a tuple."""
     return () if made is None else made if type(made) is tuple else (made,)
 

@@ -139,7 +139,7 @@ def _blamed(node, name, signature, count):
         return None
     place = list(signature.parameters).index(name) - hidden
     if place == -1:
-        return node.func.value
+        return node.func.value if type(node.func) is ast.Attribute else None
     return node.args[place] if place < len(node.args) else None
 
 
@@ -161,8 +161,8 @@ _OF_ADDRESSES = (ast.FloorDiv, ast.LShift, ast.RShift)  # what one rounds an add
 def _pointer_hint(b, node):
     """A pointer where a value was meant."""
     texts = []
-    for side in _sides(node):
-        value = b.frame.names.get(side.id) if type(side) is ast.Name else None
+    for side in (side for side in _sides(node) if type(side) is ast.Name):
+        value = b.frame.names.get(side.id)
         if type(value) is values.tensor and value.dtype.is_ptr():
             texts.append(side.id)
     moves = type(node) is ast.BinOp and type(node.op) in (ast.Add, ast.Sub)
@@ -179,8 +179,9 @@ def _pointer_hint(b, node):
 
 def _constexpr_hint(b, node):
     """Which parameter lacks its `tl.constexpr`, when a builtin wants a constant and got a run-time value."""
-    for name in [n for argument in (*node.args, *(k.value for k in node.keywords)) for n in ast.walk(argument)]:
-        value = b.frame.names.get(name.id) if type(name) is ast.Name else None
+    parts = [n for argument in (*node.args, *(k.value for k in node.keywords)) for n in ast.walk(argument)]
+    for name in (part for part in parts if type(part) is ast.Name):
+        value = b.frame.names.get(name.id)
         if type(value) is not values.tensor:
             continue
         if type(value.handle) is Arg and value.handle.name:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import ops
 from ..ir import types as T
@@ -54,7 +54,7 @@ class Carry:
         self.node, self.names, self.watched, self.parts, self.inits = node, [], [], [], []
         self.before, self.places = frame.names, dict(frame.places)
         bound, changed = writes(node.body), called(node.body)
-        target = node.target.id if type(node) is ast.For else None
+        target = node.target.id if type(node) is ast.For and type(node.target) is ast.Name else None
         for name, value in frame.names.items():
             aggregate = isinstance(value, Aggregate) and name in changed
             if (name not in bound and not aggregate) or name == target or not is_bound(value):
@@ -254,9 +254,9 @@ def _test_block(b, block, test, early):
 class Bounds(NamedTuple):
     """start, stop and step of a loop as the program gives them: ints, or integer scalars."""
 
-    start: object
-    stop: object
-    step: object
+    start: Any
+    stop: Any
+    step: Any
     hints: dict
 
     @property
@@ -302,7 +302,8 @@ def _bounds(b, node, iterator):
     hints = {} if iterator is program.static_range else {
         "num_stages": made.num_stages, "unroll": made.loop_unroll_factor, "flatten": bool(made.flatten),
         "warp_specialize": bool(made.warp_specialize)}
-    return Bounds(*parts, hints)
+    start, stop, step = parts
+    return Bounds(start, stop, step, hints)
 
 
 def _whole(value):
@@ -422,7 +423,7 @@ def _unrolled(b, node, bounds, rest):
     """A loop at compile time: its body once for each value, the loop variable a constant."""
     frame, name = b.frame, node.target.id
     outer = frame.live, frame.loop, frame.tail
-    again = exposed(node.body) - {name}
+    again = frozenset(exposed(node.body) - {name})
     needed = frame.live | reads(rest) | again
     frame.live, frame.loop, frame.tail = needed, Loop(needed, name), False
     names = Names(again, names_of(node).writes)

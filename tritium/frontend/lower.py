@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import Any
 
 from ..errors import TritonError, fail
 from ..ir import types as T
@@ -60,7 +62,8 @@ class KernelBuilder(Builder):
     def __init__(self, kernel, options=None, target=None):
         super().__init__()
         self.kernel, self.options, self.target = kernel, options if options is not None else _defaults(), target
-        self.frame = self.node = None
+        self.frame: Any = None  # a Frame from the first function on
+        self.node = None
 
     def at(self, node):
         """Ops emitted from now on come from `node`."""
@@ -127,7 +130,7 @@ def _defaults():
                            enable_fp_fusion=True)
 
 
-def _check_closed(block, fn, outside=frozenset()):
+def _check_closed(block, fn, outside: Collection[int] = ()):
     """A combine function is applied in places where the kernel's own values do not exist."""
     known = {*outside, *map(id, block.args)}
     for op in block.ops:
@@ -160,7 +163,7 @@ def _parameter(b, source, name, kind, path, constants, attrs):
     if isinstance(kind, tuple):
         parts = [_parameter(b, source, f"{name}_{k}", part, (*path, k), constants, attrs)
                  for k, part in enumerate(kind)]
-        return type(kind)._make(parts) if hasattr(kind, "_fields") else values.tuple(parts)
+        return getattr(kind, "_make", values.tuple)(parts)
     if path in constants or kind == "constexpr":
         return values.unwrap(constants[path]) if path in constants else _default(source, name)
     kind = dtypes.parse_signature(kind)

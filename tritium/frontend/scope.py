@@ -16,7 +16,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from .. import knobs
-from ..errors import fail
+from ..errors import explain, fail
 from ..ir.core import Loc
 from ..language import dependencies, values
 from ..language.aggregate import Aggregate
@@ -323,10 +323,8 @@ class Frame:
         if kind is Deferred:
             return value.make()
         if kind is Unbound:
-            error = NameError(f"{name} is not defined")
-            error.hint = f"bind {name} before, so that every path gives it a value"
-            error.note = (value.reason, value.node)
-            raise error
+            raise explain(NameError(f"{name} is not defined"), note=(value.reason, value.node),
+                          hint=f"bind {name} before, so that every path gives it a value")
         return value
 
     def _outer(self, name):
@@ -337,9 +335,7 @@ class Frame:
             return self._allowed(name, module[name])
         if name in PYTHON:
             return getattr(builtins, name)
-        error = NameError(f"{name} is not defined")
-        error.hint = self._suggestion(name)
-        raise error
+        raise explain(NameError(f"{name} is not defined"), hint=self._suggestion(name))
 
     def _allowed(self, name, value):
         """Only what is part of the kernel's hash, or cannot change, may be used from outside."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from ..errors import explain
 from ..language import indexing
 from . import binding, calls, control, diagnose, expressions, loops
 from .scope import MISSING, Unbound
@@ -20,7 +21,8 @@ def assign(b, node):
         value = binding.decay(b, value)
     except TypeError as refused:
         if type(node.targets[0]) is ast.Name:
-            refused.hint = f"keep it as a constant: `{node.targets[0].id}: tl.constexpr = {ast.unparse(node.value)}`"
+            text = f"{node.targets[0].id}: tl.constexpr = {ast.unparse(node.value)}"
+            explain(refused, hint=f"keep it as a constant: `{text}`")
         raise
     binding.store(b, node.targets[0], value)
 

@@ -7,28 +7,23 @@ launch, whole storages, and back after it.
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 from ..errors import fail
 from ..ir import types as T
-from ..language import descriptors, dtypes, signature, values
+from ..language import descriptors, dtypes, values
+from ..language.declared import declaration
 from ..ops.meaning import scalar_of
 from ..tensors import element_type, is_descriptor, reader_of
 
-_PYTHON_TYPES = {int: "i32", float: "fp32", bool: "u1"}
-
 
 class Declared:
-    """What the declaration of a parameter says: constant or not, read-only pointer, a type of its own."""
+    """A parameter: what its annotation says, and whether an int equal to 1 makes it a constant."""
 
     def __init__(self, parameter: inspect.Parameter, specialize=True):
         self.name, self.specialize = parameter.name, specialize
-        given = parameter.annotation
-        text = given.signature if isinstance(given, dtypes.dtype) else given if isinstance(given, str) \
-            else "" if given is parameter.empty else getattr(given, "__name__", repr(given))
-        text = text.strip("'\"")
-        self.is_constant = "constexpr" in text
-        self.is_const = text.rpartition(".")[2] == "const"
-        self.type = _PYTHON_TYPES.get(given) if isinstance(given, type) else signature.canonical(text)
+        said = declaration(parameter.annotation)
+        self.is_constant, self.is_const, self.type = said.is_constexpr, said.is_const, said.type
 
 
 class Arguments:
@@ -51,18 +46,19 @@ class Arguments:
         kind = dtypes.parse_signature(declared.type).ir
         return self._pointer(x, kind, declared.name) if type(kind) is T.Ptr else self._scalar(kind, x)
 
-    def _free(self, declared, x, name):
+    def _free(self, declared, x, name) -> Any:
         if isinstance(x, tuple):
             parts = [self._free(Plain, part, f"{name}[{k}]") for k, part in enumerate(map(values.unwrap, x))]
-            return type(x)._make(parts) if hasattr(x, "_fields") else values.tuple(parts)
+            return getattr(x, "_make", values.tuple)(parts)
         plain = values.number(x) if not isinstance(x, values.tensor) and reader_of(x) is None else None
         if plain is not None:
             return plain if type(plain) is int and plain == 1 and declared.specialize else \
                 self._scalar(scalar_type(plain), plain)
         if is_descriptor(x):
             return self._descriptor(x, name)
-        if reader_of(x) is not None:
-            pointee = dtypes.parse_signature(element_type(x.dtype) if hasattr(x, "dtype") else reader_of(x).element(x))
+        reader = reader_of(x)
+        if reader is not None:
+            pointee = dtypes.parse_signature(element_type(x.dtype) if hasattr(x, "dtype") else reader.element(x))
             return self._pointer(x, T.Ptr(pointee.ir, declared.is_const), name)
         if x is None or callable(x) or isinstance(x, dtypes.dtype):
             return x

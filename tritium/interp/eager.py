@@ -23,6 +23,7 @@ from .. import knobs
 from ..errors import InterpreterError, TritonError
 from ..ir.core import Loc, Op
 from ..ir.opdef import types_of
+from ..language.grid import grid_sizes
 from ..language.source import ConstexprFunction, Source
 from ..language.values import tensor, using
 from .arguments import Arguments, Declared
@@ -188,18 +189,6 @@ def run_program(machine, pid, body):
         raise explained(raised, pid) from (None if isinstance(raised, InterpreterError) else raised)
 
 
-def grid_sizes(grid):
-    """The three sizes of a grid: one to three ints, or one int.
-
-    >>> grid_sizes((4, 2)), grid_sizes(3)
-    ((4, 2, 1), (3, 1, 1))
-    """
-    sizes = tuple(map(int, grid)) if isinstance(grid, (tuple, list)) else (int(grid),)
-    if not 1 <= len(sizes) <= 3:
-        raise ValueError(f"a grid has one to three axes, not {len(sizes)}: {grid!r}")
-    return (*sizes, 1, 1)[:3]
-
-
 # --- errors -----------------------------------------------------------------------------------------------------------
 def explained(raised, pid):
     """An InterpreterError for an exception in a kernel: the program, the user's line, what went wrong, a next step."""
@@ -212,8 +201,9 @@ def explained(raised, pid):
         text += f"\n  --> {frame[0]}:{frame[1]} in {frame[2]}"
     if not isinstance(raised, InterpreterError):
         text += f"\nnote: program {pid} was running"
-    if getattr(raised, "hint", None) and "\nhint: " not in text:
-        text += f"\nhint: {raised.hint}"
+    hint = getattr(raised, "hint", None)
+    if hint and "\nhint: " not in text:
+        text += f"\nhint: {hint}"
     if isinstance(raised, InterpreterError):
         raised.error_message = text
         return raised

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,7 +65,8 @@ class Span:
 
     def __init__(self, base, size, writable, keep):
         self.base, self.end, self.writable, self.keep = base, base + size, writable, keep
-        self.bytes = np.frombuffer((ctypes.c_ubyte * size).from_address(base), np.uint8)
+        memory: Any = (ctypes.c_ubyte * size).from_address(base)
+        self.bytes = np.frombuffer(memory, np.uint8)
         self.views = {}
 
     def view(self, dtype):

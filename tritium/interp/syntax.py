@@ -15,6 +15,7 @@ import ast
 import builtins
 import copy
 from types import CellType, FunctionType
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..language import values
@@ -43,7 +44,8 @@ def _rewrite(source, node):
     _forget_declarations(node)
     rewriter = Rewriter(source, _bound_names(node))
     node.body = [made for statement in node.body for made in rewriter.statements(statement)]
-    for part in ast.walk(node):
+    parts: Any = ast.walk(node)
+    for part in parts:
         if "col_offset" in part._attributes and hasattr(part, "col_offset"):
             part.col_offset += indent
             part.end_col_offset += indent
@@ -64,9 +66,9 @@ def _forget_declarations(node):
 def _function(source, node):
     """Compile `node` with the original's globals, defaults and closure, and one variable more."""
     original = source.fn
-    cells = dict(zip(original.__code__.co_freevars, original.__closure__ or ()))
+    cells: dict[str, Any] = dict(zip(original.__code__.co_freevars, original.__closure__ or ()))
     cells[SUPPORT] = CellType(meaning_of_python)
-    outer = ast.FunctionDef("outer", ast.arguments([], [ast.arg(name) for name in cells], None, [], [], None, []),
+    outer: Any = ast.FunctionDef("outer", ast.arguments([], [ast.arg(name) for name in cells], None, [], [], None, []),
                             [] if node.name in cells else [ast.Global([node.name])], [], None)
     outer.body.append(node)  # its own name means inside it what it means outside
     if "type_params" in ast.FunctionDef._fields:
@@ -168,7 +170,7 @@ class Rewriter(ast.NodeTransformer):
     def visit_AugAssign(self, node):
         """`x += e` is `x = x + e`."""
         self.generic_visit(node)
-        target = node.target
+        target: Any = node.target
         if isinstance(target, ast.Name):
             made = ast.copy_location(ast.BinOp(ast.copy_location(ast.Name(target.id, ast.Load()), target), node.op,
                                                node.value), node)
@@ -230,7 +232,7 @@ class Rewriter(ast.NodeTransformer):
     def visit_Call(self, node):
         """`min` and `max` of tensors are tl.minimum and tl.maximum."""
         if self.is_builtin(node.func, "min", "max"):
-            node.func = self.support(node.func.id, node.func)
+            node.func = self.support(ast.unparse(node.func), node.func)
         return self.generic_visit(node)
 
     # --- new nodes ------------------------------------------------------------------------------------------------

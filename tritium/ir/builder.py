@@ -74,9 +74,10 @@ class Builder:
 class Region:
     """An open region: `args` to use inside; `block` once closed."""
 
+    block: Block
+
     def __init__(self, args):
         self.args = args
-        self.block = None
 
 
 def value_of(op):

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class Type:
@@ -109,12 +109,12 @@ class Tile(Type):
         return found
 
 
-def element(t):
+def element(t) -> Any:
     """Element type of a tile; a scalar or pointer is its own element."""
     return t.element if type(t) is Tile else t
 
 
-def shape(t):
+def shape(t) -> tuple[int, ...]:
     """Shape of a tile; `()` for scalars and pointers."""
     return t.shape if type(t) is Tile else ()
 

@@ -26,7 +26,7 @@ def sum_of(x, block: int = 1024, programs: int | None = None):
     n = arrays.numel(x)
     if programs is None:
         driver = triton.runtime.driver.active
-        units = driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
+        units: int = driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
         programs = 8 * units
     out = arrays.zeros(x, (1,), "float32")
     sum_kernel[(min(programs, triton.cdiv(n, block)),)](x, out, n, BLOCK=block)

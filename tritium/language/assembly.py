@@ -65,7 +65,7 @@ def extern_elementwise(b, lib_name, lib_path, args, arg_type_symbol_dict, is_pur
 
         y = tl.core.extern_elementwise("", "", [x], {(tl.float32,): ("__nv_asinf", tl.float32)}, is_pure=True)
     """
-    from .extra.libdevice import call_symbol
+    from .extra.library import call_symbol
     overloads = {builtins.tuple(scalar_type(t) for t in key): entry for key, entry in arg_type_symbol_dict.items()}
     (symbol, dtype), xs = dispatch(b, unwrap(args), overloads, unwrap(lib_name) or "extern_elementwise")
     return call_symbol(b, symbol, xs, scalar_type(dtype))

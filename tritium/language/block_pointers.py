@@ -55,8 +55,8 @@ class block_pointer:
         """Another block pointer of the same tile with other run-time values."""
         base, *rest = parts
         rank = len(self.block_shape)
-        groups = [builtins.tuple(rest[k * rank:(k + 1) * rank]) for k in range(3)]
-        return block_pointer(base, *groups, self.block_shape, self.order)
+        shape, strides, offsets = (builtins.tuple(rest[k * rank:(k + 1) * rank]) for k in range(3))
+        return block_pointer(base, shape, strides, offsets, self.block_shape, self.order)
 
     def moved(self, b, offsets):
         """The block pointer whose window starts `offsets` further along each axis."""
@@ -154,4 +154,5 @@ def advance(b, base: block_pointer, offsets) -> block_pointer:
     return base.moved(b, moves)
 
 
-block_pointer.advance, block_pointer.store = advance, store
+for _name, _method in {"advance": advance, "store": store}.items():
+    setattr(block_pointer, _name, _method)

@@ -56,7 +56,7 @@ def require(name):
 _WARNED: dict[str, dict] = {}  # file -> what `warnings` remembers of it, so that a place warns once
 
 
-def warn(b, message, category=UserWarning):
+def warn(b, message, category: type[Warning] = UserWarning):
     """Warn about the line of the kernel that builder `b` is at."""
     loc = getattr(b, "loc", None)
     if loc is None:

@@ -33,11 +33,12 @@ def convert(b, x, kind, rounding=None):
 
 
 def _convert_pointer(b, x, source, kind):
-    if type(source) is T.Ptr and type(kind) is T.Ptr:
+    pointers = [type(t) is T.Ptr for t in (source, kind)]
+    if all(pointers):
         return tensor(ops.bitcast(b, x.handle, to=kind))
     if kind is T.i1:
         return is_nonzero(b, tensor(ops.cast(b, x.handle, to=T.i64)))
-    if type(kind) is T.Ptr:
+    if pointers[1]:
         if not source.is_int:
             raise fail(TypeError, f"cannot cast {from_ir(source)} to {from_ir(kind)}", hint="an address is an int64")
         wide = x if source.bits == 64 else tensor(ops.cast(b, x.handle, to=T.i64))

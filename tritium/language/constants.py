@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+from typing import Any
 
 from .dtypes import constexpr_type
 
@@ -96,7 +97,7 @@ for _name in ("neg", "pos", "invert"):
     setattr(constexpr, f"__{_name}__", _unary(getattr(operator, _name)))
 
 
-def unwrap(value):
+def unwrap(value) -> Any:
     """The bare object of a constexpr, also inside tuples and lists.
 
     >>> unwrap(constexpr(3)), unwrap([constexpr(1), 2])

@@ -9,6 +9,8 @@ _block_type: TypeAlias = block_type
 _dtype: TypeAlias = dtype
 
 
+__all__: list[str]
+
 # Of one parameter: a tensor, or a number that becomes one.
 Operand: TypeAlias = tensor | float
 
@@ -1089,7 +1091,7 @@ def reduce(input: Tiles, axis: int | None, combine_fn: Callable[..., Any], keep_
     """
 
 
-def sort_last_axis(x: Operand, descending: bool) -> tensor:
+def sort_last_axis(x: Operand, descending: int) -> tensor:
     """The elements of the last axis in order: what `tl.sort` calls."""
 
 
@@ -1121,7 +1123,7 @@ def cat(input: Operand, other: Operand, can_reorder: bool = False) -> tensor:
     """
 
 
-def expand_dims(input: Operand, axis: int) -> tensor:
+def expand_dims(input: Operand, axis: int | Sequence[int]) -> tensor:
     """Insert axes of size 1 at the places `axis` names in the result.
 
         column = tl.expand_dims(x, 1)        # the same as x[:, None]
@@ -1305,7 +1307,7 @@ class tensor:
 
             pairs = tl.reshape(x, (BLOCK // 2, 2))
         """
-    def expand_dims(self, axis: int) -> tensor:
+    def expand_dims(self, axis: int | Sequence[int]) -> tensor:
         """Insert axes of size 1 at the places `axis` names in the result.
 
             column = tl.expand_dims(x, 1)        # the same as x[:, None]
@@ -1439,7 +1441,7 @@ class tensor:
 
             blocks = tl.ceil(x / 16.0)
         """
-    def reduce(self, axis: int | None, combine_fn: Callable[..., Any], keep_dims: bool = False) -> Tiles:
+    def reduce(self, axis: int | None, combine_fn: Callable[..., Any], keep_dims: bool = False) -> tensor:
         """Combine the elements along an axis (all of them when `axis` is None) with a jit function of two values.
 
             @triton.jit
@@ -1450,7 +1452,7 @@ class tensor:
 
         A tuple of tiles is reduced together: `combine_fn` takes two sets of values and returns one.
         """
-    def associative_scan(self, axis: int, combine_fn: Callable[..., Any], reverse: bool = False) -> Tiles:
+    def associative_scan(self, axis: int, combine_fn: Callable[..., Any], reverse: bool = False) -> tensor:
         """Running combination along an axis: element i of the result combines elements 0 to i (or i to the last).
 
             prefix_maximum = tl.associative_scan(x, 0, larger)
@@ -1580,7 +1582,7 @@ class tensor:
 
             backwards = tl.flip(x, 0)
         """
-    def sort(self, dim: int | None = None, descending: bool = 0) -> tensor:
+    def sort(self, dim: int | None = None, descending: int = 0) -> tensor:
         """The elements of the last axis in order.
 
             in_order = tl.sort(x)

@@ -12,10 +12,11 @@ import enum
 import hashlib
 import inspect
 import sys
+from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tritium.errors import render
+from tritium.errors import Span, render
 from tritium.language.constants import constexpr, unwrap
 from tritium.language.dtypes import dtype
 from tritium.language.names import Names, find
@@ -42,7 +43,16 @@ class Captured(NamedTuple):
 class Compilable:
     """Base of `Source`: a function whose text is compiled, so that what it captures can be found."""
 
-    _captured: Captured | None = None
+    _captured: Any = None  # a Captured, once `reach` has come here
+    __name__: str
+    __globals__: dict[str, Any]
+    closure: Mapping[str, Any]
+    signature: inspect.Signature
+    src: str
+    starting_line_number: int
+    noinline: bool
+    parse: Callable[[], ast.Module]
+    span: Callable[..., Span]
 
 
 def reach(source: Compilable) -> list[Compilable]:
@@ -155,7 +165,7 @@ def fingerprint(value: object) -> str:
         return f"{kind.__qualname__}({','.join(sorted(map(fingerprint, value)))})"
     if isinstance(value, dict):
         return f"{kind.__qualname__}({','.join(f'{fingerprint(k)}={fingerprint(v)}' for k, v in value.items())})"
-    if kind is FunctionType:
+    if isinstance(value, FunctionType):
         return f"function:{_python_text(value)}"
     if isinstance(value, type):
         return f"type:{value.__module__}.{value.__qualname__}{getattr(value, '_fields', '')}"

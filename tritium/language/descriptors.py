@@ -186,10 +186,11 @@ def _descriptor_atomic(how):
     return builtin(run)
 
 
-tensor_descriptor.load, tensor_descriptor.store = load_tensor_descriptor, store_tensor_descriptor
-tensor_descriptor.gather, tensor_descriptor.scatter = descriptor_gather, descriptor_scatter
-for _how in _ATOMIC:
-    setattr(tensor_descriptor, f"atomic_{_how}", _descriptor_atomic(_how))
+METHODS = {"load": load_tensor_descriptor, "store": store_tensor_descriptor, "gather": descriptor_gather,
+           "scatter": descriptor_scatter, **{f"atomic_{how}": _descriptor_atomic(how) for how in _ATOMIC}}  # fmt: skip
+
+for _name, _method in METHODS.items():
+    setattr(tensor_descriptor, _name, _method)
 
 
 @builtin

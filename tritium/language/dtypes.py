@@ -551,7 +551,7 @@ def from_ir(ir):
 _SIGNATURE = {signature: dtype(name) for name, (_, signature) in _SCALARS.items()}
 
 
-def parse_signature(text):
+def parse_signature(text) -> Any:
     """The type a signature string (or tuple of strings) stands for.
 
     >>> parse_signature("*kfp16"), parse_signature(("i32", "*fp32"))

@@ -19,3 +19,5 @@ from .core import (
     sqrt_rn as sqrt_rn,
     umulhi as umulhi,
 )
+
+__all__: list[str]

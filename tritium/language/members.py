@@ -15,8 +15,8 @@ LIBRARY = """
     cdiv sigmoid softmax ravel max argmax min argmin sum xor_sum reduce_or cumsum cumprod flip sort
 """.split()
 
-for _name in BUILTINS:
-    setattr(tensor, _name, getattr(core, _name))
-for _name in LIBRARY:
-    setattr(tensor, _name, getattr(standard, _name))
-tensor.to = core.cast
+METHODS = {**{name: getattr(core, name) for name in BUILTINS}, **{name: getattr(standard, name) for name in LIBRARY},
+           "to": core.cast}  # fmt: skip
+
+for _name, _method in METHODS.items():
+    setattr(tensor, _name, _method)

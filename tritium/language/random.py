@@ -11,7 +11,7 @@ __all__ = [
     "uint_to_uniform_float",
 ]  # fmt: skip
 
-N_ROUNDS_DEFAULT = constexpr(10)
+N_ROUNDS_DEFAULT: constexpr = constexpr(10)
 
 
 @constexpr_function

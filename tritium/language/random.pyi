@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from .core import Four, Operand, Pair, dtype, tensor
+from .core import Four, Operand, Pair, constexpr, dtype, tensor
 
-N_ROUNDS_DEFAULT: Any
+__all__: list[str]
+N_ROUNDS_DEFAULT: constexpr
 
 
 def _round_constants(dtype: dtype) -> Any:

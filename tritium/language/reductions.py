@@ -19,7 +19,7 @@ from .values import Tiles, tensor, to_tensor, tuple
 __all__ = ["associative_scan", "histogram", "map_elementwise", "reduce", "sort_last_axis"]
 
 
-def _as_list(input):
+def _as_list(input) -> builtins.tuple[list, Any]:
     """The tensors of a single or tuple input, and how to give results back in the same form."""
     if isinstance(input, (builtins.tuple, list)):
         return list(input), tuple

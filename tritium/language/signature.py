@@ -34,7 +34,9 @@ def canonical(text: str) -> str | None:
     >>> canonical("torch.bfloat16"), canonical("tl.int64"), canonical("complex64")
     ('bf16', 'i64', None)
     """
-    const, text = re.match(r"(const\s+)?(.*)", text.strip(), re.DOTALL).groups()
+    text = text.strip()
+    const = re.match(r"const\s+", text)
+    text = text[const.end():] if const else text
     if (inner := re.fullmatch(r"(?:\w+\.)*pointer_type\(([\w.]+)\)", text)) is not None:
         text = f"*{inner[1]}"  # an annotation that Python kept as text
     if (star := re.fullmatch(r"\*\s*(k)?(.*)|(.*?)\s*\*", text, re.DOTALL)) is not None:

@@ -17,7 +17,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tritium import knobs
 from tritium.errors import Span, fail, node_span
@@ -65,13 +65,16 @@ class Source(dependencies.Compilable):
 
     noinline = False
     _must_use_result: bool | str = False
+    __name__: str
+    __qualname__: str
+    __globals__: dict[str, Any]
 
     def __init__(self, fn: FunctionType):
         if not isinstance(fn, FunctionType):
             raise fail(TypeError, f"cannot compile {fn!r}: a kernel is a function written with `def`")
         self.fn = fn
         self.hash: str | None = None
-        self.used_global_vals: dict[tuple[str, int], tuple[object, Mapping]] = {}
+        self.used_global_vals: dict[tuple[str, int], tuple[Any, Any]] = {}  # (name, scope's id) -> (value, scope)
         for name in ("__name__", "__qualname__", "__module__", "__doc__", "__globals__"):
             setattr(self, name, getattr(fn, name))
         self.module = fn.__module__

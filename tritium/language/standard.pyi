@@ -5,6 +5,9 @@ from typing import Any, Literal, overload
 
 from .core import Operand, Pair, dtype, tensor
 
+__all__: list[str]
+
+
 def _log2(n: Operand) -> Any:
     """The exponent of a power of two."""
 
@@ -254,11 +257,11 @@ def cumprod(input: Operand, axis: int = 0, reverse: bool = False) -> tensor:
     """
 
 
-def sort_impl(x: Operand, k: int | None = None, dim: int | None = None, descending: bool = 0) -> tensor:
+def sort_impl(x: Operand, k: int | None = None, dim: int | None = None, descending: int = 0) -> tensor:
     """Sort the last axis, and keep the first k elements of it if k is given."""
 
 
-def sort(x: Operand, dim: int | None = None, descending: bool = 0) -> tensor:
+def sort(x: Operand, dim: int | None = None, descending: int = 0) -> tensor:
     """The elements of the last axis in order.
 
         in_order = tl.sort(x)
@@ -273,15 +276,15 @@ def topk(x: Operand, k: int, dim: int | None = None) -> tensor:
     """
 
 
-def _compare_and_swap(x: Operand, descending: bool, distance: Operand, axis: int) -> Any:
+def _compare_and_swap(x: Operand, descending: int, distance: Operand, axis: int) -> Any:
     """Put every element and the one `distance` further along the axis in order."""
 
 
-def _bitonic_merge(x: Operand, descending: bool, axis: int) -> Any:
+def _bitonic_merge(x: Operand, descending: int, axis: int) -> Any:
     """Sort a bitonic sequence along an axis: compare elements half the length apart, then a quarter ..."""
 
 
-def bitonic_merge(x: Operand, dim: int | None = None, descending: bool = 0) -> tensor:
+def bitonic_merge(x: Operand, dim: int | None = None, descending: int = 0) -> tensor:
     """Sort a last axis that first rises and then falls (or the other way round).
 
         merged = tl.bitonic_merge(tl.cat(rising, tl.flip(other_rising, 0), can_reorder=True))

@@ -19,7 +19,7 @@ class Question(Builtin):
         return self.fn(current(), *args, **kwargs)
 
 
-def _target(b):
+def _target(b) -> Any:
     if b is not None:
         return b.target
     return host_target() if host_target is not None else None

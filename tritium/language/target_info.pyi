@@ -1,6 +1,11 @@
 # Written by docs/make_stubs.py from the objects themselves: change those, and run it again.
 
+from collections.abc import Callable
 from typing import Any
+
+__all__: list[str]
+host_target: Callable[[], Any] | None
+
 
 def current_target() -> Any:
     """The target (with `.backend`, `.arch` and `.warp_size`), or None if there is none.

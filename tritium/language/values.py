@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Iterable
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from tritium.errors import fail
 from tritium.ir import types as T
@@ -138,7 +138,7 @@ def _binary_method(symbol, reflected):
 
 
 def _compare_method(symbol):
-    def method(self, other, _semantic=None) -> tensor:
+    def method(self, other, _semantic=None):
         from .operators import compare
         return compare(builder_of(_semantic, symbol), symbol, self, unwrap(other))
     method.__doc__ = f"The comparison {symbol}."
@@ -248,7 +248,7 @@ def literal_type(value):
     return T.f32 if plain else T.f64
 
 
-def number(value):
+def number(value) -> Any:
     """A Python number of any library as int, float or bool; None if it is no number.
 
     >>> number(3), number("3") is None

@@ -1,5 +1,8 @@
 """Conversions between element types."""
 
+# The functions of an op's class have no `self`.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,5 +1,8 @@
 """Constants, control flow and what a program knows about itself. Control ops hold regions; a region ends in `yield`."""
 
+# The functions of an op's class have no `self`.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import numpy as np

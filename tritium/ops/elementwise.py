@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,7 +90,7 @@ def _eval(entry):
                for t in FLOAT if t.bits == 8}
 
     def evaluate(m, op, *xs):
-        fn = by_type.get(T.element(op.operands[0].type), plain)
+        fn: Any = by_type.get(T.element(op.operands[0].type), plain)
         return np.asarray(fn(*xs), dtype=M.np_dtype(op.types[0]))
     return evaluate
 

@@ -13,6 +13,8 @@ meets; everything has one shape.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..ir import types as T
 from ..ir.opdef import KINDS
 from .casts import bitcast, cast, select
@@ -117,7 +119,7 @@ class Expr:
     def __ge__(self, y): return call(ge, self, y)
     def __eq__(self, y): return call(eq, self, y)
     def __ne__(self, y): return call(ne, self, y)
-    __hash__ = None
+    __hash__: Any = None
 
     def __neg__(self):
         """-x, exactly (the sign of zero and of NaN too)."""

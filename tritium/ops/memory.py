@@ -1,5 +1,8 @@
 """Loads, stores and atomics. Pointer, value and mask operands have one shape (the language broadcasts them)."""
 
+# The functions of an op's class have no `self`.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 from ..ir import types as T

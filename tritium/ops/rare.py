@@ -1,5 +1,8 @@
 """A path that few elements take: what a backend may jump over when no lane needs it."""
 
+# The functions of an op's class have no `self`.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import numpy as np

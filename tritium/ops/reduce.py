@@ -1,5 +1,8 @@
 """Reductions, scans and elementwise maps whose combination is a region of scalar ops."""
 
+# The functions of an op's class have no `self`.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import numpy as np

@@ -112,7 +112,7 @@ def _block(block, known):
         elif op.types:
             infos = [_get(known, x) for x in op.operands]
             if op.kind in _BY_SIGN:
-                known[id(op)] = (_BY_SIGN[op.kind](op, *infos, known.nonnegative),)
+                known[id(op)] = (_BY_SIGN[op.kind](op, infos[0], infos[1], known.nonnegative),)
             else:
                 rule = _RULES.get(op.kind)
                 known[id(op)] = (rule(op, *infos),) if rule else tuple(map(_nothing, op.types))

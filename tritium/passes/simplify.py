@@ -342,8 +342,8 @@ def no_offset(b, op):
     if int(value) == 0:
         return p
     match p:
-        case Op(ops.addptr, (start, first)) if number(first) is not None:
-            total = int(number(first)) + int(value)
+        case Op(ops.addptr, (start, first)) if (before := number(first)) is not None:
+            total = int(before) + int(value)
             return ops.addptr(b, start, full(b, total, T.with_element(offset.type, T.i64)))
     return None
 

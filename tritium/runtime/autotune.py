@@ -47,7 +47,7 @@ class Autotuner(KernelInterface[T]):
         self.keys = list(key)
         self.cache: dict[tuple, Config] = {}
         self.shipped: dict[tuple[str, ...], Config] = {}  # read by `load`, under keys as text
-        self.nargs: dict[str, Any] | None = None
+        self.nargs: Any = None  # the arguments of the launch that is being tuned, by name
         self.best_config: Config | None = None
         self.configs_timings: dict[Config, list[float]] = {}
         self.bench_time = 0.0
@@ -78,7 +78,7 @@ class Autotuner(KernelInterface[T]):
         self.pre_hook, self.post_hook = pre_hook or reset_and_save, post_hook or restore
 
     def _set_pruning(self, rules: dict) -> None:
-        self.perf_model: Callable | None = rules.get("perf_model")
+        self.perf_model: Any = rules.get("perf_model")
         self.configs_top_k: int | float = rules.get("top_k", 1.0)
         self.early_config_prune: Callable | None = rules.get("early_config_prune")
 

@@ -14,6 +14,7 @@ import sysconfig
 import tempfile
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 from tritium import cache, knobs
 
@@ -62,7 +63,7 @@ def compile_module_from_src(src: str, name: str, library_dirs: Sequence[str] | N
             built = _build(name, source, folder, library_dirs or (), include_dirs or (), libraries or (), ccflags or ())
             with open(built, "rb") as file:
                 path = manager.put(file.read(), filename, binary=True)
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec: Any = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

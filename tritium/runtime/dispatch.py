@@ -70,7 +70,7 @@ def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None
         wanted["debug"] = True
     key = _key(fn, cache, pairs, wanted)
     fn.check_globals()
-    kernel = cache.kernels.get(key)
+    kernel: Any = cache.kernels.get(key)
     if kernel is None:
         request = _request(fn, cache, key, pairs, values, wanted, sizes is None)
         with _compiling:
@@ -177,7 +177,8 @@ def _compile(fn: JITFunction, cache: DeviceCache, request: Request):
 def _check_params(fn: JITFunction) -> None:
     for param in fn.params:
         if param.is_constexpr and (param.do_not_specialize or param.do_not_specialize_on_alignment):
-            node = fn.parse().body[0].args.args[param.num]
+            function: Any = fn.parse().body[0]
+            node = function.args.args[param.num]
             raise CompilationError(
                 fn.src, node, f"{param.name} is marked as constexpr and listed in do_not_specialize",
                 span=fn.span(node), hint="a constant is always specialised: take it off the list")

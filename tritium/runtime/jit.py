@@ -61,7 +61,8 @@ class KernelInterface(Generic[T]):
         return self.run(*map(MockTensor.wrap_dtype, args), grid=grid, warmup=True, **kwargs)
 
     def __getitem__(self: KernelInterface[Callable[P, Any]], grid: Any) -> Launch[P]:
-        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
+        launch: Any = lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
+        return launch
 
 
 class _Caches(dict):
@@ -96,6 +97,7 @@ class JITFunction(Source, KernelInterface[T]):
         def __call__(self: JITFunction[Callable[P, R]], *args: P.args, **kwargs: P.kwargs) -> R: ...
         @overload
         def __call__(self: JITFunction[Callable[P, R]], *args: Any, **kwargs: Any) -> R: ...
+        def __call__(self, *args, **kwargs) -> Any: ...
 
     def __init__(self, fn, version=None, do_not_specialize=None, do_not_specialize_on_alignment=None, debug=None,
                  noinline=None, repr=None, launch_metadata=None):
@@ -207,7 +209,8 @@ class JITFunction(Source, KernelInterface[T]):
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> CompiledKernel:
         """Launch over `grid`, or with `warmup` only compile."""
         if not warmup:
-            return self[grid](*args, **kwargs)
+            kernel: Any = self
+            return kernel[grid](*args, **kwargs)
         self._call_hooks(args, kwargs)
         return self.launcher.warmup(*args, **kwargs)
 
@@ -243,13 +246,13 @@ def jit(*, version: Any = None, repr: Callable | None = None, launch_metadata: C
         do_not_specialize: Iterable[int | str] | None = None,
         do_not_specialize_on_alignment: Iterable[int | str] | None = None, debug: bool | None = None,
         noinline: bool | None = None) -> Callable[[T], JITFunction[T]]: ...
-def jit(fn=None, *, version=None, repr=None, launch_metadata=None, do_not_specialize=None,
-        do_not_specialize_on_alignment=None, debug=None, noinline=None):
+def jit(fn: Any = None, *, version=None, repr=None, launch_metadata=None, do_not_specialize=None,
+        do_not_specialize_on_alignment=None, debug=None, noinline=None) -> Any:
     """Make a function a kernel, or a function kernels call; with TRITON_INTERPRET=1, one that runs as plain Python.
 
-    >>> from tritium.runtime.launch import grid_sizes
+    >>> from tritium.language.grid import grid_sizes
     >>> jit(noinline=True)(grid_sizes)
-    JITFunction(tritium.runtime.launch:grid_sizes)
+    JITFunction(tritium.language.grid:grid_sizes)
     """
 
     def decorate(fn):

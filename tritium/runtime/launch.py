@@ -10,7 +10,6 @@ A setting that changes, or a hook that is added, disarms every kernel: nothing i
 from __future__ import annotations
 
 import inspect
-import operator
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 from tritium import knobs
 from tritium.errors import CompilationError, InternalError, cut
+from tritium.language.grid import grid_sizes
 
 # At most this many specialisations of a kernel, and grids, are kept at hand.
 _RECENT, _GRIDS = 8, 1024
@@ -41,37 +41,6 @@ def _mismatch(name: str, signature: inspect.Signature, args: tuple, kwargs: dict
     except TypeError as error:
         return error
     raise InternalError(f"{name}: a call that fits was taken for one that does not")
-
-
-def grid_sizes(grid: Any) -> tuple[int, int, int]:
-    """The three sizes of a grid given as one to three ints, or as one int.
-
-    >>> grid_sizes(97), grid_sizes((4, 2)), grid_sizes([1, 2, 3])
-    ((97, 1, 1), (4, 2, 1), (1, 2, 3))
-    """
-    if grid.__class__ is tuple and 0 < len(grid) <= 3:
-        first = grid[0]
-        if len(grid) == 1 and first.__class__ is int and first >= 0:
-            return first, 1, 1
-        for size in grid:
-            if size.__class__ is not int or size < 0:
-                break
-        else:
-            return (*grid, 1, 1)[:3]
-    return _unusual_grid(grid)
-
-
-def _unusual_grid(grid: Any) -> tuple[int, int, int]:
-    """Sizes of a grid that is not simply a tuple of ints, or what is wrong with it."""
-    try:
-        sizes = tuple(map(operator.index, grid)) if isinstance(grid, tuple | list) else (operator.index(grid),)
-    except TypeError:
-        raise TypeError(f"a grid is one to three ints, or a function that returns them, not {grid!r}") from None
-    if not 1 <= len(sizes) <= 3:
-        raise ValueError(f"a grid has one to three axes, not {len(sizes)}: {grid!r}")
-    if min(sizes) < 0:
-        raise ValueError(f"a grid cannot have negative sizes: {grid!r}")
-    return (*sizes, 1, 1)[:3]
 
 
 _launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()

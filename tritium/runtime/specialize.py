@@ -13,9 +13,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tritium.language import dtypes
 from tritium.language.constants import constexpr, unwrap
-from tritium.language.signature import canonical
+from tritium.language.declared import declaration
 from tritium.language.source import Source
 from tritium.tensors import element_type, is_descriptor, reader_of
 
@@ -61,12 +60,12 @@ def _int(x: int, how: How) -> tuple[str, Any]:
 
 def _tuple(x: tuple, how: How) -> tuple[tuple, tuple]:
     pairs = [specialize(part, How(how.const)) for part in x]
-    make = type(x)._make if hasattr(x, "_fields") else tuple
+    make = getattr(x, "_make", tuple)
     return make(pair[0] for pair in pairs), make(pair[1] for pair in pairs)
 
 
 def _tensor(x: Any, how: How) -> tuple[str, Any]:
-    reader = reader_of(x)
+    reader: Any = reader_of(x)
     name = f"*{'k' if how.const else ''}{reader.element(x)}"
     if not how.ones and not how.aligned:
         return name, None
@@ -123,18 +122,6 @@ def mangle_type(x: Any, specialize: bool = False) -> Any:
 
 # -- parameters --------------------------------------------------------------------------------------------------------
 
-_PYTHON_TYPES = {int: "i32", float: "fp32", bool: "u1"}
-
-
-def _text_of(annotation: Any) -> str:
-    if annotation is inspect.Parameter.empty:
-        return ""
-    if isinstance(annotation, dtypes.dtype):
-        return annotation.signature
-    # With `from __future__ import annotations`, an annotation that is a string comes in its quotes.
-    return annotation.strip("'\"") if isinstance(annotation, str) else getattr(annotation, "__name__", repr(annotation))
-
-
 class KernelParam:
     """A parameter of a kernel: its annotation and how its arguments are specialised."""
 
@@ -143,11 +130,10 @@ class KernelParam:
         self.num, self.name, self._param = num, param.name, param
         self.do_not_specialize = do_not_specialize
         self.do_not_specialize_on_alignment = do_not_specialize_on_alignment
-        # The annotation as text, and the type it forces; both empty where there is none.
-        self.annotation = text = _text_of(param.annotation)
-        self.annotation_type = _PYTHON_TYPES.get(param.annotation) or canonical(text) or ""
+        said = declaration(param.annotation)
+        self.annotation, self.annotation_type = said.text, said.type  # both empty where there is none
         # Whether its arguments are compile-time constants; whether it is a pointer to what the kernel only reads.
-        self.is_constexpr, self.is_const = "constexpr" in text, text.rpartition(".")[2] == "const"
+        self.is_constexpr, self.is_const = said.is_constexpr, said.is_const
         free = not do_not_specialize
         self.how = How(self.is_const, free, free and not do_not_specialize_on_alignment)
 
@@ -211,7 +197,7 @@ def plain(x: Any) -> Any:
     x = unwrap(x)
     if isinstance(x, tuple):
         parts = map(plain, x)
-        return type(x)._make(parts) if hasattr(x, "_fields") else tuple(parts)
+        return getattr(x, "_make", tuple)(parts)
     if type(x).__module__ == "numpy" and hasattr(x, "item") and getattr(x, "ndim", None) == 0:
         return x.item()
     return x

@@ -238,8 +238,8 @@ class Store(NamedTuple):
         with open(path) as file:
             rows = json.load(file)["configs_timings"]
         by_text = {str(Config(**config)): timings for config, timings in rows}
-        found = {config: by_text.get(str(config)) for config in self.configs}
-        return None if None in found.values() else found
+        found = {config: by_text[str(config)] for config in self.configs if str(config) in by_text}
+        return found if len(found) == len(self.configs) else None
 
     def write(self, key: tuple, timings: dict[Config, list[float]]) -> None:
         """Keep the timings; a configuration JSON cannot hold stays out of the cache."""

@@ -100,8 +100,8 @@ class Variant(NamedTuple):
             found = re.search(re.escape(MARK) + r"(.*) \*/", file.read())
         if not found:
             raise ValueError(f"{path} was not written by tritium.tools.compile")
-        *fields, parameters = json.loads(found[1])
-        return cls(*fields, [Parameter(*p) for p in parameters])
+        kernel, algorithm, suffix, device, parameters = json.loads(found[1])
+        return cls(kernel, algorithm, suffix, device, [Parameter(*p) for p in parameters])
 
 
 def variant_of(kernel: str, device: str, parameters: list[Parameter], *options: Any) -> Variant:

@@ -62,7 +62,7 @@ def parse_target(text: str | None) -> Any:
 def load(path: str) -> ModuleType:
     """Import a file that need not be on the path, and may be written for Triton."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    spec: Any = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or not os.path.exists(path):
         raise ValueError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)

@@ -165,7 +165,7 @@ def run_row(row: Row, torch: Any, device: str, seconds: float) -> Outcome:
     error = float(difference.max()) if np.isfinite(difference).all() else float("inf")
     narrow = [x.astype(np.float32) for x in exact]
     rival = (lambda: row.reference(*narrow)) if torch is None else (lambda: row.rival(torch, *inputs))
-    wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
+    wait = torch.cuda.synchronize if torch is not None and device == "cuda" else (lambda: None)
     times = interleave({"ours": lambda: row.run(*inputs), "theirs": rival}, seconds, wait)
     return Outcome(error, times["ours"], times["theirs"])
 

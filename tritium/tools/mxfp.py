@@ -59,7 +59,7 @@ class MXFP4Tensor:
         if (data is None) == (size is None):
             raise ValueError("give either data (values to convert) or size (a shape to fill with random())")
         self.device = device if device is not None else (data.device if data is not None else None)
-        self.data = None if data is None else encode_e2m1(data).to(self.device)
+        self.data: Any = None if data is None else encode_e2m1(data).to(self.device)  # None: `random` will fill it
         self.size = tuple(data.shape) if data is not None else (size if isinstance(size, tuple) else tuple(size))
 
     def random(self) -> MXFP4Tensor:
@@ -98,7 +98,7 @@ class MXScaleTensor:
         if (data is None) == (size is None):
             raise ValueError("give either data (values to convert) or size (a shape to fill with random())")
         self.device = device if device is not None else (data.device if data is not None else None)
-        self.data = None if data is None else self._encode(data).to(self.device)
+        self.data: Any = None if data is None else self._encode(data).to(self.device)
         self.size = tuple(data.shape) if data is not None else (size if isinstance(size, tuple) else tuple(size))
 
     @staticmethod

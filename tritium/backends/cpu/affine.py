@@ -10,7 +10,7 @@ undefined. Unsigned indices narrower than 64 bits wrap, so their sums and produc
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ... import ops
 from ...ir import types as T
@@ -25,7 +25,7 @@ class Loose(NamedTuple):
     """`scale` times a tile value, reached from the form's tile through the shape ops in `path`, outermost first."""
 
     scale: int | Val
-    value: object
+    value: Any
     path: tuple = ()
 
     def index(self, lo, idx):
@@ -223,9 +223,10 @@ def _shl(lo, op):
 def _cast(lo, op):
     """Widening keeps the value; what narrows or turns into something else is evaluated."""
     source, target = T.element(op.operands[0].type), op.attrs["to"]
-    if type(source) is T.Ptr and type(target) is T.Ptr:
+    pointers = [type(t) is T.Ptr for t in (source, target)]
+    if all(pointers):
         return _repointed(lo, op, source, target)
-    if type(source) is T.Ptr or type(target) is T.Ptr or not (source.is_int and target.is_int):
+    if any(pointers) or not (source.is_int and target.is_int):
         return None
     same = target.bits == source.bits and (target.signed == source.signed or target.bits == 64)
     wider = target.bits > source.bits and (target.signed or not source.signed or target.bits == 64)

@@ -7,6 +7,7 @@ computed is remembered as long as the loop or branch is open that it was written
 from __future__ import annotations
 
 from contextlib import contextmanager
+from typing import Any
 
 from ..llvm.writer import Level, Val, Writer, lanes, value, vector
 
@@ -59,29 +60,29 @@ class Emitter:
         n = max([lanes(x.type) for x in xs], default=1)
         return [self.widen(x, n) for x in xs] if n > 1 else list(xs)
 
-    def widen(self, x, n):
+    def widen(self, x: Any, n: int) -> Any:
         """`x` in each of `n` lanes."""
         if n == 1 or x.type[0] == "<":
             return x
         if x[0] not in "%@":
-            text = "zeroinitializer" if x in ("0", "0.0", "null", "false") else f"splat ({x.type} {x})"
-            return value(vector(n, x.type), text)
+            zero = str(x) in ("0", "0.0", "null", "false")
+            return value(vector(n, x.type), "zeroinitializer" if zero else f"splat ({x.type} {x})")
         return self.cse(("wide", x, n), lambda: self.w.splat(x, n))
 
     # --- i64 numbers: ints, or values -----------------------------------------------------------------------------
-    def const(self, x):
+    def const(self, x) -> Any:
         """An i64 as a value."""
         return self.w.const("i64", x) if type(x) is int else x
 
-    def add(self, x, y):
+    def add(self, x: Any, y: Any) -> Any:
         """x + y."""
         if type(x) is int and type(y) is int:
             return x + y
         if type(x) is int:
-            x, y = y, x
+            return self.add(y, x)
         if type(y) is int and y == 0:
             return x
-        return self.cse(("+", x, y), lambda: self.w.binary("add nsw", x, self.const(y)))
+        return self.cse(("+", x, y), lambda: self.w.binary("add nsw", self.const(x), self.const(y)))
 
     def sub(self, x, y):
         """x - y."""
@@ -89,15 +90,15 @@ class Emitter:
             return self.add(x, -y)
         return self.cse(("-", x, y), lambda: self.w.binary("sub nsw", self.const(x), y))
 
-    def mul(self, x, y):
+    def mul(self, x: Any, y: Any) -> Any:
         """x * y."""
         if type(x) is int and type(y) is int:
             return x * y
         if type(x) is int:
-            x, y = y, x
+            return self.mul(y, x)
         if type(y) is int and y in (0, 1):
             return x if y else 0
-        return self.cse(("*", x, y), lambda: self.w.binary("mul nsw", x, self.const(y)))
+        return self.cse(("*", x, y), lambda: self.w.binary("mul nsw", self.const(x), self.const(y)))
 
     def divide(self, x, n):
         """x / n of numbers that are not negative."""

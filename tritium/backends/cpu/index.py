@@ -83,7 +83,7 @@ class Strips(NamedTuple):
 
     def index(self, lo, at, base):
         """The index of the strip at element `base` of the inner axes, `at` being the indices of the outer axes."""
-        idx = [ZERO] * len(self.shape)
+        idx: list[tuple] = [ZERO] * len(self.shape)
         for axis, i in zip(self.outer, at, strict=True):
             idx[axis] = (i, None)
         if len(self.inner) == 1:

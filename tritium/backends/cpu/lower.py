@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ... import ops
 from ...errors import CompilationError
@@ -88,7 +88,8 @@ class Lowering(Emitter):
         self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
         self.ahead = set()  # ids of loads that a loop of dots reads row by row
         self.assumed = frozenset()  # keys of masks that are known to hold everywhere
-        self.plan, self.now = None, 0
+        self.plan: Any = None  # of the block that is being written
+        self.now = 0
         self._slots, self._lazy = {}, {}
 
     # --- the kernel -----------------------------------------------------------------------------------------------

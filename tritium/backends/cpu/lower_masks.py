@@ -8,6 +8,7 @@ what is neither becomes a vector of bits.
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 from ... import ops
 from ...ir import types as T
@@ -37,7 +38,7 @@ class Mask:
         """Whether lanes differ."""
         return self.bounded or self.each is not None
 
-    def whole(self, lo):
+    def whole(self, lo) -> Any:
         """An i1: all lanes take part (None: they always do)."""
         w, tests = lo.w, []
         high = self.high
@@ -213,8 +214,10 @@ def _corners(lo, m, tests) -> bool:
         return False
     if m.kind is ops.and_:
         return all(_corners(lo, x, tests) for x in m.operands)
-    t = T.element(m.operands[0].type) if m.operands else None
-    if m.kind not in _COMPARE or type(t) is T.Ptr or not t.signed:
+    if m.kind not in _COMPARE:
+        return False
+    t = T.element(m.operands[0].type)
+    if type(t) is T.Ptr or not t.signed:
         return False
     left, right, extra = _COMPARE[m.kind]
     x, y = form_of(lo, m.operands[left]), form_of(lo, m.operands[right])

@@ -7,8 +7,9 @@ what does not goes through a cold path. (a + arange) % n is contiguous wherever 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ... import ops
 from ...ir import types as T
@@ -133,9 +134,7 @@ def _listed(lo, pointer, element, fixed, vectors, n):
     offsets = [w.lanes_of("i64", fixed.offsets)] if fixed is not None else []
     if not offsets and not vectors:
         return lo.widen(pointer, n)
-    total = None
-    for x in (*offsets, *vectors):
-        total = x if total is None else w.binary("add", total, x)
+    total = functools.reduce(lambda x, y: w.binary("add", x, y), (*offsets, *vectors))
     return w.emit(vector(n, "ptr"), f"getelementptr {element}, ptr {pointer}, {total.typed}", pointer, total)
 
 
@@ -218,7 +217,7 @@ def _masked_load(lo, op, place, mask, other, idx):
         return lo.either(whole, lambda: [_read(lo, place, t)], some_lanes, True)[0]
 
 
-def _both(lo, x, y):
+def _both(lo, x, y) -> Any:
     if x is None or y is None:
         return y if x is None else x
     return lo.w.binary("and", x, y)
@@ -315,7 +314,8 @@ def contiguous(form, shape):
 
 def prepare_store(lo, op, idx, x=None):
     """Compute a strip to store (unless it is given) and where; what this returns stores it."""
-    p, v, mask = (*op.operands, None)[:3]
+    p, v, *masks = op.operands
+    mask = masks[0] if masks else None
     t = T.element(v.type)
     x = lo.ev(v, idx) if x is None else x
     if t is T.i1:

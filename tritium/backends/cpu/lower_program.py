@@ -89,7 +89,8 @@ def _printed(lo, x, t, hexadecimal):
 def _assert(lo, op):
     """Any element that fails stops the launch."""
     w = lo.w
-    condition, mask = (*op.operands, None)[:2]
+    condition, *masks = op.operands
+    mask = masks[0] if masks else None
     shape = T.shape(condition.type)
     walk = strips(shape, lo.width) if shape else None
     with lo.loops([shape[a] for a in walk.outer] if walk else []) as at, \

@@ -8,6 +8,7 @@ before.
 from __future__ import annotations
 
 from math import inf, nan
+from typing import Any
 
 from ... import ops
 from ...ir import types as T
@@ -69,7 +70,7 @@ class Reduction:
         self.lo, self.op, self.region = lo, op, op.regions[0]
         self.elements = [T.element(x.type) for x in op.operands]
         self.lane_by_lane = table.lane_by_lane(self.region)
-        self.known = _known(op) if self.lane_by_lane else None
+        self.known: Any = _known(op) if self.lane_by_lane else None
         self.totals = []
         self.carries = len(op.operands)  # values that go round the loop
         self.rooms = [] if T.shape(op.types[0]) == () else [lo.room(x) for x in op.results]
@@ -96,7 +97,8 @@ class Reduction:
         """The totals of a row from the loop's results; returns those that belong to others."""
         mine, rest = results[:self.carries], results[self.carries:]
         if self.carries > len(self.elements):
-            mine = [self.repeated(*mine, walk, stop)]
+            total, last = mine
+            mine = [self.repeated(total, last, walk, stop)]
         self.totals = mine
         return rest
 

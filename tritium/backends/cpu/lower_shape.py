@@ -19,7 +19,7 @@ def _to_scalars(lo, op):
     """A tile of one or two elements becomes scalars."""
     x, = op.operands
     for k, result in enumerate(op.results):
-        idx = [ZERO] * len(T.shape(x.type))
+        idx: list[tuple] = [ZERO] * len(T.shape(x.type))
         if op.kind is ops.split:
             idx[-1] = (k, None)
         lo.values[lo.key(result)] = lo.ev(x, tuple(idx))
@@ -142,7 +142,8 @@ def _sort(lo, op):
 @step(ops.histogram)
 def _histogram(lo, op):
     """One element after the other."""
-    x, mask = (*op.operands, None)[:2]
+    x, *masks = op.operands
+    mask = masks[0] if masks else None
     w, room, bins = lo.w, lo.room(op), op.attrs["bins"]
     size, = T.shape(x.type)
     with lo.counted(bins) as i:

@@ -45,10 +45,12 @@ def _is_zero(x):
 
 
 def _fill(lo, pairs):
-    shape = T.shape(pairs[0][0].type)
-    axis = turn.contiguous_axis(lo, pairs[0][0]) if len(pairs) == 1 and len(shape) > 1 else None
-    if axis is not None and axis != len(shape) - 1 and shape[axis] % 4 == 0 and shape[-1] % 4 == 0:
-        turn.fill_across(lo, *pairs[0], axis)
+    shape: tuple[int, ...] = T.shape(pairs[0][0].type)
+    rank = len(shape)
+    axis = turn.contiguous_axis(lo, pairs[0][0]) if len(pairs) == 1 and rank > 1 else None
+    if axis is not None and axis != rank - 1 and shape[axis] % 4 == 0 and shape[-1] % 4 == 0:
+        (x, buffer), = pairs
+        turn.fill_across(lo, x, buffer, axis)
         return
     width = width_for(lo, shape, *[T.element(x.type) for x, _ in pairs])
     walk = strips(shape, 1 if all(_divides(x) for x, _ in pairs) else width)

@@ -9,6 +9,8 @@ scalars are pulled where they stand. An op in neither table cannot be compiled f
 
 from __future__ import annotations
 
+from typing import Any
+
 from ... import ops
 from ...errors import CompilationError
 from ...ir import types as T
@@ -37,7 +39,7 @@ def step(*kinds):
     return register
 
 
-def puller(kind):
+def puller(kind) -> Any:
     """The function that computes strips of ops of this kind, or None."""
     return PULL.get(kind) or (PULL.get("row") if kind.row else None)
 

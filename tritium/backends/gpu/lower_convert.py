@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 from ... import ops
 from ...ir import types as T
@@ -30,12 +31,12 @@ def through_shared(g, x, t, source, target):
     bits = _splitting(source, target, source.numel * size, g.target.shared_bytes - g.shared.top)
     if not bits:
         return _at_once(g, x, t, source, target, size)
-    parts = [_without(layout, bits) for layout in (source, target)]
+    from_part, to_part = _without(source, bits), _without(target, bits)
     out = [None] * target.registers
     for number in range(1 << len(bits)):
         chosen = {x: number >> k & 1 for k, x in enumerate(bits)}
         here = [x[r] for r in _registers(source, chosen)]
-        arrived = _at_once(g, here, t, *parts, size, _has(g, source, chosen))
+        arrived = _at_once(g, here, t, from_part, to_part, size, _has(g, source, chosen))
         for r, y in zip(_registers(target, chosen), arrived):
             out[r] = y
     return out
@@ -140,7 +141,7 @@ def read(g, t, layout, images, base):
     return out
 
 
-def pack(w, items):
+def pack(w, items) -> Any:
     """Several values as one vector."""
     if len(items) == 1:
         return items[0]

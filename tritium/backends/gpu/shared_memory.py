@@ -7,6 +7,7 @@ conversion between register layouts is two linear maps. Which map is free of ban
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from ...ir import types as T
 from .layout import image, log2, span_of
@@ -110,7 +111,7 @@ def plan(source, target, size):
     bank passes wins.
     """
     bits = log2(source.numel)
-    best = None
+    best: Any = None
     for order in dict.fromkeys((tuple(range(bits)), _own_order(target, bits), _own_order(source, bits))):
         plain = [0] * bits
         for k, bit in enumerate(order):

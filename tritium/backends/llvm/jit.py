@@ -78,9 +78,9 @@ def load(object_code: bytes, symbols: Mapping[str, int] | None = None, exports: 
     True
     """
     builder = llvm().JITLibraryBuilder().add_object_img(object_code).add_current_process()
-    for name in symbols or ():
+    for name, address in (symbols or {}).items():
         if name.encode() in object_code:  # what the object does not mention need not be brought in
-            builder.import_symbol(name, symbols[name])
+            builder.import_symbol(name, address)
     exports = tuple(exports)
     for name in exports:
         builder.export_symbol(name)

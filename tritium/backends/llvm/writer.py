@@ -178,7 +178,7 @@ class Writer:
         self._intrinsics: dict[tuple, str] = {}
         self._strings: dict[bytes, Val] = {}
         self._structs: dict[str, str] = {}
-        self._constants: dict[tuple[str, object], Val] = {}
+        self._constants: dict[tuple, Val] = {}
         self._weighted = False
         self.levels: list[Level] = []
 

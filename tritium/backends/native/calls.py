@@ -29,7 +29,7 @@ def form_of(call: Call, tensor: TensorGuard) -> dict[str, Any] | None:
         return None
     names = tuple(param.name for param, _, _ in call.arguments)
     given = (*names[: call.positional], *call.keywords)
-    guards = {name: (record.constant(value), 0) for name, value in call.options.items()}
+    guards: dict[str, tuple[Any, int]] = {name: (record.constant(value), 0) for name, value in call.options.items()}
     fixed: list[tuple[int, bytes]] = []
     slot = 0
     for param, (type_, key), x in call.arguments:

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from ...errors import TritonError
 
@@ -46,7 +47,7 @@ def function(name):
     return getattr(lib, name)
 
 
-def address(name):
+def address(name) -> Any:
     """Where a function of the driver lies."""
     return ctypes.cast(function(name), ctypes.c_void_p).value
 

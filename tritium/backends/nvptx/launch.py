@@ -8,6 +8,7 @@ import struct
 import sys
 import threading
 import warnings
+from typing import Any
 
 from ...language.signature import flatten
 from ...tensors import reader_of, slots
@@ -187,14 +188,14 @@ class Launcher:
         threads = (metadata.num_warps + getattr(metadata, "copy_warps", 0)) * metadata.warp_size
         self.info = launcher.Info(cuda.context(self.device).value, id(self.device), threads, metadata.shared, None,
                                   self._runtime.number_of(metadata.name), None, None)
-        self._terms = Terms(metadata.nonnegative) if getattr(metadata, "nonnegative", ()) else None
+        self._terms: Any = Terms(metadata.nonnegative) if getattr(metadata, "nonnegative", ()) else None
         if self._terms is not None:
             self.info.terms = self._terms.address
         self._hidden = None
         if getattr(metadata, "maps", ()):
             self._hidden = hidden.Hidden(metadata.maps, metadata.persistent, self.slot_count)
             self.info.hidden = self._hidden.address
-        self.otherwise = None  # gives the kernel for launches that this one is not fit for
+        self.otherwise: Any = None  # gives the kernel for launches that this one is not fit for
         self._other = None
         attributes = attributes_of(metadata)
         if attributes:

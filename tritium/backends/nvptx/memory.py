@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
+from typing import Any
 
 import numpy as np
 
@@ -192,7 +193,7 @@ class DeviceBuffer:
         return f"DeviceBuffer(shape={self.shape}, dtype={self.dtype}, device={self.device!r})"
 
 
-def empty(shape, dtype=np.float32, device=None):
+def empty(shape, dtype: Any = np.float32, device=None):
     """A buffer with undefined content."""
     return DeviceBuffer(shape, dtype, device)
 
@@ -236,11 +237,11 @@ def copy(target, source, stream=None, blocking=True):
         raise TypeError("one side of a copy must be a DeviceBuffer; use NumPy for copies on the host")
     if not isinstance(source, DeviceBuffer):
         source = np.ascontiguousarray(source)
+    device = next(x.get_device() for x in (target, source) if isinstance(x, DeviceBuffer))
     if tuple(target.shape) != tuple(source.shape) or target.dtype != source.dtype:
         raise ValueError(f"cannot copy {source.dtype} {tuple(source.shape)} to {target.dtype} {tuple(target.shape)}")
     if not isinstance(target, DeviceBuffer) and not target.flags.c_contiguous:
         raise ValueError("copy to a contiguous array, or to a temporary one first")
-    device = (target if isinstance(target, DeviceBuffer) else source).get_device()
     handle = ctypes.c_void_p(_handle(stream, device))
     with cuda.on(device):
         if target.nbytes:

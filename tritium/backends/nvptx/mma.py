@@ -56,10 +56,10 @@ def abilities(target, info, warps):
 
 def dot(g, op, a, b, acc):
     """Tensor cores where they fit, plain threads elsewhere."""
-    types = (*(x.type for x in op.operands[:2]), op.type, op.attrs["precision"])
-    if wgmma.fits(*types, g.warps, g.target):
+    left, right, precision = op.operands[0].type, op.operands[1].type, op.attrs["precision"]
+    if wgmma.fits(left, right, op.type, precision, g.warps, g.target):
         return wgmma.dot(g, op, a, b, acc)
-    if mma_sync.fits(*types, g.target):
+    if mma_sync.fits(left, right, op.type, precision, g.target):
         return mma_sync.dot(g, op, a, b, acc)
     return lower_dot.dot(g, op, a, b, acc)
 

@@ -26,7 +26,7 @@ def _choose(b, cond, x, y):
 
 
 def _row(b, name, *xs):
-    from .libdevice import row_of
+    from .library import row_of
     return tensor(row_of(name)(b, *[x.handle for x in xs]))
 
 

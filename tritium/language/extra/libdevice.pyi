@@ -2,6 +2,9 @@
 
 from ..core import Operand, tensor
 
+__all__: list[str]
+
+
 def floor(arg0: Operand) -> tensor:
     """The function floor of the device library: (float32) -> float32; (float64) -> float64.
 

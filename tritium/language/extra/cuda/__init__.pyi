@@ -5,6 +5,9 @@ from . import (
 )
 from ...core import Operand, dtype, tensor
 
+__all__: list[str]
+
+
 def globaltimer() -> tensor:
     """Nanoseconds of a clock that all programs share, as int64.
 

@@ -1,6 +1,6 @@
 """The functions of NVIDIA's math library; every target has them."""
 
-from .. import libdevice as _all
-from ..libdevice import CUDA as __all__
+from ..library import CUDA as __all__
+from ..library import FUNCTIONS as _functions
 
-globals().update({name: getattr(_all, name) for name in __all__})
+globals().update({name: _functions[name] for name in __all__})

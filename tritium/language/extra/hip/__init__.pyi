@@ -5,6 +5,9 @@ from . import (
 )
 from ...core import tensor
 
+__all__: list[str]
+
+
 def memrealtime() -> tensor:
     """Ticks of a clock that all programs share, as int64.
 

@@ -1,0 +1,43 @@
+"""What the annotation of a kernel's parameter says: constant or not, read-only pointer, a type of its own."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, NamedTuple
+
+from .dtypes import dtype
+from .signature import canonical
+
+_PYTHON_TYPES = {int: "i32", float: "fp32", bool: "u1"}
+
+
+class Declaration(NamedTuple):
+    """An annotation: its text, and what that means."""
+
+    text: str  # empty where there is none
+    is_constexpr: bool  # arguments are compile-time constants
+    is_const: bool  # a pointer to what the kernel only reads
+    type: str  # the type it forces, empty where it does not
+
+
+def declaration(annotation: Any) -> Declaration:
+    """What an annotation says; one that says nothing about types forces none.
+
+    >>> declaration("tl.constexpr").is_constexpr, declaration("*fp16").type, declaration(float).type
+    (True, '*fp16', 'fp32')
+    >>> declaration(list).type
+    ''
+    """
+    text = _text(annotation)
+    forced = _PYTHON_TYPES[annotation] if isinstance(annotation, type) and annotation in _PYTHON_TYPES else \
+        canonical(text) or ""
+    return Declaration(text, "constexpr" in text, text.rpartition(".")[2] == "const", forced)
+
+
+def _text(annotation: Any) -> str:
+    if annotation is inspect.Parameter.empty:
+        return ""
+    if isinstance(annotation, dtype):
+        return annotation.signature
+    # With `from __future__ import annotations`, an annotation that is a string comes in its quotes.
+    return annotation.strip("'\"") if isinstance(annotation, str) else getattr(annotation, "__name__", repr(annotation))
