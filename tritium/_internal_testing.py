@@ -38,7 +38,7 @@ def is_interpreter() -> bool:
     return knobs.runtime.interpret
 
 
-def get_current_target():
+def get_current_target() -> Any:
     """The target of the active driver; None where kernels run as plain Python."""
     from tritium.backends.driver import driver
 
@@ -291,8 +291,8 @@ def _fresh_knobs_impl(skipped_attr: set[str] | None = None) -> tuple[Callable[[]
 
     def fresh():
         for name, group in kept.items():
-            for row in group.knob_descriptors.values():
-                knobs.setenv(row.key, None)
+            for key in filter(None, (row.key for row in group.knob_descriptors.values())):
+                knobs.setenv(key, None)
             setattr(knobs, name, group.copy().reset())
         knobs.propagate_env = True
         return knobs
@@ -300,8 +300,8 @@ def _fresh_knobs_impl(skipped_attr: set[str] | None = None) -> tuple[Callable[[]
     def restore() -> None:
         for name, group in kept.items():
             setattr(knobs, name, group)
-            for row in group.knob_descriptors.values():
-                knobs.setenv(row.key, environment.get(row.key))
+            for key in filter(None, (row.key for row in group.knob_descriptors.values())):
+                knobs.setenv(key, environment.get(key))
         knobs.propagate_env = propagate
 
     return fresh, restore

@@ -67,7 +67,7 @@ def floats(seed_ptr, out, N: tl.constexpr):
     tl.store(out + 4 * N + i, tl.max(square, 1))
     tl.store(out + 5 * N, tl.rand(seed, 5))
     tl.store(out + 5 * N + 1, tl.rand(7, 0))
-    a, b, c, d = tl.rand4x(seed, i)
+    _a, _b, _c, d = tl.rand4x(seed, i)
     tl.store(out + 6 * N + i, d)
     tl.store(out + 7 * N + i, tl.uint_to_uniform_float(tl.randint(seed, i)))
 
@@ -117,7 +117,7 @@ def test_normal_floats(engine):
 def wide_words(seed, out):
     i = tl.arange(0, 4)
     zero = tl.zeros((4,), tl.uint64)
-    a, b, c, d = tl.philox(seed, i.to(tl.uint64), zero, zero, zero)
+    a, _b, _c, _d = tl.philox(seed, i.to(tl.uint64), zero, zero, zero)
     tl.static_assert(a.dtype == tl.uint64)
     tl.store(out + i, a)
 

@@ -51,7 +51,7 @@ class ModuleView:
     def __init__(self, context: Context, module: Module):
         self._context, self._module = context, module
 
-    def walk(self, visit: Callable[[OpView], Any]) -> None:
+    def walk(self, visit: Callable[[OpView | FunctionView], Any]) -> None:
         """Visit every operation, those inside an operation before it; the function itself comes last."""
         for op in self._inside(self._module.body, ()):
             visit(op)

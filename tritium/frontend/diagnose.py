@@ -169,10 +169,9 @@ def _pointer_hint(b, node):
     if not texts or (moves and len(texts) < 2):
         return None
     loads = " and ".join(f"tl.load({text})" for text in dict.fromkeys(texts))
-    if moves:
-        also = ", or add an integer offset to one pointer"
-    else:
-        also = f", or its address, {texts[0]}.to(tl.int64)" if isinstance(getattr(node, "op", None), _OF_ADDRESSES) else ""
+    also = ", or add an integer offset to one pointer" if moves else ""
+    if isinstance(getattr(node, "op", None), _OF_ADDRESSES) and not moves:
+        also = f", or its address, {texts[0]}.to(tl.int64)"
     return f"{' and '.join(dict.fromkeys(texts))} is a pointer: did you mean {loads}{also}?".replace(
         " is a pointer", " are pointers" if len(set(texts)) > 1 else " is a pointer")
 

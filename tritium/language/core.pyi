@@ -862,8 +862,10 @@ def dot(input: Operand, other: Operand, acc: Operand | None = None, input_precis
         allow_tf32: bool | None = None, max_num_imprecise_acc: int | None = None, out_dtype: dtype = float32) -> tensor:
     """Matrix product `input @ other + acc` of [.., M, K] and [.., K, N] tiles.
 
-    16- and 8-bit floats are summed in float32, int8 in int32. float32 operands may be rounded first: see
-    `input_precision` ("ieee" keeps them as they are; "tf32", "tf32x3", "bf16x3", "bf16x6").
+    16- and 8-bit floats are summed in float32, int8 in int32. `input_precision` says how far float32 operands may be
+    rounded before they are multiplied: "ieee" not at all, "tf32" to 11 bits; "tf32x3", "bf16x3" and "bf16x6" split them
+    and keep about 22, 16 and 24. A target may always be more precise: CPUs and the interpreters multiply all of them
+    as float32.
 
         acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         for k in range(0, K, BLOCK_K):
@@ -877,7 +879,8 @@ def dot_scaled(lhs: Operand, lhs_scale: Operand | None, lhs_format: str, rhs: Op
     """Matrix product of operands in microscaling formats: groups of 32 (or 16) elements along K share a scale.
 
     Formats: "e2m1" (two 4-bit floats in a uint8, the first in the low half), "e4m3", "e5m2", "bf16", "fp16". Scales
-    are uint8 exponents (2 ** (s - 127)) of shapes [M, K // 32] and [N, K // 32], or None.
+    are uint8 exponents (2 ** (s - 127)) of shapes [M, K // 32] and [N, K // 32], or None. Operands are multiplied in
+    bf16, or in f32 when one of them is fp16, so that neither loses bits.
 
         acc = tl.dot_scaled(a, a_scale, "e2m1", b, b_scale, "e4m3", acc)
     """

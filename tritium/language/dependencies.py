@@ -6,6 +6,7 @@ of every function reached, so recursion needs no special case and editing any of
 
 from __future__ import annotations
 
+import ast
 import builtins
 import copy
 import enum

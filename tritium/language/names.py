@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tritium import cache
 from tritium.errors import render
 
 if TYPE_CHECKING:
-    from tritium.language.source import Source
+    from tritium.language.dependencies import Compilable
 
 
 class Names:
@@ -28,7 +28,7 @@ class Names:
     ['core', 'core.exp']
     """
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Compilable):
         self._file = cache.FileCacheManager(cache.base32(_digest(cache.fingerprint() + source.src)))
         self._known: dict[str, list[str]] = {}  # hash of a text -> its names
         self._new = False
@@ -39,7 +39,7 @@ class Names:
             if end == _END:  # otherwise the machine stopped before the file was on disk
                 self._known = {line[:64]: line[64:].split() for line in lines}
 
-    def of(self, source: Source) -> list[str]:
+    def of(self, source: Compilable) -> list[str]:
         """Each outer name of `source` once; the owner of an attribute comes before it."""
         key = _digest(source.src)
         found = self._known.get(key)
@@ -65,7 +65,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def find(source: Source) -> dict[str, ast.expr]:
+def find(source: Compilable) -> dict[str, ast.expr]:
     """Outer name -> where it is first written.
 
     >>> from tritium.language.source import device
@@ -74,14 +74,15 @@ def find(source: Source) -> dict[str, ast.expr]:
     20
     """
     finder = _Finder(source)
-    finder.visit_body(source.parse().body[0])
+    function: Any = source.parse().body[0]
+    finder.visit_body(function)
     return finder.found
 
 
 class _Finder:
     """Walks a function's body in the order it is written. Visiting an expression gives its outer name, if it is one."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Compilable):
         self.source = source
         self.local: set[str] = set()
         self.found: dict[str, ast.expr] = {}

@@ -93,7 +93,7 @@ class Arena:
         buffer.users -= 1
         if buffer.users:
             return
-        if type(buffer) is View:
+        if isinstance(buffer, View):
             if buffer.room is not None:
                 self.release(buffer.room)
             return
