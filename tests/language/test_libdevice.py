@@ -9,7 +9,7 @@ from builders import element, evaluate
 import tritium.language as tl
 from tritium.ir import types as T
 from tritium.ir.opdef import KINDS
-from tritium.language.extra import libdevice
+from tritium.language.extra import libdevice, library
 from tritium.language.extra.composed import COMPOSED
 
 INF, NAN = math.inf, math.nan
@@ -28,8 +28,8 @@ def f64(*values):
 
 
 def test_names():
-    assert len(libdevice.__all__) == 198 and len(libdevice.CUDA) == 197
-    assert len(libdevice.HIP) == 54 and "fast_tanhf" not in libdevice.CUDA
+    assert len(libdevice.__all__) == 198 and len(library.CUDA) == 197
+    assert len(library.HIP) == 54 and "fast_tanhf" not in library.CUDA
     assert tl.extra.cuda.libdevice.asin is libdevice.asin and not hasattr(tl.extra.cuda.libdevice, "fast_tanhf")
     assert tl.extra.hip.libdevice.tanh is libdevice.tanh and not hasattr(tl.extra.hip.libdevice, "sinpi")
 
@@ -37,8 +37,8 @@ def test_names():
 @pytest.mark.parametrize("name", libdevice.__all__)
 def test_every_overload_can_be_called(b, name):
     """Each has a row, or a composition, that gives the type the table says."""
-    assert name in COMPOSED or libdevice.ROWS.get(name, name) in KINDS, f"no row for {name}"
-    for kinds, result in libdevice.OVERLOADS[name].items():
+    assert name in COMPOSED or library.ROWS.get(name, name) in KINDS, f"no row for {name}"
+    for kinds, result in library.OVERLOADS[name].items():
         out = getattr(libdevice, name).fn(b, *[b.tile(kind, 8) for kind in kinds])
         assert (element(out), out.shape) == (result.name, (8,))
 
@@ -138,4 +138,4 @@ def test_bessel_functions_take_their_order_first():
 def test_the_device_library_is_a_builtin():
     assert tl.core.is_builtin(libdevice.sin) and list(libdevice.pow.signature.parameters) == ["arg0", "arg1"]
     assert "(float32) -> float32; (float64) -> float64" in libdevice.tan.__doc__
-    assert T.f32 in {kinds[0] for kinds in libdevice.OVERLOADS["tan"]}
+    assert T.f32 in {kinds[0] for kinds in library.OVERLOADS["tan"]}
