@@ -170,6 +170,55 @@ def test_an_axis_of_its_own_for_batches(check):
           64 * 128, 64, 64, 64, grid=(1, 3))  # fmt: skip
 
 
+@triton.jit
+def attention(q_ptr, k_ptr, v_ptr, out_ptr, L, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    start = tl.program_id(1) * L * D
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n, d = tl.arange(0, BN), tl.arange(0, D)
+    q = tl.load(q_ptr + start + m[:, None] * D + d[None, :])
+    best = tl.full((BM,), -float("inf"), tl.float32)
+    total = tl.zeros((BM,), tl.float32)
+    acc = tl.zeros((BM, D), tl.float32)
+    for first in range(0, L, BN):
+        k = tl.load(k_ptr + start + (first + n)[None, :] * D + d[:, None])
+        s = tl.dot(q, k)
+        new = tl.maximum(best, tl.max(s, 1))
+        p = tl.exp2(s - new[:, None])
+        shrink = tl.exp2(best - new)
+        total = total * shrink + tl.sum(p, 1)
+        v = tl.load(v_ptr + start + (first + n)[:, None] * D + d[None, :])
+        acc = tl.dot(p.to(tl.float16), v, acc * shrink[:, None])
+        best = new
+    tl.store(out_ptr + start + m[:, None] * D + d[None, :], (acc / total[:, None]).to(tl.float16))
+
+
+@pytest.mark.parametrize(("warps", "stages"), [(4, 2), (4, 3), (8, 4)])
+def test_attention(check, warps, stages):
+    """Two dots, each with barriers of its own; the second runs on into the next round."""
+    q, k, v = (rng.standard_normal((2, 256, 64)).astype(np.float16) / 4 for _ in range(3))
+    check(attention, q, k, v, np.zeros_like(q), 256, 128, 64, 64, grid=(2, 2), warps=warps, stages=stages)
+
+
+@triton.jit
+def two_loops(a_ptr, b_ptr, c_ptr, first, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    a_ptrs = a_ptr + (tl.program_id(0) * BM + m[:, None]) * K + k[None, :]
+    b_ptrs = b_ptr + k[:, None] * BN + n[None, :]
+    total = tl.zeros((BM, BN), tl.float32)
+    for step in range(0, first, BK):
+        total = tl.dot(tl.load(a_ptrs + step), tl.load(b_ptrs + step * BN), total)
+    total *= 2
+    for step in range(first, K, BK):
+        total = tl.dot(tl.load(a_ptrs + step), tl.load(b_ptrs + step * BN), total)
+    tl.store(c_ptr + (tl.program_id(0) * BM + m[:, None]) * BN + n[None, :], total)
+
+
+@pytest.mark.parametrize("first", [0, 64, 128, 320])
+def test_loops_one_after_the_other_share_their_barriers(check, first):
+    a, b = data(np.float16, 192, 320), data(np.float16, 320, 64)
+    check(two_loops, a, b, np.zeros((192, 64), np.float32), first, 320, 64, 64, 64, grid=(3,))
+
+
 # --- launches, with a driver that only takes notes --------------------------------------------------------------------
 class Tensor:
     """What kernels ask of a tensor."""
@@ -221,7 +270,7 @@ def test_launches_describe_their_tensors(fake):
     launch(A, B, C, 4096, 2048, 1024)
     assert fake.maps == [(6, 4096, (1024, 4096), (2048,), (64, 64), 3), (6, 8192, (2048, 1024), (4096,), (64, 64), 3)]
     found = fake.launches[-1]
-    assert found["grid"] == (132, 1, 1) and found["block"] == (160, 1, 1)
+    assert found["grid"] == (132, 1, 1) and found["block"] == (256, 1, 1)
     assert found["slots"][9] & 0xFFFFFFFF == 64 * 32 and found["slots"][12:] == [4096, 8192]
 
 
@@ -242,7 +291,7 @@ def test_tensors_the_driver_refuses_take_another_kernel(fake):
     assert fake.launches[-1]["block"] == (128, 1, 1) and fake.launches[-1]["grid"] == (32, 1, 1)
     del fake.fail["cuTensorMapEncodeTiled"]
     launch(A, B, C, 256, 256, 128)
-    assert fake.launches[-1]["block"] == (160, 1, 1)
+    assert fake.launches[-1]["block"] == (256, 1, 1)
 
 
 def test_more_programs_than_32_bits_count_take_another_kernel(fake):

@@ -186,6 +186,20 @@ def _widen(s, guard, operands, name):
     s.set(target, pair.view(np.uint32), guard)
 
 
+def _store_matrices(s, guard, operands):
+    """Lane 8 i + r gives the address of row r of matrix i; lane l holds two elements of row l / 4, from 2 (l % 4) on."""
+    address, names = s.get(operands[0]), operands[1]
+    lanes = s.m.lanes
+    whole = guard.reshape(-1, 32)
+    assert (whole.all(1) | ~whole.any(1)).all(), "a store of matrices that not all lanes of a warp reach"
+    first = lanes // 32 * 32
+    for i, name in enumerate(names):
+        at = address[first + 8 * i + lanes % 32 // 4] + (4 * (lanes % 4)).astype(address.dtype)
+        assert not np.any(address[guard] % 16), "rows of matrices are aligned to 16 bytes"
+        words = np.ascontiguousarray(_bits_of(s.get(name), 32)[guard]).view(np.uint8).reshape(-1, 4)
+        s.m.shared.store(at[guard], words, lanes[guard])
+
+
 def _wait_products(s, guard, operands):
     s.m.shared.wait_products(int(operands[0]), s.m.active_warps())
 
@@ -238,6 +252,7 @@ INSTRUCTIONS = [
     (r"mbarrier\.expect_tx\.relaxed\.cta\.shared::cta\.b64", _expect),
     (r"mbarrier\.try_wait\.parity\.shared::cta\.b64", _try_wait),
     (r"selp\.b32", _choose),
+    (r"stmatrix\.sync\.aligned\.m8n8\.x4\.shared\.b16", _store_matrices),
     (r"setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32", _declare),
     (r"cp\.async\.bulk\.tensor\.(\d)d\.shared::cluster\.global\.tile\.mbarrier::complete_tx::bytes", _copy_box),
     (r"bar\.warp\.sync", lambda s, guard, operands: s.m.warp_barrier(guard)),

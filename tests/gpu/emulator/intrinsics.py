@@ -103,8 +103,9 @@ def _shuffle(m, result, inputs, mode):
     _, x, by, _ = inputs
 
     def step():
-        if not m.active.all():
-            raise Fault("a shuffle that not all threads reach")
+        warps = m.active.reshape(-1, 32)
+        if not (warps.all(1) | ~warps.any(1)).all():
+            raise Fault("a shuffle that not all lanes of a warp reach")
         lane, first = m.lanes % 32, m.lanes // 32 * 32
         wanted = {"bfly": lane ^ by().astype(int), "idx": by().astype(int)}[mode]
         return x()[first + wanted]

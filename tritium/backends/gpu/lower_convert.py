@@ -8,7 +8,7 @@ from typing import Any
 from ... import ops
 from ...ir import types as T
 from . import ops as gpu_ops
-from .layout import conversion, log2
+from .layout import conversion, log2, span_of
 from .lower import Registers, layout_of, llvm_type, lower
 from .shared_memory import image_of, plan, vector_bits
 
@@ -96,7 +96,7 @@ def _at_once(g, x, t, source, target, size, writes=None):
     (base,) = g.shared.take([source.numel * size])
     g.shared.before_write(g)
     with nullcontext() if writes is None else g.w.when(writes):
-        write(g, x, t, source, images, base)
+        write(g, x, t, source, images, base, together=writes is None)
     g.shared.after_write(g)
     return read(g, t, target, images, base)
 
@@ -114,9 +114,33 @@ def _groups(g, layout, images, size, base):
         yield g.shared.pointer(g, offset, constant), r, 1 << width
 
 
-def write(g, x, t, layout, images, base):
-    """Store a tile to shared memory at byte address `base` by the address map `images`."""
+def _matrices(g, layout, images, size):
+    """True if a warp's registers are whole 8x8 matrices in memory: 16 bytes in four neighbouring lanes, eight rows."""
+    if not g.target.stores_matrices or size != 2 or len(layout.reg) < 3:
+        return False
+    places = [image_of(x, images) for x in (layout.reg[0], *layout.lane, *layout.reg[1:], *layout.warp)]
+    return places[:3] == [2, 4, 8] and all(places[3:6]) and not any(x % 16 for x in places[3:])
+
+
+def _write_matrices(g, x, layout, images, base):
+    """Four matrices at once: lane l gives the address of row l % 8 of matrix l / 8, its registers are parts of all."""
+    w, place = g.w, lambda e: image_of(e, images)
+    lane = g.spread([place(e) for e in (*layout.lane[2:], *layout.reg[1:3])], "lane")
+    thread = w.binary("xor", lane, g.spread([place(e) for e in layout.warp], "warp"))
+    for r, part in enumerate(span_of([place(e) for e in layout.reg[3:]])):
+        offset = w.binary("xor", thread, g.int(part)) if part else thread
+        if base:
+            offset = w.binary("add", offset, g.int(base) if isinstance(base, int) else base)
+        pairs = [pack(w, x[8 * r + 2 * k : 8 * r + 2 * k + 2]) for k in range(4)]
+        g.target.store_matrices(g, g.shared.pointer(g, offset), [w.cast("bitcast", pair, "i32") for pair in pairs])
+
+
+def write(g, x, t, layout, images, base, together=True):
+    """Store a tile to shared memory at byte address `base` by the address map `images`; mostly all threads together."""
     w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
+    if together and _matrices(g, layout, images, size):
+        _write_matrices(g, x, layout, images, base)
+        return
     for pointer, r, count in _groups(g, layout, images, size, base):
         items = [
             w.cast("zext", v, "i8") if kind == "i1" else w.cast("ptrtoint", v, "i64") if type(t) is T.Ptr else v

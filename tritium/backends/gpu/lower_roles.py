@@ -14,19 +14,18 @@ def warp_roles(g, op):
     w, registers = g.w, op.attrs["registers"]
     behind, copying, working, end = (w.label(name) for name in ("behind", "copying", "working", "end"))
     parts = []
-    for region, name, group, change in zip(op.regions, (copying, working), (1, g.warps), registers or (None, None)):
+    for region, name, group in zip(op.regions, (copying, working), (1, g.warps)):
         g.shared.fence_scratch()
         with beside(w, name) as part:
-            if change and name is working:
-                g.target.more_registers(g, change)
+            if name is working:
+                g.target.more_registers(g, registers[2])
             with g.group(group):
                 g.block(region)
             w.jump(end)
         parts.append(part)
     w.branch(w.compare("icmp uge", g.place("warp"), g.int(g.warps)), behind, working)
     w.block(behind)
-    if registers:
-        g.target.fewer_registers(g, registers[0])
+    g.target.fewer_registers(g, registers[1])
     w.branch(w.compare("icmp eq", g.place("warp"), g.int(g.warps)), copying, end)
     for part, name in zip(parts, (copying, working)):
         w.levels[-1].lines += [f"{name}:", *part.lines]

@@ -98,7 +98,7 @@ class dot_wait:
 @op("warp_roles", attrs=("registers",), effects="write")
 class warp_roles:
     """Two regions for two groups of warps: the second for the kernel's own, the first for one of those that come behind
-    them. `registers` are how many a thread behind them and one of the others gets, or None if all have the same."""
+    them. `registers` are how many each thread begins with, then one behind them and one of the others."""
 
     def infer(*, regions, registers):
         return None

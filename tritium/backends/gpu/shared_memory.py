@@ -108,7 +108,7 @@ def plan(source, target, size):
     """Byte-address images of the element bits for passing a tile of `size`-byte elements between two layouts.
 
     Among row-major order, the reader's and the writer's own order, each with XOR swizzles, the one with the fewest
-    bank passes wins.
+    bank passes wins, and among those the one with the widest accesses.
     """
     bits = log2(source.numel)
     best: Any = None
@@ -117,10 +117,15 @@ def plan(source, target, size):
         for k, bit in enumerate(order):
             plain[bit] = size << k
         for images in _swizzles(tuple(plain), size, bits):
-            cost = passes(source, images, size) + passes(target, images, size)
+            cost = passes(source, images, size) + passes(target, images, size), -_width(source, target, images, size)
             if best is None or cost < best[0]:
                 best = (cost, images)
     return best[1]
+
+
+def _width(source, target, images, size):
+    """Elements that a write and a read move at once."""
+    return (1 << vector_bits(source, images, size)) + (1 << vector_bits(target, images, size))
 
 
 def _own_order(layout, bits):

@@ -41,8 +41,8 @@ class Engine(NamedTuple):
     """What the target says of its copy engine.
 
     fits(tile, axis, access): it can bring this tile.   room: bytes of shared memory for rings of buffers.
-    warps(number): how many warps must come behind so many to have one of them copy, and the registers of a thread of
-    theirs and of the others, if they differ.
+    warps(number): how many warps come behind so many to have one of them copy, and the registers of a thread: at
+    first, of theirs, of the others'.
     describe(tile, axis, access): element type, box and swizzle of its map, as the host is told.
     """
 
@@ -98,12 +98,14 @@ class Load(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A loop to take apart."""
+    """A loop to take apart. `groups` are the dots with the keys of the loads each reads: they arrive together, and are
+    given back together."""
 
     loop: Op
     plan: Plan
     loads: dict
-    slots: int
+    groups: list
+    stages: int
 
 
 def _jobs(opened, can, engine):
@@ -118,7 +120,14 @@ def _jobs(opened, can, engine):
                 return []
             jobs.append(job)
         written = written or (effects(op) == "write" and op.kind is not ops.assume)
-    return jobs
+    alike = len({len(job.groups) for job in jobs}) == 1  # they share their barriers
+    return jobs if alike and _slots(jobs, engine) > 1 else []
+
+
+def _slots(jobs, engine):
+    """How many rounds' boxes there is room for."""
+    size = sum(_bytes(load.op.type) for job in jobs for load in job.loads.values())
+    return min(*(job.stages for job in jobs), engine.room // size)
 
 
 # What needs too much shared memory beside a ring of buffers, or may depend on who the threads are. Dots are looked at
@@ -129,10 +138,11 @@ _OUT_OF_PLACE = frozenset((ops.scan, ops.sort, ops.gather, ops.extract, ops.hist
 def _job(opened, loop, can, engine, maps):
     module, plan = opened.module, Plan(loop, can)
     stages = loop.attrs["num_stages"] if loop.attrs["num_stages"] is not None else module.attrs.get("num_stages", 3)
-    if stages < 2 or any(op.regions for op in plan.body.ops) or not plan.works():
+    if stages < 2 or not plan.works():
         return None
     plan.settle_late_dot()
-    if not all(map(_pure, loop.operands[:3])) or not _staged(plan) or not _continues(plan):
+    groups = _groups(plan)
+    if not all(map(_pure, loop.operands[:3])) or not _staged(plan) or groups is None:
         return None
     scalars, loads = Scalars(loop), {}
     inside = {id(x) for x in (*plan.body.ops, *plan.body.args)}
@@ -146,15 +156,17 @@ def _job(opened, loop, can, engine, maps):
             return None
         loads[key] = Load(load, found, len(maps))
         maps.append(found)
-    size = sum(_bytes(x.op.type) for x in loads.values())
-    slots = min(stages, engine.room // size)
-    return Job(loop, plan, loads, slots) if slots >= 2 else None
+    return Job(loop, plan, loads, groups, stages)
 
 
-def _continues(plan):
-    """True if no dot runs on into the next round but one that the next dot takes up."""
-    late = plan.late
-    return late is None or plan.body.yields[late].operands[2] is plan.body.args[1 + late]
+def _groups(plan):
+    """[(dot, keys of the staged loads it reads)]; None if a load is read by several."""
+    found = []
+    for dot in plan.dots:
+        read = [plan.source(x)[0] for x in dot.operands[:2]]
+        found.append((dot, [id(load) for load in dict.fromkeys(read) if load is not None and id(load) in plan.loads]))
+    keys = [key for _, group in found for key in group]
+    return [x for x in found if x[1]] if len(set(keys)) == len(keys) else None
 
 
 def _staged(plan):
@@ -209,7 +221,7 @@ class _Build:
         module = opened.module
         self.b = Builder()
         self.loads = [load for job in jobs for load in job.loads.values()]
-        self.slots = min(job.slots for job in jobs)
+        self.slots = _slots(jobs, engine)
         self.persistent = not any(map(_talks, walk(module.body)))
         self.grid = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
@@ -222,14 +234,15 @@ class _Build:
                 key: gpu_ops.ring(b, tile=x.op.type, slots=self.slots, axis=self.can.axis(x.op))
                 for key, x in job.loads.items()
             }
-        self.full = gpu_ops.phases(b, count=self.slots, arrivals=1)
-        self.empty = gpu_ops.phases(b, count=self.slots, arrivals=module.attrs["num_warps"])
+        count = self.slots * len(self.jobs[0].groups)
+        self.full = gpu_ops.phases(b, count=count, arrivals=1)
+        self.empty = gpu_ops.phases(b, count=count, arrivals=module.attrs["num_warps"])
         regions = tuple(self.role(body) for body in (self.copies, self.work))
         warps, registers = self.engine.warps(module.attrs["num_warps"])
         b.emit(gpu_ops.warp_roles, (), {"registers": registers}, regions)
         told = tuple(self.recipe(load) for load in self.loads)
-        attrs = {**module.attrs, "copy_warps": warps, "maps": told, "persistent": self.persistent}
-        return module.replace(body=b.finish(), attrs=attrs)
+        attrs = {"copy_warps": warps, "registers": registers[0], "maps": told, "persistent": self.persistent}
+        return module.replace(body=b.finish(), attrs={**module.attrs, **attrs})
 
     def recipe(self, load):
         """What the host must know to describe a tensor; numbers as sums of (factor, arguments)."""
@@ -264,10 +277,11 @@ class _Build:
     def i32(self, value):
         return _i32(self.b, value)
 
-    def at(self, barriers, slot, b=None):
-        """Address of a slot's barrier."""
+    def at(self, barriers, group, slot, b=None):
+        """Address of the barrier of a group's slot."""
         b = b or self.b
-        return ops.add(b, barriers, ops.mul(b, slot, _i32(b, 8)))
+        first = ops.add(b, barriers, _i32(b, 8 * self.slots * group)) if group else barriers
+        return ops.add(b, first, ops.mul(b, slot, _i32(b, 8)))
 
     def after(self, slot, parity, b=None):
         """The next slot, and the parity its phase has there."""
@@ -290,11 +304,12 @@ class _Build:
         none = ops.constant(b, value=0, type=T.i64)
         with b.region([index, T.i64, T.i32, T.i32], ["i", "round", "slot", "parity"]) as region:
             _, rounds, mine, phase = region.args
-            gpu_ops.await_phase(b, self.at(self.empty, mine), ops.xor(b, phase, self.i32(1)))
-            filled = self.at(self.full, mine)
-            for key, load in job.loads.items():
-                self.copy(job.plan, key, load, mine, filled, rounds, scalar)
-            gpu_ops.arrive(b, filled)
+            for group, (_, keys) in enumerate(job.groups):
+                gpu_ops.await_phase(b, self.at(self.empty, group, mine), ops.xor(b, phase, self.i32(1)))
+                filled = self.at(self.full, group, mine)
+                for key in keys:
+                    self.copy(job.plan, key, job.loads[key], mine, filled, rounds, scalar)
+                gpu_ops.arrive(b, filled)
             more = ops.add(b, rounds, ops.constant(b, value=1, type=T.i64))
             ops.yield_(b, more, *self.after(mine, phase))
         _, slot, parity = b.emit(ops.for_, (*bounds, none, slot, parity), dict(ops.for_.defaults), (region.block,))
@@ -390,35 +405,61 @@ class _Work:
         carried = [*inits, *self.state, self.state[0]]
         names = [*(a.name for a in plan.body.args), "slot", "parity", "before"]
         with b.region([lo.type, *(x.type for x in carried)], names) as region:
-            ops.yield_(b, *self.round(b, plan, lo, region.args))
+            i, *own, slot, parity, before = region.args
+            known = {id(a): v for a, v in zip(plan.body.args, (i, *own))}
+            ends = _Round(self.build, job, known, slot, parity, before, ops.ne(b, i, lo)).body()
+            ops.yield_(b, *ends, *self.build.after(slot, parity, b), slot)
         outs = list(b.emit(ops.for_, (lo, hi, step, *carried), op.attrs, (region.block,)))
         *outs, slot, parity, last = outs
         self.state = (slot, parity)
         if plan.late is not None:
             outs[plan.late] = gpu_ops.dot_wait(b, outs[plan.late], pending=0)
-            self.release(b, last, plan.goes_on(lo))
+            late = [k for k, (dot, _) in enumerate(job.groups) if dot is plan.body.yields[plan.late]]
+            for group in late:
+                _release(b, self.build, group, last, plan.goes_on(lo))
+        for address, _ in list(plan.shared.values())[:1]:
+            gpu_ops.release(b, address)
         return tuple(outs)
 
-    def round(self, b, plan, lo, args):
-        """Wait for the copies, compute, and give back the buffers that are no longer read."""
-        build = self.build
-        i, *own, slot, parity, before = args
-        gpu_ops.await_phase(b, build.at(build.full, slot, b), parity)
-        ends = Copy(plan, {id(a): v for a, v in zip(plan.body.args, (i, *own))}, slot).body()
-        if plan.late is not None:  # the dot of the round before is over, this one's is not
-            self.release(b, before, ops.ne(b, i, lo))
-        else:
-            gpu_ops.arrive(b, build.at(build.empty, slot, b))
-        return [*ends, *build.after(slot, parity, b), slot]
 
-    def release(self, b, slot, condition):
-        """A slot is empty, if there was a round that used it."""
-        with b.region() as then:
-            gpu_ops.arrive(b, self.build.at(self.build.empty, slot, b))
-            ops.yield_(b)
-        with b.region() as other:
-            ops.yield_(b)
-        b.emit(ops.if_, (condition,), {}, (then.block, other.block))
+class _Round(Copy):
+    """One round: every dot waits for its boxes, and the buffers of dots that are over are given back.
+
+    A dot that runs on into the next round is over when that has waited for another dot, or when its own has begun.
+    """
+
+    def __init__(self, build, job, known, slot, parity, before, again):
+        super().__init__(job.plan, known, slot)
+        self.build, self.parity, self.before, self.again = build, parity, before, again
+        self.groups = {id(dot): k for k, (dot, _) in enumerate(job.groups)}
+        late = job.plan.late
+        self.late = None if late is None else job.plan.body.yields[late]
+        self.unfinished = self.groups.get(id(self.late))  # of the round before
+
+    def dot(self, op):
+        for x in op.operands:
+            if self.plan.source(x)[0] is None:
+                self.value(x)  # what it is computed from comes before the wait
+        group = self.groups.get(id(op))
+        if group is not None:
+            gpu_ops.await_phase(self.b, self.build.at(self.build.full, group, self.slot, self.b), self.parity)
+        made = super().dot(op)
+        if self.unfinished is not None and (op is not self.late or op.operands[2] in self.plan.body.args):
+            _release(self.b, self.build, self.unfinished, self.before, self.again)
+            self.unfinished = None
+        if group is not None and op is not self.late:
+            gpu_ops.arrive(self.b, self.build.at(self.build.empty, group, self.slot, self.b))
+        return made
+
+
+def _release(b, build, group, slot, condition):
+    """A group's slot is empty, if there was a round that used it."""
+    with b.region() as then:
+        gpu_ops.arrive(b, build.at(build.empty, group, slot, b))
+        ops.yield_(b)
+    with b.region() as other:
+        ops.yield_(b)
+    b.emit(ops.if_, (condition,), {}, (then.block, other.block))
 
 
 def _slot_address(b, ring, tile, slot):

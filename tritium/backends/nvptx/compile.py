@@ -60,7 +60,7 @@ def _specialized(module, nv, options):
 def llir(module, target, options, metadata):
     """LLVM text; notes how much shared memory it takes, and what it takes for granted."""
     metadata |= {name: module.attrs.get(name, usual) for name, usual in _TOLD.items()}
-    text, metadata["shared"] = lower_kernel(module, NvTarget.of(options.arch), _attributes(options))
+    text, metadata["shared"] = lower_kernel(module, NvTarget.of(options.arch), _attributes(options, module))
     return text
 
 
@@ -68,8 +68,9 @@ def llir(module, target, options, metadata):
 _TOLD = {"nonnegative": (), "copy_warps": 0, "maps": (), "persistent": False}
 
 
-def _attributes(options):
-    return f'"nvvm.maxnreg"="{options.maxnreg}"' if options.maxnreg else ""
+def _attributes(options, module):
+    most = module.attrs.get("registers") or options.maxnreg
+    return f'"nvvm.maxnreg"="{most}"' if most else ""
 
 
 def ptx(text, target, options, metadata):

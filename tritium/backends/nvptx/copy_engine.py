@@ -18,12 +18,13 @@ def engine(target):
 
 
 def warps(number):
-    """(warps behind so many, (registers of their threads, of the others) or None).
+    """(warps behind so many, registers of a thread at first, of theirs later, of the others' later).
 
-    A multiprocessor has four parts with 16384 registers each. A fifth warp shares one with the first, and there is
-    enough for both. A ninth would leave three warps to a part, so four come, and give their registers away.
+    A multiprocessor has four parts with 16384 registers each, and warps take turns on them: one warp more leaves less
+    to all on its part. So four come, and give their registers away. Of blocks with four working warps there is room
+    for two.
     """
-    return (1, None) if number == 4 else (4, (56, 224))
+    return {4: (4, (128, 24, 232)), 8: (4, (168, 56, 224))}[number]
 
 
 def signature_name(element):

@@ -100,6 +100,17 @@ class NvTarget:
         g.w.declare(name, "i32", ["i32"] * 4, "convergent nounwind")
         return g.w.effect(f"call i32 @{name}(i32 -1, i32 {x}, i32 {by}, i32 31)", "i32", at)
 
+    @property
+    def stores_matrices(self):
+        """Whether a warp can store 8x8 matrices of 16-bit elements that its lanes hold in pairs."""
+        return self.sm >= 90
+
+    def store_matrices(self, g, address, words):
+        """Four such matrices to shared memory: 32-bit words of each lane, and its address of a row of 16 bytes."""
+        body = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
+        arguments = ", ".join(x.typed for x in (address, *words))
+        g.w.effect(f'call void asm sideeffect "{body}", "r,r,r,r,r,~{{memory}}"({arguments})')
+
     # --- copies that run by themselves ---------------------------------------------------------------------------
     swizzled = staticmethod(swizzled)
 
