@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 
-from tritium.backends.cpu import debug, dot, launcher, partial, pool, runtime, sort
+from tritium.backends.cpu import debug, dot, dot_amx, launcher, partial, pool, runtime, sort
 from tritium.backends.cpu.runtime import PARTS, Runtime
 from tritium.backends.llvm.target import assembly, compile_text, cpu_target
 from tritium.backends.llvm.writer import Writer, value
@@ -602,6 +602,28 @@ def test_dot(rt, kind):
            panel.ctypes.data)
         tolerance = 0 if wide is np.int32 else 1e-4
         assert np.allclose(c, want, rtol=tolerance, atol=tolerance), (m, n, k, gap)
+
+
+@pytest.mark.skipif(not cpu_target().has_amx, reason="no tile unit here")
+def test_dot_of_tiles(rt):
+    import ml_dtypes
+
+    fn = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 6, ctypes.c_void_p)(
+        rt.symbols[dot_amx.SYMBOL])
+    for (m, n, k), gap in itertools.product([(32, 32, 32), (64, 32, 96), (32, 96, 64), (128, 64, 256)], (0, 3)):
+        a, b = (numbers(s, np.float32).astype(ml_dtypes.bfloat16) for s in ((m, k + gap), (k, n + gap)))
+        c, panel = numbers((m, n + gap), np.float32), np.empty((k, 32), np.float32)
+        want = c.copy()
+        want[:, :n] += a[:, :k].astype(np.float32) @ b[:, :n].astype(np.float32)
+        fn(a.ctypes.data, b.ctypes.data, c.ctypes.data, m, n, k, k + gap, n + gap, n + gap, panel.ctypes.data)
+        assert np.allclose(c, want, rtol=1e-4, atol=1e-3), (m, n, k, gap)
+
+
+def test_tiles_are_kept_in_the_unit():
+    """The inner loop of a product of bf16 loads four tiles and multiplies them four ways."""
+    cpu = cpu_target("sapphirerapids")
+    hottest = max(assembly(dot_amx.dot_bf16(cpu), cpu).split("\n.LBB"), key=lambda block: block.count("tdpbf16ps"))
+    assert hottest.count("tdpbf16ps") == hottest.count("tileloadd") == 4
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])

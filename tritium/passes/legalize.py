@@ -29,6 +29,7 @@ class Facts(NamedTuple):
     rows    pairs (row name, element type) it computes though the row has no LLVM spelling
     lacks   pairs (row name, element type) to expand though the row has an LLVM spelling
     dot     float types a matrix product takes; others are widened to f32 first
+    fits    of what the sizes of a matrix product of types below f32 must be multiples; others are widened, too
     rare    whether `ops.rare` is lowered to a branch; otherwise both sides are computed
     """
 
@@ -37,6 +38,7 @@ class Facts(NamedTuple):
     rows: frozenset = frozenset()
     lacks: frozenset = frozenset()
     dot: frozenset = frozenset(T.FLOATS)
+    fits: int = 1
     rare: bool = False
 
 
@@ -174,11 +176,14 @@ def _between_floats(facts, x, source, to, rounding):
 # --- other ops that compute on elements -----------------------------------------------------------------------------
 def _dot(facts, t):
     """Operands that the target's matrix product does not take are widened; so is a narrow accumulator."""
-    if not t.is_float or t in facts.dot:
+    if not t.is_float or t in facts.dot and (t.bits >= 32 or facts.fits == 1):
         return None
 
     def widened(b, op):
         x, y, acc = op.operands
+        sizes = (*T.shape(x.type)[-2:], T.shape(y.type)[-1])
+        if t in facts.dot and not any(n % facts.fits for n in sizes) and T.element(op.type) is T.f32:
+            return None
         made = b.emit(ops.dot, (_wider(b, x), _wider(b, y), _wider(b, acc)), op.attrs)
         return ops.cast(b, made, to=T.element(op.type))
     return widened

@@ -12,7 +12,7 @@ def fingerprint(target) -> str:
     from ..llvm.target import cpu_target, llvm_version
 
     cpu = cpu_target(target.arch)
-    return f"{llvm_version()}-{cpu.triple}-{cpu.cpu}-{cpu.features}"
+    return f"{llvm_version()}-{cpu.triple}-{cpu.cpu}-{cpu.features}-{cpu.has_amx}"
 
 
 BACKEND = Backend(

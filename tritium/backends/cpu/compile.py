@@ -16,11 +16,13 @@ def facts(cpu) -> passes.Facts:
     >>> T.f16 in facts(machines.cpu_target("aarch64")).floats
     True
     """
+    from .dot_amx import MULTIPLE
     from .lower_exp import NATIVE
 
     half = {(T.f16, T.f32), (T.f32, T.f16)} if cpu.has_f16_convert else set()
-    return passes.Facts(floats=WIDE | ({T.f16} if cpu.has_fp16 else set()), casts=BETWEEN_WIDE | half, dot=WIDE,
-                        rows=NATIVE if cpu.simd == "avx512" else frozenset(), rare=True)
+    return passes.Facts(floats=WIDE | ({T.f16} if cpu.has_fp16 else set()), casts=BETWEEN_WIDE | half,
+                        rows=NATIVE if cpu.simd == "avx512" else frozenset(), rare=True,
+                        dot=WIDE | ({T.bf16} if cpu.has_amx else set()), fits=MULTIPLE)
 
 
 def pipeline(target) -> tuple:

@@ -28,7 +28,7 @@ from ..llvm.target import CpuTarget, cpu_target
 from ..native import guards, record
 from ..native import launcher as native_launcher
 from ..native.parts import NATIVE, Part, Symbols, builtin
-from . import dot, launcher, partial, pool, sort
+from . import dot, dot_amx, launcher, partial, pool, sort
 
 __all__ = ["PARTS", "Runtime"]
 
@@ -41,6 +41,7 @@ _CORE = pool.SYMBOLS + partial.SYMBOLS + (launcher.SYMBOLS if NATIVE else ())
 PARTS = (
     Part("core", _CORE, (pool, partial, guards, native_launcher, launcher), _core),
     *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
+    Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
 )
 

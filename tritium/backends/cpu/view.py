@@ -49,7 +49,7 @@ def view(lo, x) -> View | None:
 def _straight(lo, loose, tests):
     """(base, strides) of a remainder that does not wrap inside the tile; adds the test for that. None for others."""
     x = loose.value
-    if type(x) in (Arg, Result) or x.kind is not ops.rem or lo.key(x) in lo.homes or len(T.shape(x.type)) != 1:
+    if type(x) in (Arg, Result) or x.kind is not ops.rem or len(T.shape(x.type)) != 1:
         return None
     top, n = (form_of(lo, y) for y in x.operands)
     if top.loose or not uniform(n) or type(top.strides[0]) is not int or top.strides[0] < 0:

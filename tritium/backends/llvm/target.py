@@ -80,6 +80,7 @@ class CpuTarget:
     has_fp16: bool = False  # half arithmetic
     has_bf16: bool = False  # float -> bf16 on vectors
     has_dot8: bool = False  # products of bytes summed by fours into i32 lanes
+    has_amx: bool = False  # a unit that multiplies tiles of bf16
 
     @property
     def fused(self) -> bool:
@@ -89,13 +90,15 @@ class CpuTarget:
 
 _TILES = {"neon": (4, 16), "avx2": (6, 16), "avx512": (8, 32)}  # what the registers hold, with the operands
 _AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq")
+_AMX = ("amx-tile", "amx-bf16")
 
 
 def _x86(triple: str, cpu: str, features: str, has: set[str]) -> CpuTarget:
     simd = "avx512" if has.issuperset(_AVX512) else "avx2"
     return CpuTarget(triple, cpu, features, simd, has.issuperset(("avx2", "fma")), *_TILES[simd],
                      W=32 if simd == "avx512" else 16, has_f16_convert="f16c" in has, has_fp16="avx512fp16" in has,
-                     has_bf16="avx512bf16" in has, has_dot8=bool(has & {"avx512vnni", "avxvnni"}))  # fmt: skip
+                     has_bf16="avx512bf16" in has, has_dot8=bool(has & {"avx512vnni", "avxvnni"}),
+                     has_amx=has.issuperset(_AMX))  # fmt: skip
 
 
 def _arm(triple: str, cpu: str, features: str, has: set[str]) -> CpuTarget:
@@ -107,6 +110,8 @@ _V3 = {"avx2", "fma", "f16c"}
 CPU_TARGETS = {
     "x86-64-v3": _x86("x86_64-unknown-linux-gnu", "x86-64-v3", "", _V3),
     "x86-64-v4": _x86("x86_64-unknown-linux-gnu", "x86-64-v4", "", _V3.union(_AVX512)),
+    "sapphirerapids": _x86("x86_64-unknown-linux-gnu", "sapphirerapids", "",
+                           _V3.union(_AVX512, _AMX, ("avx512fp16", "avx512bf16", "avx512vnni"))),
     "aarch64": _arm("aarch64-unknown-linux-gnu", "neoverse-n1", "", {"fullfp16", "dotprod"}),
 }
 
@@ -132,11 +137,21 @@ def _host() -> CpuTarget:
     known = binding.get_host_cpu_features()
     has = {feature for feature, present in known.items() if present}
     if triple.startswith("x86_64"):
-        return _x86(triple, cpu, known.flatten(), has)
+        return _x86(triple, cpu, known.flatten(), has if _may_use_tiles() else has.difference(_AMX))
     if triple.startswith(("aarch64", "arm64")):
         return _arm(triple, cpu, known.flatten(), has | _arm_extensions())
     raise RuntimeError(f"tritium generates CPU code for x86-64 and AArch64, and this machine is {triple}; "
                        "set TRITON_INTERPRET=1 to run kernels in the interpreter")  # fmt: skip
+
+
+def _may_use_tiles() -> bool:
+    """Ask for AMX's tiles, once per process: Linux gives threads room to save them only on request."""
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    request, permission, tiles = 158, 0x1023, 18  # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
+    return ctypes.CDLL(None).syscall(*map(ctypes.c_long, (request, permission, tiles))) == 0
 
 
 def _arm_extensions() -> set[str]:
