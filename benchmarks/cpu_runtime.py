@@ -105,7 +105,7 @@ def _repeater(rt, kind):
     with w.function("void", "repeat", parameters) as values:
         a, b, c, panel, m, n, k, times = values
         with w.loop(0, times):
-            w.call("void", dot.SYMBOLS[kind], a, b, c, m, n, k, k, n, n, panel)
+            w.call("void", dot.SYMBOLS[kind], a, b, c, m, n, k, k, n, n, panel, w.const("i1", False))
         w.ret()
     library = rt.load(compile_text(w.text(), cpu_target())).pin()
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 4)(library.address("repeat"))

@@ -590,16 +590,17 @@ def numbers(shape, dtype):
 @pytest.mark.parametrize("kind", dot.KINDS)
 def test_dot(rt, kind):
     address = rt.symbols[dot.SYMBOLS[kind]]
-    fn = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 6, ctypes.c_void_p)(address)
+    fn = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 6, ctypes.c_void_p, ctypes.c_bool)(address)
     dtype, panel = OPERANDS[kind], np.empty((66, rt.target.dot_columns), np.float64)
     wide = np.int32 if np.dtype(dtype).kind in "iu" else dtype
-    for (m, n, k), gap in itertools.product(SIZES, (0, 3)):
+    for (m, n, k), gap, fresh in itertools.product(SIZES, (0, 3), (False, True)):
         a, b, c = numbers((m, k + gap), dtype), numbers((k, n + gap), dtype), numbers((m, n + gap), wide)
         want = c.copy()
+        want[:, :n] *= not fresh
         with np.errstate(over="ignore"):
             want[:, :n] += a[:, :k].astype(wide) @ b[:, :n].astype(wide)
         fn(a.ctypes.data, b.ctypes.data, c.ctypes.data, m, n, k, k + gap, n + gap, n + gap,
-           panel.ctypes.data)
+           panel.ctypes.data, fresh)
         tolerance = 0 if wide is np.int32 else 1e-4
         assert np.allclose(c, want, rtol=tolerance, atol=tolerance), (m, n, k, gap)
 
@@ -608,14 +609,17 @@ def test_dot(rt, kind):
 def test_dot_of_tiles(rt):
     import ml_dtypes
 
-    fn = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 6, ctypes.c_void_p)(
+    fn = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 6, ctypes.c_void_p, ctypes.c_bool)(
         rt.symbols[dot_amx.SYMBOL])
-    for (m, n, k), gap in itertools.product([(32, 32, 32), (64, 32, 96), (32, 96, 64), (128, 64, 256)], (0, 3)):
+    sizes = [(32, 32, 32), (64, 32, 96), (32, 96, 64), (128, 64, 256)]
+    for (m, n, k), gap, fresh in itertools.product(sizes, (0, 3), (False, True)):
         a, b = (numbers(s, np.float32).astype(ml_dtypes.bfloat16) for s in ((m, k + gap), (k, n + gap)))
         c, panel = numbers((m, n + gap), np.float32), np.empty((k, 32), np.float32)
         want = c.copy()
+        want[:, :n] *= not fresh
         want[:, :n] += a[:, :k].astype(np.float32) @ b[:, :n].astype(np.float32)
-        fn(a.ctypes.data, b.ctypes.data, c.ctypes.data, m, n, k, k + gap, n + gap, n + gap, panel.ctypes.data)
+        fn(a.ctypes.data, b.ctypes.data, c.ctypes.data, m, n, k, k + gap, n + gap, n + gap, panel.ctypes.data,
+           fresh)
         assert np.allclose(c, want, rtol=1e-4, atol=1e-3), (m, n, k, gap)
 
 

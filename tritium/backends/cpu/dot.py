@@ -1,6 +1,8 @@
 """dot on scratch memory: C += A @ B for row-major A (MxK), B (KxN) and C (MxN) of any size.
 
-    tt.dot.KIND(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel)     strides in elements
+    tt.dot.KIND(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel, i1 fresh)
+
+Strides are in elements. If `fresh`, C = A @ B, whatever C held before.
 
 A register tile of C is kept while k runs: for each k one row of B is loaded and multiplied by one element of each row
 of A. NEON multiplies by a lane of a register, so a register of ks of A is loaded at once. x86 broadcasts from memory,
@@ -18,7 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..llvm.target import CpuTarget
-from ..llvm.writer import Val, Writer, lanes, vector
+from ..llvm.writer import Val, Writer, lanes, value, vector
 
 __all__ = ["KINDS", "SYMBOLS", "dot"]
 
@@ -40,6 +42,9 @@ KINDS = {
 }
 SYMBOLS = {kind: f"tt.dot.{kind}" for kind in KINDS}
 _BYTES = {"float": 4, "double": 8, "i32": 4, "i8": 1}
+
+
+_ZEROS = value("ptr", "@zeros")  # what a fresh C is taken to hold: as long as the widest row of a tile
 
 
 def _whole(w: Writer, n: Val, step: int) -> Val:
@@ -112,7 +117,7 @@ class _Tile:
             return self.w.extract(strip, lane)
         return self.w.shuffle(strip, None, [lane] * self.columns)
 
-    def write(self, a: _Matrix, b: _Matrix, c: _Matrix, i: Val, j: Val, depth: Val) -> None:
+    def write(self, a: _Matrix, b: _Matrix, c: _Matrix, i: Val, j: Val, depth: Val, fresh: Val) -> None:
         """Update the tile of C at row `i`, column `j`; `b` begins in that column."""
         w = self.w
         rows = [w.binary("add", i, w.const("i64", r)) for r in range(self.rows)]
@@ -120,7 +125,7 @@ class _Tile:
         a_rows = [a.at(w, row, zero) for row in rows]
         c_rows = [c.at(w, row, j) for row in rows]
         align = _BYTES[c.type]
-        totals = [w.load(self.type, p, align=align) for p in c_rows]
+        totals = [w.load(self.type, w.select(fresh, _ZEROS, p), align=align) for p in c_rows]
         start = zero
         for unroll in sorted({self.unroll, 1}, reverse=True):
             stop = _whole(w, depth, unroll)
@@ -142,11 +147,13 @@ def dot(target: CpuTarget, kind: str) -> str:
     True
     """
     w, k = Writer(), KINDS[kind]
+    w.raw(f"{_ZEROS} = private constant [{4 * target.dot_columns} x i8] zeroinitializer, align 64")
     widest = target.dot_columns * 4 // _BYTES[k.accumulator]
     widths = (widest, 16, 4, 1) if widest > 16 else (widest, 4, 1)
     unroll = 16 // _BYTES[k.accumulator] if target.simd == "neon" else 1  # as many as a register holds
     parameters = [f"ptr {p}" for p in "ABC"] + [f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")]
-    with w.function("void", SYMBOLS[kind], [*parameters, "ptr panel"]) as (a, b, c, m, n, depth, lda, ldb, ldc, panel):
+    with w.function("void", SYMBOLS[kind], [*parameters, "ptr panel", "i1 fresh"]) as values:
+        a, b, c, m, n, depth, lda, ldb, ldc, panel, fresh = values
         a, c = _Matrix(a, lda, k.operand), _Matrix(c, ldc, k.accumulator)
         left = w.const("i64", 0)
         for width in widths:
@@ -155,12 +162,13 @@ def dot(target: CpuTarget, kind: str) -> str:
                 lines = _Matrix(w.gep(k.operand, b, columns.index), ldb, k.operand)
                 top = w.const("i64", 0)
                 if width == widest:
-                    lines, top = _first_rows(w, k, unroll, target.dot_rows, width, a, lines, c, columns.index, depth, m,
-                                             panel)
+                    packed = _Matrix(panel, w.const("i64", width), k.operand)
+                    first = _Tile(w, k, unroll, target.dot_rows, width, packed)
+                    lines, top = _first_rows(first, a, lines, c, columns.index, depth, m, fresh)
                 for height in _heights(target):
                     bottom = _whole(w, m, height)
                     with w.loop(top, bottom, height) as rows:
-                        _Tile(w, k, unroll, height, width).write(a, lines, c, rows.index, columns.index, depth)
+                        _Tile(w, k, unroll, height, width).write(a, lines, c, rows.index, columns.index, depth, fresh)
                     top = w.intrinsic("smax", "i64", top, bottom)
             left = right
         w.ret()
@@ -172,12 +180,12 @@ def _heights(target):
     return (target.dot_rows, 2, 1) if target.dot_rows % 4 else (target.dot_rows, 1)
 
 
-def _first_rows(w, kind, unroll, height, width, a, b, c, j, depth, m, panel):
+def _first_rows(tile, a, b, c, j, depth, m, fresh):
     """Do the first rows of a panel of B, copying it; returns where the others find it, and the first of them."""
-    packed = _Matrix(panel, w.const("i64", width), kind.operand)
-    enough = w.compare("icmp sge", m, w.const("i64", height))
+    w, packed = tile.w, tile.panel
+    enough = w.compare("icmp sge", m, w.const("i64", tile.rows))
     with w.when(enough, likely=True):
         zero = w.effect("add i64 0, 0", "i64")  # what is computed from it stays in here
-        _Tile(w, kind, unroll, height, width, packed).write(a, b, c, zero, j, depth)
-    found = _Matrix(w.select(enough, packed.base, b.base), w.select(enough, packed.stride, b.stride), kind.operand)
-    return found, w.select(enough, w.const("i64", height), w.const("i64", 0))
+        tile.write(a, b, c, zero, j, depth, fresh)
+    found = _Matrix(w.select(enough, packed.base, b.base), w.select(enough, packed.stride, b.stride), b.type)
+    return found, w.select(enough, w.const("i64", tile.rows), w.const("i64", 0))

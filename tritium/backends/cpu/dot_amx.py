@@ -1,6 +1,6 @@
-"""dot of bf16 on Intel's tile unit (AMX): C += A @ B into f32.
+"""dot of bf16 on Intel's tile unit (AMX): C += A @ B into f32, or C = A @ B if `fresh`.
 
-    tt.dot.bf16(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel)
+    tt.dot.bf16(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel, i1 fresh)
 
 M, N and K are multiples of 32. The unit has eight tiles of 16 rows of 64 bytes: four hold 32 x 32 of C, two each hold
 32 ks of A and of B. A is read where it lies. The unit wants pairs of ks side by side in B, so 32 columns at a time are
@@ -32,11 +32,12 @@ def dot_bf16(target: CpuTarget) -> str:
     """
     w = Writer()
     for name, parameters in (("ldtilecfg", ["ptr"]), ("tilerelease", []), ("tileloadd64", ["i8", "ptr", "i64"]),
-                             ("tilestored64", ["i8", "ptr", "i64"]), ("tdpbf16ps", ["i8"] * 3)):
+                             ("tilestored64", ["i8", "ptr", "i64"]), ("tilezero", ["i8"]), ("tdpbf16ps", ["i8"] * 3)):
         w.declare(f"llvm.x86.{name}", "void", parameters)
     config = w.string(_CONFIG)
     parameters = [f"ptr {p}" for p in "ABC"] + [f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")]
-    with w.function("void", SYMBOL, [*parameters, "ptr panel"]) as (a, b, c, m, n, depth, lda, ldb, ldc, panel):
+    with w.function("void", SYMBOL, [*parameters, "ptr panel", "i1 fresh"]) as values:
+        a, b, c, m, n, depth, lda, ldb, ldc, panel, fresh = values
         w.effect(f"call void @llvm.x86.ldtilecfg({config.typed})")  # each thread has its own
         with w.loop(0, n, MULTIPLE) as columns:
             j = columns.index
@@ -44,7 +45,7 @@ def dot_bf16(target: CpuTarget) -> str:
             with w.loop(0, m, MULTIPLE) as rows:
                 i = rows.index
                 place = w.gep("float", w.gep("float", c, w.binary("mul", i, ldc)), j)
-                _block(w, w.gep("i16", a, w.binary("mul", i, lda)), lda, panel, place, ldc, depth)
+                _block(w, w.gep("i16", a, w.binary("mul", i, lda)), lda, panel, place, ldc, depth, fresh)
         w.effect("call void @llvm.x86.tilerelease()")  # nothing to save when threads are switched
         w.ret()
     return w.text()
@@ -63,15 +64,19 @@ def _pair(w: Writer, b: Val, ldb: Val, depth: Val, panel: Val) -> None:
             w.store(w.shuffle(lines[0], lines[1], picks), place, align=2)
 
 
-def _block(w: Writer, a: Val, lda: Val, panel: Val, c: Val, ldc: Val, depth: Val) -> None:
+def _block(w: Writer, a: Val, lda: Val, panel: Val, c: Val, ldc: Val, depth: Val, fresh: Val) -> None:
     """32 x 32 of C."""
     wide, deep = (w.binary("mul", stride, w.const("i64", size)) for stride, size in ((ldc, 4), (lda, 2)))
     places = []
     for down in range(2):
         line = w.gep("i8", c, w.binary("mul", wide, w.const("i64", _ROWS))) if down else c
         places += [line, w.gep("float", line, w.const("i64", 16))]
-    for tile, place in enumerate(places):
-        _move(w, "tileloadd64", tile, place, wide)
+    with w.when(fresh):
+        for tile in range(4):
+            w.effect(f"call void @llvm.x86.tilezero(i8 {tile})")
+    with w.when(w.binary("xor", fresh, w.const("i1", True))):
+        for tile, place in enumerate(places):
+            _move(w, "tileloadd64", tile, place, wide)
     lower = w.gep("i8", a, w.binary("mul", deep, w.const("i64", _ROWS)))
     with w.loop(0, depth, MULTIPLE) as loop:
         k = loop.index

@@ -26,7 +26,8 @@ def _dot(lo, op):
     if kind is None:
         raise CompilationError(None, None, f"dot of {a.type} into {op.type} has no multiplication on the CPU")
     x, y = lo.force(a), lo.force(b)
-    total = _accumulator(lo, op, acc, (x, y))
+    fresh = _is_zero(acc)
+    total = lo.room(op) if fresh else _accumulator(lo, op, acc, (x, y))
     sizes = [lo.const(s) for s in (m, n, k, *[buffer.strides[-2] for buffer in (x, y, total)])]
     panel = lo.arena.take((k, lo.target.dot_columns), T.element(op.type))
     with lo.loops(batch) as at:
@@ -36,9 +37,15 @@ def _dot(lo, op):
             for i, stride in zip(at, buffer.strides[:len(batch)], strict=True):
                 offset = lo.add(offset, lo.mul(i, stride))
             where.append(scratch_strips.pointer(lo, buffer, offset))
-        lo.w.call("void", f"tt.dot.{kind}", *where, *sizes, lo.address(panel))
+        lo.w.call("void", f"tt.dot.{kind}", *where, *sizes, lo.address(panel), lo.w.const("i1", fresh))
     lo.arena.release(panel)
     lo.homes[lo.key(op)] = total
+
+
+def _is_zero(x):
+    """Whether a product is added to nothing."""
+    return isinstance(x, Op) and x.kind is ops.splat and isinstance(x.operands[0], Op) \
+        and x.operands[0].kind is ops.constant and x.operands[0].attrs["value"] == 0
 
 
 def _accumulator(lo, op, acc, factors):
