@@ -1,5 +1,6 @@
 """Kernels written in tile IR, compiled for this CPU and compared with the interpreter."""
 
+import dataclasses
 import struct
 
 import ml_dtypes
@@ -551,6 +552,24 @@ def test_softmax_and_layernorm():
         check(build, [F, F, F, T.i32], [floats(6, n), *np.zeros((2, 6, n), np.float32), n], (6,), tolerance=1e-5)
 
 
+@pytest.mark.parametrize("lanes", [8, 32])
+@pytest.mark.parametrize("shape", [(16, 16), (64, 16), (32, 64), (6, 24)], ids=str)
+def test_strips_of_other_widths(monkeypatch, lanes, shape):
+    """What runs along rows stays inside them, however wide strips are."""
+    wide = dataclasses.replace(cpu_target(), W=lanes)
+    monkeypatch.setitem(globals(), "cpu_target", lambda: wide)
+
+    def build(b, x, y, z, u):
+        v = b.get(x, shape)
+        sums = ops.reduce(b, v, axis=1, regions=[b.fold(ops.add, T.i32)])
+        b.put(y, ops.scan(b, v, axis=1, reverse=False, regions=[b.fold(ops.add, T.i32)]))
+        b.put(z, sums)
+        b.put(u, ops.sub(b, v, ops.broadcast(b, ops.expand_dims(b, sums, axis=1), shape=shape)))
+
+    x = rng.integers(0, 100, shape).astype(np.int32)
+    check(build, [I, I, I, I], [x, np.zeros_like(x), np.zeros(shape[0], np.int32), np.zeros_like(x)])
+
+
 def test_sum_and_sum_of_squares_share_a_loop():
     def build(b, x, y):
         v = b.get(x, (256,))
@@ -560,8 +579,9 @@ def test_sum_and_sum_of_squares_share_a_loop():
         ops.store(b, y, ops.sub(b, ops.mul(b, q, b.c(1 / 256, T.f32)), ops.mul(b, mean, mean)))
 
     text = check(build, [F, F], [floats(256), np.zeros(1, np.float32)], tolerance=1e-5)
-    assert text.count("phi <16 x float>") == 4  # two carried accumulators and their results
-    assert text.count("load <16 x float>") == 1
+    strip = f"<{cpu_target().W} x float>"
+    assert text.count(f"phi {strip}") == 4  # two carried accumulators and their results
+    assert text.count(f"load {strip}") == 1
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -230,7 +230,7 @@ def _scan(lo, op):
     if not table.lane_by_lane(op.regions[0]):
         width = 1
     if axis == last and (shape[last] >= 16 or last == 0):
-        walk = strips(shape, width)
+        walk = strips(shape, nests.inside_rows(width, shape))
         with lo.loops([shape[a] for a in walk.outer]) as at:
             _scan_strips(lo, op, rooms, walk.total, walk.width, lambda base: walk.index(lo, at, base))
     else:

@@ -9,7 +9,7 @@ from . import lower_masks, lower_memory, lower_reduce, scratch_strips, turn
 from .index import strips, width_of
 from .scratch_strips import write
 
-__all__ = ["fill", "group", "rows", "width_for"]
+__all__ = ["fill", "group", "inside_rows", "rows", "width_for"]
 
 
 def width_for(lo, shape, *types):
@@ -24,6 +24,13 @@ def width_for(lo, shape, *types):
 
 
 _SHORT = 4
+
+
+def inside_rows(width, shape):
+    """As many lanes as fit into a row: what runs along rows must not meet the next one in the same strip."""
+    while width > shape[-1]:
+        width //= 2
+    return width
 
 
 # --- filling ----------------------------------------------------------------------------------------------------
@@ -86,6 +93,7 @@ def group(lo, roots, nest, force=None, clip=None) -> None:
     reductions = [lower_reduce.Reduction(lo, op) for op in roots if op.kind is ops.reduce]
     vectorised = all(r.lane_by_lane for r in reductions)
     width = width_for(lo, shape, *[T.element(x.type) for op in roots for x in op.operands[-2:] if not T.is_ptr(x.type)])
+    width = inside_rows(width, shape) if reductions else width
     walk = strips(shape, width if vectorised else 1, lower_memory.store_order(lo, stores) if not reductions else None)
     with lo.loops([shape[a] for a in walk.outer]) as at:
         stop = _stop(lo, clip, walk, at, bool(reductions)) if clip is not None and vectorised else None
