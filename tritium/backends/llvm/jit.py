@@ -78,9 +78,10 @@ def load(object_code: bytes, symbols: Mapping[str, int] | None = None, exports: 
     True
     """
     builder = llvm().JITLibraryBuilder().add_object_img(object_code).add_current_process()
-    for name, address in (symbols or {}).items():
-        if name.encode() in object_code:  # what the object does not mention need not be brought in
-            builder.import_symbol(name, address)
+    symbols = symbols or {}
+    # Asking for an address may compile what lies there, so only what the object mentions is asked for.
+    for name in [name for name in symbols if name.encode() in object_code]:
+        builder.import_symbol(name, symbols[name])
     exports = tuple(exports)
     for name in exports:
         builder.export_symbol(name)
