@@ -57,6 +57,8 @@ tl.split(i)                                         | ValueError     | last axis
 tl.cat(i, i)                                        | AssertionError | may reorder
 tl.sum(n)                                           | ValueError     |
 tl.sum(i, axis=1)                                   | ValueError     | invalid axis 1
+tl.reduce(i, 0, None)                               | TypeError      | the combine function of reduce is None
+tl.max_contiguous(i, x)                             | TypeError      | must have type `constexpr[int]`
 tl.argmax(i, None)                                  | STATIC         |
 tl.xor_sum(f)                                       | STATIC         | xor_sum only supported for integers
 tl.histogram(f, 4)                                  | AssertionError | integer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+
 from tritium.errors import CompileTimeAssertionFailure, fail
 from tritium.ir import types as T
 
@@ -51,7 +53,7 @@ def device_print(b, prefix, *args, hex: bool = False) -> None:
     if not isinstance(prefix, str):
         raise fail(AssertionError, f"device_print needs a string first, got {prefix!r}",
                    hint='write print("x", x)', argument="prefix")
-    if not prefix.isascii() or not prefix.isprintable():
+    if not set(prefix) <= set(string.printable):
         raise fail(AssertionError, f"{prefix!r} is not an ascii string", argument="prefix")
     values = [to_tensor(b, value) for value in args]
     ops.print_(b, *[value.handle for value in values], prefix=line_prefix(prefix, bool(values)), hex=bool(hex))

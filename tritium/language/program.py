@@ -133,7 +133,7 @@ def _promise(b, what, x, values, attribute):
     if not isinstance(x, tensor):
         return x  # a constant has nothing to promise
     values = unwrap(values)
-    values = [values] if number(values) is not None else list(values)
+    values = list(values) if isinstance(values, (list, builtins.tuple)) else [values]
     for k, value in enumerate(values):
         if not isinstance(number(unwrap(value)), int):
             raise fail(TypeError, f"values element {k} must have type `constexpr[int]`, got {value!r}",

@@ -44,6 +44,9 @@ def _results(values):
 def combination(b, fn, xs, what):
     """The region of `fn`, which maps two sets of scalars to one of the same types."""
     kinds = [T.element(x.handle.type) for x in xs]
+    if not callable(fn):
+        raise fail(TypeError, f"the combine function of {what} is {fn!r}", hint="pass a function made with @triton.jit",
+                   argument="combine_fn")
     region = b.region_of(fn, kinds * 2)
     given = [value.type for value in region.yields]
     if given != kinds:

@@ -1,0 +1,53 @@
+"""`tl.device_print` writes the same lines in all three ways, to the character."""
+
+import numpy as np
+
+import tritium as triton
+import tritium.language as tl
+
+
+@triton.jit
+def printed(x):
+    i = tl.arange(0, 4)
+    v = tl.load(x + i)
+    tl.device_print("v", v)
+    tl.device_print("half", v.to(tl.float16), hex=True)
+    tl.device_print("two ", tl.arange(0, 2), tl.arange(2, 4))
+    tl.device_print("a\tb", tl.arange(0, 2)[:, None])
+    tl.device_print("100% %d", tl.program_id(0))
+    tl.device_print("", (i[:, None] - 1).to(tl.uint8).reshape(4))
+    tl.device_print("i1", i > 2)
+    tl.device_print("here")
+
+
+LINES = """\
+ idx (0) v: 0.100000
+ idx (1) v: -0.000000
+ idx (2) v: inf
+ idx (3) v: nan
+ idx (0) half: 0x2e66
+ idx (1) half: 0x8000
+ idx (2) half: 0x7c00
+ idx (3) half: 0x7e00
+ idx (0) two: (operand 0) 0
+ idx (1) two: (operand 0) 1
+ idx (0) two: (operand 1) 2
+ idx (1) two: (operand 1) 3
+ idx (0, 0) a\tb: 0
+ idx (1, 0) a\tb: 1
+ idx () 100% %d: 0
+ idx (0): 255
+ idx (1): 0
+ idx (2): 1
+ idx (3): 2
+ idx (0) i1: 0
+ idx (1) i1: 0
+ idx (2) i1: 0
+ idx (3) i1: 1
+ here
+"""
+
+
+def test_lines(engine, capfd):
+    engine(printed, [np.float32([0.1, -0.0, np.inf, np.nan])])
+    assert capfd.readouterr().out == "".join(f"pid (0, 0, 0){line}\n" for line in LINES.splitlines())
