@@ -44,7 +44,7 @@ def _results(values):
 def combination(b, fn, xs, what):
     """The region of `fn`, which maps two sets of scalars to one of the same types."""
     kinds = [T.element(x.handle.type) for x in xs]
-    if not callable(fn):
+    if fn is None or isinstance(fn, (int, float, str, tensor)):
         raise fail(TypeError, f"the combine function of {what} is {fn!r}", hint="pass a function made with @triton.jit",
                    argument="combine_fn")
     region = b.region_of(fn, kinds * 2)
