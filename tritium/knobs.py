@@ -291,7 +291,7 @@ class Group:
 
 
 def _under_home(*parts: str) -> Callable[[], str]:
-    return lambda: os.path.join(cache.home_dir, ".tritium", *parts)
+    return lambda: os.path.join(cache.home_dir, ".triton", *parts)
 
 
 def _hooks(name: str, reverse: bool = False) -> Knob:

@@ -39,10 +39,10 @@ def test_our_name_wins_over_tritons(monkeypatch):
 def test_default_directories_follow_home(monkeypatch):
     monkeypatch.delenv("TRITIUM_CACHE_DIR", raising=False)
     monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
-    assert knobs.cache.dir == os.path.expanduser("~/.tritium/cache")
+    assert knobs.cache.dir == os.path.expanduser("~/.triton/cache")
     monkeypatch.setenv("TRITON_HOME", "/home/of/caches")
-    assert knobs.cache.dir == "/home/of/caches/.tritium/cache"
-    assert knobs.cache.dump_dir == "/home/of/caches/.tritium/dump"
+    assert knobs.cache.dir == "/home/of/caches/.triton/cache"
+    assert knobs.cache.dump_dir == "/home/of/caches/.triton/dump"
 
 
 def test_setting_writes_the_environment_unless_told_not_to(monkeypatch):
