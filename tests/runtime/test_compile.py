@@ -1,6 +1,5 @@
 """The road from kernel to binary: stages, files, dumps, overrides, defects (LANGUAGE 11 to 13)."""
 
-import gc
 import json
 import os
 from pathlib import Path
@@ -362,16 +361,3 @@ def test_stages_can_be_inspected(fake):
     knobs.runtime.add_stages_inspection_hook = hook
     second = compile(source(), TARGET)
     assert second.asm["note"] == "note scale 2 inspected" and second.hash != first.hash
-
-
-@pytest.mark.parametrize("on", [True, False])
-def test_the_collector_is_as_it_was_after_compiling(fake, on):
-    seen = []
-    was = gc.isenabled()
-    try:
-        (gc.enable if on else gc.disable)()
-        knobs.runtime.add_stages_inspection_hook = lambda *args: seen.append(gc.isenabled()) or ("hook",)
-        compile(source(), TARGET)
-        assert gc.isenabled() is on and seen[-1] is False
-    finally:
-        (gc.enable if was else gc.disable)()

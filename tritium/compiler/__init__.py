@@ -8,12 +8,10 @@ Each stage is a file extension: it can be read in `kernel.asm`, dumped (TRITON_K
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
 import sys
 from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,30 +65,17 @@ def compile(src, target: GPUTarget | None = None, options: dict | Options | None
     hit = kernel is not None
     if not hit:
         metadata = {**_BASE, **src.metadata(), **vars(parsed), **env, "name": src.name, "hash": key, "target": target}
-        with _without_collector():
-            contents = {src.ext if isinstance(src, IRSource) else "source": _module(src, target, parsed)}
-            clock.end_of_frontend()
-            for ext, stage in _stages(src, backend, parsed).items():
-                contents[ext] = entry.replaced(ext) or _guarded(ext, stage, contents, metadata)
-                clock.end_of_stage(ext)
-            kernel = entry.store(contents, metadata)
+        contents = {src.ext if isinstance(src, IRSource) else "source": _module(src, target, parsed)}
+        clock.end_of_frontend()
+        for ext, stage in _stages(src, backend, parsed).items():
+            contents[ext] = entry.replaced(ext) or _guarded(ext, stage, contents, metadata)
+            clock.end_of_stage(ext)
+        kernel = entry.store(contents, metadata)
     if knobs.compilation.listener:
         knobs.compilation.listener(
             src=src, metadata=kernel.metadata._asdict(), metadata_group=kernel.metadata_group, times=clock.times(),
             cache_hit=hit)
     return kernel
-
-
-@contextmanager
-def _without_collector():
-    """Inside, garbage is not searched for: IR has no cycles, and a search walks over all the user's objects, too."""
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            gc.enable()
 
 
 def make_backend(target: GPUTarget) -> BaseBackend:
