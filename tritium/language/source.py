@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tritium import knobs
 from tritium.errors import Span, fail, node_span
-from tritium.language import dependencies
+from tritium.language import dependencies, text
 from tritium.language.calling import current
 from tritium.language.constants import unwrap
 
@@ -85,7 +85,7 @@ class Source(dependencies.Compilable):
     @cached_property
     def _lines(self) -> tuple[list[str], int]:
         try:
-            return inspect.getsourcelines(self.fn)
+            return text.lines_of(self.fn)
         except (OSError, TypeError) as error:
             raise ValueError(
                 f"@jit functions should be defined in a Python file: the source of {self.__qualname__} cannot be read"
