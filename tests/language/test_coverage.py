@@ -11,6 +11,7 @@ from tests.language.coverage.engines import ENGINES
 from tests.language.coverage.kernels import Kernels, check, compare
 from tests.language.coverage.page import GAPS, PAGE, declared, render
 from tests.language.coverage.rows import Form, all_rows
+from tests.language.test_surface import NAMES, OTHERS
 from tritium.errors import TritonError
 from tritium.language.extra import libdevice, library
 
@@ -47,6 +48,11 @@ def test_no_name_is_missing():
     wanted |= {f"libdevice.{name}" for name in libdevice.__all__} | {f"x.{name}" for name in METHODS}
     wanted |= {f"tl.math.{name}" for name in tl.math.__all__}
     assert wanted - set(ROWS) == set()
+
+
+def test_every_name_of_the_reference_is_a_row():
+    """The reference's own list, not what we happen to export."""
+    assert {f"tl.{name}" for name in {*NAMES, *OTHERS} - UNLISTED} - set(ROWS) == set()
 
 
 def test_every_name_has_forms():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from typing import Any
 
 from .core import Arg, Block, Op, Result
 from .opdef import types_of
@@ -32,7 +33,7 @@ class Builder:
         self.arguments.append(arg)
         return arg
 
-    def emit(self, kind, operands, attrs=None, regions=(), loc=None):
+    def emit(self, kind, operands, attrs=None, regions=(), loc=None) -> Any:
         """Append an op; returns its value, a tuple of its values, or None when it has none."""
         attrs = attrs or {}
         operands = tuple(operands)

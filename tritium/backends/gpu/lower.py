@@ -7,6 +7,7 @@ threads. A lowering sees only the op it lowers: `LOWER[kind](g, op, *operand lis
 from __future__ import annotations
 
 from contextlib import contextmanager
+from typing import Any
 
 from ... import ops
 from ...errors import CompilationError
@@ -46,7 +47,7 @@ def llvm_type(t):
     return _LLVM.get(t.name) or f"i{t.bits}"
 
 
-def layout_of(x):
+def layout_of(x) -> Any:
     """The layout of a tile value; None for scalars."""
     if type(x) is Result:
         found = x.op.attrs.get("layout")

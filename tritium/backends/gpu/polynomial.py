@@ -6,6 +6,9 @@ are taken not to overflow, as everywhere where addresses are reasoned about.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ... import ops
 from ...ir import types as T
 from ...ir.core import Arg, Op
@@ -172,7 +175,7 @@ _RULES = {
 }
 
 
-def write(b, poly, rounds=None, value=lambda x: x):
+def write(b, poly, rounds: Any = None, value: Callable[[Any], Any] = lambda x: x):
     """Emit a polynomial as an i64; `rounds` stands for ROUND, `value` maps the others."""
     total = None
     for product, times in poly.terms.items():

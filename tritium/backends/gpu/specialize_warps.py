@@ -223,7 +223,7 @@ class _Build:
         self.loads = [load for job in jobs for load in job.loads.values()]
         self.slots = _slots(jobs, engine)
         self.persistent = not any(map(_talks, walk(module.body)))
-        self.grid = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
+        self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
 
     def build(self):
