@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from tests.backends.test_cpu_lower import launch, module
+from tests.backends.cpu_kernels import launch, module
 from tritium import ops
 from tritium.interp.machine import interpret
 from tritium.ir import types as T

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-import tests.backends.test_cpu_lower as battery
+from tests.backends.cpu_kernels import module as module_of
 from tests.exec import test_exec
 from tests.gpu import emulator
 from tests.gpu.emulator.memory import SHARED_BASE, Fault, Shared
-from tests.gpu.test_modules import agree, borrowed, in_the_language
+from tests.gpu.test_modules import BATTERY, agree, borrowed, in_the_language
 from tritium.interp.machine import interpret
 from tritium.ir.text import parse_module
 
@@ -16,7 +16,7 @@ TARGETS = [(90, 4), (75, 1), (80, 8)]  # architecture, warps
 
 def check_emulated(build, arg_types, args, grid=(1,), tolerance=0.0, opt=2):
     """Run on the interpreter and on the emulated GPU; all arrays must agree."""
-    m = battery.module(build, *arg_types)
+    m = module_of(build, *arg_types)
     if not in_the_language(m):
         pytest.skip("GPU tiles are powers of two, as in the language")
     theirs, mine = ([x.copy() if isinstance(x, np.ndarray) else x for x in args] for _ in range(2))
@@ -28,7 +28,8 @@ def check_emulated(build, arg_types, args, grid=(1,), tolerance=0.0, opt=2):
 
 @pytest.fixture(autouse=True)
 def emulated(monkeypatch):
-    monkeypatch.setattr(battery, "check", check_emulated)
+    for part in BATTERY:
+        monkeypatch.setattr(part, "check", check_emulated)
 
 
 globals().update(borrowed())

@@ -7,7 +7,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import tests.backends.test_cpu_lower as battery
+from tests.backends import (
+    test_cpu_control,
+    test_cpu_dot,
+    test_cpu_elementwise,
+    test_cpu_memory,
+    test_cpu_programs,
+    test_cpu_reductions,
+    test_cpu_shapes,
+)
+from tests.backends.cpu_kernels import module as module_of
 from tests.exec import test_exec
 from tests.gpu.modules import H100, binary, run_cuda
 from tritium import ops
@@ -20,6 +29,8 @@ from tritium.ir.opdef import KINDS
 from tritium.ir.text import parse_module
 from tritium.ir.verify import verify
 
+BATTERY = (test_cpu_control, test_cpu_dot, test_cpu_elementwise, test_cpu_memory, test_cpu_programs,
+           test_cpu_reductions, test_cpu_shapes)
 # Not for the GPU: tests of how CPU code looks, and of results that only the CPU defines (division by zero, shifts by
 # the width).
 CPU_ONLY = {"test_every_op_has_a_lowering", "test_sum_and_sum_of_squares_share_a_loop", "test_integer_arithmetic"}
@@ -33,7 +44,7 @@ def in_the_language(module):
 
 def check_on_gpu(build, arg_types, args, grid=(1,), tolerance=0.0, opt=2):
     """Run on the interpreter and on the GPU; all arrays must agree."""
-    m = battery.module(build, *arg_types)
+    m = module_of(build, *arg_types)
     if not in_the_language(m):
         pytest.skip("GPU tiles are powers of two, as in the language")
     theirs, mine = ([x.copy() if isinstance(x, np.ndarray) else x for x in args] for _ in range(2))
@@ -58,14 +69,15 @@ def agree(theirs, mine, tolerance=0.0):
 
 @pytest.fixture(autouse=True)
 def on_the_gpu(monkeypatch):
-    monkeypatch.setattr(battery, "check", check_on_gpu)
+    for part in BATTERY:
+        monkeypatch.setattr(part, "check", check_on_gpu)
 
 
 def borrowed():
     """Copies of the battery's tests that `check` kernels, by name: what is marked here stays unmarked there."""
-    for name, test in vars(battery).items():
+    for scope, (name, test) in [(vars(part), item) for part in BATTERY for item in vars(part).items()]:
         if name.startswith("test_") and name not in CPU_ONLY and "check(" in inspect.getsource(test):
-            copy = types.FunctionType(test.__code__, vars(battery), name, test.__defaults__, test.__closure__)
+            copy = types.FunctionType(test.__code__, scope, name, test.__defaults__, test.__closure__)
             copy.__dict__.update(test.__dict__)
             yield name, copy
 

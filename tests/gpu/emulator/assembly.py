@@ -187,7 +187,7 @@ def _widen(s, guard, operands, name):
 
 
 def _store_matrices(s, guard, operands):
-    """Lane 8 i + r gives the address of row r of matrix i; lane l holds two elements of row l / 4, from 2 (l % 4) on."""
+    """Lane 8 i + r gives the address of row r of matrix i; lane l has two elements of row l / 4, from 2 (l % 4) on."""
     address, names = s.get(operands[0]), operands[1]
     lanes = s.m.lanes
     whole = guard.reshape(-1, 32)

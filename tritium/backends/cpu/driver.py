@@ -51,8 +51,9 @@ class Driver(DriverBase):
         import torch
 
         # Programs call this on the module of whatever device is active, as `torch.cuda.set_stream`: here is one stream.
-        if not hasattr(torch.cpu, "set_stream"):
-            torch.cpu.set_stream = lambda stream: None
+        module: Any = torch.cpu
+        if not hasattr(module, "set_stream"):
+            module.set_stream = lambda stream: None
         return torch.device("cpu")
 
     def get_current_device(self) -> int:

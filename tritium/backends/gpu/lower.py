@@ -311,7 +311,7 @@ def _row(g, op, *operands):
     if spell is None:
         raise CompilationError(None, None, f"op {op.kind.name} on {t} reached the GPU lowering unexpanded")
     plain = lambda r: scalar_row(g, spell, t, *[x[r] for x in operands])
-    note = _NOTE.get(op.kind) if t.is_int and t is not T.i1 else None
+    note: Any = _NOTE.get(op.kind) if t.is_int and t is not T.i1 else None
     return Registers(len(operands[0]), (lambda r: note(g, *[x[r] for x in operands], plain(r))) if note else plain)
 
 

@@ -1,0 +1,96 @@
+"""Products of matrices, compiled for this CPU and compared with the interpreter."""
+
+import numpy as np
+import pytest
+
+from tests.backends.cpu_kernels import F, check, floats, rng
+from tritium import ops
+from tritium.ir import types as T
+
+
+@pytest.mark.parametrize(
+    "t, acc",
+    [(T.f32, T.f32), (T.f16, T.f32), (T.bf16, T.f32), (T.f64, T.f64), (T.i8, T.i32), (T.f16, T.f16), (T.f8e5, T.f32)],
+    ids=str,
+)
+def test_dot(t, acc):
+    from tritium.ops.meaning import np_dtype
+
+    def build(b, x, y, z, o):
+        v, w = b.get(x, (32, 16)), b.get(y, (16, 64))
+        c = ops.dot(b, v, w, b.get(z, (32, 64)), precision="ieee", imprecise=0)
+        b.put(o, ops.dot(b, v, w, c, precision="ieee", imprecise=0))
+
+    kinds = [t, t, acc, acc]
+    args = [
+        rng.integers(-5, 6, s).astype(np.float32).astype(np_dtype(k))
+        for k, s in zip(kinds, ((32, 16), (16, 64), (32, 64), (32, 64)), strict=True)
+    ]
+    check(build, [T.Ptr(k) for k in kinds], args, tolerance=1e-5)
+
+
+def test_dot_batched_and_transposed():
+    def build(b, x, y, o, p):
+        v, w = b.get(x, (2, 16, 32)), b.get(y, (2, 16, 32))
+        zero = b.full(0.0, (2, 16, 16), T.f32)
+        d = ops.dot(b, v, ops.trans(b, w, order=(0, 2, 1)), zero, precision="ieee", imprecise=0)
+        b.put(o, d)
+        b.put(p, ops.add(b, d, ops.trans(b, d, order=(0, 2, 1))))
+
+    check(
+        build,
+        [F, F, F, F],
+        [floats(2, 16, 32), floats(2, 16, 32), *np.zeros((2, 2, 16, 16), np.float32)],
+        tolerance=1e-4,
+    )
+
+
+@pytest.mark.parametrize("size", [(64, 64, 64), (50, 37, 90)], ids=str)
+@pytest.mark.parametrize("across", [False, True])
+def test_matmul(size, across):
+    m, n, k = size
+    BM, BN, BK = 32, 16, 32
+
+    def build(b, x, y, z, m, n, k, sy0, sy1):
+        i, j = (ops.mul(b, ops.program_id(b, axis=a), b.c(s)) for a, s in ((0, BM), (1, BN)))
+        rows = ops.add(b, b.full(i, (BM,)), b.range(BM))
+        cols = ops.add(b, b.full(j, (BN,)), b.range(BN))
+        depth = b.range(BK)
+
+        def two(v, axis, shape):
+            return ops.broadcast(b, ops.expand_dims(b, v, axis=axis), shape=shape)
+
+        def at(p, r, s0, c, s1, shape):
+            offset = ops.add(
+                b, ops.mul(b, two(r, 1, shape), b.full(s0, shape)), ops.mul(b, two(c, 0, shape), b.full(s1, shape))
+            )
+            return ops.addptr(b, b.full(p, shape), offset)
+
+        pa = at(x, rows, k, depth, 1, (BM, BK))
+        pb = at(y, depth, sy0, cols, sy1, (BK, BN))
+        zero = b.full(0.0, (BM, BN), T.f32)
+        lo, hi, one = b.c(0), ops.div(b, ops.add(b, k, b.c(BK - 1)), b.c(BK)), b.c(1)
+        with b.region([T.i32, zero.type, pa.type, pb.type]) as r:
+            step, acc, qa, qb = r.args
+            left = ops.sub(b, k, ops.mul(b, step, b.c(BK)))
+            inside = ops.lt(b, depth, b.full(left, (BK,)))
+            fa, fb = b.full(0.0, (BM, BK), T.f32), b.full(0.0, (BK, BN), T.f32)
+            ma = ops.and_(b, two(inside, 0, (BM, BK)), two(ops.lt(b, rows, b.full(m, (BM,))), 1, (BM, BK)))
+            mb = ops.and_(b, two(inside, 1, (BK, BN)), two(ops.lt(b, cols, b.full(n, (BN,))), 0, (BK, BN)))
+            out = ops.dot(b, ops.load(b, qa, ma, fa), ops.load(b, qb, mb, fb), acc, precision="ieee", imprecise=0)
+            ops.yield_(
+                b,
+                out,
+                ops.addptr(b, qa, b.full(BK, (BM, BK))),
+                ops.addptr(b, qb, b.full(ops.mul(b, sy0, b.c(BK)), (BK, BN))),
+            )
+        acc, *_ = ops.for_(b, lo, hi, one, zero, pa, pb, regions=[r.block])
+        shape = (BM, BN)
+        m_out = ops.and_(
+            b, two(ops.lt(b, rows, b.full(m, (BM,))), 1, shape), two(ops.lt(b, cols, b.full(n, (BN,))), 0, shape)
+        )
+        ops.store(b, at(z, rows, n, cols, 1, shape), acc, m_out)
+
+    strides = (1, k) if across else (n, 1)
+    args = [floats(m, k), floats(k * n), np.zeros((m, n), np.float32), m, n, k, *strides]
+    check(build, [F, F, F, *[T.i32] * 5], args, (-(-m // BM), -(-n // BN)), tolerance=1e-4)
