@@ -1,5 +1,7 @@
 """Reductions, scans and maps, compiled for this CPU and compared with the interpreter."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
