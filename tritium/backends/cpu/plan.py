@@ -12,7 +12,6 @@ from ...ir.core import Arg, Result, walk
 from .clip import clip_of, settles
 from .overlap import apart
 from .table import WHOLE
-from .view import readable
 from .wants import Wants
 
 __all__ = ["Plan", "Step", "nest_of", "plan"]
@@ -199,9 +198,10 @@ def _is_scalar(op):
 def _view(groups, wants):
     """Find the loads that only dots want, with nothing written between."""
     for step in groups.steps:
-        if step.force is None or step.ops or not readable(step.force):
+        x = step.force
+        if x is None or step.ops or type(x) is Result or x.kind is not ops.load or len(T.shape(x.type)) < 2:
             continue
-        later, alone = wants.steps_of(step.force)
+        later, alone = wants.steps_of(x)
         dots = all(o.kind is ops.dot for s in later for o in groups.steps[s].ops)
         step.view = dots and not alone and not any(step.index <= s < later[-1] for s, _ in groups.writes)
 

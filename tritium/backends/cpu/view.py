@@ -8,18 +8,13 @@ from __future__ import annotations
 
 from ... import ops
 from ...ir import types as T
-from ...ir.core import Arg, Op, Result
+from ...ir.core import Arg, Result
 from ..llvm.rows import memory_type
 from . import lower_masks, nests
 from .affine import form_of, unfolded, uniform
 from .scratch import View
 
-__all__ = ["readable", "view"]
-
-
-def readable(x) -> bool:
-    """Whether a value may turn out to lie in memory as it is wanted."""
-    return isinstance(x, Op) and x.kind is ops.load and len(T.shape(x.type)) > 1 and T.element(x.type) is not T.i1
+__all__ = ["view"]
 
 
 def view(lo, x) -> View | None:
