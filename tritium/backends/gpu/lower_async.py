@@ -10,7 +10,9 @@ from .lower_convert import read, write
 
 @lower(gpu_ops.ring)
 def ring(g, op):
+    """Copies start at once, where the scratch of a conversion may have been: its readers must be done."""
     tile = op.attrs["tile"]
+    g.shared.before_write(g)
     return [g.int(g.shared.reserve(tile.numel * tile.element.bytes * op.attrs["slots"], 1024))]
 
 

@@ -1,0 +1,59 @@
+"""Loops around dots as kernels have them: nested, one after the other, left early; against the interpreter."""
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.gpu import emulator
+from tests.gpu.modules import run_cuda
+from tests.gpu.test_language import module_of
+from tests.gpu.test_modules import agree
+from tritium.interp.machine import interpret
+
+rng = np.random.default_rng(11)
+
+
+def data(dtype, *shape):
+    """Small whole numbers: their products and sums are exact."""
+    return np.round(2 * rng.standard_normal(shape)).astype(dtype)
+
+
+@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def check(request):
+    """A function that runs a kernel and compares every array with what the interpreter makes of it."""
+
+    def run(kernel, *args, grid=(1,), arch=90, warps=4, stages=3, tolerance=0.0):
+        if request.param == "cuda" and arch != 90:
+            pytest.skip("a real GPU has one architecture")
+        module, values = module_of(kernel, args)
+        mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
+        if request.param == "emulated":
+            emulator.run(module, mine, grid, arch, warps, stages)
+        else:
+            run_cuda(module, mine, grid, num_warps=warps, num_stages=stages)
+        interpret(module, theirs, grid)
+        agree(theirs, mine, tolerance)
+
+    return run
+
+
+@triton.jit
+def tiles_in_turn(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    across = tl.cdiv(N, BN)
+    k = tl.arange(0, BK)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(M, BM) * across, tl.num_programs(0), flatten=True):
+        m = tile // across * BM + tl.arange(0, BM)
+        n = tile % across * BN + tl.arange(0, BN)
+        total = tl.zeros((BM, BN), tl.float32)
+        for s in range(0, K, BK):
+            a = tl.load(a_ptr + m[:, None] * K + (s + k)[None, :], mask=m[:, None] < M, other=0.0)
+            b = tl.load(b_ptr + (s + k)[:, None] * N + n[None, :], mask=n[None, :] < N, other=0.0)
+            total = tl.dot(a, b, total)
+        tl.store(c_ptr + m[:, None] * N + n[None, :], total, mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+def test_programs_that_take_tiles_in_turn(check):
+    """The buffers of a tile lie where the tile before it passed to its stores."""
+    m, n, k = 112, 48, 64
+    check(tiles_in_turn, data("f2", m, k), data("f2", k, n), np.zeros((m, n), "f4"), m, n, k, 64, 32, 32, grid=(2,))
