@@ -255,6 +255,7 @@ INSTRUCTIONS = [
     (r"stmatrix\.sync\.aligned\.m8n8\.x4\.shared\.b16", _store_matrices),
     (r"setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32", _declare),
     (r"cp\.async\.bulk\.tensor\.(\d)d\.shared::cluster\.global\.tile\.mbarrier::complete_tx::bytes", _copy_box),
+    (r"griddepcontrol\.(?:wait|launch_dependents)", _declare),
     (r"bar\.warp\.sync", lambda s, guard, operands: s.m.warp_barrier(guard)),
     (r"cvt\.rn\.satfinite\.(\w+)\.f32", _narrow),
     (r"cvt\.rn\.f16x2\.(\w+)", _widen),

@@ -16,7 +16,8 @@ _REGISTER = {"r": "i32", "l": "i64", "f": "float", "d": "double", "h": "i16", "b
 def inline_asm(g, op, *xs):
     """One asm statement for each group of `pack` registers."""
     w, pack = g.w, op.attrs["pack"]
-    outputs, inputs = _constraints(op.attrs["constraints"])
+    constraints = op.attrs["constraints"].replace(" ", "")
+    outputs, inputs = _constraints(constraints)
     count = len(xs[0]) if xs else 1
     outs = [[] for _ in op.types]
     side = "" if op.attrs["pure"] else "sideeffect "
@@ -32,8 +33,11 @@ def inline_asm(g, op, *xs):
                 f"{len(words)} registers for pack={pack}",
             )
         arguments = ", ".join(_as(g, word, kind).typed for word, kind in zip(words, inputs))
-        call = f'call {result} asm {side}"{text}", "{op.attrs["constraints"]}"({arguments})'
-        made = w.effect(call, result)
+        call = f'asm {side}"{text}", "{constraints}"({arguments})'
+        if not outputs:
+            w.effect(f"call void {call}")
+            continue
+        made = w.effect(f"call {result} {call}", result)
         parts = (
             [made]
             if len(outputs) == 1
@@ -47,7 +51,7 @@ def inline_asm(g, op, *xs):
 def _constraints(text):
     """LLVM types of the outputs and of the inputs that a constraint string names."""
     outputs, inputs = [], []
-    for item in text.replace(" ", "").split(","):
+    for item in text.split(","):
         if item.startswith("~"):
             continue
         letter = re.sub(r"[=&+*]", "", item)
