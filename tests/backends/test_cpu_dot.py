@@ -94,3 +94,44 @@ def test_matmul(size, across):
     strides = (1, k) if across else (n, 1)
     args = [floats(m, k), floats(k * n), np.zeros((m, n), np.float32), m, n, k, *strides]
     check(build, [F, F, F, *[T.i32] * 5], args, (-(-m // BM), -(-n // BN)), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("when", ["before", "between", "after"])
+def test_operands_overwritten(when):
+    """Operands are read where they lie only as long as nobody writes there."""
+    def build(b, x, y, o):
+        v, w = b.get(x, (32, 32)), b.get(y, (32, 32))
+        zero = b.full(0.0, (32, 32), T.f32)
+        if when == "before":
+            b.put(x, zero)
+        d = ops.dot(b, v, w, zero, precision="ieee", imprecise=0)
+        if when == "between":
+            b.put(x, zero)
+            b.put(y, zero)
+        d = ops.dot(b, w, v, d, precision="ieee", imprecise=0)
+        b.put(o, d)
+        if when == "after":
+            b.put(x, d)
+
+    check(build, [F, F, F], [floats(32, 32), floats(32, 32), np.zeros((32, 32), np.float32)], tolerance=1e-4)
+
+
+@pytest.mark.parametrize("rows", [32, 40, 5])
+def test_operands_that_wrap(rows):
+    """(start + arange) % n numbers the rows of A and the columns of B: in one piece, or wrapped somewhere."""
+    def build(b, x, y, o, n):
+        i = ops.rem(b, ops.add(b, b.range(32), b.full(ops.mul(b, ops.program_id(b, axis=0), b.c(8)), (32,))),
+                    b.full(n, (32,)))
+        shape = (32, 32)
+        down = ops.broadcast(b, ops.expand_dims(b, i, axis=1), shape=shape)
+        along = ops.broadcast(b, ops.expand_dims(b, i, axis=0), shape=shape)
+        k, wide = b.range(32, 1, 2, shape), b.full(32, shape)
+        a = ops.load(b, ops.addptr(b, b.full(x, shape), ops.add(b, ops.mul(b, down, wide), k)))
+        deep = ops.mul(b, b.range(32, 0, 2, shape), b.full(n, shape))
+        c = ops.load(b, ops.addptr(b, b.full(y, shape), ops.add(b, deep, along)))
+        d = ops.dot(b, a, c, b.full(0.0, shape, T.f32), precision="ieee", imprecise=0)
+        start = ops.addptr(b, o, ops.mul(b, ops.program_id(b, axis=0), b.c(1024)))
+        b.put(start, d)
+
+    args = [floats(rows, 32), floats(32, rows), np.zeros((3, 32, 32), np.float32), rows]
+    check(build, [F, F, F, T.i32], args, (3,), tolerance=1e-4)

@@ -157,3 +157,21 @@ def test_pointers_as_data():
     out = np.zeros(8, np.float32)
     launch(m, [np.array([x.ctypes.data + 4 * k for k in (2, 0, 3, 1)], np.uint64), x, y, out])
     np.testing.assert_array_equal(out, [*x[[2, 0, 3, 1]], y[0], x[1], y[2], x[3]])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_quotients_by_one_number(dtype):
+    """Dividing a tile by a scalar rounds as a division does, whatever the scalar is."""
+    t = T.f32 if dtype is np.float32 else T.f64
+
+    def build(b, x, y, o):
+        p = ops.program_id(b, axis=0)
+        d = ops.load(b, ops.addptr(b, y, p))
+        q = ops.div(b, b.get(x, (256,)), b.full(d, (256,)))
+        b.put(ops.addptr(b, o, ops.mul(b, p, b.c(256))), q)
+
+    info = np.finfo(dtype)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, info.max, -info.max, 1.0, 3.0, info.tiny * 2.0**60]
+    x = np.concatenate([special, rng.standard_normal(246) * 10.0 ** rng.integers(-15, 15, 246)]).astype(dtype)
+    y = np.array([*special, info.smallest_subnormal, info.tiny, 0.1, -7.0, 1e20, 1e-20], dtype)
+    check(build, [T.Ptr(t)] * 3, [x, y, np.zeros((len(y), 256), dtype)], (len(y),))
