@@ -57,7 +57,7 @@ class FakeCuda:
         "cuEventCreate": (I, P, U), "cuEventDestroy_v2": (I, P), "cuEventRecord": (I, P, P),
         "cuEventSynchronize": (I, P), "cuEventQuery": (I, P), "cuEventElapsedTime": (I, P, P, P),
         "cuOccupancyMaxActiveClusters": (I, P, P, P), "cuOccupancyMaxActiveBlocksPerMultiprocessor": (I, P, P, I, S),
-        "cuTensorMapEncodeTiled": (I, P, I, U, P, P, P, P, P, I, I, I, I),
+        "cuTensorMapEncodeTiled": (I, P, I, U, P, P, P, P, P, I, I, I, I), "cuTensorMapReplaceAddress": (I, P, P),
     }  # fmt: skip
 
     # -- devices and contexts: the context of device d is 1000 + d --------------------------------------------------

@@ -249,6 +249,10 @@ def fake(monkeypatch):
     def places(out, function, threads, shared):
         fake_cuda.word(out, fake_cuda.I).value = 1
 
+    def exchange(out, address):
+        ctypes.c_uint64.from_address(out).value = address
+
+    made._cuTensorMapReplaceAddress = exchange
     made._cuTensorMapEncodeTiled, made._cuOccupancyMaxActiveBlocksPerMultiprocessor = encode, places
     product.device_caches.clear()
     yield made
@@ -278,20 +282,29 @@ def test_maps_are_kept_until_a_tensor_differs(fake):
     for _ in range(3):
         launch(A, B, C, 256, 256, 128)
     assert len(fake.maps) == 2 and fake.launches[-1]["grid"] == (16, 1, 1)
+    fake.parameters = 9 + 3 + 2
     launch(A, Tensor(1 << 20), C, 256, 256, 128)
-    assert [m[1] for m in fake.maps] == [4096, 8192, 1 << 20]
+    assert len(fake.maps) == 2 and fake.launches[-1]["slots"][12:] == [4096, 1 << 20]  # only the address is exchanged
     launch(A, Tensor(1 << 20), C, 512, 256, 128)
-    assert len(fake.maps) == 4 and fake.maps[-1][2] == (128, 512)
+    assert len(fake.maps) == 3 and fake.maps[-1][1:3] == (4096, (128, 512))
 
 
 def test_tensors_the_driver_refuses_take_another_kernel(fake):
     launch(A, B, C, 256, 256, 128)
     fake.fail["cuTensorMapEncodeTiled"] = 1
-    launch(A, B, C, 256, 512, 128)
-    assert fake.launches[-1]["block"] == (128, 1, 1) and fake.launches[-1]["grid"] == (32, 1, 1)
+    for _ in range(2):
+        launch(A, B, C, 256, 512, 128)
+        assert fake.launches[-1]["block"] == (128, 1, 1) and fake.launches[-1]["grid"] == (32, 1, 1)
     del fake.fail["cuTensorMapEncodeTiled"]
     launch(A, B, C, 256, 256, 128)
     assert fake.launches[-1]["block"] == (256, 1, 1)
+
+
+def test_drivers_without_tensor_maps_take_another_kernel(fake, monkeypatch):
+    for name in ("cuTensorMapEncodeTiled", "cuTensorMapReplaceAddress"):
+        monkeypatch.delattr(fake, name)
+    launch(A, B, C, 256, 256, 128)
+    assert fake.launches[-1]["block"] == (128, 1, 1)
 
 
 def test_more_programs_than_32_bits_count_take_another_kernel(fake):

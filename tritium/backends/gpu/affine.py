@@ -13,18 +13,26 @@ from typing import NamedTuple
 from ... import ops
 from ...ir import types as T
 from ...ir.core import Arg, Op
-from .polynomial import Poly
+from .polynomial import Poly, keeps_integers
 
 ZERO, ONE = Poly(), Poly.of(1)
 ENDLESS = (1 << 31) - 1  # the size of an axis without a bound
 MOST_AXES = 5
 
 
+class Wrap(NamedTuple):
+    """(start + element) % modulus, computed in integers of a type."""
+
+    start: Poly
+    modulus: Poly
+    type: T.Scalar
+
+
 class Axis(NamedTuple):
-    """What an axis adds to a tile of integers: `step` for each element, or for each of (start + element) % modulus."""
+    """What an axis adds to a tile of integers: `step` for each element, or for each that has wrapped round."""
 
     step: Poly = ZERO
-    wrap: tuple | None = None
+    wrap: Wrap | None = None
 
     def scaled(self, by):
         return Axis(self.step * by, self.wrap)
@@ -109,16 +117,14 @@ def _product(op, x, y):
 def _remainder(op, x, y):
     """A range that wraps round."""
     turning = [k for k, axis in enumerate(x.axes) if axis.step]
-    if not y.flat or [x.axes[k] for k in turning] != [Axis(ONE)]:
+    if not y.flat or [x.axes[k] for k in turning] != [Axis(ONE)] or T.element(op.type) not in (T.i32, T.i64):
         return None
-    axes = tuple(Axis(ONE, (x.offset, y.offset)) if k in turning else Axis() for k in range(len(x.axes)))
-    return Form(None, ZERO, axes)
+    wrap = Wrap(x.offset, y.offset, T.element(op.type))
+    return Form(None, ZERO, tuple(Axis(ONE, wrap) if k in turning else Axis() for k in range(len(x.axes))))
 
 
 def _cast(op, x):
-    source, to = T.element(op.operands[0].type), T.element(op.type)
-    whole = all(type(t) is T.Scalar and t.is_int and t.kind != "bool" for t in (source, to))
-    return x if whole and to.bits >= source.bits else None
+    return x if keeps_integers(T.element(op.operands[0].type), T.element(op.type)) else None
 
 
 _FORMS = {
@@ -256,8 +262,8 @@ class _Box:
         axis, box = self.form.axes[k], self.shape[k]
         mine = [limit for limit in self.limits if limit[0] == k]
         if axis.wrap:
-            start, size = axis.wrap
-            return False if mine or not all(map(self.uniform, size.values)) else Side(size, axis.step, start, box)
+            known = not mine and all(map(self.uniform, axis.wrap.modulus.values))
+            return Side(axis.wrap.modulus, axis.step, axis.wrap.start, box) if known else False
         highs, lows = [h for _, _, h in mine if h is not None], [low for _, low, _ in mine if low is not None]
         if not mine:
             return None

@@ -44,11 +44,10 @@ def through_shared(g, x, t, source, target):
 
 def scratch_of(op, room):
     """Bytes of shared memory a `convert` takes where there is so much room."""
-    source, target = layout_of(op.operands[0]), layout_of(op)
-    t = T.element(op.type)
+    source, target, t = layout_of(op.operands[0]), layout_of(op), T.element(op.type)
     if conversion(source, target) in ("same", "registers"):
         return 0
-    needed = source.numel * (8 if type(t) is T.Ptr else t.bytes)
+    needed = op.type.numel * (8 if type(t) is T.Ptr else t.bytes)
     return needed >> len(_splitting(source, target, needed, room))
 
 

@@ -75,12 +75,13 @@ def element_load(g, op, buffer, origin, *numbers):
     with w.loop(g.place("lane"), g.int(tile.numel), g.int(32), type="i32") as loop:
         index = [w.binary("udiv", loop.index, g.int(tile.shape[1])), w.binary("urem", loop.index, g.int(tile.shape[1]))]
         inside, place = None, w.const("i64", 0)
-        for i, (step, low, high), turn in zip(index, sides, turns):
-            i = w.cast("zext", i, "i64")
+        for narrow, (step, low, high), turn in zip(index, sides, turns):
+            i = w.cast("zext", narrow, "i64")
             for condition in (w.compare("icmp sge", i, low), w.compare("icmp slt", i, high)):
                 inside = condition if inside is None else w.binary("and", inside, condition)
             if turn:
-                i = w.binary("srem", w.binary("add", i, turn[0]), turn[1])
+                start = w.binary("add", narrow if turn[0].type == "i32" else i, turn[0])
+                i = w.cast("sext", w.binary("srem", start, turn[1]), "i64")
             place = w.binary("add", place, w.binary("mul", i, step))
         pointer = w.emit("ptr addrspace(1)", f"getelementptr {kind}, {origin[0].typed}, i64 {place}", origin[0], place)
         (element,) = g.target.load(g, pointer, kind, 1, inside, None, {})

@@ -154,9 +154,19 @@ def _increment(arg, out):
     return None
 
 
+def keeps_integers(source, to):
+    """True if a cast between two types leaves every integer what it is.
+
+    >>> keeps_integers(T.i32, T.i64), keeps_integers(T.u32, T.i64), keeps_integers(T.i32, T.u64)
+    (True, True, False)
+    """
+    if not (_is_integer(source) and _is_integer(to)):
+        return False
+    return to.bits >= source.bits if source.signed == to.signed else to.signed and to.bits > source.bits
+
+
 def _widened(s, op):
-    source, to = op.operands[0].type, op.type
-    return s(op.operands[0]) if _is_integer(source) and to.bits >= source.bits else None
+    return s(op.operands[0]) if keeps_integers(op.operands[0].type, op.type) else None
 
 
 def _shifted(s, op):
@@ -191,4 +201,4 @@ def write(b, poly, rounds: Any = None, value: Callable[[Any], Any] = lambda x: x
     return ops.constant(b, value=0, type=T.i64) if total is None else total
 
 
-__all__ = ["ROUND", "Poly", "Scalars", "write"]
+__all__ = ["ROUND", "Poly", "Scalars", "keeps_integers", "write"]

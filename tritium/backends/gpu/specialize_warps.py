@@ -188,7 +188,7 @@ def _values(found):
     polys = [found.offset, found.form.offset]
     polys += [p for side in found.sides for p in (side.size, side.stride, side.start) if p is not None]
     polys += [p for _, low, high in found.limits for p in (low, high) if p is not None]
-    polys += [p for axis in found.form.axes if axis.wrap for p in axis.wrap]
+    polys += [p for axis in found.form.axes if axis.wrap for p in axis.wrap[:2]]
     return {x for poly in polys for x in poly.values if x is not ROUND}
 
 
@@ -270,7 +270,7 @@ class _Build:
                     program, *state = loop.args
                     index = ops.rem(b, program, x), ops.rem(b, ops.div(b, program, x), y), ops.div(b, program, plane)
                     ops.yield_(b, *body([*index, *self.grid], *state))
-                b.emit(ops.for_, (*bounds, zero, zero), dict(ops.for_.defaults), (loop.block,))
+                b.place(_loop((*bounds, zero, zero), loop.block))
             ops.yield_(b)
         return region.block
 
@@ -312,8 +312,8 @@ class _Build:
                 gpu_ops.arrive(b, filled)
             more = ops.add(b, rounds, ops.constant(b, value=1, type=T.i64))
             ops.yield_(b, more, *self.after(mine, phase))
-        _, slot, parity = b.emit(ops.for_, (*bounds, none, slot, parity), dict(ops.for_.defaults), (region.block,))
-        return slot, parity
+        loop = b.place(_loop((*bounds, none, slot, parity), region.block))
+        return Result(loop, 1), Result(loop, 2)
 
     def copy(self, plan, key, load, slot, barrier, rounds, scalar):
         """By the engine if it can, else element by element."""
@@ -354,8 +354,9 @@ class _Build:
             highs = [spell(high) for n, _, high in limits if n == k and high is not None]
             size = Poly.of(load.op.type.shape[k])
             out += [spell(axis.step), *(lows[:1] or [spell(Poly())]), *(highs[:1] or [spell(size)])]
-        for axis in form.axes:
-            out += [spell(poly) for poly in axis.wrap or ()]
+        for start, modulus, kind in (axis.wrap for axis in form.axes if axis.wrap):
+            wide = spell(start), spell(modulus)
+            out += wide if kind.bits == 64 else [ops.cast(self.b, x, to=kind) for x in wide]
         return out, wraps
 
     # --- the computing warps ------------------------------------------------------------------------------------------
@@ -367,6 +368,10 @@ class _Build:
         ends = Op(ops.yield_, worker.state, {}, ())
         values = [*opened.original.args, *places, slot, parity]
         return substitute(self.b, Block([*body.args, *state], [*body.ops, ends]), values)
+
+
+def _loop(operands, block):
+    return Op(ops.for_, operands, dict(ops.for_.defaults), tuple(x.type for x in operands[3:]), (block,))
 
 
 def _i32(b, value):

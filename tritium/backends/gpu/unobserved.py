@@ -15,7 +15,7 @@ from .polynomial import Scalars
 
 def unobserved(module, loop, plan, load, axis, access):
     """True if elements of `load` at (start + index) % size on `axis` with start + index >= size reach no store."""
-    start, size = access.form.axes[axis].wrap
+    start, size, _ = access.form.axes[axis].wrap
     if plan.late is None:
         return False
     (dot,) = plan.dots

@@ -2,7 +2,8 @@
 programs itself.
 
 Maps follow from the arguments (`tensor_map.Recipe`). The native launcher computes the numbers of each from the slots
-and has the driver encode the map again only where one differs from the last launch.
+and has the driver encode the map again only where one differs from the last launch; where it is the address alone, the
+driver exchanges it.
 """
 
 from __future__ import annotations
@@ -127,6 +128,7 @@ value:
   %v = phi i64 [0, %entry], [%v1, %sum]
   %at = phi ptr [%sums, %entry], [%next, %sum]
   %changed = phi i1 [false, %entry], [%changed1, %sum]
+  %moved = phi i1 [false, %entry], [%moved1, %sum]
   %all = icmp eq i64 %v, %count
   br i1 %all, label %done, label %begin
 begin:
@@ -157,30 +159,47 @@ sum:
   %old.p = getelementptr i64, ptr %values, i64 %v
   %old = load i64, ptr %old.p
   %differs = icmp ne i64 %old, %total
-  %changed1 = or i1 %changed, %differs
+  %is_address = icmp eq i64 %v, 0
+  %moved1 = select i1 %is_address, i1 %differs, i1 %moved
+  %other = select i1 %is_address, i1 false, i1 %differs
+  %changed1 = or i1 %changed, %other
   store i64 %total, ptr %old.p
   %v1 = add i64 %v, 1
   br label %value
 done:
   %state.p = getelementptr %map, ptr %map, i64 0, i32 3
   %state = load i32, ptr %state.p
-  %new = icmp eq i32 %state, 0
-  %encode = or i1 %changed, %new
-  br i1 %encode, label %ask, label %known
+  %made = icmp eq i32 %state, 1
+  %bytes.p = getelementptr %map, ptr %map, i64 0, i32 4
+  %bytes = load ptr, ptr %bytes.p
+  %address = load ptr, ptr %values
+  %keep = xor i1 %changed, true
+  %right = and i1 %made, %keep
+  br i1 %right, label %where, label %again
+where:
+  br i1 %moved, label %exchange, label %known
 known:
-  %was = icmp eq i32 %state, 1
-  ret i1 %was
+  ret i1 true
+exchange:
+  %exchanged = call i32 @cuTensorMapReplaceAddress(ptr %bytes, ptr %address)
+  %fine = icmp eq i32 %exchanged, 0
+  br i1 %fine, label %known, label %ask
+again:                                            ; not made yet, or for another tensor, or refused
+  %differs.any = or i1 %changed, %moved
+  %refused = icmp eq i32 %state, 2
+  %same = xor i1 %differs.any, true
+  %still = and i1 %refused, %same
+  br i1 %still, label %no, label %ask
+no:
+  ret i1 false
 ask:
   %type = load i32, ptr %map
   %rank.p = getelementptr %map, ptr %map, i64 0, i32 1
   %rank = load i32, ptr %rank.p
   %swizzle.p = getelementptr %map, ptr %map, i64 0, i32 2
   %swizzle = load i32, ptr %swizzle.p
-  %bytes.p = getelementptr %map, ptr %map, i64 0, i32 4
-  %bytes = load ptr, ptr %bytes.p
   %box = getelementptr %map, ptr %map, i64 0, i32 5
   %ones = getelementptr %map, ptr %map, i64 0, i32 6
-  %address = load ptr, ptr %values
   %dims = getelementptr i64, ptr %values, i64 1
   %rank.i = zext i32 %rank to i64
   %strides = getelementptr i64, ptr %dims, i64 %rank.i

@@ -23,6 +23,18 @@ from .terms import Terms
 _PART = Part("cuda", launcher.SYMBOLS, (guards, native_launcher, launcher, hidden), lambda target: launcher.launcher())
 
 
+@ctypes.CFUNCTYPE(ctypes.c_int)
+def _refuse():
+    """Stands for functions that an old driver lacks: tensor maps came with CUDA 12. 801 is "not supported"."""
+    return 801
+
+
+def _address(name):
+    lib = cuda.library()
+    lacking = lib is not None and not hasattr(lib, name)
+    return (ctypes.cast(_refuse, ctypes.c_void_p).value if lacking else cuda.address(name)) or 0
+
+
 class Runtime:
     """The native launcher of this process, linked to the driver; use `Runtime.get()`."""
 
@@ -35,7 +47,7 @@ class Runtime:
         return cls()
 
     def __init__(self):
-        self.symbols = Symbols(cpu_target(), (_PART,), {name: cuda.address(name) for name in launcher.DRIVER})
+        self.symbols = Symbols(cpu_target(), (_PART,), {name: _address(name) for name in launcher.DRIVER})
         word = ctypes.c_void_p
         self._stream, failed, judge = (word.from_address(self.symbols[f"tt.cuda.{x}"])
                                        for x in ("stream", "failed", "judge"))

@@ -15,7 +15,8 @@ __all__ = ["DRIVER", "SYMBOLS", "Info", "launcher"]
 
 SYMBOLS = (*native.SYMBOLS, "tt.cuda.run", "tt.cuda.launch", "tt.cuda.stream", "tt.cuda.failed", "tt.cuda.ring",
            "tt.cuda.count", "tt.cuda.judge")  # fmt: skip
-DRIVER = ("cuLaunchKernel", "cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuTensorMapEncodeTiled")
+DRIVER = ("cuLaunchKernel", "cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuTensorMapEncodeTiled",
+          "cuTensorMapReplaceAddress")
 RING = 64  # so many launches are remembered, for errors that come later
 
 
@@ -40,6 +41,7 @@ i32 cuLaunchKernelEx(ptr, ptr, ptr, ptr)
 i32 cuCtxGetCurrent(ptr)
 i32 cuCtxSetCurrent(ptr)
 i32 cuTensorMapEncodeTiled(ptr, i32, i32, ptr, ptr, ptr, ptr, ptr, i32, i32, i32, i32)
+i32 cuTensorMapReplaceAddress(ptr, ptr)
 ptr PyObject_CallFunction(ptr, ptr, ...)
 """
 
