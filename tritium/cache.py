@@ -160,7 +160,16 @@ class FileCacheManager(CacheManager):
 
 
 class RemoteCacheBackend(ABC):
-    """Somewhere else to keep files: a server shared by machines."""
+    """Somewhere else to keep files: a server shared by machines.
+
+    >>> class Kept(RemoteCacheBackend):
+    ...     files = {}
+    ...     def get(self, filenames): return {name: self.files[name] for name in filenames if name in self.files}
+    ...     def put(self, filename, data): self.files[filename] = data
+    >>> Kept("key").put("kernel.obj", b"code")
+    >>> Kept("key").get(["kernel.obj", "kernel.ptx"])
+    {'kernel.obj': b'code'}
+    """
 
     def __init__(self, key: str):
         self.key = key

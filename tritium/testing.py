@@ -298,7 +298,12 @@ def perf_report(benchmarks: Benchmark | list[Benchmark]) -> Callable[[Callable],
 
 
 class Mark:
-    """A measuring function with its benchmarks."""
+    """A measuring function with its benchmarks.
+
+    >>> bench = Benchmark(["n"], [1, 2], "how", ["fast"], ["Fast"], plot_name="steps", args={})
+    >>> Mark(lambda n, how: 10.0 * n, bench).run(return_df=True).shape
+    (2, 2)
+    """
 
     def __init__(self, fn: Callable, benchmarks: Benchmark | list[Benchmark]):
         self.fn, self.benchmarks = fn, benchmarks

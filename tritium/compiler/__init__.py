@@ -88,7 +88,14 @@ def make_backend(target: GPUTarget) -> BaseBackend:
 
 
 def get_cache_key(src, backend: BaseBackend, backend_options: Options, env_vars: dict[str, str]) -> str:
-    """What a kernel's key on disk is the hash of: compiler, source, machine, options, environment."""
+    """What a kernel's key on disk is the hash of: compiler, source, machine, options, environment.
+
+    >>> from tritium.language.source import cdiv
+    >>> backend, source = make_backend(GPUTarget("cpu", "host", 1)), ASTSource(cdiv, {"x": "i32", "y": "i32"})
+    >>> eight, four = (get_cache_key(source, backend, backend.parse_options({"num_warps": n}), {}) for n in (8, 4))
+    >>> eight == four
+    False
+    """
     hook = knobs.runtime.add_stages_inspection_hook
     inspected = "-".join(map(str, hook())) if hook else ""
     return "-".join((cache.fingerprint(), src.hash(), backend.hash(), backend_options.hash(),

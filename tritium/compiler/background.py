@@ -20,7 +20,14 @@ active_mode: ContextVar[AsyncCompileMode | None] = ContextVar("async_compile_mod
 
 
 class FutureKernel:
-    """A kernel being compiled; whatever is asked of it waits until it is there."""
+    """A kernel being compiled; whatever is asked of it waits until it is there.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> with ThreadPoolExecutor(1) as pool:
+    ...     FutureKernel(print, pool.submit(lambda: "a kernel")).result()
+    a kernel
+    'a kernel'
+    """
 
     def __init__(self, finalize: Callable[[Any], None], future: Future):
         self._finalize, self.future = finalize, future
@@ -47,7 +54,17 @@ class FutureKernel:
 
 
 class AsyncCompileMode:
-    """While active, cache misses are compiled by `executor`; leaving the block waits for all of them."""
+    """While active, cache misses are compiled by `executor`; leaving the block waits for all of them.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> import numpy as np
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> x = np.ones(8, np.float32)
+    >>> with ThreadPoolExecutor(2) as pool, AsyncCompileMode(pool):
+    ...     kernels = [add_kernel.warmup(x, x, x, 8, BLOCK=block, grid=(1,)) for block in (2, 4, 8)]
+    >>> {kernel.name for kernel in kernels}
+    {'add_kernel'}
+    """
 
     def __init__(self, executor: Executor, *, ignore_errors: bool = False):
         self.executor, self.ignore_errors = executor, ignore_errors

@@ -125,6 +125,13 @@ class CompiledKernel:
     """The result of a compilation. `kernel[grid](*args)` launches it on all parameters, constants included.
 
     Nothing touches a device before the first launch (or `_init_handles`), which loads the binary.
+
+    >>> import numpy as np
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> x = np.ones(8, np.float32)
+    >>> kernel = add_kernel.warmup(x, x, x, 8, BLOCK=8, grid=(1,))
+    >>> kernel.name, kernel.metadata.num_warps, "llir" in kernel.asm
+    ('add_kernel', 4, True)
     """
 
     def __init__(self, src, metadata: Mapping[str, Any], contents: dict[str, Any], key: str,

@@ -105,7 +105,14 @@ _NAMES = {
 
 
 class IRSource:
-    """A file holding one stage of a kernel; compilation goes on from there."""
+    """A file holding one stage of a kernel; compilation goes on from there.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".ttir") as file:
+    ...     _ = file.write("kernel @nothing() {\\n}\\n"), file.flush()
+    ...     IRSource(file.name).name
+    'nothing'
+    """
 
     def __init__(self, path, context=None, backend=None):
         self.path = Path(path)

@@ -35,6 +35,14 @@ class Autotuner(KernelInterface[T]):
 
     `cache` maps tuning keys to the configurations chosen, `configs_timings` holds the last measurements as
     {config: [median, 20 %, 80 %]} in milliseconds, and `bench_time` is how long they took in seconds.
+
+    >>> import numpy as np
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> tuned = autotune([Config({"BLOCK": 16}), Config({"BLOCK": 64})], key=["n"])(add_kernel)
+    >>> x = np.ones(100, np.float32)
+    >>> _ = tuned[lambda meta: (-(-100 // meta["BLOCK"]),)](x, x, np.empty_like(x), 100)
+    >>> len(tuned.configs_timings), tuned.best_config in tuned.configs
+    (2, True)
     """
 
     def __init__(self, fn, arg_names: list[str], configs: list[Config] | None, key: list[str],
@@ -229,7 +237,16 @@ def _fastest(timings: dict[Config, list[float]]) -> Config:
 
 
 class Heuristics(KernelInterface[T]):
-    """A kernel some of whose meta-parameters are functions of its arguments."""
+    """A kernel some of whose meta-parameters are functions of its arguments.
+
+    >>> import numpy as np
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> sized = heuristics({"BLOCK": lambda args: 1 << (args["n"] - 1).bit_length()})(add_kernel)
+    >>> x, out = np.ones(100, np.float32), np.empty(100, np.float32)
+    >>> _ = sized[(1,)](x, x, out, 100)
+    >>> float(out.sum())
+    200.0
+    """
 
     def __init__(self, fn, arg_names: list[str], values: dict[str, Callable[[dict], Any]]):
         self.fn, self.arg_names, self.values = fn, arg_names, values

@@ -49,7 +49,14 @@ def __getattr__(name: str):
 
 
 class KernelInterface(Generic[T]):
-    """What can be launched as `kernel[grid](*args)`: kernels, and what wraps them."""
+    """What can be launched as `kernel[grid](*args)`: kernels, and what wraps them. A subclass defines `run`.
+
+    >>> class Loud(KernelInterface):
+    ...     def run(self, *args, grid, warmup, **kwargs):
+    ...         print(f"{len(args)} arguments over {grid}")
+    >>> Loud()[(2, 1)](1, 2, 3)
+    3 arguments over (2, 1)
+    """
 
     run: Callable[..., Any]
     arg_names: list[str]
@@ -90,7 +97,15 @@ class _Caches(dict):
 
 
 class JITFunction(Source, KernelInterface[T]):
-    """A kernel: a function that runs once for each program of a grid."""
+    """A kernel: a function that runs once for each program of a grid.
+
+    >>> import numpy as np
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> x, out = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    >>> compiled = add_kernel[(1,)](x, x, out, 4, BLOCK=4)
+    >>> out, add_kernel.arg_names[-1], compiled.name
+    (array([0., 2., 4., 6.], dtype=float32), 'BLOCK', 'add_kernel')
+    """
 
     if TYPE_CHECKING:  # other kernels may call it, and give plain values to its constants
         @overload

@@ -53,6 +53,10 @@ class MXFP4Tensor:
     """A tensor of e2m1 codes, one per byte in `data`.
 
     Made from values (`data`), or empty with a `size` to be filled by `random()`.
+
+    >>> import torch
+    >>> MXFP4Tensor(torch.tensor([0.5, -6.0])).to(torch.float32)
+    tensor([ 0.5000, -6.0000])
     """
 
     def __init__(self, data: Any = None, size: Any = None, device: Any = None):
@@ -92,7 +96,12 @@ class MXFP4Tensor:
 
 
 class MXScaleTensor:
-    """A tensor of e8m0 scales: byte s stands for 2**(s - 127), 255 for NaN."""
+    """A tensor of e8m0 scales: byte s stands for 2**(s - 127), 255 for NaN.
+
+    >>> import torch
+    >>> MXScaleTensor(torch.tensor([1.0, 8.0])).data
+    tensor([127, 130], dtype=torch.uint8)
+    """
 
     def __init__(self, data: Any = None, size: Any = None, device: Any = None):
         if (data is None) == (size is None):
