@@ -7,6 +7,7 @@ from typing import Any
 
 from .core import Arg, Block, Op, Result
 from .opdef import types_of
+from .types import Type
 
 
 class Builder:
@@ -93,17 +94,24 @@ def op_key(op):
 
     Constants compare by bits and type (0.0 is not -0.0, 1 is not True); operands that commute, in any order.
     """
-    operands = [id(x) << 16 if type(x) is not Result else (id(x.op) << 16) + x.index + 1 for x in op.operands]
-    if len(operands) == 2 and operands[0] > operands[1] and op.kind.row is not None and op.kind.row.commutes:
-        operands.reverse()
-    if not op.attrs:
-        return (op.kind, *operands)
-    return (op.kind, *operands, *[(k, attr_key(v)) for k, v in op.attrs.items()])
+    kind, operands, attrs = op.kind, op.operands, op.attrs
+    if len(operands) == 2 and kind.row is not None and kind.row.commutes and _rank(operands[0]) > _rank(operands[1]):
+        operands = operands[::-1]
+    if not attrs:
+        return kind, operands
+    return (kind, operands, *attrs, *map(attr_key, attrs.values()))
+
+
+def _rank(x):
+    """Some order of values."""
+    return (id(x.op), x.index) if type(x) is Result else (id(x), -1)
 
 
 def attr_key(value):
     """A hashable stand-in that is equal only for the same value of the same type."""
     kind = type(value)
+    if kind is int or kind is str or isinstance(value, Type):
+        return value
     if kind is float:
         return (kind, value.hex())
     if kind is tuple or kind is list:
