@@ -29,10 +29,10 @@ class Names:
     """
 
     def __init__(self, source: Compilable):
-        self._file = cache.FileCacheManager(cache.base32(_digest(cache.fingerprint() + source.src)))
+        self._folder, self._file = cache.FileCacheManager("names"), _digest(cache.fingerprint() + source.src)
         self._known: dict[str, list[str]] = {}  # hash of a text -> its names
         self._new = False
-        path = self._file.get_file("names")
+        path = self._folder.get_file(self._file)
         if path is not None:
             with open(path, "rb") as file:
                 *lines, end = file.read().decode().split("\n")
@@ -53,7 +53,7 @@ class Names:
         if self._new:
             lines = [" ".join((key, *names)) for key, names in self._known.items()]
             try:
-                self._file.put("\n".join((*lines, _END)), "names")
+                self._folder.put("\n".join((*lines, _END)), self._file)
             except OSError as error:
                 cache.tolerate(error)
 
