@@ -94,6 +94,7 @@ print(*map(statistics.median, zip(*pairs)))
 def fresh(code: str, cache: str, **environment: str) -> list[float]:
     """Run code in a new process; the numbers it prints."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_CACHE_DIR": cache, **environment}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # modules that are imported late would be compiled every time
     # A kernel's text is read from its file, so the code must be one.
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
         file.write(code)
