@@ -57,3 +57,21 @@ def test_programs_that_take_tiles_in_turn(check):
     """The buffers of a tile lie where the tile before it passed to its stores."""
     m, n, k = 112, 48, 64
     check(tiles_in_turn, data("f2", m, k), data("f2", k, n), np.zeros((m, n), "f4"), m, n, k, 64, 32, 32, grid=(2,))
+
+
+@triton.jit
+def both_ways(a_ptr, b_ptr, c_ptr, L, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    d = tl.arange(0, D)
+    a = tl.load(a_ptr + tl.arange(0, BM)[:, None] * D + d[None, :])
+    total = tl.zeros((BM, D), tl.float32)
+    for s in range(0, L, BN):
+        b = tl.load(b_ptr + (s + tl.arange(0, BN))[None, :] * D + d[:, None])
+        total = tl.dot(tl.dot(a, b).to(tl.float16), tl.trans(b), total)
+    tl.store(c_ptr + tl.arange(0, BM)[:, None] * D + d[None, :], total)
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+def test_tiles_that_two_dots_read_one_of_them_transposed(check, warps):
+    """With two groups of warps side by side the second dot cannot read its part of the buffer as it lies."""
+    a, b = np.sign(data("f2", 64, 64)), data("f2", 96, 64)
+    check(both_ways, a, b, np.zeros((64, 64), "f4"), 96, 64, 32, 64, warps=warps)

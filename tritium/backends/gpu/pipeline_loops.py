@@ -309,6 +309,7 @@ class Copy:
             if plan.lies_right(dot, load, side, turned):
                 return address, 1 - axis if turned else axis
             value = gpu_ops.buffer_load(self.b, address, tile=load.type, axis=axis)
+            value = ops.trans(self.b, value, order=(1, 0)) if turned else value
         else:
             value = self.value(x)
         if side == "a":
