@@ -75,3 +75,31 @@ def test_tiles_that_two_dots_read_one_of_them_transposed(check, warps):
     """With two groups of warps side by side the second dot cannot read its part of the buffer as it lies."""
     a, b = np.sign(data("f2", 64, 64)), data("f2", 96, 64)
     check(both_ways, a, b, np.zeros((64, 64), "f4"), 96, 64, 32, 64, warps=warps)
+
+
+@triton.jit
+def changing_right_side(a_ptr, b_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    b = tl.load(b_ptr + k[:, None] * BN + j[None, :])
+    total = tl.zeros((BM, BN), tl.float32)
+    for s in range(0, K, BK):
+        total = tl.dot(tl.load(a_ptr + i[:, None] * K + (s + k)[None, :]), b, total)
+        b = 1 - b
+    tl.store(c_ptr + i[:, None] * BN + j[None, :], total)
+
+
+@triton.jit
+def half_of_a_pair(a_ptr, b_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    pairs = (k[:, None, None] * BN + j[None, :, None]) * 2 + tl.arange(0, 2)[None, None, :]
+    total = tl.zeros((BM, BN), tl.float32)
+    for s in range(0, K, BK):
+        _, b = tl.split(tl.load(b_ptr + s * (2 * BN) + pairs))
+        total = tl.dot(tl.load(a_ptr + i[:, None] * K + (s + k)[None, :]), b, total)
+    tl.store(c_ptr + i[:, None] * BN + j[None, :], total)
+
+
+@pytest.mark.parametrize(("kernel", "depth"), [(changing_right_side, 32), (half_of_a_pair, 192)])
+def test_right_sides_that_are_no_loads(check, kernel, depth):
+    """They go through one buffer: the dot of the round before must have read it."""
+    check(kernel, data("f2", 64, 96), data("f2", depth, 64), np.zeros((64, 64), "f4"), 96, 64, 64, 32)

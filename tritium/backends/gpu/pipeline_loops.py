@@ -147,9 +147,14 @@ class Plan:
             if load is not None and id(load) in self.loads:
                 if not self.lies_right(dot, load, side, turned):
                     return False
-            elif side == "b" and id(x) in self.inside:
+            elif side == "b" and not self.outside(x):
                 return False
         return True
+
+    def outside(self, x):
+        """True for what is made before the loop."""
+        op = x.op if type(x) is Result else x
+        return id(op) not in self.inside and op not in self.body.args
 
     def follow_other_dots(self, users, dot):
         return bool(users) and all(self.follows_other_dot(op, dot) for op in users)
@@ -206,7 +211,7 @@ class Plan:
         out = {}
         for dot in self.dots:
             for side, x in zip("ab", dot.operands):
-                if (type(x) is not Op or id(x) not in self.inside) and x not in self.body.args:
+                if self.outside(x):
                     axis = 1 if side == "a" else 0
                     out[id(x), side] = gpu_ops.share(self.b, x, axis=axis), axis
         return out
