@@ -939,7 +939,7 @@ def atomic_xchg(pointer: tensor | block_pointer, val: Operand, mask: Operand | N
                 scope: str | None = None) -> tensor:
     """Exchange memory and `val` in one indivisible step; gives the old value back.
 
-        tl.atomic_xchg(lock_ptr, 0)        # release a lock
+        tl.atomic_xchg(lock_ptr, 0)  # release a lock
     """
 
 
@@ -1341,7 +1341,7 @@ class tensor:
                     scope: str | None = None) -> tensor:
         """Exchange memory and `val` in one indivisible step; gives the old value back.
 
-            tl.atomic_xchg(lock_ptr, 0)        # release a lock
+            tl.atomic_xchg(lock_ptr, 0)  # release a lock
         """
     def atomic_add(self, val: Operand, mask: Operand | None = None, sem: str | None = None,
                    scope: str | None = None) -> tensor:

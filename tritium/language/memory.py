@@ -228,67 +228,24 @@ def _float_extreme(b, how, pointer, value, mask=None, *, order):
     return tensor(ops.select(b, positive.handle, old[0].handle, old[1].handle))
 
 
-@builtin
-def atomic_add(b, pointer, val, mask=None, sem=None, scope=None):
-    """Add to memory in one indivisible step; gives the old value back.
+def _read_modify_write(how, does, example):
+    def run(b, pointer, val, mask=None, sem=None, scope=None):
+        return _atomic(b, how, pointer, val, mask, sem, scope)
+    run.__name__ = run.__qualname__ = f"atomic_{how}"
+    run.__doc__ = f"""{does} in one indivisible step; gives the old value back.
 
-        ticket = tl.atomic_add(counter_ptr, 1)
+        {example}
     """
-    return _atomic(b, "add", pointer, val, mask, sem, scope)
+    return builtin(run)
 
 
-@builtin
-def atomic_max(b, pointer, val, mask=None, sem=None, scope=None):
-    """Keep the larger of memory and `val` in one indivisible step; gives the old value back.
-
-        tl.atomic_max(best_ptr, score)
-    """
-    return _atomic(b, "max", pointer, val, mask, sem, scope)
-
-
-@builtin
-def atomic_min(b, pointer, val, mask=None, sem=None, scope=None):
-    """Keep the smaller of memory and `val` in one indivisible step; gives the old value back.
-
-        tl.atomic_min(first_ptr, index)
-    """
-    return _atomic(b, "min", pointer, val, mask, sem, scope)
-
-
-@builtin
-def atomic_and(b, pointer, val, mask=None, sem=None, scope=None):
-    """`&` into memory in one indivisible step; gives the old value back.
-
-        tl.atomic_and(flags_ptr, ~1)
-    """
-    return _atomic(b, "and", pointer, val, mask, sem, scope)
-
-
-@builtin
-def atomic_or(b, pointer, val, mask=None, sem=None, scope=None):
-    """`|` into memory in one indivisible step; gives the old value back.
-
-        tl.atomic_or(flags_ptr, 1)
-    """
-    return _atomic(b, "or", pointer, val, mask, sem, scope)
-
-
-@builtin
-def atomic_xor(b, pointer, val, mask=None, sem=None, scope=None):
-    """`^` into memory in one indivisible step; gives the old value back.
-
-        tl.atomic_xor(parity_ptr, bit)
-    """
-    return _atomic(b, "xor", pointer, val, mask, sem, scope)
-
-
-@builtin
-def atomic_xchg(b, pointer, val, mask=None, sem=None, scope=None):
-    """Exchange memory and `val` in one indivisible step; gives the old value back.
-
-        tl.atomic_xchg(lock_ptr, 0)        # release a lock
-    """
-    return _atomic(b, "xchg", pointer, val, mask, sem, scope)
+atomic_add = _read_modify_write("add", "Add to memory", "ticket = tl.atomic_add(counter_ptr, 1)")
+atomic_max = _read_modify_write("max", "Keep the larger of memory and `val`", "tl.atomic_max(best_ptr, score)")
+atomic_min = _read_modify_write("min", "Keep the smaller of memory and `val`", "tl.atomic_min(first_ptr, index)")
+atomic_and = _read_modify_write("and", "`&` into memory", "tl.atomic_and(flags_ptr, ~1)")
+atomic_or = _read_modify_write("or", "`|` into memory", "tl.atomic_or(flags_ptr, 1)")
+atomic_xor = _read_modify_write("xor", "`^` into memory", "tl.atomic_xor(parity_ptr, bit)")
+atomic_xchg = _read_modify_write("xchg", "Exchange memory and `val`", "tl.atomic_xchg(lock_ptr, 0)  # release a lock")
 
 
 @builtin

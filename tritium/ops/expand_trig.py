@@ -215,16 +215,20 @@ def root_error(root, z):
     return where(root > 0.0, fma(-root, root, z) / (root + root), 0.0)
 
 
+def arc(a):
+    """Of 0 <= a <= 1: whether it is beyond 1/2, r = a or else sqrt((1 - a) / 2), asin(r) - r, and r's own error."""
+    big = a > 0.5
+    z = where(big, fma(a, -0.5, 0.5), a * a)
+    root = where(big, sqrt(z), a)
+    return big, root, root * z * poly(z, TRIG[a.element].asin), root_error(root, z)
+
+
 @expands("asin")
 def asin(x):
     """Inverse sine: a polynomial up to 1/2, pi/2 - 2 asin(sqrt((1 - |x|) / 2)) beyond."""
     p1, p2, _ = TRIG[x.element].half_pi
     a = abs(x)
-    big = a > 0.5
-    z = where(big, fma(a, -0.5, 0.5), a * a)
-    root = where(big, sqrt(z), a)
-    correction = root * z * poly(z, TRIG[x.element].asin)
-    lost = root_error(root, z)
+    big, root, correction, lost = arc(a)
     beyond = p1 - (root + root - (p2 - 2.0 * (correction + lost)))
     return sign_of(where(big, beyond, where(a < 2.0**-30, a, root + correction)), x)
 
@@ -233,12 +237,7 @@ def asin(x):
 def acos(x):
     """Inverse cosine, from the same polynomial."""
     p1, p2, _ = TRIG[x.element].half_pi
-    a = abs(x)
-    big = a > 0.5
-    z = where(big, fma(a, -0.5, 0.5), a * a)
-    root = where(big, sqrt(z), a)
-    correction = root * z * poly(z, TRIG[x.element].asin)
-    lost = root_error(root, z)
+    big, root, correction, lost = arc(abs(x))
     middle = p1 - (x - (p2 - sign_of(correction, x)))
     twice = 2.0 * (root + (correction + lost))
     left = 2 * p1 - (twice - 2 * p2)
