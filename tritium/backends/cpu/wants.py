@@ -25,7 +25,7 @@ WORK = 6  # so many operations are not done again for each row or column they ar
 DEEP = 120  # longer chains are cut: their loops would run out of registers
 _LOOPS = (ops.for_, ops.while_)
 # Steps whose loops do not visit every element of what they want, or visit it more than once.
-_SCATTERED = frozenset((ops.for_, ops.while_, ops.if_, ops.extract, ops.atomic, ops.atomic_cas, ops.print_, ops.map_))
+_SCATTERED = frozenset((ops.for_, ops.while_, ops.if_, ops.extract))
 # Steps that go from element to element: what is costly is computed in strips before.
 _ONE_BY_ONE = frozenset((ops.atomic, ops.atomic_cas, ops.print_, ops.histogram, ops.map_, ops.inline_asm))
 
@@ -200,7 +200,7 @@ class Wants:
                 self.add(x, bit | later, looped=bit)
             else:
                 self.add(x, bit)
-                if op.kind in _ONE_BY_ONE and type(x) not in (Arg, Result) and self.heavy(x):
+                if op.kind in _ONE_BY_ONE and type(x) not in (Arg, Result) and self.heavy(x) and not _plain_load(x):
                     self.must.add(self.lo.key(x))
         if op.regions:
             inside = {id(o) for r in op.regions for o in walk(r)}
@@ -278,7 +278,7 @@ class Wants:
         if first == before:
             (step.before if alone else step.first_keeps).append(x)
             return first
-        if alone or any(o.kind in _SCATTERED for o in step.ops):
+        if alone or any(o.kind in _SCATTERED or o.kind in _ONE_BY_ONE for o in step.ops):
             step.before.append(x)
             return before
         step.keeps.append(x)
@@ -297,6 +297,11 @@ class Wants:
                     return inside >> 1
                 return inside if last > s else None
         return None
+
+
+def _plain_load(op):
+    """A load without a mask costs no more element by element."""
+    return op.kind is ops.load and len(op.operands) == 1
 
 
 def _own(op):
