@@ -17,6 +17,8 @@ from tests.gpu.test_modules import agree
 from tritium.backends.driver import driver
 from tritium.backends.nvptx import cuda
 from tritium.interp.machine import interpret
+from tritium.tensors import is_descriptor
+from tritium.tools.tensor_descriptor import TensorDescriptor
 
 rng = np.random.default_rng(9)
 e4m3 = ml_dtypes.float8_e4m3fn
@@ -33,6 +35,7 @@ def check(request):
 
     def run(kernel, *args, grid=(1,), warps=4, stages=3, engine=True):
         module, values = module_of(kernel, args)
+        values = [part for x in values for part in ((x.base, *x.shape, *x.strides) if is_descriptor(x) else (x,))]
         mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
         _, metadata = emulator.llvm_of(module, num_warps=warps, num_stages=stages)
         assert bool(metadata["maps"]) == engine
@@ -148,6 +151,23 @@ def test_descriptors(check, row):
     m, n, k = 112, 80, 144
     check(by_descriptors, data(np.float16, m, k), data(np.float16, n, k), np.zeros((m, n), np.float32), m, n, k, row,
           64, 64, 64, grid=(2, 2))  # fmt: skip
+
+
+@triton.jit
+def by_host_descriptors(a_tiles, b_tiles, c_tiles, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = tl.program_id(0) * BM, tl.program_id(1) * BN
+    total = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a_tiles.load([m, k]), b_tiles.load([k, n]), total)
+    c_tiles.store([m, n], total)
+
+
+def test_descriptors_of_the_host(check):
+    """Columns that are no multiple of 16 in rows that are: the end of a row masks nothing for the engine."""
+    a = TensorDescriptor(data(np.float16, 100, 144), [100, 137], [144, 1], [64, 64])
+    b, c = data(np.float16, 137, 72), np.zeros((100, 72), np.float32)
+    b, c = (TensorDescriptor.from_tensor(x, [64, 64]) for x in (b, c))
+    check(by_host_descriptors, a, b, c, 137, 64, 64, 64, grid=(2, 2))
 
 
 @triton.jit

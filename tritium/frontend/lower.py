@@ -185,11 +185,15 @@ def _default(source, name):
 
 
 def _descriptor(b, name, kind, padding):
-    """A descriptor made on the host arrives as its base pointer, its shape and its strides."""
+    """A descriptor made on the host arrives as its base pointer, its shape and its strides.
+
+    The host has checked that the base and all strides but the last are multiples of 16 bytes, and that the last is 1.
+    """
     from ..language.descriptors import tensor_descriptor
-    rank = len(kind.block_type.shape)
-    base = b.argument(T.Ptr(kind.block_type.element_ty.ir), name, divisible=16)
+    rank, element = len(kind.block_type.shape), kind.block_type.element_ty.ir
+    base = b.argument(T.Ptr(element), name, divisible=16)
     shape = [b.argument(T.i32, f"{name}_shape_{k}") for k in range(rank)]
-    strides = [b.argument(T.i64, f"{name}_stride_{k}") for k in range(rank)]
+    strides = [b.argument(T.i64, f"{name}_stride_{k}", divisible=max(1, 16 // element.bytes)) for k in range(rank)]
     tensors = [values.tensor(x) for x in (base, *shape, *strides)]
-    return tensor_descriptor(tensors[0], tensors[1:1 + rank], tensors[1 + rank:], kind.block_type.shape, padding)
+    sizes, steps = tensors[1:1 + rank], [*tensors[1 + rank:-1], values.constant(b, 1, T.i64)]
+    return tensor_descriptor(tensors[0], sizes, steps, kind.block_type.shape, padding)

@@ -29,7 +29,7 @@ from ...ir.rewrite import effects, substitute, sweep
 from . import ops as gpu_ops
 from .affine import ENDLESS, Access, access
 from .lower_convert import scratch_of
-from .pipeline_loops import Copy, Plan
+from .pipeline_loops import MIN_TRANSFER, Copy, Plan
 from .polynomial import ROUND, Poly, Scalars, write
 from .unobserved import unobserved
 
@@ -61,7 +61,7 @@ def specialize_warps(module, abilities, engine):
     if engine is None or module.attrs["num_warps"] not in (4, 8) or not any(map(_multiplies, module.body.ops)):
         return module
     opened = _Opened(module)
-    can = abilities(opened.module)
+    can = abilities(opened.module)._replace(vector=lambda load: MIN_TRANSFER)  # the engine minds no mask
     jobs = _jobs(opened, can, engine)
     return _Build(opened, can, engine, jobs).build() if jobs else module
 
