@@ -103,3 +103,26 @@ def half_of_a_pair(a_ptr, b_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, B
 def test_right_sides_that_are_no_loads(check, kernel, depth):
     """They go through one buffer: the dot of the round before must have read it."""
     check(kernel, data("f2", 64, 96), data("f2", depth, 64), np.zeros((64, 64), "f4"), 96, 64, 64, 32)
+
+
+@triton.jit
+def with_the_last(a_ptr, b_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, BEFORE: tl.constexpr):
+    i, j, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    total = tl.zeros((BM, BN), tl.float32)
+    last = total
+    for s in range(0, K, BK):
+        last = total
+        a, b = tl.load(a_ptr + i[:, None] * K + (s + k)[None, :]), tl.load(b_ptr + (s + k)[:, None] * BN + j[None, :])
+        total = tl.dot(a, b, total)
+        if not BEFORE:
+            last = total
+    tl.store(c_ptr + i[:, None] * BN + j[None, :], total + 3 * last)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_results_that_are_handed_on_twice_are_waited_for(check, before):
+    """Tensor cores write the registers of a dot that runs on: nothing may copy them."""
+    args = data("f2", 64, 96), data("f2", 96, 64), np.zeros((64, 64), "f4"), 96, 64, 64, 32, before
+    text, _ = emulator.llvm_of(module_of(with_the_last, args)[0])
+    assert "wgmma.mma_async" in text and "wgmma.wait_group.sync.aligned 1" not in text
+    check(with_the_last, *args)

@@ -130,8 +130,9 @@ class Plan:
         """Find the dot that may run on into the next round: `late` is its position among the carried values."""
         self.late = None
         for k, out in enumerate(self.body.yields):
-            if out in self.dots and self.users(out) == [] and self.reads_buffers_only(out):
-                arg = self.body.args[1 + k]
+            arg = self.body.args[1 + k]
+            once = sum(y is out or y is arg for y in self.body.yields) == 1
+            if once and out in self.dots and self.users(out) == [] and self.reads_buffers_only(out):
                 users = self.users(arg)
                 taken_up = users == [out] and out.operands[2] is arg and len(self.dots) == 1
                 if taken_up or out.operands[2] is not arg and self.follow_other_dots(users, out):
