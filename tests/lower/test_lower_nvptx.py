@@ -18,6 +18,7 @@ from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.nvptx import assemble
+from tritium.errors import CompilationError
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
 
@@ -90,3 +91,11 @@ def test_the_words_can_fail():
     assert WORDS["count"](text, {}, "2", "b") and not WORDS["count"](text, {}, "1", "b")
     assert WORDS["order"](text, {}, "", "a; b; b") and not WORDS["order"](text, {}, "", "b; a")
     assert not WORDS["has"](text, {}, "", "c") and not WORDS["not"](text, {}, "", "a")
+
+
+@pytest.mark.parametrize("asm", ["mov.u32 $0, $2;", "mov.u32 ${0:w}, $1;", "mov.u32 $0, $x;", "mov.u32 $0, ${1;", "$"])
+def test_assembly_that_llvm_would_end_the_process_for_is_refused(asm):
+    attrs = f'asm="{asm}", constraints="=r,r", types=(i32,), pure=True, pack=1'
+    text = f"kernel @f(%o: ptr<i32>, %n: i32) {{\n  %x = inline_asm %n {{{attrs}}} : i32\n  store %o, %x\n}}"
+    with pytest.raises(CompilationError, match=r"names no register; write \$0 to \$1, and \$\$ for a dollar sign"):
+        stages_of(verify(parse_module(text)), 90)

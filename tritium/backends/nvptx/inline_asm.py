@@ -18,6 +18,7 @@ def inline_asm(g, op, *xs):
     w, pack = g.w, op.attrs["pack"]
     constraints = op.attrs["constraints"].replace(" ", "")
     outputs, inputs = _constraints(constraints)
+    _check_placeholders(op.attrs["asm"], len(outputs) + len(inputs))
     count = len(xs[0]) if xs else 1
     outs = [[] for _ in op.types]
     side = "" if op.attrs["pure"] else "sideeffect "
@@ -64,6 +65,20 @@ def _constraints(text):
         else:
             (outputs if item.startswith("=") else inputs).append(_REGISTER[letter])
     return outputs, inputs
+
+
+def _check_placeholders(text, count):
+    """Refuse what LLVM would end the process for: a `$` that stands for no register."""
+    for found in re.finditer(r"\$(?:\$|(\d+)|\{(\d+)\})?", text):
+        number = found[1] or found[2]
+        if found[0] == "$" or (number and int(number) >= count):
+            shown = text[found.start() :].split()[0]
+            have = f"write $0 to ${count - 1}" if count else "it has none"
+            raise CompilationError(
+                None,
+                None,
+                f"inline assembly: {shown!r} names no register; {have}, and $$ for a dollar sign",
+            )
 
 
 def _words(g, items, t):
