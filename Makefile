@@ -20,7 +20,7 @@ test: $(VENV)/.test ## the whole test suite without a GPU, and the examples in d
 	$(BIN)/python -m pytest -n $(JOBS) -q --doctest-modules tritium
 
 test-gpu: ## tests that need an NVIDIA GPU, with this machine's own python3: nothing is installed
-	PYTHONPATH=. python3 -m pytest -q -m gpu $(shell python3 -c 'import xdist' 2>/dev/null && echo -n $(GPU_JOBS))
+	PYTHONPATH=. python3 -m pytest -q -m gpu $(shell python3 -c 'import xdist' 2>/dev/null && echo "-n $(GPU_JOBS)")
 
 check-gpu: ## the benchmarks' kernels under compute-sanitizer: accesses out of bounds, races in shared memory
 	PYTHONPATH=. compute-sanitizer --tool memcheck --error-exitcode 1 python3 benchmarks/gpu_small.py

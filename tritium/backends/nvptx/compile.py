@@ -74,13 +74,15 @@ def _attributes(options, module):
 
 
 def ptx(text, target, options, metadata):
-    """LLVM's PTX: instructions selected and registers joined, no more.
+    """LLVM's PTX: instructions selected and registers joined, mostly no more.
 
     The lowering has folded and shared what it could; ptxas optimises again. LLVM's own passes over addresses cost more
-    time than all the rest, and hoist sums out of loops that keep the copies in them apart.
+    time than all the rest, and hoist sums out of loops that keep the copies in them apart. Products without copies are
+    another matter: there every thread loads element by element, and the passes keep its addresses in few registers.
     """
     _short_pointers()
-    return assembly(text, NvTarget.of(options.arch), passes=(), plain=True)
+    waits_for_loads = "mma" in text and "cp.async" not in text
+    return assembly(text, NvTarget.of(options.arch), passes=(), plain=not waits_for_loads)
 
 
 @functools.cache

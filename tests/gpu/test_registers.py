@@ -1,0 +1,34 @@
+"""What the assembler says of kernels that run short of registers; needs ptxas, but no GPU."""
+
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tritium.backends.compiler import GPUTarget
+from tritium.backends.nvptx.assemble import ptxas
+from tritium.compiler import ASTSource, compile
+
+pytestmark = pytest.mark.skipif(ptxas() is None, reason="ptxas is not installed")
+
+
+@triton.jit
+def product(a_ptr, b_ptr, c_ptr, M, N, K, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr):
+    m = (tl.program_id(0) * M_BLOCK + tl.arange(0, M_BLOCK))[:, None]
+    n = (tl.program_id(1) * N_BLOCK + tl.arange(0, N_BLOCK))[None, :]
+    k = tl.arange(0, K_BLOCK)
+    total = tl.zeros((M_BLOCK, N_BLOCK), tl.float32)
+    for start in range(0, K, K_BLOCK):
+        a = tl.load(a_ptr + m * K + (start + k)[None, :], mask=(m < M) & ((start + k)[None, :] < K), other=0.0)
+        b = tl.load(b_ptr + (start + k)[:, None] * N + n, mask=((start + k)[:, None] < K) & (n < N), other=0.0)
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + m * N + n, total.to(tl.float16), mask=(m < M) & (n < N))
+
+
+@pytest.mark.parametrize("blocks", [(128, 128, 64), (128, 256, 64)])
+def test_products_of_odd_sizes_do_not_spill(blocks):
+    """Rows that are not aligned are loaded element by element, each with an address of its own."""
+    types = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16") | dict.fromkeys("MNK", "i32")
+    constants = dict(zip(("M_BLOCK", "N_BLOCK", "K_BLOCK"), blocks))
+    source = ASTSource(product, types | dict.fromkeys(constants, "constexpr"), constants)
+    kernel = compile(source, target=GPUTarget("cuda", 90, 32), options=dict(num_warps=8))
+    assert kernel.n_spills == 0 and kernel.n_regs > 100
