@@ -30,6 +30,12 @@ from tritium.kernels.softmax import softmax_kernel
 x = np.zeros((1, 1000), np.float32)
 call = lambda: softmax_kernel[(1,)](x, x, 1000, 1000, 1000, BLOCK=1024)
 """,
+    "plain matmul": """
+from tritium.kernels.matmul import plain_kernel
+x = np.zeros((64, 64), np.float32)
+call = lambda: plain_kernel[(1, 1)](x, x, x, 64, 64, 64, 64, 1, 64, 1, 64, 1, BLOCK_M=64, BLOCK_N=64, BLOCK_K=64,
+                                    PRECISION="ieee")
+""",
     "matmul": """
 from tritium.kernels.matmul import grouped_kernel
 x = np.zeros((64, 64), np.float32)
