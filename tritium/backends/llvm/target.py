@@ -11,7 +11,6 @@ llvmlite takes 60 ms to import, so nothing here imports it before the first comp
 from __future__ import annotations
 
 import functools
-import platform
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -42,8 +41,6 @@ def llvm():
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     binding.initialize_native_asmparser()  # for inline assembly
-    if platform.machine() in ("aarch64", "arm64"):  # a tenth of the compile time; these cores reorder for themselves
-        binding.set_option("", "-enable-misched=false")
     return binding
 
 
@@ -234,7 +231,18 @@ def _optimize(module, tm, passes: tuple[str, ...] | str) -> None:
     manager.run(module, builder)
 
 
+@functools.cache
+def _leave_order_to_the_core():
+    """Switch LLVM's machine scheduler off: a tenth of the compile time, and AArch64 cores reorder for themselves.
+
+    It counts for the whole process from here on, so x86 code made after AArch64 code may spill more.
+    """
+    llvm().set_option("", "-enable-misched=false")
+
+
 def _emit(text: str, machine: Machine, passes: tuple[str, ...] | str, opt: int, emit: str, plain: bool = False):
+    if machine.triple.startswith("aarch64"):
+        _leave_order_to_the_core()
     with _parsed(text, machine, opt) as (module, tm):
         _optimize(module, tm, passes if opt else ())
         for function in module.functions if plain else ():
