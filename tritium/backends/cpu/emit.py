@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Any
 
-from ..llvm.writer import Level, Val, Writer, lanes, value, vector
+from ..llvm.numbering import NumberingWriter
+from ..llvm.writer import Level, Val, lanes, value, vector
 
 __all__ = ["Emitter", "level_of"]
 
@@ -19,23 +20,12 @@ def level_of(*xs):
     return max([x.level for x in xs if type(x) is Val], default=0)
 
 
-class _Numbered(Writer):
-    """A writer of which nothing is computed twice: a line that stands in an open level already is not written again.
-
-    `rare` counts the open branches that are seldom taken.
-    """
+class _Numbered(NumberingWriter):
+    """A writer of which nothing is computed twice; `rare` counts the open branches that are seldom taken."""
 
     def __init__(self):
         super().__init__()
         self.rare = 0
-
-    def emit(self, type, text, *operands):
-        made = self.levels[max([x.level for x in operands], default=0)].made
-        found = made.get(text)
-        if found is None:
-            found = made[text] = super().emit(type, text, *operands)
-        return found
-
 
     def advance(self, n, index, by):
         """LLVM spends a millisecond on better addresses for a loop: one that seldom runs hides its index."""
