@@ -15,13 +15,13 @@ import math
 import random
 import statistics
 import sys
-import types
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import torch  # noqa: E402
+from gpu_load import kernels  # noqa: E402
 
 import tritium  # noqa: E402
 import tritium.language  # noqa: E402
@@ -31,17 +31,6 @@ try:
     import triton.language
 except ImportError:
     triton = None
-
-
-def kernels(module):
-    """The kernel file, loaded for one implementation of the language."""
-    path = HERE / "gpu_kernels.py"
-    loaded = types.ModuleType(f"gpu_kernels_{module.__name__}")
-    loaded.__file__ = str(path)
-    loaded.triton, loaded.tl = module, module.language
-    exec(compile(path.read_text(), str(path), "exec"), loaded.__dict__)
-    return loaded
-
 
 OURS = kernels(tritium)
 THEIRS = kernels(triton) if triton else None

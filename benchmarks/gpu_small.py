@@ -9,14 +9,15 @@ Prints one line for each kernel with its largest error relative to NumPy; the ex
 from __future__ import annotations
 
 import sys
-import types
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from gpu_load import kernels  # noqa: E402
 
 import tritium  # noqa: E402
 import tritium.language  # noqa: E402
@@ -24,17 +25,7 @@ from tritium.runtime import memory  # noqa: E402
 
 rng = np.random.default_rng(0)
 TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float16): 3e-3, np.dtype(ml_dtypes.bfloat16): 2e-2}
-
-
-def kernels():
-    path = HERE / "gpu_kernels.py"
-    loaded = types.ModuleType("gpu_kernels")
-    loaded.__file__, loaded.triton, loaded.tl = str(path), tritium, tritium.language
-    exec(compile(path.read_text(), str(path), "exec"), loaded.__dict__)
-    return loaded
-
-
-K = kernels()
+K = kernels(tritium)
 FAILED = []
 
 
