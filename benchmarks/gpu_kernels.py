@@ -1,4 +1,7 @@
-"""The kernels `gpu.py` times and `gpu_small.py` checks. `gpu_load.py` puts `triton` and `tl` here, so tritium and Triton run the same source."""
+"""The kernels `gpu.py` times and `gpu_small.py` checks.
+
+`gpu_load.py` puts `triton` and `tl` here, so tritium and Triton run the same source.
+"""
 # ruff: noqa: F821
 
 
