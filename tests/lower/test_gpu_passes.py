@@ -13,6 +13,7 @@ from tritium.backends.gpu.assign_layouts import assign_layouts
 from tritium.backends.gpu.pipeline_loops import pipeline_loops
 from tritium.backends.gpu.scalar_steps import scalar_steps
 from tritium.backends.gpu.specialize_warps import specialize_warps
+from tritium.backends.gpu.split_dots import split_dots
 from tritium.backends.nvptx import copy_engine, mma
 from tritium.backends.nvptx.target import NvTarget
 from tritium.ir.text import parse_module, print_module
@@ -36,7 +37,12 @@ def _assign(module, nv):
     return assign_layouts(module, mma.dot_layout(nv), mma.left_operand)
 
 
+def _split(module, nv):
+    return split_dots(module, mma.multiplies(nv, module.attrs["num_warps"]))
+
+
 PASSES = {
+    "split_dots": _split,
     "scalar_steps": lambda module, nv: scalar_steps(module),
     "pipeline_loops": _pipeline,
     "specialize_warps": _specialize,

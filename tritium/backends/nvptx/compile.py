@@ -22,6 +22,7 @@ from ..gpu.lower import LOWER, lower_kernel
 from ..gpu.pipeline_loops import pipeline_loops
 from ..gpu.scalar_steps import scalar_steps
 from ..gpu.specialize_warps import leaves_room, specialize_warps
+from ..gpu.split_dots import split_dots
 from ..llvm.target import assembly, llvm
 from . import assemble, copy_engine, inline_asm, link, mma
 from .target import NvTarget
@@ -30,13 +31,13 @@ LOWER.update({**mma.LOWER, **inline_asm.LOWER})
 
 
 def ttgir(module, target, options, metadata):
-    """Pipeline the loops around dots and give every tile a layout.
+    """Split dots that tensor cores cannot do at once, pipeline the loops around dots, give every tile a layout.
 
     Values that are taken for not negative are noted in the module's `nonnegative`; the launcher sees to it.
     """
     nv = NvTarget.of(options.arch)
     taken = [] if options.launch_checks else None
-    module = scalar_steps(module)
+    module = scalar_steps(split_dots(module, mma.multiplies(nv, options.num_warps)))
     specialized = _specialized(module, nv, options)
     if specialized is not None:
         return specialized

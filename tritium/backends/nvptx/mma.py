@@ -23,6 +23,12 @@ def dot_layout(target):
     return choose
 
 
+def multiplies(target, warps):
+    """What `split_dots` asks: whether tensor cores multiply tiles of these types."""
+    choose = dot_layout(target)
+    return lambda a, b, out, precision: choose(a, b, out, precision, warps) is not None
+
+
 def left_operand(a, out, warps):
     """Where wgmma wants its left operand when it comes in registers."""
     return mma_operand(a.shape, a.element.bits, *wgmma.warp_split(out.shape[0], warps), "a")
