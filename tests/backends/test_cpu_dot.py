@@ -135,3 +135,37 @@ def test_operands_that_wrap(rows):
 
     args = [floats(rows, 32), floats(32, rows), np.zeros((3, 32, 32), np.float32), rows]
     check(build, [F, F, F, T.i32], args, (3,), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("other", [0.0, 1.0])
+@pytest.mark.parametrize("size", [(64, 64), (40, 37), (5, 70)], ids=str)
+@pytest.mark.parametrize("across", [False, True])
+def test_operands_that_wrap_and_end(size, across, other):
+    """Rows of A wrap and its columns end, rows of B end and its columns wrap, from the beginning to beyond the end.
+
+    With `across`, A lies the other way and its row numbers are wanted one by one.
+    """
+    m, n = size
+    shape, ends = (32, 32), 20
+
+    def build(b, x, y, o, m, n, m_stride, k_stride):
+        start = ops.mul(b, ops.program_id(b, axis=0), b.c(23))
+        i, j = (ops.rem(b, ops.add(b, b.range(32), b.full(start, (32,))), b.full(size, (32,))) for size in (m, n))
+        down = ops.broadcast(b, ops.expand_dims(b, i, axis=1), shape=shape)
+        along = ops.broadcast(b, ops.expand_dims(b, j, axis=0), shape=shape)
+        row, column = b.range(32, 0, 2, shape), b.range(32, 1, 2, shape)
+        filler = b.full(other, shape, T.f32)
+        rows, columns = (ops.mul(b, x, b.full(s, shape)) for x, s in ((down, m_stride), (column, k_stride)))
+        at = ops.add(b, down, columns) if across else ops.add(b, rows, column)
+        a = ops.load(b, ops.addptr(b, b.full(x, shape), at), ops.lt(b, column, b.full(b.c(ends), shape)), filler)
+        at = ops.add(b, ops.mul(b, row, b.full(n, shape)), along)
+        c = ops.load(b, ops.addptr(b, b.full(y, shape), at), ops.lt(b, row, b.full(b.c(ends), shape)), filler)
+        d = ops.dot(b, a, c, b.full(0.0, shape, T.f32), precision="ieee", imprecise=0)
+        out = ops.addptr(b, o, ops.mul(b, ops.program_id(b, axis=0), b.c(32 * 40)))
+        at = ops.addptr(b, b.full(out, shape), ops.add(b, ops.mul(b, row, b.full(b.c(40), shape)), column))
+        inside = ops.and_(b, ops.lt(b, row, b.full(m, shape)), ops.lt(b, column, b.full(n, shape)))
+        ops.store(b, at, d, inside)
+
+    a, strides = (floats(32, m), (1, m)) if across else (floats(m, 32), (32, 1))
+    args = [a, floats(32, n), np.zeros((4, 32, 40), np.float32), m, n, *strides]
+    check(build, [F, F, F, *[T.i32] * 4], args, (4,), tolerance=1e-4)

@@ -706,6 +706,44 @@ def test_partial_accesses(rt, size):
         assert np.array_equal(memory, want)
 
 
+def _remainder(i, n):
+    """As in C: with the sign of `i`; nothing is taken from it where n is 0."""
+    return int(np.fmod(i, n)) if n else i
+
+
+@pytest.mark.parametrize("size", partial.SIZES)
+def test_tiles_are_copied_up_to_their_edges(rt, size):
+    memory = numbers(200 * 300, np.int64).astype(f"u{size}").reshape(200, 300)
+    origin = memory[100:, 100:]
+    load = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p, ctypes.c_int64] * 2, *[ctypes.c_int64] * 9)(
+        rt.symbols["tt.tile.load"])
+    for _ in range(200):
+        rows, columns = (int(RNG.choice(sizes)) for sizes in ((1, 4, 16), (1, 4, 16, 33)))
+        ends = int(RNG.integers(-2, 20)), int(RNG.integers(-2, 40))
+        wraps = [(int(RNG.integers(-20, 20)), int(RNG.choice(by))) for by in ((0, 5, -5, 17), (0, 3, -7, 20, 50))]
+        tile = numbers((rows, columns + 3), np.int64).astype(memory.dtype)
+        want = tile.copy()
+        for i, j in itertools.product(range(rows), range(columns)):
+            r, c = (_remainder(first + k, by) for k, (first, by) in zip((i, j), wraps, strict=True))
+            want[i, j] = memory[100 + r, 100 + c] if i < ends[0] and j < ends[1] else 0
+        load(tile.ctypes.data, columns + 3, origin.ctypes.data, 300, rows, columns, *ends, *wraps[0], *wraps[1], size)
+        assert np.array_equal(tile, want)
+
+
+@pytest.mark.parametrize("size", partial.SIZES)
+def test_tiles_are_stored_up_to_their_edges(rt, size):
+    tile = numbers((20, 40), np.int64).astype(f"u{size}")
+    store = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p, ctypes.c_int64] * 2, *[ctypes.c_int64] * 5)(
+        rt.symbols["tt.tile.store"])
+    for ends in itertools.product((-1, 0, 5, 16, 30), (-1, 0, 7, 33, 50)):
+        memory = numbers((40, 50), np.int64).astype(tile.dtype)
+        want = memory.copy()
+        rows, columns = (max(0, min(end, n)) for end, n in zip(ends, (16, 33), strict=True))
+        want[:rows, :columns] = tile[:rows, :columns]
+        store(memory.ctypes.data, 50, tile.ctypes.data, 40, 16, 33, *ends, size)
+        assert np.array_equal(memory, want)
+
+
 # -- the parts and their cache -----------------------------------------------------------------------------------------
 
 

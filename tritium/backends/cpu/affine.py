@@ -18,7 +18,7 @@ from ...ir.core import Arg, Result
 from ..llvm.writer import Val
 from .index import power_of_two, source_index
 
-__all__ = ["ADDRESSING", "Form", "Loose", "form_of", "unfolded", "uniform", "usual_stride"]
+__all__ = ["ADDRESSING", "Form", "Loose", "described", "form_of", "unfolded", "uniform", "usual_stride"]
 
 
 class Loose(NamedTuple):
@@ -261,3 +261,17 @@ _RULES = {
 }
 # What is cheaper to describe again than to keep.
 ADDRESSING = frozenset(_RULES)
+
+
+def described(x) -> bool:
+    """Whether `x` is a remainder of numbers that forms describe: no memory is read to compute it."""
+    if type(x) in (Arg, Result) or x.kind is not ops.rem or not T.element(x.type).is_int:
+        return False
+    stack = list(x.operands)
+    while stack:
+        x = stack.pop()
+        if type(x.type) is T.Tile:
+            if type(x) in (Arg, Result) or x.kind not in ADDRESSING:
+                return False
+            stack += x.operands
+    return True

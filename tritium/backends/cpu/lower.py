@@ -18,6 +18,7 @@ from ...ir.core import Arg, Op, Result
 from ..llvm.rows import llvm_type, memory_type
 from ..llvm.writer import Val, lanes
 from . import nests, scratch_strips, view
+from .affine import described
 from .emit import Emitter
 from .plan import plan
 from .scratch import Arena, View
@@ -165,7 +166,7 @@ class Lowering(Emitter):
         self.now -= 0.5  # the step itself is still to come: what it reads must not be overwritten yet
         with self.keeping(s.first_keeps):
             for x in s.before:
-                self.force(x)
+                (self.postpone if described(x) else self.force)(x)
         self.now += 0.5
         with self.keeping(s.keeps):
             if s.ops and s.nest is not None:
@@ -216,6 +217,21 @@ class Lowering(Emitter):
         self.homes[k] = buffer
         return buffer
 
+    def postpone(self, x):
+        """Put a tile into scratch memory here if anybody turns out to read it there."""
+        k, level, region = self.key(x), len(self.w.levels) - 1, self.region
+        buffer = self.homes[k] = self.room(x)
+
+        def fill():
+            outer, self.region = (self.region, self.w.rare, self.pending), region
+            self.w.rare, self.pending = 0, {}
+            del self.homes[k]
+            with self.at(level):
+                nests.fill(self, [(x, buffer)])
+            self.homes[k] = buffer
+            self.region, self.w.rare, self.pending = outer
+        buffer.late = fill
+
     def bring(self, s):
         """What a step is to have in one piece: a view of memory where that will do, else a copy in scratch."""
         found = view.view(self, s.force) if s.view and self.key(s.force) not in self.homes else None
@@ -247,6 +263,9 @@ class Lowering(Emitter):
         """Where a buffer begins."""
         if type(buffer) is View:
             return buffer.start
+        if buffer.late is not None:
+            fill, buffer.late = buffer.late, None
+            fill()
         if not buffer.offset:
             return self.scratch
         return self.cse(("buffer", buffer.offset), lambda: self.w.gep("i8", self.scratch, self.const(buffer.offset)))

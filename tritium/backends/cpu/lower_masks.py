@@ -14,10 +14,10 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Arg, Result
 from ..llvm.writer import Val, lanes
-from .affine import form_of
+from .affine import form_of, unfolded
 from .index import iota, source_index, width_of
 
-__all__ = ["Mask", "mask_of", "tile_inside"]
+__all__ = ["Mask", "limits", "mask_of", "tile_inside"]
 
 
 class Mask:
@@ -210,21 +210,53 @@ def _corners(lo, m, tests) -> bool:
     """Add tests of the elements at which a mask fails first; False if it may fail anywhere."""
     while type(m) not in (Arg, Result) and m.kind in _THROUGH:
         m = m.operands[0]
-    if type(m) in (Arg, Result):
-        return False
-    if m.kind is ops.and_:
+    if type(m) not in (Arg, Result) and m.kind is ops.and_:
         return all(_corners(lo, x, tests) for x in m.operands)
-    if m.kind not in _COMPARE:
+    found = _difference(lo, m)
+    if found is None:
         return False
+    strides, x, y = found
+    reach = sum(s * (n - 1) for s, n in zip(strides, T.shape(m.type), strict=True) if s > 0)
+    tests.append(lo.w.compare("icmp slt", lo.const(lo.add(x, reach)), lo.const(y)))
+    return True
+
+
+def _difference(lo, m):
+    """(strides, x, y) of a comparison that holds where x + sum(strides * index) < y; None for other masks."""
+    if type(m) in (Arg, Result) or m.kind not in _COMPARE:
+        return None
     t = T.element(m.operands[0].type)
     if type(t) is T.Ptr or not t.signed:
-        return False
+        return None
     left, right, extra = _COMPARE[m.kind]
     x, y = form_of(lo, m.operands[left]), form_of(lo, m.operands[right])
     strides = [lo.sub(a, b) for a, b in zip(x.strides, y.strides, strict=True)]
     if x.loose or y.loose or any(type(s) is not int for s in strides):
+        return None
+    return strides, lo.add(x.base, -extra), y.base
+
+
+def limits(lo, m, shape) -> list | None:
+    """The numbers below which the index along each axis must lie where mask `m` is set (the size where it does not
+    matter); None if there is more to the mask."""
+    found: list[Any] = [None] * len(shape)
+    if m is not None and not _limits(lo, m, (), found):
+        return None
+    return [size if limit is None else limit for size, limit in zip(shape, found, strict=True)]
+
+
+def _limits(lo, m, path, found) -> bool:
+    while type(m) not in (Arg, Result) and m.kind in _THROUGH:
+        path, m = (*path, m), m.operands[0]
+    if type(m) not in (Arg, Result) and m.kind is ops.and_:
+        return all(_limits(lo, x, path, found) for x in m.operands)
+    difference = _difference(lo, m)
+    strides = unfolded(path, difference[0]) if difference else None
+    axes = [] if strides is None else [a for a, s in enumerate(strides) if s]
+    if len(axes) != 1 or strides[axes[0]] != 1:
         return False
-    reach = sum(s * (n - 1) for s, n in zip(strides, T.shape(m.type), strict=True) if s > 0)
-    largest = lo.add(lo.sub(x.base, y.base), reach - extra)  # of x - y
-    tests.append(lo.w.compare("icmp slt", lo.const(largest), lo.const(0)))
+    _, x, y = difference
+    (axis,), limit = axes, lo.sub(y, x)
+    found[axis] = limit if found[axis] is None else \
+        lo.w.intrinsic("smin", "i64", lo.const(found[axis]), lo.const(limit))
     return True

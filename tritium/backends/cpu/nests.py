@@ -5,9 +5,10 @@ from __future__ import annotations
 from ... import ops
 from ...ir import types as T
 from ...ir.core import Op
-from . import lower_masks, lower_memory, lower_reduce, scratch_strips, turn
+from . import lower_masks, lower_memory, lower_reduce, scratch_strips, turn, whole
 from .index import strips, width_of
 from .scratch_strips import write
+from .whole import is_zero
 
 __all__ = ["fill", "group", "inside_rows", "rows", "width_for"]
 
@@ -36,19 +37,11 @@ def inside_rows(width, shape):
 # --- filling ----------------------------------------------------------------------------------------------------
 def fill(lo, pairs) -> None:
     """Compute tiles of one shape and put each into its buffer, in one nest of loops."""
-    zeros, pairs = [b for x, b in pairs if _is_zero(x)], [(x, b) for x, b in pairs if not _is_zero(x)]
+    zeros, pairs = [b for x, b in pairs if is_zero(x)], [(x, b) for x, b in pairs if not is_zero(x)]
     if pairs:
         _fill(lo, pairs)
     for buffer in zeros:  # last: the others may be computed from what lies there
         scratch_strips.clear(lo, buffer)
-
-
-def _is_zero(x):
-    """Whether all bits of a tile are zero."""
-    if not isinstance(x, Op) or x.kind is not ops.splat or not isinstance(x.operands[0], Op):
-        return False
-    x, = x.operands
-    return x.kind is ops.constant and x.attrs["value"] == 0 and str(x.attrs["value"])[0] != "-"
 
 
 def _fill(lo, pairs):
@@ -87,6 +80,8 @@ def group(lo, roots, nest, force=None, clip=None) -> None:
     axes = turn.turned(lo, stores[0], shape) if len(roots) == 1 and stores and force is None else None
     if axes:
         turn.store_across(lo, stores[0], shape, *axes)
+        return
+    if len(roots) == 1 and stores and force is None and whole.store(lo, stores[0]):
         return
     room = None if force is None or lo.key(force) in lo.homes else lo.room(force)
     fills = [] if room is None else [(force, room)]

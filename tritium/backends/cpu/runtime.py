@@ -28,18 +28,19 @@ from ..llvm.target import CpuTarget, cpu_target
 from ..native import guards, record
 from ..native import launcher as native_launcher
 from ..native.parts import NATIVE, Part, Symbols, builtin
-from . import dot, dot_amx, launcher, partial, pool, sort
+from . import dot, dot_amx, launcher, partial, pool, sort, tile_copy
 
 __all__ = ["PARTS", "Runtime"]
 
 
 def _core(target: CpuTarget) -> str:
-    return "\n".join((pool.pool(target), partial.partial(), launcher.launcher() if NATIVE else ""))
+    return "\n".join((pool.pool(target), partial.partial(), tile_copy.tile_copy(),
+                      launcher.launcher() if NATIVE else ""))  # fmt: skip
 
 
-_CORE = pool.SYMBOLS + partial.SYMBOLS + (launcher.SYMBOLS if NATIVE else ())
+_CORE = pool.SYMBOLS + partial.SYMBOLS + tile_copy.SYMBOLS + (launcher.SYMBOLS if NATIVE else ())
 PARTS = (
-    Part("core", _CORE, (pool, partial, guards, native_launcher, launcher), _core),
+    Part("core", _CORE, (pool, partial, tile_copy, guards, native_launcher, launcher), _core),
     *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
     Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),

@@ -17,9 +17,12 @@ CONFLICT = 512
 
 
 class Buffer:
-    """Room for a tile in the arena; `users` counts the values that live in it, `flat` says that rows have no gaps."""
+    """Room for a tile in the arena; `users` counts the values that live in it, `flat` says that rows have no gaps.
 
-    __slots__ = ("element", "flat", "offset", "shape", "size", "strides", "users")
+    `late`, if there is one, writes the code that fills it: nobody has wanted to know yet where it lies.
+    """
+
+    __slots__ = ("element", "flat", "late", "offset", "shape", "size", "strides", "users")
 
     def __init__(self, shape, element):
         self.shape, self.element = tuple(shape), element
@@ -34,6 +37,7 @@ class Buffer:
         self.flat = len(strides) < 2 or strides[-2] == self.shape[-1]
         self.size = -(-(total * element.bytes + SLACK) // ALIGN) * ALIGN
         self.offset = self.users = 0
+        self.late = None
 
     def fits(self, t) -> bool:
         """Whether it can hold a value of type `t`."""
