@@ -53,10 +53,60 @@ def tiles_in_turn(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constex
         tl.store(c_ptr + m[:, None] * N + n[None, :], total, mask=(m[:, None] < M) & (n[None, :] < N))
 
 
-def test_programs_that_take_tiles_in_turn(check):
+ARCHS = [90, 89, 80]  # warpgroups that multiply from buffers; warps that read them back, with copies of their own
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_programs_that_take_tiles_in_turn(check, arch):
     """The buffers of a tile lie where the tile before it passed to its stores."""
     m, n, k = 112, 48, 64
-    check(tiles_in_turn, data("f2", m, k), data("f2", k, n), np.zeros((m, n), "f4"), m, n, k, 64, 32, 32, grid=(2,))
+    args = data("f2", m, k), data("f2", k, n), np.zeros((m, n), "f4"), m, n, k, 64, 32, 32
+    check(tiles_in_turn, *args, grid=(2,), arch=arch)
+
+
+@pytest.mark.parametrize("warps", [1, 2, 8])
+@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize("dtype", ["i1", "f2", "f4"])
+def test_rings_that_warps_read_back(check, dtype, stages, warps):
+    """Tiles too small for warpgroups, on any architecture: bytes, halves and words, lying along K and along N."""
+    m, n, k = 32, 64, 256
+    args = data(dtype, m, k), data(dtype, k, n), np.zeros((m, n), "i4" if dtype == "i1" else "f4")
+    text, _ = emulator.llvm_of(module_of(either_way, (*args, k, m, n, 64))[0], num_warps=warps, num_stages=stages)
+    assert "mma.sync" in text and "cp.async" in text
+    check(either_way, *args, k, m, n, 64, stages=stages, warps=warps, arch=90)
+
+
+@triton.jit
+def either_way(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
+    i, j, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    total = tl.zeros((M, N), c_ptr.dtype.element_ty)
+    for s in range(0, K, BK):
+        a = tl.load(a_ptr + i[:, None] * K + (s + k)[None, :])
+        b = tl.load(b_ptr + (s + k)[:, None] * N + j[None, :])
+        total = tl.dot(a, b, total, out_dtype=total.dtype, input_precision="tf32")
+    tl.store(c_ptr + i[:, None] * N + j[None, :], total)
+
+
+@triton.jit
+def widened(a_ptr, b_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    total = tl.zeros((BM, BN), tl.float32)
+    for s in range(0, K, BK):
+        a = tl.load(a_ptr + i[:, None] * K + (s + k)[None, :]).to(tl.float16)
+        b = tl.load(b_ptr + j[None, :] * K + (s + k)[:, None]).to(tl.float16)
+        total = tl.dot(a * 2, b - 1, total)
+    tl.store(c_ptr + i[:, None] * BN + j[None, :], total)
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+@pytest.mark.parametrize("arch", ARCHS)
+def test_operands_that_are_computed_run_ahead_too(check, arch, warps):
+    """Bytes are copied as they are, and widened when they have been read back."""
+    small = lambda *shape: (data("i1", *shape) % 5).astype("i1")
+    args = small(64, 128), small(64, 128), np.zeros((64, 64), "f4"), 128, 64, 64, 32
+    text, _ = emulator.llvm_of(module_of(widened, args)[0], arch, warps)
+    assert "mma" in text and "cp.async" in text
+    check(widened, *args, arch=arch, warps=warps)
 
 
 @triton.jit
@@ -70,11 +120,12 @@ def both_ways(a_ptr, b_ptr, c_ptr, L, BM: tl.constexpr, BN: tl.constexpr, D: tl.
     tl.store(c_ptr + tl.arange(0, BM)[:, None] * D + d[None, :], total)
 
 
+@pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("warps", [4, 8])
-def test_tiles_that_two_dots_read_one_of_them_transposed(check, warps):
+def test_tiles_that_two_dots_read_one_of_them_transposed(check, warps, arch):
     """With two groups of warps side by side the second dot cannot read its part of the buffer as it lies."""
     a, b = np.sign(data("f2", 64, 64)), data("f2", 96, 64)
-    check(both_ways, a, b, np.zeros((64, 64), "f4"), 96, 64, 32, 64, warps=warps)
+    check(both_ways, a, b, np.zeros((64, 64), "f4"), 96, 64, 32, 64, warps=warps, arch=arch)
 
 
 @triton.jit
@@ -99,10 +150,11 @@ def half_of_a_pair(a_ptr, b_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, B
     tl.store(c_ptr + i[:, None] * BN + j[None, :], total)
 
 
+@pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize(("kernel", "depth"), [(changing_right_side, 32), (half_of_a_pair, 192)])
-def test_right_sides_that_are_no_loads(check, kernel, depth):
+def test_right_sides_that_are_no_loads(check, kernel, depth, arch):
     """They go through one buffer: the dot of the round before must have read it."""
-    check(kernel, data("f2", 64, 96), data("f2", depth, 64), np.zeros((64, 64), "f4"), 96, 64, 64, 32)
+    check(kernel, data("f2", 64, 96), data("f2", depth, 64), np.zeros((64, 64), "f4"), 96, 64, 64, 32, arch=arch)
 
 
 @triton.jit

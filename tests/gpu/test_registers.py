@@ -32,3 +32,16 @@ def test_products_of_odd_sizes_do_not_spill(blocks):
     source = ASTSource(product, types | dict.fromkeys(constants, "constexpr"), constants)
     kernel = compile(source, target=GPUTarget("cuda", 90, 32), options=dict(num_warps=8))
     assert kernel.n_spills == 0 and kernel.n_regs > 100
+
+
+@pytest.mark.parametrize("arch", [80, 86, 89])
+@pytest.mark.parametrize(("blocks", "warps"), [((64, 64, 32), 4), ((128, 128, 32), 4), ((128, 256, 32), 8)])
+def test_rings_before_hopper_do_not_spill(arch, blocks, warps):
+    """Operands are read back piece by piece; the accumulators take half of the registers."""
+    types = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16") | dict.fromkeys("MNK", "i32")
+    constants = dict(zip(("M_BLOCK", "N_BLOCK", "K_BLOCK"), blocks))
+    aligned = {(k,): [["tt.divisibility", 16]] for k in range(6)}
+    source = ASTSource(product, types | dict.fromkeys(constants, "constexpr"), constants, aligned)
+    kernel = compile(source, target=GPUTarget("cuda", arch, 32), options=dict(num_warps=warps))
+    assert "cp.async.cg" in kernel.asm["ptx"] and "ldmatrix" in kernel.asm["ptx"]
+    assert kernel.n_spills == 0 and kernel.n_regs < 256

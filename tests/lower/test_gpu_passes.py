@@ -34,7 +34,7 @@ def _specialize(module, nv):
 
 
 def _assign(module, nv):
-    return assign_layouts(module, mma.dot_layout(nv), mma.left_operand)
+    return assign_layouts(module, mma.dot_layout(nv), mma.left_operand, fragments=mma.fragments(nv))
 
 
 def _split(module, nv):

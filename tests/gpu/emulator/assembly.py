@@ -200,6 +200,25 @@ def _store_matrices(s, guard, operands):
         s.m.shared.store(at[guard], words, lanes[guard])
 
 
+def _load_matrices(s, guard, operands, count, turned):
+    """Lane 8 i + r gives the address of row r of matrix i; lane l gets two elements of row l / 4, or of column l / 4."""
+    names, address, lanes = _listed(operands[0]), s.get(operands[1]), s.m.lanes
+    whole = guard.reshape(-1, 32)
+    assert (whole.all(1) | ~whole.any(1)).all(), "a load of matrices that not all lanes of a warp reach"
+    assert len(names) == int(count)
+    for i, name in enumerate(names):
+        assert not np.any(address[guard] % 16), "rows of matrices are aligned to 16 bytes"
+        words = np.zeros(s.m.threads, np.uint32)
+        halves = []
+        for k in range(2):
+            row, column = (2 * (lanes % 4) + k, lanes % 32 // 4) if turned else (lanes % 32 // 4, 2 * (lanes % 4) + k)
+            at = address[lanes // 32 * 32 + 8 * i + row] + (2 * column).astype(address.dtype)
+            data = s.m.shared.load(at[guard], 2, lanes[guard])
+            halves.append(np.ascontiguousarray(data).view(np.uint16).reshape(-1).astype(np.uint32))
+        words[guard] = halves[0] | halves[1] << np.uint32(16)
+        s.set(name, words, guard)
+
+
 def _wait_products(s, guard, operands):
     s.m.shared.wait_products(int(operands[0]), s.m.active_warps())
 
@@ -253,6 +272,7 @@ INSTRUCTIONS = [
     (r"mbarrier\.try_wait\.parity\.shared::cta\.b64", _try_wait),
     (r"selp\.b32", _choose),
     (r"stmatrix\.sync\.aligned\.m8n8\.x4\.shared\.b16", _store_matrices),
+    (r"ldmatrix\.sync\.aligned\.m8n8\.x(\d)(\.trans)?\.shared\.b16", _load_matrices),
     (r"setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32", _declare),
     (r"cp\.async\.bulk\.tensor\.(\d)d\.shared::cluster\.global\.tile\.mbarrier::complete_tx::bytes", _copy_box),
     (r"griddepcontrol\.(?:wait|launch_dependents)", _declare),

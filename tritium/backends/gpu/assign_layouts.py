@@ -14,7 +14,7 @@ from ...ir.builder import Builder
 from ...ir.core import Arg, Block, Op, Result
 from ...passes.axis_info import analyze
 from . import ops as gpu_ops
-from .layout import Layout, blocked, log2, pad, product, replicated
+from .layout import blocked, log2, product, replicated, turning
 from .layout_rules import OPERAND, RESULT
 
 ANCHOR_BYTES = 16  # the widest access of one thread
@@ -30,23 +30,30 @@ _FREE = (
     ops.hint,
     ops.reshape,
     ops.trans,
+    gpu_ops.buffer_load,  # shared memory is read in any layout at about the same cost
 )
 
 
-def assign_layouts(module, dot_layout=lambda a, b, out, precision, warps: None, operand_layout=None, taken=None):
+def no_tensor_cores(a, b, out, precision, warps):
+    """What targets without them say of every dot."""
+    return None
+
+
+def assign_layouts(module, dot_layout=no_tensor_cores, operand_layout=None, taken=None, fragments=no_tensor_cores):
     """The module with a `layout` on every op that makes a tile, and conversions where layouts meet.
 
     `dot_layout(a, b, out, precision, warps)` names the accumulator layout of a dot of these types; None leaves it to
     plain threads. `operand_layout(a, out, warps)` is where a dot's left operand must be when it stays in registers.
-    `taken` is for what the vectors take for granted; see `axis_info.analyze`.
+    `taken` is for what the vectors take for granted; see `axis_info.analyze`. `fragments(a, b, out, precision, warps)`
+    gives the layouts of both operands of a dot that takes them from registers, None for others.
     """
-    return _Assign(module, dot_layout, operand_layout, taken).module()
+    return _Assign(module, dot_layout, operand_layout, taken, fragments).module()
 
 
 class _Assign:
-    def __init__(self, module, dot_layout, left_layout, taken):
+    def __init__(self, module, dot_layout, left_layout, taken, fragments):
         self.input, self.warps = module, module.attrs["num_warps"]
-        self.dot_layout, self.left_layout = dot_layout, left_layout
+        self.dot_layout, self.left_layout, self.fragments = dot_layout, left_layout, fragments
         self.info = analyze(module, taken)
         self.cheap_memo = {}
         self.undecided = set()  # loop parameters whose layout the loop's body is still to settle
@@ -205,7 +212,8 @@ class _Assign:
         for op in block.ops:
             self.b.loc = op.loc
             tile = [type(t) is T.Tile for t in op.types]
-            if any(tile) and not op.kind.effects and len(op.types) == 1 and (_follows_user(op) or self.cheap(op)):
+            movable = not op.kind.effects or op.kind is gpu_ops.buffer_load  # its buffer is as it is to the round's end
+            if any(tile) and movable and len(op.types) == 1 and (_follows_user(op) or self.cheap(op)):
                 continue  # made where it is wanted
             self.emit(op)
 
@@ -384,19 +392,6 @@ def _mask_of(op):
     return None
 
 
-def _turning(tile, axis, warps):
-    """A layout for turning a 2-D tile whose rows lie along `axis`: 16 bytes of the other axis in a thread's registers,
-    lanes along the rows."""
-    shape = tile.shape
-    bit = lambda a, k: 1 << (k + (log2(shape[1]) if a == 0 else 0))
-    across = [bit(1 - axis, k) for k in range(log2(shape[1 - axis]))]
-    along = [bit(axis, k) for k in range(log2(shape[axis]))]
-    mine = log2(ANCHOR_BYTES // tile.element.bytes)
-    rest = along[5:] + across[mine:]
-    places = log2(warps)
-    return Layout(shape, (*across[:mine], *rest[places:]), pad(along[:5], 5), pad(rest[:places], places))
-
-
 def _coalesced(own, ideal):
     """True if the warp touches memory in runs about as long as the ideal layout would."""
     lowest = sorted(x for x in own.lane if x)[:3]
@@ -409,7 +404,7 @@ _HOME = {  # anchors, and ops whose results come out of regions
     ops.atomic_cas: lambda self, op, k: self.anchor(op),
     ops.dot: _Assign.dot_home,
     gpu_ops.dot_shared: _Assign.dot_shared_home,
-    gpu_ops.buffer_load: lambda self, op, k: _turning(op.type, op.attrs["axis"], self.warps),
+    gpu_ops.buffer_load: lambda self, op, k: turning(op.type.shape, op.type.element.bytes, op.attrs["axis"], self.warps),
     ops.for_: _Assign.loop_home,
     ops.while_: _Assign.loop_home,
     ops.if_: _Assign.branch_home,

@@ -141,6 +141,18 @@ def blocked(shape, per_thread, warps, order=None):
     return Layout(tuple(shape), tuple(reg + rest), pad(lane, 5), pad(warp, log2(warps)))
 
 
+def turning(shape, size, axis, warps):
+    """A layout for turning a 2-D tile whose rows lie along `axis`: 16 bytes of the other axis in a thread's registers,
+    lanes along the rows."""
+    bit = lambda a, k: 1 << (k + (log2(shape[1]) if a == 0 else 0))
+    across = [bit(1 - axis, k) for k in range(log2(shape[1 - axis]))]
+    along = [bit(axis, k) for k in range(log2(shape[axis]))]
+    mine = log2(16 // size)
+    rest = along[5:] + across[mine:]
+    places = log2(warps)
+    return Layout(tuple(shape), (*across[:mine], *rest[places:]), pad(along[:5], 5), pad(rest[:places], places))
+
+
 def replicated(shape, warps):
     """Every thread holds every element."""
     return Layout(tuple(shape), tuple(1 << k for k in range(log2(product(shape)))), (0,) * 5, (0,) * log2(warps))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ... import ops
 from . import ops as gpu_ops
-from .layout import PARTS, Layout, axis_bits, blocked
+from .layout import PARTS, Layout, axis_bits, blocked, turning
 
 
 def _top_bit(op):
@@ -130,11 +130,22 @@ def _gather_operand(a, op, k, layout):
 
 
 def _dot_operand(a, op, k, layout):
-    return layout if k == 2 else a.home(op.operands[k])
+    if k == 2:
+        return layout
+    fragments = a.fragments(*(x.type for x in op.operands), op.attrs["precision"], a.warps)
+    return fragments[k] if fragments else a.home(op.operands[k])
 
 
 def _dot_shared_operand(a, op, k, layout):
     return a.left_layout(op.operands[0].type, op.type, a.warps) if k == 0 else layout
+
+
+def _share_operand(a, op, k, layout):
+    """What can be made anywhere is made with the buffer's rows in registers."""
+    x = op.operands[k]
+    if not a.cheap(x):
+        return a.home(x)
+    return turning(x.type.shape, x.type.element.bytes, 1 - op.attrs["axis"], a.warps)
 
 
 OPERAND = {
@@ -152,5 +163,5 @@ OPERAND = {
     ops.print_: _at_home,
     ops.extract: _at_home,
     gpu_ops.dot_shared: _dot_shared_operand,
-    gpu_ops.share: _at_home,
+    gpu_ops.share: _share_operand,
 }

@@ -8,7 +8,7 @@ from typing import Any
 from ... import ops
 from ...ir import types as T
 from . import ops as gpu_ops
-from .layout import conversion, log2, span_of
+from .layout import Layout, conversion, log2, pad, span_of
 from .lower import Registers, layout_of, llvm_type, lower
 from .shared_memory import image_of, plan, vector_bits
 
@@ -148,9 +148,51 @@ def write(g, x, t, layout, images, base, together=True):
         w.effect(f"store {pack(w, items).typed}, {pointer.typed}, align {size * count}")
 
 
+def _matrices_to_read(g, layout, images, size):
+    """(register bits inside of a word, images that select a matrix's rows, whether it is turned on the way) if a warp
+    can read this as 8x8 matrices of 16-bit elements; None if not.
+
+    A lane gets a word of each matrix: as they lie, four lanes share a row of 16 bytes; turned, two rows make a word.
+    """
+    inner = log2(4 // size) if size in (1, 2, 4) else 0
+    if not g.target.loads_matrices or size > 4 or len(layout.reg) < inner + 1:
+        return None
+    place = lambda xs: [image_of(x, images) for x in xs]
+    word, first, rows = layout.reg[:inner], layout.lane[:2], layout.lane[2:]
+    whole = lambda xs: all(x and x % 16 == 0 for x in place(xs))
+    if any(x % 16 for x in place((*layout.reg[inner:], *layout.warp))):
+        return None
+    if place((*word, *first)) == [size << k for k in range(inner + 2)] and whole(rows):
+        return inner, rows, False
+    if size == 2 and place(rows) == [2, 4, 8] and whole((*word, *first)):
+        return inner, (*word, *first), True
+    return None
+
+
+def _read_matrices(g, t, layout, images, base, inner, rows, turned):
+    """Up to four matrices at once: lane l gives the address of row l % 8 of matrix l / 8, and gets a word of each."""
+    w, count = g.w, min(2, len(layout.reg) - inner)
+    taken = layout.reg[inner : inner + count]
+    addresses = Layout(layout.shape, layout.reg[inner + count :], pad((*rows, *taken), 5), layout.warp)
+    at, out = g.addresses(addresses, lambda x: image_of(x, images)), []
+    for offset, constant in at:
+        if isinstance(base, int):
+            constant += base
+        else:
+            offset = w.binary("add", offset, base)
+        address = g.shared.pointer(g, offset)
+        for word in g.target.load_matrices(g, address, constant, 1 << count, turned):
+            vector = w.cast("bitcast", word, f"<{4 // t.bytes} x {llvm_type(t)}>" if inner else llvm_type(t))
+            out += [w.extract(vector, k) for k in range(4 // t.bytes)] if inner else [vector]
+    return out
+
+
 def read(g, t, layout, images, base):
     """Load a tile from shared memory at byte address `base` (a number or an i32 value)."""
     w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
+    matrices = _matrices_to_read(g, layout, images, size) if kind != "i1" else None
+    if matrices:
+        return _read_matrices(g, t, layout, images, base, *matrices)
     stored = "i8" if kind == "i1" else "i64" if type(t) is T.Ptr else kind
     out = []
     for pointer, _, count in _groups(g, layout, images, size, base):

@@ -5,6 +5,7 @@
       b = load pb(i)         ->       start the copies of round i + S - 1
       acc += a @ b                    acc += ring_a[i % S] @ ring_b[i % S]
 
+What is not multiplied as it lies in its buffer, but computed with first or wanted in registers, is read back from there.
 A dot whose result is only handed to the next round may still run when that begins: a plain product, which the next
 round's own dot takes up as it is, or attention's product with V, which runs on into the product with K. What such a
 loop starts to copy goes into buffers of the round before, so all warps meet first, behind their last dot.
@@ -31,14 +32,18 @@ MIN_TRANSFER = 4  # bytes: the smallest asynchronous copy
 class Abilities(NamedTuple):
     """What the target says of dots and loads.
 
-    fits(dot): it can start this dot on buffers.   axis(load): along which its rows lie in memory.
-    takes(dot, side, axis): its operand `side` ("a" or "b") may lie along `axis`.   vector(load): bytes of one copy.
+    fits(dot): it can start this dot on buffers.   multiplies(dot): it has instructions for it, in registers at least.
+    axis(load): along which its rows lie in memory.   vector(load): bytes of one copy.
+    takes(dot, side, axis): its operand `side` ("a" or "b") may lie along `axis`.
+    room: bytes of shared memory for rings of buffers.
     """
 
     fits: Callable
+    multiplies: Callable
     axis: Callable
     takes: Callable
     vector: Callable
+    room: int
 
 
 def pipeline_loops(module, can: Abilities):
@@ -50,7 +55,7 @@ def pipeline_loops(module, can: Abilities):
             return None
         stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else depth
         plan = Plan(op, can)
-        return plan.build(b, stages) if stages > 1 and plan.works() else None
+        return plan.build(b, stages) if stages > 1 and plan.works_with_registers(stages) else None
 
     return sweep(module, rule)
 
@@ -61,13 +66,15 @@ class Plan:
     def __init__(self, loop, can):
         self.loop, self.can, self.body = loop, can, loop.regions[0]
         self.inside = {id(op): op for op in self.body.ops}
-        self.dots = [op for op in self.body.ops if op.kind is ops.dot and can.fits(op)]
+        dots = [op for op in self.body.ops if op.kind is ops.dot]
+        self.dots = [op for op in dots if can.fits(op)]
+        self.in_registers = [op for op in dots if op not in self.dots and can.multiplies(op)]
 
     def works(self):
         """True if the loop gains: a dot with at least one load to run ahead, and nothing that writes memory."""
-        if not self.dots or any(op.kind.effects == "write" or self.captures(op) for op in self.body.ops):
-            return False
         self.loads = {}
+        if not self.dots or not self.quiet():
+            return False
         for dot in self.dots:
             for side, x in zip("ab", dot.operands):
                 load, turned = self.source(x)
@@ -77,6 +84,33 @@ class Plan:
                     self.loads[id(load)] = load
         self.loads = {k: x for k, x in self.loads.items() if self.feeds_only_dots(x)}
         return bool(self.loads) and self.find_slice()
+
+    def works_with_registers(self, stages):
+        """As `works`, where loads may also run ahead that dots want in registers or computed with."""
+        alone, more = self.works(), {}
+        for dot in (*self.dots, *self.in_registers):
+            for x in dot.operands[:2]:
+                more |= {id(load): load for load in self.behind(x) if self.can_copy(load)}
+        direct, self.loads = self.loads, self.loads | more
+        size = sum(x.type.numel * x.type.element.bytes for x in self.loads.values())
+        if more and self.quiet() and stages * size <= self.can.room and self.find_slice():
+            return True
+        self.loads = direct
+        return alone and self.find_slice()
+
+    def quiet(self):
+        """True if nothing in the loop writes memory, and every op can be copied."""
+        return not any(op.kind.effects == "write" or self.captures(op) for op in self.body.ops)
+
+    def behind(self, x):
+        """The loads that a dot's operand is computed from element by element, cheaply."""
+        if type(x) is not Op or id(x) not in self.inside:
+            return
+        if x.kind is ops.load and len(x.type.shape) == 2:
+            yield x
+        elif x.kind is ops.trans or x.kind.row and x.kind.row.cost == "cheap" or x.kind.elementwise and not x.kind.row:
+            for y in x.operands:
+                yield from self.behind(y)
 
     def captures(self, op):
         """True if a region of `op` uses what the body computes: such an op cannot be copied by its operands alone."""
@@ -210,7 +244,7 @@ class Plan:
     def share_outer_operands(self):
         """Operands made before the loop go into shared memory once."""
         out = {}
-        for dot in self.dots:
+        for dot in (*self.dots, *self.in_registers):
             for side, x in zip("ab", dot.operands):
                 if self.outside(x):
                     axis = 1 if side == "a" else 0
@@ -267,6 +301,7 @@ class Copy:
 
     def __init__(self, plan, known, slot=None):
         self.plan, self.b, self.known, self.slot = plan, plan.b, known, slot
+        self.put = {}  # values that several dots read from one buffer
 
     def body(self):
         """The whole body but its staged loads; returns the yielded values."""
@@ -280,13 +315,28 @@ class Copy:
         if id(op) not in self.known:
             if id(op) not in self.plan.inside:
                 return x
-            self.known[id(op)] = (
-                self.dot(op)
-                if op in self.plan.dots
-                else self.b.place(op.replace(operands=tuple(self.value(y) for y in op.operands)))
-            )
+            self.known[id(op)] = self.made(op)
         made = self.known[id(op)]
         return Result(made, x.index) if type(x) is Result else made
+
+    def made(self, op):
+        plan = self.plan
+        if op in plan.dots:
+            return self.dot(op)
+        if id(op) in plan.loads:
+            return self.read_back(plan.slot_address(id(op), self.slot), op.type, plan.can.axis(op))
+        if op in plan.in_registers:
+            sides = [self.in_registers(x, side) for x, side in zip(op.operands, "ab")]
+            return self.b.place(op.replace(operands=(*sides, self.value(op.operands[2]))))
+        return self.b.place(op.replace(operands=tuple(self.value(y) for y in op.operands)))
+
+    def in_registers(self, x, side):
+        """An operand of a dot that takes none from buffers; what was put into one before the loop is read back."""
+        address, axis = self.plan.shared.get((id(x), side), (None, 0))
+        return self.value(x) if address is None else self.read_back(address, x.type, axis)
+
+    def read_back(self, address, tile, axis):
+        return gpu_ops.buffer_load(self.b, address, tile=tile, axis=axis)
 
     def dot(self, op):
         b = self.b
@@ -314,13 +364,12 @@ class Copy:
             axis, address = plan.can.axis(load), plan.slot_address(id(load), self.slot)
             if plan.lies_right(dot, load, side, turned):
                 return address, 1 - axis if turned else axis
-            value = gpu_ops.buffer_load(self.b, address, tile=load.type, axis=axis)
-            value = ops.trans(self.b, value, order=(1, 0)) if turned else value
-        else:
-            value = self.value(x)
+        value = self.value(x)
         if side == "a":
             return value, 1
-        return gpu_ops.share(self.b, value, axis=0), 0
+        if id(value) not in self.put:
+            self.put[id(value)] = gpu_ops.share(self.b, value, axis=0)
+        return self.put[id(value)], 0
 
 
 def _zero(x):

@@ -42,7 +42,7 @@ def ttgir(module, target, options, metadata):
     if specialized is not None:
         return specialized
     module = pipeline_loops(module, mma.abilities(nv, analyze(module, taken), options.num_warps))
-    module = assign_layouts(module, mma.dot_layout(nv), mma.left_operand, taken)
+    module = assign_layouts(module, mma.dot_layout(nv), mma.left_operand, taken, mma.fragments(nv))
     return module.replace(attrs={**module.attrs, "nonnegative": tuple(taken)}) if taken else module
 
 
@@ -54,7 +54,7 @@ def _specialized(module, nv, options):
     made = specialize_warps(module, abilities, copy_engine.engine(nv))
     if made is module:
         return None
-    made = assign_layouts(dce(made), mma.dot_layout(nv), mma.left_operand)
+    made = assign_layouts(dce(made), mma.dot_layout(nv), mma.left_operand, fragments=mma.fragments(nv))
     return made if leaves_room(made, nv.shared_bytes) else None
 
 

@@ -29,6 +29,17 @@ def multiplies(target, warps):
     return lambda a, b, out, precision: choose(a, b, out, precision, warps) is not None
 
 
+def fragments(target):
+    """Where `target` wants the operands of a dot that it takes from registers; None if it takes them elsewhere."""
+
+    def choose(a, b, out, precision, warps):
+        if wgmma.fits(a, b, out, precision, warps, target) or not mma_sync.fits(a, b, out, precision, target):
+            return None
+        return mma_sync.operands(a, b, out, warps)
+
+    return choose
+
+
 def left_operand(a, out, warps):
     """Where wgmma wants its left operand when it comes in registers."""
     return mma_operand(a.shape, a.element.bits, *wgmma.warp_split(out.shape[0], warps), "a")
@@ -40,6 +51,11 @@ def abilities(target, info, warps):
     def fits(op):
         a, b = (x.type for x in op.operands[:2])
         return wgmma.fits(a, b, op.type, op.attrs["precision"], warps, target)
+
+    def multiplies(op):
+        a, b = (x.type for x in op.operands[:2])
+        copies = target.sm >= mma_sync.COPIES_SINCE and len(op.type.shape) == 2
+        return copies and mma_sync.fits(a, b, op.type, op.attrs["precision"], target)
 
     def axis(load):
         known = info(load.operands[0])
@@ -57,7 +73,7 @@ def abilities(target, info, warps):
             width = min(width, info(load.operands[1]).constancy[along])
         return width * size
 
-    return Abilities(fits, axis, takes, vector)
+    return Abilities(fits, multiplies, axis, takes, vector, target.shared_bytes)
 
 
 def dot(g, op, a, b, acc):

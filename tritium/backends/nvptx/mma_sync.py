@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from ...ir import types as T
 from ..gpu.layout import axis_bits, mma_accumulator, mma_operand
-from ..gpu.lower_convert import through_shared
 from .tensor_types import NAMES, STEP, multiplies
 from .words import pack_words
 
+COPIES_SINCE = 80  # the first architecture with copies to shared memory that run by themselves
 SINCE = {T.f16: 75, T.i8: 75, T.bf16: 80, T.f32: 80, T.f8e4nv: 89, T.f8e5: 89}  # architecture
 
 
@@ -55,15 +55,16 @@ def accumulator(out, warps):
     return mma_accumulator(out.shape, *warp_grid(out.shape, warps))
 
 
+def operands(a, b, out, warps):
+    """Where the operands must be: each warp has what its part of the result needs."""
+    grid = warp_grid(out.shape, warps)
+    return tuple(mma_operand(t.shape, t.element.bits, *grid, side) for t, side in zip((a, b), "ab"))
+
+
 def dot(g, op, a, b, acc):
     """acc + a @ b, one 16 x 8 piece of the result after the other."""
-    grid = warp_grid(op.type.shape, g.warps)
     tiles = [x.type for x in op.operands[:2]]
-    wanted = [mma_operand(t.shape, t.element.bits, *grid, side) for t, side in zip(tiles, "ab")]
-    a, b = (
-        through_shared(g, x, t.element, g.layout(v), layout)
-        for x, t, v, layout in zip((a, b), tiles, op.operands, wanted)
-    )
+    wanted = [g.layout(x) for x in op.operands[:2]]
     layout, out = g.layout(op), list(acc)
     ta, tb = (t.element for t in tiles)
     depth = STEP // ta.bytes

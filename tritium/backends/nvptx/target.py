@@ -111,6 +111,21 @@ class NvTarget:
         arguments = ", ".join(x.typed for x in (address, *words))
         g.w.effect(f'call void asm sideeffect "{body}", "r,r,r,r,r,~{{memory}}"({arguments})')
 
+    @property
+    def loads_matrices(self):
+        """Whether a warp can load 8x8 matrices of 16-bit elements, each lane a word of each."""
+        return self.sm >= 75
+
+    def load_matrices(self, g, address, constant, count, turned):
+        """Words of `count` matrices whose rows of 16 bytes lie at the lanes' addresses, `constant` bytes behind."""
+        w, outs = g.w, ", ".join(f"${k}" for k in range(count))
+        how = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if turned else ''}.shared.b16"
+        body = f"{how} {{{outs}}}, {_at(f'${count}', constant)};"
+        result = "i32" if count == 1 else w.struct(["i32"] * count)
+        constraints = ",".join(["=r"] * count + ["r", "~{memory}"])
+        x = w.effect(f'call {result} asm sideeffect "{body}", "{constraints}"({address.typed})', result)
+        return [x] if count == 1 else [w.emit("i32", f"extractvalue {result} {x}, {k}", x) for k in range(count)]
+
     # --- copies that run by themselves ---------------------------------------------------------------------------
     swizzled = staticmethod(swizzled)
 
