@@ -201,7 +201,7 @@ def _store_matrices(s, guard, operands):
 
 
 def _load_matrices(s, guard, operands, count, turned):
-    """Lane 8 i + r gives the address of row r of matrix i; lane l gets two elements of row l / 4, or of column l / 4."""
+    """Lane 8 i + r gives the address of row r of matrix i; lane l gets two elements of row (or column) l / 4."""
     names, address, lanes = _listed(operands[0]), s.get(operands[1]), s.m.lanes
     whole = guard.reshape(-1, 32)
     assert (whole.all(1) | ~whole.any(1)).all(), "a load of matrices that not all lanes of a warp reach"

@@ -180,6 +180,9 @@ class _Assign:
     def dot_shared_home(self, op, k):
         return self.dot_layout(op.attrs["lhs"], op.attrs["rhs"], op.type, op.attrs["precision"], self.warps)
 
+    def buffer_home(self, op, k):
+        return turning(op.type.shape, op.type.element.bytes, op.attrs["axis"], self.warps)
+
     def loop_home(self, op, k):
         body = op.regions[-1]
         return self.homes[id((body.args[1:] if op.kind is ops.for_ else body.args)[k])]
@@ -404,7 +407,7 @@ _HOME = {  # anchors, and ops whose results come out of regions
     ops.atomic_cas: lambda self, op, k: self.anchor(op),
     ops.dot: _Assign.dot_home,
     gpu_ops.dot_shared: _Assign.dot_shared_home,
-    gpu_ops.buffer_load: lambda self, op, k: turning(op.type.shape, op.type.element.bytes, op.attrs["axis"], self.warps),
+    gpu_ops.buffer_load: _Assign.buffer_home,
     ops.for_: _Assign.loop_home,
     ops.while_: _Assign.loop_home,
     ops.if_: _Assign.branch_home,

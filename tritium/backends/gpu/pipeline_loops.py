@@ -5,7 +5,7 @@
       b = load pb(i)         ->       start the copies of round i + S - 1
       acc += a @ b                    acc += ring_a[i % S] @ ring_b[i % S]
 
-What is not multiplied as it lies in its buffer, but computed with first or wanted in registers, is read back from there.
+What is not multiplied as it lies in its buffer, but computed with first or wanted in registers, is read back.
 A dot whose result is only handed to the next round may still run when that begins: a plain product, which the next
 round's own dot takes up as it is, or attention's product with V, which runs on into the product with K. What such a
 loop starts to copy goes into buffers of the round before, so all warps meet first, behind their last dot.
