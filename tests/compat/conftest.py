@@ -1,8 +1,9 @@
-"""Programs as users of Triton write them: torch tensors, `import tritium as triton`, compiled for the CPU or eager."""
+"""Programs as users of Triton write them: torch tensors, compiled for the CPU or for a GPU, or run as Python."""
 
 import pytest
 
-from tests.language.coverage.engines import ENGINES
+from tests import on_gpu
+from tests.language.coverage.engines import ENGINES, cuda
 from tritium import knobs
 
 
@@ -12,9 +13,14 @@ def quickly(monkeypatch):
     monkeypatch.setattr(knobs, "cpu_opt", 0)
 
 
-@pytest.fixture(params=["cpu", "eager"])
+CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
+
+
+@pytest.fixture(params=["cpu", "eager", CUDA])
 def run(request):
-    """`run(kernel, grid, *args, **options)`: a launch compiled for the CPU, and one as plain Python."""
+    """`run(kernel, grid, *args, **options)`: a launch compiled for the CPU, one as plain Python, one on the GPU."""
+    if request.param == "cuda":
+        return lambda kernel, grid, *args, **options: on_gpu.launch(kernel, grid, args, options)
     if request.param == "cpu":
         return lambda kernel, grid, *args, **options: kernel[grid](*args, **options)
     from tritium.interp.eager import launch
@@ -22,7 +28,10 @@ def run(request):
     return lambda kernel, grid, *args, **options: launch(kernel, grid, args, options)
 
 
-@pytest.fixture(params=ENGINES)
+HOST_ONLY = pytest.mark.parametrize("run", ["cpu", "eager"], indirect=True)  # for tables of the host's addresses
+
+
+@pytest.fixture(params=[*ENGINES, CUDA])
 def engine(request):
     """`engine(kernel, args, grid)`: as plain Python, as interpreted IR, as machine code; `args` are positional."""
-    return ENGINES[request.param]
+    return cuda if request.param == "cuda" else ENGINES[request.param]

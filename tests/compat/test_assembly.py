@@ -1,4 +1,4 @@
-"""Inline assembly: this machine's own runs in all three ways, another machine's is refused, not the end of Python."""
+"""Inline assembly: this machine's own runs in every way, another machine's is refused, not the end of Python."""
 
 import platform
 
@@ -7,11 +7,13 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.language.coverage.engines import cuda
 
 # 3 * x; -x and x; ~x on four bytes at once; 7
 _AARCH64 = ("add ${0:w}, ${1:w}, ${1:w}, lsl #1", "neg ${0:w}, ${2:w}\nmov ${1:w}, ${2:w}", "mvn ${0:w}, ${1:w}",
             "mov ${0:w}, #7")  # fmt: skip
 _X86 = ("leal ($1,$1,2), $0", "movl $2, $0\nnegl $0\nmovl $2, $1", "movl $1, $0\nnotl $0", "movl $$7, $0")
+_PTX = ("mul.lo.s32 $0, $1, 3;", "neg.s32 $0, $2; mov.b32 $1, $2;", "not.b32 $0, $1;", "mov.b32 $0, 7;")
 TEXTS = {"aarch64": _AARCH64, "arm64": _AARCH64, "x86_64": _X86, "AMD64": _X86}.get(platform.machine())
 
 
@@ -33,7 +35,7 @@ def assembled(x, thrice, both, inverted, seven, T: tl.constexpr):
 def test_own_assembly(engine):
     x = np.arange(8, dtype=np.int32)
     thrice, both, inverted, seven = (np.zeros(n, t) for n, t in ((8, "i4"), (16, "i4"), (8, "i1"), (1, "i4")))
-    engine(assembled, [x, thrice, both, inverted, seven, TEXTS])
+    engine(assembled, [x, thrice, both, inverted, seven, _PTX if engine is cuda else TEXTS])
     np.testing.assert_array_equal(thrice, 3 * x)
     np.testing.assert_array_equal(both, [*-x, *x])
     np.testing.assert_array_equal(inverted, ~x.astype(np.int8))

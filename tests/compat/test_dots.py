@@ -6,6 +6,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.language.coverage.engines import cuda
 
 NUMPY = {"int8": np.int8, "int32": np.int32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16,
          "float32": np.float32, "float64": np.float64, "float8e5": ml_dtypes.float8_e5m2,
@@ -17,6 +18,12 @@ rng = np.random.default_rng(0)
 def numbers(name, shape):
     """Numbers that every dtype holds exactly, and whose products sum without rounding."""
     return (rng.integers(-8, 9, shape) / (1 if name.startswith("int") else 4)).astype(np.float32).astype(NUMPY[name])
+
+
+def refused_by_tensor_cores(engine, kind, *k):
+    """Whether a GPU refuses a product: sums shorter than its instructions', types it does not have."""
+    least = 32 if kind in ("int8", "float8e5", "float8e4nv") else 16
+    return engine is cuda and (min(k) < least or kind in ("float8e4b8", "float8e5b16"))
 
 
 @triton.jit
@@ -59,6 +66,10 @@ def test_shapes(engine, kind, total):
         a, b = numbers(kind, (m, k)), numbers(kind, (k, n))
         exact = a.astype(np.float64) @ b.astype(np.float64)
         out, turned = np.zeros((m, n), NUMPY[total]), np.zeros((m, n), NUMPY[total])
+        if refused_by_tensor_cores(engine, kind, k):
+            with pytest.raises(triton.CompilationError, match=r"K >= \d+, got|not supported in this architecture"):
+                engine(product, [a, b, None, out, m, n, k, getattr(tl, total), "", None, False])
+            continue
         engine(product, [a, b, None, out, m, n, k, getattr(tl, total), "", None, False])
         engine(product, [np.ascontiguousarray(a.T), np.ascontiguousarray(b.T), None, turned, m, n, k,
                          getattr(tl, total), "", None, True])
@@ -69,15 +80,17 @@ def test_shapes(engine, kind, total):
 @pytest.mark.parametrize("kind, total", TYPES[:6], ids=lambda t: t)
 @pytest.mark.parametrize("then", ["acc", "+=", "rows", "columns", "dot"])
 def test_what_follows(engine, kind, total, then):
-    a, b = numbers(kind, (16, 32)), numbers(kind, (32, 16))
-    c = numbers(kind, (16, 16)).astype(NUMPY[kind if then == "dot" else total])
+    a, b = numbers(kind, (16, 32)), numbers(kind, (32, 32))
+    c = numbers(kind, (32, 32)).astype(NUMPY[kind if then == "dot" else total])
     if then == "dot":
         a, c = (a * np.eye(16, 32)).astype(a.dtype), (c > 0).astype(c.dtype)  # so that no narrow type overflows
-    out = np.zeros((16, 16), NUMPY[total])
-    engine(product, [a, b, c, out, 16, 16, 32, getattr(tl, total), then, None, False])
+    elif then in ("acc", "+="):
+        c = c[:16]
+    out = np.zeros((16, 32), NUMPY[total])
+    engine(product, [a, b, c, out, 16, 32, 32, getattr(tl, total), then, None, False])
     exact, wide = a.astype(np.float64) @ b.astype(np.float64), c.astype(np.float64)
     exact = {"acc": lambda: exact + wide, "+=": lambda: exact + wide, "rows": lambda: exact + wide.flat[:16][:, None],
-             "columns": lambda: exact + wide.flat[:16], "dot": lambda: exact @ wide}[then]()
+             "columns": lambda: exact + wide.flat[:32], "dot": lambda: exact @ wide}[then]()
     np.testing.assert_allclose(out.astype(np.float64), exact, rtol=1e-3 if total == "float16" else 0)
 
 
@@ -105,7 +118,8 @@ def batched(a, b, out, SHAPE: tl.constexpr, SUM: tl.constexpr):
 
 @pytest.mark.parametrize("kind, total", [("float16", "float32"), ("float32", "float32"), ("int8", "int32")])
 def test_batches(engine, kind, total):
-    for shape in ((2, 2, 8), (1, 4, 1), (8, 1, 4)):
+    shapes = ((2, 2, 32), (1, 4, 32)) if engine is cuda else ((2, 2, 8), (1, 4, 1), (8, 1, 4))
+    for shape in shapes:
         a, b = (numbers(kind, (*shape, shape[-1])) for _ in range(2))
         out = np.zeros((2, *shape, shape[-1]), NUMPY[total])
         engine(batched, [a, b, out, shape, getattr(tl, total)])

@@ -7,6 +7,7 @@ import torch
 
 import tritium as triton
 import tritium.language as tl
+from tests.compat.conftest import HOST_ONLY
 from tritium.language.extra import libdevice
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
@@ -463,6 +464,7 @@ def grouped_matmul(a_ptrs, b_ptrs, c_ptrs, sizes_ptr, lds_ptr, groups, NUM_SM: t
         last_problem_end = last_problem_end + num_tiles
 
 
+@HOST_ONLY
 def test_grouped_matmul_with_pointers_in_memory(run):
     shapes = [(20, 40, 24), (64, 16, 16), (33, 17, 50)]
     a = [torch.randn(m, k).half() for m, n, k in shapes]

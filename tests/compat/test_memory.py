@@ -6,6 +6,7 @@ import torch
 
 import tritium as triton
 import tritium.language as tl
+from tests.compat.conftest import HOST_ONLY
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
 DTYPES = [torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64,
@@ -117,6 +118,7 @@ def addresses(table, out, N: tl.constexpr):
     tl.store(out + 3, tl.load(q + 3))
 
 
+@HOST_ONLY
 def test_pointers_in_memory(run):
     a, b = torch.randn(8), torch.randn(8)
     table, out = torch.tensor([a.data_ptr(), 0, b.data_ptr()]), torch.zeros(4)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tritium.language as tl
-from tests.language.coverage.engines import ENGINES
+from tests.language.coverage.engines import ENGINES, cuda
 from tests.language.coverage.kernels import Kernels, check, compare
 from tests.language.coverage.page import GAPS, PAGE, declared, render
 from tests.language.coverage.rows import Form, all_rows
@@ -24,6 +24,10 @@ METHODS = """
 """.split()
 MODULES = "core math random standard extra target_info".split()
 UNLISTED = {"str_to_ty"}  # a function of the host
+OTHERWISE_ON_NVIDIA = {
+    "tl.float8e4b8": "not supported in this architecture", "tl.float8e5b16": "not supported in this architecture",
+    "tl.target_info": r"is_cuda\(\), tl.int1\) gives True",
+}  # fmt: skip
 
 
 @functools.cache
@@ -41,6 +45,17 @@ def test_name(name, engine):
         return
     with pytest.raises(TritonError, match=re.escape(reason)):
         check(ROWS[name], kernels()[name], ENGINES[engine])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.filterwarnings("ignore:view is deprecated")
+def test_name_on_a_gpu(name):
+    if name not in OTHERWISE_ON_NVIDIA:
+        check(ROWS[name], kernels()[name], cuda)
+        return
+    with pytest.raises((TritonError, AssertionError), match=OTHERWISE_ON_NVIDIA[name]):
+        check(ROWS[name], kernels()[name], cuda)
 
 
 def test_no_name_is_missing():

@@ -1,5 +1,6 @@
-"""Three ways to run a kernel: as plain Python, as IR on the interpreting machine, as machine code of this CPU."""
+"""Ways to run a kernel: as plain Python, as interpreted IR, as machine code of this CPU or of the GPU."""
 
+from tests import on_gpu
 from tritium import knobs
 from tritium.frontend import lower
 from tritium.interp import eager as eagerly
@@ -39,6 +40,11 @@ def cpu(kernel, args, grid=(1,), **options):
         kernel[grid](*args, **options)
     finally:
         knobs.cpu_opt = before
+
+
+def cuda(kernel, args, grid=(1,), **options):
+    """Machine code of the GPU, on copies of the arrays."""
+    on_gpu.launch(kernel, grid, args, options)
 
 
 ENGINES = {"eager": eager, "machine": machine, "cpu": cpu}
