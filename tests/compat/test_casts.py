@@ -114,6 +114,7 @@ def reread(x, outs, N: tl.constexpr):
     ("int16", "uint16", "float16", "bfloat16"), ("int32", "uint32", "float32"), ("int64", "uint64", "float64"),
 ], ids=lambda names: names[0])  # fmt: skip
 def test_bitcasts(engine, names):
+    names = [name for name in names if engine is not cuda or name not in OF_AMD]
     size = np.dtype(DTYPES[names[0]]).itemsize
     bits = np.random.default_rng(0).integers(0, 256, 32 * size, np.uint8)
     for a in names:

@@ -13,6 +13,7 @@ def printed(x):
     v = tl.load(x + i)
     tl.device_print("v", v)
     tl.device_print("half", v.to(tl.float16), hex=True)
+    tl.device_print("quarter", i.to(tl.float8e5), hex=True)
     tl.device_print("two ", tl.arange(0, 2), tl.arange(2, 4))
     tl.device_print("a\tb", tl.arange(0, 2)[:, None])
     tl.device_print("100% %d", tl.program_id(0))
@@ -30,6 +31,10 @@ LINES = """\
  idx (1) half: 0x8000
  idx (2) half: 0x7c00
  idx (3) half: 0x7e00
+ idx (0) quarter: 0x00
+ idx (1) quarter: 0x3c
+ idx (2) quarter: 0x40
+ idx (3) quarter: 0x42
  idx (0) two: (operand 0) 0
  idx (1) two: (operand 0) 1
  idx (0) two: (operand 1) 2

@@ -197,9 +197,10 @@ def _sort(facts, t):
 
 
 def _print(facts, t):
-    """Narrow floats are printed as f32."""
+    """Narrow floats are printed as f32, in hexadecimal as the integers that their bits are."""
     def widened(b, op):
-        xs = [_wider(b, x) if type(e := T.element(x.type)) is T.Scalar and e.is_float and e not in facts.floats else x
+        turn = (lambda x: Expr(b, x).ubits.v) if op.attrs["hex"] else (lambda x: _wider(b, x))
+        xs = [turn(x) if type(e := T.element(x.type)) is T.Scalar and e.is_float and e not in facts.floats else x
               for x in op.operands]
         return None if same(xs, op.operands) else b.emit(ops.print_, xs, op.attrs) or ()
     return widened
