@@ -5,6 +5,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tritium.interp.eager import launch
 from tritium.tools.ragged_tma import atomic_add_ragged, create_ragged_descriptor, load_ragged, store_ragged
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
@@ -48,15 +49,19 @@ def ragged_kernel(x, out, offsets, sizes, ROWS: tl.constexpr, COLS: tl.constexpr
             store_ragged(out, first, size, [row, 0], tile + 1)
 
 
+@pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("add", [False, True])
-def test_ragged_batches(add):
+def test_ragged_batches(add, eager):
     """Tiles of 8 rows over batches of 3, 8, 0 and 13: a tile neither reads nor writes the next batch."""
     sizes = np.int32([3, 8, 0, 13])
     offsets = np.int32([0, 3, 11, 11])
     x = np.arange(24 * 16, dtype=np.float32).reshape(24, 16)
     out = np.full((24, 16), 1000, np.float32)
-    ragged_kernel[(4,)](create_ragged_descriptor(x, [8, 16]), create_ragged_descriptor(out, [8, 16]), offsets, sizes,
-                        ROWS=8, COLS=16, ADD=add)
+    args = create_ragged_descriptor(x, [8, 16]), create_ragged_descriptor(out, [8, 16]), offsets, sizes
+    if eager:
+        launch(ragged_kernel, (4,), args, {"ROWS": 8, "COLS": 16, "ADD": add})
+    else:
+        ragged_kernel[(4,)](*args, ROWS=8, COLS=16, ADD=add)
     assert np.array_equal(out, 1000 + x if add else x + 1)
 
 

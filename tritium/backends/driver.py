@@ -141,9 +141,8 @@ class Drivers:
 
     def named(self, backend: str) -> DriverBase:
         """The driver of a backend ("cpu", "cuda", "hip"), made on first use."""
-        if backend not in self._made:
-            self._made[backend] = backends.driver_class(backend)()
-        return self._made[backend]
+        found = self._made.get(backend)
+        return found or self._made.setdefault(backend, backends.driver_class(backend)())  # one for all threads
 
     @property
     def default(self) -> DriverBase:

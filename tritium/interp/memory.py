@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..ir import types as T
 from ..ops.meaning import np_dtype
+
+_updating = threading.Lock()  # kernels launched from several threads may share a counter
 
 
 class Fault(Exception):
@@ -199,9 +202,10 @@ class Memory:
         turn = occurrence(at)
         for k in range(int(turn.max(initial=-1)) + 1):
             now = turn == k
-            old = self._read(at[now], dtype)
+            with _updating:
+                old = self._read(at[now], dtype)
+                self._write(at[now], np.asarray(change(old, lanes[now])).astype(dtype, copy=False))
             out[lanes[now]] = tested(t, old)
-            self._write(at[now], np.asarray(change(old, lanes[now])).astype(dtype, copy=False))
         return out.reshape(addresses.shape)
 
     # --- from addresses to spans --------------------------------------------------------------------------------------

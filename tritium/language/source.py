@@ -14,6 +14,7 @@ import hashlib
 import inspect
 import re
 import textwrap
+import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import FunctionType, MethodType
@@ -27,6 +28,9 @@ from tritium.language.constants import unwrap
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+# What a function captures is found by walking functions that others call too: one thread walks at a time.
+_walking = threading.RLock()
 
 
 class Cells(Mapping):
@@ -183,13 +187,20 @@ class Source(dependencies.Compilable):
     @property
     def cache_key(self) -> str:
         """A hash of everything the compiled code depends on: text, place, callees, captured constants."""
-        if self.hash is None:
-            reached = dependencies.reach(self)
-            self.used_global_vals = dependencies.merge_globals(reached)
-            digest = hashlib.sha256()
-            for source in reached:
-                digest.update(source._captured.digest.encode())
-            self.hash = digest.hexdigest()
+        found = self.hash
+        if found is None:
+            with _walking:
+                found = self.hash or self._walk()
+        return found
+
+    def _walk(self) -> str:
+        """Find what the compiled code depends on, and its hash."""
+        reached = dependencies.reach(self)
+        self.used_global_vals = dependencies.merge_globals(reached)
+        digest = hashlib.sha256()
+        for source in reached:
+            digest.update(source._captured.digest.encode())
+        self.hash = digest.hexdigest()
         return self.hash
 
     def check_globals(self) -> None:

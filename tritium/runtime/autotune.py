@@ -12,6 +12,7 @@ several processors, times them one by one, and remembers the fastest.
 from __future__ import annotations
 
 import inspect
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +29,9 @@ __all__ = ["Autotuner", "Config", "Heuristics", "OutOfResources", "PTXASError", 
 # A configuration that fails in one of these ways is merely not the best one.
 UNFIT = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
 NEVER = [float("inf")] * 3
+# Backward passes launch from threads of their own: each has its arguments, and they measure one after another.
+_launching = threading.local()  # id of a tuner -> its arguments
+_measuring = threading.RLock()
 
 
 class Autotuner(KernelInterface[T]):
@@ -55,7 +59,6 @@ class Autotuner(KernelInterface[T]):
         self.keys = list(key)
         self.cache: dict[tuple, Config] = {}
         self.shipped: dict[tuple[str, ...], Config] = {}  # read by `load`, under keys as text
-        self.nargs: Any = None  # the arguments of the launch that is being tuned, by name
         self.best_config: Config | None = None
         self.configs_timings: dict[Config, list[float]] = {}
         self.bench_time = 0.0
@@ -111,6 +114,17 @@ class Autotuner(KernelInterface[T]):
     # -----------------------------------------------------------------------------------------------------------------
     # Launching
 
+    @property
+    def nargs(self) -> Any:
+        """The positional arguments of the launch this thread is in, by name; None outside one."""
+        return _launching.__dict__.get(id(self))
+
+    @nargs.setter
+    def nargs(self, value: dict[str, Any] | None) -> None:
+        _launching.__dict__[id(self)] = value
+        if value is None:
+            del _launching.__dict__[id(self)]
+
     def run(self, *args, **kwargs):
         """Launch the fastest configuration for these arguments, finding it first if need be."""
         self.nargs = dict(zip(self.arg_names, args))
@@ -141,7 +155,9 @@ class Autotuner(KernelInterface[T]):
     def _chosen(self, args: tuple, kwargs: dict[str, Any]) -> Config:
         key = self.tuning_key(kwargs)
         if key not in self.cache:
-            self.cache[key] = self.shipped.get(tuning.key_text(key)) or self._tune(key, args, kwargs)
+            with _measuring:
+                if key not in self.cache:
+                    self.cache[key] = self.shipped.get(tuning.key_text(key)) or self._tune(key, args, kwargs)
         return self.cache[key]
 
     def prune_configs(self, kwargs: dict[str, Any]) -> list[Config]:

@@ -112,9 +112,8 @@ def _device_cache(fn: JITFunction, drv: DriverBase) -> DeviceCache:
     if drv is driver.active:
         return fn.device_caches[device]
     device = (drv.get_current_target().backend, device)
-    if device not in fn.device_caches:
-        fn.device_caches[device] = new_cache(fn, drv)
-    return fn.device_caches[device]
+    found = fn.device_caches.get(device)
+    return found or fn.device_caches.setdefault(device, new_cache(fn, drv))
 
 
 def new_cache(fn: JITFunction, drv: DriverBase | None = None) -> DeviceCache:

@@ -80,8 +80,7 @@ class _Caches(dict):
         self._make, self._forget = make, forget
 
     def __missing__(self, device) -> DeviceCache:
-        self[device] = cache = self._make()
-        return cache
+        return self.setdefault(device, self._make())  # the first of several threads decides
 
     def clear(self) -> None:
         super().clear()

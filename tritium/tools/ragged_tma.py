@@ -55,23 +55,31 @@ def to_ragged_indices(batch_offset, batch_size, row):
     return HUGE, batch_offset + batch_size, HUGE - batch_size + row
 
 
+@tl.core.builtin
+def _coordinates(indices, coords, ragged_dim, _semantic=None):
+    """One coordinate per axis of the descriptor; `coords` may be a list, which eager kernels leave as it is."""
+    i, j, k = indices
+    axis = tl.core._unwrap_if_constexpr(ragged_dim)
+    return i, j, *coords[:axis], k, *coords[axis + 1:]
+
+
 @tritium.jit
 def load_ragged(TMA, batch_offset, batch_size, coords, ragged_dim: tl.constexpr = 0):
     """The tile at `coords` of a batch; rows past the end of the batch read as zero."""
-    i, j, k = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
-    data = TMA.load((i, j) + coords[:ragged_dim] + (k,) + coords[ragged_dim + 1:])
+    indices = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
+    data = TMA.load(_coordinates(indices, coords, ragged_dim))
     return tl.reshape(data, data.shape[2:])
 
 
 @tritium.jit
 def store_ragged(TMA, batch_offset, batch_size, coords, data, ragged_dim: tl.constexpr = 0):
     """Write a tile at `coords` of a batch; rows past the end of the batch are dropped."""
-    i, j, k = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
-    TMA.store((i, j) + coords[:ragged_dim] + (k,) + coords[ragged_dim + 1:], tl.expand_dims(data, (0, 1)))
+    indices = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
+    TMA.store(_coordinates(indices, coords, ragged_dim), tl.expand_dims(data, (0, 1)))
 
 
 @tritium.jit
 def atomic_add_ragged(TMA, batch_offset, batch_size, coords, data, ragged_dim: tl.constexpr = 0):
     """Add a tile at `coords` of a batch, atomically; rows past the end of the batch are dropped."""
-    i, j, k = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
-    TMA.atomic_add((i, j) + coords[:ragged_dim] + (k,) + coords[ragged_dim + 1:], tl.expand_dims(data, (0, 1)))
+    indices = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
+    TMA.atomic_add(_coordinates(indices, coords, ragged_dim), tl.expand_dims(data, (0, 1)))
