@@ -100,7 +100,11 @@ def test_every_program_runs_once(rt, counter, threads, grid, rounds):
 
 
 def test_long_launches_are_shared_and_short_ones_are_not(rt):
-    """Each program notes its thread; a pool with two threads needs both for a long launch only."""
+    """Each program notes its thread; a pool with two threads needs both for a long launch only.
+
+    A kernel is taken to be as long as it was last time: then not even two programs run one after the other, and one
+    launch later it is known to be short.
+    """
 
     def note_thread(w, args, program, grid, arena):
         count_program(w, args, program, grid, arena)
@@ -109,14 +113,16 @@ def test_long_launches_are_shared_and_short_ones_are_not(rt):
     _library, entry = kernel(note_thread)
     rt.set_num_threads(2)
 
-    def threads(rounds):
-        out, who = np.zeros(64, np.int64), np.zeros(64, np.int64)
+    def threads(rounds, programs=64):
+        out, who = np.zeros(programs, np.int64), np.zeros(programs, np.int64)
         slots = pack(["NDARRAY", "INT64", "NDARRAY"], [out.ctypes.data, rounds, who.ctypes.data])
-        rt.launch_raw(entry, 64, 64, 1, 1, slots)
+        rt.launch_raw(entry, 64, programs, 1, 1, slots)
         assert (out == 1).all()
         return len(set(who))
 
     assert any(threads(200_000) == 2 for _ in range(5))
+    assert any(threads(2_000_000, programs=2) == 2 for _ in range(5))
+    threads(1)
     time.sleep(0.01)
     assert all(threads(1) == 1 for _ in range(5))
 

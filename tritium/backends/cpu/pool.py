@@ -1,7 +1,8 @@
 """The thread pool, in LLVM: runs the programs of a launch on all cores.
 
 A *job* lives on the stack of the thread that launches it. That thread works too, and begins alone: while the rest of
-the job is estimated to take less than waking a thread does, nobody is disturbed. Then the job is opened, and workers
+the job is estimated to take less than waking a thread does, nobody is disturbed. The estimate is what the kernel's
+programs took in its last launch; a kernel that is not known is timed as it runs. Then the job is opened, and workers
 join it through one word, `state`: odd means closed, otherwise it is twice the number of workers inside. Whoever is in
 takes programs from a shared counter. The caller closes the job and waits for those inside; it never waits for a worker
 that has not started, so a busy machine costs nothing.
@@ -59,6 +60,7 @@ _SIGNALS = {True: ("1", "3"), False: ("0", "2")}
 _STATE = """
 ; entry, arguments, grid, programs, programs per turn, arena bytes, message and program of the first failed assertion
 %job = type { ptr, ptr, ptr, i64, i64, i64, ptr, i64 }
+%known = type { ptr, double }                     ; an entry, and the ticks of one program in its last launch
 
 @next = internal global i64 0, align 128          ; the first program nobody has taken
 @total = internal global i64 0                    ; programs of the open job: a hint that there is work left
@@ -71,6 +73,7 @@ _STATE = """
 @wake_after = internal global i64 0               ; ticks of remaining work that make it worth waking somebody
 @spin_for = internal global i64 0                 ; ticks a worker looks for work before it sleeps
 @key = internal global i64 0                      ; of the thread's arena
+@known = internal global [256 x %known] zeroinitializer, align 64 ; by a few bits of the entry; belongs to who is @busy
 @mutex = internal global [128 x i8] zeroinitializer, align 64
 @condition = internal global [128 x i8] zeroinitializer, align 64
 
@@ -207,8 +210,8 @@ define internal void @programs(ptr %job, i64 %begin, i64 %end, ptr %arena) nounw
 """
 
 _WORKER = """
-; Take turns of the open job until none is left.
-define internal void @drain(ptr %job, ptr %arena) nounwind {
+; Take turns of the open job until none is left; returns how many programs were run.
+define internal i64 @drain(ptr %job, ptr %arena) nounwind {
 entry:
   %total.p = getelementptr %job, ptr %job, i64 0, i32 3
   %total = load i64, ptr %total.p
@@ -216,17 +219,42 @@ entry:
   %chunk = load i64, ptr %chunk.p
   br label %take
 take:
+  %done = phi i64 [0, %entry], [%so_far, %run]
   %begin = atomicrmw add ptr @next, i64 %chunk monotonic
   %over = icmp sge i64 %begin, %total
   %failed = call i1 @has_failed(ptr %job)
   %stop = or i1 %over, %failed
-  br i1 %stop, label %done, label %run
+  br i1 %stop, label %leave, label %run
 run:
   %to = add i64 %begin, %chunk
   %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
   call void @programs(ptr %job, i64 %begin, i64 %end, ptr %arena)
+  %count = sub i64 %end, %begin
+  %so_far = add i64 %done, %count
   br label %take
-done:
+leave:
+  ret i64 %done
+}
+
+define internal ptr @known_of(ptr %entry) nounwind {
+  %address = ptrtoint ptr %entry to i64
+  %high = lshr i64 %address, 12
+  %low = lshr i64 %address, 4
+  %mixed = xor i64 %low, %high
+  %slot = and i64 %mixed, 255
+  %place = getelementptr %known, ptr @known, i64 %slot
+  ret ptr %place
+}
+
+define internal void @learn(ptr %known, ptr %entry, i64 %since, i64 %programs) nounwind {
+  %now = call i64 @ticks()
+  %spent = sub i64 %now, %since
+  %spent.f = sitofp i64 %spent to double
+  %programs.f = sitofp i64 %programs to double
+  %each = fdiv double %spent.f, %programs.f
+  store ptr %entry, ptr %known
+  %each.p = getelementptr %known, ptr %known, i64 0, i32 1
+  store double %each, ptr %each.p
   ret void
 }
 
@@ -283,7 +311,7 @@ inside:
   %none = icmp eq ptr %arena, null                ; no memory: leave the work to those who have some
   br i1 %none, label %leave, label %help
 help:
-  call void @drain(ptr %job, ptr %arena)
+  %ran = call i64 @drain(ptr %job, ptr %arena)
   br label %leave
 leave:
   %left = atomicrmw sub ptr @state, i64 2 release
@@ -384,8 +412,17 @@ first:                                            ; sixteen turns for each threa
   %wake = load i64, ptr @wake_after
   %wake.f = sitofp i64 %wake to double
   %total.f = sitofp i64 %total to double
+  %entry.f = load ptr, ptr %job
+  %known = call ptr @known_of(ptr %entry.f)
+  %known.entry = load ptr, ptr %known
+  %same = icmp eq ptr %known.entry, %entry.f
+  %each.p = getelementptr %known, ptr %known, i64 0, i32 1
+  %each = load double, ptr %each.p
+  %all = fmul double %each, %total.f
+  %much = fcmp ogt double %all, %wake.f
+  %at_once = and i1 %same, %much
   %start = call i64 @ticks()
-  br label %own
+  br i1 %at_once, label %open, label %own
 own:                                              ; alone, until the rest looks like more than waking somebody costs
   %at = phi i64 [0, %first], [%end, %more]
   %step = phi i64 [%chunk, %first], [%step1, %more]
@@ -395,7 +432,10 @@ own:                                              ; alone, until the rest looks 
   %last = icmp sge i64 %end, %total
   %failed = call i1 @has_failed(ptr %job)
   %stop = or i1 %last, %failed
-  br i1 %stop, label %release, label %more
+  br i1 %stop, label %alone_to_the_end, label %more
+alone_to_the_end:
+  call void @learn(ptr %known, ptr %entry.f, i64 %start, i64 %end)
+  br label %release
 more:
   %now = call i64 @ticks()
   %spent = sub i64 %now, %start
@@ -411,7 +451,8 @@ more:
   %step1 = select i1 %short, i64 %double, i64 %step
   br i1 %long, label %open, label %own
 open:
-  store atomic i64 %end, ptr @next monotonic, align 8
+  %from = phi i64 [0, %first], [%end, %more]
+  store atomic i64 %from, ptr @next monotonic, align 8
   store atomic i64 %total, ptr @total monotonic, align 8
   store ptr %job, ptr @open_job
   store atomic i64 0, ptr @state seq_cst, align 8
@@ -425,11 +466,16 @@ signal:
   %r1 = call i32 @pthread_mutex_lock(ptr @mutex)
   call void @wake_two()
   %r2 = call i32 @pthread_mutex_unlock(ptr @mutex)
-  call void @drain(ptr %job, ptr %arena)
+  %ran = call i64 @drain(ptr %job, ptr %arena)
   %inside = atomicrmw or ptr @state, i64 1 acq_rel
+  %mine_all = add i64 %from, %ran
+  %some = icmp sgt i64 %mine_all, 0
+  br i1 %some, label %note, label %join
+note:
+  call void @learn(ptr %known, ptr %entry.f, i64 %start, i64 %mine_all)
   br label %join
 join:                                             ; for those who are inside
-  %tries = phi i64 [0, %signal], [%tried, %again]
+  %tries = phi i64 [0, %signal], [0, %note], [%tried, %again]
   %state = load atomic i64, ptr @state acquire, align 8
   %empty = icmp eq i64 %state, 1
   br i1 %empty, label %release, label %waiting
