@@ -169,3 +169,29 @@ def test_operands_that_wrap_and_end(size, across, other):
     a, strides = (floats(32, m), (1, m)) if across else (floats(m, 32), (32, 1))
     args = [a, floats(32, n), np.zeros((4, 32, 40), np.float32), m, n, *strides]
     check(build, [F, F, F, *[T.i32] * 4], args, (4,), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["only added to", "also stored"])
+@pytest.mark.parametrize("down", [False, True])
+def test_sums_from_zero(seen, down):
+    """Loops of no, one and three rounds, entered again and again: each begins with zeros, whatever its room held."""
+    shape = (32, 32)
+
+    def build(b, x, y, z, o, n):
+        zero, one = b.full(0.0, shape, T.f32), b.c(1)
+        with b.region([T.i32]) as outer:
+            (again,) = outer.args
+            with b.region([T.i32, zero.type]) as inner:
+                _, acc = inner.args
+                if seen:
+                    b.put(o, acc)
+                ops.yield_(b, ops.dot(b, b.get(x, shape), b.get(y, shape), acc, precision="ieee", imprecise=0))
+            start, stop, by = (ops.mul(b, n, again), b.c(0), b.c(-1)) if down else (b.c(0), ops.mul(b, n, again), one)
+            total = ops.for_(b, start, stop, by, zero, regions=[inner.block])
+            b.put(ops.addptr(b, z, ops.mul(b, again, b.c(32 * 32))), total)
+            ops.yield_(b)
+        ops.for_(b, b.c(0), b.c(3), one, regions=[outer.block])
+
+    for n in (1, 2):
+        args = [floats(*shape), floats(*shape), np.ones((3, *shape), np.float32), np.zeros(shape, np.float32), n]
+        check(build, [F, F, F, F, T.i32], args, tolerance=1e-4)

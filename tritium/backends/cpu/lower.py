@@ -87,6 +87,7 @@ class Lowering(Emitter):
         self.values, self.homes, self.shifts, self.pending, self.written = {}, {}, {}, {}, set()
         self.origins = {}  # key of a pointer (or a tile) that a loop only moves -> the one it starts from
         self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
+        self.starts = {}  # key of a sum of products that a loop carries -> whether the first of them is to come (i1)
         self.ahead = set()  # ids of loads that a loop of dots reads row by row
         self.assumed = frozenset()  # keys of masks that are known to hold everywhere
         self.plan: Any = None  # of the block that is being written

@@ -17,7 +17,7 @@ from ..llvm.writer import Level, Val, value
 from . import nests
 from .affine import Form, form_of
 from .lower import Shift
-from .lower_dot import look_ahead
+from .lower_dot import look_ahead, sums
 from .scratch import Buffer
 from .table import step
 from .wants import carried_shifts
@@ -74,16 +74,24 @@ def reads(lo, x):
 
 
 class Carried:
-    """What a loop carries from round to round."""
+    """What a loop carries from round to round.
 
-    def __init__(self, lo, op, inits):
+    `idle()`, where given, tells whether it makes no round at all: only then sums of products need the zeros they start
+    from, for the first product of all is stored as it is.
+    """
+
+    def __init__(self, lo, op, inits, idle=None):
         self.lo, self.op, self.inits = lo, op, inits
+        self.sums = sums(op, inits) if idle is not None else frozenset()
         self.shifts = carried_shifts(op)
         tiles = {k for k, x in enumerate(inits) if type(x.type) is T.Tile}
         self.buffers = {k: self.buffer(k) for k in sorted(tiles - self.shifts)}
         self.singles = [k for k in range(len(inits)) if k not in self.buffers]
         self.trace()
-        self.fill()
+        self.fill(self.buffers.keys() - self.sums)
+        if self.sums:
+            with lo.when(idle(), likely=False), lo.inside():
+                self.fill(self.sums)
 
     def buffer(self, k):
         """The init's own room if nobody needs it any more; where the result is wanted; or a new one."""
@@ -114,10 +122,11 @@ class Carried:
                 alike = [self.op.results[k], *[r.args[len(r.args) - len(self.inits) + k] for r in self.op.regions]]
                 lo.origins.update((lo.key(z), x) for z in alike)
 
-    def fill(self):
-        """Put the inits into their buffers."""
+    def fill(self, which):
+        """Put the inits `which` into their buffers."""
         lo = self.lo
-        pairs = [(self.inits[k], b) for k, b in self.buffers.items() if lo.homes.get(lo.key(self.inits[k])) is not b]
+        pairs = [(self.inits[k], b) for k, b in self.buffers.items()
+                 if k in which and lo.homes.get(lo.key(self.inits[k])) is not b]
         write_back(lo, pairs)
 
     def starts(self):
@@ -134,6 +143,12 @@ class Carried:
                 lo.values[id(args[k])] = x
         for k, buffer in self.buffers.items():
             lo.adopt(args[k], buffer)
+
+    def begin(self, args, index, start):
+        """Products must know whether this is the first round: then there is nothing to add them to."""
+        if self.sums:
+            first = self.lo.w.compare("icmp eq", index, start)
+            self.lo.starts.update((id(args[k]), first) for k in self.sums)
 
     def wish(self, body, args):
         """Have the values that the round ends with computed where they belong."""
@@ -230,6 +245,9 @@ def _ready(lo, pairs):
 
 
 # --- loops ------------------------------------------------------------------------------------------------------
+_PAST = {"slt": "sge", "ult": "uge", "sgt": "sle"}  # what holds of the bounds of a loop that makes no round
+
+
 @step(ops.for_)
 def _for(lo, op):
     (start, stop, by, *inits), (body,) = op.operands, op.regions
@@ -238,13 +256,14 @@ def _for(lo, op):
     bounds = [lo.const(lo.index_of(lo.scalar(x), t)) for x in (start, stop, by)]
     down = by.kind is ops.constant and by.attrs["value"] < 0 if isinstance(by, Op) else False
     until = "sgt" if down else "slt" if t.signed or t.bits < 64 else "ult"
-    carried = Carried(lo, op, inits)
+    carried = Carried(lo, op, inits, lambda: lo.w.compare(f"icmp {_PAST[until]}", *bounds[:2]))
     look_ahead(lo, body)
     with lo.loop(*bounds, carry=carried.starts(), until=until) as loop:
         with lo.inside():
             lo.values[id(index)] = lo.w.cast("trunc", loop.index, llvm_type(t))
             lo.remember(("form", id(index)), Form(None, loop.index, ()), loop.index.level)
             carried.enter(args, loop.carried)
+            carried.begin(args, loop.index, bounds[0])
             carried.wish(body, args)
 
             def finish():

@@ -7,10 +7,11 @@ from ... import ops
 from ...errors import CompilationError
 from ...ir import types as T
 from ...ir.core import Op
+from ...ir.rewrite import uses
 from . import nests, scratch_strips
 from .table import step
 
-__all__ = ["look_ahead"]
+__all__ = ["look_ahead", "sums"]
 
 # (operands, accumulator) -> the runtime's multiplication
 _KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.u8, T.i32): "u8", (T.i32, T.i32): "i32",
@@ -26,8 +27,9 @@ def _dot(lo, op):
     if kind is None:
         raise CompilationError(None, None, f"dot of {a.type} into {op.type} has no multiplication on the CPU")
     x, y = lo.force(a), lo.force(b)
-    fresh = _is_zero(acc)
-    total = lo.room(op) if fresh else _accumulator(lo, op, acc, (x, y))
+    zero = _is_zero(acc)
+    fresh = lo.w.const("i1", zero) if lo.key(acc) not in lo.starts else lo.starts[lo.key(acc)]
+    total = lo.room(op) if zero else _accumulator(lo, op, acc, (x, y))
     sizes = [lo.const(s) for s in (m, n, k, *[buffer.strides[-2] for buffer in (x, y, total)])]
     panel = lo.arena.take((k, lo.target.dot_columns), T.element(op.type))
     with lo.loops(batch) as at:
@@ -37,7 +39,7 @@ def _dot(lo, op):
             for i, stride in zip(at, buffer.strides[:len(batch)], strict=True):
                 offset = lo.add(offset, lo.mul(i, stride))
             where.append(scratch_strips.pointer(lo, buffer, offset))
-        lo.w.call("void", f"tt.dot.{kind}", *where, *sizes, lo.address(panel), lo.w.const("i1", fresh))
+        lo.w.call("void", f"tt.dot.{kind}", *where, *sizes, lo.address(panel), fresh)
     lo.arena.release(panel)
     lo.homes[lo.key(op)] = total
 
@@ -57,6 +59,15 @@ def _accumulator(lo, op, acc, factors):
     room = lo.room(op)
     nests.fill(lo, [(acc, room)])
     return room
+
+
+def sums(loop, inits) -> frozenset[int]:
+    """Which tiles carried by a loop start from zero and have a product added in each round, and nothing else."""
+    body = loop.regions[-1]
+    used, added = uses(body), {id(op.operands[2]) for op in body.ops if op.kind is ops.dot}
+    args = body.args[len(body.args) - len(inits):]
+    return frozenset(k for k, (x, arg) in enumerate(zip(inits, args, strict=True))
+                     if id(arg) in added and used[id(arg)] == 1 and _is_zero(x))
 
 
 def look_ahead(lo, block):
