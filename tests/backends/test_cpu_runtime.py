@@ -583,7 +583,8 @@ def test_printed_lines(rt, capfd, kind, digits, type, x, expected):
 
 OPERANDS = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i8": np.int8, "u8": np.uint8}
 SIZES = [(1, 1, 1), (2, 2, 2), (4, 16, 4), (16, 16, 16), (64, 64, 32), (3, 5, 7), (5, 33, 9), (8, 20, 17), (1, 64, 64),
-         (64, 1, 3), (9, 40, 0), (0, 4, 4), (16, 128, 5), (33, 65, 66)]  # fmt: skip
+         (64, 1, 3), (9, 40, 0), (0, 4, 4), (16, 128, 5), (33, 65, 66), (32, 128, 64), (5, 200, 20), (4, 128, 8),
+         (66, 145, 12), (3, 130, 4)]  # fmt: skip
 
 
 def numbers(shape, dtype):
@@ -597,9 +598,9 @@ def numbers(shape, dtype):
 def test_dot(rt, kind):
     address = rt.symbols[dot.SYMBOLS[kind]]
     fn = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 6, ctypes.c_void_p, ctypes.c_bool)(address)
-    dtype, panel = OPERANDS[kind], np.empty((66, rt.target.dot_columns), np.float64)
+    dtype, panel = OPERANDS[kind], np.empty((66, dot.room(rt.target, 66, 200)), np.float64)
     wide = np.int32 if np.dtype(dtype).kind in "iu" else dtype
-    for (m, n, k), gap, fresh in itertools.product(SIZES, (0, 3), (False, True)):
+    for (m, n, k), gap, fresh in itertools.product(SIZES, (0, 3, 70), (False, True)):
         a, b, c = numbers((m, k + gap), dtype), numbers((k, n + gap), dtype), numbers((m, n + gap), wide)
         want = c.copy()
         want[:, :n] *= not fresh

@@ -9,20 +9,25 @@ of A. NEON multiplies by a lane of a register, so a register of ks of A is loade
 one k a round: with more, LLVM loads all it will broadcast and spills it.
 
 A and B may lie anywhere. The first rows of A meet a panel of B, as wide as a register tile, where it lies, and copy it
-to `panel` (room for K rows of it) on the way, in the shadow of the multiplications; the other rows find it there, in
-one piece and in the cache.
+to `panel` on the way, in the shadow of the multiplications; the other rows find it there, in one piece and in the
+cache.
+
+Tiles of large matrices have rows far apart, on pages of their own, and are not in the cache. If they are wide enough
+to make up for it, A is copied as well, while it meets the first panel, in the order in which it will be read; and while
+a panel is multiplied the next one is copied, a few rows with each row of tiles. Only NEON gains from that.
 
 What the tile does not divide is done by narrower tiles, down to one row and one column.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 from ..llvm.target import CpuTarget
 from ..llvm.writer import Val, Writer, lanes, value, vector
 
-__all__ = ["KINDS", "SYMBOLS", "dot"]
+__all__ = ["KINDS", "SYMBOLS", "dot", "room"]
 
 
 class Kind(NamedTuple):
@@ -65,6 +70,17 @@ class _Matrix(NamedTuple):
         return w.gep(self.type, line, column)
 
 
+class _Rows(NamedTuple):
+    """Some rows of A: where each begins, by how many elements a further k moves on, and perhaps where they are copied.
+
+    A tile loads some ks of a row at once. In a copy these of one row are followed by those of the next.
+    """
+
+    places: list[Val]
+    step: int = 1
+    copies: _Rows | None = None
+
+
 class _Tile:
     """One register tile: `rows` x `columns` of C, held as vectors of `columns` lanes; `unroll` ks are one round.
 
@@ -85,29 +101,40 @@ class _Tile:
         """An operand as wide as C."""
         return self.w.cast(self.kind.widen, x, vector(n, self.kind.accumulator)) if self.kind.widen else x
 
-    def update(self, a_rows: list[Val], b: _Matrix, k: Val, unroll: int, c: list[Val]) -> list[Val]:
+    def update(self, a: _Rows, b: _Matrix, k: Val, unroll: int, c: list[Val]) -> list[Val]:
         """The accumulators after `unroll` further ks from `k` on; several are lanes of one load."""
         w, operand = self.w, self.kind.operand
-        places = [w.gep(operand, row, k) for row in a_rows]
-        strips = [self.wide(w.load(vector(unroll, operand), p, align=_BYTES[operand]), unroll) for p in places]
+        strips = [w.load(vector(unroll, operand), p, align=_BYTES[operand]) for p in self.at(a, k)]
+        if a.step * unroll * _BYTES[operand] >= _LINE:
+            self.ask_for(w.gep(operand, self.at(a, k)[0], w.const("i64", _STRIPS_AHEAD * unroll * a.step)), 1, 1)
+        for strip, p in zip(strips, self.at(a.copies, k) if a.copies else (), strict=False):
+            w.store(strip, p, align=_BYTES[operand])
+        strips = [self.wide(strip, unroll) for strip in strips]
         for u in range(unroll):
             row, zero = w.binary("add", k, w.const("i64", u)) if u else k, w.const("i64", 0)
             line = w.load(vector(self.columns, operand), b.at(w, row, zero), align=_BYTES[operand])
             if self.panel:
                 w.store(line, self.panel.at(w, row, zero), align=_BYTES[operand])
-                self.ask_for(b.at(w, w.binary("add", row, w.const("i64", _ROWS_AHEAD)), zero))
+                for ahead, cache in _ROWS_AHEAD:  # rows far apart are no stream that the hardware would follow
+                    self.ask_for(b.at(w, w.binary("add", row, w.const("i64", ahead)), zero), cache, self.columns)
             line = self.wide(line, self.columns)
             for i, strip in enumerate(strips):
                 c[i] = self.fused(self.spread(strip, u), line, c[i])
         return c
 
-    def ask_for(self, place: Val) -> None:
-        """Rows far apart are no stream that the hardware would follow."""
-        w, step = self.w, 64 // _BYTES[self.kind.operand]
+    def at(self, a: _Rows, k: Val) -> list[Val]:
+        """Where the rows' elements `k` lie."""
+        w = self.w
+        k = w.binary("mul", k, w.const("i64", a.step)) if a.step > 1 else k
+        return [w.gep(self.kind.operand, row, k) for row in a.places]
+
+    def ask_for(self, place: Val, cache: int, elements: int) -> None:
+        """Have some elements brought into a cache."""
+        w, step = self.w, _LINE // _BYTES[self.kind.operand]
         w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
-        for column in range(0, self.columns, step):
+        for column in range(0, elements, step):
             p = w.gep(self.kind.operand, place, w.const("i64", column)) if column else place
-            w.effect(f"call void @llvm.prefetch.p0(ptr {p}, i32 0, i32 3, i32 1)")
+            w.effect(f"call void @llvm.prefetch.p0(ptr {p}, i32 0, i32 {4 - cache}, i32 1)")
 
     def spread(self, strip: Val, lane: int) -> Val:
         """A lane of an operand in all columns."""
@@ -117,26 +144,105 @@ class _Tile:
             return self.w.extract(strip, lane)
         return self.w.shuffle(strip, None, [lane] * self.columns)
 
-    def write(self, a: _Matrix, b: _Matrix, c: _Matrix, i: Val, j: Val, depth: Val, fresh: Val) -> None:
+    def rows_of(self, a: _Matrix, i: Val) -> _Rows:
+        """Its rows of A where they lie."""
+        w = self.w
+        return _Rows([a.at(w, w.binary("add", i, w.const("i64", r)), w.const("i64", 0)) for r in range(self.rows)])
+
+    def write(self, a: _Rows, b: _Matrix, c: _Matrix, i: Val, j: Val, depth: Val, fresh: Val) -> None:
         """Update the tile of C at row `i`, column `j`; `b` begins in that column."""
         w = self.w
-        rows = [w.binary("add", i, w.const("i64", r)) for r in range(self.rows)]
-        zero = w.const("i64", 0)
-        a_rows = [a.at(w, row, zero) for row in rows]
-        c_rows = [c.at(w, row, j) for row in rows]
+        c_rows = [c.at(w, w.binary("add", i, w.const("i64", r)), j) for r in range(self.rows)]
         align = _BYTES[c.type]
         totals = [w.load(self.type, w.select(fresh, _ZEROS, p), align=align) for p in c_rows]
-        start = zero
-        for unroll in sorted({self.unroll, 1}, reverse=True):
+        if a.step > 1:  # the rows below come next
+            below = w.binary("mul", c.stride, w.const("i64", self.rows))
+            for p in c_rows:
+                self.ask_for(w.gep(c.type, p, below), 1, self.columns)
+        start = w.const("i64", 0)
+        for unroll in (self.unroll,) if a.copies or a.step > 1 else sorted({self.unroll, 1}, reverse=True):
             stop = _whole(w, depth, unroll)
             with w.loop(start, stop, unroll, carry=totals) as loop:
-                loop.next = self.update(a_rows, b, loop.index, unroll, list(loop.carried))
+                loop.next = self.update(a, b, loop.index, unroll, list(loop.carried))
             start, totals = stop, loop.results
         for x, p in zip(totals, c_rows, strict=True):
             w.store(x, p, align=align)
 
 
-_ROWS_AHEAD = 16  # of B
+class _Large:
+    """The whole tiles of a product that copies A and one panel of B ahead; `room` has the places for them.
+
+    A's own rows are needed for the first panel only.
+    """
+
+    def __init__(self, tile: _Tile, a: _Matrix, b: _Matrix, room: Val, depth: Val, bottom: Val, right: Val):
+        w, self.tile, self.a, self.b, self.depth, self.bottom, self.right = tile.w, tile, a, b, depth, bottom, right
+        size = w.binary("mul", depth, w.const("i64", tile.columns))
+        self.panels = [room, w.gep(b.type, room, size)]
+        self.copies = w.gep(b.type, self.panels[1], size)
+        rows = w.const("i64", tile.rows)
+        upper = w.binary("sub", w.binary("add", w.binary("mul", depth, rows), bottom), w.const("i64", 1))
+        self.share = w.binary("udiv", upper, bottom)  # rows of the next panel for each row of tiles
+
+    def write(self, c: _Matrix, fresh: Val) -> None:
+        """All of them."""
+        w, tile, zero = self.tile.w, self.tile, self.tile.w.const("i64", 0)
+        self.bring(zero, self.panels[0], zero, self.depth, w.const("i64", _ROWS_AHEAD[-1][0]))
+        with w.loop(0, self.right, tile.columns) as columns:
+            j = columns.index
+            odd = w.cast("trunc", w.binary("udiv", j, w.const("i64", tile.columns)), "i1")
+            mine, other = (w.select(odd, *ps) for ps in (self.panels[::-1], self.panels))
+            after = w.binary("add", j, w.const("i64", tile.columns))
+            end = w.select(w.compare("icmp slt", after, self.right), self.depth, zero)
+            lines = _Matrix(mine, w.const("i64", tile.columns), self.b.type)
+            begins = w.compare("icmp eq", j, zero)
+            with w.loop(0, self.bottom, tile.rows) as rows:
+                i = rows.index
+                start = w.binary("udiv", w.binary("mul", i, self.share), w.const("i64", tile.rows))
+                stop = w.intrinsic("smin", "i64", w.binary("add", start, self.share), end)
+                self.bring(after, other, start, stop, self.share)
+                copied = self.copy_of(i)
+                with w.when(begins):
+                    tile.write(tile.rows_of(self.a, i)._replace(copies=copied), lines, c, i, j, self.depth, fresh)
+                with w.when(w.binary("xor", begins, w.const("i1", True))):
+                    tile.write(copied, lines, c, i, j, self.depth, fresh)
+
+    def bring(self, j: Val, panel: Val, start: Val, stop: Val, ahead: Val) -> None:
+        """Copy rows of the panel of B in column `j`, and ask for those that come next."""
+        w, tile, b, align = self.tile.w, self.tile, self.b, _BYTES[self.b.type]
+        with w.loop(start, stop) as ks:
+            tile.ask_for(b.at(w, w.binary("add", ks.index, ahead), j), 1, tile.columns)
+            line = w.load(vector(tile.columns, b.type), b.at(w, ks.index, j), align=align)
+            w.store(line, w.gep(b.type, panel, w.binary("mul", ks.index, w.const("i64", tile.columns))), align=align)
+
+    def copy_of(self, i: Val) -> _Rows:
+        """Where the copies of a tile's rows of A are."""
+        w, tile = self.tile.w, self.tile
+        start = w.gep(self.a.type, self.copies, w.binary("mul", i, self.depth))
+        return _Rows([w.gep(self.a.type, start, w.const("i64", r * tile.unroll)) for r in range(tile.rows)], tile.rows)
+
+
+# How many rows further the panel of B is asked for, and for which cache. Where rows are a power of two apart, few of
+# them fit into the first cache at once.
+_ROWS_AHEAD = ((8, 1), (32, 2))
+_STRIPS_AHEAD = 8  # of copied rows of A
+_LINE = 64  # bytes of a cache line
+_WIDE = 128  # so many columns make use of a copy of A
+
+
+def _copies(target: CpuTarget) -> bool:
+    """Whether large products are any faster for copies."""
+    return target.simd == "neon"
+
+
+def room(target: CpuTarget, m: int, n: int) -> int:
+    """How many times K elements of C's type of scratch memory a product into M x N wants.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> room(cpu_target("aarch64"), 64, 64), room(cpu_target("aarch64"), 64, 128)
+    (16, 96)
+    """
+    return target.dot_columns + (target.dot_columns + m if _copies(target) and n >= _WIDE else 0)
 
 
 def dot(target: CpuTarget, kind: str) -> str:
@@ -155,6 +261,12 @@ def dot(target: CpuTarget, kind: str) -> str:
     with w.function("void", SYMBOLS[kind], [*parameters, "ptr panel", "i1 fresh"]) as values:
         a, b, c, m, n, depth, lda, ldb, ldc, panel, fresh = values
         a, c = _Matrix(a, lda, k.operand), _Matrix(c, ldc, k.accumulator)
+        large = w.const("i1", False)
+        if _copies(target):
+            large = _is_large(w, m, n, depth, lda, target.dot_rows, unroll)
+            with w.when(large):
+                _Large(_Tile(w, k, unroll, target.dot_rows, widest), a, _Matrix(b, ldb, k.operand), panel, depth,
+                       _whole(w, m, target.dot_rows), _whole(w, n, widest)).write(c, fresh)
         left = w.const("i64", 0)
         for width in widths:
             right = _whole(w, n, width)
@@ -164,15 +276,25 @@ def dot(target: CpuTarget, kind: str) -> str:
                 if width == widest:
                     packed = _Matrix(panel, w.const("i64", width), k.operand)
                     first = _Tile(w, k, unroll, target.dot_rows, width, packed)
-                    lines, top = _first_rows(first, a, lines, c, columns.index, depth, m, fresh)
+                    lines, top = _first_rows(first, a, lines, c, columns.index, depth, m, fresh, large)
                 for height in _heights(target):
                     bottom = _whole(w, m, height)
                     with w.loop(top, bottom, height) as rows:
-                        _Tile(w, k, unroll, height, width).write(a, lines, c, rows.index, columns.index, depth, fresh)
+                        tile = _Tile(w, k, unroll, height, width)
+                        tile.write(tile.rows_of(a, rows.index), lines, c, rows.index, columns.index, depth, fresh)
                     top = w.intrinsic("smax", "i64", top, bottom)
             left = right
         w.ret()
     return w.text()
+
+
+def _is_large(w, m, n, depth, lda, rows, unroll):
+    """Whether to copy A and B: A's rows are parts of longer ones, enough panels follow, and `unroll` divides K."""
+    apart = w.compare("icmp sge", lda, w.binary("add", depth, depth))
+    wide = w.compare("icmp sge", n, w.const("i64", _WIDE))
+    high = w.compare("icmp sge", m, w.const("i64", rows))
+    even = w.compare("icmp eq", _whole(w, depth, unroll), depth)
+    return functools.reduce(lambda x, y: w.binary("and", x, y), (apart, wide, high, even))
 
 
 def _heights(target):
@@ -180,12 +302,16 @@ def _heights(target):
     return (target.dot_rows, 2, 1) if target.dot_rows % 4 else (target.dot_rows, 1)
 
 
-def _first_rows(tile, a, b, c, j, depth, m, fresh):
-    """Do the first rows of a panel of B, copying it; returns where the others find it, and the first of them."""
+def _first_rows(tile, a, b, c, j, depth, m, fresh, done):
+    """Do the first rows of a panel of B, copying it; returns where the others find it, and the first of them.
+
+    All rows of whole tiles may be `done` already.
+    """
     w, packed = tile.w, tile.panel
-    enough = w.compare("icmp sge", m, w.const("i64", tile.rows))
+    enough = w.compare("icmp sge", w.select(done, w.const("i64", 0), m), w.const("i64", tile.rows))
     with w.when(enough, likely=True):
         zero = w.effect("add i64 0, 0", "i64")  # what is computed from it stays in here
-        tile.write(a, b, c, zero, j, depth, fresh)
+        tile.write(tile.rows_of(a, zero), b, c, zero, j, depth, fresh)
     found = _Matrix(w.select(enough, packed.base, b.base), w.select(enough, packed.stride, b.stride), b.type)
-    return found, w.select(enough, w.const("i64", tile.rows), w.const("i64", 0))
+    ready = w.select(done, _whole(w, m, tile.rows), w.const("i64", 0))
+    return found, w.select(enough, w.const("i64", tile.rows), ready)

@@ -8,7 +8,7 @@ from ...errors import CompilationError
 from ...ir import types as T
 from ...ir.core import Op
 from ...ir.rewrite import uses
-from . import nests, scratch_strips
+from . import dot, nests, scratch_strips
 from .table import step
 
 __all__ = ["look_ahead", "sums"]
@@ -31,7 +31,7 @@ def _dot(lo, op):
     fresh = lo.w.const("i1", zero) if lo.key(acc) not in lo.starts else lo.starts[lo.key(acc)]
     total = lo.room(op) if zero else _accumulator(lo, op, acc, (x, y))
     sizes = [lo.const(s) for s in (m, n, k, *[buffer.strides[-2] for buffer in (x, y, total)])]
-    panel = lo.arena.take((k, lo.target.dot_columns), T.element(op.type))
+    panel = lo.arena.take((k, dot.room(lo.target, m, n)), T.element(op.type))
     with lo.loops(batch) as at:
         where = []
         for buffer in (x, y, total):
