@@ -1,5 +1,6 @@
 """Where a module can run on this machine: name -> run(module, args, grid), which changes arrays in place."""
 
+import ctypes
 import functools
 
 import numpy as np
@@ -32,24 +33,29 @@ def run_cpu(module, args, grid=(1,)):
     from tritium.backends.cpu.runtime import Runtime
     from tritium.backends.native.record import pack
 
-    address, arena = _compiled(module)
+    address, arena, terms = _compiled(module)
     slots = b"".join(pack(["TENSOR"], [x.ctypes.data]) if isinstance(x, np.ndarray)
                      else pack([_CODES.get(a.type.name, "ANY64")], [x]) for a, x in zip(module.args, args, strict=True))
-    Runtime.get().launch_raw(address, arena, *(*grid, 1, 1)[:3], slots)
+    grid = (*grid, 1, 1)[:3]
+    if not terms.hold(grid, ctypes.cast(ctypes.c_char_p(slots), ctypes.c_void_p).value):
+        address, arena, _ = _compiled(module, False)
+    Runtime.get().launch_raw(address, arena, *grid, slots)
 
 
 @functools.lru_cache(maxsize=16)
-def _compiled(module):
+def _compiled(module, trusting=True):
     from tritium.backends.cpu.compile import prepare
     from tritium.backends.cpu.lower import lower
     from tritium.backends.cpu.runtime import Runtime
     from tritium.backends.llvm.target import compile_text, cpu_target
+    from tritium.backends.native.terms import Terms
+    from tritium.passes.apart import packed
 
-    cpu = cpu_target()
-    text, name, arena = lower(prepare(passes.run(module, passes.CLEANUP), cpu), cpu)
+    cpu, taken = cpu_target(), [] if trusting else None
+    text, name, arena = lower(prepare(passes.run(module, passes.CLEANUP), cpu), cpu, taken)
     library = Runtime.get().load(compile_text(text, cpu, opt=2))
     _compiled.libraries.append(library)  # the code lives as long as its library
-    return library.address(name), arena
+    return library.address(name), arena, Terms(apart=packed(taken or ()))
 
 
 _compiled.libraries = []

@@ -177,7 +177,7 @@ class CompiledKernel:
         if hooks.kernel_load_end_hook:
             hooks.kernel_load_end_hook(self.module, self.function, *event)
         run = drv.launcher_cls(self.src, self.metadata)
-        if getattr(self.metadata, "nonnegative", ()) or getattr(self.metadata, "maps", ()):
+        if self._assuming:
             run.otherwise = self.unassuming
         self._run = run  # last: whoever sees it may launch
 
@@ -187,10 +187,16 @@ class CompiledKernel:
 
         options = {name: getattr(self.metadata, name) for name in NAMES} | {"launch_checks": False}
         kernel = compile(self.src, self.metadata.target, options)
-        if kernel.metadata.nonnegative or kernel.metadata.maps:
-            raise RuntimeError(f"{self.name} was compiled from a late stage, for launches with no negative index"
+        if kernel._assuming:
+            raise RuntimeError(f"{self.name} was compiled from a late stage, for launches unlike this one: with no "
+                               "negative index, or with arguments that share no memory"
                                "\nhint: compile it from its source")
         return kernel
+
+    @property
+    def _assuming(self) -> bool:
+        """Whether it takes something for granted of its launches."""
+        return any(getattr(self.metadata, name, ()) for name in ("nonnegative", "maps", "apart"))
 
     def _require(self, name: str, needed: int, limit: int) -> None:
         if needed > limit:

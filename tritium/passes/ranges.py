@@ -1,22 +1,19 @@
-"""Between which bounds an integer lies: for every launch, or for one whose arguments and grid are known.
+"""How the integers of a kernel are computed, as the rows of `ir.bounds`: what holds of them can be asked of a launch.
 
-How a value is computed is written down as rows, `(name, type, operands...)`, which JSON keeps: the compiler asks what
-holds always, and the launcher, with the rows out of a kernel's metadata, what holds of the launch at hand. Integers
-wrap: where a result may leave its type nothing is known of it.
+Pointers are counted in bytes from the parameter they are computed from.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from .. import ops
 from ..ir import types as T
-from ..ir.core import Arg, Op, walk
+from ..ir.bounds import arguments_of, bounds
+from ..ir.core import Arg, Op, Result, walk
 
 MOST_ROWS = 64  # of one value; what lies further back may be anything
-_GRID = (2**31 - 1, 65535, 65535)  # programs along an axis, at most
-_BOUNDS = {t.name: (-(1 << t.bits - 1), (1 << t.bits - 1) - 1) if t.signed else (0, (1 << t.bits) - 1)
-           for t in (T.i1, T.i8, T.i16, T.i32, T.i64, T.u8, T.u16, T.u32, T.u64)}  # fmt: skip
-_BOUNDS["i1"] = (0, 1)
-_PASSED_ON = frozenset((ops.splat, ops.expand_dims, ops.broadcast, ops.trans, ops.reshape, ops.hint))
+PASSED_ON = frozenset((ops.splat, ops.expand_dims, ops.broadcast, ops.trans, ops.reshape, ops.hint))
 
 
 class Derivations:
@@ -34,14 +31,49 @@ class Derivations:
     def __init__(self, module):
         self.arguments = {id(arg): k for k, arg in enumerate(module.args)}
         self.loops = {}  # parameter of a loop's body -> (loop, which)
+        self.pointers = {}  # pointer that a loop carries, or leaves behind -> Carried, if the loop only moves it
         for op in walk(module.body):
             if op.kind is ops.for_:
                 self.loops |= {id(arg): (op, k) for k, arg in enumerate(op.regions[0].args)}
+            if op.kind in (ops.for_, ops.while_):
+                self.pointers |= _carried_pointers(op)
         self.promised = dict(filter(None, map(_promise, module.body.ops)))
 
-    def rows(self, x):
-        """The rows of a value, its own last."""
-        return _Rows(self).of(x)
+    def carried(self, x):
+        """How a loop moves a pointer that it carries; None where it does something else."""
+        return self.pointers.get(_key(x))
+
+    def rows(self, x, mask=None):
+        """The rows of a value, its own last; with a mask, of those of its elements where the mask holds."""
+        return Rows(self, mask).of(x)
+
+
+class Carried(NamedTuple):
+    """A pointer that starts as `start` and is moved by the `addptr` ops `steps` in every round of a loop."""
+
+    loop: Op
+    start: Any
+    steps: tuple
+
+
+def _key(x):
+    return (id(x.op), x.index) if type(x) is Result else id(x)
+
+
+def _carried_pointers(loop):
+    first = 3 if loop.kind is ops.for_ else 0
+    found = {}
+    for k, (start, y) in enumerate(zip(loop.operands[first:], loop.regions[-1].yields)):
+        if not T.is_ptr(start.type):
+            continue
+        places = [region.args[len(region.args) - len(loop.operands[first:]) + k] for region in loop.regions]
+        steps = []
+        while type(y) is Op and y.kind is ops.addptr:
+            steps.append(y)
+            y = y.operands[0]
+        if y is places[-1]:
+            found |= {_key(x): Carried(loop, start, tuple(steps)) for x in (*places, loop.results[k])}
+    return found
 
 
 def _promise(op):
@@ -53,46 +85,78 @@ def _promise(op):
     return (id(x), bound.attrs["value"] + (cond.kind is ops.gt)) if bound.kind is ops.constant else None
 
 
-class _Rows:
-    def __init__(self, known):
+class Rows:
+    """Writes down how values are computed, each once.
+
+    With a mask, `axes` tells which axis of the mask each axis of the value at hand runs along: `i[:, None] < n` says
+    something of `i[:, None]` and nothing of `i[None, :]`.
+    """
+
+    def __init__(self, known, mask=None):
         self.known, self.out, self.places, self.open = known, [], {}, set()
+        self.limits, self.axes = {}, None
+        if mask is not None:
+            self.axes = tuple(range(len(T.shape(mask.type))))
+            self.limit(mask)
 
     def of(self, x):
-        self.place(x)
-        return tuple(self.out)
+        """All rows, those of `x` last."""
+        at = self.place(x)
+        return tuple(self.out[:at + 1])
 
     def place(self, x):
         """The number of a value's row, written now if it is new."""
-        if id(x) in self.open:  # a loop's value that comes round to itself
-            return self.add(("any", T.element(x.type).name))
-        if id(x) not in self.places:
-            self.open.add(id(x))
+        key = self.key(x)
+        if key in self.open:  # a loop's value that comes round to itself
+            return self.add(("any", _counted(x).name))
+        if key not in self.places:
+            self.open.add(key)
             row = self.row(x)
-            self.open.discard(id(x))
             at = row if type(row) is int else self.add(row)
             if id(x) in self.known.promised:
-                at = self.add(("at_least", T.element(x.type).name, at, self.known.promised[id(x)]))
-            self.places[id(x)] = at
-        return self.places[id(x)]
+                at = self.add(("at_least", _counted(x).name, at, self.known.promised[id(x)]))
+            for name, bound, axes, strict in self.limits.get(key, ()):
+                at = self.add((name, _counted(x).name, at, self.seen_from(axes, bound), strict))
+            self.open.discard(key)
+            self.places[key] = at
+        return self.places[key]
+
+    def key(self, x):
+        """What stands for a value: under a mask, equal values along different axes are not the same."""
+        return (id(x), self.axes if type(x.type) is T.Tile else ())
 
     def add(self, row):
+        """Write a row; its number."""
         self.out.append(row)
         return len(self.out) - 1
 
+    def seen_from(self, axes, x):
+        """The place of a value whose axes are these."""
+        outer, self.axes = self.axes, axes
+        at = self.place(x)
+        self.axes = outer
+        return at
+
     def row(self, x):
+        """The row of a value, or the number of one that says the same."""
         t = T.element(x.type)
-        if type(t) is not T.Scalar or not t.is_int or len(self.out) + len(self.open) > MOST_ROWS:
+        if len(self.out) + len(self.open) > MOST_ROWS:
+            return ("any", "i64")
+        if type(t) is T.Ptr:
+            return self.pointer(x)
+        if type(t) is not T.Scalar or not t.is_int:
             return ("any", "i64")
         if type(x) is Arg:
             return self.parameter(x, t)
         rule = _ROWS.get(x.kind) if type(x) is Op else None
-        if type(x) is Op and x.kind in _PASSED_ON:
-            return self.place(x.operands[0])
+        if type(x) is Op and x.kind in PASSED_ON:
+            return self.seen_from(through(x, self.axes), x.operands[0])
         if rule is None:
             return ("any", t.name)
         return rule(self, x, t)
 
     def parameter(self, x, t):
+        """The row of a parameter of the kernel or of a loop."""
         if id(x) in self.known.arguments:
             return ("argument", t.name, self.known.arguments[id(x)])
         if id(x) not in self.known.loops:
@@ -105,6 +169,62 @@ class _Rows:
             return ("any", t.name)
         return ("carried", t.name, *map(self.place, (loop.operands[2 + k], step, *loop.operands[:3])))
 
+    def pointer(self, x):
+        """The row of a pointer's distance from its parameter, in bytes."""
+        if type(x) is Arg and id(x) in self.known.arguments:
+            return ("constant", "i64", 0)
+        if type(x) is Op and x.kind in PASSED_ON:
+            return self.seen_from(through(x, self.axes), x.operands[0])
+        if type(x) is Op and x.kind is ops.cast and T.is_ptr(x.operands[0].type):
+            return self.place(x.operands[0])
+        if type(x) is Op and x.kind is ops.addptr:
+            return ("add", "i64", self.place(x.operands[0]), self.bytes(x))
+        carried = self.known.carried(x)
+        return ("any", "i64") if carried is None else self.moved(carried, self.place(carried.start))
+
+    def moved(self, carried, start):
+        """The row of a pointer that a loop moves from `start` on."""
+        if carried.loop.kind is not ops.for_:
+            return ("any", "i64")
+        steps = self.add(("constant", "i64", 0))
+        for step in carried.steps:
+            steps = self.add(("add", "i64", steps, self.bytes(step)))
+        return ("carried", "i64", start, steps, *map(self.place, carried.loop.operands[:3]))
+
+    def bytes(self, op):
+        """The place of what `addptr` adds."""
+        size = self.add(("constant", "i64", T.element(op.type).pointee.bytes))
+        return self.add(("mul", "i64", self.place(op.operands[1]), size))
+
+    # --- masks ------------------------------------------------------------------------------------------------------
+    def limit(self, mask):
+        """Note what holds where a mask does: `x < y`, and of both sides of `&`."""
+        if type(mask) is not Op:
+            return
+        if mask.kind is ops.and_ or mask.kind in PASSED_ON:
+            outer, self.axes = self.axes, through(mask, self.axes)
+            for x in mask.operands:
+                self.limit(x)
+            self.axes = outer
+        elif mask.kind in _LIMITS:
+            strict, smaller = _LIMITS[mask.kind]
+            (x, x_axes), (y, y_axes) = (self.bare(z) for z in (mask.operands if smaller else mask.operands[::-1]))
+            self.note(x, x_axes, ("below", y, y_axes, strict))
+            self.note(y, y_axes, ("above", x, x_axes, strict))
+
+    def note(self, x, axes, limit):
+        """A limit of a value, unless it is known anyway."""
+        if id(x) in self.known.arguments or type(x) is Op and x.kind is ops.constant:
+            return
+        self.limits.setdefault((id(x), axes if type(x.type) is T.Tile else ()), []).append(limit)
+
+    def bare(self, x):
+        """A value, and its axes, behind what only repeats or widens it."""
+        axes = self.axes
+        while type(x) is Op and (x.kind in PASSED_ON or x.kind is ops.cast and widens(x)):
+            axes, x = through(x, axes), x.operands[0]
+        return x, axes
+
 
 def _step(x, out):
     """What a loop adds to its parameter `x` in every round; None if it does something else."""
@@ -112,6 +232,36 @@ def _step(x, out):
         return None
     left, right = out.operands
     return right if left is x else left if right is x else None
+
+
+_LIMITS = {ops.lt: (1, True), ops.le: (0, True), ops.gt: (1, False), ops.ge: (0, False)}
+
+
+def _counted(x):
+    """The type in which a value is counted."""
+    t = T.element(x.type)
+    return t if type(t) is T.Scalar and t.is_int else T.i64
+
+
+def widens(op):
+    """Whether a cast keeps every integer."""
+    source, target = T.element(op.operands[0].type), op.attrs["to"]
+    if any(type(t) is not T.Scalar or not t.is_int for t in (source, target)):
+        return False
+    return target.bits > source.bits and (target.signed or not source.signed)
+
+
+def through(op, axes):
+    """The axes of an op's operand, given those of its result; where there is no telling, ones found nowhere else."""
+    if axes is None or op.kind is ops.splat:
+        return axes and ()
+    if op.kind is ops.expand_dims:
+        return (*axes[:op.attrs["axis"]], *axes[op.attrs["axis"] + 1:])
+    if op.kind is ops.trans:
+        return tuple([axes[op.attrs["order"].index(a)] for a in range(len(axes))])
+    if op.kind is ops.reshape:
+        return tuple([(id(op), axes, a) for a in range(len(T.shape(op.operands[0].type)))])
+    return axes
 
 
 def _by_name(rows, op, t):
@@ -138,114 +288,6 @@ _ROWS = {
                     _by_name),
     ops.cast: _cast_row,
 }  # fmt: skip
-
-
-# --- bounds -----------------------------------------------------------------------------------------------------------
-def bounds(rows, arguments=None, grid=None):
-    """(least, greatest) that the value of the last row can be, for arguments by number and a grid, or for all.
-
-    >>> bounds([("between", "i32", 0, 15), ("constant", "i32", 16), ("rem", "i32", 0, 1)])
-    (0, 15)
-    """
-    found = []
-    for name, type_, *operands in rows:
-        least, most = all_ = _BOUNDS[type_]
-        if name in _LEAVES:
-            low, high = _LEAVES[name](all_, operands, arguments, grid)
-        else:
-            low, high = _RULES[name](all_, operands, found)
-        found.append((low, high) if least <= low and high <= most else all_)
-    return found[-1]
-
-
-def _argument(all_, operands, arguments, grid):
-    known = None if arguments is None else arguments.get(operands[0])
-    return all_ if known is None else (known, known)
-
-
-_LEAVES = {
-    "any": lambda all_, operands, arguments, grid: all_,
-    "constant": lambda all_, operands, arguments, grid: (operands[0], operands[0]),
-    "between": lambda all_, operands, arguments, grid: tuple(operands),
-    "argument": _argument,
-    "program_id": lambda all_, operands, arguments, grid: (0, (grid or _GRID)[operands[0]] - 1),
-    "num_programs": lambda all_, operands, arguments, grid: (
-        (1, _GRID[operands[0]]) if grid is None else (grid[operands[0]],) * 2),
-}  # fmt: skip
-
-
-def _corners(fn, x, y):
-    values = [fn(a, b) for a in x for b in y]
-    return min(values), max(values)
-
-
-def _toward_zero(a, b):
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-def _div(all_, x, y):
-    """By anything but zero, which has no meaning."""
-    parts = [(low, high) for low, high in ((max(y[0], 1), y[1]), (y[0], min(y[1], -1))) if low <= high]
-    values = [_corners(_toward_zero, x, part) for part in parts]
-    return (min(v[0] for v in values), max(v[1] for v in values)) if values else all_
-
-
-def _rem(all_, x, y):
-    """The remainder has the sign of x and is nearer to zero than both x and y."""
-    most = max(abs(y[0]), abs(y[1])) - 1
-    return (min(0, max(x[0], -most)), max(0, min(x[1], most))) if most >= 0 else all_
-
-
-def _and(all_, x, y):
-    """No bit that one side lacks."""
-    above = [z[1] for z in (x, y) if z[0] >= 0]
-    return (0, min(above)) if above else all_
-
-
-def _shr(all_, x, y):
-    return _corners(lambda a, b: a >> b, x, y) if 0 <= y[0] and y[1] < 64 else all_
-
-
-def _index(all_, first, end, step):
-    """A loop counts up unless its step is negative for certain."""
-    if step[1] < 0:
-        return min(first[1], end[0] + 1), first[1]
-    return first[0], max(first[0], end[1] - 1)
-
-
-def _carried(all_, start, step, first, end, by):
-    """What grows by `step` in each round, the last included."""
-    if by[0] <= 0:
-        return all_
-    rounds = max(0, -(-(end[1] - first[0]) // by[0]))
-    return start[0] + min(0, rounds * step[0]), start[1] + max(0, rounds * step[1])
-
-
-def _of_ranges(fn):
-    return lambda all_, operands, found: fn(all_, *[found[k] for k in operands])
-
-
-_RULES = {name: _of_ranges(fn) for name, fn in {
-    "add": lambda all_, x, y: (x[0] + y[0], x[1] + y[1]),
-    "sub": lambda all_, x, y: (x[0] - y[1], x[1] - y[0]),
-    "mul": lambda all_, x, y: _corners(lambda a, b: a * b, x, y),
-    "div": _div, "rem": _rem, "and": _and, "shr": _shr, "index": _index, "carried": _carried,
-    "min": lambda all_, x, y: (min(x[0], y[0]), min(x[1], y[1])),
-    "max": lambda all_, x, y: (max(x[0], y[0]), max(x[1], y[1])),
-    "select": lambda all_, x, y: (min(x[0], y[0]), max(x[1], y[1])),
-    "cast": lambda all_, x: x,
-}.items()}  # fmt: skip
-_RULES["at_least"] = lambda all_, operands, found: (
-    max(found[operands[0]][0], operands[1]), max(found[operands[0]][1], operands[1]))  # fmt: skip
-
-
-def arguments_of(rows):
-    """The numbers of the arguments that rows mention.
-
-    >>> arguments_of([("argument", "i32", 3), ("program_id", "i32", 0), ("argument", "i64", 1)])
-    {1: 'i64', 3: 'i32'}
-    """
-    return dict(sorted((row[2], row[1]) for row in rows if row[0] == "argument"))
 
 
 def likely(rows):

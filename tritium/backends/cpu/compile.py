@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import knobs, passes
 from ...ir import types as T
+from ...passes.apart import packed
 from ...passes.legalize import BETWEEN_WIDE, WIDE
 from ..llvm import target as machines
 
@@ -36,11 +37,12 @@ def prepare(module, cpu):
 
 
 def llir(module, target, options, metadata) -> str:
-    """LLVM text; notes how much scratch memory a worker needs."""
+    """LLVM text; notes how much scratch memory a worker needs, and which accesses the launcher must find apart."""
     from .lower import lower
 
-    cpu = machines.cpu_target(target.arch)
-    text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu)
+    cpu, taken = machines.cpu_target(target.arch), [] if options.launch_checks else None
+    text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu, taken)
+    metadata["apart"] = packed(taken) if taken else ()
     metadata["shared"] = max(metadata["arena_bytes"], 1)  # host code divides by it to size its grid
     return text
 

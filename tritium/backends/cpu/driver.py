@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import sys
@@ -14,6 +15,7 @@ from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import Call, DriverBase
 from tritium.backends.native import record
 from tritium.backends.native.calls import form_of, pack
+from tritium.language.signature import flatten
 from tritium.tensors import slots
 
 _TARGET = GPUTarget("cpu", "host", 1)
@@ -23,7 +25,14 @@ _TARGET = GPUTarget("cpu", "host", 1)
 def _runtime():
     from tritium.backends.cpu.runtime import Runtime
 
-    return Runtime.get()
+    runtime = Runtime.get()
+    runtime.ask(_judge)
+    return runtime
+
+
+def _judge(kernel, gx: int, gy: int, gz: int, address: int) -> bool:
+    """Called by the native launcher when it cannot tell whether a kernel is fit for a launch."""
+    return kernel.run.judge((gx, gy, gz), address)
 
 
 class Driver(DriverBase):
@@ -107,7 +116,8 @@ class Driver(DriverBase):
         form = form_of(call, _tensor_guard)
         if form is None:
             return None
-        made = _runtime().record(kernel.function, kernel.metadata.arena_bytes, owner=kernel, result=kernel, **form)
+        made = _runtime().record(kernel.function, kernel.metadata.arena_bytes, owner=kernel, result=kernel,
+                                 checks=kernel.run.checks, **form)
         return _runtime().binder, made
 
 
@@ -200,22 +210,53 @@ class Interface:
 class Launcher:
     """Launches one kernel on any arguments: packs a slot of 8 bytes for each run-time value.
 
-    `CompiledKernel.run` is one of these.
+    `CompiledKernel.run` is one of these. Where the kernel takes something for granted that does not hold of a launch,
+    the kernel that `otherwise()` gives is launched.
     """
 
     def __init__(self, src, metadata):
         self._types = tuple(src.signature.values())
         self._arena_bytes = metadata.arena_bytes
         self._launch = _runtime().launch_raw
+        self._terms: Any = None
+        self._checks: Any = None
+        self.otherwise: Any = None
+        if getattr(metadata, "apart", ()):
+            from tritium.backends.cpu.launcher import Checks
+            from tritium.backends.native.terms import Terms
+
+            self._terms = Terms(apart=metadata.apart)
+            self._checks = Checks(self._terms.address, None, 0)
+
+    @property
+    def checks(self) -> int:
+        """The address of what the native launcher looks into before each launch; 0 if there is nothing."""
+        return 0 if self._checks is None else ctypes.addressof(self._checks)
 
     def __call__(self, gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *args) -> None:
         values = [slot for type_, x in zip(self._types, args, strict=True) for slot in slots(type_, x)]
         packed = b"".join(pack(type_, value) for type_, value in values)
         if enter is not None:
             enter(told)
-        self._launch(function, self._arena_bytes, gx, gy, gz, packed)
+        at = ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value
+        if self._terms is None or self.judge((gx, gy, gz), at):
+            self._launch(function, self._arena_bytes, gx, gy, gz, packed)
         if leave is not None:
             leave(told)
+
+    def judge(self, sizes: tuple[int, int, int], address: int) -> bool:
+        """True if the kernel is fit for the launch of the slots at an address; else another is launched."""
+        if self._terms.hold(sizes, address):
+            return True
+        if not self._checks.other:
+            kernel = self.otherwise()
+            kernel._init_handles()
+            self._other = kernel  # its code must stay
+            self._checks.other_arena = kernel.metadata.arena_bytes
+            self._checks.other = kernel.function
+        count = sum(len(flatten(type_)) for type_ in self._types)
+        self._launch(self._checks.other, self._checks.other_arena, *sizes, ctypes.string_at(address, 8 * count))
+        return False
 
 
 def _tensor_guard(x: Any, multiple: bool | None) -> record.Guard | None:

@@ -20,6 +20,7 @@ from ..llvm.writer import Val, lanes
 from . import nests, scratch_strips, view
 from .affine import described
 from .emit import Emitter
+from .overlap import Taken
 from .plan import plan
 from .scratch import Arena, View
 from .table import is_lazy, puller, step, stepper
@@ -42,8 +43,10 @@ class Shift(NamedTuple):
     by: Val
 
 
-def lower(module, target) -> Lowered:
+def lower(module, target, taken=None) -> Lowered:
     """The LLVM text of a kernel whose ops the passes have made simple enough.
+
+    To the list `taken` are added the accesses that are taken to be apart (`passes.apart.Pair`); without it none are.
 
     >>> from tritium.backends.llvm.target import cpu_target
     >>> from tritium.ir.text import parse_module
@@ -56,7 +59,7 @@ def lower(module, target) -> Lowered:
     """
     from . import lower_atomics, lower_control, lower_dot, lower_program, lower_shape  # noqa: F401  (fill the tables)
 
-    lo = Lowering(module, target)
+    lo = Lowering(module, target, taken)
     lo.kernel()
     return Lowered(lo.w.text(), lo.name, lo.arena.bytes)
 
@@ -78,13 +81,14 @@ class Lowering(Emitter):
     pending: tiles whose strips go to scratch when they are computed
     """
 
-    def __init__(self, module, target):
+    def __init__(self, module, target, taken=None):
         super().__init__()
         self.module, self.target, self.name = module, target, _symbol(module.name)
         self.width = target.W
         self.contract = module.attrs.get("enable_fp_fusion", True) is not False
         self.arena = Arena()
         self.values, self.homes, self.shifts, self.pending, self.written = {}, {}, {}, {}, set()
+        self.taken = Taken(module, taken)
         self.origins = {}  # key of a pointer (or a tile) that a loop only moves -> the one it starts from
         self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
         self.starts = {}  # key of a sum of products that a loop carries -> whether the first of them is to come (i1)

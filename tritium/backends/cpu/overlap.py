@@ -6,7 +6,8 @@ elements its own strip has loaded (`x[i] = f(x[i])`), and where it writes to ano
 same parameter, or through pointers of unknown origin, is loaded as a whole before the first store.
 
 Pointers computed from different parameters of the kernel are taken to point to different arrays, or to the same
-elements in step (an element-wise kernel called in place).
+elements in step (an element-wise kernel called in place), if the launcher can tell whether that holds of a launch: each
+such pair of accesses is noted (`passes.apart`), and where it does not hold, a kernel compiled without is launched.
 """
 
 from __future__ import annotations
@@ -14,10 +15,31 @@ from __future__ import annotations
 from ... import ops
 from ...ir import types as T
 from ...ir.core import Arg, Result
+from ...passes.apart import MOST_PAIRS, Accesses
 
-__all__ = ["apart", "origin", "overtakes", "positionwise"]
+__all__ = ["Taken", "apart", "origin", "overtakes", "positionwise"]
 
 _WRITES = (ops.store, ops.atomic, ops.atomic_cas)
+
+
+class Taken:
+    """The accesses that are taken to be apart or in step, as `pairs`: none if there is nobody to make sure of it."""
+
+    def __init__(self, module, pairs):
+        self.module, self.pairs, self._accesses, self._known = module, pairs, None, {}
+
+    def apart(self, a, b, in_step) -> bool:
+        """Whether two accesses may be taken to be apart; `in_step` if they may also hit the same elements in step."""
+        if self.pairs is None:
+            return False
+        key = id(a), id(b), in_step
+        if key not in self._known:
+            self._accesses = self._accesses or Accesses(self.module)
+            pair = self._accesses.pair(a, b, in_step) if len(self.pairs) < MOST_PAIRS else None
+            self._known[key] = pair is not None
+            if pair is not None and pair not in self.pairs:
+                self.pairs.append(pair)
+        return self._known[key]
 
 
 def origin(lo, p):
@@ -39,29 +61,24 @@ def overtakes(lo, load, step, moved) -> bool:
 
     `moved`: it wants elements at other positions than those at which it writes.
     """
-    p = load.operands[0]
-    writes = [op.operands[0] for op in step.ops if op.kind in _WRITES]
-    return any(not (not moved and _in_step(lo, p, q) or _elsewhere(lo, p, q)) for q in writes)
+    return any(not _keeps_off(lo, load, op, moved) for op in step.ops if op.kind in _WRITES)
 
 
 def apart(lo, op, others) -> bool:
     """Whether a store may share loops with others: they hit the same elements in step, or other arrays."""
     if op.kind is not ops.store:
         return True
-    p = op.operands[0]
-    stores = [o.operands[0] for o in others if o.kind is ops.store]
-    return all(_in_step(lo, p, q) or _elsewhere(lo, p, q) for q in stores)
+    return all(_keeps_off(lo, other, op, False) for other in others if other.kind is ops.store)
 
 
-def _elsewhere(lo, p, q):
-    """Whether pointers belong to different arrays."""
+def _keeps_off(lo, a, b, moved):
+    """Whether no element of one access is hit by another position of the other."""
+    p, q = a.operands[0], b.operands[0]
+    distinct = not moved and _distinct(lo, p)
+    if p is q and distinct:
+        return True
     x, y = origin(lo, p), origin(lo, q)
-    return x is not None and y is not None and x is not y
-
-
-def _in_step(lo, p, q):
-    """Whether these are the same pointers, each to an element of its own."""
-    return p is q and _distinct(lo, p)
+    return x is not None and y is not None and x is not y and lo.taken.apart(a, b, distinct)
 
 
 def positionwise(op) -> bool:

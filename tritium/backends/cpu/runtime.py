@@ -25,7 +25,7 @@ from ... import knobs
 from ...errors import InternalError
 from ..llvm import jit, writer
 from ..llvm.target import CpuTarget, cpu_target
-from ..native import guards, record
+from ..native import guards, record, terms
 from ..native import launcher as native_launcher
 from ..native.parts import NATIVE, Part, Symbols, builtin
 from . import dot, dot_amx, launcher, partial, pool, sort, tile_copy
@@ -40,7 +40,7 @@ def _core(target: CpuTarget) -> str:
 
 _CORE = pool.SYMBOLS + partial.SYMBOLS + tile_copy.SYMBOLS + (launcher.SYMBOLS if NATIVE else ())
 PARTS = (
-    Part("core", _CORE, (pool, partial, tile_copy, guards, native_launcher, launcher), _core),
+    Part("core", _CORE, (pool, partial, tile_copy, guards, native_launcher, terms, launcher), _core),
     *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
     Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
@@ -88,6 +88,15 @@ class Runtime:
         self.set_num_threads(knobs.num_threads)
         self.launch_raw: Callable[..., None] = (
             builtin(self.symbols["tt.def.launch_raw"]) if NATIVE else self.launch_raw_slowly)
+
+    def ask(self, judge: Callable[..., bool]) -> None:
+        """Have `judge(kernel, gx, gy, gz, address of the slots)` decide on launches that no kernel's checks know.
+
+        A false answer says that another kernel was launched.
+        """
+        self._judge = judge  # native code refers to it
+        if NATIVE:
+            ctypes.c_void_p.from_address(self.symbols["tt.judge"]).value = id(judge)
 
     def record(self, entry: int, arena_bytes: int, guards: Sequence[record.Guard], owner: Any = None,
                **form: Any) -> record.Record:

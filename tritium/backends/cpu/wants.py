@@ -293,7 +293,8 @@ class Wants:
                 if last < s:
                     return None
                 inside = 2 << 2 * s
-                if not bits & inside or overtakes(self.lo, op, self.steps[s], bool(moved & inside)):
+                earlier = bits & -bits < inside >> 1  # then it is kept, and done by then
+                if earlier or not bits & inside or overtakes(self.lo, op, self.steps[s], bool(moved & inside)):
                     return inside >> 1
                 return inside if last > s else None
         return None

@@ -13,14 +13,15 @@ from typing import Any
 from ...language.signature import flatten
 from ...tensors import reader_of, slots
 from ..llvm.target import cpu_target
-from ..native import guards, record
+from ..native import guards, record, terms
 from ..native import launcher as native_launcher
 from ..native.calls import form_of, pack
 from ..native.parts import NATIVE, Part, Symbols, builtin
+from ..native.terms import Terms
 from . import cuda, hidden, launcher
-from .terms import Terms
 
-_PART = Part("cuda", launcher.SYMBOLS, (guards, native_launcher, launcher, hidden), lambda target: launcher.launcher())
+_PART = Part("cuda", launcher.SYMBOLS, (guards, native_launcher, terms, launcher, hidden),
+             lambda target: launcher.launcher())
 
 
 @ctypes.CFUNCTYPE(ctypes.c_int)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 
 from ..native import launcher as native
+from ..native import terms
 from . import hidden
 
 __all__ = ["DRIVER", "SYMBOLS", "Info", "launcher"]
@@ -125,36 +126,10 @@ trust:                                            ; what a kernel takes for gran
   %terms = load ptr, ptr %terms.p
   %nothing = icmp eq ptr %terms, null
   br i1 %nothing, label %collect, label %like
-like:                                             ; the number of slots, the last grid, then (slot, last value)
-  %count.t = load i64, ptr %terms
-  %gx.t.p = getelementptr i64, ptr %terms, i64 1
-  %gx.t = load i64, ptr %gx.t.p
-  %gy.t.p = getelementptr i64, ptr %terms, i64 2
-  %gy.t = load i64, ptr %gy.t.p
-  %gz.t.p = getelementptr i64, ptr %terms, i64 3
-  %gz.t = load i64, ptr %gz.t.p
-  %like.x = icmp eq i64 %gx, %gx.t
-  %like.y = icmp eq i64 %gy, %gy.t
-  %like.z = icmp eq i64 %gz, %gz.t
-  %like.xy = and i1 %like.x, %like.y
-  %like.xyz = and i1 %like.xy, %like.z
-  br i1 %like.xyz, label %term, label %judge
-term:
-  %k = phi i64 [0, %like], [%k1, %compare]
-  %all = icmp eq i64 %k, %count.t
-  br i1 %all, label %collect, label %compare
-compare:
-  %k1 = add i64 %k, 1
-  %k2 = shl i64 %k1, 1
-  %which.at = add i64 %k2, 2
-  %which.p = getelementptr i64, ptr %terms, i64 %which.at
-  %which = load i64, ptr %which.p
-  %last.p = getelementptr i64, ptr %which.p, i64 1
-  %last = load i64, ptr %last.p
-  %now.p = getelementptr i64, ptr %slots, i64 %which
-  %now = load i64, ptr %now.p
-  %as.last = icmp eq i64 %now, %last
-  br i1 %as.last, label %term, label %judge
+like:
+  %held = call i32 @hold(ptr %terms, ptr %slots, ptr %grid)
+  %fits = icmp eq i32 %held, 0
+  br i1 %fits, label %collect, label %judge
 judge:
   %judge.f = load ptr, ptr @tt.cuda.judge
   %slots.j = ptrtoint ptr %slots to i64
@@ -289,4 +264,4 @@ def launcher() -> str:
     """
     run = _RUN.replace("{ring}", str(RING)).replace("{hidden}", str(3 + hidden.MOST_MAPS))
     formats = native.texts({"format": "iOLLLL", "judged": "OLLLLL"})
-    return "\n".join((native.launcher(), formats, native.declare(_FUNCTIONS), hidden.TEXT, run))
+    return "\n".join((native.launcher(), formats, native.declare(_FUNCTIONS), terms.TEXT, hidden.TEXT, run))

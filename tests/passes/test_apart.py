@@ -1,0 +1,150 @@
+"""When two accesses can meet: the distances found must hold every one at which elements do, and not many more."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tritium import ops
+from tritium.ir.bounds import bounds, forbidden
+from tritium.ir.core import walk
+from tritium.ir.text import parse_module
+from tritium.passes.apart import Accesses
+
+TILES = """
+  %pid = program_id {axis=0} : i32
+  %i = arange {start=0, end=8} : tile<8xi32>
+  %j = arange {start=0, end=8} : tile<8xi32>
+  %ir = expand_dims %i {axis=1} : tile<8x1xi32>
+  %ic = expand_dims %i {axis=0} : tile<1x8xi32>
+  %r = broadcast %ir {shape=(8, 8)} : tile<8x8xi32>
+  %c = broadcast %ic {shape=(8, 8)} : tile<8x8xi32>
+  %n8 = splat %n {shape=(8, 8)} : tile<8x8xi32>
+  %s8 = splat %s {shape=(8, 8)} : tile<8x8xi32>
+  %base = mul %pid, %s : i32
+  %b8 = splat %base {shape=(8, 8)} : tile<8x8xi32>
+  %rs = mul %r, %s8 : tile<8x8xi32>
+  %rc = mul %c, %s8 : tile<8x8xi32>
+  %by_rows = add %rs, %c : tile<8x8xi32>
+  %by_columns = add %rc, %r : tile<8x8xi32>
+  %moved = add %b8, %by_rows : tile<8x8xi32>
+  %few_rows = lt %r, %n8 : tile<8x8xi1>
+  %few_columns = lt %c, %n8 : tile<8x8xi1>
+  %few = lt %by_rows, %n8 : tile<8x8xi1>
+  %both = and %few_rows, %few_columns : tile<8x8xi1>
+  %all = ge %n8, %r : tile<8x8xi1>
+"""
+
+
+def pair_of(load, store, mask, in_step=True):
+    """The pair of a load and a store of 4 and 4 bytes at these offsets, both masked."""
+    module = parse_module(f"""kernel @f(%x: ptr<i32>, %y: ptr<i32>, %n: i32, %s: i32) {{{TILES}
+      %xs = splat %x {{shape=(8, 8)}} : tile<8x8xptr<i32>>
+      %xp = addptr %xs, %{load} : tile<8x8xptr<i32>>
+      %ys = splat %y {{shape=(8, 8)}} : tile<8x8xptr<i32>>
+      %yp = addptr %ys, %{store} : tile<8x8xptr<i32>>
+      %v = load %xp, %{mask} : tile<8x8xi32>
+      store %yp, %v, %{mask}
+    }}""")
+    accesses = [op for op in walk(module.body) if op.kind in (ops.load, ops.store)]
+    return Accesses(module).pair(*accesses, in_step)
+
+
+R, C = np.indices((8, 8))
+OFFSETS = {"by_rows": lambda pid, s: R * s + C, "by_columns": lambda pid, s: C * s + R,
+           "moved": lambda pid, s: pid * s + R * s + C}  # fmt: skip
+MASKS = {"few_rows": lambda n, s: n > R, "few_columns": lambda n, s: n > C, "few": lambda n, s: R * s + C < n,
+         "both": lambda n, s: (n > R) & (n > C), "all": lambda n, s: n >= R}  # fmt: skip
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("load, store", [*itertools.product(OFFSETS, repeat=2)])
+def test_distances_at_which_accesses_meet_are_forbidden(load, store, mask):
+    pair = pair_of(load, store, mask)
+    for n, s, programs in itertools.product((1, 3, 8, 20), (1, 8, 13, -2), (1, 3)):
+        found = forbidden(pair, lambda rows, n=n, s=s, g=programs: bounds(rows, {2: n, 3: s}, (g, 1, 1)))
+        inside = MASKS[mask](n, s)
+        for pid in range(programs):
+            x, y = (4 * OFFSETS[k](pid, s)[inside] for k in (load, store))
+            if x.size:  # elements are 4 bytes: they meet up to 3 bytes off
+                assert found[0] <= x.min() - y.max() - 3 and x.max() - y.min() + 3 <= found[1], (n, s, pid)
+
+
+def test_a_mask_of_columns_says_nothing_of_rows():
+    pair = pair_of("by_rows", "by_rows", "few_columns")
+    least, most = forbidden(pair, lambda rows: bounds(rows, {2: 2, 3: 8}, (1, 1, 1)))
+    assert (least, most) == (-4 * (7 * 8 + 1) - 3, 4 * (7 * 8 + 1) + 3)
+
+
+def test_what_moves_both_is_left_out():
+    pair = pair_of("moved", "moved", "all")
+    near, far = (forbidden(pair, lambda rows, g=g: bounds(rows, {2: 8, 3: 8}, (g, 1, 1))) for g in (1, 1000))
+    assert near == far
+
+
+@pytest.mark.parametrize("load, store, in_step, same", [
+    ("by_rows", "by_rows", True, ()), ("by_rows", "by_columns", True, None), ("by_rows", "by_rows", False, None),
+])  # fmt: skip
+def test_steps(load, store, in_step, same):
+    assert pair_of(load, store, "few", in_step).same == same
+
+
+STRIDED = """kernel @f(%x: ptr<f32>, %y: ptr<i32>, %z: ptr<i16>, %sx: i32, %sy: i32, %order: ptr<i32>) {
+  %i = arange {start=0, end=8} : tile<8xi32>
+  %sxs = splat %sx {shape=(8,)} : tile<8xi32>
+  %sys = splat %sy {shape=(8,)} : tile<8xi32>
+  %ix = mul %i, %sxs : tile<8xi32>
+  %iy = mul %i, %sys : tile<8xi32>
+  %xs = splat %x {shape=(8,)} : tile<8xptr<f32>>
+  %ys = splat %y {shape=(8,)} : tile<8xptr<i32>>
+  %zs = splat %z {shape=(8,)} : tile<8xptr<i16>>
+  %os = splat %order {shape=(8,)} : tile<8xptr<i32>>
+  %xp = addptr %xs, %ix : tile<8xptr<f32>>
+  %yp = addptr %ys, %iy : tile<8xptr<i32>>
+  %zp = addptr %zs, %ix : tile<8xptr<i16>>
+  %op = addptr %os, %i : tile<8xptr<i32>>
+  %a = load %xp : tile<8xf32>
+  %b = load %yp : tile<8xi32>
+  %c = load %zp : tile<8xi16>
+  %o = load %op : tile<8xi32>
+  %gp = addptr %ys, %o : tile<8xptr<i32>>
+  %d = load %gp : tile<8xi32>
+}"""
+
+
+def test_strides_that_must_be_equal_and_sizes_that_differ():
+    module = parse_module(STRIDED)
+    x, y, z, order, gathered = (op for op in module.body.ops if op.kind is ops.load)
+    accesses = Accesses(module)
+    assert accesses.pair(x, y, True).same == ((3, 4),)
+    assert accesses.pair(x, z, True).same is None
+    assert accesses.pair(order, gathered, True) is None  # a loaded index may be anything
+
+
+LOOP = """kernel @f(%x: ptr<i32>, %y: ptr<i32>, %n: i32) {
+  %0 = constant {value=0, type=i32} : i32
+  %1 = constant {value=1, type=i32} : i32
+  %8 = constant {value=8, type=i32} : i32
+  %i = arange {start=0, end=8} : tile<8xi32>
+  %p:2 = for %0, %n, %1, %x, %y : ptr<i32>, ptr<i32> {
+  ^(%t: i32, %a: ptr<i32>, %b: ptr<i32>):
+    %as = splat %a {shape=(8,)} : tile<8xptr<i32>>
+    %bs = splat %b {shape=(8,)} : tile<8xptr<i32>>
+    %ap = addptr %as, %i : tile<8xptr<i32>>
+    %bp = addptr %bs, %i : tile<8xptr<i32>>
+    %v = load %ap : tile<8xi32>
+    store %bp, %v
+    %a1 = addptr %a, %8 : ptr<i32>
+    %b1 = addptr %b, STEP : ptr<i32>
+    yield %a1, %b1
+  }
+}"""
+
+
+@pytest.mark.parametrize("step, same, wanted", [("%8", (), (-31, 31)), ("%1", None, (-55, 223))])
+def test_pointers_that_a_loop_moves(step, same, wanted):
+    module = parse_module(LOOP.replace("STEP", step))
+    accesses = [op for op in walk(module.body) if op.kind in (ops.load, ops.store)]
+    pair = Accesses(module).pair(*accesses, True)
+    assert pair.same == same
+    assert forbidden(pair, lambda rows: bounds(rows, {2: 6}, (1, 1, 1))) == wanted

@@ -1,0 +1,242 @@
+"""What a kernel takes for granted of its launches, and whether it holds of one.
+
+A kernel may count on values not being negative (`nonnegative`, rows of `ir.bounds`), and on accesses through different
+arguments being apart or in step (`apart`, rows and pairs as `passes.apart.packed` gives them). The first follows from
+the grid and the scalar arguments, and so do the distances of two pointers with which their accesses would meet: the
+native launcher keeps the last few of these launches, and compares. Only where a launch differs from all of them does it
+ask Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+
+from ...ir import types as T
+from ...ir.bounds import Pair, arguments_of, bounds, forbidden
+
+__all__ = ["TEXT", "Terms"]
+
+MOST_REMEMBERED = 1024  # launches
+_AT_HAND = 8  # of these, by the native launcher
+_WORD = (-(1 << 63), (1 << 63) - 1)
+
+
+class Terms:
+    """What must hold of a launch, and the launches of which it is known.
+
+    The native launcher reads `words`: how many slots, pairs and launches there are and where the latter begin; the
+    numbers of the slots; of each pair its two slots and how many slots must be equal for it to be in step (-1 if it
+    never is), then those, two by two; of each launch its grid, the slots' values, and the forbidden distances of each
+    pair.
+
+    >>> terms = Terms([(("argument", "i32", 1), ("constant", "i32", 64), ("mul", "i32", 0, 1))])
+    >>> slots = (ctypes.c_int64 * 2)(7, 3)
+    >>> terms.hold((1, 1, 1), ctypes.addressof(slots)), list(terms.words[:9])
+    (True, [1, 0, 1, 5, 1, 1, 1, 1, 3])
+    >>> slots[1] = -3
+    >>> terms.hold((1, 1, 1), ctypes.addressof(slots))
+    False
+    """
+
+    def __init__(self, nonnegative=(), apart=((), ())):
+        self.nonnegative, (self.distances, pairs) = nonnegative, apart
+        self.pairs = [Pair(*pair) for pair in pairs]
+        rows = (*nonnegative, *self.distances)
+        self.types = {k: T.SCALARS[t] for one in rows for k, t in arguments_of(one).items()}
+        table = [word for pair in self.pairs for word in _words(pair)]
+        self._begin = 4 + len(self.types) + len(table)
+        self._size = 3 + len(self.types) + 2 * len(self.pairs)
+        words = [len(self.types), len(self.pairs), 0, self._begin, *self.types, *table, *[0] * (_AT_HAND * self._size)]
+        self.words = (ctypes.c_int64 * len(words))(*words)
+        self._known, self._next = {}, 0
+
+    @property
+    def address(self):
+        """Where the words are."""
+        return ctypes.addressof(self.words)
+
+    def hold(self, grid, address):
+        """Whether they hold of a launch with the slots at an address."""
+        slot = lambda k: ctypes.c_int64.from_address(address + 8 * k).value
+        values = [slot(k) for k in self.types]
+        key = (*grid, *values)
+        distances = self._known.get(key)
+        if distances is None:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            distances = self._known[key] = self._judge(grid, values)
+        if distances is False:
+            return False
+        self._keep(key, distances)
+        return all(_fits(pair, *limits, slot) for pair, limits in zip(self.pairs, distances))
+
+    def _judge(self, grid, values):
+        """The forbidden distances of each pair; False if something is negative that must not be."""
+        known = {k: _value(t, x) for (k, t), x in zip(self.types.items(), values)}
+        if any(bounds(rows, known, grid)[0] < 0 for rows in self.nonnegative):
+            return False
+        reached = [bounds(rows, known, grid) for rows in self.distances]
+        found = [forbidden(pair, reached.__getitem__) for pair in self.pairs]
+        return [tuple(min(max(x, _WORD[0]), _WORD[1]) for x in limits) for limits in found]
+
+    def _keep(self, key, distances):
+        """Let the native launcher know of a launch, in the place of the one it has known for longest."""
+        entry = [*key, *itertools.chain(*distances)]
+        used = [self._begin + k * self._size for k in range(self.words[2])]
+        if any(self.words[at:at + len(entry)] == entry for at in used):
+            return
+        at = self._begin + self._next * self._size
+        self.words[at:at + len(entry)] = entry
+        self.words[2] = max(self.words[2], self._next + 1)
+        self._next = (self._next + 1) % _AT_HAND
+
+
+def _words(pair):
+    same = () if pair.same is None else pair.same
+    return pair.x, pair.y, -1 if pair.same is None else len(same), *itertools.chain(*same)
+
+
+def _fits(pair, least, most, slot):
+    """Whether the arguments of a pair are far enough from each other, or in step."""
+    distance = _value(T.i64, slot(pair.y) - slot(pair.x))
+    if not least <= distance <= most:
+        return True
+    return distance == 0 and pair.same is not None and all(slot(a) == slot(b) for a, b in pair.same)
+
+
+def _value(t, slot):
+    """The integer of type `t` in the low bits of a slot."""
+    low = slot & ((1 << t.bits) - 1)
+    return low - (1 << t.bits) if t.signed and low >> (t.bits - 1) else low
+
+
+TEXT = """
+; Whether a kernel's terms hold of a launch. 0: they do, 1: there is no telling, 2: arguments meet that must not.
+define internal i32 @hold(ptr %terms, ptr %slots, ptr %grid) nounwind {
+start:
+  %n = load i64, ptr %terms
+  %m.p = getelementptr i64, ptr %terms, i64 1
+  %m = load i64, ptr %m.p
+  %count.p = getelementptr i64, ptr %terms, i64 2
+  %count = load i64, ptr %count.p
+  %begin.p = getelementptr i64, ptr %terms, i64 3
+  %begin = load i64, ptr %begin.p
+  %numbers = getelementptr i64, ptr %terms, i64 4
+  %pairs = getelementptr i64, ptr %numbers, i64 %n
+  %m2 = shl i64 %m, 1
+  %nm = add i64 %n, %m2
+  %size = add i64 %nm, 3
+  %gx = load i64, ptr %grid
+  %gy.p = getelementptr i64, ptr %grid, i64 1
+  %gy = load i64, ptr %gy.p
+  %gz.p = getelementptr i64, ptr %grid, i64 2
+  %gz = load i64, ptr %gz.p
+  br label %next
+
+; -- the launches that are known: the one with this grid and these values ----------------------------------------------
+next:
+  %k = phi i64 [0, %start], [%k1, %differs]
+  %at = phi i64 [%begin, %start], [%at1, %differs]
+  %known = icmp slt i64 %k, %count
+  br i1 %known, label %compare, label %unknown
+compare:
+  %e = getelementptr i64, ptr %terms, i64 %at
+  %ex = load i64, ptr %e
+  %ey.p = getelementptr i64, ptr %e, i64 1
+  %ey = load i64, ptr %ey.p
+  %ez.p = getelementptr i64, ptr %e, i64 2
+  %ez = load i64, ptr %ez.p
+  %values = getelementptr i64, ptr %e, i64 3
+  %like.x = icmp eq i64 %gx, %ex
+  %like.y = icmp eq i64 %gy, %ey
+  %like.z = icmp eq i64 %gz, %ez
+  %like.xy = and i1 %like.x, %like.y
+  %like = and i1 %like.xy, %like.z
+  br i1 %like, label %value, label %differs
+value:
+  %j = phi i64 [0, %compare], [%j1, %one_value]
+  %more.values = icmp slt i64 %j, %n
+  br i1 %more.values, label %one_value, label %found
+one_value:
+  %j1 = add i64 %j, 1
+  %number.p = getelementptr i64, ptr %numbers, i64 %j
+  %number = load i64, ptr %number.p
+  %now.p = getelementptr i64, ptr %slots, i64 %number
+  %now = load i64, ptr %now.p
+  %then.p = getelementptr i64, ptr %values, i64 %j
+  %then = load i64, ptr %then.p
+  %equal = icmp eq i64 %now, %then
+  br i1 %equal, label %value, label %differs
+differs:
+  %k1 = add i64 %k, 1
+  %at1 = add i64 %at, %size
+  br label %next
+
+; -- the pairs: the distance of two pointers is not among those forbidden, or they are in step -------------------------
+found:
+  %limits = getelementptr i64, ptr %values, i64 %n
+  br label %pair
+pair:
+  %i = phi i64 [0, %found], [%i1, %passed]
+  %p = phi ptr [%pairs, %found], [%p1, %passed]
+  %more.pairs = icmp slt i64 %i, %m2
+  br i1 %more.pairs, label %one_pair, label %holds
+one_pair:
+  %i1 = add i64 %i, 2
+  %x.i = load i64, ptr %p
+  %x.p = getelementptr i64, ptr %slots, i64 %x.i
+  %x = load i64, ptr %x.p
+  %y.w = getelementptr i64, ptr %p, i64 1
+  %y.i = load i64, ptr %y.w
+  %y.p = getelementptr i64, ptr %slots, i64 %y.i
+  %y = load i64, ptr %y.p
+  %c.p = getelementptr i64, ptr %p, i64 2
+  %c = load i64, ptr %c.p
+  %equals = getelementptr i64, ptr %p, i64 3
+  %distance = sub i64 %y, %x
+  %least.p = getelementptr i64, ptr %limits, i64 %i
+  %least = load i64, ptr %least.p
+  %most.p = getelementptr i64, ptr %least.p, i64 1
+  %most = load i64, ptr %most.p
+  %after = icmp sge i64 %distance, %least
+  %before = icmp sle i64 %distance, %most
+  %meet = and i1 %after, %before
+  br i1 %meet, label %step, label %passed
+step:
+  %together = icmp eq i64 %distance, 0
+  %may = icmp sge i64 %c, 0
+  %in_step = and i1 %together, %may
+  br i1 %in_step, label %equality, label %unfit
+equality:
+  %t = phi i64 [0, %step], [%t1, %one_equality]
+  %more.equals = icmp slt i64 %t, %c
+  br i1 %more.equals, label %one_equality, label %passed
+one_equality:
+  %t1 = add i64 %t, 1
+  %a.at = shl i64 %t, 1
+  %a.w = getelementptr i64, ptr %equals, i64 %a.at
+  %a.i = load i64, ptr %a.w
+  %b.w = getelementptr i64, ptr %a.w, i64 1
+  %b.i = load i64, ptr %b.w
+  %a.p = getelementptr i64, ptr %slots, i64 %a.i
+  %a = load i64, ptr %a.p
+  %b.p = getelementptr i64, ptr %slots, i64 %b.i
+  %b = load i64, ptr %b.p
+  %ab = icmp eq i64 %a, %b
+  br i1 %ab, label %equality, label %unfit
+passed:
+  %some = icmp sgt i64 %c, 0
+  %skip.c = select i1 %some, i64 %c, i64 0
+  %skip = shl i64 %skip.c, 1
+  %p1 = getelementptr i64, ptr %equals, i64 %skip
+  br label %pair
+
+holds:
+  ret i32 0
+unknown:
+  ret i32 1
+unfit:
+  ret i32 2
+}
+"""
