@@ -72,7 +72,8 @@ def move(x, y, n, stride_x, stride_y, N: tl.constexpr, HOW: tl.constexpr):
 
 
 HOW = ["copied", "masked", "reversed", "reversed, masked", "flipped", "strided", "rotated", "scattered", "permuted",
-       "transposed", "transposed, masked", "rows", "summed", "both ways", "later", "walked", "added", "exchanged", "cas"]  # fmt: skip
+       "transposed", "transposed, masked", "rows", "summed", "both ways", "later", "walked", "added", "exchanged",
+       "cas"]  # fmt: skip
 PLACES = [(0, 0), (0, 1), (1, 0), (0, 8), (0, N - 1), (N - 1, 0), (0, N), (N, 0), (5, 70)]
 SIGNATURE = {"x": "*i32", "y": "*i32", "n": "i32", "stride_x": "i32", "stride_y": "i32"}
 

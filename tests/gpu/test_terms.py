@@ -13,8 +13,8 @@ from tests.gpu import emulator
 from tests.gpu.modules import binary
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.driver import driver
-from tritium.backends.nvptx import compile
 from tritium.backends.native.terms import Terms
+from tritium.backends.nvptx import compile
 from tritium.interp.machine import interpret
 from tritium.ir.text import parse_module
 
