@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -10,12 +11,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import llvmlite
 
 from ... import cache
-from ..llvm import jit
-from ..llvm.target import CpuTarget, compile_text, llvm_version
+from . import image
 from .launcher import python_objects
+
+if TYPE_CHECKING:
+    from ..llvm.target import Machine
 
 __all__ = ["NATIVE", "Part", "Symbols", "builtin"]
 
@@ -28,7 +33,7 @@ class Part(NamedTuple):
     name: str
     symbols: tuple[str, ...]
     modules: tuple[ModuleType, ...]
-    text: Callable[[CpuTarget], str]
+    text: Callable[[Any], str]  # of the target
 
 
 @functools.cache
@@ -36,16 +41,18 @@ def _source(module: ModuleType) -> str:
     return Path(module.__file__ or "").read_text()
 
 
-def _object(part: Part, target: CpuTarget) -> bytes:
+def _object(part: Part, target: Machine) -> bytes:
     """The object file of `part`, from the disk if this or another process has made it before."""
     # Writing a part's text takes longer than reading its object: the key holds the sources of what writes it.
-    made_from = (*map(_source, part.modules), part.name, str(target), llvm_version(), str(NATIVE),
+    made_from = (*map(_source, part.modules), part.name, str(target), llvmlite.__version__, str(NATIVE),
                  str(object.__basicsize__))  # fmt: skip
     manager = cache.get_cache_manager(hashlib.sha256("\n".join(made_from).encode()).hexdigest())
     name = f"{part.name}.o"
     path = manager.get_file(name)
     if path is not None:
         return Path(path).read_bytes()
+    from ..llvm.target import compile_text
+
     code = compile_text(part.text(target), target)
     try:
         manager.put(code, name)
@@ -54,13 +61,23 @@ def _object(part: Part, target: CpuTarget) -> bytes:
     return code
 
 
+def _load(code: bytes, symbols: Mapping[str, int], exports: Sequence[str]) -> dict[str, int]:
+    """Where the exports of an object lie, once it is in memory: for good, as threads may be running it."""
+    with contextlib.suppress(image.UnknownObject):
+        return image.load(code, symbols, exports)
+    from ..llvm import jit
+
+    library = jit.load(code, symbols, exports).pin()
+    return {name: library.address(name) for name in exports}
+
+
 class Symbols(Mapping[str, int]):
     """Symbol -> address; asking for an address brings in the part that defines it.
 
     `known` are addresses the parts refer to, besides those of Python's objects and of the process.
     """
 
-    def __init__(self, target: CpuTarget, parts: Sequence[Part], known: Mapping[str, int] | None = None):
+    def __init__(self, target: Machine, parts: Sequence[Part], known: Mapping[str, int] | None = None):
         self._target, self._known = target, dict(known or {})
         self._owner = {name: part for part in parts for name in part.symbols}
         self._addresses: dict[str, int] = {}
@@ -78,8 +95,7 @@ class Symbols(Mapping[str, int]):
 
     def _bring(self, part: Part) -> None:
         objects = python_objects() | self._known if NATIVE else self._known
-        library = jit.load(_object(part, self._target), objects, part.symbols).pin()
-        self._addresses.update((name, library.address(name)) for name in part.symbols)
+        self._addresses |= _load(_object(part, self._target), objects, part.symbols)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._owner)

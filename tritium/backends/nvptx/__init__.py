@@ -9,12 +9,12 @@ _STAGES = "tritium.backends.nvptx.compile"
 
 def fingerprint(target) -> str:
     """Versions of LLVM's bindings and of what may make the machine code: the driver, or the assembler."""
-    from importlib.metadata import version
+    import llvmlite  # its version alone: LLVM itself is loaded by what is imported from it
 
     from . import assemble, link
 
     path = assemble.ptxas()
-    return f"llvmlite {version('llvmlite')}-driver {link.version()}-{assemble.version(path) if path else 'no ptxas'}"
+    return f"llvmlite {llvmlite.__version__}-driver {link.version()}-{assemble.version(path) if path else 'no ptxas'}"
 
 
 BACKEND = Backend(

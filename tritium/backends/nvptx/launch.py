@@ -12,8 +12,7 @@ from typing import Any
 
 from ...language.signature import flatten
 from ...tensors import reader_of, slots
-from ..llvm.target import cpu_target
-from ..native import guards, record, terms
+from ..native import guards, image, record, terms
 from ..native import launcher as native_launcher
 from ..native.calls import form_of, pack
 from ..native.parts import NATIVE, Part, Symbols, builtin
@@ -36,6 +35,12 @@ def _address(name):
     return (ctypes.cast(_refuse, ctypes.c_void_p).value if lacking else cuda.address(name)) or 0
 
 
+def _other_host():
+    from ..llvm.target import cpu_target
+
+    return cpu_target()
+
+
 class Runtime:
     """The native launcher of this process, linked to the driver; use `Runtime.get()`."""
 
@@ -48,7 +53,8 @@ class Runtime:
         return cls()
 
     def __init__(self):
-        self.symbols = Symbols(cpu_target(), (_PART,), {name: _address(name) for name in launcher.DRIVER})
+        self.symbols = Symbols(image.host() or _other_host(), (_PART,),
+                               {name: _address(name) for name in launcher.DRIVER})
         word = ctypes.c_void_p
         self._stream, failed, judge = (word.from_address(self.symbols[f"tt.cuda.{x}"])
                                        for x in ("stream", "failed", "judge"))
