@@ -8,7 +8,7 @@ import functools
 import struct
 
 from tritium.backends.driver import driver
-from tritium.backends.nvptx import cuda, launch
+from tritium.backends.nvptx import ahead, cuda, launch
 from tritium.backends.nvptx.driver import Driver
 
 P, I, U, S, Q = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t, ctypes.c_uint64
@@ -170,14 +170,15 @@ class FakeCuda:
         ctypes.memmove(out, struct.pack("Q", address), 8)
 
 
-CACHED = (cuda.library, cuda.available, cuda.start, cuda.count, cuda.context, cuda.properties)
+START_AHEAD = ahead._start
+CACHED = (START_AHEAD, cuda.library, cuda.available, cuda.start, cuda.count, cuda.context, cuda.properties)
 
 
 def clear():
     """Forget everything known of a driver."""
     for function in CACHED:
         function.cache_clear()
-    launch.Runtime.get.__func__.cache_clear()
+    launch.Runtime._get.__func__.cache_clear()
     cuda.suspects.clear()
 
 
@@ -186,6 +187,7 @@ def install(monkeypatch, devices=1):
     fake = FakeCuda(devices)
     clear()
     monkeypatch.setattr(cuda, "library", functools.cache(lambda: fake))
+    monkeypatch.setattr(ahead, "_start", lambda device: None)  # tests count calls, and know no other threads
     monkeypatch.setattr(launch, "_own_streams", False)
     monkeypatch.setattr(launch, "current", launch._Current())
     made = Driver()

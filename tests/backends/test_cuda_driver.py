@@ -16,7 +16,7 @@ from tests.backends import fake_cuda
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import driver
-from tritium.backends.nvptx import cuda, launch, launcher, link, memory
+from tritium.backends.nvptx import ahead, cuda, launch, launcher, link, memory
 from tritium.errors import OutOfResources, PTXASError
 
 torch = pytest.importorskip("torch")
@@ -555,11 +555,35 @@ def test_what_the_driver_cannot_make_goes_to_the_assembler(fake):
     cuda.use(0)
     assert link.makes("ret;", 90)
     assert not link.makes("setmaxnreg.dec 24;", 90)
+    product = "setmaxnreg.dec 24; wgmma.mma_async.sync {%r1, %r2}, %rd1, %rd2; "
+    assert link.makes(product + ".maxnreg 168", 90) and not link.makes(product + ".maxnreg 32", 90)
+    assert not link.makes(product + product.replace("%r2", "%r3") + ".maxnreg 168", 90)
     assert not link.makes(".extern .func (.param .b32 r) vprintf;", 90)
     assert not link.makes("ret;", 80)
     add[(1,)](X, Y, Z, 64, BLOCK=64, ptx_options="-O2")
     fake.current = 0  # no context
     assert not link.makes("ret;", 90) and not linker.added
+
+
+@pytest.mark.parametrize("said", ["8 bytes spill stores, 16 bytes spill loads", "Potential Performance Loss: wgmma"])
+def test_warps_that_need_each_other_s_registers_get_them(said):
+    assert link.lacks_registers("setmaxnreg.dec 24;", said)
+    assert not link.lacks_registers("ret;", said)
+    assert not link.lacks_registers("setmaxnreg.dec 24;", "Used 90 registers")
+
+
+def test_launcher_and_linker_are_brought_in_ahead(fake, monkeypatch):
+    linker = Linker(fake)
+    before = set(threading.enumerate())
+    monkeypatch.setattr(ahead, "_start", fake_cuda.START_AHEAD)
+    ahead.start()  # no context yet
+    assert set(threading.enumerate()) == before and not linker.added
+    cuda.use(0)
+    for _ in range(2):
+        ahead.start()
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    assert len(linker.added) == linker.gone == 1 and launch.Runtime._get.__func__.cache_info().currsize == 1
 
 
 def test_what_the_driver_refuses_is_told(fake):

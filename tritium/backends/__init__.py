@@ -39,6 +39,7 @@ class Backend(NamedTuple):
     stages: tuple[tuple[str, Callable], ...]
     options: Mapping[str, Any] = {}  # defaults that differ from those in backends.compiler.Options
     fingerprint: Callable[[Any], str] = lambda target: ""  # versions of what generates the code, and the exact machine
+    ahead: Callable[[], None] = lambda: None  # begins to bring in what compiling needs; returns at once
     views: Mapping[str, Callable] = {}
 
     @property

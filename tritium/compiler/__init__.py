@@ -19,6 +19,7 @@ from tritium import cache, knobs
 from tritium.backends.compiler import BaseBackend, GPUTarget, Options
 from tritium.backends.driver import driver
 from tritium.compiler.background import AsyncCompileMode, FutureKernel
+from tritium.compiler.collector import paused
 from tritium.compiler.entry import Clock, CompileTimes, Entry
 from tritium.compiler.kernel import CompiledKernel, LazyDict
 from tritium.compiler.sources import MODULE_OPTIONS, ASTSource, IRSource, sha256
@@ -64,13 +65,15 @@ def compile(src, target: GPUTarget | None = None, options: dict | Options | None
     kernel = entry.load()
     hit = kernel is not None
     if not hit:
+        backend.record.ahead()
         metadata = {**_BASE, **src.metadata(), **vars(parsed), **env, "name": src.name, "hash": key, "target": target}
-        contents = {src.ext if isinstance(src, IRSource) else "source": _module(src, target, parsed)}
-        clock.end_of_frontend()
-        for ext, stage in _stages(src, backend, parsed).items():
-            contents[ext] = entry.replaced(ext) or _guarded(ext, stage, contents, metadata)
-            clock.end_of_stage(ext)
-        kernel = entry.store(contents, metadata)
+        with paused():
+            contents = {src.ext if isinstance(src, IRSource) else "source": _module(src, target, parsed)}
+            clock.end_of_frontend()
+            for ext, stage in _stages(src, backend, parsed).items():
+                contents[ext] = entry.replaced(ext) or _guarded(ext, stage, contents, metadata)
+                clock.end_of_stage(ext)
+            kernel = entry.store(contents, metadata)
     if knobs.compilation.listener:
         knobs.compilation.listener(
             src=src, metadata=kernel.metadata._asdict(), metadata_group=kernel.metadata_group, times=clock.times(),

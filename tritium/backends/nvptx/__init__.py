@@ -27,5 +27,6 @@ BACKEND = Backend(
         "supported_fp8_dtypes": ("fp8e4nv", "fp8e5", "fp8e4b15"),
     },
     fingerprint=fingerprint,
+    ahead=lazy("tritium.backends.nvptx.ahead:start"),
     views={"sass": lazy(f"{_STAGES}:sass")},
 )

@@ -35,6 +35,9 @@ def _address(name):
     return (ctypes.cast(_refuse, ctypes.c_void_p).value if lacking else cuda.address(name)) or 0
 
 
+_making = threading.Lock()
+
+
 def _other_host():
     from ..llvm.target import cpu_target
 
@@ -45,9 +48,14 @@ class Runtime:
     """The native launcher of this process, linked to the driver; use `Runtime.get()`."""
 
     @classmethod
-    @functools.cache
     def get(cls):
         """The runtime, made on first use."""
+        with _making:
+            return cls._get()
+
+    @classmethod
+    @functools.cache
+    def _get(cls):
         if not NATIVE:
             raise cuda.CudaError(f"launching on a GPU needs CPython, this is {sys.implementation.name}")
         return cls()

@@ -1,20 +1,24 @@
 """PTX to machine code by the driver, in this process: starting `ptxas` takes longer than a small kernel needs.
 
 The driver's linker compiles for the GPU whose context is current, as parts of a program. A kernel without calls does
-not notice, but for `setmaxnreg`, which the linker ignores.
+not notice, but for `setmaxnreg`, which the linker ignores: all its warps have the registers they begin with.
 """
 
 from __future__ import annotations
 
 import ctypes
+import re
 
 from ...errors import PTXASError
 from . import cuda
+from .assemble import usage
 
 _INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _VERBOSE = 3, 4, 5, 6, 12  # CUjit_option
 _PTX = 1  # CUjitInputType
 _ROOM = 8192  # bytes of a log
-_NOT_FOR_IT = ("setmaxnreg", ".extern .func")
+_EXCHANGE = "setmaxnreg"
+_SUMS = re.compile(r"wgmma\.mma_async[^{]*\{([^}]*)\}")
+_BESIDE_SUMS = 36  # registers a product needs besides those of its sums
 
 
 def version():
@@ -30,13 +34,37 @@ def makes(ptx, sm):
 
     Only where a GPU of that kind is in use already: a process that merely compiles may want to fork.
     """
-    lib, context = cuda.library(), ctypes.c_void_p()
-    if lib is None or not hasattr(lib, "cuLinkCreate_v2") or any(word in ptx for word in _NOT_FOR_IT):
-        return False
-    if lib.cuCtxGetCurrent(ctypes.byref(context)) or not context.value:
+    if ".extern .func" in ptx or (_EXCHANGE in ptx and not _enough(ptx)) or context() is None:
         return False
     found = cuda.properties(cuda.current())
     return found["major"] * 10 + found["minor"] == sm
+
+
+def context():
+    """The context that is current in this thread, of a driver that can link; else None."""
+    lib, found = cuda.library(), ctypes.c_void_p()
+    if lib is None or not hasattr(lib, "cuLinkCreate_v2") or lib.cuCtxGetCurrent(ctypes.byref(found)):
+        return None
+    return found.value
+
+
+def _enough(ptx):
+    """Whether the registers that threads begin with are likely enough: for the sums of one product, if they fit.
+
+    >>> _enough(".maxnreg 168 wgmma.mma_async.sync {%r1, %r2}, a; wgmma.mma_async.sync {%r1, %r2}, b;")
+    True
+    """
+    sums, most = set(_SUMS.findall(ptx)), re.search(r"\.maxnreg (\d+)", ptx)
+    return len(sums) == 1 and most is not None and sums.pop().count(",") + 1 + _BESIDE_SUMS <= int(most[1])
+
+
+def lacks_registers(ptx, said):
+    """Whether a kernel that was to exchange registers was not well made without, as the driver's compiler said.
+
+    >>> lacks_registers("setmaxnreg.inc", "Used 90 registers, 8 bytes spill stores, 8 bytes spill loads")
+    True
+    """
+    return _EXCHANGE in ptx and (usage(said)["n_spills"] > 0 or "Performance Loss" in said)
 
 
 def link(ptx):

@@ -1,0 +1,43 @@
+"""Python's garbage collector waits while kernels are compiled.
+
+The compiler makes many objects and no cycles: a collection finds nothing, but looks through all that the program and
+its frameworks hold, which takes longer than most kernels need.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+from collections.abc import Iterator
+
+__all__ = ["paused"]
+
+_lock = threading.Lock()
+_inside = 0  # how many are compiling
+_resume = False
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Within it no collection starts; a collector that was off stays off.
+
+    >>> with paused():
+    ...     gc.isenabled()
+    False
+    >>> gc.isenabled()
+    True
+    """
+    global _inside, _resume
+    with _lock:
+        if _inside == 0:
+            _resume = gc.isenabled()
+            gc.disable()
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0 and _resume:
+                gc.enable()
