@@ -2,6 +2,7 @@
 
 import re
 
+import ml_dtypes
 import numpy as np
 
 from tests.gpu.emulator.memory import Fault
@@ -37,6 +38,12 @@ def _in_f64(fn):
 def _fma(x, y, z):
     wide = np.longdouble if x.dtype == np.float64 else np.float64
     return (x.astype(wide) * y.astype(wide) + z.astype(wide)).astype(x.dtype)
+
+
+def _pair(high, low, name):
+    """Two rounded values, the second in the lower half."""
+    kind = ml_dtypes.bfloat16 if name == "bf16" else np.float16
+    return np.stack([low.astype(kind), high.astype(kind)], axis=-1)
 
 
 def _signed(fn):
@@ -176,6 +183,7 @@ TABLE = [
     (r"llvm\.nvvm\.sqrt\.approx\.ftz\.f", _in_f64(np.sqrt)),
     (r"llvm\.nvvm\.rsqrt\.approx\.ftz\.f", _in_f64(lambda x: 1 / np.sqrt(x))),
     (r"llvm\.nvvm\.div\.full", _in_f64(np.divide)),
+    (r"llvm\.nvvm\.ff2(b?f16)x2\.rn", _plain(_pair)),
     (r"llvm\.nvvm\.read\.ptx\.sreg\.(\w+)\.([xyz])", _register),
     (r"llvm\.nvvm\.barrier\.cta\.sync\.aligned\.all", _barrier),
     (r"llvm\.nvvm\.barrier\.cta\.sync\.aligned\.count", _group_barrier),

@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import ops
 from ...ir import types as T
+from ..llvm.writer import lanes
 from . import ops as gpu_ops
 from .layout import Layout, conversion, log2, pad, span_of
 from .lower import Registers, layout_of, llvm_type, lower
@@ -210,6 +211,9 @@ def pack(w, items) -> Any:
     """Several values as one vector."""
     if len(items) == 1:
         return items[0]
+    vector, first = w.neighbours(items) or (None, 0)
+    if vector is not None and first == 0 and lanes(vector.type) == len(items):
+        return vector
     type_ = f"<{len(items)} x {items[0].type}>"
     out = None
     for k, x in enumerate(items):

@@ -179,6 +179,7 @@ class Writer:
         self._strings: dict[bytes, Val] = {}
         self._structs: dict[str, str] = {}
         self._constants: dict[tuple, Val] = {}
+        self._lanes: dict[str, tuple[Val, int]] = {}  # what was extracted, and which lane of which vector it is
         self._weighted = False
         self.levels: list[Level] = []
 
@@ -358,9 +359,24 @@ class Writer:
 
     def extract(self, x: Val, i: int | Val) -> Val:
         """Lane `i` of `x`."""
-        if not isinstance(i, Val):
-            i = self.const("i64", i)
-        return self.emit(element(x.type), f"extractelement {x.type} {x}, {i.type} {i}", x, i)
+        if isinstance(i, Val):
+            return self.emit(element(x.type), f"extractelement {x.type} {x}, {i.type} {i}", x, i)
+        lane = self.emit(element(x.type), f"extractelement {x.type} {x}, i64 {i}", x)
+        self._lanes[lane] = x, i
+        return lane
+
+    def neighbours(self, items: Sequence[Val]) -> tuple[Val, int] | None:
+        """The vector that `items` were taken from, lane by lane in order, and which the first is; None if from none.
+
+        >>> w, x = Writer(), value("<4 x half>", "%x")
+        >>> with w.function("void", "f", ["<4 x half> x"]):
+        ...     w.neighbours([w.extract(x, k) for k in (2, 3)]), w.neighbours([w.extract(x, k) for k in (1, 0)])
+        (('%x', 2), None)
+        """
+        vector, first = self._lanes.get(items[0], (None, 0))
+        if vector is None or any(self._lanes.get(x) != (vector, first + k) for k, x in enumerate(items)):
+            return None
+        return vector, first
 
     def insert(self, x: Val, item: Val, i: int | Val) -> Val:
         """`x` with lane `i` replaced by `item`."""

@@ -68,6 +68,26 @@ PAIR_CASTS = {(T.f32, t): _narrow(name) for t, name in _FP8.items()} | {
 }
 
 
+
+# --- 16-bit floats: LLVM would find the pairs itself, after five lines for each -----------------------------------------
+HALF_PAIRS_SINCE = 80
+
+
+def _round(name, type_):
+    def emit(g, low, high):
+        full = f"llvm.nvvm.ff2{name}x2.rn"
+        g.w.declare(full, type_, ["float"] * 2, "nounwind memory(none)")
+        pair = g.w.emit(type_, f"call {type_} @{full}({high.typed}, {low.typed})", high, low)
+        return [g.w.extract(pair, k) for k in range(2)]
+
+    return emit
+
+
+_HALF_PAIRS = {(T.f32, T.f16): _round("f16", "<2 x half>"), (T.f32, T.bf16): _round("bf16", "<2 x bfloat>")}
+
+
 def pair_cast(target, source, to):
     """The function (g, low, high) -> both converted, or None: an instruction that converts two neighbours."""
+    if (source, to) in _HALF_PAIRS:
+        return _HALF_PAIRS[source, to] if target.sm >= HALF_PAIRS_SINCE else None
     return PAIR_CASTS.get((source, to)) if target.sm >= PAIR_CASTS_SINCE else None

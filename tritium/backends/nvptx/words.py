@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..gpu.lower_convert import pack
-from ..llvm.writer import value
+from ..llvm.writer import lanes, value
+from ..llvm.writer import vector as vector_of
 
 LETTER = {16: "h", 32: "r", 64: "l"}  # of a register in inline assembly
 _BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
@@ -24,6 +25,11 @@ def pack_words(g, items):
     if size == 8:
         return [w.cast("bitcast", x, "i64") for x in items]
     per = min(len(items), 4 // size)
+    vector, first = w.neighbours(items) or (None, 0)
+    if vector is not None and per > 1 and first % per == 0 and lanes(vector.type) % per == 0:
+        words = w.cast("bitcast", vector, vector_of(lanes(vector.type) // per, f"i{8 * size * per}"))
+        count = len(items) // per
+        return [words] if words.type[0] == "i" else [w.extract(words, first // per + k) for k in range(count)]
     return [w.cast("bitcast", pack(w, items[k : k + per]), f"i{8 * size * per}") for k in range(0, len(items), per)]
 
 
