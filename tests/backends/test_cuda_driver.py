@@ -565,7 +565,7 @@ def test_what_the_driver_cannot_make_goes_to_the_assembler(fake):
     assert not link.makes("ret;", 90) and not linker.added
 
 
-@pytest.mark.parametrize("said", ["8 bytes spill stores, 16 bytes spill loads", "wgmma.mma_async instructions are serialized"])
+@pytest.mark.parametrize("said", ["8 bytes spill stores, 16 bytes spill loads", "wgmma instructions are serialized"])
 def test_warps_that_need_each_other_s_registers_get_them(said):
     assert link.lacks_registers("setmaxnreg.dec 24;", said)
     assert not link.lacks_registers("ret;", said)

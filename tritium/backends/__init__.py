@@ -39,8 +39,8 @@ class Backend(NamedTuple):
     stages: tuple[tuple[str, Callable], ...]
     options: Mapping[str, Any] = {}  # defaults that differ from those in backends.compiler.Options
     fingerprint: Callable[[Any], str] = lambda target: ""  # versions of what generates the code, and the exact machine
-    ahead: Callable[[], None] = lambda: None  # begins to bring in what compiling needs; returns at once
     views: Mapping[str, Callable] = {}
+    ahead: Callable[[], None] = lambda: None  # begins to bring in what compiling needs; returns at once
 
     @property
     def binary_ext(self) -> str:

@@ -69,7 +69,7 @@ PAIR_CASTS = {(T.f32, t): _narrow(name) for t, name in _FP8.items()} | {
 
 
 
-# --- 16-bit floats: LLVM would find the pairs itself, after five lines for each -----------------------------------------
+# --- 16-bit floats: LLVM would find the pairs itself, after five lines for each ---------------------------------------
 HALF_PAIRS_SINCE = 80
 
 
