@@ -131,12 +131,13 @@ class FileCacheManager(CacheManager):
         if path is None:
             return None
         try:
-            with open(path) as file:
-                names = json.load(file)["child_paths"]
+            with open(path, "rb") as file:
+                names = json.loads(file.read().decode())["child_paths"]
+            folder = os.path.dirname(path)
+            whole = set(os.listdir(folder)).issuperset(names)
         except (OSError, ValueError, KeyError):  # being replaced, or cut short by a full disk
             return None
-        group = {name: os.path.join(os.path.dirname(path), name) for name in names}
-        return group if all(map(os.path.exists, group.values())) else None
+        return {name: os.path.join(folder, name) for name in names} if whole else None
 
     def put_group(self, filename: str, group: dict[str, str]) -> str:
         """Store which files belong together; written last, it makes them a cache entry."""

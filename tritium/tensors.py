@@ -194,6 +194,9 @@ def address_of(x: Any) -> int:
     return x or 0
 
 
+_NUMBERS = frozenset((int, float, bool))
+
+
 def device_of(x: Any) -> str | None:
     """The kind of device an argument's memory is on; None for what has none, or does not say.
 
@@ -204,6 +207,8 @@ def device_of(x: Any) -> str | None:
     reader = reader_of(x)
     if reader is not None:
         return reader.device(x)
+    if x.__class__ in _NUMBERS:
+        return None
     if isinstance(x, tuple):
         return next(filter(None, map(device_of, x)), None)
     return device_of(x.base) if is_descriptor(x) else None

@@ -16,6 +16,7 @@ from tritium.compiler.background import AsyncCompileMode, FutureKernel
 from tritium.errors import CompilationError, OutOfResources
 from tritium.language import dtypes as tl_types
 from tritium.language.constants import constexpr
+from tritium.runtime import dispatch
 from tritium.runtime.jit import JITFunction, jit
 from tritium.tensors import MockTensor, reinterpret
 from tritium.tools.tensor_descriptor import TensorDescriptor
@@ -642,3 +643,30 @@ def test_reinterpret():
     assert view.element_size() == 1 and view.stride() == (1,) and view.new_empty((2,)).shape == (2,)
     with pytest.raises(TypeError, match="Cannot reinterpret"):
         reinterpret(3, tl_types.float8e5)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_garbage_is_not_collected_while_a_kernel_is_compiled(fake, monkeypatch, enabled, fails):
+    """The program's garbage is no concern of the compiler; what the user had chosen holds again afterwards."""
+    seen = []
+
+    def build(*args, **options):
+        seen.append(gc.isenabled())
+        if fails:
+            raise RuntimeError("no")
+        return compile_(*args, **options)
+
+    compile_ = dispatch.compile
+    monkeypatch.setattr(dispatch, "compile", build)
+    (gc.enable if enabled else gc.disable)()
+    try:
+        if fails:
+            with pytest.raises(RuntimeError, match="no"):
+                add[(1,)](X, X, 3)
+        else:
+            add[(1,)](X, X, 3)
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable()
+    assert seen == [False]

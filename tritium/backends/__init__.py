@@ -98,8 +98,8 @@ def get(target) -> Backend:
     >>> get("cpu").name
     'cpu'
     """
-    name = getattr(target, "backend", target)
-    return importlib.import_module(_folder(name)).BACKEND
+    folder = _folder(getattr(target, "backend", target))
+    return (sys.modules.get(folder) or importlib.import_module(folder)).BACKEND
 
 
 def driver_class(name: str) -> type:

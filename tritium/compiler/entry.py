@@ -34,7 +34,7 @@ class Entry:
             cache.count("misses")
             return None
         with open(group[f"{self.file}.json"], "rb") as file:
-            metadata = json.load(file)
+            metadata = json.loads(file.read().decode())
         stages = ("source", "ttir", *(ext for ext, _ in self.backend.record.stages))
         paths = ((ext, group.get(f"{self.file}.{ext}")) for ext in stages)
         contents: dict[str, Any] = {ext: OnDisk(path) for ext, path in paths if path is not None}

@@ -84,9 +84,7 @@ class Stages(Mapping):
 
 def _plain(value: Any) -> Any:
     """What JSON gives back: tuples where there were lists."""
-    if isinstance(value, list | tuple):
-        return tuple(map(_plain, value))
-    return value
+    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
 
 
 def metadata_tuple(metadata: Mapping[str, Any]):
@@ -95,7 +93,8 @@ def metadata_tuple(metadata: Mapping[str, Any]):
     >>> metadata_tuple({"name": "k", "shared": 0}).name
     'k'
     """
-    fields = {name: _plain(value) for name, value in sorted(metadata.items())}
+    fields = {name: _plain(value) if value.__class__ in (list, tuple) else value
+              for name, value in sorted(metadata.items())}
     if isinstance(target := fields.get("target"), Mapping):
         fields["target"] = GPUTarget(**target)
     return _metadata_class(tuple(fields))._make(fields.values())

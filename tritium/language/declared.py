@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import Any, NamedTuple
 
@@ -20,6 +21,9 @@ class Declaration(NamedTuple):
     type: str  # the type it forces, empty where it does not
 
 
+_NOTHING = Declaration("", False, False, "")
+
+
 def declaration(annotation: Any) -> Declaration:
     """What an annotation says; one that says nothing about types forces none.
 
@@ -28,15 +32,22 @@ def declaration(annotation: Any) -> Declaration:
     >>> declaration(list).type
     ''
     """
+    if annotation is inspect.Parameter.empty:
+        return _NOTHING
+    return _known(annotation) if isinstance(annotation, str | type) else _declaration(annotation)
+
+
+def _declaration(annotation: Any) -> Declaration:
     text = _text(annotation)
     forced = _PYTHON_TYPES[annotation] if isinstance(annotation, type) and annotation in _PYTHON_TYPES else \
         canonical(text) or ""
     return Declaration(text, "constexpr" in text, text.rpartition(".")[2] == "const", forced)
 
 
+_known = functools.cache(_declaration)
+
+
 def _text(annotation: Any) -> str:
-    if annotation is inspect.Parameter.empty:
-        return ""
     if isinstance(annotation, dtype):
         return annotation.signature
     # With `from __future__ import annotations`, an annotation that is a string comes in its quotes.

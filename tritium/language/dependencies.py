@@ -47,8 +47,8 @@ class Compilable:
     _captured: Any = None  # a Captured, once `reach` has come here
     __name__: str
     __globals__: dict[str, Any]
+    fn: FunctionType
     closure: Mapping[str, Any]
-    signature: inspect.Signature
     src: str
     starting_line_number: int
     noinline: bool
@@ -155,7 +155,7 @@ def fingerprint(value: object) -> str:
     if isinstance(value, constexpr):
         value = value.value
     kind = type(value)
-    if kind in _COMMON:
+    if kind in COMMON:
         return f"{kind.__qualname__}:{value!r}"
     key = getattr(value, "cache_key", None)
     if isinstance(key, str):
@@ -173,7 +173,7 @@ def fingerprint(value: object) -> str:
     return f"{kind.__qualname__}:{value!r}"
 
 
-_COMMON = frozenset((int, str, bool, float, type(None)))  # what most constants are
+COMMON = frozenset((int, str, bool, float, type(None)))  # what most constants are
 
 
 def _python_text(fn: FunctionType) -> str:
@@ -192,7 +192,9 @@ def _capture(source: Compilable, names: list[str]) -> Captured:
     found = _Meanings(source)
     for name in names:
         found.look_up(name)
-    defaults = [(p.name, fingerprint(p.default)) for p in source.signature.parameters.values() if is_data(p.default)]
+    function: Any = inspect.unwrap(source.fn)  # an `inspect.Signature` takes longer to make than all of this
+    given = (*enumerate(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items())
+    defaults = [(place, fingerprint(value)) for place, value in given if is_data(value)]
     constants = [(name, fingerprint(value)) for (name, _), (value, _) in found.values.items() if is_data(value)]
     parts = (source.src, source.starting_line_number, source.noinline, defaults, constants, found.others)
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()

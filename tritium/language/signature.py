@@ -87,7 +87,7 @@ def flatten(type_) -> list[str]:
         return [slot for part in type_ for slot in flatten(part)]
     if type_ == "constexpr":
         return []
-    if descriptor := parse_descriptor(type_):
+    if type_.startswith("tensordesc") and (descriptor := parse_descriptor(type_)):
         element, block = descriptor
         return [f"*{element}", *["i32"] * len(block), *["i64"] * len(block)]
     return [type_]

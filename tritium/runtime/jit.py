@@ -133,9 +133,9 @@ class JITFunction(Source, KernelInterface[T]):
         """The parameters, with what their annotations say."""
         from tritium.runtime.specialize import KernelParam
 
-        plain, unaligned = set(self.do_not_specialize), set(self.do_not_specialize_on_alignment)
+        plain, unaligned = self.do_not_specialize, self.do_not_specialize_on_alignment
         parameters = self.signature.parameters.items()
-        return [KernelParam(i, parameter, bool({i, name} & plain), bool({i, name} & unaligned))
+        return [KernelParam(i, parameter, i in plain or name in plain, i in unaligned or name in unaligned)
                 for i, (name, parameter) in enumerate(parameters)]  # fmt: skip
 
     @cached_property

@@ -251,12 +251,14 @@ def _limits(lo, m, path, found) -> bool:
     if type(m) not in (Arg, Result) and m.kind is ops.and_:
         return all(_limits(lo, x, path, found) for x in m.operands)
     difference = _difference(lo, m)
-    strides = unfolded(path, difference[0]) if difference else None
-    axes = [] if strides is None else [a for a, s in enumerate(strides) if s]
-    if len(axes) != 1 or strides[axes[0]] != 1:
+    if difference is None:
         return False
-    _, x, y = difference
-    (axis,), limit = axes, lo.sub(y, x)
+    inner, x, y = difference
+    strides = unfolded(path, inner)
+    moved = [] if strides is None else [(axis, s) for axis, s in enumerate(strides) if s]
+    if len(moved) != 1 or moved[0][1] != 1:
+        return False
+    axis, limit = moved[0][0], lo.sub(y, x)
     found[axis] = limit if found[axis] is None else \
         lo.w.intrinsic("smin", "i64", lo.const(found[axis]), lo.const(limit))
     return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...ir import types as T
 from .index import power_of_two
 
@@ -37,7 +39,7 @@ class Buffer:
         self.flat = len(strides) < 2 or strides[-2] == self.shape[-1]
         self.size = -(-(total * element.bytes + SLACK) // ALIGN) * ALIGN
         self.offset = self.users = 0
-        self.late = None
+        self.late: Callable[[], None] | None = None
 
     def fits(self, t) -> bool:
         """Whether it can hold a value of type `t`."""

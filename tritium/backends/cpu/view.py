@@ -20,8 +20,9 @@ def view(lo, x) -> View | None:
     form = form_of(lo, x.operands[0])
     if form.pointer is None:
         return None
-    wraps = [whole.wrap_of(lo, loose) for loose in form.loose]
-    if None in wraps:
+    found = [whole.wrap_of(lo, loose) for loose in form.loose]
+    wraps = [wrap for wrap in found if wrap is not None]
+    if len(wraps) < len(found):
         return None
     base, strides = form.base, form.strides
     for wrap in wraps:  # where it does not wrap

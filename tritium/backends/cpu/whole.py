@@ -65,7 +65,8 @@ def load(lo, op, form: Form, wraps: list[Wrap], room: Buffer) -> bool:
 
 def store(lo, op) -> bool:
     """Have the runtime store a tile that lies in scratch; False if it does not, or that takes more."""
-    p, x, mask = (*op.operands, None)[:3]
+    p, x, *masks = op.operands
+    mask = masks[0] if masks else None
     shape, element, room = T.shape(x.type), T.element(x.type), lo.homes.get(lo.key(x))
     if type(room) is not Buffer or len(shape) != 2 or shape[1] * element.bytes < _NARROW:
         return False

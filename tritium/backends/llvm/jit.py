@@ -80,7 +80,8 @@ def load(object_code: bytes, symbols: Mapping[str, int] | None = None, exports: 
     builder = llvm().JITLibraryBuilder().add_object_img(object_code).add_current_process()
     symbols = symbols or {}
     # Asking for an address may compile what lies there, so only what the object mentions is asked for.
-    for name in [name for name in symbols if name.encode() in object_code]:
+    text = object_code.decode("latin-1")
+    for name in [name for name in symbols if name in text]:
         builder.import_symbol(name, symbols[name])
     exports = tuple(exports)
     for name in exports:

@@ -28,7 +28,8 @@ def form_of(call: Call, tensor: TensorGuard) -> dict[str, Any] | None:
     if call.captured is None:
         return None
     names = tuple(param.name for param, _, _ in call.arguments)
-    given = (*names[: call.positional], *call.keywords)
+    order = (*names[: call.positional], *call.keywords)
+    given = frozenset(order)
     guards: dict[str, tuple[Any, int]] = {name: (record.constant(value), 0) for name, value in call.options.items()}
     fixed: list[tuple[int, bytes]] = []
     slot = 0
@@ -44,7 +45,7 @@ def form_of(call: Call, tensor: TensorGuard) -> dict[str, Any] | None:
         elif taken:
             return None
         slot += taken
-    rows = [guards[name] for name in given]
+    rows = [guards[name] for name in order]
     if any(guard is None for guard, _ in rows):
         return None
     defaults = {param.name: x for param, _, x in call.arguments if param.name not in given}

@@ -106,6 +106,11 @@ class Symbols(Mapping[str, int]):
 
 def builtin(definition: int, *owner: Any) -> Callable[..., Any]:
     """The builtin of the PyMethodDef at an address; `owner` is what it gets as `self`."""
+    return _maker(bool(owner))(definition, *(owner or (None,)), None)
+
+
+@functools.cache  # ctypes makes a class of each prototype
+def _maker(owned: bool) -> Callable[..., Any]:
     pointer = ctypes.c_void_p
-    kind = ctypes.PYFUNCTYPE(ctypes.py_object, pointer, ctypes.py_object if owner else pointer, pointer)
-    return kind(("PyCFunction_NewEx", ctypes.pythonapi))(definition, *(owner or (None,)), None)
+    kind = ctypes.PYFUNCTYPE(ctypes.py_object, pointer, ctypes.py_object if owned else pointer, pointer)
+    return kind(("PyCFunction_NewEx", ctypes.pythonapi))
