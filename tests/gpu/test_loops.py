@@ -129,6 +129,72 @@ def test_tiles_that_two_dots_read_one_of_them_transposed(check, warps, arch):
 
 
 @triton.jit
+def lying_across(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    k = tl.arange(0, BK)
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    a_ptrs = a_ptr + (m % M)[:, None] * K + k[None, :]
+    b_ptrs = b_ptr + k[:, None] * N + (n % N)[None, :]
+    total = tl.zeros((BM, BN), tl.float32)
+    for s in range(0, K, BK):
+        a = tl.load(a_ptrs, mask=k[None, :] < K - s, other=0.0)
+        b = tl.load(b_ptrs, mask=k[:, None] < K - s, other=0.0)
+        total = tl.dot(a, b, total, input_precision="tf32")
+        a_ptrs += BK
+        b_ptrs += BK * N
+    tl.store(c_ptr + m[:, None] * N + n[None, :], total, mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+@triton.jit
+def two_in_a_row(a_ptr, b_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    total = tl.zeros((BM, BN), tl.float32)
+    for s in range(0, K, 2 * BK):
+        a, b = tl.load(a_ptr + i[:, None] * K + (s + k)[None, :]), tl.load(b_ptr + (s + k)[:, None] * BN + j[None, :])
+        total = tl.dot(a, b, total)
+        k2 = s + BK + k
+        a, b = tl.load(a_ptr + i[:, None] * K + k2[None, :]), tl.load(b_ptr + k2[:, None] * BN + j[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + i[:, None] * BN + j[None, :], total)
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_two_dots_on_one_sum(check, stages):
+    """The second takes up what the first has not finished; buffers are given back when it has."""
+    args = data("f2", 64, 256), data("f2", 256, 64), np.zeros((64, 64), "f4"), 256, 64, 64, 32
+    _, metadata = emulator.llvm_of(module_of(two_in_a_row, args)[0], num_stages=stages)
+    assert len(metadata["maps"]) == 4
+    check(two_in_a_row, *args, stages=stages)
+    check(two_in_a_row, *args, stages=stages, arch=80)
+
+
+TURNED = [((64, 64, 32), 4), ((64, 128, 32), 4), ((64, 128, 16), 8), ((128, 64, 64), 4)]  # blocks, warps
+
+
+def turned_arguments(blocks):
+    m, n, k = 96, 112, 80
+    return data("f4", m, k), data("f4", k, n), np.zeros((m, n), "f4"), m, n, k, *blocks
+
+
+@pytest.mark.parametrize(("blocks", "warps"), TURNED)
+def test_right_sides_that_lie_across_become_left_ones(check, blocks, warps):
+    """The copy engine brings them, and threads pick them out of their buffers: no element takes another way."""
+    args = turned_arguments(blocks)
+    text, metadata = emulator.llvm_of(module_of(lying_across, args)[0], num_warps=warps)
+    assert "wgmma.mma_async" in text and len(metadata["maps"]) == 2
+    check(lying_across, *args, grid=(-(-96 // blocks[0]), -(-112 // blocks[1])), warps=warps)
+
+
+@pytest.mark.parametrize(("blocks", "warps"), TURNED)
+def test_right_sides_that_lie_across_without_the_copy_engine(blocks, warps):
+    module, args = module_of(lying_across, turned_arguments(blocks))
+    text, _ = emulator.llvm_of(module, num_warps=warps, launch_checks=False)
+    assert "cp.async.cg" in text and "wgmma.mma_async" in text and text.count("bar") < 12
+    exact = args[0] @ args[1]
+    emulator.run(module, args, (-(-96 // blocks[0]), -(-112 // blocks[1])), num_warps=warps, launch_checks=False)
+    np.testing.assert_array_equal(args[2], exact)
+
+
+@triton.jit
 def changing_right_side(a_ptr, b_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     i, j, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     b = tl.load(b_ptr + k[:, None] * BN + j[None, :])

@@ -14,7 +14,8 @@ from tritium.backends.gpu.pipeline_loops import pipeline_loops
 from tritium.backends.gpu.scalar_steps import scalar_steps
 from tritium.backends.gpu.specialize_warps import specialize_warps
 from tritium.backends.gpu.split_dots import split_dots
-from tritium.backends.nvptx import copy_engine, mma
+from tritium.backends.gpu.turn_dots import turn_dots
+from tritium.backends.nvptx import copy_engine, mma, wgmma
 from tritium.backends.nvptx.target import NvTarget
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
@@ -34,14 +35,19 @@ def _specialize(module, nv):
 
 
 def _assign(module, nv):
-    return assign_layouts(module, mma.dot_layout(nv), mma.left_operand, fragments=mma.fragments(nv))
+    return assign_layouts(module, mma.dot_layout(nv), wgmma.layouts, fragments=mma.fragments(nv))
 
 
 def _split(module, nv):
     return split_dots(module, mma.multiplies(nv, module.attrs["num_warps"]))
 
 
+def _turn(module, nv):
+    return turn_dots(module, lambda module: mma.abilities(nv, analyze(module), module.attrs["num_warps"]))
+
+
 PASSES = {
+    "turn_dots": _turn,
     "split_dots": _split,
     "scalar_steps": lambda module, nv: scalar_steps(module),
     "pipeline_loops": _pipeline,

@@ -39,21 +39,21 @@ def no_tensor_cores(a, b, out, precision, warps):
     return None
 
 
-def assign_layouts(module, dot_layout=no_tensor_cores, operand_layout=None, taken=None, fragments=no_tensor_cores):
+def assign_layouts(module, dot_layout=no_tensor_cores, started=None, taken=None, fragments=no_tensor_cores):
     """The module with a `layout` on every op that makes a tile, and conversions where layouts meet.
 
     `dot_layout(a, b, out, precision, warps)` names the accumulator layout of a dot of these types; None leaves it to
-    plain threads. `operand_layout(a, out, warps)` is where a dot's left operand must be when it stays in registers.
+    plain threads. `started(op, warps)` are the layouts of a `dot_shared` and of its left operand in registers.
     `taken` is for what the vectors take for granted; see `axis_info.analyze`. `fragments(a, b, out, precision, warps)`
     gives the layouts of both operands of a dot that takes them from registers, None for others.
     """
-    return _Assign(module, dot_layout, operand_layout, taken, fragments).module()
+    return _Assign(module, dot_layout, started, taken, fragments).module()
 
 
 class _Assign:
-    def __init__(self, module, dot_layout, left_layout, taken, fragments):
+    def __init__(self, module, dot_layout, started, taken, fragments):
         self.input, self.warps = module, module.attrs["num_warps"]
-        self.dot_layout, self.left_layout, self.fragments = dot_layout, left_layout, fragments
+        self.dot_layout, self.started, self.fragments = dot_layout, started, fragments
         self.info = analyze(module, taken)
         self.cheap_memo = {}
         self.undecided = set()  # loop parameters whose layout the loop's body is still to settle
@@ -178,7 +178,7 @@ class _Assign:
         return layout or blocked(op.type.shape, 4, self.warps)
 
     def dot_shared_home(self, op, k):
-        return self.dot_layout(op.attrs["lhs"], op.attrs["rhs"], op.type, op.attrs["precision"], self.warps)
+        return self.started(op, self.warps)[0]
 
     def buffer_home(self, op, k):
         return turning(op.type.shape, op.type.element.bytes, op.attrs["axis"], self.warps)

@@ -78,6 +78,12 @@ class Layout(NamedTuple):
             inverse[axis] = k
         return self.trans(inverse)
 
+    def reorder(self, axis, order):
+        """Bit k of the index along `axis` becomes bit order[k]."""
+        low, width = axis_bits(self.shape, axis)
+        moves = (*range(low), *(low + k for k in order), *range(low + width, log2(self.numel)))
+        return self.map(lambda x: spread(x, moves))
+
     def drop(self, axis):
         """The layout along the other axes: bits of `axis` vanish (its places become replicas)."""
         low, width = axis_bits(self.shape, axis)

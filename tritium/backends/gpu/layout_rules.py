@@ -137,7 +137,7 @@ def _dot_operand(a, op, k, layout):
 
 
 def _dot_shared_operand(a, op, k, layout):
-    return a.left_layout(op.operands[0].type, op.type, a.warps) if k == 0 else layout
+    return a.started(op, a.warps)[1] if k == 0 else layout
 
 
 def _share_operand(a, op, k, layout):

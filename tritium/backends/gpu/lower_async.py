@@ -22,16 +22,17 @@ def release(g, op, address):
 
 
 @lower(gpu_ops.share)
-def share(g, op, x):
-    """Written at once, into a buffer of its own: readers of the last round may still be at work, so all meet first."""
-    t, axis = op.operands[0].type, op.attrs["axis"]
-    base = g.shared.reserve(t.numel * t.element.bytes, 1024)
-    images, _ = g.target.swizzled(t.shape, axis, t.element.bytes)
+def share(g, op, *tiles):
+    """Written at once, into buffers of their own: readers of the last round may still be at work, so all meet first."""
+    types = [x.type for x in op.operands]
+    bases = [g.shared.reserve(t.numel * t.element.bytes, 1024) for t in types]
     g.target.barrier(g)
-    write(g, x, t.element, g.layout(op.operands[0]), images, base)
+    for x, value, t, base in zip(tiles, op.operands, types, bases):
+        images, _ = g.target.swizzled(t.shape, op.attrs["axis"], t.element.bytes)
+        write(g, x, t.element, g.layout(value), images, base)
     g.target.proxy_fence(g)
     g.target.barrier(g)
-    return [g.int(base)]
+    return tuple([g.int(base)] for base in bases)
 
 
 @lower(gpu_ops.async_load)

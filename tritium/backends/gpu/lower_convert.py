@@ -188,12 +188,28 @@ def _read_matrices(g, t, layout, images, base, inner, rows, turned):
     return out
 
 
+def _neighbours_first(layout, images, size):
+    """The register bits, those first that walk neighbours in memory."""
+    first = []
+    while size << len(first) < 16:
+        at = [x for x in layout.reg if image_of(x, images) == size << len(first)]
+        if not at:
+            break
+        first += at[:1]
+    return (*first, *(x for x in layout.reg if x not in first))
+
+
 def read(g, t, layout, images, base):
     """Load a tile from shared memory at byte address `base` (a number or an i32 value)."""
     w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
     matrices = _matrices_to_read(g, layout, images, size) if kind != "i1" else None
     if matrices:
         return _read_matrices(g, t, layout, images, base, *matrices)
+    order = _neighbours_first(layout, images, size)
+    if order != layout.reg:
+        found = layout._replace(reg=order)
+        out = read(g, t, found, images, base)
+        return [out[found.register_of(e)] for e in layout.register_elements()]
     stored = "i8" if kind == "i1" else "i64" if type(t) is T.Ptr else kind
     out = []
     for pointer, _, count in _groups(g, layout, images, size, base):

@@ -67,19 +67,19 @@ class async_wait:
 
 @op("share", attrs=("axis",), effects="write")
 class share:
-    """Put a tile into a shared-memory buffer of its own, rows along `axis`; gives the byte address."""
+    """Put tiles into shared-memory buffers of their own, rows along `axis`; gives their byte addresses."""
 
-    def infer(x, *, axis):
-        return T.i32
+    def infer(*tiles, axis):
+        return (T.i32,) * len(tiles)
 
 
 @op("dot_shared", attrs=("lhs", "rhs", "a_axis", "b_axis", "precision", "pending"), effects="read")
 class dot_shared:
     """Start acc + a @ b: operands (a, b, acc), where a and b are addresses of buffers, or a is a tile in registers.
 
-    The attributes give the operands' tile types and the axes their rows lie along. It waits until at most `pending`
-    dots, this one included, are unfinished; an unfinished result may only be handed to further `dot_shared` and to
-    `dot_wait`.
+    The attributes give the operands' tile types and the axes their rows lie along; those of a tile in registers lay so
+    in the buffer it comes from. It waits until at most `pending` dots, this one included, are unfinished; an unfinished
+    result may only be handed to further `dot_shared` and to `dot_wait`.
     """
 
     def infer(a, b, acc, *, lhs, rhs, a_axis, b_axis, precision, pending):

@@ -80,7 +80,7 @@ class Plan:
                 load, turned = self.source(x)
                 if load is None or not self.can_copy(load):
                     continue
-                if not turned or self.lies_right(dot, load, side, turned):
+                if not turned or side == "a" or self.lies_right(dot, load, side, turned):
                     self.loads[id(load)] = load
         self.loads = {k: x for k, x in self.loads.items() if self.feeds_only_dots(x)}
         return bool(self.loads) and self.find_slice()
@@ -166,25 +166,34 @@ class Plan:
         for k, out in enumerate(self.body.yields):
             arg = self.body.args[1 + k]
             once = sum(y is out or y is arg for y in self.body.yields) == 1
-            if once and out in self.dots and self.users(out) == [] and self.reads_buffers_only(out):
+            if once and out in self.dots and self.users(out) == [] and self.reads_in_place(out, "b"):
                 users = self.users(arg)
                 taken_up = users == [out] and out.operands[2] is arg and len(self.dots) == 1
                 if taken_up or out.operands[2] is not arg and self.follow_other_dots(users, out):
                     self.late = k
 
+    def runs_into_next(self, dot):
+        """True if nothing needs the dot's result but another that adds to it."""
+        users = self.users(dot)
+        adds = len(users) == 1 and users[0] in self.dots and users[0].operands[2] is dot
+        return adds and dot not in self.body.yields and dot not in users[0].operands[:2]
+
     def users(self, x):
         return [op for op in self.body.ops[:-1] if any(y is x for y in op.operands)]
 
-    def reads_buffers_only(self, dot):
-        """True if what the dot reads stays put until the next round: the ring's buffers, or registers on the left."""
-        for side, x in zip("ab", dot.operands):
-            load, turned = self.source(x)
-            if load is not None and id(load) in self.loads:
-                if not self.lies_right(dot, load, side, turned):
-                    return False
-            elif side == "b" and not self.outside(x):
-                return False
-        return True
+    def reads_in_place(self, dot, side):
+        """True if a dot reads this side from a buffer that is not written in every round: a slot of a ring, or what was
+        put there before the loop."""
+        x = dot.operands["ab".index(side)]
+        load, turned = self.source(x)
+        if load is not None and id(load) in self.loads:
+            return self.lies_right(dot, load, side, turned)
+        return self.outside(x)
+
+    def needs_dots(self, x):
+        """True if `x` follows from the result of a dot of its round."""
+        op = x.op if type(x) is Result else x
+        return id(op) in self.inside and (op.kind is ops.dot or any(self.needs_dots(y) for y in op.operands))
 
     def outside(self, x):
         """True for what is made before the loop."""
@@ -351,8 +360,13 @@ class Copy:
             a_axis=a_axis,
             b_axis=b_axis,
             precision=op.attrs["precision"],
-            pending=int(self.plan.late is not None and op is self.plan.body.yields[self.plan.late]),
+            pending=int(self.runs_on(op)),
         )
+
+    def runs_on(self, dot):
+        """True if the dot need not be waited for at once."""
+        plan = self.plan
+        return plan.runs_into_next(dot) or plan.late is not None and dot is plan.body.yields[plan.late]
 
     def operand(self, dot, x, side):
         """(address or tile, axis its rows lie along)."""
@@ -360,16 +374,29 @@ class Copy:
         if (id(x), side) in plan.shared:
             return plan.shared[id(x), side]
         load, turned = plan.source(x)
+        axis = 1
         if load is not None and id(load) in plan.loads:
-            axis, address = plan.can.axis(load), plan.slot_address(id(load), self.slot)
+            axis = 1 - plan.can.axis(load) if turned else plan.can.axis(load)
             if plan.lies_right(dot, load, side, turned):
-                return address, 1 - axis if turned else axis
-        value = self.value(x)
+                return plan.slot_address(id(load), self.slot), axis
         if side == "a":
-            return value, 1
-        if id(value) not in self.put:
-            self.put[id(value)] = gpu_ops.share(self.b, value, axis=0)
-        return self.put[id(value)], 0
+            return self.value(x), axis
+        if _key(x) not in self.put:
+            self.put_right_sides(x)
+        return self.put[_key(x)], 0
+
+    def put_right_sides(self, x):
+        """Put a right side into a buffer, and with it all others that need no dot: threads meet for every `share`."""
+        plan = self.plan
+        others = [dot.operands[1] for dot in plan.dots if not plan.reads_in_place(dot, "b")]
+        ready = {_key(y): self.value(y) for y in (x, *others) if y is x or not plan.needs_dots(y)}
+        ready = {key: y for key, y in ready.items() if key not in self.put}
+        made = gpu_ops.share(self.b, *ready.values(), axis=0)
+        self.put |= zip(ready, made if type(made) is tuple else (made,))
+
+
+def _key(x):
+    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
 
 
 def _zero(x):

@@ -170,11 +170,12 @@ def _groups(plan):
 
 
 def _staged(plan):
-    """True if every load that a dot reads is copied ahead, and lies as the dot wants it."""
+    """True if every load that a dot reads is copied ahead, and lies as the dot wants it or is read back on the left."""
     for dot in plan.dots:
         for side, x in zip("ab", dot.operands):
             load, turned = plan.source(x)
-            if load is not None and not (id(load) in plan.loads and plan.lies_right(dot, load, side, turned)):
+            fits = side == "a" or load is None or plan.lies_right(dot, load, side, turned)
+            if load is not None and not (id(load) in plan.loads and fits):
                 return False
     return all(op.kind is not ops.dot or op in plan.dots for op in plan.body.ops)
 
@@ -441,6 +442,10 @@ class _Round(Copy):
         self.late = None if late is None else job.plan.body.yields[late]
         self.unfinished = self.groups.get(id(self.late))  # of the round before
 
+    def runs_on(self, dot):
+        """All but the late one are waited for: their buffers are given back."""
+        return dot is self.late
+
     def dot(self, op):
         for x in op.operands:
             if self.plan.source(x)[0] is None:
@@ -475,7 +480,7 @@ def leaves_room(module, shared_bytes):
     """True if a module with layouts has enough shared memory for its conversions beside its buffers."""
     made = list(walk(module.body))
     sizes = [op.attrs["slots"] * _bytes(op.attrs["tile"]) for op in made if op.kind is gpu_ops.ring]
-    sizes += [_bytes(op.operands[0].type) for op in made if op.kind is gpu_ops.share]
+    sizes += [_bytes(x.type) for op in made if op.kind is gpu_ops.share for x in op.operands]
     sizes += [8 * op.attrs["count"] for op in made if op.kind is gpu_ops.phases]
     room = shared_bytes - sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
     return all(scratch_of(op, room) <= room for op in made if op.kind is gpu_ops.convert)

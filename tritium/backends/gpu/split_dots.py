@@ -6,6 +6,7 @@
 What the left-out terms are worth is below the precision asked for (`WAYS`). The corrections, which is all but the last
 term, are summed by themselves, and dropped where they are not finite: if an operand is infinite, what is left of it is
 not a number, and a correction may be zero times infinity. Then the last term alone is what IEEE arithmetic says.
+Tensor cores cut off what does not fit when they add; the accumulator takes no part in that, and is added to in f32.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 from ... import ops
 from ...ir import types as T
+from ...ir.core import walk
 from ...ir.rewrite import sweep
 
 
@@ -53,7 +55,8 @@ def split_dots(module, multiplies):
             return None
         return _sum(b, way, _parts(b, left, way), _parts(b, right, way), acc)
 
-    return sweep(module, rule)
+    wanted = any(op.kind is ops.dot and op.attrs["precision"] in WAYS for op in walk(module.body))
+    return sweep(module, rule) if wanted else module
 
 
 def _sum(b, way, left, right, acc):
@@ -64,7 +67,7 @@ def _sum(b, way, left, right, acc):
     for pair in small:
         corrections = dot(pair, corrections)
     finite = ops.lt(b, ops.abs_(b, corrections), infinity)
-    return dot(last, ops.add(b, acc, ops.select(b, finite, corrections, zero)))
+    return ops.add(b, acc, dot(last, ops.select(b, finite, corrections, zero)))
 
 
 def _parts(b, x, way):

@@ -31,7 +31,7 @@ def _hidden(module, first, axis, end):
     """True if every store of what is computed from `first` leaves out the indices from `end` on along `axis`."""
     if len(first.op.types) == 1:
         first = first.op
-    tainted, scalars = {_key(first)}, Scalars()
+    tainted, scalars = {_key(first): axis}, Scalars()  # along which axis
     for op in module.body.ops:
         touched = [k for k, x in enumerate(op.operands) if _key(x) in tainted]
         inner = any(_key(x) in tainted for region in op.regions for x in _reads(region))
@@ -41,10 +41,15 @@ def _hidden(module, first, axis, end):
             continue
         if op.kind is ops.store:
             found = bounds(op.operands[2], scalars) if touched == [1] and len(op.operands) > 2 else None
-            if found is None or not any(k == axis and high == end for k, _, high in found):
+            along = tainted[_key(op.operands[1])]
+            if found is None or not any(k == along and high == end for k, _, high in found):
                 return False
-        elif op.kind.elementwise and not op.kind.effects:
-            tainted.add(_key(op))
+            continue
+        axes = {tainted[_key(op.operands[k])] for k in touched}
+        if op.kind is ops.trans:
+            tainted[_key(op)] = op.attrs["order"].index(*axes)
+        elif op.kind.elementwise and not op.kind.effects and len(axes) == 1:
+            tainted[_key(op)] = axes.pop()
         else:
             return False
     return True

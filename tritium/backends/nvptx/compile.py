@@ -23,8 +23,9 @@ from ..gpu.pipeline_loops import pipeline_loops
 from ..gpu.scalar_steps import scalar_steps
 from ..gpu.specialize_warps import leaves_room, specialize_warps
 from ..gpu.split_dots import split_dots
+from ..gpu.turn_dots import turn_dots
 from ..llvm.target import assembly, llvm
-from . import assemble, copy_engine, inline_asm, link, mma
+from . import assemble, copy_engine, inline_asm, link, mma, wgmma
 from .target import NvTarget
 
 LOWER.update({**mma.LOWER, **inline_asm.LOWER})
@@ -38,12 +39,19 @@ def ttgir(module, target, options, metadata):
     nv = NvTarget.of(options.arch)
     taken = [] if options.launch_checks else None
     module = scalar_steps(split_dots(module, mma.multiplies(nv, options.num_warps)))
+    module = _turned(module, nv, options)
     specialized = _specialized(module, nv, options)
     if specialized is not None:
         return specialized
     module = pipeline_loops(module, mma.abilities(nv, analyze(module, taken), options.num_warps))
-    module = assign_layouts(module, mma.dot_layout(nv), mma.left_operand, taken, mma.fragments(nv))
+    module = assign_layouts(module, mma.dot_layout(nv), wgmma.layouts, taken, mma.fragments(nv))
     return module.replace(attrs={**module.attrs, "nonnegative": tuple(taken)}) if taken else module
+
+
+def _turned(module, nv, options):
+    """The module with dots turned that read their right side better as the left one."""
+    made = turn_dots(module, lambda module: mma.abilities(nv, analyze(module, []), options.num_warps))
+    return module if made is module else dce(made)
 
 
 def _specialized(module, nv, options):
@@ -54,7 +62,7 @@ def _specialized(module, nv, options):
     made = specialize_warps(module, abilities, copy_engine.engine(nv))
     if made is module:
         return None
-    made = assign_layouts(dce(made), mma.dot_layout(nv), mma.left_operand, fragments=mma.fragments(nv))
+    made = assign_layouts(dce(made), mma.dot_layout(nv), wgmma.layouts, fragments=mma.fragments(nv))
     return made if leaves_room(made, nv.shared_bytes) else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ... import ops
 from ..gpu import lower_dot
 from ..gpu import ops as gpu_ops
-from ..gpu.layout import mma_accumulator, mma_operand
+from ..gpu.layout import mma_accumulator
 from ..gpu.pipeline_loops import Abilities
 from . import copy_engine, mma_sync, wgmma
 
@@ -38,11 +38,6 @@ def fragments(target):
         return mma_sync.operands(a, b, out, warps)
 
     return choose
-
-
-def left_operand(a, out, warps):
-    """Where wgmma wants its left operand when it comes in registers."""
-    return mma_operand(a.shape, a.element.bits, *wgmma.warp_split(out.shape[0], warps), "a")
 
 
 def abilities(target, info, warps):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...ir import types as T
-from ..gpu.layout import log2
+from ..gpu.layout import log2, mma_accumulator, mma_operand
 from ..gpu.lower_convert import write
 from ..gpu.swizzle import row_width, swizzled
 from .tensor_types import NAMES, STEP, multiplies
@@ -28,6 +28,32 @@ def warp_split(m, warps):
     groups = warps // 4
     along_m = min(groups, max(1, m // 64))
     return along_m * 4, groups // along_m
+
+
+def layouts(op, warps):
+    """Where the result of a `dot_shared` lives, and where its left operand must be if it comes in registers."""
+    lhs, split = op.attrs["lhs"], warp_split(op.type.shape[0], warps)
+    out = mma_accumulator(op.type.shape, *split, rows=64)
+    left = mma_operand(lhs.shape, lhs.element.bits, *split, "a")
+    if type(op.operands[0].type) is T.Tile and lhs.element.bits == 32 and op.attrs["a_axis"] == 0:
+        order = _picked_rows(op.type.shape[0], split[0] // 4)
+        return out.reorder(0, order), left.reorder(0, order)
+    return out, left
+
+
+def _picked_rows(m, groups):
+    """Which bit of a tile's row number each bit of the instruction's stands for, if 32-bit elements are picked out of a
+    buffer with 128-byte rows along M: a thread's rows lie side by side, and its warp's in different banks.
+
+    An instruction's row bits 0-2 are lanes, 3 registers, 4 and 5 warps; then groups of warps, then further registers.
+    Lanes also walk K, which moves the swizzle's bits 4 and 5 of the address: bits 2, 3 and 6 are free.
+    """
+    bits = log2(m)
+    mine = (3, *range(6 + log2(groups), bits))[:2]
+    lanes = (1, 4, 2) if len(mine) == 1 else (4, 2, 3)
+    order = dict(zip((*mine, 0, 1, 2), (*range(len(mine)), *lanes)))
+    left = iter(k for k in range(bits) if k not in order.values())
+    return tuple(order[k] if k in order else next(left) for k in range(bits))
 
 
 def may_lie(tile, side, axis, split):
@@ -127,7 +153,7 @@ def _contiguous_axis(layout, tile, side, split):
 
 
 def issue(g, acc, left, right, pending=0):
-    """All k-steps of one dot; at its end at most `pending` dots are unfinished."""
+    """All k-steps of one dot; at its end at most `pending` dots like this are unfinished."""
     w, m, n = g.w, left.outer, right.outer
     rows, columns = warp_split(m, g.warps)
     along_m, mine = rows // 4, n // columns
@@ -137,6 +163,7 @@ def issue(g, acc, left, right, pending=0):
     step_n = min(mine, MAX_N)
     per, repeats = step_n // 2, m // (64 * along_m)  # accumulators of one instruction; blocks of rows
     out = list(acc)
+    pending *= len(out) // per
     for k, start in enumerate(range(0, len(out), per)):
         block, column = divmod(k, mine // step_n)
         if left.words is None:
