@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ class Entry:
         self.manager: Any = cache.get_cache_manager(key)  # None once the user supplies a stage
         self.dump = cache.get_dump_manager(src.hash()) if knobs.compilation.dump_ir else None
         self.override = cache.get_override_manager(src.hash()) if knobs.compilation.override else None
+        self._begun: _Writing | None = None
 
     def load(self) -> CompiledKernel | None:
         """The kernel as an earlier process compiled it."""
@@ -55,9 +57,15 @@ class Entry:
             return parse_module(data.decode())
         return data if ext == self.backend.binary_ext else data.decode()
 
+    def begin_store(self, contents: dict[str, Any]) -> None:
+        """Write the stages there are while the next is made, by code that does without Python."""
+        if self.manager and not knobs.compilation.store_binary_only:
+            self._begun = _Writing(self.manager, self.file, dict(contents))
+
     def store(self, contents: dict[str, Any], metadata: dict[str, Any]) -> CompiledKernel:
         """Keep the stages on disk, if the disk lets us, and give the kernel."""
-        texts = {ext: value if isinstance(value, bytes) else str(value) for ext, value in contents.items()}
+        written = self._begun.texts() if self._begun else {}
+        texts = {ext: written[ext] if ext in written else _text(value) for ext, value in contents.items()}
         if self.dump:
             for ext, text in (*texts.items(), ("json", metadata_text(metadata))):
                 self.dump.put(text, f"{self.file}.{ext}")
@@ -69,15 +77,55 @@ class Entry:
     def _write(self, texts: dict[str, Any], metadata: dict[str, Any]) -> dict[str, str]:
         group: dict[str, str] = {}
         try:
+            if self._begun:
+                group |= self._begun.group()
             for name, text in [*texts.items(), ("json", metadata_text(metadata))]:
                 file = f"{self.file}.{name}"
-                group[file] = self.manager.put(text, file)
+                if file not in group:
+                    group[file] = self.manager.put(text, file)
             self.manager.put_group(f"{self.file}.json", group)
             cache.count("stores")
         except OSError as error:
             cache.tolerate(error)
             return {}
         return group
+
+
+def _text(value: Any) -> str | bytes:
+    return value if isinstance(value, bytes) else str(value)
+
+
+class _Writing(threading.Thread):
+    """Stages on their way to the disk, in a thread."""
+
+    def __init__(self, manager, file: str, contents: dict[str, Any]):
+        super().__init__(name="tritium store")
+        self._manager, self._file, self._contents = manager, file, contents
+        self._texts: dict[str, str | bytes] = {}
+        self._group: dict[str, str] = {}
+        self._error: Exception | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            for ext, value in self._contents.items():
+                self._texts[ext] = _text(value)
+                file = f"{self._file}.{ext}"
+                self._group[file] = self._manager.put(self._texts[ext], file)
+        except Exception as error:  # whoever waits for the files is told
+            self._error = error
+
+    def texts(self) -> dict[str, str | bytes]:
+        """The stages as text, as far as they were printed."""
+        self.join()
+        return self._texts
+
+    def group(self) -> dict[str, str]:
+        """Name -> path of the files written."""
+        self.join()
+        if self._error is not None:
+            raise self._error
+        return self._group
 
 
 class CompileTimes(NamedTuple):

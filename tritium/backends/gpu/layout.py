@@ -316,12 +316,11 @@ def solve(images, want):
 
 def image(images, bits):
     """XOR of the images of the set bits."""
-    out, k = 0, 0
+    out = 0
     while bits:
-        if bits & 1:
-            out ^= images[k]
-        bits >>= 1
-        k += 1
+        lowest = bits & -bits
+        out ^= images[lowest.bit_length() - 1]
+        bits ^= lowest
     return out
 
 

@@ -117,15 +117,11 @@ def plan(source, target, size):
         for k, bit in enumerate(order):
             plain[bit] = size << k
         for images in _swizzles(tuple(plain), size, bits):
-            cost = passes(source, images, size) + passes(target, images, size), -_width(source, target, images, size)
+            (written, wide), (read, broad) = (passes(layout, images, size) for layout in (source, target))
+            cost = written + read, -(wide + broad)
             if best is None or cost < best[0]:
                 best = (cost, images)
     return best[1]
-
-
-def _width(source, target, images, size):
-    """Elements that a write and a read move at once."""
-    return (1 << vector_bits(source, images, size)) + (1 << vector_bits(target, images, size))
 
 
 def _own_order(layout, bits):
@@ -170,11 +166,12 @@ def image_of(element, images):
 
 
 def passes(layout, images, size):
-    """Bank passes a warp needs to move its tile once: instructions times conflicts."""
-    vector = size << vector_bits(layout, images, size)
+    """Bank passes a warp needs to move its tile once, instructions times conflicts; elements a thread moves at once."""
+    together = 1 << vector_bits(layout, images, size)
+    vector = size * together
     group = max(1, min(32, BANK_ROW // max(vector, 4)))  # wide accesses are served in parts of the warp
     rows = {}
     for address in span_of([image_of(x, images) for x in layout.lane])[:group]:
         rows.setdefault(address % BANK_ROW // 4, set()).add(address // 4)
     conflicts = max(len(words) for words in rows.values())
-    return layout.registers * size // vector * (32 // group) * conflicts
+    return layout.registers // together * (32 // group) * conflicts, together

@@ -255,16 +255,18 @@ def _emit(text: str, machine: Machine, passes: tuple[str, ...] | str, opt: int, 
             raise InternalError(f"LLVM cannot generate code for {machine.cpu}: {error}", _save(text)) from None
 
 
-def compile_text(text: str, machine: Machine, *, passes: tuple[str, ...] | str = PASSES, opt: int = 2) -> bytes:
+def compile_text(text: str, machine: Machine, *, passes: tuple[str, ...] | str = PASSES, opt: int = 2,
+                 plain: bool = False) -> bytes:
     """The object file of the LLVM module `text` for `machine`.
 
     `passes` names LLVM passes in order, or is "O1", "O2" or "O3" for LLVM's own pipeline. `opt` is the effort of code
-    generation; 0 also leaves out the passes: the quick tier, ready 4 times sooner and 1.2 to 5 times slower.
+    generation; 0 also leaves out the passes: the quick tier, ready 4 times sooner and 1.2 to 5 times slower. With
+    `plain`, code generation leaves its passes over the module out, and keeps registers as well allocated.
 
     >>> compile_text("define void @f() { ret void }", cpu_target("x86-64-v3"), opt=0)[:4]
     b'\\x7fELF'
     """
-    return _emit(text, machine, passes, opt, "emit_object")
+    return _emit(text, machine, passes, opt, "emit_object", plain)
 
 
 def assembly(text: str, machine: Machine, *, passes: tuple[str, ...] | str = PASSES, opt: int = 2,

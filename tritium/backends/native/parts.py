@@ -34,6 +34,7 @@ class Part(NamedTuple):
     symbols: tuple[str, ...]
     modules: tuple[ModuleType, ...]
     text: Callable[[Any], str]  # of the target
+    plain: bool = False  # written by hand as it should run: compiled in half the time
 
 
 @functools.cache
@@ -44,16 +45,16 @@ def _source(module: ModuleType) -> str:
 def _object(part: Part, target: Machine) -> bytes:
     """The object file of `part`, from the disk if this or another process has made it before."""
     # Writing a part's text takes longer than reading its object: the key holds the sources of what writes it.
-    made_from = (*map(_source, part.modules), part.name, str(target), llvmlite.__version__, str(NATIVE),
-                 str(object.__basicsize__))  # fmt: skip
+    made_from = (*map(_source, part.modules), *map(str, (part.name, part.plain, target, llvmlite.__version__, NATIVE,
+                                                         object.__basicsize__)))  # fmt: skip
     manager = cache.get_cache_manager(hashlib.sha256("\n".join(made_from).encode()).hexdigest())
     name = f"{part.name}.o"
     path = manager.get_file(name)
     if path is not None:
         return Path(path).read_bytes()
-    from ..llvm.target import compile_text
+    from ..llvm.target import PASSES, compile_text
 
-    code = compile_text(part.text(target), target)
+    code = compile_text(part.text(target), target, passes=() if part.plain else PASSES, plain=part.plain)
     try:
         manager.put(code, name)
     except OSError as error:

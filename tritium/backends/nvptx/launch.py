@@ -20,7 +20,7 @@ from ..native.terms import Terms
 from . import cuda, hidden, launcher
 
 _PART = Part("cuda", launcher.SYMBOLS, (guards, native_launcher, terms, launcher, hidden),
-             lambda target: launcher.launcher())
+             lambda target: launcher.launcher(), plain=True)
 
 
 @ctypes.CFUNCTYPE(ctypes.c_int)
