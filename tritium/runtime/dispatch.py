@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tritium import knobs
@@ -13,6 +11,7 @@ from tritium.backends.compiler import BaseBackend, GPUTarget, Options, check_nam
 from tritium.backends.driver import Call, DriverBase, driver
 from tritium.compiler import ASTSource, compile, make_backend
 from tritium.compiler.background import active_mode
+from tritium.compiler.collector import paused
 from tritium.errors import CompilationError
 from tritium.language.dependencies import COMMON, fingerprint
 from tritium.runtime import saved
@@ -59,24 +58,8 @@ def launch(fn: JITFunction, sizes: tuple[int, int, int] | None, values: tuple, o
     """
     _check_keywords(options)
     drv = _driver(fn, values)
-    with _uncollected(), drv.on_device_of(values):
+    with paused(), drv.on_device_of(values):
         return _launch(fn, drv, sizes, values, options, form)
-
-
-@contextmanager
-def _uncollected():
-    """Put collections of garbage off: what a compilation makes goes by itself, looking at it meanwhile is in vain.
-
-    Even a kernel that comes from the disk would pay for what its program left before: 1 to 8 ms on top of 2.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None, values: tuple,
