@@ -21,19 +21,30 @@ def level_of(*xs):
 
 
 class _Numbered(NumberingWriter):
-    """A writer of which nothing is computed twice; `rare` counts the open branches that are seldom taken."""
+    """A writer of which nothing is computed twice; `rare` counts the open branches that are seldom taken.
+
+    LLVM spends a millisecond on better addresses for a loop. One that seldom runs, or whose rounds are long, hides how
+    its values move on.
+    """
 
     def __init__(self):
         super().__init__()
         self.rare = 0
+        self._hidden = set()
+
+    def hide(self, index):
+        """Do not let LLVM see how an open loop counts."""
+        self._hidden.add(index)
+
+    def hidden(self, x):
+        """The same value, of which LLVM does not know where it comes from."""
+        return self.effect(f"freeze {x.typed}", x.type)
 
     def advance(self, n, index, by):
-        """LLVM spends a millisecond on better addresses for a loop: one that seldom runs hides its index."""
-        if not self.rare:
+        if not self.rare and index not in self._hidden:
             found = self.levels[-1].made.get(f"add nsw {index.type} {index}, {by}")
             return super().advance(n, index, by) if found is None else found
-        following = self.effect(f"add {index.type} {index}, {by}", index.type)
-        return self.effect(f"freeze {following.typed}", index.type)
+        return self.hidden(self.effect(f"add {index.type} {index}, {by}", index.type))
 
 
 class Emitter:

@@ -108,6 +108,7 @@ class Lowering(Emitter):
                 self.values[id(arg)] = self.argument(args, k, arg.type)
             with self.loop(begin, end) as programs:
                 self.program = programs.index
+                w.hide(programs.index)
                 self.region = 1
                 self.block(self.module.body)
             w.ret()

@@ -257,7 +257,7 @@ def _for(lo, op):
     down = by.kind is ops.constant and by.attrs["value"] < 0 if isinstance(by, Op) else False
     until = "sgt" if down else "slt" if t.signed or t.bits < 64 else "ult"
     carried = Carried(lo, op, inits, lambda: lo.w.compare(f"icmp {_PAST[until]}", *bounds[:2]))
-    look_ahead(lo, body)
+    dots = look_ahead(lo, body)
     with lo.loop(*bounds, carry=carried.starts(), until=until) as loop:
         with lo.inside():
             lo.values[id(index)] = lo.w.cast("trunc", loop.index, llvm_type(t))
@@ -268,6 +268,10 @@ def _for(lo, op):
 
             def finish():
                 loop.next = carried.leave(body.yields, args)
+                if dots:  # the round is long
+                    lo.w.hide(loop.index)
+                    loop.next = [lo.w.hidden(x) if k in carried.shifts else x
+                                 for k, x in zip(carried.singles, loop.next, strict=True)]
             lo.block(body, finish)
             carried.drop(args)
     carried.finish(loop.results)

@@ -70,12 +70,13 @@ def sums(loop, inits) -> frozenset[int]:
                      if id(arg) in added and used[id(arg)] == 1 and _is_zero(x))
 
 
-def look_ahead(lo, block):
-    """Note the loads that feed the dots of a loop: their rows are worth asking for in advance."""
-    for op in block.ops:
-        if op.kind is ops.dot:
-            for x in op.operands[:2]:
-                while isinstance(x, Op) and x.kind.elementwise and x.operands:
-                    x = x.operands[0]
-                if isinstance(x, Op) and x.kind is ops.load:
-                    lo.ahead.add(id(x))
+def look_ahead(lo, block) -> bool:
+    """Note the loads that feed the dots of a loop: their rows are worth asking for in advance. Are there any dots?"""
+    dots = [op for op in block.ops if op.kind is ops.dot]
+    for op in dots:
+        for x in op.operands[:2]:
+            while isinstance(x, Op) and x.kind.elementwise and x.operands:
+                x = x.operands[0]
+            if isinstance(x, Op) and x.kind is ops.load:
+                lo.ahead.add(id(x))
+    return bool(dots)
