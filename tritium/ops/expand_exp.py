@@ -19,6 +19,7 @@ class Format(NamedTuple):
 
     mantissa: int       # stored bits
     magic: float        # 1.5 * 2^mantissa: adding it rounds to an integer, found in the low bits of the sum
+    bias: int           # of exponents
     one: int            # bits of 1.0
     third: int          # bits of 2/3, where the mantissa of a logarithm's argument is cut
     smallest: float     # smallest normal number
@@ -28,9 +29,9 @@ class Format(NamedTuple):
     ln2: tuple          # ln 2 in two parts
 
 
-F32 = Format(23, 1.5 * 2.0**23, 0x3F800000, 0x3F2AAAAB, 2.0**-126, -104.0, 89.0, 1.4426950216293335,
+F32 = Format(23, 1.5 * 2.0**23, 127, 0x3F800000, 0x3F2AAAAB, 2.0**-126, -104.0, 89.0, 1.4426950216293335,
              (0.6931471824645996, -1.9046542121259336e-09))
-F64 = Format(52, 1.5 * 2.0**52, 0x3FF0000000000000, 0x3FE5555555555555, 2.0**-1022, -746.0, 710.0, 1.4426950408889634,
+F64 = Format(52, 1.5 * 2.0**52, 1023, 0x3FF0000000000000, 0x3FE5555555555555, 2.0**-1022, -746.0, 710.0, 1.4426950408889634,
              (0.6931471805599453, 2.3190468138462996e-17))
 FORMATS = {T.f32: F32, T.f64: F64}
 
@@ -60,22 +61,28 @@ LOG2E = {T.f32: (1.4426950216293335, 1.925963033500011e-08), T.f64: (1.442695040
 
 
 def scale(y, i, f):
-    """y * 2^n for the n in the low bits of `i`, in two steps: denormal and infinite results come out by themselves."""
+    """y * 2^n for the n + 2 bias in the low bits of `i`, in two steps: denormal and infinite results come out by
+    themselves. Each half has one bias, so shifting it up makes it a power of two."""
     half = i >> 1
-    first = ((half << f.mantissa) + f.one).bitcast(y.element)
-    second = (((i - half) << f.mantissa) + f.one).bitcast(y.element)
+    first = (half << f.mantissa).bitcast(y.element)
+    second = ((i - half) << f.mantissa).bitcast(y.element)
     return (y * first) * second
 
 
 def scale_once(y, i, f):
     """y * 2^n where the result is a normal number."""
-    return y * ((i << f.mantissa) + f.one).bitcast(y.element)
+    return y * ((i - f.bias) << f.mantissa).bitcast(y.element)
+
+
+def whole(f):
+    """What to add to a number to find the nearest integer and 2 bias in the low bits of the sum."""
+    return f.magic + 2 * f.bias
 
 
 def reduce_exp(x, f):
-    """(i, r): x = n ln 2 + r with n in the low bits of i and |r| <= ln 2 / 2."""
-    t = fma(x, f.log2e, f.magic)
-    n = t - f.magic
+    """(i, r): x = n ln 2 + r with n + 2 bias in the low bits of i and |r| <= ln 2 / 2."""
+    t = fma(x, f.log2e, whole(f))
+    n = t - whole(f)
     r = fma(n, -f.ln2[0], x)
     return t.bits, fma(n, -f.ln2[1], r)
 
@@ -106,8 +113,8 @@ def exp2(x):
     """2^x: the same with an exact reduction."""
     f = FORMATS[x.element]
     x = clamp(x, -151.0 if x.element is T.f32 else -1076.0, 128.0 if x.element is T.f32 else 1024.0)
-    t = x + f.magic
-    return scale(poly(x - (t - f.magic), EXP2[x.element]), t.bits, f)
+    t = x + whole(f)
+    return scale(poly(x - (t - whole(f)), EXP2[x.element]), t.bits, f)
 
 
 def log_parts(x):
@@ -169,8 +176,8 @@ def exp10(x):
     """10^x: x = n log10 2 + r, and r ln 10 is the argument of the polynomial."""
     f, t = FORMATS[x.element], x.element
     x = clamp(x, f.low * 0.4343, f.high * 0.4343)
-    sum_ = fma(x, LOG2_10, f.magic)
-    n = sum_ - f.magic
+    sum_ = fma(x, LOG2_10, whole(f))
+    n = sum_ - whole(f)
     r = fma(n, -LOG10_2[t][1], fma(n, -LOG10_2[t][0], x))
     r = fma(r, LN10[t][0], r * LN10[t][1])
     return scale(poly(r, EXP[t]), sum_.bits, f)
@@ -182,7 +189,7 @@ def expm1(x):
     f = FORMATS[x.element]
     i, r = reduce_exp(clamp(x, -40.0, f.high), f)
     q = fma(r * r, poly(r, EXP[x.element][2:]), r)
-    power = (((i - 1) << f.mantissa) + f.one).bitcast(x.element)
+    power = ((i - (f.bias + 1)) << f.mantissa).bitcast(x.element)
     y = fma(power, q, power - 0.5) * 2.0
     return where(abs(x) < 2.0**-f.mantissa / 4, x, y)
 
