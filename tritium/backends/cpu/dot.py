@@ -2,7 +2,8 @@
 
     tt.dot.KIND(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel, i1 fresh)
 
-Strides are in elements. If `fresh`, C = A @ B, whatever C held before.
+Strides are in elements. If `fresh`, C = A @ B, whatever C held before. `panel` is scratch memory (`room`); with null for
+it, for a B that lies in the cache, nothing is copied.
 
 A register tile of C is kept while k runs: for each k one row of B is loaded and multiplied by one element of each row
 of A. NEON multiplies by a lane of a register, so a register of ks of A is loaded at once. x86 broadcasts from memory,
@@ -263,7 +264,7 @@ def dot(target: CpuTarget, kind: str) -> str:
         a, c = _Matrix(a, lda, k.operand), _Matrix(c, ldc, k.accumulator)
         large = w.const("i1", False)
         if _copies(target):
-            large = _is_large(w, m, n, depth, lda, target.dot_rows, unroll)
+            large = _is_large(w, m, n, depth, lda, panel, target.dot_rows, unroll)
             with w.when(large):
                 _Large(_Tile(w, k, unroll, target.dot_rows, widest), a, _Matrix(b, ldb, k.operand), panel, depth,
                        _whole(w, m, target.dot_rows), _whole(w, n, widest)).write(c, fresh)
@@ -288,13 +289,15 @@ def dot(target: CpuTarget, kind: str) -> str:
     return w.text()
 
 
-def _is_large(w, m, n, depth, lda, rows, unroll):
-    """Whether to copy A and B: A's rows are parts of longer ones, enough panels follow, and `unroll` divides K."""
+def _is_large(w, m, n, depth, lda, panel, rows, unroll):
+    """Whether to copy A and B: A's rows are parts of longer ones, enough panels follow, `unroll` divides K, and there is
+    room."""
     apart = w.compare("icmp sge", lda, w.binary("add", depth, depth))
     wide = w.compare("icmp sge", n, w.const("i64", _WIDE))
     high = w.compare("icmp sge", m, w.const("i64", rows))
     even = w.compare("icmp eq", _whole(w, depth, unroll), depth)
-    return functools.reduce(lambda x, y: w.binary("and", x, y), (apart, wide, high, even))
+    room = w.compare("icmp ne", panel, value("ptr", "null"))
+    return functools.reduce(lambda x, y: w.binary("and", x, y), (apart, wide, high, even, room))
 
 
 def _heights(target):
@@ -307,11 +310,12 @@ def _first_rows(tile, a, b, c, j, depth, m, fresh, done):
 
     All rows of whole tiles may be `done` already.
     """
-    w, packed = tile.w, tile.panel
-    enough = w.compare("icmp sge", w.select(done, w.const("i64", 0), m), w.const("i64", tile.rows))
-    with w.when(enough, likely=True):
-        zero = w.effect("add i64 0, 0", "i64")  # what is computed from it stays in here
-        tile.write(tile.rows_of(a, zero), b, c, zero, j, depth, fresh)
-    found = _Matrix(w.select(enough, packed.base, b.base), w.select(enough, packed.stride, b.stride), b.type)
-    ready = w.select(done, _whole(w, m, tile.rows), w.const("i64", 0))
-    return found, w.select(enough, w.const("i64", tile.rows), ready)
+    w, packed, zero = tile.w, tile.panel, tile.w.const("i64", 0)
+    near = w.compare("icmp eq", packed.base, value("ptr", "null"))
+    worth = w.compare("icmp sge", w.select(w.binary("or", done, near), zero, m), w.const("i64", tile.rows))
+    with w.when(worth, likely=True):
+        top = w.effect("add i64 0, 0", "i64")  # what is computed from it stays in here
+        tile.write(tile.rows_of(a, top), b, c, top, j, depth, fresh)
+    found = _Matrix(w.select(worth, packed.base, b.base), w.select(worth, packed.stride, b.stride), b.type)
+    ready = w.select(done, _whole(w, m, tile.rows), zero)
+    return found, w.select(worth, w.const("i64", tile.rows), ready)

@@ -8,7 +8,9 @@ from ...errors import CompilationError
 from ...ir import types as T
 from ...ir.core import Op
 from ...ir.rewrite import uses
+from ..llvm.writer import value
 from . import dot, nests, scratch_strips
+from .scratch import Buffer
 from .table import step
 
 __all__ = ["look_ahead", "sums"]
@@ -16,6 +18,7 @@ __all__ = ["look_ahead", "sums"]
 # (operands, accumulator) -> the runtime's multiplication
 _KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.u8, T.i32): "u8", (T.i32, T.i32): "i32",
           (T.bf16, T.f32): "bf16"}
+_NEAR = 32 << 10  # bytes that stay in the first cache
 
 
 @step(ops.dot)
@@ -31,7 +34,8 @@ def _dot(lo, op):
     fresh = lo.w.const("i1", zero) if lo.key(acc) not in lo.starts else lo.starts[lo.key(acc)]
     total = lo.room(op) if zero else _accumulator(lo, op, acc, (x, y))
     sizes = [lo.const(s) for s in (m, n, k, *[buffer.strides[-2] for buffer in (x, y, total)])]
-    panel = lo.arena.take((k, dot.room(lo.target, m, n)), T.element(op.type))
+    panel = None if _near(kind, y) else lo.arena.take((k, dot.room(lo.target, m, n)), T.element(op.type))
+    place = value("ptr", "null") if panel is None else lo.address(panel)
     with lo.loops(batch) as at:
         where = []
         for buffer in (x, y, total):
@@ -39,9 +43,15 @@ def _dot(lo, op):
             for i, stride in zip(at, buffer.strides[:len(batch)], strict=True):
                 offset = lo.add(offset, lo.mul(i, stride))
             where.append(scratch_strips.pointer(lo, buffer, offset))
-        lo.w.call("void", f"tt.dot.{kind}", *where, *sizes, lo.address(panel), fresh)
-    lo.arena.release(panel)
+        lo.w.call("void", f"tt.dot.{kind}", *where, *sizes, place, fresh)
+    if panel is not None:
+        lo.arena.release(panel)
     lo.homes[lo.key(op)] = total
+
+
+def _near(kind, y):
+    """Whether a right factor lies in the first cache, having just been put into scratch, and may be read there."""
+    return kind in dot.KINDS and type(y) is Buffer and y.size <= _NEAR
 
 
 def _is_zero(x):
