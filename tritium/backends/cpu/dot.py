@@ -2,8 +2,8 @@
 
     tt.dot.KIND(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel, i1 fresh)
 
-Strides are in elements. If `fresh`, C = A @ B, whatever C held before. `panel` is scratch memory (`room`); with null for
-it, for a B that lies in the cache, nothing is copied.
+Strides are in elements. If `fresh`, C = A @ B, whatever C held before. `panel` is scratch memory (`room`); if it is
+null, for a B that lies in the cache, nothing is copied.
 
 A register tile of C is kept while k runs: for each k one row of B is loaded and multiplied by one element of each row
 of A. NEON multiplies by a lane of a register, so a register of ks of A is loaded at once. x86 broadcasts from memory,
@@ -290,8 +290,8 @@ def dot(target: CpuTarget, kind: str) -> str:
 
 
 def _is_large(w, m, n, depth, lda, panel, rows, unroll):
-    """Whether to copy A and B: A's rows are parts of longer ones, enough panels follow, `unroll` divides K, and there is
-    room."""
+    """Whether to copy A and B: A's rows are parts of longer ones, enough panels follow, `unroll` divides K, and there
+    is room."""
     apart = w.compare("icmp sge", lda, w.binary("add", depth, depth))
     wide = w.compare("icmp sge", n, w.const("i64", _WIDE))
     high = w.compare("icmp sge", m, w.const("i64", rows))
