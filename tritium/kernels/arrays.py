@@ -27,9 +27,12 @@ def zeros(like: Any, shape: tuple | None = None, dtype: str | None = None) -> An
     >>> zeros(np.ones(2))
     array([0., 0.])
     """
-    out = empty(like, shape, dtype)
-    out[...] = 0
-    return out
+    shape = tuple(like.shape) if shape is None else shape
+    if isinstance(like, np.ndarray):
+        return np.zeros(shape, like.dtype if dtype is None else numpy_dtype(dtype))
+    import torch
+
+    return torch.zeros(shape, dtype=like.dtype if dtype is None else getattr(torch, dtype), device=like.device)
 
 
 def numpy_dtype(name: str) -> np.dtype:

@@ -12,6 +12,7 @@ from .accumulate import accumulate
 from .dce import dce
 from .legalize import Facts, legalize
 from .licm import licm
+from .reduce_early import reduce_early
 from .simplify import simplify
 
 # What every target begins with. After a pass that writes new code, as `legalize` does, `dce` takes what it left over.
@@ -42,4 +43,4 @@ def run(module, pipeline, watch=None):
     return module
 
 
-__all__ = ["CLEANUP", "Facts", "accumulate", "dce", "legalize", "licm", "run", "simplify"]
+__all__ = ["CLEANUP", "Facts", "accumulate", "dce", "legalize", "licm", "reduce_early", "run", "simplify"]

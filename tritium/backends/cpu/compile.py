@@ -32,8 +32,8 @@ def pipeline(target) -> tuple:
 
 
 def prepare(module, cpu):
-    """Leave only ops that `cpu` has instructions for."""
-    return passes.run(module, (passes.legalize(facts(cpu)), passes.licm, passes.dce))
+    """Keep what loops add up in registers, and leave only ops that `cpu` has instructions for."""
+    return passes.run(module, (passes.reduce_early, passes.legalize(facts(cpu)), passes.licm, passes.dce))
 
 
 def llir(module, target, options, metadata) -> str:

@@ -1,0 +1,137 @@
+"""sum(for: total += x) -> for: total += sum(x). What a loop adds up only to reduce it afterwards is reduced in each round.
+
+On a CPU a tile that is carried goes through memory in every round, while the partial results of a reduction stay in
+registers. It pays where there are enough elements for each result: combining the last of them costs a few steps.
+The order of a sum changes, as it may in any reduction.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import ops
+from ..ir import types as T
+from ..ir.core import Arg, Block, Op, Result, walk
+from ..ir.rewrite import sweep, uses
+from .simplify import number
+
+LEAST = 64  # elements for each result along contiguous ones
+# Combinations of which many equal elements are one of them; a sum must start from nothing instead.
+_IDEMPOTENT = (ops.max_, ops.min_, ops.max_nan, ops.min_nan, ops.and_, ops.or_)
+
+
+def reduce_early(module):
+    """The module with reductions of what loops add up inside these loops.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module('''kernel @f(%p: ptr<f32>, %n: i32, %x: tile<64xf32>) {
+    ...   %0 = constant {value=0.0, type=f32} : f32
+    ...   %1 = splat %0 {shape=(64,)} : tile<64xf32>
+    ...   %2 = for %n, %n, %n, %1 : tile<64xf32> {
+    ...   ^(%i: i32, %total: tile<64xf32>):
+    ...     %3 = add %total, %x : tile<64xf32>
+    ...     yield %3
+    ...   }
+    ...   %4 = reduce %2 {axis=0} : f32 {
+    ...   ^(%a: f32, %b: f32):
+    ...     %5 = add %a, %b : f32
+    ...     yield %5
+    ...   }
+    ...   store %p, %4
+    ... }''')
+    >>> [op.kind.name for op in reduce_early(m).body.ops]
+    ['constant', 'splat', 'for', 'store']
+    """
+    found = _candidates(module)
+    if not found:
+        return module
+    places = {}  # id of a reduction -> (id of the loop, which result)
+    for loop, sums in found.items():
+        places |= {id(s.reduction): (loop, k) for k, s in sums.items()}
+    made: dict[int, Any] = {}
+
+    def rule(b, op):
+        key = id(b.original)
+        if op.kind is ops.for_ and key in found:
+            made[key] = _rebuilt(b, op, found[key])
+            return made[key]
+        if op.kind is ops.reduce and key in places:
+            loop, k = places[key]
+            return made[loop][k]
+        return None
+    return sweep(module, rule)
+
+
+class _Sum(NamedTuple):
+    """What a loop adds up, with the reduction of it."""
+
+    reduction: Op
+    kind: Any
+
+
+def _candidates(module):
+    """id of a loop -> {which of its results is only reduced: how}."""
+    loops = [op for op in walk(module.body) if op.kind is ops.for_ and len(op.operands) > 3]
+    if not loops or not any(op.kind is ops.reduce for op in walk(module.body)):
+        return {}
+    users: dict[Any, list[Op]] = {}
+    for op in walk(module.body):
+        for x in op.operands:
+            users.setdefault((id(x.op), x.index) if type(x) is Result else (id(x), 0), []).append(op)
+    found = {}
+    for loop in loops:
+        sums = {k: _sum(loop, k, users.get((id(loop), k), [])) for k in range(len(loop.types))}
+        sums = {k: s for k, s in sums.items() if s is not None}
+        if sums:
+            found[id(loop)] = sums
+    return found
+
+
+def _sum(loop, k, users):
+    if len(users) != 1 or users[0].kind is not ops.reduce or len(users[0].operands) > 1:
+        return None
+    reduction, shape = users[0], T.shape(loop.types[k])
+    region, axis = reduction.regions[0], reduction.attrs["axis"]
+    if shape[axis] < (LEAST if axis == len(shape) - 1 else 2) or len(region.ops) != 2:
+        return None
+    inner = region.ops[0]
+    kind, both = inner.kind, {id(x) for x in inner.operands} == {id(x) for x in region.args}
+    start = loop.operands[3 + k]
+    fits = kind in _IDEMPOTENT and type(start) is Op and start.kind is ops.splat or kind is ops.add and number(start) == 0
+    if not both or not fits or region.yields[0] is not inner or not _adds(loop.regions[0], k, kind):
+        return None
+    return _Sum(reduction, kind)
+
+
+def _adds(body, k, kind):
+    """Whether all that a loop does with its tile is to combine it with another, in every round."""
+    arg, y = body.args[1 + k], body.yields[k]
+    counts = uses(body)
+    return type(y) is Op and y.kind is kind and any(x is arg for x in y.operands) and counts.get(id(arg)) == 1 \
+        and counts.get(id(y)) == 1 and any(op is y for op in body.ops)
+
+
+def _rebuilt(b, loop, sums):
+    """The loop with the results `sums` reduced; returns all of its results."""
+    body, inits = loop.regions[0], list(loop.operands)
+    args, lines, yields = list(body.args), list(body.ops[:-1]), list(body.yields)
+    for k, (reduction, kind) in sums.items():
+        arg, y = args[1 + k], yields[k]
+        x, = (x for x in y.operands if x is not arg)
+        part = reduction.replace(operands=(x,))
+        args[1 + k] = Arg(reduction.type, arg.name, arg.attrs)
+        yields[k] = Op(kind, (args[1 + k], part), y.attrs, part.types, loc=y.loc)
+        at = next(n for n, op in enumerate(lines) if op is y)
+        lines[at:at + 1] = [part, yields[k]]
+        inits[3 + k] = _first(b, inits[3 + k], reduction.type)
+    lines.append(body.ops[-1].replace(operands=tuple(yields)))
+    new = b.emit_as_is(ops.for_, inits, loop.attrs, (Block(args, lines),), loop.loc)
+    return new if type(new) is tuple else (new,)
+
+
+def _first(b, start, t):
+    """What a loop starts from, as one element for each result."""
+    value = start.operands[0] if start.kind is ops.splat else start
+    if type(t) is not T.Tile:
+        return value
+    return b.emit(ops.splat, (value,), {"shape": T.shape(t)})
