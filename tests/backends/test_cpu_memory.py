@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import tritium as triton
+import tritium.language as tl
 from tests.backends.cpu_kernels import F, I, check, floats, rng
 from tritium import ops
 from tritium.ir import types as T
@@ -195,3 +197,34 @@ def test_bools_in_memory():
         ops.store(b, b.rows(z, (32,)), b.range(32), m)
 
     check(build, [P, P, I], [rng.integers(0, 2, 32).astype(bool), np.zeros(32, bool), np.zeros(32, np.int32)])
+
+
+@triton.jit
+def take(x, index, out, n, far, N: tl.constexpr, HOW: tl.constexpr):
+    k = tl.arange(0, N)
+    if HOW == "index":
+        at = tl.load(index + k)
+    elif HOW == "stride":
+        at = k * far
+    elif HOW == "constant stride":
+        at = k * 30000000
+    elif HOW == "wrapped":
+        at = (k + far) % (2 * far)
+    else:
+        at = k * 0 + far
+    inside = (at < n) & (k < 50) if HOW == "some lanes" else at < n
+    v = tl.load(x + at, mask=inside, other=-1.0)
+    tl.store(x + at, v * 2, mask=inside)
+    tl.store(out + k, v)
+
+
+@pytest.mark.parametrize("how", ["index", "stride", "constant stride", "wrapped", "one", "some lanes"])
+@pytest.mark.parametrize("n", [64, 16])
+def test_masked_off_lanes_are_not_touched(how, n):
+    """Not even read: their addresses are nobody's."""
+    far, k, x = 30000000, np.arange(n), floats(100)
+    at = {"wrapped": (k + far) % (2 * far), "one": k * 0 + far, "some lanes": k * 0 + far}.get(how, k * far)
+    expected = np.where(at < 100, x[np.where(at < 100, at, 0)], np.float32(-1))
+    out = np.zeros(n, np.float32)
+    take[(1,)](x, (k * far).astype(np.int32), out, 100, far, N=n, HOW=how)
+    np.testing.assert_array_equal(out, expected)

@@ -183,11 +183,10 @@ def _other(lo, other, t, idx):
 
 
 def _read(lo, place, t, volatile=""):
-    """All lanes of a strip."""
+    """All lanes of a strip, right here: where a mask was asked, nothing may be read before the answer."""
     m = memory_type(t)
     if place.kind == "listed":
-        pointers = place.listed()
-        return gather(lo, pointers, m, t.bytes, max(pointers.level, lo.region))
+        return _gather(lo, place.listed(), m, t.bytes)
     out = vector(place.width, m) if place.kind == "strip" else m
     return lo.w.effect(f"load {volatile}{out}, ptr {place.pointer}, align {t.bytes}", out)
 
@@ -281,11 +280,15 @@ def _memory_call(lo, name, where, kind, mask, x):
 
 
 def gather(lo, pointers, t, align, level):
-    """One `t` from each pointer of a vector."""
-    n = lanes(pointers.type)
+    """One `t` from each pointer of a vector, written at a level."""
     with lo.at(level):
-        return _memory_call(lo, "gather", f"<{n} x ptr> align {align} {pointers}", f"v{n}p0",
-                            lo.w.const(vector(n, "i1"), True), value(vector(n, t), "poison"))
+        return _gather(lo, pointers, t, align)
+
+
+def _gather(lo, pointers, t, align):
+    n = lanes(pointers.type)
+    return _memory_call(lo, "gather", f"<{n} x ptr> align {align} {pointers}", f"v{n}p0",
+                        lo.w.const(vector(n, "i1"), True), value(vector(n, t), "poison"))
 
 
 def scatter(lo, x, pointers, align):
