@@ -1,4 +1,4 @@
-"""sum(for: total += x) -> for: total += sum(x). What a loop adds up only to reduce it afterwards is reduced in each round.
+"""sum(for: total += x) -> for: total += sum(x). What a loop adds up only to reduce it is reduced in each round.
 
 On a CPU a tile that is carried goes through memory in every round, while the partial results of a reduction stay in
 registers. It pays where there are enough elements for each result: combining the last of them costs a few steps.
@@ -97,8 +97,10 @@ def _sum(loop, k, users):
     inner = region.ops[0]
     kind, both = inner.kind, {id(x) for x in inner.operands} == {id(x) for x in region.args}
     start = loop.operands[3 + k]
-    fits = kind in _IDEMPOTENT and type(start) is Op and start.kind is ops.splat or kind is ops.add and number(start) == 0
-    if not both or not fits or region.yields[0] is not inner or not _adds(loop.regions[0], k, kind):
+    fits = kind in _IDEMPOTENT or kind is ops.add and number(start) == 0
+    if type(start) is not Op or start.kind is not ops.splat or not fits:
+        return None
+    if not both or region.yields[0] is not inner or not _adds(loop.regions[0], k, kind):
         return None
     return _Sum(reduction, kind)
 
@@ -131,7 +133,7 @@ def _rebuilt(b, loop, sums):
 
 def _first(b, start, t):
     """What a loop starts from, as one element for each result."""
-    value = start.operands[0] if start.kind is ops.splat else start
+    value, = start.operands
     if type(t) is not T.Tile:
         return value
     return b.emit(ops.splat, (value,), {"shape": T.shape(t)})
