@@ -4,6 +4,7 @@
     True
 """
 
+from tritium import knobs
 from tritium.cache import (
     CacheManager,
     CacheStats,
@@ -17,10 +18,11 @@ from tritium.cache import (
     reset_stats,
     stats,
 )
+from tritium.cache import base32 as _base32  # PyTorch finds the folders of compiled kernels with it
 from tritium.cache import fingerprint as triton_key
 
 __all__ = [
     "CacheManager", "CacheStats", "FileCacheManager", "RedisRemoteCacheBackend", "RemoteCacheBackend",
-    "RemoteCacheManager", "get_cache_manager", "get_dump_manager", "get_override_manager", "reset_stats", "stats",
-    "triton_key",
+    "RemoteCacheManager", "_base32", "get_cache_manager", "get_dump_manager", "get_override_manager", "knobs",
+    "reset_stats", "stats", "triton_key",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from tritium.compiler.collector import paused
 from tritium.errors import CompilationError
 from tritium.language.dependencies import COMMON, fingerprint
 from tritium.runtime import saved
-from tritium.runtime.jit import JITFunction
+from tritium.runtime.jit import JITFunction, get_full_name
 from tritium.runtime.launch import Form, captured
 from tritium.runtime.specialize import attrs_of, constants_of, key_of
 from tritium.tensors import device_of
@@ -196,7 +196,7 @@ def _call_hook(hook: Callable | None, fn: JITFunction, cache: DeviceCache, reque
         return False
     name = fn.__qualname__
     chosen = {option: getattr(request.options, option) for option in _TOLD}
-    data = saved.Specialization(f"{fn.module}.{name}", request.signature, request.constants, request.attrs,
+    data = saved.Specialization(get_full_name(fn), request.signature, request.constants, request.attrs,
                                 vars(request.options), request.key)
     device = next(device for device, held in fn.device_caches.items() if held is cache)
     told = {"key": request.key, "signature": request.signature, "device": device, "constants": request.constants,
@@ -211,7 +211,7 @@ def _call_hook(hook: Callable | None, fn: JITFunction, cache: DeviceCache, reque
 def preload(fn: JITFunction, specialization_data: str):
     """Compile what a cache hook was told about, so that the launch it stands for finds it."""
     data = saved.load(specialization_data)
-    name = f"{fn.module}.{fn.__qualname__}"
+    name = get_full_name(fn)
     if data.name != name:
         raise RuntimeError(f"Specialization data is for {data.name} but trying to preload for {name}")
     cache = _device_cache(fn, driver.active)

@@ -48,6 +48,16 @@ def __getattr__(name: str):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def get_full_name(fn: Any) -> str:
+    """The name of a function within its module's.
+
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> get_full_name(add_kernel)
+    'tritium.kernels.vector_add.add_kernel'
+    """
+    return f"{fn.__module__}.{fn.__qualname__}"
+
+
 class KernelInterface(Generic[T]):
     """What can be launched as `kernel[grid](*args)`: kernels, and what wraps them. A subclass defines `run`.
 
