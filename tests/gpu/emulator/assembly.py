@@ -267,6 +267,7 @@ def _copy_box(s, guard, operands, rank):
 INSTRUCTIONS = [
     (r"mbarrier\.init\.shared::cta\.b64", _start_phases),
     (r"fence\.mbarrier_init\.release\.cluster", _declare),
+    (r"prefetch\.tensormap", _declare),
     (r"mbarrier\.arrive\.shared::cta\.b64", _arrive),
     (r"mbarrier\.expect_tx\.relaxed\.cta\.shared::cta\.b64", _expect),
     (r"mbarrier\.try_wait\.parity\.shared::cta\.b64", _try_wait),

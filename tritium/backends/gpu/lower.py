@@ -162,10 +162,12 @@ class Lowering:
 
     @contextmanager
     def group(self, warps):
-        """Within it, barriers are for so many warps."""
-        self.members = warps
+        """Within it, barriers are for so many warps, and what they alone compute is written where they alone go."""
+        kept, self._once = self._once, dict(self._once)
+        self.members, self.w.floor = warps, len(self.w.levels) - 1
         yield
-        self.members = None
+        self.members, self.w.floor = None, 0
+        self._once = kept | {key: x for key, x in self._once.items() if x is None}  # functions that were defined
 
     # --- places -------------------------------------------------------------------------------------------------
     def once(self, key, make):

@@ -12,6 +12,12 @@ from .swizzle import row_width
 def warp_roles(g, op):
     """A branch; in the second region the kernel's own warps meet without the others."""
     w, registers = g.w, op.attrs["registers"]
+    with w.when(w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
+        for arg in g.module.args:
+            if "tensor_map" in arg.attrs:
+                g.target.fetch_map(g, g.get(arg)[0])
+    g.target.barrier(g)  # all know the barriers of the phases
+    is_behind = w.compare("icmp uge", g.place("warp"), g.int(g.warps))
     behind, copying, working, end = (w.label(name) for name in ("behind", "copying", "working", "end"))
     parts = []
     for region, name, group in zip(op.regions, (copying, working), (1, g.warps)):
@@ -23,7 +29,7 @@ def warp_roles(g, op):
                 g.block(region)
             w.jump(end)
         parts.append(part)
-    w.branch(w.compare("icmp uge", g.place("warp"), g.int(g.warps)), behind, working)
+    w.branch(is_behind, behind, working)
     w.block(behind)
     g.target.fewer_registers(g, registers[1])
     w.branch(w.compare("icmp eq", g.place("warp"), g.int(g.warps)), copying, end)
@@ -39,7 +45,6 @@ def phases(g, op):
     with g.w.when(g.w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
         for k in range(op.attrs["count"]):
             g.target.start_phases(g, g.shared.pointer(g, g.int(base + 8 * k)), op.attrs["arrivals"])
-    g.target.barrier(g)
     return [g.int(base)]
 
 

@@ -43,10 +43,12 @@ class NumberingWriter(Writer):
         level = 0
         for x in operands:
             level = max(level, x.level)
-        known = self.levels[level].made
-        found = known.get(text)
-        if found is None or found.type != type:
-            found = known[text] = super().emit(type, text, *operands)
+        for place in (level, max(level, self.floor)):
+            known = self.levels[place].made
+            found = known.get(text)
+            if found is not None and found.type == type:
+                return found
+        known[text] = found = super().emit(type, text, *operands)
         return found
 
     def binary(self, opcode: str, x: Val, y: Val) -> Val:

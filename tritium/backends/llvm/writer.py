@@ -182,6 +182,7 @@ class Writer:
         self._lanes: dict[str, tuple[Val, int]] = {}  # what was extracted, and which lane of which vector it is
         self._weighted = False
         self.levels: list[Level] = []
+        self.floor = 0
 
     # -- the module ------------------------------------------------------------------------------------------------
 
@@ -237,7 +238,8 @@ class Writer:
     def function(self, result: str, name: str, parameters: Sequence[str], attributes: str = "nounwind",
                  linkage: str = "") -> Iterator[list[Val]]:
         """Write the function `name`; each parameter is spelled as type (with attributes) and name: "ptr x"."""
-        outer, self.levels = self.levels, [Level("entry")]
+        outer, self.levels = (self.levels, self.floor), [Level("entry")]
+        self.floor = 0
         self._defined.add(name)
         named = [p.rsplit(" ", 1) for p in parameters]
         yield [value(type.split(" ")[0] if type[0] != "<" else type, f"%{n}") for type, n in named]
@@ -245,7 +247,7 @@ class Writer:
         arguments = ", ".join(f"{type} %{n}" for type, n in named)
         head += f"{result} @{name}({arguments}) {attributes} {{"
         self.raw("\n".join([head, "entry:", *self.levels[0].lines, "}"]))
-        self.levels = outer
+        self.levels, self.floor = outer
 
     # -- lines -----------------------------------------------------------------------------------------------------
 
@@ -257,7 +259,7 @@ class Writer:
         return v
 
     def emit(self, type: str, text: str, *operands: Val) -> Val:
-        """A line without effects, at the level of the deepest operand.
+        """A line without effects, at the level of the deepest operand, but not above `floor`.
 
         >>> w = Writer()
         >>> with w.function("i32", "f", ["i32 x"]) as (x,):
@@ -269,7 +271,7 @@ class Writer:
           ret i32 %x.1
         }
         """
-        level = 0
+        level = self.floor
         for x in operands:
             level = max(level, x.level)
         self._count = n = self._count + 1

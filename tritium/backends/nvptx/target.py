@@ -179,6 +179,10 @@ class NvTarget:
         over = g.w.effect(call, "i32")
         return g.w.compare("icmp ne", over, g.int(0))
 
+    def fetch_map(self, g, tensor):
+        """Have the copy engine read what it must know of a tensor, before it is asked to copy."""
+        g.w.effect(f'call void asm sideeffect "prefetch.tensormap [$0];", "l,~{{memory}}"({tensor.typed})')
+
     def copy_box(self, g, target, tensor, coordinates, barrier):
         """Have a box copied to shared memory; `coordinates` of its start, slowest axis first."""
         rank = len(coordinates)
