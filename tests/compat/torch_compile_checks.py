@@ -63,8 +63,14 @@ def add(a, b):
     return a + b
 
 
+@triton.jit(noinline=True)
+def first_of(x, count):
+    tl.atomic_add(count, 1)
+    return tl.load(x)
+
+
 @triton.jit
-def many_accesses(x, rows, total, table, blocks, lock, n, BLOCK: tl.constexpr):
+def many_accesses(x, rows, total, table, blocks, lock, count, n, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     acc = tl.zeros((BLOCK,), tl.float32)
     for _ in range(n):
@@ -73,7 +79,7 @@ def many_accesses(x, rows, total, table, blocks, lock, n, BLOCK: tl.constexpr):
         x += BLOCK
         rows += BLOCK
     if n > 3:
-        tl.store(total + tl.load(table), tl.reduce(acc, 0, add))
+        tl.store(total + first_of(table, count), tl.reduce(acc, 0, add))
     while tl.atomic_cas(lock, 0, 1) == 1:
         pass
     tl.store(tl.make_block_ptr(blocks, (n,), (1,), (0,), (BLOCK,), (0,)), tl.associative_scan(acc, 0, add))
@@ -84,9 +90,9 @@ def test_torch_learns_which_arguments_a_kernel_writes():
 
     floats, ints = torch.empty(64), torch.zeros(64, dtype=torch.int32)
     found = identify_accessed_tensors(many_accesses, {
-        "x": floats, "rows": floats, "total": floats, "table": ints, "blocks": floats, "lock": ints, "n": 5,
-        "BLOCK": 8}, {}).read_writes
-    assert {access.name for access in found.writes} == {"rows", "total", "blocks", "lock"}
+        "x": floats, "rows": floats, "total": floats, "table": ints, "blocks": floats, "lock": ints,
+        "count": ints, "n": 5, "BLOCK": 8}, {}).read_writes
+    assert {access.name for access in found.writes} == {"rows", "total", "blocks", "lock", "count"}
     assert {access.name for access in found.reads} == {"x", "table"}
 
 

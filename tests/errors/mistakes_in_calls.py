@@ -235,3 +235,26 @@ def constant_division_by_zero(N: tl.constexpr):
 def isinstance_of_one(x_ptr):
     if isinstance(x_ptr):
         tl.store(x_ptr, 0.0)
+
+
+@triton.jit(noinline=True)
+def endless_apart(x, n):
+    if n == 0:
+        return x
+    return endless_apart(x + 1, n - 1)
+
+
+@triton.jit(noinline=True)
+def calls_apart(x):
+    return add_blocks(apart(x), 48)
+
+
+@mistake(x_ptr="*fp32", n="i32")
+def recursion_of_noinline(x_ptr, n):
+    tl.store(x_ptr, endless_apart(tl.load(x_ptr), n))
+
+
+@mistake(x_ptr="*fp32")
+def error_in_a_noinline_callee(x_ptr):
+    x = calls_apart(tl.program_id(0))
+    tl.store(x_ptr + x, 0.0)

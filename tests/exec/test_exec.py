@@ -58,7 +58,8 @@ def value(node):
 def runs_of(path):
     """The run lines of a file, each with the text of its kernel."""
     text = path.read_text()
-    kernels = {name: body for body, name in re.findall(r"^(kernel @(\w+)\(.*?^\})", text, re.M | re.S)}
+    whole = r"^(kernel @(\w+)\(.*?^\}(?:\n+function .*?^\})*)"
+    kernels = {name: body for body, name in re.findall(whole, text, re.M | re.S)}
     found = []
     for number, row in enumerate(text.split("\n"), 1):
         if not row.startswith("# run:"):

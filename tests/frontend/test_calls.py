@@ -294,8 +294,60 @@ def calls_apart(out, x):
     tl.store(out, apart(x))
 
 
-def test_noinline_is_inlined_all_the_same():
+def test_noinline_is_called():
     assert run(calls_apart, ints(), 4)[0] == 12
+
+
+@triton.jit(noinline=True)
+def apply_to(f, x):
+    return f(x)
+
+
+@triton.jit(noinline=True)
+def changes(counter, by):
+    counter.grow(by)
+    return counter.n
+
+
+@tl.core._aggregate
+class Counter:
+    n: tl.tensor
+
+    def __init__(self, n):
+        self.n = n
+
+    def grow(self, by, _semantic=None):
+        self.n = tl.add(self.n, by, _semantic=_semantic)
+
+
+@triton.jit
+def sees_more(out, x):
+    y = x + 1
+    tl.store(out, apply_to(lambda z: z * y, x))
+    y = x + 2
+    tl.store(out + 1, apply_to(lambda z: z * y, x))
+    counter = Counter(x)
+    tl.store(out + 2, changes(counter, x))
+    tl.store(out + 3, counter.n)
+
+
+def test_noinline_with_more_than_arguments_is_inlined():
+    module = lower(sees_more, {"out": "*i32", "x": "i32"})
+    assert not module.functions
+    assert run(sees_more, ints(), 4)[:4].tolist() == [20, 24, 8, 8]
+
+
+@triton.jit
+def calls_often(out, x, y, C: tl.constexpr):
+    tl.store(out, apart(x) + apart(y) + apart(apart(C)))
+    tl.store(out + 1, apart(2.5))
+    tl.store(out + 2, apart(x.to(tl.int64)))
+
+
+def test_one_function_for_each_set_of_types_and_constants():
+    module = lower(calls_often, {"out": "*i32", "x": "i32", "y": "i32", "C": "constexpr"}, {"C": 7})
+    assert [f.name for f in module.functions] == ["apart__i32", "apart__", "apart__.1", "apart__i64"]
+    assert run(calls_often, ints(), 4, 5, C=7)[:3].tolist() == [12 + 15 + 63, 7, 12]
 
 
 @triton.jit

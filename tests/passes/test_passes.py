@@ -29,6 +29,8 @@ PIPELINES = {
     "legalize_native_half": (legalize(NATIVE_HALF), dce),
     "legalize_dot": (legalize(ONLY_WIDE_DOT), dce),
     "cleanup": passes.CLEANUP,
+    "functions": passes.CLEANUP,
+    "inline_calls": (passes.inline_calls,),
 }
 
 

@@ -30,8 +30,10 @@ class Context:
         return Number(self._numbers.setdefault(value, len(self._numbers)))
 
     def view(self, module: Module) -> ModuleView:
-        """The module as a thing to walk over."""
-        return ModuleView(self, module)
+        """The module as a thing to walk over; analyses see more of functions that stand where they are called."""
+        from tritium.passes import inline_calls
+
+        return ModuleView(self, inline_calls(module))
 
 
 class Number:

@@ -85,7 +85,7 @@ class ASTSource:
         from tritium import frontend
 
         lowered = frontend.lower(self.fn, self.signature, self.constant_names, self.attrs, options, target)
-        module = Module(self.name, lowered.body, lowered.attrs)
+        module = Module(self.name, lowered.body, lowered.attrs, lowered.functions)
         return module if context is None else context.view(module)
 
     def parse_options(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class ASTSource:
 
 
 _NAMES = {
-    "llir": r"define\s+(?:\w+\s+)*void\s+@\"?([\w.$]+)",
+    "llir": r"define\s+(?!internal)(?:\w+\s+)*void\s+@\"?([\w.$]+)",
     "ptx": r"\.visible\s+\.entry\s+([\w$]+)",
     "amdgcn": r"\.globl\s+([\w$]+)",
 }

@@ -1,4 +1,4 @@
-"""Calls: the language's builtins, functions inlined from their source, compile-time Python, a few Python builtins."""
+"""Calls: the language's builtins, functions from their source, compile-time Python, a few Python builtins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import CompilationError, TritonError, UnsupportedLanguageConstruct
 from ..ir import types as T
 from ..language import dependencies, elementwise, program, values
 from ..language.source import ConstexprFunction, Source
-from . import attributes, control, diagnose
+from . import attributes, control, diagnose, functions
 from .scope import Closure, Frame, describe, function_of, is_aggregate, same
 
 DEEPEST = 200  # calls within calls
@@ -80,7 +80,7 @@ def invoke(b, node, callee, args, kwargs):
     if isinstance(callee, ConstexprFunction):
         return _call_constexpr(b, node, callee, args, kwargs)
     if isinstance(callee, Source):
-        return inline(b, node, callee, args, kwargs)
+        return call_source(b, node, callee, args, kwargs)
     if type(callee) is Closure:
         return _call_closure(b, node, callee, args, kwargs)
     python = _PYTHON.get(callee) if isinstance(callee, _HASHABLE) else None
@@ -205,16 +205,22 @@ _INSTEAD = {
 }  # fmt: skip
 
 
-# --- functions inlined from their source --------------------------------------------------------------------------
-def inline(b, node, source, args, kwargs):
-    """The body of a function in place of its call."""
+# --- functions from their source ----------------------------------------------------------------------------------
+def call_source(b, node, source, args, kwargs):
+    """The body of a function in place of its call; a call of those marked `noinline`."""
     function = function_of(source)
     names = bind(b, node, function, args, kwargs)
+
+    def lower(frame):
+        _check_recursion(b, node, frame)
+        return _lowered(b, node, frame, lambda: control.run(b, function.node.body))
+
     if source.noinline:
         _check_scalars(b, node, source, names)
-    frame = Frame(function, names, caller=b.frame.loc(node), parent=b.frame)
-    _check_recursion(b, node, frame)
-    return _lowered(b, node, frame, lambda: control.run(b, function.node.body))
+        called = functions.call(b, function, names, lower)
+        if called is not None:
+            return called.value
+    return lower(Frame(function, names, caller=b.frame.loc(node), parent=b.frame))
 
 
 def _lowered(b, node, frame, lower):
@@ -298,9 +304,9 @@ def _check_recursion(b, node, frame):
         depth += 1
         if outer.function is frame.function and outer.entry.keys() == frame.entry.keys() and \
                 all(same(outer.entry[name], value) for name, value in frame.entry.items()):
+            why = "kernels cannot recurse" if frame.source.noinline else "it would be inlined without end"
             raise diagnose.error(
-                b, node, f"{frame.function.name} calls itself with arguments of the same types and constants: it would "
-                "be inlined without end",
+                b, node, f"{frame.function.name} calls itself with arguments of the same types and constants: {why}",
                 hint="recursion must end at compile time: change a tl.constexpr argument and test it with `if`")
         outer = outer.parent
     if depth > DEEPEST:

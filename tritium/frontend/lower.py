@@ -13,7 +13,7 @@ from ..ir import types as T
 from ..ir.builder import Builder
 from ..ir.core import Module, Result
 from ..language import dtypes, values
-from . import binding, calls, control, diagnose, expressions, statements
+from . import binding, calls, control, diagnose, expressions, functions, statements
 from .scope import Frame, function_of
 
 
@@ -39,7 +39,7 @@ def lower(source, signature, constants=None, attrs=None, options=None, target=No
         except RecursionError:
             raise diagnose.error(b, function.node, f"{source.__name__} nests too deeply to be compiled",
                                  hint="split its longest expression into several statements") from None
-    return Module(source.__name__, b.finish())
+    return Module(source.__name__, b.finish(), functions=[kept.module for kept in b.kept])
 
 
 @contextmanager
@@ -56,7 +56,8 @@ def _deep_recursion(limit=20_000):
 class KernelBuilder(Builder):
     """Builds the ops of a kernel while its functions are visited; what builtins get as `b`.
 
-    `frame` is the function being lowered, `node` the syntax its ops come from and `loc` its place.
+    `frame` is the function being lowered, `node` the syntax its ops come from and `loc` its place. `kept` are the
+    functions that are called rather than inlined; `inlining` says that all are inlined here.
     """
 
     def __init__(self, kernel, options=None, target=None):
@@ -64,6 +65,8 @@ class KernelBuilder(Builder):
         self.kernel, self.options, self.target = kernel, options if options is not None else _defaults(), target
         self.frame: Any = None  # a Frame from the first function on
         self.node = None
+        self.kept: list[functions.Kept] = []
+        self.inlining = False
 
     def at(self, node):
         """Ops emitted from now on come from `node`."""
@@ -107,18 +110,22 @@ class KernelBuilder(Builder):
 
     # --- what builtins need ---------------------------------------------------------------------------------------
     def call(self, fn, args, kwargs=None):
-        """The value of a device function called with these values, inlined here."""
+        """The value of a device function called with these values."""
         return calls.invoke(self, self.node, fn, list(args), dict(kwargs or {}))
 
     def region_of(self, fn, arg_types):
-        """A block that applies a function to scalars of these IR types; it uses nothing from outside."""
+        """A block that applies a function to scalars of these IR types; it uses nothing from outside.
+
+        It is applied to whole tiles, so that nothing in it is called.
+        """
         seen, self._seen = self._seen, [{}]
+        inlining, self.inlining = self.inlining, True
         try:
             with self.region(arg_types) as region:
                 result = self.call(fn, [values.tensor(arg) for arg in region.args])
                 handles = values.flatten(binding.decay(self, result))[0]
         finally:
-            self._seen = seen
+            self._seen, self.inlining = seen, inlining
         block = control.close(self, region.block, handles)
         _check_closed(block, fn)
         return block

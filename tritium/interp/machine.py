@@ -86,6 +86,8 @@ class Machine:
         self.grid = (*map(int, grid), 1, 1, 1)[:3]
         self.pid = (0, 0, 0)
         self.observers = tuple(observers)
+        self.functions = {}
+        self.calls = []  # the `call` ops that the running op is inside of, the outermost first
         self._plans = {}
         self._vector = {}
 
@@ -103,6 +105,7 @@ class Machine:
 
     def run_kernel(self, module, args, pid):
         """Run one program."""
+        self.functions = {function.name: function.body for function in module.functions}
         with self.program(pid), np.errstate(all="ignore"):
             self.run(module.body, args)
 
@@ -134,6 +137,13 @@ class Machine:
             for slot in dead:
                 slots[slot] = None
         return tuple([slots[k] for k in plan.yields])
+
+    def call(self, op, args):
+        """Run the function that a `call` names."""
+        self.calls.append(op)
+        made = self.run(self.functions[op.attrs["callee"]], args)
+        self.calls.pop()
+        return made
 
     def execute(self, op, inputs):
         """Run one op on arrays and tell the observers; gives a tuple with one array for each result."""

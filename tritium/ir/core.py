@@ -126,24 +126,32 @@ class Block:
 
 
 class Module:
-    """One kernel: its name, parameters, body and attributes (target, options). Device functions are already inlined."""
+    """One kernel: its name, parameters, body and attributes (target, options), and the functions it calls.
 
-    __slots__ = ("attrs", "body", "name")
+    Device functions are inlined unless they are marked `noinline`. Those are modules, too: a body whose closing `yield`
+    hands out the results, and no functions of their own. Names are unique in a module; nothing calls itself.
+    """
 
-    def __init__(self, name, body, attrs=None):
+    __slots__ = ("attrs", "body", "functions", "name")
+
+    def __init__(self, name, body, attrs=None, functions=()):
         self.name = name
         self.body = body
         self.attrs = attrs or {}
+        self.functions = tuple(functions)
 
     @property
     def args(self):
         return self.body.args
 
-    def replace(self, body=None, attrs=None):
-        """A copy with another body or attributes; the same object when nothing differs."""
-        if (body is None or body is self.body) and (attrs is None or attrs == self.attrs):
+    def replace(self, body=None, attrs=None, functions=None):
+        """A copy with another body, attributes or functions; the same object when nothing differs."""
+        body = self.body if body is None else body
+        attrs = self.attrs if attrs is None else attrs
+        functions = self.functions if functions is None else tuple(functions)
+        if body is self.body and attrs == self.attrs and functions == self.functions:
             return self
-        return Module(self.name, self.body if body is None else body, self.attrs if attrs is None else attrs)
+        return Module(self.name, body, attrs, functions)
 
     def __str__(self):
         from .text import print_module
@@ -159,3 +167,29 @@ def walk(block):
         yield op
         for region in op.regions:
             yield from walk(region)
+
+
+def called(block):
+    """The names of the functions that a block calls, each once, in order."""
+    return dict.fromkeys(op.attrs["callee"] for op in walk(block) if "callee" in op.attrs)
+
+
+def callees_first(module):
+    """The functions that a module's kernel calls, directly or through others, each after those it calls itself.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module('''kernel @k() { call {callee="f"} }
+    ... function @g() { yield }  function @f() { call {callee="g"} yield }  function @unused() { yield }''')
+    >>> [f.name for f in callees_first(m)]
+    ['g', 'f']
+    """
+    known, done = {f.name: f for f in module.functions}, {}
+
+    def visit(block):
+        for name in called(block):
+            if name not in done:
+                visit(known[name].body)
+                done[name] = known[name]
+
+    visit(module.body)
+    return list(done.values())

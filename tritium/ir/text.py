@@ -9,6 +9,8 @@
       store %x, %1#1
     }
 
+The functions that a kernel calls follow it, as `function @scaled(%x: f32) { ... yield %3 }`.
+
 `#` at the start of a word opens a comment to the end of the line.
 """
 
@@ -29,7 +31,7 @@ def print_module(module, locs=False):
 
 class _Printer:
     def __init__(self, locs):
-        self.names, self.taken, self.locs, self.lines = {}, set(), locs, []
+        self.locs, self.lines = locs, []
 
     def fresh(self, key, wish=""):
         wish = re.sub(r"\W", "_", wish) if wish else ""
@@ -49,12 +51,19 @@ class _Printer:
         return f"{self.fresh(id(arg), arg.name)}: {arg.type}" + (f" {print_attrs(arg.attrs)}" if arg.attrs else "")
 
     def module(self, module):
-        args = ", ".join(self.parameter(a) for a in module.args)
-        attrs = f" {print_attrs(module.attrs)}" if module.attrs else ""
-        self.lines.append(f"kernel @{module.name}({args}){attrs} {{")
-        self.block(module.body, 1)
-        self.lines.append("}")
+        self.function("kernel", module)
+        for function in module.functions:
+            self.lines.append("")
+            self.function("function", function)
         return "\n".join(self.lines) + "\n"
+
+    def function(self, word, function):
+        self.names, self.taken = {}, set()
+        args = ", ".join(self.parameter(a) for a in function.args)
+        attrs = f" {print_attrs(function.attrs)}" if function.attrs else ""
+        self.lines.append(f"{word} @{function.name}({args}){attrs} {{")
+        self.block(function.body, 1)
+        self.lines.append("}")
 
     def block(self, block, depth):
         for op in block.ops:
@@ -138,7 +147,7 @@ def parse_module(text):
 class _Parser:
     def __init__(self, text):
         from .. import ops  # noqa: F401  (fills KINDS)
-        self.text, self.tokens, self.k, self.values = text, [], 0, {}
+        self.text, self.tokens, self.k = text, [], 0
         at = 0
         while at < len(text):
             found = _TOKEN.match(text, at)
@@ -189,7 +198,14 @@ class _Parser:
         return piece
 
     def module(self):
-        self.expect("kernel")
+        kernel, functions = self.function("kernel"), []
+        while self.peek("function"):
+            functions.append(self.function("function"))
+        return kernel.replace(functions=functions)
+
+    def function(self, word):
+        self.expect(word)
+        self.values = {}
         name = self.take("symbol")[1:]
         self.expect("(")
         args = self.parameters(")")

@@ -1,20 +1,25 @@
 """Checks what must hold of every module.
 
 Operands are defined before their use and have one value; every op and parameter stands in one place; types are as the
-ops infer them; regions are closed; the stage is kept.
+ops infer them; regions are closed; the stage is kept. Calls suit the functions they name, and none leads to itself.
 """
 
 from __future__ import annotations
 
 from ..errors import InternalError
-from .core import Op, Result
+from .core import Op, Result, called
 from .opdef import types_of
+from .rewrite import effects
 
 
 def verify(module, made_by=None, allow=None):
     """Raise InternalError naming the first broken op. `allow`, if given, is the set of kinds this stage may contain."""
     pass_name = getattr(made_by, "__module__", "").rpartition(".")[2]
-    _Verifier(module, f" (after pass {pass_name})" if pass_name else "", allow).block(module.body, set(), closed=False)
+    verifier = _Verifier(module, f" (after pass {pass_name})" if pass_name else "", allow)
+    verifier.block(module.body, set(), closed=False)
+    for function in module.functions:
+        verifier.block(function.body, set(), closed=True)
+    verifier.recursion()
     return module
 
 
@@ -22,6 +27,9 @@ class _Verifier:
     def __init__(self, module, after, allow):
         self.module, self.after, self.allow = module, after, allow
         self.placed = set()     # ids of every op and parameter met so far
+        self.functions = {function.name: function for function in module.functions}
+        if len({module.name, *self.functions}) <= len(module.functions):
+            raise self.error("two functions have one name")
 
     def error(self, message):
         return InternalError(message + self.after, self.module)
@@ -34,6 +42,8 @@ class _Verifier:
             self.placed.add(id(arg))
         for position, op in enumerate(block.ops):
             problem = "stands in two places" if id(op) in self.placed else _problem(op, scope, self.allow)
+            if not problem and "callee" in op.attrs:
+                problem = self.call(op)
             if not problem and op.kind.terminator and position != len(block.ops) - 1:
                 problem = "ops follow the end of the block"
             if problem:
@@ -44,6 +54,34 @@ class _Verifier:
             self.placed.add(id(op))
         if closed and not (block.ops and block.ops[-1].kind.terminator):
             raise self.error("a region has no closing yield")
+
+    def call(self, op):
+        """What is wrong with a call; None if it suits its function."""
+        name, strength = op.attrs["callee"], ("", "read", "write")
+        if name not in self.functions:
+            return f"there is no function @{name}"
+        body = self.functions[name].body
+        wanted, given = [a.type for a in body.args], [x.type for x in op.operands]
+        if len(wanted) != len(given):
+            return f"@{name} takes {len(wanted)} argument(s), not {len(given)}"
+        if wanted != given:
+            return f"@{name} takes ({', '.join(map(str, wanted))}), not ({', '.join(map(str, given))})"
+        if (made := tuple(y.type for y in body.yields)) != op.types:
+            return f"@{name} gives ({', '.join(map(str, made))}), not ({', '.join(map(str, op.types))})"
+        most = max((effects(inner) for inner in body.ops), key=strength.index, default="")
+        if strength.index(op.attrs["memory"]) < strength.index(most):
+            return f"it says of memory {op.attrs['memory']!r}, @{name} does {most!r}"
+        return None
+
+    def recursion(self):
+        """Refuse functions that call themselves: programs have no memory for calls without end."""
+        after = {name: called(function.body) for name, function in self.functions.items()}
+        while after:
+            leaves = [name for name, names in after.items() if not any(n in after for n in names)]
+            if not leaves:
+                raise self.error(f"recursion: @{next(iter(after))} is called by itself, or by what it calls")
+            for name in leaves:
+                del after[name]
 
 
 def _problem(op, scope, allow):

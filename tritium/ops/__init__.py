@@ -3,8 +3,8 @@
 # ruff: noqa: I001
 from ..ir.opdef import KINDS
 from .casts import addptr, bitcast, cast, select
-from .control import (assert_, assume, barrier, clock, constant, for_, hint, if_, num_programs, print_, program_id,
-                      while_, yield_)
+from .control import (assert_, assume, barrier, call, clock, constant, for_, hint, if_, num_programs, print_,
+                      program_id, while_, yield_)
 from .dot import dot
 from .elementwise import (ROWS, abs_, add, and_, brev, ceil, clz, copysign, cos, div, eq, erf, exp, exp2, floor, fma,
                           ge, gt, le, log, log2, lt, max_, max_nan, min_, min_nan, mul, mulhi, ne, or_, popc, rem,

@@ -112,6 +112,25 @@ class if_:
         return m.run(op.regions[0 if bool(cond) else 1], ())
 
 
+@op("call", attrs=("callee",), effects="write", returns=(), memory="write")
+class call:
+    """Run a function of the module. `returns` are the types of its results, `memory` is what it does at most: "",
+    "read" or "write".
+    """
+
+    def infer(*operands, callee, returns, memory):
+        return tuple(returns)
+
+    def check(op):
+        return None if op.attrs["memory"] in ("", "read", "write") else f"memory cannot be {op.attrs['memory']!r}"
+
+    def effect(op):
+        return op.attrs["memory"]
+
+    def eval(m, op, *operands):
+        return m.call(op, operands)
+
+
 @op("program_id", attrs=("axis",))
 class program_id:
     """This program's index along an axis of the grid."""

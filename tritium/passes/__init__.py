@@ -10,6 +10,7 @@ from .. import knobs
 from ..ir.verify import verify
 from .accumulate import accumulate
 from .dce import dce
+from .inline_calls import has_tiles, inline_calls
 from .legalize import Facts, legalize
 from .licm import licm
 from .reduce_early import reduce_early
@@ -43,4 +44,7 @@ def run(module, pipeline, watch=None):
     return module
 
 
-__all__ = ["CLEANUP", "Facts", "accumulate", "dce", "legalize", "licm", "reduce_early", "run", "simplify"]
+__all__ = [
+    "CLEANUP", "Facts", "accumulate", "dce", "has_tiles", "inline_calls", "legalize", "licm", "reduce_early", "run",
+    "simplify",
+]  # fmt: skip

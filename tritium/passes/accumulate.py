@@ -8,9 +8,11 @@ from __future__ import annotations
 from .. import ops
 from ..ir.core import Op, walk
 from ..ir.rewrite import sweep, uses
+from .functions import each_function
 from .simplify import number
 
 
+@each_function
 def accumulate(module):
     """The module with additions to a product taken into the product.
 

@@ -1,4 +1,4 @@
-"""Remove what nobody reads: ops, values carried round loops, results of branches.
+"""Remove what nobody reads: ops, values carried round loops, results of branches, functions nobody calls.
 
 Live is what an op with effects needs, directly or through others. A carried value is live only if its result is, or if
 something live in the body reads it: a counter that feeds only itself dies.
@@ -7,7 +7,7 @@ something live in the body reads it: a counter that feeds only itself dies.
 from __future__ import annotations
 
 from .. import ops
-from ..ir.core import Arg, Block, Op, Result
+from ..ir.core import Arg, Block, Op, Result, callees_first
 from ..ir.rewrite import same
 from .regions import LOOPS
 
@@ -22,6 +22,15 @@ def dce(module):
     kernel @f(%x: i32) {
     }
     """
+    after = _sweep(module)
+    if not after.functions:
+        return after
+    after = after.replace(functions=[_sweep(function) for function in after.functions])
+    used = {function.name for function in callees_first(after)}
+    return after.replace(functions=[function for function in after.functions if function.name in used])
+
+
+def _sweep(module):
     return module.replace(body=_Sweep(_Marks(module.body)).block(module.body))
 
 

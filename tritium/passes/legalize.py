@@ -15,6 +15,7 @@ from ..ir.rewrite import same, sweep
 from ..ops.expand import EXPAND
 from ..ops.expand_casts import fma_narrow, narrow, to_odd_f32, toward_zero_f32, widen
 from ..ops.expression import Expr
+from .functions import each_function
 from .simplify import apply_rules
 
 WIDE = frozenset((T.f32, T.f64))
@@ -73,6 +74,7 @@ def legalize(facts=PORTABLE):
         make = chosen[key]
         return None if make is None else make(b, op)
 
+    @each_function
     def legalize(module):
         return sweep(module, rule)
     return legalize

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from ..ir.core import Result, walk
 from ..ir.rewrite import Rewriter, effects
+from .functions import each_function
 from .regions import LOOPS, trip_count
 
 STAY, PURE, LOADS = range(3)  # what may leave a region
 
 
+@each_function
 def licm(module):
     """The module with invariant ops before their loops.
 

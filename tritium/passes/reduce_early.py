@@ -13,6 +13,7 @@ from .. import ops
 from ..ir import types as T
 from ..ir.core import Arg, Block, Op, Result, walk
 from ..ir.rewrite import sweep, uses
+from .functions import each_function
 from .simplify import number
 
 LEAST = 64  # elements for each result along contiguous ones
@@ -20,6 +21,7 @@ LEAST = 64  # elements for each result along contiguous ones
 _IDEMPOTENT = (ops.max_, ops.min_, ops.max_nan, ops.min_nan, ops.and_, ops.or_)
 
 
+@each_function
 def reduce_early(module):
     """The module with reductions of what loops add up inside these loops.
 

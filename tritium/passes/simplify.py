@@ -9,10 +9,12 @@ from .. import ops
 from ..ir import types as T
 from ..ir.core import Op, Result
 from ..ir.rewrite import sweep
+from .functions import each_function
 
 RULES: dict = {}
 
 
+@each_function
 def simplify(module):
     """The module with every rule applied, operands before users.
 

@@ -32,8 +32,14 @@ def pipeline(target) -> tuple:
 
 
 def prepare(module, cpu):
-    """Keep what loops add up in registers, and leave only ops that `cpu` has instructions for."""
+    """Keep what loops add up in registers, and leave only ops that `cpu` has instructions for: calls on scalars."""
+    if module.functions:
+        module = passes.run(module, (_without_tiles, *passes.CLEANUP))
     return passes.run(module, (passes.reduce_early, passes.legalize(facts(cpu)), passes.licm, passes.dce))
+
+
+def _without_tiles(module):
+    return passes.inline_calls(module, passes.has_tiles)
 
 
 def llir(module, target, options, metadata) -> str:

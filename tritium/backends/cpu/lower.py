@@ -58,8 +58,11 @@ def lower(module, target, taken=None) -> Lowered:
     True
     """
     from . import lower_atomics, lower_control, lower_dot, lower_program, lower_shape  # noqa: F401  (fill the tables)
+    from .lower_calls import write_functions
 
     lo = Lowering(module, target, taken)
+    if module.functions:
+        lo.callees = write_functions(lo, lambda function: Lowering(function, target))
     lo.kernel()
     return Lowered(lo.w.text(), lo.name, lo.arena.bytes)
 
@@ -75,7 +78,7 @@ def _symbol(name):
 
 
 class Lowering(Emitter):
-    """The state of lowering one kernel.
+    """The state of lowering one kernel, or one function that it calls (see lower_calls.py).
 
     values: scalars so far     homes: tiles in scratch memory     shifts: tiles carried by loops as one number
     pending: tiles whose strips go to scratch when they are computed
@@ -96,6 +99,8 @@ class Lowering(Emitter):
         self.assumed = frozenset()  # keys of masks that are known to hold everywhere
         self.plan: Any = None  # of the block that is being written
         self.now = 0
+        self.callees = {}  # functions by name
+        self.stop = self.w.ret  # end the program at once
         self._slots, self._lazy = {}, {}
 
     # --- the kernel -----------------------------------------------------------------------------------------------
@@ -104,6 +109,7 @@ class Lowering(Emitter):
         w = self.w
         parameters = ["ptr args", "i64 begin", "i64 end", "ptr grid", "ptr noalias arena"]
         with w.function("void", self.name, parameters) as (args, begin, end, self.grid, self.scratch):
+            self.base = self.scratch  # where the arena begins, for functions too
             for k, arg in enumerate(self.module.args):
                 self.values[id(arg)] = self.argument(args, k, arg.type)
             with self.loop(begin, end) as programs:

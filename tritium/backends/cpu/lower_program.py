@@ -103,8 +103,8 @@ def _assert(lo, op):
         if bad.type != "i1":
             bad = w.intrinsic("vector.reduce.or", "i1", bad, overload=(bad.type,))
         with lo.when(bad, likely=False):
-            w.call("void", "tt.assert_fail", lo.scratch, w.string(op.attrs["message"]), lo.program)
-            w.ret()
+            w.call("void", "tt.assert_fail", lo.base, w.string(op.attrs["message"]), lo.program)
+            lo.stop()
             w.block(w.label("unreachable"))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ...passes import dce
+from ...passes import CLEANUP, dce, inline_calls, run
 from ...passes.axis_info import analyze
 from ..gpu import (  # noqa: F401
     lower_async,
@@ -38,6 +38,8 @@ def ttgir(module, target, options, metadata):
     """
     nv = NvTarget.of(options.arch)
     taken = [] if options.launch_checks else None
+    if module.functions:
+        module = run(module, (inline_calls, *CLEANUP))
     module = scalar_steps(split_dots(module, mma.multiplies(nv, options.num_warps)))
     module = _turned(module, nv, options)
     specialized = _specialized(module, nv, options)

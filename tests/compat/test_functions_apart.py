@@ -1,0 +1,188 @@
+"""Functions marked noinline: called in loops, branches and each other, with tuples, aggregates, atomics and prints."""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+import tritium as triton
+import tritium.language as tl
+
+
+@triton.jit(noinline=True)
+def search(x, n, wanted):
+    """Early returns from inside a loop."""
+    if n == 0:
+        return -1
+    for i in range(n):
+        if tl.load(x + i) == wanted:
+            return i
+    return n
+
+
+@triton.jit(noinline=True)
+def counted(counter, x, n, wanted):
+    tl.atomic_add(counter, 1)
+    return search(x, n, wanted) + 100 * tl.program_id(0) + 1000 * tl.num_programs(0)
+
+
+@triton.jit
+def early(x, out, counter, n):
+    pid = tl.program_id(0)
+    if pid == 2:
+        tl.store(out + pid, search(x, 0, 7))
+        return
+    total = 0
+    for k in range(2):
+        total += counted(counter, x, n, pid + k)
+    tl.store(out + pid, total)
+
+
+def test_early_returns_loops_and_ids(engine):
+    x = np.array([3, 1, 0, 2], np.int32)
+    out, counter = np.zeros(3, np.int32), np.zeros(1, np.int32)
+    engine(early, [x, out, counter, 4], (3,))
+    assert out.tolist() == [6000 + 2 + 1, 6200 + 1 + 3, -1]
+    assert counter.tolist() == [4]
+
+
+class Pair(NamedTuple):
+    first: object
+    rest: object
+
+
+@tl.core._aggregate
+class Window:
+    start: tl.tensor
+    size: tl.constexpr
+
+    def __init__(self, start, size):
+        self.start = start
+        self.size = tl.constexpr(size)
+
+    @triton.jit(noinline=True)
+    def moved(self, by):
+        return Window(self.start + by * self.size, self.size)
+
+
+@triton.jit(noinline=True)
+def shuffled(p, t, KIND: tl.constexpr, w):
+    return Pair(t[1], (t[0] + p.first, p.rest.to(KIND))), Window(w.start + 1, w.size * 2)
+
+
+@triton.jit
+def composite(out, a, b):
+    q, w = shuffled(Pair(a, b), (a * 2, b * 3), tl.float32, Window(a, 4))
+    tl.static_assert(w.size == 8)
+    tl.static_assert(q.rest[1].dtype == tl.float32)
+    w = w.moved(2)
+    tl.store(out, q.first)
+    tl.store(out + 1, q.rest[0])
+    tl.store(out + 2, q.rest[1] / 2)
+    tl.store(out + 3, w.start)
+
+
+def test_tuples_and_aggregates(engine):
+    out = np.zeros(4, np.float32)
+    engine(composite, [out, 5, 7], (1,))
+    assert out.tolist() == [21, 15, 3.5, 22]
+
+
+@triton.jit(noinline=True)
+def row_sum(x, N: tl.constexpr):
+    return tl.sum(tl.load(x + tl.arange(0, N)).to(tl.float32), 0)
+
+
+@triton.jit(noinline=True)
+def normalised(x, N: tl.constexpr):
+    return tl.load(x + tl.arange(0, N)) / row_sum(x, N)
+
+
+@triton.jit
+def rows(x, out, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    kept = tl.sort(tl.load(x + i), 0)
+    total = 0.0
+    for row in range(n):
+        total += row_sum(x + row * N, N)
+    tl.store(out + i, normalised(x, N) + kept + total)
+
+
+def test_tiles_inside_and_as_results(engine):
+    x, out = np.random.default_rng(0).random((4, 32), np.float32), np.zeros(32, np.float32)
+    engine(rows, [x, out, 4, 32], (1,))
+    np.testing.assert_allclose(out, x[0] / x[0].sum() + np.sort(x[0]) + x.sum(), rtol=1e-5)
+
+
+@triton.jit(noinline=True)
+def larger(a, b):
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def combined(x, out, N: tl.constexpr):
+    v = tl.load(x + tl.arange(0, N))
+    tl.store(out, tl.reduce(v, 0, larger))
+    tl.store(out + 1 + tl.arange(0, N), tl.associative_scan(v, 0, larger))
+
+
+def test_as_combine_functions(engine):
+    x, out = np.array([1, 5, 2, 7, 3, 0, 9, 4], np.int32), np.zeros(9, np.int32)
+    engine(combined, [x, out, 8], (1,))
+    assert out.tolist() == [9, 1, 5, 5, 7, 7, 7, 9, 9]
+
+
+@triton.jit(noinline=True)
+def checked(x, limit):
+    tl.device_assert(x < limit, "too large")
+    return x + 1
+
+
+@triton.jit(noinline=True)
+def checked_twice(x, limit):
+    return checked(checked(x, limit), limit), x
+
+
+@triton.jit
+def asserting(out, n):
+    x, y = checked_twice(n, 5)
+    tl.store(out, x + y)
+
+
+def test_assertions_stop_the_callers(monkeypatch):
+    out = torch.zeros(1, dtype=torch.int32)
+    asserting[(1,)](out, 3, debug=True)
+    assert out.item() == 8
+    with pytest.raises(RuntimeError, match="too large"):
+        asserting[(1,)](out, 4, debug=True)
+    assert out.item() == 8, "the program went on after its assertion failed"
+
+
+@triton.jit(noinline=True)
+def says(x, i):
+    tl.device_print("got", x * i)
+
+
+@triton.jit
+def printing(n):
+    for i in range(2):
+        says(n, i)
+    says(1.5, 2)
+
+
+def test_prints(capfd):
+    printing[(1,)](3)
+    assert capfd.readouterr().out.splitlines() == [
+        f"pid (0, 0, 0) idx () got: {x}" for x in ("0", "3", "3.000000")]
+
+
+def test_what_is_compiled():
+    out = torch.zeros(3, dtype=torch.int32)
+    x, counter = torch.tensor([3, 1, 0, 2], dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    asm = early[(3,)](x, out, counter, 4).asm
+    assert asm["ttir"].count("function @search__ptr_i32_i32(") == 1
+    assert asm["ttir"].count("function @") == 3, "one more where n is the constant 0"
+    assert len(re.findall(r"call i32 @fn\d.search__", asm["llir"])) == 2
+    assert "noinline" in asm["llir"]
