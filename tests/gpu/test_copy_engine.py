@@ -290,23 +290,51 @@ A, B, C = (Tensor(4096 * k) for k in (1, 2, 3))
 
 
 def test_launches_describe_their_tensors(fake):
-    fake.parameters = 9 + 3 + 2
+    fake.parameters = 9 + 3 + 3
     launch(A, B, C, 4096, 2048, 1024)
-    assert fake.maps == [(6, 4096, (1024, 4096), (2048,), (64, 64), 3), (6, 8192, (2048, 1024), (4096,), (64, 64), 3)]
+    assert fake.maps == [(6, 4096, (1024, 4096), (2048,), (64, 64), 3), (6, 8192, (2048, 1024), (4096,), (64, 64), 3),
+                         (6, 12288, (2048, 4096), (4096,), (64, 64), 3)]  # fmt: skip
     found = fake.launches[-1]
     assert found["grid"] == (132, 1, 1) and found["block"] == (256, 1, 1)
-    assert found["slots"][9] & 0xFFFFFFFF == 64 * 32 and found["slots"][12:] == [4096, 8192]
+    assert found["slots"][9] & 0xFFFFFFFF == 64 * 32 and found["slots"][12:] == [4096, 8192, 12288]
 
 
 def test_maps_are_kept_until_a_tensor_differs(fake):
     for _ in range(3):
         launch(A, B, C, 256, 256, 128)
-    assert len(fake.maps) == 2 and fake.launches[-1]["grid"] == (16, 1, 1)
-    fake.parameters = 9 + 3 + 2
+    assert len(fake.maps) == 3 and fake.launches[-1]["grid"] == (16, 1, 1)
+    fake.parameters = 9 + 3 + 3
     launch(A, Tensor(1 << 20), C, 256, 256, 128)
-    assert len(fake.maps) == 2 and fake.launches[-1]["slots"][12:] == [4096, 1 << 20]  # only the address is exchanged
+    assert len(fake.maps) == 3 and fake.launches[-1]["slots"][12:14] == [4096, 1 << 20]  # only the address is exchanged
     launch(A, Tensor(1 << 20), C, 512, 256, 128)
-    assert len(fake.maps) == 3 and fake.maps[-1][1:3] == (4096, (128, 512))
+    assert [x[1:3] for x in fake.maps[3:]] == [(4096, (128, 512)), (12288, (256, 512))]
+
+
+@triton.jit
+def walking(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    across = tl.cdiv(N, BN)
+    for tile in range(tl.program_id(0), tl.cdiv(M, BM) * across, tl.num_programs(0)):
+        i, j = tile // across * BM, tile % across * BN
+        total = tl.zeros((BM, BN), tl.float32)
+        for k in range(0, K, BK):
+            total = tl.dot(a.load([i, k]), b.load([k, j]), total)
+        c.store([i, j], total.to(tl.float16))
+
+
+@pytest.mark.parametrize(("address", "apart"), [(4 << 20, True), ((1 << 20) + 256 * 128 * 2, True), (1 << 20, False),
+                                                ((1 << 20) + 256 * 128 * 2 - 16, False), ((2 << 20) - 16, False)])
+def test_what_a_loop_writes_lies_apart_from_what_it_loads(fake, address, apart):
+    """Or another kernel is launched, whose loads wait for its stores."""
+    walking.device_caches.clear()
+    a, b, c = Tensor(1 << 20), Tensor(2 << 20), Tensor(address)
+    for _ in range(2):
+        walking[(4,)](a, b, c, 256, 64, 128, 64, 64, 64)
+        assert fake.launches[-1]["block"] == ((256, 1, 1) if apart else (128, 1, 1))
+    walking[(4,)](a, b, Tensor(8 << 20), 256, 64, 128, 64, 64, 64)
+    assert fake.launches[-1]["block"] == (256, 1, 1)
 
 
 def test_tensors_the_driver_refuses_take_another_kernel(fake):

@@ -14,6 +14,7 @@ from tritium.backends.gpu.pipeline_loops import pipeline_loops
 from tritium.backends.gpu.scalar_steps import scalar_steps
 from tritium.backends.gpu.specialize_warps import specialize_warps
 from tritium.backends.gpu.split_dots import split_dots
+from tritium.backends.gpu.store_boxes import store_boxes
 from tritium.backends.gpu.turn_dots import turn_dots
 from tritium.backends.nvptx import copy_engine, mma, wgmma
 from tritium.backends.nvptx.target import NvTarget
@@ -52,6 +53,7 @@ PASSES = {
     "scalar_steps": lambda module, nv: scalar_steps(module),
     "pipeline_loops": _pipeline,
     "specialize_warps": _specialize,
+    "store_boxes": lambda module, nv: store_boxes(module, copy_engine.engine(nv), len(module.args)),
     "assign_layouts": _assign,
 }
 

@@ -264,6 +264,27 @@ def _copy_box(s, guard, operands, rank):
         s.m.shared.start_box(index, data, t, s.get(barrier)[t])
 
 
+def _store_box(s, guard, operands, rank, how=None):
+    target, source = operands
+    tensor, *where = re.findall(r"\$\d+", target)
+    assert len(where) == int(rank)
+    for t in np.nonzero(guard)[0]:
+        start = [int(s.get(x)[t].astype(np.uint32).view(np.int32)) for x in reversed(where)]
+        box = s.m.maps[int(s.get(tensor)[t])]
+        index, write = box.write(s.m.memory, start, int(s.get(source)[t]), _HOW.get(how))
+        s.m.shared.lend(index, t, write)
+
+
+def _close_boxes(s, guard, operands):
+    for t in np.nonzero(guard)[0]:
+        s.m.shared.close_boxes(t)
+
+
+def _await_boxes(s, guard, operands, read):
+    for t in np.nonzero(guard)[0]:
+        s.m.shared.await_boxes(int(operands[0]), not read, t)
+
+
 INSTRUCTIONS = [
     (r"mbarrier\.init\.shared::cta\.b64", _start_phases),
     (r"fence\.mbarrier_init\.release\.cluster", _declare),
@@ -276,6 +297,10 @@ INSTRUCTIONS = [
     (r"ldmatrix\.sync\.aligned\.m8n8\.x(\d)(\.trans)?\.shared\.b16", _load_matrices),
     (r"setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32", _declare),
     (r"cp\.async\.bulk\.tensor\.(\d)d\.shared::cluster\.global\.tile\.mbarrier::complete_tx::bytes", _copy_box),
+    (r"cp\.async\.bulk\.tensor\.(\d)d\.global\.shared::cta\.tile\.bulk_group", _store_box),
+    (r"cp\.reduce\.async\.bulk\.tensor\.(\d)d\.global\.shared::cta\.(\w+)\.tile\.bulk_group", _store_box),
+    (r"cp\.async\.bulk\.commit_group", _close_boxes),
+    (r"cp\.async\.bulk\.wait_group(\.read)?", _await_boxes),
     (r"griddepcontrol\.(?:wait|launch_dependents)", _declare),
     (r"bar\.warp\.sync", lambda s, guard, operands: s.m.warp_barrier(guard)),
     (r"cvt\.rn\.satfinite\.(\w+)\.f32", _narrow),
@@ -289,7 +314,7 @@ INSTRUCTIONS = [
     (r"cp\.async\.c[ag]\.shared\.global", _copy),
     (r"cp\.async\.commit_group", lambda s, guard, operands: s.m.shared.close_copies()),
     (r"cp\.async\.wait_group", lambda s, guard, operands: s.m.shared.wait_copies(int(operands[0]))),
-    (r"fence\.proxy\.async\.shared::cta", lambda s, guard, operands: s.m.shared.fence()),
+    (r"fence\.proxy\.async(?:\.shared::cta)?", lambda s, guard, operands: s.m.shared.fence()),
     (r"add\.s64", _add),
     (r"mma\.sync\.aligned\.m(\d+)n8k(\d+)\.row\.col\.\w+\.(\w+)\.(\w+)\.\w+", tensor_cores.mma),
     (r"wgmma\.fence\.sync\.aligned", lambda s, guard, operands: s.m.shared.begin_products()),

@@ -105,6 +105,7 @@ class Machine:
             x = np.asarray(x, kind) if kind.kind == "f" else np.asarray(int(x) & (1 << 8 * kind.itemsize) - 1, kind)
             arguments.append(np.broadcast_to(x, self.threads))
         self.function(self.kernel, arguments, np.ones(self.threads, bool))
+        self.shared.end()
 
     def function(self, name, arguments, active):
         """Run a function for some threads; returns what each returned."""

@@ -80,6 +80,7 @@ class Shared:
         self.copies, self.products = [[]], []  # open and closed groups
         self.phases, self.boxes = {}, []  # barriers in memory by address, copies of the engine under way
         self.events = 0  # arrivals at them
+        self.lent = []  # groups of boxes that the engine writes to global memory
         self.filled = np.zeros(size, bool)
 
     def barrier(self, warps=None):
@@ -142,6 +143,8 @@ class Shared:
         for group in self.products:
             if np.any(group[index]):
                 raise Fault("the operand of a running matrix product is overwritten")
+        if any(np.any(np.isin(index, part)) for group in self.lent if not group.read for part in group.parts):
+            raise Fault("shared memory is written while the copy engine reads it")
 
     def store(self, address, data, threads):
         index, thread = self._at(address, data.shape[1], "store"), threads[:, None]
@@ -233,21 +236,61 @@ class Shared:
         self.events += 1
         return True
 
+    def lend(self, index, thread, write):
+        """The engine reads these bytes some time from now, and calls write(bytes) even later."""
+        self._check_read_by_engine(index, [thread // 32], "the copy engine")
+        if not self.lent or self.lent[-1].closed:
+            self.lent.append(Lent(thread))
+        self.lent[-1].parts.append(index)
+        self.lent[-1].writes.append((write, self.bytes[index]))
+
+    def close_boxes(self, thread):
+        for group in self.lent:
+            group.closed = group.closed or group.thread == thread
+
+    def await_boxes(self, pending, written, thread):
+        """A thread waits for its own groups."""
+        mine = [group for group in self.lent if group.thread == thread and group.closed]
+        done, warp = mine[: len(mine) - pending], thread // 32
+        for group in done:
+            for index in () if group.read else group.parts:
+                self.read[warp, index], self.reader[warp, index] = self.heard[warp, warp], MANY
+                self.readers.add(warp)
+            group.read = True
+        if written:
+            self.write_boxes(done)
+
+    def write_boxes(self, groups):
+        """Nothing orders what is not waited for: the last comes first."""
+        for write, data in [x for group in reversed(groups) for x in reversed(group.writes)]:
+            write(data)
+        self.lent = [group for group in self.lent if group not in groups]
+
+    def end(self):
+        """The program is over: its boxes are written, if they could be read in time."""
+        if not all(group.closed and group.read for group in self.lent):
+            raise Fault("the program ends while the copy engine reads its memory")
+        self.write_boxes(list(self.lent))
+
     # --- tensor cores ---------------------------------------------------------------------------------------------
     def fence(self):
         self.unfenced[:] = False
 
-    def operand(self, index, warps):
-        """Bytes a matrix product reads, whoever wrote them; they must not change until it is waited for."""
+    def _check_read_by_engine(self, index, warps, who):
+        """Tensor cores and the copy engine read what these warps have heard of, behind a fence."""
         if np.any(index < 0) or np.any(index >= len(self.bytes)):
-            raise Fault("a matrix product reads outside shared memory")
+            raise Fault(f"{who} reads outside shared memory")
         writer = self.writer[index] // 32
         if any(np.any(self.heard[w, writer] <= self.written[index]) for w in warps) or np.any(self.in_flight[index]):
-            raise Fault("race: a matrix product reads what was written since the last barrier")
+            raise Fault(f"race: {who} reads what was written since the last barrier")
         if np.any(self.unfenced[index]):
-            raise Fault("a matrix product reads ordinary writes without a proxy fence")
+            raise Fault(f"{who} reads ordinary writes without a proxy fence")
         if not np.all(self.filled[index]):
-            raise Fault("a matrix product reads shared memory before anybody wrote it")
+            raise Fault(f"{who} reads shared memory before anybody wrote it")
+
+    def operand(self, index, warps):
+        """Bytes a matrix product reads, whoever wrote them; they must not change until it is waited for."""
+        self._check_read_by_engine(index, warps, "a matrix product")
         self.open_product[index] = True
         return self.bytes[index]
 
@@ -263,6 +306,14 @@ class Shared:
             for w in warps:
                 self.read[w, index], self.reader[w, index] = self.heard[w, w], MANY
             self.readers.update(warps)
+
+
+class Lent:
+    """A group of boxes that a thread has the copy engine write."""
+
+    def __init__(self, thread):
+        self.thread, self.closed, self.read = thread, False, False
+        self.parts, self.writes = [], []
 
 
 class Phases:

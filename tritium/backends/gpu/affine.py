@@ -194,6 +194,44 @@ _MOVES = {
 _COMPARES = {ops.lt: (False, 0), ops.le: (False, 1), ops.gt: (True, 0), ops.ge: (True, 1)}  # x <= y is x - y - 1 < 0
 
 
+def narrow(found, mask):
+    """True if all that a mask says of an access is that it lies in its tensor, and every position it compares is a
+    32-bit integer and an index: what descriptors have."""
+    if mask is None or not all(side.closed for side in found.sides):
+        return False
+    todo = [mask]
+    while todo:
+        x = todo.pop()
+        if type(x) is not Op:
+            return False
+        if x.kind in (ops.and_, ops.expand_dims, ops.broadcast):
+            todo += x.operands
+        elif x.kind not in (ops.lt, ops.ge) or any(_integers(y) > 1 for y in x.operands):
+            return False
+    return True
+
+
+def _integers(x):
+    """How many 32-bit integers are added up in a tile of indices; many if there is something else in it."""
+    if type(x) is not Op:
+        return _MANY
+    if x.kind is ops.arange:
+        return 0
+    if x.kind in (ops.add, ops.cast, ops.expand_dims, ops.broadcast):
+        return sum(map(_integers, x.operands))
+    if x.kind is not ops.splat:
+        return _MANY
+    scalar = x.operands[0]
+    while type(scalar) is Op and scalar.kind is ops.cast:
+        scalar = scalar.operands[0]
+    if type(scalar) is Op and scalar.kind is ops.constant:
+        return 1 if abs(scalar.attrs["value"]) <= ENDLESS else _MANY
+    return 1 if scalar.type is T.i32 else _MANY
+
+
+_MANY = 1 << 10
+
+
 # --- accesses ---------------------------------------------------------------------------------------------------------
 class Side(NamedTuple):
     """One axis of the tensor a box is cut from: its size (None if endless), how far apart its elements are, where the
@@ -300,4 +338,4 @@ class _Box:
         return True
 
 
-__all__ = ["ENDLESS", "Access", "Form", "Side", "access", "bounds", "form"]
+__all__ = ["ENDLESS", "Access", "Form", "Side", "access", "bounds", "form", "narrow"]

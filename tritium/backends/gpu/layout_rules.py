@@ -164,4 +164,5 @@ OPERAND = {
     ops.extract: _at_home,
     gpu_ops.dot_shared: _dot_shared_operand,
     gpu_ops.share: _share_operand,
+    gpu_ops.box_store: _at_home,
 }

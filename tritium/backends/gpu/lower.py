@@ -12,11 +12,12 @@ from typing import Any
 from ... import ops
 from ...errors import CompilationError
 from ...ir import types as T
-from ...ir.core import Result
+from ...ir.core import Result, walk
 from ...ir.opdef import KINDS
 from ...ir.rewrite import uses
 from ..llvm.numbering import NumberingWriter
 from ..llvm.writer import value
+from . import ops as gpu_ops
 from .layout import Layout, image, log2
 
 LOWER = {}
@@ -337,7 +338,7 @@ def lower_kernel(module, target, attributes=""):
     """LLVM text of a kernel whose tiles have layouts, and the bytes of shared memory it needs."""
     from .shared_memory import Scratch
 
-    g = Lowering(module, target, Scratch())
+    g = Lowering(module, target, Scratch(lends=any(op.kind is gpu_ops.box_store for op in walk(module.body))))
     parameters = [
         (f"{_parameter_type(a)} {_name(k, a)}", value(_value_type(a), f"%{_name(k, a)}"))
         for k, a in enumerate(module.args)
@@ -348,6 +349,7 @@ def lower_kernel(module, target, attributes=""):
         for arg, (_, x) in zip(module.args, parameters):
             g.set(arg, [g.w.cast("trunc", value("i8", str(x)), "i1") if arg.type is T.i1 else x])
         g.block(module.body)
+        g.shared.take_back(g)  # the engine reads the memory of live programs only
         g.w.ret()
     total = g.shared.bytes
     head = "@smem = external addrspace(3) global [0 x i8], align 1024\n" if total else ""

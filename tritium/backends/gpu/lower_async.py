@@ -26,6 +26,7 @@ def share(g, op, *tiles):
     """Written at once, into buffers of their own: readers of the last round may still be at work, so all meet first."""
     types = [x.type for x in op.operands]
     bases = [g.shared.reserve(t.numel * t.element.bytes, 1024) for t in types]
+    g.shared.take_back(g)
     g.target.barrier(g)
     for x, value, t, base in zip(tiles, op.operands, types, bases):
         images, _ = g.target.swizzled(t.shape, op.attrs["axis"], t.element.bytes)

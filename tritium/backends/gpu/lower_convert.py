@@ -199,6 +199,14 @@ def _neighbours_first(layout, images, size):
     return (*first, *(x for x in layout.reg if x not in first))
 
 
+def write_piece(g, x, t, layout, images, base, chosen):
+    """Store the part of a tile whose elements' numbers have the `chosen` bits ({bit: 0 or 1}), highest in memory."""
+    kept = [at for k, at in enumerate(images) if 1 << k not in chosen]
+    here, writes = [x[r] for r in _registers(layout, chosen)], _has(g, layout, chosen)
+    with nullcontext() if writes is None else g.w.when(writes):
+        write(g, here, t, _without(layout, list(chosen)), kept, base, together=writes is None)
+
+
 def read(g, t, layout, images, base):
     """Load a tile from shared memory at byte address `base` (a number or an i32 value)."""
     w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)

@@ -73,27 +73,57 @@ def await_phase(g, op, barrier, parity):
 def element_load(g, op, buffer, origin, *numbers):
     """The lanes take elements in turn; the engine's readers see them when it ends."""
     w, tile, axis = g.w, op.attrs["tile"], op.attrs["axis"]
-    numbers = [x[0] for x in numbers]
-    sides, wraps = [numbers[3 * k : 3 * k + 3] for k in range(2)], iter(numbers[6:])
-    turns = [(next(wraps), next(wraps)) if wrapped else None for wrapped in op.attrs["wraps"]]
+    sides, turns = _sides([x[0] for x in numbers], op.attrs["wraps"])
     size, kind = tile.element.bytes, llvm_type(tile)
     with w.loop(g.place("lane"), g.int(tile.numel), g.int(32), type="i32") as loop:
-        index = [w.binary("udiv", loop.index, g.int(tile.shape[1])), w.binary("urem", loop.index, g.int(tile.shape[1]))]
-        inside, place = None, w.const("i64", 0)
-        for narrow, (step, low, high), turn in zip(index, sides, turns):
-            i = w.cast("zext", narrow, "i64")
-            for condition in (w.compare("icmp sge", i, low), w.compare("icmp slt", i, high)):
-                inside = condition if inside is None else w.binary("and", inside, condition)
-            if turn:
-                start = w.binary("add", narrow if turn[0].type == "i32" else i, turn[0])
-                i = w.cast("sext", w.binary("srem", start, turn[1]), "i64")
-            place = w.binary("add", place, w.binary("mul", i, step))
-        pointer = w.emit("ptr addrspace(1)", f"getelementptr {kind}, {origin[0].typed}, i64 {place}", origin[0], place)
+        index = _index(g, loop.index, tile.shape)
+        pointer, inside = _place(g, index, kind, origin[0], sides, turns)
         (element,) = g.target.load(g, pointer, kind, 1, inside, None, {})
         target = g.shared.pointer(g, w.binary("add", buffer[0], _swizzled(g, index, tile, axis, size)))
         w.effect(f"store {element.typed}, {target.typed}, align {size}")
     g.target.proxy_fence(g)
     g.target.warp_barrier(g)
+
+
+def element_store(g, op, buffer, part, first, origin, numbers):
+    """All threads take elements in turn of a part of a tile that lies in a buffer, and write them or combine them with
+    what is there; `part` is its type, `first` the index of its first element."""
+    w, size, kind = g.w, part.element.bytes, llvm_type(part)
+    sides, turns = _sides(numbers, (False, False))
+    with w.loop(g.target.thread_id(g), g.int(part.numel), g.int(32 * g.warps), type="i32") as loop:
+        index = _index(g, loop.index, part.shape)
+        source = g.shared.pointer(g, w.binary("add", g.int(buffer), _swizzled(g, index, part, op.attrs["axis"], size)))
+        element = w.effect(f"load {kind}, {source.typed}, align {size}", kind)
+        whole = [w.binary("add", x, g.int(start)) for x, start in zip(index, first)]
+        pointer, inside = _place(g, whole, kind, origin, sides, turns)
+        if op.attrs["how"]:
+            g.target.atomic(g, op, pointer, part.element, [element], inside)
+        else:
+            g.target.store(g, pointer, [element], inside, {})
+
+
+def _sides(numbers, wraps):
+    """(step, low and high of each axis; start and modulus of each axis that wraps, None of the others)."""
+    rest = iter(numbers[6:])
+    return [numbers[3 * k : 3 * k + 3] for k in range(2)], [(next(rest), next(rest)) if x else None for x in wraps]
+
+
+def _index(g, number, shape):
+    return [g.w.binary("udiv", number, g.int(shape[1])), g.w.binary("urem", number, g.int(shape[1]))]
+
+
+def _place(g, index, kind, origin, sides, turns):
+    """(the address of an element, whether it is within bounds)."""
+    w, inside, place = g.w, None, g.w.const("i64", 0)
+    for narrow, (step, low, high), turn in zip(index, sides, turns):
+        i = w.cast("zext", narrow, "i64")
+        for condition in (w.compare("icmp sge", i, low), w.compare("icmp slt", i, high)):
+            inside = condition if inside is None else w.binary("and", inside, condition)
+        if turn:
+            start = w.binary("add", narrow if turn[0].type == "i32" else i, turn[0])
+            i = w.cast("sext", w.binary("srem", start, turn[1]), "i64")
+        place = w.binary("add", place, w.binary("mul", i, step))
+    return w.emit("ptr addrspace(1)", f"getelementptr {kind}, {origin.typed}, i64 {place}", origin, place), inside
 
 
 def _swizzled(g, index, tile, axis, size):

@@ -151,3 +151,17 @@ class element_load:
 
     def infer(buffer, origin, *numbers, tile, axis, wraps):
         return None
+
+
+@op("box_store", attrs=("axis", "rank", "how", "ordered", "fenced"), effects="write")
+class box_store:
+    """Have the copy engine write a tile with rows along `axis` to a box of a tensor, and go on meanwhile.
+
+    Operands (tile, map, `rank` coordinates). What lies outside of the tensor is dropped; with `how` the rest is
+    combined with what is there, by an atomic operation. If `ordered`, the program's earlier boxes are written first; if
+    `fenced`, what its threads wrote to global memory is. Further operands are an i1, whether the engine can do so, and
+    for the threads to do it origin, step, low and high of each axis as in `element_load`.
+    """
+
+    def infer(value, tensor, *numbers, axis, rank, how, ordered, fenced):
+        return None

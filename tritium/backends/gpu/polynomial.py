@@ -185,12 +185,16 @@ _RULES = {
 }
 
 
+def _spelling(x):
+    return (x.kind.name if type(x) is Op else "", x.name if type(x) is Arg else "")
+
+
 def write(b, poly, rounds: Any = None, value: Callable[[Any], Any] = lambda x: x):
     """Emit a polynomial as an i64; `rounds` stands for ROUND, `value` maps the others."""
     total = None
     for product, times in poly.terms.items():
         part = None
-        for x in product:
+        for x in sorted(product, key=_spelling):  # products are kept by address: the text must not depend on it
             x = rounds if x is ROUND else value(x)
             x = x if x.type is T.i64 else ops.cast(b, x, to=T.i64)
             part = x if part is None else ops.mul(b, part, x)

@@ -20,8 +20,9 @@ class Scratch:
     """Shared memory, handed out in stack order: buffers that live for a while, and above them the scratch that every
     conversion uses anew. Barriers come before scratch is written again and before it is read."""
 
-    def __init__(self):
+    def __init__(self, lends=False):
         self.buffers, self.bytes, self.dirty = [], 0, False  # buffers: (start, end) of those alive
+        self.lends, self.lent = lends, False  # whether the copy engine reads scratch at all; may be reading it now
 
     @property
     def top(self):
@@ -56,11 +57,21 @@ class Scratch:
         skip = -self.top % alignment
         return self.take([skip, *map(step, sizes)])[1:] if skip else self.take(list(map(step, sizes)))
 
-    def before_write(self, g):
-        """Nobody may still be reading what is about to be overwritten."""
+    def before_write(self, g, written=False):
+        """Nobody may still be reading what is about to be overwritten; with `written`, the copy engine has written
+        all it was given too."""
+        self.take_back(g, written)
         if self.dirty:
             g.target.barrier(g)
         self.dirty = False
+
+    def take_back(self, g, written=False):
+        """The thread that talks to the copy engine waits until it has read the scratch; the others meet it later."""
+        if self.lent:
+            with g.w.when(g.w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
+                g.target.await_boxes(g, 0, written)
+            self.dirty = True
+        self.lent = False
 
     def after_write(self, g):
         """Everyone sees what was written."""
@@ -69,7 +80,7 @@ class Scratch:
 
     def fence_scratch(self):
         """Control flow joins here: assume the scratch is in use."""
-        self.dirty = True
+        self.dirty, self.lent = True, self.lends
 
     # --- access -------------------------------------------------------------------------------------------------
     def pointer(self, g, offset, constant=0):

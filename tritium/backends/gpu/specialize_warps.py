@@ -9,7 +9,9 @@
                                                store
 
 The copying warp needs nothing but scalars, so it runs ahead of the others, into the next program too: a kernel that
-only loads, multiplies and stores is started once for each place on the GPU and takes its programs in turn.
+only loads, multiplies and stores is started once for each place on the GPU and takes its programs in turn. Where users
+write such a loop over tiles themselves, both roles go round it; that what it stores lies apart from what the copying
+warp has loaded ahead is the launcher's to see (`apart` of the module).
 
 Which boxes there are follows from `affine`; the host describes their tensors to the engine at every launch (`maps` of
 the module). Boxes that the engine cannot read as the language says, such as those that start before an unmasked tensor,
@@ -18,38 +20,20 @@ are brought element by element.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from ... import ops
 from ...ir import types as T
 from ...ir.builder import Builder
 from ...ir.core import Arg, Block, Op, Result, walk
-from ...ir.rewrite import effects, substitute, sweep
+from ...ir.rewrite import substitute, sweep
 from . import ops as gpu_ops
-from .affine import ENDLESS, Access, access
+from .copy_jobs import Opened, bytes_of, find_jobs, has_dots, slots_of
+from .engine import by_element, reached, recipe, span
 from .lower_convert import scratch_of
-from .pipeline_loops import MIN_TRANSFER, Copy, Plan
-from .polynomial import ROUND, Poly, Scalars, write
-from .unobserved import unobserved
+from .pipeline_loops import MIN_TRANSFER, Copy
+from .polynomial import write
+from .swizzle import cuts
 
-LARGEST = (1 << 31) - 1
 ALIGNMENT = 1024  # of buffers, at most
-
-
-class Engine(NamedTuple):
-    """What the target says of its copy engine.
-
-    fits(tile, axis, access): it can bring this tile.   room: bytes of shared memory for rings of buffers.
-    warps(number): how many warps come behind so many to have one of them copy, and the registers of a thread: at
-    first, of theirs, of the others'.
-    describe(tile, axis, access): element type, box and swizzle of its map, as the host is told.
-    """
-
-    fits: Callable
-    room: int
-    warps: Callable
-    describe: Callable
 
 
 def specialize_warps(module, abilities, engine):
@@ -60,151 +44,15 @@ def specialize_warps(module, abilities, engine):
     """
     if engine is None or module.attrs["num_warps"] not in (4, 8) or not any(map(_multiplies, module.body.ops)):
         return module
-    opened = _Opened(module)
+    opened = Opened(module)
     can = abilities(opened.module)._replace(vector=lambda load: MIN_TRANSFER)  # the engine minds no mask
-    jobs = _jobs(opened, can, engine)
-    return _Build(opened, can, engine, jobs).build() if jobs else module
+    found = find_jobs(opened, can, engine)
+    return _Build(opened, can, engine, *found).build() if found else module
 
 
 def _multiplies(op):
     """True for a loop around dots."""
-    return op.kind is ops.for_ and any(inner.kind is ops.dot for inner in walk(op.regions[0]))
-
-
-class _Opened:
-    """A kernel whose program index and grid are arguments: `places`, the index on each axis, then the sizes."""
-
-    def __init__(self, module):
-        self.original = module
-        self.places = tuple(Arg(T.i32, f"{name}.{x}") for name in ("program", "programs") for x in "xyz")
-        swept = sweep(module, self._rule)
-        self.module = swept.replace(body=Block([*module.args, *self.places], swept.body.ops))
-
-    def _rule(self, b, op):
-        first = {ops.program_id: 0, ops.num_programs: 3}.get(op.kind)
-        return None if first is None else self.places[first + op.attrs["axis"]]
-
-    def uniform(self, x):
-        """True for arguments that the host knows before the launch."""
-        return type(x) is Arg and any(x is arg for arg in self.original.args)
-
-
-class Load(NamedTuple):
-    """A load the engine does: where its box lies, the bounds that are known to hold, and the number of its map."""
-
-    op: Op
-    access: Access
-    number: int
-
-
-class Job(NamedTuple):
-    """A loop to take apart. `groups` are the dots with the keys of the loads each reads: they arrive together, and are
-    given back together."""
-
-    loop: Op
-    plan: Plan
-    loads: dict
-    groups: list
-    stages: int
-
-
-def _jobs(opened, can, engine):
-    """The loops to take apart, none unless all around dots can be; nothing may be written before the last of them."""
-    jobs, maps, written = [], [], False
-    for op in opened.module.body.ops:
-        if op.kind in _OUT_OF_PLACE or any(inner.kind in _OUT_OF_PLACE for r in op.regions for inner in walk(r)):
-            return []
-        if op.kind is ops.dot or any(inner.kind is ops.dot for region in op.regions for inner in walk(region)):
-            job = None if written or op.kind is not ops.for_ else _job(opened, op, can, engine, maps)
-            if job is None:
-                return []
-            jobs.append(job)
-        written = written or (effects(op) == "write" and op.kind is not ops.assume)
-    alike = len({len(job.groups) for job in jobs}) == 1  # they share their barriers
-    return jobs if alike and _slots(jobs, engine) > 1 else []
-
-
-def _slots(jobs, engine):
-    """How many rounds' boxes there is room for."""
-    size = sum(_bytes(load.op.type) for job in jobs for load in job.loads.values())
-    return min(*(job.stages for job in jobs), engine.room // size)
-
-
-# What needs too much shared memory beside a ring of buffers, or may depend on who the threads are. Dots are looked at
-# one by one.
-_OUT_OF_PLACE = frozenset((ops.scan, ops.sort, ops.gather, ops.extract, ops.histogram, ops.inline_asm))
-
-
-def _job(opened, loop, can, engine, maps):
-    module, plan = opened.module, Plan(loop, can)
-    stages = loop.attrs["num_stages"] if loop.attrs["num_stages"] is not None else module.attrs.get("num_stages", 3)
-    if stages < 2 or not plan.works():
-        return None
-    plan.settle_late_dot()
-    groups = _groups(plan)
-    if not all(map(_pure, loop.operands[:3])) or not _staged(plan) or groups is None:
-        return None
-    scalars, loads = Scalars(loop), {}
-    inside = {id(x) for x in (*plan.body.ops, *plan.body.args)}
-    for key, load in plan.loads.items():
-        found = access(load.operands[0], load.operands[1] if len(load.operands) > 1 else None, scalars, opened.uniform)
-        if found is None or load.attrs["volatile"] or not engine.fits(load.type, can.axis(load), found):
-            return None
-        if not all(_pure(x) and id(_op(x)) not in inside for x in _values(found)):
-            return None
-        if not all(unobserved(module, loop, plan, load, axis, found) for axis in found.wraps):
-            return None
-        loads[key] = Load(load, found, len(maps))
-        maps.append(found)
-    return Job(loop, plan, loads, groups, stages)
-
-
-def _groups(plan):
-    """[(dot, keys of the staged loads it reads)]; None if a load is read by several."""
-    found = []
-    for dot in plan.dots:
-        read = [plan.source(x)[0] for x in dot.operands[:2]]
-        found.append((dot, [id(load) for load in dict.fromkeys(read) if load is not None and id(load) in plan.loads]))
-    keys = [key for _, group in found for key in group]
-    return [x for x in found if x[1]] if len(set(keys)) == len(keys) else None
-
-
-def _staged(plan):
-    """True if every load that a dot reads is copied ahead, and lies as the dot wants it or is read back on the left."""
-    for dot in plan.dots:
-        for side, x in zip("ab", dot.operands):
-            load, turned = plan.source(x)
-            fits = side == "a" or load is None or plan.lies_right(dot, load, side, turned)
-            if load is not None and not (id(load) in plan.loads and fits):
-                return False
-    return all(op.kind is not ops.dot or op in plan.dots for op in plan.body.ops)
-
-
-def _op(x):
-    return x.op if type(x) is Result else x
-
-
-def _values(found):
-    """Everything an access is computed from but the round."""
-    polys = [found.offset, found.form.offset]
-    polys += [p for side in found.sides for p in (side.size, side.stride, side.start) if p is not None]
-    polys += [p for _, low, high in found.limits for p in (low, high) if p is not None]
-    polys += [p for axis in found.form.axes if axis.wrap for p in axis.wrap[:2]]
-    return {x for poly in polys for x in poly.values if x is not ROUND}
-
-
-def _pure(x):
-    """True if a scalar follows from arguments and the program's index alone, without memory or control flow."""
-    todo, seen = [x], set()
-    while todo:
-        op = todo.pop()
-        if type(op) is Arg or id(op) in seen:
-            continue
-        if type(op) is Result or op.kind.effects or op.regions or type(op.type) is T.Tile:
-            return False
-        seen.add(id(op))
-        todo += op.operands
-    return True
+    return op.kind is ops.for_ and has_dots(op)
 
 
 def _talks(op):
@@ -217,12 +65,13 @@ def _talks(op):
 class _Build:
     """The new kernel: its buffers and barriers, then one region for each role."""
 
-    def __init__(self, opened, can, engine, jobs):
+    def __init__(self, opened, can, engine, jobs, outer, writes):
         self.opened, self.can, self.engine, self.jobs = opened, can, engine, jobs
+        self.outer, self.writes = outer, writes
         module = opened.module
         self.b = Builder()
         self.loads = [load for job in jobs for load in job.loads.values()]
-        self.slots = _slots(jobs, engine)
+        self.slots = slots_of(jobs, engine)
         self.persistent = not any(map(_talks, walk(module.body)))
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
@@ -241,18 +90,13 @@ class _Build:
         regions = tuple(self.role(body) for body in (self.copies, self.work))
         warps, registers = self.engine.warps(module.attrs["num_warps"])
         b.emit(gpu_ops.warp_roles, (), {"registers": registers}, regions)
-        told = tuple(self.recipe(load) for load in self.loads)
+        told = tuple(
+            recipe(self.engine, module.args, x.op.type, self.can.axis(x.op), x.access) for x in self.loads
+        )
+        apart = tuple(span(module.args, x.op.operands[1].type, x.access) for x in self.writes)
         attrs = {"copy_warps": warps, "registers": registers[0], "maps": told, "persistent": self.persistent}
+        attrs |= {"apart": (len(told), apart)} if apart else {}
         return module.replace(body=b.finish(), attrs={**module.attrs, **attrs})
-
-    def recipe(self, load):
-        """What the host must know to describe a tensor; numbers as sums of (factor, arguments)."""
-        numbers = {x: k for k, x in enumerate(self.opened.original.args)}
-        spell = lambda poly: tuple((c, tuple(numbers[x] for x in m)) for m, c in poly.terms.items())
-        found, tile = load.access, load.op.type
-        element, boxes, swizzle = self.engine.describe(tile, self.can.axis(load.op), found)
-        sides = tuple((spell(Poly.of(ENDLESS) if s.size is None else s.size), spell(s.stride)) for s in found.sides)
-        return (element, tile.element.bytes, numbers[found.base], spell(found.offset), sides, boxes, swizzle)
 
     # --- programs -----------------------------------------------------------------------------------------------------
     def role(self, body):
@@ -295,6 +139,17 @@ class _Build:
     # --- the copying warp ---------------------------------------------------------------------------------------------
     def copies(self, places, slot, parity):
         scalar = _Slice(self.b, dict(zip(self.opened.places, places)))
+        if self.outer is None:
+            return self.copy_loops(slot, parity, scalar)
+        b, bounds = self.b, [scalar(x) for x in self.outer.operands[:3]]
+        with b.region([bounds[0].type, T.i32, T.i32], ["i", "slot", "parity"]) as region:
+            index, *state = region.args
+            scalar.known[self.outer.regions[0].args[0]] = index
+            ops.yield_(b, *self.copy_loops(*state, scalar))
+        loop = b.place(_loop((*bounds, slot, parity), region.block))
+        return Result(loop, 0), Result(loop, 1)
+
+    def copy_loops(self, slot, parity, scalar):
         for job in self.jobs:
             lo, hi, step = (scalar(x) for x in job.loop.operands[:3])
             slot, parity = self.copy_loop(job, (lo, hi, step), slot, parity, scalar)
@@ -322,43 +177,23 @@ class _Build:
         buffer = _slot_address(b, plan.rings[key], tile, slot)
         spell = lambda poly: write(b, poly, rounds, scalar)
         starts = [spell(side.start) for side in load.access.sides]
+        fits = reached(b, load.access, starts, sure=load.sure)
+        if fits is None:
+            self.copy_box(load, buffer, barrier, starts)
+            return
         with b.region() as engine:
-            where = [ops.cast(b, x, to=T.i32) for x in starts]
-            gpu_ops.box_load(b, buffer, barrier, self.maps[load.number], *where, tile=tile, axis=axis)
+            self.copy_box(load, buffer, barrier, starts)
             ops.yield_(b)
         with b.region() as by_hand:
-            numbers, wraps = self.numbers(load, spell)
-            origin = ops.addptr(b, load.access.base, spell(load.access.form.offset))
+            origin, numbers, wraps = by_element(b, load.access, tile.shape, spell)
             gpu_ops.element_load(b, buffer, origin, *numbers, tile=tile, axis=axis, wraps=wraps)
             ops.yield_(b)
-        b.emit(ops.if_, (self.reads(load, starts),), {}, (engine.block, by_hand.block))
+        b.emit(ops.if_, (fits,), {}, (engine.block, by_hand.block))
 
-    def reads(self, load, starts):
-        """i1: the engine reads what the language says. It takes 32-bit coordinates; what it finds before or after the
-        tensor it takes for zeros."""
-        b = self.b
-        out = None
-        for side, start in zip(load.access.sides, starts):
-            least = -LARGEST - 1 if side.closed else 0
-            most = LARGEST - side.box if side.size is None else LARGEST
-            for compare, limit in ((ops.ge, least), (ops.le, most)):
-                fine = compare(b, start, ops.constant(b, value=limit, type=T.i64))
-                out = fine if out is None else ops.and_(b, out, fine)
-        return out
-
-    def numbers(self, load, spell):
-        """(step, low and high of each axis, then start and modulus of those that wrap; which do)."""
-        form, limits = load.access.form, load.access.limits
-        out, wraps = [], tuple(bool(axis.wrap) for axis in form.axes)
-        for k, axis in enumerate(form.axes):
-            lows = [spell(low) for n, low, _ in limits if n == k and low is not None]
-            highs = [spell(high) for n, _, high in limits if n == k and high is not None]
-            size = Poly.of(load.op.type.shape[k])
-            out += [spell(axis.step), *(lows[:1] or [spell(Poly())]), *(highs[:1] or [spell(size)])]
-        for start, modulus, kind in (axis.wrap for axis in form.axes if axis.wrap):
-            wide = spell(start), spell(modulus)
-            out += wide if kind.bits == 64 else [ops.cast(self.b, x, to=kind) for x in wide]
-        return out, wraps
+    def copy_box(self, load, buffer, barrier, starts):
+        b, tile, axis = self.b, load.op.type, self.can.axis(load.op)
+        where = [ops.cast(b, x, to=T.i32) for x in starts]
+        gpu_ops.box_load(b, buffer, barrier, self.maps[load.number], *where, tile=tile, axis=axis)
 
     # --- the computing warps ------------------------------------------------------------------------------------------
     def work(self, places, slot, parity):
@@ -397,12 +232,27 @@ class _Work:
     """Rewrites the kernel for the computing warps; `state` are the slot and the parity of the round to come."""
 
     def __init__(self, build, state):
-        self.build, self.state = build, state
+        self.build, self.state, self.before = build, state, state
         self.jobs = {id(job.loop.regions[0]): job for job in build.jobs}
+        if build.outer is not None:  # its regions come before it: they begin with parameters it has yet to get
+            self.state = self.carried = Arg(T.i32, "slot"), Arg(T.i32, "parity")
 
     def rule(self, b, op):
+        if b.original is self.build.outer:
+            return self.around(b, op)
         job = self.jobs.get(id(op.regions[0])) if op.kind is ops.for_ else None
         return self.loop(b, op, job) if job else None
+
+    def around(self, b, op):
+        """The loop around the jobs hands slot and parity on."""
+        (body,) = op.regions
+        ends = Op(ops.yield_, (*body.yields, *self.state), {}, ())
+        region = Block([*body.args, *self.carried], [*body.ops[:-1], ends])
+        attrs, operands = op.attrs, (*op.operands, *self.before)
+        loop = b.place(Op(ops.for_, operands, attrs, tuple(x.type for x in operands[3:]), (region,), op.loc))
+        *outs, slot, parity = (Result(loop, k) for k in range(len(operands) - 3))
+        self.state = slot, parity
+        return tuple(outs)
 
     def loop(self, b, op, job):
         plan, (lo, hi, step, *inits) = job.plan, op.operands
@@ -473,18 +323,19 @@ def _release(b, build, group, slot, condition):
 
 
 def _slot_address(b, ring, tile, slot):
-    return ops.add(b, ring, ops.mul(b, slot, _i32(b, _bytes(tile))))
+    return ops.add(b, ring, ops.mul(b, slot, _i32(b, bytes_of(tile))))
 
 
 def leaves_room(module, shared_bytes):
     """True if a module with layouts has enough shared memory for its conversions beside its buffers."""
     made = list(walk(module.body))
-    sizes = [op.attrs["slots"] * _bytes(op.attrs["tile"]) for op in made if op.kind is gpu_ops.ring]
-    sizes += [_bytes(x.type) for op in made if op.kind is gpu_ops.share for x in op.operands]
+    sizes = [op.attrs["slots"] * bytes_of(op.attrs["tile"]) for op in made if op.kind is gpu_ops.ring]
+    sizes += [bytes_of(x.type) for op in made if op.kind is gpu_ops.share for x in op.operands]
     sizes += [8 * op.attrs["count"] for op in made if op.kind is gpu_ops.phases]
     room = shared_bytes - sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
-    return all(scratch_of(op, room) <= room for op in made if op.kind is gpu_ops.convert)
-
-
-def _bytes(tile):
-    return tile.numel * tile.element.bytes
+    needs = [scratch_of(op, room) for op in made if op.kind is gpu_ops.convert]
+    for op in made:
+        if op.kind is gpu_ops.box_store:
+            tile = op.operands[0].type
+            needs.append(bytes_of(tile) >> len(cuts(tile, op.attrs["axis"], room)[0]))
+    return all(need <= room for need in needs)

@@ -29,3 +29,21 @@ def swizzled(shape, axis, size):
         images[outer_low + k] = width << k
     mask = {128: 7, 64: 3, 32: 1}[width] if width >= 32 else 0
     return tuple(x ^ ((x >> 7 & mask) << 4) for x in images), width
+
+
+def cuts(tile, axis, room):
+    """How such a tile goes through `room` bytes: (bits of an element's number by which it is cut, buffers in turn).
+
+    It is cut between rows' chunks of 128 bytes, into no more parts than needed for two of them to fit.
+
+    >>> from tritium.ir import types as T
+    >>> cuts(T.Tile((128, 256), T.f16), 1, 1 << 16), cuts(T.Tile((128, 256), T.f16), 1, 1 << 15)
+    (([], 1), ([64, 128], 2))
+    """
+    whole = tile.numel * tile.element.bytes
+    chunks = tile.shape[axis] * tile.element.bytes // 128
+    if whole <= room or chunks <= 1:
+        return [], 1
+    top = log2(tile.shape[axis]) + (0 if axis == 1 else log2(tile.shape[1]))
+    count = next((n for n in range(1, log2(chunks)) if 2 * (whole >> n) <= room), log2(chunks))
+    return [1 << k for k in range(top - count, top)], 2 if 2 * (whole >> count) <= room else 1

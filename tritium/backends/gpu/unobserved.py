@@ -13,8 +13,9 @@ from .affine import bounds
 from .polynomial import Scalars
 
 
-def unobserved(module, loop, plan, load, axis, access):
-    """True if elements of `load` at (start + index) % size on `axis` with start + index >= size reach no store."""
+def unobserved(block, loop, plan, load, axis, access):
+    """True if elements of `load` at (start + index) % size on `axis` with start + index >= size reach no store. The
+    loop around the load is one of the block's ops."""
     start, size, _ = access.form.axes[axis].wrap
     if plan.late is None:
         return False
@@ -24,15 +25,15 @@ def unobserved(module, loop, plan, load, axis, access):
         return False
     kept = 0 if sides[0] == 0 else 1  # the axis of the operand that is not summed over, and of the result
     own = 1 - kept if plan.source(dot.operands[sides[0]])[1] else kept
-    return axis == own and _hidden(module, Result(loop, plan.late), kept, size - start)
+    return axis == own and _hidden(block, Result(loop, plan.late), kept, size - start)
 
 
-def _hidden(module, first, axis, end):
+def _hidden(block, first, axis, end):
     """True if every store of what is computed from `first` leaves out the indices from `end` on along `axis`."""
     if len(first.op.types) == 1:
         first = first.op
     tainted, scalars = {_key(first): axis}, Scalars()  # along which axis
-    for op in module.body.ops:
+    for op in block.ops:
         touched = [k for k, x in enumerate(op.operands) if _key(x) in tainted]
         inner = any(_key(x) in tainted for region in op.regions for x in _reads(region))
         if inner:
@@ -41,8 +42,7 @@ def _hidden(module, first, axis, end):
             continue
         if op.kind is ops.store:
             found = bounds(op.operands[2], scalars) if touched == [1] and len(op.operands) > 2 else None
-            along = tainted[_key(op.operands[1])]
-            if found is None or not any(k == along and high == end for k, _, high in found):
+            if found is None or not any(k == tainted[_key(op.operands[1])] and high == end for k, _, high in found):
                 return False
             continue
         axes = {tainted[_key(op.operands[k])] for k in touched}

@@ -33,7 +33,7 @@ def atomic(g, op, pointer, t, values, mask):
     w, how, kind = g.w, op.attrs.get("how", "cas"), values[0].type
     if type(t) is T.Ptr:  # exchanged and compared as integers
         values, t = [w.cast("ptrtoint", x, "i64") for x in values], T.i64
-    order = f"{op.attrs['sem']}.{op.attrs['scope']}"
+    order = f"{op.attrs.get('sem', 'relaxed')}.{op.attrs.get('scope', 'gpu')}"
     words = [w.cast("bitcast", x, f"i{t.bits}") for x in values]
     name, type_, since = INSTRUCTIONS.get((how, t), (None, None, 0))
     if how == "cas":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from ... import ops
 from ...passes import CLEANUP, dce, inline_calls, run
 from ...passes.axis_info import analyze
 from ..gpu import (  # noqa: F401
@@ -23,10 +24,15 @@ from ..gpu.pipeline_loops import pipeline_loops
 from ..gpu.scalar_steps import scalar_steps
 from ..gpu.specialize_warps import leaves_room, specialize_warps
 from ..gpu.split_dots import split_dots
+from ..gpu.store_boxes import store_boxes
 from ..gpu.turn_dots import turn_dots
 from ..llvm.target import assembly, llvm
 from . import assemble, copy_engine, inline_asm, link, mma, wgmma
 from .target import NvTarget
+
+# What the copy engine writes in kernels without a copying warp. Threads store as fast there; one by one they do not
+# combine so.
+BY_ENGINE = (ops.atomic,)
 
 LOWER.update({**mma.LOWER, **inline_asm.LOWER})
 
@@ -45,7 +51,11 @@ def ttgir(module, target, options, metadata):
     specialized = _specialized(module, nv, options)
     if specialized is not None:
         return specialized
+    slots = len(module.args)
     module = pipeline_loops(module, mma.abilities(nv, analyze(module, taken), options.num_warps))
+    if options.launch_checks:
+        boxed = store_boxes(module, copy_engine.engine(nv), slots, BY_ENGINE)
+        module = module if boxed is module else dce(boxed)
     module = assign_layouts(module, mma.dot_layout(nv), wgmma.layouts, taken, mma.fragments(nv))
     return module.replace(attrs={**module.attrs, "nonnegative": tuple(taken)}) if taken else module
 
@@ -64,7 +74,8 @@ def _specialized(module, nv, options):
     made = specialize_warps(module, abilities, copy_engine.engine(nv))
     if made is module:
         return None
-    made = assign_layouts(dce(made), mma.dot_layout(nv), wgmma.layouts, fragments=mma.fragments(nv))
+    made = dce(store_boxes(made, copy_engine.engine(nv), len(module.args)))
+    made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, fragments=mma.fragments(nv))
     return made if leaves_room(made, nv.shared_bytes) else None
 
 
@@ -76,7 +87,7 @@ def llir(module, target, options, metadata):
 
 
 # What the launcher must know: what the kernel takes for granted, and what it takes besides the user's arguments.
-_TOLD = {"nonnegative": (), "copy_warps": 0, "maps": (), "persistent": False}
+_TOLD = {"nonnegative": (), "copy_warps": 0, "maps": (), "apart": (), "persistent": False}
 
 
 def _attributes(options, module):

@@ -1,12 +1,16 @@
-"""Hopper's copy engine: which boxes of tensors it brings into shared memory, and how the host describes the tensors."""
+"""Hopper's copy engine: which boxes of tensors it moves to and from shared memory, and how the host describes them."""
 
 from __future__ import annotations
 
-from ..gpu.specialize_warps import Engine
-from ..gpu.swizzle import row_width
-from .tensor_map import TYPES
+from ...ir import types as T
+from ..gpu.engine import Engine
+from ..gpu.lower_convert import write_piece
+from ..gpu.lower_roles import element_store
+from ..gpu.swizzle import cuts, row_width, swizzled
+from .tensor_map import MOST_MAPS, TYPES
 
 MOST_ROWS = 256  # of a box
+ALIGNMENT = 1024  # of what is swizzled
 SCRATCH = 32 << 10  # bytes of shared memory that are left to the computing warps
 _NAMES = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", **{f"f8{x}": f"fp8{x}" for x in
           ("e5", "e4nv", "e4b15", "e5b16", "e4b8")}}  # fmt: skip
@@ -14,7 +18,9 @@ _NAMES = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", **{f"f8{x
 
 def engine(target):
     """The engine as `specialize_warps` sees it; None on architectures whose dots cannot read what it brings."""
-    return Engine(fits, target.shared_bytes - SCRATCH, warps, describe) if target.sm == 90 else None
+    if target.sm != 90:
+        return None
+    return Engine(fits, target.shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS)
 
 
 def warps(number):
@@ -76,6 +82,71 @@ def box_load(g, op, buffer, barrier, tensor, *coordinates):
                 start = w.binary("add", row, g.int(first)), w.binary("add", column, g.int(chunk * width // size))
                 where = g.shared.pointer(g, place), tensor[0], (*outer, *start)
                 g.target.copy_box(g, *where, g.shared.pointer(g, barrier[0]))
+
+
+def combines(how, element):
+    """True if the engine can update memory by an atomic operation on elements of this type."""
+    return element in _COMBINED.get(how, ())
+
+
+_INTEGERS = (T.u32, T.i32, T.u64, T.i64)
+_COMBINED = {"add": (T.u32, T.i32, T.u64, T.f32, T.f16, T.bf16),
+             **dict.fromkeys(("min", "max", "and", "or", "xor"), _INTEGERS)}  # fmt: skip
+
+
+def box_store(g, op, value, tensor, *numbers):
+    """The tile goes to shared memory, swizzled, and from there in one copy for each 128 bytes of a row and 256 rows.
+
+    Where there is no room for all of it, it goes in pieces, through two buffers in turn if there is room for two.
+    """
+    w, tile, axis, rank = g.w, op.operands[0].type, op.attrs["axis"], op.attrs["rank"]
+    images, _ = swizzled(tile.shape, axis, tile.element.bytes)
+    bits, buffers = cuts(tile, axis, g.target.shared_bytes - -(-g.shared.top // ALIGNMENT) * ALIGNMENT)
+    part = T.Tile(tuple(n >> len(bits) if k == axis else n for k, n in enumerate(tile.shape)), tile.element)
+    bases = g.shared.take_aligned([part.numel * part.element.bytes] * buffers, ALIGNMENT)
+    where, rest = [x[0] for x in numbers[:rank]], [x[0] for x in numbers[rank:]]
+    leader = w.compare("icmp eq", g.target.thread_id(g), g.int(0))
+    for number in range(1 << len(bits)):
+        if number == 0:
+            g.shared.before_write(g, op.attrs["ordered"])
+        elif number >= buffers:
+            with w.when(leader):
+                g.target.await_boxes(g, buffers - 1, False)
+            g.target.barrier(g)
+        base, chosen = bases[number % buffers], {bit: number >> k & 1 for k, bit in enumerate(bits)}
+        write_piece(g, value, tile.element, g.layout(op.operands[0]), images, base, chosen)
+        g.target.proxy_fence(g, everywhere=op.attrs["fenced"] and number == 0)
+        g.target.barrier(g)
+        first = tuple(number * part.shape[axis] if k == axis else 0 for k in range(2))
+        with w.when(w.binary("and", leader, rest[0]) if rest else leader):
+            _write_boxes(g, op, part, tensor[0], where, base, first[axis])
+            g.target.end_boxes(g)
+        if rest:
+            _write_elements(g, op, part, base, first, *rest)
+    g.shared.lent = g.shared.dirty = True
+
+
+def _write_boxes(g, op, part, tensor, coordinates, base, first):
+    """Tell the engine of the rows of a piece that begins `first` elements behind the tile's start."""
+    w, axis, size = g.w, op.attrs["axis"], part.element.bytes
+    rows, width = part.shape[1 - axis], row_width(part.shape, axis, size)
+    *outer, row, column = coordinates
+    for chunk in range(part.shape[axis] * size // width):
+        for down in range(0, rows, MOST_ROWS):
+            source = g.shared.pointer(g, g.int(base + (chunk * rows + down) * width))
+            start = w.binary("add", row, g.int(down)), w.binary("add", column, g.int(first + chunk * width // size))
+            g.target.store_box(g, tensor, (*outer, *start), source, op.attrs["how"])
+
+
+def _write_elements(g, op, part, base, first, fits, origin, *numbers):
+    """What the engine cannot write, the threads do, behind all it has written and before what it will write."""
+    w = g.w
+    with w.when(w.binary("xor", fits, w.const("i1", True)), likely=False):
+        with w.when(w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
+            g.target.await_boxes(g, 0, True)
+        g.target.barrier(g)
+        element_store(g, op, base, part, first, origin, numbers)
+        g.target.proxy_fence(g, everywhere=True)
 
 
 def first_lane(g):

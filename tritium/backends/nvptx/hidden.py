@@ -12,10 +12,11 @@ import ctypes
 import math
 
 from . import cuda, tensor_map
+from .tensor_map import MOST_MAPS
 
 __all__ = ["MOST_MAPS", "TEXT", "Hidden"]
 
-MOST_MAPS = 16
+_NO_MAP = "u8"  # spans are never described to the driver: their elements are bytes to it
 
 
 class _Map(ctypes.Structure):
@@ -32,6 +33,7 @@ class _Map(ctypes.Structure):
         ("count", ctypes.c_int64),
         ("values", ctypes.c_int64 * 10),  # address, elements on each axis, bytes between those of all but the fastest
         ("sums", ctypes.c_void_p),  # for each value: how many terms, then factor and up to two slots (or -1) of each
+        ("size", ctypes.c_int64),  # of an element
     )
 
 
@@ -44,21 +46,30 @@ class _Hidden(ctypes.Structure):
         ("places", ctypes.c_int64),  # programs that fit on the device at once
         ("slots", ctypes.c_int64),
         ("map", ctypes.c_void_p * MOST_MAPS),
+        ("loads", ctypes.c_int64),  # maps of tensors that may not meet the spans
+        ("spans", ctypes.c_int64),
+        ("meet", ctypes.c_int64),  # whether they do in the launch under way
+        ("span", ctypes.c_void_p * MOST_MAPS),
     )
 
 
 class Hidden:
     """The hidden parameters of one kernel, in the memory the native launcher reads.
 
-    `maps` are recipes; slots are numbered as the kernel's arguments.
+    `maps` are recipes; slots are numbered as the kernel's arguments. `apart` is (number of maps, spans): the tensors of
+    the first maps must lie apart from the spans in memory.
     """
 
-    def __init__(self, maps, persistent, slots):
+    def __init__(self, maps, persistent, slots, apart=()):
         self._kept = []
+        loads, spans = apart or (0, ())
         self.maps = [self._map(tensor_map.Recipe(*recipe)) for recipe in maps]
-        self.memory = _Hidden(len(maps), persistent, 0, slots)
+        self.spans = [self._map(tensor_map.Recipe(_NO_MAP, *span, (1,) * len(span[-1]), 0)) for span in spans]
+        self.memory = _Hidden(len(maps), persistent, 0, slots, loads=loads, spans=len(spans))
         for k, found in enumerate(self.maps):
             self.memory.map[k] = ctypes.addressof(found)
+        for k, found in enumerate(self.spans):
+            self.memory.span[k] = ctypes.addressof(found)
 
     @property
     def address(self):
@@ -77,11 +88,12 @@ class Hidden:
         self._kept += [program, memory]
         return _Map(tensor_map.TYPES[recipe.element], rank, tensor_map.SWIZZLES[recipe.swizzle], 0, start,
                     (ctypes.c_int32 * 5)(*reversed(recipe.box)), (ctypes.c_int32 * 5)(*[1] * 5), len(sums),
-                    (ctypes.c_int64 * 10)(), ctypes.addressof(program))
+                    (ctypes.c_int64 * 10)(), ctypes.addressof(program), recipe.size)
 
     def fit(self, sizes):
-        """Whether the driver could describe all tensors of the launch under way, on a grid of these sizes."""
-        return all(found.state == 1 for found in self.maps) and math.prod(sizes) < 1 << 31
+        """Whether the driver could describe all tensors of the launch under way, on a grid of these sizes, and those
+        that must lie apart do."""
+        return all(found.state == 1 for found in self.maps) and not self.memory.meet and math.prod(sizes) < 1 << 31
 
     def settle(self, function, threads, shared, device):
         """Find out how many programs fit on a device at once; only where it matters, and once."""
@@ -99,8 +111,8 @@ def _three(term):
 
 
 TEXT = """
-%map = type { i32, i32, i32, i32, ptr, [5 x i32], [5 x i32], i64, [10 x i64], ptr }
-%hidden = type { i64, i64, i64, i64, [16 x ptr] }
+%map = type { i32, i32, i32, i32, ptr, [5 x i32], [5 x i32], i64, [10 x i64], ptr, i64 }
+%hidden = type { i64, i64, i64, i64, [16 x ptr], i64, i64, i64, [16 x ptr] }
 
 ; The value of a slot, or 1 for none.
 define internal i64 @factor(ptr %slots, i64 %which) nounwind {
@@ -115,8 +127,8 @@ some:
   ret i64 %x
 }
 
-; Bring a map up to date; false if the driver cannot describe the tensor.
-define internal i1 @describe(ptr %map, ptr %slots) nounwind {
+; Compute the values of a map: whether any but the address changed, whether the address did.
+define internal {i1, i1} @evaluate(ptr %map, ptr %slots) nounwind {
 entry:
   %count.p = getelementptr %map, ptr %map, i64 0, i32 7
   %count = load i64, ptr %count.p
@@ -167,6 +179,18 @@ sum:
   %v1 = add i64 %v, 1
   br label %value
 done:
+  %first.out = insertvalue {i1, i1} poison, i1 %changed, 0
+  %out = insertvalue {i1, i1} %first.out, i1 %moved, 1
+  ret {i1, i1} %out
+}
+
+; Bring a map up to date; false if the driver cannot describe the tensor.
+define internal i1 @describe(ptr %map, ptr %slots) nounwind {
+entry:
+  %news = call {i1, i1} @evaluate(ptr %map, ptr %slots)
+  %changed = extractvalue {i1, i1} %news, 0
+  %moved = extractvalue {i1, i1} %news, 1
+  %values = getelementptr %map, ptr %map, i64 0, i32 8
   %state.p = getelementptr %map, ptr %map, i64 0, i32 3
   %state = load i32, ptr %state.p
   %made = icmp eq i32 %state, 1
@@ -211,7 +235,95 @@ ask:
   ret i1 %good
 }
 
-; Bring all maps of a kernel up to date; false if there is one the driver cannot make.
+; Where the tensor of a map ends.
+define internal i64 @end_of(ptr %map) nounwind {
+entry:
+  %rank.p = getelementptr %map, ptr %map, i64 0, i32 1
+  %rank.n = load i32, ptr %rank.p
+  %rank = zext i32 %rank.n to i64
+  %size.p = getelementptr %map, ptr %map, i64 0, i32 10
+  %size = load i64, ptr %size.p
+  %values = getelementptr %map, ptr %map, i64 0, i32 8
+  %address = load i64, ptr %values
+  %first = add i64 %address, %size
+  br label %next
+next:
+  %k = phi i64 [0, %entry], [%k1, %one]
+  %end = phi i64 [%first, %entry], [%end1, %one]
+  %stride = phi i64 [%size, %entry], [%stride1, %one]
+  %all = icmp eq i64 %k, %rank
+  br i1 %all, label %done, label %one
+one:
+  %k1 = add i64 %k, 1
+  %elements.p = getelementptr i64, ptr %values, i64 %k1
+  %elements = load i64, ptr %elements.p
+  %steps = sub i64 %elements, 1
+  %bytes = mul i64 %steps, %stride
+  %end1 = add i64 %end, %bytes
+  %behind = add i64 %rank, %k1
+  %stride.p = getelementptr i64, ptr %values, i64 %behind
+  %stride1 = load i64, ptr %stride.p
+  br label %next
+done:
+  ret i64 %end
+}
+
+; Whether two tensors share memory.
+define internal i1 @overlap(ptr %a, ptr %b) nounwind {
+entry:
+  %a.values = getelementptr %map, ptr %a, i64 0, i32 8
+  %b.values = getelementptr %map, ptr %b, i64 0, i32 8
+  %a.start = load i64, ptr %a.values
+  %b.start = load i64, ptr %b.values
+  %a.end = call i64 @end_of(ptr %a)
+  %b.end = call i64 @end_of(ptr %b)
+  %a.first = icmp ult i64 %a.start, %b.end
+  %b.first = icmp ult i64 %b.start, %a.end
+  %out = and i1 %a.first, %b.first
+  ret i1 %out
+}
+
+; Whether one of a kernel's spans meets a tensor it may not meet; noted for Python too.
+define internal i1 @spans_meet(ptr %hidden, ptr %slots) nounwind {
+entry:
+  %loads.p = getelementptr %hidden, ptr %hidden, i64 0, i32 5
+  %loads = load i64, ptr %loads.p
+  %spans.p = getelementptr %hidden, ptr %hidden, i64 0, i32 6
+  %spans = load i64, ptr %spans.p
+  %meet.p = getelementptr %hidden, ptr %hidden, i64 0, i32 7
+  %maps = getelementptr %hidden, ptr %hidden, i64 0, i32 4
+  %list = getelementptr %hidden, ptr %hidden, i64 0, i32 8
+  br label %span
+span:
+  %j = phi i64 [0, %entry], [%j1, %inner]
+  %met = phi i1 [false, %entry], [%so.far, %inner]
+  %all = icmp eq i64 %j, %spans
+  br i1 %all, label %done, label %begin
+begin:
+  %j1 = add i64 %j, 1
+  %span.p = getelementptr ptr, ptr %list, i64 %j
+  %one.span = load ptr, ptr %span.p
+  %news = call {i1, i1} @evaluate(ptr %one.span, ptr %slots)
+  br label %inner
+inner:
+  %k = phi i64 [0, %begin], [%k1, %pair]
+  %so.far = phi i1 [%met, %begin], [%or, %pair]
+  %last = icmp eq i64 %k, %loads
+  br i1 %last, label %span, label %pair
+pair:
+  %k1 = add i64 %k, 1
+  %map.p = getelementptr ptr, ptr %maps, i64 %k
+  %map = load ptr, ptr %map.p
+  %both = call i1 @overlap(ptr %map, ptr %one.span)
+  %or = or i1 %so.far, %both
+  br label %inner
+done:
+  %noted = zext i1 %met to i64
+  store i64 %noted, ptr %meet.p
+  ret i1 %met
+}
+
+; Bring all maps of a kernel up to date; false if there is one the driver cannot make, or tensors meet that may not.
 define internal i1 @describe_all(ptr %hidden, ptr %slots) nounwind {
 entry:
   %count = load i64, ptr %hidden
@@ -230,7 +342,10 @@ one:
   %k1 = add i64 %k, 1
   br label %next
 done:
-  ret i1 %good
+  %meet = call i1 @spans_meet(ptr %hidden, ptr %slots)
+  %apart = xor i1 %meet, true
+  %out = and i1 %good, %apart
+  ret i1 %out
 }
 
 ; Add a kernel's hidden parameters behind the others: the grid (at %sizes), the maps. How many programs to start.

@@ -220,7 +220,7 @@ class Launcher:
             self.info.terms = self._terms.address
         self._hidden = None
         if getattr(metadata, "maps", ()):
-            self._hidden = hidden.Hidden(metadata.maps, metadata.persistent, self.slot_count)
+            self._hidden = hidden.Hidden(metadata.maps, metadata.persistent, self.slot_count, metadata.apart)
             self.info.hidden = self._hidden.address
         self.otherwise: Any = None  # gives the kernel for launches that this one is not fit for
         self._other = None

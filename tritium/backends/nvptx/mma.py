@@ -86,4 +86,5 @@ LOWER = {
     gpu_ops.dot_shared: wgmma.dot_shared,
     gpu_ops.dot_wait: wgmma.dot_wait,
     gpu_ops.box_load: copy_engine.box_load,
+    gpu_ops.box_store: copy_engine.box_store,
 }

@@ -81,11 +81,13 @@ class NvTarget:
         g.w.declare("llvm.nvvm.barrier.cta.sync.aligned.all", "void", ["i32"], "convergent nounwind")
         g.w.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
 
-    def proxy_fence(self, g):
-        """Ordinary writes to shared memory become visible to tensor cores and bulk copies, where these read it."""
+    def proxy_fence(self, g, everywhere=False):
+        """Ordinary writes to shared memory become visible to tensor cores and bulk copies, where these read it; or
+        those to global memory too."""
         if self.sm < 90:
             return
-        g.w.effect('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
+        where = "" if everywhere else ".shared::cta"
+        g.w.effect(f'call void asm sideeffect "fence.proxy.async{where};", "~{{memory}}"()')
 
     def uniform(self, g, x):
         """A value equal in all lanes, in a register the compiler knows to be so."""
@@ -191,6 +193,24 @@ class NvTarget:
         body = f"{how} [$0], [$1, {{{listed}}}], [$2];"
         arguments = ", ".join(x.typed for x in (target, tensor, barrier, *reversed(coordinates)))
         g.w.effect(f'call void asm sideeffect "{body}", "r,l,r{",r" * rank},~{{memory}}"({arguments})')
+
+    def store_box(self, g, tensor, coordinates, source, how):
+        """Have a box written from shared memory, or combined with what is there (`how`)."""
+        rank = len(coordinates)
+        listed = ", ".join(f"${2 + k}" for k in range(rank))
+        start, kind = ("cp.reduce.async", f".{how}") if how else ("cp.async", "")
+        body = f"{start}.bulk.tensor.{rank}d.global.shared::cta{kind}.tile.bulk_group [$0, {{{listed}}}], [$1];"
+        arguments = ", ".join(x.typed for x in (tensor, source, *reversed(coordinates)))
+        g.w.effect(f'call void asm sideeffect "{body}", "l,r{",r" * rank},~{{memory}}"({arguments})')
+
+    def end_boxes(self, g):
+        """Close a group of boxes that are written."""
+        g.w.effect('call void asm sideeffect "cp.async.bulk.commit_group;", "~{memory}"()')
+
+    def await_boxes(self, g, pending, written):
+        """Wait until all but `pending` groups have been read from shared memory, or have been `written` too."""
+        body = f"cp.async.bulk.wait_group{'' if written else '.read'} {pending};"
+        g.w.effect(f'call void asm sideeffect "{body}", "~{{memory}}"()')
 
     # --- memory --------------------------------------------------------------------------------------------------
     def load(self, g, pointer, kind, count, mask, fill, attrs):

@@ -11,6 +11,7 @@ TYPES = {  # CUtensorMapDataType, by signature string; 8-bit floats are copied a
     "u8": 0, "i8": 0, "u16": 1, "u32": 2, "i32": 3, "u64": 4, "i64": 5, "fp16": 6, "fp32": 7, "fp64": 8, "bf16": 9,
     "i16": 1, **dict.fromkeys(("fp8e5", "fp8e4nv", "fp8e4b15", "fp8e5b16", "fp8e4b8"), 0),
 }  # fmt: skip
+MOST_MAPS = 16  # of a kernel
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes -> CUtensorMapSwizzle
 
 

@@ -1,0 +1,227 @@
+"""Loops around dots that two groups of warps can share: one that copies their tiles, and one that multiplies.
+
+The copying warp has scalars alone, so where the boxes of tiles lie must follow from the kernel's arguments and the
+program's index; and it runs ahead, so nothing it loads may have been written by the program before.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ... import ops
+from ...ir import types as T
+from ...ir.core import Arg, Block, Op, Result, walk
+from ...ir.rewrite import effects, sweep
+from .affine import Access, access, narrow
+from .pipeline_loops import Plan
+from .polynomial import ROUND, Scalars
+from .unobserved import unobserved
+
+
+def has_dots(op):
+    """True for a dot, and for what holds one."""
+    return op.kind is ops.dot or any(inner.kind is ops.dot for region in op.regions for inner in walk(region))
+
+
+def bytes_of(tile):
+    """Bytes of a tile in a buffer."""
+    return tile.numel * tile.element.bytes
+
+
+class Opened:
+    """A kernel whose program index and grid are arguments: `places`, the index on each axis, then the sizes."""
+
+    def __init__(self, module):
+        self.original = module
+        self.places = tuple(Arg(T.i32, f"{name}.{x}") for name in ("program", "programs") for x in "xyz")
+        swept = sweep(module, self._rule)
+        self.module = swept.replace(body=Block([*module.args, *self.places], swept.body.ops))
+
+    def _rule(self, b, op):
+        first = {ops.program_id: 0, ops.num_programs: 3}.get(op.kind)
+        return None if first is None else self.places[first + op.attrs["axis"]]
+
+    def uniform(self, x):
+        """True for arguments that the host knows before the launch."""
+        return type(x) is Arg and any(x is arg for arg in self.original.args)
+
+
+class Load(NamedTuple):
+    """A load the engine does: where its box lies, whether it surely reaches that, and the number of its map."""
+
+    op: Op
+    access: Access
+    sure: bool
+    number: int
+
+
+class Job(NamedTuple):
+    """A loop to take apart. `groups` are the dots with the keys of the loads each reads: they arrive together, and are
+    given back together."""
+
+    loop: Op
+    plan: Plan
+    loads: dict
+    groups: list
+    stages: int
+
+
+class Written(NamedTuple):
+    """A store in a loop around the jobs: what it writes must lie apart from what they load."""
+
+    op: Op
+    access: Access
+
+
+def find_jobs(opened, can, engine):
+    """(jobs, the loop around them or None, what that writes); None unless all loops around dots can be taken apart.
+
+    Nothing may be written before the last of them, but by a loop that goes round them, to memory of its own.
+    """
+    body = opened.module.body
+    if any(op.kind in _OUT_OF_PLACE for op in walk(body)):
+        return None
+    outer, *others = filter(has_dots, body.ops)
+    if others or any(op.kind is ops.dot for region in outer.regions for op in region.ops):
+        jobs = _jobs(opened, body, can, engine)
+        return (jobs, None, ()) if jobs else None
+    if outer.kind is not ops.for_ or not all(map(_pure, outer.operands[:3])) or _written(body, outer):
+        return None
+    inside = outer.regions[0]
+    jobs = _jobs(opened, inside, can, engine, barred=inside.args[1:])
+    if not jobs:
+        return None
+    writes = _writes(opened, inside, jobs)
+    return None if writes is None or len(writes) > engine.maps else (jobs, outer, writes)
+
+
+def _written(block, until):
+    """True if a block writes memory before one of its ops."""
+    before = block.ops[: next(k for k, op in enumerate(block.ops) if op is until)]
+    return any(effects(op) == "write" and op.kind is not ops.assume for op in before)
+
+
+def _jobs(opened, block, can, engine, barred=()):
+    """The loops of a block to take apart; what they load may not depend on the `barred` values."""
+    jobs, maps = [], []
+    for op in filter(has_dots, block.ops):
+        job = _job(opened, block, op, can, engine, maps, barred) if op.kind is ops.for_ else None
+        if job is None:
+            return []
+        jobs.append(job)
+    alike = len({len(job.groups) for job in jobs}) == 1  # they share their barriers
+    fit = len(maps) <= engine.maps and slots_of(jobs, engine) > 1
+    return jobs if alike and fit and not _written(block, jobs[-1].loop) else []
+
+
+def _writes(opened, block, jobs):
+    """What the loop around the jobs writes; None if it does more than store boxes with bounds, or to a tensor that is
+    loaded as well."""
+    found = [load.access for job in jobs for load in job.loads.values()]
+    if not all(map(_bounded, found)):
+        return None
+    loaded, writes = {id(x.base) for x in found}, []
+    for op in walk(block):
+        if op.kind.effects_of(op) != "write" or op.kind is ops.assume:
+            continue
+        mask = op.operands[2] if op.kind is ops.store and len(op.operands) > 2 else None
+        target = access(op.operands[0], mask, Scalars(), opened.uniform) if op.kind is ops.store else None
+        if target is None or not _bounded(target) or id(target.base) in loaded:
+            return None
+        writes.append(Written(op, target))
+    return tuple(writes)
+
+
+def _bounded(found):
+    """True if the host knows where the tensor of an access ends."""
+    return all(side.size is not None for side in found.sides)
+
+
+def slots_of(jobs, engine):
+    """How many rounds' boxes there is room for."""
+    size = sum(bytes_of(load.op.type) for job in jobs for load in job.loads.values())
+    return min(*(job.stages for job in jobs), engine.room // size)
+
+
+# What needs too much shared memory beside a ring of buffers, or may depend on who the threads are. Dots are looked at
+# one by one.
+_OUT_OF_PLACE = frozenset((ops.scan, ops.sort, ops.gather, ops.extract, ops.histogram, ops.inline_asm))
+
+
+def _job(opened, block, loop, can, engine, maps, barred):
+    module, plan = opened.module, Plan(loop, can)
+    stages = loop.attrs["num_stages"] if loop.attrs["num_stages"] is not None else module.attrs.get("num_stages", 3)
+    if stages < 2 or not plan.works():
+        return None
+    plan.settle_late_dot()
+    groups = _groups(plan)
+    if not all(_pure(x, barred) for x in loop.operands[:3]) or not _staged(plan) or groups is None:
+        return None
+    scalars, loads = Scalars(loop), {}
+    inside = {id(x) for x in (*plan.body.ops, *plan.body.args)}
+    for key, load in plan.loads.items():
+        mask = load.operands[1] if len(load.operands) > 1 else None
+        found = access(load.operands[0], mask, scalars, opened.uniform)
+        if found is None or load.attrs["volatile"] or not engine.fits(load.type, can.axis(load), found):
+            return None
+        if not all(_pure(x, barred) and id(_op(x)) not in inside for x in _values(found)):
+            return None
+        if not all(unobserved(block, loop, plan, load, axis, found) for axis in found.wraps):
+            return None
+        loads[key] = Load(load, found, narrow(found, mask), len(maps))
+        maps.append(found)
+    return Job(loop, plan, loads, groups, stages)
+
+
+def _groups(plan):
+    """[(dot, keys of the staged loads it reads)]; None if a load is read by several."""
+    found = []
+    for dot in plan.dots:
+        read = [plan.source(x)[0] for x in dot.operands[:2]]
+        found.append((dot, [id(load) for load in dict.fromkeys(read) if load is not None and id(load) in plan.loads]))
+    keys = [key for _, group in found for key in group]
+    return [x for x in found if x[1]] if len(set(keys)) == len(keys) else None
+
+
+def _staged(plan):
+    """True if every load that a dot reads is copied ahead, and lies as the dot wants it or is read back on the left."""
+    for dot in plan.dots:
+        for side, x in zip("ab", dot.operands):
+            load, turned = plan.source(x)
+            fits = side == "a" or load is None or plan.lies_right(dot, load, side, turned)
+            if load is not None and not (id(load) in plan.loads and fits):
+                return False
+    return all(op.kind is not ops.dot or op in plan.dots for op in plan.body.ops)
+
+
+def _op(x):
+    return x.op if type(x) is Result else x
+
+
+def _values(found):
+    """Everything an access is computed from but the round."""
+    polys = [found.offset, found.form.offset]
+    polys += [p for side in found.sides for p in (side.size, side.stride, side.start) if p is not None]
+    polys += [p for _, low, high in found.limits for p in (low, high) if p is not None]
+    polys += [p for axis in found.form.axes if axis.wrap for p in axis.wrap[:2]]
+    return {x for poly in polys for x in poly.values if x is not ROUND}
+
+
+def _pure(x, barred=()):
+    """True if a scalar follows from arguments and the program's index alone, without memory or control flow; none of
+    them `barred`."""
+    todo, seen = [x], set()
+    while todo:
+        op = todo.pop()
+        if any(op is other for other in barred):
+            return False
+        if type(op) is Arg or id(op) in seen:
+            continue
+        if type(op) is Result or op.kind.effects or op.regions or type(op.type) is T.Tile:
+            return False
+        seen.add(id(op))
+        todo += op.operands
+    return True
+
+
+__all__ = ["Job", "Load", "Opened", "Written", "bytes_of", "find_jobs", "has_dots", "slots_of"]
