@@ -91,9 +91,9 @@ class Machine:
             self.strings[f"@{name}"] = data[:-1].decode()
         self.string_at = {STRINGS + k: s for k, s in enumerate(self.strings.values())}
         self.addresses = {name: STRINGS + k for k, name in enumerate(self.strings)}
-        whole = r"^define (?:internal |ptx_kernel )(\w+) @([\w.]+)\((.*?)\) nounwind[^\n]*\{\n(.*?)^\}"
-        self.codes = {name: Code(head, body) for _, name, head, body in re.findall(whole, text, re.M | re.S)}
-        self.kernel = next(reversed(self.codes))
+        whole = r"^define (?:internal|ptx_kernel) [^@\n]+ @([\w.$]+)\((.*?)\) nounwind[^\n]*\{\n(.*?)^\}"
+        self.codes = {name: Code(head, body) for name, head, body in re.findall(whole, text, re.M | re.S)}
+        self.kernel = re.search(r"^define ptx_kernel void @([\w.$]+)", text, re.M)[1]
 
     def program(self, pid, grid):
         self.pid, self.grid, self.shared = pid, grid, Shared(self.shared_bytes, self.threads // 32)
@@ -184,6 +184,8 @@ class Machine:
         return lambda: constant
 
     def constant(self, t, text):
+        if t[0] == "{":
+            return tuple(self.constant(part, text) for part in split_list(t[1:-1]))
         count, element = vector_of(t)
         if count:
             if text in ("zeroinitializer", "poison", "undef"):
@@ -321,10 +323,17 @@ class Machine:
         def step():
             self.done = self.done | self.active
             if x is not None:
-                mine = x()
-                self.result = mine if self.result is None else np.where(self.active, mine, self.result)
+                self.result = self.either(x(), self.result)
 
         return step
+
+    def either(self, mine, others):
+        """Values of the active threads, those of others elsewhere; of records, part by part."""
+        if others is None:
+            return mine
+        if type(mine) is tuple:
+            return tuple(map(self.either, mine, others))
+        return np.where(self.active, mine, others)
 
     def _unreachable(self, rest):
         return lambda: None
@@ -415,6 +424,11 @@ class Machine:
         x, k = self.typed(x), int(index.split()[1])
         return lambda: x()[:, k]
 
+    def _insertvalue(self, rest):
+        x, item, index = split_list(rest)
+        x, item, k = self.typed(x), self.typed(item), int(index)
+        return lambda: (*x()[:k], item(), *x()[k + 1:])
+
     def _extractvalue(self, rest):
         x, index = split_list(rest)
         x, k = self.typed(x), int(index)
@@ -428,7 +442,7 @@ class Machine:
             body, constraints, arguments = found.groups()
             inputs = [self.typed(a) for a in split_list(arguments)]
             return assembly.statement(self, result, body, constraints, inputs)
-        name, arguments = re.match(r"@([\w.]+)\((.*)\)$", rest).groups()
+        name, arguments = re.match(r"@([\w.$]+)\((.*)\)$", rest).groups()
         inputs = [self.typed(a) for a in split_list(arguments)]
         if name in self.codes:
             return lambda: self.call(name, [x() for x in inputs])

@@ -93,6 +93,7 @@ class Lowering:
         self.late_loads = {}
         self.used = uses(module.body)
         self.warps = module.attrs["num_warps"]
+        self.callees = {}  # functions by name
         self.members = None  # how many warps meet at barriers, where it is not all
         self._once = {}
         self._sums = {}  # value -> (value, number) whose sum it is, without wrapping
@@ -336,9 +337,11 @@ def scalar_row(g, spell, t, *xs):
 
 def lower_kernel(module, target, attributes=""):
     """LLVM text of a kernel whose tiles have layouts, and the bytes of shared memory it needs."""
+    from .lower_calls import callees, write_functions
     from .shared_memory import Scratch
 
     g = Lowering(module, target, Scratch(lends=any(op.kind is gpu_ops.box_store for op in walk(module.body))))
+    g.callees = callees(module)
     parameters = [
         (f"{_parameter_type(a)} {_name(k, a)}", value(_value_type(a), f"%{_name(k, a)}"))
         for k, a in enumerate(module.args)
@@ -351,7 +354,7 @@ def lower_kernel(module, target, attributes=""):
         g.block(module.body)
         g.shared.take_back(g)  # the engine reads the memory of live programs only
         g.w.ret()
-    total = g.shared.bytes
+    total = write_functions(g) if module.functions else g.shared.bytes
     head = "@smem = external addrspace(3) global [0 x i8], align 1024\n" if total else ""
     return head + g.w.text(), total
 

@@ -18,10 +18,12 @@ BANK_ROW = 128  # bytes that all banks serve in one pass
 
 class Scratch:
     """Shared memory, handed out in stack order: buffers that live for a while, and above them the scratch that every
-    conversion uses anew. Barriers come before scratch is written again and before it is read."""
+    conversion uses anew. Barriers come before scratch is written again and before it is read.
 
-    def __init__(self, lends=False):
-        self.buffers, self.bytes, self.dirty = [], 0, False  # buffers: (start, end) of those alive
+    What lies below `start` belongs to callers."""
+
+    def __init__(self, start=0, lends=False):
+        self.buffers, self.bytes, self.dirty = [(0, start)] if start else [], 0, False  # (start, end) of those alive
         self.lends, self.lent = lends, False  # whether the copy engine reads scratch at all; may be reading it now
 
     @property

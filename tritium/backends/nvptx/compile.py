@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 
 from ... import ops
-from ...passes import CLEANUP, dce, inline_calls, run
+from ...passes import dce
 from ...passes.axis_info import analyze
 from ..gpu import (  # noqa: F401
     lower_async,
+    lower_calls,
     lower_control,
     lower_convert,
     lower_dot,
@@ -44,8 +45,6 @@ def ttgir(module, target, options, metadata):
     """
     nv = NvTarget.of(options.arch)
     taken = [] if options.launch_checks else None
-    if module.functions:
-        module = run(module, (inline_calls, *CLEANUP))
     module = scalar_steps(split_dots(module, mma.multiplies(nv, options.num_warps)))
     module = _turned(module, nv, options)
     specialized = _specialized(module, nv, options)
@@ -57,7 +56,14 @@ def ttgir(module, target, options, metadata):
         boxed = store_boxes(module, copy_engine.engine(nv), slots, BY_ENGINE)
         module = module if boxed is module else dce(boxed)
     module = assign_layouts(module, mma.dot_layout(nv), wgmma.layouts, taken, mma.fragments(nv))
+    if module.functions:
+        module = module.replace(functions=[_function(f, module.attrs) for f in module.functions])
     return module.replace(attrs={**module.attrs, "nonnegative": tuple(taken)}) if taken else module
+
+
+def _function(function, attrs):
+    """A function with layouts. Nothing is known of its arguments, and it has no dots."""
+    return assign_layouts(scalar_steps(function.replace(attrs=attrs))).replace(attrs={})
 
 
 def _turned(module, nv, options):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ... import knobs, passes
 from ...ir import types as T
 from ...passes.legalize import BETWEEN_WIDE
+from ..gpu.inline_for_gpu import inline_for_gpu
 from .native import NATIVE, PAIR_CASTS, PAIR_CASTS_SINCE
 from .target import NvTarget
 
@@ -21,4 +22,4 @@ def facts(target):
 def pipeline(target) -> tuple:
     """The passes to the stage `ttir`."""
     nv = NvTarget.of(knobs.runtime.override_arch or target.arch)
-    return (*passes.CLEANUP, passes.legalize(facts(nv)), passes.dce)
+    return (inline_for_gpu, *passes.CLEANUP, passes.legalize(facts(nv)), passes.dce)
