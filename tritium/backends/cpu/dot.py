@@ -85,11 +85,13 @@ class _Rows(NamedTuple):
 class _Tile:
     """One register tile: `rows` x `columns` of C, held as vectors of `columns` lanes; `unroll` ks are one round.
 
-    The rows of B it meets are copied to `panel` if there is one.
+    The rows of B it meets are copied to `panel` if there is one. With `onward`, those of C below are asked for.
     """
 
-    def __init__(self, w: Writer, kind: Kind, unroll: int, rows: int, columns: int, panel: _Matrix | None = None):
+    def __init__(self, w: Writer, kind: Kind, unroll: int, rows: int, columns: int, panel: _Matrix | None = None,
+                 onward: bool = False):
         self.w, self.kind, self.unroll, self.rows, self.columns, self.panel = w, kind, unroll, rows, columns, panel
+        self.onward = onward
         self.type = vector(columns, kind.accumulator)
 
     def fused(self, x: Val, y: Val, z: Val) -> Val:
@@ -156,7 +158,7 @@ class _Tile:
         c_rows = [c.at(w, w.binary("add", i, w.const("i64", r)), j) for r in range(self.rows)]
         align = _BYTES[c.type]
         totals = [w.load(self.type, w.select(fresh, _ZEROS, p), align=align) for p in c_rows]
-        if a.step > 1:  # the rows below come next
+        if self.onward:
             below = w.binary("mul", c.stride, w.const("i64", self.rows))
             for p in c_rows:
                 self.ask_for(w.gep(c.type, p, below), 1, self.columns)
@@ -266,7 +268,7 @@ def dot(target: CpuTarget, kind: str) -> str:
         if _copies(target):
             large = _is_large(w, m, n, depth, lda, panel, target.dot_rows, unroll)
             with w.when(large):
-                _Large(_Tile(w, k, unroll, target.dot_rows, widest), a, _Matrix(b, ldb, k.operand), panel, depth,
+                _Large(_Tile(w, k, unroll, target.dot_rows, widest, onward=True), a, _Matrix(b, ldb, k.operand), panel, depth,
                        _whole(w, m, target.dot_rows), _whole(w, n, widest)).write(c, fresh)
         left = w.const("i64", 0)
         for width in widths:
@@ -281,7 +283,8 @@ def dot(target: CpuTarget, kind: str) -> str:
                 for height in _heights(target):
                     bottom = _whole(w, m, height)
                     with w.loop(top, bottom, height) as rows:
-                        tile = _Tile(w, k, unroll, height, width)
+                        onward = not _copies(target) and (height, width) == (target.dot_rows, widest)
+                        tile = _Tile(w, k, unroll, height, width, onward=onward)
                         tile.write(tile.rows_of(a, rows.index), lines, c, rows.index, columns.index, depth, fresh)
                     top = w.intrinsic("smax", "i64", top, bottom)
             left = right
