@@ -268,8 +268,9 @@ def dot(target: CpuTarget, kind: str) -> str:
         if _copies(target):
             large = _is_large(w, m, n, depth, lda, panel, target.dot_rows, unroll)
             with w.when(large):
-                _Large(_Tile(w, k, unroll, target.dot_rows, widest, onward=True), a, _Matrix(b, ldb, k.operand), panel, depth,
-                       _whole(w, m, target.dot_rows), _whole(w, n, widest)).write(c, fresh)
+                tile = _Tile(w, k, unroll, target.dot_rows, widest, onward=True)
+                bottom, right = _whole(w, m, tile.rows), _whole(w, n, tile.columns)
+                _Large(tile, a, _Matrix(b, ldb, k.operand), panel, depth, bottom, right).write(c, fresh)
         left = w.const("i64", 0)
         for width in widths:
             right = _whole(w, n, width)
