@@ -73,8 +73,7 @@ class Mask:
         if self.low is not None:
             bits = w.binary("and", bits, w.binary("xor", below(self.low), lo.const(-1)))
         if self.each is not None:
-            each = self.each
-            packed = w.emit(f"i{n}", f"bitcast {each.type} {each} to i{n}", each)
+            packed = w.effect(f"bitcast {self.each.typed} to i{n}", f"i{n}")  # only where it is wanted: it costs
             bits = w.binary("and", bits, w.cast("zext", packed, "i64"))
         if self.condition is not None:
             bits = w.select(self.condition, bits, lo.const(0))

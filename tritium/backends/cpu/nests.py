@@ -6,6 +6,7 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Op
 from . import lower_masks, lower_memory, lower_reduce, scratch_strips, turn, whole
+from .affine import form_of
 from .index import strips, width_of
 from .scratch_strips import write
 from .whole import is_zero
@@ -54,11 +55,32 @@ def _fill(lo, pairs):
         return
     width = width_for(lo, shape, *[T.element(x.type) for x, _ in pairs])
     walk = strips(shape, 1 if all(_divides(x) for x, _ in pairs) else width)
-    with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
-        idx = walk.index(lo, at, base)
-        made = [lo.ev(x, idx) for x, _ in pairs]
-        for (_, buffer), strip in zip(pairs, made, strict=True):
-            write(lo, buffer, idx, strip)
+    unrolled = len(walk.outer) > 0 and walk.total == 2 * walk.width and any(_gathers(lo, x) for x, _ in pairs)
+    with lo.loops([shape[a] for a in walk.outer]) as at:
+        if unrolled:
+            for base in range(0, walk.total, walk.width):
+                _fill_strip(lo, pairs, walk.index(lo, at, base))
+            return
+        with lo.counted(walk.total, walk.width) as base:
+            _fill_strip(lo, pairs, walk.index(lo, at, base))
+
+
+def _fill_strip(lo, pairs, idx):
+    made = [lo.ev(x, idx) for x, _ in pairs]
+    for (_, buffer), strip in zip(pairs, made, strict=True):
+        write(lo, buffer, idx, strip)
+
+
+def _gathers(lo, x):
+    """Whether a tile is loaded from addresses that follow no stride along rows. What these have in common with those of
+    other rows then leaves the loop over rows, if a row is so short that its strips are written out."""
+    while isinstance(x, Op) and lo.is_lazy(x) and lo.key(x) not in lo.homes:
+        if x.kind is ops.load:
+            return bool(form_of(lo, x.operands[0]).loose)
+        if not x.kind.elementwise or not x.operands:
+            return False
+        x = x.operands[0]
+    return False
 
 
 def _divides(x):

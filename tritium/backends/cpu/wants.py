@@ -133,14 +133,11 @@ class Wants:
     def weigh(self, lazy):
         """Roughly how many instructions a strip of each lazy value takes, and how long its longest chain is."""
         users, weight = {}, self.weight
-        rows, others = set(), set()
         for op in self.block.ops:
-            column = op.kind is ops.expand_dims and op.attrs["axis"] == 1
             for x in op.operands:
                 k = id(x.op) if type(x) is Result else id(x)
                 users[k] = users.get(k, 0) + 1
-                (rows if column else others).add(k)
-        self.row_numbers = rows - others
+        self.row_numbers = self.for_rows()
         for op in lazy:
             kind = op.kind
             if kind is ops.splat or kind is ops.arange:
@@ -160,6 +157,17 @@ class Wants:
                 self.must.add(self.lo.key(op.results[0]))
                 self.cut.add(self.lo.key(op.results[0]))
                 weight[id(op)] = (1, 0, 0)
+
+    def for_rows(self):
+        """The ids of values that are wanted once for each row of a tile, and by nobody else."""
+        rows, others = set(), set()
+        for op in reversed(self.block.ops):
+            column = op.kind is ops.expand_dims and op.attrs["axis"] == 1
+            wanted = rows if column or op.kind.elementwise and id(op) in rows and id(op) not in others else others
+            wanted.update([id(x.op) if type(x) is Result else id(x) for x in op.operands])
+            for region in op.regions:
+                others.update([id(x) for inner in walk(region) for x in inner.operands])
+        return rows - others
 
     def heavy(self, op):
         """Whether a value is rather kept than computed again."""
