@@ -10,7 +10,7 @@ from tritium.errors import InternalError
 from tritium.ir import types as T
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
-from tritium.passes import accumulate, dce, licm, reduce_early, simplify
+from tritium.passes import accumulate, dce, licm, reduce_early, simplify, sink_stores
 from tritium.passes.legalize import Facts, legalize
 
 NATIVE_HALF = Facts(floats=frozenset((T.f16, T.f32, T.f64)), rows=frozenset((("exp2", T.f32),)),
@@ -25,6 +25,7 @@ PIPELINES = {
     "licm": (licm,),
     "accumulate": (accumulate, dce),
     "reduce_early": (reduce_early, dce),
+    "sink_stores": (sink_stores, dce),
     "legalize": (legalize(), dce),
     "legalize_native_half": (legalize(NATIVE_HALF), dce),
     "legalize_dot": (legalize(ONLY_WIDE_DOT), dce),

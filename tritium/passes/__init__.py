@@ -15,6 +15,7 @@ from .legalize import Facts, legalize
 from .licm import licm
 from .reduce_early import reduce_early
 from .simplify import simplify
+from .sink_stores import sink_stores
 
 # What every target begins with. After a pass that writes new code, as `legalize` does, `dce` takes what it left over.
 CLEANUP = (
@@ -46,5 +47,5 @@ def run(module, pipeline, watch=None):
 
 __all__ = [
     "CLEANUP", "Facts", "accumulate", "dce", "has_tiles", "inline_calls", "legalize", "licm", "reduce_early", "run",
-    "simplify",
+    "simplify", "sink_stores",
 ]  # fmt: skip

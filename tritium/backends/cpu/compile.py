@@ -32,10 +32,12 @@ def pipeline(target) -> tuple:
 
 
 def prepare(module, cpu):
-    """Keep what loops add up in registers, and leave only ops that `cpu` has instructions for: calls on scalars."""
+    """Have loops and branches hand on less through memory, and leave only ops that `cpu` has instructions for: calls on
+    scalars."""
     if module.functions:
         module = passes.run(module, (_without_tiles, *passes.CLEANUP))
-    return passes.run(module, (passes.reduce_early, passes.legalize(facts(cpu)), passes.licm, passes.dce))
+    return passes.run(module, (passes.reduce_early, passes.sink_stores, passes.legalize(facts(cpu)), passes.licm,
+                               passes.dce))
 
 
 def _without_tiles(module):
