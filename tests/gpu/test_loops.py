@@ -1,5 +1,7 @@
 """Loops around dots as kernels have them: nested, one after the other, left early; against the interpreter."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,14 @@ def test_programs_that_take_tiles_in_turn(check, arch):
     m, n, k = 112, 48, 64
     args = data("f2", m, k), data("f2", k, n), np.zeros((m, n), "f4"), m, n, k, 64, 32, 32
     check(tiles_in_turn, *args, grid=(2,), arch=arch)
+
+
+@pytest.mark.parametrize(("arch", "room"), [(86, 101376), (80, 166912), (90, 232448)])
+def test_rings_have_as_many_slots_as_there_is_room_for(arch, room):
+    """Seven rounds' tiles of 32 KiB fit nowhere, with what the result passes through beside them."""
+    args = data("f2", 256, 128), data("f2", 128, 128), np.zeros((256, 128), "f4"), 256, 128, 128, 128, 128, 64
+    _, metadata = emulator.llvm_of(module_of(tiles_in_turn, args)[0], arch, 4, 7)
+    assert room - (40 << 10) < metadata["shared"] <= room
 
 
 @pytest.mark.parametrize("warps", [1, 2, 8])
@@ -157,6 +167,24 @@ def two_in_a_row(a_ptr, b_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, BK:
     tl.store(c_ptr + i[:, None] * BN + j[None, :], total)
 
 
+@triton.jit
+def widened_left_side(a_ptr, b_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    total = tl.zeros((BM, BN), tl.float32)
+    for s in range(0, K, BK):
+        a = tl.load(a_ptr + i[:, None] * K + (s + k)[None, :]).to(tl.float16)
+        total = tl.dot(a, tl.load(b_ptr + (s + k)[:, None] * BN + j[None, :]), total)
+    tl.store(c_ptr + i[:, None] * BN + j[None, :], total)
+
+
+def test_left_sides_in_registers_are_waited_for(check):
+    """The next round writes them while a dot would still read them."""
+    args = (data("i1", 64, 128) % 5).astype("i1"), data("f2", 128, 64), np.zeros((64, 64), "f4"), 128, 64, 64, 32
+    text, _ = emulator.llvm_of(module_of(widened_left_side, args)[0])
+    assert "wgmma.mma_async" in text and not re.search(r"wait_group.sync.aligned [1-9]", text)
+    check(widened_left_side, *args)
+
+
 @pytest.mark.parametrize("stages", [2, 3])
 def test_two_dots_on_one_sum(check, stages):
     """The second takes up what the first has not finished; buffers are given back when it has."""
@@ -181,6 +209,7 @@ def test_right_sides_that_lie_across_become_left_ones(check, blocks, warps):
     args = turned_arguments(blocks)
     text, metadata = emulator.llvm_of(module_of(lying_across, args)[0], num_warps=warps)
     assert "wgmma.mma_async" in text and len(metadata["maps"]) == 3  # the last is the result's
+    assert not re.search(r"wait_group.sync.aligned [1-9]", text), "the next round's registers are those of this one"
     check(lying_across, *args, grid=(-(-96 // blocks[0]), -(-112 // blocks[1])), warps=warps)
 
 

@@ -83,6 +83,11 @@ def _declare(s, guard, operands):
     pass
 
 
+def _compare(s, guard, operands, how):
+    target, x, y = operands
+    s.set(target, (s.get(x) == s.get(y)) == (how == "eq"), guard)
+
+
 def _move(s, guard, operands, bits):
     target, source = operands
     if source.startswith("%"):
@@ -306,7 +311,7 @@ INSTRUCTIONS = [
     (r"cvt\.rn\.satfinite\.(\w+)\.f32", _narrow),
     (r"cvt\.rn\.f16x2\.(\w+)", _widen),
     (r"\.reg", _declare),
-    (r"setp\.eq\.b32", _declare),
+    (r"setp\.(eq|ne)\.b32", _compare),
     (r"mov\.[bu](\d+)", _move),
     (r"ld((?:\.[\w:]+)*?)\.global(?:\.[\w:]+?)*?(?:\.v(\d))?\.b(\d+)", _load),
     (r"st((?:\.[\w:]+)*?)\.global(?:\.[\w:]+?)*?(?:\.v(\d))?\.b(\d+)", _store),

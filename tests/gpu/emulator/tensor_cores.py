@@ -92,6 +92,10 @@ def wgmma(s, guard, operands, columns, depth, ka, kb):
     if not (groups.all(1) | ~groups.any(1)).all():
         raise Fault("a matrix product that not all threads of a warpgroup reach")
     outs, left, right, *flags = operands
+    adds = s.get(flags[0]).astype(bool)
+    for name in outs:  # where it does not add it need not be there
+        old = s.registers.get(name, np.zeros(adds.size, np.uint32 if ka == "s8" else np.float32))
+        s.registers[name] = np.where(adds, old, np.zeros_like(old))
     n, depth_bytes = int(columns), 32
     sizes = [np.dtype(_TYPES[k]).itemsize for k in (ka, kb)]
     turned = [f == "1" for f in flags[3:]]  # after scale-d, scale-a, scale-b

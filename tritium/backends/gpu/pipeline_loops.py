@@ -35,7 +35,6 @@ class Abilities(NamedTuple):
     fits(dot): it can start this dot on buffers.   multiplies(dot): it has instructions for it, in registers at least.
     axis(load): along which its rows lie in memory.   vector(load): bytes of one copy.
     takes(dot, side, axis): its operand `side` ("a" or "b") may lie along `axis`.
-    room: bytes of shared memory for rings of buffers.
     """
 
     fits: Callable
@@ -43,19 +42,18 @@ class Abilities(NamedTuple):
     axis: Callable
     takes: Callable
     vector: Callable
-    room: int
 
 
-def pipeline_loops(module, can: Abilities):
-    """Pipeline every innermost loop around dots."""
+def pipeline_loops(module, can: Abilities, most=None):
+    """Pipeline every innermost loop around dots, in no more than `most` stages."""
     depth = module.attrs.get("num_stages", 3)
 
     def rule(b, op):
         if op.kind is not ops.for_:
             return None
         stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else depth
-        plan = Plan(op, can)
-        return plan.build(b, stages) if stages > 1 and plan.works_with_registers(stages) else None
+        stages, plan = min(stages, most or stages), Plan(op, can)
+        return plan.build(b, stages) if stages > 1 and plan.works_with_registers() else None
 
     return sweep(module, rule)
 
@@ -85,15 +83,14 @@ class Plan:
         self.loads = {k: x for k, x in self.loads.items() if self.feeds_only_dots(x)}
         return bool(self.loads) and self.find_slice()
 
-    def works_with_registers(self, stages):
+    def works_with_registers(self):
         """As `works`, where loads may also run ahead that dots want in registers or computed with."""
         alone, more = self.works(), {}
         for dot in (*self.dots, *self.in_registers):
             for x in dot.operands[:2]:
                 more |= {id(load): load for load in self.behind(x) if self.can_copy(load)}
         direct, self.loads = self.loads, self.loads | more
-        size = sum(x.type.numel * x.type.element.bytes for x in self.loads.values())
-        if more and self.quiet() and stages * size <= self.can.room and self.find_slice():
+        if more and self.quiet() and self.find_slice():
             return True
         self.loads = direct
         return alone and self.find_slice()
@@ -166,11 +163,18 @@ class Plan:
         for k, out in enumerate(self.body.yields):
             arg = self.body.args[1 + k]
             once = sum(y is out or y is arg for y in self.body.yields) == 1
-            if once and out in self.dots and self.users(out) == [] and self.reads_in_place(out, "b"):
-                users = self.users(arg)
-                taken_up = users == [out] and out.operands[2] is arg and len(self.dots) == 1
+            if once and out in self.dots and self.users(out) == [] and self.sides_stay(out):
+                users, taken_up = self.users(arg), self.sum_of(out) == k and len(self.dots) == 1
                 if taken_up or out.operands[2] is not arg and self.follow_other_dots(users, out):
                     self.late = k
+
+    def sum_of(self, dot):
+        """The position among the carried values of one that is the sum of this dot's products and nothing else."""
+        for k, (out, arg) in enumerate(zip(self.body.yields, self.body.args[1:])):
+            once = sum(y is out or y is arg for y in self.body.yields) == 1
+            if once and out is dot and dot.operands[2] is arg and self.users(arg) == [dot] and not self.users(dot):
+                return k
+        return None
 
     def runs_into_next(self, dot):
         """True if nothing needs the dot's result but another that adds to it."""
@@ -189,6 +193,13 @@ class Plan:
         if load is not None and id(load) in self.loads:
             return self.lies_right(dot, load, side, turned)
         return self.outside(x)
+
+    def sides_stay(self, dot):
+        """True if nothing a dot reads is written in the next round before another dot has been waited for: it reads a
+        buffer, or on the left registers that follow from that dot."""
+        left = dot.operands[0]
+        stays = self.reads_in_place(dot, "a") or type(left) is Op and self.follows_other_dot(left, dot)
+        return stays and self.reads_in_place(dot, "b")
 
     def needs_dots(self, x):
         """True if `x` follows from the result of a dot of its round."""

@@ -28,12 +28,8 @@ from ...ir.rewrite import substitute, sweep
 from . import ops as gpu_ops
 from .copy_jobs import Opened, bytes_of, find_jobs, has_dots, slots_of
 from .engine import by_element, reached, recipe, span
-from .lower_convert import scratch_of
 from .pipeline_loops import MIN_TRANSFER, Copy
 from .polynomial import write
-from .swizzle import cuts
-
-ALIGNMENT = 1024  # of buffers, at most
 
 
 def specialize_warps(module, abilities, engine):
@@ -324,18 +320,3 @@ def _release(b, build, group, slot, condition):
 
 def _slot_address(b, ring, tile, slot):
     return ops.add(b, ring, ops.mul(b, slot, _i32(b, bytes_of(tile))))
-
-
-def leaves_room(module, shared_bytes):
-    """True if a module with layouts has enough shared memory for its conversions beside its buffers."""
-    made = list(walk(module.body))
-    sizes = [op.attrs["slots"] * bytes_of(op.attrs["tile"]) for op in made if op.kind is gpu_ops.ring]
-    sizes += [bytes_of(x.type) for op in made if op.kind is gpu_ops.share for x in op.operands]
-    sizes += [8 * op.attrs["count"] for op in made if op.kind is gpu_ops.phases]
-    room = shared_bytes - sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
-    needs = [scratch_of(op, room) for op in made if op.kind is gpu_ops.convert]
-    for op in made:
-        if op.kind is gpu_ops.box_store:
-            tile = op.operands[0].type
-            needs.append(bytes_of(tile) >> len(cuts(tile, op.attrs["axis"], room)[0]))
-    return all(need <= room for need in needs)

@@ -32,23 +32,21 @@ def turn_dots(module, abilities):
             return None
         stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else depth
         plan = Plan(op, can)
-        chosen = {k for k in range(len(plan.body.yields)) if _gains(plan, k)} if stages > 1 and plan.dots else set()
+        chosen = {plan.sum_of(dot) for dot in plan.dots if _gains(plan, dot)} if stages > 1 else set()
         return _turn(b, op, chosen) if chosen else None
 
     return sweep(module, rule)
 
 
-def _gains(plan, k):
-    """True if carried value `k` is a sum of products that is better turned."""
-    dot, total = plan.body.yields[k], plan.body.args[1 + k]
-    if dot not in plan.dots or dot.operands[2] is not total or plan.users(total) != [dot] or plan.users(dot):
-        return False
+def _gains(plan, dot):
+    """True if a dot's products are only summed, and better turned."""
     (left, left_turned), (right, right_turned) = (plan.source(x) for x in dot.operands[:2])
-    if sum(y is dot or y is total for y in plan.body.yields) > 1 or left is None or right is None:
+    if plan.sum_of(dot) is None or left is None or right is None:
         return False
     if right.type.element.bits != 32 or plan.lies_right(dot, right, "b", right_turned):
         return False
-    other = Op(ops.dot, tuple(map(_swapped, (dot.operands[1], dot.operands[0], total))), dot.attrs, (_type(dot),))
+    a, b, total = map(_swapped, dot.operands)
+    other = Op(ops.dot, (b, a, total), dot.attrs, (_type(dot),))
     copied = plan.can_copy(left) and plan.can_copy(right)
     return copied and plan.can.fits(other) and plan.lies_right(other, left, "b", not left_turned)
 

@@ -17,7 +17,7 @@ def unobserved(block, loop, plan, load, axis, access):
     """True if elements of `load` at (start + index) % size on `axis` with start + index >= size reach no store. The
     loop around the load is one of the block's ops."""
     start, size, _ = access.form.axes[axis].wrap
-    if plan.late is None:
+    if len(plan.dots) != 1 or plan.sum_of(plan.dots[0]) is None:
         return False
     (dot,) = plan.dots
     sides = [k for k, x in enumerate(dot.operands[:2]) if plan.source(x)[0] is load]
@@ -25,7 +25,7 @@ def unobserved(block, loop, plan, load, axis, access):
         return False
     kept = 0 if sides[0] == 0 else 1  # the axis of the operand that is not summed over, and of the result
     own = 1 - kept if plan.source(dot.operands[sides[0]])[1] else kept
-    return axis == own and _hidden(block, Result(loop, plan.late), kept, size - start)
+    return axis == own and _hidden(block, Result(loop, plan.sum_of(dot)), kept, size - start)
 
 
 def _hidden(block, first, axis, end):

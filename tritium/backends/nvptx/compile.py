@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from ... import ops
+from ...ir.core import walk
 from ...passes import dce
 from ...passes.axis_info import analyze
 from ..gpu import (  # noqa: F401
@@ -19,11 +20,13 @@ from ..gpu import (  # noqa: F401
     lower_shape,
     lower_sort,
 )
+from ..gpu import ops as gpu_ops
 from ..gpu.assign_layouts import assign_layouts
 from ..gpu.lower import LOWER, lower_kernel
 from ..gpu.pipeline_loops import pipeline_loops
+from ..gpu.room import leaves_room
 from ..gpu.scalar_steps import scalar_steps
-from ..gpu.specialize_warps import leaves_room, specialize_warps
+from ..gpu.specialize_warps import specialize_warps
 from ..gpu.split_dots import split_dots
 from ..gpu.store_boxes import store_boxes
 from ..gpu.turn_dots import turn_dots
@@ -44,21 +47,28 @@ def ttgir(module, target, options, metadata):
     Values that are taken for not negative are noted in the module's `nonnegative`; the launcher sees to it.
     """
     nv = NvTarget.of(options.arch)
-    taken = [] if options.launch_checks else None
     module = scalar_steps(split_dots(module, mma.multiplies(nv, options.num_warps)))
     module = _turned(module, nv, options)
-    specialized = _specialized(module, nv, options)
-    if specialized is not None:
-        return specialized
-    slots = len(module.args)
-    module = pipeline_loops(module, mma.abilities(nv, analyze(module, taken), options.num_warps))
-    if options.launch_checks:
-        boxed = store_boxes(module, copy_engine.engine(nv), slots, BY_ENGINE)
-        module = module if boxed is module else dce(boxed)
-    module = assign_layouts(module, mma.dot_layout(nv), wgmma.layouts, taken, mma.fragments(nv))
-    if module.functions:
-        module = module.replace(functions=[_function(f, module.attrs) for f in module.functions])
-    return module.replace(attrs={**module.attrs, "nonnegative": tuple(taken)}) if taken else module
+    return _specialized(module, nv, options) or _pipelined(module, nv, options)
+
+
+def _pipelined(module, nv, options):
+    """The module with pipelined loops and layouts; with fewer stages than asked for if their buffers find no room."""
+    most = None
+    while True:
+        taken = [] if options.launch_checks else None
+        made = pipeline_loops(module, mma.abilities(nv, analyze(module, taken), options.num_warps), most)
+        slots = max((op.attrs["slots"] for op in walk(made.body) if op.kind is gpu_ops.ring), default=1)
+        if options.launch_checks:
+            boxed = store_boxes(made, copy_engine.engine(nv), len(module.args), BY_ENGINE)
+            made = made if boxed is made else dce(boxed)
+        made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, taken, mma.fragments(nv))
+        if slots == 1 or leaves_room(made, nv.shared_bytes):
+            break
+        most = slots - 1
+    if made.functions:
+        made = made.replace(functions=[_function(f, made.attrs) for f in made.functions])
+    return made.replace(attrs={**made.attrs, "nonnegative": tuple(taken)}) if taken else made
 
 
 def _function(function, attrs):

@@ -68,7 +68,7 @@ def abilities(target, info, warps):
             width = min(width, info(load.operands[1]).constancy[along])
         return width * size
 
-    return Abilities(fits, multiplies, axis, takes, vector, target.shared_bytes)
+    return Abilities(fits, multiplies, axis, takes, vector)
 
 
 def dot(g, op, a, b, acc):

@@ -177,14 +177,19 @@ def issue(g, acc, left, right, pending=0):
 
 
 def _instructions(g, acc, left, first, right, second, pending):
-    """One asm statement: a block of the result, all its k-steps, then the wait that its values are tied to."""
+    """One asm statement: a block of the result, all its k-steps, then the wait that its values are tied to.
+
+    If the sum starts at zero the first step stores its product instead of adding it, and no register need be zero.
+    """
     count, t = len(acc), left.tile.element
+    fresh = all(x == g.const(x.type, 0 if t is T.i8 else 0.0) for x in acc)
     letter, kind, total = ("r", "i32", "s32") if t is T.i8 else ("f", "float", "f32")
     in_registers = left.words is not None
     name = f"m64n{2 * count}k{STEP // t.bytes}.{total}.{NAMES[t]}.{NAMES[right.tile.element]}"
     outs = ", ".join(f"${i}" for i in range(count))
-    at = 2 * count  # operands: outputs, the accumulators tied to them, then these
-    lines = ["{ .reg .pred p; .reg .b64 da, db; setp.eq.b32 p, 1, 1; wgmma.fence.sync.aligned;"]
+    at = count if fresh else 2 * count  # operands: outputs, the accumulators tied to them, then these
+    adds = "ne" if fresh else "eq"
+    lines = [f"{{ .reg .pred p; .reg .b64 da, db; setp.{adds}.b32 p, 1, 1; wgmma.fence.sync.aligned;"]
     for step in range(left.depth * t.bytes // STEP):
         lines.append(f"add.s64 db, ${at + len(first)}, {right.advance(step)};")
         if in_registers:
@@ -193,8 +198,12 @@ def _instructions(g, acc, left, first, right, second, pending):
             source = "da"
             lines.append(f"add.s64 da, ${at}, {left.advance(step)};")
         lines.append(f"wgmma.mma_async.sync.aligned.{name} {{{outs}}}, {source}, db, {_flags(t, left, right)};")
+        if fresh and step == 0:
+            lines.append("setp.eq.b32 p, 1, 1;")
     lines.append(f"wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned {pending}; }}")
     letters = ["r" if in_registers else "l"] * len(first) + ["l"]
+    if fresh:
+        return _stated(g, " ".join(lines), count, (*first, second), [f"=&{letter}"] * count + letters, kind)
     return tied(g, " ".join(lines), acc, (*first, second), letters, letter, kind)
 
 
@@ -208,11 +217,16 @@ def _flags(t, left, right):
 
 def tied(g, body, acc, others, letters, letter, kind):
     """An asm statement that changes accumulators in place."""
-    w, count = g.w, len(acc)
-    constraints = ",".join([f"={letter}"] * count + [str(i) for i in range(count)] + letters)
-    result = w.struct([kind] * count)
-    arguments = ", ".join(x.typed for x in (*acc, *others))
-    made = w.effect(f'call {result} asm sideeffect "{body}", "{constraints},~{{memory}}"({arguments})', result)
+    count = len(acc)
+    return _stated(g, body, count, (*acc, *others), [f"={letter}"] * count + [*map(str, range(count)), *letters], kind)
+
+
+def _stated(g, body, count, inputs, constraints, kind):
+    """The `count` results of an asm statement."""
+    w, result = g.w, g.w.struct([kind] * count)
+    arguments = ", ".join(x.typed for x in inputs)
+    body = f'asm sideeffect "{body}", "{",".join(constraints)},~{{memory}}"'
+    made = w.effect(f"call {result} {body}({arguments})", result)
     return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]
 
 
