@@ -62,7 +62,7 @@ def compile(src, target: GPUTarget | None = None, options: dict | Options | None
     entry = Entry(src, key, backend, parsed)
 
     clock = Clock()
-    kernel = entry.load()
+    kernel = entry.load(lambda: _module(src, target, parsed))
     hit = kernel is not None
     if not hit:
         backend.record.ahead()

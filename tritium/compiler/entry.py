@@ -6,12 +6,13 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tritium import cache, knobs
 from tritium.backends.compiler import BaseBackend, Options
-from tritium.compiler.kernel import CompiledKernel, OnDisk, metadata_text
+from tritium.compiler.kernel import CompiledKernel, OnDemand, OnDisk, metadata_text
 from tritium.compiler.sources import IR_STAGES
 from tritium.ir.text import parse_module
 
@@ -28,8 +29,8 @@ class Entry:
         self.override = cache.get_override_manager(src.hash()) if knobs.compilation.override else None
         self._begun: _Writing | None = None
 
-    def load(self) -> CompiledKernel | None:
-        """The kernel as an earlier process compiled it."""
+    def load(self, source: Callable[[], Any]) -> CompiledKernel | None:
+        """The kernel as an earlier process compiled it; `source` makes the stage that is not kept."""
         anew = knobs.compilation.always_compile or self.dump or self.override or self.supplied
         group = None if anew else self.manager.get_group(f"{self.file}.json")
         if group is None:
@@ -37,9 +38,11 @@ class Entry:
             return None
         with open(group[f"{self.file}.json"], "rb") as file:
             metadata = json.loads(file.read().decode())
-        stages = ("source", "ttir", *(ext for ext, _ in self.backend.record.stages))
+        stages = ("ttir", *(ext for ext, _ in self.backend.record.stages))
         paths = ((ext, group.get(f"{self.file}.{ext}")) for ext in stages)
         contents: dict[str, Any] = {ext: OnDisk(path) for ext, path in paths if path is not None}
+        if "ttir" in contents and (self.src.fn is not None or self.src.ext == "source"):
+            contents = {"source": OnDemand(source), **contents}
         cache.count("hits")
         return CompiledKernel(self.src, metadata, contents, self.key, group)
 
@@ -60,15 +63,15 @@ class Entry:
     def begin_store(self, contents: dict[str, Any]) -> None:
         """Write the stages there are while the next is made, by code that does without Python."""
         if self.manager and not knobs.compilation.store_binary_only:
-            self._begun = _Writing(self.manager, self.file, dict(contents))
+            self._begun = _Writing(self.manager, self.file, _kept(contents))
 
     def store(self, contents: dict[str, Any], metadata: dict[str, Any]) -> CompiledKernel:
         """Keep the stages on disk, if the disk lets us, and give the kernel."""
         written = self._begun.texts() if self._begun else {}
-        texts = {ext: written[ext] if ext in written else _text(value) for ext, value in contents.items()}
+        texts = {ext: written[ext] if ext in written else _text(value) for ext, value in _kept(contents).items()}
         if self.dump:
-            for ext, text in (*texts.items(), ("json", metadata_text(metadata))):
-                self.dump.put(text, f"{self.file}.{ext}")
+            for ext, value in (*{**contents, **texts}.items(), ("json", metadata_text(metadata))):
+                self.dump.put(_text(value), f"{self.file}.{ext}")
         if knobs.compilation.store_binary_only:
             texts = {self.backend.binary_ext: texts[self.backend.binary_ext]}
         group = self._write(texts, metadata) if self.manager else {}
@@ -89,6 +92,11 @@ class Entry:
             cache.tolerate(error)
             return {}
         return group
+
+
+def _kept(contents: dict[str, Any]) -> dict[str, Any]:
+    """The stages that are stored: the first is made again sooner than it is printed."""
+    return {ext: value for ext, value in contents.items() if ext != "source"}
 
 
 def _text(value: Any) -> str | bytes:

@@ -45,6 +45,16 @@ class OnDisk(str):
     __slots__ = ()
 
 
+class OnDemand:
+    """A stage that is cheaper to make again, when somebody reads it, than to keep."""
+
+    def __init__(self, make: Callable[[], Any]):
+        self._make = make
+
+    def __str__(self) -> str:
+        return str(self._make())
+
+
 class Stages(Mapping):
     """Extension -> content of a stage: text, or bytes for the binary. Read from disk, or computed, on demand."""
 
@@ -59,7 +69,7 @@ class Stages(Mapping):
                 with open(value, "rb") as file:
                     data = file.read()
                 value = data if ext == self._binary_ext else data.decode()
-            elif not isinstance(value, str | bytes):  # the module itself, from this process
+            elif not isinstance(value, str | bytes):  # the module itself, or what makes it
                 value = str(value)
             self._contents[ext] = value
             return value

@@ -11,7 +11,7 @@ from ..ir.verify import verify
 from .accumulate import accumulate
 from .dce import dce
 from .inline_calls import has_tiles, inline_calls
-from .legalize import Facts, legalize
+from .legalize import Facts, is_legal, legalize
 from .licm import licm
 from .reduce_early import reduce_early
 from .simplify import simplify
@@ -46,6 +46,6 @@ def run(module, pipeline, watch=None):
 
 
 __all__ = [
-    "CLEANUP", "Facts", "accumulate", "dce", "has_tiles", "inline_calls", "legalize", "licm", "reduce_early", "run",
-    "simplify", "sink_stores",
+    "CLEANUP", "Facts", "accumulate", "dce", "has_tiles", "inline_calls", "is_legal", "legalize", "licm",
+    "reduce_early", "run", "simplify", "sink_stores",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from .. import ops
 from ..ir import types as T
+from ..ir.core import walk
 from ..ir.rewrite import same, sweep
 from ..ops.expand import EXPAND
 from ..ops.expand_casts import fma_narrow, narrow, to_odd_f32, toward_zero_f32, widen
@@ -80,6 +81,32 @@ def legalize(facts=PORTABLE):
     return legalize
 
 
+def is_legal(module, facts=PORTABLE) -> bool:
+    """Whether a target has all that a module needs: then a simplified module stays as it is.
+
+    >>> from tritium.ir.text import parse_module
+    >>> add = "kernel @f(%x: T) {\\n  %0 = add %x, %x : T\\n  print %0 {prefix=\\"\\"}\\n}"
+    >>> is_legal(parse_module(add.replace("T", "i32"))), is_legal(parse_module(add.replace("T", "bf16")))
+    (True, False)
+    """
+    known = {}
+
+    def fits(op):
+        kind = op.kind
+        if kind is ops.cast:
+            return _converts(facts, T.element(op.operands[0].type), op.attrs["to"], op.attrs["rounding"])
+        if kind is ops.print_:
+            return all(type(t := T.element(x.type)) is not T.Scalar or not t.is_float or t in facts.floats
+                       for x in op.operands)
+        if kind.row is None and kind not in OTHERS or not op.operands:
+            return True
+        key = (kind, T.element(op.operands[0].type))
+        if key not in known:
+            known[key] = _choose(facts, *key) is None
+        return known[key]
+    return all(map(fits, walk(module.body)))
+
+
 def _choose(facts, kind, t):
     """What to do with ops of `kind` on elements of type `t`; None to leave them."""
     if kind in OTHERS:
@@ -142,30 +169,39 @@ BITWISE = {ops.abs_: _abs, ops.copysign: _copysign}
 def _cast(facts, b, op):
     x, = op.operands
     source, to, rounding = T.element(x.type), op.attrs["to"], op.attrs["rounding"]
-    from_float = type(source) is T.Scalar and source.is_float
-    to_float = type(to) is T.Scalar and to.is_float
-    if not from_float and not to_float:
+    if _converts(facts, source, to, rounding):
         return None
-    if from_float and to_float:
-        return _between_floats(facts, Expr(b, x), source, to, rounding)
-    if from_float:      # to an integer, a bool
-        return None if source in facts.floats else ops.cast(b, _wider(b, x), to=to)
-    if to in WIDE or to in facts.floats:
-        return None
-    return ops.cast(b, ops.cast(b, x, to=T.f32), to=to)
+    if not _is_float(source):
+        return ops.cast(b, ops.cast(b, x, to=T.f32), to=to)
+    if not _is_float(to):      # an integer, a bool
+        return ops.cast(b, _wider(b, x), to=to)
+    return _between_floats(facts, Expr(b, x), source, to, rounding)
+
+
+def _is_float(t):
+    return type(t) is T.Scalar and t.is_float
+
+
+def _converts(facts, source, to, rounding) -> bool:
+    """Whether the target converts between these types by itself."""
+    if not _is_float(to):
+        return not _is_float(source) or source in facts.floats
+    if not _is_float(source):
+        return to in WIDE or to in facts.floats
+    if source is T.f32 and to is T.f64:
+        return True
+    if source is T.f64 and to is T.f32:
+        return rounding != "rtz"
+    return source is not to and rounding is None and (source, to) in facts.casts
 
 
 def _between_floats(facts, x, source, to, rounding):
-    """None if the target converts by itself."""
+    """What the target does not convert by itself."""
     if source is to:
         return x.v
-    if rounding is None and (source, to) in facts.casts:
-        return None
-    if source is T.f32 and to is T.f64:
-        return None
     if source is T.f64:
         if to is T.f32:
-            return toward_zero_f32(x).v if rounding == "rtz" else None
+            return toward_zero_f32(x).v
         if rounding == "rtz":
             return toward_zero_f32(x).cast(to, rounding).v
         return (x.cast(T.f32) if to.bits == 8 else to_odd_f32(x)).cast(to).v

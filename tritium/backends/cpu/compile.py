@@ -34,10 +34,13 @@ def pipeline(target) -> tuple:
 def prepare(module, cpu):
     """Have loops and branches hand on less through memory, and leave only ops that `cpu` has instructions for: calls on
     scalars."""
+    has = facts(cpu)
     if module.functions:
         module = passes.run(module, (_without_tiles, *passes.CLEANUP))
-    return passes.run(module, (passes.reduce_early, passes.sink_stores, passes.legalize(facts(cpu)), passes.licm,
-                               passes.dce))
+    moved = passes.run(module, (passes.reduce_early, passes.sink_stores))
+    if moved is module and not module.functions and passes.is_legal(module, has):
+        return module  # hoisted and swept before
+    return passes.run(moved, (passes.legalize(has), passes.licm, passes.dce))
 
 
 def _without_tiles(module):
