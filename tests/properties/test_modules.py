@@ -8,10 +8,14 @@ from hypothesis import strategies as st
 from tests.exec.backends import backends_present
 from tests.ops.samples import array_of, random_codes, special_codes
 from tests.properties.modules import modules
+from tritium import ops
 from tritium.interp.machine import interpret
-from tritium.ir.core import Result
+from tritium.ir.builder import Builder
+from tritium.ir.core import Block, Module, Op, Result
 from tritium.ir.text import parse_module, print_module
+from tritium.ir.verify import verify
 from tritium.ops.meaning import np_dtype
+from tritium.passes import inline_calls
 
 BACKENDS = backends_present()
 
@@ -96,3 +100,23 @@ def test_backends_agree(backend, made, seed, n):
     found = run(BACKENDS[backend], made, seed, n)
     for k, (x, y) in enumerate(zip(found, expected)):
         assert np.array_equal(bits(x), bits(y)), f"out{k}: {x} against {y} of\n{made[0]}"
+
+
+def moved_to_a_function(module):
+    """A kernel that only calls a function, which does what the kernel did."""
+    b = Builder()
+    args = [b.argument(arg.type, arg.name, **arg.attrs) for arg in module.args]
+    ops.call(b, *args, callee="rest")
+    rest = Block(module.args, [*module.body.ops, Op(ops.yield_, (), {}, ())])
+    return verify(Module(module.name, b.finish(), module.attrs, [Module("rest", rest)]))
+
+
+@given(made=modules(), seed=st.integers(0, 1000), n=st.sampled_from([0, 3, 100]))
+def test_functions_mean_what_kernels_do(made, seed, n):
+    apart = moved_to_a_function(made[0])
+    assert equal(inline_calls(apart), made[0])
+    expected = run(BACKENDS["interpreter"], made, seed, n)
+    for name in ("interpreter", "cpu"):
+        found = run(BACKENDS[name], (apart, *made[1:]), seed, n)
+        for k, (x, y) in enumerate(zip(found, expected)):
+            assert np.array_equal(bits(x), bits(y)), f"{name}, out{k}: {x} against {y} of\n{apart}"

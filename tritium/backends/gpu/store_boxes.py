@@ -140,7 +140,7 @@ class _Stores:
         return out
 
 
-_TOUCHES = (ops.load, ops.store, ops.atomic, ops.atomic_cas, ops.inline_asm, gpu_ops.async_load)
+_TOUCHES = (ops.load, ops.store, ops.atomic, ops.atomic_cas, ops.inline_asm, ops.call, gpu_ops.async_load)
 
 
 def _apart(x, y):
