@@ -58,10 +58,11 @@ def lower(module, target, taken=None) -> Lowered:
     True
     """
     from . import lower_atomics, lower_control, lower_dot, lower_program, lower_shape  # noqa: F401  (fill the tables)
-    from .lower_calls import write_functions
 
     lo = Lowering(module, target, taken)
     if module.functions:
+        from .lower_calls import write_functions
+
         lo.callees = write_functions(lo, lambda function: Lowering(function, target))
     lo.kernel()
     return Lowered(lo.w.text(), lo.name, lo.arena.bytes)
