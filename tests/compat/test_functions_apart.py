@@ -9,6 +9,8 @@ import torch
 
 import tritium as triton
 import tritium.language as tl
+from tritium.frontend import lower
+from tritium.interp.machine import AccessError, interpret
 
 
 @triton.jit(noinline=True)
@@ -117,6 +119,64 @@ def test_tiles_inside_and_as_results(engine):
 
 
 @triton.jit(noinline=True)
+def running(p, q, n, N: tl.constexpr):
+    """Scratch memory of its own, in several calls one after the other."""
+    i = tl.arange(0, N)
+    v = tl.load(p + i, mask=i < n, other=0)
+    s = tl.cumsum(v, 0)
+    tl.store(q + i, tl.flip(s, 0), mask=i < n)
+    h = tl.histogram(v & 7, 8)
+    return tl.sum(s, 0), tl.max(v, 0), tl.sum(tl.gather(h, tl.arange(0, 8) ^ 1, 0) * tl.arange(0, 8), 0)
+
+
+@triton.jit
+def several_runs(p, q, out, n):
+    for r in range(3):
+        total, top, weighted = running(p, q, n - r * 50, 256)
+        tl.store(out + r * 3, total)
+        tl.store(out + r * 3 + 1, top)
+        tl.store(out + r * 3 + 2, weighted)
+    if n > 100:
+        total, top, weighted = running(p + 1, q + 100, 100, 128)
+        tl.store(out + 9, total + top + weighted)
+
+
+SEVERAL = [np.random.default_rng(1).integers(0, 50, 256, dtype=np.int32), np.zeros(256, np.int32),
+           np.zeros(10, np.int32), 200]
+
+
+def test_scratch_of_functions(engine):
+    p, q, out, n = (x.copy() if isinstance(x, np.ndarray) else x for x in SEVERAL)
+    engine(several_runs, [p, q, out, n], (1,))
+    wanted = []
+    for first, count in ((0, 200), (0, 150), (0, 100), (1, 100)):
+        v = np.zeros(128 if first else 256, np.int64)
+        v[:count] = p[first:first + count]
+        h = np.bincount(v & 7, minlength=8)
+        wanted.append((np.cumsum(v).sum(), v.max(), (h[np.arange(8) ^ 1] * np.arange(8)).sum()))
+    assert out.tolist() == [*wanted[0], *wanted[1], *wanted[2], sum(wanted[3])]
+
+
+@triton.jit(noinline=True)
+def chosen(p, q, first):
+    r = p if first else q
+    return r + 1, r.to(tl.int64) == p.to(tl.int64)
+
+
+@triton.jit
+def pointers(p, q):
+    for k in range(2):
+        r, is_first = chosen(p, q, k == 1)
+        tl.store(r, 5.0 + is_first.to(tl.float32))
+
+
+def test_pointers_as_results(engine):
+    p, q = np.zeros(2, np.float32), np.zeros(2, np.float32)
+    engine(pointers, [p, q], (1,))
+    assert p.tolist() == [0, 6] and q.tolist() == [0, 5]
+
+
+@triton.jit(noinline=True)
 def larger(a, b):
     return tl.maximum(a, b)
 
@@ -176,6 +236,35 @@ def test_prints(capfd):
     printing[(1,)](3)
     assert capfd.readouterr().out.splitlines() == [
         f"pid (0, 0, 0) idx () got: {x}" for x in ("0", "3", "3.000000")]
+
+
+def test_compiled_from_its_text(tmp_path):
+    out = torch.zeros(4)
+    first = composite[(1,)](out, 5, 7)
+    path = tmp_path / "composite.ttir"
+    path.write_text(first.asm["ttir"])
+    again = triton.compile(str(path))
+    assert again.asm["llir"] == first.asm["llir"]
+
+
+@triton.jit(noinline=True)
+def beyond(x, n):
+    return tl.load(x + n)
+
+
+@triton.jit
+def reads_beyond(x):
+    tl.store(x, beyond(x, 1000))
+
+
+def test_accesses_out_of_bounds_name_the_calls():
+    module = lower(reads_beyond, {"x": "*fp32"})
+    with pytest.raises(AccessError) as caught:
+        interpret(module, [np.zeros(4, np.float32)])
+    lines = [line.partition(":")[2] for line in str(caught.value).splitlines() if "-->" in line]
+    first = beyond.fn.__code__.co_firstlineno
+    assert [int(line.split(":")[0]) - first for line in lines] == [2, 7]
+    assert "note: called from here" in str(caught.value)
 
 
 def test_what_is_compiled():

@@ -53,6 +53,8 @@ CASES = {
              [np.random.default_rng(0).integers(-99, 99, 1024, dtype=np.int32), np.zeros(256, np.int32), 4]),
     "early": (apart.early, {"x": "*i32", "out": "*i32", "counter": "*i32", "n": "i32"}, {},
               [np.array([3, 1, 0, 2], np.int32), np.zeros(3, np.int32), np.zeros(1, np.int32), 4]),
+    "several_runs": (apart.several_runs, {"p": "*i32", "q": "*i32", "out": "*i32", "n": "i32"}, {}, apart.SEVERAL),
+    "pointers": (apart.pointers, {"p": "*fp32", "q": "*fp32"}, {}, [np.zeros(2, np.float32) for _ in range(2)]),
     "composite": (apart.composite, {"out": "*fp32", "a": "i32", "b": "i32"}, {}, [np.zeros(4, np.float32), 5, 7]),
     "combined": (apart.combined, {"x": "*i32", "out": "*i32", "N": "constexpr"}, {"N": 8},
                  [np.arange(8, dtype=np.int32)[::-1].copy(), np.zeros(9, np.int32)]),

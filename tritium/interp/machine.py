@@ -236,8 +236,7 @@ class Machine:
                 f"{fault.size} bytes at {address:#x}" + (f", as {others} other lanes do" if others else ""))
         if argument is not None:
             text += f"\nnote: that is {argument.where(address)}"
-        if op.loc:
-            text += f"\n  --> {op.loc.file}:{op.loc.line}:{op.loc.col + 1}"
+        text += _where(op) + "".join(f"\nnote: called from here{_where(call)}" for call in reversed(self.calls))
         if len(op.operands) < (3 if fault.store else 2):
             text += "\nhint: mask the lanes that lie outside, as in tl.load(p, mask=offsets < n)"
         return AccessError(text, self.pid, index, address, argument)
@@ -264,6 +263,10 @@ class Machine:
 
     def inline_asm(self, op, xs):
         return assembly.run(op, xs)
+
+
+def _where(op):
+    return f"\n  --> {op.loc.file}:{op.loc.line}:{op.loc.col + 1}" if op.loc else ""
 
 
 def is_lanewise(block):
