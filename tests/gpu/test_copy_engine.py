@@ -329,6 +329,7 @@ def walking(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK
 def test_what_a_loop_writes_lies_apart_from_what_it_loads(fake, address, apart):
     """Or another kernel is launched, whose loads wait for its stores."""
     walking.device_caches.clear()
+    fake.parameters = 6
     a, b, c = Tensor(1 << 20), Tensor(2 << 20), Tensor(address)
     for _ in range(2):
         walking[(4,)](a, b, c, 256, 64, 128, 64, 64, 64)
