@@ -18,6 +18,11 @@ SLACK = 256
 CONFLICT = 512
 
 
+# Room so many times as large as what is put there is left for something larger: tiles that follow each other in one
+# place stay in the cache.
+MUCH = 16
+
+
 class Buffer:
     """Room for a tile in the arena; `users` counts the values that live in it, `flat` says that rows have no gaps.
 
@@ -82,7 +87,7 @@ class Arena:
         buffer = Buffer(shape, element)
         buffer.users = 1
         for k, (offset, size) in enumerate(self._free):
-            if size >= buffer.size:
+            if buffer.size <= size <= MUCH * buffer.size:
                 rest = (offset + buffer.size, size - buffer.size)
                 self._free[k : k + 1] = [rest] if rest[1] else []
                 buffer.offset = offset
