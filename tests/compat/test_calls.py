@@ -121,6 +121,18 @@ def test_nested_tuples(run):
 
 
 @triton.jit
+def constants_in_tuples(out, sizes, n):
+    tl.store(out + tl.arange(0, sizes[1][0]), tl.arange(0, sizes[1][0]) + sizes[0] + n)
+
+
+def test_constants_in_tuples(run):
+    """`tl.constexpr(...)` stays a constant wherever it stands in the arguments."""
+    out = torch.zeros(4, dtype=torch.int32)
+    run(constants_in_tuples, (1,), out, (3, (tl.constexpr(4), None)), tl.constexpr(2))
+    assert out.tolist() == [5, 6, 7, 8]
+
+
+@triton.jit
 def tuple_state(x_ptr, out_ptr, n, N: tl.constexpr):
     i = tl.arange(0, N)
     state = (tl.zeros([N], tl.float32), tl.full([N], float("-inf"), tl.float32), 0)

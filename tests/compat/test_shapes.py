@@ -107,3 +107,19 @@ def test_scalars_and_tiles_of_one(engine):
     out = np.zeros(10, np.int32)
     engine(tiny, [np.array([3, 4], np.int32), out])
     assert out.tolist() == [3, 4, 4, 7, 7, 9, 12, 32, 5, 3]
+
+
+@triton.jit
+def compared_shapes(out, N: tl.constexpr):
+    x = tl.arange(0, N)
+    tl.static_assert(x[None, :].shape == [1, N])
+    tl.static_assert(x[:, None].shape != [1, N])
+    tl.static_assert(tl.expand_dims(x, (0, -1)).shape == [tl.constexpr(1), N, 1])
+    tl.static_assert(tl.sum(x).shape == [])
+    tl.store(out, x.shape == [N])
+
+
+def test_shapes_equal_lists(engine):
+    out = np.zeros(1, np.int32)
+    engine(compared_shapes, [out, 8])
+    assert out[0] == 1

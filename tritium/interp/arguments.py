@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import fail
 from ..ir import types as T
 from ..language import descriptors, dtypes, values
+from ..language.constants import constexpr
 from ..language.declared import declaration
 from ..ops.meaning import scalar_of
 from ..tensors import element_type, is_descriptor, reader_of
@@ -35,11 +36,10 @@ class Arguments:
 
     def value(self, declared, x):
         """The language value of an argument for a parameter."""
-        x = values.unwrap(x)
         if declared.is_constant:
-            return x
+            return values.unwrap(x)
         if declared.type and x is not None:
-            return self._forced(declared, x)
+            return self._forced(declared, values.unwrap(x))
         return self._free(declared, x, declared.name)
 
     def _forced(self, declared, x):
@@ -47,8 +47,10 @@ class Arguments:
         return self._pointer(x, kind, declared.name) if type(kind) is T.Ptr else self._scalar(kind, x)
 
     def _free(self, declared, x, name) -> Any:
+        if isinstance(x, constexpr):
+            return x.value
         if isinstance(x, tuple):
-            parts = [self._free(Plain, part, f"{name}[{k}]") for k, part in enumerate(map(values.unwrap, x))]
+            parts = [self._free(Plain, part, f"{name}[{k}]") for k, part in enumerate(x)]
             return getattr(x, "_make", values.tuple)(parts)
         plain = values.number(x) if not isinstance(x, values.tensor) and reader_of(x) is None else None
         if plain is not None:

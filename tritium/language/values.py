@@ -201,6 +201,15 @@ class tuple(builtins.tuple):
 
     __rmul__ = __mul__
 
+    def __eq__(self, other) -> bool:
+        """Lists are tuples in kernels: `x.shape == [4, 8]`."""
+        return builtins.tuple.__eq__(self, builtins.tuple(other) if isinstance(other, list) else other)
+
+    def __ne__(self, other) -> bool:
+        return not self == other
+
+    __hash__ = builtins.tuple.__hash__
+
     def __setitem__(self, index, value):
         raise fail(TypeError, "a tuple cannot be changed", hint="build a new one, or use one name for each element")
 
