@@ -28,7 +28,7 @@ class Accesses:
     """The loads, stores and atomics of a module, two by two."""
 
     def __init__(self, module):
-        self.known = Derivations(module)
+        self.known, self._reached, self._sums = Derivations(module), {}, {}
 
     def pair(self, a, b, in_step):
         """The `Pair` of two accesses; None where no launch could be found to keep them apart.
@@ -62,15 +62,20 @@ class Accesses:
 
     def whole(self, a, b):
         """How far the accesses reach in the whole launch."""
-        return tuple(self.known.rows(x.operands[0], _mask(x)) for x in (a, b))
+        for x in (a, b):
+            if id(x) not in self._reached:
+                self._reached[id(x)] = self.known.rows(x.operands[0], _mask(x))
+        return self._reached[id(a)], self._reached[id(b)]
 
     def relative(self, p, q):
         """How far they reach from where they are together."""
-        x, y = _Sum(self.known, p), _Sum(self.known, q)
-        for key in x.parts.keys() & y.parts.keys():
-            if x.parts[key].alike and x.parts[key].scale == y.parts[key].scale:
-                del x.parts[key], y.parts[key]
-        return x.rows(), y.rows()
+        for pointer in (p, q):
+            if id(pointer) not in self._sums:
+                self._sums[id(pointer)] = _Sum(self.known, pointer)
+        x, y = self._sums[id(p)], self._sums[id(q)]
+        shared = {key for key in x.parts.keys() & y.parts.keys()
+                  if x.parts[key].alike and x.parts[key].scale == y.parts[key].scale}  # fmt: skip
+        return x.rows(shared), y.rows(shared)
 
 
 def _reach(sizes, view):
@@ -170,11 +175,11 @@ class _Sum:
         """A number."""
         self.number += scale * int(op.attrs["value"])
 
-    def rows(self):
-        """How it is computed."""
+    def rows(self, without):
+        """How it is computed, less some parts."""
         rows = Rows(self.known)
         at = rows.add(("constant", "i64", self.number))
-        for scale, x, _ in self.parts.values():
+        for scale, x, _ in (part for key, part in self.parts.items() if key not in without):
             start = rows.add(("constant", "i64", 0)) if type(x) is Carried else None
             place = rows.place(x) if start is None else rows.add(rows.moved(x, start))
             by = rows.add(("constant", "i64", scale))
