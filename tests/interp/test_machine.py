@@ -293,3 +293,17 @@ def test_arguments_must_match():
 
 def test_null_pointers():
     assert Machine(Memory()).argument(T.Ptr(T.f32), None) == 0
+
+
+def test_observers_see_calls_and_what_happens_inside():
+    module = parse_module("""kernel @k(%x: i32) { %y = call %x {callee="f", returns=(i32,), memory=""} : i32 }
+    function @f(%x: i32) { %y = call %x {callee="g", returns=(i32,), memory=""} : i32 yield %y }
+    function @g(%x: i32) { %y = add %x, %x : i32 yield %y }""")
+    seen = []
+
+    class Watch(Observer):
+        def after(self, m, op, inputs, outputs):
+            seen.append((op.kind.name, [call.attrs["callee"] for call in m.calls], int(outputs[0])))
+
+    interpret(module, [4], observers=[Watch()])
+    assert seen == [("add", ["f", "g"], 8), ("call", ["f"], 8), ("call", [], 8)]

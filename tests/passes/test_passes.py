@@ -32,6 +32,7 @@ PIPELINES = {
     "cleanup": passes.CLEANUP,
     "functions": passes.CLEANUP,
     "inline_calls": (passes.inline_calls,),
+    "promise_arguments": (passes.promise_arguments,),
 }
 
 

@@ -13,6 +13,7 @@ from .dce import dce
 from .inline_calls import has_tiles, inline_calls
 from .legalize import Facts, is_legal, legalize
 from .licm import licm
+from .promise_arguments import promise_arguments
 from .reduce_early import reduce_early
 from .simplify import simplify
 from .sink_stores import sink_stores
@@ -47,5 +48,5 @@ def run(module, pipeline, watch=None):
 
 __all__ = [
     "CLEANUP", "Facts", "accumulate", "dce", "has_tiles", "inline_calls", "is_legal", "legalize", "licm",
-    "reduce_early", "run", "simplify", "sink_stores",
+    "promise_arguments", "reduce_early", "run", "simplify", "sink_stores",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ import functools
 
 from ... import ops
 from ...ir.core import walk
-from ...passes import dce
+from ...passes import dce, promise_arguments
 from ...passes.axis_info import analyze
 from ..gpu import (  # noqa: F401
     lower_async,
@@ -67,12 +67,12 @@ def _pipelined(module, nv, options):
             break
         most = slots - 1
     if made.functions:
-        made = made.replace(functions=[_function(f, made.attrs) for f in made.functions])
+        made = made.replace(functions=[_function(f, made.attrs) for f in promise_arguments(module).functions])
     return made.replace(attrs={**made.attrs, "nonnegative": tuple(taken)}) if taken else made
 
 
 def _function(function, attrs):
-    """A function with layouts. Nothing is known of its arguments, and it has no dots."""
+    """A function with layouts; it has no dots."""
     return assign_layouts(scalar_steps(function.replace(attrs=attrs))).replace(attrs={})
 
 

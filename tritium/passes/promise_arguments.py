@@ -1,0 +1,45 @@
+"""Tell functions what holds of their arguments in every call: divisors, which decide how wide memory is touched.
+
+    call %p {callee="f"}  with %p a multiple of 16      ->      function @f(%p: ptr<f32> {divisible=16})
+"""
+
+from __future__ import annotations
+
+from .. import ops
+from ..ir.builder import Builder
+from ..ir.core import callees_first, walk
+from ..ir.rewrite import substitute
+from .axis_info import analyze
+
+MOST = 1 << 16  # the largest divisor worth knowing
+
+
+def promise_arguments(module):
+    """The module with the divisors of arguments noted at the parameters of its functions.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module('''kernel @k(%p: ptr<f32> {divisible=16}) { call %p {callee="f", memory=""} }
+    ... function @f(%q: ptr<f32>) { yield }''')
+    >>> promise_arguments(m).functions[0].args[0].attrs
+    {'divisible': 16}
+    """
+    known, made = {}, {}  # name of a function -> divisors of its arguments in every call so far; its new form
+    for caller in (module, *reversed(callees_first(module))):  # a function after all that call it
+        if caller is not module:
+            caller = made[caller.name] = _promised(caller, known[caller.name])
+        info = analyze(caller)
+        for op in walk(caller.body):
+            if op.kind is ops.call:
+                given = [min(info(x).divisibility[0], MOST) for x in op.operands]
+                known[op.attrs["callee"]] = list(map(min, given, known.get(op.attrs["callee"], given)))
+    return module.replace(functions=[made.get(function.name, function) for function in module.functions])
+
+
+def _promised(function, divisors):
+    if all(d <= arg.attrs.get("divisible", 1) for arg, d in zip(function.args, divisors)):
+        return function
+    b = Builder()
+    args = [b.argument(arg.type, arg.name, **({**arg.attrs, "divisible": d} if d > 1 else arg.attrs))
+            for arg, d in zip(function.args, divisors)]
+    ops.yield_(b, *substitute(b, function.body, args))
+    return function.replace(body=b.finish())
