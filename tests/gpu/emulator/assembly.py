@@ -10,8 +10,8 @@ from tests.gpu.emulator import tensor_cores
 _BITS = {"h": 16, "r": 32, "l": 64, "f": 32, "d": 64, "b": 1, "c": 8}
 
 
-def statement(m, result, body, constraints, inputs):
-    """A function that executes one asm statement and gives its outputs."""
+def statement(m, result, body, constraints, inputs, names):
+    """A function that executes one asm statement and gives its outputs; `names` are those of its inputs outside."""
     kinds = [c.strip() for c in constraints.split(",") if not c.startswith("~")]
     outputs = [c for c in kinds if c.startswith("=")]
     tied = {int(c): len(outputs) + k for k, c in enumerate(c for c in kinds if not c.startswith("=")) if c.isdigit()}
@@ -21,7 +21,7 @@ def statement(m, result, body, constraints, inputs):
         registers = {f"${len(outputs) + k}": x() for k, x in enumerate(inputs)}
         for out, source in tied.items():
             registers[f"${out}"] = registers[f"${source}"]
-        run = Statement(m, registers)
+        run = Statement(m, registers, {f"${len(outputs) + k}": name for k, name in enumerate(names)})
         for line in lines:
             run.line(line)
         made = [_as_output(registers[f"${k}"], c) for k, c in enumerate(outputs)]
@@ -40,8 +40,8 @@ def _as_output(x, constraint):
 class Statement:
     """The registers of one asm statement while its instructions are executed."""
 
-    def __init__(self, m, registers):
-        self.m, self.registers = m, registers
+    def __init__(self, m, registers, names):
+        self.m, self.registers, self.names = m, registers, names
 
     def line(self, text):
         guard = self.m.active

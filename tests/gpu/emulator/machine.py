@@ -164,6 +164,8 @@ class Machine:
                 self.assign(target, out)
 
     def assign(self, name, value):
+        if any(name in group for group in self.shared.registers):
+            raise Fault("a register that a running matrix product reads is written again")
         if type(value) is tuple:
             self.values[name] = value
             return
@@ -441,7 +443,8 @@ class Machine:
         if found:
             body, constraints, arguments = found.groups()
             inputs = [self.typed(a) for a in split_list(arguments)]
-            return assembly.statement(self, result, body, constraints, inputs)
+            names = [a.split()[-1] for a in split_list(arguments)]
+            return assembly.statement(self, result, body, constraints, inputs, names)
         name, arguments = re.match(r"@([\w.$]+)\((.*)\)$", rest).groups()
         inputs = [self.typed(a) for a in split_list(arguments)]
         if name in self.codes:

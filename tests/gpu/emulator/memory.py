@@ -78,6 +78,7 @@ class Shared:
         self.in_flight = np.zeros(size, bool)  # by asynchronous copies
         self.unfenced = np.zeros(size, bool)  # ordinary writes the tensor cores do not see yet
         self.copies, self.products = [[]], []  # open and closed groups
+        self.registers = []  # names of those that each group of products reads
         self.phases, self.boxes = {}, []  # barriers in memory by address, copies of the engine under way
         self.events = 0  # arrivals at them
         self.lent = []  # groups of boxes that the engine writes to global memory
@@ -295,13 +296,15 @@ class Shared:
         return self.bytes[index]
 
     def begin_products(self):
-        self.open_product = np.zeros(len(self.bytes), bool)
+        self.open_product, self.open_registers = np.zeros(len(self.bytes), bool), set()
 
     def close_products(self):
         self.products.append(self.open_product)
+        self.registers.append(self.open_registers)
 
     def wait_products(self, pending, warps):
         while len(self.products) > pending:
+            self.registers.pop(0)
             index = np.nonzero(self.products.pop(0))[0]
             for w in warps:
                 self.read[w, index], self.reader[w, index] = self.heard[w, w], MANY

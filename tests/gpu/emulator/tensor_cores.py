@@ -100,6 +100,8 @@ def wgmma(s, guard, operands, columns, depth, ka, kb):
     sizes = [np.dtype(_TYPES[k]).itemsize for k in (ka, kb)]
     turned = [f == "1" for f in flags[3:]]  # after scale-d, scale-a, scale-b
     in_registers = isinstance(left, list)
+    if in_registers:
+        s.m.shared.open_registers.update(s.names[x] for x in left)
     turn_a, turn_b = (False, *turned) if in_registers and turned else (*turned, False, False)[:2]
     for first in np.nonzero(groups.all(1))[0] * 128:
         threads = np.arange(first, first + 128)
