@@ -89,7 +89,7 @@ class Carried:
         self.singles = [k for k in range(len(inits)) if k not in self.buffers]
         self.trace()
         self.fill(self.buffers.keys() - self.sums)
-        if self.sums:
+        if self.sums and idle is not None:
             with lo.when(idle(), likely=False), lo.inside():
                 self.fill(self.sums)
 
