@@ -94,7 +94,10 @@ class Stages(Mapping):
 
 def _plain(value: Any) -> Any:
     """What JSON gives back: tuples where there were lists."""
-    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
+    if value.__class__ is not list and value.__class__ is not tuple:
+        return value
+    # Most values in a list are numbers and names: a call for each would take longer than all the rest.
+    return tuple([_plain(x) if x.__class__ is list or x.__class__ is tuple else x for x in value])
 
 
 def metadata_tuple(metadata: Mapping[str, Any]):
@@ -103,8 +106,7 @@ def metadata_tuple(metadata: Mapping[str, Any]):
     >>> metadata_tuple({"name": "k", "shared": 0}).name
     'k'
     """
-    fields = {name: _plain(value) if value.__class__ in (list, tuple) else value
-              for name, value in sorted(metadata.items())}
+    fields = {name: _plain(value) for name, value in sorted(metadata.items())}
     if isinstance(target := fields.get("target"), Mapping):
         fields["target"] = GPUTarget(**target)
     return _metadata_class(tuple(fields))._make(fields.values())
