@@ -43,7 +43,8 @@ class Builder:
 
     def place(self, op):
         """Append a ready-made op and return it, or return its equal that is in scope already."""
-        if not op.kind.effects and not op.regions and op.types and not op.kind.effects_of(op):
+        kind = op.kind
+        if not kind.effects and not op.regions and op.types and (kind.effect is None or not kind.effect(op)):
             key = op_key(op)
             for scope in reversed(self._seen):
                 found = scope.get(key)

@@ -186,6 +186,8 @@ def effects(op):
     ['read', 'write']
     """
     own = op.kind.effects_of(op)
+    if not op.regions:
+        return own
     for region in op.regions:
         if own == "write":
             break

@@ -34,6 +34,12 @@ class _Printer:
         self.locs, self.lines = locs, []
 
     def fresh(self, key, wish=""):
+        if not wish:
+            number = str(len(self.names))
+            if number not in self.taken:
+                self.taken.add(number)
+                self.names[key] = name = f"%{number}"
+                return name
         wish = re.sub(r"\W", "_", wish) if wish else ""
         if not wish or wish in self.taken or wish.isdigit():
             n = len(self.names)
@@ -72,7 +78,8 @@ class _Printer:
     def op(self, op, indent, depth):
         head = op.kind.name
         if op.operands:
-            head += " " + ", ".join([self.use(x) for x in op.operands])
+            names = self.names
+            head += " " + ", ".join([names[id(x)] if type(x) is not Result else self.use(x) for x in op.operands])
         if op.attrs:
             shown, usual = op.attrs, op.kind.defaults
             if usual:

@@ -55,6 +55,8 @@ class _Hoist(Rewriter):
     def place(self, op):
         """Append `op` where it belongs; returns it or its equal there."""
         at = depth = len(self.lets) - 1
+        if not depth:  # out of all loops already
+            return super().place(op)
         effect = effects(op)
         if op.types and effect != "write" and not op.kind.terminator:
             wanted = LOADS if effect else PURE
