@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -183,7 +184,11 @@ def test_lazy_dict():
 # -- the cache ---------------------------------------------------------------------------------------------------------
 
 
-def test_files_on_disk(fake, tmp_path):
+@pytest.mark.parametrize("long", [False, True])
+def test_files_on_disk(fake, tmp_path, monkeypatch, long):
+    """The same, whether they are written after the last stage or beside it."""
+    package = sys.modules["fake_backend"]
+    monkeypatch.setattr(package, "BACKEND", package.BACKEND._replace(long=long))
     kernel = compile(source(), TARGET)
     directory = tmp_path / "cache" / cache.base32(kernel.hash)
     names = {"scale.ttir", "scale.note", "scale.paper", "scale.json"}

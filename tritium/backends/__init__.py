@@ -41,6 +41,7 @@ class Backend(NamedTuple):
     fingerprint: Callable[[Any], str] = lambda target: ""  # versions of what generates the code, and the exact machine
     views: Mapping[str, Callable] = {}
     ahead: Callable[[], None] = lambda: None  # begins to bring in what compiling needs; returns at once
+    long: bool = False  # whether the last stage takes so long that a thread is worth its while beside it (1 ms)
 
     @property
     def binary_ext(self) -> str:

@@ -71,7 +71,7 @@ def compile(src, target: GPUTarget | None = None, options: dict | Options | None
             contents = {src.ext if isinstance(src, IRSource) else "source": _module(src, target, parsed)}
             clock.end_of_frontend()
             for ext, stage in _stages(src, backend, parsed).items():
-                if ext == backend.binary_ext:
+                if ext == backend.binary_ext and backend.record.long:
                     entry.begin_store(contents)
                 contents[ext] = entry.replaced(ext) or _guarded(ext, stage, contents, metadata)
                 clock.end_of_stage(ext)

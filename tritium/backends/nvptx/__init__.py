@@ -29,4 +29,5 @@ BACKEND = Backend(
     fingerprint=fingerprint,
     ahead=lazy("tritium.backends.nvptx.ahead:start"),
     views={"sass": lazy(f"{_STAGES}:sass")},
+    long=True,
 )
