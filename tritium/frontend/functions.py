@@ -6,6 +6,7 @@ that it changes, is inlined.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import ops
@@ -26,7 +27,7 @@ class Kept(NamedTuple):
     entry: dict
     module: Module
     memory: str
-    rebuild: object
+    rebuild: Callable
 
 
 class Whole(NamedTuple):

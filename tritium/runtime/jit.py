@@ -274,6 +274,9 @@ def jit(fn: Any = None, *, version=None, repr=None, launch_metadata=None, do_not
         do_not_specialize_on_alignment=None, debug=None, noinline=None) -> Any:
     """Make a function a kernel, or a function kernels call; with TRITON_INTERPRET=1, one that runs as plain Python.
 
+    With `noinline`, kernels call it rather than contain it: it is compiled once for all calls with the same types and
+    constants, and takes scalars, pointers and constants but no blocks.
+
     >>> from tritium.language.grid import grid_sizes
     >>> jit(noinline=True)(grid_sizes)
     JITFunction(tritium.language.grid:grid_sizes)
