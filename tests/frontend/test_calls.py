@@ -344,6 +344,24 @@ def calls_often(out, x, y, C: tl.constexpr):
     tl.store(out + 2, apart(x.to(tl.int64)))
 
 
+@triton.jit(noinline=True)
+def sign_of(x, LIST: tl.constexpr):
+    return tl.where(1 / (LIST[0] + 0.0 * x) < 0, -1, len(LIST))
+
+
+@triton.jit
+def similar_constants(out, x):
+    tl.store(out, sign_of(x, (-0.0,)))
+    tl.store(out + 1, sign_of(x, (0.0,)))
+    tl.store(out + 2, sign_of(x, (-0.0, 1)))
+    tl.store(out + 3, sign_of(x, (-0.0, True)))
+
+
+def test_similar_constants_make_other_functions():
+    assert len(lower(similar_constants, {"out": "*i32", "x": "i32"}).functions) == 4
+    assert run(similar_constants, ints(), -2)[:4].tolist() == [-1, 1, -1, -1]
+
+
 def test_one_function_for_each_set_of_types_and_constants():
     module = lower(calls_often, {"out": "*i32", "x": "i32", "y": "i32", "C": "constexpr"}, {"C": 7})
     assert [f.name for f in module.functions] == ["apart__i32", "apart__", "apart__.1", "apart__i64"]

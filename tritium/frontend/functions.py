@@ -62,7 +62,16 @@ def _sees_caller(value):
 
 
 def _alike(entry, names):
-    return entry.keys() == names.keys() and all(same(entry[name], value) for name, value in names.items())
+    """Whether arguments have the types and constants of others; -0.0 is another constant than 0.0."""
+    return entry.keys() == names.keys() and all(
+        same(entry[name], value) and _constants(entry[name]) == _constants(value) for name, value in names.items())
+
+
+def _constants(value):
+    parts = values.parts_of(value)
+    if parts is not None:
+        return [_constants(part) for part in parts[0]]
+    return None if type(value) is values.tensor else repr(value)
 
 
 def _lowered(b, function, names, lower):
