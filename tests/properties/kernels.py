@@ -19,6 +19,15 @@ def mix(a, b, shift=1):
     return c, b
 
 
+@triton.jit(noinline=True)
+def apart(a, b):
+    for j in range(a & 3):
+        if b > 40:
+            return b - a
+        b += j * a
+    return b ^ mix(a, b)[0]
+
+
 @triton.jit
 def kernel(x_ptr, f_ptr, out_ptr, fout_ptr, n, k, N: tl.constexpr):
     i = tl.arange(0, N)
@@ -91,6 +100,7 @@ class Writer:
             f"min({x}, {y})", f"tl.sum({self.tile(depth - 1)}, 0)", f"tl.max({self.tile(depth - 1)}, 0)",
             f"tl.argmin({self.tile(0)}, 0)", f"{self.pick(TILES)}[{self.pick(['0', 'N - 1', '-1'])}]",
             f"{self.pick(TILES)}[{x} & (N - 1)]", f"({x} if {self.test(depth - 1)} else {self.scalar(0)})",
+            f"apart({x}, {self.pick(SCALARS)})",
         ])
 
     def number(self, depth=0):
