@@ -158,6 +158,40 @@ def test_scratch_of_functions(engine):
 
 
 @triton.jit(noinline=True)
+def product(a, b, c, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    total = tl.zeros((N, N), tl.float32)
+    for k in range(0, n, N):
+        inner = k + i
+        x = tl.load(a + i[:, None] * n + inner[None, :], mask=inner[None, :] < n, other=0.0)
+        y = tl.load(b + inner[:, None] * N + i[None, :], mask=inner[:, None] < n, other=0.0)
+        total = tl.dot(x, y, total, input_precision="ieee")
+    tl.store(c + i[:, None] * N + i[None, :], total, mask=i[:, None] < N - 1)
+    return tl.sum(tl.sum(total, 0), 0)
+
+
+@triton.jit
+def products(a, b, c, out, n):
+    """Dots in the kernel and in functions, which share what they are made of."""
+    i = tl.arange(0, 16)
+    x = tl.load(b + i[:, None] * 16 + i[None, :], mask=i[:, None] < 13, other=0.0)
+    tl.store(out, product(a, b, c, n, 16) + tl.sum(tl.sum(tl.dot(x, x, input_precision="ieee"), 0), 0))
+    tl.store(out + 1, product(b, a, c + 256, 16, 16))
+
+
+def test_dots_in_functions(engine):
+    a, b = (np.random.default_rng(k).integers(0, 5, shape).astype(np.float32)
+            for k, shape in enumerate([(16, 24), (24, 16)]))
+    c, out = np.zeros((2, 16, 16), np.float32), np.zeros(2, np.float32)
+    engine(products, [a, b, c, out, 24], (1,))
+    x = np.where(np.arange(16)[:, None] < 13, b[:16], 0)
+    second = b.reshape(-1)[:256].reshape(16, 16) @ a.reshape(-1)[:256].reshape(16, 16)
+    assert out.tolist() == [(a @ b).sum() + (x @ x).sum(), second.sum()]
+    np.testing.assert_array_equal(c[:, :15], [(a @ b)[:15], second[:15]])
+    assert not c[:, 15].any()
+
+
+@triton.jit(noinline=True)
 def chosen(p, q, first):
     r = p if first else q
     return r + 1, r.to(tl.int64) == p.to(tl.int64)
