@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import re
 import threading
 from collections.abc import Iterable, Mapping
 
@@ -50,6 +51,7 @@ class Library:
 
 _lock = threading.Lock()
 _names = itertools.count()
+_OURS = re.compile(r"tt\.[\w.]+", re.ASCII)  # the runtime's symbols
 
 
 def _immortal(value: object) -> None:
@@ -81,7 +83,8 @@ def load(object_code: bytes, symbols: Mapping[str, int] | None = None, exports: 
     symbols = symbols or {}
     # Asking for an address may compile what lies there, so only what the object mentions is asked for.
     text = object_code.decode("latin-1")
-    for name in [name for name in symbols if name in text]:
+    ours = set(_OURS.findall(text))  # one search instead of one for each symbol
+    for name in [name for name in symbols if (name in ours if name.startswith("tt.") else name in text)]:
         builder.import_symbol(name, symbols[name])
     exports = tuple(exports)
     for name in exports:
