@@ -120,6 +120,45 @@ def test_strides(how, strides):
 
 
 @triton.jit
+def bump(x, y, stride, n, ROWS: tl.constexpr, COLUMNS: tl.constexpr, HOW: tl.constexpr):
+    r, c = tl.arange(0, ROWS)[:, None], tl.arange(0, COLUMNS)[None, :]
+    if HOW == "stride":
+        tl.store(x + r * stride + c, tl.load(x + r * stride + c) + 1)
+    elif HOW == "two":
+        tl.store(y + r * stride + c, tl.load(x + r * stride + c) + 1)
+    elif HOW == "masked":
+        tl.store(x + r * stride + c, tl.load(x + r * stride + c, mask=c < n) + 1, mask=c < n)
+    elif HOW == "half masked":
+        tl.store(x + r * stride + c, tl.load(x + r * stride + c) + 1, mask=c < n)
+    elif HOW == "turned":
+        tl.store(x + c * stride + r, tl.load(x + c * stride + r) + 1)
+    elif HOW == "carried":
+        at = r * stride + c
+        for _ in range(2):
+            tl.store(x + at, tl.load(x + at) + 1)
+            at += 1000
+    else:
+        tl.store(x + r * 2 + c, tl.load(x + r * 2 + c) + 1)
+
+
+@pytest.mark.parametrize("stride", [64, 65, 32, 20, 2, 1, 0, -2, -64])
+@pytest.mark.parametrize("how", ["stride", "two", "masked", "half masked", "turned", "carried", "constant"])
+def test_elements_that_a_block_has_twice(how, stride):
+    """All positions load before any of them stores, and all of one element store the same."""
+    found, expected = (np.arange(16000, dtype=np.int32) for _ in range(2))
+    r, c = np.indices((16, 64))
+    n = 20 if how in ("masked", "half masked") else 64
+    at = {"turned": c * stride + r, "constant": r * 2 + c}.get(how, r * stride + c)[:, :n]
+    for start in (6000, 7000) if how == "carried" else (6000,):
+        expected[at + start] += 1
+    x = found[6000:]
+    kernel = bump[(1,)](x, x, stride, n, ROWS=16, COLUMNS=64, HOW=how)
+    np.testing.assert_array_equal(found, expected)
+    if how != "constant" and stride != 1:  # these are known when the kernel is compiled
+        assert others(kernel) == (stride < {"masked": 20, "turned": 16}.get(how, 64))
+
+
+@triton.jit
 def narrow(x, y, N: tl.constexpr):
     i = tl.arange(0, N)
     tl.store(y + i, tl.load(x + i).to(tl.int16))

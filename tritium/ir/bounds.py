@@ -142,7 +142,8 @@ class Pair(NamedTuple):
     """Two accesses to memory: the numbers of their parameters and the bytes of an element of each.
 
     `same` holds arguments that must be equal, two by two, for them to be in step; None if they never are. `views` holds
-    rows of the distance of each access from its parameter, in bytes, two by two: every view is right.
+    rows of the distance of each access from its parameter, in bytes, two by two: every view is right. `steps` holds
+    rows that must not be negative for them to be in step.
     """
 
     x: int
@@ -150,6 +151,7 @@ class Pair(NamedTuple):
     sizes: tuple[int, int]
     same: tuple[tuple[int, int], ...] | None
     views: tuple[tuple, ...]
+    steps: tuple = ()
 
 
 def forbidden(pair, bounds_of):

@@ -40,12 +40,66 @@ class Accesses:
         if None in origins:
             return None
         sizes = tuple(T.element(x.type).pointee.bytes for x in (p, q))
-        same = _matches(self.known, p, q, {}) if in_step and sizes[0] == sizes[1] else None
+        steps = self.distinct(a, b) if in_step and sizes[0] == sizes[1] else None
+        same = None if steps is None else _matches(self.known, p, q, {})
         if same is not None:
             same = tuple(sorted(same - {origins}))
         views = [(view, _reach(sizes, view)) for view in (self.whole(a, b), self.relative(p, q))]
         ends = tuple(view for view, reach in views if reach < _FAR)
-        return Pair(*origins, sizes, same, ends) if ends else None
+        return Pair(*origins, sizes, same, ends, steps or ()) if ends else None
+
+    def distinct(self, a, b):
+        """Rows that must not be negative for access `b` to hit as many elements as it has positions; None if it does
+        not, or there is no telling. `a` is an access to elements at the same offsets.
+
+        Each axis must step over all that the axes with smaller steps reach, within the mask if both have the same.
+        Steps known only at run time are expected to be the larger ones, those of earlier axes before others.
+        """
+        p, strides = b.operands[0], {}
+        for axes, scale, x in self.sum_of(p).tiles():
+            step = None if type(x) is Carried else self.known_step(x, axes, scale)
+            if step is None or step.axis in strides:
+                return None
+            strides[step.axis] = step
+        long = {axis for axis, n in enumerate(T.shape(p.type)) if n > 1}
+        if not long <= strides.keys():
+            return None
+        mask = _mask(b) if _mask(a) is _mask(b) else None
+        steps = sorted((strides[axis] for axis in long), key=lambda x: (bool(x.factors), -x.axis if x.factors else
+                                                                        abs(x.scale)))
+        found = [rows for rows in self.conditions(p, mask, steps) if bounds(rows)[0] < 0]
+        return tuple(found) if all(map(arguments_of, found)) else None
+
+    def conditions(self, p, mask, steps):
+        """For each step, the rows of how much longer it is than what those before it reach."""
+        rows, out = Rows(self.known, mask), []
+        reach = rows.add(("constant", "i64", T.element(p.type).pointee.bytes))
+        for step in steps:
+            by = rows.add(("constant", "i64", step.scale if step.factors else abs(step.scale)))
+            for factor in step.factors:
+                by = rows.add(("mul", "i64", by, rows.seen_from((), factor)))
+            rows.add(("sub", "i64", by, reach))
+            out.append(tuple(rows.out))
+            index = rows.seen_from((step.axis,), step.index)
+            reach = rows.add(("add", "i64", reach, rows.add(("mul", "i64", by, index))))
+        return out
+
+    def known_step(self, x, axes, scale):
+        """How a tile counts up along one axis; None if it does not."""
+        factors = []
+        while type(x) is not Op or x.kind is not ops.arange:
+            if type(x) is Op and (x.kind in PASSED_ON or x.kind is ops.cast and widens(x)):
+                axes, x = through(x, axes), x.operands[0]
+            elif type(x) is Op and x.kind in (ops.add, ops.sub, ops.mul):
+                y, other = x.operands if _is_uniform(x.operands[1]) else x.operands[::-1]
+                if not _is_uniform(other) or _is_uniform(y):
+                    return None
+                factors += [_repeated(other)] if x.kind is ops.mul else []
+                scale = -scale if x.kind is ops.sub and other is x.operands[0] else scale
+                x = y
+            else:
+                return None
+        return _Step(axes[0], scale, tuple(factors), x) if type(axes[0]) is int else None
 
     def origin(self, p):
         """The number of the parameter that pointers are computed from."""
@@ -60,6 +114,12 @@ class Accesses:
             else:
                 p = p.operands[0]
 
+    def sum_of(self, p):
+        """The distance of a pointer from its parameter."""
+        if id(p) not in self._sums:
+            self._sums[id(p)] = _Sum(self.known, p)
+        return self._sums[id(p)]
+
     def whole(self, a, b):
         """How far the accesses reach in the whole launch."""
         for x in (a, b):
@@ -69,10 +129,7 @@ class Accesses:
 
     def relative(self, p, q):
         """How far they reach from where they are together."""
-        for pointer in (p, q):
-            if id(pointer) not in self._sums:
-                self._sums[id(pointer)] = _Sum(self.known, pointer)
-        x, y = self._sums[id(p)], self._sums[id(q)]
+        x, y = self.sum_of(p), self.sum_of(q)
         shared = {key for key in x.parts.keys() & y.parts.keys()
                   if x.parts[key].alike and x.parts[key].scale == y.parts[key].scale}  # fmt: skip
         return x.rows(shared), y.rows(shared)
@@ -89,12 +146,13 @@ def packed(pairs):
     """Pairs as the metadata of a kernel: (lists of rows, each once; pairs whose views are numbers of these).
 
     >>> packed([Pair(0, 1, (4, 4), (), (("some rows", "some rows"),))])
-    (('some rows',), (Pair(x=0, y=1, sizes=(4, 4), same=(), views=((0, 0),)),))
+    (('some rows',), (Pair(x=0, y=1, sizes=(4, 4), same=(), views=((0, 0),), steps=()),))
     """
     table = {}
     number = lambda rows: table.setdefault(rows, len(table))
-    out = tuple(pair._replace(views=tuple(tuple(map(number, view)) for view in pair.views)) for pair in pairs)
-    return tuple(table), out
+    out = [pair._replace(views=tuple(tuple(map(number, view)) for view in pair.views),
+                         steps=tuple(map(number, pair.steps))) for pair in pairs]  # fmt: skip
+    return tuple(table), tuple(out)
 
 
 def _mask(op):
@@ -115,13 +173,31 @@ class _Part(NamedTuple):
     alike: bool
 
 
+class _Step(NamedTuple):
+    """`scale` bytes times the `factors` for each of the numbers `index` along an axis."""
+
+    axis: int
+    scale: int
+    factors: tuple
+    index: Op
+
+
 class _Sum:
     """The distance of a pointer from its parameter, in bytes: a number, and parts by what stands for them."""
 
-    def __init__(self, known, p):
+    def __init__(self, known, p, axes=None):
         self.known, self.number, self.parts = known, 0, {}
-        self.axes = tuple(range(len(T.shape(p.type))))
+        self.axes = tuple(range(len(T.shape(p.type)))) if axes is None else axes
         self.spread(p, 1)
+
+    def tiles(self):
+        """(axes, scale, value) of what is not alike in all elements. A tile that a loop only shifts is what it was."""
+        for (_, axes), (scale, x, alike) in self.parts.items():
+            start = self.known.shifted(x) if type(x) is Arg else None
+            if start is not None:
+                yield from ((inner, scale * times, y) for inner, times, y in _Sum(self.known, start, axes).tiles())
+            elif scale and not alike:
+                yield axes, scale, x
 
     def spread(self, x, scale):
         """Add a value so many times."""
@@ -212,8 +288,12 @@ def _repeated(x):
     return x
 
 
+def _is_uniform(x):
+    return type(_repeated(x).type) is not T.Tile
+
+
 def _is_alike(carried):
-    return all(type(_repeated(step.operands[1]).type) is not T.Tile for step in carried.steps)
+    return all(_is_uniform(step.operands[1]) for step in carried.steps)
 
 
 def _key_of(carried):

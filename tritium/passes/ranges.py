@@ -43,6 +43,23 @@ class Derivations:
         """How a loop moves a pointer that it carries; None where it does something else."""
         return self.pointers.get(_key(x))
 
+    def shifted(self, x):
+        """The tile of integers that a loop starts from which adds one amount to all elements in every round."""
+        loop, k = self.loops.get(id(x), (None, 0))
+        if not k:
+            return None
+        y = loop.regions[0].yields[k - 1]
+        while y is not x:
+            if type(y) is not Op or y.kind not in (ops.add, ops.sub):
+                return None
+            left, right = y.operands
+            if type(_bare(right).type) is T.Tile:
+                left, right = right, left
+            if type(_bare(right).type) is T.Tile or y.kind is ops.sub and right is y.operands[0]:
+                return None
+            y = left
+        return loop.operands[2 + k]
+
     def rows(self, x, mask=None):
         """The rows of a value, its own last; with a mask, of those of its elements where the mask holds."""
         return Rows(self, mask).of(x)
@@ -224,6 +241,13 @@ class Rows:
         while type(x) is Op and (x.kind in PASSED_ON or x.kind is ops.cast and widens(x)):
             axes, x = through(x, axes), x.operands[0]
         return x, axes
+
+
+def _bare(x):
+    """What a tile repeats."""
+    while type(x) is Op and x.kind in PASSED_ON:
+        x = x.operands[0]
+    return x
 
 
 def _step(x, out):

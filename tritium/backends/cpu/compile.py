@@ -51,9 +51,9 @@ def llir(module, target, options, metadata) -> str:
     """LLVM text; notes how much scratch memory a worker needs, and which accesses the launcher must find apart."""
     from .lower import lower
 
-    cpu, taken = machines.cpu_target(target.arch), [] if options.launch_checks else None
-    text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu, taken)
-    metadata["apart"] = packed(taken) if taken else ()
+    cpu, (apart, nonnegative) = machines.cpu_target(target.arch), ([], []) if options.launch_checks else (None, None)
+    text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu, apart, nonnegative)
+    metadata["apart"], metadata["nonnegative"] = packed(apart) if apart else (), tuple(nonnegative or ())
     metadata["shared"] = max(metadata["arena_bytes"], 1)  # host code divides by it to size its grid
     return text
 

@@ -221,11 +221,12 @@ class Launcher:
         self._terms: Any = None
         self._checks: Any = None
         self.otherwise: Any = None
-        if getattr(metadata, "apart", ()):
+        apart, nonnegative = (getattr(metadata, name, ()) for name in ("apart", "nonnegative"))
+        if apart or nonnegative:
             from tritium.backends.cpu.launcher import Checks
             from tritium.backends.native.terms import Terms
 
-            self._terms = Terms(apart=metadata.apart)
+            self._terms = Terms(nonnegative, apart or ((), ()))
             self._checks = Checks(self._terms.address, None, 0)
 
     @property

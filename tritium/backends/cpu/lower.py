@@ -43,10 +43,11 @@ class Shift(NamedTuple):
     by: Val
 
 
-def lower(module, target, taken=None) -> Lowered:
+def lower(module, target, taken=None, nonnegative=None) -> Lowered:
     """The LLVM text of a kernel whose ops the passes have made simple enough.
 
-    To the list `taken` are added the accesses that are taken to be apart (`passes.apart.Pair`); without it none are.
+    To the list `taken` are added the accesses that are taken to be apart (`ir.bounds.Pair`), to the list `nonnegative`
+    rows of values that are taken not to be negative; without them none are.
 
     >>> from tritium.backends.llvm.target import cpu_target
     >>> from tritium.ir.text import parse_module
@@ -59,7 +60,7 @@ def lower(module, target, taken=None) -> Lowered:
     """
     from . import lower_atomics, lower_control, lower_dot, lower_program, lower_shape  # noqa: F401  (fill the tables)
 
-    lo = Lowering(module, target, taken)
+    lo = Lowering(module, target, Taken(module, taken, nonnegative))
     if module.functions:
         from .lower_calls import write_functions
 
@@ -92,7 +93,7 @@ class Lowering(Emitter):
         self.contract = module.attrs.get("enable_fp_fusion", True) is not False
         self.arena = Arena()
         self.values, self.homes, self.shifts, self.pending, self.written = {}, {}, {}, {}, set()
-        self.taken = Taken(module, taken)
+        self.taken = taken or Taken(module)
         self.origins = {}  # key of a pointer (or a tile) that a loop only moves -> the one it starts from
         self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
         self.starts = {}  # key of a sum of products that a loop carries -> whether the first of them is to come (i1)

@@ -12,6 +12,8 @@ such pair of accesses is noted (`passes.apart`), and where it does not hold, a k
 
 from __future__ import annotations
 
+import functools
+
 from ... import ops
 from ...ir import types as T
 from ...ir.core import Arg, Result
@@ -23,10 +25,25 @@ _WRITES = (ops.store, ops.atomic, ops.atomic_cas)
 
 
 class Taken:
-    """The accesses that are taken to be apart or in step, as `pairs`: none if there is nobody to make sure of it."""
+    """What is taken for granted of launches, if there is a launcher to make sure of it: accesses that are apart or in
+    step, as `pairs`, and rows of values that are not negative."""
 
-    def __init__(self, module, pairs):
-        self.module, self.pairs, self._accesses, self._known = module, pairs, None, {}
+    def __init__(self, module, pairs=None, nonnegative=None):
+        self.module, self.pairs, self.nonnegative, self._known = module, pairs, nonnegative, {}
+
+    @functools.cached_property
+    def accesses(self):
+        """What is known of the module's accesses."""
+        return Accesses(self.module)
+
+    def distinct(self, a, b) -> bool:
+        """Whether accesses through the same pointers, one of which writes, may be taken not to hit an element twice."""
+        if type(b.operands[0].type) is not T.Tile:
+            return True
+        found = self.accesses.distinct(a, b)
+        if found and self.nonnegative is not None:
+            self.nonnegative += [rows for rows in found if rows not in self.nonnegative]
+        return found is not None and (not found or self.nonnegative is not None)
 
     def apart(self, a, b, in_step) -> bool:
         """Whether two accesses may be taken to be apart; `in_step` if they may also hit the same elements in step."""
@@ -34,8 +51,7 @@ class Taken:
             return False
         key = id(a), id(b), in_step
         if key not in self._known:
-            self._accesses = self._accesses or Accesses(self.module)
-            pair = self._accesses.pair(a, b, in_step) if len(self.pairs) < MOST_PAIRS else None
+            pair = self.accesses.pair(a, b, in_step) if len(self.pairs) < MOST_PAIRS else None
             self._known[key] = pair is not None
             if pair is not None and pair not in self.pairs:
                 self.pairs.append(pair)
@@ -72,76 +88,14 @@ def apart(lo, op, others) -> bool:
 
 
 def _keeps_off(lo, a, b, moved):
-    """Whether no element of one access is hit by another position of the other."""
+    """Whether no element of one access is hit by another position of the other, which writes."""
     p, q = a.operands[0], b.operands[0]
-    distinct = not moved and _distinct(lo, p)
-    if p is q and distinct:
-        return True
+    if p is q:
+        return not moved and lo.taken.distinct(a, b)
     x, y = origin(lo, p), origin(lo, q)
-    return x is not None and y is not None and x is not y and lo.taken.apart(a, b, distinct)
+    return x is not None and y is not None and x is not y and lo.taken.apart(a, b, not moved)
 
 
 def positionwise(op) -> bool:
     """Whether each element of an op's result is made from the elements of its operands at the same position."""
     return op.kind.elementwise or op.kind in (ops.load, ops.hint, ops.map_, ops.rare)
-
-
-# --- pointers that never meet -----------------------------------------------------------------------------------
-def _distinct(lo, p):
-    """Whether the pointers of a tile move along each of its axes. (Strides known only at run time are taken to set
-    elements apart.)"""
-    if type(p.type) is not T.Tile:
-        return True
-    axes = _axes(lo, p)
-    return axes is not None and axes >= {a for a, n in enumerate(T.shape(p.type)) if n > 1}
-
-
-def _axes(lo, x):
-    """The axes along which integers or pointers count; None if they do something else."""
-    if type(x.type) is not T.Tile:
-        return frozenset()
-    k = lo.key(x)
-    if k in lo.origins:
-        return _axes(lo, lo.origins[k])
-    rule = None if type(x) in (Arg, Result) else _AXES.get(x.kind)
-    return None if rule is None else rule(lo, x)
-
-
-def _sum(lo, op):
-    x, y = (_axes(lo, v) for v in op.operands)
-    return None if x is None or y is None else x | y
-
-
-def _product(lo, op):
-    x, y = (_axes(lo, v) for v in op.operands)
-    return None if x is None or y is None or x and y else x | y
-
-
-def _shifted(lo, op):
-    return None if _axes(lo, op.operands[1]) else _axes(lo, op.operands[0])
-
-
-def _expand_dims(lo, op):
-    axes, at = _axes(lo, op.operands[0]), op.attrs["axis"]
-    return axes and frozenset(a + (a >= at) for a in axes)
-
-
-def _trans(lo, op):
-    axes = _axes(lo, op.operands[0])
-    return axes and frozenset(k for k, a in enumerate(op.attrs["order"]) if a in axes)
-
-
-def _reshape(lo, op):
-    """What counts along all axes does so in any shape."""
-    return frozenset(range(len(T.shape(op.type)))) if _distinct(lo, op.operands[0]) else None
-
-
-def _through(lo, op):
-    return _axes(lo, op.operands[0])
-
-
-_AXES = {
-    ops.arange: lambda lo, op: frozenset((0,)), ops.splat: lambda lo, op: frozenset(), ops.add: _sum, ops.sub: _sum,
-    ops.addptr: _sum, ops.mul: _product, ops.shl: _shifted, ops.expand_dims: _expand_dims, ops.trans: _trans,
-    ops.reshape: _reshape, ops.broadcast: _through, ops.cast: _through, ops.hint: _through,
-}  # fmt: skip

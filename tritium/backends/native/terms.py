@@ -27,8 +27,8 @@ class Terms:
 
     The native launcher reads `words`: how many slots, pairs and launches there are and where the latter begin; the
     numbers of the slots; of each pair its two slots and how many slots must be equal for it to be in step (-1 if it
-    never is), then those, two by two; of each launch its grid, the slots' values, and the forbidden distances of each
-    pair.
+    never is), then those, two by two; of each launch its grid, the slots' values, and for each pair its forbidden
+    distances and whether it may be in step.
 
     >>> terms = Terms([(("argument", "i32", 1), ("constant", "i32", 64), ("mul", "i32", 0, 1))])
     >>> slots = (ctypes.c_int64 * 2)(7, 3)
@@ -46,7 +46,7 @@ class Terms:
         self.types = {k: T.SCALARS[t] for one in rows for k, t in arguments_of(one).items()}
         table = [word for pair in self.pairs for word in _words(pair)]
         self._begin = 4 + len(self.types) + len(table)
-        self._size = 3 + len(self.types) + 2 * len(self.pairs)
+        self._size = 3 + len(self.types) + 3 * len(self.pairs)
         words = [len(self.types), len(self.pairs), 0, self._begin, *self.types, *table, *[0] * (_AT_HAND * self._size)]
         self.words = (ctypes.c_int64 * len(words))(*words)
         self._known, self._next = {}, 0
@@ -78,7 +78,8 @@ class Terms:
             return False
         reached = [bounds(rows, known, grid) for rows in self.distances]
         found = [forbidden(pair, reached.__getitem__) for pair in self.pairs]
-        return [tuple(min(max(x, _WORD[0]), _WORD[1]) for x in limits) for limits in found]
+        return [(max(least, _WORD[0]), min(most, _WORD[1]), all(reached[k][0] >= 0 for k in pair.steps))
+                for pair, (least, most) in zip(self.pairs, found)]
 
     def _keep(self, key, distances):
         """Let the native launcher know of a launch, in the place of the one it has known for longest."""
@@ -97,12 +98,12 @@ def _words(pair):
     return pair.x, pair.y, -1 if pair.same is None else len(same), *itertools.chain(*same)
 
 
-def _fits(pair, least, most, slot):
+def _fits(pair, least, most, may, slot):
     """Whether the arguments of a pair are far enough from each other, or in step."""
     distance = _value(T.i64, slot(pair.y) - slot(pair.x))
     if not least <= distance <= most:
         return True
-    return distance == 0 and pair.same is not None and all(slot(a) == slot(b) for a, b in pair.same)
+    return distance == 0 and may and pair.same is not None and all(slot(a) == slot(b) for a, b in pair.same)
 
 
 def _value(t, slot):
@@ -124,8 +125,8 @@ start:
   %begin = load i64, ptr %begin.p
   %numbers = getelementptr i64, ptr %terms, i64 4
   %pairs = getelementptr i64, ptr %numbers, i64 %n
-  %m2 = shl i64 %m, 1
-  %nm = add i64 %n, %m2
+  %m3 = mul i64 %m, 3
+  %nm = add i64 %n, %m3
   %size = add i64 %nm, 3
   %gx = load i64, ptr %grid
   %gy.p = getelementptr i64, ptr %grid, i64 1
@@ -180,10 +181,10 @@ found:
 pair:
   %i = phi i64 [0, %found], [%i1, %passed]
   %p = phi ptr [%pairs, %found], [%p1, %passed]
-  %more.pairs = icmp slt i64 %i, %m2
+  %more.pairs = icmp slt i64 %i, %m3
   br i1 %more.pairs, label %one_pair, label %holds
 one_pair:
-  %i1 = add i64 %i, 2
+  %i1 = add i64 %i, 3
   %x.i = load i64, ptr %p
   %x.p = getelementptr i64, ptr %slots, i64 %x.i
   %x = load i64, ptr %x.p
@@ -205,8 +206,12 @@ one_pair:
   br i1 %meet, label %step, label %passed
 step:
   %together = icmp eq i64 %distance, 0
-  %may = icmp sge i64 %c, 0
-  %in_step = and i1 %together, %may
+  %may.p = getelementptr i64, ptr %least.p, i64 2
+  %may.w = load i64, ptr %may.p
+  %may = icmp ne i64 %may.w, 0
+  %ever = icmp sge i64 %c, 0
+  %may.ever = and i1 %may, %ever
+  %in_step = and i1 %together, %may.ever
   br i1 %in_step, label %equality, label %unfit
 equality:
   %t = phi i64 [0, %step], [%t1, %one_equality]
