@@ -212,11 +212,77 @@ def attention(q_ptr, k_ptr, v_ptr, out_ptr, L, BM: tl.constexpr, BN: tl.constexp
     tl.store(out_ptr + start + m[:, None] * D + d[None, :], (acc / total[:, None]).to(tl.float16))
 
 
-@pytest.mark.parametrize(("warps", "stages"), [(4, 2), (4, 3), (8, 4)])
+@pytest.mark.parametrize(("warps", "stages"), [(4, 2), (4, 3), (8, 2), (8, 4)])
 def test_attention(check, warps, stages):
-    """Two dots, each with barriers of its own; the second runs on into the next round."""
+    """Two dots, each with barriers of its own; the second runs on into the next round. Groups of 4 warps take turns."""
     q, k, v = (rng.standard_normal((2, 256, 64)).astype(np.float16) / 4 for _ in range(3))
     check(attention, q, k, v, np.zeros_like(q), 256, 128, 64, 64, grid=(2, 2), warps=warps, stages=stages)
+
+
+@triton.jit
+def attention_of_bytes(q_ptr, k_ptr, v_ptr, out_ptr, L, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    m, n, d = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, D)
+    q = tl.load(q_ptr + m[:, None] * D + d[None, :])
+    best = tl.full((BM,), -float("inf"), tl.float32)
+    acc = tl.zeros((BM, D), tl.float32)
+    for first in range(0, L, BN):
+        s = tl.dot(q, tl.load(k_ptr + (first + n)[None, :] * D + d[:, None]))
+        new = tl.maximum(best, tl.max(s, 1))
+        p = tl.exp2(s - new[:, None]).to(tl.float8e4nv)
+        acc = tl.dot(p, tl.load(v_ptr + (first + n)[:, None] + d[None, :] * L), acc * tl.exp2(best - new)[:, None])
+        best = new
+    tl.store(out_ptr + m[:, None] * D + d[None, :], acc)
+
+
+def test_groups_take_turns_unless_they_have_to_meet():
+    """Probabilities of 8 bits go to other threads between the products, through shared memory."""
+    barriers = {}
+    for kernel, dtype in ((attention, np.float16), (attention_of_bytes, e4m3)):
+        q, k, v = (np.zeros((256, 64), dtype) for _ in range(3))
+        module, _ = module_of(kernel, (q, k, v, np.zeros((256, 64), np.float16), 256, 128, 64, 64))
+        text, metadata = emulator.llvm_of(module, num_warps=8, num_stages=2)
+        assert metadata["copy_warps"]
+        barriers[kernel] = text.count("mbarrier.init.shared::cta.b64")
+    assert barriers == {attention: 2 * 2 * 2 + 2, attention_of_bytes: 2 * 2 * 2}
+
+
+@triton.jit
+def causal(q_ptr, k_ptr, v_ptr, out_ptr, L, HEADS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN)
+    for head in range(0, HEADS):
+        q_tiles = tl.make_tensor_descriptor(q_ptr, [HEADS * L, D], [D, 1], [BM, D])
+        k_tiles = tl.make_tensor_descriptor(k_ptr, [HEADS * L, D], [D, 1], [BN, D])
+        v_tiles = tl.make_tensor_descriptor(v_ptr, [HEADS * L, D], [D, 1], [BN, D])
+        out_tiles = tl.make_tensor_descriptor(out_ptr, [HEADS * L, D], [D, 1], [BM, D])
+        q = q_tiles.load([head * L + tl.program_id(0) * BM, 0])
+        best = tl.full((BM,), -float("inf"), tl.float32)
+        total = tl.zeros((BM,), tl.float32)
+        acc = tl.zeros((BM, D), tl.float32)
+        for first in range(0, tl.program_id(0) * BM, BN):
+            s = tl.dot(q, k_tiles.load([head * L + first, 0]).T)
+            new = tl.maximum(best, tl.max(s, 1))
+            p = tl.exp2(s - new[:, None])
+            shrink = tl.exp2(best - new)
+            total = total * shrink + tl.sum(p, 1)
+            acc = tl.dot(p.to(tl.float16), v_tiles.load([head * L + first, 0]), acc * shrink[:, None])
+            best = new
+        for first in range(tl.program_id(0) * BM, tl.program_id(0) * BM + BM, BN):
+            s = tl.dot(q, k_tiles.load([head * L + first, 0]).T)
+            s = tl.where(m[:, None] >= first + n[None, :], s, -float("inf"))
+            new = tl.maximum(best, tl.max(s, 1))
+            p = tl.exp2(s - new[:, None])
+            shrink = tl.exp2(best - new)
+            total = total * shrink + tl.sum(p, 1)
+            acc = tl.dot(p.to(tl.float16), v_tiles.load([head * L + first, 0]), acc * shrink[:, None])
+            best = new
+        out_tiles.store([head * L + tl.program_id(0) * BM, 0], (acc / total[:, None]).to(tl.float16))
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+def test_causal_attention_in_a_loop_over_heads(check, warps):
+    """Two loops one after the other, the first of no rounds in some programs, and one around them."""
+    q, k, v = (rng.standard_normal((2, 256, 64)).astype(np.float16) / 4 for _ in range(3))
+    check(causal, q, k, v, np.zeros_like(q), 256, 2, 128, 64, 64, grid=(2,), warps=warps, stages=2)
 
 
 @triton.jit

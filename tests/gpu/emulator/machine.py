@@ -77,6 +77,9 @@ class Code:
                 self.blocks.append([])
             else:
                 self.blocks[-1].append(line.strip())
+        meets = r"barrier\.cta\.sync\.aligned\.count\(i32 \d+, i32 (\d+)\)"
+        found = [re.search(meets, "\n".join(lines)) for lines in self.blocks]
+        self.meeting = [int(x[1]) if x else 0 for x in found]  # threads that a block's barrier is for
 
 
 class Machine:
@@ -115,18 +118,23 @@ class Machine:
         self.at = np.zeros(self.threads, int)
         self.before = np.full(self.threads, -1)
         self.done = ~active
+        held = np.zeros(self.threads, bool)  # before a barrier that others have yet to reach
         for _ in range(1 << 20):
             if self.done.all():
                 return self.result
-            able = ~self.done & ~self.stalled
+            able = ~self.done & ~self.stalled & ~held
             if not able.any():  # all wait: look again if somebody arrived meanwhile, else the oldest copy comes
                 if self.shared.events == self.looked and not self.shared.finish_box():
-                    raise Fault("deadlock: all threads wait")
-                self.stalled[:], self.looked = False, self.shared.events
+                    raise Fault("deadlock: all threads wait, or a barrier that not all threads of its group reach")
+                self.stalled[:], self.looked, held[:] = False, self.shared.events, False
                 continue
             block = int(self.at[able].min())
             self.active = (self.at == block) & able
+            if self.active.sum() < code.meeting[block] and not (self.active | self.done).all():
+                held |= self.active
+                continue
             self.block(block)
+            held[:] = False
         raise Fault("the kernel does not end")
 
     def active_warps(self):

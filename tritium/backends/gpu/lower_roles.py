@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import ops as gpu_ops
+from .layout import log2
 from .lower import llvm_type, lower
 from .lower_control import beside
 from .swizzle import row_width
@@ -60,13 +61,37 @@ def _first_lane(g):
 
 @lower(gpu_ops.await_phase)
 def await_phase(g, op, barrier, parity):
+    _await(g, barrier[0], parity[0])
+
+
+def _await(g, barrier, parity):
     w = g.w
     again, through = w.label("await"), w.label("through")
-    address = g.shared.pointer(g, barrier[0])
+    address = g.shared.pointer(g, barrier)
     w.jump(again)
     w.block(again)
-    w.branch(g.target.phase_over(g, address, parity[0]), through, again)
+    w.branch(g.target.phase_over(g, address, parity), through, again)
     w.block(through)
+
+
+@lower(gpu_ops.take_turn)
+def take_turn(g, op, barriers, parity):
+    """The first group begins: what it waits for is the other's last turn, and over before there was one."""
+    w, group = g.w, _group(g)
+    number = w.binary("xor", w.binary("xor", parity[0], g.int(1)), group)
+    _await(g, w.binary("add", barriers[0], w.binary("mul", group, g.int(8))), number)
+
+
+@lower(gpu_ops.pass_turn)
+def pass_turn(g, op, barriers):
+    other = g.w.binary("xor", _group(g), g.int(1))
+    with g.w.when(_first_lane(g)):
+        g.target.arrive(g, g.shared.pointer(g, g.w.binary("add", barriers[0], g.w.binary("mul", other, g.int(8)))))
+
+
+def _group(g):
+    """Which half of the warps this is one of: 0 or 1."""
+    return g.w.binary("lshr", g.place("warp"), g.int(log2(g.warps // 2)))
 
 
 @lower(gpu_ops.element_load)

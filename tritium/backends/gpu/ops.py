@@ -129,6 +129,22 @@ class await_phase:
         return None
 
 
+@op("take_turn", effects="write")
+class take_turn:
+    """A group of warps waits for its turn: operands (barriers of the groups, parity of the number of its turns)."""
+
+    def infer(barriers, parity):
+        return None
+
+
+@op("pass_turn", effects="write")
+class pass_turn:
+    """It is the other group's turn: operand (barriers of the groups)."""
+
+    def infer(barriers):
+        return None
+
+
 @op("box_load", attrs=("tile", "axis"), effects="write")
 class box_load:
     """Have the copy engine bring a box of a tensor into a buffer: operands (buffer, barrier, map, *coordinates).

@@ -30,20 +30,21 @@ from .copy_jobs import Opened, bytes_of, find_jobs, has_dots, slots_of
 from .engine import by_element, reached, recipe, span
 from .pipeline_loops import MIN_TRANSFER, Copy
 from .polynomial import write
+from .turns import GROUPS, take_turns
 
 
-def specialize_warps(module, abilities, engine):
+def specialize_warps(module, abilities, engine, turns=True):
     """The module with a copying warp, if all its loops around dots let one do their loads.
 
     `abilities(module)` says what the target can do with a module's dots and loads; `engine` is its copy engine, or
-    None.
+    None. With `turns`, two groups of warps may take turns where that helps.
     """
     if engine is None or module.attrs["num_warps"] not in (4, 8) or not any(map(_multiplies, module.body.ops)):
         return module
     opened = Opened(module)
     can = abilities(opened.module)._replace(vector=lambda load: MIN_TRANSFER)  # the engine minds no mask
     found = find_jobs(opened, can, engine)
-    return _Build(opened, can, engine, *found).build() if found else module
+    return _Build(opened, can, engine, turns, *found).build() if found else module
 
 
 def _multiplies(op):
@@ -61,13 +62,14 @@ def _talks(op):
 class _Build:
     """The new kernel: its buffers and barriers, then one region for each role."""
 
-    def __init__(self, opened, can, engine, jobs, outer, writes):
+    def __init__(self, opened, can, engine, turns, jobs, outer, writes):
         self.opened, self.can, self.engine, self.jobs = opened, can, engine, jobs
         self.outer, self.writes = outer, writes
         module = opened.module
         self.b = Builder()
         self.loads = [load for job in jobs for load in job.loads.values()]
         self.slots = slots_of(jobs, engine)
+        self.turning = turns and take_turns(jobs, module.attrs["num_warps"])
         self.persistent = not any(map(_talks, walk(module.body)))
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
@@ -83,7 +85,9 @@ class _Build:
         count = self.slots * len(self.jobs[0].groups)
         self.full = gpu_ops.phases(b, count=count, arrivals=1)
         self.empty = gpu_ops.phases(b, count=count, arrivals=module.attrs["num_warps"])
-        regions = tuple(self.role(body) for body in (self.copies, self.work))
+        if self.turning:
+            self.turns = gpu_ops.phases(b, count=GROUPS, arrivals=module.attrs["num_warps"] // GROUPS)
+        regions = self.role(self.copies, _STATE), self.role(self.work, self.state)
         warps, registers = self.engine.warps(module.attrs["num_warps"])
         b.emit(gpu_ops.warp_roles, (), {"registers": registers}, regions)
         told = tuple(
@@ -95,23 +99,28 @@ class _Build:
         return module.replace(body=b.finish(), attrs={**module.attrs, **attrs})
 
     # --- programs -----------------------------------------------------------------------------------------------------
-    def role(self, body):
-        """A region that does its part of every program: body(places, slot, parity) -> (slot, parity)."""
+    @property
+    def state(self):
+        """What the computing warps carry from round to round."""
+        return (*_STATE, "turn") if self.turning else _STATE
+
+    def role(self, body, names):
+        """A region that does its part of every program: body(places, *state) -> state, of these names."""
         b = self.b
         with b.region() as region:
             zero = self.i32(0)
             if not self.persistent:
                 places = [kind(b, axis=k) for kind in (ops.program_id, ops.num_programs) for k in range(3)]
-                body(places, zero, zero)
+                body(places, *[zero] * len(names))
             else:
                 x, y, z = self.grid
                 plane = ops.mul(b, x, y)
                 bounds = ops.program_id(b, axis=0), ops.mul(b, plane, z), ops.num_programs(b, axis=0)
-                with b.region([T.i32] * 3, ["program", "slot", "parity"]) as loop:
+                with b.region([T.i32] * (1 + len(names)), ["program", *names]) as loop:
                     program, *state = loop.args
                     index = ops.rem(b, program, x), ops.rem(b, ops.div(b, program, x), y), ops.div(b, program, plane)
                     ops.yield_(b, *body([*index, *self.grid], *state))
-                b.place(_loop((*bounds, zero, zero), loop.block))
+                b.place(_loop((*bounds, *[zero] * len(names)), loop.block))
             ops.yield_(b)
         return region.block
 
@@ -192,14 +201,21 @@ class _Build:
         gpu_ops.box_load(b, buffer, barrier, self.maps[load.number], *where, tile=tile, axis=axis)
 
     # --- the computing warps ------------------------------------------------------------------------------------------
-    def work(self, places, slot, parity):
+    def work(self, places, *begin):
         """The whole kernel, its loops on full buffers."""
-        opened, state = self.opened, (Arg(T.i32, "slot"), Arg(T.i32, "parity"))
+        opened, state = self.opened, _parameters(self.state)
         worker = _Work(self, state)
         body = sweep(opened.module, worker.rule).body
         ends = Op(ops.yield_, worker.state, {}, ())
-        values = [*opened.original.args, *places, slot, parity]
+        values = [*opened.original.args, *places, *begin]
         return substitute(self.b, Block([*body.args, *state], [*body.ops, ends]), values)
+
+
+_STATE = ("slot", "parity")
+
+
+def _parameters(names):
+    return tuple(Arg(T.i32, name) for name in names)
 
 
 def _loop(operands, block):
@@ -225,13 +241,14 @@ class _Slice:
 
 
 class _Work:
-    """Rewrites the kernel for the computing warps; `state` are the slot and the parity of the round to come."""
+    """Rewrites the kernel for the computing warps; `state` are the slot and the parity of the round to come, and the
+    number of the next turn if they take turns."""
 
     def __init__(self, build, state):
         self.build, self.state, self.before = build, state, state
         self.jobs = {id(job.loop.regions[0]): job for job in build.jobs}
         if build.outer is not None:  # its regions come before it: they begin with parameters it has yet to get
-            self.state = self.carried = Arg(T.i32, "slot"), Arg(T.i32, "parity")
+            self.state = self.carried = _parameters(build.state)
 
     def rule(self, b, op):
         if b.original is self.build.outer:
@@ -240,30 +257,36 @@ class _Work:
         return self.loop(b, op, job) if job else None
 
     def around(self, b, op):
-        """The loop around the jobs hands slot and parity on."""
+        """The loop around the jobs hands the state on."""
         (body,) = op.regions
         ends = Op(ops.yield_, (*body.yields, *self.state), {}, ())
         region = Block([*body.args, *self.carried], [*body.ops[:-1], ends])
         attrs, operands = op.attrs, (*op.operands, *self.before)
         loop = b.place(Op(ops.for_, operands, attrs, tuple(x.type for x in operands[3:]), (region,), op.loc))
-        *outs, slot, parity = (Result(loop, k) for k in range(len(operands) - 3))
-        self.state = slot, parity
-        return tuple(outs)
+        outs = tuple(Result(loop, k) for k in range(len(operands) - 3))
+        self.state = outs[len(body.yields) :]
+        return outs[: len(body.yields)]
 
     def loop(self, b, op, job):
         plan, (lo, hi, step, *inits) = job.plan, op.operands
         plan.b, plan.hi, plan.index = b, hi, T.i32
         plan.shared = plan.share_outer_operands()
-        carried = [*inits, *self.state, self.state[0]]
-        names = [*(a.name for a in plan.body.args), "slot", "parity", "before"]
+        slot, parity, *turn = self.state
+        turn = [self.begin_turn(b, number) for number in turn]
+        carried = [*inits, slot, parity, slot, *turn]
+        names = [*(a.name for a in plan.body.args), *_STATE, "before", *["turn"] * len(turn)]
         with b.region([lo.type, *(x.type for x in carried)], names) as region:
-            i, *own, slot, parity, before = region.args
+            i, *own = region.args
+            own, (slot, parity, before, *turn) = own[: len(inits)], own[len(inits) :]
             known = {id(a): v for a, v in zip(plan.body.args, (i, *own))}
-            ends = _Round(self.build, job, known, slot, parity, before, ops.ne(b, i, lo)).body()
-            ops.yield_(b, *ends, *self.build.after(slot, parity, b), slot)
+            round_ = _Round(self, job, known, slot, parity, before, ops.ne(b, i, lo), turn)
+            ends = round_.body()
+            ops.yield_(b, *ends, *self.build.after(slot, parity, b), slot, *round_.turn)
         outs = list(b.emit(ops.for_, (lo, hi, step, *carried), op.attrs, (region.block,)))
-        *outs, slot, parity, last = outs
-        self.state = (slot, parity)
+        outs, (slot, parity, last, *turn) = outs[: len(inits)], outs[len(inits) :]
+        self.state = (slot, parity, *turn)
+        if turn:
+            gpu_ops.pass_turn(b, self.build.turns)
         if plan.late is not None:
             outs[plan.late] = gpu_ops.dot_wait(b, outs[plan.late], pending=0)
             late = [k for k, (dot, _) in enumerate(job.groups) if dot is plan.body.yields[plan.late]]
@@ -274,23 +297,30 @@ class _Work:
         return tuple(outs)
 
 
+    def begin_turn(self, b, number):
+        """Wait for a turn; gives the parity of the next one's number."""
+        gpu_ops.take_turn(b, self.build.turns, number)
+        return ops.xor(b, number, _i32(b, 1))
+
+
 class _Round(Copy):
     """One round: every dot waits for its boxes, and the buffers of dots that are over are given back.
 
     A dot that runs on into the next round is over when that has waited for another dot, or when its own has begun.
     """
 
-    def __init__(self, build, job, known, slot, parity, before, again):
+    def __init__(self, work, job, known, slot, parity, before, again, turn):
         super().__init__(job.plan, known, slot)
-        self.build, self.parity, self.before, self.again = build, parity, before, again
+        self.work, self.build, self.parity, self.before, self.again = work, work.build, parity, before, again
+        self.turn = turn
         self.groups = {id(dot): k for k, (dot, _) in enumerate(job.groups)}
         late = job.plan.late
         self.late = None if late is None else job.plan.body.yields[late]
         self.unfinished = self.groups.get(id(self.late))  # of the round before
 
     def runs_on(self, dot):
-        """All but the late one are waited for: their buffers are given back."""
-        return dot is self.late
+        """All but the late one are waited for: their buffers are given back. But first a turn is passed on."""
+        return dot is self.late or 2 * bool(self.turn)
 
     def dot(self, op):
         for x in op.operands:
@@ -299,7 +329,12 @@ class _Round(Copy):
         group = self.groups.get(id(op))
         if group is not None:
             gpu_ops.await_phase(self.b, self.build.at(self.build.full, group, self.slot, self.b), self.parity)
+        if op is self.late:
+            self.turn = [self.work.begin_turn(self.b, number) for number in self.turn]
         made = super().dot(op)
+        if self.turn and op is not self.late:
+            gpu_ops.pass_turn(self.b, self.build.turns)
+            made = gpu_ops.dot_wait(self.b, made, pending=0)
         if self.unfinished is not None and (op is not self.late or op.operands[2] in self.plan.body.args):
             _release(self.b, self.build, self.unfinished, self.before, self.again)
             self.unfinished = None

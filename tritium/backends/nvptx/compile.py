@@ -30,6 +30,7 @@ from ..gpu.specialize_warps import specialize_warps
 from ..gpu.split_dots import split_dots
 from ..gpu.store_boxes import store_boxes
 from ..gpu.turn_dots import turn_dots
+from ..gpu.turns import turns_are_kept
 from ..llvm.target import assembly, llvm
 from . import assemble, copy_engine, inline_asm, link, mma, wgmma
 from .target import NvTarget
@@ -86,13 +87,19 @@ def _specialized(module, nv, options):
     """The module with a copying warp and layouts; None if it cannot have one."""
     if not options.launch_checks or options.maxnreg:  # the launcher describes tensors; warps share out all registers
         return None
+    made = _with_turns(module, nv, options, True)
+    if made is not None and not turns_are_kept(made):
+        made = _with_turns(module, nv, options, False)
+    return made if made is None or leaves_room(made, nv.shared_bytes) else None
+
+
+def _with_turns(module, nv, options, turns):
     abilities = lambda module: mma.abilities(nv, analyze(module, []), options.num_warps)
-    made = specialize_warps(module, abilities, copy_engine.engine(nv))
+    made = specialize_warps(module, abilities, copy_engine.engine(nv), turns)
     if made is module:
         return None
     made = dce(store_boxes(made, copy_engine.engine(nv), len(module.args)))
-    made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, fragments=mma.fragments(nv))
-    return made if leaves_room(made, nv.shared_bytes) else None
+    return assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, fragments=mma.fragments(nv))
 
 
 def llir(module, target, options, metadata):
