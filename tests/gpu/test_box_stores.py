@@ -282,6 +282,14 @@ def test_loops_over_tiles(check, kernel, parts, sizes, programs, stages):
     assert metadata["copy_warps"] and metadata["apart"][0] == 2
 
 
+def test_parts_go_through_buffers_of_their_own(check):
+    """Where there is room, the second need not wait until the engine has read the first."""
+    args, ring, part = (*walk_args(256, 128, 64), 128, 128, 64, 2), 4 * 2 * 128 * 64 * 2, 128 * 64 * 2
+    check(walking, *args, grid=(1,), warps=8, stages=4)
+    _, metadata = emulator.llvm_of(module_of(walking, args)[0], num_warps=8, num_stages=4)
+    assert metadata["shared"] >= ring + 2 * part
+
+
 @triton.jit
 def recurrent(h_ptr, w_ptr, steps, N, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     w = tl.make_tensor_descriptor(w_ptr, [BN, N], [N, 1], [BN, BK])

@@ -25,6 +25,7 @@ class Scratch:
     def __init__(self, start=0, lends=False):
         self.buffers, self.bytes, self.dirty = [(0, start)] if start else [], 0, False  # (start, end) of those alive
         self.lends, self.lent = lends, False  # whether the copy engine reads scratch at all; may be reading it now
+        self.lent_end = 0  # where what it reads ends, if that is all that is in use
 
     @property
     def top(self):
@@ -73,7 +74,20 @@ class Scratch:
             with g.w.when(g.w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
                 g.target.await_boxes(g, 0, written)
             self.dirty = True
-        self.lent = False
+        self.lent, self.lent_end = False, 0
+
+    def lend(self, end):
+        """The copy engine reads what lies before `end`, while the program goes on."""
+        self.lent, self.lent_end, self.dirty = True, end, True
+
+    def behind_lent(self, size, alignment, most):
+        """A byte address behind what the engine is reading, so that nobody has to wait; None if it cannot be known, or
+        if it would leave room for fewer programs at once."""
+        start = -(-self.lent_end // alignment) * alignment
+        if not self.lent_end or start + size > most or 2 * self.bytes <= most:
+            return None
+        self.bytes = max(self.bytes, start + size)
+        return start
 
     def after_write(self, g):
         """Everyone sees what was written."""
@@ -82,7 +96,7 @@ class Scratch:
 
     def fence_scratch(self):
         """Control flow joins here: assume the scratch is in use."""
-        self.dirty, self.lent = True, self.lends
+        self.dirty, self.lent, self.lent_end = True, self.lends, 0
 
     # --- access -------------------------------------------------------------------------------------------------
     def pointer(self, g, offset, constant=0):

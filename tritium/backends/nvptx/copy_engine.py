@@ -103,11 +103,13 @@ def box_store(g, op, value, tensor, *numbers):
     images, _ = swizzled(tile.shape, axis, tile.element.bytes)
     bits, buffers = cuts(tile, axis, g.target.shared_bytes - -(-g.shared.top // ALIGNMENT) * ALIGNMENT)
     part = T.Tile(tuple(n >> len(bits) if k == axis else n for k, n in enumerate(tile.shape)), tile.element)
-    bases = g.shared.take_aligned([part.numel * part.element.bytes] * buffers, ALIGNMENT)
+    size = part.numel * part.element.bytes
+    spare = None if op.attrs["ordered"] or bits else g.shared.behind_lent(size, ALIGNMENT, g.target.shared_bytes)
+    bases = [spare] if spare is not None else g.shared.take_aligned([size] * buffers, ALIGNMENT)
     where, rest = [x[0] for x in numbers[:rank]], [x[0] for x in numbers[rank:]]
     leader = w.compare("icmp eq", g.target.thread_id(g), g.int(0))
     for number in range(1 << len(bits)):
-        if number == 0:
+        if number == 0 and spare is None:
             g.shared.before_write(g, op.attrs["ordered"])
         elif number >= buffers:
             with w.when(leader):
@@ -123,7 +125,7 @@ def box_store(g, op, value, tensor, *numbers):
             g.target.end_boxes(g)
         if rest:
             _write_elements(g, op, part, base, first, *rest)
-    g.shared.lent = g.shared.dirty = True
+    g.shared.lend(bases[-1] + size)
 
 
 def _write_boxes(g, op, part, tensor, coordinates, base, first):
