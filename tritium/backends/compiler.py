@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
+import re
 from typing import Any
 
 from tritium import backends, knobs
@@ -43,6 +44,15 @@ class GPUTarget:
             return cls(backend, int(arch) if arch.isdigit() else arch, int(warp_size))
         except ValueError:
             raise fail(ValueError, f"{text!r} is not a target", hint="write backend:arch:warp_size") from None
+
+    def with_arch(self, arch: str | None) -> GPUTarget:
+        """The target with the architecture that the option `arch` names, in any of its spellings.
+
+        >>> GPUTarget("cuda", 90, 32).with_arch("sm80").arch
+        80
+        """
+        number = re.fullmatch(r"(?:sm_?)?(\d+)a?", arch or "")
+        return dataclasses.replace(self, arch=int(number[1]) if number else arch or self.arch)
 
 
 class Language(enum.Enum):

@@ -122,7 +122,7 @@ def _module(src, target: GPUTarget, options: Options):
         raise cut(error, keep=knobs.compilation.front_end_debugging) from error.__cause__
     if isinstance(value, Module):
         chosen = {name: getattr(options, name) for name in MODULE_OPTIONS}
-        value = value.replace(attrs={**value.attrs, "target": str(target), **chosen})
+        value = value.replace(attrs={**value.attrs, "target": str(target.with_arch(options.arch)), **chosen})
     return value
 
 
