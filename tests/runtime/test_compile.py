@@ -55,7 +55,8 @@ def test_module_carries_target_and_options(fake):
     text = compile(source(), TARGET, {"num_warps": 8}).asm["ttir"]
     assert 'target="fake:paper:1"' in text and "num_warps=8" in text
     assert 'target="fake:card:1"' in compile(source(), TARGET, {"arch": "card"}).asm["ttir"]
-    assert [GPUTarget("cuda", 90, 32).with_arch(arch).arch for arch in ("sm80", "sm_100a", "89", None)] == [80, 100, 89, 90]
+    hopper = GPUTarget("cuda", 90, 32)
+    assert [hopper.with_arch(arch).arch for arch in ("sm80", "sm_100a", "89", None)] == [80, 100, 89, 90]
 
 
 def test_metadata(fake):
