@@ -223,7 +223,7 @@ NARROW = [
 WIDE = [
     dict(BLOCK_M=m, BLOCK_N=n, BLOCK_K=k, num_warps=w, num_stages=s)
     for m, n, k, w, s in ((128, 128, 32, 8, 3), (128, 128, 32, 4, 4), (64, 128, 32, 4, 4), (128, 256, 32, 8, 3),
-                          (256, 128, 32, 8, 3))  # fmt: skip
+                          (256, 128, 32, 8, 3))
 ]
 
 
