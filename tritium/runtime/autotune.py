@@ -54,7 +54,7 @@ class Autotuner(KernelInterface[T]):
                  pre_hook: Callable | None = None, post_hook: Callable | None = None,
                  prune_configs_by: dict | None = None, warmup: float | None = None, rep: float | None = None,
                  use_cuda_graph: bool = False, do_bench: Callable | None = None, cache_results: bool = False):
-        self.fn, self.arg_names = fn, arg_names
+        self.fn, self.arg_names, self._known = fn, arg_names, frozenset(arg_names)
         self.configs = list(configs or [Config({})])
         self.keys = list(key)
         self.cache: dict[tuple, Config] = {}
@@ -147,10 +147,12 @@ class Autotuner(KernelInterface[T]):
 
     def tuning_key(self, kwargs: dict[str, Any]) -> tuple:
         """What a choice depends on: the values of the `key` arguments and the dtypes of all."""
-        given = {**self.nargs, **kwargs}
-        named = {name: value for name, value in given.items() if name in self.arg_names}
-        dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
-        return (*(named[name] for name in self.keys if name in named), *dtypes)
+        given = {**self.nargs, **kwargs}  # with the launch's own keywords, which are no arguments
+        known, dtypes = self._known, []
+        for name, value in given.items():
+            if name in known and (dtype := getattr(value, "dtype", None)) is not None:
+                dtypes.append(str(dtype))
+        return (*[given[name] for name in self.keys if name in given and name in known], *dtypes)
 
     def _chosen(self, args: tuple, kwargs: dict[str, Any]) -> Config:
         key = self.tuning_key(kwargs)

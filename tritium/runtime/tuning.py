@@ -13,6 +13,7 @@ from tritium import cache, knobs
 
 # The launch options a Config carries beside its meta-parameters.
 OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg")
+_KEYWORDS = (*OPTIONS, "ir_override")
 
 
 class Config:
@@ -36,8 +37,12 @@ class Config:
         >>> Config({"BLOCK": 64}).all_kwargs()
         {'BLOCK': 64, 'num_warps': 4, 'num_ctas': 1, 'num_stages': 3}
         """
-        options = {name: getattr(self, name) for name in (*OPTIONS, "ir_override")}
-        return {**self.kwargs, **{name: value for name, value in options.items() if value is not None}}
+        out = dict(self.kwargs)
+        for name in _KEYWORDS:
+            value = getattr(self, name)
+            if value is not None:
+                out[name] = value
+        return out
 
     def __str__(self) -> str:
         shown = {**self.kwargs, **{name: getattr(self, name) for name in OPTIONS}}
