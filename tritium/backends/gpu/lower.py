@@ -332,6 +332,9 @@ def scalar_row(g, spell, t, *xs):
         return w.intrinsic(spell[6:], xs[0].type, *xs, *extra)
     if t.is_float and spell in ("fadd", "fsub", "fmul") and g.module.attrs.get("enable_fp_fusion", True):
         spell += " contract"
+    if spell in ("srem", "urem") and xs[1][0] == "%":  # a quotient either way, and perhaps there is one already
+        x, y = xs
+        return w.binary("sub", x, w.binary("mul", w.binary(spell.replace("rem", "div"), x, y), y))
     return w.binary(spell, *xs)
 
 
