@@ -41,6 +41,12 @@ class Opened:
         first = {ops.program_id: 0, ops.num_programs: 3}.get(op.kind)
         return None if first is None else self.places[first + op.attrs["axis"]]
 
+    @property
+    def grid(self):
+        """Number of each argument that is a place -> the row of `ir.bounds` that stands for it."""
+        rows = [(kind, "i32", axis) for kind in ("program_id", "num_programs") for axis in range(3)]
+        return dict(enumerate(rows, len(self.original.args)))
+
     def uniform(self, x):
         """True for arguments that the host knows before the launch."""
         return type(x) is Arg and any(x is arg for arg in self.original.args)

@@ -53,17 +53,22 @@ def reached(b, access, starts, sure=False, from_zero=False):
     """
     out = None
     for side, start in zip(access.sides, starts):
-        least = -LARGEST - 1 if side.closed and not from_zero else 0
-        most = LARGEST - side.box if side.size is None else LARGEST
+        least, most = limits(side, from_zero)
         number = side.start.number
         if number is not None and least <= number <= most:
             continue
-        limits = [] if sure and least else [(ops.ge, least)]
-        limits += [] if sure else [(ops.le, most)]
-        for compare, limit in limits:
+        looked_at = [] if sure and least else [(ops.ge, least)]
+        looked_at += [] if sure else [(ops.le, most)]
+        for compare, limit in looked_at:
             fine = compare(b, start, ops.constant(b, value=limit, type=T.i64))
             out = fine if out is None else ops.and_(b, out, fine)
     return out
+
+
+def limits(side, from_zero=False):
+    """(least, greatest) coordinate of a box's start on a side of its tensor that the engine takes."""
+    least = -LARGEST - 1 if side.closed and not from_zero else 0
+    return least, LARGEST - side.box if side.size is None else LARGEST
 
 
 def by_element(b, access, shape, spell):
@@ -81,4 +86,4 @@ def by_element(b, access, shape, spell):
     return ops.addptr(b, access.base, spell(form.offset)), out, wraps
 
 
-__all__ = ["LARGEST", "Engine", "by_element", "reached", "recipe", "span"]
+__all__ = ["LARGEST", "Engine", "by_element", "limits", "reached", "recipe", "span"]

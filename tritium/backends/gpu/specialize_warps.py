@@ -26,6 +26,7 @@ from ...ir.builder import Builder
 from ...ir.core import Arg, Block, Op, Result, walk
 from ...ir.rewrite import substitute, sweep
 from . import ops as gpu_ops
+from .certain import Certain
 from .copy_jobs import Opened, bytes_of, find_jobs, has_dots, slots_of
 from .engine import by_element, reached, recipe, span
 from .pipeline_loops import MIN_TRANSFER, Copy
@@ -33,18 +34,19 @@ from .polynomial import write
 from .turns import GROUPS, take_turns
 
 
-def specialize_warps(module, abilities, engine, turns=True):
+def specialize_warps(module, abilities, engine, turns=True, taken=None):
     """The module with a copying warp, if all its loops around dots let one do their loads.
 
     `abilities(module)` says what the target can do with a module's dots and loads; `engine` is its copy engine, or
-    None. With `turns`, two groups of warps may take turns where that helps.
+    None. With `turns`, two groups of warps may take turns where that helps. Values that it takes for not negative are
+    added to `taken`, as rows of `ir.bounds`.
     """
     if engine is None or module.attrs["num_warps"] not in (4, 8) or not any(map(_multiplies, module.body.ops)):
         return module
     opened = Opened(module)
     can = abilities(opened.module)._replace(vector=lambda load: MIN_TRANSFER)  # the engine minds no mask
     found = find_jobs(opened, can, engine)
-    return _Build(opened, can, engine, turns, *found).build() if found else module
+    return _Build(opened, can, engine, turns, taken, *found).build() if found else module
 
 
 def _multiplies(op):
@@ -62,8 +64,9 @@ def _talks(op):
 class _Build:
     """The new kernel: its buffers and barriers, then one region for each role."""
 
-    def __init__(self, opened, can, engine, turns, jobs, outer, writes):
+    def __init__(self, opened, can, engine, turns, taken, jobs, outer, writes):
         self.opened, self.can, self.engine, self.jobs = opened, can, engine, jobs
+        self.certain = Certain(opened.module, taken, opened.grid)
         self.outer, self.writes = outer, writes
         module = opened.module
         self.b = Builder()
@@ -182,7 +185,9 @@ class _Build:
         buffer = _slot_address(b, plan.rings[key], tile, slot)
         spell = lambda poly: write(b, poly, rounds, scalar)
         starts = [spell(side.start) for side in load.access.sides]
-        fits = reached(b, load.access, starts, sure=load.sure)
+        fits = None
+        if not self.certain.reaches(load.access, loop=plan.loop):
+            fits = reached(b, load.access, starts, sure=load.sure)
         if fits is None:
             self.copy_box(load, buffer, barrier, starts)
             return

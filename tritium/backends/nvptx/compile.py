@@ -61,7 +61,7 @@ def _pipelined(module, nv, options):
         made = pipeline_loops(module, mma.abilities(nv, analyze(module, taken), options.num_warps), most)
         slots = max((op.attrs["slots"] for op in walk(made.body) if op.kind is gpu_ops.ring), default=1)
         if options.launch_checks:
-            boxed = store_boxes(made, copy_engine.engine(nv), len(module.args), BY_ENGINE)
+            boxed = store_boxes(made, copy_engine.engine(nv), len(module.args), BY_ENGINE, taken)
             made = made if boxed is made else dce(boxed)
         made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, taken, mma.fragments(nv))
         if slots == 1 or leaves_room(made, nv.shared_bytes):
@@ -95,11 +95,13 @@ def _specialized(module, nv, options):
 
 def _with_turns(module, nv, options, turns):
     abilities = lambda module: mma.abilities(nv, analyze(module, []), options.num_warps)
-    made = specialize_warps(module, abilities, copy_engine.engine(nv), turns)
+    taken = []
+    made = specialize_warps(module, abilities, copy_engine.engine(nv), turns, taken)
     if made is module:
         return None
-    made = dce(store_boxes(made, copy_engine.engine(nv), len(module.args)))
-    return assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, fragments=mma.fragments(nv))
+    made = dce(store_boxes(made, copy_engine.engine(nv), len(module.args), taken=taken))
+    made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, fragments=mma.fragments(nv))
+    return made.replace(attrs={**made.attrs, "nonnegative": tuple(taken)}) if taken else made
 
 
 def llir(module, target, options, metadata):
