@@ -6,6 +6,7 @@ import struct
 
 import numpy as np
 
+from tests.gpu.emulator import fit
 from tests.gpu.emulator.copy_engine import tensor_of
 from tritium import passes
 from tritium.backends import get
@@ -18,16 +19,16 @@ _LETTER = {T.f16: "e", T.f32: "f", T.f64: "d"}
 
 
 @functools.lru_cache(maxsize=64)
-def compiled(module, num_warps=4, num_stages=3):
+def compiled(module, num_warps=4, num_stages=3, launch_checks=True):
     """(function, metadata) of a module, loaded on the current device."""
     target = driver.named("cuda").get_current_target()
-    return load(module, target, num_warps, num_stages)
+    return load(module, target, num_warps, num_stages, launch_checks)
 
 
-def binary(module, target, num_warps=4, num_stages=3):
+def binary(module, target, num_warps=4, num_stages=3, launch_checks=True):
     """(machine code, metadata) of a module for a target; needs no GPU."""
     backend = BaseBackend(target)
-    options = backend.parse_options({"num_warps": num_warps, "num_stages": num_stages})
+    options = backend.parse_options({"num_warps": num_warps, "num_stages": num_stages, "launch_checks": launch_checks})
     module = module.replace(attrs={**module.attrs, "num_warps": num_warps, "num_stages": num_stages})
     value, metadata = passes.run(module, get(target).passes(target)), {}
     for _, stage in get(target).stages:
@@ -35,8 +36,8 @@ def binary(module, target, num_warps=4, num_stages=3):
     return value, metadata
 
 
-def load(module, target, num_warps, num_stages=3):
-    code, metadata = binary(module, target, num_warps, num_stages)
+def load(module, target, num_warps, num_stages=3, launch_checks=True):
+    code, metadata = binary(module, target, num_warps, num_stages, launch_checks)
     _, function, *_ = cuda.load(module.name, code, metadata["shared"], cuda.current())
     return function, metadata
 
@@ -45,6 +46,8 @@ def run_cuda(module, args, grid=(1,), num_warps=4, num_stages=3):
     """Copy the arrays to the GPU, run, and copy them back."""
     cuda.use(cuda.current())
     function, metadata = compiled(module, num_warps, num_stages)
+    if not fit(metadata, args, (*grid, 1, 1)[:3]):
+        function, metadata = compiled(module, num_warps, num_stages, launch_checks=False)
     buffers, slots, values = [], [], []
     for arg, x in zip(module.args, args, strict=True):
         if isinstance(x, np.ndarray):

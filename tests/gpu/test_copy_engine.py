@@ -15,6 +15,7 @@ from tests.gpu.modules import run_cuda
 from tests.gpu.test_language import module_of
 from tests.gpu.test_modules import agree
 from tritium.backends.driver import driver
+from tritium.backends.gpu.certain import Certain
 from tritium.backends.nvptx import cuda
 from tritium.interp.machine import interpret
 from tritium.tensors import is_descriptor
@@ -145,9 +146,12 @@ def by_descriptors(a_ptr, b_ptr, c_ptr, M, N, K, row, BM: tl.constexpr, BN: tl.c
     c_tiles.store([m, n], total)
 
 
+@pytest.mark.parametrize("looks", [False, True], ids=["certain", "looks"])
 @pytest.mark.parametrize("row", [0, -16, 48])
-def test_descriptors(check, row):
-    """Outside of a descriptor's bounds, before them too, there are zeros."""
+def test_descriptors(check, row, looks, monkeypatch):
+    """Outside of a descriptor's bounds, before them too, there are zeros; whoever looks for boxes out of reach."""
+    if looks:
+        monkeypatch.setattr(Certain, "reaches", lambda *args, **options: False)
     m, n, k = 112, 80, 144
     check(by_descriptors, data(np.float16, m, k), data(np.float16, n, k), np.zeros((m, n), np.float32), m, n, k, row,
           64, 64, 64, grid=(2, 2))  # fmt: skip
@@ -402,6 +406,16 @@ def test_what_a_loop_writes_lies_apart_from_what_it_loads(fake, address, apart):
         assert fake.launches[-1]["block"] == ((256, 1, 1) if apart else (128, 1, 1))
     walking[(4,)](a, b, Tensor(8 << 20), 256, 64, 128, 64, 64, 64)
     assert fake.launches[-1]["block"] == (256, 1, 1)
+
+
+@pytest.mark.parametrize(("sizes", "grid", "block"), [
+    ((4096, 64, 4096), 64, 256), ((4096, 64, 4096), 2**25, 256), ((4096, 64, 4096), 2**25 + 1, 128)])
+def test_boxes_out_of_reach_take_another_kernel(fake, sizes, grid, block):
+    """The kernel itself does not look where they are."""
+    m, n, k = sizes
+    kernel = product[(grid,)](A, B, C, m, n, k, k, 1, n, 1, n, 1, 64, 64, 64)
+    assert fake.launches[-1]["block"] == (block, 1, 1)
+    assert kernel.metadata.nonnegative and "ld.global" not in kernel.asm["ptx"] and "st.global" not in kernel.asm["ptx"]
 
 
 def test_tensors_the_driver_refuses_take_another_kernel(fake):

@@ -18,7 +18,7 @@ from tritium.backends.nvptx.target import NvTarget
 from tritium.backends.nvptx.tensor_map import Recipe
 from tritium.ir.bounds import bounds
 
-__all__ = ["Fault", "llvm_of", "run"]
+__all__ = ["Fault", "fit", "llvm_of", "run"]
 
 
 def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
@@ -41,7 +41,7 @@ def run(module, args, grid=(1,), arch=90, num_warps=4, num_stages=3, **options):
     """Run every program of the grid, one after the other; returns what it printed."""
     text, metadata = llvm_of(module, arch, num_warps, num_stages, **options)
     x, y, z = grid = (*grid, 1, 1)[:3]
-    if not _fit(metadata, args, grid):
+    if not fit(metadata, args, grid):
         return run(module, args, grid, arch, num_warps, num_stages, **options, launch_checks=False)
     memory = Memory(args)
     maps = [tensor_of(Recipe(*recipe), memory.arguments) for recipe in metadata["maps"]]
@@ -55,7 +55,7 @@ def run(module, args, grid=(1,), arch=90, num_warps=4, num_stages=3, **options):
     return "".join(machine.printed)
 
 
-def _fit(metadata, args, grid):
+def fit(metadata, args, grid):
     """Whether a launch is as the kernel takes for granted; the launcher would launch another, too."""
     numbers = {k: x for k, x in enumerate(args) if isinstance(x, int)}
     return all(bounds(rows, numbers, grid)[0] >= 0 for rows in metadata["nonnegative"])
