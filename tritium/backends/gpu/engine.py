@@ -17,8 +17,8 @@ class Engine(NamedTuple):
     """What the target says of its copy engine.
 
     fits(tile, axis, access): it can move this tile.   room: bytes of shared memory for rings of buffers.
-    warps(number): how many warps come behind so many to have one of them copy, and the registers of a thread: at
-    first, of theirs, of the others'.
+    warps(number, columns): how many warps come behind so many to have one of them copy, and the registers of a thread:
+    at first, of theirs, of the others'. `columns` are those of the widest dot.
     describe(tile, axis, access): element type, box and swizzle of its map, as the host is told.
     combines(how, element): it can update memory by this atomic operation.   maps: how many a kernel may have.
     """

@@ -91,7 +91,8 @@ class _Build:
         if self.turning:
             self.turns = gpu_ops.phases(b, count=GROUPS, arrivals=module.attrs["num_warps"] // GROUPS)
         regions = self.role(self.copies, _STATE), self.role(self.work, self.state)
-        warps, registers = self.engine.warps(module.attrs["num_warps"])
+        columns = max(op.type.shape[-1] for op in walk(self.opened.module.body) if op.kind is ops.dot)
+        warps, registers = self.engine.warps(module.attrs["num_warps"], columns)
         b.emit(gpu_ops.warp_roles, (), {"registers": registers}, regions)
         told = tuple(
             recipe(self.engine, module.args, x.op.type, self.can.axis(x.op), x.access) for x in self.loads

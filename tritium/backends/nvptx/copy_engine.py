@@ -23,14 +23,14 @@ def engine(target):
     return Engine(fits, target.shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS)
 
 
-def warps(number):
+def warps(number, columns):
     """(warps behind so many, registers of a thread at first, of theirs later, of the others' later).
 
     A multiprocessor has four parts with 16384 registers each, and warps take turns on them: one warp more leaves less
     to all on its part. So four come, and give their registers away. Of blocks with four working warps there is room
-    for two.
+    for two, but for those with the widest instruction: its sums alone take 128 registers.
     """
-    return {4: (4, (128, 24, 232)), 8: (4, (168, 56, 224))}[number]
+    return (4, (128, 24, 232)) if number == 4 and columns < 256 else (4, (168, 56, 224))
 
 
 def signature_name(element):
