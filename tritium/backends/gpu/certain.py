@@ -41,11 +41,11 @@ class Certain:
         least, most = limits(side, from_zero)
         if side.start.number is not None and least <= side.start.number <= most:
             return
-        for limit, opcode in ((least, "sub"), (most, "rsub")):
-            rows = Rows(self.known)
-            start, bound = self._place(rows, side.start, loop), rows.add(("constant", "i64", limit))
-            rows.add(("sub", "i64", *((start, bound) if opcode == "sub" else (bound, start))))
-            yield tuple(map(self._own, rows.out))
+        rows = Rows(self.known)
+        start = self._place(rows, side.start, loop)
+        found, bound = tuple(map(self._own, rows.out)), len(rows.out)
+        yield (*found, ("constant", "i64", least), ("sub", "i64", start, bound))
+        yield (*found, ("constant", "i64", most), ("sub", "i64", bound, start))
 
     def _place(self, rows, poly, loop):
         """The number of a polynomial's row."""
