@@ -21,6 +21,7 @@ import json
 import os
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tritium import knobs
@@ -298,19 +299,40 @@ def tolerate(error: OSError) -> None:
     count("failures")
 
 
+_NOT_COMPILING = frozenset(("__pycache__", "interp", "kernels", "runtime", "tools"))
+
+
+def _sources(folder: str) -> Iterator[os.DirEntry]:
+    """The files of a folder that decide what kernels compile to, in an order of their own."""
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.name.endswith((".py", ".ll", ".bc")):
+            yield entry
+        elif entry.name not in _NOT_COMPILING and entry.is_dir():
+            yield from _sources(entry.path)
+
+
 @functools.cache
 def fingerprint() -> str:
     """A hash of tritium's own files: another version of the compiler never loads this one's kernels.
 
+    Reading them all takes longer than looking whether they are as they were, so the answer is kept.
+
     >>> len(fingerprint())
     64
     """
-    root = os.path.dirname(os.path.abspath(__file__))
+    files = [(entry, entry.stat()) for entry in _sources(os.path.dirname(os.path.abspath(__file__)))]
+    seen = "\n".join(f"{entry.path} {stat.st_size} {stat.st_mtime_ns}" for entry, stat in files)
+    manager = get_cache_manager(hashlib.sha256(seen.encode()).hexdigest())
+    kept = manager.get_file("fingerprint.txt")
+    if kept is not None:
+        with open(kept) as file:
+            return file.read()
     digest = hashlib.sha256()
-    for directory, folders, files in os.walk(root):
-        folders[:] = sorted(set(folders) - {"__pycache__", "interp", "kernels", "runtime", "tools"})
-        for name in sorted(files):
-            if name.endswith((".py", ".ll", ".bc")):
-                with open(os.path.join(directory, name), "rb") as file:
-                    digest.update(name.encode() + file.read())
+    for entry, _ in files:
+        with open(entry.path, "rb") as file:
+            digest.update(entry.name.encode() + file.read())
+    try:
+        manager.put(digest.hexdigest(), "fingerprint.txt", binary=False)
+    except OSError as error:
+        tolerate(error)
     return digest.hexdigest()

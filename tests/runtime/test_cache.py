@@ -199,3 +199,20 @@ def test_many_processes_never_see_half_a_file():
     directory = get_cache_manager(KEY).cache_dir
     assert sorted(os.listdir(directory)) == ["__grp__k.json", "k.json", "k.o"]
     assert json.load(open(os.path.join(directory, "__grp__k.json")))
+
+
+def test_the_fingerprint_is_that_of_the_files(tmp_path, monkeypatch):
+    """Kept for files that are as they were, worked out again for others."""
+    package, kept = tmp_path / "package", tmp_path / "kept"
+    (package / "ir").mkdir(parents=True)
+    (package / "tools").mkdir()
+    monkeypatch.setattr(cache, "__file__", str(package / "cache.py"))
+    monkeypatch.setattr(knobs.cache, "dir", str(kept))
+    found = []
+    for path, text in (("ir/types.py", "1"), ("ir/types.py", "2"), ("tools/opt.py", "3"), ("ir/more.py", "4")):
+        (package / path).write_text(text)
+        found.append(cache.fingerprint.__wrapped__())
+    assert found[0] != found[1] == found[2] != found[3]
+    (answer,) = [path for path in kept.glob("*/fingerprint.txt") if path.read_text() == found[3]]
+    answer.write_text("as it was")
+    assert cache.fingerprint.__wrapped__() == "as it was"
