@@ -76,7 +76,7 @@ class Source(dependencies.Compilable):
     def __init__(self, fn: FunctionType):
         if not isinstance(fn, FunctionType):
             raise fail(TypeError, f"cannot compile {fn!r}: a kernel is a function written with `def`")
-        self.fn = fn
+        self.fn: FunctionType = fn
         self.hash: str | None = None
         self.used_global_vals: dict[tuple[str, int], tuple[Any, Any]] = {}  # (name, scope's id) -> (value, scope)
         for name in ("__name__", "__qualname__", "__module__", "__doc__", "__globals__"):

@@ -36,8 +36,8 @@ class Accesses:
         `in_step`: whether it is no harm that both touch the same element at the same position.
         """
         p, q = a.operands[0], b.operands[0]
-        origins = self.origin(p), self.origin(q)
-        if None in origins:
+        x, y = origins = self.origin(p), self.origin(q)
+        if x is None or y is None:
             return None
         sizes = tuple(T.element(x.type).pointee.bytes for x in (p, q))
         steps = self.distinct(a, b) if in_step and sizes[0] == sizes[1] else None
@@ -46,7 +46,7 @@ class Accesses:
             same = tuple(sorted(same - {origins}))
         views = [(view, _reach(sizes, view)) for view in (self.whole(a, b), self.relative(p, q))]
         ends = tuple(view for view, reach in views if reach < _FAR)
-        return Pair(*origins, sizes, same, ends, steps or ()) if ends else None
+        return Pair(x, y, sizes, same, ends, steps or ()) if ends else None
 
     def distinct(self, a, b):
         """Rows that must not be negative for access `b` to hit as many elements as it has positions; None if it does
@@ -84,7 +84,7 @@ class Accesses:
             reach = rows.add(("add", "i64", reach, rows.add(("mul", "i64", by, index))))
         return out
 
-    def known_step(self, x, axes, scale):
+    def known_step(self, x, axes: Any, scale):
         """How a tile counts up along one axis; None if it does not."""
         factors = []
         while type(x) is not Op or x.kind is not ops.arange:
@@ -332,7 +332,7 @@ def _match(known, x, y, found):
         return None
     if not alike or len(operands[0]) != len(operands[1]):
         return None
-    parts = [_matches(known, *pair, found) for pair in zip(*operands)]
+    parts = [_matches(known, x, y, found) for x, y in zip(*operands)]
     return None if None in parts else frozenset().union(*parts)
 
 

@@ -29,8 +29,17 @@ __all__ = ["Autotuner", "Config", "Heuristics", "OutOfResources", "PTXASError", 
 # A configuration that fails in one of these ways is merely not the best one.
 UNFIT = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
 NEVER = [float("inf")] * 3
+
+
+class _Launching(threading.local):
+    """`arguments` of the launches that a thread is in, by the tuner's id."""
+
+    def __init__(self):
+        self.arguments: dict[int, dict[str, Any]] = {}
+
+
 # Backward passes launch from threads of their own: each has its arguments, and they measure one after another.
-_launching = threading.local()  # id of a tuner -> its arguments
+_launching = _Launching()
 _measuring = threading.RLock()
 
 
@@ -117,13 +126,14 @@ class Autotuner(KernelInterface[T]):
     @property
     def nargs(self) -> Any:
         """The positional arguments of the launch this thread is in, by name; None outside one."""
-        return _launching.__dict__.get(id(self))
+        return _launching.arguments.get(id(self))
 
     @nargs.setter
     def nargs(self, value: dict[str, Any] | None) -> None:
-        _launching.__dict__[id(self)] = value
         if value is None:
-            del _launching.__dict__[id(self)]
+            _launching.arguments.pop(id(self), None)
+        else:
+            _launching.arguments[id(self)] = value
 
     def run(self, *args, **kwargs):
         """Launch the fastest configuration for these arguments, finding it first if need be."""

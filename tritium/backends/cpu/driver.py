@@ -239,7 +239,7 @@ class Launcher:
         packed = b"".join(pack(type_, value) for type_, value in values)
         if enter is not None:
             enter(told)
-        at = ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value
+        at = ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value or 0
         if self._terms is None or self.judge((gx, gy, gz), at):
             self._launch(function, self._arena_bytes, gx, gy, gz, packed)
         if leave is not None:

@@ -95,7 +95,7 @@ class Lowering:
         self.warps = module.attrs["num_warps"]
         self.callees = {}  # functions by name
         self.members = None  # how many warps meet at barriers, where it is not all
-        self._once = {}
+        self._once: dict[Any, Any] = {}
         self._sums = {}  # value -> (value, number) whose sum it is, without wrapping
         self._below = {}  # value -> power of two it is below, if it is not negative
         self._zeros = {}  # value -> how many of its lowest bits are 0

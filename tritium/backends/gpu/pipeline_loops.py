@@ -103,7 +103,7 @@ class Plan:
         """The loads that a dot's operand is computed from element by element, cheaply."""
         if type(x) is not Op or id(x) not in self.inside:
             return
-        if x.kind is ops.load and len(x.type.shape) == 2:
+        if x.kind is ops.load and len(T.shape(x.type)) == 2:
             yield x
         elif x.kind is ops.trans or x.kind.row and x.kind.row.cost == "cheap" or x.kind.elementwise and not x.kind.row:
             for y in x.operands:

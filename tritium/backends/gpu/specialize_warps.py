@@ -152,9 +152,9 @@ class _Build:
             return self.copy_loops(slot, parity, scalar)
         b, bounds = self.b, [scalar(x) for x in self.outer.operands[:3]]
         with b.region([bounds[0].type, T.i32, T.i32], ["i", "slot", "parity"]) as region:
-            index, *state = region.args
+            index, at, phase = region.args
             scalar.known[self.outer.regions[0].args[0]] = index
-            ops.yield_(b, *self.copy_loops(*state, scalar))
+            ops.yield_(b, *self.copy_loops(at, phase, scalar))
         loop = b.place(_loop((*bounds, slot, parity), region.block))
         return Result(loop, 0), Result(loop, 1)
 

@@ -134,10 +134,10 @@ class _File:
     """An object file, taken apart."""
 
     def __init__(self, code: bytes, machine: str):
-        self.code, self.machine = code, _MACHINES.get(machine)
-        if code[:6] != b"\x7fELF\x02\x01" or not self.machine or \
-                struct.unpack_from("<HH", code, 16) != (1, self.machine.number):
+        found = _MACHINES.get(machine)
+        if found is None or code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (1, found.number):
             raise UnknownObject("not a relocatable ELF file of this machine")
+        self.code, self.machine = code, found
         start, = struct.unpack_from("<Q", code, 40)
         count, = struct.unpack_from("<H", code, 60)
         self.sections = [_Section(*row) for row in struct.iter_unpack("<IIQQQQIIQQ", code[start: start + 64 * count])]

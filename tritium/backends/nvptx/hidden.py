@@ -64,7 +64,8 @@ class Hidden:
         self._kept = []
         loads, spans = apart or (0, ())
         self.maps = [self._map(tensor_map.Recipe(*recipe)) for recipe in maps]
-        self.spans = [self._map(tensor_map.Recipe(_NO_MAP, *span, (1,) * len(span[-1]), 0)) for span in spans]
+        self.spans = [self._map(tensor_map.Recipe(_NO_MAP, size, base, offset, sides, (1,) * len(sides), 0))
+                      for size, base, offset, sides in spans]
         self.memory = _Hidden(len(maps), persistent, 0, slots, loads=loads, spans=len(spans))
         for k, found in enumerate(self.maps):
             self.memory.map[k] = ctypes.addressof(found)
