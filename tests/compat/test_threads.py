@@ -8,6 +8,7 @@ import torch
 
 import tritium as triton
 import tritium.language as tl
+from tests.compat.conftest import HOST_ONLY
 
 THREADS = 8
 
@@ -78,6 +79,7 @@ def test_a_tuner(at_once):
     assert len(kernel.cache) == THREADS and kernel.nargs is None
 
 
+@HOST_ONLY  # which share one memory: copies of it on a GPU would not
 def test_a_shared_counter(run, at_once):
     @triton.jit
     def kernel(counter):
