@@ -182,3 +182,19 @@ def test_powers_of_scalars(run):
     run(powers, (4,), x, out, 0.5)
     np.testing.assert_array_equal(out, [np.inf, 0, 2, np.inf])
     assert not np.signbit(out[1])
+
+
+@triton.jit
+def shares(x, o, total, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(o + i, tl.load(x + i) / total)
+    tl.store(o + N + i, tl.load(x + i) / -3.0)
+
+
+@pytest.mark.parametrize("total", [2.5, -0.3, 1e30])
+def test_quotients_by_one_number_keep_their_signs(run, total):
+    x, out = np.float32([0, -0.0, 1.5, -1.5, 7e-5, -3, np.inf, -np.inf]), np.zeros(16, np.float32)
+    run(shares, (1,), x, out, total, N=8)
+    want = np.concatenate([x / np.float32(total), x / np.float32(-3)])
+    np.testing.assert_array_equal(np.signbit(out), np.signbit(want))
+    np.testing.assert_allclose(out, want, rtol=3e-7)

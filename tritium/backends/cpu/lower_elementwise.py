@@ -60,22 +60,24 @@ _QUOTIENTS = {T.f32: -126, T.f64: -1022}  # -> exponent of the smallest normal n
 
 
 def _divide(lo, t, x, y):
-    """A strip by one number: its reciprocal is taken once, and what the product misses is added, which rounds right.
+    """A strip by one number: its reciprocal is taken once, and what the product misses is added, which rounds right but
+    for numerators so small that what is missing underflows.
 
-    Infinities and NaNs have nothing to add. The reciprocal of a denormal would overflow, so both are scaled up.
+    Infinities and NaNs have nothing to add. The reciprocal of a denormal would overflow, so both are scaled up. They also
+    get the signs with which a difference of zero leaves the sign of a zero alone: x is minus the numerator.
     """
     w, n = lo.w, lanes(x.type)
-    one = w.const(y.type, 1.0)
+    one, size = w.const(y.type, 1.0), w.intrinsic("fabs", y.type, y)
+    scale = one
     if y[0] in "%@":
-        size = w.intrinsic("fabs", y.type, y)
         small = w.compare("fcmp olt", size, w.const(y.type, 2.0 ** _QUOTIENTS[t]))
         scale = w.select(small, w.const(y.type, 2.0 ** 64), one)
-        y = w.binary("fmul", y, scale)
-        x = w.binary("fmul", x, lo.widen(scale, n))
-    inverse, y = lo.widen(w.binary("fdiv", one, y), n), lo.widen(y, n)
+        size = w.binary("fmul", size, scale)
+    x = w.binary("fmul", x, lo.widen(w.unary("fneg", w.intrinsic("copysign", y.type, scale, y)), n))
+    inverse, size = lo.widen(w.unary("fneg", w.binary("fdiv", one, size)), n), lo.widen(size, n)
     near = w.binary("fmul", x, inverse)
-    missing = w.intrinsic("fma", x.type, w.unary("fneg", near), y, x)
-    exact = w.intrinsic("fma", x.type, missing, inverse, near)
+    more = w.intrinsic("fma", x.type, near, size, x)
+    exact = w.intrinsic("fma", x.type, more, inverse, near)
     return w.select(w.compare("fcmp uno", exact, exact), near, exact)
 
 
