@@ -5,6 +5,7 @@ only: their examples are lines of a kernel, and tests/language/test_coverage.py 
 """
 
 import ast
+import contextlib
 import importlib
 import textwrap
 import types
@@ -50,10 +51,14 @@ def test_names_of_the_host_have_an_example_that_runs(name, value):
 
 def shown(doc):
     """The names in the indented lines of a docstring that are code."""
-    margin = doc.rpartition("\n")[2]
-    lines = [line for line in doc.split("\n")[1:] if line.startswith(margin + "    ") or not line.strip()]
-    tree = ast.parse(textwrap.dedent("\n".join(lines)))
-    return {getattr(node, "attr", getattr(node, "id", None)) for node in ast.walk(tree)}
+    margin, rest = doc.rpartition("\n")[2], doc.split("\n")[1:]
+    indented = [line for line in rest if line.startswith(margin + "    ") or not line.strip()]
+    for lines in (rest, indented):  # since 3.13 Python takes away by how much all lines are indented
+        with contextlib.suppress(SyntaxError):
+            tree = ast.parse("\n".join(lines) if lines is rest else textwrap.dedent("\n".join(lines)))
+            if tree.body:
+                return {getattr(node, "attr", getattr(node, "id", None)) for node in ast.walk(tree)}
+    return set()
 
 
 @pytest.mark.parametrize("name, value", named(public(LANGUAGE)))

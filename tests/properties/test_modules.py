@@ -75,7 +75,9 @@ def arguments(made, seed, n):
     for k, t in enumerate(inputs):
         codes = special_codes(t) + random_codes(t, size, seed + k)
         x = array_of(t, [codes[i] for i in rng.integers(0, len(codes), size)])
-        args.append(np.where(np.isnan(x), np.nan, x).astype(x.dtype) if t.is_float else x)
+        if t.is_float:
+            x[np.isnan(x)] = np.nan
+        args.append(x)
     return [*args, n, *[np.zeros(count, np_dtype(t)) for t, count in outputs]]
 
 

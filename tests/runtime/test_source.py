@@ -45,7 +45,7 @@ def test_span_names_file_position_and_compatible_position():
 
 def test_a_function_without_a_file_is_refused():
     scope = {}
-    exec("def f(x):\n    pass", scope)
+    exec(compile("def f(x):\n    pass", "<nowhere>", "exec"), scope)
     with pytest.raises(ValueError, match="should be defined in a Python file"):
         Source(scope["f"]).src
 

@@ -31,6 +31,8 @@ def made():
     return module.stubs()
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="since 3.13 Python forgets how examples in docstrings are "
+                                                       "indented: stubs are made by an earlier one")
 def test_stubs_are_up_to_date(made):
     stale = [str(path.relative_to(ROOT)) for path, text in made.items()
              if not path.is_file() or path.read_text() != text]

@@ -167,19 +167,19 @@ def slice_(b, node):
 # --- strings, comprehensions, functions ---------------------------------------------------------------------------
 def f_string(b, node):
     """A string made of constants."""
-    return "".join(b.visit(part) for part in node.values)
+    return "".join(_field(b, node, part) if type(part) is ast.FormattedValue else b.visit(part) for part in node.values)
 
 
-def formatted(b, node):
-    """One field of an f-string."""
-    value = b.visit(node.value)
+def _field(b, node, part):
+    """One field of an f-string. Errors are the string's: before Python 3.12 fields have no place of their own."""
+    value = b.visit(part.value)
     if not values.is_constant(value):
         raise diagnose.unsupported(
             b, node, f"Cannot evaluate f-string containing non-constexpr conversion values, found {describe(value)}",
-            at=node.value, hint="print values at run time with tl.device_print(\"x\", x)")
-    if node.conversion != -1:
-        value = {"r": repr, "s": str, "a": ascii}[chr(node.conversion)](value)
-    return calls.by_python(format, value, b.visit(node.format_spec) if node.format_spec else "")
+            at=part.value, hint="print values at run time with tl.device_print(\"x\", x)")
+    if part.conversion != -1:
+        value = {"r": repr, "s": str, "a": ascii}[chr(part.conversion)](value)
+    return calls.by_python(format, value, b.visit(part.format_spec) if part.format_spec else "")
 
 
 def comprehension(b, node):
@@ -236,7 +236,7 @@ EXPRESSIONS = {
     ast.Constant: constant, ast.Name: name, ast.Tuple: display, ast.List: display, ast.BinOp: binary,
     ast.UnaryOp: unary, ast.Compare: compare, ast.BoolOp: both_or_either, ast.IfExp: conditional,
     ast.Attribute: attribute, ast.Subscript: subscript, ast.Slice: slice_, ast.Call: calls.call,
-    ast.JoinedStr: f_string, ast.FormattedValue: formatted, ast.ListComp: comprehension, ast.Lambda: lambda_,
+    ast.JoinedStr: f_string, ast.ListComp: comprehension, ast.Lambda: lambda_,
 }  # fmt: skip
 
 # What to write instead of an expression that kernels do not have.

@@ -63,8 +63,8 @@ def _divide(lo, t, x, y):
     """A strip by one number: its reciprocal is taken once, and what the product misses is added, which rounds right but
     for numerators so small that what is missing underflows.
 
-    Infinities and NaNs have nothing to add. The reciprocal of a denormal would overflow, so both are scaled up. They also
-    get the signs with which a difference of zero leaves the sign of a zero alone: x is minus the numerator.
+    Infinities and NaNs have nothing to add. The reciprocal of a denormal would overflow, so both are scaled up. They
+    also get the signs with which a difference of zero leaves the sign of a zero alone: x is minus the numerator.
     """
     w, n = lo.w, lanes(x.type)
     one, size = w.const(y.type, 1.0), w.intrinsic("fabs", y.type, y)
