@@ -109,6 +109,7 @@ def test_fresh_settings_for_test_suites(monkeypatch):
     from tritium._internal_testing import _fresh_knobs_impl
 
     monkeypatch.setenv("TRITON_PRINT_AUTOTUNING", "1")
+    monkeypatch.setenv("TRITON_KERNEL_DUMP", "0")  # to be gone afterwards: the next line sets it for good
     knobs.compilation.dump_ir = True
     fresh, restore = _fresh_knobs_impl()
     settings = fresh()
@@ -117,7 +118,6 @@ def test_fresh_settings_for_test_suites(monkeypatch):
     restore()
     assert knobs.autotuning.print and knobs.compilation.dump_ir and knobs.language.fp32_default is None
     del knobs.compilation.dump_ir
-    monkeypatch.delenv("TRITON_KERNEL_DUMP")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "uint64", "float16", "bfloat16", "bool"])
