@@ -12,7 +12,7 @@ from tritium.ir.opdef import OpKind
 
 
 def test_every_op_has_a_lowering():
-    from tritium.backends.cpu import lower_atomics, lower_calls, lower_control, lower_dot, lower_program, lower_shape  # noqa: F401  # noqa: F401
+    from tritium.backends.cpu import lower_atomics, lower_calls, lower_control, lower_dot, lower_program, lower_shape  # noqa: F401
 
     kinds = [k for k in vars(ops).values() if isinstance(k, OpKind)]
     assert len(kinds) > 80

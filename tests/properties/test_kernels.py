@@ -1,8 +1,5 @@
 """Random Python kernels: eager, through the frontend on the machine, compiled for the CPU. All must agree."""
 
-import importlib.util
-import itertools
-import linecache
 import warnings
 
 import numpy as np
@@ -19,23 +16,6 @@ from tritium.ir.verify import verify
 N = 16
 SIGNATURE = {"x_ptr": "*i32", "f_ptr": "*fp32", "out_ptr": "*i32", "fout_ptr": "*fp32", "n": "i32", "k": "i32"}
 GRID = (2,)
-count = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("kernels")
-
-
-def load(folder, text):
-    """The kernel of a text, from a file: a kernel is compiled from its source."""
-    path = folder / f"kernel{next(count)}.py"
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    linecache.checkcache(str(path))
-    return module.kernel
 
 
 def arguments(seed, n, k):
@@ -68,7 +48,7 @@ def outputs(run, kernel, seed, n, k):
 
 @pytest.mark.parametrize("way", [run_on_machine, run_compiled])
 @given(text=kernels(), seed=st.integers(0, 100), n=st.sampled_from([0, 5, -3, 1000]), k=st.sampled_from([2, 9, 16]))
-def test_eager_and_compiled_agree(folder, way, text, seed, n, k):
-    kernel = load(folder, text)
+def test_eager_and_compiled_agree(load, way, text, seed, n, k):
+    kernel = load(text)
     for found, expected in zip(outputs(way, kernel, seed, n, k), outputs(run_eagerly, kernel, seed, n, k)):
         assert np.array_equal(found, expected), text

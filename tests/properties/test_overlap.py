@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.properties.test_kernels import folder, load  # noqa: F401
 from tritium.frontend import lower
 from tritium.interp.eager import launch
 from tritium.interp.machine import interpret
@@ -81,8 +80,8 @@ def outcome(run, kernel, places, n, step):
 @given(text=kernels(), places=st.lists(
     st.tuples(*[st.sampled_from([0, 1, 4, 16, N - 1, N, 2 * N])] * 2), min_size=1, max_size=4),
     n=st.sampled_from([0, 3, 40, N]), step=st.sampled_from([3, 5, 7]))
-def test_eager_and_compiled_agree(folder, way, text, places, n, step):  # noqa: F811
-    kernel = load(folder, text)
+def test_eager_and_compiled_agree(load, way, text, places, n, step):
+    kernel = load(text)
     for place in places:
         found, expected = (outcome(run, kernel, place, n, step) for run in (way, eagerly))
         assert np.array_equal(found, expected), f"{text}\n{place}"
