@@ -14,7 +14,7 @@ from ...ir.builder import Builder
 from ...ir.core import Arg, Block, Op, Result
 from ...passes.axis_info import analyze
 from . import ops as gpu_ops
-from .layout import blocked, log2, product, replicated, turning
+from .layout import blocked, log2, product, replicated, stacked, turning
 from .layout_rules import OPERAND, RESULT
 
 ANCHOR_BYTES = 16  # the widest access of one thread
@@ -196,6 +196,12 @@ class _Assign:
         if type(op.operands[0].type) is not T.Tile:
             return replicated(op.type.shape, self.warps)
         return self.follow(op, k)
+
+    def gather_home(self, op, k):
+        """Where the value is in each block; the blocks count in registers."""
+        x = op.operands[k]
+        source = self.home(x) if type(x.type) is T.Tile else replicated((), self.warps)
+        return stacked(source, op.types[k].shape)
 
     # --- cheapness ------------------------------------------------------------------------------------------------
     def cheap(self, x):
@@ -408,6 +414,7 @@ _HOME = {  # anchors, and ops whose results come out of regions
     ops.dot: _Assign.dot_home,
     gpu_ops.dot_shared: _Assign.dot_shared_home,
     gpu_ops.buffer_load: _Assign.buffer_home,
+    gpu_ops.gather_blocks: _Assign.gather_home,
     ops.for_: _Assign.loop_home,
     ops.while_: _Assign.loop_home,
     ops.if_: _Assign.branch_home,

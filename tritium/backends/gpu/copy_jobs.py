@@ -12,6 +12,7 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Arg, Block, Op, Result, walk
 from ...ir.rewrite import effects, sweep
+from . import ops as gpu_ops
 from .affine import Access, access, narrow
 from .pipeline_loops import Plan
 from .polynomial import ROUND, Scalars
@@ -149,9 +150,10 @@ def slots_of(jobs, engine):
     return min(*(job.stages for job in jobs), engine.room // size)
 
 
-# What needs too much shared memory beside a ring of buffers, or may depend on who the threads are. Dots are looked at
-# one by one.
-_OUT_OF_PLACE = frozenset((ops.scan, ops.sort, ops.gather, ops.extract, ops.histogram, ops.inline_asm))
+# What needs too much shared memory beside a ring of buffers, may depend on who the threads are, or has all threads of a
+# cluster meet. Dots are looked at one by one.
+_OUT_OF_PLACE = frozenset((ops.scan, ops.sort, ops.gather, ops.extract, ops.histogram, ops.inline_asm,
+                           gpu_ops.gather_blocks, gpu_ops.meet_blocks))  # fmt: skip
 
 
 def _job(opened, block, loop, can, engine, maps, barred):

@@ -164,6 +164,12 @@ def replicated(shape, warps):
     return Layout(tuple(shape), tuple(1 << k for k in range(log2(product(shape)))), (0,) * 5, (0,) * log2(warps))
 
 
+def stacked(layout, shape):
+    """Tiles of one layout along a new first axis, one after the other in each thread's registers."""
+    last = range(log2(layout.numel), log2(product(shape)))
+    return Layout(tuple(shape), (*layout.reg, *(1 << k for k in last)), layout.lane, layout.warp)
+
+
 def pad(images, count):
     """Replicate over the places that are left when the tile is small."""
     return tuple(images) + (0,) * (count - len(images))

@@ -165,4 +165,5 @@ OPERAND = {
     gpu_ops.dot_shared: _dot_shared_operand,
     gpu_ops.share: _share_operand,
     gpu_ops.box_store: _at_home,
+    gpu_ops.gather_blocks: _at_home,
 }

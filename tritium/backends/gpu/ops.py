@@ -94,6 +94,32 @@ class dot_wait:
         return acc
 
 
+# --- clusters: the blocks that share a program -----------------------------------------------------------------------
+@op("block_rank")
+class block_rank:
+    """Which block of its cluster this is, counted from 0; equal in all its threads."""
+
+    def infer():
+        return T.i32
+
+
+@op("gather_blocks", attrs=("blocks",), effects="write")
+class gather_blocks:
+    """What each of these `blocks` of the cluster holds, along a new first axis, for several values at once. All blocks
+    meet here."""
+
+    def infer(*values, blocks):
+        return tuple(T.with_shape(t, (len(blocks), *T.shape(t))) for t in values)
+
+
+@op("meet_blocks", effects="write")
+class meet_blocks:
+    """All threads of all blocks of the cluster meet, and see what the others have written to memory."""
+
+    def infer():
+        return None
+
+
 # --- warps with different work ----------------------------------------------------------------------------------------
 @op("warp_roles", attrs=("registers",), effects="write")
 class warp_roles:

@@ -11,6 +11,7 @@ from ...passes.axis_info import analyze
 from ..gpu import (  # noqa: F401
     lower_async,
     lower_calls,
+    lower_clusters,
     lower_control,
     lower_convert,
     lower_dot,

@@ -56,10 +56,14 @@ class NvTarget:
         return self._register(g, "tid.x")
 
     def program_id(self, g, axis):
-        return self._register(g, f"ctaid.{'xyz'[axis]}")
+        return self._register(g, f"{_program(g)}id.{'xyz'[axis]}")
 
     def num_programs(self, g, axis):
-        return self._register(g, f"nctaid.{'xyz'[axis]}")
+        return self._register(g, f"n{_program(g)}id.{'xyz'[axis]}")
+
+    def block_rank(self, g):
+        """Index of this block in its cluster, i32."""
+        return self._register(g, "cluster.ctarank")
 
     def _register(self, g, name):
         full = f"llvm.nvvm.read.ptx.sreg.{name}"
@@ -80,6 +84,24 @@ class NvTarget:
             return
         g.w.declare("llvm.nvvm.barrier.cta.sync.aligned.all", "void", ["i32"], "convergent nounwind")
         g.w.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+
+    def meet_blocks(self, g):
+        """All threads of the cluster meet, and see each other's memory."""
+        body = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+        g.w.effect(f'call void asm sideeffect "{body}", "~{{memory}}"()')
+
+    def address_in_block(self, g, pointer, block):
+        """Where another block of the cluster has what this one has at an address in shared memory, i32."""
+        call = f'call i32 asm "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r"({pointer.typed}, {block.typed})'
+        return g.w.emit("i32", call, pointer, block)
+
+    def load_from_block(self, g, address, constant, bits):
+        """An integer of so many bits, `constant` bytes behind an address in the cluster's shared memory."""
+        register = max(bits, 16)  # PTX has no registers of 8 bits
+        body = f"ld.shared::cluster.b{bits} $0, {_at('$1', constant)};"
+        call = f'call i{register} asm sideeffect "{body}", "={LETTER[register]},r,~{{memory}}"({address.typed})'
+        x = g.w.effect(call, f"i{register}")
+        return g.w.cast("trunc", x, "i8") if bits == 8 else x
 
     def proxy_fence(self, g, everywhere=False):
         """Ordinary writes to shared memory become visible to tensor cores and bulk copies, where these read it; or
@@ -279,6 +301,11 @@ class NvTarget:
     # --- talking to the host -------------------------------------------------------------------------------------
     assert_failed = staticmethod(host.assert_failed)
     print = staticmethod(host.print_values)
+
+
+def _program(g):
+    """What a program is to the GPU: a block, or a cluster of them."""
+    return "cluster" if g.module.attrs.get("num_ctas", 1) > 1 else "cta"
 
 
 def _at(register, constant):
