@@ -30,15 +30,21 @@ def bytes_of(tile):
 
 
 class Opened:
-    """A kernel whose program index and grid are arguments: `places`, the index on each axis, then the sizes."""
+    """A kernel whose program index and grid are arguments: `places`, the index on each axis, then the sizes; and
+    behind them the block's `rank` where programs have several `blocks`."""
 
     def __init__(self, module):
-        self.original = module
+        self.original, self.blocks = module, module.attrs.get("num_ctas", 1)
         self.places = tuple(Arg(T.i32, f"{name}.{x}") for name in ("program", "programs") for x in "xyz")
+        self.rank = Arg(T.i32, "rank")
+        if self.blocks > 1:
+            self.places += (self.rank,)
         swept = sweep(module, self._rule)
         self.module = swept.replace(body=Block([*module.args, *self.places], swept.body.ops))
 
     def _rule(self, b, op):
+        if op.kind is gpu_ops.block_rank:
+            return self.rank
         first = {ops.program_id: 0, ops.num_programs: 3}.get(op.kind)
         return None if first is None else self.places[first + op.attrs["axis"]]
 
@@ -46,6 +52,7 @@ class Opened:
     def grid(self):
         """Number of each argument that is a place -> the row of `ir.bounds` that stands for it."""
         rows = [(kind, "i32", axis) for kind in ("program_id", "num_programs") for axis in range(3)]
+        rows += [("between", "i32", 0, self.blocks - 1)] * (self.blocks > 1)
         return dict(enumerate(rows, len(self.original.args)))
 
     def uniform(self, x):
@@ -54,12 +61,14 @@ class Opened:
 
 
 class Load(NamedTuple):
-    """A load the engine does: where its box lies, whether it surely reaches that, and the number of its map."""
+    """A load the engine does: where its box lies, whether it surely reaches that, the number of its map, and how many
+    blocks bring it together."""
 
     op: Op
     access: Access
     sure: bool
     number: int
+    blocks: int = 1
 
 
 class Job(NamedTuple):
@@ -91,7 +100,7 @@ def find_jobs(opened, can, engine):
     outer, *others = filter(has_dots, body.ops)
     if others or any(op.kind is ops.dot for region in outer.regions for op in region.ops):
         jobs = _jobs(opened, body, can, engine)
-        return (jobs, None, ()) if jobs else None
+        return (_together(opened, jobs, None, can, engine), None, ()) if jobs else None
     if outer.kind is not ops.for_ or not all(map(_pure, outer.operands[:3])) or _written(body, outer):
         return None
     inside = outer.regions[0]
@@ -99,7 +108,21 @@ def find_jobs(opened, can, engine):
     if not jobs:
         return None
     writes = _writes(opened, inside, jobs)
-    return None if writes is None or len(writes) > engine.maps else (jobs, outer, writes)
+    if writes is None or len(writes) > engine.maps:
+        return None
+    return _together(opened, jobs, outer, can, engine), outer, writes
+
+
+def _together(opened, jobs, outer, can, engine):
+    """The jobs, with boxes that all blocks of a program want brought by them together. They must go round the loops in
+    step, for they share the slots' barriers."""
+    same = lambda values: all(_pure(x, (opened.rank,)) for x in values)
+    loops = [job.loop for job in jobs] + [outer] * (outer is not None)
+    if opened.blocks == 1 or not all(same(loop.operands[:3]) for loop in loops):
+        return jobs
+    shared = lambda x: same(_values(x.access)) and engine.divides(x.op.type, can.axis(x.op), opened.blocks)
+    mark = lambda x: x._replace(blocks=opened.blocks) if shared(x) else x
+    return [job._replace(loads={key: mark(load) for key, load in job.loads.items()}) for job in jobs]
 
 
 def _written(block, until):

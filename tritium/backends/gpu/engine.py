@@ -19,8 +19,10 @@ class Engine(NamedTuple):
     fits(tile, axis, access): it can move this tile.   room: bytes of shared memory for rings of buffers.
     warps(number, columns): how many warps come behind so many to have one of them copy, and the registers of a thread:
     at first, of theirs, of the others'. `columns` are those of the widest dot.
-    describe(tile, axis, access): element type, box and swizzle of its map, as the host is told.
+    describe(tile, axis, access, blocks): element type, box and swizzle of its map, as the host is told; `blocks` bring
+    it together.
     combines(how, element): it can update memory by this atomic operation.   maps: how many a kernel may have.
+    divides(tile, axis, blocks): so many blocks of a cluster can bring a part of this tile each.
     """
 
     fits: Callable
@@ -29,11 +31,13 @@ class Engine(NamedTuple):
     describe: Callable
     combines: Callable
     maps: int
+    divides: Callable
 
 
-def recipe(engine, arguments, tile, axis, access):
-    """What the host must know to describe the tensor of an access; numbers as sums of (factor, arguments)."""
-    element, boxes, swizzle = engine.describe(tile, axis, access)
+def recipe(engine, arguments, tile, axis, access, blocks=1):
+    """What the host must know to describe the tensor of an access that so many blocks bring together; numbers as sums
+    of (factor, arguments)."""
+    element, boxes, swizzle = engine.describe(tile, axis, access, blocks)
     return (element, *span(arguments, tile, access), boxes, swizzle)
 
 

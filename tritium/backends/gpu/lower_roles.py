@@ -11,13 +11,18 @@ from .swizzle import row_width
 
 @lower(gpu_ops.warp_roles)
 def warp_roles(g, op):
-    """A branch; in the second region the kernel's own warps meet without the others."""
+    """A branch; in the second region the kernel's own warps meet without the others.
+
+    Blocks that copy for each other know each other's barriers before, and none ends while others may write to it or
+    arrive there.
+    """
     w, registers = g.w, op.attrs["registers"]
+    meet = g.target.meet_blocks if op.attrs["blocks"] > 1 else g.target.barrier
     with w.when(w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
         for arg in g.module.args:
             if "tensor_map" in arg.attrs:
                 g.target.fetch_map(g, g.get(arg)[0])
-    g.target.barrier(g)  # all know the barriers of the phases
+    meet(g)  # all know the barriers of the phases
     is_behind = w.compare("icmp uge", g.place("warp"), g.int(g.warps))
     behind, copying, working, end = (w.label(name) for name in ("behind", "copying", "working", "end"))
     parts = []
@@ -37,6 +42,8 @@ def warp_roles(g, op):
     for part, name in zip(parts, (copying, working)):
         w.levels[-1].lines += [f"{name}:", *part.lines]
     w.block(end)
+    if op.attrs["blocks"] > 1:
+        meet(g)
     g.shared.fence_scratch()
 
 
@@ -51,8 +58,12 @@ def phases(g, op):
 
 @lower(gpu_ops.arrive)
 def arrive(g, op, barrier):
-    with g.w.when(_first_lane(g)):
-        g.target.arrive(g, g.shared.pointer(g, barrier[0]))
+    if op.attrs["blocks"] == 1:
+        with g.w.when(_first_lane(g)):
+            g.target.arrive(g, g.shared.pointer(g, barrier[0]))
+        return
+    with g.w.when(g.w.compare("icmp ult", g.place("lane"), g.int(op.attrs["blocks"]))):  # a lane for each block
+        g.target.arrive_at(g, g.shared.pointer(g, barrier[0]), g.place("lane"))
 
 
 def _first_lane(g):

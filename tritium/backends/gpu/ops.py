@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...ir import types as T
 from ...ir.opdef import op
+from ...passes.ranges import ROWS
 
 
 @op("convert")
@@ -103,6 +104,10 @@ class block_rank:
         return T.i32
 
 
+MOST_BLOCKS = 16  # of a cluster
+ROWS[block_rank] = lambda rows, op, t: ("between", t.name, 0, MOST_BLOCKS - 1)
+
+
 @op("gather_blocks", attrs=("blocks",), effects="write")
 class gather_blocks:
     """What each of these `blocks` of the cluster holds, along a new first axis, for several values at once. All blocks
@@ -121,12 +126,13 @@ class meet_blocks:
 
 
 # --- warps with different work ----------------------------------------------------------------------------------------
-@op("warp_roles", attrs=("registers",), effects="write")
+@op("warp_roles", attrs=("registers",), effects="write", blocks=1)
 class warp_roles:
     """Two regions for two groups of warps: the second for the kernel's own, the first for one of those that come behind
-    them. `registers` are how many each thread begins with, then one behind them and one of the others."""
+    them. `registers` are how many each thread begins with, then one behind them and one of the others. If several
+    `blocks` copy for each other, they meet before and after."""
 
-    def infer(*, regions, registers):
+    def infer(*, regions, registers, blocks):
         return None
 
 
@@ -139,11 +145,11 @@ class phases:
         return T.i32
 
 
-@op("arrive", effects="write")
+@op("arrive", effects="write", blocks=1)
 class arrive:
-    """Every warp that comes here arrives once at the barrier at this address."""
+    """Every warp that comes here arrives once at the barrier at this address, in each of so many blocks."""
 
-    def infer(barrier):
+    def infer(barrier, *, blocks):
         return None
 
 
@@ -171,15 +177,16 @@ class pass_turn:
         return None
 
 
-@op("box_load", attrs=("tile", "axis"), effects="write")
+@op("box_load", attrs=("tile", "axis"), effects="write", blocks=1)
 class box_load:
     """Have the copy engine bring a box of a tensor into a buffer: operands (buffer, barrier, map, *coordinates).
 
     Its bytes are announced to the barrier, which waits for them. The coordinates are the box's start, slowest axis
-    first; what lies outside of the tensor becomes zeros.
+    first; what lies outside of the tensor becomes zeros. Several `blocks` that want the same box bring a part of it
+    each, to all of them.
     """
 
-    def infer(buffer, barrier, tensor, *coordinates, tile, axis):
+    def infer(buffer, barrier, tensor, *coordinates, tile, axis, blocks):
         return None
 
 

@@ -13,6 +13,9 @@ only loads, multiplies and stores is started once for each place on the GPU and 
 write such a loop over tiles themselves, both roles go round it; that what it stores lies apart from what the copying
 warp has loaded ahead is the launcher's to see (`apart` of the module).
 
+A program of several blocks has such warps in each of them. Boxes that all blocks want they bring together, each a part
+to all: a slot is empty when the warps of all blocks are through with it, and full as ever.
+
 Which boxes there are follows from `affine`; the host describes their tensors to the engine at every launch (`maps` of
 the module). Boxes that the engine cannot read as the language says, such as those that start before an unmasked tensor,
 are brought element by element.
@@ -72,6 +75,7 @@ class _Build:
         self.b = Builder()
         self.loads = [load for job in jobs for load in job.loads.values()]
         self.slots = slots_of(jobs, engine)
+        self.blocks = max(load.blocks for load in self.loads)
         self.turning = turns and take_turns(jobs, module.attrs["num_warps"])
         self.persistent = not any(map(_talks, walk(module.body)))
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
@@ -85,17 +89,18 @@ class _Build:
                 key: gpu_ops.ring(b, tile=x.op.type, slots=self.slots, axis=self.can.axis(x.op))
                 for key, x in job.loads.items()
             }
+        self.rank = [gpu_ops.block_rank(b)] if self.opened.blocks > 1 else []
         count = self.slots * len(self.jobs[0].groups)
         self.full = gpu_ops.phases(b, count=count, arrivals=1)
-        self.empty = gpu_ops.phases(b, count=count, arrivals=module.attrs["num_warps"])
+        self.empty = gpu_ops.phases(b, count=count, arrivals=self.blocks * module.attrs["num_warps"])
         if self.turning:
             self.turns = gpu_ops.phases(b, count=GROUPS, arrivals=module.attrs["num_warps"] // GROUPS)
         regions = self.role(self.copies, _STATE), self.role(self.work, self.state)
         columns = max(op.type.shape[-1] for op in walk(self.opened.module.body) if op.kind is ops.dot)
         warps, registers = self.engine.warps(module.attrs["num_warps"], columns)
-        b.emit(gpu_ops.warp_roles, (), {"registers": registers}, regions)
+        b.emit(gpu_ops.warp_roles, (), {"registers": registers, "blocks": self.blocks}, regions)
         told = tuple(
-            recipe(self.engine, module.args, x.op.type, self.can.axis(x.op), x.access) for x in self.loads
+            recipe(self.engine, module.args, x.op.type, self.can.axis(x.op), x.access, x.blocks) for x in self.loads
         )
         apart = tuple(span(module.args, x.op.operands[1].type, x.access) for x in self.writes)
         attrs = {"copy_warps": warps, "registers": registers[0], "maps": told, "persistent": self.persistent}
@@ -115,7 +120,7 @@ class _Build:
             zero = self.i32(0)
             if not self.persistent:
                 places = [kind(b, axis=k) for kind in (ops.program_id, ops.num_programs) for k in range(3)]
-                body(places, *[zero] * len(names))
+                body([*places, *self.rank], *[zero] * len(names))
             else:
                 x, y, z = self.grid
                 plane = ops.mul(b, x, y)
@@ -123,7 +128,7 @@ class _Build:
                 with b.region([T.i32] * (1 + len(names)), ["program", *names]) as loop:
                     program, *state = loop.args
                     index = ops.rem(b, program, x), ops.rem(b, ops.div(b, program, x), y), ops.div(b, program, plane)
-                    ops.yield_(b, *body([*index, *self.grid], *state))
+                    ops.yield_(b, *body([*index, *self.grid, *self.rank], *state))
                 b.place(_loop((*bounds, *[zero] * len(names)), loop.block))
             ops.yield_(b)
         return region.block
@@ -204,7 +209,7 @@ class _Build:
     def copy_box(self, load, buffer, barrier, starts):
         b, tile, axis = self.b, load.op.type, self.can.axis(load.op)
         where = [ops.cast(b, x, to=T.i32) for x in starts]
-        gpu_ops.box_load(b, buffer, barrier, self.maps[load.number], *where, tile=tile, axis=axis)
+        gpu_ops.box_load(b, buffer, barrier, self.maps[load.number], *where, tile=tile, axis=axis, blocks=load.blocks)
 
     # --- the computing warps ------------------------------------------------------------------------------------------
     def work(self, places, *begin):
@@ -345,18 +350,23 @@ class _Round(Copy):
             _release(self.b, self.build, self.unfinished, self.before, self.again)
             self.unfinished = None
         if group is not None and op is not self.late:
-            gpu_ops.arrive(self.b, self.build.at(self.build.empty, group, self.slot, self.b))
+            _empty(self.b, self.build, group, self.slot)
         return made
 
 
 def _release(b, build, group, slot, condition):
     """A group's slot is empty, if there was a round that used it."""
     with b.region() as then:
-        gpu_ops.arrive(b, build.at(build.empty, group, slot, b))
+        _empty(b, build, group, slot)
         ops.yield_(b)
     with b.region() as other:
         ops.yield_(b)
     b.emit(ops.if_, (condition,), {}, (then.block, other.block))
+
+
+def _empty(b, build, group, slot):
+    """A group's slot is empty."""
+    gpu_ops.arrive(b, build.at(build.empty, group, slot, b), blocks=build.blocks)
 
 
 def _slot_address(b, ring, tile, slot):

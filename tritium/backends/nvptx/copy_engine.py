@@ -20,7 +20,7 @@ def engine(target):
     """The engine as `specialize_warps` sees it; None on architectures whose dots cannot read what it brings."""
     if target.sm != 90:
         return None
-    return Engine(fits, target.shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS)
+    return Engine(fits, target.shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS, divides)
 
 
 def warps(number, columns):
@@ -61,27 +61,52 @@ def fits(tile, axis, access):
     )
 
 
-def describe(tile, axis, access):
-    """(type of the elements, how many a box has on each axis, bytes over which it is swizzled)."""
+def describe(tile, axis, access, blocks=1):
+    """(type of the elements, how many a box has on each axis, bytes over which it is swizzled); `blocks` as for
+    `part`."""
     width = row_width(tile.shape, axis, tile.element.bytes)
-    boxes = [1] * (len(access.sides) - 2) + [min(tile.shape[1 - axis], MOST_ROWS), width // tile.element.bytes]
+    rows, _ = part(tile, axis, blocks)
+    boxes = [1] * (len(access.sides) - 2) + [min(rows, MOST_ROWS), width // tile.element.bytes]
     return signature_name(tile.element.name), tuple(boxes), width if width >= 32 else 0
 
 
+def part(tile, axis, blocks):
+    """(rows, chunks of a swizzled row) of the part of a tile that each of so many blocks brings to all of them: whole
+    chunks if there are enough, else all chunks of some rows.
+
+    >>> part(T.Tile((64, 256), T.f16), 1, 2), part(T.Tile((64, 256), T.f16), 0, 2)
+    ((64, 2), (128, 1))
+    """
+    rows, size = tile.shape[1 - axis], tile.element.bytes
+    chunks = tile.shape[axis] * size // row_width(tile.shape, axis, size)
+    return (rows, chunks // blocks) if chunks >= blocks else (rows // blocks, chunks)
+
+
+def divides(tile, axis, blocks):
+    """True if each of so many blocks can bring a part of a tile: rows are swizzled eight by eight."""
+    return part(tile, axis, blocks)[0] >= 8
+
+
 def box_load(g, op, buffer, barrier, tensor, *coordinates):
-    """One copy for each 128 bytes of a row and 256 rows, all by the warp's first lane."""
-    w, tile, axis = g.w, op.attrs["tile"], op.attrs["axis"]
+    """One copy for each 128 bytes of a row and 256 rows of what this block brings, all by the warp's first lane."""
+    w, tile, axis, blocks = g.w, op.attrs["tile"], op.attrs["axis"], op.attrs["blocks"]
     size, rows = tile.element.bytes, tile.shape[1 - axis]
     width = row_width(tile.shape, axis, size)
+    own, chunks = part(tile, axis, blocks)
     *outer, row, column = [x[0] for x in coordinates]
     with w.when(first_lane(g)):
         g.target.expect(g, g.shared.pointer(g, barrier[0]), tile.numel * size)
-        for chunk in range(tile.shape[axis] * size // width):
-            for first in range(0, rows, MOST_ROWS):
-                place = w.binary("add", buffer[0], g.int((chunk * rows + first) * width))
-                start = w.binary("add", row, g.int(first)), w.binary("add", column, g.int(chunk * width // size))
-                where = g.shared.pointer(g, place), tensor[0], (*outer, *start)
-                g.target.copy_box(g, *where, g.shared.pointer(g, barrier[0]))
+        start = buffer[0], row, column
+        if blocks > 1:
+            steps = (chunks * rows * width, 0, chunks * width // size) if own == rows else (own * width, own, 0)
+            shift = lambda x, step: w.binary("add", x, w.binary("mul", g.target.block_rank(g), g.int(step)))
+            start = list(map(shift, start, steps))
+        for chunk in range(chunks):
+            for first in range(0, own, MOST_ROWS):
+                further = (chunk * rows + first) * width, first, chunk * width // size
+                place, *at = (w.binary("add", x, g.int(step)) for x, step in zip(start, further))
+                where = g.shared.pointer(g, place), tensor[0], (*outer, *at)
+                g.target.copy_box(g, *where, g.shared.pointer(g, barrier[0]), blocks)
 
 
 def combines(how, element):

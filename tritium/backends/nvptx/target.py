@@ -191,6 +191,13 @@ class NvTarget:
         body = "mbarrier.arrive.shared::cta.b64 _, [$0];"
         g.w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({barrier.typed})')
 
+    def arrive_at(self, g, barrier, rank):
+        """Arrive at the barrier that lies so in another block of the cluster. No memory but what copies have brought
+        goes with it: releasing it to the cluster would wait for all writes of the thread."""
+        body = "mbarrier.arrive.shared::cluster.b64 _, [$0];"
+        place = self.address_in_block(g, barrier, rank)
+        g.w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({place.typed})')
+
     def expect(self, g, barrier, size):
         """Announce bytes that copies will bring."""
         body = f"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], {size};"
@@ -207,14 +214,19 @@ class NvTarget:
         """Have the copy engine read what it must know of a tensor, before it is asked to copy."""
         g.w.effect(f'call void asm sideeffect "prefetch.tensormap [$0];", "l,~{{memory}}"({tensor.typed})')
 
-    def copy_box(self, g, target, tensor, coordinates, barrier):
-        """Have a box copied to shared memory; `coordinates` of its start, slowest axis first."""
+    def copy_box(self, g, target, tensor, coordinates, barrier, blocks=1):
+        """Have a box copied to shared memory; `coordinates` of its start, slowest axis first. All of so many blocks of
+        the cluster get it, and hear of it, at these addresses of theirs."""
         rank = len(coordinates)
         listed = ", ".join(f"${3 + k}" for k in range(rank))
         how = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-        body = f"{how} [$0], [$1, {{{listed}}}], [$2];"
-        arguments = ", ".join(x.typed for x in (target, tensor, barrier, *reversed(coordinates)))
-        g.w.effect(f'call void asm sideeffect "{body}", "r,l,r{",r" * rank},~{{memory}}"({arguments})')
+        body, letters = f"[$0], [$1, {{{listed}}}], [$2]", f"r,l,r{',r' * rank}"
+        values = [target, tensor, barrier, *reversed(coordinates)]
+        if blocks > 1:
+            how, body, letters = f"{how}.multicast::cluster", f"{body}, ${3 + rank}", f"{letters},h"
+            values.append(g.const("i16", (1 << blocks) - 1))
+        arguments = ", ".join(x.typed for x in values)
+        g.w.effect(f'call void asm sideeffect "{how} {body};", "{letters},~{{memory}}"({arguments})')
 
     def store_box(self, g, tensor, coordinates, source, how):
         """Have a box written from shared memory, or combined with what is there (`how`)."""
