@@ -247,7 +247,8 @@ class Plan:
         names = ["i", *(a.name for a in self.body.args[1:]), *[""] * (len(carried) - len(inits))]
         with b.region([self.index, *(x.type for x in carried)], names) as region:
             ops.yield_(b, *self.round(region.args, params))
-        outs = list(b.emit(ops.for_, (lo, hi, step, *carried), loop.attrs, (region.block,)))[: len(inits)]
+        # As it is: the new loop may hold dots that take registers, and is not to be pipelined again.
+        outs = list(b.emit_as_is(ops.for_, (lo, hi, step, *carried), loop.attrs, (region.block,)))[: len(inits)]
         if self.late is not None:
             outs[self.late] = gpu_ops.dot_wait(b, outs[self.late], pending=0)
         gpu_ops.async_wait(b, pending=0)
