@@ -6,7 +6,8 @@ import pytest
 from tests.backends.cpu_kernels import module as module_of
 from tests.exec import test_exec
 from tests.gpu import emulator
-from tests.gpu.emulator.memory import SHARED_BASE, Fault, Shared
+from tests.gpu.emulator.memory import SHARED_BASE, Fault
+from tests.gpu.emulator.shared import Shared
 from tests.gpu.test_modules import BATTERY, agree, borrowed, in_the_language
 from tritium.interp.machine import interpret
 from tritium.ir.text import parse_module
@@ -70,11 +71,11 @@ def test_copies_in_flight_are_not_read():
     shared = Shared(64)
     first = np.array([SHARED_BASE])
     shared.start_copy(first, np.ones((1, 16), np.uint8), np.array([0]))
-    shared.close_copies()
+    shared.close_copies([0])
     shared.barrier()
     with pytest.raises(Fault, match="under way"):
         shared.load(first, 4, np.array([0]))
-    shared.wait_copies(0)
+    shared.wait_copies(0, [0])
     with pytest.raises(Fault, match="race"):  # others need a barrier after the wait
         shared.load(first, 4, np.array([1]))
     shared.barrier()

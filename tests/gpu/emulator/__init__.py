@@ -18,7 +18,7 @@ from tritium.backends.nvptx.target import NvTarget
 from tritium.backends.nvptx.tensor_map import Recipe
 from tritium.ir.bounds import bounds
 
-__all__ = ["Fault", "fit", "llvm_of", "run"]
+__all__ = ["Fault", "execute", "fit", "llvm_of", "run"]
 
 
 def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
@@ -47,8 +47,13 @@ def run(module, args, grid=(1,), arch=90, num_warps=4, num_stages=3, **options):
     maps = [tensor_of(Recipe(*recipe), memory.arguments) for recipe in metadata["maps"]]
     if metadata["persistent"]:
         memory.arguments += grid
-        x, y, z = grid = min(BLOCKS, x * y * z), 1, 1
-    machine = Machine(text, 32 * (num_warps + metadata["copy_warps"]), memory, metadata["shared"], maps)
+        grid = min(BLOCKS, x * y * z), 1, 1
+    return execute(text, memory, grid, 32 * (num_warps + metadata["copy_warps"]), metadata["shared"], maps)
+
+
+def execute(text, memory, grid, threads, shared, maps=()):
+    """Run LLVM text for every program of a grid; returns what it printed."""
+    machine, (x, y, z) = Machine(text, threads, memory, shared, maps), grid
     for pid in ((i, j, k) for k in range(z) for j in range(y) for i in range(x)):
         machine.program(pid, grid)
     memory.read_back()
@@ -62,4 +67,3 @@ def fit(metadata, args, grid):
 
 
 BLOCKS = 2  # places for programs that kernels share out among themselves
-

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from tests.gpu.emulator import tensor_cores
+from tests.gpu.emulator.code import WAITS
 
 _BITS = {"h": 16, "r": 32, "l": 64, "f": 32, "d": 64, "b": 1, "c": 8}
 
@@ -16,6 +17,8 @@ def statement(m, result, body, constraints, inputs, names):
     outputs = [c for c in kinds if c.startswith("=")]
     tied = {int(c): len(outputs) + k for k, c in enumerate(c for c in kinds if not c.startswith("=")) if c.isdigit()}
     lines = [line.strip() for line in re.sub(r"^\{|\}$", "", body.strip()).split(";") if line.strip()]
+    if any(WAITS.search(line) for line in lines[:-1]):
+        raise NotImplementedError(f"threads that wait in the middle of a statement: {body}")
 
     def step():
         registers = {f"${len(outputs) + k}": x() for k, x in enumerate(inputs)}
@@ -195,8 +198,7 @@ def _store_matrices(s, guard, operands):
     """Lane 8 i + r gives the address of row r of matrix i; lane l has two elements of row l / 4, from 2 (l % 4) on."""
     address, names = s.get(operands[0]), operands[1]
     lanes = s.m.lanes
-    whole = guard.reshape(-1, 32)
-    assert (whole.all(1) | ~whole.any(1)).all(), "a store of matrices that not all lanes of a warp reach"
+    s.m.warps_of(guard, "a store of matrices")
     first = lanes // 32 * 32
     for i, name in enumerate(names):
         at = address[first + 8 * i + lanes % 32 // 4] + (4 * (lanes % 4)).astype(address.dtype)
@@ -208,8 +210,7 @@ def _store_matrices(s, guard, operands):
 def _load_matrices(s, guard, operands, count, turned):
     """Lane 8 i + r gives the address of row r of matrix i; lane l gets two elements of row (or column) l / 4."""
     names, address, lanes = _listed(operands[0]), s.get(operands[1]), s.m.lanes
-    whole = guard.reshape(-1, 32)
-    assert (whole.all(1) | ~whole.any(1)).all(), "a load of matrices that not all lanes of a warp reach"
+    s.m.warps_of(guard, "a load of matrices")
     assert len(names) == int(count)
     for i, name in enumerate(names):
         assert not np.any(address[guard] % 16), "rows of matrices are aligned to 16 bytes"
@@ -224,13 +225,30 @@ def _load_matrices(s, guard, operands, count, turned):
         s.set(name, words, guard)
 
 
+def _groups(s, guard):
+    return [group for group, _ in s.m.warpgroups(guard, "a matrix product")]
+
+
+def _blocks(s, guard):
+    return np.unique(s.m.lanes[guard] // s.m.members)
+
+
+def _wait_copies(s, guard, operands):
+    s.m.shared.wait_copies(int(operands[0]), _blocks(s, guard))
+
+
 def _wait_products(s, guard, operands):
-    s.m.shared.wait_products(int(operands[0]), s.m.active_warps())
+    s.m.shared.wait_products(int(operands[0]), _groups(s, guard))
+
+
+def _barrier(s, guard, operands, how):
+    """Warps come to a barrier of a number; for all threads of their blocks, or as many as are said."""
+    s.m.barriers.come(guard, *map(s.get, operands), waits=how == "sync")
 
 
 def _start_phases(s, guard, operands):
     for t in np.nonzero(guard)[0]:
-        s.m.shared.start_phases(s.get(operands[0])[t], int(operands[1]))
+        s.m.shared.start_phases(s.get(operands[0])[t], int(operands[1]), t)
 
 
 def _arrive(s, guard, operands):
@@ -240,7 +258,7 @@ def _arrive(s, guard, operands):
 
 def _expect(s, guard, operands):
     for t in np.nonzero(guard)[0]:
-        s.m.shared.phases_at(s.get(operands[0])[t]).expect(int(operands[1]))
+        s.m.shared.phases_at(s.get(operands[0])[t], t).expect(int(operands[1]))
 
 
 def _try_wait(s, guard, operands):
@@ -248,7 +266,7 @@ def _try_wait(s, guard, operands):
     target, address, parity = (operands[0], *map(s.get, operands[1:]))
     over = np.zeros(s.m.threads, bool)
     for t in np.nonzero(guard)[0]:
-        over[t] = s.m.shared.phase_over(address[t], int(parity[t]), [t // 32])
+        over[t] = s.m.shared.phase_over(address[t], int(parity[t]), t)
     s.set(target, over, guard)
     s.m.stalled |= guard & ~over
 
@@ -307,6 +325,7 @@ INSTRUCTIONS = [
     (r"cp\.async\.bulk\.commit_group", _close_boxes),
     (r"cp\.async\.bulk\.wait_group(\.read)?", _await_boxes),
     (r"griddepcontrol\.(?:wait|launch_dependents)", _declare),
+    (r"bar(?:rier(?:\.cta)?)?\.(sync|arrive)(?:\.aligned)?", _barrier),
     (r"bar\.warp\.sync", lambda s, guard, operands: s.m.warp_barrier(guard)),
     (r"cvt\.rn\.satfinite\.(\w+)\.f32", _narrow),
     (r"cvt\.rn\.f16x2\.(\w+)", _widen),
@@ -317,13 +336,13 @@ INSTRUCTIONS = [
     (r"st((?:\.[\w:]+)*?)\.global(?:\.[\w:]+?)*?(?:\.v(\d))?\.b(\d+)", _store),
     (r"atom\.(\w+)\.(\w+)\.global\.(\w+?)(?:\.noftz)?\.(\w+)", _atomic),
     (r"cp\.async\.c[ag]\.shared\.global", _copy),
-    (r"cp\.async\.commit_group", lambda s, guard, operands: s.m.shared.close_copies()),
-    (r"cp\.async\.wait_group", lambda s, guard, operands: s.m.shared.wait_copies(int(operands[0]))),
-    (r"fence\.proxy\.async(?:\.shared::cta)?", lambda s, guard, operands: s.m.shared.fence()),
+    (r"cp\.async\.commit_group", lambda s, guard, operands: s.m.shared.close_copies(_blocks(s, guard))),
+    (r"cp\.async\.wait_group", _wait_copies),
+    (r"fence\.proxy\.async(?:\.shared::cta)?", lambda s, guard, operands: s.m.shared.fence(_blocks(s, guard))),
     (r"add\.s64", _add),
     (r"mma\.sync\.aligned\.m(\d+)n8k(\d+)\.row\.col\.\w+\.(\w+)\.(\w+)\.\w+", tensor_cores.mma),
-    (r"wgmma\.fence\.sync\.aligned", lambda s, guard, operands: s.m.shared.begin_products()),
+    (r"wgmma\.fence\.sync\.aligned", lambda s, guard, operands: s.m.shared.begin_products(_groups(s, guard))),
     (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.\w+\.(\w+)\.(\w+)", tensor_cores.wgmma),
-    (r"wgmma\.commit_group\.sync\.aligned", lambda s, guard, operands: s.m.shared.close_products()),
+    (r"wgmma\.commit_group\.sync\.aligned", lambda s, guard, operands: s.m.shared.close_products(_groups(s, guard))),
     (r"wgmma\.wait_group\.sync\.aligned", _wait_products),
 ]

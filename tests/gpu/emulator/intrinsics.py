@@ -81,27 +81,20 @@ def _round(x):
 
 
 def _register(m, result, inputs, name, axis):
+    k = "xyz".index(axis)
+
     def step():
-        value = {"tid": m.lanes, "ctaid": m.pid["xyz".index(axis)], "nctaid": m.grid["xyz".index(axis)]}[name]
+        value = {"tid": m.lanes % m.members, "ctaid": m.pid[k], "nctaid": m.grid[k]}[name]
         return np.broadcast_to(np.asarray(value, np.uint32), m.threads)
 
     return step
 
 
-def _barrier(m, result, inputs):
+def _barrier(m, result, inputs, how, extent):
+    """A barrier of a number, for all threads of a block or as many as are said; `arrive` does not wait."""
+
     def step():
-        if not (m.active | m.done).all() or m.done.any():
-            raise Fault("a barrier that not all threads reach")
-        m.shared.barrier()
-
-    return step
-
-
-def _group_barrier(m, result, inputs):
-    def step():
-        if m.active.sum() != inputs[1]()[0]:
-            raise Fault("a barrier that not all threads of its group reach")
-        m.shared.barrier(m.active_warps())
+        m.barriers.come(m.active, *[x() for x in inputs], waits=how == "sync")
 
     return step
 
@@ -110,9 +103,7 @@ def _shuffle(m, result, inputs, mode):
     _, x, by, _ = inputs
 
     def step():
-        warps = m.active.reshape(-1, 32)
-        if not (warps.all(1) | ~warps.any(1)).all():
-            raise Fault("a shuffle that not all lanes of a warp reach")
+        m.warps_of(m.active, "a shuffle")
         lane, first = m.lanes % 32, m.lanes // 32 * 32
         wanted = {"bfly": lane ^ by().astype(int), "idx": by().astype(int)}[mode]
         return x()[first + wanted]
@@ -185,8 +176,7 @@ TABLE = [
     (r"llvm\.nvvm\.div\.full", _in_f64(np.divide)),
     (r"llvm\.nvvm\.ff2(b?f16)x2\.rn", _plain(_pair)),
     (r"llvm\.nvvm\.read\.ptx\.sreg\.(\w+)\.([xyz])", _register),
-    (r"llvm\.nvvm\.barrier\.cta\.sync\.aligned\.all", _barrier),
-    (r"llvm\.nvvm\.barrier\.cta\.sync\.aligned\.count", _group_barrier),
+    (r"llvm\.nvvm\.barrier\.cta\.(sync|arrive)\.aligned\.(all|count)", _barrier),
     (r"llvm\.nvvm\.shfl\.sync\.(\w+)\.i32", _shuffle),
     (r"vprintf", _print),
     (r"__assertfail", _assertion),

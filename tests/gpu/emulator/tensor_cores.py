@@ -50,14 +50,12 @@ def _add_product(s, names, threads, rows, columns, product, integer):
 
 def mma(s, guard, operands, high, depth, ka, kb):
     """mma.sync m16n8 or m8n8: each warp multiplies what its lanes hold."""
-    if not guard.all():
-        raise Fault("a matrix product that not all threads reach")
     outs, left, right, acc = operands
     for name, source in zip(outs, acc):
         s.registers[name] = np.array(s.get(source))
     high, depth_bytes = int(high), int(depth) * np.dtype(_TYPES[ka]).itemsize
-    for first in range(0, s.m.threads, 32):
-        threads = np.arange(first, first + 32)
+    for warp in s.m.warps_of(guard, "a matrix product"):
+        threads = np.arange(32 * warp, 32 * warp + 32)
         a = _values(_left(_words(s, left, threads), high, depth_bytes), ka)
         words, b = _words(s, right, threads), np.zeros((8, depth_bytes), np.uint8)
         for lane in range(32):
@@ -88,9 +86,6 @@ def _described(m, descriptor, outer, depth_bytes, size, k_major):
 
 def wgmma(s, guard, operands, columns, depth, ka, kb):
     """wgmma m64nNk: four warps, B (and mostly A) out of shared memory."""
-    groups = np.append(guard, [False] * (-guard.size % 128)).reshape(-1, 128)
-    if not (groups.all(1) | ~groups.any(1)).all():
-        raise Fault("a matrix product that not all threads of a warpgroup reach")
     outs, left, right, *flags = operands
     adds = s.get(flags[0]).astype(bool)
     for name in outs:  # where it does not add it need not be there
@@ -100,27 +95,25 @@ def wgmma(s, guard, operands, columns, depth, ka, kb):
     sizes = [np.dtype(_TYPES[k]).itemsize for k in (ka, kb)]
     turned = [f == "1" for f in flags[3:]]  # after scale-d, scale-a, scale-b
     in_registers = isinstance(left, list)
-    if in_registers:
-        s.m.shared.open_registers.update(s.names[x] for x in left)
     turn_a, turn_b = (False, *turned) if in_registers and turned else (*turned, False, False)[:2]
-    for first in np.nonzero(groups.all(1))[0] * 128:
-        threads = np.arange(first, first + 128)
+    for group, threads in s.m.warpgroups(guard, "a matrix product"):
         if in_registers:
+            s.m.shared.open_products[group][1].update(s.names[x] for x in left)
             words = _words(s, left, threads)
             a = np.concatenate([_left(words[32 * w : 32 * w + 32], 16, depth_bytes) for w in range(4)])
         else:
-            a = _fetch(s, left, threads, 64, depth_bytes, sizes[0], not turn_a)
-        b = _fetch(s, right, threads, n, depth_bytes, sizes[1], not turn_b)
+            a = _fetch(s, left, group, threads, 64, depth_bytes, sizes[0], not turn_a)
+        b = _fetch(s, right, group, threads, n, depth_bytes, sizes[1], not turn_b)
         product = _values(a, ka) @ _values(b, kb).T
-        lane, i = (threads % 128)[:, None], np.arange(n // 2)[None, :]
+        lane, i = np.arange(128)[:, None], np.arange(n // 2)[None, :]
         rows = lane // 32 * 16 + lane % 32 // 4 + 8 * (i >> 1 & 1)
         cols = 2 * (lane % 4) + (i & 1) + 8 * (i >> 2)
         _add_product(s, outs, threads, rows, cols, product, ka == "s8")
 
 
-def _fetch(s, name, threads, outer, depth_bytes, size, k_major):
+def _fetch(s, name, group, threads, outer, depth_bytes, size, k_major):
     described = s.get(name)[threads]
     if not (described == described[0]).all():
         raise Fault("the warps of a group name different operands")
     index = _described(s.m, described[0], outer, depth_bytes, size, k_major)
-    return s.m.shared.operand(index, np.unique(threads // 32)).reshape(outer, depth_bytes)
+    return s.m.shared.operand(index, threads, group).reshape(outer, depth_bytes)

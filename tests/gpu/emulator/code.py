@@ -1,0 +1,100 @@
+"""LLVM text taken apart: types, operands, and a kernel as one list of segments.
+
+A segment is what a thread executes in one go: a block, or less where threads wait for each other within it. Functions
+are written out where they are called, so that a thread's place is a single number.
+"""
+
+import functools
+import re
+
+import ml_dtypes
+import numpy as np
+
+FLOATS = {"half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64}
+
+
+def split_type(text):
+    """(type, rest) of text that begins with a type."""
+    if text[0] in "{<":
+        depth = 0
+        for k, c in enumerate(text):
+            depth += (c in "{<") - (c in "}>")
+            if depth == 0:
+                return text[: k + 1], text[k + 1 :].strip()
+    found = re.match(r"ptr addrspace\(\d\)|%?[\w.]+", text)
+    return found[0], text[found.end() :].strip()
+
+
+def split_list(text):
+    """The parts between commas that no bracket encloses."""
+    parts, depth, start = [], 0, 0
+    for k, c in enumerate(text):
+        depth += (c in "({[<") - (c in ")}]>")
+        if c == "," and depth == 0:
+            parts.append(text[start:k].strip())
+            start = k + 1
+    return [*parts, text[start:].strip()] if text.strip() else []
+
+
+@functools.cache
+def numpy_type(t):
+    if t in FLOATS:
+        return np.dtype(FLOATS[t])
+    if t.startswith("ptr"):
+        return np.dtype(np.uint64)
+    bits = int(t[1:])
+    return np.dtype(bool) if bits == 1 else np.dtype(f"u{max(8, 1 << (bits - 1).bit_length()) // 8}")
+
+
+@functools.cache
+def vector_of(t):
+    """(lanes, element type); lanes is 0 for a scalar."""
+    found = re.fullmatch(r"<(\d+) x (.*)>", t)
+    return (int(found[1]), found[2]) if found else (0, t)
+
+
+class Frame:
+    """A function where it is called: its values, and the places of its labels."""
+
+    def __init__(self, name, head, outer=None, target=None):
+        self.name, self.parameters = name, [(split_type(p)[0], p.split()[-1]) for p in split_list(head)]
+        self.values, self.labels = {}, {}
+        self.outer, self.target, self.after = outer, target, None  # who called, for which value, and goes on where
+
+
+class Segment:
+    """Lines that threads execute without waiting; `block` is the place of the label they are behind."""
+
+    def __init__(self, frame, block):
+        self.frame, self.block, self.callee = frame, block, None
+        self.lines, self.steps = [], None  # decoded when first reached
+
+
+_FUNCTION = r"^define (?:internal|ptx_kernel) [^@\n]+ @([\w.$]+)\((.*?)\) nounwind[^\n]*\{\n(.*?)^\}"
+_CALL = re.compile(r"(?:(%[\w.]+) = )?call [^@\"]*@([\w.$]+)\(")
+WAITS = re.compile(r"\b(?:barrier\.cta\.sync|barrier\.sync|bar\.sync|barrier\.cluster\.wait)\b")
+
+
+def segments_of(text):
+    """A kernel's segments; the first is where it begins."""
+    functions = {name: (head, body) for name, head, body in re.findall(_FUNCTION, text, re.M | re.S)}
+    kernel, segments = re.search(r"^define ptx_kernel void @([\w.$]+)", text, re.M)[1], []
+    _write_out(functions, kernel, Frame(kernel, functions[kernel][0]), segments)
+    return segments
+
+
+def _write_out(functions, name, frame, segments):
+    """Append the segments of a function, with those of the functions it calls in between."""
+    for line in functions[name][1].splitlines():
+        if line.endswith(":"):
+            block = frame.labels[line[:-1]] = len(segments)
+            segments.append(Segment(frame, block))
+            continue
+        segments[-1].lines.append(line.strip())
+        call = _CALL.match(line.strip())
+        if call and call[2] in functions:
+            inner = segments[-1].callee = Frame(call[2], functions[call[2]][0], frame, call[1])
+            _write_out(functions, call[2], inner, segments)
+            inner.after = len(segments)
+        if (call and call[2] in functions) or WAITS.search(line):
+            segments.append(Segment(frame, block))
