@@ -285,6 +285,7 @@ def test_late_errors_name_the_kernels_launched_before(fake):
     with pytest.raises(cuda.CudaError, match="illegal memory access") as e:
         memory.synchronize()
     assert "launched since the last synchronisation: scalars\n" in str(e.value)
+    assert "compute-sanitizer" in str(e.value)
     fake.fail["cuLaunchKernel"] = 700
     with pytest.raises(cuda.CudaError, match="since the last synchronisation: scalars\n"):
         add[(1,)](X, Y, Z, 64, BLOCK=64)
@@ -515,6 +516,8 @@ class Linker:
 
         def create(count, options, values, out):
             logs = (fake_cuda.P * count).from_address(values)
+            names = (fake_cuda.I * count).from_address(options)
+            self.wanted = {name: value for name, value in zip(names, logs) if name > 6}  # no logs
             said = b"ptxas info : Used 40 registers, 8 bytes spill stores, 16 bytes spill loads\0"
             fake_cuda.ctypes.memmove(logs[0], said, len(said))
             fake_cuda.ctypes.memmove(logs[2], b"line 3: no such thing\0", 22)
@@ -547,6 +550,7 @@ def test_the_driver_makes_the_machine_code_of_its_own_gpu(fake):
     (_, kind, text), = linker.added
     assert kind == 1 and text == kernel.asm["ptx"].encode() + b"\0" and linker.gone == 1
     assert kernel.asm["cubin"] == linker.binary
+    assert linker.wanted == {12: 1, 13: 1}  # what it made, and the lines it comes from
     assert (kernel.metadata.n_regs, kernel.metadata.n_spills) == (40, 4)
 
 

@@ -25,6 +25,7 @@ class Machine:
     """A kernel's code, and the state of one program running it: a block, or a cluster of `blocks`."""
 
     def __init__(self, text, threads, memory, shared_bytes, maps=(), blocks=1):
+        text = re.sub(r",? !dbg !\d+", "", text)  # which line of the source each comes from
         self.maps = {MAPS + k: x for k, x in enumerate(maps)}  # what the copy engine knows of tensors
         self.blocks, self.members, self.threads = blocks, threads, blocks * threads
         self.memory, self.shared_bytes = memory, shared_bytes

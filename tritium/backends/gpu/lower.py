@@ -9,12 +9,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Any
 
-from ... import ops
+from ... import knobs, ops
 from ...errors import CompilationError
 from ...ir import types as T
 from ...ir.core import Result, walk
 from ...ir.opdef import KINDS
 from ...ir.rewrite import uses
+from ..llvm.lines import Lines, outermost
 from ..llvm.numbering import NumberingWriter
 from ..llvm.writer import value
 from . import ops as gpu_ops
@@ -62,10 +63,10 @@ def layout_of(x) -> Any:
 class Registers:
     """A tile's registers, each written when first asked for: of eight neighbouring addresses one may be enough."""
 
-    __slots__ = ("_made", "_make", "depth", "loads")
+    __slots__ = ("_made", "_make", "_place", "depth", "loads")
 
     def __init__(self, count, make):
-        self._made, self._make = [None] * count, make
+        self._made, self._make, self._place = [None] * count, make, None
         self.depth, self.loads = 1, frozenset()  # how long a chain waits; which loads are waiting in it
 
     def __len__(self):
@@ -76,8 +77,19 @@ class Registers:
             return [self[k] for k in range(*r.indices(len(self._made)))]
         found = self._made[r]
         if found is None:
-            found = self._made[r] = self._make(r)
+            found = self._made[r] = self._make(r) if self._place is None else self._make_there(r)
         return found
+
+    def _make_there(self, r):
+        w, here = self._place
+        kept, w.here = w.here, here
+        found = self._make(r)
+        w.here = kept
+        return found
+
+    def come_from(self, w):
+        """Have all registers written as lines from where the writer is now."""
+        self._place = w, w.here
 
     def __iter__(self):
         return map(self.__getitem__, range(len(self._made)))
@@ -89,6 +101,7 @@ class Lowering:
     def __init__(self, module, target, shared):
         self.module, self.target, self.shared = module, target, shared
         self.w = NumberingWriter()
+        self.lines = Lines(not knobs.compilation.disable_line_info)
         self.values = {}
         self.late_loads = {}
         self.used = uses(module.body)
@@ -111,14 +124,22 @@ class Lowering:
     def set(self, op, out):
         self.values[id(op)] = out if type(out) is tuple else (out,)
 
+    def function(self, result, name, parameters, attributes, linkage=""):
+        """Write the function of the module: as the writer's `function`, with its place."""
+        loc = next((op.loc for op in walk(self.module.body) if op.loc), None)
+        place = self.lines.function(name, loc and outermost(loc))
+        self.w.here = self.lines.at(loc)
+        return self.w.function(result, name, parameters, f"{attributes} {place}".rstrip(), linkage)
+
     # --- blocks -------------------------------------------------------------------------------------------------
     def block(self, block):
         """Lower every op of a block but its closing yield; returns what it yields."""
-        earlier = frozenset(self.late_loads)
+        earlier, here = frozenset(self.late_loads), self.w.here
         for op in block.ops:
             if op.kind.terminator:
                 break
             self.op(op)
+        self.w.here = here
         self.load_now(spare=earlier)  # what was begun here is not visible outside
         return [self.get(y) for y in block.yields]
 
@@ -126,6 +147,7 @@ class Lowering:
         fn = LOWER.get(op.kind) or (_row if op.kind.row else None)
         if fn is None:
             raise CompilationError(None, None, f"op {op.kind.name} has no lowering for {self.target.name}")
+        self.w.here = self.lines.at(op.loc) or self.w.here
         operands = [self.get(x) for x in op.operands]
         waiting = [x for x in operands if type(x) is Registers]
         if self.late_loads and (op.kind.effects == "write" or op.regions):
@@ -134,6 +156,7 @@ class Lowering:
         if type(out) is Registers:
             out.depth += max((x.depth for x in waiting), default=0)
             out.loads = out.loads.union(*[x.loads for x in waiting])
+            out.come_from(self.w)
             if out.depth > LONGEST_CHAIN:
                 out = list(out)
         if op.types:
@@ -351,15 +374,15 @@ def lower_kernel(module, target, attributes=""):
     ]
     threads = 32 * (g.warps + module.attrs.get("copy_warps", 0))
     attributes = f'nounwind "nvvm.reqntid"="{threads}" {attributes}'.rstrip()
-    with g.w.function("ptx_kernel void", module.name, [p for p, _ in parameters], attributes):
+    with g.function("ptx_kernel void", module.name, [p for p, _ in parameters], attributes):
         for arg, (_, x) in zip(module.args, parameters):
             g.set(arg, [g.w.cast("trunc", value("i8", str(x)), "i1") if arg.type is T.i1 else x])
         g.block(module.body)
         g.shared.take_back(g)  # the engine reads the memory of live programs only
         g.w.ret()
     total = write_functions(g) if module.functions else g.shared.bytes
-    head = "@smem = external addrspace(3) global [0 x i8], align 1024\n" if total else ""
-    return head + g.w.text(), total
+    head = ["@smem = external addrspace(3) global [0 x i8], align 1024"] if total else []
+    return "\n".join([*head, *g.lines.text(), g.w.text()]), total
 
 
 def _name(k, arg):

@@ -43,7 +43,7 @@ def write_functions(g):
         scratch = Scratch(-(-starts[function.name] // _ALIGNMENT) * _ALIGNMENT)
         scratch.fence_scratch()
         inner = Lowering(function.replace(attrs=g.module.attrs), g.target, scratch)
-        inner.w, inner.callees = g.w, g.callees
+        inner.w, inner.callees, inner.lines = g.w, g.callees, g.lines
         _write(inner, g.callees[function.name])
         end = max(scratch.bytes, starts[function.name])
         starts |= {name: max(end, starts.get(name, 0)) for name in called(function.body)}
@@ -55,7 +55,7 @@ def _write(g, callee):
     w, body = g.w, g.module.body
     types = [llvm_type(arg.type) for arg in body.args]
     parameters = [f"{t} a{k}" for k, t in enumerate(types)]
-    with w.function(callee.result, callee.symbol, parameters, "nounwind noinline convergent", "internal"):
+    with g.function(callee.result, callee.symbol, parameters, "nounwind noinline convergent", "internal"):
         for k, (arg, t) in enumerate(zip(body.args, types)):
             g.set(arg, [value(t, f"%a{k}")])
         parts = [x for (x,) in map(list, g.block(body))]

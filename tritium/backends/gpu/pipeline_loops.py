@@ -292,6 +292,7 @@ class Plan:
                 mask,
                 tile=load.type,
                 axis=self.can.axis(load),
+                loc=load.loc,
             )
         gpu_ops.async_commit(b)
         return [copy.value(self.body.yields[k]) for k in params]
@@ -336,7 +337,9 @@ class Copy:
         if id(op) not in self.known:
             if id(op) not in self.plan.inside:
                 return x
+            outer, self.b.loc = self.b.loc, op.loc
             self.known[id(op)] = self.made(op)
+            self.b.loc = outer
         made = self.known[id(op)]
         return Result(made, x.index) if type(x) is Result else made
 

@@ -38,7 +38,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-__all__ = ["Loop", "Val", "Writer", "element", "float_text", "lanes", "mangle", "value", "vector"]
+__all__ = ["Loop", "Val", "Writer", "element", "escaped", "float_text", "lanes", "mangle", "value", "vector"]
 
 _SHORT = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0", "bfloat": "bf16"}
 _FLOATS = frozenset(("half", "float", "double"))
@@ -128,6 +128,15 @@ def float_text(type: str, x: float) -> str:
     return f"0x{int.from_bytes(struct.pack('>d', x)):016X}"  # LLVM spells float constants with double's bits
 
 
+def escaped(data: bytes) -> str:
+    """Bytes as they stand between quotes.
+
+    >>> escaped(b'say "a"')
+    'say \\\\22a\\\\22'
+    """
+    return "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in data)
+
+
 def _pack(code: str, x: float) -> bytes:
     try:
         return struct.pack(code, x)
@@ -183,6 +192,7 @@ class Writer:
         self._weighted = False
         self.levels: list[Level] = []
         self.floor = 0
+        self.here = ""  # what every line ends in: metadata that says where it comes from
 
     # -- the module ------------------------------------------------------------------------------------------------
 
@@ -229,8 +239,7 @@ class Writer:
         data = (text.encode() if isinstance(text, str) else text) + b"\0"
         if data not in self._strings:
             name = f"@str{len(self._strings)}"
-            spelled = "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in data)
-            self.raw(f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{spelled}"')
+            self.raw(f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{escaped(data)}"')
             self._strings[data] = value("ptr", name)
         return self._strings[data]
 
@@ -277,17 +286,17 @@ class Writer:
         self._count = n = self._count + 1
         v = Val(f"%x.{n}")
         v.type, v.level = type, level
-        self.levels[level].lines.append(f"  {v} = {text}")
+        self.levels[level].lines.append(f"  {v} = {text}{self.here}")
         return v
 
     def effect(self, text: str, type: str = "", at: int = -1) -> Val:
         """A line that must stay where it is: at the innermost level, or at level `at`."""
         level = at if at >= 0 else len(self.levels) - 1
         if not type or type == "void":
-            self.levels[level].lines.append(f"  {text}")
+            self.levels[level].lines.append(f"  {text}{self.here}")
             return _NOTHING
         v = self.fresh(type, level)
-        self.levels[level].lines.append(f"  {v} = {text}")
+        self.levels[level].lines.append(f"  {v} = {text}{self.here}")
         return v
 
     def const(self, type: str, x) -> Val:
@@ -414,7 +423,7 @@ class Writer:
     def store(self, x: Val, pointer: Val, align: int = 0) -> None:
         """Write `x` at `pointer`."""
         suffix = f", align {align}" if align else ""
-        self.levels[-1].lines.append(f"  store {x.type} {x}, ptr {pointer}{suffix}")
+        self.levels[-1].lines.append(f"  store {x.type} {x}, ptr {pointer}{suffix}{self.here}")
 
     def call(self, result: str, name: str, *arguments: Val, attributes: str = "") -> Val:
         """Call a function that has effects; it is declared unless this module defines it."""
@@ -444,18 +453,18 @@ class Writer:
 
     def jump(self, label: str) -> None:
         """End the block by going to `label`."""
-        self.levels[-1].lines.append(f"  br label %{label}")
+        self.levels[-1].lines.append(f"  br label %{label}{self.here}")
 
     def branch(self, condition: Val, yes: str, no: str, likely: bool | None = None) -> None:
         """End the block by going to `yes` or `no`; `likely` says what to expect of `condition`."""
         weights = ""
         if likely is not None:
             self._weighted, weights = True, ", !prof !0" if likely else ", !prof !1"
-        self.levels[-1].lines.append(f"  br i1 {condition}, label %{yes}, label %{no}{weights}")
+        self.levels[-1].lines.append(f"  br i1 {condition}, label %{yes}, label %{no}{weights}{self.here}")
 
     def ret(self, x: Val | None = None) -> None:
         """End the function."""
-        self.levels[-1].lines.append("  ret void" if x is None else f"  ret {x.typed}")
+        self.levels[-1].lines.append(f"  ret {'void' if x is None else x.typed}{self.here}")
 
     def phi(self, type: str, *incoming: tuple[Val, str]) -> Val:
         """The value that came with the block taken; the first line of a block, at the innermost level."""
@@ -557,7 +566,7 @@ class Writer:
 
     def advance(self, n: int, index: Val, by: Val) -> str:
         """Compute the next index of loop `n`."""
-        self.levels[-1].lines.append(f"  %n.{n} = add nsw {index.type} {index}, {by}")
+        self.levels[-1].lines.append(f"  %n.{n} = add nsw {index.type} {index}, {by}{self.here}")
         return f"%n.{n}"
 
 

@@ -67,11 +67,21 @@ def assemble(ptx, arch, options=()):
     with tempfile.TemporaryDirectory(prefix="tritium-") as folder:
         source, binary = Path(folder) / "k.ptx", Path(folder) / "k.cubin"
         source.write_text(ptx)
-        command = [ptxas(), "-v", f"--gpu-name={arch}", *options, str(source), "-o", str(binary)]
+        lines = ["-lineinfo"] if has_lines(ptx) else []
+        command = [ptxas(), "-v", f"--gpu-name={arch}", *lines, *options, str(source), "-o", str(binary)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise PTXASError(f"ptxas failed with code {done.returncode}:\n{done.stderr.strip()}")
         return binary.read_bytes(), usage(done.stderr)
+
+
+def has_lines(ptx):
+    """Whether a PTX text says which lines of the source it comes from.
+
+    >>> has_lines(".loc 1 7 0")
+    True
+    """
+    return ".loc" in ptx
 
 
 def usage(log):

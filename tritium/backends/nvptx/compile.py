@@ -128,15 +128,20 @@ def ptx(text, target, options, metadata):
     time than all the rest, and hoist sums out of loops that keep the copies in them apart. Products without copies are
     another matter: there every thread loads element by element, and the passes keep its addresses in few registers.
     """
-    _short_pointers()
+    _set_up()
     waits_for_loads = "mma" in text and "cp.async" not in text
     return assembly(text, NvTarget.of(options.arch), passes=(), plain=not waits_for_loads)
 
 
 @functools.cache
-def _short_pointers():
-    """Addresses in shared memory have 32 bits; LLVM must hear of it before it is asked about the target."""
-    llvm().set_option("", "--nvptx-short-ptr")
+def _set_up():
+    """What LLVM must hear before it is asked about the target.
+
+    Addresses in shared memory have 32 bits. What comes from no line of the source counts to the line before. Reading a
+    module whose lines are known need not verify it: we do after, when a defect does not end the process.
+    """
+    for option in ("nvptx-short-ptr", "use-unknown-locations=Disable", "disable-auto-upgrade-debug-info"):
+        llvm().set_option("", f"--{option}")
 
 
 def cubin(text, target, options, metadata):

@@ -69,7 +69,8 @@ def explain(code):
     names = [name for launched in suspects for name in launched()] if code in _STICKY else []
     if names:
         text += (f"\nlaunched since the last synchronisation: {', '.join(names)}"
-                 "\nhint: set CUDA_LAUNCH_BLOCKING=1 to see which of them fails and where")
+                 "\nhint: set CUDA_LAUNCH_BLOCKING=1 to see which of them fails and where; run the program under "
+                 "compute-sanitizer to see at which line of the kernel")
     return text
 
 

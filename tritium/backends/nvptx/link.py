@@ -11,9 +11,9 @@ import re
 
 from ...errors import PTXASError
 from . import cuda
-from .assemble import usage
+from .assemble import has_lines, usage
 
-_INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _VERBOSE = 3, 4, 5, 6, 12  # CUjit_option
+_INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _VERBOSE, _LINES = 3, 4, 5, 6, 12, 13  # CUjit_option
 _PTX = 1  # CUjitInputType
 _ROOM = 8192  # bytes of a log
 _EXCHANGE = "setmaxnreg"
@@ -71,10 +71,10 @@ def link(ptx):
     """(cubin, what the driver's compiler said) of a PTX text; PTXASError if it does not compile."""
     data = ptx.encode() + b"\0"
     said, wrong = (ctypes.create_string_buffer(_ROOM) for _ in range(2))
-    options = (ctypes.c_int * 5)(_INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _VERBOSE)
-    values = (ctypes.c_void_p * 5)(ctypes.addressof(said), _ROOM, ctypes.addressof(wrong), _ROOM, 1)
+    options = (ctypes.c_int * 6)(_INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _VERBOSE, _LINES)
+    values = (ctypes.c_void_p * 6)(ctypes.addressof(said), _ROOM, ctypes.addressof(wrong), _ROOM, 1, has_lines(ptx))
     state, binary, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
-    cuda.call("cuLinkCreate_v2", 5, options, values, ctypes.byref(state))
+    cuda.call("cuLinkCreate_v2", 6, options, values, ctypes.byref(state))
     try:
         add, complete = cuda.function("cuLinkAddData_v2"), cuda.function("cuLinkComplete")
         code = add(state, _PTX, data, ctypes.c_size_t(len(data)), b"kernel", 0, None, None)

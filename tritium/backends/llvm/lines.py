@@ -1,0 +1,103 @@
+"""Which line of the user's source each LLVM line comes from, as the debug metadata of a module.
+
+Only lines: debuggers and profilers show where in the source a program is, and no variables. The language's own library
+counts as the line that calls it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...ir.core import Loc
+from .writer import escaped
+
+__all__ = ["Lines", "innermost", "outermost"]
+
+_LIBRARY = str(Path(__file__).parents[2] / "language")
+_FIRST = 2  # of the numbers of metadata; the writer uses those below
+
+
+class Lines:
+    """The places of a module's lines. Those between two calls of `function` are in the function it was called for.
+
+    >>> lines, call = Lines(), Loc("k.py", 3, 0, 3, 9, "kernel")
+    >>> lines.function("kernel", call)
+    '!dbg !4'
+    >>> lines.at(call), lines.at(None), lines.at(Loc("k.py", 7, 0, 7, 9, "device", call))
+    (', !dbg !5', '', ', !dbg !6')
+    >>> print(lines.text()[-2])
+    !6 = !DILocation(line: 7, scope: !4)
+    """
+
+    def __init__(self, wanted: bool = True):
+        self._wanted = wanted
+        self._nodes: dict[str, int] = {}  # the metadata and its numbers
+        self._places: dict[int, tuple[Loc, str]] = {}  # by id of a place, which is kept so that no other gets its id
+        self._unit = self._scope = 0
+        self._file = ""
+
+    def function(self, name: str, loc: Loc | None) -> str:
+        """What the head of a function says that begins at `loc`; "" if nobody knows or wants to know."""
+        self._places, self._scope = {}, 0
+        if loc is None or not self._wanted:
+            return ""
+        self._file, file = loc.file, self._file_node(loc.file)
+        if not self._unit:
+            self._unit = self._node(f"distinct !DICompileUnit(language: DW_LANG_Python, file: !{file}, "
+                                    "emissionKind: DebugDirectivesOnly)")  # fmt: skip
+        self._scope = self._node(
+            f'distinct !DISubprogram(name: "{escaped(name.encode())}", file: !{file}, line: {loc.line}, '
+            f"scopeLine: {loc.line}, unit: !{self._unit}, spFlags: DISPFlagDefinition)")  # fmt: skip
+        return f"!dbg !{self._scope}"
+
+    def at(self, loc: Loc | None) -> str:
+        """What a line from `loc` ends in; "" where nobody knows."""
+        if loc is None or not self._scope:
+            return ""
+        found = self._places.get(id(loc))
+        if found is None:
+            found = self._places[id(loc)] = loc, self._line(innermost(loc))
+        return found[1]
+
+    def text(self) -> list[str]:
+        """The metadata, for the head of the module: LLVM takes longer to read lines that name what is still to come."""
+        if not self._unit:
+            return []
+        flags = self._node('!{i32 2, !"Debug Info Version", i32 3}')
+        return [f"!llvm.dbg.cu = !{{!{self._unit}}}", f"!llvm.module.flags = !{{!{flags}}}",
+                *(f"!{number} = {node}" for node, number in self._nodes.items())]  # fmt: skip
+
+    def _line(self, loc: Loc) -> str:
+        scope = self._scope
+        if loc.file != self._file:
+            file = self._file_node(loc.file)
+            scope = self._node(f"!DILexicalBlockFile(scope: !{scope}, file: !{file}, discriminator: 0)")
+        return f", !dbg !{self._node(f'!DILocation(line: {loc.line}, scope: !{scope})')}"
+
+    def _file_node(self, path: str) -> int:
+        return self._node(f'!DIFile(filename: "{escaped(path.encode())}", directory: "")')
+
+    def _node(self, text: str) -> int:
+        return self._nodes.setdefault(text, len(self._nodes) + _FIRST)
+
+
+def innermost(loc: Loc) -> Loc:
+    """The user's line that a place belongs to: what the library inlined belongs to the call of it.
+
+    >>> innermost(Loc(f"{_LIBRARY}/standard.py", 9, 0, 9, 5, "sum", Loc("k.py", 3, 0, 3, 9, "kernel"))).line
+    3
+    """
+    while loc.caller is not None and loc.file.startswith(_LIBRARY):
+        loc = loc.caller
+    return loc
+
+
+def outermost(loc: Loc) -> Loc:
+    """The line of the function itself that a place comes from, whatever was inlined there.
+
+    >>> outermost(Loc("k.py", 7, 0, 7, 9, "device", Loc("k.py", 3, 0, 3, 9, "kernel"))).line
+    3
+    """
+    while loc.caller is not None:
+        loc = loc.caller
+    return loc
