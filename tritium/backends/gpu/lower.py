@@ -66,7 +66,8 @@ class Registers:
     __slots__ = ("_made", "_make", "_place", "depth", "loads")
 
     def __init__(self, count, make):
-        self._made, self._make, self._place = [None] * count, make, None
+        self._made, self._make = [None] * count, make
+        self._place: Any = None  # the writer, and what its lines are to end in
         self.depth, self.loads = 1, frozenset()  # how long a chain waits; which loads are waiting in it
 
     def __len__(self):
