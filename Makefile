@@ -19,8 +19,10 @@ test: $(VENV)/.test ## the whole test suite without a GPU, and the examples in d
 	$(BIN)/python -m pytest -n $(JOBS) -q
 	$(BIN)/python -m pytest -n $(JOBS) -q --doctest-modules tritium
 
+GPU_PYTEST = PYTHONPATH=. python3 -m pytest -q -m gpu $(shell python3 -c 'import xdist' 2>/dev/null && echo "-n $(GPU_JOBS)")
 test-gpu: ## tests that need an NVIDIA GPU, with this machine's own python3: nothing is installed
-	PYTHONPATH=. python3 -m pytest -q -m gpu $(shell python3 -c 'import xdist' 2>/dev/null && echo "-n $(GPU_JOBS)")
+	$(GPU_PYTEST)
+	TEST_NUM_CTAS=2 $(GPU_PYTEST) tests/compat tests/language
 
 check-gpu: ## the benchmarks' kernels under compute-sanitizer: accesses out of bounds, races in shared memory
 	PYTHONPATH=. compute-sanitizer --tool memcheck --error-exitcode 1 python3 benchmarks/gpu_small.py

@@ -2,11 +2,15 @@
 
 import ctypes
 import dataclasses
+import os
 
 import numpy as np
 
 from tritium.runtime import memory
 from tritium.tensors import is_descriptor, reader_of
+
+
+CLUSTER = int(os.environ.get("TEST_NUM_CTAS", "1"))  # blocks that share each program, where a test does not say
 
 
 class Array:
@@ -66,6 +70,8 @@ def storage_of(x):
 def launch(kernel, grid, args, options):
     """`kernel[grid](*args, **options)` on the GPU; arrays of the host are changed in place."""
     copies = Copies()
+    if CLUSTER > 1:
+        options = {"num_ctas": CLUSTER, **options}
     compiled = kernel[grid](*map(copies.of, args), **{name: copies.of(x) for name, x in options.items()})
     copies.back()
     return compiled

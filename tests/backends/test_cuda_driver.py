@@ -183,10 +183,23 @@ def test_attributes_go_through_the_long_call(fake):
         assert noted["attributes"] == [(2, (1, 0, 0)), (6, (1, 0, 0))] and noted["slots"][:4] == [4096, 8192, 12288, 64]
 
 
-def test_clusters_nobody_compiled_for_are_noted(fake):
-    with pytest.warns(UserWarning, match="num_ctas=2 is taken as 1"):
-        add[(4,)](X, Y, Z, 64, BLOCK=64, num_ctas=2)
-    assert fake.launches[0]["how"] == "plain"
+def test_clusters_are_launched_as_so_many_blocks(fake):
+    kernel = add[(4, 3)](X, Y, Z, 64, BLOCK=64, num_ctas=2)
+    assert kernel.metadata.num_ctas == 2
+    for noted in fake.launches:
+        assert noted["how"] == "ex" and noted["grid"] == (8, 3, 1) and noted["attributes"] == [(4, (2, 1, 1))]
+
+
+def test_grids_of_clusters_must_fit(fake):
+    with pytest.raises(RuntimeError, match="invalid"):
+        add[(1 << 30,)](X, Y, Z, 64, BLOCK=64, num_ctas=2)
+    assert not fake.launches
+
+
+@pytest.mark.parametrize(("num_ctas", "why"), [(3, "must be a power of 2"), (32, "at most 16"), (0, "at least 1")])
+def test_sizes_of_clusters(fake, num_ctas, why):
+    with pytest.raises(ValueError, match=why):
+        add[(4,)](X, Y, Z, 64, BLOCK=64, num_ctas=num_ctas)
 
 
 # -- devices and streams -----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 
+from tests.gpu.cluster_machine import interpret_in_blocks
 from tritium import passes
 from tritium.interp.machine import interpret
 from tritium.ir.verify import verify
@@ -26,6 +27,11 @@ def run_optimised(module, args, grid=(1,)):
 def run_legalised(module, args, grid=(1,)):
     """The interpreter on a module for a target that has f32, f64 and integers only."""
     interpret(verify(passes.run(module, (*passes.CLEANUP, passes.legalize(), passes.dce))), args, grid)
+
+
+def run_blocks(module, args, grid=(1,)):
+    """The interpreter on what two blocks of a cluster do, the second first."""
+    interpret_in_blocks(module, args, grid, blocks=2, backwards=True)
 
 
 def run_cpu(module, args, grid=(1,)):
@@ -63,4 +69,5 @@ _compiled.libraries = []
 
 def backends_present():
     """Every way to run a module here, the interpreter first."""
-    return {"interpreter": run_interpreter, "optimised": run_optimised, "legalised": run_legalised, "cpu": run_cpu}
+    return {"interpreter": run_interpreter, "optimised": run_optimised, "legalised": run_legalised,
+            "blocks": run_blocks, "cpu": run_cpu}

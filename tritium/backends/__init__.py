@@ -42,6 +42,7 @@ class Backend(NamedTuple):
     views: Mapping[str, Callable] = {}
     ahead: Callable[[], None] = lambda: None  # begins to bring in what compiling needs; returns at once
     long: bool = False  # whether the last stage takes so long that a thread is worth its while beside it (1 ms)
+    check: Callable[[Any], None] = lambda options: None  # refuses options that the target cannot have
 
     @property
     def binary_ext(self) -> str:

@@ -103,6 +103,9 @@ class block_rank:
     def infer():
         return T.i32
 
+    def eval(m, op):
+        return m.block_rank()
+
 
 MOST_BLOCKS = 16  # of a cluster
 ROWS[block_rank] = lambda rows, op, t: ("between", t.name, 0, MOST_BLOCKS - 1)
@@ -116,6 +119,9 @@ class gather_blocks:
     def infer(*values, blocks):
         return tuple(T.with_shape(t, (len(blocks), *T.shape(t))) for t in values)
 
+    def eval(m, op, *values):
+        return m.gather_blocks(values, op.attrs["blocks"])
+
 
 @op("meet_blocks", effects="write")
 class meet_blocks:
@@ -123,6 +129,9 @@ class meet_blocks:
 
     def infer():
         return None
+
+    def eval(m, op):
+        m.meet_blocks()
 
 
 # --- warps with different work ----------------------------------------------------------------------------------------

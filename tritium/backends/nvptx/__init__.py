@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...errors import fail
 from .. import Backend, lazy
 
 _STAGES = "tritium.backends.nvptx.compile"
@@ -17,6 +18,24 @@ def fingerprint(target) -> str:
     return f"llvmlite {llvmlite.__version__}-driver {link.version()}-{assemble.version(path) if path else 'no ptxas'}"
 
 
+MOST_BLOCKS = 16  # of a cluster
+
+
+def check(options) -> None:
+    """Refuse clusters that no GPU of the architecture has."""
+    count = options.num_ctas
+    if count == 1:
+        return
+    from .target import NvTarget
+
+    sm = NvTarget.of(options.arch).sm
+    if sm < 90:
+        raise fail(ValueError, f"num_ctas={count} needs clusters of blocks, which sm_{sm} does not have",
+                   hint="num_ctas=1 runs everywhere, num_ctas > 1 from sm_90 on")
+    if count & (count - 1) or count > MOST_BLOCKS:
+        raise fail(ValueError, f"num_ctas must be a power of 2 and at most {MOST_BLOCKS}, not {count}")
+
+
 BACKEND = Backend(
     name="cuda",
     passes=lazy("tritium.backends.nvptx.facts:pipeline"),
@@ -26,6 +45,7 @@ BACKEND = Backend(
         "max_num_imprecise_acc_default": 2**30,
         "supported_fp8_dtypes": ("fp8e4nv", "fp8e5", "fp8e4b15"),
     },
+    check=check,
     fingerprint=fingerprint,
     ahead=lazy("tritium.backends.nvptx.ahead:start"),
     views={"sass": lazy(f"{_STAGES}:sass")},

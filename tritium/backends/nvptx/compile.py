@@ -28,6 +28,7 @@ from ..gpu.pipeline_loops import pipeline_loops
 from ..gpu.room import leaves_room
 from ..gpu.scalar_steps import scalar_steps
 from ..gpu.specialize_warps import specialize_warps
+from ..gpu.split_blocks import split_blocks
 from ..gpu.split_dots import split_dots
 from ..gpu.store_boxes import store_boxes
 from ..gpu.turn_dots import turn_dots
@@ -44,11 +45,14 @@ LOWER.update({**mma.LOWER, **inline_asm.LOWER})
 
 
 def ttgir(module, target, options, metadata):
-    """Split dots that tensor cores cannot do at once, pipeline the loops around dots, give every tile a layout.
+    """Share the work out to the blocks of a cluster, split dots that tensor cores cannot do at once, pipeline the loops
+    around dots, give every tile a layout.
 
     Values that are taken for not negative are noted in the module's `nonnegative`; the launcher sees to it.
     """
     nv = NvTarget.of(options.arch)
+    if options.num_ctas > 1:
+        module = split_blocks(scalar_steps(module), options.num_ctas)
     module = scalar_steps(split_dots(module, mma.multiplies(nv, options.num_warps)))
     module = _turned(module, nv, options)
     return _specialized(module, nv, options) or _pipelined(module, nv, options)
@@ -117,8 +121,9 @@ _TOLD = {"nonnegative": (), "copy_warps": 0, "maps": (), "apart": (), "persisten
 
 
 def _attributes(options, module):
-    most = module.attrs.get("registers") or options.maxnreg
-    return f'"nvvm.maxnreg"="{most}"' if most else ""
+    most, blocks = module.attrs.get("registers") or options.maxnreg, module.attrs.get("num_ctas", 1)
+    found = {"nvvm.maxnreg": most, "nvvm.cluster_dim": f"{blocks},1,1" if blocks > 1 else None}
+    return " ".join(f'"{name}"="{value}"' for name, value in found.items() if value)
 
 
 def ptx(text, target, options, metadata):

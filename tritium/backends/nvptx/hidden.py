@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import math
 
-from . import cuda, tensor_map
+from . import tensor_map
 from .tensor_map import MOST_MAPS
 
 __all__ = ["MOST_MAPS", "TEXT", "Hidden"]
@@ -96,14 +96,10 @@ class Hidden:
         that must lie apart do."""
         return all(found.state == 1 for found in self.maps) and not self.memory.meet and math.prod(sizes) < 1 << 31
 
-    def settle(self, function, threads, shared, device):
-        """Find out how many programs fit on a device at once; only where it matters, and once."""
+    def settle(self, count):
+        """Find out how many programs fit on the device at once, by `count()`; only where it matters, and once."""
         if self.memory.persistent and not self.memory.places:
-            found = ctypes.c_int()
-            with cuda.on(device):
-                cuda.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(found), ctypes.c_void_p(function),
-                          threads, ctypes.c_size_t(shared))
-            self.memory.places = max(1, found.value) * cuda.properties(device)["multiprocessor_count"]
+            self.memory.places = max(1, count())
 
 
 def _three(term):

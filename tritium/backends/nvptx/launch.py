@@ -7,7 +7,6 @@ import functools
 import struct
 import sys
 import threading
-import warnings
 from typing import Any
 
 from ...language.signature import flatten
@@ -175,17 +174,14 @@ class _Config(ctypes.Structure):
 
 
 _CLUSTER, _COOPERATIVE, _OVERLAP = 4, 2, 6  # CUlaunchAttributeID
+PORTABLE = 8  # blocks that a cluster may have on every GPU with clusters
 
 
 def attributes_of(metadata):
     """[(number, values)] of the launch attributes a kernel's options ask for."""
     found = []
-    cluster = tuple(getattr(metadata, "cluster_dims", ()))  # only a kernel compiled for clusters has them
-    if metadata.num_ctas > 1 and not cluster:
-        warnings.warn(f"{metadata.name}: num_ctas={metadata.num_ctas} is taken as 1, the kernel uses no clusters",
-                      stacklevel=2)
-    if cluster and cluster != (1, 1, 1):
-        found.append((_CLUSTER, cluster))
+    if metadata.num_ctas > 1:
+        found.append((_CLUSTER, (metadata.num_ctas, 1, 1)))
     if metadata.launch_cooperative_grid:
         found.append((_COOPERATIVE, (1,)))
     if metadata.launch_pdl:
@@ -193,14 +189,27 @@ def attributes_of(metadata):
     return found
 
 
+def active_blocks(function, shared, threads, device):
+    """How many blocks of so many threads fit on a device at once."""
+    found = ctypes.c_int()
+    cuda.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(found), ctypes.c_void_p(function), threads,
+              ctypes.c_size_t(shared))
+    return max(1, found.value) * cuda.properties(device)["multiprocessor_count"]
+
+
 def active_clusters(function, shared, num_ctas, threads):
-    """How many clusters of `num_ctas` programs fit on the current device at once."""
+    """How many clusters of `num_ctas` blocks fit on the current device at once."""
     rows = (_Attribute * 1)(_Attribute(_CLUSTER, 0, (num_ctas, 1, 1)))
     config = _Config((num_ctas, 1, 1), (threads, 1, 1), shared, None, ctypes.addressof(rows), 1)
     found, kernel = ctypes.c_int(), ctypes.c_void_p(function)
-    cuda.call("cuFuncSetAttribute", kernel, 14, 1)  # clusters above the portable size
+    allow_large_clusters(function)
     cuda.call("cuOccupancyMaxActiveClusters", ctypes.byref(found), kernel, ctypes.byref(config))
     return found.value
+
+
+def allow_large_clusters(function):
+    """Let a kernel be launched in clusters of more than 8 blocks, which not every GPU of an architecture has."""
+    cuda.call("cuFuncSetAttribute", ctypes.c_void_p(function), 14, 1)
 
 
 class Launcher:
@@ -224,14 +233,15 @@ class Launcher:
             self.info.hidden = self._hidden.address
         self.otherwise: Any = None  # gives the kernel for launches that this one is not fit for
         self._other = None
-        attributes = attributes_of(metadata)
+        self._blocks, attributes = metadata.num_ctas, attributes_of(metadata)
         if attributes:
             self.info.config = self._config(threads, metadata.shared, attributes)
         self._record = None
 
     def _config(self, threads, shared, attributes):
         rows = (_Attribute * len(attributes))(*(_Attribute(number, 0, values) for number, values in attributes))
-        config = _Config((1, 1, 1), (threads, 1, 1), shared, None, ctypes.addressof(rows), len(rows))
+        blocks = (self._blocks, 1, 1)  # of a program: the launcher multiplies them by the grid
+        config = _Config(blocks, (threads, 1, 1), shared, None, ctypes.addressof(rows), len(rows))
         self._kept = rows, config
         return ctypes.addressof(config)
 
@@ -257,8 +267,17 @@ class Launcher:
         self._runtime.launch(self._record, packed, ctypes.addressof(grid), self, stream)
 
     def _settle(self, function):
+        if self._blocks > PORTABLE:
+            allow_large_clusters(function)
         if self._hidden is not None:
-            self._hidden.settle(function, self.info.threads, self.info.shared, self.device)
+            self._hidden.settle(lambda: self._places(function))
+
+    def _places(self, function):
+        """How many programs fit on the device at once."""
+        with cuda.on(self.device):
+            if self._blocks > 1:
+                return active_clusters(function, self.info.shared, self._blocks, self.info.threads)
+            return active_blocks(function, self.info.shared, self.info.threads, self.device)
 
     def judge(self, sizes, address, stream):
         """True if the kernel is fit for the launch of the slots at an address; else another is launched."""

@@ -29,7 +29,7 @@ class Info(ctypes.Structure):
         ("device", ctypes.c_void_p),  # a Python int
         ("threads", ctypes.c_uint32),
         ("shared", ctypes.c_uint32),
-        ("config", ctypes.c_void_p),  # CUlaunchConfig without grid and stream, for launches with attributes
+        ("config", ctypes.c_void_p),  # CUlaunchConfig of one program, for launches with attributes
         ("number", ctypes.c_int64),  # stands for the kernel's name
         ("terms", ctypes.c_void_p),  # launches the kernel was found fit for last, see `terms.Terms`
         ("hidden", ctypes.c_void_p),  # what the kernel takes besides the slots, see `hidden.Hidden`
@@ -208,10 +208,17 @@ plain:
   %code.plain = call i32 @cuLaunchKernel(ptr %function, i32 %x, i32 %y, i32 %z, i32 %threads, i32 1, i32 1, i32 %shared,
                                          ptr %stream, ptr %parameters, ptr null)
   br label %leave
-special:
+special:                                          ; the configuration says how many blocks a program has
+  %blocks.32 = load i32, ptr %config
+  %blocks = zext i32 %blocks.32 to i64
+  %all.x = mul i64 %start.x, %blocks
+  %many = icmp ugt i64 %all.x, 2147483647
+  br i1 %many, label %leave, label %special.go
+special.go:
   %own = alloca %config
   call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %config, i64 56, i1 false)
-  store i32 %x, ptr %own
+  %x.blocks = trunc i64 %all.x to i32
+  store i32 %x.blocks, ptr %own
   %own.y = getelementptr %config, ptr %own, i64 0, i32 1
   store i32 %y, ptr %own.y
   %own.z = getelementptr %config, ptr %own, i64 0, i32 2
@@ -222,7 +229,7 @@ special:
   br label %leave
 
 leave:
-  %code = phi i32 [%code.plain, %plain], [%code.special, %special]
+  %code = phi i32 [%code.plain, %plain], [1, %special], [%code.special, %special.go]
   %nowhere = icmp eq ptr %before, null
   %stay = or i1 %there, %nowhere
   br i1 %stay, label %look, label %back
