@@ -89,8 +89,9 @@ class TestSignature:
 
 def test_targets():
     assert (parse_target("cuda:80:32").arch, parse_target("hip:gfx942:64").arch) == (80, "gfx942")
-    with pytest.raises(ValueError, match="backend:arch:warp_size"):
-        parse_target("cuda")
+    for text in ("cuda", "cuda:", "abacus:1", "cuda:90:x", "cuda:90:32:1"):
+        with pytest.raises(ValueError, match="backend:arch:warp_size"):
+            parse_target(text)
 
 
 @pytest.mark.parametrize("change, message", [
@@ -98,12 +99,22 @@ def test_targets():
     (["-g", "1,1"], "three expressions"),
     (["-s", "*fp32"], "1 entries for 5 parameters"),
     (["-t", "hip:gfx942:64"], "not for hip"),
+    (["-t", "cuda"], "'cuda' is not a target"),
 ])
 def test_mistakes_are_one_line(kernels, capsys, change, message):
     arguments = [kernels, "-n", "double", "-s", "*fp32, *fp32, i32, i32, 8", "-g", "1,1,1", "-t", "cpu:host:1", *change]
     assert run(*arguments) == 1
     err = capsys.readouterr().err
     assert message in err and err.count("\n") == 1
+
+
+def test_mistakes_in_the_kernel_are_shown_without_a_traceback(kernels, capsys):
+    arguments = [kernels, "-n", "double", "-s", "*fp32, *fp32, i32, i32, 7", "-g", "1,1,1", "-t", "cuda:80"]
+    assert run(*arguments) == 1
+    err = capsys.readouterr().err
+    assert "power of 2" in err and "-->" in err and "Traceback" not in err
+    assert run(*arguments[:4], "*fp32, *fp32, i32, i32, 8", *arguments[5:-1], "cuda:91") == 1
+    assert "there is no NVIDIA architecture 91" in capsys.readouterr().err
 
 
 def test_cuda_sources(kernels, tmp_path, capsys):

@@ -70,8 +70,8 @@ def _folder(name: str) -> str:
         from importlib.metadata import entry_points
 
         FOLDERS.update({point.name: point.value for point in entry_points(group="tritium.backends")})
-    if name not in FOLDERS:
-        raise RuntimeError(f"there is no backend {name!r}: tritium has {', '.join(FOLDERS)}")
+    if not present(name):
+        raise RuntimeError(f"there is no backend {name!r}: tritium has {', '.join(filter(present, FOLDERS))}")
     return FOLDERS[name]
 
 

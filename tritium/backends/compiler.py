@@ -34,16 +34,16 @@ class GPUTarget:
 
     @classmethod
     def parse(cls, text: str) -> GPUTarget:
-        """The target that `str` writes.
+        """The target that `str` writes; the warp size of known backends may be left out.
 
-        >>> GPUTarget.parse("hip:gfx942:64").arch
-        'gfx942'
+        >>> GPUTarget.parse("hip:gfx942:64").arch, GPUTarget.parse("cuda:90a").warp_size
+        ('gfx942', 32)
         """
-        try:
-            backend, arch, warp_size = text.split(":")
-            return cls(backend, int(arch) if arch.isdigit() else arch, int(warp_size))
-        except ValueError:
-            raise fail(ValueError, f"{text!r} is not a target", hint="write backend:arch:warp_size") from None
+        backend, arch, warp_size = (*text.split(":"), "", "")[:3]
+        warp_size = warp_size or str(_warp_size(backend, arch))
+        if not (backend and arch and warp_size.isdigit()) or text.count(":") > 2:
+            raise ValueError(f"{text!r} is not a target: write backend:arch:warp_size, such as cuda:90:32")
+        return cls(backend, int(arch) if arch.isdigit() else arch, int(warp_size))
 
     def with_arch(self, arch: str | None) -> GPUTarget:
         """The target with the architecture that the option `arch` names, in any of its spellings.
@@ -53,6 +53,11 @@ class GPUTarget:
         """
         number = re.fullmatch(r"(?:sm_?)?(\d+)a?", arch or "")
         return dataclasses.replace(self, arch=int(number[1]) if number else arch or self.arch)
+
+
+def _warp_size(backend: str, arch: str) -> int | str:
+    """Threads of a warp, where the name of the machine tells."""
+    return {"cuda": 32, "cpu": 1, "hip": 64 if arch.startswith("gfx9") else 32}.get(backend, "")
 
 
 class Language(enum.Enum):

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from tritium.alias import installed_as_triton
+from tritium.errors import TritonError
 from tritium.tools import aot
 
 
@@ -34,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--kernel-name", "-n", required=True, help="the kernel's name in the file")
     p.add_argument("--signature", "-s", required=True, help="types, hints and constants, e.g. '*fp32:16, i32, 1024'")
     p.add_argument("--grid", "-g", required=True, help="three C expressions of the arguments: 'gx, gy, gz'")
-    p.add_argument("--target", "-t", help="backend:arch:warp_size, e.g. cuda:90:32; by default this machine's")
+    p.add_argument("--target", "-t", help="backend:arch[:warp_size], e.g. cuda:90a; by default this machine's")
     p.add_argument("--num-warps", "-w", type=int, default=1)
     p.add_argument("--num-stages", "-ns", type=int, default=3)
     p.add_argument("--out-name", "-on", help="name of the C function; by default the kernel's")
@@ -51,12 +52,7 @@ def parse_target(text: str | None) -> Any:
     from tritium.backends.compiler import GPUTarget
     from tritium.backends.driver import driver
 
-    if text is None:
-        return driver.active.get_current_target()
-    parts = text.split(":")
-    if len(parts) != 3 or not parts[2].isdigit():
-        raise ValueError(f"{text!r} is not a target: write backend:arch:warp_size, such as cuda:90:32")
-    return GPUTarget(parts[0], int(parts[1]) if parts[1].isdigit() else parts[1], int(parts[2]))
+    return driver.active.get_current_target() if text is None else GPUTarget.parse(text)
 
 
 def load(path: str) -> ModuleType:
@@ -176,12 +172,12 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
 
 
 def main(arguments: list[str]) -> int:
-    """The command; a mistake in its arguments is one line."""
+    """The command; a mistake in its arguments is one line, one in the kernel is shown where it stands."""
     try:
         _, files = compile_kernel(CompileArgs(**vars(parser().parse_args(arguments))))
         for path in files:
             print(path)
-    except ValueError as error:
+    except (ValueError, TritonError) as error:
         print(f"tritium compile: {error}", file=sys.stderr)
         return 1
     return 0

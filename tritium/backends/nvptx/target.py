@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from ...errors import TritonError
 from ..gpu.lower_convert import pack
 from ..gpu.swizzle import swizzled
 from . import atomics, host, native
 from .words import LETTER, bytes_of, pack_words, through_words, unpack_word
 
-# PTX version that LLVM needs for an architecture, where it is not the first; products of 8-bit floats came with 8.4.
-_PTX = {89: 84, 90: 84, 100: 86, 101: 86, 103: 88, 120: 87, 121: 88}
+# The architectures there are, and the PTX version for each; products of 8-bit floats came with 8.4. LLVM is not asked
+# about others: it ends the process.
+_PTX = {70: 83, 72: 83, 75: 83, 80: 83, 86: 83, 87: 83, 88: 90, 89: 84, 90: 84, 100: 86, 101: 86, 103: 88, 110: 90,
+        120: 87, 121: 88}  # fmt: skip
 _SHARED = {75: 65536, 80: 166912, 87: 166912, 86: 101376, 89: 101376, 90: 232448}
+
+
+class UnknownArchitecture(TritonError, ValueError):
+    """A name that stands for no NVIDIA GPU."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +39,12 @@ class NvTarget:
     @classmethod
     def of(cls, arch):
         """The target of `90`, `"90a"`, `"sm_90a"`, ..."""
-        text = str(arch).removeprefix("sm_").removeprefix("sm")
-        sm = int(text.rstrip("af"))
-        suffix = "a" if text.endswith("a") or sm >= 90 else ""
-        return cls(sm, f"sm_{sm}{suffix}", f"+ptx{_PTX.get(sm, 83)}")
+        number = re.fullmatch(r"(?:sm_?)?(\d+)[af]?", str(arch))
+        sm = int(number[1]) if number else 0
+        if sm not in _PTX:
+            raise UnknownArchitecture(f"there is no NVIDIA architecture {arch!r}\n"
+                                      f"hint: the ones tritium knows are {', '.join(map(str, _PTX))}")
+        return cls(sm, f"sm_{sm}{'a' if sm >= 90 else ''}", f"+ptx{_PTX[sm]}")
 
     @property
     def shared_bytes(self):
