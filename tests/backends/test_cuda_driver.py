@@ -18,6 +18,7 @@ from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import driver
 from tritium.backends.nvptx import ahead, cuda, launch, launcher, link, memory
 from tritium.errors import OutOfResources, PTXASError
+from tritium.tools.tensor_descriptor import TensorDescriptor
 
 torch = pytest.importorskip("torch")
 
@@ -310,11 +311,45 @@ def test_memory_of_the_host_is_refused(fake, monkeypatch):
     for wrong in (torch.zeros(64), np.zeros(64, np.float32), Tensor(4096, device=-1)):
         with pytest.raises(ValueError, match=message):
             add[(1,)](X, wrong, Z, 64, BLOCK=64)
+    with pytest.raises(ValueError, match="hint: move x_ptr to the GPU first, or pin its memory"):
+        add[(1,)](torch.zeros(64), Y, Z, 64, BLOCK=64)
     monkeypatch.setattr(Tensor, "device", None)  # one that does not say where it is
     for _ in range(2):
         with pytest.raises(ValueError, match=r"\(at 0\) cannot be accessed"):
             add[(1,)](Tensor(4096, "fp64"), Y, Z, 64, BLOCK=64)
     assert len(fake.launches) == 1
+
+
+@triton.jit
+def scattered(pair, desc, out_ptr):
+    tl.store(out_ptr + tl.arange(0, 16), tl.load(pair[0] + tl.arange(0, 16)) + desc.load([0]))
+
+
+def test_memory_of_the_host_is_refused_in_tuples_and_descriptors(fake):
+    scattered.device_caches.clear()
+    host, there = np.zeros(16, np.float32), memory.empty(16)
+    box = lambda x: TensorDescriptor(x, [16], [1], [16])
+    scattered[(1,)]((there, 3), box(there), there)
+    for pair, desc, number in (((host, 3), box(there), 0), ((there, 3), box(host), 1)):
+        with pytest.raises(ValueError, match=rf"Pointer argument \(at {number}\) cannot be accessed"):
+            scattered[(1,)](pair, desc, there)
+    assert len(fake.launches) == 1
+
+
+def test_memory_of_the_gpu_is_refused_by_the_cpu(fake, monkeypatch):
+    driver.reset_active()
+    monkeypatch.setattr(knobs, "backend", "cpu")
+    with pytest.raises(ValueError, match="hint: move them to the CPU, or unset TRITIUM_BACKEND"):
+        add[(1,)](X, Y, Z, 64, BLOCK=64)
+
+
+def test_pinned_memory_is_an_argument_beside_that_of_the_gpu(fake):
+    host, there = memory.pinned(64), [memory.empty(64) for _ in range(2)]
+    for place in range(3):
+        xs = [*there[:place], host, *there[place:]]
+        add[(1,)](*xs, 64, BLOCK=64)
+        addresses = [x.ctypes.data if x is host else x.data_ptr() for x in xs]
+        assert fake.launches[-1]["slots"][:3] == addresses
 
 
 def test_too_much_of_something(fake, monkeypatch):

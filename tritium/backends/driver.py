@@ -176,6 +176,9 @@ class Drivers:
         """The driver for tensors on a device ("cpu", "cuda"); None when no argument is a tensor."""
         if self._chosen is not None:
             return self._chosen
+        if knobs.backend == "cpu" and device == "cuda":
+            raise ValueError("tensors on cuda cannot be accessed by the CPU, which TRITIUM_BACKEND=cpu has chosen\n"
+                             "hint: move them to the CPU, or unset TRITIUM_BACKEND")
         if device is None or knobs.backend:
             return self.default
         if device == "cuda" and self._is_rocm():

@@ -96,15 +96,20 @@ def _check_keywords(options: dict[str, Any]) -> None:
 
 
 def _driver(fn: JITFunction, values: tuple) -> DriverBase:
-    """The driver of the device the tensors are on."""
+    """The driver of the device the tensors are on.
+
+    Among those of a GPU there may be some of the host: the GPU reaches pinned memory, its launcher refuses the rest.
+    """
     found = None
     for param, x in zip(fn.params, values):
         device = None if param.is_constexpr else device_of(x)
-        if found is not None and device not in (None, found):
-            raise ValueError(
-                f"Pointer argument (at {param.num}) cannot be accessed from Triton (cpu tensor?): {param.name} is on "
-                f"{device}, an argument before it on {found}")
-        found = found or device
+        if device in (None, "cpu"):
+            found = found or device
+        elif found in (None, "cpu", device):
+            found = device
+        else:
+            raise ValueError(f"Pointer argument (at {param.num}) cannot be accessed from Triton: {param.name} is on "
+                             f"{device}, an argument before it on {found}")
     return driver.of_device(found)
 
 

@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 from ...language.signature import flatten
-from ...tensors import reader_of, slots
+from ...tensors import is_descriptor, reader_of, slots
 from ..native import guards, image, record, terms
 from ..native import launcher as native_launcher
 from ..native.calls import form_of, pack
@@ -292,14 +292,19 @@ class Launcher:
 
     def _check_memory(self, number, type_, x):
         """Memory of the host is refused unless the GPU can reach it."""
-        if not (isinstance(type_, str) and type_.startswith("*")):
+        if type_.__class__ is not str:
+            for part, item in zip(type_, x):
+                self._check_memory(number, part, item)
             return
+        if not type_.startswith(("*", "tensordesc")):
+            return
+        x = x.base if is_descriptor(x) else x
         reader = reader_of(x)
         if reader is not None and reader.device(x) != "cuda":
             pointer = reader.address(x)
             if pointer and not cuda.accessible(pointer):
                 raise ValueError(f"Pointer argument (at {number}) cannot be accessed from Triton (cpu tensor?)\n"
-                                 f"hint: move {self._names[number]} to the GPU first")
+                                 f"hint: move {self._names[number]} to the GPU first, or pin its memory")
 
     def guarded(self, kernel, call):
         """(binder, record) of launches like a call; None where the native launcher cannot tell."""
