@@ -22,11 +22,16 @@ from tritium.language.signature import canonical, flatten
 
 
 class Reader(NamedTuple):
-    """How to look at one kind of tensor; `device` may not know."""
+    """How to look at one kind of tensor; `device` may not know.
+
+    `awaited(x, stream)`: before a stream of the GPU uses the memory, another must have come so far, whose handle it
+    gives; or None, if the tensor's library has seen to that itself. Tensors of most kinds leave that to the user.
+    """
 
     element: Callable[[Any], str]
     address: Callable[[Any], int]
     device: Callable[[Any], str | None]
+    awaited: Callable[[Any, int], int | None] | None = None
 
 
 _ELEMENTS: dict[Any, str] = {}
@@ -59,7 +64,8 @@ _INTERFACE = Reader(
 _CUDA_INTERFACE = Reader(
     lambda x: _of_typestr(x.__cuda_array_interface__["typestr"]),
     lambda x: x.__cuda_array_interface__["data"][0],
-    lambda x: "cuda")  # fmt: skip
+    lambda x: "cuda",
+    lambda x, stream: x.__cuda_array_interface__.get("stream"))  # fmt: skip
 
 
 def _device_name(x: Any) -> str | None:
@@ -97,11 +103,23 @@ class _DLTensor(ctypes.Structure):
 _DLPACK_KINDS = {0: "i{}", 1: "u{}", 2: "fp{}", 4: "bf{}", 6: "u1", 10: "float8_e4m3fn", 11: "float8_e4m3fnuz",
                  12: "float8_e5m2", 13: "float8_e5m2fnuz"}  # fmt: skip
 _DLPACK_DEVICES = {1: "cpu", 2: "cuda", 3: "cuda", 10: "cuda", 13: "cuda"}
+_STREAMS_OF = (2, 13)  # devices whose memory is used in the order of streams
+_DEFAULT, _NO_ORDER = 1, -1  # streams, to DLPack
+
+
+def _export(x: Any, stream: int) -> Any:
+    """A tensor's capsule, for use in a stream of its GPU."""
+    return x.__dlpack__(stream=stream) if x.__dlpack_device__()[0] in _STREAMS_OF else x.__dlpack__()
+
+
+def _dlpack_awaited(x: Any, stream: int) -> None:
+    """The tensor's library has the stream wait."""
+    _export(x, stream or _DEFAULT)
 
 
 def _dlpack(x: Any) -> tuple[_DLTensor, Any]:
     """The description of a tensor, and the capsule that must outlive it."""
-    capsule = x.__dlpack__()
+    capsule = _export(x, _NO_ORDER)
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     return _DLTensor.from_address(get(capsule, b"dltensor")), capsule
@@ -117,7 +135,8 @@ def _dlpack_address(x: Any) -> int:
     return (tensor.data or 0) + tensor.byte_offset
 
 
-_DLPACK = Reader(_dlpack_element, _dlpack_address, lambda x: _DLPACK_DEVICES.get(int(x.__dlpack_device__()[0])))
+_DLPACK = Reader(_dlpack_element, _dlpack_address, lambda x: _DLPACK_DEVICES.get(int(x.__dlpack_device__()[0])),
+                 _dlpack_awaited)  # fmt: skip
 
 # -- dispatch ----------------------------------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ class FakeCuda:
         "cuMemcpyHtoDAsync_v2": (I, Q, Q, S, P), "cuMemcpyDtoHAsync_v2": (I, Q, Q, S, P),
         "cuMemcpyAsync": (I, Q, Q, S, P), "cuMemsetD8Async": (I, Q, ctypes.c_ubyte, S, P),
         "cuMemGetInfo_v2": (I, P, P), "cuStreamCreateWithPriority": (I, P, U, I), "cuStreamDestroy_v2": (I, P),
+        "cuStreamIsCapturing": (I, P, P),
         "cuStreamSynchronize": (I, P), "cuStreamQuery": (I, P), "cuStreamWaitEvent": (I, P, P, U),
         "cuEventCreate": (I, P, U), "cuEventDestroy_v2": (I, P), "cuEventRecord": (I, P, P),
         "cuEventSynchronize": (I, P), "cuEventQuery": (I, P), "cuEventElapsedTime": (I, P, P, P),
@@ -156,6 +157,15 @@ class FakeCuda:
 
     def _cuEventCreate(self, out, flags):
         self._cuStreamCreateWithPriority(out, flags, 0)
+
+    def _cuEventRecord(self, event, stream):
+        self.records = [*getattr(self, "records", []), stream or 0]
+
+    def _cuStreamWaitEvent(self, stream, event, flags):
+        self.waits = [*getattr(self, "waits", []), stream or 0]
+
+    def _cuStreamIsCapturing(self, stream, out):
+        word(out, I).value = int(stream == getattr(self, "captured", -1))
 
     def _cuEventElapsedTime(self, out, start, end):
         word(out, ctypes.c_float).value = end - start

@@ -95,6 +95,9 @@ def _check_keywords(options: dict[str, Any]) -> None:
     check_names(options)
 
 
+_HOST_AND_GPU = ("cpu", "cuda")
+
+
 def _driver(fn: JITFunction, values: tuple) -> DriverBase:
     """The driver of the device the tensors are on.
 
@@ -103,11 +106,11 @@ def _driver(fn: JITFunction, values: tuple) -> DriverBase:
     found = None
     for param, x in zip(fn.params, values):
         device = None if param.is_constexpr else device_of(x)
-        if device in (None, "cpu"):
-            found = found or device
-        elif found in (None, "cpu", device):
+        if device in (None, found):
+            continue
+        if found is None or (found, device) == _HOST_AND_GPU:
             found = device
-        else:
+        elif (device, found) != _HOST_AND_GPU:
             raise ValueError(f"Pointer argument (at {param.num}) cannot be accessed from Triton: {param.name} is on "
                              f"{device}, an argument before it on {found}")
     return driver.of_device(found)

@@ -214,3 +214,29 @@ def synchronize():
     call("cuCtxSynchronize")
     for launched in suspects:
         launched(forget=True)
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+
+def wait(stream, other):
+    """Have what is queued in a stream from now on wait for what is in another now; None stands for nothing.
+
+    The default stream is 0, or 1 in the protocols for exchanging arrays. A stream that is being captured waits for
+    nothing outside of the capture.
+    """
+    if other is None or (stream or 1) == (other or 1) or capturing(stream):
+        return
+    event = ctypes.c_void_p()
+    call("cuEventCreate", ctypes.byref(event), 2)  # without a time
+    try:
+        call("cuEventRecord", event, ctypes.c_void_p(other))
+        call("cuStreamWaitEvent", ctypes.c_void_p(stream), event, 0)
+    finally:
+        call("cuEventDestroy_v2", event)  # the driver keeps it until the stream has come to it
+
+
+def capturing(stream):
+    """Whether launches in a stream are recorded instead of done; none may be asked of a stream beside such a one."""
+    status = ctypes.c_int()
+    return bool(function("cuStreamIsCapturing")(ctypes.c_void_p(stream), ctypes.byref(status)) or status.value)

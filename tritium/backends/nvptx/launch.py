@@ -248,7 +248,7 @@ class Launcher:
     def __call__(self, gx, gy, gz, stream, function, packed_metadata, launch_metadata, enter, leave, *args):
         values = []
         for number, (type_, x) in enumerate(zip(self._types, args, strict=True)):
-            self._check_memory(number, type_, x)
+            self._prepare(number, type_, x, stream)
             values += slots(type_, x)
         packed = b"".join(pack(type_, value) for type_, value in values)
         if enter is not None:
@@ -290,17 +290,21 @@ class Launcher:
         run._send(self._other.function, ctypes.string_at(address, 8 * self.slot_count), sizes, stream)
         return False
 
-    def _check_memory(self, number, type_, x):
-        """Memory of the host is refused unless the GPU can reach it."""
+    def _prepare(self, number, type_, x, stream):
+        """See that the GPU reaches an argument's memory, and that the stream waits for what is still done with it."""
         if type_.__class__ is not str:
             for part, item in zip(type_, x):
-                self._check_memory(number, part, item)
-            return
-        if not type_.startswith(("*", "tensordesc")):
-            return
-        x = x.base if is_descriptor(x) else x
-        reader = reader_of(x)
-        if reader is not None and reader.device(x) != "cuda":
+                self._prepare(number, part, item, stream)
+        elif type_.startswith(("*", "tensordesc")):
+            x = x.base if is_descriptor(x) else x
+            if (reader := reader_of(x)) is not None:
+                self._check_memory(number, reader, x)
+                if reader.awaited is not None and reader.device(x) == "cuda":
+                    cuda.wait(stream, reader.awaited(x, stream))
+
+    def _check_memory(self, number, reader, x):
+        """Memory of the host is refused unless the GPU can reach it."""
+        if reader.device(x) != "cuda":
             pointer = reader.address(x)
             if pointer and not cuda.accessible(pointer):
                 raise ValueError(f"Pointer argument (at {number}) cannot be accessed from Triton (cpu tensor?)\n"
