@@ -3,7 +3,8 @@
 It knows what a real GPU does not tell: an access outside every buffer, a vector that is not aligned, a shuffle or a
 barrier that not all threads reach, and above all races. Two threads that touch one byte of shared memory, at least one
 of them writing, must have a barrier between them; copies in flight may not be read, operands of a running matrix
-product not overwritten.
+product not overwritten. A program may be a cluster of blocks: these read each other's memory only after they met, and
+none ends while another may still touch its memory.
 
     run(module, [array, 3], grid=(2,), arch=80)      # changes the arrays in place
 """
@@ -48,12 +49,13 @@ def run(module, args, grid=(1,), arch=90, num_warps=4, num_stages=3, **options):
     if metadata["persistent"]:
         memory.arguments += grid
         grid = min(BLOCKS, x * y * z), 1, 1
-    return execute(text, memory, grid, 32 * (num_warps + metadata["copy_warps"]), metadata["shared"], maps)
+    threads, blocks = 32 * (num_warps + metadata["copy_warps"]), metadata.get("num_ctas", 1)
+    return execute(text, memory, grid, threads, metadata["shared"], maps, blocks)
 
 
-def execute(text, memory, grid, threads, shared, maps=()):
-    """Run LLVM text for every program of a grid; returns what it printed."""
-    machine, (x, y, z) = Machine(text, threads, memory, shared, maps), grid
+def execute(text, memory, grid, threads, shared, maps=(), blocks=1):
+    """Run LLVM text for every program of a grid, each a block of `threads` or several; returns what it printed."""
+    machine, (x, y, z) = Machine(text, threads, memory, shared, maps, blocks), grid
     for pid in ((i, j, k) for k in range(z) for j in range(y) for i in range(x)):
         machine.program(pid, grid)
     memory.read_back()

@@ -7,6 +7,7 @@ import numpy as np
 
 from tests.gpu.emulator import tensor_cores
 from tests.gpu.emulator.code import WAITS
+from tests.gpu.emulator.memory import WINDOW, Fault
 
 _BITS = {"h": 16, "r": 32, "l": 64, "f": 32, "d": 64, "b": 1, "c": 8}
 
@@ -108,13 +109,14 @@ def _bits_of(x, bits):
     return np.ascontiguousarray(x).view(np.dtype(f"u{x.dtype.itemsize}")).astype(kind)
 
 
-def _load(s, guard, operands, modifiers, vector, bits):
+def _load(s, guard, operands, modifiers, space, vector, bits):
     targets, pointer = _listed(operands[0]), s.get(operands[1])
     size = int(bits) // 8
     assert len(targets) == int(vector or 1)
     if not guard.any():
         return
-    data = s.m.memory.load(pointer[guard], size * len(targets), s.m.lanes[guard])
+    load = s.m.memory.load if space == "global" else s.m.shared.load_far
+    data = load(pointer[guard], size * len(targets), s.m.lanes[guard])
     words = np.ascontiguousarray(data).view(np.dtype(f"u{size}")).reshape(-1, len(targets))
     for k, name in enumerate(targets):
         value = np.zeros(s.m.threads, np.dtype(f"u{max(size, 2)}"))
@@ -256,6 +258,24 @@ def _arrive(s, guard, operands):
         s.m.shared.arrive(s.get(operands[1])[t], t)
 
 
+def _arrive_far(s, guard, operands):
+    for t in np.nonzero(guard)[0]:
+        s.m.shared.arrive_far(s.get(operands[1])[t], t)
+
+
+def _fence_phases(s, guard, operands):
+    for t in np.nonzero(guard)[0]:
+        s.m.shared.fence_phases(t)
+
+
+def _map_address(s, guard, operands):
+    """Where a block of the cluster has what one's own block has at an address."""
+    target, address, rank = (operands[0], *map(s.get, operands[1:]))
+    if np.any(rank[guard] >= s.m.blocks):
+        raise Fault(f"block {rank[guard].max()} of a cluster of {s.m.blocks}")
+    s.set(target, (address % WINDOW + (rank + 1) * WINDOW).astype(np.uint32), guard)
+
+
 def _expect(s, guard, operands):
     for t in np.nonzero(guard)[0]:
         s.m.shared.phases_at(s.get(operands[0])[t], t).expect(int(operands[1]))
@@ -265,8 +285,9 @@ def _try_wait(s, guard, operands):
     """Threads that must wait try again when something has happened."""
     target, address, parity = (operands[0], *map(s.get, operands[1:]))
     over = np.zeros(s.m.threads, bool)
-    for t in np.nonzero(guard)[0]:
-        over[t] = s.m.shared.phase_over(address[t], int(parity[t]), t)
+    asked = np.stack([s.m.lanes[guard] // 32 * 32, address[guard], parity[guard]], axis=1).astype(np.int64)
+    rows, which = np.unique(asked, axis=0, return_inverse=True)  # mostly the lanes of a warp ask the same
+    over[guard] = np.array([s.m.shared.phase_over(at, parity, thread) for thread, at, parity in rows])[which.ravel()]
     s.set(target, over, guard)
     s.m.stalled |= guard & ~over
 
@@ -276,15 +297,23 @@ def _choose(s, guard, operands):
     s.set(target, np.where(s.get(condition), s.get(yes), s.get(no)).astype(np.uint32), guard)
 
 
-def _copy_box(s, guard, operands, rank):
-    target, source, barrier = operands
+def _copy_box(s, guard, operands, rank, multicast):
+    target, source, barrier, *mask = operands
     tensor, *where = re.findall(r"\$\d+", source)
     assert len(where) == int(rank)
     for t in np.nonzero(guard)[0]:
         start = [int(s.get(x)[t].astype(np.uint32).view(np.int32)) for x in reversed(where)]
         box = s.m.maps[int(s.get(tensor)[t])]
         index, data = box.read(s.m.memory, start, int(s.get(target)[t]))
-        s.m.shared.start_box(index, data, t, s.get(barrier)[t])
+        blocks = _in_mask(int(s.get(mask[0])[t]), s.m.blocks) if multicast else [t // s.m.members]
+        for block in blocks:
+            s.m.shared.start_box(index, data, t, s.get(barrier)[t], block)
+
+
+def _in_mask(mask, blocks):
+    if not mask or mask >> blocks:
+        raise Fault(f"a copy to blocks {mask:b} of a cluster of {blocks}")
+    return [b for b in range(blocks) if mask >> b & 1]
 
 
 def _store_box(s, guard, operands, rank, how=None):
@@ -310,16 +339,18 @@ def _await_boxes(s, guard, operands, read):
 
 INSTRUCTIONS = [
     (r"mbarrier\.init\.shared::cta\.b64", _start_phases),
-    (r"fence\.mbarrier_init\.release\.cluster", _declare),
+    (r"fence\.mbarrier_init\.release\.cluster", _fence_phases),
     (r"prefetch\.tensormap", _declare),
     (r"mbarrier\.arrive\.shared::cta\.b64", _arrive),
+    (r"mbarrier\.arrive(?:\.release\.cluster)?\.shared::cluster\.b64", _arrive_far),
     (r"mbarrier\.expect_tx\.relaxed\.cta\.shared::cta\.b64", _expect),
     (r"mbarrier\.try_wait\.parity\.shared::cta\.b64", _try_wait),
     (r"selp\.b32", _choose),
     (r"stmatrix\.sync\.aligned\.m8n8\.x4\.shared\.b16", _store_matrices),
     (r"ldmatrix\.sync\.aligned\.m8n8\.x(\d)(\.trans)?\.shared\.b16", _load_matrices),
     (r"setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32", _declare),
-    (r"cp\.async\.bulk\.tensor\.(\d)d\.shared::cluster\.global\.tile\.mbarrier::complete_tx::bytes", _copy_box),
+    (r"cp\.async\.bulk\.tensor\.(\d)d\.shared::cluster\.global\.tile\.mbarrier::complete_tx::bytes(\.multicast::cluster)?",
+     _copy_box),
     (r"cp\.async\.bulk\.tensor\.(\d)d\.global\.shared::cta\.tile\.bulk_group", _store_box),
     (r"cp\.reduce\.async\.bulk\.tensor\.(\d)d\.global\.shared::cta\.(\w+)\.tile\.bulk_group", _store_box),
     (r"cp\.async\.bulk\.commit_group", _close_boxes),
@@ -332,7 +363,10 @@ INSTRUCTIONS = [
     (r"\.reg", _declare),
     (r"setp\.(eq|ne)\.b32", _compare),
     (r"mov\.[bu](\d+)", _move),
-    (r"ld((?:\.[\w:]+)*?)\.global(?:\.[\w:]+?)*?(?:\.v(\d))?\.b(\d+)", _load),
+    (r"ld((?:\.[\w:]+)*?)\.(global|shared::cluster)(?:\.[\w:]+?)*?(?:\.v(\d))?\.b(\d+)", _load),
+    (r"mapa\.shared::cluster\.u32", _map_address),
+    (r"barrier\.cluster\.arrive\.aligned", lambda s, guard, operands: s.m.barriers.come_to_cluster(guard)),
+    (r"barrier\.cluster\.wait\.aligned", lambda s, guard, operands: s.m.barriers.wait_for_cluster(guard)),
     (r"st((?:\.[\w:]+)*?)\.global(?:\.[\w:]+?)*?(?:\.v(\d))?\.b(\d+)", _store),
     (r"atom\.(\w+)\.(\w+)\.global\.(\w+?)(?:\.noftz)?\.(\w+)", _atomic),
     (r"cp\.async\.c[ag]\.shared\.global", _copy),

@@ -12,6 +12,9 @@ class Barriers:
 
     def __init__(self, machine):
         self.machine, self.numbered = machine, {}
+        self.agents = len(machine.shared.heard)
+        self.cluster = Barrier(self.agents)
+        self.owing = np.zeros(machine.threads // 32, bool)  # warps that came to the cluster's and have yet to wait
 
     def come(self, guard, numbers, counts=None, waits=True):
         """Warps come to barriers of their blocks that are for so many threads, or for all; or they only say so."""
@@ -31,7 +34,7 @@ class Barriers:
 
     def _come(self, block, warps, number, count, waits):
         m = self.machine
-        barrier = self.numbered.setdefault((block, number), Barrier(len(m.shared.heard)))
+        barrier = self.numbered.setdefault((block, number), Barrier(self.agents))
         barrier.come(m.shared, warps, count or m.members, waits)
         barrier.places.add(m.here)
         if count is None and (len(barrier.places) > 1 or m.done[block * m.members : (block + 1) * m.members].any()):
@@ -42,6 +45,41 @@ class Barriers:
             m.waiting.reshape(-1, 32)[barrier.waiting] = False
             m.shared.meetings[block] += 1
             del self.numbered[block, number]
+
+    # --- all blocks of the cluster ----------------------------------------------------------------------------------
+    def come_to_cluster(self, guard):
+        """Warps say that they came."""
+        warps = self.machine.warps_of(guard, "a barrier")
+        if self.owing[warps].any():
+            raise Fault("a warp comes to the cluster's barrier twice before it waits")
+        self.owing[warps] = True
+        self.cluster.come(self.machine.shared, warps, self.machine.threads, waits=False)
+        self.settle()
+
+    def wait_for_cluster(self, guard):
+        """Warps that came wait until all others have."""
+        m, warps = self.machine, self.machine.warps_of(guard, "a barrier")
+        if not self.owing[warps].all():
+            raise Fault("a warp waits at the cluster's barrier and did not come to it")
+        early = np.isin(warps, self.cluster.warps)
+        self.cluster.waiting += list(warps[early])
+        m.waiting.reshape(-1, 32)[warps[early]] = True
+        self._release(warps[~early])
+
+    def settle(self):
+        """The cluster's barrier is complete when all have come that have not ended."""
+        m = self.machine
+        missing = ~m.done.reshape(-1, 32).all(1)
+        missing[self.cluster.warps] = False
+        if self.cluster.warps and not missing.any():
+            m.shared.met, m.shared.meetings = self.cluster.heard, m.shared.meetings + 1
+            self._release(self.cluster.waiting)
+            self.cluster = Barrier(self.agents)
+
+    def _release(self, warps):
+        m = self.machine
+        m.shared.heard[warps] = np.maximum(m.shared.heard[warps], m.shared.met)
+        m.waiting.reshape(-1, 32)[warps] = self.owing[warps] = False
 
 
 class Barrier:

@@ -84,10 +84,20 @@ def _register(m, result, inputs, name, axis):
     k = "xyz".index(axis)
 
     def step():
-        value = {"tid": m.lanes % m.members, "ctaid": m.pid[k], "nctaid": m.grid[k]}[name]
+        value = {
+            "tid": lambda: m.lanes % m.members,
+            "ctaid": lambda: m.pid[k] if k else m.pid[0] * m.blocks + m.lanes // m.members,
+            "nctaid": lambda: m.grid[k] if k else m.grid[0] * m.blocks,
+            "clusterid": lambda: m.pid[k],
+            "nclusterid": lambda: m.grid[k],
+        }[name]()
         return np.broadcast_to(np.asarray(value, np.uint32), m.threads)
 
     return step
+
+
+def _rank(m, result, inputs):
+    return lambda: (m.lanes // m.members).astype(np.uint32)
 
 
 def _barrier(m, result, inputs, how, extent):
@@ -176,6 +186,7 @@ TABLE = [
     (r"llvm\.nvvm\.div\.full", _in_f64(np.divide)),
     (r"llvm\.nvvm\.ff2(b?f16)x2\.rn", _plain(_pair)),
     (r"llvm\.nvvm\.read\.ptx\.sreg\.(\w+)\.([xyz])", _register),
+    (r"llvm\.nvvm\.read\.ptx\.sreg\.cluster\.ctarank", _rank),
     (r"llvm\.nvvm\.barrier\.cta\.(sync|arrive)\.aligned\.(all|count)", _barrier),
     (r"llvm\.nvvm\.shfl\.sync\.(\w+)\.i32", _shuffle),
     (r"vprintf", _print),

@@ -295,8 +295,10 @@ class Machine:
     def _leave(self):
         """The active threads are done."""
         self.done = self.done | self.active
-        if self.done.all():
-            self.shared.end()
+        for block in np.unique(self.lanes[self.active] // self.members):
+            if self.done[block * self.members : (block + 1) * self.members].all():
+                self.shared.leave(block)
+        self.barriers.settle()
 
     def either(self, mine, others):
         """Values of the active threads, those of others elsewhere; of records, part by part."""

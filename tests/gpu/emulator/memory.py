@@ -7,6 +7,7 @@ import numpy as np
 FIRST = 1 << 20  # addresses below are nobody's
 GAP = 1 << 12  # between buffers
 SHARED_BASE = 2048  # where @smem lies
+WINDOW = 1 << 24  # addresses of the shared memory of a cluster's first block begin here, those of the next as far on
 
 
 class Fault(AssertionError):

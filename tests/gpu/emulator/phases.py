@@ -8,7 +8,8 @@ from tests.gpu.emulator.memory import Fault
 class Phases:
     """One barrier in shared memory: a phase is over when all have arrived and all announced bytes are there."""
 
-    def __init__(self, arrivals, agents):
+    def __init__(self, arrivals, agents, thread, time):
+        self.maker, self.made, self.fenced = thread, time, False
         self.arrivals = self.missing = arrivals
         self.number = self.bytes = 0
         self.heard, self.before = np.zeros(agents, int), np.zeros(agents, int)

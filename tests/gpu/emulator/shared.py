@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.gpu.emulator.memory import SHARED_BASE, Fault
+from tests.gpu.emulator.memory import SHARED_BASE, WINDOW, Fault
 from tests.gpu.emulator.phases import Phases
 
 NOBODY, MANY = -1, -2
@@ -34,6 +34,10 @@ class Shared:
         self.phases, self.boxes = {}, []  # barriers in memory by place, copies of the engines under way
         self.events = 0  # arrivals at them
         self.lent = []  # groups of boxes that the engines write to global memory
+        self.met = np.zeros(len(self.heard), int)  # what all have heard of where the cluster met
+        self.far_read, self.far_readers = None, set()  # time, for each warp, of reads in blocks that are not its own
+        self.touched = np.full((blocks, len(self.heard)), NOBODY)  # when others last used a block's memory
+        self.left = np.zeros(blocks, bool)
 
     def barrier(self, warps=None):
         """Warps meet: each has heard of what the others did."""
@@ -60,6 +64,24 @@ class Shared:
         if np.any(index < 0) or np.any(index >= self.size):
             raise Fault(f"{who} outside shared memory")
         return index + self.size * block
+
+    def _far_at(self, address, size, what, threads):
+        """(bytes, their blocks) that addresses name in the cluster; those of a block's own memory are its own."""
+        address = address.astype(np.int64)
+        block = np.where(address < WINDOW, self.block_of(threads), address // WINDOW - 1)
+        offset = address % WINDOW - SHARED_BASE
+        if np.any(offset % size):
+            raise Fault(f"{what} of {size} bytes at unaligned address of a block's memory")
+        if np.any((offset < 0) | (offset + size > self.size)):
+            raise Fault(f"{what} outside a block's {self.size} bytes, at {int(offset.max())}")
+        return (self.size * block + offset)[:, None] + np.arange(size), block
+
+    def _touch(self, block, thread):
+        """A thread uses the memory of another block, which must be there."""
+        if self.left[block]:
+            raise Fault("a thread uses the shared memory of a block that has ended")
+        if block != self.block_of(thread):
+            self.touched[block, thread // 32] = self.heard[thread // 32, thread // 32]
 
     def _first_warp(self, index):
         """The first warp of the block whose memory these bytes are."""
@@ -102,6 +124,10 @@ class Shared:
             mine = (warp == other) & (self.reader[row, index] == thread)
             if np.any((read > 0) & (self.heard[warp, other] <= read) & ~mine):
                 raise Fault("race: a thread overwrites shared memory that another read since the last barrier")
+        for other in self.far_readers:
+            read = self.far_read[other, index]
+            if np.any((read > 0) & (self.heard[warp, other] <= read)):
+                raise Fault("race: a thread overwrites shared memory that another block read since they met")
         twice = self._unheard_writes(index, thread)
         if np.any(twice) and (data is None or np.any(self.bytes[index][twice] != data[twice])):
             raise Fault("race: two threads write different values to one place of shared memory")
@@ -122,6 +148,24 @@ class Shared:
         self._check_heard(index, thread, "a thread reads")
         self._check_there(index)
         self._note_read(index, thread)
+        return self.bytes[index]
+
+    def load_far(self, address, size, threads):
+        """Memory of any block of the cluster: what was written there before all met."""
+        index, block = self._far_at(address, size, "a load", threads)
+        for b, t in np.unique(np.stack([block, threads // 32 * 32], 1), axis=0):
+            self._touch(b, t)
+        far, thread = block != self.block_of(threads), threads[:, None]
+        if np.any(far[:, None] & (self.met[self.writer[index] // 32] <= self.written[index])):
+            raise Fault("race: a thread reads what another block wrote since they met")
+        self._check_heard(index, thread, "a thread reads")
+        self._check_there(index)
+        self._note_read(index[~far], thread[~far])
+        if self.far_read is None:
+            self.far_read = np.zeros((self.engine, len(self.bytes)), np.int32)
+        warp = thread[far] // 32
+        self.far_read[warp, index[far]] = self.heard[warp, warp]
+        self.far_readers.update(np.unique(warp))
         return self.bytes[index]
 
     def store(self, address, data, threads):
@@ -169,20 +213,38 @@ class Shared:
             self.copies[b] = [*closed[len(done) :], last]
 
     # --- barriers in memory, and the copy engine --------------------------------------------------------------------
-    def _place(self, address, thread):
-        return int(address) - SHARED_BASE + self.size * self.block_of(thread)
-
     def start_phases(self, address, arrivals, thread):
-        self.phases[self._place(address, thread)] = Phases(arrivals, len(self.heard))
+        place = int(self._at(np.array([address]), 8, "barrier", np.array([thread]))[0, 0])
+        self.phases[place] = Phases(arrivals, len(self.heard), thread, self.heard[thread // 32, thread // 32])
 
-    def phases_at(self, address, thread):
-        place = self._place(address, thread)
+    def fence_phases(self, thread):
+        """The barriers that a thread made may be used by other blocks and by the engines."""
+        for phases in self.phases.values():
+            phases.fenced |= phases.maker == thread
+
+    def phases_at(self, address, thread, block=None):
+        """A barrier in a thread's own block, or in another one, or for an engine to tell."""
+        place = int(address) - SHARED_BASE + self.size * (self.block_of(thread) if block is None else block)
         if place not in self.phases:
             raise Fault("there is no barrier at this address of shared memory")
-        return self.phases[place]
+        phases = self.phases[place]
+        if phases.maker // 32 != thread // 32 and self.heard[thread // 32, phases.maker // 32] <= phases.made:
+            raise Fault("race: a barrier is used by a thread that has not heard of it")
+        if block is not None and not phases.fenced:
+            raise Fault("a barrier that was made without a fence is used by another block or a copy engine")
+        return phases
 
     def arrive(self, address, thread):
-        warp, phases = thread // 32, self.phases_at(address, thread)
+        self._arrive(self.phases_at(address, thread), thread // 32)
+
+    def arrive_far(self, address, thread):
+        """Arrive at a barrier of any block of the cluster."""
+        index, block = self._far_at(np.array([address]), 8, "an arrival", np.array([thread]))
+        self._touch(block[0], thread)
+        phases = self.phases_at(int(index[0, 0]) - self.size * block[0] + SHARED_BASE, thread, block[0])
+        self._arrive(phases, thread // 32)
+
+    def _arrive(self, phases, warp):
         self.heard[warp, warp] += 1
         phases.hear(self.heard[warp])
         phases.arrive()
@@ -196,14 +258,15 @@ class Shared:
         self.heard[warp] = np.maximum(self.heard[warp], phases.before)
         return True
 
-    def start_box(self, index, data, thread, barrier):
-        """The engine writes data[i] at index[i] some time from now."""
-        block = self.block_of(thread)
+    def start_box(self, index, data, thread, barrier, block):
+        """The engine of a block writes data[i] at index[i] some time from now."""
+        if self.left[block]:
+            raise Fault("a copy into the shared memory of a block that has ended")
         index = self.part(index, block, "the copy engine writes")
         self._check_write(index, np.full_like(index, thread))
         self.bytes[index] = data
         self.filled[index], self.in_flight[index], self.unfenced[index] = True, True, False
-        self.boxes.append((index, block, self.heard[thread // 32].copy(), self.phases_at(barrier, thread)))
+        self.boxes.append((index, block, self.heard[thread // 32].copy(), self.phases_at(barrier, thread, block)))
 
     def finish_box(self):
         """The oldest copy arrives; False if there is none."""
@@ -213,6 +276,7 @@ class Shared:
         engine = self.engine + block
         self.in_flight[index] = False
         self.written[index], self.writer[index] = self.heard[engine, engine], 32 * engine
+        self.touched[block, engine] = self.heard[engine, engine]
         self.heard[engine, engine] += 1
         phases.hear(np.maximum(before, self.heard[engine]))
         phases.expect(-index.size)
@@ -251,11 +315,18 @@ class Shared:
             write(data)
         self.lent = [group for group in self.lent if group not in groups]
 
-    def end(self):
-        """The program is over: its boxes are written, if they could be read in time."""
-        if not all(group.closed and group.read for group in self.lent):
+    def leave(self, block):
+        """A block is over: its boxes are written, if they could be read in time, and nobody uses its memory now."""
+        lent = [group for group in self.lent if self.block_of(group.thread) == block]
+        if not all(group.closed and group.read for group in lent):
             raise Fault("the program ends while the copy engine reads its memory")
-        self.write_boxes(list(self.lent))
+        self.write_boxes(lent)
+        unheard = self.touched[block] >= self.heard[block * self.warps : (block + 1) * self.warps].max(0)
+        if unheard[self.engine :].any() or any(box[1] == block for box in self.boxes):
+            raise Fault("a block ends while a copy into its shared memory may be under way")
+        if unheard.any():
+            raise Fault("a block ends while another may still use its shared memory")
+        self.left[block] = True
 
     # --- tensor cores -----------------------------------------------------------------------------------------------
     def fence(self, blocks):
