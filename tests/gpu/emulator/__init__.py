@@ -49,7 +49,7 @@ def run(module, args, grid=(1,), arch=90, num_warps=4, num_stages=3, **options):
     if metadata["persistent"]:
         memory.arguments += grid
         grid = min(BLOCKS, x * y * z), 1, 1
-    threads, blocks = 32 * (num_warps + metadata["copy_warps"]), metadata.get("num_ctas", 1)
+    threads, blocks = 32 * (num_warps + metadata["copy_warps"]), options.get("num_ctas", 1)
     return execute(text, memory, grid, threads, metadata["shared"], maps, blocks)
 
 

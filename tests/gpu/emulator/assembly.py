@@ -269,11 +269,9 @@ def _fence_phases(s, guard, operands):
 
 
 def _map_address(s, guard, operands):
-    """Where a block of the cluster has what one's own block has at an address."""
-    target, address, rank = (operands[0], *map(s.get, operands[1:]))
-    if np.any(rank[guard] >= s.m.blocks):
-        raise Fault(f"block {rank[guard].max()} of a cluster of {s.m.blocks}")
-    s.set(target, (address % WINDOW + (rank + 1) * WINDOW).astype(np.uint32), guard)
+    """Where a block of the cluster has what one's own block has at an address; who uses it finds if there is none."""
+    target, address, rank = (operands[0], *[s.get(x).astype(np.uint64) for x in operands[1:]])
+    s.set(target, (address % np.uint64(WINDOW) + (rank + np.uint64(1)) * np.uint64(WINDOW)).astype(np.uint32), guard)
 
 
 def _expect(s, guard, operands):

@@ -70,6 +70,8 @@ class Shared:
         address = address.astype(np.int64)
         block = np.where(address < WINDOW, self.block_of(threads), address // WINDOW - 1)
         offset = address % WINDOW - SHARED_BASE
+        if np.any(block >= self.blocks):
+            raise Fault(f"{what} in block {block.max()} of a cluster of {self.blocks}")
         if np.any(offset % size):
             raise Fault(f"{what} of {size} bytes at unaligned address of a block's memory")
         if np.any((offset < 0) | (offset + size > self.size)):
