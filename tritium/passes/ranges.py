@@ -165,7 +165,7 @@ class Rows:
             return ("any", "i64")
         if type(x) is Arg:
             return self.parameter(x, t)
-        rule = ROWS.get(x.kind) if type(x) is Op else None
+        rule = _ROWS.get(x.kind) if type(x) is Op else None
         if type(x) is Op and x.kind in PASSED_ON:
             return self.seen_from(through(x, self.axes), x.operands[0])
         if rule is None:
@@ -302,7 +302,7 @@ def _select_row(rows, op, t):
     return ("select", t.name, *map(rows.place, op.operands[1:]))
 
 
-ROWS = {  # by kind; stages add those of their own ops
+_ROWS = {
     ops.constant: lambda rows, op, t: ("constant", t.name, int(op.attrs["value"])),
     ops.arange: lambda rows, op, t: ("between", t.name, op.attrs["start"], op.attrs["end"] - 1),
     ops.program_id: lambda rows, op, t: ("program_id", t.name, op.attrs["axis"]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...ir import types as T
 from ...ir.opdef import op
-from ...passes.ranges import ROWS
 
 
 @op("convert")
@@ -105,10 +104,6 @@ class block_rank:
 
     def eval(m, op):
         return m.block_rank()
-
-
-MOST_BLOCKS = 16  # of a cluster
-ROWS[block_rank] = lambda rows, op, t: ("between", t.name, 0, MOST_BLOCKS - 1)
 
 
 @op("gather_blocks", attrs=("blocks",), effects="write")
