@@ -19,16 +19,17 @@ _LETTER = {T.f16: "e", T.f32: "f", T.f64: "d"}
 
 
 @functools.lru_cache(maxsize=64)
-def compiled(module, num_warps=4, num_stages=3, launch_checks=True):
+def compiled(module, num_warps=4, num_stages=3, launch_checks=True, num_ctas=1):
     """(function, metadata) of a module, loaded on the current device."""
     target = driver.named("cuda").get_current_target()
-    return load(module, target, num_warps, num_stages, launch_checks)
+    return load(module, target, num_warps, num_stages, launch_checks, num_ctas)
 
 
-def binary(module, target, num_warps=4, num_stages=3, launch_checks=True):
+def binary(module, target, num_warps=4, num_stages=3, launch_checks=True, num_ctas=1):
     """(machine code, metadata) of a module for a target; needs no GPU."""
     backend = BaseBackend(target)
-    options = backend.parse_options({"num_warps": num_warps, "num_stages": num_stages, "launch_checks": launch_checks})
+    options = backend.parse_options({"num_warps": num_warps, "num_stages": num_stages, "launch_checks": launch_checks,
+                                     "num_ctas": num_ctas})  # fmt: skip
     module = module.replace(attrs={**module.attrs, "num_warps": num_warps, "num_stages": num_stages})
     value, metadata = passes.run(module, get(target).passes(target)), {}
     for _, stage in get(target).stages:
@@ -36,18 +37,18 @@ def binary(module, target, num_warps=4, num_stages=3, launch_checks=True):
     return value, metadata
 
 
-def load(module, target, num_warps, num_stages=3, launch_checks=True):
-    code, metadata = binary(module, target, num_warps, num_stages, launch_checks)
+def load(module, target, num_warps, num_stages=3, launch_checks=True, num_ctas=1):
+    code, metadata = binary(module, target, num_warps, num_stages, launch_checks, num_ctas)
     _, function, *_ = cuda.load(module.name, code, metadata["shared"], cuda.current())
     return function, metadata
 
 
-def run_cuda(module, args, grid=(1,), num_warps=4, num_stages=3):
+def run_cuda(module, args, grid=(1,), num_warps=4, num_stages=3, num_ctas=1):
     """Copy the arrays to the GPU, run, and copy them back."""
     cuda.use(cuda.current())
-    function, metadata = compiled(module, num_warps, num_stages)
+    function, metadata = compiled(module, num_warps, num_stages, num_ctas=num_ctas)
     if not fit(metadata, args, (*grid, 1, 1)[:3]):
-        function, metadata = compiled(module, num_warps, num_stages, launch_checks=False)
+        function, metadata = compiled(module, num_warps, num_stages, launch_checks=False, num_ctas=num_ctas)
     buffers, slots, values = [], [], []
     for arg, x in zip(module.args, args, strict=True):
         if isinstance(x, np.ndarray):
@@ -62,13 +63,15 @@ def run_cuda(module, args, grid=(1,), num_warps=4, num_stages=3):
             letter = _LETTER.get(arg.type) or {1: "b", 8: "b", 16: "h", 32: "i", 64: "q"}[arg.type.bits]
             letter = letter.upper() if not arg.type.signed and not arg.type.is_float else letter
             slots.append(ctypes.create_string_buffer(struct.pack("<" + letter, x)))
-    grid, more = hidden_parameters(metadata, values, (*grid, 1, 1)[:3])
+    (x, y, z), more = hidden_parameters(metadata, values, (*grid, 1, 1)[:3])
     slots += more
     pointers = (ctypes.c_void_p * len(slots))(*map(ctypes.addressof, slots))
     cuda.call(
         "cuLaunchKernel",
         ctypes.c_void_p(function),
-        *grid,
+        x * num_ctas,
+        y,
+        z,
         32 * (num_warps + metadata["copy_warps"]),
         1,
         1,

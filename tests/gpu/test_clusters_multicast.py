@@ -7,11 +7,12 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.gpu import emulator
-from tests.gpu.modules import run_cuda
+from tests.gpu.modules import H100, binary, run_cuda
 from tests.gpu.test_copy_engine import attention, by_descriptors, data, product, product_args
 from tests.gpu.test_language import module_of
 from tests.gpu.test_modules import agree
 from tritium.backends.gpu.certain import Certain
+from tritium.backends.nvptx.assemble import ptxas
 from tritium.interp.machine import interpret
 
 e4m3 = ml_dtypes.float8_e4m3fn
@@ -117,3 +118,13 @@ def test_small_boxes_are_not_shared(check):
     """A quarter of 16 rows is less than what is swizzled as one."""
     args, grid = product_args(256, 64, 64, (256, 64, 16))
     check(product, *args, grid=grid, blocks=4, shared=0)
+
+
+@pytest.mark.skipif(ptxas() is None, reason="ptxas is not installed")
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_registers_suffice(blocks):
+    """The assembler takes the kernel, whose sums alone need half of a thread's registers."""
+    args, _ = product_args(256, 256, 64, (128 * blocks, 256, 64))
+    module, _ = module_of(product, args)
+    _, metadata = binary(module, H100, num_warps=8, num_stages=4, num_ctas=blocks)
+    assert metadata["n_spills"] == 0

@@ -62,8 +62,10 @@ def arrive(g, op, barrier):
         with g.w.when(_first_lane(g)):
             g.target.arrive(g, g.shared.pointer(g, barrier[0]))
         return
-    with g.w.when(g.w.compare("icmp ult", g.place("lane"), g.int(op.attrs["blocks"]))):  # a lane for each block
-        g.target.arrive_at(g, g.shared.pointer(g, barrier[0]), g.place("lane"))
+    lane, blocks = g.place("lane"), op.attrs["blocks"]
+    block = g.w.binary("and", lane, g.int(blocks - 1))  # a lane for each; where none is, nobody may ask
+    with g.w.when(g.w.compare("icmp ult", lane, g.int(blocks))):
+        g.target.arrive_at(g, g.shared.pointer(g, barrier[0]), block)
 
 
 def _first_lane(g):
