@@ -9,7 +9,6 @@ import numpy as np
 from tritium.runtime import memory
 from tritium.tensors import is_descriptor, reader_of
 
-
 CLUSTER = int(os.environ.get("TEST_NUM_CTAS", "1"))  # blocks that share each program, where a test does not say
 
 

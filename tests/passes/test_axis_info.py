@@ -289,3 +289,12 @@ def test_promises_of_the_program_are_believed():
       %2 = add %x, %0 : i32
     }""")
     assert bounds(Derivations(module).rows(module.body.ops[-1])) == (0, 2**31 - 1)
+
+
+def test_values_that_a_pass_put_in_place_of_others_are_known_too():
+    module = parse_module("""kernel @f(%n: i32 {divisible=16}) {
+      %0 = arange {start=0, end=64} : tile<64xi32>
+    }""")
+    info, b = analyze(module), Builder()
+    new = ops.add(b, module.body.ops[0], ops.splat(b, module.args[0], shape=(64,)))
+    assert info(new) == AxisInfo((64,), (16,), (1,))

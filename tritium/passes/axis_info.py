@@ -9,6 +9,7 @@ All are powers of two. A scalar has one axis of length 1. The facts decide how w
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 from .. import ops
@@ -55,11 +56,7 @@ def analyze(module, taken=None):
         known[id(arg)] = (_scalar(arg.attrs.get("divisible", 1)),)
     _block(module.body, known)
 
-    def info(x):
-        op, k = (x.op, x.index) if type(x) is Result else (x, 0)
-        return known[id(op)][k]
-
-    return info
+    return functools.partial(_get, known)
 
 
 class _Known(dict):
@@ -68,6 +65,7 @@ class _Known(dict):
     def __init__(self, module, taken):
         super().__init__()
         self.module, self.taken, self.derivations = module, taken, None
+        self.later = []  # ops of modules made from this one: kept, so that each has its id for itself
 
     def nonnegative(self, x):
         """True if a value is 0 or more, or is taken to be."""
@@ -93,7 +91,11 @@ def _nothing(t):
 
 
 def _get(known, x):
+    """The facts of a value; one that a pass has put in place of another is looked at when it is asked for."""
     op, k = (x.op, x.index) if type(x) is Result else (x, 0)
+    if id(op) not in known and type(op) is Op and not op.regions:
+        known.later.append(op)
+        _op(op, known)
     return known[id(op)][k]
 
 
@@ -110,12 +112,16 @@ def _block(block, known):
             both = [[_get(known, y) for y in r.yields] for r in op.regions]
             known[id(op)] = tuple(a.meet(b) for a, b in zip(*both))
         elif op.types:
-            infos = [_get(known, x) for x in op.operands]
-            if op.kind in _BY_SIGN:
-                known[id(op)] = (_BY_SIGN[op.kind](op, infos[0], infos[1], known.nonnegative),)
-            else:
-                rule = _RULES.get(op.kind)
-                known[id(op)] = (rule(op, *infos),) if rule else tuple(map(_nothing, op.types))
+            _op(op, known)
+
+
+def _op(op, known):
+    infos = [_get(known, x) for x in op.operands]
+    if op.kind in _BY_SIGN:
+        known[id(op)] = (_BY_SIGN[op.kind](op, infos[0], infos[1], known.nonnegative),)
+    else:
+        rule = _RULES.get(op.kind)
+        known[id(op)] = (rule(op, *infos),) if rule else tuple(map(_nothing, op.types))
 
 
 def _loop(op, known):
