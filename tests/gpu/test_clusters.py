@@ -15,80 +15,12 @@ from tritium.backends.gpu.split_blocks import split_blocks
 from tritium.compiler import ASTSource
 from tritium.interp.machine import interpret
 from tritium.ir.core import walk
-from tritium.ir.text import parse_module, print_module
 
 rng = np.random.default_rng(3)
 
 
-def split(text, blocks=2):
-    return print_module(split_blocks(parse_module(text), blocks)).partition("{")[2].strip()
-
-
 def kinds(module):
     return [op.kind for op in walk(module.body)]
-
-
-# --- text -------------------------------------------------------------------------------------------------------------
-def test_each_block_takes_its_part():
-    assert split("""kernel @copy(%p: ptr<f32>, %q: ptr<f32>) {
-      %0 = arange {start=0, end=64} : tile<64xi32>
-      %1 = splat %p {shape=(64,)} : tile<64xptr<f32>>
-      %2 = addptr %1, %0 : tile<64xptr<f32>>
-      %3 = load %2 : tile<64xf32>
-      %4 = splat %q {shape=(64,)} : tile<64xptr<f32>>
-      %5 = addptr %4, %0 : tile<64xptr<f32>>
-      store %5, %3
-    }""") == """num_ctas=2} {
-  %2 = constant {value=1, type=i32} : i32
-  %3 = block_rank : i32
-  %4 = and %3, %2 : i32
-  %5 = splat %p {shape=(32,)} : tile<32xptr<f32>>
-  %6 = arange {start=0, end=32} : tile<32xi32>
-  %7 = constant {value=32, type=i32} : i32
-  %8 = mul %4, %7 : i32
-  %9 = splat %8 {shape=(32,)} : tile<32xi32>
-  %10 = add %6, %9 : tile<32xi32>
-  %11 = addptr %5, %10 : tile<32xptr<f32>>
-  %12 = load %11 : tile<32xf32>
-  %13 = splat %q {shape=(32,)} : tile<32xptr<f32>>
-  %14 = addptr %13, %10 : tile<32xptr<f32>>
-  store %14, %12
-}"""
-
-
-def test_totals_are_combined_and_stored_once():
-    assert split("""kernel @total(%p: ptr<i32>, %q: ptr<i32>) {
-      %0 = arange {start=0, end=64} : tile<64xi32>
-      %1 = splat %p {shape=(64,)} : tile<64xptr<i32>>
-      %2 = addptr %1, %0 : tile<64xptr<i32>>
-      %3 = load %2 : tile<64xi32>
-      %4 = reduce %3 {axis=0} : i32 {
-      ^(%a: i32, %b: i32):
-        %5 = add %a, %b : i32
-        yield %5
-      }
-      store %q, %4
-    }""").partition("load")[2].partition("\n")[2] == """\
-  %13 = reduce %12 {axis=0} : i32 {
-  ^(%a: i32, %b: i32):
-    %16 = add %a, %b : i32
-    yield %16
-  }
-  %17 = gather_blocks %13 {blocks=(0, 1)} : tile<2xi32>
-  %18 = reduce %17 {axis=0} : i32 {
-  ^(%a_19: i32, %b_20: i32):
-    %21 = add %a_19, %b_20 : i32
-    yield %21
-  }
-  %22 = constant {value=0, type=i32} : i32
-  %23 = eq %4, %22 : i1
-  if %23 {
-    store %q, %18
-    yield
-  } {
-    yield
-  }
-}"""
 
 
 # --- which axes -------------------------------------------------------------------------------------------------------

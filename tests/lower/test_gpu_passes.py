@@ -13,6 +13,7 @@ from tritium.backends.gpu.assign_layouts import assign_layouts
 from tritium.backends.gpu.pipeline_loops import pipeline_loops
 from tritium.backends.gpu.scalar_steps import scalar_steps
 from tritium.backends.gpu.specialize_warps import specialize_warps
+from tritium.backends.gpu.split_blocks import split_blocks
 from tritium.backends.gpu.split_dots import split_dots
 from tritium.backends.gpu.store_boxes import store_boxes
 from tritium.backends.gpu.turn_dots import turn_dots
@@ -49,6 +50,7 @@ def _turn(module, nv):
 
 PASSES = {
     "turn_dots": _turn,
+    "split_blocks": lambda module, nv: split_blocks(module, 2),
     "split_dots": _split,
     "scalar_steps": lambda module, nv: scalar_steps(module),
     "pipeline_loops": _pipeline,
