@@ -56,11 +56,15 @@ class OnDemand:
 
 
 class Stages(Mapping):
-    """Extension -> content of a stage: text, or bytes for the binary. Read from disk, or computed, on demand."""
+    """Extension -> content of a stage: text, or bytes for the binary. Read from disk, or computed, on demand.
 
-    def __init__(self, contents: dict[str, Any], target: GPUTarget, binary_ext: str, views: Mapping[str, Callable]):
+    `finish(extension, text)` is what a reader gets to see of a text.
+    """
+
+    def __init__(self, contents: dict[str, Any], target: GPUTarget, binary_ext: str, views: Mapping[str, Callable],
+                 finish: Callable[[str, str], str]):
         self._contents, self._views = contents, views
-        self._target, self._binary_ext = target, binary_ext
+        self._target, self._binary_ext, self._finish = target, binary_ext, finish
 
     def __getitem__(self, ext: str):
         if ext in self._contents:
@@ -71,6 +75,8 @@ class Stages(Mapping):
                 value = data if ext == self._binary_ext else data.decode()
             elif not isinstance(value, str | bytes):  # the module itself, or what makes it
                 value = str(value)
+            if isinstance(value, str):
+                value = self._finish(ext, value)
             self._contents[ext] = value
             return value
         if ext in self._views:
@@ -152,7 +158,7 @@ class CompiledKernel:
         record = backends.get(self.metadata.target)
         self.metadata_group = metadata_group or {}
         self.name = self.metadata.name
-        self.asm = Stages(contents, self.metadata.target, record.binary_ext, record.views)
+        self.asm = Stages(contents, self.metadata.target, record.binary_ext, record.views, self._noted)
         self.kernel = self.asm[record.binary_ext]
         self.packed_metadata = (self.metadata.num_warps, self.metadata.num_ctas, self.metadata.shared)
         self._driver: Any = None  # with `_run`, from the first launch on
@@ -162,6 +168,11 @@ class CompiledKernel:
 
     def __repr__(self) -> str:
         return f"CompiledKernel({self.name} for {self.metadata.target})"
+
+    def _noted(self, ext: str, text: str) -> str:
+        from tritium.compiler.note import noted
+
+        return noted(ext, text, self.src.signature, self.metadata._asdict())
 
     def _init_handles(self) -> None:
         """Load the binary on the current device; a failure is remembered."""
@@ -274,6 +285,17 @@ class CompiledKernel:
             raise ValueError(f"the grid of a compiled kernel has 3 sizes, not {len(sizes)}: write (n, 1, 1)")
 
         def runner(*args, stream=None):
+            self._check_count(args)
             self.launch(sizes, args, stream)
 
         return runner
+
+    def _check_count(self, args: tuple) -> None:
+        names = list(self.src.signature)
+        if len(args) == len(names):
+            return
+        if not names:
+            raise TypeError(f"{self.name} was compiled from a file that does not tell its parameters\n"
+                            f"hint: compile it from .ttir, or from a text as `kernel.asm` has it")
+        raise TypeError(f"{self.name} takes {len(names)} arguments, constants included, and was given {len(args)}: "
+                        f"{', '.join(names)}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tritium import backends
-from tritium.backends.compiler import GPUTarget, Options
+from tritium.backends.compiler import NAMES, GPUTarget, Options
 from tritium.errors import fail
 from tritium.ir.core import Module
 from tritium.ir.text import parse_module
@@ -146,7 +146,16 @@ class IRSource:
     @property
     def signature(self) -> dict[str, str]:
         """Types of the parameters, where the file tells them."""
-        return {arg.name: signatures.of_ir(arg.type) for arg in self.module.args} if self.module is not None else {}
+        if self.module is None:
+            return self.note.get("signature", {})
+        return {arg.name: signatures.of_ir(arg.type) for arg in self.module.args}
+
+    @functools.cached_property
+    def note(self) -> dict[str, Any]:
+        """What a text that is no module says of its kernel in a comment; see `compiler.note`."""
+        from tritium.compiler import note
+
+        return note.read(self.src) if self.module is None else {}
 
     def hash(self) -> str:
         """A hash of the content."""
@@ -160,14 +169,16 @@ class IRSource:
         return self.src if self.module is None else self.module
 
     def parse_options(self) -> dict[str, Any]:
-        """Options written in the module's first line."""
-        written = self.module.attrs if self.module is not None else {}
-        return {name: written[name] for name in MODULE_OPTIONS if name in written}
+        """Options written in the module's first line, or in the note of another text."""
+        if self.module is None:
+            return {name: value for name, value in self.note.items() if name in NAMES}
+        return {name: self.module.attrs[name] for name in MODULE_OPTIONS if name in self.module.attrs}
 
     def metadata(self) -> dict[str, Any]:
-        """What the stages before this one found out, where its metadata lies beside the file, as in the cache."""
+        """What the stages before this one found out: by its note, or by the metadata beside it, as in the cache."""
         beside = self.path.with_suffix(".json")
-        return json.loads(beside.read_text()) if beside.exists() else {}
+        known = json.loads(beside.read_text()) if beside.exists() else {}
+        return {**known, **{name: value for name, value in self.note.items() if name != "signature"}}
 
 
 # Options passes and lowerings depend on: they travel with the module.
