@@ -301,6 +301,8 @@ class OutOfResources(TritonError):
 
     >>> str(OutOfResources(300, 228, "shared memory"))
     'out of resource: shared memory, Required: 300, Hardware limit: 228. Use smaller blocks or fewer `num_stages`.'
+    >>> str(OutOfResources(2048, 1024, "threads"))
+    'out of resource: threads, Required: 2048, Hardware limit: 1024. Use fewer `num_warps`.'
     """
 
     def __init__(self, required, limit, name):
@@ -308,8 +310,9 @@ class OutOfResources(TritonError):
         super().__init__(required, limit, name)
 
     def __str__(self) -> str:
+        remedy = "fewer `num_warps`" if self.name == "threads" else "smaller blocks or fewer `num_stages`"
         return (f"out of resource: {self.name}, Required: {self.required}, Hardware limit: {self.limit}. "
-                "Use smaller blocks or fewer `num_stages`.")
+                f"Use {remedy}.")
 
 
 class InternalError(TritonError):
@@ -317,17 +320,18 @@ class InternalError(TritonError):
 
     Where a defect is found there may be only a module; whoever catches the error writes it to a file.
 
-    >>> print(InternalError("dce: lost a store", "k.ttir"))
+    >>> print(InternalError("dce: lost a store", "k.ttir", "cuda:90:32"))
     internal error: dce: lost a store
-    reproduce with: python -c "import tritium; tritium.compile('k.ttir')"
+    reproduce with: python -c "import tritium; tritium.compile('k.ttir', tritium.backends.compiler.GPUTarget.parse('cuda:90:32'))"
     """
 
-    def __init__(self, message: str, reproducer=None):
-        self.message, self.reproducer = message, reproducer
-        super().__init__(message, reproducer)
+    def __init__(self, message: str, reproducer=None, target=None):
+        self.message, self.reproducer, self.target = message, reproducer, target
+        super().__init__(message, reproducer, target)
 
     def __str__(self) -> str:
         if not isinstance(self.reproducer, str):
             return f"internal error: {self.message}"
-        again = f'python -c "import tritium; tritium.compile({self.reproducer!r})"'
+        machine = "" if self.target is None else f", tritium.backends.compiler.GPUTarget.parse({str(self.target)!r})"
+        again = f'python -c "import tritium; tritium.compile({self.reproducer!r}{machine})"'
         return f"internal error: {self.message}\nreproduce with: {again}"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -320,9 +321,35 @@ def test_a_defect_leaves_a_file_that_shows_it_again(fake, tmp_path, monkeypatch)
         compile(source(unwritable), TARGET)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert caught.value.reproducer == str(tmp_path / "defects" / "unwritable.note")
-    assert f"tritium.compile({caught.value.reproducer!r})" in str(caught.value)
+    assert f"tritium.compile({caught.value.reproducer!r}, " in str(caught.value)
     with pytest.raises(InternalError, match="the pen broke"):
         tritium.compile(caught.value.reproducer, TARGET)
+
+
+def test_the_command_that_shows_a_defect_again_can_be_run(tmp_path, monkeypatch):
+    """In another process, for the machine the kernel was compiled for."""
+    monkeypatch.setenv("TRITIUM_REPRODUCER_PATH", str(tmp_path))
+    file = tmp_path / "k.ttir"
+    file.write_text("kernel @k(%x: ptr<f32>) {\n  %0 = load %x : f32\n  store %x, %0\n}\n")
+    target = GPUTarget("cuda", 80, 32)
+    assert compile(file, target).metadata.target == target
+    said = str(InternalError("gone", str(file), target)).partition("reproduce with: python -c ")[2].strip('"')
+    code = f"{said.replace('; tritium', '; k = tritium')}; print(k.metadata.target)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "cuda:80:32", done.stderr
+
+
+def test_a_module_that_cannot_be_printed_does_not_hide_its_defect(fake, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITIUM_REPRODUCER_PATH", str(tmp_path))
+
+    class Unprintable(str):
+        def __str__(self):
+            raise KeyError(1)
+
+    monkeypatch.setattr("tritium.passes.run", lambda module, pipeline, watch=None: Unprintable())
+    with pytest.raises(InternalError, match="note stage") as caught:
+        compile(source(), TARGET)
+    assert caught.value.reproducer == str(tmp_path / "scale.source") and str(caught.value.target) == "fake:paper:1"
 
 
 def test_a_defect_found_by_the_verifier_gets_a_file(fake, tmp_path, monkeypatch):

@@ -171,6 +171,8 @@ class BaseBackend:
         _check_count("num_warps", options.num_warps, power_of_two=True)
         _check_count("num_ctas", options.num_ctas)
         _check_count("num_stages", options.num_stages, least=0)
+        if options.maxnreg is not None:
+            _check_count("maxnreg", options.maxnreg)
         self.record.check(options)
         return options
 

@@ -165,20 +165,27 @@ def _guarded(ext: str, stage: Callable, contents: dict[str, Any], metadata: dict
         return stage(contents[last], metadata)
     except InternalError as error:
         if not isinstance(error.reproducer, str):
-            error.reproducer = _save(metadata["name"], last, contents[last])
+            error.reproducer, error.target = _save(contents, metadata), metadata["target"]
         raise
     except TritonError:
         raise
     except Exception as error:
-        path = _save(metadata["name"], last, contents[last])
-        raise InternalError(f"{ext} stage: {type(error).__name__}: {error}", path) from error
+        raise InternalError(f"{ext} stage: {type(error).__name__}: {error}", _save(contents, metadata),
+                            metadata["target"]) from error
 
 
-def _save(name: str, ext: str, value) -> str:
+def _save(contents: dict[str, Any], metadata: dict[str, Any]) -> str:
+    """Write the latest stage to a file: the latest that can be printed, for the defect may be in the last."""
     import tempfile
 
     directory = knobs.reproducer_dir or tempfile.mkdtemp(prefix="tritium-")
     os.makedirs(directory, exist_ok=True)
-    path = Path(directory, f"{name[:150]}.{ext}")
-    path.write_bytes(value if isinstance(value, bytes) else str(value).encode())
-    return str(path)
+    for ext in reversed(contents):
+        try:
+            text = contents[ext] if isinstance(contents[ext], bytes) else str(contents[ext]).encode()
+        except LookupError:  # an operand that is defined nowhere has no name
+            continue
+        path = Path(directory, f"{metadata['name'][:150]}.{ext}")
+        path.write_bytes(text)
+        return str(path)
+    raise InternalError(f"no stage of {metadata['name']} can be printed")
