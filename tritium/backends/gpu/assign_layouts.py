@@ -97,7 +97,8 @@ class _Assign:
         mask = _mask_of(op)
         if mask is not None:
             width = min(width, self.info(mask).constancy[axis])
-        width = min(width, max(1, product(shape) // (32 * self.warps)))
+        least = gpu_ops.MIN_TRANSFER // size if op.kind is gpu_ops.async_load else 1  # rather let threads idle
+        width = min(width, max(1, least, product(shape) // (32 * self.warps)))
         return 1 << log2(max(1, width))
 
     def anchor(self, op):

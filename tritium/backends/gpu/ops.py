@@ -33,6 +33,9 @@ class release:
         return None
 
 
+MIN_TRANSFER = 4  # bytes: no asynchronous copy is shorter
+
+
 @op("async_load", attrs=("tile", "axis"), effects="write")
 class async_load:
     """Start copying a tile from global memory into a buffer: operands (buffer address, pointers[, mask])."""

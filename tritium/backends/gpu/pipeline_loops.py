@@ -25,8 +25,7 @@ from ...ir.core import Op, Result, walk
 from ...ir.rewrite import sweep
 from . import ops as gpu_ops
 from .lower_control import counts_down
-
-MIN_TRANSFER = 4  # bytes: the smallest asynchronous copy
+from .ops import MIN_TRANSFER
 
 
 class Abilities(NamedTuple):
