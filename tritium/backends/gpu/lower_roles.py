@@ -8,6 +8,8 @@ from .lower import llvm_type, lower
 from .lower_control import beside
 from .swizzle import row_width
 
+TURNS = 2  # barrier of the first of two groups that take turns; the second has the next
+
 
 @lower(gpu_ops.warp_roles)
 def warp_roles(g, op):
@@ -87,24 +89,47 @@ def _await(g, barrier, parity):
     w.block(through)
 
 
+def await_turn(g, barrier, parity):
+    """Wait for a phase, and then for this group's turn."""
+    _await(g, barrier[0], parity[0])
+    _take_turn(g)
+
+
+# Turns: each group has a barrier, at which it waits for the other to pass a turn on. The first group begins as if the
+# other had done so before; who passes the last turn on leaves that for loops to come.
+@lower(gpu_ops.open_turns)
+def open_turns(g, op):
+    with g.w.when(_is_group(g, 1)):
+        g.target.pass_by(g, TURNS, g.warps)
+
+
 @lower(gpu_ops.take_turn)
-def take_turn(g, op, barriers, parity):
-    """The first group begins: what it waits for is the other's last turn, and over before there was one."""
-    w, group = g.w, _group(g)
-    number = w.binary("xor", w.binary("xor", parity[0], g.int(1)), group)
-    _await(g, w.binary("add", barriers[0], w.binary("mul", group, g.int(8))), number)
+def take_turn(g, op):
+    _take_turn(g)
+
+
+def _take_turn(g):
+    g.target.meet(g, g.w.binary("add", _group(g), g.int(TURNS)), g.warps)
 
 
 @lower(gpu_ops.pass_turn)
-def pass_turn(g, op, barriers):
-    other = g.w.binary("xor", _group(g), g.int(1))
-    with g.w.when(_first_lane(g)):
-        g.target.arrive(g, g.shared.pointer(g, g.w.binary("add", barriers[0], g.w.binary("mul", other, g.int(8)))))
+def pass_turn(g, op):
+    g.target.pass_by(g, g.w.binary("sub", g.int(TURNS + 1), _group(g)), g.warps)
+
+
+@lower(gpu_ops.close_turns)
+def close_turns(g, op):
+    with g.w.when(_is_group(g, 0)):
+        g.target.meet(g, TURNS, g.warps)
 
 
 def _group(g):
     """Which half of the warps this is one of: 0 or 1."""
     return g.w.binary("lshr", g.place("warp"), g.int(log2(g.warps // 2)))
+
+
+def _is_group(g, number):
+    return g.w.compare("icmp eq", _group(g), g.int(number))
 
 
 @lower(gpu_ops.element_load)

@@ -83,9 +83,12 @@ class dot_shared:
     The attributes give the operands' tile types and the axes their rows lie along; those of a tile in registers lay so
     in the buffer it comes from. It waits until at most `pending` dots, this one included, are unfinished; an unfinished
     result may only be handed to further `dot_shared` and to `dot_wait`.
+
+    Further operands are a barrier and a parity: with all it takes to begin at hand, the dot waits for that phase, and
+    then as `take_turn` does.
     """
 
-    def infer(a, b, acc, *, lhs, rhs, a_axis, b_axis, precision, pending):
+    def infer(a, b, acc, *phase, lhs, rhs, a_axis, b_axis, precision, pending):
         return acc
 
 
@@ -168,19 +171,35 @@ class await_phase:
         return None
 
 
+@op("open_turns", effects="write")
+class open_turns:
+    """The two halves of the kernel's own warps begin to take turns, the first with the first."""
+
+    def infer():
+        return None
+
+
 @op("take_turn", effects="write")
 class take_turn:
-    """A group of warps waits for its turn: operands (barriers of the groups, parity of the number of its turns)."""
+    """A group of warps waits for its turn."""
 
-    def infer(barriers, parity):
+    def infer():
         return None
 
 
 @op("pass_turn", effects="write")
 class pass_turn:
-    """It is the other group's turn: operand (barriers of the groups)."""
+    """It is the other group's turn."""
 
-    def infer(barriers):
+    def infer():
+        return None
+
+
+@op("close_turns", effects="write")
+class close_turns:
+    """The last turn has been passed on, and nobody is to take it."""
+
+    def infer():
         return None
 
 

@@ -369,6 +369,7 @@ class Copy:
             a,
             rhs,
             self.value(op.operands[2]),
+            *self.gate(op),
             lhs=op.operands[0].type,
             rhs=op.operands[1].type,
             a_axis=a_axis,
@@ -376,6 +377,10 @@ class Copy:
             precision=op.attrs["precision"],
             pending=int(self.runs_on(op)),
         )
+
+    def gate(self, dot):
+        """The barrier and the parity of the phase a dot waits for when it has all else."""
+        return ()
 
     def runs_on(self, dot):
         """True if the dot need not be waited for at once."""

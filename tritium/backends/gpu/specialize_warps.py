@@ -34,7 +34,7 @@ from .copy_jobs import Opened, bytes_of, find_jobs, has_dots, slots_of
 from .engine import by_element, reached, recipe, span
 from .pipeline_loops import MIN_TRANSFER, Copy
 from .polynomial import write
-from .turns import GROUPS, take_turns
+from .turns import take_turns
 
 
 def specialize_warps(module, abilities, engine, turns=True, taken=None):
@@ -93,9 +93,7 @@ class _Build:
         count = self.slots * len(self.jobs[0].groups)
         self.full = gpu_ops.phases(b, count=count, arrivals=1)
         self.empty = gpu_ops.phases(b, count=count, arrivals=self.blocks * module.attrs["num_warps"])
-        if self.turning:
-            self.turns = gpu_ops.phases(b, count=GROUPS, arrivals=module.attrs["num_warps"] // GROUPS)
-        regions = self.role(self.copies, _STATE), self.role(self.work, self.state)
+        regions = self.role(self.copies), self.role(self.work, self.turning)
         columns = max(op.type.shape[-1] for op in walk(self.opened.module.body) if op.kind is ops.dot)
         warps, registers = self.engine.warps(module.attrs["num_warps"], columns)
         b.emit(gpu_ops.warp_roles, (), {"registers": registers, "blocks": self.blocks}, regions)
@@ -108,28 +106,27 @@ class _Build:
         return module.replace(body=b.finish(), attrs={**module.attrs, **attrs})
 
     # --- programs -----------------------------------------------------------------------------------------------------
-    @property
-    def state(self):
-        """What the computing warps carry from round to round."""
-        return (*_STATE, "turn") if self.turning else _STATE
-
-    def role(self, body, names):
-        """A region that does its part of every program: body(places, *state) -> state, of these names."""
+    def role(self, body, turning=False):
+        """A region that does its part of every program: body(places, slot, parity) -> both."""
         b = self.b
         with b.region() as region:
             zero = self.i32(0)
+            if turning:
+                gpu_ops.open_turns(b)
             if not self.persistent:
                 places = [kind(b, axis=k) for kind in (ops.program_id, ops.num_programs) for k in range(3)]
-                body([*places, *self.rank], *[zero] * len(names))
+                body([*places, *self.rank], zero, zero)
             else:
                 x, y, z = self.grid
                 plane = ops.mul(b, x, y)
                 bounds = ops.program_id(b, axis=0), ops.mul(b, plane, z), ops.num_programs(b, axis=0)
-                with b.region([T.i32] * (1 + len(names)), ["program", *names]) as loop:
+                with b.region([T.i32] * 3, ["program", *_STATE]) as loop:
                     program, *state = loop.args
                     index = ops.rem(b, program, x), ops.rem(b, ops.div(b, program, x), y), ops.div(b, program, plane)
                     ops.yield_(b, *body([*index, *self.grid, *self.rank], *state))
-                b.place(_loop((*bounds, *[zero] * len(names)), loop.block))
+                b.place(_loop((*bounds, zero, zero), loop.block))
+            if turning:
+                gpu_ops.close_turns(b)
             ops.yield_(b)
         return region.block
 
@@ -214,7 +211,7 @@ class _Build:
     # --- the computing warps ------------------------------------------------------------------------------------------
     def work(self, places, *begin):
         """The whole kernel, its loops on full buffers."""
-        opened, state = self.opened, _parameters(self.state)
+        opened, state = self.opened, _parameters(_STATE)
         worker = _Work(self, state)
         body = sweep(opened.module, worker.rule).body
         ends = Op(ops.yield_, worker.state, {}, ())
@@ -252,14 +249,13 @@ class _Slice:
 
 
 class _Work:
-    """Rewrites the kernel for the computing warps; `state` are the slot and the parity of the round to come, and the
-    number of the next turn if they take turns."""
+    """Rewrites the kernel for the computing warps; `state` are the slot and the parity of the round to come."""
 
     def __init__(self, build, state):
         self.build, self.state, self.before = build, state, state
         self.jobs = {id(job.loop.regions[0]): job for job in build.jobs}
         if build.outer is not None:  # its regions come before it: they begin with parameters it has yet to get
-            self.state = self.carried = _parameters(build.state)
+            self.state = self.carried = _parameters(_STATE)
 
     def rule(self, b, op):
         if b.original is self.build.outer:
@@ -282,22 +278,23 @@ class _Work:
         plan, (lo, hi, step, *inits) = job.plan, op.operands
         plan.b, plan.hi, plan.index = b, hi, T.i32
         plan.shared = plan.share_outer_operands()
-        slot, parity, *turn = self.state
-        turn = [self.begin_turn(b, number) for number in turn]
-        carried = [*inits, slot, parity, slot, *turn]
-        names = [*(a.name for a in plan.body.args), *_STATE, "before", *["turn"] * len(turn)]
+        slot, parity = self.state
+        if self.build.turning:
+            gpu_ops.take_turn(b)
+        carried = [*inits, slot, parity, slot]
+        names = [*(a.name for a in plan.body.args), *_STATE, "before"]
         with b.region([lo.type, *(x.type for x in carried)], names) as region:
             i, *own = region.args
-            own, (slot, parity, before, *turn) = own[: len(inits)], own[len(inits) :]
+            own, (slot, parity, before) = own[: len(inits)], own[len(inits) :]
             known = {id(a): v for a, v in zip(plan.body.args, (i, *own))}
-            round_ = _Round(self, job, known, slot, parity, before, ops.ne(b, i, lo), turn)
+            round_ = _Round(self, job, known, slot, parity, before, ops.ne(b, i, lo))
             ends = round_.body()
-            ops.yield_(b, *ends, *self.build.after(slot, parity, b), slot, *round_.turn)
+            ops.yield_(b, *ends, *self.build.after(slot, parity, b), slot)
         outs = list(b.emit(ops.for_, (lo, hi, step, *carried), op.attrs, (region.block,)))
-        outs, (slot, parity, last, *turn) = outs[: len(inits)], outs[len(inits) :]
-        self.state = (slot, parity, *turn)
-        if turn:
-            gpu_ops.pass_turn(b, self.build.turns)
+        outs, (slot, parity, last) = outs[: len(inits)], outs[len(inits) :]
+        self.state = (slot, parity)
+        if self.build.turning:
+            gpu_ops.pass_turn(b)
         if plan.late is not None:
             outs[plan.late] = gpu_ops.dot_wait(b, outs[plan.late], pending=0)
             late = [k for k, (dot, _) in enumerate(job.groups) if dot is plan.body.yields[plan.late]]
@@ -308,22 +305,15 @@ class _Work:
         return tuple(outs)
 
 
-    def begin_turn(self, b, number):
-        """Wait for a turn; gives the parity of the next one's number."""
-        gpu_ops.take_turn(b, self.build.turns, number)
-        return ops.xor(b, number, _i32(b, 1))
-
-
 class _Round(Copy):
     """One round: every dot waits for its boxes, and the buffers of dots that are over are given back.
 
     A dot that runs on into the next round is over when that has waited for another dot, or when its own has begun.
     """
 
-    def __init__(self, work, job, known, slot, parity, before, again, turn):
+    def __init__(self, work, job, known, slot, parity, before, again):
         super().__init__(job.plan, known, slot)
         self.work, self.build, self.parity, self.before, self.again = work, work.build, parity, before, again
-        self.turn = turn
         self.groups = {id(dot): k for k, (dot, _) in enumerate(job.groups)}
         late = job.plan.late
         self.late = None if late is None else job.plan.body.yields[late]
@@ -331,20 +321,26 @@ class _Round(Copy):
 
     def runs_on(self, dot):
         """All but the late one are waited for: their buffers are given back. But first a turn is passed on."""
-        return dot is self.late or 2 * bool(self.turn)
+        return dot is self.late or 2 * self.build.turning
+
+    def gate(self, dot):
+        if not self.takes_turn(dot):
+            return ()
+        return self.build.at(self.build.full, self.groups[id(dot)], self.slot, self.b), self.parity
+
+    def takes_turn(self, dot):
+        return self.build.turning and dot is self.late
 
     def dot(self, op):
         for x in op.operands:
             if self.plan.source(x)[0] is None:
                 self.value(x)  # what it is computed from comes before the wait
         group = self.groups.get(id(op))
-        if group is not None:
+        if group is not None and not self.takes_turn(op):
             gpu_ops.await_phase(self.b, self.build.at(self.build.full, group, self.slot, self.b), self.parity)
-        if op is self.late:
-            self.turn = [self.work.begin_turn(self.b, number) for number in self.turn]
         made = super().dot(op)
-        if self.turn and op is not self.late:
-            gpu_ops.pass_turn(self.b, self.build.turns)
+        if self.build.turning and op is not self.late:
+            gpu_ops.pass_turn(self.b)
             made = gpu_ops.dot_wait(self.b, made, pending=0)
         if self.unfinished is not None and (op is not self.late or op.operands[2] in self.plan.body.args):
             _release(self.b, self.build, self.unfinished, self.before, self.again)

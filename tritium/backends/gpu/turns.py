@@ -7,7 +7,8 @@ the exponentials; if two groups take turns, one multiplies while the other compu
     group 1            QK            softmax         PV QK           softmax
 
 A turn begins before the product that runs on into the next round and ends when the next round's first one is under way.
-Who holds a turn must not wait for the other group, so nothing in between may need all warps to meet.
+Who holds a turn must not wait for the other group, and gains nothing by turns if all warps have to meet in between. What
+can be done before a turn is done by then: scaling and rounding would keep the tensor cores waiting.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import walk
 from . import ops as gpu_ops
-from .layout import conversion
+from .layout import axis_bits, conversion
 from .lower import layout_of
 
 GROUPS = 2
@@ -41,7 +42,8 @@ def _two_dots(job):
 
 
 def turns_are_kept(module):
-    """True if no warp that holds a turn in a module with layouts waits for those of the other group."""
+    """True if no warp waits for those of the other group from its first turn of a loop to its last, in a module with
+    layouts."""
     return all(_block_is_quiet(block) for block in _blocks(module.body))
 
 
@@ -52,32 +54,38 @@ def _blocks(block):
 
 
 def _block_is_quiet(block):
-    """Between `take_turn` and `pass_turn`, on from the end of a loop's body to its start too."""
-    marks = [op for op in block.ops if op.kind in _MARKS]
-    if not marks:
-        return True
-    held = marks[0].kind is gpu_ops.pass_turn
+    """Around a loop from `take_turn` to `pass_turn`; within it, all of it."""
+    marks = [op for op in block.ops if _is_mark(op)]
+    held = inside = bool(marks) and marks[0].kind is gpu_ops.pass_turn
     for op in block.ops:
-        if op.kind in _MARKS:
-            held = op.kind is gpu_ops.take_turn
+        if _is_mark(op):
+            held = inside or op.kind is gpu_ops.take_turn
         elif held and not _has_marks(op) and not _quiet(op):
             return False
     return True
 
 
+def _is_mark(op):
+    """True if a turn is taken or passed on; a dot that waits for a phase takes one."""
+    return op.kind in _MARKS or op.kind is gpu_ops.dot_shared and len(op.operands) > 3
+
+
 def _has_marks(op):
     """True for a loop in which turns are passed on and taken: it is looked at by itself."""
-    return any(inner.kind in _MARKS for region in op.regions for inner in region.ops)
+    return any(_is_mark(inner) for region in op.regions for inner in region.ops)
 
 
 _MARKS = (gpu_ops.take_turn, gpu_ops.pass_turn)
-_ALONE = (gpu_ops.await_phase, gpu_ops.arrive, gpu_ops.dot_shared, gpu_ops.dot_wait, ops.load, *_MARKS)
+_ALONE = (gpu_ops.await_phase, gpu_ops.arrive, gpu_ops.dot_shared, gpu_ops.dot_wait, ops.load)
 
 
 def _quiet(op):
     """True if every warp does this for itself."""
     if op.kind is gpu_ops.convert:
         return conversion(layout_of(op.operands[0]), layout_of(op)) in ("same", "registers")
+    if op.kind is ops.reduce:
+        low, width = axis_bits(op.operands[0].type.shape, op.attrs["axis"])
+        return not any(x >> low & ((1 << width) - 1) for x in layout_of(op.operands[0]).warp)
     if op.kind is ops.if_:
         return all(map(_quiet, (inner for region in op.regions for inner in region.ops)))
     if op.kind in _ALONE or op.kind.terminator:

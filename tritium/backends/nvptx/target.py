@@ -113,6 +113,19 @@ class NvTarget:
         x = g.w.effect(call, f"i{register}")
         return g.w.cast("trunc", x, "i8") if bits == 8 else x
 
+    def meet(self, g, number, warps):
+        """Wait at a barrier until so many warps have come here or passed by."""
+        self._numbered(g, "sync", number, warps)
+
+    def pass_by(self, g, number, warps):
+        """Be one of so many warps that a barrier waits for, without waiting."""
+        self._numbered(g, "arrive", number, warps)
+
+    def _numbered(self, g, how, number, warps):
+        name = f"llvm.nvvm.barrier.cta.{how}.aligned.count"
+        g.w.declare(name, "void", ["i32", "i32"], "convergent nounwind")
+        g.w.effect(f"call void @{name}(i32 {number}, i32 {32 * warps})")
+
     def proxy_fence(self, g, everywhere=False):
         """Ordinary writes to shared memory become visible to tensor cores and bulk copies, where these read it; or
         those to global memory too."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ...ir import types as T
 from ..gpu.layout import log2, mma_accumulator, mma_operand
 from ..gpu.lower_convert import write
+from ..gpu.lower_roles import await_turn
 from ..gpu.swizzle import row_width, swizzled
 from .tensor_types import NAMES, STEP, multiplies
 from .words import pack_words
@@ -152,8 +153,11 @@ def _contiguous_axis(layout, tile, side, split):
     return 1 - along_k if runs and may_lie(tile, side, 1 - along_k, split) else along_k
 
 
-def issue(g, acc, left, right, pending=0):
-    """All k-steps of one dot; at its end at most `pending` dots like this are unfinished."""
+def issue(g, acc, left, right, pending=0, wait=None):
+    """All k-steps of one dot; at its end at most `pending` dots like this are unfinished.
+
+    `wait(g)` waits for something first, when nothing else is left to do.
+    """
     w, m, n = g.w, left.outer, right.outer
     rows, columns = warp_split(m, g.warps)
     along_m, mine = rows // 4, n // columns
@@ -162,18 +166,35 @@ def issue(g, acc, left, right, pending=0):
     group_n = w.binary("lshr", group, g.int(log2(along_m))) if columns > 1 else None
     step_n = min(mine, MAX_N)
     per, repeats = step_n // 2, m // (64 * along_m)  # accumulators of one instruction; blocks of rows
-    out = list(acc)
+    out, sides = list(acc), []
     pending *= len(out) // per
-    for k, start in enumerate(range(0, len(out), per)):
+    for k in range(len(out) // per):
         block, column = divmod(k, mine // step_n)
         if left.words is None:
             first = [left.descriptor(g, group_m, 64, block * along_m * 64)]
         else:  # the words of this block of rows, four for each k-step
             count = len(left.words) // repeats
             first = left.words[block * count : (block + 1) * count]
-        second = right.descriptor(g, group_n, mine, column * step_n)
-        out[start : start + per] = _instructions(g, out[start : start + per], left, first, right, second, pending)
+        sides.append((*first, right.descriptor(g, group_n, mine, column * step_n)))
+    if wait is not None:
+        out, *sides = _settled(g, out, *sides)
+        wait(g)
+    for k, (*first, second) in enumerate(sides):
+        mine = slice(k * per, (k + 1) * per)
+        out[mine] = _instructions(g, out[mine], left, first, right, second, pending)
     return out
+
+
+def _settled(g, *lists):
+    """Values as they are, but LLVM takes them for changed here: what computes them cannot move behind this."""
+    values = [x for xs in lists for x in xs if str(x).startswith("%")]
+    result = g.w.struct([x.type for x in values])
+    letters = [{"i32": "r", "i64": "l", "float": "f"}[x.type] for x in values]
+    constraints = ",".join([*(f"={letter}" for letter in letters), *map(str, range(len(values)))])
+    arguments = ", ".join(x.typed for x in values)
+    made = g.w.effect(f'call {result} asm sideeffect "", "{constraints}"({arguments})', result)
+    new = {x: g.w.emit(x.type, f"extractvalue {result} {made}, {k}", made) for k, x in enumerate(values)}
+    return [[new.get(x, x) for x in xs] for xs in lists]
 
 
 def _instructions(g, acc, left, first, right, second, pending):
@@ -230,13 +251,13 @@ def _stated(g, body, count, inputs, constraints, kind):
     return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]
 
 
-def dot_shared(g, op, a, b, acc):
+def dot_shared(g, op, a, b, acc, *phase):
     """Start a dot on buffers that copies have filled; the left operand may be in registers."""
     in_registers = type(op.operands[0].type) is T.Tile
     where = {"words": pack_words(g, a)} if in_registers else {"base": a[0]}
     left = Side(op.attrs["lhs"], "a", op.attrs["a_axis"], **where)
     right = Side(op.attrs["rhs"], "b", op.attrs["b_axis"], b[0])
-    return issue(g, acc, left, right, op.attrs["pending"])
+    return issue(g, acc, left, right, op.attrs["pending"], (lambda g: await_turn(g, *phase)) if phase else None)
 
 
 def dot_wait(g, op, acc):
