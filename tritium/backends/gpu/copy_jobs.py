@@ -89,8 +89,18 @@ class Written(NamedTuple):
     access: Access
 
 
+class Found(NamedTuple):
+    """The jobs of a kernel, the loop around them or None, and what that writes; and loads before the jobs that the
+    engine does as well, `ahead` of the program that needs them."""
+
+    jobs: list
+    outer: Op | None = None
+    writes: tuple = ()
+    ahead: tuple = ()
+
+
 def find_jobs(opened, can, engine):
-    """(jobs, the loop around them or None, what that writes); None unless all loops around dots can be taken apart.
+    """What is found in a kernel; None unless all loops around dots can be taken apart.
 
     Nothing may be written before the last of them, but by a loop that goes round them, to memory of its own.
     """
@@ -100,17 +110,22 @@ def find_jobs(opened, can, engine):
     outer, *others = filter(has_dots, body.ops)
     if others or any(op.kind is ops.dot for region in outer.regions for op in region.ops):
         jobs = _jobs(opened, body, can, engine)
-        return (_together(opened, jobs, None, can, engine), None, ()) if jobs else None
+        if not jobs:
+            return None
+        return Found(_together(opened, jobs, None, can, engine), ahead=_ahead(opened, body, jobs, can, engine))
     if outer.kind is not ops.for_ or not all(map(_pure, outer.operands[:3])) or _written(body, outer):
         return None
     inside = outer.regions[0]
     jobs = _jobs(opened, inside, can, engine, barred=inside.args[1:])
     if not jobs:
         return None
-    writes = _writes(opened, inside, jobs)
+    ahead = tuple(x for x in _ahead(opened, inside, jobs, can, engine, inside.args[1:]) if _bounded(x.access))
+    writes = _writes(opened, inside, jobs, ahead)
+    if writes is None and ahead:
+        ahead, writes = (), _writes(opened, inside, jobs)
     if writes is None or len(writes) > engine.maps:
         return None
-    return _together(opened, jobs, outer, can, engine), outer, writes
+    return Found(_together(opened, jobs, outer, can, engine), outer, writes, ahead)
 
 
 def _together(opened, jobs, outer, can, engine):
@@ -144,10 +159,10 @@ def _jobs(opened, block, can, engine, barred=()):
     return jobs if alike and fit and not _written(block, jobs[-1].loop) else []
 
 
-def _writes(opened, block, jobs):
+def _writes(opened, block, jobs, ahead=()):
     """What the loop around the jobs writes; None if it does more than store boxes with bounds, or to a tensor that is
     loaded as well."""
-    found = [load.access for job in jobs for load in job.loads.values()]
+    found = [load.access for load in (*(load for job in jobs for load in job.loads.values()), *ahead)]
     if not all(map(_bounded, found)):
         return None
     loaded, writes = {id(x.base) for x in found}, []
@@ -171,6 +186,35 @@ def slots_of(jobs, engine):
     """How many rounds' boxes there is room for."""
     size = sum(bytes_of(load.op.type) for job in jobs for load in job.loads.values())
     return min(*(job.stages for job in jobs), engine.room // size)
+
+
+AHEAD = 2  # programs whose tiles find room: one at work, one to come
+_ALONE = 8  # working warps of a block that shares its multiprocessor with no other
+
+
+def _ahead(opened, block, jobs, can, engine, barred=()):
+    """The loads of a block that only the jobs' dots read, as they lie, if there is room for those of two programs."""
+    read, found, plans = {}, [], [job.plan for job in jobs]
+    for plan in plans:
+        for dot in plan.dots:
+            for side, x in zip("ab", dot.operands):
+                if type(x) is Op and x.kind is ops.load and any(x is op for op in block.ops):
+                    read.setdefault(id(x), (x, []))[1].append((plan, dot, side))
+    readers = lambda x: [op for op in walk(opened.module.body) if any(y is x for y in op.operands)]
+    for x, places in read.values():
+        if {id(op) for op in readers(x)} == {id(dot) for _, dot, _ in places} and all(
+            plan.can_copy(x) and dot.operands[2] is not x and plan.lies_right(dot, x, side, False)
+            for plan, dot, side in places
+        ):
+            mask = x.operands[1] if len(x.operands) > 1 else None
+            box = access(x.operands[0], mask, Scalars(), opened.uniform)
+            if box and not box.wraps and not x.attrs["volatile"] and engine.fits(x.type, can.axis(x), box):
+                if all(_pure(y, barred) for y in _values(box)):
+                    found.append(Load(x, box, narrow(box, mask), sum(len(job.loads) for job in jobs) + len(found)))
+    used = slots_of(jobs, engine) * sum(bytes_of(load.op.type) for job in jobs for load in job.loads.values())
+    wanted = AHEAD * sum(bytes_of(load.op.type) for load in found)
+    fits = used + wanted <= engine.room and found and found[-1].number < engine.maps
+    return tuple(found) if fits and opened.module.attrs["num_warps"] == _ALONE else ()
 
 
 # What needs too much shared memory beside a ring of buffers, may depend on who the threads are, or has all threads of a
@@ -255,4 +299,4 @@ def _pure(x, barred=()):
     return True
 
 
-__all__ = ["Job", "Load", "Opened", "Written", "bytes_of", "find_jobs", "has_dots", "slots_of"]
+__all__ = ["AHEAD", "Found", "Job", "Load", "Opened", "Written", "bytes_of", "find_jobs", "has_dots", "slots_of"]

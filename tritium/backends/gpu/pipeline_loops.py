@@ -66,6 +66,7 @@ class Plan:
         dots = [op for op in self.body.ops if op.kind is ops.dot]
         self.dots = [op for op in dots if can.fits(op)]
         self.in_registers = [op for op in dots if op not in self.dots and can.multiplies(op)]
+        self.brought = {}  # operands made before the loop that are in shared memory: as `share_outer_operands`
 
     def works(self):
         """True if the loop gains: a dot with at least one load to run ahead, and nothing that writes memory."""
@@ -262,11 +263,11 @@ class Plan:
         return ops.constant(self.b, value=value, type=self.index)
 
     def share_outer_operands(self):
-        """Operands made before the loop go into shared memory once."""
+        """Operands made before the loop go into shared memory once: (operand, side) -> (address, axis of its rows)."""
         out = {}
         for dot in (*self.dots, *self.in_registers):
             for side, x in zip("ab", dot.operands):
-                if self.outside(x):
+                if self.outside(x) and (id(x), side) not in self.brought:
                     axis = 1 if side == "a" else 0
                     out[id(x), side] = gpu_ops.share(self.b, x, axis=axis), axis
         return out
@@ -390,8 +391,9 @@ class Copy:
     def operand(self, dot, x, side):
         """(address or tile, axis its rows lie along)."""
         plan = self.plan
-        if (id(x), side) in plan.shared:
-            return plan.shared[id(x), side]
+        for known in (plan.shared, plan.brought):
+            if (id(x), side) in known:
+                return known[id(x), side]
         load, turned = plan.source(x)
         axis = 1
         if load is not None and id(load) in plan.loads:

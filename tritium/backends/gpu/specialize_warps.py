@@ -30,7 +30,7 @@ from ...ir.core import Arg, Block, Op, Result, walk
 from ...ir.rewrite import substitute, sweep
 from . import ops as gpu_ops
 from .certain import Certain
-from .copy_jobs import Opened, bytes_of, find_jobs, has_dots, slots_of
+from .copy_jobs import AHEAD, Opened, bytes_of, find_jobs, has_dots, slots_of
 from .engine import by_element, reached, recipe, span
 from .pipeline_loops import MIN_TRANSFER, Copy
 from .polynomial import write
@@ -49,7 +49,7 @@ def specialize_warps(module, abilities, engine, turns=True, taken=None):
     opened = Opened(module)
     can = abilities(opened.module)._replace(vector=lambda load: MIN_TRANSFER)  # the engine minds no mask
     found = find_jobs(opened, can, engine)
-    return _Build(opened, can, engine, turns, taken, *found).build() if found else module
+    return _Build(opened, can, engine, turns, taken, found).build() if found else module
 
 
 def _multiplies(op):
@@ -67,16 +67,17 @@ def _talks(op):
 class _Build:
     """The new kernel: its buffers and barriers, then one region for each role."""
 
-    def __init__(self, opened, can, engine, turns, taken, jobs, outer, writes):
-        self.opened, self.can, self.engine, self.jobs = opened, can, engine, jobs
+    def __init__(self, opened, can, engine, turns, taken, found):
+        self.opened, self.can, self.engine = opened, can, engine
         self.certain = Certain(opened.module, taken, opened.grid)
-        self.outer, self.writes = outer, writes
+        self.jobs, self.outer, self.writes, self.ahead = found
         module = opened.module
         self.b = Builder()
-        self.loads = [load for job in jobs for load in job.loads.values()]
-        self.slots = slots_of(jobs, engine)
+        self.loads = [*(load for job in self.jobs for load in job.loads.values()), *self.ahead]
+        self.state = (*_STATE, *(_STATE_AHEAD if self.ahead else ()))
+        self.slots = slots_of(self.jobs, engine)
         self.blocks = max(load.blocks for load in self.loads)
-        self.turning = turns and take_turns(jobs, module.attrs["num_warps"])
+        self.turning = turns and take_turns(self.jobs, module.attrs["num_warps"])
         self.persistent = not any(map(_talks, walk(module.body)))
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
@@ -85,14 +86,15 @@ class _Build:
         b, module = self.b, self.opened.original
         b.arguments = [*module.args, *self.grid, *self.maps]
         for job in self.jobs:
-            job.plan.rings = {
-                key: gpu_ops.ring(b, tile=x.op.type, slots=self.slots, axis=self.can.axis(x.op))
-                for key, x in job.loads.items()
-            }
+            job.plan.rings = {key: self.ring(load, self.slots) for key, load in job.loads.items()}
         self.rank = [gpu_ops.block_rank(b)] if self.opened.blocks > 1 else []
         count = self.slots * len(self.jobs[0].groups)
         self.full = gpu_ops.phases(b, count=count, arrivals=1)
         self.empty = gpu_ops.phases(b, count=count, arrivals=self.blocks * module.attrs["num_warps"])
+        if self.ahead:
+            self.tiles = [self.ring(x, AHEAD) for x in self.ahead]
+            self.tiles_full = gpu_ops.phases(b, count=AHEAD, arrivals=1)
+            self.tiles_empty = gpu_ops.phases(b, count=AHEAD, arrivals=module.attrs["num_warps"])
         regions = self.role(self.copies), self.role(self.work, self.turning)
         columns = max(op.type.shape[-1] for op in walk(self.opened.module.body) if op.kind is ops.dot)
         warps, registers = self.engine.warps(module.attrs["num_warps"], columns)
@@ -105,26 +107,29 @@ class _Build:
         attrs |= {"apart": (len(told), apart)} if apart else {}
         return module.replace(body=b.finish(), attrs={**module.attrs, **attrs})
 
+    def ring(self, load, slots):
+        return gpu_ops.ring(self.b, tile=load.op.type, slots=slots, axis=self.can.axis(load.op))
+
     # --- programs -----------------------------------------------------------------------------------------------------
     def role(self, body, turning=False):
-        """A region that does its part of every program: body(places, slot, parity) -> both."""
+        """A region that does its part of every program: body(places, *state) -> state."""
         b = self.b
         with b.region() as region:
-            zero = self.i32(0)
+            zeros = [self.i32(0)] * len(self.state)
             if turning:
                 gpu_ops.open_turns(b)
             if not self.persistent:
                 places = [kind(b, axis=k) for kind in (ops.program_id, ops.num_programs) for k in range(3)]
-                body([*places, *self.rank], zero, zero)
+                body([*places, *self.rank], *zeros)
             else:
                 x, y, z = self.grid
                 plane = ops.mul(b, x, y)
                 bounds = ops.program_id(b, axis=0), ops.mul(b, plane, z), ops.num_programs(b, axis=0)
-                with b.region([T.i32] * 3, ["program", *_STATE]) as loop:
+                with b.region([T.i32] * (1 + len(zeros)), ["program", *self.state]) as loop:
                     program, *state = loop.args
                     index = ops.rem(b, program, x), ops.rem(b, ops.div(b, program, x), y), ops.div(b, program, plane)
                     ops.yield_(b, *body([*index, *self.grid, *self.rank], *state))
-                b.place(_loop((*bounds, zero, zero), loop.block))
+                b.place(_loop((*bounds, *zeros), loop.block))
             if turning:
                 gpu_ops.close_turns(b)
             ops.yield_(b)
@@ -139,32 +144,43 @@ class _Build:
         first = ops.add(b, barriers, _i32(b, 8 * self.slots * group)) if group else barriers
         return ops.add(b, first, ops.mul(b, slot, _i32(b, 8)))
 
-    def after(self, slot, parity, b=None):
+    def after(self, slot, parity, b=None, slots=None):
         """The next slot, and the parity its phase has there."""
         b = b or self.b
         more = ops.add(b, slot, _i32(b, 1))
-        over = ops.eq(b, more, _i32(b, self.slots))
+        over = ops.eq(b, more, _i32(b, slots or self.slots))
         other = ops.xor(b, parity, _i32(b, 1))
         return ops.select(b, over, _i32(b, 0), more), ops.select(b, over, other, parity)
 
     # --- the copying warp ---------------------------------------------------------------------------------------------
-    def copies(self, places, slot, parity):
+    def copies(self, places, *state):
         scalar = _Slice(self.b, dict(zip(self.opened.places, places)))
         if self.outer is None:
-            return self.copy_loops(slot, parity, scalar)
+            return self.copy_loops(scalar, *state)
         b, bounds = self.b, [scalar(x) for x in self.outer.operands[:3]]
-        with b.region([bounds[0].type, T.i32, T.i32], ["i", "slot", "parity"]) as region:
-            index, at, phase = region.args
+        with b.region([bounds[0].type, *[T.i32] * len(state)], ["i", *self.state]) as region:
+            index, *own = region.args
             scalar.known[self.outer.regions[0].args[0]] = index
-            ops.yield_(b, *self.copy_loops(at, phase, scalar))
-        loop = b.place(_loop((*bounds, slot, parity), region.block))
-        return Result(loop, 0), Result(loop, 1)
+            ops.yield_(b, *self.copy_loops(scalar, *own))
+        loop = b.place(_loop((*bounds, *state), region.block))
+        return tuple(Result(loop, k) for k in range(len(state)))
 
-    def copy_loops(self, slot, parity, scalar):
+    def copy_loops(self, scalar, slot, parity, *tile):
+        tile = self.copy_tiles(scalar, *tile) if tile else ()
         for job in self.jobs:
             lo, hi, step = (scalar(x) for x in job.loop.operands[:3])
             slot, parity = self.copy_loop(job, (lo, hi, step), slot, parity, scalar)
-        return slot, parity
+        return slot, parity, *tile
+
+    def copy_tiles(self, scalar, slot, parity):
+        """What the dots of all rounds read."""
+        b = self.b
+        gpu_ops.await_phase(b, self.at(self.tiles_empty, 0, slot), ops.xor(b, parity, self.i32(1)))
+        filled = self.at(self.tiles_full, 0, slot)
+        for load, ring in zip(self.ahead, self.tiles):
+            self.copy(load, _slot_address(b, ring, load.op.type, slot), filled, None, scalar)
+        gpu_ops.arrive(b, filled)
+        return self.after(slot, parity, slots=AHEAD)
 
     def copy_loop(self, job, bounds, slot, parity, scalar):
         b, index = self.b, bounds[0].type
@@ -175,21 +191,22 @@ class _Build:
                 gpu_ops.await_phase(b, self.at(self.empty, group, mine), ops.xor(b, phase, self.i32(1)))
                 filled = self.at(self.full, group, mine)
                 for key in keys:
-                    self.copy(job.plan, key, job.loads[key], mine, filled, rounds, scalar)
+                    load = job.loads[key]
+                    buffer = _slot_address(b, job.plan.rings[key], load.op.type, mine)
+                    self.copy(load, buffer, filled, rounds, scalar, job.loop)
                 gpu_ops.arrive(b, filled)
             more = ops.add(b, rounds, ops.constant(b, value=1, type=T.i64))
             ops.yield_(b, more, *self.after(mine, phase))
         loop = b.place(_loop((*bounds, none, slot, parity), region.block))
         return Result(loop, 1), Result(loop, 2)
 
-    def copy(self, plan, key, load, slot, barrier, rounds, scalar):
-        """By the engine if it can, else element by element."""
+    def copy(self, load, buffer, barrier, rounds, scalar, loop=None):
+        """By the engine if it can, else element by element; `loop` is the one that `rounds` counts."""
         b, tile, axis = self.b, load.op.type, self.can.axis(load.op)
-        buffer = _slot_address(b, plan.rings[key], tile, slot)
         spell = lambda poly: write(b, poly, rounds, scalar)
         starts = [spell(side.start) for side in load.access.sides]
         fits = None
-        if not self.certain.reaches(load.access, loop=plan.loop):
+        if not self.certain.reaches(load.access, loop=loop):
             fits = reached(b, load.access, starts, sure=load.sure)
         if fits is None:
             self.copy_box(load, buffer, barrier, starts)
@@ -211,7 +228,7 @@ class _Build:
     # --- the computing warps ------------------------------------------------------------------------------------------
     def work(self, places, *begin):
         """The whole kernel, its loops on full buffers."""
-        opened, state = self.opened, _parameters(_STATE)
+        opened, state = self.opened, _parameters(self.state)
         worker = _Work(self, state)
         body = sweep(opened.module, worker.rule).body
         ends = Op(ops.yield_, worker.state, {}, ())
@@ -220,6 +237,7 @@ class _Build:
 
 
 _STATE = ("slot", "parity")
+_STATE_AHEAD = ("tile", "tile_parity")
 
 
 def _parameters(names):
@@ -249,13 +267,14 @@ class _Slice:
 
 
 class _Work:
-    """Rewrites the kernel for the computing warps; `state` are the slot and the parity of the round to come."""
+    """Rewrites the kernel for the computing warps; `state` are the slot and the parity of the round to come, and those
+    of the tiles brought ahead."""
 
     def __init__(self, build, state):
         self.build, self.state, self.before = build, state, state
         self.jobs = {id(job.loop.regions[0]): job for job in build.jobs}
         if build.outer is not None:  # its regions come before it: they begin with parameters it has yet to get
-            self.state = self.carried = _parameters(_STATE)
+            self.state = self.carried = _parameters(build.state)
 
     def rule(self, b, op):
         if b.original is self.build.outer:
@@ -277,8 +296,10 @@ class _Work:
     def loop(self, b, op, job):
         plan, (lo, hi, step, *inits) = job.plan, op.operands
         plan.b, plan.hi, plan.index = b, hi, T.i32
+        slot, parity, *tile = self.state
+        if tile and job is self.build.jobs[0]:
+            self.await_tiles(b, *tile)
         plan.shared = plan.share_outer_operands()
-        slot, parity = self.state
         if self.build.turning:
             gpu_ops.take_turn(b)
         carried = [*inits, slot, parity, slot]
@@ -292,7 +313,7 @@ class _Work:
             ops.yield_(b, *ends, *self.build.after(slot, parity, b), slot)
         outs = list(b.emit(ops.for_, (lo, hi, step, *carried), op.attrs, (region.block,)))
         outs, (slot, parity, last) = outs[: len(inits)], outs[len(inits) :]
-        self.state = (slot, parity)
+        self.state = (slot, parity, *tile)
         if self.build.turning:
             gpu_ops.pass_turn(b)
         if plan.late is not None:
@@ -302,7 +323,23 @@ class _Work:
                 _release(b, self.build, group, last, plan.goes_on(lo))
         for address, _ in list(plan.shared.values())[:1]:
             gpu_ops.release(b, address)
+        if tile and job is self.build.jobs[-1]:
+            self.give_back_tiles(b, *tile)
         return tuple(outs)
+
+    def await_tiles(self, b, slot, parity):
+        """The jobs' dots read tiles where they were brought to."""
+        build = self.build
+        gpu_ops.await_phase(b, build.at(build.tiles_full, 0, slot, b), parity)
+        for load, ring in zip(build.ahead, build.tiles):
+            where = _slot_address(b, ring, load.op.type, slot), build.can.axis(load.op)
+            for job in build.jobs:
+                job.plan.brought |= {(id(load.op), side): where for side in "ab"}
+
+    def give_back_tiles(self, b, slot, parity):
+        build = self.build
+        gpu_ops.arrive(b, build.at(build.tiles_empty, 0, slot, b))
+        self.state = (*self.state[:2], *build.after(slot, parity, b, AHEAD))
 
 
 class _Round(Copy):
