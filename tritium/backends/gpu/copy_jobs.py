@@ -155,7 +155,7 @@ def _jobs(opened, block, can, engine, barred=()):
             return []
         jobs.append(job)
     alike = len({len(job.groups) for job in jobs}) == 1  # they share their barriers
-    fit = len(maps) <= engine.maps and slots_of(jobs, engine) > 1
+    fit = len(maps) <= engine.maps and slots_of(jobs, can, engine) > 1
     return jobs if alike and fit and not _written(block, jobs[-1].loop) else []
 
 
@@ -182,9 +182,21 @@ def _bounded(found):
     return all(side.size is not None for side in found.sides)
 
 
-def slots_of(jobs, engine):
+def buffers_of(jobs, can):
+    """{a buffer's tile and place: keys of the loads that go through it}. Jobs come one after the other and share the
+    barriers of their slots, so they share the buffers as well."""
+    out = {}
+    for job in jobs:
+        for group, (_, keys) in enumerate(job.groups):
+            for place, key in enumerate(keys):
+                load = job.loads[key].op
+                out.setdefault((load.type, can.axis(load), group, place), []).append(key)
+    return out
+
+
+def slots_of(jobs, can, engine):
     """How many rounds' boxes there is room for."""
-    size = sum(bytes_of(load.op.type) for job in jobs for load in job.loads.values())
+    size = sum(bytes_of(tile) for tile, *_ in buffers_of(jobs, can))
     return min(*(job.stages for job in jobs), engine.room // size)
 
 
@@ -211,7 +223,7 @@ def _ahead(opened, block, jobs, can, engine, barred=()):
             if box and not box.wraps and not x.attrs["volatile"] and engine.fits(x.type, can.axis(x), box):
                 if all(_pure(y, barred) for y in _values(box)):
                     found.append(Load(x, box, narrow(box, mask), sum(len(job.loads) for job in jobs) + len(found)))
-    used = slots_of(jobs, engine) * sum(bytes_of(load.op.type) for job in jobs for load in job.loads.values())
+    used = slots_of(jobs, can, engine) * sum(bytes_of(tile) for tile, *_ in buffers_of(jobs, can))
     wanted = AHEAD * sum(bytes_of(load.op.type) for load in found)
     fits = used + wanted <= engine.room and found and found[-1].number < engine.maps
     return tuple(found) if fits and opened.module.attrs["num_warps"] == _ALONE else ()
@@ -299,4 +311,4 @@ def _pure(x, barred=()):
     return True
 
 
-__all__ = ["AHEAD", "Found", "Job", "Load", "Opened", "Written", "bytes_of", "find_jobs", "has_dots", "slots_of"]
+__all__ = ["AHEAD", "Found", "Job", "Load", "Opened", "Written", "buffers_of", "bytes_of", "find_jobs", "has_dots", "slots_of"]

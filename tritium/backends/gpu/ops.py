@@ -81,8 +81,8 @@ class dot_shared:
     """Start acc + a @ b: operands (a, b, acc), where a and b are addresses of buffers, or a is a tile in registers.
 
     The attributes give the operands' tile types and the axes their rows lie along; those of a tile in registers lay so
-    in the buffer it comes from. It waits until at most `pending` dots, this one included, are unfinished; an unfinished
-    result may only be handed to further `dot_shared` and to `dot_wait`.
+    in the buffer it comes from. It waits until at most `pending` dots, this one included, are unfinished, or for none
+    (None); an unfinished result may only be handed to further `dot_shared` and to `dot_wait`.
 
     Further operands are a barrier and a parity: with all it takes to begin at hand, the dot waits for that phase, and
     then as `take_turn` does.
@@ -133,6 +133,14 @@ class meet_blocks:
 
     def eval(m, op):
         m.meet_blocks()
+
+
+@op("settle", elementwise=True)
+class settle:
+    """The same tile, computed by now: where others are waited for next, nothing of it is left to do after that."""
+
+    def infer(x):
+        return x
 
 
 # --- warps with different work ----------------------------------------------------------------------------------------

@@ -376,17 +376,17 @@ class Copy:
             a_axis=a_axis,
             b_axis=b_axis,
             precision=op.attrs["precision"],
-            pending=int(self.runs_on(op)),
+            pending=self.pending(op),
         )
 
     def gate(self, dot):
         """The barrier and the parity of the phase a dot waits for when it has all else."""
         return ()
 
-    def runs_on(self, dot):
-        """True if the dot need not be waited for at once."""
+    def pending(self, dot):
+        """How many dots may be unfinished behind this: itself if it need not be waited for at once."""
         plan = self.plan
-        return plan.runs_into_next(dot) or plan.late is not None and dot is plan.body.yields[plan.late]
+        return int(plan.runs_into_next(dot) or plan.late is not None and dot is plan.body.yields[plan.late])
 
     def operand(self, dot, x, side):
         """(address or tile, axis its rows lie along)."""

@@ -30,11 +30,12 @@ from ...ir.core import Arg, Block, Op, Result, walk
 from ...ir.rewrite import substitute, sweep
 from . import ops as gpu_ops
 from .certain import Certain
-from .copy_jobs import AHEAD, Opened, bytes_of, find_jobs, has_dots, slots_of
+from .copy_jobs import AHEAD, Opened, buffers_of, find_jobs, has_dots, slots_of
 from .engine import by_element, reached, recipe, span
-from .pipeline_loops import MIN_TRANSFER, Copy
+from .pipeline_loops import MIN_TRANSFER
 from .polynomial import write
-from .turns import take_turns
+from .rounds import STATE, i32, overlapped_loop, plain_loop, slot_address
+from .turns import overlaps, take_turns
 
 
 def specialize_warps(module, abilities, engine, turns=True, taken=None):
@@ -74,10 +75,11 @@ class _Build:
         module = opened.module
         self.b = Builder()
         self.loads = [*(load for job in self.jobs for load in job.loads.values()), *self.ahead]
-        self.state = (*_STATE, *(_STATE_AHEAD if self.ahead else ()))
-        self.slots = slots_of(self.jobs, engine)
+        self.state = (*STATE, *(_TILES if self.ahead else ()))
+        self.slots = slots_of(self.jobs, can, engine)
         self.blocks = max(load.blocks for load in self.loads)
         self.turning = turns and take_turns(self.jobs, module.attrs["num_warps"])
+        self.overlapping = self.turning and all(map(overlaps, self.jobs))
         self.persistent = not any(map(_talks, walk(module.body)))
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
@@ -85,14 +87,18 @@ class _Build:
     def build(self):
         b, module = self.b, self.opened.original
         b.arguments = [*module.args, *self.grid, *self.maps]
+        made = {}
+        for (tile, axis, *_), keys in buffers_of(self.jobs, self.can).items():
+            made |= dict.fromkeys(keys, gpu_ops.ring(b, tile=tile, slots=self.slots, axis=axis))
         for job in self.jobs:
-            job.plan.rings = {key: self.ring(load, self.slots) for key, load in job.loads.items()}
+            job.plan.rings = {key: made[key] for key in job.loads}
         self.rank = [gpu_ops.block_rank(b)] if self.opened.blocks > 1 else []
         count = self.slots * len(self.jobs[0].groups)
         self.full = gpu_ops.phases(b, count=count, arrivals=1)
         self.empty = gpu_ops.phases(b, count=count, arrivals=self.blocks * module.attrs["num_warps"])
         if self.ahead:
-            self.tiles = [self.ring(x, AHEAD) for x in self.ahead]
+            kinds = [(x.op.type, self.can.axis(x.op)) for x in self.ahead]
+            self.tiles = [gpu_ops.ring(b, tile=tile, slots=AHEAD, axis=axis) for tile, axis in kinds]
             self.tiles_full = gpu_ops.phases(b, count=AHEAD, arrivals=1)
             self.tiles_empty = gpu_ops.phases(b, count=AHEAD, arrivals=module.attrs["num_warps"])
         regions = self.role(self.copies), self.role(self.work, self.turning)
@@ -106,9 +112,6 @@ class _Build:
         attrs = {"copy_warps": warps, "registers": registers[0], "maps": told, "persistent": self.persistent}
         attrs |= {"apart": (len(told), apart)} if apart else {}
         return module.replace(body=b.finish(), attrs={**module.attrs, **attrs})
-
-    def ring(self, load, slots):
-        return gpu_ops.ring(self.b, tile=load.op.type, slots=slots, axis=self.can.axis(load.op))
 
     # --- programs -----------------------------------------------------------------------------------------------------
     def role(self, body, turning=False):
@@ -136,21 +139,21 @@ class _Build:
         return region.block
 
     def i32(self, value):
-        return _i32(self.b, value)
+        return i32(self.b, value)
 
     def at(self, barriers, group, slot, b=None):
         """Address of the barrier of a group's slot."""
         b = b or self.b
-        first = ops.add(b, barriers, _i32(b, 8 * self.slots * group)) if group else barriers
-        return ops.add(b, first, ops.mul(b, slot, _i32(b, 8)))
+        first = ops.add(b, barriers, i32(b, 8 * self.slots * group)) if group else barriers
+        return ops.add(b, first, ops.mul(b, slot, i32(b, 8)))
 
     def after(self, slot, parity, b=None, slots=None):
         """The next slot, and the parity its phase has there."""
         b = b or self.b
-        more = ops.add(b, slot, _i32(b, 1))
-        over = ops.eq(b, more, _i32(b, slots or self.slots))
-        other = ops.xor(b, parity, _i32(b, 1))
-        return ops.select(b, over, _i32(b, 0), more), ops.select(b, over, other, parity)
+        more = ops.add(b, slot, i32(b, 1))
+        over = ops.eq(b, more, i32(b, slots or self.slots))
+        other = ops.xor(b, parity, i32(b, 1))
+        return ops.select(b, over, i32(b, 0), more), ops.select(b, over, other, parity)
 
     # --- the copying warp ---------------------------------------------------------------------------------------------
     def copies(self, places, *state):
@@ -178,7 +181,7 @@ class _Build:
         gpu_ops.await_phase(b, self.at(self.tiles_empty, 0, slot), ops.xor(b, parity, self.i32(1)))
         filled = self.at(self.tiles_full, 0, slot)
         for load, ring in zip(self.ahead, self.tiles):
-            self.copy(load, _slot_address(b, ring, load.op.type, slot), filled, None, scalar)
+            self.copy(load, slot_address(b, ring, load.op.type, slot), filled, None, scalar)
         gpu_ops.arrive(b, filled)
         return self.after(slot, parity, slots=AHEAD)
 
@@ -192,7 +195,7 @@ class _Build:
                 filled = self.at(self.full, group, mine)
                 for key in keys:
                     load = job.loads[key]
-                    buffer = _slot_address(b, job.plan.rings[key], load.op.type, mine)
+                    buffer = slot_address(b, job.plan.rings[key], load.op.type, mine)
                     self.copy(load, buffer, filled, rounds, scalar, job.loop)
                 gpu_ops.arrive(b, filled)
             more = ops.add(b, rounds, ops.constant(b, value=1, type=T.i64))
@@ -236,8 +239,7 @@ class _Build:
         return substitute(self.b, Block([*body.args, *state], [*body.ops, ends]), values)
 
 
-_STATE = ("slot", "parity")
-_STATE_AHEAD = ("tile", "tile_parity")
+_TILES = ("tile", "tile_parity")
 
 
 def _parameters(names):
@@ -246,10 +248,6 @@ def _parameters(names):
 
 def _loop(operands, block):
     return Op(ops.for_, operands, dict(ops.for_.defaults), tuple(x.type for x in operands[3:]), (block,))
-
-
-def _i32(b, value):
-    return ops.constant(b, value=value, type=T.i32)
 
 
 class _Slice:
@@ -294,33 +292,15 @@ class _Work:
         return outs[: len(body.yields)]
 
     def loop(self, b, op, job):
-        plan, (lo, hi, step, *inits) = job.plan, op.operands
-        plan.b, plan.hi, plan.index = b, hi, T.i32
+        plan = job.plan
+        plan.b, plan.hi, plan.index = b, op.operands[1], T.i32
         slot, parity, *tile = self.state
         if tile and job is self.build.jobs[0]:
             self.await_tiles(b, *tile)
         plan.shared = plan.share_outer_operands()
-        if self.build.turning:
-            gpu_ops.take_turn(b)
-        carried = [*inits, slot, parity, slot]
-        names = [*(a.name for a in plan.body.args), *_STATE, "before"]
-        with b.region([lo.type, *(x.type for x in carried)], names) as region:
-            i, *own = region.args
-            own, (slot, parity, before) = own[: len(inits)], own[len(inits) :]
-            known = {id(a): v for a, v in zip(plan.body.args, (i, *own))}
-            round_ = _Round(self, job, known, slot, parity, before, ops.ne(b, i, lo))
-            ends = round_.body()
-            ops.yield_(b, *ends, *self.build.after(slot, parity, b), slot)
-        outs = list(b.emit(ops.for_, (lo, hi, step, *carried), op.attrs, (region.block,)))
-        outs, (slot, parity, last) = outs[: len(inits)], outs[len(inits) :]
+        go = overlapped_loop if self.build.overlapping else plain_loop
+        *outs, slot, parity = go(self.build, b, op, job, slot, parity)
         self.state = (slot, parity, *tile)
-        if self.build.turning:
-            gpu_ops.pass_turn(b)
-        if plan.late is not None:
-            outs[plan.late] = gpu_ops.dot_wait(b, outs[plan.late], pending=0)
-            late = [k for k, (dot, _) in enumerate(job.groups) if dot is plan.body.yields[plan.late]]
-            for group in late:
-                _release(b, self.build, group, last, plan.goes_on(lo))
         for address, _ in list(plan.shared.values())[:1]:
             gpu_ops.release(b, address)
         if tile and job is self.build.jobs[-1]:
@@ -332,7 +312,7 @@ class _Work:
         build = self.build
         gpu_ops.await_phase(b, build.at(build.tiles_full, 0, slot, b), parity)
         for load, ring in zip(build.ahead, build.tiles):
-            where = _slot_address(b, ring, load.op.type, slot), build.can.axis(load.op)
+            where = slot_address(b, ring, load.op.type, slot), build.can.axis(load.op)
             for job in build.jobs:
                 job.plan.brought |= {(id(load.op), side): where for side in "ab"}
 
@@ -340,67 +320,3 @@ class _Work:
         build = self.build
         gpu_ops.arrive(b, build.at(build.tiles_empty, 0, slot, b))
         self.state = (*self.state[:2], *build.after(slot, parity, b, AHEAD))
-
-
-class _Round(Copy):
-    """One round: every dot waits for its boxes, and the buffers of dots that are over are given back.
-
-    A dot that runs on into the next round is over when that has waited for another dot, or when its own has begun.
-    """
-
-    def __init__(self, work, job, known, slot, parity, before, again):
-        super().__init__(job.plan, known, slot)
-        self.work, self.build, self.parity, self.before, self.again = work, work.build, parity, before, again
-        self.groups = {id(dot): k for k, (dot, _) in enumerate(job.groups)}
-        late = job.plan.late
-        self.late = None if late is None else job.plan.body.yields[late]
-        self.unfinished = self.groups.get(id(self.late))  # of the round before
-
-    def runs_on(self, dot):
-        """All but the late one are waited for: their buffers are given back. But first a turn is passed on."""
-        return dot is self.late or 2 * self.build.turning
-
-    def gate(self, dot):
-        if not self.takes_turn(dot):
-            return ()
-        return self.build.at(self.build.full, self.groups[id(dot)], self.slot, self.b), self.parity
-
-    def takes_turn(self, dot):
-        return self.build.turning and dot is self.late
-
-    def dot(self, op):
-        for x in op.operands:
-            if self.plan.source(x)[0] is None:
-                self.value(x)  # what it is computed from comes before the wait
-        group = self.groups.get(id(op))
-        if group is not None and not self.takes_turn(op):
-            gpu_ops.await_phase(self.b, self.build.at(self.build.full, group, self.slot, self.b), self.parity)
-        made = super().dot(op)
-        if self.build.turning and op is not self.late:
-            gpu_ops.pass_turn(self.b)
-            made = gpu_ops.dot_wait(self.b, made, pending=0)
-        if self.unfinished is not None and (op is not self.late or op.operands[2] in self.plan.body.args):
-            _release(self.b, self.build, self.unfinished, self.before, self.again)
-            self.unfinished = None
-        if group is not None and op is not self.late:
-            _empty(self.b, self.build, group, self.slot)
-        return made
-
-
-def _release(b, build, group, slot, condition):
-    """A group's slot is empty, if there was a round that used it."""
-    with b.region() as then:
-        _empty(b, build, group, slot)
-        ops.yield_(b)
-    with b.region() as other:
-        ops.yield_(b)
-    b.emit(ops.if_, (condition,), {}, (then.block, other.block))
-
-
-def _empty(b, build, group, slot):
-    """A group's slot is empty."""
-    gpu_ops.arrive(b, build.at(build.empty, group, slot, b), blocks=build.blocks)
-
-
-def _slot_address(b, ring, tile, slot):
-    return ops.add(b, ring, ops.mul(b, slot, _i32(b, bytes_of(tile))))

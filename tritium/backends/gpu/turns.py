@@ -7,15 +7,18 @@ the exponentials; if two groups take turns, one multiplies while the other compu
     group 1            QK            softmax         PV QK           softmax
 
 A turn begins before the product that runs on into the next round and ends when the next round's first one is under way.
-Who holds a turn must not wait for the other group, and gains nothing by turns if all warps have to meet in between. What
-can be done before a turn is done by then: scaling and rounding would keep the tensor cores waiting.
+Who holds a turn must not wait for the other group, and there is nothing to be gained if all warps have to meet between
+turns. What can be done before a turn is done by then: scaling and rounding would keep the tensor cores waiting.
+
+Where registers suffice, the next round's first product comes before that with V, which then runs while the group itself
+computes exponentials (`rounds`).
 """
 
 from __future__ import annotations
 
 from ... import ops
 from ...ir import types as T
-from ...ir.core import walk
+from ...ir.core import Op, walk
 from . import ops as gpu_ops
 from .layout import axis_bits, conversion
 from .lower import layout_of
@@ -23,6 +26,7 @@ from .lower import layout_of
 GROUPS = 2
 WARPS = 8  # of both
 ROWS = 64  # of a result, that one group multiplies by itself
+COLUMNS = 256  # of a result, at most, that it multiplies at once
 
 
 def take_turns(jobs, warps):
@@ -41,6 +45,17 @@ def _two_dots(job):
     return runs_on and plan.reads_in_place(first, "b")
 
 
+def overlaps(job):
+    """True if the second dot of a round may begin with the first one of the next: that takes nothing from the round
+    but buffers, and both are one instruction wide, so that dots are waited for one by one."""
+    plan, (first, second) = job.plan, job.plan.dots
+    left = second.operands[0]
+    ready = plan.reads_in_place(first, "a") and plan.reads_in_place(first, "b") and plan.outside(first.operands[2])
+    follows = type(left) is Op and plan.source(left)[0] is None and plan.needs_dots(left)
+    rows, columns = zip(*(dot.type.shape for dot in plan.dots))
+    return ready and follows and max(rows) == GROUPS * ROWS and max(columns) <= COLUMNS
+
+
 def turns_are_kept(module):
     """True if no warp waits for those of the other group from its first turn of a loop to its last, in a module with
     layouts."""
@@ -56,7 +71,7 @@ def _blocks(block):
 def _block_is_quiet(block):
     """Around a loop from `take_turn` to `pass_turn`; within it, all of it."""
     marks = [op for op in block.ops if _is_mark(op)]
-    held = inside = bool(marks) and marks[0].kind is gpu_ops.pass_turn
+    held = inside = any(op.kind is gpu_ops.dot_shared for op in marks)
     for op in block.ops:
         if _is_mark(op):
             held = inside or op.kind is gpu_ops.take_turn
@@ -97,4 +112,4 @@ def _quiet(op):
 _MOVED = (ops.splat, ops.arange, ops.expand_dims, ops.broadcast, ops.trans, ops.reshape)
 
 
-__all__ = ["GROUPS", "WARPS", "take_turns", "turns_are_kept"]
+__all__ = ["overlaps", "take_turns", "turns_are_kept"]

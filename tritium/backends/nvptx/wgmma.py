@@ -10,7 +10,7 @@ from ..gpu.lower_convert import write
 from ..gpu.lower_roles import await_turn
 from ..gpu.swizzle import row_width, swizzled
 from .tensor_types import NAMES, STEP, multiplies
-from .words import pack_words
+from .words import pack_words, unpack_word
 
 MAX_N = 256  # columns of one instruction
 ALONG_K = {"a": 1, "b": 0}  # the axis of K in [M, K] and [K, N]
@@ -167,7 +167,7 @@ def issue(g, acc, left, right, pending=0, wait=None):
     step_n = min(mine, MAX_N)
     per, repeats = step_n // 2, m // (64 * along_m)  # accumulators of one instruction; blocks of rows
     out, sides = list(acc), []
-    pending *= len(out) // per
+    pending = None if pending is None else pending * len(out) // per
     for k in range(len(out) // per):
         block, column = divmod(k, mine // step_n)
         if left.words is None:
@@ -221,7 +221,8 @@ def _instructions(g, acc, left, first, right, second, pending):
         lines.append(f"wgmma.mma_async.sync.aligned.{name} {{{outs}}}, {source}, db, {_flags(t, left, right)};")
         if fresh and step == 0:
             lines.append("setp.eq.b32 p, 1, 1;")
-    lines.append(f"wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned {pending}; }}")
+    wait = "" if pending is None else f" wgmma.wait_group.sync.aligned {pending};"
+    lines.append(f"wgmma.commit_group.sync.aligned;{wait} }}")
     letters = ["r" if in_registers else "l"] * len(first) + ["l"]
     if fresh:
         return _stated(g, " ".join(lines), count, (*first, second), [f"=&{letter}"] * count + letters, kind)
@@ -249,6 +250,12 @@ def _stated(g, body, count, inputs, constraints, kind):
     body = f'asm sideeffect "{body}", "{",".join(constraints)},~{{memory}}"'
     made = w.effect(f"call {result} {body}({arguments})", result)
     return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]
+
+
+def settle(g, op, x):
+    """The elements, none of which is computed later."""
+    (words,) = _settled(g, pack_words(g, list(x)))
+    return [e for word in words for e in unpack_word(g, word, x[0].type)]
 
 
 def dot_shared(g, op, a, b, acc, *phase):
