@@ -311,4 +311,5 @@ def _pure(x, barred=()):
     return True
 
 
-__all__ = ["AHEAD", "Found", "Job", "Load", "Opened", "Written", "buffers_of", "bytes_of", "find_jobs", "has_dots", "slots_of"]
+__all__ = ["AHEAD", "Found", "Job", "Load", "Opened", "Written", "buffers_of", "bytes_of", "find_jobs", "has_dots",
+           "slots_of"]  # fmt: skip
