@@ -18,6 +18,7 @@ from tritium.backends.driver import driver
 from tritium.backends.gpu.certain import Certain
 from tritium.backends.nvptx import cuda
 from tritium.interp.machine import interpret
+from tritium.kernels.attention import forward_kernel
 from tritium.tensors import is_descriptor
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
@@ -216,11 +217,46 @@ def attention(q_ptr, k_ptr, v_ptr, out_ptr, L, BM: tl.constexpr, BN: tl.constexp
     tl.store(out_ptr + start + m[:, None] * D + d[None, :], (acc / total[:, None]).to(tl.float16))
 
 
-@pytest.mark.parametrize(("warps", "stages"), [(4, 2), (4, 3), (8, 2), (8, 4)])
-def test_attention(check, warps, stages):
-    """Two dots, each with barriers of its own; the second runs on into the next round. Groups of 4 warps take turns."""
-    q, k, v = (rng.standard_normal((2, 256, 64)).astype(np.float16) / 4 for _ in range(3))
-    check(attention, q, k, v, np.zeros_like(q), 256, 128, 64, 64, grid=(2, 2), warps=warps, stages=stages)
+@pytest.mark.parametrize(("warps", "stages", "rows", "d"), [
+    (4, 2, 128, 64), (4, 3, 128, 64), (8, 2, 128, 64), (8, 4, 128, 64), (8, 2, 256, 64), (8, 2, 128, 128)
+])  # fmt: skip
+def test_attention(check, warps, stages, rows, d):
+    """Two dots, each with barriers of its own; the second runs on into the next round. Groups of 4 warps take turns; if
+    the dots take long, the second begins with the first one of the next round."""
+    q, k, v = (rng.standard_normal((2, 256, d)).astype(np.float16) / 4 for _ in range(3))
+    grid = 256 // rows, 2
+    check(attention, q, k, v, np.zeros_like(q), 256, rows, 64, d, grid=grid, warps=warps, stages=stages)
+
+
+@pytest.mark.parametrize(("length", "causal", "d"), [(200, False, 128), (192, True, 128), (64, True, 64)])
+def test_attention_with_masks(check, length, causal, d):
+    """The last blocks of queries and keys are cut off; some programs go one round, some more."""
+    q, k, v = (rng.standard_normal((2, length, d)).astype(np.float16) / 4 for _ in range(3))
+    args = (q, k, v, np.zeros_like(q), np.zeros((2, length), np.float32), 0.125, length, d * length, d, 128, 64, causal)
+    check(forward_kernel, *args, grid=(-(-length // 128), 2), warps=8, stages=2)
+
+
+@triton.jit
+def one_left_side(a_ptr, b_ptr, c_ptr, N, AGAIN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    a = tl.load(a_ptr + m[:, None] * BK + k[None, :])
+    total = tl.zeros((BM, BN), tl.float32)
+    for first in range(0, N, BN):
+        total = tl.dot(a, tl.load(b_ptr + k[:, None] * N + first + n[None, :]), total)
+    if AGAIN:
+        total += a
+    tl.store(c_ptr + m[:, None] * BN + n[None, :], total)
+
+
+@pytest.mark.parametrize(("warps", "again", "maps"), [(8, False, 3), (8, True, 2), (4, False, 2)])
+def test_tiles_of_all_rounds_are_copied_ahead(check, warps, again, maps):
+    """Each of two blocks has three programs, and room for the tiles of two. But what threads read as well they load; and
+    with four warps there is another block to multiply meanwhile."""
+    a, b, c = data(np.float16, 768, 64), data(np.float16, 64, 192), np.zeros((768, 64), np.float32)
+    args = a, b, c, 192, again, 128, 64, 64
+    _, metadata = emulator.llvm_of(module_of(one_left_side, args)[0], num_warps=warps)
+    assert len(metadata["maps"]) == maps
+    check(one_left_side, *args, grid=(6,), warps=warps)
 
 
 @triton.jit
@@ -247,7 +283,7 @@ def test_groups_take_turns_unless_they_have_to_meet():
         text, metadata = emulator.llvm_of(module, num_warps=8, num_stages=2)
         assert metadata["copy_warps"]
         turns[kernel] = text.count("call void @llvm.nvvm.barrier.cta.arrive.aligned.count")
-    assert turns == {attention: 4, attention_of_bytes: 0}
+    assert turns == {attention: 3, attention_of_bytes: 0}
 
 
 @triton.jit
@@ -282,11 +318,11 @@ def causal(q_ptr, k_ptr, v_ptr, out_ptr, L, HEADS: tl.constexpr, BM: tl.constexp
         out_tiles.store([head * L + tl.program_id(0) * BM, 0], (acc / total[:, None]).to(tl.float16))
 
 
-@pytest.mark.parametrize("warps", [4, 8])
-def test_causal_attention_in_a_loop_over_heads(check, warps):
+@pytest.mark.parametrize(("warps", "d"), [(4, 64), (8, 64), (8, 128)])
+def test_causal_attention_in_a_loop_over_heads(check, warps, d):
     """Two loops one after the other, the first of no rounds in some programs, and one around them."""
-    q, k, v = (rng.standard_normal((2, 256, 64)).astype(np.float16) / 4 for _ in range(3))
-    check(causal, q, k, v, np.zeros_like(q), 256, 2, 128, 64, 64, grid=(2,), warps=warps, stages=2)
+    q, k, v = (rng.standard_normal((2, 256, d)).astype(np.float16) / 4 for _ in range(3))
+    check(causal, q, k, v, np.zeros_like(q), 256, 2, 128, 64, d, grid=(2,), warps=warps, stages=2)
 
 
 @triton.jit

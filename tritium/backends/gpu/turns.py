@@ -27,6 +27,7 @@ GROUPS = 2
 WARPS = 8  # of both
 ROWS = 64  # of a result, that one group multiplies by itself
 COLUMNS = 256  # of a result, at most, that it multiplies at once
+LONG = 128  # products for an element of the first result, and columns of the second, that take as long as exponentials
 
 
 def take_turns(jobs, warps):
@@ -46,14 +47,15 @@ def _two_dots(job):
 
 
 def overlaps(job):
-    """True if the second dot of a round may begin with the first one of the next: that takes nothing from the round
-    but buffers, and both are one instruction wide, so that dots are waited for one by one."""
+    """True if the second dot of a round should begin with the first one of the next: that takes nothing from the round
+    but buffers, both are one instruction wide, so that dots are waited for one by one, and they take long enough."""
     plan, (first, second) = job.plan, job.plan.dots
     left = second.operands[0]
     ready = plan.reads_in_place(first, "a") and plan.reads_in_place(first, "b") and plan.outside(first.operands[2])
     follows = type(left) is Op and plan.source(left)[0] is None and plan.needs_dots(left)
     rows, columns = zip(*(dot.type.shape for dot in plan.dots))
-    return ready and follows and max(rows) == GROUPS * ROWS and max(columns) <= COLUMNS
+    long = min(first.operands[0].type.shape[1], second.type.shape[1]) >= LONG
+    return ready and follows and long and max(rows) == GROUPS * ROWS and max(columns) <= COLUMNS
 
 
 def turns_are_kept(module):
