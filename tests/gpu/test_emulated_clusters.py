@@ -3,9 +3,17 @@
 import numpy as np
 import pytest
 
+import tritium as triton
+import tritium.language as tl
+from tests.gpu import emulator
 from tests.gpu.emulator import Fault, execute
 from tests.gpu.emulator.copy_engine import TensorMap
 from tests.gpu.emulator.memory import Memory
+from tests.gpu.test_clusters import CASES
+from tests.gpu.test_language import module_of
+from tritium.interp.machine import interpret
+
+rng = np.random.default_rng(5)
 
 MEET = '  call void asm sideeffect "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", "~{memory}"()'
 COME = '  call void asm sideeffect "barrier.cluster.arrive.aligned;", "~{memory}"()'
@@ -154,6 +162,72 @@ def test_who_does_not_come_is_waited_for():
     apart = ["  %warp = lshr i32 %t, 5", '  call void asm sideeffect "bar.sync $0, 64;", "r"(i32 %warp)', END]
     with pytest.raises(Fault, match="deadlock"):
         run(["  br i1 %home, label %late, label %lost", "lost:", *apart, "late:", MEET, END])
+
+
+# --- global memory ----------------------------------------------------------------------------------------------------
+def places(*lines):
+    """Lines with %p, the thread's place in a row of the output that both blocks use, and %q, one in their own row."""
+    return [f"  %c = {SREG}ctaid.x()", "  %row = mul i32 %c, 64", "  %place = add i32 %row, %t",
+            "  %q = getelementptr i32, ptr addrspace(1) %out, i32 %place",
+            "  %p = getelementptr i32, ptr addrspace(1) %out, i32 %t", *lines, END]  # fmt: skip
+
+
+PUT, GET = "  store i32 %mine, ptr addrspace(1) %p", "  %y = load i32, ptr addrspace(1) %p"
+KEEP, SAME = "  store i32 %y, ptr addrspace(1) %q", PUT.replace("%mine", "%t")
+ADD = '  %z = call i32 asm sideeffect "atom.relaxed.gpu.global.add.u32 $0, [$1], $2;", "=r,l,r"(ptr %p, i32 1)'
+
+
+def test_what_one_block_writes_another_reads_after_they_met():
+    out = run(places(*only("home", PUT), MEET, GET, MEET, KEEP))
+    assert out.tolist() == [list(range(64))] * 2
+    with pytest.raises(Fault, match="reads global memory that another wrote since they met"):
+        run(places(*only("home", PUT), BARRIER, GET, MEET, KEEP))
+
+
+def test_what_one_block_reads_another_overwrites_after_they_met():
+    assert run(places(GET, MEET, *only("home", PUT)))[0].tolist() == list(range(64))
+    with pytest.raises(Fault, match="overwrites global memory that another read since they met"):
+        run(places(GET, BARRIER, *only("home", PUT)))
+
+
+def test_blocks_write_the_same_or_different_places():
+    assert run(places(SAME))[0].tolist() == list(range(64))
+    with pytest.raises(Fault, match="two blocks write different values"):
+        run(places(PUT))
+
+
+def test_atomics_need_no_meeting_among_themselves():
+    assert (run(places(ADD))[0] == 1).all()
+    for mixed in ([*only("home", PUT), ADD], [ADD, GET], [GET, ADD]):
+        with pytest.raises(Fault, match="race"):
+            run(places(*mixed))
+
+
+# --- kernels of the language ------------------------------------------------------------------------------------------
+@triton.jit
+def rewritten(x, y, out, N: tl.constexpr):
+    """Loads that are cut one way and stores that are cut another: `x` may only change when all have read it."""
+    i = tl.arange(0, N)
+    at = i[:, None] * N + i[None, :]
+    a, b = tl.load(x + at), tl.load(y + at)
+    tl.store(x + at, tl.zeros((N, N), tl.float32))
+    tl.store(out + at, tl.dot(b, a, tl.dot(a, b)))
+
+
+SQUARES = [rng.integers(-3, 3, (32, 32)).astype(np.float32) for _ in range(2)]
+KERNELS = {**CASES, "rewritten": (rewritten, (*SQUARES, np.zeros((32, 32), np.float32), 32), 1)}
+
+
+@pytest.mark.parametrize("blocks", [2, 4])
+@pytest.mark.parametrize("case", KERNELS)
+def test_kernels(case, blocks):
+    kernel, args, programs = KERNELS[case]
+    module, values = module_of(kernel, args)
+    mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
+    interpret(module, theirs, (programs,))
+    emulator.run(module, mine, (programs,), num_ctas=blocks)
+    for x, y in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5)
 
 
 # --- copies to several blocks -----------------------------------------------------------------------------------------

@@ -152,14 +152,14 @@ def _atomic(s, guard, operands, sem, scope, how, kind):
     olds, address = np.zeros(s.m.threads, dtype), s.get(pointer)
     for t in np.nonzero(guard)[0]:  # one after the other
         at, who = address[t : t + 1], s.m.lanes[t : t + 1]
-        old = np.ascontiguousarray(s.m.memory.load(at, dtype.itemsize, who)).view(dtype)[0, 0]
+        old = np.ascontiguousarray(s.m.memory.load(at, dtype.itemsize, who, atomic=True)).view(dtype)[0, 0]
         olds[t] = old
         with np.errstate(all="ignore"):
             if how == "cas":
                 new = words[1][t] if old == words[0][t] else old
             else:
                 new = _HOW[how](old, words[0][t])
-        s.m.memory.store(at, np.array([[new]], dtype).view(np.uint8), who)
+        s.m.memory.store(at, np.array([[new]], dtype).view(np.uint8), who, atomic=True)
     s.set(target, olds.view(np.dtype(f"u{dtype.itemsize}")), guard)
 
 
@@ -347,8 +347,10 @@ INSTRUCTIONS = [
     (r"stmatrix\.sync\.aligned\.m8n8\.x4\.shared\.b16", _store_matrices),
     (r"ldmatrix\.sync\.aligned\.m8n8\.x(\d)(\.trans)?\.shared\.b16", _load_matrices),
     (r"setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32", _declare),
-    (r"cp\.async\.bulk\.tensor\.(\d)d\.shared::cluster\.global\.tile\.mbarrier::complete_tx::bytes(\.multicast::cluster)?",
-     _copy_box),
+    (
+        r"cp\.async\.bulk\.tensor\.(\d)d\.shared::cluster\.global\.tile\.mbarrier::complete_tx::bytes(\.multicast::cluster)?",
+        _copy_box,
+    ),
     (r"cp\.async\.bulk\.tensor\.(\d)d\.global\.shared::cta\.tile\.bulk_group", _store_box),
     (r"cp\.reduce\.async\.bulk\.tensor\.(\d)d\.global\.shared::cta\.(\w+)\.tile\.bulk_group", _store_box),
     (r"cp\.async\.bulk\.commit_group", _close_boxes),

@@ -13,7 +13,7 @@ from tests.gpu.emulator import assembly, intrinsics
 from tests.gpu.emulator.arithmetic import BINARY, CASTS, signed
 from tests.gpu.emulator.barriers import Barriers
 from tests.gpu.emulator.code import FLOATS, numpy_type, segments_of, split_list, split_type, vector_of
-from tests.gpu.emulator.memory import SHARED_BASE, Fault
+from tests.gpu.emulator.memory import SHARED_BASE, Fault, Watch
 from tests.gpu.emulator.shared import Shared
 
 STRINGS = 1 << 50  # where constant strings lie
@@ -41,6 +41,7 @@ class Machine:
         """Run one program; for clusters, pid and grid count clusters."""
         self.pid, self.grid = pid, grid
         self.shared = Shared(self.shared_bytes, self.members // 32, self.blocks)
+        self.memory.watch = Watch(self.memory, self.shared) if self.blocks > 1 else None
         self.barriers = Barriers(self)
         self.at, self.before = np.zeros(self.threads, int), np.full(self.threads, -1)
         self.done, self.waiting, self.stalled = (np.zeros(self.threads, bool) for _ in range(3))

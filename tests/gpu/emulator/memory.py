@@ -35,6 +35,7 @@ class Memory:
             self.bytes[start : start + host.nbytes] = host
             self.valid[start : start + host.nbytes] = True
         self.before = self.bytes.copy()
+        self.watch = None  # of clusters
 
     def read_back(self):
         """Put what changed into the arrays."""
@@ -54,8 +55,59 @@ class Memory:
             raise Fault(f"{what} of {size} bytes outside every buffer at {hex(int(bad[0]))}")
         return index
 
-    def load(self, address, size, threads):
-        return self.bytes[self._at(address, size, "load")]
+    def load(self, address, size, threads, atomic=False):
+        """What lies at addresses; `threads` are who asks, None the copy engine."""
+        index = self._at(address, size, "load")
+        if self.watch is not None and threads is not None:
+            self.watch.load(index, threads[:, None], atomic)
+        return self.bytes[index]
 
-    def store(self, address, data, threads):
-        self.bytes[self._at(address, data.shape[1], "store")] = data
+    def store(self, address, data, threads, atomic=False):
+        index = self._at(address, data.shape[1], "store")
+        if self.watch is not None and threads is not None:
+            self.watch.store(index, threads[:, None], atomic, changed=self.bytes[index] != data)
+        self.bytes[index] = data
+        if self.watch is not None and threads is not None:
+            self.watch.stored(index, threads[:, None], lost=self.bytes[index] != data)
+
+
+class Watch:
+    """Who of a cluster's blocks used which global memory: what one writes, others use only after they met. Within a
+    block nothing is watched."""
+
+    def __init__(self, memory, shared):
+        rows = lambda count: np.full((count, len(memory.bytes)), -1, np.int32)
+        self.shared = shared
+        self.written, self.added, self.read = rows(2), rows(2), [rows(2) for _ in range(shared.blocks)]  # time and warp
+
+    def _unheard(self, noted, index, thread):
+        """Where another block did what is noted since the blocks met."""
+        time, warp = noted[:, index]
+        return (
+            (warp // self.shared.warps != self.shared.block_of(thread)) & (self.shared.met[warp] <= time) & (time > 0)
+        )
+
+    def _note(self, noted, index, thread):
+        warp = thread // 32
+        noted[0][index], noted[1][index] = self.shared.heard[warp, warp], warp
+
+    def load(self, index, thread, atomic):
+        writes = (self.written,) if atomic else (self.written, self.added)
+        if any(np.any(self._unheard(noted, index, thread)) for noted in writes):
+            raise Fault("race: a block reads global memory that another wrote since they met")
+        for block in () if atomic else np.unique(self.shared.block_of(thread)):
+            mine = self.shared.block_of(thread)[:, 0] == block
+            self._note(self.read[block], index[mine], thread[mine])
+
+    def store(self, index, thread, atomic, changed):
+        writes = (self.written,) if atomic else (self.written, self.added)
+        if any(np.any(changed & self._unheard(noted, index, thread)) for noted in writes):
+            raise Fault("race: two blocks write different values to one place of global memory")
+        if any(np.any(changed & self._unheard(noted, index, thread)) for noted in self.read):
+            raise Fault("race: a block overwrites global memory that another read since they met")
+        self._note(self.added if atomic else self.written, index, thread)
+
+    def stored(self, index, thread, lost):
+        """Threads that wrote at once: what is lost was overwritten by the same block."""
+        if np.any(lost & (self.written[1][index] // self.shared.warps != self.shared.block_of(thread))):
+            raise Fault("race: two blocks write different values to one place of global memory")

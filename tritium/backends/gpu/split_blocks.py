@@ -287,8 +287,8 @@ class _Split:
 
     def access(self, op):
         """What an access touches."""
-        pointer = op.operands[0]
-        return _Access(self.root(pointer), self.axes.of(op) is None, id(pointer))
+        pointer, axis = op.operands[0], self.axes.of(op)
+        return _Access(self.root(pointer), axis is None, (id(pointer), axis))
 
     def before_read(self, op):
         mine = self.access(op)
@@ -306,11 +306,11 @@ class _Split:
 
 class _Access(NamedTuple):
     """The argument that leads to some memory, None if it is not known; whether all blocks touch all of it, or the first
-    does for all; and by which pointers."""
+    does for all; and by which pointers, cut along which axis."""
 
     root: Any
     whole: bool
-    pointer: int
+    pointer: tuple
 
     def meets(self, other):
         """True if both may touch the same element in different blocks."""
