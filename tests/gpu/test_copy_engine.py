@@ -345,6 +345,26 @@ def test_loops_one_after_the_other_share_their_barriers(check, first):
     check(two_loops, a, b, np.zeros((192, 64), np.float32), first, 320, 64, 64, 64, grid=(3,))
 
 
+@triton.jit
+def two_loops_of_a_group(a_ptr, b_ptr, c_ptr, K, G, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    a_ptrs = a_ptr + (tl.program_id(0) // G * BM + m[:, None]) * K + k[None, :]
+    b_ptrs = b_ptr + k[:, None] * BN + n[None, :]
+    total = tl.zeros((BM, BN), tl.float32)
+    for step in range(0, K, BK):
+        total = tl.dot(tl.load(a_ptrs + step), tl.load(b_ptrs + step * BN), total)
+    total *= 2
+    for step in range(0, K, BK):
+        total = tl.dot(tl.load(a_ptrs + step), tl.load(b_ptrs + step * BN), total)
+    tl.store(c_ptr + (tl.program_id(0) * BM + m[:, None]) * BN + n[None, :], total)
+
+
+def test_loops_one_after_the_other_want_the_same_scalars(check):
+    """What the copying warp works out in one loop it does not have in the next."""
+    a, b = data(np.float16, 128, 128), data(np.float16, 128, 64)
+    check(two_loops_of_a_group, a, b, np.zeros((256, 64), np.float32), 128, 2, 64, 64, 64, grid=(4,))
+
+
 # --- launches, with a driver that only takes notes --------------------------------------------------------------------
 class Tensor:
     """What kernels ask of a tensor."""

@@ -189,7 +189,7 @@ class _Build:
         b, index = self.b, bounds[0].type
         none = ops.constant(b, value=0, type=T.i64)
         with b.region([index, T.i64, T.i32, T.i32], ["i", "round", "slot", "parity"]) as region:
-            _, rounds, mine, phase = region.args
+            (_, rounds, mine, phase), scalar = region.args, scalar.inside()
             for group, (_, keys) in enumerate(job.groups):
                 gpu_ops.await_phase(b, self.at(self.empty, group, mine), ops.xor(b, phase, self.i32(1)))
                 filled = self.at(self.full, group, mine)
@@ -206,8 +206,7 @@ class _Build:
     def copy(self, load, buffer, barrier, rounds, scalar, loop=None):
         """By the engine if it can, else element by element; `loop` is the one that `rounds` counts."""
         b, tile, axis = self.b, load.op.type, self.can.axis(load.op)
-        spell = lambda poly: write(b, poly, rounds, scalar)
-        starts = [spell(side.start) for side in load.access.sides]
+        starts = [write(b, side.start, rounds, scalar) for side in load.access.sides]
         fits = None
         if not self.certain.reaches(load.access, loop=loop):
             fits = reached(b, load.access, starts, sure=load.sure)
@@ -218,7 +217,8 @@ class _Build:
             self.copy_box(load, buffer, barrier, starts)
             ops.yield_(b)
         with b.region() as by_hand:
-            origin, numbers, wraps = by_element(b, load.access, tile.shape, spell)
+            scalar = scalar.inside()
+            origin, numbers, wraps = by_element(b, load.access, tile.shape, lambda x: write(b, x, rounds, scalar))
             gpu_ops.element_load(b, buffer, origin, *numbers, tile=tile, axis=axis, wraps=wraps)
             ops.yield_(b)
         b.emit(ops.if_, (fits,), {}, (engine.block, by_hand.block))
@@ -255,6 +255,10 @@ class _Slice:
 
     def __init__(self, b, known):
         self.b, self.known = b, known
+
+    def inside(self):
+        """The same for a region: what is made there is not known behind it."""
+        return _Slice(self.b, dict(self.known))
 
     def __call__(self, x):
         if x not in self.known:
