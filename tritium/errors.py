@@ -320,9 +320,9 @@ class InternalError(TritonError):
 
     Where a defect is found there may be only a module; whoever catches the error writes it to a file.
 
-    >>> print(InternalError("dce: lost a store", "k.ttir", "cuda:90:32"))
+    >>> print(InternalError("dce: lost a store", "k.ttir"))
     internal error: dce: lost a store
-    reproduce with: python -c "import tritium; tritium.compile('k.ttir', tritium.backends.compiler.GPUTarget.parse('cuda:90:32'))"
+    reproduce with: python -c "import tritium; tritium.compile('k.ttir')"
     """
 
     def __init__(self, message: str, reproducer=None, target=None):

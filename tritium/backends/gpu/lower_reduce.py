@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ... import ops
 from ...ir import types as T
+from ...ir.core import walk
 from .layout import Layout, axis_bits
 from .lower import lower
 
@@ -40,11 +41,39 @@ def reduce(g, op, *xs):
         groups.setdefault(e & ~axis.mask, []).append([x[r] for x in xs])
     keys = list(groups)
     totals = [_tree(groups[k], combine) for k in keys]
+    sided = _may_round_apart(region)
     for bit in axis.of("lane"):
-        totals = [combine(t, [g.target.shuffle_xor(g, x, 1 << bit) for x in t]) for t in totals]
+        others = [[g.target.shuffle_xor(g, x, 1 << bit) for x in t] for t in totals]
+        pairs = _in_order(g, bit, totals, others) if sided else zip(totals, others)
+        totals = [combine(*pair) for pair in pairs]
     if axis.of("warp"):
         totals = _across_warps(g, op, layout, axis, keys, totals, combine)
     return _arrange(g, op, keys, totals, axis, layout)
+
+
+def _may_round_apart(region):
+    """True if exchanging the sides of a combination may change its result's last bits.
+
+    So it is where floats are computed with, other than by an op that takes the two sides alike: x + y is y + x, but
+    Welford's means differ. All threads must have the same result, for they may branch on it.
+    """
+    half = len(region.args) // 2
+    sides = {frozenset(map(id, pair)) for pair in zip(region.args[:half], region.args[half:])}
+
+    def rounds(op):
+        row = op.kind.row
+        alike = row and (row.exact or row.commutes and frozenset(map(id, op.operands)) in sides)
+        return not alike and any(T.element(t).is_float for t in op.types if type(T.element(t)) is T.Scalar)
+
+    return any((op.kind.row or op.kind is ops.call) and rounds(op) for op in walk(region))
+
+
+def _in_order(g, bit, mine, others):
+    """(what the lane without the bit has, what the one with it has) of each total: both lanes combine alike."""
+    w = g.w
+    is_set = w.compare("icmp ne", w.binary("and", g.place("lane"), g.int(1 << bit)), g.int(0))
+    pick = lambda yes, no: [w.select(is_set, a, b) for a, b in zip(yes, no)]
+    return [(pick(other, total), pick(total, other)) for total, other in zip(mine, others)]
 
 
 def _tree(items, combine):
