@@ -48,6 +48,7 @@ class FakeCuda:
         "cuModuleLoadDataEx": (I, P, P, U, P, P), "cuModuleGetFunction": (I, P, P, ctypes.c_char_p),
         "cuModuleUnload": (I, P), "cuFuncSetAttribute": (I, P, I, I), "cuFuncGetAttribute": (I, P, I, P),
         "cuPointerGetAttribute": (I, P, I, P), "cuCtxSynchronize": (I,), "cuCtxSetLimit": (I, I, S),
+        "cuCtxGetLimit": (I, P, I),
         "cuLaunchKernel": (I, P, U, U, U, U, U, U, U, P, P, P), "cuLaunchKernelEx": (I, P, P, P, P),
         "cuMemAlloc_v2": (I, P, S), "cuMemFree_v2": (I, P), "cuMemHostAlloc": (I, P, S, U), "cuMemFreeHost": (I, P),
         "cuMemcpyHtoDAsync_v2": (I, Q, Q, S, P), "cuMemcpyDtoHAsync_v2": (I, Q, Q, S, P),
@@ -82,6 +83,9 @@ class FakeCuda:
 
     def _cuDeviceGetAttribute(self, out, attribute, device):
         word(out, I).value = ATTRIBUTES[attribute]
+
+    def _cuCtxGetLimit(self, out, number):
+        word(out, S).value = 1 << 20
 
     def _cuGetErrorString(self, code, out):
         word(out, ctypes.c_char_p).value = NAMES.get(code, b"some error")

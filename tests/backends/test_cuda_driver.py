@@ -286,7 +286,12 @@ def test_driver_interface(fake):
     assert drv.map_python_to_cpp_type("*fp32") == "CUdeviceptr" and drv.map_python_to_cpp_type("u32") == "uint32_t"
     assert drv.utils.cuOccupancyMaxActiveClusters(5000, 1024, 2) == 66
     drv.utils.set_printf_fifo_size(1 << 20)
+    assert "cuCtxSetLimit" not in fake.calls  # it is so already, and after a kernel that prints it could not be set
+    drv.utils.set_printf_fifo_size(1 << 21)
     assert "cuCtxSetLimit" in fake.calls
+    fake.fail["cuCtxSetLimit"] = 1
+    with pytest.raises(cuda.CudaError, match="hint: how much kernels may print is set before the first launch"):
+        drv.utils.set_printf_fifo_size(1 << 22)
     with pytest.raises(ValueError, match="there is no GPU 3: this machine has 1"):
         cuda.use(3)
 
@@ -332,8 +337,18 @@ def test_late_errors_name_the_kernels_launched_before(fake):
     assert "launched since the last synchronisation: scalars\n" in str(e.value)
     assert "compute-sanitizer" in str(e.value)
     fake.fail["cuLaunchKernel"] = 700
-    with pytest.raises(cuda.CudaError, match="since the last synchronisation: scalars\n"):
+    with pytest.raises(cuda.CudaError, match="since the last synchronisation: scalars\n") as e:
         add[(1,)](X, Y, Z, 64, BLOCK=64)
+    assert "arguments" not in str(e.value)  # those of this launch have nothing to do with it
+
+
+def test_errors_of_launches_that_wait_are_their_own(fake, monkeypatch):
+    add[(1,)](X, Y, Z, 64, BLOCK=64)
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    fake.fail["cuLaunchKernel"] = 700
+    with pytest.raises(cuda.CudaError, match="arguments: x_ptr=0x1000, y_ptr=0x2000, z_ptr=0x3000, n=64") as e:
+        add[(1,)](X, Y, Z, 64, BLOCK=64)
+    assert "compute-sanitizer" in str(e.value) and "since the last" not in str(e.value)
 
 
 def test_memory_of_the_host_is_refused(fake, monkeypatch):

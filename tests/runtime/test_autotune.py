@@ -2,12 +2,14 @@
 
 import json
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tritium.backends.driver import driver
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
 from tritium.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 from tritium.runtime.jit import KernelInterface
@@ -138,6 +140,21 @@ def test_when_no_config_fits_the_launch_says_why():
 def test_other_errors_propagate():
     with pytest.raises(ZeroDivisionError):
         launch(tuner(Recorder({1: ZeroDivisionError()})), None, 8)
+
+
+def test_what_is_captured_is_not_tuned(monkeypatch):
+    """Timing waits for the GPU, and that would spoil the graph: better say so before."""
+    kernel = Recorder()
+    t = tuner(kernel)
+    launch(t, None, 8)
+    done = len(kernel.launches)
+    captured = SimpleNamespace(is_current_stream_capturing=lambda: True)
+    monkeypatch.setattr(type(driver.active), "get_device_interface", lambda self: captured)
+    with pytest.raises(RuntimeError, match=r"cannot be tuned while .* captured into a graph\nhint: launch it once"):
+        launch(t, None, 16)
+    assert len(kernel.launches) == done
+    launch(t, None, 8)  # this one is tuned
+    assert len(kernel.launches) == done + 1
 
 
 def test_conflicting_meta_parameters():

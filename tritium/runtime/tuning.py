@@ -101,6 +101,19 @@ def check_conflict(config: Config, kwargs: dict[str, Any]) -> None:
                          "do not pass them at the launch as well.")
 
 
+def check_not_captured(name: str) -> None:
+    """Refuse to measure launches that are only recorded, before anything is asked that would spoil the graph.
+
+    >>> check_not_captured("kernel")
+    """
+    from tritium.backends.driver import driver
+
+    capturing = getattr(driver.active.get_device_interface(), "is_current_stream_capturing", None)
+    if capturing is not None and capturing():
+        raise RuntimeError(f"{name} cannot be tuned while its launches are captured into a graph\n"
+                           "hint: launch it once with arguments like these before the capture")
+
+
 def benchmarker(warmup: float | None, rep: float | None, use_cuda_graph: bool) -> Callable[..., Sequence[float]]:
     """What measures a trial: the driver's benchmarker, or what the deprecated arguments ask for."""
     from tritium import testing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -66,12 +67,19 @@ suspects: list[Callable] = []
 def explain(code):
     """What the driver says of an error, and for one a kernel left behind, which kernels it may be."""
     text = f"{_text('cuGetErrorString', code)} ({_text('cuGetErrorName', code)}, code {code})"
-    names = [name for launched in suspects for name in launched()] if code in _STICKY else []
+    if code not in _STICKY:
+        return text
+    names = [name for launched in suspects for name in launched()] if left_behind(code) else []
+    which = ""
     if names:
-        text += (f"\nlaunched since the last synchronisation: {', '.join(names)}"
-                 "\nhint: set CUDA_LAUNCH_BLOCKING=1 to see which of them fails and where; run the program under "
-                 "compute-sanitizer to see at which line of the kernel")
-    return text
+        text += f"\nlaunched since the last synchronisation: {', '.join(names)}"
+        which = "set CUDA_LAUNCH_BLOCKING=1 to see which of them fails and where; "
+    return f"{text}\nhint: {which}run the program under compute-sanitizer to see at which line of the kernel"
+
+
+def left_behind(code):
+    """Whether an error is that of a kernel launched earlier; where launches wait, it is that of the call itself."""
+    return code in _STICKY and os.environ.get("CUDA_LAUNCH_BLOCKING", "0") in ("", "0")
 
 
 def _text(name, code):
@@ -131,6 +139,17 @@ def current():
 def use(device):
     """Make a device's primary context current."""
     call("cuCtxSetCurrent", context(device))
+
+
+def set_limit(number, value, hint):
+    """Set a limit of the current context; one that has the value is left alone, for some can be set no more."""
+    found = ctypes.c_size_t()
+    call("cuCtxGetLimit", ctypes.byref(found), number)
+    if found.value == value:
+        return
+    code = function("cuCtxSetLimit")(number, ctypes.c_size_t(value))
+    if code:
+        raise CudaError(f"cuCtxSetLimit failed: {explain(code)}\nhint: {hint}")
 
 
 @contextlib.contextmanager

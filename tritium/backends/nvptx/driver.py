@@ -150,7 +150,7 @@ class Utils:
     def set_printf_fifo_size(self, size):
         """Bytes the device may print between two synchronisations."""
         cuda.use(cuda.current())
-        cuda.call("cuCtxSetLimit", 1, ctypes.c_size_t(size))
+        cuda.set_limit(1, size, "how much kernels may print is set before the first launch of one that does")
 
     def cuOccupancyMaxActiveClusters(self, function, shared, num_ctas, threads=128):
         """How many clusters of `num_ctas` programs of a kernel fit on the current device at once."""

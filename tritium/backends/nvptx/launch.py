@@ -381,5 +381,7 @@ def _raise_failure(code, kernel, gx, gy, gz, address):
     """Called by the native launcher when the driver refuses a launch."""
     run = kernel if isinstance(kernel, Launcher) else kernel.run
     what = f"launching {run.name} on a grid of {(gx, gy, gz)} failed: {cuda.explain(code)}"
+    if cuda.left_behind(code):  # not this launch's doing
+        raise cuda.CudaError(what)
     hint = f"\nhint: {_HINTS[code]}" if code in _HINTS else ""
     raise cuda.CudaError(f"{what}\narguments: {run.describe(ctypes.string_at(address, 8 * run.slot_count))}{hint}")
