@@ -56,3 +56,18 @@ def test_products_with_a_copying_warp_do_not_spill(blocks, warps):
     source = ASTSource(product, types | dict.fromkeys(constants, "constexpr"), constants, aligned)
     kernel = compile(source, target=GPUTarget("cuda", 90, 32), options=dict(num_warps=warps))
     assert kernel.metadata.copy_warps and kernel.n_spills == 0
+
+
+@triton.jit
+def picked(x_ptr, y_ptr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(y_ptr + at, tl.gather(tl.load(x_ptr + at), N - 1 - at, 0))
+
+
+@pytest.mark.parametrize(("arch", "fits"), [(86, False), (90, True)])
+def test_what_cannot_be_loaded_is_not_assembled(arch, fits):
+    """Its metadata says why; tuners meet many such kernels, and their tiles are large."""
+    source = ASTSource(picked, dict.fromkeys(("x_ptr", "y_ptr"), "*fp32"), {"N": 32768})
+    kernel = compile(source, GPUTarget("cuda", arch, 32), {"num_warps": 32})
+    assert kernel.metadata.shared == 131072
+    assert kernel.kernel.startswith(b"\x7fELF") == fits == hasattr(kernel.metadata, "n_regs")

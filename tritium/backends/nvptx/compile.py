@@ -152,8 +152,11 @@ def _set_up():
 def cubin(text, target, options, metadata):
     """Machine code by the driver or by ptxas; without both, the PTX itself, for a driver that is there one day.
 
-    The driver is faster, but lets no warps exchange registers.
+    The driver is faster, but lets no warps exchange registers. A kernel that needs more shared memory than there is
+    stays PTX, too: nobody loads it, and assembling such large tiles takes minutes.
     """
+    if metadata.get("shared", 0) > NvTarget.of(options.arch).shared_bytes:
+        return text.encode()
     extra = tuple((options.ptx_options or "").split())
     if not extra and link.makes(text, NvTarget.of(options.arch).sm):
         binary, said = link.link(text)
