@@ -268,6 +268,24 @@ def rows_attention():
     )
 
 
+def rows_clusters():
+    """Programs that several blocks share; for one block each, see the rows above."""
+    rows, cols = 512, 65536
+    x = rand(rows, cols)
+    out = torch.empty_like(x)
+
+    def launch(k, **options):
+        k.softmax_kernel[(rows,)](out, x, x.stride(0), cols, BLOCK=cols, **options)
+        return out
+
+    for counts in ((1,), (2, 4, 8)):
+        configs = [dict(num_ctas=c, num_warps=w) for c in counts for w in (8, 16)]
+        name = f"softmax f32 {rows}x{cols}, {'one block' if counts == (1,) else 'clusters'}"
+        yield Row(name, launch, lambda: torch.softmax(x, 1), 8 * x.numel(), "GB/s", configs)
+    pairs = [dict(BLOCK_M=256, BLOCK_N=256, BLOCK_K=64, num_warps=8, num_stages=s, num_ctas=2) for s in (3, 4)]
+    yield matmul_row("matmul f16 8192, clusters of 2", 8192, 8192, 8192, torch.float16, configs=pairs)
+
+
 GROUPS = {
     "elementwise": rows_elementwise,
     "sum": rows_sum,
@@ -278,6 +296,7 @@ GROUPS = {
     "conv": rows_conv,
     "matmul": rows_matmul,
     "attention": rows_attention,
+    "clusters": rows_clusters,
 }
 
 

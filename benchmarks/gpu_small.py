@@ -68,6 +68,10 @@ def rows():
         block = 1 << (cols - 1).bit_length()
         check(f"softmax {cols}", (K.softmax_kernel, "out x".split()), (33,), np.full_like(x, np.nan), dict(x=x),
               softmax(x.astype(np.float64)), cols, cols, BLOCK=block)  # fmt: skip
+    for blocks in (2, 4):
+        name, out = f"softmax {cols}, clusters of {blocks}", np.full_like(x, np.nan)
+        check(name, (K.softmax_kernel, "out x".split()), (33,), out, dict(x=x), softmax(x.astype(np.float64)), cols, cols,
+              BLOCK=block, num_ctas=blocks)  # fmt: skip
     x, w = data(17, 512, dtype=ml_dtypes.bfloat16), data(512, dtype=ml_dtypes.bfloat16)
     wide = x.astype(np.float64)
     want = wide / np.sqrt((wide**2).mean(1, keepdims=True) + 1e-6) * w.astype(np.float64)
@@ -108,6 +112,7 @@ def products():
     matmul("bf16", 256, 256, 256, ml_dtypes.bfloat16, (128, 128, 64), num_warps=8, num_stages=4)
     matmul("f16, b transposed", 256, 256, 256, np.float16, (128, 128, 64), turned=True, num_warps=8, num_stages=4)
     matmul("f16 ragged", 189, 203, 171, np.float16, (128, 128, 64), num_warps=8, num_stages=4)
+    matmul("f16, clusters of 2", 300, 512, 192, np.float16, (256, 256, 64), num_warps=8, num_stages=4, num_ctas=2)
     matmul("tf32", 256, 256, 128, np.float32, (128, 128, 32), num_warps=8, num_stages=3, tolerance=3e-3)
     matmul("fp8", 256, 256, 256, ml_dtypes.float8_e4m3fn, (128, 128, 128), turned=True, num_warps=8, num_stages=3)
 
