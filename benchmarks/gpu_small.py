@@ -70,8 +70,8 @@ def rows():
               softmax(x.astype(np.float64)), cols, cols, BLOCK=block)  # fmt: skip
     for blocks in (2, 4):
         name, out = f"softmax {cols}, clusters of {blocks}", np.full_like(x, np.nan)
-        check(name, (K.softmax_kernel, "out x".split()), (33,), out, dict(x=x), softmax(x.astype(np.float64)), cols, cols,
-              BLOCK=block, num_ctas=blocks)  # fmt: skip
+        check(name, (K.softmax_kernel, "out x".split()), (33,), out, dict(x=x), softmax(x.astype(np.float64)), cols,
+              cols, BLOCK=block, num_ctas=blocks)  # fmt: skip
     x, w = data(17, 512, dtype=ml_dtypes.bfloat16), data(512, dtype=ml_dtypes.bfloat16)
     wide = x.astype(np.float64)
     want = wide / np.sqrt((wide**2).mean(1, keepdims=True) + 1e-6) * w.astype(np.float64)
