@@ -12,6 +12,7 @@ import tritium.language as tl
 from tests.gpu import emulator
 from tests.gpu.modules import run_cuda
 from tests.gpu.test_modules import agree
+from tritium.backends.gpu import lower_sort
 from tritium.frontend import lower
 from tritium.interp.machine import interpret
 from tritium.ir.verify import verify
@@ -84,6 +85,31 @@ def test_sort_of_every_type(check, dtype):
 @pytest.mark.parametrize("shape", [(1, 2), (1, 512), (16, 64), (2, 1)])
 def test_sort(check, shape, warps):
     check(sort_rows, data("f4", *shape), np.zeros(shape, "f4"), *shape, False, warps=warps)
+
+
+@pytest.mark.parametrize("down", [False, True])
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u4", "i8", "u8", "f2", bf16, "f4", "f8"], ids=str)
+def test_sort_in_loops(check, dtype, down, monkeypatch):
+    monkeypatch.setattr(lower_sort, "WRITTEN_OUT", 0)
+    check(sort_rows, data(dtype, 4, 32), np.zeros((4, 32), dtype), 4, 32, down, warps=1)
+
+
+@pytest.mark.parametrize("warps", WARPS)
+@pytest.mark.parametrize("shape", [(1, 2), (1, 2048), (32, 64), (8, 256), (2, 1)])
+def test_sort_in_loops_over_threads(check, shape, warps, monkeypatch):
+    monkeypatch.setattr(lower_sort, "WRITTEN_OUT", 0)
+    check(sort_rows, data("f4", *shape), np.zeros(shape, "f4"), *shape, warps == 1, warps=warps)
+
+
+@pytest.mark.parametrize("written_out", [0, 1 << 30])
+def test_sorting_loses_no_element(check, written_out, monkeypatch):
+    """Zeros of both signs and numbers that compare with nothing."""
+    monkeypatch.setattr(lower_sort, "WRITTEN_OUT", written_out)
+    x = data("f4", 2, 64)
+    x[:, ::3], x[:, 1::5] = 0.0, -0.0
+    check(sort_rows, x, np.zeros((2, 64), "f4"), 2, 64, False, warps=1)
+    x[:, 7::11] = np.nan
+    check(sort_rows, x, np.zeros((2, 64), "f4"), 2, 64, False, warps=1)
 
 
 @pytest.mark.parametrize("warps", WARPS)

@@ -165,7 +165,7 @@ def _scan_threads(g, types, part, bit, seen, prefix, total, combine, reverse):
     if part == "lane":
         other = [[g.target.shuffle_xor(g, x, 1 << bit) for x in total[r]] for r in keys]
     else:
-        other = exchange_warps(g, types, bit, [total[r] for r in keys])
+        other = exchange_threads(g, types, g.int(32 << bit), [total[r] for r in keys])
     other = dict(zip(keys, other))
     is_set = w.compare("icmp ne", w.binary("and", g.place(part), g.int(1 << bit)), g.int(0))
     later = w.binary("xor", is_set, w.const("i1", True)) if reverse else is_set
@@ -175,22 +175,29 @@ def _scan_threads(g, types, part, bit, seen, prefix, total, combine, reverse):
     return new_prefix, new_total
 
 
-def exchange_warps(g, types, bit, total):
-    """What the thread in the warp differing in `bit` holds, register by register, through shared memory."""
-    w = g.w
-    threads = 32 * g.warps
+def exchange_threads(g, types, mask, total):
+    """What the thread whose number differs in `mask` (i32) holds, register by register, through shared memory.
+
+    Where there is no room for all registers of all threads, some go after the others.
+    """
+    w, threads = g.w, 32 * g.warps
     thread = g.target.thread_id(g)
-    partner = w.binary("xor", thread, g.int(32 << bit))
-    bases = g.shared.take([threads * len(total) * t.bytes for t in types])
-    g.shared.before_write(g)
-    for r, items in enumerate(total):
-        for x, base, t in zip(items, bases, types):
-            g.shared.store(g, base, w.binary("add", thread, g.int(r * threads)), x, t)
-    g.shared.after_write(g)
-    return [
-        [g.shared.load(g, base, w.binary("add", partner, g.int(r * threads)), t) for base, t in zip(bases, types)]
-        for r in range(len(total))
-    ]
+    partner = w.binary("xor", thread, mask)
+    room = (g.target.shared_bytes - g.shared.top) // (threads * sum(max(t.bytes, 1) for t in types))
+    out = []
+    for start in range(0, len(total), max(room, 1)):
+        some = total[start : start + max(room, 1)]
+        bases = g.shared.take([threads * len(some) * t.bytes for t in types])
+        g.shared.before_write(g)
+        for r, items in enumerate(some):
+            for x, base, t in zip(items, bases, types):
+                g.shared.store(g, base, w.binary("add", thread, g.int(r * threads)), x, t)
+        g.shared.after_write(g)
+        out += [
+            [g.shared.load(g, base, w.binary("add", partner, g.int(r * threads)), t) for base, t in zip(bases, types)]
+            for r in range(len(some))
+        ]
+    return out
 
 
 @lower(ops.map_)
