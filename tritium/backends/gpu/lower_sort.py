@@ -1,9 +1,9 @@
 """Sorting along the last axis: a bitonic network, whose every step compares elements with partners.
 
 Elements become integers in their order and back: floats are sign and magnitude (-0 before 0, nan at the ends). Small
-networks are written out. There each merge begins with partners mirrored about the middle of a block, so that every
-comparison sorts upwards. That is another permutation of registers for every merge; in large networks, which are loops
-over the merges, those blocks that are to go down are complemented meanwhile.
+networks are written out. There a merge begins with partners mirrored about the middle of a block, so that comparisons
+sort upwards. That is another permutation of registers for every merge; in large networks, which are loops over the
+merges, those blocks that are to go down are complemented meanwhile.
 """
 
 from __future__ import annotations
@@ -66,23 +66,33 @@ class Network:
     # --- steps --------------------------------------------------------------------------------------------------
     def written_out(self, x):
         for k in range(len(self.bits)):
-            x = self.step(x, range(k + 1))
+            down = self.bits[k + 1][1] if self.is_turned(k + 1) else None
+            x = self.step(x, (k,) if self.is_turned(k) else range(k + 1), down)
             for j in reversed(range(k)):
-                x = self.step(x, (j,))
+                x = self.step(x, (j,), down)
         return x
 
-    def step(self, x, turned):
-        """Compare with partners whose index differs in these bits; who has the highest of them set keeps the larger."""
+    def is_turned(self, k):
+        """Whether merge `k` begins with halves in opposite order: then it begins in registers, where mirrored partners
+        would be in other threads."""
+        parts = [part for part, _ in self.bits[: k + 1]]
+        return len(parts) > k and parts[k] == "reg" and parts.count("reg") <= k
+
+    def step(self, x, turned, down=None):
+        """Compare with partners whose index differs in these bits; who has the highest of them set keeps the larger.
+
+        Registers with the bit `down` are sorted downwards.
+        """
         masks = {"reg": 0, "lane": 0, "warp": 0}
         for k in turned:
             part, bit = self.bits[k]
             masks[part] |= 1 << bit
         part, bit = self.bits[max(turned)]
         mine, others = list(x), self.partners([x[r ^ masks["reg"]] for r in range(len(x))], masks["lane"], masks["warp"])
+        turns = [self.downwards != (down is not None and bool(r >> down & 1)) for r in range(len(x))]
         if part != "reg":
-            return self.keep(mine, others, self.is_set(part, self.g.int(1 << bit)))
-        larger = [bool(r >> bit & 1) != self.downwards for r in range(len(x))]
-        return [self.extreme(*pair) for pair in zip(larger, mine, others)]
+            return self.keep(mine, others, self.is_set(part, self.g.int(1 << bit)), turns)
+        return [self.extreme(bool(r >> bit & 1) != turns[r], a, b) for r, (a, b) in enumerate(zip(mine, others))]
 
     def partners(self, x, lanes, warps):
         """What the threads have whose lane and warp differ in these bits (numbers, or i32 values)."""
@@ -98,12 +108,17 @@ class Network:
         """i1: this thread's lane or warp has the bit of a mask (i32)."""
         return self.w.compare("icmp ne", self.w.binary("and", self.g.place(part), mask), self.g.int(0))
 
-    def keep(self, mine, others, upper):
-        """The larger of two if `upper` (i1), else the smaller; partners are never both upper."""
-        w = self.w
-        swaps = w.binary("xor", upper, w.const("i1", True)) if self.downwards else upper
-        less = [w.compare(f"icmp {self.sign}lt", y, x) for x, y in zip(mine, others)]
-        return [w.select(w.binary("xor", c, swaps), y, x) for c, x, y in zip(less, mine, others)]
+    def keep(self, mine, others, upper, turns):
+        """The larger of two if `upper` (i1), else the smaller, or the other way round where `turns`.
+
+        Partners are never both upper.
+        """
+        w, out = self.w, []
+        for x, y, turn in zip(mine, others, turns):
+            larger = w.binary("xor", upper, w.const("i1", True)) if turn else upper
+            less = w.compare(f"icmp {self.sign}lt", y, x)
+            out.append(w.select(w.binary("xor", less, larger), y, x))
+        return out
 
     def extreme(self, larger, x, y):
         """The larger or the smaller of two. Of 64 bits both are selected by one comparison."""
@@ -177,7 +192,7 @@ class Network:
             mask = w.binary("shl", g.int(1), w.binary("add", loop.index, g.int(low - run[0])))
             mine = list(loop.carried)
             others = self.partners(mine, *((mask, 0) if part == "lane" else (0, mask)))
-            loop.next = self.keep(mine, others, self.is_set(part, mask))
+            loop.next = self.keep(mine, others, self.is_set(part, mask), [self.downwards] * len(mine))
             g.shared.fence_scratch()
         return loop.results
 
