@@ -27,7 +27,7 @@ def sort(g, op, x):
 
 
 class Network:
-    """The network for one tile. A bit of the index along the axis lives in a register's, a lane's or a warp's number."""
+    """The network for one tile. A bit of the index along the axis lives in the number of a register, lane or warp."""
 
     def __init__(self, g, op):
         self.g, self.w, self.t, self.layout = g, g.w, T.element(op.type), g.layout(op)
@@ -88,11 +88,11 @@ class Network:
             part, bit = self.bits[k]
             masks[part] |= 1 << bit
         part, bit = self.bits[max(turned)]
-        mine, others = list(x), self.partners([x[r ^ masks["reg"]] for r in range(len(x))], masks["lane"], masks["warp"])
+        others = self.partners([x[r ^ masks["reg"]] for r in range(len(x))], masks["lane"], masks["warp"])
         turns = [self.downwards != (down is not None and bool(r >> down & 1)) for r in range(len(x))]
         if part != "reg":
-            return self.keep(mine, others, self.is_set(part, self.g.int(1 << bit)), turns)
-        return [self.extreme(bool(r >> bit & 1) != turns[r], a, b) for r, (a, b) in enumerate(zip(mine, others))]
+            return self.keep(x, others, self.is_set(part, self.g.int(1 << bit)), turns)
+        return [self.extreme(bool(r >> bit & 1) != turns[r], mine, y) for r, (mine, y) in enumerate(zip(x, others))]
 
     def partners(self, x, lanes, warps):
         """What the threads have whose lane and warp differ in these bits (numbers, or i32 values)."""
