@@ -16,13 +16,18 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tritium import knobs
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
 from tritium.runtime import tuning
-from tritium.runtime.jit import KernelInterface, T
+from tritium.runtime.choices import Choice, Choices
+from tritium.runtime.jit import JITFunction, KernelInterface, P, T
 from tritium.runtime.tuning import Config
+
+if TYPE_CHECKING:
+    from tritium.runtime.jit import Launch
 
 __all__ = ["Autotuner", "Config", "Heuristics", "OutOfResources", "PTXASError", "autotune", "heuristics"]
 
@@ -32,10 +37,10 @@ NEVER = [float("inf")] * 3
 
 
 class _Launching(threading.local):
-    """`arguments` of the launches that a thread is in, by the tuner's id."""
+    """`arguments` of the launches that a thread is in, by the tuner's id: by name, or as they were given."""
 
     def __init__(self):
-        self.arguments: dict[int, dict[str, Any]] = {}
+        self.arguments: dict[int, dict[str, Any] | tuple] = {}
 
 
 # Backward passes launch from threads of their own: each has its arguments, and they measure one after another.
@@ -67,6 +72,7 @@ class Autotuner(KernelInterface[T]):
         self.configs = list(configs or [Config({})])
         self.keys = list(key)
         self.cache: dict[tuple, Config] = {}
+        self._choices = Choices(arg_names)
         self.shipped: dict[tuple[str, ...], Config] = {}  # read by `load`, under keys as text
         self.best_config: Config | None = None
         self.configs_timings: dict[Config, list[float]] = {}
@@ -126,7 +132,8 @@ class Autotuner(KernelInterface[T]):
     @property
     def nargs(self) -> Any:
         """The positional arguments of the launch this thread is in, by name; None outside one."""
-        return _launching.arguments.get(id(self))
+        found = _launching.arguments.get(id(self))
+        return dict(zip(self.arg_names, found)) if isinstance(found, tuple) else found
 
     @nargs.setter
     def nargs(self, value: dict[str, Any] | None) -> None:
@@ -134,6 +141,46 @@ class Autotuner(KernelInterface[T]):
             _launching.arguments.pop(id(self), None)
         else:
             _launching.arguments[id(self)] = value
+
+    def __getitem__(self: Autotuner[Callable[P, Any]], grid: Any) -> Launch[P]:
+        plain = self.__class__ is Autotuner and "run" not in self.__dict__
+        launch: Any = partial(self._launch, grid) if plain else partial(self.run, grid=grid, warmup=False)
+        return launch
+
+    def _launch(self, grid: Any, /, *args, **kwargs):
+        """As `run`; what was chosen for such arguments before is found without making their tuning key."""
+        find, fn = self._choices.finders.get((len(args), *kwargs) if kwargs else len(args)), self.fn
+        try:
+            choice = find and find(args, kwargs)
+        except (AttributeError, TypeError):  # an object without a dtype, a value that cannot be hashed
+            choice = None
+        if choice is None:
+            return self._run_and_note(grid, args, kwargs)
+        key, config, only, made_of, send = choice
+        if (self.cache.get(key, only) is not config or config.__dict__ != made_of or "run" in fn.__dict__
+                or only is not None and len(self.configs) > 1):
+            return self._run_and_note(grid, args, kwargs)
+        self.best_config = config
+        if grid.__class__ is tuple and config.pre_hook is None and fn.__class__ is JITFunction:
+            return send(fn[grid], args, kwargs)
+        arguments, me = _launching.arguments, id(self)
+        arguments[me] = args
+        try:
+            if config.pre_hook is not None:
+                config.pre_hook({**self.nargs, "grid": grid, "warmup": False, **kwargs, **config.all_kwargs()})
+            return send(fn[grid], args, kwargs)
+        finally:
+            arguments.pop(me, None)
+
+    def _run_and_note(self, grid: Any, args: tuple, kwargs: dict[str, Any]):
+        done = self.run(*args, grid=grid, warmup=False, **kwargs)
+        if self.fn.__class__ in (JITFunction, Heuristics):  # there, `fn[grid](...)` is `fn.run(..., grid=grid)`
+            only = self.configs[0] if len(self.configs) == 1 else None
+            key = self._key({**dict(zip(self.arg_names, args)), **kwargs})
+            config = self.cache.get(key, only)
+            if config is not None:
+                self._choices.note(args, kwargs, self.keys, Choice.of(key, config, only, args, kwargs))
+        return done
 
     def run(self, *args, **kwargs):
         """Launch the fastest configuration for these arguments, finding it first if need be."""
@@ -157,7 +204,9 @@ class Autotuner(KernelInterface[T]):
 
     def tuning_key(self, kwargs: dict[str, Any]) -> tuple:
         """What a choice depends on: the values of the `key` arguments and the dtypes of all."""
-        given = {**self.nargs, **kwargs}  # with the launch's own keywords, which are no arguments
+        return self._key({**self.nargs, **kwargs})
+
+    def _key(self, given: dict[str, Any]) -> tuple:  # with the launch's own keywords, which are no arguments
         known, dtypes = self._known, []
         for name, value in given.items():
             if name in known and (dtype := getattr(value, "dtype", None)) is not None:
@@ -220,6 +269,8 @@ class Autotuner(KernelInterface[T]):
             for config in configs:
                 timings[config] = self._bench(*args, config=config, **kwargs)
                 step(f"{config}", timings[config][0])
+        if (kernel := tuning.innermost(self.fn, lambda fn: isinstance(fn, JITFunction))) is not None:
+            kernel.launcher.disarm()  # so that the fastest is the first at hand, not the last of the trials
         # The trials left their traces: the real launch starts from zeros too.
         self.pre_hook({**self.nargs, **kwargs, **_fastest(timings).all_kwargs()}, reset_only=True)
         return timings
@@ -279,25 +330,42 @@ class Heuristics(KernelInterface[T]):
 
     def __init__(self, fn, arg_names: list[str], values: dict[str, Callable[[dict], Any]]):
         self.fn, self.arg_names, self.values = fn, arg_names, values
+        self._places = {name: k for k, name in enumerate(arg_names)}
 
-    def _computed(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list, dict[str, Any]]:
-        positional, kwargs = list(args), dict(kwargs)
+    def __getitem__(self: Heuristics[Callable[P, Any]], grid: Any) -> Launch[P]:
+        plain = self.__class__ is Heuristics and "run" not in self.__dict__
+        launch: Any = partial(self._launch, grid) if plain else partial(self.run, grid=grid, warmup=False)
+        return launch
+
+    def _launch(self, grid: Any, /, *args, **kwargs):
+        """As `run`, without handing the grid on as a keyword."""
+        if self.fn.__class__ is not JITFunction or "run" in self.fn.__dict__:
+            return self.run(*args, grid=grid, warmup=False, **kwargs)
+        given = dict(zip(self.arg_names, args))
+        given |= {"grid": grid, "warmup": False, **kwargs} if kwargs else {"grid": grid, "warmup": False}
+        args, kwargs = self._computed(args, kwargs, given)
+        return self.fn[grid](*args, **kwargs)
+
+    def _computed(self, args: tuple, kwargs: dict[str, Any], given: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        """The arguments with the computed values in place; `given` are all of them by name."""
+        count, several = len(args), len(self.values) > 1
         for name, compute in self.values.items():
-            value = compute({**dict(zip(self.arg_names, positional)), **kwargs})
-            if name in self.arg_names[:len(positional)]:
-                positional[self.arg_names.index(name)] = value
+            value = given[name] = compute(dict(given) if several else given)
+            place = self._places.get(name, count)
+            if place < count:
+                args = (*args[:place], value, *args[place + 1 :])
             else:
                 kwargs[name] = value
-        return positional, kwargs
+        return args, kwargs
 
     def run(self, *args, **kwargs):
         """Launch with the computed values in place."""
-        args, kwargs = self._computed(args, kwargs)
+        args, kwargs = self._computed(args, kwargs, {**dict(zip(self.arg_names, args)), **kwargs})
         return self.fn.run(*args, **kwargs)
 
     def warmup(self, *args, **kwargs):
         """Compile with the computed values in place."""
-        args, kwargs = self._computed(args, kwargs)
+        args, kwargs = self._computed(args, kwargs, {**dict(zip(self.arg_names, args)), **kwargs})
         return self.fn.warmup(*args, **kwargs)
 
 

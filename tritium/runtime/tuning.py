@@ -37,11 +37,11 @@ class Config:
         >>> Config({"BLOCK": 64}).all_kwargs()
         {'BLOCK': 64, 'num_warps': 4, 'num_ctas': 1, 'num_stages': 3}
         """
-        out = dict(self.kwargs)
-        for name in _KEYWORDS:
-            value = getattr(self, name)
-            if value is not None:
-                out[name] = value
+        warps, ctas, stages = self.num_warps, self.num_ctas, self.num_stages
+        out = {**self.kwargs, "num_warps": warps, "num_ctas": ctas, "num_stages": stages}  # at once: every launch asks
+        if warps is None or ctas is None or stages is None or self.maxnreg is not None or self.ir_override is not None:
+            options = {name: getattr(self, name) for name in _KEYWORDS}
+            return {**self.kwargs, **{name: value for name, value in options.items() if value is not None}}
         return out
 
     def __str__(self) -> str:
