@@ -10,6 +10,7 @@ import sys
 COMMANDS = {
     "run": ("tritium.tools.run", "run a program written for Triton: its `import triton` gets tritium"),
     "demo": ("tritium.tools.demo", "run the kernel collection: is it right, and how fast beside torch or NumPy"),
+    "show": ("tritium.tools.show", "compile a kernel for any machine; show its figures, or one of its stages"),
     "compile": ("tritium.tools.compile", "compile a kernel ahead of time into C sources"),
     "link": ("tritium.tools.link", "join ahead-of-time kernels under one dispatching C function"),
     "version": ("tritium.tools.version", "versions of tritium and of what it stands on, and the devices present"),

@@ -1,5 +1,6 @@
 """Launches on a real NVIDIA GPU: streams, graphs, dtypes, errors, memory without torch (S01, S07, S11, S12, S44)."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -13,8 +14,10 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tritium.backends.driver import driver
+from tritium.backends.nvptx import cuda
 from tritium.errors import OutOfResources
 from tritium.runtime import memory
+from tritium.tools.occupancy import occupancy
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -180,6 +183,21 @@ def test_figures_of_the_binary():
     assert target.arch == 10 * torch.cuda.get_device_capability()[0] + torch.cuda.get_device_capability()[1]
     found, theirs = driver.active.utils.get_device_properties(0), torch.cuda.get_device_properties(0)
     assert found["multiprocessor_count"] == theirs.multi_processor_count
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("limit", [None, 32, 64, 128])
+def test_occupancy_is_what_the_driver_says(warps, limit):
+    """S13."""
+    if limit is not None and limit * warps * 32 > 65536:
+        pytest.skip("more registers than a program can have")
+    x, y, z = inputs(1 << 14)
+    kernel = add.warmup(x, y, z, 1 << 14, grid=(1,), BLOCK=1 << 14, num_warps=warps, maxnreg=limit)
+    kernel._init_handles()
+    found = ctypes.c_int()
+    cuda.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(found), ctypes.c_void_p(kernel.function),
+              32 * warps, ctypes.c_size_t(kernel.metadata.shared))
+    assert occupancy(kernel).programs == found.value
 
 
 def test_loading_ptx_by_the_driver():

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from tritium import cache, knobs
 from tritium.backends.compiler import BaseBackend, Options
 from tritium.compiler.kernel import CompiledKernel, OnDemand, OnDisk, metadata_text
-from tritium.compiler.sources import IR_STAGES
-from tritium.ir.text import parse_module
+from tritium.compiler.sources import IR_STAGES, parse_stage
 
 
 class Entry:
@@ -57,7 +56,7 @@ class Entry:
         self.manager = None  # the key says nothing of the user's stage
         data = Path(path).read_bytes()
         if ext in IR_STAGES:
-            return parse_module(data.decode())
+            return parse_stage(ext, data.decode())
         return data if ext == self.backend.binary_ext else data.decode()
 
     def begin_store(self, contents: dict[str, Any]) -> None:

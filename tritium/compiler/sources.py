@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import json
 import re
 from collections.abc import Mapping
@@ -20,6 +21,17 @@ from tritium.language.dependencies import fingerprint
 
 # Extensions whose text is tile IR; the other stages belong to a backend.
 IR_STAGES = ("source", "ttir", "ttgir")
+
+
+def parse_stage(ext: str, text: str) -> Module:
+    """The module a text of tile IR is; GPUs have ops of their own, which a process may not have met yet.
+
+    >>> parse_stage("ttgir", "kernel @k() {\\n  async_commit\\n}\\n").name
+    'k'
+    """
+    if ext == "ttgir":
+        importlib.import_module("tritium.backends.gpu.ops")
+    return parse_module(text)
 
 
 def sha256(*parts: str) -> str:
@@ -133,7 +145,7 @@ class IRSource:
     @functools.cached_property
     def module(self) -> Module | None:
         """The module a file of tile IR holds."""
-        return parse_module(self.src) if self.ext in IR_STAGES else None
+        return parse_stage(self.ext, self.src) if self.ext in IR_STAGES else None
 
     @functools.cached_property
     def name(self) -> str:

@@ -67,17 +67,32 @@ def load(path: str) -> ModuleType:
     return module
 
 
-def compiled(fn: Any, parameters: list[aot.Parameter], target: Any, num_warps: int, num_stages: int) -> Any:
-    """Compile a kernel for these parameters."""
-    import tritium
+def kernel_in(path: str, name: str) -> Any:
+    """The kernel of this name in a file, without the tuners around it."""
+    fn = getattr(load(path), name, None)
+    if fn is None:
+        raise ValueError(f"{path} has no kernel {name!r}")
+    while not hasattr(fn, "cache_key") and hasattr(fn, "fn"):
+        fn = fn.fn  # under autotune and heuristics
+    return fn
+
+
+def source_of(fn: Any, parameters: list[aot.Parameter]) -> Any:
+    """A kernel specialised for these parameters."""
     from tritium.compiler import ASTSource
 
     one = {p.name: 1 for p in parameters if p.hint == 1}
     constants = {p.name: p.value for p in parameters if p.is_constant} | one
     signature = {p.name: "constexpr" if p.name in constants else p.type for p in parameters}
     attrs = {(i,): [["tt.divisibility", 16]] for i, p in enumerate(parameters) if p.hint == 16}
-    source = ASTSource(fn, signature, constants, attrs)
-    kernel = tritium.compile(source, target=target, options={
+    return ASTSource(fn, signature, constants, attrs)
+
+
+def compiled(fn: Any, parameters: list[aot.Parameter], target: Any, num_warps: int, num_stages: int) -> Any:
+    """Compile a kernel for these parameters."""
+    import tritium
+
+    kernel = tritium.compile(source_of(fn, parameters), target=target, options={
         "num_warps": num_warps, "num_stages": num_stages,
         "launch_checks": False,  # the C launcher makes none
     })
@@ -155,12 +170,7 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     grid = [part.strip() for part in args.grid.split(",")]
     if len(grid) != 3:
         raise ValueError(f"the grid needs three expressions, gx, gy, gz; {args.grid!r} has {len(grid)}")
-    module = load(args.path)
-    fn = getattr(module, args.kernel_name, None)
-    if fn is None:
-        raise ValueError(f"{args.path} has no kernel {args.kernel_name!r}")
-    while not hasattr(fn, "cache_key") and hasattr(fn, "fn"):
-        fn = fn.fn  # under autotune and heuristics
+    fn = kernel_in(args.path, args.kernel_name)
     target = parse_target(args.target) if args.target is None or isinstance(args.target, str) else args.target
     if target.backend not in aot.DEVICES:
         raise ValueError(f"ahead-of-time C sources exist for {', '.join(aot.DEVICES)}, not for {target.backend}")
