@@ -20,18 +20,32 @@ def statement(m, result, body, constraints, inputs, names):
     lines = [line.strip() for line in re.sub(r"^\{|\}$", "", body.strip()).split(";") if line.strip()]
     if any(WAITS.search(line) for line in lines[:-1]):
         raise NotImplementedError(f"threads that wait in the middle of a statement: {body}")
+    instructions = [_instruction(line) for line in lines]
 
     def step():
         registers = {f"${len(outputs) + k}": x() for k, x in enumerate(inputs)}
         for out, source in tied.items():
             registers[f"${out}"] = registers[f"${source}"]
         run = Statement(m, registers, {f"${len(outputs) + k}": name for k, name in enumerate(names)})
-        for line in lines:
-            run.line(line)
+        for instruction in instructions:
+            run.execute(*instruction)
         made = [_as_output(registers[f"${k}"], c) for k, c in enumerate(outputs)]
         return None if not made else made[0] if result[0] not in "{%" else tuple(made)
 
     return step
+
+
+def _instruction(text):
+    """(predicate or None, function, operands, what its name says more) of one instruction."""
+    predicate = None
+    if text.startswith("@"):
+        predicate, text = text[1:].split(" ", 1)
+    name, _, rest = text.partition(" ")
+    for pattern, fn in INSTRUCTIONS:
+        found = re.fullmatch(pattern, name)
+        if found:
+            return predicate, fn, _operands(rest), found.groups()
+    raise NotImplementedError(text)
 
 
 def _as_output(x, constraint):
@@ -47,18 +61,11 @@ class Statement:
     def __init__(self, m, registers, names):
         self.m, self.registers, self.names = m, registers, names
 
-    def line(self, text):
+    def execute(self, predicate, fn, operands, groups):
         guard = self.m.active
-        if text.startswith("@"):
-            predicate, text = text[1:].split(" ", 1)
+        if predicate is not None:
             guard = guard & self.get(predicate).astype(bool)
-        name, _, rest = text.partition(" ")
-        for pattern, fn in INSTRUCTIONS:
-            found = re.fullmatch(pattern, name)
-            if found:
-                fn(self, guard, _operands(rest), *found.groups())
-                return
-        raise NotImplementedError(text)
+        fn(self, guard, operands, *groups)
 
     def get(self, text):
         if re.fullmatch(r"-?\d+", text):

@@ -28,12 +28,10 @@ def _words(s, names, threads):
 
 def _left(words, rows, depth_bytes):
     """The A operand of one warp, [rows, bytes of K], out of the words of each lane: rows 8 further come first."""
+    lane, i = np.arange(32)[:, None], np.arange(words.shape[1])[None, :]
     out = np.zeros((rows, depth_bytes), np.uint8)
-    for lane in range(32):
-        for i in range(words.shape[1]):
-            down, along = i % (rows // 8), i // (rows // 8)
-            at = 4 * (lane % 4) + 16 * along
-            out[lane // 4 + 8 * down, at : at + 4] = words[lane, i]
+    row, at = lane // 4 + 8 * (i % (rows // 8)), 4 * (lane % 4) + 16 * (i // (rows // 8))
+    out[row[..., None], at[..., None] + np.arange(4)] = words
     return out
 
 
@@ -57,12 +55,7 @@ def mma(s, guard, operands, high, depth, ka, kb):
     for warp in s.m.warps_of(guard, "a matrix product"):
         threads = np.arange(32 * warp, 32 * warp + 32)
         a = _values(_left(_words(s, left, threads), high, depth_bytes), ka)
-        words, b = _words(s, right, threads), np.zeros((8, depth_bytes), np.uint8)
-        for lane in range(32):
-            for i in range(depth_bytes // 16):
-                at = 4 * (lane % 4) + 16 * i
-                b[lane // 4, at : at + 4] = words[lane, i]
-        product = a @ _values(b, kb).T
+        product = a @ _values(_left(_words(s, right, threads), 8, depth_bytes), kb).T  # B lies as A does, turned
         lane, i = np.arange(32)[:, None], np.arange(high // 4)[None, :]
         rows, columns = lane // 4 + 8 * (i >> 1), 2 * (lane % 4) + (i & 1)
         _add_product(s, outs, threads, rows, columns, product, ka == "s8")
