@@ -7,6 +7,7 @@ product not overwritten. A program may be a cluster of blocks: these read each o
 none ends while another may still touch its memory.
 
     run(module, [array, 3], grid=(2,), arch=80)      # changes the arrays in place
+    run(module, [array, 3], grid=(2,), num_ctas=4)   # each program is a cluster of four blocks
 """
 
 from tests.gpu.emulator.copy_engine import tensor_of
