@@ -296,6 +296,9 @@ class AutotunerError(_Message):
     prefix = "Autotuner error: "
 
 
+_REMEDIES = {"threads": "fewer `num_warps`", "registers": "smaller blocks, or a larger `maxnreg`"}
+
+
 class OutOfResources(TritonError):
     """A kernel that needs more of something than the device has.
 
@@ -310,7 +313,7 @@ class OutOfResources(TritonError):
         super().__init__(required, limit, name)
 
     def __str__(self) -> str:
-        remedy = "fewer `num_warps`" if self.name == "threads" else "smaller blocks or fewer `num_stages`"
+        remedy = _REMEDIES.get(self.name, "smaller blocks or fewer `num_stages`")
         return (f"out of resource: {self.name}, Required: {self.required}, Hardware limit: {self.limit}. "
                 f"Use {remedy}.")
 

@@ -7,6 +7,7 @@ import tritium.language as tl
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.nvptx.assemble import ptxas
 from tritium.compiler import ASTSource, compile
+from tritium.errors import OutOfResources
 
 pytestmark = pytest.mark.skipif(ptxas() is None, reason="ptxas is not installed")
 
@@ -71,3 +72,13 @@ def test_what_cannot_be_loaded_is_not_assembled(arch, fits):
     kernel = compile(source, GPUTarget("cuda", arch, 32), {"num_warps": 32})
     assert kernel.metadata.shared == 131072
     assert kernel.kernel.startswith(b"\x7fELF") == fits == hasattr(kernel.metadata, "n_regs")
+
+
+def test_too_few_registers_are_told_with_numbers():
+    """An instruction of 64 sums in a thread does not fit into 40 registers."""
+    types = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16") | dict.fromkeys("MNK", "i32")
+    constants = dict.fromkeys(("M_BLOCK", "N_BLOCK", "K_BLOCK"), 128)
+    source = ASTSource(product, types, constants, {(k,): [["tt.divisibility", 16]] for k in range(6)})
+    with pytest.raises(OutOfResources, match=r"registers, Required: \d+, Hardware limit: 40. .*`maxnreg`") as caught:
+        compile(source, GPUTarget("cuda", 90, 32), dict(num_warps=4, maxnreg=40))
+    assert caught.value.required > 64

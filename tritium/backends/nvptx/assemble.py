@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from ... import cache, knobs
-from ...errors import PTXASError
+from ...errors import OutOfResources, PTXASError
 
 
 @functools.cache
@@ -62,7 +62,7 @@ def version(path):
 def assemble(ptx, arch, options=()):
     """(cubin, {"n_regs", "n_spills"}) of a PTX text.
 
-    Raises PTXASError with what the assembler said.
+    Raises PTXASError with what the assembler said, or OutOfResources if there are not enough registers.
     """
     with tempfile.TemporaryDirectory(prefix="tritium-") as folder:
         source, binary = Path(folder) / "k.ptx", Path(folder) / "k.cubin"
@@ -71,7 +71,7 @@ def assemble(ptx, arch, options=()):
         command = [ptxas(), "-v", f"--gpu-name={arch}", *lines, *options, str(source), "-o", str(binary)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise PTXASError(f"ptxas failed with code {done.returncode}:\n{done.stderr.strip()}")
+            raise failure(f"ptxas failed with code {done.returncode}:\n{done.stderr.strip()}")
         return binary.read_bytes(), usage(done.stderr)
 
 
@@ -82,6 +82,16 @@ def has_lines(ptx):
     True
     """
     return ".loc" in ptx
+
+
+def failure(said):
+    """The error for what an assembler said; for an instruction that finds too few registers, how many it wants.
+
+    >>> failure("(C7602) Insufficient registers (24) to compile ... with register target of 58 or higher.").required
+    58
+    """
+    found = re.search(r"Insufficient registers \((\d+)\).*register target of (\d+) or higher", said)
+    return OutOfResources(int(found[2]), int(found[1]), "registers") if found else PTXASError(said)
 
 
 def usage(log):

@@ -9,9 +9,8 @@ from __future__ import annotations
 import ctypes
 import re
 
-from ...errors import PTXASError
 from . import cuda
-from .assemble import has_lines, usage
+from .assemble import failure, has_lines, usage
 
 _INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _VERBOSE, _LINES = 3, 4, 5, 6, 12, 13  # CUjit_option
 _PTX = 1  # CUjitInputType
@@ -68,7 +67,7 @@ def lacks_registers(ptx, said):
 
 
 def link(ptx):
-    """(cubin, what the driver's compiler said) of a PTX text; PTXASError if it does not compile."""
+    """(cubin, what the driver's compiler said) of a PTX text; errors as `assemble`'s."""
     data = ptx.encode() + b"\0"
     said, wrong = (ctypes.create_string_buffer(_ROOM) for _ in range(2))
     options = (ctypes.c_int * 6)(_INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _VERBOSE, _LINES)
@@ -80,8 +79,8 @@ def link(ptx):
         code = add(state, _PTX, data, ctypes.c_size_t(len(data)), b"kernel", 0, None, None)
         code = code or complete(state, ctypes.byref(binary), ctypes.byref(size))
         if code:
-            raise PTXASError(f"the driver cannot compile the kernel: {cuda.explain(code)}\n"
-                             f"{wrong.value.decode(errors='replace').strip()}")
+            raise failure(f"the driver cannot compile the kernel: {cuda.explain(code)}\n"
+                          f"{wrong.value.decode(errors='replace').strip()}")
         return ctypes.string_at(binary, size.value), said.value.decode(errors="replace")
     finally:
         cuda.call("cuLinkDestroy", state)
