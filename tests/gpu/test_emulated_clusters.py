@@ -1,5 +1,7 @@
 """The emulator's clusters: blocks that meet, read each other's memory, and copy for each other."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from tests.gpu import emulator
 from tests.gpu.emulator import Fault, execute
 from tests.gpu.emulator.copy_engine import TensorMap
 from tests.gpu.emulator.memory import Memory
-from tests.gpu.test_clusters import CASES
+from tests.gpu.test_clusters import CASES, product
 from tests.gpu.test_language import module_of
 from tritium.interp.machine import interpret
 
@@ -228,6 +230,30 @@ def test_kernels(case, blocks):
     emulator.run(module, mine, (programs,), num_ctas=blocks)
     for x, y in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5)
+
+
+def half(*shape):
+    return rng.integers(-3, 3, shape).astype(np.float16)
+
+
+@pytest.mark.parametrize(
+    "gone, message", [(None, ""), (0, "not heard of it"), (1, r"of a block that has ended|may still use")]
+)
+def test_kernels_that_copy_for_each_other_meet_twice(monkeypatch, gone, message):
+    """Once when the barriers are made and once before a block ends; without either there is a race."""
+    args = half(128, 128), half(128, 128), np.zeros((128, 128), np.float32), 128, 128, 64, 2
+    module, values = module_of(product, args)
+    text, metadata = emulator.llvm_of(module, num_ctas=2)
+    meetings = list(re.finditer(r"^.*barrier\.cluster.*\n", text, re.M))
+    assert "multicast::cluster" in text and len(meetings) == 2
+    if gone is None:
+        emulator.run(module, values, num_ctas=2)
+        np.testing.assert_array_equal(values[2], args[0].astype(np.float32) @ args[1].astype(np.float32))
+        return
+    text = text[: meetings[gone].start()] + text[meetings[gone].end() :]
+    monkeypatch.setattr(emulator, "llvm_of", lambda *_, **__: (text, metadata))
+    with pytest.raises(Fault, match=message):
+        emulator.run(module, values, num_ctas=2)
 
 
 # --- copies to several blocks -----------------------------------------------------------------------------------------
