@@ -6,7 +6,7 @@ import functools
 
 from ... import ops
 from ...ir.core import walk
-from ...passes import dce, promise_arguments
+from ...passes import dce, licm, promise_arguments
 from ...passes.axis_info import analyze
 from ..gpu import (  # noqa: F401
     lower_async,
@@ -52,7 +52,7 @@ def ttgir(module, target, options, metadata):
     """
     nv = NvTarget.of(options.arch)
     if options.num_ctas > 1:
-        module = split_blocks(scalar_steps(module), options.num_ctas)
+        module = licm(split_blocks(scalar_steps(module), options.num_ctas))
     module = scalar_steps(split_dots(module, mma.multiplies(nv, options.num_warps)))
     module = _turned(module, nv, options)
     return _specialized(module, nv, options) or _pipelined(module, nv, options)
