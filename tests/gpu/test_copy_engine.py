@@ -221,8 +221,7 @@ def attention(q_ptr, k_ptr, v_ptr, out_ptr, L, BM: tl.constexpr, BN: tl.constexp
     (4, 2, 128, 64), (4, 3, 128, 64), (8, 2, 128, 64), (8, 4, 128, 64), (8, 2, 256, 64), (8, 2, 128, 128)
 ])  # fmt: skip
 def test_attention(check, warps, stages, rows, d):
-    """Two dots, each with barriers of its own; the second runs on into the next round. Groups of 4 warps take turns; if
-    the dots take long, the second begins with the first one of the next round."""
+    """Two dots, each with barriers of its own; the second runs on into the next round. Groups of 4 warps take turns."""
     q, k, v = (rng.standard_normal((2, 256, d)).astype(np.float16) / 4 for _ in range(3))
     grid = 256 // rows, 2
     check(attention, q, k, v, np.zeros_like(q), 256, rows, 64, d, grid=grid, warps=warps, stages=stages)
@@ -250,13 +249,40 @@ def one_left_side(a_ptr, b_ptr, c_ptr, N, AGAIN: tl.constexpr, BM: tl.constexpr,
 
 @pytest.mark.parametrize(("warps", "again", "maps"), [(8, False, 3), (8, True, 2), (4, False, 2)])
 def test_tiles_of_all_rounds_are_copied_ahead(check, warps, again, maps):
-    """Each of two blocks has three programs, and room for the tiles of two. But what threads read as well they load; and
-    with four warps there is another block to multiply meanwhile."""
+    """Each of two blocks has three programs, and room for the tiles of two. But what threads read as well they load.
+    With four warps there is another block to multiply meanwhile."""
     a, b, c = data(np.float16, 768, 64), data(np.float16, 64, 192), np.zeros((768, 64), np.float32)
     args = a, b, c, 192, again, 128, 64, 64
     _, metadata = emulator.llvm_of(module_of(one_left_side, args)[0], num_warps=warps)
     assert len(metadata["maps"]) == maps
     check(one_left_side, *args, grid=(6,), warps=warps)
+
+
+@triton.jit
+def scaled_extremes(a_ptr, b_ptr, out_ptr, factor, N, LEAST: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+                    BK: tl.constexpr):
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    a = tl.load(a_ptr + m[:, None] * BK + k[None, :])
+    best = tl.full((BM,), float("inf") if LEAST else -float("inf"), tl.float32)
+    apart = tl.zeros((BM,), tl.float32)
+    for first in range(0, N, BN):
+        s = tl.dot(a, tl.load(b_ptr + k[:, None] * N + first + n[None, :])) * factor
+        best = tl.minimum(best, tl.min(s, 1)) if LEAST else tl.maximum(best, tl.max(s, 1))
+        apart += tl.sum(s - best[:, None], 1)
+    tl.store(out_ptr + m, best)
+    tl.store(out_ptr + BM + m, apart)
+
+
+@pytest.mark.parametrize("least", [False, True])
+@pytest.mark.parametrize("factor", [0.5, 3e38, -0.5, 0.0, -0.0, float("inf"), float("nan")])
+def test_extremes_of_scaled_dots(check, factor, least):
+    """The factor is left out of the search for the largest where that changes nothing, whatever the elements are."""
+    a, b = data(np.float16, 64, 64), data(np.float16, 64, 128)
+    a[3, 5], a[7], b[:, 9] = np.inf, 0, 0
+    args = a, b, np.zeros((2, 64), np.float32), factor, 128, least, 64, 64, 64
+    _, metadata = emulator.llvm_of(module_of(scaled_extremes, args)[0])
+    assert any(("argument", "i32", 3) in rows for rows in metadata["nonnegative"])
+    check(scaled_extremes, *args)
 
 
 @triton.jit

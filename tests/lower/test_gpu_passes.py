@@ -17,6 +17,7 @@ from tritium.backends.gpu.split_blocks import split_blocks
 from tritium.backends.gpu.split_dots import split_dots
 from tritium.backends.gpu.store_boxes import store_boxes
 from tritium.backends.gpu.turn_dots import turn_dots
+from tritium.backends.gpu.unscale_extremes import unscale_extremes
 from tritium.backends.nvptx import copy_engine, mma, wgmma
 from tritium.backends.nvptx.target import NvTarget
 from tritium.ir.text import parse_module, print_module
@@ -52,6 +53,7 @@ PASSES = {
     "turn_dots": _turn,
     "split_blocks": lambda module, nv: split_blocks(module, 2),
     "split_dots": _split,
+    "unscale_extremes": lambda module, nv: unscale_extremes(module, []),
     "scalar_steps": lambda module, nv: scalar_steps(module),
     "pipeline_loops": _pipeline,
     "specialize_warps": _specialize,

@@ -10,6 +10,8 @@ none ends while another may still touch its memory.
     run(module, [array, 3], grid=(2,), num_ctas=4)   # each program is a cluster of four blocks
 """
 
+import numpy as np
+
 from tests.gpu.emulator.copy_engine import tensor_of
 from tests.gpu.emulator.machine import Machine
 from tests.gpu.emulator.memory import Fault, Memory
@@ -65,7 +67,8 @@ def execute(text, memory, grid, threads, shared, maps=(), blocks=1):
 
 def fit(metadata, args, grid):
     """Whether a launch is as the kernel takes for granted; the launcher would launch another, too."""
-    numbers = {k: x for k, x in enumerate(args) if isinstance(x, int)}
+    bits = lambda x: x if isinstance(x, int) else int(np.float32(x).view(np.int32))
+    numbers = {k: bits(x) for k, x in enumerate(args) if isinstance(x, int | float)}
     return all(bounds(rows, numbers, grid)[0] >= 0 for rows in metadata["nonnegative"])
 
 

@@ -379,14 +379,8 @@ class _Assign:
 
 
 def _follows_user(x):
-    """True for a tile that is only spread from a smaller one, or simply computed from such: moving the smaller one is
-    always better."""
-    if type(x) is not Op or type(x.type) is not T.Tile:
-        return False
-    if x.kind in (ops.expand_dims, ops.broadcast):
-        return True
-    spread = [type(y) is Op and y.kind in (ops.splat, ops.broadcast) for y in x.operands]
-    return bool(spread) and all(spread) and x.kind.row is not None and x.kind.row.cost == "cheap"
+    """True for a tile that is only spread from a smaller one: moving the smaller one is always better."""
+    return type(x) is Op and x.kind in (ops.expand_dims, ops.broadcast)
 
 
 def _key(x):

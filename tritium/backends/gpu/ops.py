@@ -135,14 +135,6 @@ class meet_blocks:
         m.meet_blocks()
 
 
-@op("settle", elementwise=True)
-class settle:
-    """The same tile, computed by now: where others are waited for next, nothing of it is left to do after that."""
-
-    def infer(x):
-        return x
-
-
 # --- warps with different work ----------------------------------------------------------------------------------------
 @op("warp_roles", attrs=("registers",), effects="write", blocks=1)
 class warp_roles:

@@ -1,19 +1,9 @@
 """The loops of the computing warps: rounds of dots on buffers that a copying warp fills.
 
-    for i:                                                take a turn
-      wait until slot s is full                           s = dot q, k[0]
-      acc = dot_shared ring_a[s], ring_b[s], acc          pass it on
-      slot s - 1 is empty                                 p, acc = ... s ...
-                                                          for i from the second round on:
-                                                            take a turn
-                                                            s = dot q, k[i];  acc = dot p, v[i - 1], acc
-                                                            pass it on
-                                                            p, acc = ... s ..., while the second dot is running
-                                                          acc = dot p, v[the last], acc
-
-On the left any loop; on the right two dots, the second of which needs what is computed from the first. If the second of
-a round begins together with the first of the next, tensor cores work while that is computed even if no other warps keep
-them busy. This is how loops go whose groups of warps take turns (see `turns`).
+    for i:
+      wait until slot s is full
+      acc = dot_shared ring_a[s], ring_b[s], acc
+      slot s - 1 is empty
 """
 
 from __future__ import annotations
@@ -27,7 +17,7 @@ from .pipeline_loops import Copy
 STATE = ("slot", "parity")
 
 
-def plain_loop(build, b, op, job, slot, parity):
+def loop_of_rounds(build, b, op, job, slot, parity):
     """A loop in place of `op`, from a slot and the parity of its phase: its results, then the next slot and parity."""
     plan, (lo, hi, step, *inits) = job.plan, op.operands
     carried = [*inits, slot, parity, slot]
@@ -98,100 +88,6 @@ class Round(Copy):
         return made
 
 
-# --- two rounds at once -----------------------------------------------------------------------------------------------
-def overlapped_loop(build, b, op, job, slot, parity):
-    """As `plain_loop`, for groups that take turns: the second dot of a round begins with the first of the next."""
-    plan, (lo, hi, step, *inits) = job.plan, op.operands
-    with b.region() as then:
-        carried = [*_Overlapped(build, job, lo, inits, slot, parity).first(), lo, slot, parity]
-        names = [*(a.name for a in plan.body.args), "left", "i", *STATE]
-        with b.region([lo.type, *(x.type for x in carried)], names) as region:
-            _, *values, left, i, own, phase = region.args
-            after, further = build.after(own, phase, b), ops.add(b, i, step)
-            ends = _Overlapped(build, job, further, values, *after).both(left, own)
-            ops.yield_(b, *ends, further, *after)
-        outs = b.emit(ops.for_, (lo, ops.sub(b, hi, step), step, *carried), op.attrs, (region.block,))
-        *values, left, i, own, phase = outs
-        values[plan.late] = _Overlapped(build, job, i, values, own, phase).last(left)
-        ops.yield_(b, *values, *build.after(own, phase, b))
-    with b.region() as other:
-        ops.yield_(b, *inits, slot, parity)
-    return list(b.emit(ops.if_, (plan.goes_on(lo),), {}, (then.block, other.block)))
-
-
-class _Overlapped(Round):
-    """A round, whose second dot begins in the next one. `running` is that of the round before: its sum so far, and the
-    slot it reads."""
-
-    FIRST, SECOND = range(2)  # groups
-
-    def __init__(self, build, job, i, values, slot, parity):
-        super().__init__(build, job, i, values, slot, parity)
-        self.sum, self.running = self.plan.body.args[1 + self.plan.late], None
-
-    def first(self):
-        """The first dot, and all that follows."""
-        made = _Begun(self.plan, self.known, self.slot, self.full(self.FIRST)).dot(self.plan.dots[0])
-        gpu_ops.pass_turn(self.b)
-        return self.rest(made, 0)
-
-    def both(self, left, slot):
-        """The first dot, with the second one of the round before: its left side and its slot. Then all that follows."""
-        made = _Begun(self.plan, self.known, self.slot, self.full(self.FIRST)).dot(self.plan.dots[0])
-        self.begin_second(left, slot)
-        gpu_ops.pass_turn(self.b)
-        return self.rest(made, 1)
-
-    def last(self, left):
-        """The second dot by itself: the sum."""
-        self.begin_second(left, self.slot, self.full(self.SECOND))
-        gpu_ops.pass_turn(self.b)
-        return self.value(self.sum)
-
-    def begin_second(self, left, slot, phase=()):
-        a, _, total = self.late.operands
-        known = {id(a): left, id(total): self.known[id(self.sum)]}
-        self.running = _Begun(self.plan, known, slot, phase).dot(self.late), slot
-
-    def rest(self, made, pending):
-        """What follows from the first dot, with so many begun behind it: values for the next round, among them its sum
-        as far as the second dot takes it up, then that dot's left side.
-
-        This is computed while the other dot runs, but for rounding: that waits for registers which the dot reads.
-        """
-        b, (left, _, total) = self.b, self.late.operands
-        self.known[id(self.plan.dots[0])] = gpu_ops.dot_wait(b, made, pending=pending)
-        _empty(b, self.build, self.FIRST, self.slot)
-        ends = [None if y is self.late else self.value(y) for y in self.plan.body.yields]
-        wide = left.operands[0] if left.kind is ops.cast else left
-        self.known[id(wide)] = gpu_ops.settle(b, self.value(wide))
-        gpu_ops.await_phase(b, *self.full(self.SECOND))
-        self.value(self.sum)
-        ends[self.plan.late] = self.value(total)
-        return [*ends, self.value(left)]
-
-    def value(self, x):
-        if x is self.sum and self.running:
-            (made, slot), self.running = self.running, None
-            self.known[id(x)] = gpu_ops.dot_wait(self.b, made, pending=0)
-            _empty(self.b, self.build, self.SECOND, slot)
-        return super().value(x)
-
-
-class _Begun(Copy):
-    """A dot that is begun and not waited for; with a phase, when that is over and a turn is taken."""
-
-    def __init__(self, plan, known, slot, phase):
-        super().__init__(plan, known, slot)
-        self.phase = phase
-
-    def gate(self, dot):
-        return self.phase
-
-    def pending(self, dot):
-        return None
-
-
 # --- slots ------------------------------------------------------------------------------------------------------------
 def _empty_if(b, build, group, slot, condition):
     """A group's slot is empty, if there was a round that used it."""
@@ -216,4 +112,4 @@ def slot_address(b, ring, tile, slot):
     return ops.add(b, ring, ops.mul(b, slot, i32(b, bytes_of(tile))))
 
 
-__all__ = ["STATE", "i32", "overlapped_loop", "plain_loop", "slot_address"]
+__all__ = ["STATE", "i32", "loop_of_rounds", "slot_address"]

@@ -34,8 +34,8 @@ from .copy_jobs import AHEAD, Opened, buffers_of, find_jobs, has_dots, slots_of
 from .engine import by_element, reached, recipe, span
 from .pipeline_loops import MIN_TRANSFER
 from .polynomial import write
-from .rounds import STATE, i32, overlapped_loop, plain_loop, slot_address
-from .turns import overlaps, take_turns
+from .rounds import STATE, i32, loop_of_rounds, slot_address
+from .turns import take_turns
 
 
 def specialize_warps(module, abilities, engine, turns=True, taken=None):
@@ -79,7 +79,6 @@ class _Build:
         self.slots = slots_of(self.jobs, can, engine)
         self.blocks = max(load.blocks for load in self.loads)
         self.turning = turns and take_turns(self.jobs, module.attrs["num_warps"])
-        self.overlapping = self.turning and all(map(overlaps, self.jobs))
         self.persistent = not any(map(_talks, walk(module.body)))
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
@@ -302,8 +301,7 @@ class _Work:
         if tile and job is self.build.jobs[0]:
             self.await_tiles(b, *tile)
         plan.shared = plan.share_outer_operands()
-        go = overlapped_loop if self.build.overlapping else plain_loop
-        *outs, slot, parity = go(self.build, b, op, job, slot, parity)
+        *outs, slot, parity = loop_of_rounds(self.build, b, op, job, slot, parity)
         self.state = (slot, parity, *tile)
         for address, _ in list(plan.shared.values())[:1]:
             gpu_ops.release(b, address)

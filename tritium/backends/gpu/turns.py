@@ -9,16 +9,13 @@ the exponentials; if two groups take turns, one multiplies while the other compu
 A turn begins before the product that runs on into the next round and ends when the next round's first one is under way.
 Who holds a turn must not wait for the other group, and there is nothing to be gained if all warps have to meet between
 turns. What can be done before a turn is done by then: scaling and rounding would keep the tensor cores waiting.
-
-Where registers suffice, the next round's first product comes before that with V, which then runs while the group itself
-computes exponentials (`rounds`).
 """
 
 from __future__ import annotations
 
 from ... import ops
 from ...ir import types as T
-from ...ir.core import Op, walk
+from ...ir.core import walk
 from . import ops as gpu_ops
 from .layout import axis_bits, conversion
 from .lower import layout_of
@@ -26,8 +23,6 @@ from .lower import layout_of
 GROUPS = 2
 WARPS = 8  # of both
 ROWS = 64  # of a result, that one group multiplies by itself
-COLUMNS = 256  # of a result, at most, that it multiplies at once
-LONG = 128  # products for an element of the first result, and columns of the second, that take as long as exponentials
 
 
 def take_turns(jobs, warps):
@@ -44,18 +39,6 @@ def _two_dots(job):
         return False
     runs_on = plan.body.yields[plan.late] is second and plan.follows_other_dot(second, second)
     return runs_on and plan.reads_in_place(first, "b")
-
-
-def overlaps(job):
-    """True if the second dot of a round should begin with the first one of the next: that takes nothing from the round
-    but buffers, both are one instruction wide, so that dots are waited for one by one, and they take long enough."""
-    plan, (first, second) = job.plan, job.plan.dots
-    left = second.operands[0]
-    ready = plan.reads_in_place(first, "a") and plan.reads_in_place(first, "b") and plan.outside(first.operands[2])
-    follows = type(left) is Op and plan.source(left)[0] is None and plan.needs_dots(left)
-    rows, columns = zip(*(dot.type.shape for dot in plan.dots))
-    long = min(first.operands[0].type.shape[1], second.type.shape[1]) >= LONG
-    return ready and follows and long and max(rows) == GROUPS * ROWS and max(columns) <= COLUMNS
 
 
 def turns_are_kept(module):
@@ -114,4 +97,4 @@ def _quiet(op):
 _MOVED = (ops.splat, ops.arange, ops.expand_dims, ops.broadcast, ops.trans, ops.reshape)
 
 
-__all__ = ["overlaps", "take_turns", "turns_are_kept"]
+__all__ = ["take_turns", "turns_are_kept"]

@@ -33,6 +33,7 @@ from ..gpu.split_dots import split_dots
 from ..gpu.store_boxes import store_boxes
 from ..gpu.turn_dots import turn_dots
 from ..gpu.turns import turns_are_kept
+from ..gpu.unscale_extremes import unscale_extremes
 from ..llvm.target import assembly, llvm
 from . import assemble, copy_engine, inline_asm, link, mma, wgmma
 from .target import NvTarget
@@ -68,6 +69,7 @@ def _pipelined(module, nv, options):
         if options.launch_checks:
             boxed = store_boxes(made, copy_engine.engine(nv), len(module.args), BY_ENGINE, taken)
             made = made if boxed is made else dce(boxed)
+        made = unscale_extremes(made, taken)
         made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, taken, mma.fragments(nv))
         if slots == 1 or leaves_room(made, nv.shared_bytes):
             break
@@ -105,6 +107,7 @@ def _with_turns(module, nv, options, turns):
     if made is module:
         return None
     made = dce(store_boxes(made, copy_engine.engine(nv), len(module.args), taken=taken))
+    made = unscale_extremes(made, taken)
     made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, fragments=mma.fragments(nv))
     return made.replace(attrs={**made.attrs, "nonnegative": tuple(taken)}) if taken else made
 

@@ -85,7 +85,6 @@ LOWER = {
     ops.dot: dot,
     gpu_ops.dot_shared: wgmma.dot_shared,
     gpu_ops.dot_wait: wgmma.dot_wait,
-    gpu_ops.settle: wgmma.settle,
     gpu_ops.box_load: copy_engine.box_load,
     gpu_ops.box_store: copy_engine.box_store,
 }

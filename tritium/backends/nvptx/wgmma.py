@@ -10,7 +10,7 @@ from ..gpu.lower_convert import write
 from ..gpu.lower_roles import await_turn
 from ..gpu.swizzle import row_width, swizzled
 from .tensor_types import NAMES, STEP, multiplies
-from .words import pack_words, unpack_word
+from .words import pack_words
 
 MAX_N = 256  # columns of one instruction
 ALONG_K = {"a": 1, "b": 0}  # the axis of K in [M, K] and [K, N]
@@ -250,12 +250,6 @@ def _stated(g, body, count, inputs, constraints, kind):
     body = f'asm sideeffect "{body}", "{",".join(constraints)},~{{memory}}"'
     made = w.effect(f"call {result} {body}({arguments})", result)
     return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]
-
-
-def settle(g, op, x):
-    """The elements, none of which is computed later."""
-    (words,) = _settled(g, pack_words(g, list(x)))
-    return [e for word in words for e in unpack_word(g, word, x[0].type)]
 
 
 def dot_shared(g, op, a, b, acc, *phase):
