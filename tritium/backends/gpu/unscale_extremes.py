@@ -1,6 +1,7 @@
 """The largest of scaled elements is the largest element, scaled: one product for each result, not for each element.
 
-    m = max(x * c)    ->    m = max(x) * c        if 0 < c < inf
+    m = max(x * c)                            ->    m = max(x) * c        if 0 < c < inf
+    m = max(select(mask, x * c, -inf))        ->    m = max(select(mask, x, -inf)) * c
 
 Attention takes the maximum of scaled products, and then their distances to it. These are fused multiply-adds, so the
 products by themselves are for the maximum alone. Rounding keeps the order of elements, and what is no number stays so:
@@ -13,6 +14,7 @@ turn it to zero or infinity, is the launcher's to see: floats that are not negat
 
 from __future__ import annotations
 
+import math
 import struct
 
 from ... import ops
@@ -31,42 +33,84 @@ def unscale_extremes(module, taken):
 
     What must not be negative is added to `taken`, as rows of `ir.bounds`; without a list, nothing is done.
     """
-    spared = {} if taken is None else _spared(module)
+    if taken is None or not any(map(_is_extreme, walk(module.body))):
+        return module
+    return _Unscaling(_Unscaling(module, taken, _masked, _behind_mask).run(), taken, _extremes, _of_extreme).run()
 
-    def rule(b, op):
-        number = spared.get(id(b.original)) if _is_extreme(op) else None
+
+class _Unscaling:
+    """One sweep: `find(products' readers)` chooses what is made anew, by `make`."""
+
+    def __init__(self, module, taken, find, make):
+        self.module, self.taken, self.make = module, taken, make
+        self.numbers = {}  # of factors' arguments, by the id of what is chosen
+        readers, products = {}, []
+        for op in walk(module.body):
+            for x in op.operands:
+                readers.setdefault(id(x.op if type(x) is Result else x), []).append(op)
+            products += [op] if op.kind is ops.mul and _factor(op) else []
+        for op in products:
+            number = _argument(_factor(op)[1], module.args)
+            if number is not None:
+                self.numbers |= {id(x): number for x in find(readers.get(id(op), []))}
+
+    def run(self):
+        return sweep(self.module, self.rule) if self.numbers else self.module
+
+    def rule(self, b, op):
+        number = self.numbers.get(id(b.original)) if b.original and op.kind is b.original.kind else None
         if number is None:
             return None
-        taken.extend(rows for rows in _rows(number) if rows not in taken)
-        x, factor = _factor(op.operands[0])
-        found = b.emit_as_is(op.kind, (x,), op.attrs, op.regions)
-        return ops.mul(b, found, ops.splat(b, factor, shape=op.type.shape) if type(op.type) is T.Tile else factor)
-
-    return sweep(module, rule) if spared else module
+        self.taken.extend(rows for rows in _rows(number) if rows not in self.taken)
+        return self.make(b, op)
 
 
-def _spared(module):
-    """{id of an extreme of products that are fused with whatever else uses them: number of their factor's argument}."""
-    products, readers = [], {}
-    for op in walk(module.body):
-        for x in op.operands:
-            readers.setdefault(id(x.op if type(x) is Result else x), []).append(op)
-        if op.kind is ops.mul and _factor(op):
-            products.append(op)
-    out = {}
-    for op in products:
-        found, number = readers.get(id(op), []), _argument(_factor(op)[1], module.args)
-        if number is not None and all(_is_extreme(x) or x.kind in (ops.add, ops.sub) for x in found):
-            out |= {id(x): number for x in found if _is_extreme(x)}
-    return out
+def _masked(readers):
+    """The selections between a product and an infinity, if that is all it is for."""
+    return readers if all(x.kind is ops.select and _infinite(x.operands[2]) for x in readers) else []
+
+
+def _behind_mask(b, op):
+    mask, product, infinity = op.operands
+    x, factor = _factor(product)
+    return ops.mul(b, b.emit_as_is(ops.select, (mask, x, infinity)), _spread(b, op.type, factor))
+
+
+def _extremes(readers):
+    """The extremes of a product that is fused with whatever else uses it."""
+    found = [x for x in readers if _is_extreme(x)]
+    return found if all(x in found or x.kind in (ops.add, ops.sub) for x in readers) else []
+
+
+def _of_extreme(b, op):
+    x, factor = _factor(op.operands[0])
+    found = b.emit_as_is(op.kind, (x,), op.attrs, op.regions)
+    return ops.mul(b, found, _spread(b, op.type, factor))
+
+
+def _spread(b, type_, x):
+    """A scalar as often as a type has elements."""
+    return ops.splat(b, x, shape=type_.shape) if type(type_) is T.Tile else x
 
 
 def _factor(product):
-    """(x, c) of a product x * c of a dot's result in single precision and a scalar; None of any other."""
+    """(x, c) of a product x * c of a dot's result in single precision, masked perhaps, and a scalar; None of others."""
     for x, y in (product.operands, product.operands[::-1]):
-        if type(x) is type(y) is Op and x.kind in DOTS and y.kind is ops.splat and T.element(x.type) is T.f32:
+        if type(x) is type(y) is Op and y.kind is ops.splat and T.element(x.type) is T.f32 and _from_dot(x):
             return x, y.operands[0]
     return None
+
+
+def _from_dot(x):
+    if x.kind is ops.select and _infinite(x.operands[2]):
+        x = x.operands[1]
+    return type(x) is Op and x.kind in DOTS
+
+
+def _infinite(x):
+    while type(x) is Op and x.kind is ops.splat:
+        (x,) = x.operands
+    return type(x) is Op and x.kind is ops.constant and math.isinf(x.attrs["value"])
 
 
 def _argument(x, arguments):
