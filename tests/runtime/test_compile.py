@@ -310,6 +310,8 @@ def test_ir_override_replaces_the_stage_with_its_extension(fake, tmp_path):
     (tmp_path / "mine.ttir").write_text(text)
     kernel = compile(source(), TARGET, {"ir_override": str(tmp_path / "mine.ttir")})
     assert kernel.asm["note"] == "note scale 1"
+    with pytest.raises(ValueError, match="replaces no stage: the file's ending must be one of ttir, note, paper"):
+        compile(source(), TARGET, {"ir_override": "mine.ptx"})
 
 
 # -- defects -----------------------------------------------------------------------------------------------------------

@@ -138,6 +138,9 @@ def _stages(src, backend: BaseBackend, options: Options) -> dict[str, Callable]:
     if knobs.runtime.add_stages_inspection_hook:
         knobs.runtime.add_stages_inspection_hook(backend, stages, options, None, None)
     names = list(stages)
+    if options.ir_override and Path(options.ir_override).suffix[1:] not in names:
+        raise ValueError(f"ir_override={options.ir_override!r} replaces no stage: the file's ending must be one of "
+                         f"{', '.join(names)}")
     if isinstance(src, ASTSource) or src.ext == "source":
         return stages
     if src.ext not in names:
