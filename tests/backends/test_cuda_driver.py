@@ -334,10 +334,10 @@ def test_late_errors_name_the_kernels_launched_before(fake):
     fake.fail["cuCtxSynchronize"] = 700
     with pytest.raises(cuda.CudaError, match="illegal memory access") as e:
         memory.synchronize()
-    assert "launched since the last synchronisation: scalars\n" in str(e.value)
+    assert "launched last, the latest first: scalars\n" in str(e.value)
     assert "compute-sanitizer" in str(e.value)
     fake.fail["cuLaunchKernel"] = 700
-    with pytest.raises(cuda.CudaError, match="since the last synchronisation: scalars\n") as e:
+    with pytest.raises(cuda.CudaError, match="last, the latest first: scalars\n") as e:
         add[(1,)](X, Y, Z, 64, BLOCK=64)
     assert "arguments" not in str(e.value)  # those of this launch have nothing to do with it
 
@@ -348,7 +348,7 @@ def test_errors_of_launches_that_wait_are_their_own(fake, monkeypatch):
     fake.fail["cuLaunchKernel"] = 700
     with pytest.raises(cuda.CudaError, match="arguments: x_ptr=0x1000, y_ptr=0x2000, z_ptr=0x3000, n=64") as e:
         add[(1,)](X, Y, Z, 64, BLOCK=64)
-    assert "compute-sanitizer" in str(e.value) and "since the last" not in str(e.value)
+    assert "compute-sanitizer" in str(e.value) and "launched last" not in str(e.value)
 
 
 def test_memory_of_the_host_is_refused(fake, monkeypatch):

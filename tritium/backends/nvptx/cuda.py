@@ -72,7 +72,7 @@ def explain(code):
     names = [name for launched in suspects for name in launched()] if left_behind(code) else []
     which = ""
     if names:
-        text += f"\nlaunched since the last synchronisation: {', '.join(names)}"
+        text += f"\nlaunched last, the latest first: {', '.join(names)}"
         which = "set CUDA_LAUNCH_BLOCKING=1 to see which of them fails and where; "
     return f"{text}\nhint: {which}run the program under compute-sanitizer to see at which line of the kernel"
 
