@@ -5,9 +5,9 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tritium.backends.compiler import GPUTarget
-from tritium.backends.nvptx.assemble import ptxas
+from tritium.backends.nvptx.assemble import ptxas, version
 from tritium.compiler import ASTSource, compile
-from tritium.errors import OutOfResources
+from tritium.errors import OutOfResources, PTXASError
 
 pytestmark = pytest.mark.skipif(ptxas() is None, reason="ptxas is not installed")
 
@@ -82,3 +82,34 @@ def test_too_few_registers_are_told_with_numbers():
     with pytest.raises(OutOfResources, match=r"registers, Required: \d+, Hardware limit: 40. .*`maxnreg`") as caught:
         compile(source, GPUTarget("cuda", 90, 32), dict(num_warps=4, maxnreg=40))
     assert caught.value.required > 64
+
+
+def test_an_assembler_that_is_none_is_named(tmp_path):
+    wrong = tmp_path / "ptxas"
+    with pytest.raises(PTXASError, match=r"ptxas is no assembler that can be run: no such program\nhint: see TRI"):
+        version(str(wrong))
+    wrong.write_text("#!/bin/sh\nexit 3\n")
+    wrong.chmod(0o755)
+    with pytest.raises(PTXASError, match=r"is no assembler that can be run: .* exit status 3"):
+        version(str(wrong))
+
+
+SETTINGS = {"TRITON_STORE_BINARY_ONLY": "0", "DISABLE_PTXAS_OPT": "1", "PTXAS_OPTIONS": "--opt-level 1",
+            "TRITON_DUMP_PTXAS_LOG": "1", "NVPTX_ENABLE_DUMP": "1"}  # fmt: skip
+
+
+def test_settings_reach_the_assembler(monkeypatch, capfd):
+    """The first is none of the assembler's."""
+    source = ASTSource(picked, dict.fromkeys(("x_ptr", "y_ptr"), "*fp32"), {"N": 4096})
+    binary, options, printed = {}, {}, {}
+    for name, value in SETTINGS.items():
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            patch.setenv("TRITON_ALWAYS_COMPILE", "1")
+            kernel = compile(source, GPUTarget("cuda", 80, 32))
+        binary[name], options[name] = kernel.kernel, kernel.metadata.ptx_options
+        printed[name] = capfd.readouterr().out
+    assert list(options.values()) == [None, "--opt-level 0", "--opt-level 1", None, None]
+    assert len({binary[name] for name in list(SETTINGS)[:3]}) == 3
+    assert "Used" in printed["TRITON_DUMP_PTXAS_LOG"] and ".visible .entry picked" in printed["NVPTX_ENABLE_DUMP"]
+    assert not (printed["TRITON_STORE_BINARY_ONLY"] + printed["PTXAS_OPTIONS"])

@@ -160,6 +160,7 @@ class BaseBackend:
             "arch": knobs.runtime.override_arch or str(self.target.arch),
             "enable_fp_fusion": knobs.language.default_fp_fusion,
             "instrumentation_mode": knobs.compilation.instrumentation_mode,
+            "ptx_options": _assembler_flags(),
             **self.record.options,
         }
         if knobs.language.fp32_default:
@@ -205,6 +206,12 @@ class BaseBackend:
     def get_module_map(self) -> dict[str, Any]:
         """Nothing: `libdevice` is one module for all targets."""
         return {}
+
+
+def _assembler_flags() -> str | None:
+    """What the settings tell NVIDIA's assembler."""
+    flags = (knobs.nvidia.ptxas_options, "--opt-level 0" if knobs.nvidia.disable_ptxas_opt else None)
+    return " ".join(filter(None, flags)) or None
 
 
 def _check_count(name: str, value: object, *, least: int = 1, power_of_two: bool = False) -> None:

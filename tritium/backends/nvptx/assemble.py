@@ -45,13 +45,18 @@ def _inside(package, path):
 @functools.cache
 def version(path):
     """Version text of an assembler, part of the cache key; asking a program takes 20 ms, so the answer is kept."""
+    if not os.access(path, os.X_OK):
+        raise PTXASError(f"{path} is no assembler that can be run: no such program\nhint: see TRITON_PTXAS_PATH")
     found = os.stat(path)
     known = f"{path} {found.st_size} {found.st_mtime_ns}"
     manager = cache.get_cache_manager(hashlib.sha256(known.encode()).hexdigest())
     kept = manager.get_file("version.txt")
     if kept is not None:
         return Path(kept).read_text()
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise PTXASError(f"{path} is no assembler that can be run: {error}\nhint: see TRITON_PTXAS_PATH") from None
     try:
         manager.put(said.splitlines()[-1], "version.txt", binary=False)
     except OSError as error:
@@ -72,6 +77,8 @@ def assemble(ptx, arch, options=()):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise failure(f"ptxas failed with code {done.returncode}:\n{done.stderr.strip()}")
+        if knobs.nvidia.dump_ptxas_log:
+            print(done.stderr, end="")
         return binary.read_bytes(), usage(done.stderr)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ... import ops
+from ... import knobs, ops
 from ...ir.core import walk
 from ...passes import dce, licm, promise_arguments
 from ...passes.axis_info import analyze
@@ -158,6 +158,8 @@ def cubin(text, target, options, metadata):
     The driver is faster, but lets no warps exchange registers. A kernel that needs more shared memory than there is
     stays PTX, too: nobody loads it, and assembling such large tiles takes minutes.
     """
+    if knobs.nvidia.dump_nvptx:
+        print(f"// {metadata['name']}: PTX\n{text}")
     if metadata.get("shared", 0) > NvTarget.of(options.arch).shared_bytes:
         return text.encode()
     extra = tuple((options.ptx_options or "").split())
