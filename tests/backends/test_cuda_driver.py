@@ -514,6 +514,49 @@ def test_buffers_are_freed_once(fake):
     assert memory.empty(0).data_ptr() == 0
 
 
+def test_buffers_outlive_their_context_quietly(fake, recwarn):
+    """After an illegal access everything of the context is gone: giving it back is no second error."""
+    x = memory.empty(8)
+    address = x.data_ptr()
+    fake.fail["cuMemFree_v2"] = 700
+    x.free()
+    fake.fail["cuMemFree_v2"] = 1
+    with pytest.raises(cuda.CudaError, match="cuMemFree_v2 failed"):
+        memory.empty(8).free()
+    fake.fail.clear()
+    assert address in fake.memory
+
+
+@pytest.mark.parametrize("device", [0, None, "cuda", "cuda:0", torch.device("cuda", 0)])
+def test_names_of_devices(fake, device):
+    assert memory.empty(3, device=device).get_device() == memory.Stream(device).device_index == 0
+
+
+def test_what_is_no_device(fake):
+    for wrong in ("cpu", "cuda:x", 1.5):
+        with pytest.raises(ValueError, match="is no GPU: give its number"):
+            memory.empty(3, device=wrong)
+
+
+def test_arrays_without_axes_and_of_numpys_numbers(fake):
+    assert memory.to_device(np.float32(3)).numpy() == 3 and memory.empty(np.int64(4)).shape == (4,)
+    with pytest.raises(TypeError, match="without axes"):
+        len(memory.to_device(np.float32(3)))
+
+
+def test_buffers_become_arrays_and_fill_tensors(fake):
+    x = memory.to_device(np.arange(3, dtype=np.float32))
+    np.testing.assert_array_equal(np.asarray(x), [0, 1, 2])
+    assert np.asarray(x, np.int32).dtype == np.int32
+    with pytest.raises(ValueError, match="without a copy"):
+        np.array(x, copy=False)
+    host = torch.zeros(3)
+    memory.copy(host, x)
+    assert host.tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="not to list"):
+        memory.copy([0, 0, 0], x)
+
+
 def test_wrong_copies(fake):
     x = memory.empty((4, 4))
     with pytest.raises(ValueError, match="cannot copy float64"):
@@ -540,6 +583,9 @@ def test_events(fake):
     fake.fail["cuEventQuery"] = 700
     with pytest.raises(cuda.CudaError, match="cuEventQuery failed"):
         end.query()
+    fake.fail["cuEventElapsedTime"] = 400
+    with pytest.raises(cuda.CudaError, match="hint: make both events with enable_timing=True"):
+        start.elapsed_time(end)
     stream, other = memory.Stream(), memory.Stream()
     stream.wait_stream(other)
     assert fake.calls.count("cuStreamWaitEvent") == 1 and stream.query()

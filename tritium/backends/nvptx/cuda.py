@@ -60,6 +60,13 @@ def call(name, *args):
         raise CudaError(f"{name} failed: {explain(code)}")
 
 
+def release(name, handle):
+    """Give something back by a driver function; with a context that is lost, it is gone already."""
+    code = function(name)(ctypes.c_void_p(handle))
+    if code and code not in _STICKY:
+        raise CudaError(f"{name} failed: {explain(code)}")
+
+
 # What gives the names of the kernels launched since the last synchronisation, once something was launched.
 suspects: list[Callable] = []
 

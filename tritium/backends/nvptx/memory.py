@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import weakref
 from typing import Any
 
@@ -92,18 +93,40 @@ def memory_info(device=None):
 
 def _release(device, name, handle):
     with cuda.on(device):
-        cuda.call(name, ctypes.c_void_p(handle))
+        cuda.release(name, handle)
+
+
+def _shape(shape):
+    """The sizes of a shape that may be one number; numbers of NumPy count.
+
+    >>> _shape(np.int64(3)), _shape([2, 4])
+    ((3,), (2, 4))
+    """
+    sizes = tuple(map(operator.index, shape)) if isinstance(shape, tuple | list) else (operator.index(shape),)
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"sizes cannot be negative: {sizes}")
+    return sizes
+
+
+def _index(device):
+    """The number of a GPU given as such, as "cuda:1", or by torch; None stands for the current one.
+
+    >>> _index(2), _index("cuda:1")
+    (2, 1)
+    """
+    if isinstance(device, int):
+        return device
+    kind, _, number = str("cuda" if device is None else device).partition(":")
+    if kind != "cuda" or not (number or "0").isdigit():
+        raise ValueError(f"{device!r} is no GPU: give its number, or a name such as 'cuda:0'")
+    return int(number) if number else cuda.current()
 
 
 class DeviceBuffer:
     """An array in a GPU's memory, in C order; freed by `free()`, or when nothing refers to it."""
 
     def __init__(self, shape, dtype, device=None):
-        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        if any(size < 0 for size in self.shape):
-            raise ValueError(f"sizes cannot be negative: {self.shape}")
-        self.dtype = _dtype(dtype)
-        self._index = cuda.current() if device is None else device
+        self.shape, self.dtype, self._index = _shape(shape), _dtype(dtype), _index(device)
         self._address, pointer = 0, ctypes.c_uint64()
         with cuda.on(self._index):
             if self.nbytes:
@@ -186,7 +209,15 @@ class DeviceBuffer:
         """Give the memory back now."""
         self._finalizer()
 
+    def __array__(self, dtype=None, copy=None):
+        """What `np.asarray` gives: a copy on the host."""
+        if copy is False:
+            raise ValueError("memory of a GPU cannot be seen by NumPy without a copy")
+        return self.numpy().astype(dtype or self.dtype, copy=False)
+
     def __len__(self):
+        if not self.shape:
+            raise TypeError("len() of a buffer without axes")
         return self.shape[0]
 
     def __repr__(self):
@@ -222,7 +253,7 @@ class _Pinned:
 
 def pinned(shape, dtype=np.float32):
     """A NumPy array in page-locked memory: copies to and from it run beside everything else, and kernels may use it."""
-    shape, dtype = (shape,) if isinstance(shape, int) else tuple(shape), _dtype(dtype)
+    shape, dtype = _shape(shape), _dtype(dtype)
     memory = np.asarray(_Pinned(shape, dtype))
     return memory[: math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
@@ -236,7 +267,9 @@ def copy(target, source, stream=None, blocking=True):
     if not isinstance(target, DeviceBuffer) and not isinstance(source, DeviceBuffer):
         raise TypeError("one side of a copy must be a DeviceBuffer; use NumPy for copies on the host")
     if not isinstance(source, DeviceBuffer):
-        source = np.ascontiguousarray(source)
+        source = np.asarray(source, order="C")
+    if not isinstance(target, DeviceBuffer):
+        target = _host(target)
     device = next(x.get_device() for x in (target, source) if isinstance(x, DeviceBuffer))
     if tuple(target.shape) != tuple(source.shape) or target.dtype != source.dtype:
         raise ValueError(f"cannot copy {source.dtype} {tuple(source.shape)} to {target.dtype} {tuple(target.shape)}")
@@ -250,6 +283,15 @@ def copy(target, source, stream=None, blocking=True):
                       ctypes.c_size_t(target.nbytes), handle)
         if blocking:
             cuda.call("cuStreamSynchronize", handle)
+
+
+def _host(x):
+    """The NumPy array that a tensor of the host is."""
+    if isinstance(x, np.ndarray):
+        return x
+    if not hasattr(x, "numpy"):
+        raise TypeError(f"copy to a NumPy array or a tensor, not to {type(x).__name__}")
+    return x.numpy()
 
 
 # (target on the GPU, source on the GPU); the last also copies between two GPUs
@@ -274,7 +316,7 @@ class Stream:
     """A queue of work on a GPU, independent of the default stream. Within `with stream:`, launches go to it."""
 
     def __init__(self, device=None, priority=0):
-        self.device_index = cuda.current() if device is None else device
+        self.device_index = _index(device)
         found = ctypes.c_void_p()
         with cuda.on(self.device_index):
             cuda.call("cuStreamCreateWithPriority", ctypes.byref(found), 1, priority)
@@ -316,7 +358,7 @@ class Event:
     """A mark in a stream, to wait for or to take the time between two of them."""
 
     def __init__(self, enable_timing=False, device=None):
-        self.device_index = cuda.current() if device is None else device
+        self.device_index = _index(device)
         found = ctypes.c_void_p()
         with cuda.on(self.device_index):
             cuda.call("cuEventCreate", ctypes.byref(found), 0 if enable_timing else 2)
@@ -348,8 +390,11 @@ class Event:
         """Milliseconds from this mark to another one; both made with `enable_timing` and reached."""
         found = ctypes.c_float()
         with cuda.on(self.device_index):
-            cuda.call("cuEventElapsedTime", ctypes.byref(found), ctypes.c_void_p(self.handle),
-                      ctypes.c_void_p(end.handle))
+            code = cuda.function("cuEventElapsedTime")(ctypes.byref(found), ctypes.c_void_p(self.handle),
+                                                       ctypes.c_void_p(end.handle))
+        if code:
+            raise cuda.CudaError(f"cuEventElapsedTime failed: {cuda.explain(code)}\nhint: make both events with "
+                                 "enable_timing=True, record them and wait for the second")
         return found.value
 
 
