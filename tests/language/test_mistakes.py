@@ -81,6 +81,8 @@ MISTAKES = [
     # creation and shapes
     (fn(tl.arange), [0, 100], ValueError, "arange's range must be a power of 2"),
     (fn(tl.arange), [0, tile("i32")], ValueError, "arange's arguments must be of type tl.constexpr"),
+    (fn(tl.arange), [0, 64.0], ValueError, "arange's arguments must be integers, `end` is 64.0"),
+    (fn(tl.arange), [None, 64], ValueError, "arange's arguments must be integers, `start` is None"),
     (fn(tl.arange), [8, 8], ValueError, "must be greater than the start argument"),
     (fn(tl.arange), [-8, 0], ValueError, "must fit in int32"),
     (fn(tl.arange), [0, 1 << 21], ValueError, "exceeds triton maximum tensor numel"),

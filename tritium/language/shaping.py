@@ -62,9 +62,12 @@ def arange(b, start, end):
         offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     """
     for name, value in (("start", start), ("end", end)):
-        if isinstance(unwrap(value), tensor) or isinstance(number(value), float) or number(value) is None:
+        if isinstance(unwrap(value), tensor):
             raise fail(ValueError, f"arange's arguments must be of type tl.constexpr, `{name}` is not",
                        hint="annotate the parameter it comes from: `BLOCK: tl.constexpr`", argument=name)
+        if isinstance(number(value), float) or number(value) is None:
+            raise fail(ValueError, f"arange's arguments must be integers, `{name}` is {unwrap(value)!r}",
+                       hint="divide with //, or round with int()" if number(value) else "pass an int", argument=name)
     start, end = int(number(start)), int(number(end))
     if start >> 32 or end >> 32:
         raise fail(ValueError, f"arange must fit in int32, got {start} to {end}",

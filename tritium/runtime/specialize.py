@@ -97,8 +97,9 @@ def _find_rule(x: Any) -> Callable[[Any, How], tuple[Any, Any]]:
         return lambda fn, how: ("constexpr", fn.cache_key)
     base = next((base for base in (int, float, tuple) if isinstance(x, base)), None)
     if base is None:
-        raise TypeError(f"failed to specialize argument of type: {type(x).__name__}\n"
-                        "hint: annotate the parameter with tl.constexpr if it is a compile-time constant")
+        hint = "pass its item(), a number of Python's" if type(x).__module__ == "numpy" else \
+            "annotate the parameter with tl.constexpr if it is a compile-time constant"
+        raise TypeError(f"failed to specialize argument of type: {type(x).__name__}\nhint: {hint}")
     return _RULES[base]
 
 
