@@ -6,6 +6,7 @@ import functools
 import hashlib
 import importlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,6 +71,11 @@ class ASTSource:
                  attrs: Mapping | None = None):
         if wrong := [name for name in signature if not isinstance(name, str)]:
             raise fail(TypeError, f"Signature keys must be string, not {wrong[0]!r}: use the names of parameters")
+        if wrong := [name for name, type_ in signature.items() if not isinstance(type_, str | tuple)]:
+            raise fail(TypeError, f"the type of {wrong[0]} must be text, such as '*fp32' or 'i32', not "
+                       f"{signature[wrong[0]]!r}")
+        if not hasattr(fn, "arg_names"):
+            raise fail(TypeError, f"a kernel is a function decorated with @triton.jit, not {fn!r}")
         names = fn.arg_names
         self.fn = fn
         self.constants = {_path(key, names): value for key, value in (constexprs or {}).items()}
@@ -127,6 +133,9 @@ class IRSource:
     """
 
     def __init__(self, path, context=None, backend=None):
+        if not isinstance(path, str | os.PathLike):
+            raise fail(TypeError, f"compile takes an ASTSource or the path of a file, not {path!r}: "
+                       "write ASTSource(kernel, signature, constexprs)")
         self.path = Path(path)
         self.ext = self.path.suffix.removeprefix(".")
         self.fn = None
