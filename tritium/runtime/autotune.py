@@ -17,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from tritium import knobs
@@ -36,15 +37,7 @@ UNFIT = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
 NEVER = [float("inf")] * 3
 
 
-class _Launching(threading.local):
-    """`arguments` of the launches that a thread is in, by the tuner's id: by name, or as they were given."""
-
-    def __init__(self):
-        self.arguments: dict[int, dict[str, Any] | tuple] = {}
-
-
 # Backward passes launch from threads of their own: each has its arguments, and they measure one after another.
-_launching = _Launching()
 _measuring = threading.RLock()
 
 
@@ -73,6 +66,7 @@ class Autotuner(KernelInterface[T]):
         self.keys = list(key)
         self.cache: dict[tuple, Config] = {}
         self._choices = Choices(arg_names)
+        self._launching: dict[int, dict[str, Any] | tuple] = {}  # the arguments of threads that launch, by name or not
         self.shipped: dict[tuple[str, ...], Config] = {}  # read by `load`, under keys as text
         self.best_config: Config | None = None
         self.configs_timings: dict[Config, list[float]] = {}
@@ -132,15 +126,15 @@ class Autotuner(KernelInterface[T]):
     @property
     def nargs(self) -> Any:
         """The positional arguments of the launch this thread is in, by name; None outside one."""
-        found = _launching.arguments.get(id(self))
+        found = self._launching.get(get_ident())
         return dict(zip(self.arg_names, found)) if isinstance(found, tuple) else found
 
     @nargs.setter
     def nargs(self, value: dict[str, Any] | None) -> None:
         if value is None:
-            _launching.arguments.pop(id(self), None)
+            self._launching.pop(get_ident(), None)
         else:
-            _launching.arguments[id(self)] = value
+            self._launching[get_ident()] = value
 
     def __getitem__(self: Autotuner[Callable[P, Any]], grid: Any) -> Launch[P]:
         plain = self.__class__ is Autotuner and "run" not in self.__dict__
@@ -163,14 +157,14 @@ class Autotuner(KernelInterface[T]):
         self.best_config = config
         if grid.__class__ is tuple and config.pre_hook is None and fn.__class__ is JITFunction:
             return send(fn[grid], args, kwargs)
-        arguments, me = _launching.arguments, id(self)
-        arguments[me] = args
+        thread = get_ident()
+        self._launching[thread] = args
         try:
             if config.pre_hook is not None:
                 config.pre_hook({**self.nargs, "grid": grid, "warmup": False, **kwargs, **config.all_kwargs()})
             return send(fn[grid], args, kwargs)
         finally:
-            arguments.pop(me, None)
+            self._launching.pop(thread, None)
 
     def _run_and_note(self, grid: Any, args: tuple, kwargs: dict[str, Any]):
         done = self.run(*args, grid=grid, warmup=False, **kwargs)
