@@ -192,7 +192,7 @@ class _Build:
             for group, (_, keys) in enumerate(job.groups):
                 gpu_ops.await_phase(b, self.at(self.empty, group, mine), ops.xor(b, phase, self.i32(1)))
                 filled = self.at(self.full, group, mine)
-                for key in keys:
+                for key in sorted(keys, key=lambda key: -job.loads[key].blocks):  # first what other blocks wait for too
                     load = job.loads[key]
                     buffer = slot_address(b, job.plan.rings[key], load.op.type, mine)
                     self.copy(load, buffer, filled, rounds, scalar, job.loop)
