@@ -5,7 +5,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tritium.backends.compiler import GPUTarget
-from tritium.backends.nvptx.assemble import ptxas, version
+from tritium.backends.nvptx.assemble import ptxas, version, with_all_registers
 from tritium.compiler import ASTSource, compile
 from tritium.errors import OutOfResources, PTXASError
 
@@ -113,3 +113,13 @@ def test_settings_reach_the_assembler(monkeypatch, capfd):
     assert len({binary[name] for name in list(SETTINGS)[:3]}) == 3
     assert "Used" in printed["TRITON_DUMP_PTXAS_LOG"] and ".visible .entry picked" in printed["NVPTX_ENABLE_DUMP"]
     assert not (printed["TRITON_STORE_BINARY_ONLY"] + printed["PTXAS_OPTIONS"])
+
+
+def test_an_assembler_that_leaves_registers_and_spills_is_asked_again():
+    """What it finds too large it gives 32 registers, unless it is told how many there are."""
+    spilled = {"n_regs": 32, "n_spills": 4000}
+    assert with_all_registers(".reqntid 512\n{", spilled) == ".reqntid 512\n.maxnreg 128\n{"
+    for text, used in ((".reqntid 64\n.maxnreg 40\n{", spilled), (".reqntid 64\n{", {"n_regs": 32, "n_spills": 9}),
+                       (".reqntid 64\n{", {"n_regs": 255, "n_spills": 999}), (".reqntid 64\n{" + " " * 10**6, spilled),
+                       (".reqntid 64\n{", {})):  # fmt: skip
+        assert with_all_registers(text, used) is None

@@ -91,6 +91,25 @@ def has_lines(ptx):
     return ".loc" in ptx
 
 
+_REGISTERS, _MOST = 65536, 255  # of an SM, of a thread
+_MANY, _LARGE = 256, 400_000  # words spilled; characters of a text that takes too long to be assembled twice
+
+
+def with_all_registers(ptx, used):
+    """The text with leave for threads to use all registers they can have, if the assembler left many and spilled much.
+
+    So it does with kernels it finds too large, unless it is told. None where there is nothing to gain.
+
+    >>> with_all_registers(".reqntid 256\\n{", {"n_regs": 32, "n_spills": 900})
+    '.reqntid 256\\n.maxnreg 255\\n{'
+    """
+    threads = re.search(r"^\.reqntid (\d+).*$", ptx, re.MULTILINE)
+    if threads is None or ".maxnreg" in ptx or used.get("n_spills", 0) < _MANY or len(ptx) > _LARGE:
+        return None
+    most = min(_MOST, _REGISTERS // int(threads[1]) // 8 * 8)
+    return f"{ptx[:threads.end()]}\n.maxnreg {most}{ptx[threads.end():]}" if used["n_regs"] <= most // 2 else None
+
+
 def failure(said):
     """The error for what an assembler said; for an instruction that finds too few registers, how many it wants.
 

@@ -162,17 +162,24 @@ def cubin(text, target, options, metadata):
         print(f"// {metadata['name']}: PTX\n{text}")
     if metadata.get("shared", 0) > NvTarget.of(options.arch).shared_bytes:
         return text.encode()
-    extra = tuple((options.ptx_options or "").split())
-    if not extra and link.makes(text, NvTarget.of(options.arch).sm):
-        binary, said = link.link(text)
-        if not link.lacks_registers(text, said):
-            metadata.update(assemble.usage(said))
-            return binary
-    if assemble.ptxas() is None:
-        return text.encode()
-    binary, used = assemble.assemble(text, NvTarget.of(options.arch).cpu, extra)
+    binary, used = _assembled(text, options)
+    freer = assemble.with_all_registers(text, used)
+    if freer is not None:
+        binary, used = min((binary, used), _assembled(freer, options), key=lambda made: made[1]["n_spills"])
     metadata.update(used)
     return binary
+
+
+def _assembled(text, options):
+    """(machine code, what is known of the registers it uses) of a PTX text."""
+    nv, extra = NvTarget.of(options.arch), tuple((options.ptx_options or "").split())
+    if not extra and link.makes(text, nv.sm):
+        binary, said = link.link(text)
+        if not link.lacks_registers(text, said):
+            return binary, assemble.usage(said)
+    if assemble.ptxas() is None:
+        return text.encode(), {}
+    return assemble.assemble(text, nv.cpu, extra)
 
 
 def sass(asm, target):
