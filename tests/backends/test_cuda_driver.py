@@ -188,6 +188,16 @@ def test_a_text_of_any_stage_can_be_compiled_and_launched(fake, tmp_path, ext):
     assert one == other and one["block"] == (256, 1, 1) and one["slots"] == [4096, 8192, 5]
 
 
+def test_texts_are_compiled_for_the_machine_asked_for(fake, tmp_path):
+    """PTX of an older architecture is assembled for a newer one."""
+    path = tmp_path / "add.ptx"
+    types = dict.fromkeys(("x_ptr", "y_ptr", "z_ptr"), "*fp32") | {"n": "i32"}
+    source = triton.compiler.ASTSource(add, types, {"BLOCK": 64})
+    path.write_text(triton.compile(source, GPUTarget("cuda", 80, 32), {"num_warps": 2}).asm["ptx"])
+    again = triton.compile(str(path), GPUTarget("cuda", 90, 32))
+    assert (again.metadata.arch, again.metadata.num_warps) == ("90", 2) and ".target sm_80" in again.asm["ptx"]
+
+
 def test_compiled_kernels_say_what_they_take(fake, tmp_path):
     kernel = add.warmup(X, Y, Z, 64, grid=(1,), BLOCK=64)
     with pytest.raises(TypeError, match="add takes 5 arguments, constants included, and was given 4: x_ptr, y_ptr"):

@@ -15,7 +15,12 @@ from tritium.backends.compiler import NAMES, Options
 from tritium.language.signature import flatten
 
 _MARKS = {"llir": ";", "ptx": "//", "amdgcn": ";"}
-_KNOWN = frozenset(("hash", "name", "target", "triton_version", "n_regs", "n_spills"))  # found out anew
+# Found out anew, or decided by the machine the text is compiled for next.
+_KNOWN = frozenset((
+    "allowed_dot_input_precisions", "arch", "backend_name", "default_dot_input_precision",
+    "deprecated_fp8_dot_operand_dtypes", "hash", "max_num_imprecise_acc_default", "n_regs", "n_spills", "name",
+    "supported_fp8_dtypes", "target", "triton_version", "warp_size",
+))  # fmt: skip
 _NOTE = re.compile(r"^(?:;|//) tritium: (\{.*\})$", re.MULTILINE)
 
 
