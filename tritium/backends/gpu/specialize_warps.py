@@ -126,16 +126,29 @@ class _Build:
             else:
                 x, y, z = self.grid
                 plane = ops.mul(b, x, y)
-                bounds = ops.program_id(b, axis=0), ops.mul(b, plane, z), ops.num_programs(b, axis=0)
-                with b.region([T.i32] * (1 + len(zeros)), ["program", *self.state]) as loop:
-                    program, *state = loop.args
+                count, block, blocks = ops.mul(b, plane, z), ops.program_id(b, axis=0), ops.num_programs(b, axis=0)
+                left = ops.sub(b, ops.sub(b, count, self.i32(1)), block)
+                rounds = ops.add(b, ops.div(b, left, blocks), self.i32(1))
+                with b.region([T.i32] * (1 + len(zeros)), ["round", *self.state]) as loop:
+                    number, *state = loop.args
+                    program = self.program(number, count, block, blocks)
                     index = ops.rem(b, program, x), ops.rem(b, ops.div(b, program, x), y), ops.div(b, program, plane)
                     ops.yield_(b, *body([*index, *self.grid, *self.rank], *state))
-                b.place(_loop((*bounds, *zeros), loop.block))
+                b.place(_loop((self.i32(0), rounds, self.i32(1), *zeros), loop.block))
             if turning:
                 gpu_ops.close_turns(b)
             ops.yield_(b)
         return region.block
+
+    def program(self, number, count, block, blocks):
+        """Which of `count` programs a block does in a round: the next `blocks` of them are shared out, each time to the
+        next block, but for the last ones. If programs of different length come in turn, as with a causal mask, all
+        blocks get some of each."""
+        b = self.b
+        first = ops.mul(b, number, blocks)
+        turned = ops.rem(b, ops.add(b, block, number), blocks)
+        whole = ops.le(b, first, ops.sub(b, count, blocks))
+        return ops.add(b, first, ops.select(b, whole, turned, block))
 
     def i32(self, value):
         return i32(self.b, value)
