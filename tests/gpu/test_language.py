@@ -12,7 +12,7 @@ import tritium.language as tl
 from tests.gpu import emulator
 from tests.gpu.modules import run_cuda
 from tests.gpu.test_modules import agree
-from tritium.backends.gpu import lower_sort
+from tritium.backends.gpu import lower_scan, lower_sort
 from tritium.frontend import lower
 from tritium.interp.machine import interpret
 from tritium.ir.verify import verify
@@ -76,6 +76,12 @@ def best_of_rows(x, o, M: tl.constexpr, K: tl.constexpr, BEST: tl.constexpr):
     tl.store(o + tl.arange(0, M)[:, None] * BEST + tl.arange(0, BEST)[None, :], tl.topk(tl.load(x + i), BEST))
 
 
+@triton.jit
+def scan_columns(x, o, M: tl.constexpr, K: tl.constexpr):
+    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
+    tl.store(o + i, tl.cumsum(tl.load(x + i), 0 if M > K else 1))
+
+
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u4", "i8", "f2", bf16, "f4", "f8"], ids=str)
 def test_sort_of_every_type(check, dtype):
     check(sort_rows, data(dtype, 4, 16), np.zeros((4, 16), dtype), 4, 16, True)
@@ -110,6 +116,29 @@ def test_sorting_loses_no_element(check, written_out, monkeypatch):
     check(sort_rows, x, np.zeros((2, 64), "f4"), 2, 64, False, warps=1)
     x[:, 7::11] = np.nan
     check(sort_rows, x, np.zeros((2, 64), "f4"), 2, 64, False, warps=1)
+
+
+@triton.jit
+def sort_what_was_not_loaded(o, K: tl.constexpr):
+    i = tl.arange(0, K)
+    tl.store(o + i, tl.sort((i * 37) % K))
+
+
+def test_sort_of_what_was_not_loaded(check, monkeypatch):
+    monkeypatch.setattr(lower_sort, "WRITTEN_OUT", 0)
+    check(sort_what_was_not_loaded, np.zeros(1024, "i4"), 1024)
+
+
+@pytest.mark.parametrize(("kernel", "args", "most"), [
+    (sort_rows, (64, 32, False), 2500), (sort_rows, (1, 4096, False), 5000), (best_of_rows, (64, 64, 8), 3500),
+    (scan_columns, (1024, 16), 5000), (scan_columns, (16, 1024), 5000),
+])  # fmt: skip
+def test_large_tiles_in_one_warp_do_not_take_long_to_assemble(kernel, args, most):
+    """Written out, each took ten thousand lines or more, and the assembler up to minutes."""
+    x = np.zeros(1, "i8" if args[0] == 64 else "f4")
+    module, _ = module_of(kernel, (x, x, *args))
+    text, _ = emulator.llvm_of(module, 90, num_warps=1)
+    assert len(text.splitlines()) < most
 
 
 @pytest.mark.parametrize("warps", WARPS)
@@ -157,6 +186,61 @@ def test_scan_of_every_type(check, dtype):
     shape = (2, 64, 2)
     total = {"i1": "i4", bf16: "f4"}.get(dtype, dtype)
     check(scan_cube, data(dtype, *shape), np.zeros(shape, total), np.zeros(shape, dtype), *shape, 1, False)
+
+
+@triton.jit
+def one_after_the_other(a, b, c, d):
+    return a * c, b * c + d
+
+
+@triton.jit
+def scan_maps(x, o, q, M: tl.constexpr, K: tl.constexpr, AXIS: tl.constexpr, BACK: tl.constexpr):
+    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
+    v = tl.load(x + i)
+    slope, at_zero = tl.associative_scan((v | 1, v * 3), AXIS, one_after_the_other, reverse=BACK)
+    tl.store(o + i, slope)
+    tl.store(q + i, at_zero)
+
+
+@pytest.fixture
+def in_strips(monkeypatch):
+    """Scans go through shared memory; a list of the tiles that did."""
+    used, scan = [], lower_scan.Strips.scan
+    monkeypatch.setattr(lower_scan, "WRITTEN_OUT", 0)
+    monkeypatch.setattr(lower_scan.Strips, "scan", lambda self, *args: used.append(self) or scan(self, *args))
+    return used
+
+
+@pytest.mark.parametrize("warps", [1, 4])
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), [((64, 2, 16), 0), ((2, 256, 4), 1), ((1, 4, 512), 2), ((16, 16, 8), 2)])
+def test_scan_in_strips(check, in_strips, shape, axis, back, warps):
+    check(scan_cube, data("i4", *shape), *(np.zeros(shape, "i4") for _ in range(2)), *shape, axis, back, warps=warps)
+    assert in_strips
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i8", "f2", bf16, "f8"], ids=str)
+def test_scan_of_every_type_in_strips(check, in_strips, dtype):
+    shape = (8, 64, 2)
+    total = {"i1": "i4", bf16: "f4"}.get(dtype, dtype)
+    check(scan_cube, data(dtype, *shape), np.zeros(shape, total), np.zeros(shape, dtype), *shape, 1, False, warps=1)
+    assert in_strips
+
+
+@pytest.mark.parametrize("shape", [(1024, 32), (32, 1024)])
+def test_scan_of_what_does_not_fit_into_shared_memory(check, in_strips, shape):
+    check(scan_columns, data("i4", *shape), np.zeros(shape, "i4"), *shape, arch=75)
+    assert len(in_strips) == 4 and len({id(strips) for strips in in_strips}) == 1
+
+
+@pytest.mark.parametrize("warps", [1, 4])
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("shape", [(64, 16), (1024, 1), (8, 128)])
+def test_scan_of_what_does_not_commute(check, in_strips, shape, back, warps):
+    outs = np.zeros(shape, "i8"), np.zeros(shape, "i8")
+    for axis in (0, 1):
+        check(scan_maps, data("i8", *shape), *outs, *shape, axis, back, warps=warps)
+    assert in_strips
 
 
 @pytest.mark.parametrize("warps", WARPS)

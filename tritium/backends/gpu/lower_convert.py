@@ -32,13 +32,13 @@ def through_shared(g, x, t, source, target):
     bits = _splitting(source, target, source.numel * size, g.target.shared_bytes - g.shared.top)
     if not bits:
         return _at_once(g, x, t, source, target, size)
-    from_part, to_part = _without(source, bits), _without(target, bits)
+    from_part, to_part = without(source, bits), without(target, bits)
     out = [None] * target.registers
     for number in range(1 << len(bits)):
         chosen = {x: number >> k & 1 for k, x in enumerate(bits)}
-        here = [x[r] for r in _registers(source, chosen)]
+        here = [x[r] for r in registers_with(source, chosen)]
         arrived = _at_once(g, here, t, from_part, to_part, size, _has(g, source, chosen))
-        for r, y in zip(_registers(target, chosen), arrived):
+        for r, y in zip(registers_with(target, chosen), arrived):
             out[r] = y
     return out
 
@@ -65,14 +65,14 @@ def _splitting(source, target, needed, room):
     return bits
 
 
-def _without(layout, bits):
+def without(layout, bits):
     """The layout of a piece: a tile without these bits."""
     kept = [k for k in range(log2(layout.numel)) if 1 << k not in bits]
     squeeze = lambda e: sum((e >> k & 1) << n for n, k in enumerate(kept))
     return layout._replace(reg=tuple(x for x in layout.reg if x not in bits)).map(squeeze, (1 << len(kept),))
 
 
-def _registers(layout, chosen):
+def registers_with(layout, chosen):
     """The registers that hold a piece: those whose numbers have the chosen bits."""
     wanted = [(layout.reg.index(x), bit) for x, bit in chosen.items() if x in layout.reg]
     return [r for r in range(layout.registers) if all(r >> k & 1 == bit for k, bit in wanted)]
@@ -202,9 +202,9 @@ def _neighbours_first(layout, images, size):
 def write_piece(g, x, t, layout, images, base, chosen):
     """Store the part of a tile whose elements' numbers have the `chosen` bits ({bit: 0 or 1}), highest in memory."""
     kept = [at for k, at in enumerate(images) if 1 << k not in chosen]
-    here, writes = [x[r] for r in _registers(layout, chosen)], _has(g, layout, chosen)
+    here, writes = [x[r] for r in registers_with(layout, chosen)], _has(g, layout, chosen)
     with nullcontext() if writes is None else g.w.when(writes):
-        write(g, here, t, _without(layout, list(chosen)), kept, base, together=writes is None)
+        write(g, here, t, without(layout, list(chosen)), kept, base, together=writes is None)
 
 
 def read(g, t, layout, images, base):

@@ -1,5 +1,5 @@
-"""Reductions and scans along an axis: first in registers, then between lanes by shuffles, then between warps through
-shared memory. Which bit of the axis lives where is read off the layout, so one routine serves every layout."""
+"""Reductions along an axis: first in registers, then between lanes by shuffles, then between warps through shared
+memory. Which bit of the axis lives where is read off the layout, so one routine serves every layout."""
 
 from __future__ import annotations
 
@@ -129,50 +129,6 @@ def _arrange(g, op, keys, totals, axis, layout):
     else:
         elements = (Layout(*placed) if len(op.types) == 1 else Layout(*placed[0])).register_elements()
     return tuple([found[e][k] for e in elements] for k in range(len(op.types)))
-
-
-@lower(ops.scan)
-def scan(g, op, *xs):
-    """Bit by bit along the axis: the half with the bit set takes in the total of the half without it.
-
-    Registers that differ only in bits already seen share a total, so only one of them keeps it.
-    """
-    layout, reverse = g.layout(op.operands[0]), op.attrs["reverse"]
-    combine = lambda a, b: g.inline(op.regions[0], [*a, *b])
-    types = [T.element(x.type) for x in op.operands]
-    prefix = [[x[r] for x in xs] for r in range(layout.registers)]
-    total, seen = dict(enumerate(prefix)), 0
-    for part, bit in Axis(layout, op.attrs["axis"]).bits:
-        if part == "reg":
-            prefix, total = _scan_registers(1 << bit, seen, prefix, total, combine, reverse)
-            seen |= 1 << bit
-        else:
-            prefix, total = _scan_threads(g, types, part, bit, seen, prefix, total, combine, reverse)
-    return tuple([p[k] for p in prefix] for k in range(len(xs)))
-
-
-def _scan_registers(step, seen, prefix, total, combine, reverse):
-    """One bit of the register number: both halves are this thread's own."""
-    later = lambda r: bool(r & step) != reverse
-    new_prefix = [combine(total[(r ^ step) & ~seen], p) if later(r) else p for r, p in enumerate(prefix)]
-    pairs = {r: (r | step, r) if reverse else (r, r | step) for r in total if not r & step}
-    return new_prefix, {r: combine(total[first], total[second]) for r, (first, second) in pairs.items()}
-
-
-def _scan_threads(g, types, part, bit, seen, prefix, total, combine, reverse):
-    """One bit of the lane or warp number: the other half's totals come from there."""
-    w, keys = g.w, list(total)
-    if part == "lane":
-        other = [[g.target.shuffle_xor(g, x, 1 << bit) for x in total[r]] for r in keys]
-    else:
-        other = exchange_threads(g, types, g.int(32 << bit), [total[r] for r in keys])
-    other = dict(zip(keys, other))
-    is_set = w.compare("icmp ne", w.binary("and", g.place(part), g.int(1 << bit)), g.int(0))
-    later = w.binary("xor", is_set, w.const("i1", True)) if reverse else is_set
-    pick = lambda yes, no: [w.select(later, a, b) for a, b in zip(yes, no)]
-    new_prefix = [pick(combine(other[r & ~seen], p), p) for r, p in enumerate(prefix)]
-    new_total = {r: combine(pick(other[r], total[r]), pick(total[r], other[r])) for r in keys}
-    return new_prefix, new_total
 
 
 def exchange_threads(g, types, mask, total):

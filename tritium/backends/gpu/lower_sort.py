@@ -132,6 +132,8 @@ class Network:
     def in_loops(self, x):
         """A loop over the merges. In merge k, indices with bit k + 1 are complemented: their blocks go down."""
         g, w = self.g, self.w
+        for part in ("lane", "warp"):
+            g.place(part)  # at the head of the kernel, wherever it is asked for first
         x = [w.binary("xor", v, mask) for v, mask in zip(x, self.masks(lambda index: index, g.int(0)))]
         g.shared.fence_scratch()
         with w.loop(0, len(self.bits), carry=x, type="i32") as loop:

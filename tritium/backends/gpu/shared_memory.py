@@ -110,17 +110,23 @@ class Scratch:
 
     def store(self, g, base, index, x, t):
         """Write one element at an index (i32) of the buffer at byte `base`."""
-        x = g.w.cast("zext", x, "i8") if x.type == "i1" else x
-        p = self.pointer(g, self._offset(g, base, index, t))
-        g.w.effect(f"store {x.typed}, {p.typed}")
+        self.put(g, self.pointer(g, self._offset(g, base, index, t)), x, t)
 
     def load(self, g, base, index, t):
         """Read one element at an index (i32) of the buffer at byte `base`."""
-        p = self.pointer(g, self._offset(g, base, index, t))
+        return self.get(g, self.pointer(g, self._offset(g, base, index, t)), t)
+
+    def put(self, g, pointer, x, t):
+        """Write one element."""
+        x = g.w.cast("zext", x, "i8") if x.type == "i1" else x
+        g.w.effect(f"store {x.typed}, {pointer.typed}")
+
+    def get(self, g, pointer, t):
+        """Read one element."""
         kind = llvm_type(t)
         if kind == "i1":
-            return g.w.cast("trunc", g.w.effect(f"load i8, {p.typed}", "i8"), "i1")
-        return g.w.effect(f"load {kind}, {p.typed}", kind)
+            return g.w.cast("trunc", g.w.effect(f"load i8, {pointer.typed}", "i8"), "i1")
+        return g.w.effect(f"load {kind}, {pointer.typed}", kind)
 
     @staticmethod
     def _offset(g, base, index, t):

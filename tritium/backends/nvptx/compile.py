@@ -18,6 +18,7 @@ from ..gpu import (  # noqa: F401
     lower_memory,
     lower_reduce,
     lower_roles,
+    lower_scan,
     lower_shape,
     lower_sort,
 )
