@@ -111,11 +111,11 @@ class Strips:
 
     def __init__(self, g, layout, low, width, types):
         self.g, self.w, self.layout, self.low, self.types = g, g.w, layout, low, types
-        self.lines, threads = layout.numel >> width, 32 * g.warps
-        self.rounds = max(1, self.lines // threads)  # how many strips a thread has
-        self.parts = max(1, threads // self.lines)  # how many threads share a line
+        lines, threads = layout.numel >> width, 32 * g.warps
+        self.rounds = max(1, lines // threads)  # how many strips a thread has
+        self.parts = max(1, threads // lines)  # how many threads share a line
         self.count = (1 << width) // self.parts  # elements of a strip
-        self.line, self.strip = width + self.low, width + self.low - log2(self.parts)  # bits of their elements
+        self.strip = low + width - log2(self.parts)  # bits of the numbers of elements in neighbouring strips
         self.sizes = [8 if type(t) is T.Ptr else t.bytes for t in types]
 
     @property
@@ -167,13 +167,12 @@ class Strips:
         return w.binary("add", at, w.binary("shl", w.binary("lshr", at, g.int(self.strip)), g.int(self.low)))
 
     def start(self, number):
-        """The place of the first element of a strip (i32); strips of neighbouring lines have neighbouring numbers."""
+        """The place of the first element of a strip (i32). Neighbours in memory have neighbouring numbers: those of
+        neighbouring lines, then those of a line."""
         w, g = self.w, self.g
-        line, part = w.binary("and", number, g.int(self.lines - 1)), w.binary("lshr", number, g.int(log2(self.lines)))
-        inner = w.binary("and", line, g.int((1 << self.low) - 1))
-        outer = w.binary("shl", w.binary("lshr", line, g.int(self.low)), g.int(self.line))
-        at = w.binary("or", inner, outer)
-        return self.apart(w.binary("or", at, w.binary("shl", part, g.int(self.strip))) if self.parts > 1 else at)
+        inner = w.binary("and", number, g.int((1 << self.low) - 1))
+        rest = w.binary("shl", w.binary("lshr", number, g.int(self.low)), g.int(self.strip))
+        return self.apart(w.binary("or", rest, inner))
 
     # --- strips -------------------------------------------------------------------------------------------------
     def scan_strip(self, bases, start, combine, reverse):
@@ -206,18 +205,18 @@ class Strips:
         """Combine every strip of a line with the total of those before it."""
         g, w = self.g, self.w
         prefix, totals = [total], {0: total}
-        for bit in range(log2(self.lines), log2(32 * g.warps)):
+        for bit in range(self.low, self.low + log2(self.parts)):
             part, bit = ("lane", bit) if bit < 5 else ("warp", bit - 5)
             prefix, totals = _scan_threads(g, self.types, part, bit, 0, prefix, totals, combine, reverse)
         thread = g.target.thread_id(g)
-        neighbour = w.binary("add" if reverse else "sub", thread, g.int(self.lines))
+        neighbour = w.binary("add" if reverse else "sub", thread, g.int(1 << self.low))
         slots = g.shared.take([32 * g.warps * size for size in self.sizes])
         g.shared.before_write(g)
         for x, base, t in zip(prefix[0], slots, self.types):
             g.shared.store(g, base, thread, x, t)
         g.shared.after_write(g)
-        later = w.compare("icmp ult" if reverse else "icmp uge", thread,
-                          g.int(32 * g.warps - self.lines if reverse else self.lines))  # fmt: skip
+        place = w.binary("and", thread, g.int((self.parts - 1) << self.low))
+        later = w.compare("icmp ne", place, g.int((self.parts - 1) << self.low if reverse else 0))
         with w.when(later):
             before = [g.shared.load(g, base, neighbour, t) for base, t in zip(slots, self.types)]
             with w.loop(0, self.count // TOGETHER, type="i32") as loop:
