@@ -1,5 +1,8 @@
 """Ops that exist only at the GPU stage: layout conversions, and shared memory filled ahead of its use."""
 
+# The functions of an op's class have no `self`.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 from ...ir import types as T

@@ -76,7 +76,7 @@ class _Split:
 
     def wanted(self, op, axis):
         """The operands of an op that makes its results cut along an axis."""
-        places = (None,) * len(op.operands) if axis is None else operand_axes(op, axis, self.blocks)
+        places: Any = (None,) * len(op.operands) if axis is None else operand_axes(op, axis, self.blocks)
         return [self.want(x, at) for x, at in zip(op.operands, places, strict=True)]
 
     def make(self, op, axis):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import Any
 
 from ... import ops
 from ...ir import types as T
@@ -93,7 +94,7 @@ def _spread(b, type_, x):
     return ops.splat(b, x, shape=type_.shape) if type(type_) is T.Tile else x
 
 
-def _factor(product):
+def _factor(product) -> Any:
     """(x, c) of a product x * c of a dot's result in single precision, masked perhaps, and a scalar; None of others."""
     for x, y in (product.operands, product.operands[::-1]):
         if type(x) is type(y) is Op and y.kind is ops.splat and T.element(x.type) is T.f32 and _from_dot(x):
