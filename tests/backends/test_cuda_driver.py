@@ -16,7 +16,7 @@ from tests.backends import fake_cuda
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import driver
-from tritium.backends.nvptx import ahead, cuda, launch, launcher, link, memory
+from tritium.backends.nvptx import ahead, assemble, cuda, launch, launcher, link, memory
 from tritium.errors import OutOfResources, PTXASError
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
@@ -772,6 +772,8 @@ def test_warps_that_need_each_other_s_registers_get_them(said):
     assert link.lacks_registers("setmaxnreg.dec 24;", said)
     assert not link.lacks_registers("ret;", said)
     assert not link.lacks_registers("setmaxnreg.dec 24;", "Performance Loss: 'setmaxnreg' ignored. Used 90 registers")
+    assert link.lacks_registers("setmaxnreg.dec 24;", "")  # what the driver remembers it says nothing of
+    assert assemble.usage("") == {}
 
 
 def test_launcher_and_linker_are_brought_in_ahead(fake, monkeypatch):

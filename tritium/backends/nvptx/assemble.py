@@ -121,14 +121,16 @@ def failure(said):
 
 
 def usage(log):
-    """Registers and spilled bytes out of `ptxas -v`.
+    """Registers and spilled words out of `ptxas -v`; nothing if it does not say, as a driver that remembers a text.
 
     >>> usage("Used 32 registers, ... 8 bytes spill stores, 16 bytes spill loads")
     {'n_regs': 32, 'n_spills': 4}
     """
     registers = re.search(r"Used (\d+) registers", log)
+    if registers is None:
+        return {}
     spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
     return {
-        "n_regs": int(registers[1]) if registers else 0,
+        "n_regs": int(registers[1]),
         "n_spills": max(int(spilled[1]), int(spilled[2])) // 4 if spilled else 0,
     }

@@ -166,7 +166,7 @@ def cubin(text, target, options, metadata):
     binary, used = _assembled(text, options)
     freer = assemble.with_all_registers(text, used)
     if freer is not None:
-        binary, used = min((binary, used), _assembled(freer, options), key=lambda made: made[1]["n_spills"])
+        binary, used = min((binary, used), _assembled(freer, options), key=lambda made: made[1].get("n_spills", 0))
     metadata.update(used)
     return binary
 

@@ -58,12 +58,13 @@ def _enough(ptx):
 
 
 def lacks_registers(ptx, said):
-    """Whether a kernel that was to exchange registers was not well made without, as the driver's compiler said.
+    """Whether a kernel that was to exchange registers may not be well made without, as the driver's compiler said; it
+    says nothing of a text that it remembers.
 
     >>> lacks_registers("setmaxnreg.inc", "Used 90 registers, 8 bytes spill stores, 8 bytes spill loads")
     True
     """
-    return _EXCHANGE in ptx and (usage(said)["n_spills"] > 0 or "serialized" in said)
+    return _EXCHANGE in ptx and (usage(said).get("n_spills", 1) > 0 or "serialized" in said)
 
 
 def link(ptx):
