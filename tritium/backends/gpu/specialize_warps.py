@@ -124,31 +124,34 @@ class _Build:
                 places = [kind(b, axis=k) for kind in (ops.program_id, ops.num_programs) for k in range(3)]
                 body([*places, *self.rank], *zeros)
             else:
-                x, y, z = self.grid
-                plane = ops.mul(b, x, y)
-                count, block, blocks = ops.mul(b, plane, z), ops.program_id(b, axis=0), ops.num_programs(b, axis=0)
-                left = ops.sub(b, ops.sub(b, count, self.i32(1)), block)
-                rounds = ops.add(b, ops.div(b, left, blocks), self.i32(1))
-                with b.region([T.i32] * (1 + len(zeros)), ["round", *self.state]) as loop:
-                    number, *state = loop.args
-                    program = self.program(number, count, block, blocks)
-                    index = ops.rem(b, program, x), ops.rem(b, ops.div(b, program, x), y), ops.div(b, program, plane)
-                    ops.yield_(b, *body([*index, *self.grid, *self.rank], *state))
-                b.place(_loop((self.i32(0), rounds, self.i32(1), *zeros), loop.block))
+                self.programs(body, zeros)
             if turning:
                 gpu_ops.close_turns(b)
             ops.yield_(b)
         return region.block
 
-    def program(self, number, count, block, blocks):
-        """Which of `count` programs a block does in a round: the next `blocks` of them are shared out, each time to the
-        next block, but for the last ones. If programs of different length come in turn, as with a causal mask, all
-        blocks get some of each."""
-        b = self.b
-        first = ops.mul(b, number, blocks)
-        turned = ops.rem(b, ops.add(b, block, number), blocks)
-        whole = ops.le(b, first, ops.sub(b, count, blocks))
-        return ops.add(b, first, ops.select(b, whole, turned, block))
+    def programs(self, body, state):
+        """The body for every program of this block: of each `blocks` programs one, the next one each time, but of the
+        last ones. If programs of different length come in turn, as with a causal mask, all blocks get some of each."""
+        b, (x, y, z) = self.b, self.grid
+        plane = ops.mul(b, x, y)
+        count, block, blocks = ops.mul(b, plane, z), ops.program_id(b, axis=0), ops.num_programs(b, axis=0)
+        with b.region([T.i32] * (2 + len(state)), ["own", "turn", *self.state]) as loop:
+            own, turn, *state_now = loop.args
+            first = ops.sub(b, own, block)
+            whole = ops.le(b, first, ops.sub(b, count, blocks))
+            program = ops.select(b, whole, ops.add(b, first, turn), own)
+            further = ops.add(b, turn, self.i32(1))
+            following = ops.select(b, ops.eq(b, further, blocks), self.i32(0), further)
+            ops.yield_(b, following, *body([*self.places(program, plane), *self.grid, *self.rank], *state_now))
+        b.place(_loop((block, count, blocks, block, *state), loop.block))
+
+    def places(self, program, plane):
+        """The index on each axis of the program of a number. None is negative: quotients are cheaper so."""
+        b, (x, y, _) = self.b, self.grid
+        number, x, y, plane = (ops.cast(b, value, to=T.u32) for value in (program, x, y, plane))
+        index = ops.rem(b, number, x), ops.rem(b, ops.div(b, number, x), y), ops.div(b, number, plane)
+        return [ops.cast(b, value, to=T.i32) for value in index]
 
     def i32(self, value):
         return i32(self.b, value)
