@@ -72,7 +72,8 @@ def _instructions(op, layout):
             totals //= 2
             total += (layout.registers // 2 + totals) * combine
         else:
-            total += layout.registers * (combine + words) + totals * (combine + 3 * words)
+            exchange = (9 if part == "warp" else 3) * words  # through shared memory all warps wait for it, twice
+            total += layout.registers * (combine + words) + totals * (combine + exchange)
     return total
 
 
