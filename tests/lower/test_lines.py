@@ -109,6 +109,12 @@ def test_lines_of_pipelined_loops(arch):
     assert lines_of(ptx, r"st\.global") == here("out")
 
 
+def test_lines_of_a_copying_warp():
+    ptx = compiled(product, ("*fp16", "*fp16", "*fp32", "i32"), {"B": 64}, 90)["ptx"]
+    assert lines_of(ptx, r"cp\.async\.bulk\.tensor.*mbarrier") == here("left", "dot")
+    assert lines_of(ptx, r"mma_async") == here("dot")
+
+
 @pytest.mark.parametrize(("fn", "types", "constants"), [
     KERNEL, (calling, ("*i32", "i32"), {}), (product, ("*fp16", "*fp16", "*fp32", "i32"), {"B": 64}),
 ])  # fmt: skip

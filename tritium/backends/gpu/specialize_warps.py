@@ -221,6 +221,7 @@ class _Build:
     def copy(self, load, buffer, barrier, rounds, scalar, loop=None):
         """By the engine if it can, else element by element; `loop` is the one that `rounds` counts."""
         b, tile, axis = self.b, load.op.type, self.can.axis(load.op)
+        b.loc = load.op.loc
         starts = [write(b, side.start, rounds, scalar) for side in load.access.sides]
         fits = None
         if not self.certain.reaches(load.access, loop=loop):
