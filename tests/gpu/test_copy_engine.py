@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import re
 
 import ml_dtypes
 import numpy as np
@@ -132,6 +133,22 @@ def test_starts_before_the_tensor(check, row, column):
 def test_numbers_of_rounds(check, rounds):
     a, b = data(np.float16, 64, 512), data(np.float16, 512, 64)
     check(shifted, a, b, np.zeros((1, 64, 64), np.float32), 0, 0, 64 * rounds, 512, 0, 64, 64, 64)
+
+
+@triton.jit
+def triangle(a_ptr, b_ptr, c_ptr, K, B: tl.constexpr):
+    pid, r = tl.program_id(0), tl.arange(0, B)
+    total = tl.zeros((B, B), tl.float32)
+    for k in range(0, pid * B, B):
+        a = tl.load(a_ptr + (pid * B + r[:, None]) * K + k + r[None, :])
+        total = tl.dot(a, tl.load(b_ptr + (k + r[:, None]) * B + r[None, :]), total)
+    tl.store(c_ptr + (pid * B + r[:, None]) * B + r[None, :], total)
+
+
+def test_programs_with_different_numbers_of_rounds(check):
+    """The first has none: nothing is taken for granted of a loop that programs go round differently often."""
+    a, b, c = data(np.float16, 192, 192), data(np.float16, 192, 64), np.ones((192, 64), np.float32)
+    check(triangle, a, b, c, 192, 64, grid=(3,))
 
 
 @triton.jit
@@ -500,6 +517,15 @@ def test_boxes_out_of_reach_take_another_kernel(fake, sizes, grid, block):
     assert kernel.metadata.nonnegative and "ld.global" not in kernel.asm["ptx"] and "st.global" not in kernel.asm["ptx"]
 
 
+@pytest.mark.parametrize(("depth", "grid", "block"), [(16, (64,), 256), (0, (64,), 128), (64, (8, 8), 128),
+                                                      (64, (8, 1, 2), 128), (64, (8, 1, 1), 256)])  # fmt: skip
+def test_empty_loops_and_further_axes_take_another_kernel(fake, depth, grid, block):
+    """Which asks whether there is a round, and for its place on the first axis."""
+    kernel = product[grid](A, B, C, 512, 512, depth, 64, 1, 512, 1, 512, 1, 64, 64, 64)
+    assert fake.launches[-1]["block"] == (block, 1, 1)
+    assert kernel.asm["ttgir"].count("nonempty=True") == 4 and not re.search(r"(div|rem)\.u32", kernel.asm["ptx"])
+
+
 def test_tensors_the_driver_refuses_take_another_kernel(fake):
     launch(A, B, C, 256, 256, 128)
     fake.fail["cuTensorMapEncodeTiled"] = 1
@@ -519,8 +545,7 @@ def test_drivers_without_tensor_maps_take_another_kernel(fake, monkeypatch):
 
 
 def test_more_programs_than_32_bits_count_take_another_kernel(fake):
-    launch(A, B, C, 256, 256, 128)
-    product[(2**30, 4)](A, B, C, 256, 256, 128, 128, 1, 256, 1, 256, 1, 64, 64, 64)
+    by_descriptors[(2**30, 4)](A, B, C, 256, 256, 128, 0, 64, 64, 64)
     assert fake.launches[-1]["grid"] == (2**30, 4, 1) and fake.launches[-1]["block"] == (128, 1, 1)
     with pytest.raises(cuda.CudaError, match="at most 2147483647 programs along axis 0 and 65535"):
-        product[(1, 65536)](A, B, C, 256, 256, 128, 128, 1, 256, 1, 256, 1, 64, 64, 64)
+        by_descriptors[(1, 65536)](A, B, C, 256, 256, 128, 0, 64, 64, 64)

@@ -34,8 +34,7 @@ def test_an_op_that_stands_twice():
 
 def test_a_parameter_of_two_regions():
     i = Arg(T.i32)
-    loops = [op(ops.for_, (X, X, X), (), (Block([i], [op(ops.yield_)]),), num_stages=None, unroll=None, flatten=False,
-                warp_specialize=False) for _ in range(2)]
+    loops = [op(ops.for_, (X, X, X), (), (Block([i], [op(ops.yield_)]),), **ops.for_.defaults) for _ in range(2)]
     with pytest.raises(InternalError, match="belongs to two blocks"):
         verify(module_of(*loops, args=[X]))
 

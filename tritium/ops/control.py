@@ -39,12 +39,13 @@ class yield_:
         return None
 
 
-@op("for", num_stages=None, unroll=None, flatten=False, warp_specialize=False)
+@op("for", num_stages=None, unroll=None, flatten=False, warp_specialize=False, nonempty=False)
 class for_:
     """for i in range(lo, hi, step), carrying values: operands (lo, hi, step, *inits), body (i, *carried) -> carried.
 
     lo, hi, step and i have one integer type; the comparison is signed (unsigned for unsigned types). A negative
-    *constant* step counts down. The attributes are scheduling hints without meaning for the result.
+    *constant* step counts down. The attributes are scheduling hints without meaning for the result; `nonempty` promises
+    that there is a round at least.
     """
 
     def infer(lo, hi, step, *inits, regions, **hints):

@@ -1,23 +1,30 @@
-"""Boxes that the copy engine surely reaches: at every launch that the launcher lets through.
+"""What is certain at every launch that the launcher lets through: boxes that the copy engine reaches, loops with rounds.
 
 Where a box starts follows from arguments, the grid and rounds of loops, so the bounds of its coordinates can be asked
-of a launch (`ir.bounds`). A kernel that takes them for granted needs no code for boxes the engine cannot move.
+of a launch (`ir.bounds`). A kernel that takes them for granted needs no code for boxes the engine cannot move, nor for
+loops without a round or grids of several axes.
 """
 
 from __future__ import annotations
 
+from ... import ops
+from ...ir.bounds import bounds
+from ...ir.core import Op
 from ...passes.ranges import Derivations, Rows, likely
 from .engine import limits
+from .lower_control import counts_down
 from .polynomial import ROUND
 
 __all__ = ["Certain"]
 
+_OF_A_PROGRAM = {"program_id", "index", "carried", "between", "any"}  # rows of what programs may differ in
+
 
 class Certain:
-    """What is certain of the boxes of a module; what that takes for granted is added to `taken`.
+    """What is certain of a module; what that takes for granted is added to `taken`.
 
     `grid` tells which arguments of the module are none of the user's: their number -> the row that stands for it. With
-    no list to add to, nothing is certain.
+    no list to add to, only what holds of every launch is certain.
     """
 
     def __init__(self, module, taken, grid):
@@ -28,12 +35,35 @@ class Certain:
 
         So it does if the coordinates of its start keep within limits, as they do with ordinary arguments.
         """
-        if self.taken is None:
+        return self._take(rows for side in access.sides for rows in self._terms(side, from_zero, loop))
+
+    def goes_round(self, loop):
+        """True if a loop has a round: one from a constant to a number that is the same for all programs.
+
+        Others may be empty for some programs of an ordinary launch, which were then left to another, slower kernel.
+        """
+        lo, hi, _ = loop.operands[:3]
+        if type(lo) is not Op or lo.kind is not ops.constant or counts_down(loop):
             return False
-        terms = [rows for side in access.sides for rows in self._terms(side, from_zero, loop)]
-        if not all(map(likely, terms)):
+        rows = Rows(self.known)
+        end = rows.place(hi)
+        found, after = tuple(map(self._own, rows.out)), len(rows.out)
+        if _OF_A_PROGRAM & {name for name, *_ in found}:
             return False
-        self.taken += [rows for rows in dict.fromkeys(terms) if rows not in self.taken]
+        return self._take([(*found, ("constant", "i64", lo.attrs["value"] + 1), ("sub", "i64", end, after))])
+
+    def has_one_axis(self):
+        """True if the grid has one axis: the others have one program each."""
+        y, z = (("num_programs", "i32", axis) for axis in (1, 2))
+        return self._take([(y, z, ("mul", "i64", 0, 1), ("constant", "i64", 1), ("sub", "i64", 3, 2))])
+
+    def _take(self, terms):
+        """Take for granted that what these rows compute is not negative, where it might be, if it is not likely to."""
+        terms = [rows for rows in terms if bounds(rows)[0] < 0]
+        if terms and (self.taken is None or not all(map(likely, terms))):
+            return False
+        if terms:
+            self.taken += [rows for rows in dict.fromkeys(terms) if rows not in self.taken]
         return True
 
     def _terms(self, side, from_zero, loop):

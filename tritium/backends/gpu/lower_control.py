@@ -28,7 +28,8 @@ def for_(g, op, lo, hi, step, *inits):
     index_type = op.operands[0].type
     until = ("s" if index_type.signed else "u") + ("gt" if counts_down(op) else "lt")
     g.shared.fence_scratch()
-    with g.w.loop(lo[0], hi[0], step[0], carry=_flat(inits), type=llvm_type(index_type), until=until) as loop:
+    kind, nonempty = llvm_type(index_type), op.attrs["nonempty"]
+    with g.w.loop(lo[0], hi[0], step[0], _flat(inits), nonempty, kind, until) as loop:
         g.set(body.args[0], [loop.index])
         for arg, xs in zip(body.args[1:], _unflat(loop.carried, inits)):
             g.set(arg, xs)

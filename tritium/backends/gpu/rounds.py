@@ -29,7 +29,9 @@ def loop_of_rounds(build, b, op, job, slot, parity):
         own, (slot, parity, before) = own[: len(inits)], own[len(inits) :]
         ends = Round(build, job, i, own, slot, parity, before, ops.ne(b, i, lo)).body()
         ops.yield_(b, *ends, *build.after(slot, parity, b), slot)
-    outs = list(b.emit(ops.for_, (lo, hi, step, *carried), op.attrs, (region.block,)))
+    nonempty = job in build.nonempty
+    attrs = {**op.attrs, "nonempty": nonempty}
+    outs = list(b.emit(ops.for_, (lo, hi, step, *carried), attrs, (region.block,)))
     outs, (slot, parity, last) = outs[: len(inits)], outs[len(inits) :]
     if build.turning:
         gpu_ops.pass_turn(b)
@@ -37,7 +39,10 @@ def loop_of_rounds(build, b, op, job, slot, parity):
         outs[plan.late] = gpu_ops.dot_wait(b, outs[plan.late], pending=0)
         for group, (dot, _) in enumerate(job.groups):
             if dot is plan.body.yields[plan.late]:
-                _empty_if(b, build, group, last, plan.goes_on(lo))
+                if nonempty:
+                    _empty(b, build, group, last)
+                else:
+                    _empty_if(b, build, group, last, plan.goes_on(lo))
     return [*outs, slot, parity]
 
 

@@ -80,6 +80,9 @@ class _Build:
         self.blocks = max(load.blocks for load in self.loads)
         self.turning = turns and take_turns(self.jobs, module.attrs["num_warps"])
         self.persistent = not any(map(_talks, walk(module.body)))
+        used = {id(x) for op in walk(module.body) for x in op.operands}
+        self.one_axis = not used & {id(x) for x in opened.places[1:3]} and self.certain.has_one_axis()
+        self.nonempty = [job for job in self.jobs if self.certain.goes_round(job.loop)]
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
 
@@ -144,14 +147,20 @@ class _Build:
             further = ops.add(b, turn, self.i32(1))
             following = ops.select(b, ops.eq(b, further, blocks), self.i32(0), further)
             ops.yield_(b, following, *body([*self.places(program, plane), *self.grid, *self.rank], *state_now))
-        b.place(_loop((block, count, blocks, block, *state), loop.block))
+        b.place(_loop((block, count, blocks, block, *state), loop.block, nonempty=True))
 
     def places(self, program, plane):
-        """The index on each axis of the program of a number. None is negative: quotients are cheaper so."""
+        """The index on each axis of the program of a number. None is negative: quotients are cheaper so.
+
+        On a grid of one axis the number is the index; the minimum shows that to whoever asks for bounds.
+        """
         b, (x, y, _) = self.b, self.grid
-        number, x, y, plane = (ops.cast(b, value, to=T.u32) for value in (program, x, y, plane))
-        index = ops.rem(b, number, x), ops.rem(b, ops.div(b, number, x), y), ops.div(b, number, plane)
-        return [ops.cast(b, value, to=T.i32) for value in index]
+        number, x, y, plane, one = (ops.cast(b, value, to=T.u32) for value in (program, x, y, plane, self.i32(1)))
+        if self.one_axis:
+            index = (ops.min_(b, number, ops.sub(b, x, one)),)
+        else:
+            index = ops.rem(b, number, x), ops.rem(b, ops.div(b, number, x), y), ops.div(b, number, plane)
+        return ([ops.cast(b, value, to=T.i32) for value in index] + [self.i32(0)] * 2)[:3]
 
     def i32(self, value):
         return i32(self.b, value)
@@ -215,7 +224,7 @@ class _Build:
                 gpu_ops.arrive(b, filled)
             more = ops.add(b, rounds, ops.constant(b, value=1, type=T.i64))
             ops.yield_(b, more, *self.after(mine, phase))
-        loop = b.place(_loop((*bounds, none, slot, parity), region.block))
+        loop = b.place(_loop((*bounds, none, slot, parity), region.block, job in self.nonempty))
         return Result(loop, 1), Result(loop, 2)
 
     def copy(self, load, buffer, barrier, rounds, scalar, loop=None):
@@ -262,8 +271,9 @@ def _parameters(names):
     return tuple(Arg(T.i32, name) for name in names)
 
 
-def _loop(operands, block):
-    return Op(ops.for_, operands, dict(ops.for_.defaults), tuple(x.type for x in operands[3:]), (block,))
+def _loop(operands, block, nonempty=False):
+    attrs = {**ops.for_.defaults, "nonempty": nonempty}
+    return Op(ops.for_, operands, attrs, tuple(x.type for x in operands[3:]), (block,))
 
 
 class _Slice:

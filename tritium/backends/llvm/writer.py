@@ -559,10 +559,10 @@ class Writer:
             outer.lines.append(f"  {c} = phi {x.type} [{x}, %{before}], [{y}, %{last}]")
         outer.lines += body.lines
         self.block(f"done.{n}")
-        skipped = [] if guard is None else [before]
-        loop.results = tuple(self.phi(x.type, *((x, label) for label in skipped), (y, last))
-                             for x, y in zip(carry, loop.next, strict=True))  # fmt: skip
-
+        if guard is None:  # there is no way here but through the loop
+            loop.results = tuple(value(y.type, str(y), min(y.level, len(self.levels) - 1)) for y in loop.next)
+        else:
+            loop.results = tuple(self.phi(x.type, (x, before), (y, last)) for x, y in zip(carry, loop.next))
 
     def advance(self, n: int, index: Val, by: Val) -> str:
         """Compute the next index of loop `n`."""
