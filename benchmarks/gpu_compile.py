@@ -1,10 +1,11 @@
 """How long the first launch of a kernel takes with empty caches, and from a warm disk cache in a new process.
 
-    python benchmarks/gpu_compile.py [--json out.json]
+    python benchmarks/gpu_compile.py [--rounds 3] [--json out.json]
 
-Triton and tritium run the same kernels in processes of their own, one after the other, on the same machine. Times are
-wall-clock milliseconds of compile, load and launch after torch and the language were imported and the GPU was woken.
-Both have run once before, so that files and Python's bytecode are at hand; the driver keeps no machine code.
+Triton and tritium run the same kernels in processes of their own, taking turns in random order, on the same machine.
+Times are wall-clock milliseconds of compile, load and launch after torch and the language were imported and the GPU was
+woken; of several processes the median. Both have run once before, so that files and Python's bytecode are at hand; the
+driver keeps no machine code.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -49,7 +52,7 @@ def fresh(folder):
     return {**env, "PYTHONPYCACHEPREFIX": str(Path(folder) / "bytecode"), "CUDA_CACHE_DISABLE": "1"}
 
 
-def measure(who, folder, state="kept"):
+def measure(who, folder, state):
     """Milliseconds of each first launch in a new process, with the kernels that earlier ones of this state left."""
     cache = str(Path(folder) / state / who)
     env = {**fresh(folder), "TRITON_CACHE_DIR": cache, "TRITIUM_CACHE_DIR": cache}
@@ -62,15 +65,19 @@ def measure(who, folder, state="kept"):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", help="write the figures to this file")
     options = parser.parse_args()
-    figures = {}
+    rivals, states, runs = ("triton", "tritium"), ("cold", "from disk"), {}
     with tempfile.TemporaryDirectory() as folder:
-        for who in ("triton", "tritium"):
+        for who in rivals:
             measure(who, folder, "thrown away")
-        for state in ("cold", "from disk"):
-            for who in ("triton", "tritium"):
-                figures[f"{who}, {state}"] = measure(who, folder)
+        for number in range(options.rounds):
+            for state in states:
+                for who in random.sample(rivals, len(rivals)):
+                    runs.setdefault((state, who), []).append(measure(who, folder, str(number)))
+    middle = lambda times: {name: statistics.median(run[name] for run in times) for name in times[0]}
+    figures = {f"{who}, {state}": middle(runs[state, who]) for state in states for who in rivals}
     print("| kernel | " + " | ".join(figures) + " | cold, tritium / Triton |")
     print("|---" * (len(figures) + 2) + "|")
     for name in figures["tritium, cold"]:
