@@ -59,19 +59,15 @@ def phases(g, op):
 
 
 @lower(gpu_ops.arrive)
-def arrive(g, op, barrier):
-    if op.attrs["blocks"] == 1:
-        with g.w.when(_first_lane(g)):
-            g.target.arrive(g, g.shared.pointer(g, barrier[0]))
-        return
-    lane, blocks = g.place("lane"), op.attrs["blocks"]
-    block = g.w.binary("and", lane, g.int(blocks - 1))  # a lane for each; where none is, nobody may ask
-    with g.w.when(g.w.compare("icmp ult", lane, g.int(blocks))):
-        g.target.arrive_at(g, g.shared.pointer(g, barrier[0]), block)
-
-
-def _first_lane(g):
-    return g.w.compare("icmp eq", g.place("lane"), g.int(0))
+def arrive(g, op, barrier, condition=None):
+    w, lane, blocks = g.w, g.place("lane"), op.attrs["blocks"]
+    here = w.compare("icmp eq", lane, g.int(0)) if blocks == 1 else w.compare("icmp ult", lane, g.int(blocks))
+    with w.when(here if condition is None else w.binary("and", here, condition[0])):
+        pointer = g.shared.pointer(g, barrier[0])
+        if blocks == 1:
+            g.target.arrive(g, pointer)
+        else:  # a lane for each
+            g.target.arrive_at(g, pointer, w.binary("and", lane, g.int(blocks - 1)))
 
 
 @lower(gpu_ops.await_phase)

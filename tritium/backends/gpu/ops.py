@@ -160,9 +160,10 @@ class phases:
 
 @op("arrive", effects="write", blocks=1)
 class arrive:
-    """Every warp that comes here arrives once at the barrier at this address, in each of so many blocks."""
+    """Every warp that comes here arrives once at the barrier at this address, in each of so many blocks; with a second
+    operand, an i1, if that holds."""
 
-    def infer(barrier, *, blocks):
+    def infer(barrier, condition=None, *, blocks):
         return None
 
 

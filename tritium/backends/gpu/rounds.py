@@ -39,10 +39,7 @@ def loop_of_rounds(build, b, op, job, slot, parity):
         outs[plan.late] = gpu_ops.dot_wait(b, outs[plan.late], pending=0)
         for group, (dot, _) in enumerate(job.groups):
             if dot is plan.body.yields[plan.late]:
-                if nonempty:
-                    _empty(b, build, group, last)
-                else:
-                    _empty_if(b, build, group, last, plan.goes_on(lo))
+                _empty(b, build, group, last, *([] if nonempty else [plan.goes_on(lo)]))
     return [*outs, slot, parity]
 
 
@@ -86,7 +83,7 @@ class Round(Copy):
             gpu_ops.pass_turn(self.b)
             made = gpu_ops.dot_wait(self.b, made, pending=0)
         if self.unfinished is not None and (op is not self.late or op.operands[2] in self.plan.body.args):
-            _empty_if(self.b, self.build, self.unfinished, self.before, self.again)
+            _empty(self.b, self.build, self.unfinished, self.before, self.again)
             self.unfinished = None
         if group is not None and op is not self.late:
             _empty(self.b, self.build, group, self.slot)
@@ -94,19 +91,9 @@ class Round(Copy):
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------
-def _empty_if(b, build, group, slot, condition):
-    """A group's slot is empty, if there was a round that used it."""
-    with b.region() as then:
-        _empty(b, build, group, slot)
-        ops.yield_(b)
-    with b.region() as other:
-        ops.yield_(b)
-    b.emit(ops.if_, (condition,), {}, (then.block, other.block))
-
-
-def _empty(b, build, group, slot):
-    """A group's slot is empty."""
-    gpu_ops.arrive(b, build.at(build.empty, group, slot, b), blocks=build.blocks)
+def _empty(b, build, group, slot, *condition):
+    """A group's slot is empty; with a condition, if that holds."""
+    gpu_ops.arrive(b, build.at(build.empty, group, slot, b), *condition, blocks=build.blocks)
 
 
 def i32(b, value):

@@ -1,4 +1,4 @@
-"""A writer that writes no line twice, and none that integer constants decide.
+"""A writer that writes no line twice, none that integer constants decide, and no branch that the last one decides.
 
 Unrolled tiles repeat themselves: the same row, column or mask for every register. LLVM would find out, but its passes
 over addresses take time that grows faster than the number of lines.
@@ -7,9 +7,11 @@ over addresses take time that grows faster than the number of lines.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
-from .writer import Val, Writer
+from .writer import Level, Val, Writer
 
 __all__ = ["NumberingWriter"]
 
@@ -21,6 +23,22 @@ _SHIFTS = frozenset(("shl", "lshr", "ashr"))
 _RIGHT_ZERO = frozenset(("add", "sub", "or", "xor")) | _SHIFTS  # x + 0 is x
 _LEFT_ZERO = frozenset(("add", "or", "xor"))
 _ABSORBING = frozenset(("mul", "and"))  # x * 0 is 0
+
+
+class Branch(NamedTuple):
+    """A branch around a part that is over: its condition, the label and the level of the part; and how many lines were
+    behind it when it ended, and how many of them without effects."""
+
+    condition: Val
+    likely: bool | None
+    label: str
+    part: Level
+    lines: int
+    pure: int
+
+    def may_go_on(self, level: Level) -> bool:
+        """Whether nothing with an effect has been written since."""
+        return len(level.lines) - self.lines == level.pure - self.pure
 
 
 class NumberingWriter(Writer):
@@ -49,7 +67,54 @@ class NumberingWriter(Writer):
             if found is not None and found.type == type:
                 return found
         known[text] = found = super().emit(type, text, *operands)
+        self.levels[place].pure += 1
         return found
+
+    def effect(self, text: str, type: str = "", at: int = -1) -> Val:
+        if at >= 0:  # so it does no harm further up, either
+            self.levels[at].pure += 1
+        return super().effect(text, type, at)
+
+    @contextmanager
+    def when(self, condition: Val, likely: bool | None = None) -> Iterator[Level]:
+        """As `Writer.when`. Two parts in a row on one condition are one.
+
+        >>> w = NumberingWriter()
+        >>> with w.function("void", "f", ["i1 c", "ptr p", "i64 n"]) as (c, p, n):
+        ...     with w.when(c): w.store(w.const("i32", 1), p)
+        ...     q = w.emit("ptr", f"getelementptr i32, ptr {p}, i64 {n}", p, n)
+        ...     with w.when(c): w.store(w.const("i32", 2), q)
+        ...     w.ret()
+        >>> print(w.text())
+        define void @f(i1 %c, ptr %p, i64 %n) nounwind {
+        entry:
+          %x.2 = getelementptr i32, ptr %p, i64 %n
+          br i1 %c, label %then.1, label %done.1
+        then.1:
+          store i32 1, ptr %p
+          store i32 2, ptr %x.2
+          br label %done.1
+        done.1:
+          ret void
+        }
+        """
+        outer = self.levels[-1]
+        last: Branch | None = outer.last
+        if last is None or (last.condition, last.likely) != (condition, likely) or not last.may_go_on(outer):
+            with super().when(condition, likely) as part:
+                label = part.label
+                yield part
+        else:
+            part, label = last.part, last.label
+            part.lines = []
+            self.levels.append(part)
+            yield part
+            self.levels.pop()
+            start = outer.lines.index(f"{label}:") - 1  # of the branch
+            end = len(outer.lines) - (outer.pure - last.pure)  # of the last part: a jump, and the label of what follows
+            outer.lines[start:] = [*outer.lines[end:], *outer.lines[start:end - 2], *part.lines,
+                                   *outer.lines[end - 2:end]]  # fmt: skip
+        outer.last = Branch(condition, likely, label, part, len(outer.lines), outer.pure)
 
     def binary(self, opcode: str, x: Val, y: Val) -> Val:
         found = _folded(self, opcode.partition(" ")[0], x, y) if x.type[0] == "i" else None

@@ -157,12 +157,15 @@ def _literal(type: str, x) -> str:
 class Level:
     """One open loop, branch or function: its lines so far, and the block the next line falls into."""
 
-    __slots__ = ("label", "lines", "made")
+    __slots__ = ("label", "last", "lines", "made", "pure")
 
     def __init__(self, label: str):
         self.label = label
         self.lines: list[str] = []
-        self.made: dict[str, Val] = {}  # a line without effects -> its value, where lines are numbered
+        # Where lines are numbered: a line without effects -> its value, how many there are, and the last branch.
+        self.made: dict[str, Val] = {}
+        self.pure = 0
+        self.last: Any = None
 
 
 class Loop:
