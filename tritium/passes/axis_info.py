@@ -38,7 +38,7 @@ class AxisInfo(NamedTuple):
 
 
 def analyze(module, taken=None):
-    """A function from a value of the module to its AxisInfo.
+    """A function from a value of the module to its AxisInfo; nothing is looked at before it is asked.
 
     Quotients and remainders keep runs only of what is not negative. With a list `taken`, a value whose sign depends on
     the launch is taken for not negative, and how it is computed (`passes.ranges`) is noted there: the facts hold of
@@ -51,12 +51,16 @@ def analyze(module, taken=None):
     >>> analyze(m)(m.body.ops[2])
     AxisInfo(contiguity=(64,), divisibility=(16,), constancy=(1,))
     """
+    known = functools.cache(lambda: _looked_through(module, taken))
+    return lambda x: _get(known(), x)
+
+
+def _looked_through(module, taken):
     known = _Known(module, taken)
     for arg in module.args:
         known[id(arg)] = (_scalar(arg.attrs.get("divisible", 1)),)
     _block(module.body, known)
-
-    return functools.partial(_get, known)
+    return known
 
 
 class _Known(dict):
