@@ -1,4 +1,4 @@
-"""What is certain at every launch that the launcher lets through: boxes that the copy engine reaches, loops with rounds.
+"""What is certain at every launch that the launcher lets through: boxes are within reach, loops have rounds.
 
 Where a box starts follows from arguments, the grid and rounds of loops, so the bounds of its coordinates can be asked
 of a launch (`ir.bounds`). A kernel that takes them for granted needs no code for boxes the engine cannot move, nor for

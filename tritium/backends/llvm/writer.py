@@ -37,6 +37,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 __all__ = ["Loop", "Val", "Writer", "element", "escaped", "float_text", "lanes", "mangle", "value", "vector"]
 
