@@ -80,11 +80,15 @@ class _Build:
         self.blocks = max(load.blocks for load in self.loads)
         self.turning = turns and take_turns(self.jobs, module.attrs["num_warps"])
         self.persistent = not any(map(_talks, walk(module.body)))
-        used = {id(x) for op in walk(module.body) for x in op.operands}
-        self.one_axis = not used & {id(x) for x in opened.places[1:3]} and self.certain.has_one_axis()
+        self.one_axis = self.persistent and self.asks_for_one_axis() and self.certain.has_one_axis()
         self.nonempty = [job for job in self.jobs if self.certain.goes_round(job.loop)]
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
+
+    def asks_for_one_axis(self):
+        """True if the kernel wants its index on the first axis alone."""
+        other = {id(x) for x in self.opened.places[1:3]}
+        return not any(id(x) in other for op in walk(self.opened.module.body) for x in op.operands)
 
     def build(self):
         b, module = self.b, self.opened.original
