@@ -57,6 +57,65 @@ def test_a_line_is_found_again_only_where_it_was_written():
     llvm().parse_assembly(w.text()).verify()
 
 
+SCRIPTS = st.recursive(
+    st.lists(st.tuples(st.sampled_from(["store", "sum"]), st.integers(0, 3)), max_size=6),
+    lambda inner: st.lists(st.one_of(st.tuples(st.sampled_from(["store", "sum"]), st.integers(0, 3)),
+                                     st.tuples(st.sampled_from(["when", "loop"]), st.integers(0, 1), inner)),
+                           max_size=6), max_leaves=8)  # fmt: skip
+
+
+def follow(w, script, p, flags, x):
+    """Write a script of stores, sums, branches and loops; what is stored tells the order of all stores."""
+    for word, k, *inner in script:
+        if word == "when":
+            with w.when(flags[k]):
+                follow(w, inner[0], p, flags, x)
+        elif word == "loop":
+            with w.loop(0, 2, type="i32") as loop:
+                follow(w, inner[0], p, flags, loop.index)
+        elif word == "sum":
+            x = w.binary("add", x, w.const("i32", k))
+        else:
+            old = w.effect(f"load i32, ptr {p}", "i32")
+            scaled = w.binary("mul", old, w.const("i32", 31))
+            w.store(w.binary("add", scaled, w.binary("add", x, w.const("i32", k))), p)
+
+
+def branching(writer, script):
+    """LLVM of a function of two integers whose bits are the conditions of a script."""
+    with writer.function("i32", "f", ["i32 x", "i32 y"]) as (x, y):
+        p, one = writer.alloca("i32"), writer.const("i32", 1)
+        writer.store(one, p)
+        flags = [writer.compare("icmp eq", writer.binary("and", v, one), one) for v in (x, y)]
+        follow(writer, script, p, flags, x)
+        writer.ret(writer.load("i32", p))
+    return writer.text()
+
+
+@given(SCRIPTS)
+def test_joining_branches_keeps_the_order_of_effects(script):
+    plain, joined = branching(Writer(), script), branching(NumberingWriter(), script)
+    assert joined.count("br i1") <= plain.count("br i1")
+    for x in range(2):
+        for y in range(2):
+            assert call(plain, x, y) == call(joined, x, y)
+
+
+@pytest.mark.parametrize("stores", range(1, 8))
+def test_branches_within_joined_parts(stores):
+    """What was the last branch within the first part is none of the second's, however many lines that has."""
+    script = [("when", 0, [("when", 1, [("store", 1)])]),
+              ("when", 0, [*[("store", 2)] * stores, ("when", 1, [("store", 3)])])]  # fmt: skip
+    plain, joined = branching(Writer(), script), branching(NumberingWriter(), script)
+    assert (plain.count("br i1"), joined.count("br i1")) == (4, 3)
+    assert call(plain, 1, 1) == call(joined, 1, 1)
+
+
+def test_parts_with_an_effect_between_them_stay_apart():
+    script = [("when", 0, [("store", 1)]), ("store", 2), ("when", 0, [("store", 3)])]
+    assert branching(NumberingWriter(), script).count("br i1") == 2
+
+
 @pytest.mark.parametrize("opcode, x, y, made", [
     ("add", 2**31 - 1, 1, -(2**31)), ("sub", 3, 5, -2), ("shl", 1, 31, -(2**31)), ("mul", -1, 7, -7), ("xor", 6, 3, 5),
 ])  # fmt: skip

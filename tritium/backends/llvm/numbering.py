@@ -71,7 +71,7 @@ class NumberingWriter(Writer):
         return found
 
     def effect(self, text: str, type: str = "", at: int = -1) -> Val:
-        if at >= 0:  # so it does no harm further up, either
+        if at >= 0:  # its place does not matter, or it would be written where it is asked for
             self.levels[at].pure += 1
         return super().effect(text, type, at)
 
@@ -105,8 +105,8 @@ class NumberingWriter(Writer):
                 label = part.label
                 yield part
         else:
-            part, label = last.part, last.label
-            part.lines = []
+            part, label = Level(last.part.label), last.label
+            part.made = last.part.made
             self.levels.append(part)
             yield part
             self.levels.pop()
