@@ -2,9 +2,9 @@
 
     python benchmarks/gpu_assembly.py [--rounds 9] [--json out.json]
 
-tritium asks the driver's linker. Beside it: the same with less effort, with another linker open meanwhile (so that the
-driver keeps its compiler loaded), the driver's loader of modules, `ptxas` in a process of its own, and nvJitLink where
-it is installed. The ways take turns in random order; figures are medians in milliseconds of wall-clock time.
+tritium asks the driver's linker. Beside it: the same with less effort, the same with another linker open meanwhile (so
+that the driver keeps its compiler loaded), the driver's loader of modules, `ptxas` in a process of its own, and
+nvJitLink where it is installed. The ways take turns in random order; figures are medians in milliseconds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import random
@@ -25,9 +26,11 @@ os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver would remember the texts
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+from tritium.backends.nvptx import assemble, cuda, link  # noqa: E402
+
 ARCH = "sm_90a"
 EMPTY = f".version 8.0\n.target {ARCH}\n.address_size 64\n.visible .entry nothing() {{ ret; }}\n"
-LEVEL, PTX = 7, 1  # CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_INPUT_PTX
+LEVEL, LINES, PTX = 7, 13, 1  # CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_GENERATE_LINE_INFO, CU_JIT_INPUT_PTX
 
 
 def texts():
@@ -51,52 +54,51 @@ def texts():
     return {name: kernel.asm["ptx"] for name, kernel in made.items()}
 
 
-def linker(text, level=None, parts=None):
-    """Machine code by the driver's linker; notes in `parts` what its calls took."""
-    from tritium.backends.nvptx import cuda
+@contextlib.contextmanager
+def linker(text, level=4, call=cuda.call):
+    """A linker of the driver that was given a text; 4 is the driver's own level."""
+    options, values = (ctypes.c_int * 2)(LEVEL, LINES), (ctypes.c_void_p * 2)(level, assemble.has_lines(text))
+    state, data = ctypes.c_void_p(), text.encode() + b"\0"
+    call("cuLinkCreate_v2", 2, options, values, ctypes.byref(state))
+    try:
+        call("cuLinkAddData_v2", state, PTX, data, ctypes.c_size_t(len(data)), b"kernel", 0, None, None)
+        yield state
+    finally:
+        call("cuLinkDestroy", state)
 
-    state, binary, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
-    options, values = (ctypes.c_int * 1)(LEVEL), (ctypes.c_void_p * 1)(level)
-    data = text.encode() + b"\0"
+
+def linked(text, **options):
+    """As tritium links, but for options; without what the compiler has to say."""
+    with linker(text, **options) as state:
+        options.get("call", cuda.call)("cuLinkComplete", state, ctypes.byref(ctypes.c_void_p()),
+                                       ctypes.byref(ctypes.c_size_t()))  # fmt: skip
+
+
+def beside_another(text):
+    with linker(EMPTY):
+        return timed(link.link, text)
+
+
+def calls_of_the_linker(text):
+    """What each call of the driver took, and what its compiler says itself, if it does."""
+    took = {}
 
     def call(name, *args):
-        start = time.perf_counter()
-        cuda.call(name, *args)
-        if parts is not None:
-            parts.setdefault(name, []).append((time.perf_counter() - start) * 1e3)
+        took[f"of the linker, {name}"] = timed(cuda.call, name, *args)
 
-    call("cuLinkCreate_v2", int(level is not None), options, values, ctypes.byref(state))
-    call("cuLinkAddData_v2", state, PTX, data, ctypes.c_size_t(len(data)), b"kernel", 0, None, None)
-    call("cuLinkComplete", state, ctypes.byref(binary), ctypes.byref(size))
-    call("cuLinkDestroy", state)
-
-
-@contextlib.contextmanager
-def another_linker():
-    """The driver has another linker open meanwhile."""
-    from tritium.backends.nvptx import cuda
-
-    state, data = ctypes.c_void_p(), EMPTY.encode() + b"\0"
-    cuda.call("cuLinkCreate_v2", 0, None, None, ctypes.byref(state))
-    cuda.call("cuLinkAddData_v2", state, PTX, data, ctypes.c_size_t(len(data)), b"nothing", 0, None, None)
-    try:
-        yield
-    finally:
-        cuda.call("cuLinkDestroy", state)
+    linked(text, call=call)
+    said = re.search(r"Compile time = ([\d.]+) ms", link.link(text)[1])
+    return took | {"of the linker, by its own count": float(said[1]) if said else float("nan")}
 
 
 def module(text):
     """The driver compiles a module as it loads it, and keeps the machine code to itself."""
-    from tritium.backends.nvptx import cuda
-
     loaded = ctypes.c_void_p()
     cuda.call("cuModuleLoadData", ctypes.byref(loaded), text.encode() + b"\0")
     cuda.call("cuModuleUnload", loaded)
 
 
 def ptxas(text, *options):
-    from tritium.backends.nvptx import assemble
-
     assemble.assemble(text, ARCH, options)
 
 
@@ -113,41 +115,31 @@ def nvjitlink(text):
     jit.destroy(handle)
 
 
-def own_count(text):
-    """What the driver's compiler says it took; nothing if it does not say."""
-    from tritium.backends.nvptx import link
-
-    said = re.search(r"Compile time = ([\d.]+) ms", link.link(text)[1])
-    return float(said[1]) if said else float("nan")
-
-
 def compiler_is_loaded():
     """Whether the driver's compiler is in this process's memory now."""
     return "ptxjitcompiler" in Path("/proc/self/maps").read_text()
 
 
 WAYS = {
-    "linker": linker,
-    **{f"linker, level {level}": (lambda text, level=level: linker(text, level)) for level in range(4)},
+    "linker": link.link,
+    **{f"linker, level {level}": functools.partial(linked, level=level) for level in range(5)},
     "module": module,
-    "ptxas": ptxas,
-    "ptxas -O1": lambda text: ptxas(text, "-O1"),
-    "nvJitLink": nvjitlink,
 }
+INSTALLED = {"ptxas": ptxas, "ptxas -O1": lambda text: ptxas(text, "-O1"), "nvJitLink": nvjitlink}  # or not
 
 
-def timed(way, text):
-    """Milliseconds."""
+def timed(work, *args):
+    """Milliseconds of a call."""
     start = time.perf_counter()
-    way(text)
+    work(*args)
     return (time.perf_counter() - start) * 1e3
 
 
-def possible(name, way):
-    """Whether a way is open on this machine."""
+def is_installed(name):
+    """Whether a way that does not come with the driver can be tried."""
     try:
-        way(EMPTY)
-    except Exception as error:  # a library that is not there, or one that does not know the GPU
+        INSTALLED[name](EMPTY)
+    except Exception as error:  # each of them has its own way to say that it is not there, or too old for the GPU
         print(f"left out: {name}: {error}", file=sys.stderr)
         return False
     return True
@@ -158,27 +150,23 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", help="write the figures to this file")
     options = parser.parse_args()
-    kernels, figures, parts = texts(), {}, {}
+    kernels, figures = texts(), {}
     print(f"the driver's compiler stays loaded: {'yes' if compiler_is_loaded() else 'no'}\n")
-    ways = {name: way for name, way in WAYS.items() if possible(name, way)}
+    ways = {name: functools.partial(timed, way) for name, way in WAYS.items()}
+    ways |= {name: functools.partial(timed, way) for name, way in INSTALLED.items() if is_installed(name)}
+    ways |= {"linker beside another": beside_another, "of the linker": calls_of_the_linker}
     for _ in range(options.rounds):
         for name, way in random.sample([*ways.items()], len(ways)):
             for kernel, text in kernels.items():
-                figures.setdefault((name, kernel), []).append(timed(way, text))
-        for kernel, text in kernels.items():
-            linker(text, parts=parts.setdefault(kernel, {}))
-            parts[kernel].setdefault("by its own count", []).append(own_count(text))
-        with another_linker():
-            for kernel, text in kernels.items():
-                figures.setdefault(("linker beside another", kernel), []).append(timed(linker, text))
-    rows = {name: {kernel: statistics.median(figures[name, kernel]) for kernel in kernels}
-            for name in [*ways, "linker beside another"]}  # fmt: skip
-    rows |= {f"of the linker, {call}": {kernel: statistics.median(parts[kernel][call]) for kernel in kernels}
-             for call in parts["add"]}  # fmt: skip
+                took = way(text)
+                for row, ms in (took if isinstance(took, dict) else {name: took}).items():
+                    figures.setdefault(row, {}).setdefault(kernel, []).append(ms)
+    rows = {row: {kernel: statistics.median(times) for kernel, times in by_kernel.items()}
+            for row, by_kernel in sorted(figures.items())}  # fmt: skip
     print("| ms | " + " | ".join(kernels) + " |")
     print("|---" * (len(kernels) + 1) + "|")
-    for name, row in rows.items():
-        print(f"| {name} | " + " | ".join(f"{ms:.1f}" for ms in row.values()) + " |")
+    for row, by_kernel in rows.items():
+        print(f"| {row} | " + " | ".join(f"{ms:.1f}" for ms in by_kernel.values()) + " |")
     if options.json:
         Path(options.json).write_text(json.dumps(rows, indent=1))
 
