@@ -15,7 +15,7 @@ from typing import NamedTuple
 from .. import ops
 from ..ir import types as T
 from ..ir.core import Op, Result
-from .ranges import Derivations, bounds, likely
+from .ranges import Derivations, granted
 from .simplify import number
 
 EVERYTHING = 1 << 40  # divides zero
@@ -74,14 +74,7 @@ class _Known(dict):
     def nonnegative(self, x):
         """True if a value is 0 or more, or is taken to be."""
         self.derivations = self.derivations or Derivations(self.module)
-        rows = self.derivations.rows(x)
-        if bounds(rows)[0] >= 0:
-            return True
-        if self.taken is None or not likely(rows):
-            return False
-        if rows not in self.taken:
-            self.taken.append(rows)
-        return True
+        return granted([self.derivations.rows(x)], self.taken)
 
 
 def _scalar(divisor):

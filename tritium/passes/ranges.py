@@ -314,6 +314,24 @@ _ROWS = {
 }  # fmt: skip
 
 
-def likely(rows):
+def granted(terms, taken):
+    """True if nothing of what these rows compute is negative: at every launch, or where a launcher lets it through.
+
+    What it has to see to is added to `taken`, if that can be expected of ordinary launches; with None there is no
+    launcher to see to anything.
+
+    >>> taken = []
+    >>> granted([(("program_id", "i32", 0),), (("argument", "i32", 0),)], taken), taken
+    (True, [(('argument', 'i32', 0),)])
+    """
+    unsettled = [rows for rows in dict.fromkeys(terms) if bounds(rows)[0] < 0]
+    if unsettled and (taken is None or not all(map(_likely, unsettled))):
+        return False
+    if unsettled:
+        taken += [rows for rows in unsettled if rows not in taken]
+    return True
+
+
+def _likely(rows):
     """True if a launch with ordinary arguments, one program of some size, has the value at 0 or more."""
     return bounds(rows, dict.fromkeys(arguments_of(rows), 1024), (1, 1, 1))[0] >= 0

@@ -8,9 +8,8 @@ loops without a round or grids of several axes.
 from __future__ import annotations
 
 from ... import ops
-from ...ir.bounds import bounds
 from ...ir.core import Op
-from ...passes.ranges import Derivations, Rows, likely
+from ...passes.ranges import Derivations, Rows, granted
 from .engine import limits
 from .lower_control import counts_down
 from .polynomial import ROUND
@@ -35,7 +34,7 @@ class Certain:
 
         So it does if the coordinates of its start keep within limits, as they do with ordinary arguments.
         """
-        return self._take(rows for side in access.sides for rows in self._terms(side, from_zero, loop))
+        return granted((rows for side in access.sides for rows in self._terms(side, from_zero, loop)), self.taken)
 
     def goes_round(self, loop):
         """True if a loop has a round: one from a constant to a number that is the same for all programs.
@@ -50,21 +49,13 @@ class Certain:
         found, after = tuple(map(self._own, rows.out)), len(rows.out)
         if _OF_A_PROGRAM & {name for name, *_ in found}:
             return False
-        return self._take([(*found, ("constant", "i64", lo.attrs["value"] + 1), ("sub", "i64", end, after))])
+        rounds = *found, ("constant", "i64", lo.attrs["value"] + 1), ("sub", "i64", end, after)
+        return granted([rounds], self.taken)
 
     def has_one_axis(self):
         """True if the grid has one axis: the others have one program each."""
         y, z = (("num_programs", "i32", axis) for axis in (1, 2))
-        return self._take([(y, z, ("mul", "i64", 0, 1), ("constant", "i64", 1), ("sub", "i64", 3, 2))])
-
-    def _take(self, terms):
-        """Take for granted that what these rows compute is not negative, where it might be, if it is not likely to."""
-        terms = [rows for rows in terms if bounds(rows)[0] < 0]
-        if terms and (self.taken is None or not all(map(likely, terms))):
-            return False
-        if terms:
-            self.taken += [rows for rows in dict.fromkeys(terms) if rows not in self.taken]
-        return True
+        return granted([(y, z, ("mul", "i64", 0, 1), ("constant", "i64", 1), ("sub", "i64", 3, 2))], self.taken)
 
     def _terms(self, side, from_zero, loop):
         """Rows of what must not be negative."""

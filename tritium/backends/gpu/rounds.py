@@ -29,17 +29,17 @@ def loop_of_rounds(build, b, op, job, slot, parity):
         own, (slot, parity, before) = own[: len(inits)], own[len(inits) :]
         ends = Round(build, job, i, own, slot, parity, before, ops.ne(b, i, lo)).body()
         ops.yield_(b, *ends, *build.after(slot, parity, b), slot)
-    nonempty = job in build.nonempty
-    attrs = {**op.attrs, "nonempty": nonempty}
+    attrs = {**op.attrs, "nonempty": job in build.nonempty}
     outs = list(b.emit(ops.for_, (lo, hi, step, *carried), attrs, (region.block,)))
     outs, (slot, parity, last) = outs[: len(inits)], outs[len(inits) :]
     if build.turning:
         gpu_ops.pass_turn(b)
     if plan.late is not None:
         outs[plan.late] = gpu_ops.dot_wait(b, outs[plan.late], pending=0)
+        used = () if attrs["nonempty"] else (plan.goes_on(lo),)
         for group, (dot, _) in enumerate(job.groups):
             if dot is plan.body.yields[plan.late]:
-                _empty(b, build, group, last, *([] if nonempty else [plan.goes_on(lo)]))
+                _empty(b, build, group, last, *used)
     return [*outs, slot, parity]
 
 

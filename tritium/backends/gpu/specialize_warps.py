@@ -159,12 +159,13 @@ class _Build:
         On a grid of one axis the number is the index; the minimum shows that to whoever asks for bounds.
         """
         b, (x, y, _) = self.b, self.grid
-        number, x, y, plane, one = (ops.cast(b, value, to=T.u32) for value in (program, x, y, plane, self.i32(1)))
+        number, x, y, plane = (ops.cast(b, value, to=T.u32) for value in (program, x, y, plane))
         if self.one_axis:
-            index = (ops.min_(b, number, ops.sub(b, x, one)),)
+            zero, one = (ops.constant(b, value=value, type=T.u32) for value in (0, 1))
+            index = ops.min_(b, number, ops.sub(b, x, one)), zero, zero
         else:
             index = ops.rem(b, number, x), ops.rem(b, ops.div(b, number, x), y), ops.div(b, number, plane)
-        return ([ops.cast(b, value, to=T.i32) for value in index] + [self.i32(0)] * 2)[:3]
+        return [ops.cast(b, value, to=T.i32) for value in index]
 
     def i32(self, value):
         return i32(self.b, value)
