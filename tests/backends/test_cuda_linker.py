@@ -1,0 +1,102 @@
+"""Machine code by the driver's linker, and what is left to the assembler; the driver only takes notes."""
+
+import threading
+
+import pytest
+
+from tests.backends import fake_cuda
+from tests.backends.cuda_kernels import X, Y, Z, add
+from tritium.backends.nvptx import ahead, assemble, cuda, launch, link
+from tritium.errors import PTXASError
+
+
+class Linker:
+    """The part of the driver that makes machine code: it gives what it was told back."""
+
+    def __init__(self, fake, code=0):
+        self.fake, self.code, self.added, self.gone = fake, code, [], 0
+        word = fake_cuda.word
+
+        def create(count, options, values, out):
+            logs = (fake_cuda.P * count).from_address(values)
+            names = (fake_cuda.I * count).from_address(options)
+            self.wanted = {name: value for name, value in zip(names, logs) if name > 6}  # no logs
+            said = b"ptxas info : Used 40 registers, 8 bytes spill stores, 16 bytes spill loads\0"
+            fake_cuda.ctypes.memmove(logs[0], said, len(said))
+            fake_cuda.ctypes.memmove(logs[2], b"line 3: no such thing\0", 22)
+            word(out).value = 77
+            return 0
+
+        def add(state, kind, data, size, name, count, options, values):
+            self.added.append((state, kind, fake_cuda.ctypes.string_at(data, size)))
+            return code
+
+        def complete(state, out, size):
+            self.binary = b"\x7fELF" + self.added[-1][2]
+            word(out).value = fake_cuda.ctypes.cast(self.binary, fake_cuda.P).value
+            word(size, fake_cuda.S).value = len(self.binary)
+            return 0
+
+        def destroy(state):
+            self.gone += state == 77
+            return 0
+
+        I, P, S, U = fake_cuda.I, fake_cuda.P, fake_cuda.S, fake_cuda.U
+        for name, types, fn in (("cuLinkCreate_v2", (U, P, P, P), create), ("cuLinkComplete", (P, P, P), complete),
+                                ("cuLinkAddData_v2", (P, I, P, S, P, U, P, P), add), ("cuLinkDestroy", (P,), destroy)):
+            setattr(fake, name, fake_cuda.ctypes.CFUNCTYPE(I, *types)(fn))
+
+
+def test_the_driver_makes_the_machine_code_of_its_own_gpu(fake):
+    linker = Linker(fake)
+    kernel = add[(1,)](X, Y, Z, 64, BLOCK=16)
+    (_, kind, text), = linker.added
+    assert kind == 1 and kernel.asm["ptx"].startswith(text[:-1].decode()) and linker.gone == 1
+    assert kernel.asm["cubin"] == linker.binary
+    assert linker.wanted == {12: 1, 13: 1}  # what it made, and the lines it comes from
+    assert (kernel.metadata.n_regs, kernel.metadata.n_spills) == (40, 4)
+
+
+def test_what_the_driver_cannot_make_goes_to_the_assembler(fake):
+    linker = Linker(fake)
+    cuda.use(0)
+    assert link.makes("ret;", 90)
+    assert not link.makes("setmaxnreg.dec 24;", 90)
+    product = "setmaxnreg.dec 24; wgmma.mma_async.sync {%r1, %r2}, %rd1, %rd2; "
+    assert link.makes(product + ".maxnreg 168", 90) and not link.makes(product + ".maxnreg 32", 90)
+    assert not link.makes(product + product.replace("%r2", "%r3") + ".maxnreg 168", 90)
+    assert not link.makes(".extern .func (.param .b32 r) vprintf;", 90)
+    assert not link.makes("ret;", 80)
+    add[(1,)](X, Y, Z, 64, BLOCK=64, ptx_options="-O2")
+    fake.current = 0  # no context
+    assert not link.makes("ret;", 90) and not linker.added
+
+
+@pytest.mark.parametrize("said", ["8 bytes spill stores, 16 bytes spill loads", "wgmma instructions are serialized"])
+def test_warps_that_need_each_other_s_registers_get_them(said):
+    assert link.lacks_registers("setmaxnreg.dec 24;", said)
+    assert not link.lacks_registers("ret;", said)
+    assert not link.lacks_registers("setmaxnreg.dec 24;", "Performance Loss: 'setmaxnreg' ignored. Used 90 registers")
+    assert link.lacks_registers("setmaxnreg.dec 24;", "")  # what the driver remembers it says nothing of
+    assert assemble.usage("") == {}
+
+
+def test_launcher_and_linker_are_brought_in_ahead(fake, monkeypatch):
+    linker = Linker(fake)
+    before = set(threading.enumerate())
+    monkeypatch.setattr(ahead, "_start", fake_cuda.START_AHEAD)
+    ahead.start()  # no context yet
+    assert set(threading.enumerate()) == before and not linker.added
+    cuda.use(0)
+    for _ in range(2):
+        ahead.start()
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    assert len(linker.added) == linker.gone == 1 and launch.Runtime._get.__func__.cache_info().currsize == 1
+
+
+def test_what_the_driver_refuses_is_told(fake):
+    linker = Linker(fake, code=218)
+    with pytest.raises(PTXASError, match="no such thing"):
+        add[(1,)](X, Y, Z, 64, BLOCK=32)
+    assert linker.gone == 1
