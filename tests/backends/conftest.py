@@ -1,4 +1,4 @@
-"""A CUDA driver for machines without one."""
+"""The CPU runtime, and a CUDA driver for machines without one."""
 
 import gc
 
@@ -6,7 +6,17 @@ import pytest
 
 from tests.backends import fake_cuda
 from tests.backends.cuda_kernels import add, scalars, tiles
+from tritium.backends.cpu.runtime import Runtime
 from tritium.backends.driver import driver
+
+
+@pytest.fixture
+def rt():
+    """The runtime; a test may change the number of threads."""
+    it = Runtime.get()
+    before = it.num_threads
+    yield it
+    it.set_num_threads(before)
 
 
 @pytest.fixture

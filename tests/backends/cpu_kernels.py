@@ -15,6 +15,8 @@ from tritium.ir.builder import Builder
 from tritium.ir.core import Module
 from tritium.ir.verify import verify
 
+# The parameters of a kernel's function in LLVM.
+KERNEL = ["ptr args", "i64 begin", "i64 end", "ptr grid", "ptr arena"]
 rng = np.random.default_rng(0)
 
 
