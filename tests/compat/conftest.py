@@ -1,6 +1,7 @@
 """Programs as users of Triton write them: torch tensors, compiled for the CPU or for a GPU, or run as Python."""
 
 import pytest
+import torch
 
 from tests import on_gpu
 from tests.language.coverage.engines import ENGINES, cuda
@@ -35,3 +36,7 @@ HOST_ONLY = pytest.mark.parametrize("run", ["cpu", "eager"], indirect=True)  # f
 def engine(request):
     """`engine(kernel, args, grid)`: as plain Python, as interpreted IR, as machine code; `args` are positional."""
     return cuda if request.param == "cuda" else ENGINES[request.param]
+
+
+def close(x, y, tol=2e-5):
+    torch.testing.assert_close(x.float(), y.float(), rtol=tol, atol=tol)

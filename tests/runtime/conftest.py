@@ -9,6 +9,7 @@ import types
 import pytest
 
 import tritium
+from tests.runtime.jit_kernels import add, forget, nothing, with_option
 from tritium import backends, knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import DriverBase, driver
@@ -142,3 +143,10 @@ def fake(monkeypatch, tmp_path):
     with knobs.runtime.scope(), knobs.compilation.scope(), knobs.cache.scope():
         yield notes
     driver.reset_active()
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """Kernels as if they had never been launched."""
+    for kernel in (add, with_option, nothing):
+        forget(kernel)

@@ -4,7 +4,9 @@ import gc
 
 import pytest
 
+from tests.runtime.jit_kernels import X, add
 from tritium.compiler.collector import paused
+from tritium.runtime import dispatch
 
 
 @pytest.fixture
@@ -46,3 +48,30 @@ def test_a_collector_that_is_off_stays_off(collected):
         assert not gc.isenabled() and collected == []
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_garbage_is_not_collected_while_a_kernel_is_compiled(fake, monkeypatch, enabled, fails):
+    """The program's garbage is no concern of the compiler; what the user had chosen holds again afterwards."""
+    seen = []
+
+    def build(*args, **options):
+        seen.append(gc.isenabled())
+        if fails:
+            raise RuntimeError("no")
+        return compile_(*args, **options)
+
+    compile_ = dispatch.compile
+    monkeypatch.setattr(dispatch, "compile", build)
+    (gc.enable if enabled else gc.disable)()
+    try:
+        if fails:
+            with pytest.raises(RuntimeError, match="no"):
+                add[(1,)](X, X, 3)
+        else:
+            add[(1,)](X, X, 3)
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable()
+    assert seen == [False]
