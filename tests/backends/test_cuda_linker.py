@@ -1,5 +1,8 @@
 """Machine code by the driver's linker, and what is left to the assembler; the driver only takes notes."""
 
+import platform
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -100,3 +103,37 @@ def test_what_the_driver_refuses_is_told(fake):
     with pytest.raises(PTXASError, match="no such thing"):
         add[(1,)](X, Y, Z, 64, BLOCK=32)
     assert linker.gone == 1
+
+
+PAGES_MET_ANEW = """
+import ctypes, resource
+from tritium.backends.nvptx import ahead
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def work():
+    '''8 MB in small blocks, filled and freed: how many pages the system had to bring.'''
+    before, blocks = faults(), [libc.malloc(65536) for _ in range(128)]
+    for block in blocks:
+        ctypes.memset(block, 1, 65536)
+    for block in reversed(blocks):
+        libc.free(block)
+    return faults() - before
+
+
+work()
+without = work()
+ahead.keep_freed_memory()
+work()
+print(without, work())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries decide otherwise what to keep")
+def test_what_a_compilation_frees_stays_at_hand_for_the_next():
+    done = subprocess.run([sys.executable, "-c", PAGES_MET_ANEW], capture_output=True, text=True, check=True)
+    without, kept = map(int, done.stdout.split())
+    assert without > 100 > 10 > kept
