@@ -32,8 +32,13 @@ try:
 except ImportError:
     triton = None
 
-OURS = kernels(tritium)
-THEIRS = kernels(triton) if triton else None
+
+def sides(name="gpu_kernels"):
+    """Implementation -> the kernels of a file as it has them."""
+    return {who: kernels(module, name) for who, module in (("tritium", tritium), ("triton", triton)) if module}
+
+
+SIDES = sides()
 
 
 class Row:
@@ -327,13 +332,11 @@ def timed(fn, count):
 def measure(rivals, long, rounds):
     """Median milliseconds of each rival, taking turns in random order."""
     times = {name: [] for name in rivals}
-    count = 1
-    if long:
-        count = max(1, int(60 / max(timed(next(iter(rivals.values())), 3), 1e-3)))
+    counts = {name: max(1, int(60 / max(timed(fn, 3), 1e-3))) for name, fn in rivals.items()} if long else {}
     for _ in range(rounds):
         for name in random.sample(list(rivals), len(rivals)):
             if long:
-                times[name].append(timed(rivals[name], count))
+                times[name].append(timed(rivals[name], counts[name]))
             else:
                 times[name] += [cold(rivals[name]) for _ in range(5)]
     return {name: statistics.median(ts) for name, ts in times.items()}
@@ -358,16 +361,16 @@ def best_config(row, k):
 
 
 def error_of(row, k, config):
-    want = row.reference().float()
+    want = row.reference()
     out = row.launch(k, **config)
-    out.fill_(float("nan")) if out.numel() > 1 else None
-    got = row.launch(k, **config).float()
+    if out.numel() > 1:
+        out.fill_(float("nan") if want.dtype.is_floating_point else -1)
+    got, want = row.launch(k, **config).float(), want.float()
     return ((got - want).abs().max() / want.abs().max().clamp(min=1e-6)).item()
 
 
-def run(row, rounds):
-    """One line of the table as a dict."""
-    sides = {"tritium": OURS} | ({"triton": THEIRS} if THEIRS else {})
+def run(row, rounds, sides):
+    """One line of the table as a dict; `sides` are the kernels of each implementation."""
     line = {"name": row.name, "unit": row.unit}
     rivals = {"torch": row.reference}
     for name, k in sides.items():
@@ -407,17 +410,17 @@ def show(lines):
         )
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", default=",".join(GROUPS), help="groups to run")
+def main(groups, sides, about):
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", default=",".join(groups), help="groups to run")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", help="write every figure to this file")
     options = parser.parse_args()
     lines = []
     for group in options.rows.split(","):
-        for row in GROUPS[group]():
+        for row in groups[group]():
             try:
-                lines.append(run(row, options.rounds))
+                lines.append(run(row, options.rounds, sides))
             except Exception as problem:
                 lines.append(
                     {"name": row.name, "unit": row.unit, "error": f"{type(problem).__name__}: {problem}"[:500]}
@@ -434,4 +437,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(GROUPS, SIDES, __doc__))

@@ -27,7 +27,7 @@ sys.path[:0] = [{here!r}, {root!r}]
 import torch
 torch.zeros(1, device="cuda"); torch.cuda.synchronize()
 import gpu
-k = gpu.OURS if sys.argv[1] == "tritium" else gpu.THEIRS
+k = gpu.SIDES[sys.argv[1]]
 x, y, z = (torch.rand(1 << 20, device="cuda") for _ in range(3))
 a, b, c = (torch.rand(1024, 1024, device="cuda", dtype=torch.float16) for _ in range(3))
 big = [torch.rand(1 << 20, device="cuda") for _ in range(3)]

@@ -1,6 +1,6 @@
 """What holds a row of `gpu.py` back: the same launch of tritium and Triton under Nsight Compute, side by side.
 
-    python benchmarks/gpu_profile.py [--rows softmax,matmul] [--json out.json]
+    python benchmarks/gpu_profile.py [--of gpu_survey] [--rows softmax,matmul] [--json out.json]
 
 Every row runs in a process of its own under `ncu` with the clock left alone, each rival with the configuration that
 was fastest for it in a short trial. Printed: cycles, instructions, registers, how busy the memory and the tensor cores
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib
 import json
 import os
 import re
@@ -35,13 +36,14 @@ FIGURES = {
 STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 
 
-def child(group: str, name: str, who: str) -> None:
+def child(of: str, group: str, name: str, who: str) -> None:
     """Launch one row once between the profiler's marks; what runs under ncu."""
     import gpu
     import torch
 
-    row = next(r for r in gpu.GROUPS[group]() if r.name == name)
-    kernels = gpu.OURS if who == "tritium" else gpu.THEIRS
+    table = importlib.import_module(of)
+    row = next(r for r in table.GROUPS[group]() if r.name == name)
+    kernels = table.SIDES[who]
     times = {}
     for number, config in enumerate(row.configs):
         try:
@@ -58,12 +60,12 @@ def child(group: str, name: str, who: str) -> None:
     torch.cuda.profiler.stop()
 
 
-def profile(group: str, name: str, who: str) -> dict:
+def profile(of: str, group: str, name: str, who: str) -> dict:
     """The counters of one launch, and the configuration it ran with."""
     command = ["ncu", "--csv", "--page", "raw", "--clock-control", "none", "--profile-from-start", "off"]
     command += ["-k", "regex:_kernel$"]
     command += [word for section in SECTIONS for word in ("--section", section)]
-    command += [sys.executable, __file__, "--child", group, name, who]
+    command += [sys.executable, __file__, "--child", of, group, name, who]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(HERE.parent)})
     lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
     if len(lines) < 3:
@@ -110,26 +112,26 @@ def describe(who: str, result: dict) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", default="softmax,matmul,attention", help="groups of gpu.py, or parts of row names")
+    parser.add_argument("--of", default="gpu", help="the benchmark whose rows are meant: gpu or gpu_survey")
+    parser.add_argument("--rows", default="softmax,matmul,attention", help="its groups, or parts of row names")
     parser.add_argument("--json", type=Path, help="write all counters here")
-    parser.add_argument("--child", nargs=3, metavar=("GROUP", "ROW", "WHO"), help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=4, metavar=("OF", "GROUP", "ROW", "WHO"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     sys.path.insert(0, str(HERE))
     if options.child:
         return child(*options.child)
     if not shutil.which("ncu"):
         sys.exit("ncu (Nsight Compute) is not on PATH: install the CUDA toolkit's profiler")
-    import gpu
-
+    table = importlib.import_module(options.of)
     wanted, results = options.rows.split(","), {}
-    for group, rows in gpu.GROUPS.items():
+    for group, rows in table.GROUPS.items():
         for name in [row.name for row in rows()]:
             if not any(w == group or w in name for w in wanted):
                 continue
             print(name, flush=True)
-            for who in ("tritium", "triton") if gpu.THEIRS else ("tritium",):
+            for who in table.SIDES:
                 try:
-                    results[f"{name} / {who}"] = result = profile(group, name, who)
+                    results[f"{name} / {who}"] = result = profile(options.of, group, name, who)
                     print("\n".join(describe(who, result)), flush=True)
                 except RuntimeError as error:
                     print(f"  {who:8} {error}", flush=True)
