@@ -8,6 +8,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.gpu import emulator
+from tests.gpu.emulator.memory import Memory
 from tests.gpu.modules import run_cuda
 from tests.gpu.test_language import module_of
 from tests.gpu.test_modules import agree
@@ -273,3 +274,43 @@ def test_results_that_are_handed_on_twice_are_waited_for(check, before):
     text, _ = emulator.llvm_of(module_of(with_the_last, args)[0])
     assert "wgmma.mma_async" in text and "wgmma.wait_group.sync.aligned 1" not in text
     check(with_the_last, *args)
+
+
+@triton.jit
+def begun_elsewhere(a_ptr, b_ptr, c_ptr, first, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+                    INTEGERS: tl.constexpr, TWICE: tl.constexpr):
+    i, j, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    dtype: tl.constexpr = tl.int32 if INTEGERS else tl.float32
+    total = tl.full((BM, BN), first, dtype)
+    for _ in range(TWICE + 1):
+        for s in range(0, K, BK):
+            a = tl.load(a_ptr + i[:, None] * K + (s + k)[None, :])
+            b = tl.load(b_ptr + j[None, :] * K + (s + k)[:, None])
+            total = tl.dot(a, b, total, out_dtype=dtype)
+    tl.store(c_ptr + i[:, None] * BN + j[None, :], total)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize(("integers", "first"), [(False, 0), (False, 3), (True, 0), (True, -5)])
+@pytest.mark.parametrize("rounds", [0, 1, 4])
+def test_sums_that_begin_with_something(check, rounds, integers, first, twice):
+    """They stay in registers of their own all through the loop, which may have no round at all."""
+    size = 32 * rounds
+    kinds = ("i1", "i4") if integers else ("f2", "f4")
+    a, b = (data(kinds[0], 64, max(size, 1)) for _ in range(2))
+    args = a, b, np.full((64, 64), 99, kinds[1]), first, size, 64, 64, 32, integers, twice
+    text, _ = emulator.llvm_of(module_of(begun_elsewhere, args)[0])
+    assert "wgmma.mma_async" in text and ".reg .b32 sums_" in text
+    check(begun_elsewhere, *args)
+
+
+def test_sums_in_use_are_noticed():
+    """The emulator does not let anybody read registers that a product may still be adding to."""
+    args = data("f2", 64, 96), data("f2", 64, 96), np.zeros((64, 64), "f4"), 0, 96, 64, 64, 32, False, False
+    module, values = module_of(begun_elsewhere, args)
+    text, metadata = emulator.llvm_of(module, launch_checks=False)
+    wait = "wgmma.wait_group.sync.aligned 0;"
+    late = re.sub(f'"{wait} (mov[^"]*)', rf'"\1 {wait}', text)
+    assert late != text
+    with pytest.raises(emulator.Fault, match="sums are read while a product"):
+        emulator.execute(late, Memory(values), (1, 1, 1), 128, metadata["shared"])

@@ -71,13 +71,19 @@ class Statement:
         if re.fullmatch(r"-?\d+", text):
             return np.full(self.m.threads, int(text) & ((1 << 64) - 1), np.uint64)
         name, _, constant = text.partition("+")  # an address may have a constant behind it
-        return self.registers[name] + np.uint64(constant) if constant else self.registers[name]
+        value = self.place(name)[name]
+        return value + np.uint64(constant) if constant else value
 
     def set(self, name, value, guard):
-        old = self.registers.get(name)
+        place = self.place(name)
+        old = place.get(name)
         full = np.zeros(self.m.threads, value.dtype) if old is None else np.array(old)
         full[guard] = value[guard] if len(value) == self.m.threads else value
-        self.registers[name] = full
+        place[name] = full
+
+    def place(self, name):
+        """Where a register is: in the kernel if it was declared there, else in this statement."""
+        return self.m.lasting if name in self.m.lasting else self.registers
 
 
 def _operands(text):
@@ -94,6 +100,13 @@ def _declare(s, guard, operands):
     pass
 
 
+def _registers(s, guard, operands):
+    """`name<count>`, outside of a statement's braces, are registers of the whole kernel."""
+    for name, count in (found.groups() for found in (re.fullmatch(r"(\w+)<(\d+)>", x) for x in operands[1:]) if found):
+        for k in range(int(count)):
+            s.m.lasting.setdefault(f"{name}{k}", np.full(s.m.threads, 0x7FC0DEAD, np.uint32))  # not a number
+
+
 def _compare(s, guard, operands, how):
     target, x, y = operands
     s.set(target, (s.get(x) == s.get(y)) == (how == "eq"), guard)
@@ -101,11 +114,18 @@ def _compare(s, guard, operands, how):
 
 def _move(s, guard, operands, bits):
     target, source = operands
+    if source in s.m.lasting and s.m.shared.reads_register(source, guard):
+        raise Fault("sums are read while a product may still be adding to them")
     if source.startswith("%"):
         value = np.full(s.m.threads, 7)
     else:
         value = s.get(source)
     s.set(target, _bits_of(value, int(bits)), guard)
+
+
+def _move_predicate(s, guard, operands):
+    target, source = operands
+    s.set(target, s.get(source).astype(bool), guard)
 
 
 def _bits_of(x, bits):
@@ -367,9 +387,10 @@ INSTRUCTIONS = [
     (r"bar\.warp\.sync", lambda s, guard, operands: s.m.warp_barrier(guard)),
     (r"cvt\.rn\.satfinite\.(\w+)\.f32", _narrow),
     (r"cvt\.rn\.f16x2\.(\w+)", _widen),
-    (r"\.reg", _declare),
+    (r"\.reg", _registers),
     (r"setp\.(eq|ne)\.b32", _compare),
     (r"mov\.[bu](\d+)", _move),
+    (r"mov\.pred", _move_predicate),
     (r"ld((?:\.[\w:]+)*?)\.(global|shared::cluster)(?:\.[\w:]+?)*?(?:\.v(\d))?\.b(\d+)", _load),
     (r"mapa\.shared::cluster\.u32", _map_address),
     (r"barrier\.cluster\.arrive\.aligned", lambda s, guard, operands: s.m.barriers.come_to_cluster(guard)),

@@ -30,6 +30,7 @@ class Machine:
         self.blocks, self.members, self.threads = blocks, threads, blocks * threads
         self.memory, self.shared_bytes = memory, shared_bytes
         self.lanes, self.printed, self.strings = np.arange(self.threads), [], {}
+        self.lasting = {}  # registers that statements have declared for the whole kernel
         for name, body in re.findall(r'^@(\w+) = private .*? c"(.*)"$', text, re.M):
             data = re.sub(rb"\\([0-9A-F]{2})", lambda m: bytes([int(m[1], 16)]), body.encode())
             self.strings[f"@{name}"] = data[:-1].decode()

@@ -81,15 +81,17 @@ def wgmma(s, guard, operands, columns, depth, ka, kb):
     """wgmma m64nNk: four warps, B (and mostly A) out of shared memory."""
     outs, left, right, *flags = operands
     adds = s.get(flags[0]).astype(bool)
+    zeros, lasting = np.zeros(adds.size, np.uint32 if ka == "s8" else np.float32), s.m.lasting
     for name in outs:  # where it does not add it need not be there
-        old = s.registers.get(name, np.zeros(adds.size, np.uint32 if ka == "s8" else np.float32))
-        s.registers[name] = np.where(adds, old, np.zeros_like(old))
+        old = lasting.get(name, s.registers.get(name, zeros)).view(zeros.dtype)
+        s.registers[name] = np.where(adds, old, zeros)
     n, depth_bytes = int(columns), 32
     sizes = [np.dtype(_TYPES[k]).itemsize for k in (ka, kb)]
     turned = [f == "1" for f in flags[3:]]  # after scale-d, scale-a, scale-b
     in_registers = isinstance(left, list)
     turn_a, turn_b = (False, *turned) if in_registers and turned else (*turned, False, False)[:2]
     for group, threads in s.m.warpgroups(guard, "a matrix product"):
+        s.m.shared.open_products[group][1].update(name for name in outs if name in lasting)
         if in_registers:
             s.m.shared.open_products[group][1].update(s.names[x] for x in left)
             words = _words(s, left, threads)
@@ -102,6 +104,8 @@ def wgmma(s, guard, operands, columns, depth, ka, kb):
         rows = lane // 32 * 16 + lane % 32 // 4 + 8 * (i >> 1 & 1)
         cols = 2 * (lane % 4) + (i & 1) + 8 * (i >> 2)
         _add_product(s, outs, threads, rows, cols, product, ka == "s8")
+    for name in (name for name in outs if name in lasting):
+        lasting[name] = np.where(guard, s.registers.pop(name).view(np.uint32), lasting[name])
 
 
 def _fetch(s, name, group, threads, outer, depth_bytes, size, k_major):

@@ -6,7 +6,9 @@ from contextlib import contextmanager
 
 from ... import ops
 from ...ir.core import Op
+from ...ir.rewrite import uses
 from ..llvm.writer import Level, value
+from . import ops as gpu_ops
 from .lower import llvm_type, lower
 
 
@@ -29,13 +31,28 @@ def for_(g, op, lo, hi, step, *inits):
     until = ("s" if index_type.signed else "u") + ("gt" if counts_down(op) else "lt")
     g.shared.fence_scratch()
     kind, nonempty = llvm_type(index_type), op.attrs["nonempty"]
+    held = {k: g.target.hold(g, dot, inits[k], nonempty) for k, dot in _sums(body)}
+    inits = [() if k in held else xs for k, xs in enumerate(inits)]
     with g.w.loop(lo[0], hi[0], step[0], _flat(inits), nonempty, kind, until) as loop:
         g.set(body.args[0], [loop.index])
-        for arg, xs in zip(body.args[1:], _unflat(loop.carried, inits)):
-            g.set(arg, xs)
-        loop.next = _flat(g.block(body))
+        for k, xs in enumerate(_unflat(loop.carried, inits)):
+            g.set(body.args[1 + k], held[k].inside(loop.index, lo[0]) if k in held else xs)
+        ends = g.block(body)
+        loop.next = _flat(() if k in held else xs for k, xs in enumerate(ends))
         g.shared.fence_scratch()
-    return tuple(_unflat(loop.results, inits))
+    return tuple(held[k].after(g) if k in held else xs for k, xs in enumerate(_unflat(loop.results, inits)))
+
+
+def _sums(body):
+    """(position among the carried values, dot) of those that only gather the products of one started dot."""
+    found = [(k, y) for k, y in enumerate(body.yields) if type(y) is Op and y.kind is gpu_ops.dot_shared]
+    if not found:
+        return
+    count = uses(body)
+    for k, dot in found:
+        arg = body.args[1 + k]
+        if dot.operands[2] is arg and count[id(arg)] == count[id(dot)] == 1:
+            yield k, dot
 
 
 def counts_down(op):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...errors import TritonError
 from ..gpu.lower_convert import pack
 from ..gpu.swizzle import swizzled
-from . import atomics, host, native
+from . import atomics, host, native, wgmma
 from .words import LETTER, bytes_of, pack_words, through_words, unpack_word
 
 # The architectures there are, and the PTX version for each; products of 8-bit floats came with 8.4. LLVM is not asked
@@ -175,6 +175,10 @@ class NvTarget:
 
     # --- copies that run by themselves ---------------------------------------------------------------------------
     swizzled = staticmethod(swizzled)
+
+    def hold(self, g, dot, init, nonempty):
+        """Registers for the sums of a started dot in a loop that has a round, or may have none."""
+        return wgmma.Held(g, dot, init, nonempty)
 
     def async_copy(self, g, target, constant, source, size, mask):
         """Copy `size` bytes from global to shared memory, `constant` bytes behind `target`; zeros where the mask is

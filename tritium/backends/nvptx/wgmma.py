@@ -166,7 +166,8 @@ def issue(g, acc, left, right, pending=0, wait=None):
     group_n = w.binary("lshr", group, g.int(log2(along_m))) if columns > 1 else None
     step_n = min(mine, MAX_N)
     per, repeats = step_n // 2, m // (64 * along_m)  # accumulators of one instruction; blocks of rows
-    out, sides = list(acc), []
+    held, out = (acc, [*acc.names]) if isinstance(acc, Held) else (None, [*acc])
+    sides = []
     pending = None if pending is None else pending * len(out) // per
     for k in range(len(out) // per):
         block, column = divmod(k, mine // step_n)
@@ -181,8 +182,8 @@ def issue(g, acc, left, right, pending=0, wait=None):
         wait(g)
     for k, (*first, second) in enumerate(sides):
         mine = slice(k * per, (k + 1) * per)
-        out[mine] = _instructions(g, out[mine], left, first, right, second, pending)
-    return out
+        out[mine] = _instructions(g, out[mine], left, first, right, second, pending, held)
+    return held or out
 
 
 def _settled(g, *lists):
@@ -197,20 +198,25 @@ def _settled(g, *lists):
     return [[new.get(x, x) for x in xs] for xs in lists]
 
 
-def _instructions(g, acc, left, first, right, second, pending):
+def _instructions(g, acc, left, first, right, second, pending, held):
     """One asm statement: a block of the result, all its k-steps, then the wait that its values are tied to.
 
-    If the sum starts at zero the first step stores its product instead of adding it, and no register need be zero.
+    If the sum starts at zero the first step stores its product instead of adding it, and no register need be zero. Sums
+    that are `held` are changed where they are.
     """
     count, t = len(acc), left.tile.element
-    fresh = all(x == g.const(x.type, 0 if t is T.i8 else 0.0) for x in acc)
     letter, kind, total = ("r", "i32", "s32") if t is T.i8 else ("f", "float", "f32")
+    fresh = not held and all(x == g.const(x.type, 0 if t is T.i8 else 0.0) for x in acc)
     in_registers = left.words is not None
     name = f"m64n{2 * count}k{STEP // t.bytes}.{total}.{NAMES[t]}.{NAMES[right.tile.element]}"
-    outs = ", ".join(f"${i}" for i in range(count))
-    at = count if fresh else 2 * count  # operands: outputs, the accumulators tied to them, then these
-    adds = "ne" if fresh else "eq"
-    lines = [f"{{ .reg .pred p; .reg .b64 da, db; setp.{adds}.b32 p, 1, 1; wgmma.fence.sync.aligned;"]
+    outs = ", ".join(acc if held else (f"${i}" for i in range(count)))
+    at = 0 if held else count if fresh else 2 * count  # operands: outputs, the accumulators tied to them, then these
+    inputs, letters = [*first, second], ["r" if in_registers else "l"] * len(first) + ["l"]
+    adds, once = f"setp.{'ne' if fresh else 'eq'}.b32 p, 1, 1;", fresh
+    if held and held.begun is not None:
+        adds, once = f"mov.pred p, ${len(inputs)};", True
+        inputs, letters = [*inputs, held.begun], [*letters, "b"]
+    lines = [f"{{ .reg .pred p; .reg .b64 da, db; {adds} wgmma.fence.sync.aligned;"]
     for step in range(left.depth * t.bytes // STEP):
         lines.append(f"add.s64 db, ${at + len(first)}, {right.advance(step)};")
         if in_registers:
@@ -219,14 +225,16 @@ def _instructions(g, acc, left, first, right, second, pending):
             source = "da"
             lines.append(f"add.s64 da, ${at}, {left.advance(step)};")
         lines.append(f"wgmma.mma_async.sync.aligned.{name} {{{outs}}}, {source}, db, {_flags(t, left, right)};")
-        if fresh and step == 0:
+        if once and step == 0:
             lines.append("setp.eq.b32 p, 1, 1;")
     wait = "" if pending is None else f" wgmma.wait_group.sync.aligned {pending};"
     lines.append(f"wgmma.commit_group.sync.aligned;{wait} }}")
-    letters = ["r" if in_registers else "l"] * len(first) + ["l"]
+    if held:
+        _stated(g, " ".join(lines), 0, inputs, letters, "void")
+        return acc
     if fresh:
-        return _stated(g, " ".join(lines), count, (*first, second), [f"=&{letter}"] * count + letters, kind)
-    return tied(g, " ".join(lines), acc, (*first, second), letters, letter, kind)
+        return _stated(g, " ".join(lines), count, inputs, [f"=&{letter}"] * count + letters, kind)
+    return tied(g, " ".join(lines), acc, inputs, letters, letter, kind)
 
 
 def _flags(t, left, right):
@@ -245,11 +253,53 @@ def tied(g, body, acc, others, letters, letter, kind):
 
 def _stated(g, body, count, inputs, constraints, kind):
     """The `count` results of an asm statement."""
-    w, result = g.w, g.w.struct([kind] * count)
+    w, result = g.w, g.w.struct([kind] * count) if count else "void"
     arguments = ", ".join(x.typed for x in inputs)
     body = f'asm sideeffect "{body}", "{",".join(constraints)},~{{memory}}"'
     made = w.effect(f"call {result} {body}({arguments})", result)
     return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]
+
+
+class Held:
+    """Sums that stay in registers of PTX's own while a loop goes round: nobody has copies of them to get rid of.
+
+    `begun` is an i1, false in the round that stores its first product instead of adding it; None if the registers hold
+    something before the loop.
+    """
+
+    def __init__(self, g, dot, init, nonempty):
+        self.w, self.pending, self.begun, self.fresh = g.w, dot.attrs["pending"], None, False
+        if isinstance(init, Held):
+            self.names, self.kind = init.names, init.kind
+            return
+        self.kind = init[0].type
+        name = g.w.label("sums").replace(".", "_")
+        self.names = [f"{name}_{k}" for k in range(len(init))]
+        g.w.effect(f'call void asm sideeffect ".reg .b32 {name}_<{len(init)}>;", ""()', at=0)
+        self.fresh = nonempty and all(x == g.const(self.kind, 0 if self.kind == "i32" else 0.0) for x in init)
+        if not self.fresh:
+            moves = " ".join(f"mov.b32 {name}, ${k};" for k, name in enumerate(self.names))
+            _stated(g, moves, 0, [*init], [self.letter] * len(init), "void")
+
+    @property
+    def letter(self):
+        return "r" if self.kind == "i32" else "f"
+
+    def inside(self, index, first):
+        """The sums in a round of the loop."""
+        if self.fresh:
+            self.begun = self.w.emit("i1", f"icmp ne {index.typed}, {first}", index, first)
+        return self
+
+    def after(self, g):
+        """The sums behind the loop: as they are while the last product may be running."""
+        return self.read(g) if self.pending == 0 else self
+
+    def read(self, g, pending=None):
+        """Their values, once at most so many dots are unfinished."""
+        wait = "" if pending is None else f"wgmma.wait_group.sync.aligned {pending}; "
+        moves = " ".join(f"mov.b32 ${k}, {name};" for k, name in enumerate(self.names))
+        return _stated(g, wait + moves, len(self.names), (), [f"={self.letter}"] * len(self.names), self.kind)
 
 
 def dot_shared(g, op, a, b, acc, *phase):
@@ -263,6 +313,8 @@ def dot_shared(g, op, a, b, acc, *phase):
 
 def dot_wait(g, op, acc):
     """The accumulators, tied to the wait so that nothing reads them before it."""
+    if isinstance(acc, Held):
+        return acc.read(g, op.attrs["pending"])
     kind = acc[0].type
     body = f"wgmma.wait_group.sync.aligned {op.attrs['pending']};"
     return tied(g, body, list(acc), (), [], "r" if kind == "i32" else "f", kind)
