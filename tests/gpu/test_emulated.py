@@ -90,3 +90,17 @@ def test_accesses_out_of_bounds_are_noticed():
     assert x[0] == 3
     with pytest.raises(Fault, match="outside every buffer"):
         emulator.run(module, [x, 4])
+
+
+def test_neighbours_are_updated_at_aligned_addresses():
+    module = parse_module("kernel @f(%x: ptr<f32> {divisible=16}) {\n  %i = arange {start=0, end=128} : tile<128xi32>\n"
+                          "  %0 = splat %x {shape=(128,)} : tile<128xptr<f32>>\n"
+                          "  %p = addptr %0, %i : tile<128xptr<f32>>\n  %v = cast %i {to=f32} : tile<128xf32>\n"
+                          '  %old = atomic %p, %v {how="add", sem="relaxed"} : tile<128xf32>\n}')  # fmt: skip
+    text, _ = emulator.llvm_of(module, 90, 1)
+    assert "red.relaxed.gpu.global.add.v4.f32" in text
+    x = np.ones(132, np.float32)
+    emulator.run(module, [x], num_warps=1)
+    assert (x[:128] == np.arange(128) + 1).all() and (x[128:] == 1).all()
+    with pytest.raises(Fault, match="unaligned"):
+        emulator.run(module, [x[1:]], num_warps=1)

@@ -392,6 +392,35 @@ def test_atomic_extremes(check, dtype):
     check(extremes, data(dtype, 64), data(dtype, 8), 64)
 
 
+@triton.jit
+def add_rows(x, ids, keep, o, e, n, M: tl.constexpr, N: tl.constexpr, DOWN: tl.constexpr, SEM: tl.constexpr,
+             WANTED: tl.constexpr):  # fmt: skip
+    r, c = (tl.arange(0, M)[None, :], tl.arange(0, N)[:, None]) if DOWN else (
+        tl.arange(0, M)[:, None], tl.arange(0, N)[None, :])  # fmt: skip
+    old = tl.atomic_add(o + tl.load(ids + r) * N + c, tl.load(x + r * N + c), tl.load(keep + r) & (c < n), sem=SEM)
+    if WANTED:
+        tl.store(e + r * N + c, old)
+
+
+ROWS = {"plain": (4, 64, 64, False), "odd": (4, 64, 43, False), "few": (1, 32, 32, False), "down": (8, 32, 32, True),
+        "part": (4, 128, 80, False), "many": (32, 64, 64, False)}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ROWS)
+@pytest.mark.parametrize("arch", [75, 80, 90])
+@pytest.mark.parametrize("dtype", ["f2", bf16, "f4"], ids=str)
+def test_atomic_sums_of_neighbours(check, dtype, arch, case):
+    """Rows of a matrix, some of them left out: several elements by one instruction where they are aligned."""
+    m, n, end, down = ROWS[case]
+    small = lambda *shape: rng.integers(-4, 4, shape).astype(dtype)
+    keep, warps = rng.integers(0, 4, m) != 0, 1 if case == "many" else 4
+    ways = [("relaxed", False, 0), ("acq_rel", False, 0), ("acquire", True, 0), ("release", False, 1)]
+    for sem, wanted, first in ways:
+        ids = (rng.permutation(m) if wanted else rng.integers(0, m, m)).astype("i4")  # old values have one order
+        o, e = small(m * n + 1)[first:], data(dtype, m * n)
+        check(add_rows, small(m * n), ids, keep, o, e, end, m, n, down, sem, wanted, arch=arch, warps=warps)
+
+
 # --- products ---------------------------------------------------------------------------------------------------------
 @triton.jit
 def product(a, b, c, o, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, TYPE: tl.constexpr, TA: tl.constexpr,

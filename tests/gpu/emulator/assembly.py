@@ -171,23 +171,27 @@ _HOW = {
 }
 
 
-def _atomic(s, guard, operands, sem, scope, how, kind):
-    target, pointer, *values = operands
+def _atomic(s, guard, operands, name, sem, scope, how, vector, kind):
+    """Neighbours are updated one by one, but lie where one access of them all would be aligned."""
+    targets, pointer, *values = operands if name == "atom" else [[], *operands]
+    kind, _, packed = kind.partition("x")
     kind_of = _KINDS.get(kind) or np.dtype(f"{'i' if kind[0] == 's' else 'u'}{int(kind[1:]) // 8}")
-    dtype = np.dtype(kind_of)
-    words = [np.ascontiguousarray(_bits_of(s.get(v), 8 * dtype.itemsize)).view(dtype) for v in values]
-    olds, address = np.zeros(s.m.threads, dtype), s.get(pointer)
+    dtype, word = np.dtype(kind_of), np.dtype(f"u{np.dtype(kind_of).itemsize * int(packed or 1)}")
+    assert all(len(_listed(x)) == int(vector or 1) for x in values)
+    parts = [np.stack([_bits_of(s.get(x), 8 * word.itemsize) for x in _listed(v)], axis=1).view(dtype) for v in values]
+    olds, address = np.zeros(parts[0].shape, dtype), s.get(pointer)
     for t in np.nonzero(guard)[0]:  # one after the other
         at, who = address[t : t + 1], s.m.lanes[t : t + 1]
-        old = np.ascontiguousarray(s.m.memory.load(at, dtype.itemsize, who, atomic=True)).view(dtype)[0, 0]
-        olds[t] = old
+        data = s.m.memory.load(at, olds[t].nbytes, who, atomic=True)
+        olds[t] = np.ascontiguousarray(data).view(dtype)[0]
         with np.errstate(all="ignore"):
             if how == "cas":
-                new = words[1][t] if old == words[0][t] else old
+                new = [new if old == expected else old for old, expected, new in zip(olds[t], *(x[t] for x in parts))]
             else:
-                new = _HOW[how](old, words[0][t])
-        s.m.memory.store(at, np.array([[new]], dtype).view(np.uint8), who, atomic=True)
-    s.set(target, olds.view(np.dtype(f"u{dtype.itemsize}")), guard)
+                new = [_HOW[how](old, x) for old, x in zip(olds[t], parts[0][t])]
+        s.m.memory.store(at, np.array([new], dtype).view(np.uint8), who, atomic=True)
+    for k, target in enumerate(_listed(targets)):
+        s.set(target, np.ascontiguousarray(olds.view(word)[:, k]), guard)
 
 
 def _copy(s, guard, operands):
@@ -396,7 +400,8 @@ INSTRUCTIONS = [
     (r"barrier\.cluster\.arrive\.aligned", lambda s, guard, operands: s.m.barriers.come_to_cluster(guard)),
     (r"barrier\.cluster\.wait\.aligned", lambda s, guard, operands: s.m.barriers.wait_for_cluster(guard)),
     (r"st((?:\.[\w:]+)*?)\.global(?:\.[\w:]+?)*?(?:\.v(\d))?\.b(\d+)", _store),
-    (r"atom\.(\w+)\.(\w+)\.global\.(\w+?)(?:\.noftz)?\.(\w+)", _atomic),
+    (r"(atom)\.(\w+)\.(\w+)\.global\.(\w+?)(?:\.noftz)?(?:\.v(\d))?\.(\w+)", _atomic),
+    (r"(red)\.(relaxed|release)\.(\w+)\.global\.(\w+?)(?:\.noftz)?(?:\.v(\d))?\.(\w+)", _atomic),
     (r"cp\.async\.c[ag]\.shared\.global", _copy),
     (r"cp\.async\.commit_group", lambda s, guard, operands: s.m.shared.close_copies(_blocks(s, guard))),
     (r"cp\.async\.wait_group", _wait_copies),

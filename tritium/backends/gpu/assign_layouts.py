@@ -39,21 +39,30 @@ def no_tensor_cores(a, b, out, precision, warps):
     return None
 
 
-def assign_layouts(module, dot_layout=no_tensor_cores, started=None, taken=None, fragments=no_tensor_cores):
+def one_by_one(how, element):
+    """What targets say of every atomic whose instructions update one element."""
+    return 1
+
+
+def assign_layouts(
+    module, dot_layout=no_tensor_cores, started=None, taken=None, fragments=no_tensor_cores, widest_atomic=one_by_one
+):
     """The module with a `layout` on every op that makes a tile, and conversions where layouts meet.
 
     `dot_layout(a, b, out, precision, warps)` names the accumulator layout of a dot of these types; None leaves it to
     plain threads. `started(op, warps)` are the layouts of a `dot_shared` and of its left operand in registers.
     `taken` is for what the vectors take for granted; see `axis_info.analyze`. `fragments(a, b, out, precision, warps)`
     gives the layouts of both operands of a dot that takes them from registers, None for others.
+    `widest_atomic(how, element)` is the most neighbours that one atomic instruction updates.
     """
-    return _Assign(module, dot_layout, started, taken, fragments).module()
+    return _Assign(module, dot_layout, started, taken, fragments, widest_atomic).module()
 
 
 class _Assign:
-    def __init__(self, module, dot_layout, started, taken, fragments):
+    def __init__(self, module, dot_layout, started, taken, fragments, widest_atomic):
         self.input, self.warps = module, module.attrs["num_warps"]
         self.dot_layout, self.started, self.fragments = dot_layout, started, fragments
+        self.widest_atomic = widest_atomic
         self.info = analyze(module, taken)
         self.cheap_memo = {}
         self.undecided = set()  # loop parameters whose layout the loop's body is still to settle
@@ -97,7 +106,10 @@ class _Assign:
         mask = _mask_of(op)
         if mask is not None:
             width = min(width, self.info(mask).constancy[axis])
-        least = gpu_ops.MIN_TRANSFER // size if op.kind is gpu_ops.async_load else 1  # rather let threads idle
+        if op.kind in _ATOMIC:
+            width = min(width, self.widest_atomic(op.attrs.get("how", "cas"), element))
+        # Rather let threads idle: short ones cannot be copied, and are slow to update.
+        least = gpu_ops.MIN_TRANSFER // size if op.kind in (gpu_ops.async_load, *_ATOMIC) else 1
         width = min(width, max(1, least, product(shape) // (32 * self.warps)))
         return 1 << log2(max(1, width))
 
@@ -326,8 +338,6 @@ class _Assign:
 
     def memory(self, op, layout):
         width = min(self._vector(op), layout.contiguous(self._order(op)[1][0]))
-        if op.kind in (ops.atomic, ops.atomic_cas):
-            width = 1
         operands = tuple(self.want(x, layout) for x in op.operands)
         new = self.b.place(op.replace(operands=operands, attrs={**op.attrs, "layout": layout, "vector": width}))
         for old, made in zip(op.results, new.results):
@@ -387,7 +397,8 @@ def _key(x):
     return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
 
 
-_MEMORY = (ops.load, ops.store, ops.atomic, ops.atomic_cas, gpu_ops.async_load)
+_ATOMIC = (ops.atomic, ops.atomic_cas)
+_MEMORY = (ops.load, ops.store, *_ATOMIC, gpu_ops.async_load)
 
 
 def _pointer(op):

@@ -70,7 +70,8 @@ def _both(w, a, b):
 
 @lower(ops.atomic, ops.atomic_cas)
 def atomic(g, op, pointers, *operands):
-    """Each element once, by the lowest place that holds it; the old values then go to every place that wants them."""
+    """Each element once, by the lowest place that holds it; the old values then go to every place that wants them. If
+    nobody does, the target need not bring them."""
     cas = op.kind is ops.atomic_cas
     values, mask = operands[:2] if cas else operands[:1], None if cas or len(operands) < 2 else operands[1]
     t, w = T.element(op.type), g.w
@@ -79,10 +80,10 @@ def atomic(g, op, pointers, *operands):
     ordered = op.attrs["sem"] != "relaxed"
     if ordered and layout is None:
         g.target.barrier(g)  # what the program's other threads wrote happens before
-    old = []
-    for r, p in enumerate(pointers):
+    old, (starts, width) = [], _groups(g, op, pointers)
+    for r in starts:
         allowed = _both(w, once, None if mask is None else mask[r])
-        old.append(g.target.atomic(g, op, p, t, [v[r] for v in values], allowed))
+        old += g.target.atomic(g, op, pointers[r], t, [v[r : r + width] for v in values], allowed)
     if id(op) in g.used:
         return g.spread_owned(old, t, layout)
     if ordered and layout is None:

@@ -156,7 +156,7 @@ def element_store(g, op, buffer, part, first, origin, numbers):
         whole = [w.binary("add", x, g.int(start)) for x, start in zip(index, first)]
         pointer, inside = _place(g, whole, kind, origin, sides, turns)
         if op.attrs["how"]:
-            g.target.atomic(g, op, pointer, part.element, [element], inside)
+            g.target.atomic(g, op, pointer, part.element, [[element]], inside)
         else:
             g.target.store(g, pointer, [element], inside, {})
 

@@ -71,18 +71,19 @@ def _pipelined(module, nv, options):
             boxed = store_boxes(made, copy_engine.engine(nv), len(module.args), BY_ENGINE, taken)
             made = made if boxed is made else dce(boxed)
         made = unscale_extremes(made, taken)
-        made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, taken, mma.fragments(nv))
+        made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, taken, mma.fragments(nv), nv.widest_atomic)
         if slots == 1 or leaves_room(made, nv.shared_bytes):
             break
         most = slots - 1
     if made.functions:
-        made = made.replace(functions=[_function(f, made.attrs) for f in promise_arguments(module).functions])
+        made = made.replace(functions=[_function(f, made.attrs, nv) for f in promise_arguments(module).functions])
     return made.replace(attrs={**made.attrs, "nonnegative": tuple(taken)}) if taken else made
 
 
-def _function(function, attrs):
+def _function(function, attrs, nv):
     """A function with layouts; it has no dots."""
-    return assign_layouts(scalar_steps(function.replace(attrs=attrs))).replace(attrs={})
+    function = scalar_steps(function.replace(attrs=attrs))
+    return assign_layouts(function, widest_atomic=nv.widest_atomic).replace(attrs={})
 
 
 def _turned(module, nv, options):
@@ -109,7 +110,7 @@ def _with_turns(module, nv, options, turns):
         return None
     made = dce(store_boxes(made, copy_engine.engine(nv), len(module.args), taken=taken))
     made = unscale_extremes(made, taken)
-    made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, fragments=mma.fragments(nv))
+    made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, None, mma.fragments(nv), nv.widest_atomic)
     return made.replace(attrs={**made.attrs, "nonnegative": tuple(taken)}) if taken else made
 
 

@@ -9,7 +9,7 @@ from ...errors import TritonError
 from ..gpu.lower_convert import pack
 from ..gpu.swizzle import swizzled
 from . import atomics, host, native, wgmma
-from .words import LETTER, bytes_of, pack_words, through_words, unpack_word
+from .words import LETTER, bracketed, bytes_of, pack_words, through_words, unpack_word
 
 # The architectures there are, and the PTX version for each; products of 8-bit floats came with 8.4. LLVM is not asked
 # about others: it ends the process.
@@ -108,7 +108,7 @@ class NvTarget:
     def load_from_block(self, g, address, constant, bits):
         """An integer of so many bits, `constant` bytes behind an address in the cluster's shared memory."""
         register = max(bits, 16)  # PTX has no registers of 8 bits
-        body = f"ld.shared::cluster.b{bits} $0, {_at('$1', constant)};"
+        body = f"ld.shared::cluster.b{bits} $0, {bracketed('$1', constant)};"
         call = f'call i{register} asm sideeffect "{body}", "={LETTER[register]},r,~{{memory}}"({address.typed})'
         x = g.w.effect(call, f"i{register}")
         return g.w.cast("trunc", x, "i8") if bits == 8 else x
@@ -167,7 +167,7 @@ class NvTarget:
         """Words of `count` matrices whose rows of 16 bytes lie at the lanes' addresses, `constant` bytes behind."""
         w, outs = g.w, ", ".join(f"${k}" for k in range(count))
         how = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if turned else ''}.shared.b16"
-        body = f"{how} {{{outs}}}, {_at(f'${count}', constant)};"
+        body = f"{how} {{{outs}}}, {bracketed(f'${count}', constant)};"
         result = "i32" if count == 1 else w.struct(["i32"] * count)
         constraints = ",".join(["=r"] * count + ["r", "~{memory}"])
         x = w.effect(f'call {result} asm sideeffect "{body}", "{constraints}"({address.typed})', result)
@@ -185,7 +185,7 @@ class NvTarget:
         off."""
         how, (source, further) = "cg" if size == 16 else "ca", g.sum_of(source)
         amount = () if mask is None else (g.w.select(mask, g.int(size), g.int(0)),)
-        listed = ", ".join((_at("$0", constant), _at("$1", further), str(size), *["$2"] * len(amount)))
+        listed = ", ".join((bracketed("$0", constant), bracketed("$1", further), str(size), *["$2"] * len(amount)))
         constraints = ",".join(("r", "l", *["r"] * len(amount), "~{memory}"))
         arguments = ", ".join(x.typed for x in (target, source, *amount))
         g.w.effect(f'call void asm sideeffect "cp.async.{how}.shared.global {listed};", "{constraints}"({arguments})')
@@ -295,7 +295,7 @@ class NvTarget:
         w, register, (pointer, constant) = g.w, max(bits, 16), g.sum_of(pointer)
         outs = [f"${k}" for k in range(words)]
         listed = f"{{{', '.join(outs)}}}" if words > 1 else outs[0]
-        body = f"{name}{f'.v{words}' if words > 1 else ''}.b{bits} {listed}, {_at(f'${words}', constant)};"
+        body = f"{name}{f'.v{words}' if words > 1 else ''}.b{bits} {listed}, {bracketed(f'${words}', constant)};"
         constraints, arguments = ["l"], [pointer.typed]
         if mask is not None:
             start = ["0"] * words if fill is None else [f"${words + 2 + k}" for k in range(words)]
@@ -328,7 +328,7 @@ class NvTarget:
         first, (pointer, constant) = 1 if mask is not None else 0, g.sum_of(pointer)
         ins = ", ".join(f"${first + 1 + k}" for k in range(len(words)))
         vector, listed = (f".v{len(words)}", f"{{{ins}}}") if len(words) > 1 else ("", ins)
-        body = f"st.global{hints}{vector}.b{bits} {_at(f'${first}', constant)}, {listed};"
+        body = f"st.global{hints}{vector}.b{bits} {bracketed(f'${first}', constant)}, {listed};"
         constraints = ["l"] + [LETTER[max(bits, 16)]] * len(words)
         arguments = [pointer.typed, *(x.typed for x in words)]
         if mask is not None:
@@ -336,6 +336,10 @@ class NvTarget:
         w.effect(f'call void asm sideeffect "{body}", "{",".join(constraints)},~{{memory}}"({", ".join(arguments)})')
 
     atomic = staticmethod(atomics.atomic)
+
+    def widest_atomic(self, how, element):
+        """The most neighbours that one atomic instruction updates."""
+        return atomics.widest(self, how, element)
 
     # --- talking to the host -------------------------------------------------------------------------------------
     assert_failed = staticmethod(host.assert_failed)
@@ -345,11 +349,6 @@ class NvTarget:
 def _program(g):
     """What a program is to the GPU: a block, or a cluster of them."""
     return "cluster" if g.module.attrs.get("num_ctas", 1) > 1 else "cta"
-
-
-def _at(register, constant):
-    """An address in assembly."""
-    return f"[{register}+{constant}]" if constant else f"[{register}]"
 
 
 def _hints(attrs):

@@ -19,6 +19,15 @@ def bytes_of(kind):
     return _BYTES.get(kind) or (8 if kind.startswith("ptr") else max(1, int(kind[1:]) // 8))
 
 
+def bracketed(register, constant):
+    """An address in assembly.
+
+    >>> bracketed("$1", 16), bracketed("$1", 0)
+    ('[$1+16]', '[$1]')
+    """
+    return f"[{register}+{constant}]" if constant else f"[{register}]"
+
+
 def pack_words(g, items):
     """Elements as 32-bit words (64-bit ones as they are; fewer than 4 bytes as one small integer)."""
     w, size = g.w, bytes_of(items[0].type)
