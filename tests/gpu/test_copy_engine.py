@@ -549,3 +549,36 @@ def test_more_programs_than_32_bits_count_take_another_kernel(fake):
     assert fake.launches[-1]["grid"] == (2**30, 4, 1) and fake.launches[-1]["block"] == (128, 1, 1)
     with pytest.raises(cuda.CudaError, match="at most 2147483647 programs along axis 0 and 65535"):
         by_descriptors[(1, 65536)](A, B, C, 256, 256, 128, 0, 64, 64, 64)
+
+
+@triton.jit
+def read_twice(q_ptr, k_ptr, v_ptr, out_ptr, N, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr,
+               AGAIN: tl.constexpr):
+    """A tile that two dots of a round read, with or without another tile's dot between them."""
+    i, j, d = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, D)
+    q = tl.load(q_ptr + i[:, None] * D + d[None, :])
+    total = tl.zeros((BM, D), tl.float32)
+    for s in range(0, N, BN):
+        k = tl.load(k_ptr + (s + j)[None, :] * D + d[:, None])
+        v = tl.load(v_ptr + (s + j)[None, :] * D + d[:, None])
+        a = tl.dot(q, k)
+        if AGAIN == 1:
+            a = a - tl.dot(q, v)
+        b = (a * 0.125).to(tl.float16)
+        total = tl.dot(b, tl.trans(k), total)
+        if AGAIN == 2:
+            total = tl.dot((b * 0.5).to(tl.float16), tl.trans(v), total)
+    tl.store(out_ptr + i[:, None] * D + d[None, :], total)
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+@pytest.mark.parametrize(("again", "warps"), [(0, 4), (1, 4), (2, 4), (1, 8)])
+def test_tiles_that_several_dots_read(check, again, warps, rounds, stages):
+    """They are given back behind the last of them."""
+    rows, block, d = 16 * warps, 32, 64
+    args = (data("f2", rows, d), data("f2", rounds * block, d), data("f2", rounds * block, d),
+            np.zeros((rows, d), "f4"), rounds * block, rows, block, d, again)  # fmt: skip
+    _, metadata = emulator.llvm_of(module_of(read_twice, args)[0], num_warps=warps, num_stages=stages)
+    assert metadata["copy_warps"]
+    check(read_twice, *args, warps=warps, stages=stages)

@@ -71,9 +71,16 @@ class Load(NamedTuple):
     blocks: int = 1
 
 
+class Group(NamedTuple):
+    """Loads that arrive together, and are given back together: the dots that read them first and last, their keys."""
+
+    first: Op
+    last: Op
+    keys: list
+
+
 class Job(NamedTuple):
-    """A loop to take apart. `groups` are the dots with the keys of the loads each reads: they arrive together, and are
-    given back together."""
+    """A loop to take apart; each of its loads is in one of the `groups`."""
 
     loop: Op
     plan: Plan
@@ -187,7 +194,7 @@ def buffers_of(jobs, can):
     barriers of their slots, so they share the buffers as well."""
     out = {}
     for job in jobs:
-        for group, (_, keys) in enumerate(job.groups):
+        for group, (*_, keys) in enumerate(job.groups):
             for place, key in enumerate(keys):
                 load = job.loads[key].op
                 out.setdefault((load.type, can.axis(load), group, place), []).append(key)
@@ -241,8 +248,7 @@ def _job(opened, block, loop, can, engine, maps, barred):
     if stages < 2 or not plan.works():
         return None
     plan.settle_late_dot()
-    groups = _groups(plan)
-    if not all(_pure(x, barred) for x in loop.operands[:3]) or not _staged(plan) or groups is None:
+    if not all(_pure(x, barred) for x in loop.operands[:3]) or not _staged(plan):
         return None
     scalars, loads = Scalars(loop), {}
     inside = {id(x) for x in (*plan.body.ops, *plan.body.args)}
@@ -257,17 +263,20 @@ def _job(opened, block, loop, can, engine, maps, barred):
             return None
         loads[key] = Load(load, found, narrow(found, mask), len(maps))
         maps.append(found)
-    return Job(loop, plan, loads, groups, stages)
+    return Job(loop, plan, loads, _groups(plan), stages)
 
 
 def _groups(plan):
-    """[(dot, keys of the staged loads it reads)]; None if a load is read by several."""
-    found = []
+    """The staged loads by the dots that read them first and last."""
+    readers = {}
     for dot in plan.dots:
-        read = [plan.source(x)[0] for x in dot.operands[:2]]
-        found.append((dot, [id(load) for load in dict.fromkeys(read) if load is not None and id(load) in plan.loads]))
-    keys = [key for _, group in found for key in group]
-    return [x for x in found if x[1]] if len(set(keys)) == len(keys) else None
+        for load in (plan.source(x)[0] for x in dot.operands[:2]):
+            if load is not None and id(load) in plan.loads:
+                readers.setdefault(id(load), []).append(dot)
+    found = {}
+    for key, dots in readers.items():
+        found.setdefault((id(dots[0]), id(dots[-1])), Group(dots[0], dots[-1], [])).keys.append(key)
+    return list(found.values())
 
 
 def _staged(plan):

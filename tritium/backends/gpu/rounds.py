@@ -37,14 +37,14 @@ def loop_of_rounds(build, b, op, job, slot, parity):
     if plan.late is not None:
         outs[plan.late] = gpu_ops.dot_wait(b, outs[plan.late], pending=0)
         used = () if attrs["nonempty"] else (plan.goes_on(lo),)
-        for group, (dot, _) in enumerate(job.groups):
-            if dot is plan.body.yields[plan.late]:
-                _empty(b, build, group, last, *used)
+        for number, group in enumerate(job.groups):
+            if group.last is plan.body.yields[plan.late]:
+                _empty(b, build, number, last, *used)
     return [*outs, slot, parity]
 
 
 class Round(Copy):
-    """One round: every dot waits for its boxes, and the buffers of dots that are over are given back.
+    """One round: every dot waits for boxes that it is the first to read, and gives back what it is the last to read.
 
     A dot that runs on into the next round is over when that has waited for another dot, or when its own has begun.
     """
@@ -52,10 +52,13 @@ class Round(Copy):
     def __init__(self, build, job, i, values, slot, parity, before=None, again=None):
         super().__init__(job.plan, {id(a): v for a, v in zip(job.plan.body.args, (i, *values))}, slot)
         self.build, self.parity, self.before, self.again = build, parity, before, again
-        self.groups = {id(dot): k for k, (dot, _) in enumerate(job.groups)}
+        self.first, self.last = {}, {}  # by dots: the numbers of groups
+        for k, group in enumerate(job.groups):
+            self.first.setdefault(id(group.first), []).append(k)
+            self.last.setdefault(id(group.last), []).append(k)
         late = job.plan.late
         self.late = None if late is None else job.plan.body.yields[late]
-        self.unfinished = self.groups.get(id(self.late))  # of the round before
+        self.unfinished = self.last.get(id(self.late), ())  # of the round before
 
     def pending(self, dot):
         """All but the late one are waited for: their buffers are given back. But first a turn is passed on."""
@@ -66,7 +69,7 @@ class Round(Copy):
         return self.build.at(self.build.full, group, self.slot, self.b), self.parity
 
     def gate(self, dot):
-        return self.full(self.groups[id(dot)]) if self.takes_turn(dot) else ()
+        return self.full(*self.first[id(dot)]) if self.takes_turn(dot) else ()
 
     def takes_turn(self, dot):
         return self.build.turning and dot is self.late
@@ -75,17 +78,17 @@ class Round(Copy):
         for x in op.operands:
             if self.plan.source(x)[0] is None:
                 self.value(x)  # what it is computed from comes before the wait
-        group = self.groups.get(id(op))
-        if group is not None and not self.takes_turn(op):
+        for group in () if self.takes_turn(op) else self.first.get(id(op), ()):
             gpu_ops.await_phase(self.b, *self.full(group))
         made = super().dot(op)
         if self.build.turning and op is not self.late:
             gpu_ops.pass_turn(self.b)
             made = gpu_ops.dot_wait(self.b, made, pending=0)
-        if self.unfinished is not None and (op is not self.late or op.operands[2] in self.plan.body.args):
-            _empty(self.b, self.build, self.unfinished, self.before, self.again)
-            self.unfinished = None
-        if group is not None and op is not self.late:
+        if op is not self.late or op.operands[2] in self.plan.body.args:
+            for group in self.unfinished:
+                _empty(self.b, self.build, group, self.before, self.again)
+            self.unfinished = ()
+        for group in () if op is self.late else self.last.get(id(op), ()):
             _empty(self.b, self.build, group, self.slot)
         return made
 

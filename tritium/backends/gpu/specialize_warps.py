@@ -219,7 +219,7 @@ class _Build:
         none = ops.constant(b, value=0, type=T.i64)
         with b.region([index, T.i64, T.i32, T.i32], ["i", "round", "slot", "parity"]) as region:
             (_, rounds, mine, phase), scalar = region.args, scalar.inside()
-            for group, (_, keys) in enumerate(job.groups):
+            for group, (*_, keys) in enumerate(job.groups):
                 gpu_ops.await_phase(b, self.at(self.empty, group, mine), ops.xor(b, phase, self.i32(1)))
                 filled = self.at(self.full, group, mine)
                 for key in sorted(keys, key=lambda key: -job.loads[key].blocks):  # first what other blocks wait for too

@@ -32,7 +32,8 @@ def take_turns(jobs, warps):
 
 def _two_dots(job):
     plan = job.plan
-    if plan.late is None or len(plan.dots) != 2 or len(job.groups) != 2:
+    alone = all(group.first is group.last for group in job.groups)
+    if plan.late is None or len(plan.dots) != 2 or len(job.groups) != 2 or not alone:
         return False
     first, second = plan.dots
     if any(dot.type.shape[0] < GROUPS * ROWS for dot in plan.dots):
