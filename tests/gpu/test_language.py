@@ -63,6 +63,88 @@ def check(request):
     return run
 
 
+# --- places -----------------------------------------------------------------------------------------------------------
+@triton.jit
+def rows_by_index(x, index, o, t, rows, N: tl.constexpr, K: tl.constexpr):
+    n, k = tl.arange(0, N), tl.arange(0, K)
+    here = n < rows
+    row = tl.load(index + n, mask=here, other=0).to(tl.int64) * K
+    a = tl.load(x + row[:, None] + k[None, :], mask=here[:, None] & (k < K - 1)[None, :], other=-1)
+    b = tl.load(x + row[None, :] + k[:, None], mask=here[None, :] & (k > 0)[:, None], other=-2)
+    tl.store(o + n[:, None] * K + k[None, :], a - 2 * tl.trans(b))
+    tl.store(t + row[None, :] + k[:, None], b, mask=here[None, :])
+
+
+@pytest.mark.parametrize("warps", WARPS)
+@pytest.mark.parametrize("shape", [(1, 64), (16, 16), (64, 32), (32, 128)])
+@pytest.mark.parametrize("dtype", ["i1", "f2", "f4"])
+def test_rows_by_a_loaded_index(check, shape, dtype, warps):
+    x, index = data(dtype, *shape), rng.permutation(shape[0]).astype("i4")
+    rows = max(1, shape[0] - 3)
+    check(rows_by_index, x, index, np.zeros(shape, dtype), np.zeros(shape, dtype), rows, *shape, warps=warps)
+
+
+@triton.jit
+def sum_of_pages(x, table, scale, o, length, N: tl.constexpr, K: tl.constexpr, PAGE: tl.constexpr, TURN: tl.constexpr):
+    n, k = tl.arange(0, N), tl.arange(0, K)
+    factor = tl.load(scale + k).to(tl.float32)
+    total = tl.zeros((K, N) if TURN else (N, K), tl.float32)
+    for start in range(0, length, N):
+        at = start + n
+        row = tl.load(table + at // PAGE, mask=at < length, other=0).to(tl.int64) * PAGE + at % PAGE
+        if TURN:
+            y = tl.load(x + row[None, :] * K + k[:, None], mask=(at < length)[None, :], other=0)
+            total += y * factor[:, None]
+        else:
+            y = tl.load(x + row[:, None] * K + k[None, :], mask=(at < length)[:, None], other=0)
+            total += y * factor[None, :]
+    tl.store(o + tl.arange(0, N * K), tl.reshape(total, (N * K,)))
+
+
+@pytest.mark.parametrize("turn", [False, True])
+@pytest.mark.parametrize(("arch", "warps"), [(80, 4), (90, 1), (90, 4)])
+def test_pages_by_a_loaded_table(check, arch, warps, turn):
+    x, table = data("f2", 24 * 4, 32), rng.permutation(24).astype("i4")
+    out = np.zeros(16 * 32, "f4")
+    check(sum_of_pages, x, table, data("f2", 32), out, 85, 16, 32, 4, turn, arch=arch, warps=warps)
+
+
+@triton.jit
+def product_with_scales(a, b, s, r, o, K: tl.constexpr):
+    k = tl.arange(0, K)
+    at = k[:, None] * K + k[None, :]
+    total = tl.dot(tl.load(a + at), tl.load(b + at))
+    scale = tl.load(s + k)
+    tl.store(o + at, scale[:, None] * scale[None, :] + total + tl.load(r + at).to(tl.float32))
+
+
+@pytest.mark.parametrize(("arch", "warps"), [(80, 4), (90, 1), (90, 4)])
+def test_product_with_scales_of_rows_and_columns(check, arch, warps):
+    tiles = [data("f2", 64, 64) for _ in range(3)]
+    check(product_with_scales, *tiles[:2], data("f4", 64), tiles[2], np.zeros((64, 64), "f4"), 64, arch=arch,
+          warps=warps)  # fmt: skip
+
+
+@triton.jit
+def sum_and_greatest(a, b, c, d):
+    return a + c, tl.maximum(b, d)
+
+
+@triton.jit
+def reduce_spread_and_loaded(x, w, o, p, M: tl.constexpr, K: tl.constexpr):
+    m, k = tl.arange(0, M), tl.arange(0, K)
+    spread = tl.broadcast_to(tl.load(w + m)[:, None], (M, K))
+    total, greatest = tl.reduce((spread, tl.load(x + k[None, :] * M + m[:, None])), 1, sum_and_greatest)
+    tl.store(o + m, total)
+    tl.store(p + m, greatest)
+
+
+@pytest.mark.parametrize("warps", WARPS)
+def test_reduction_of_a_spread_and_a_loaded_tile(check, warps):
+    check(reduce_spread_and_loaded, data("f4", 32, 64), data("f4", 64), np.zeros(64, "f4"), np.zeros(64, "f4"), 64, 32,
+          warps=warps)  # fmt: skip
+
+
 # --- order ------------------------------------------------------------------------------------------------------------
 @triton.jit
 def sort_rows(x, o, M: tl.constexpr, K: tl.constexpr, DOWN: tl.constexpr):

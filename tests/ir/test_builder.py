@@ -81,6 +81,20 @@ def test_a_region_sees_outer_values_and_keeps_its_own():
     assert ops.mul(b, x, x) is not inner
 
 
+def test_a_block_outside_of_the_open_region_grows():
+    b = Builder()
+    x = b.argument(T.i32, "x")
+    with b.region() as region:
+        inner = ops.add(b, x, x)
+        with b.outside(1):
+            outer = ops.mul(b, x, x)
+            assert ops.add(b, x, x) is not inner
+        assert ops.mul(b, x, x) is outer and ops.add(b, x, x) is inner
+        ops.yield_(b)
+    assert [op.kind for op in region.block.ops] == [ops.add, ops.yield_]
+    assert [op.kind for op in b.finish().ops] == [ops.mul, ops.add]
+
+
 def test_a_region_left_open_is_an_error():
     b = Builder()
     with b.region():

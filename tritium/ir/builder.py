@@ -67,6 +67,17 @@ class Builder:
             self._seen.pop()
             region.block = Block(region.args, self._blocks.pop())
 
+    @contextmanager
+    def outside(self, depth):
+        """Append to the block at `depth` of those open, the outermost being 1: before the op that holds the next."""
+        inner = self._blocks[depth:], self._seen[depth:]
+        del self._blocks[depth:], self._seen[depth:]
+        try:
+            yield
+        finally:
+            self._blocks += inner[0]
+            self._seen += inner[1]
+
     def finish(self):
         """The outermost block, with the kernel's arguments."""
         if len(self._blocks) != 1:

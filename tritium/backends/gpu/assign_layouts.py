@@ -2,22 +2,31 @@
 
 Memory ops and dots are anchors: their layout follows from how memory is laid out or from what the tensor cores want.
 Everything else takes the layout of its costliest operand. A cheap tile (ranges, splats, address arithmetic) belongs
-nowhere: it is made again in whatever layout its user has. Where an anchor wants a costly tile in another layout, a
-`convert` says so.
+nowhere: it is made again in whatever layout its user has. So is one that simple ops spread from fewer bytes, such as
+the addresses of rows that a loaded index names.
+
+Where an anchor wants a costly tile in another layout, a `convert` says so. It stands where the fewest bytes cross:
+going back from the user through simple ops, a tile is made again as long as that is cheaper than to move it, an
+operation on an element counting as a byte. What is not simple (loads, reductions, dots, what a loop carries) is never
+made twice. A tile from outside of a loop is moved before the loop.
 """
 
 from __future__ import annotations
 
+import math
+from contextlib import contextmanager
+
 from ... import ops
 from ...ir import types as T
 from ...ir.builder import Builder
-from ...ir.core import Arg, Block, Op, Result
+from ...ir.core import Arg, Block, Op, Result, walk
 from ...passes.axis_info import analyze
 from . import ops as gpu_ops
-from .layout import blocked, log2, product, replicated, stacked, turning
+from .layout import blocked, conversion, log2, product, replicated, stacked, turning
 from .layout_rules import OPERAND, RESULT
 
 ANCHOR_BYTES = 16  # the widest access of one thread
+HELD_BYTES = 128  # that a thread may hold through a loop to save a conversion in each round
 _FREE = (
     ops.splat,
     ops.arange,
@@ -32,6 +41,7 @@ _FREE = (
     ops.trans,
     gpu_ops.buffer_load,  # shared memory is read in any layout at about the same cost
 )
+_SPREADS = (ops.expand_dims, ops.broadcast)  # moving what they are given is never worse than moving what they make
 
 
 def no_tensor_cores(a, b, out, precision, warps):
@@ -64,19 +74,21 @@ class _Assign:
         self.dot_layout, self.started, self.fragments = dot_layout, started, fragments
         self.widest_atomic = widest_atomic
         self.info = analyze(module, taken)
-        self.cheap_memo = {}
+        self.rests_memo = {}
         self.undecided = set()  # loop parameters whose layout the loop's body is still to settle
         self.homes = {}
         self.widths = {}
         self.b = Builder()
         self.b.arguments = list(module.args)
         self.made = [{}]  # per open region: (id of value, layout) -> value in that layout
+        self.loops = [False]  # per open region: whether it is a loop's
+        self.left = False  # some tiles were made again elsewhere, so those at home may have no reader
         self._group_widths(module.body)
         self._choose_homes(module.body)
 
     def module(self):
         self.block(self.input.body)
-        return self.input.replace(body=self.b.finish())
+        return self.input.replace(body=self.swept(self.b.finish()))
 
     # --- anchors --------------------------------------------------------------------------------------------------
     def _group_widths(self, block):
@@ -145,7 +157,7 @@ class _Assign:
             for arg, layout in zip(args, settled):
                 self.homes[id(arg)] = layout or self.homes.get(id(arg))
                 self.undecided.discard(id(arg))
-        self.cheap_memo.clear()
+        self.rests_memo.clear()
         self._forget(body)
 
     def _forget(self, block):
@@ -174,12 +186,14 @@ class _Assign:
         tiles = [x for x in op.operands if type(x.type) is T.Tile]
         if not tiles:
             return self.usual(op.types[k].shape)
-        costly = [x for x in tiles if not self.cheap(x)]
-        leader = next((x for x in costly if not _follows_user(x)), (costly or tiles)[0])
-        source, rule = self.home(leader), RESULT.get(op.kind)
+        source, rule = self.home(self.leader(tiles)), RESULT.get(op.kind)
         if rule:
             return rule(self, op, source)
         return source if source.shape == op.types[k].shape else self.usual(op.types[k].shape)
+
+    def leader(self, tiles):
+        """The tile that others follow: the first with a home of its own, else the first that rests on some."""
+        return max(tiles, key=lambda x: math.inf if self.rests(x) is None else not self.cheap(x))
 
     def usual(self, shape):
         """Where a tile of this shape is best placed when nothing else says so: as memory ops on such tiles have it."""
@@ -201,8 +215,7 @@ class _Assign:
         return self.homes[id((body.args[1:] if op.kind is ops.for_ else body.args)[k])]
 
     def branch_home(self, op, k):
-        chosen = [r.yields[k] for r in op.regions]
-        return self.home(next((y for y in chosen if not self.cheap(y)), chosen[0]))
+        return self.home(self.leader([r.yields[k] for r in op.regions]))
 
     def join_home(self, op, k):
         """Two scalars are in every thread, so is the pair."""
@@ -219,15 +232,55 @@ class _Assign:
     # --- cheapness ------------------------------------------------------------------------------------------------
     def cheap(self, x):
         """True if making a tile again costs less than moving it: ranges, splats, integer and simple arithmetic."""
+        return self.rests(x) == 0
+
+    def rests(self, x):
+        """Bytes of the costly tiles that a tile without a home is spread from, 0 if it is cheap; None if it has one."""
         if type(x.type) is not T.Tile:
-            return True
+            return 0
         if type(x) is not Op:
-            return id(x) in self.undecided
-        if id(x) not in self.cheap_memo:
-            row = x.kind.row
-            simple = x.kind in _FREE or (row is not None and (row.cost == "cheap" or T.element(x.type).is_int))
-            self.cheap_memo[id(x)] = simple and all(self.cheap(y) for y in x.operands)
-        return self.cheap_memo[id(x)]
+            return 0 if id(x) in self.undecided else None
+        if id(x) not in self.rests_memo:
+            self.rests_memo[id(x)] = self._rests(x) if _simple(x) else None
+        return self.rests_memo[id(x)]
+
+    def _rests(self, x):
+        spreads, total = x.kind in _SPREADS, 0
+        for y in x.operands:
+            below = self.rests(y)
+            if below is None:
+                if not spreads:
+                    return None
+                below = _bytes(y)
+            total += below
+        return total if spreads or total <= _bytes(x) else None
+
+    def crossing(self, x, layout, most):
+        """Bytes that cross for `x` to come in `layout`, or `most` if they are no fewer."""
+        rests = self.rests(x)
+        if rests == 0 or self.find(x, layout) is not None:
+            return 0
+        if rests is not None:
+            return min(rests, most)
+        most = min(most, self.moving(x, layout))
+        return self.remaking(x, layout, most) if _simple(x) else most
+
+    def moving(self, x, layout):
+        """Bytes that cross where a tile is converted from its home."""
+        return _bytes(x) if conversion(self.home(x), layout) in ("lanes", "shared") else 0
+
+    def remaking(self, x, layout, most):
+        """Bytes that cross where a tile is made again, one for each operation on an element, or `most`."""
+        total = 0 if x.kind in OPERAND else x.type.numel  # what only moves elements does nothing to registers
+        for k, y in enumerate(x.operands):
+            if total >= most:
+                return most
+            total += self.crossing(y, self.operand_layout(x, k, layout), most - total)
+        return min(total, most)
+
+    def copied(self, x, layout):
+        """True if a spread tile takes work that warps would do over and over in `layout`, and is large."""
+        return self.rests(x) != 0 and x.kind not in OPERAND and 4 <= self.home(x).registers <= layout.registers // 2
 
     # --- rebuilding -----------------------------------------------------------------------------------------------
     def block(self, block):
@@ -235,7 +288,7 @@ class _Assign:
             self.b.loc = op.loc
             tile = [type(t) is T.Tile for t in op.types]
             movable = not op.kind.effects or op.kind is gpu_ops.buffer_load  # its buffer is as it is to the round's end
-            if any(tile) and movable and len(op.types) == 1 and (_follows_user(op) or self.cheap(op)):
+            if any(tile) and movable and len(op.types) == 1 and self.rests(op) is not None:
                 continue  # made where it is wanted
             self.emit(op)
 
@@ -291,21 +344,59 @@ class _Assign:
         if found is None:
             if type(x.type) is not T.Tile:
                 found = x  # an argument of the kernel
-            elif _follows_user(x) or self.cheap(x):
-                attrs = {**x.attrs, "layout": layout}
-                found = self.b.place(
-                    x.replace(
-                        operands=tuple(
-                            self.want(y, self.operand_layout(x, k, layout)) for k, y in enumerate(x.operands)
-                        ),
-                        attrs=attrs,
-                    )
-                )
+            elif self.rests(x) is None:
+                return self.moved(x, layout)
+            elif self.copied(x, layout):
+                found = self.converted(self.want(x, self.home(x)), layout)
             else:
-                at_home = self.find(x, self.home(x))
-                found = self.b.place(Op(gpu_ops.convert, (at_home,), {"layout": layout}, (x.type,), loc=self.b.loc))
+                found = self.again(x, layout)
             self.remember(x, layout, found)
         return found
+
+    def again(self, x, layout):
+        operands = tuple(self.want(y, self.operand_layout(x, k, layout)) for k, y in enumerate(x.operands))
+        return self.b.place(x.replace(operands=operands, attrs={**x.attrs, "layout": layout}))
+
+    def converted(self, x, layout):
+        return self.b.place(Op(gpu_ops.convert, (x,), {"layout": layout}, (x.type,), loc=self.b.loc))
+
+    def moved(self, x, layout):
+        """A costly tile away from home: made again of what is cheaper to move, or converted."""
+        with self.outside_loops(x, layout):
+            moving = self.moving(x, layout)
+            if _simple(x) and self.remaking(x, layout, moving) < moving:
+                self.left = True
+                found = self.again(x, layout)
+            else:
+                found = self.converted(self.find(x, self.home(x)), layout)
+            self.remember(x, layout, found)
+        return found
+
+    @contextmanager
+    def outside_loops(self, x, layout):
+        """Emit where `x` was made: before the loops that only read it, if threads can hold it in `layout` till then."""
+        home, depth = self.home(x), len(self.made)
+        if layout.registers <= max(home.registers, HELD_BYTES // x.type.element.bytes):
+            while self.loops[depth - 1] and (_key(x), home) not in self.made[depth - 1]:
+                depth -= 1
+        inner = self.made[depth:], self.loops[depth:]
+        del self.made[depth:], self.loops[depth:]
+        with self.b.outside(depth):
+            yield
+        self.made += inner[0]
+        self.loops += inner[1]
+
+    def swept(self, block):
+        """The block without tiles that nobody reads after all."""
+        if not self.left:
+            return block
+        kept, read = [], set()
+        for op in reversed(block.ops):
+            if id(op) in read or op.regions or "layout" not in op.attrs or op.kind.effects_of(op):
+                kept.append(op)
+                for inner in (op, *(y for region in op.regions for y in walk(region))):
+                    read.update(_key(x)[0] for x in inner.operands)
+        return Block(block.args, kept[::-1])
 
     # --- ops with rules of their own ------------------------------------------------------------------------------
     def store(self, op):
@@ -350,13 +441,14 @@ class _Assign:
         for arg, x in zip(body.args[heads and 1 :], op.operands[heads:]):
             layouts.append(self.homes[id(arg)] if type(arg.type) is T.Tile else None)
             inits.append(self.want(x, layouts[-1]))
-        regions = tuple(self.region(r, layouts, heads and 1) for r in op.regions)
+        regions = tuple(self.region(r, layouts, heads and 1, loop=True) for r in op.regions)
         self.place(op, [*(self.scalar(x) for x in op.operands[:heads]), *inits], regions)
 
-    def region(self, block, layouts, skip=0):
+    def region(self, block, layouts, skip=0, loop=False):
         """Rebuild a region; its parameters carry their layouts, and a body's yields come back to them."""
         args = []
         self.made.append({})
+        self.loops.append(loop)
         with self.b.region() as region:
             for k, arg in enumerate(block.args):
                 layout = layouts[k - skip] if k >= skip else None
@@ -369,7 +461,8 @@ class _Assign:
             ends = tuple(self.want(y, self.homes_or(y, lay)) for y, lay in zip(last.operands, wanted))
             self.b.place(last.replace(operands=ends))
         self.made.pop()
-        return Block(args, region.block.ops)
+        self.loops.pop()
+        return self.swept(Block(args, region.block.ops))
 
     def homes_or(self, y, layout):
         return None if type(y.type) is not T.Tile else layout or self.home(y)
@@ -381,16 +474,20 @@ class _Assign:
 
     def combining(self, op):
         """reduce, scan and map: their regions hold scalars only."""
-        if op.kind is ops.map_:
-            first = self.home(op.results[0])
-        else:
-            first = self.home(next((x for x in op.operands if not self.cheap(x)), op.operands[0]))
-        self.place(op, [self.want(x, first) for x in op.operands])
+        layout = self.home(op.results[0] if op.kind is ops.map_ else self.leader(op.operands))
+        self.place(op, [self.want(x, layout) for x in op.operands])
 
 
-def _follows_user(x):
-    """True for a tile that is only spread from a smaller one: moving the smaller one is always better."""
-    return type(x) is Op and x.kind in (ops.expand_dims, ops.broadcast)
+def _simple(x):
+    """True for an op whose result may be made in several layouts."""
+    if type(x) is not Op:
+        return False
+    row = x.kind.row
+    return x.kind in _FREE or (row is not None and (row.cost == "cheap" or T.element(x.type).is_int))
+
+
+def _bytes(x):
+    return x.type.numel * x.type.element.bytes
 
 
 def _key(x):
