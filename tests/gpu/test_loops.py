@@ -314,3 +314,21 @@ def test_sums_in_use_are_noticed():
     assert late != text
     with pytest.raises(emulator.Fault, match="sums are read while a product"):
         emulator.execute(late, Memory(values), (1, 1, 1), 128, metadata["shared"])
+
+
+@triton.jit
+def with_a_flag(a_ptr, b_ptr, c_ptr, flag_ptr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i, j, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    total = tl.zeros((BM, BN), tl.float32)
+    for s in range(0, K, BK):
+        a, b = tl.load(a_ptr + i[:, None] * K + (s + k)[None, :]), tl.load(b_ptr + (s + k)[:, None] * BN + j[None, :])
+        total = tl.dot(a, b, total)
+        if s == BK:
+            tl.store(flag_ptr, 7)
+    tl.store(c_ptr + i[:, None] * BN + j[None, :], total)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_what_a_branch_writes_is_written(check, arch):
+    args = data("f2", 64, 96), data("f2", 96, 64), np.zeros((64, 64), "f4"), np.zeros(1, "i4"), 96, 64, 64, 32
+    check(with_a_flag, *args, arch=arch)

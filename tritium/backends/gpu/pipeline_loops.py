@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ... import ops
 from ...ir import types as T
 from ...ir.core import Op, Result, walk
-from ...ir.rewrite import sweep
+from ...ir.rewrite import effects, sweep
 from . import ops as gpu_ops
 from .lower_control import counts_down
 from .ops import MIN_TRANSFER
@@ -97,7 +97,7 @@ class Plan:
 
     def quiet(self):
         """True if nothing in the loop writes memory, and every op can be copied."""
-        return not any(op.kind.effects == "write" or self.captures(op) for op in self.body.ops)
+        return not any("write" in (op.kind.effects, effects(op)) or self.captures(op) for op in self.body.ops)
 
     def behind(self, x):
         """The loads that a dot's operand is computed from element by element, cheaply."""
@@ -151,7 +151,7 @@ class Plan:
                 self.params.add(carried[id(op)])
                 todo.append(self.body.yields[carried[id(op)]])
             elif id(op) in self.inside and id(op) not in seen:
-                if op.kind.effects:
+                if effects(op):
                     return False
                 seen.add(id(op))
                 todo += op.operands
