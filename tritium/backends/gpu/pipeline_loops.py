@@ -11,7 +11,13 @@ round's own dot takes up as it is, or attention's product with V, which runs on 
 loop starts to copy goes into buffers of the round before, so all warps meet first, behind their last dot.
 
 The addresses of a later round need the loop's scalars of that round: the part of the body that computes them is copied,
-and a second set of those scalars runs ahead with the copies.
+and a second set of those scalars runs ahead with the copies. If that part loads something itself (the page a tile lies
+on, the row a token goes to), what it loads is carried in registers from one round to the next, so that nobody waits:
+
+    round i:  load the indices of round i + S, if there is such a round
+              start the copies of round i + S - 1, with the indices loaded a round ago
+
+Only what is found through such an index in turn is loaded where it is needed.
 """
 
 from __future__ import annotations
@@ -81,10 +87,11 @@ class Plan:
                 if not turned or side == "a" or self.lies_right(dot, load, side, turned):
                     self.loads[id(load)] = load
         self.loads = {k: x for k, x in self.loads.items() if self.feeds_only_dots(x)}
-        return bool(self.loads) and self.find_slice()
+        return bool(self.loads) and self.find_slice() and not self.indices
 
     def works_with_registers(self):
-        """As `works`, where loads may also run ahead that dots want in registers or computed with."""
+        """As `works`, where loads may also run ahead that dots want in registers or computed with, or whose addresses
+        follow from other loads."""
         alone, more = self.works(), {}
         for dot in (*self.dots, *self.in_registers):
             for x in dot.operands[:2]:
@@ -140,22 +147,39 @@ class Plan:
         return all(op in self.dots and load in [self.source(x)[0] for x in op.operands[:2]] for op in readers)
 
     def find_slice(self):
-        """Carried parameters the loads' addresses depend on; False if a load is among what computes them."""
-        self.params, seen = set(), set()
+        """The carried parameters that the addresses of what runs ahead depend on, and the loads (`indices`) that follow
+        from no other; False if among what computes them is one that runs ahead itself, or something stranger."""
+        params, seen = set(), set()
         todo = [x for load in self.loads.values() for x in load.operands]
         carried = {id(a): k for k, a in enumerate(self.body.args[1:])}
         while todo:
             x = todo.pop()
             op = x.op if type(x) is Result else x
-            if id(op) in carried and carried[id(op)] not in self.params:
-                self.params.add(carried[id(op)])
+            if id(op) in carried and carried[id(op)] not in params:
+                params.add(carried[id(op)])
                 todo.append(self.body.yields[carried[id(op)]])
             elif id(op) in self.inside and id(op) not in seen:
-                if effects(op):
+                if id(op) in self.loads or effects(op) and op.kind is not ops.load:
                     return False
                 seen.add(id(op))
                 todo += op.operands
+        found = [op for op in self.body.ops if op.kind is ops.load and id(op) in seen]
+        self.indices = [op for op in found if not any(self.computed_from(op, other) for other in found)]
+        self.params = sorted(params)
         return True
+
+    def computed_from(self, x, source):
+        """True if `x` follows from an op of its round."""
+        todo, seen = list(x.operands), set()
+        while todo:
+            x = todo.pop()
+            op = x.op if type(x) is Result else x
+            if op is source:
+                return True
+            if id(op) in self.inside and id(op) not in seen:
+                seen.add(id(op))
+                todo += op.operands
+        return False
 
     def settle_late_dot(self):
         """Find the dot that may run on into the next round: `late` is its position among the carried values."""
@@ -238,15 +262,15 @@ class Plan:
             k: gpu_ops.ring(b, tile=x.type, slots=stages, axis=self.can.axis(x)) for k, x in self.loads.items()
         }
         self.shared = self.share_outer_operands()
-        params = sorted(self.params)
-        ahead_i, ahead = lo, [inits[k] for k in params]
+        ahead_i, ahead = lo, [inits[k] for k in self.params]
+        ahead += self.load_indices(lo, ahead)
         for s in range(stages - 1):  # the first rounds' copies, before the loop
-            ahead = self.copies(self.number(s), ahead_i, ahead, params, self.goes_on(ahead_i))
+            ahead = self.copies(self.number(s), ahead_i, ahead, self.goes_on(ahead_i))
             ahead_i = ops.add(b, ahead_i, step)
         carried = [*inits, ahead_i, self.number(0), self.number(stages - 1), *ahead]
         names = ["i", *(a.name for a in self.body.args[1:]), *[""] * (len(carried) - len(inits))]
         with b.region([self.index, *(x.type for x in carried)], names) as region:
-            ops.yield_(b, *self.round(region.args, params))
+            ops.yield_(b, *self.round(region.args))
         # As it is: the new loop may hold dots that take registers, and is not to be pipelined again.
         outs = list(b.emit_as_is(ops.for_, (lo, hi, step, *carried), loop.attrs, (region.block,)))[: len(inits)]
         if self.late is not None:
@@ -277,14 +301,25 @@ class Plan:
         slot = slot if self.index is T.i32 else ops.cast(b, slot, to=T.i32)
         return ops.add(b, self.rings[key], ops.mul(b, slot, ops.constant(b, value=size, type=T.i32)))
 
-    def copies(self, slot, i, values, params, more):
-        """Start one round's copies into a slot; returns the address scalars of the following round."""
-        b, args = self.b, self.body.args
-        copy = Copy(self, {id(args[0]): i, **{id(args[1 + k]): v for k, v in zip(params, values)}})
+    def run_ahead(self, i, values, more):
+        """What a later round computes from its index, the carried values that count, and the indices if it has them."""
+        args = [self.body.args[0], *(self.body.args[1 + k] for k in self.params), *self.indices]
+        return Copy(self, {id(x): value for x, value in zip(args, (i, *values))}, more=more)
+
+    def load_indices(self, i, values):
+        """What the addresses of a later round are computed with; nothing if there is no such round."""
+        if not self.indices:
+            return []
+        copy = self.run_ahead(i, values, self.goes_on(i))
+        return [copy.value(load) for load in self.indices]
+
+    def copies(self, slot, i, values, more):
+        """Start one round's copies into a slot; returns the values of the following round that run ahead."""
+        b, copy = self.b, self.run_ahead(i, values, more)
+        following = lambda: [copy.value(self.body.yields[k]) for k in self.params]
+        indices = self.load_indices(ops.add(b, i, self.step), following()) if self.indices else []
         for key, load in self.loads.items():
-            mask = ops.splat(b, more, shape=load.type.shape)
-            if len(load.operands) > 1:
-                mask = ops.and_(b, mask, copy.value(load.operands[1]))
+            mask = copy.mask(load)
             gpu_ops.async_load(
                 b,
                 self.slot_address(key, slot),
@@ -295,21 +330,21 @@ class Plan:
                 loc=load.loc,
             )
         gpu_ops.async_commit(b)
-        return [copy.value(self.body.yields[k]) for k in params]
+        return [*following(), *indices]
 
-    def round(self, args, params):
+    def round(self, args):
         b, count = self.b, len(self.body.args) - 1
         i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1 : 1 + count], args[1 + count :]
         gpu_ops.async_wait(b, pending=self.stages - 2)
         copy = Copy(self, {id(a): v for a, v in zip(self.body.args, (i, *own))}, slot)
         more = self.goes_on(ahead_i)
         if self.late is None:
-            ahead = self.copies(fill, ahead_i, ahead, params, more)
+            ahead = self.copies(fill, ahead_i, ahead, more)
             ends = copy.body()
         else:
             ends = copy.body()
             ops.barrier(b)
-            ahead = self.copies(fill, ahead_i, ahead, params, more)
+            ahead = self.copies(fill, ahead_i, ahead, more)
         return [*ends, ops.add(b, ahead_i, self.step), self.next(slot), self.next(fill), *ahead]
 
     def next(self, slot):
@@ -319,16 +354,19 @@ class Plan:
 
 
 class Copy:
-    """Copies body ops on demand with some values replaced; dots on staged operands become `dot_shared`."""
+    """Copies body ops on demand with some values replaced; dots on staged operands become `dot_shared`.
 
-    def __init__(self, plan, known, slot=None):
-        self.plan, self.b, self.known, self.slot = plan, plan.b, known, slot
+    With `more`, an i1, of a round that there may not be: then its addresses are any, and nothing is loaded from them.
+    """
+
+    def __init__(self, plan, known, slot=None, more=None):
+        self.plan, self.b, self.known, self.slot, self.more = plan, plan.b, known, slot, more
         self.put = {}  # values that several dots read from one buffer
 
     def body(self):
-        """The whole body but its staged loads; returns the yielded values."""
+        """The whole body but its staged loads, and indices that serve only those; returns the yielded values."""
         for op in self.plan.body.ops[:-1]:
-            if op.kind.effects and id(op) not in self.plan.loads:
+            if op.kind.effects and id(op) not in self.plan.loads and op not in self.plan.indices:
                 self.value(op)
         return [self.value(y) for y in self.plan.body.yields]
 
@@ -352,7 +390,16 @@ class Copy:
         if op in plan.in_registers:
             sides = [self.in_registers(x, side) for x, side in zip(op.operands, "ab")]
             return self.b.place(op.replace(operands=(*sides, self.value(op.operands[2]))))
+        if op.kind is ops.load and self.more is not None:
+            mask, (pointer, *rest) = self.mask(op), (self.value(y) for y in op.operands)
+            return self.b.place(op.replace(operands=(pointer, mask, *rest[1:])))
         return self.b.place(op.replace(operands=tuple(self.value(y) for y in op.operands)))
+
+    def mask(self, load):
+        """Where to load for a round that there may not be."""
+        b, shape = self.b, T.shape(load.type)
+        there = ops.splat(b, self.more, shape=shape) if shape else self.more
+        return ops.and_(b, there, self.value(load.operands[1])) if len(load.operands) > 1 else there
 
     def in_registers(self, x, side):
         """An operand of a dot that takes none from buffers; what was put into one before the loop is read back."""
