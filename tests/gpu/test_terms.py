@@ -15,6 +15,7 @@ from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.driver import driver
 from tritium.backends.native.terms import Terms
 from tritium.backends.nvptx import compile
+from tritium.compiler import ASTSource
 from tritium.interp.machine import interpret
 from tritium.ir.text import parse_module
 
@@ -113,10 +114,13 @@ def wrapped(x_ptr, out_ptr, start, n, BLOCK: tl.constexpr):
 class Tensor:
     """What kernels ask of a tensor."""
 
-    dtype, device = "fp32", "cuda:0"
+    device = "cuda:0"
+
+    def __init__(self, address=4096, dtype="fp32"):
+        self.address, self.dtype = address, dtype
 
     def data_ptr(self):
-        return 4096
+        return self.address
 
     def get_device(self):
         return 0
@@ -136,6 +140,7 @@ def fake(monkeypatch):
 
     made._cuModuleLoadDataEx = load
     wrapped.device_caches.clear()
+    rows_in_turn.device_caches.clear()
     yield made
     gc.collect()
     driver.reset_active()
@@ -183,3 +188,44 @@ def test_a_launch_may_ask_for_a_kernel_that_takes_nothing_for_granted(fake):
     x = Tensor()
     kernel = wrapped[(2,)](x, x, -16, 32, BLOCK=128, num_warps=1, launch_checks=False)
     assert kernel.metadata.nonnegative == () and launched_functions(fake) == [(FAST, -16)]
+
+
+# --- loads that run ahead of stores -----------------------------------------------------------------------------------
+@triton.jit
+def rows_in_turn(out_ptr, x_ptr, w_ptr, L, BLOCK: tl.constexpr, D: tl.constexpr):
+    """A product in every round, stored in that round; programs have rows of their own."""
+    base = tl.program_id(0).to(tl.int64) * L * D
+    t, d = tl.arange(0, BLOCK), tl.arange(0, D)
+    w = tl.load(w_ptr + d[:, None] * D + d[None, :])
+    for start in range(0, L, BLOCK):
+        rows = base + (start + t[:, None]) * D + d[None, :]
+        tl.store(out_ptr + rows, tl.dot(tl.load(x_ptr + rows), w).to(tl.float16))
+
+
+MEGABYTE = 1 << 20  # one program's rows have 32768 bytes
+
+
+@pytest.mark.parametrize(("address", "programs", "function"), [
+    (MEGABYTE, 1, SAFE), (MEGABYTE + 128, 1, SAFE), (MEGABYTE - 128, 1, SAFE), (MEGABYTE + 64 * 128, 1, SAFE),
+    (MEGABYTE + 32640, 1, SAFE), (MEGABYTE + 32768, 1, FAST), (MEGABYTE - 32768, 1, FAST), (MEGABYTE - 32640, 1, SAFE),
+    (MEGABYTE + 32640, 4, SAFE), (MEGABYTE + 4 * 32768, 4, FAST), (8 * MEGABYTE, 4, FAST)])
+def test_loads_do_not_pass_stores_they_may_meet(fake, address, programs, function):
+    """In place, rows or blocks further on or back another kernel is launched; neighbours in memory are no harm."""
+    w = Tensor(4 * MEGABYTE, "fp16")
+    fake.parameters = 4
+    for _ in range(2):
+        kernel = rows_in_turn[(programs,)](Tensor(8 * MEGABYTE, "fp16"), Tensor(MEGABYTE, "fp16"), w, 256, 64, 64)
+        rows_in_turn[(programs,)](Tensor(address, "fp16"), Tensor(MEGABYTE, "fp16"), w, 256, 64, 64)
+    assert [note["function"] for note in fake.launches] == [FAST, function] * 2
+    assert kernel.metadata.overtaken and "cp.async" in kernel.asm["ptx"]
+    assert kernel.unassuming().metadata.overtaken == () and "cp.async" not in kernel.unassuming().asm["ptx"]
+
+
+def test_stages_say_what_loads_pass():
+    """The text of a stage tells the next."""
+    source = ASTSource(rows_in_turn, {"out_ptr": "*fp16", "x_ptr": "*fp16", "w_ptr": "*fp16", "L": "i32"},
+                       {"BLOCK": 64, "D": 64}, {(k,): [["tt.divisibility", 16]] for k in range(4)})
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+    again = parse_module(made.asm["ttgir"])
+    assert again.attrs["overtaken"] and str(again) == str(parse_module(str(again)))
+    assert Terms((), again.attrs["overtaken"]).words[:] == Terms((), made.metadata.overtaken).words[:]

@@ -23,13 +23,16 @@ from tritium.backends.nvptx.target import NvTarget
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
 from tritium.passes import dce
+from tritium.passes.apart import packed
 from tritium.passes.axis_info import analyze
 
 FOLDER = Path(__file__).parent / "gpu"
 
 
 def _pipeline(module, nv):
-    return pipeline_loops(module, mma.abilities(nv, analyze(module), module.attrs["num_warps"]))
+    pairs = [] if module.attrs.get("launch_checks") else None
+    made = pipeline_loops(module, mma.abilities(nv, analyze(module), module.attrs["num_warps"]), apart=pairs)
+    return made.replace(attrs={**made.attrs, "overtaken": packed(pairs)}) if pairs else made
 
 
 def _specialize(module, nv):

@@ -148,3 +148,52 @@ def test_pointers_that_a_loop_moves(step, same, wanted):
     pair = Accesses(module).pair(*accesses, True)
     assert pair.same == same
     assert forbidden(pair, lambda rows: bounds(rows, {2: 6}, (1, 1, 1))) == wanted
+
+
+@pytest.mark.parametrize(("pointer", "offset"), [("%p", "%at"), ("%q", "%at"), ("%p", "%by")])
+@pytest.mark.parametrize(("first", "end", "step"), [(0, 48, 16), (0, 41, 16), (5, 6, 16), (3, 40, 7), (0, 0, 16)])
+def test_rounds_that_overtake_each_other_meet_where_others_do_not(pointer, offset, first, end, step):
+    """What differs from round to round moves no two accesses alike: the index, and pointers the loop moves."""
+    module = parse_module(f"""kernel @f(%x: ptr<i32>, %y: ptr<i32>, %n: i32) {{
+      %pid = program_id {{axis=0}} : i32
+      %base = mul %pid, %n : i32
+      %first = constant {{value={first}, type=i32}} : i32
+      %step = constant {{value={step}, type=i32}} : i32
+      %zero = constant {{value=0, type=i32}} : i32
+      %p = addptr %x, %base : ptr<i32>
+      %r:2 = for %first, %n, %step, %p, %zero : ptr<i32>, i32 {{
+      ^(%i: i32, %q: ptr<i32>, %by: i32):
+        %at = add %i, %zero : i32
+        %from = addptr {pointer}, {offset} : ptr<i32>
+        %v = load %from : i32
+        %there = addptr %y, %base : ptr<i32>
+        %to = addptr %there, {offset} : ptr<i32>
+        store %to, %v
+        %q2 = addptr %q, %step : ptr<i32>
+        %by2 = add %by, %step : i32
+        yield %q2, %by2
+      }}
+    }}""")
+    load, store = (op for op in walk(module.body) if op.kind in (ops.load, ops.store))
+    loop, = (op for op in walk(module.body) if op.kind is ops.for_)
+    pair = Accesses(module).pair(load, store, False, loop)
+    for programs in (1, 3):
+        least, most = forbidden(pair, lambda rows, g=programs: bounds(rows, {2: end}, (g, 1, 1)))
+        rounds = range(first, end, step)
+        places = [(4 * ((i if offset == "%at" else k * step) + (pointer == "%q") * k * step),
+                   4 * (i if offset == "%at" else k * step)) for k, i in enumerate(rounds)]
+        for (x, _), (_, y) in itertools.product(places, repeat=2):
+            assert least <= x - y <= most
+        if (pointer, offset) == ("%p", "%at") and rounds:  # and no further
+            assert (least, most) == (-4 * (rounds[-1] - first) - 3, 4 * (rounds[-1] - first) + 3)
+
+
+def test_pointers_that_a_loop_moves_alike_do_not_keep_step_if_rounds_overtake_each_other():
+    module = parse_module(LOOP.replace("STEP", "%8"))
+    load, store = (op for op in walk(module.body) if op.kind in (ops.load, ops.store))
+    loop, = (op for op in walk(module.body) if op.kind is ops.for_)
+    reach = lambda *loop: forbidden(Accesses(module).pair(load, store, False, *loop),
+                                    lambda rows: bounds(rows, {2: 5}, (1, 1, 1)))  # fmt: skip
+    assert reach() == (-4 * 7 - 3, 4 * 7 + 3)
+    least, most = reach(loop)
+    assert least <= -4 * (7 + 4 * 8) - 3 and 4 * (7 + 4 * 8) + 3 <= most

@@ -85,10 +85,11 @@ def _shr(all_, x, y):
 
 
 def _index(all_, first, end, step):
-    """A loop counts up unless its step is negative for certain."""
+    """A loop counts up unless its step is negative for certain; from one number in one step it meets no others."""
     if step[1] < 0:
         return min(first[1], end[0] + 1), first[1]
-    return first[0], max(first[0], end[1] - 1)
+    rest = (end[1] - 1 - first[0]) % step[0] if first[0] == first[1] and step[0] == step[1] > 0 else 0
+    return first[0], max(first[0], end[1] - 1 - rest)
 
 
 def _carried(all_, start, step, first, end, by):

@@ -4,7 +4,8 @@ Element i of one access and element j of another, in the same program, touch the
 two arguments lies between bounds that follow from how the addresses are computed. They are found twice, and both hold:
 from all that each access reaches in the whole launch, within its mask; and from one program's elements alone, whatever
 moves both accesses alike left out. Accesses *in step* (the same offsets) never meet out of turn if the arguments are
-the same address.
+the same address. Where the rounds of a loop may overtake each other, what differs from round to round moves no two
+accesses alike.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from .. import ops
 from ..ir import types as T
 from ..ir.bounds import Pair, arguments_of, bounds, forbidden
-from ..ir.core import Arg, Op
+from ..ir.core import Arg, Op, Result, walk
 from .ranges import PASSED_ON, Carried, Derivations, Rows, through, widens
 
 __all__ = ["MOST_PAIRS", "Accesses", "packed"]
@@ -30,10 +31,11 @@ class Accesses:
     def __init__(self, module):
         self.known, self._reached, self._sums = Derivations(module), {}, {}
 
-    def pair(self, a, b, in_step):
+    def pair(self, a, b, in_step, loop=None):
         """The `Pair` of two accesses; None where no launch could be found to keep them apart.
 
-        `in_step`: whether it is no harm that both touch the same element at the same position.
+        `in_step`: whether it is no harm that both touch the same element at the same position. `loop` is one around
+        both in which an access of one round may come before or after that of another.
         """
         p, q = a.operands[0], b.operands[0]
         x, y = origins = self.origin(p), self.origin(q)
@@ -44,7 +46,7 @@ class Accesses:
         same = None if steps is None else _matches(self.known, p, q, {})
         if same is not None:
             same = tuple(sorted(same - {origins}))
-        views = [(view, _reach(sizes, view)) for view in (self.whole(a, b), self.relative(p, q))]
+        views = [(view, _reach(sizes, view)) for view in (self.whole(a, b), self.relative(p, q, loop))]
         ends = tuple(view for view, reach in views if reach < _FAR)
         return Pair(x, y, sizes, same, ends, steps or ()) if ends else None
 
@@ -127,12 +129,21 @@ class Accesses:
                 self._reached[id(x)] = self.known.rows(x.operands[0], _mask(x))
         return self._reached[id(a)], self._reached[id(b)]
 
-    def relative(self, p, q):
-        """How far they reach from where they are together."""
+    def relative(self, p, q, loop=None):
+        """How far they reach from where they are together, in whatever rounds of a loop."""
         x, y = self.sum_of(p), self.sum_of(q)
+        changing = set() if loop is None else self.changing(loop)
         shared = {key for key in x.parts.keys() & y.parts.keys()
-                  if x.parts[key].alike and x.parts[key].scale == y.parts[key].scale}  # fmt: skip
+                  if x.parts[key].alike and x.parts[key].scale == y.parts[key].scale
+                  and not _is_among(x.parts[key].value, changing)}  # fmt: skip
         return x.rows(shared), y.rows(shared)
+
+    def changing(self, loop):
+        """What may differ from round to round. A pass may have put another in the place of the loop that the module
+        had; they have their parameters in common."""
+        before, _ = self.known.loops.get(id(loop.regions[0].args[0]), (loop, 0))
+        within = [op for x in (before, loop) for op in (x, *walk(x.regions[0]))]
+        return {id(x) for op in within for x in (op, *(arg for region in op.regions for arg in region.args))}
 
 
 def _reach(sizes, view):
@@ -290,6 +301,11 @@ def _repeated(x):
 
 def _is_uniform(x):
     return type(_repeated(x).type) is not T.Tile
+
+
+def _is_among(x, values):
+    """Whether a value, or what moves it, is one of these (by id)."""
+    return id(x.loop if type(x) is Carried else x.op if type(x) is Result else x) in values
 
 
 def _is_alike(carried):

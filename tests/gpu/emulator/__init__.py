@@ -10,6 +10,8 @@ none ends while another may still touch its memory.
     run(module, [array, 3], grid=(2,), num_ctas=4)   # each program is a cluster of four blocks
 """
 
+import ctypes
+
 import numpy as np
 
 from tests.gpu.emulator.copy_engine import tensor_of
@@ -18,9 +20,9 @@ from tests.gpu.emulator.memory import Fault, Memory
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.backends.native.terms import Terms
 from tritium.backends.nvptx.target import NvTarget
 from tritium.backends.nvptx.tensor_map import Recipe
-from tritium.ir.bounds import bounds
 
 __all__ = ["Fault", "execute", "fit", "llvm_of", "run"]
 
@@ -67,9 +69,10 @@ def execute(text, memory, grid, threads, shared, maps=(), blocks=1):
 
 def fit(metadata, args, grid):
     """Whether a launch is as the kernel takes for granted; the launcher would launch another, too."""
-    bits = lambda x: x if isinstance(x, int) else int(np.float32(x).view(np.int32))
-    numbers = {k: bits(x) for k, x in enumerate(args) if isinstance(x, int | float)}
-    return all(bounds(rows, numbers, grid)[0] >= 0 for rows in metadata["nonnegative"])
+    bits = lambda x: int(x if isinstance(x, int | np.integer) else np.float32(x).view(np.int32))
+    slots = (ctypes.c_int64 * len(args))(*map(bits, Memory(args).arguments))
+    terms = Terms(metadata["nonnegative"], metadata["overtaken"] or ((), ()))
+    return terms.hold(grid, ctypes.addressof(slots))
 
 
 BLOCKS = 2  # places for programs that kernels share out among themselves

@@ -14,21 +14,40 @@ class Fault(AssertionError):
     """Something a GPU would punish or silently get wrong."""
 
 
+def _bounds(x):
+    return np.lib.array_utils.byte_bounds(x) if x.size else (x.ctypes.data, x.ctypes.data)
+
+
+def _spans(ranges):
+    """Ranges of addresses, those that overlap as one."""
+    found = []
+    for low, high in sorted(ranges):
+        if found and low < found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], high)
+        else:
+            found.append((low, high))
+    return found
+
+
 class Memory:
-    """The kernel's arguments: the memory of each array gets its own range of addresses."""
+    """The kernel's arguments: the memory of each array gets its own range of addresses, arrays that share some one."""
 
     def __init__(self, args):
-        self.arrays, self.arguments, at = [], [], FIRST
+        self.arrays, self.arguments, at, starts = [], [], FIRST, {}
+        spans = _spans([_bounds(x) for x in args if isinstance(x, np.ndarray)])
         for x in args:
             if not isinstance(x, np.ndarray):
                 self.arguments.append(x)
                 continue
-            low, high = np.lib.array_utils.byte_bounds(x) if x.size else (x.ctypes.data, x.ctypes.data)
+            low, high = _bounds(x)
             host = np.frombuffer((ctypes.c_uint8 * (high - low)).from_address(low), np.uint8)
-            start = at + low % 16  # as aligned as on the host
+            span, end = next(((a, b) for a, b in spans if a <= low and high <= b))
+            if span not in starts:
+                starts[span] = at + span % 16  # as aligned as on the host
+                at += -(-(end - span) // 256) * 256 + GAP
+            start = starts[span] + low - span
             self.arrays.append((start, host, x))
             self.arguments.append(np.uint64(start + x.ctypes.data - low))
-            at += -(-host.nbytes // 256) * 256 + GAP
         self.bytes = np.zeros(at, np.uint8)
         self.valid = np.zeros(at, bool)
         for start, host, _ in self.arrays:

@@ -18,10 +18,14 @@ on, the row a token goes to), what it loads is carried in registers from one rou
               start the copies of round i + S - 1, with the indices loaded a round ago
 
 Only what is found through such an index in turn is loaded where it is needed.
+
+What runs ahead passes the stores of the rounds before. A loop that stores is pipelined if the launcher can see to it
+that these write elsewhere; each such pair of accesses is noted.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -29,6 +33,7 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Op, Result, walk
 from ...ir.rewrite import effects, sweep
+from ...passes.apart import MOST_PAIRS, Accesses
 from . import ops as gpu_ops
 from .lower_control import counts_down
 from .ops import MIN_TRANSFER
@@ -49,33 +54,68 @@ class Abilities(NamedTuple):
     vector: Callable
 
 
-def pipeline_loops(module, can: Abilities, most=None):
-    """Pipeline every innermost loop around dots, in no more than `most` stages."""
+def pipeline_loops(module, can: Abilities, most=None, apart=None):
+    """Pipeline every innermost loop around dots, in no more than `most` stages.
+
+    Accesses that are taken to be apart (`ir.bounds.Pair`) are added to the list `apart`; with None there is no launcher
+    to see to it.
+    """
     depth = module.attrs.get("num_stages", 3)
+    overtaking = None if apart is None else Overtaking(module, apart)
 
     def rule(b, op):
         if op.kind is not ops.for_:
             return None
         stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else depth
-        stages, plan = min(stages, most or stages), Plan(op, can)
-        return plan.build(b, stages) if stages > 1 and plan.works_with_registers() else None
+        stages, plan = min(stages, most or stages), Plan(op, can, overtaking)
+        return plan.build(b, stages) if stages > 1 and plan.works_with_registers() and plan.take_pairs() else None
 
     return sweep(module, rule)
+
+
+class Overtaking:
+    """Loads of a module that run ahead of stores, two by two; `taken` are the pairs that must be apart."""
+
+    def __init__(self, module, taken):
+        self.module, self.taken, self._known = module, taken, {}
+
+    @functools.cached_property
+    def accesses(self):
+        """What is known of the module's accesses."""
+        return Accesses(self.module)
+
+    def pair(self, load, store, loop):
+        """The pair of a load and a store in a loop; None if no launcher could tell."""
+        key = id(load), id(store)
+        if key not in self._known:  # with what the key stands for, so that it stands for nothing else
+            x, y = (self.accesses.origin(op.operands[0]) for op in (load, store))
+            pair = None if x == y else self.accesses.pair(load, store, False, loop)
+            self._known[key] = pair, load, store
+        return self._known[key][0]
+
+    def take(self, pairs):
+        """Count on these; False if there are too many."""
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self.taken]
+        if len(self.taken) + len(new) > MOST_PAIRS:
+            return False
+        self.taken += new
+        return True
 
 
 class Plan:
     """A loop: its dots, the loads that can run ahead, and what their addresses depend on."""
 
-    def __init__(self, loop, can):
-        self.loop, self.can, self.body = loop, can, loop.regions[0]
+    def __init__(self, loop, can, overtaking=None):
+        self.loop, self.can, self.body, self.overtaking = loop, can, loop.regions[0], overtaking
         self.inside = {id(op): op for op in self.body.ops}
         dots = [op for op in self.body.ops if op.kind is ops.dot]
         self.dots = [op for op in dots if can.fits(op)]
         self.in_registers = [op for op in dots if op not in self.dots and can.multiplies(op)]
+        self.stores = [op for op in self.body.ops if op.kind is ops.store]
         self.brought = {}  # operands made before the loop that are in shared memory: as `share_outer_operands`
 
     def works(self):
-        """True if the loop gains: a dot with at least one load to run ahead, and nothing that writes memory."""
+        """True if the loop gains: a dot with at least one load to run ahead, and nothing in the way of that."""
         self.loads = {}
         if not self.dots or not self.quiet():
             return False
@@ -103,8 +143,21 @@ class Plan:
         return alone and self.find_slice()
 
     def quiet(self):
-        """True if nothing in the loop writes memory, and every op can be copied."""
-        return not any("write" in (op.kind.effects, effects(op)) or self.captures(op) for op in self.body.ops)
+        """True if nothing in the loop writes memory but stores that loads may pass, and every op can be copied."""
+        allowed = () if self.overtaking is None else self.stores
+        others = [op for op in self.body.ops if op not in allowed]
+        return not any("write" in (op.kind.effects, effects(op)) or self.captures(op) for op in others)
+
+    def passes_stores(self, load):
+        """True if a load may run ahead of what the loop stores."""
+        return self.overtaking is None or all(self.overtaking.pair(load, store, self.loop) for store in self.stores)
+
+    def take_pairs(self):
+        """Note what the launcher has to see to; False if that is too much."""
+        if self.overtaking is None or not self.stores:
+            return True
+        loads = [*self.loads.values(), *self.looked_up]
+        return self.overtaking.take([self.overtaking.pair(x, store, self.loop) for x in loads for store in self.stores])
 
     def behind(self, x):
         """The loads that a dot's operand is computed from element by element, cheaply."""
@@ -131,7 +184,8 @@ class Plan:
         return None, False
 
     def can_copy(self, load):
-        return self.can.vector(load) >= MIN_TRANSFER and (len(load.operands) < 3 or _zero(load.operands[2]))
+        fits = self.can.vector(load) >= MIN_TRANSFER and (len(load.operands) < 3 or _zero(load.operands[2]))
+        return fits and self.passes_stores(load)
 
     def lies_right(self, dot, load, side, turned):
         """True if the dot can read the load's buffer as it lies in memory."""
@@ -147,8 +201,8 @@ class Plan:
         return all(op in self.dots and load in [self.source(x)[0] for x in op.operands[:2]] for op in readers)
 
     def find_slice(self):
-        """The carried parameters that the addresses of what runs ahead depend on, and the loads (`indices`) that follow
-        from no other; False if among what computes them is one that runs ahead itself, or something stranger."""
+        """The carried parameters that the addresses of what runs ahead depend on, and the loads (`looked_up`), of which
+        `indices` follow from no other; False if among them is one to be copied ahead, or something stranger."""
         params, seen = set(), set()
         todo = [x for load in self.loads.values() for x in load.operands]
         carried = {id(a): k for k, a in enumerate(self.body.args[1:])}
@@ -159,11 +213,11 @@ class Plan:
                 params.add(carried[id(op)])
                 todo.append(self.body.yields[carried[id(op)]])
             elif id(op) in self.inside and id(op) not in seen:
-                if id(op) in self.loads or effects(op) and op.kind is not ops.load:
+                if id(op) in self.loads or effects(op) and not (op.kind is ops.load and self.passes_stores(op)):
                     return False
                 seen.add(id(op))
                 todo += op.operands
-        found = [op for op in self.body.ops if op.kind is ops.load and id(op) in seen]
+        self.looked_up = found = [op for op in self.body.ops if op.kind is ops.load and id(op) in seen]
         self.indices = [op for op in found if not any(self.computed_from(op, other) for other in found)]
         self.params = sorted(params)
         return True

@@ -7,6 +7,7 @@ import functools
 from ... import knobs, ops
 from ...ir.core import walk
 from ...passes import dce, licm, promise_arguments
+from ...passes.apart import packed
 from ...passes.axis_info import analyze
 from ..gpu import (  # noqa: F401
     lower_async,
@@ -50,7 +51,8 @@ def ttgir(module, target, options, metadata):
     """Share the work out to the blocks of a cluster, split dots that tensor cores cannot do at once, pipeline the loops
     around dots, give every tile a layout.
 
-    Values that are taken for not negative are noted in the module's `nonnegative`; the launcher sees to it.
+    Values that are taken for not negative are noted in the module's `nonnegative`, loads that run ahead of stores to
+    other memory in its `overtaken`; the launcher sees to it.
     """
     nv = NvTarget.of(options.arch)
     if options.num_ctas > 1:
@@ -65,7 +67,8 @@ def _pipelined(module, nv, options):
     most = None
     while True:
         taken = [] if options.launch_checks else None
-        made = pipeline_loops(module, mma.abilities(nv, analyze(module, taken), options.num_warps), most)
+        pairs = [] if options.launch_checks and options.num_ctas == 1 else None  # blocks pass each other's stores
+        made = pipeline_loops(module, mma.abilities(nv, analyze(module, taken), options.num_warps), most, pairs)
         slots = max((op.attrs["slots"] for op in walk(made.body) if op.kind is gpu_ops.ring), default=1)
         if options.launch_checks:
             boxed = store_boxes(made, copy_engine.engine(nv), len(module.args), BY_ENGINE, taken)
@@ -77,7 +80,9 @@ def _pipelined(module, nv, options):
         most = slots - 1
     if made.functions:
         made = made.replace(functions=[_function(f, made.attrs, nv) for f in promise_arguments(module).functions])
-    return made.replace(attrs={**made.attrs, "nonnegative": tuple(taken)}) if taken else made
+    told = {"nonnegative": tuple(taken)} if taken else {}
+    told |= {"overtaken": packed(pairs)} if pairs else {}
+    return made.replace(attrs={**made.attrs, **told}) if told else made
 
 
 def _function(function, attrs, nv):
@@ -122,7 +127,7 @@ def llir(module, target, options, metadata):
 
 
 # What the launcher must know: what the kernel takes for granted, and what it takes besides the user's arguments.
-_TOLD = {"nonnegative": (), "copy_warps": 0, "maps": (), "apart": (), "persistent": False}
+_TOLD = {"nonnegative": (), "copy_warps": 0, "maps": (), "apart": (), "overtaken": (), "persistent": False}
 
 
 def _attributes(options, module):

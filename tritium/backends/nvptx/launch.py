@@ -224,7 +224,8 @@ class Launcher:
         threads = (metadata.num_warps + getattr(metadata, "copy_warps", 0)) * metadata.warp_size
         self.info = launcher.Info(cuda.context(self.device).value, id(self.device), threads, metadata.shared, None,
                                   self._runtime.number_of(metadata.name), None, None)
-        self._terms: Any = Terms(metadata.nonnegative) if getattr(metadata, "nonnegative", ()) else None
+        nonnegative, overtaken = (getattr(metadata, name, ()) for name in ("nonnegative", "overtaken"))
+        self._terms: Any = Terms(nonnegative, overtaken or ((), ())) if nonnegative or overtaken else None
         if self._terms is not None:
             self.info.terms = self._terms.address
         self._hidden = None
