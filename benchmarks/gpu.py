@@ -412,13 +412,16 @@ def show(lines):
 
 def main(groups, sides, about):
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", default=",".join(groups), help="groups to run")
+    parser.add_argument("--rows", default=",".join(groups), help="groups to run, or parts of row names")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", help="write every figure to this file")
     options = parser.parse_args()
     lines = []
-    for group in options.rows.split(","):
-        for row in groups[group]():
+    wanted = options.rows.split(",")
+    for group, rows in groups.items():
+        for row in rows():
+            if not any(w == group or w in row.name for w in wanted):
+                continue
             try:
                 lines.append(run(row, options.rounds, sides))
             except Exception as problem:
