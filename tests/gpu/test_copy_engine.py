@@ -582,3 +582,31 @@ def test_tiles_that_several_dots_read(check, again, warps, rounds, stages):
     _, metadata = emulator.llvm_of(module_of(read_twice, args)[0], num_warps=warps, num_stages=stages)
     assert metadata["copy_warps"]
     check(read_twice, *args, warps=warps, stages=stages)
+
+
+@triton.jit
+def gradients(dk_ptr, dv_ptr, q_ptr, k_ptr, v_ptr, do_ptr, L, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    """As attention's, without exponentials: q and do are read twice each, and the first sum needs the last dot."""
+    m, n, d = tl.arange(0, BM), tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, D)
+    k = tl.load(k_ptr + n[:, None] * D + d[None, :])
+    v = tl.load(v_ptr + n[:, None] * D + d[None, :])
+    dk = tl.zeros((BN, D), tl.float32)
+    dv = tl.zeros((BN, D), tl.float32)
+    for s in range(0, L, BM):
+        q_t = tl.load(q_ptr + (s + m)[None, :] * D + d[:, None])
+        p_t = tl.dot(k, q_t)
+        do = tl.load(do_ptr + (s + m)[:, None] * D + d[None, :])
+        dv = tl.dot(p_t.to(do.dtype), do, dv)
+        ds_t = tl.dot(v, tl.trans(do))
+        dk = tl.dot(ds_t.to(do.dtype), tl.trans(q_t), dk)
+    tl.store(dv_ptr + n[:, None] * D + d[None, :], dv)
+    tl.store(dk_ptr + n[:, None] * D + d[None, :], dk)
+
+
+@pytest.mark.parametrize(("block", "warps", "stages"), [(64, 4, 2), (64, 4, 3), (128, 8, 2), (128, 4, 2)])
+def test_dots_keep_their_order(check, block, warps, stages):
+    """The first of them to read a box waits for it, whatever comes first of what the loop carries."""
+    rows, d = 3 * 32, 32
+    args = (*(np.zeros((2 * block, d), "f4") for _ in range(2)), data("f2", rows, d), data("f2", 2 * block, d),
+            data("f2", 2 * block, d), data("f2", rows, d), rows, 32, block, d)  # fmt: skip
+    check(gradients, *args, grid=(2,), warps=warps, stages=stages)

@@ -60,6 +60,13 @@ class Round(Copy):
         self.late = None if late is None else job.plan.body.yields[late]
         self.unfinished = self.last.get(id(self.late), ())  # of the round before
 
+    def body(self):
+        """As the copy's; where several dots read a box, they come in the order that says who is first and who last."""
+        if self.first != self.last:
+            for dot in self.plan.dots:
+                self.value(dot)
+        return super().body()
+
     def pending(self, dot):
         """All but the late one are waited for: their buffers are given back. But first a turn is passed on."""
         return None if self.build.turning else int(dot is self.late)
