@@ -627,3 +627,34 @@ def test_unknown_addresses_pass_no_stores(check, tabled):
     text, metadata = emulator.llvm_of(module_of(paged_results, (*args, tabled))[0], 80)
     assert "cp.async" not in text and metadata["overtaken"] == ()
     check(paged_results, *args, tabled, arch=80)
+
+
+@triton.jit
+def few_bits(a_ptr, q_ptr, scale_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+             TURNED: tl.constexpr):
+    """Weights of four bits, eight of a column (or of a row) in a word, with a scale for each column."""
+    i, j, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    total = tl.zeros((BM, BN), tl.float32)
+    for s in range(0, K, BK):
+        a = tl.load(a_ptr + i[:, None] * K + (s + k)[None, :])
+        if TURNED:
+            q = tl.load(q_ptr + j[None, :] * (K // 2) + (s + k)[:, None] // 2)
+        else:
+            q = tl.load(q_ptr + (s + k)[:, None] // 2 * BN + j[None, :])
+        scale = tl.load(scale_ptr + s // BK * BN + j)
+        w = ((q >> (k % 2 * 4)[:, None]) & 15) * scale[None, :]
+        total = tl.dot(a, w.to(tl.float16), total)
+    tl.store(c_ptr + i[:, None] * BN + j[None, :], total)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("arch", "block", "warps"), [(90, 64, 4), (90, 128, 8), (80, 16, 4), (89, 32, 2)])
+@pytest.mark.parametrize("stages", [2, 3])
+def test_weights_of_few_bits_run_ahead(check, arch, block, warps, turned, stages):
+    """No warp copies the left side alone: threads would wait for the weights in every round."""
+    size = 4 * 32
+    q = rng.integers(0, 256, (64, size // 2) if turned else (size // 2, 64)).astype("i4")
+    args = (data("f2", block, size), q, data("f4", 4, 64), np.zeros((block, 64), "f4"), size, block, 64, 32, turned)
+    text, metadata = emulator.llvm_of(module_of(few_bits, args)[0], arch, num_warps=warps, num_stages=stages)
+    assert not metadata["copy_warps"] and text.count("cp.async.commit_group") == stages
+    check(few_bits, *args, arch=arch, warps=warps, stages=stages)

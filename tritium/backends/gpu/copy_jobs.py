@@ -280,12 +280,18 @@ def _groups(plan):
 
 
 def _staged(plan):
-    """True if every load that a dot reads is copied ahead, and lies as the dot wants it or is read back on the left."""
+    """True if every load that a dot reads is copied ahead, and lies as the dot wants it or is read back on the left.
+
+    What a side is computed from, weights of few bits for example, the threads would load in the round that needs it;
+    copies of their own run ahead.
+    """
     for dot in plan.dots:
         for side, x in zip("ab", dot.operands):
             load, turned = plan.source(x)
             fits = side == "a" or load is None or plan.lies_right(dot, load, side, turned)
             if load is not None and not (id(load) in plan.loads and fits):
+                return False
+            if load is None and any(plan.can_copy(x) for x in plan.behind(x)):
                 return False
     return all(op.kind is not ops.dot or op in plan.dots for op in plan.body.ops)
 

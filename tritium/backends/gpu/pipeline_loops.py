@@ -192,6 +192,13 @@ class Plan:
         axis = self.can.axis(load)
         return self.can.takes(dot, side, 1 - axis if turned else axis)
 
+    def best_axis(self, dot):
+        """Along which the rows of a right side come best that threads put into a buffer: as what it is computed from
+        lies in memory, and results of dots in registers, if the dot can read it so."""
+        side = dot.operands[1]
+        along_k = any(self.can.axis(load) == 0 for load in self.behind(side))
+        return 1 if self.can.takes(dot, "b", 1) and not along_k else 0
+
     def feeds_only_dots(self, load):
         """True if nothing but dots (perhaps through a transposition) reads the load."""
         readers = [op for op in self.body.ops if any(x is load for x in op.operands)]
@@ -503,17 +510,20 @@ class Copy:
                 return plan.slot_address(id(load), self.slot), axis
         if side == "a":
             return self.value(x), axis
-        if _key(x) not in self.put:
-            self.put_right_sides(x)
-        return self.put[_key(x)], 0
+        axis = plan.best_axis(dot)
+        if (_key(x), axis) not in self.put:
+            self.put_right_sides(dot, axis)
+        return self.put[_key(x), axis], axis
 
-    def put_right_sides(self, x):
-        """Put a right side into a buffer, and with it all others that need no dot: threads meet for every `share`."""
+    def put_right_sides(self, dot, axis):
+        """Put a right side into a buffer with rows along `axis`, and with it all others that lie so and need no dot:
+        threads meet for every `share`."""
         plan = self.plan
-        others = [dot.operands[1] for dot in plan.dots if not plan.reads_in_place(dot, "b")]
-        ready = {_key(y): self.value(y) for y in (x, *others) if y is x or not plan.needs_dots(y)}
+        others = [d for d in plan.dots if not plan.reads_in_place(d, "b") and plan.best_axis(d) == axis]
+        sides = [dot.operands[1], *(d.operands[1] for d in others if not plan.needs_dots(d.operands[1]))]
+        ready = {(_key(y), axis): self.value(y) for y in sides}
         ready = {key: y for key, y in ready.items() if key not in self.put}
-        made = gpu_ops.share(self.b, *ready.values(), axis=0)
+        made = gpu_ops.share(self.b, *ready.values(), axis=axis)
         self.put |= zip(ready, made if type(made) is tuple else (made,))
 
 
