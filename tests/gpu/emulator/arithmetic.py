@@ -96,6 +96,11 @@ def _from_signed(x, t, to):
     return _float(signed(x) if x.dtype != bool else -x.astype(np.int8), t, to)
 
 
+def _to_signed(x, t, to):
+    with np.errstate(all="ignore"):  # what no integer holds may be any
+        return x.astype(np.int64).astype(_target(to))
+
+
 CASTS = {
     "zext": lambda x, t, to: x.astype(_target(to)),
     "sext": _sext,
@@ -103,6 +108,7 @@ CASTS = {
     "fpext": _float,
     "fptrunc": _float,
     "sitofp": _from_signed,
+    "fptosi": _to_signed,
     "uitofp": _float,
     "bitcast": _bitcast,
     "ptrtoint": lambda x, t, to: x.astype(_target(to)),

@@ -183,6 +183,7 @@ TABLE = [
     (r"llvm\.nvvm\.ex2\.approx\.ftz\.f", _in_f64(np.exp2)),
     (r"llvm\.nvvm\.sqrt\.approx\.ftz\.f", _in_f64(np.sqrt)),
     (r"llvm\.nvvm\.rsqrt\.approx\.ftz\.f", _in_f64(lambda x: 1 / np.sqrt(x))),
+    (r"llvm\.nvvm\.rcp\.approx\.ftz\.f", _in_f64(lambda x: 1 / x)),
     (r"llvm\.nvvm\.div\.full", _in_f64(np.divide)),
     (r"llvm\.nvvm\.ff2(b?f16)x2\.rn", _plain(_pair)),
     (r"llvm\.nvvm\.read\.ptx\.sreg\.(\w+)\.([xyz])", _register),

@@ -20,6 +20,7 @@ from ..llvm.numbering import NumberingWriter
 from ..llvm.writer import value
 from . import ops as gpu_ops
 from .layout import Layout, image, log2
+from .small_quotients import divides
 
 LOWER = {}
 LONGEST_CHAIN = 100  # of ops whose registers wait to be asked for: each is a Python call
@@ -107,6 +108,7 @@ class Lowering:
         self.late_loads = {}
         self.used = uses(module.body)
         self.warps = module.attrs["num_warps"]
+        self.small_quotients = module.attrs.get("small_quotients", False)
         self.callees = {}  # functions by name
         self.members = None  # how many warps meet at barriers, where it is not all
         self._once: dict[Any, Any] = {}
@@ -331,6 +333,8 @@ class Lowering:
 
 def _row(g, op, *operands):
     """Any elementwise op with a row: its LLVM spelling on each register."""
+    if g.small_quotients and divides(op):
+        return [_small(g, op, *(x[0] for x in operands))]
     t = T.element(op.operands[0].type)
     native = g.target.native.get((op.kind.name, t))
     if native:
@@ -341,6 +345,12 @@ def _row(g, op, *operands):
     plain = lambda r: scalar_row(g, spell, t, *[x[r] for x in operands])
     note: Any = _NOTE.get(op.kind) if t.is_int and t is not T.i1 else None
     return Registers(len(operands[0]), (lambda r: note(g, *[x[r] for x in operands], plain(r))) if note else plain)
+
+
+def _small(g, op, x, y):
+    """A quotient or a remainder of a small number; see `small_quotients`."""
+    quotient = g.target.small_quotient(g, x, y)
+    return quotient if op.kind is ops.div else g.w.binary("sub", x, g.w.binary("mul", quotient, y))
 
 
 _NOTE = {ops.add: Lowering.add, ops.mul: Lowering.mul}  # what addresses are made of

@@ -29,6 +29,7 @@ from ..gpu.lower import LOWER, lower_kernel
 from ..gpu.pipeline_loops import pipeline_loops
 from ..gpu.room import leaves_room
 from ..gpu.scalar_steps import scalar_steps
+from ..gpu.small_quotients import quotients_are_small
 from ..gpu.specialize_warps import specialize_warps
 from ..gpu.split_blocks import split_blocks
 from ..gpu.split_dots import split_dots
@@ -113,6 +114,8 @@ def _with_turns(module, nv, options, turns):
     made = specialize_warps(module, abilities, copy_engine.engine(nv), turns, taken)
     if made is module:
         return None
+    if quotients_are_small(module, taken):
+        made = made.replace(attrs={**made.attrs, "small_quotients": True})
     made = dce(store_boxes(made, copy_engine.engine(nv), len(module.args), taken=taken))
     made = unscale_extremes(made, taken)
     made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, None, mma.fragments(nv), nv.widest_atomic)

@@ -22,6 +22,8 @@ def _exp(g, x):
     return _approximate("ex2.approx.ftz.f")(g, scaled)
 
 
+reciprocal = _approximate("rcp.approx.ftz.f")
+
 # The fast forms Triton users get for f32: two units in the last place, denormals flushed. Everything else is computed
 # as on the other targets.
 NATIVE = {

@@ -335,6 +335,12 @@ class NvTarget:
             body, constraints, arguments = f"@$0 {body}", ["b", *constraints], [f"i1 {mask}", *arguments]
         w.effect(f'call void asm sideeffect "{body}", "{",".join(constraints)},~{{memory}}"({", ".join(arguments)})')
 
+    def small_quotient(self, g, x, y):
+        """x / y for x from 0 to 2^21; see `gpu.small_quotients`."""
+        w = g.w
+        dividend = w.binary("fadd", w.cast("sitofp", x, "float"), w.const("float", 0.5))
+        return w.cast("fptosi", w.binary("fmul", dividend, native.reciprocal(g, w.cast("sitofp", y, "float"))), "i32")
+
     atomic = staticmethod(atomics.atomic)
 
     def widest_atomic(self, how, element):
