@@ -47,6 +47,30 @@ def test_text_kernels(run, arch, warps):
         test_exec.compare(args[at], test_exec.array(pointee, wanted, run.bits), run, pointee)
 
 
+ERF = """kernel @erf(%x: ptr<f32>, %y: ptr<f32>) {
+  %2 = arange {start=0, end=4096} : tile<4096xi32>
+  %3 = splat %x {shape=(4096,)} : tile<4096xptr<f32>>
+  %4 = addptr %3, %2 : tile<4096xptr<f32>>
+  %5 = load %4 : tile<4096xf32>
+  %6 = erf %5 : tile<4096xf32>
+  %7 = splat %y {shape=(4096,)} : tile<4096xptr<f32>>
+  %8 = addptr %7, %2 : tile<4096xptr<f32>>
+  store %8, %6
+}"""
+
+
+def test_error_function():
+    """With the hardware's exponential, and its special values."""
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 3.95, 4.0, 1e-45, -1e-38, 3e38]
+    x = np.resize(np.concatenate([special, np.linspace(-5, 5, 3000), np.linspace(0.9, 1.5, 1084)]), 4096).astype("f4")
+    module, got, want = parse_module(ERF), np.empty(4096, "f4"), np.empty(4096, "f4")
+    emulator.run(module, [x, got])
+    interpret(module, [x, want], (1,))
+    np.testing.assert_array_equal(np.signbit(got[~np.isnan(x)]), np.signbit(want[~np.isnan(x)]))
+    np.testing.assert_array_max_ulp(got[~np.isnan(x)], want[~np.isnan(x)], 2)
+    assert np.isnan(got[np.isnan(x)]).all()
+
+
 # --- the emulator itself ----------------------------------------------------------------------------------------------
 def shared_with(writer, *, barrier):
     """Shared memory of which thread `writer` has written the first word."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...ir import types as T
+from ...ops.expand_erf import ERF_IS_ONE, ERF_LARGE, ERF_SMALL
 from . import remainder
 
 
@@ -24,12 +25,33 @@ def _exp(g, x):
 
 reciprocal = _approximate("rcp.approx.ftz.f")
 
+def _erf(g, x):
+    """As `ops.expand_erf` has it; what is left of one near it is small, so the instruction's exponential will do."""
+    w, const = g.w, lambda value: g.w.const("float", value)
+    a = w.intrinsic("fabs", "float", x)
+    small = w.intrinsic("fma", "float", _poly(w, w.binary("fmul", x, x), ERF_SMALL[T.f32]), x, x)
+    end = const(ERF_IS_ONE[T.f32])
+    a = w.select(w.compare("fcmp ogt", a, end), end, a)
+    rest = _exp(g, w.binary("fsub", const(-0.0), _poly(w, a, ERF_LARGE[T.f32])))
+    large = w.binary("fsub", const(1.0), rest)
+    return w.intrinsic("copysign", "float", w.select(w.compare("fcmp olt", a, const(1.0)), small, large), x)
+
+
+def _poly(w, x, coefficients):
+    """c[0] + c[1] x + c[2] x^2 ..., by Horner's rule."""
+    *rest, total = (w.const("float", c) for c in coefficients)
+    for c in reversed(rest):
+        total = w.intrinsic("fma", "float", total, x, c)
+    return total
+
+
 # The fast forms Triton users get for f32: two units in the last place, denormals flushed. Everything else is computed
 # as on the other targets.
 NATIVE = {
     ("div", T.f32): _approximate("div.full"),
     ("exp", T.f32): _exp,
     ("exp2", T.f32): _approximate("ex2.approx.ftz.f"),
+    ("erf", T.f32): _erf,
     ("sqrt", T.f32): _approximate("sqrt.approx.ftz.f"),
     ("rsqrt", T.f32): _approximate("rsqrt.approx.ftz.f"),
     ("rem", T.f32): remainder.emit,  # LLVM's own rounds the quotient
