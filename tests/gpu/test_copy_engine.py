@@ -544,6 +544,7 @@ def test_drivers_without_tensor_maps_take_another_kernel(fake, monkeypatch):
 
 
 def test_more_programs_than_32_bits_count_take_another_kernel(fake):
+    fake.parameters = 7
     by_descriptors[(2**30, 4)](A, B, C, 256, 256, 128, 0, 64, 64, 64)
     assert fake.launches[-1]["grid"] == (2**30, 4, 1) and fake.launches[-1]["block"] == (128, 1, 1)
     with pytest.raises(cuda.CudaError, match="at most 2147483647 programs along axis 0 and 65535"):
