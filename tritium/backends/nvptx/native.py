@@ -25,6 +25,7 @@ def _exp(g, x):
 
 reciprocal = _approximate("rcp.approx.ftz.f")
 
+
 def _erf(g, x):
     """As `ops.expand_erf` has it; what is left of one near it is small, so the instruction's exponential will do."""
     w, const = g.w, lambda value: g.w.const("float", value)
