@@ -173,12 +173,19 @@ class NvTarget:
         x = w.effect(f'call {result} asm sideeffect "{body}", "{constraints}"({address.typed})', result)
         return [x] if count == 1 else [w.emit("i32", f"extractvalue {result} {x}, {k}", x) for k in range(count)]
 
-    # --- copies that run by themselves ---------------------------------------------------------------------------
-    swizzled = staticmethod(swizzled)
+    # --- quotients and products ----------------------------------------------------------------------------------
+    def small_quotient(self, g, x, y):
+        """x / y for x from 0 to 2^21; see `gpu.small_quotients`."""
+        w = g.w
+        dividend = w.binary("fadd", w.cast("sitofp", x, "float"), w.const("float", 0.5))
+        return w.cast("fptosi", w.binary("fmul", dividend, native.reciprocal(g, w.cast("sitofp", y, "float"))), "i32")
 
     def hold(self, g, dot, init, nonempty):
         """Registers for the sums of a started dot in a loop that has a round, or may have none."""
         return wgmma.Held(g, dot, init, nonempty)
+
+    # --- copies that run by themselves ---------------------------------------------------------------------------
+    swizzled = staticmethod(swizzled)
 
     def async_copy(self, g, target, constant, source, size, mask):
         """Copy `size` bytes from global to shared memory, `constant` bytes behind `target`; zeros where the mask is
@@ -334,12 +341,6 @@ class NvTarget:
         if mask is not None:
             body, constraints, arguments = f"@$0 {body}", ["b", *constraints], [f"i1 {mask}", *arguments]
         w.effect(f'call void asm sideeffect "{body}", "{",".join(constraints)},~{{memory}}"({", ".join(arguments)})')
-
-    def small_quotient(self, g, x, y):
-        """x / y for x from 0 to 2^21; see `gpu.small_quotients`."""
-        w = g.w
-        dividend = w.binary("fadd", w.cast("sitofp", x, "float"), w.const("float", 0.5))
-        return w.cast("fptosi", w.binary("fmul", dividend, native.reciprocal(g, w.cast("sitofp", y, "float"))), "i32")
 
     atomic = staticmethod(atomics.atomic)
 
