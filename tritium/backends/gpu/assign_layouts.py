@@ -208,6 +208,8 @@ class _Assign:
         return self.started(op, self.warps)[0]
 
     def buffer_home(self, op, k):
+        if len(op.type.shape) == 1:
+            return self.usual(op.type.shape)
         return turning(op.type.shape, op.type.element.bytes, op.attrs["axis"], self.warps)
 
     def loop_home(self, op, k):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from . import ops as gpu_ops
 from .layout import image
 from .lower import lower
@@ -43,10 +45,12 @@ def async_load(g, op, buffer, pointers, mask=None):
     layout, width, size = g.layout(op.operands[1]), op.attrs["vector"], tile.element.bytes
     images, _ = g.target.swizzled(tile.shape, op.attrs["axis"], size)
     at = g.addresses(layout, lambda x: image(images, x))
-    for r in range(0, layout.registers, width):
-        offset, constant = at[r]
-        address = g.shared.pointer(g, w.binary("add", buffer[0], offset))
-        g.target.async_copy(g, address, constant, pointers[r], width * size, None if mask is None else mask[r])
+    once = g.owns(layout)
+    with w.when(once) if once is not None else nullcontext():
+        for r in range(0, layout.registers, width):
+            offset, constant = at[r]
+            address = g.shared.pointer(g, w.binary("add", buffer[0], offset))
+            g.target.async_copy(g, address, constant, pointers[r], width * size, None if mask is None else mask[r])
 
 
 @lower(gpu_ops.buffer_load)

@@ -5,7 +5,8 @@
       b = load pb(i)         ->       start the copies of round i + S - 1
       acc += a @ b                    acc += ring_a[i % S] @ ring_b[i % S]
 
-What is not multiplied as it lies in its buffer, but computed with first or wanted in registers, is read back.
+What is not multiplied as it lies in its buffer, but computed with first or wanted in registers, is read back. So are
+rows of numbers that a round loads besides, scales for example: whoever computes with them reads what it needs.
 A dot whose result is only handed to the next round may still run when that begins: a plain product, which the next
 round's own dot takes up as it is, or attention's product with V, which runs on into the product with K. What such a
 loop starts to copy goes into buffers of the round before, so all warps meet first, behind their last dot.
@@ -138,9 +139,16 @@ class Plan:
                 more |= {id(load): load for load in self.behind(x) if self.can_copy(load)}
         direct, self.loads = self.loads, self.loads | more
         if more and self.quiet() and self.find_slice():
-            return True
+            return self.with_rows()
         self.loads = direct
-        return alone and self.find_slice()
+        return alone and self.find_slice() and self.with_rows()
+
+    def with_rows(self):
+        """Have 1-D tiles run ahead as well (scales, sums of rows): read back from a buffer they come in any layout."""
+        found = [op for op in self.body.ops if op.kind is ops.load and len(T.shape(op.type)) == 1]
+        found = [op for op in found if op not in self.looked_up and self.can_run_ahead(op) and not self.needs_loads(op)]
+        self.loads |= {id(op): op for op in found}
+        return self.find_slice()
 
     def quiet(self):
         """True if nothing in the loop writes memory but stores that loads may pass, and every op can be copied."""
@@ -184,8 +192,12 @@ class Plan:
         return None, False
 
     def can_copy(self, load):
-        fits = self.can.vector(load) >= MIN_TRANSFER and (len(load.operands) < 3 or _zero(load.operands[2]))
-        return fits and self.passes_stores(load)
+        """True if copies bring what a load does."""
+        return _zeros_elsewhere(load) and self.can_run_ahead(load)
+
+    def can_run_ahead(self, load):
+        """True if copies bring what a load does where its mask holds."""
+        return self.can.vector(load) >= MIN_TRANSFER and self.passes_stores(load)
 
     def lies_right(self, dot, load, side, turned):
         """True if the dot can read the load's buffer as it lies in memory."""
@@ -241,6 +253,10 @@ class Plan:
                 seen.add(id(op))
                 todo += op.operands
         return False
+
+    def needs_loads(self, x):
+        """True if `x` follows from another load of its round."""
+        return any(op is not x and self.computed_from(x, op) for op in self.body.ops if op.kind is ops.load)
 
     def settle_late_dot(self):
         """Find the dot that may run on into the next round: `late` is its position among the carried values."""
@@ -447,7 +463,11 @@ class Copy:
         if op in plan.dots:
             return self.dot(op)
         if id(op) in plan.loads:
-            return self.read_back(plan.slot_address(id(op), self.slot), op.type, plan.can.axis(op))
+            found = self.read_back(plan.slot_address(id(op), self.slot), op.type, plan.can.axis(op))
+            if _zeros_elsewhere(op):
+                return found
+            _, mask, other = op.operands
+            return ops.select(self.b, self.value(mask), found, self.value(other))
         if op in plan.in_registers:
             sides = [self.in_registers(x, side) for x, side in zip(op.operands, "ab")]
             return self.b.place(op.replace(operands=(*sides, self.value(op.operands[2]))))
@@ -529,6 +549,11 @@ class Copy:
 
 def _key(x):
     return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
+
+
+def _zeros_elsewhere(load):
+    """True if a load gives zeros, or anything, where its mask is off."""
+    return len(load.operands) < 3 or _zero(load.operands[2])
 
 
 def _zero(x):

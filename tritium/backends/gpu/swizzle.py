@@ -14,11 +14,13 @@ def row_width(shape, axis, size):
 def swizzled(shape, axis, size):
     """Address images of a 2-D tile kept in rows of up to 128 bytes along `axis`, XOR-swizzled; and the row width.
 
-    Bits along `axis` fill a row, then the other axis walks the rows, then further chunks of the axis follow.
+    Bits along `axis` fill a row, then the other axis walks the rows, then further chunks of the axis follow. A 1-D tile
+    is a row like any other, in as many chunks as it takes.
     """
-    rows, cols = shape
+    rows, cols = shape if len(shape) == 2 else (1, *shape)
+    axis += 2 - len(shape)
     inner, outer = (cols, rows) if axis == 1 else (rows, cols)
-    width = row_width(shape, axis, size)
+    width = row_width((rows, cols), axis, size)
     per_row = width // size
     images = [0] * log2(rows * cols)
     inner_low, outer_low = (0, log2(cols)) if axis == 1 else (log2(cols), 0)
