@@ -82,6 +82,7 @@ class _Assign:
         self.b.arguments = list(module.args)
         self.made = [{}]  # per open region: (id of value, layout) -> value in that layout
         self.loops = [False]  # per open region: whether it is a loop's
+        self.turn = None  # to be taken when all is done that comes before a loop
         self.left = False  # some tiles were made again elsewhere, so those at home may have no reader
         self._group_widths(module.body)
         self._choose_homes(module.body)
@@ -443,8 +444,15 @@ class _Assign:
         for arg, x in zip(body.args[heads and 1 :], op.operands[heads:]):
             layouts.append(self.homes[id(arg)] if type(arg.type) is T.Tile else None)
             inits.append(self.want(x, layouts[-1]))
+        turn, self.turn = self.turn, None
         regions = tuple(self.region(r, layouts, heads and 1, loop=True) for r in op.regions)
+        if turn is not None:
+            self.place(turn, ())
         self.place(op, [*(self.scalar(x) for x in op.operands[:heads]), *inits], regions)
+
+    def take_turn(self, op):
+        """Conversions that leave the loop would keep the others waiting."""
+        self.turn = op
 
     def region(self, block, layouts, skip=0, loop=False):
         """Rebuild a region; its parameters carry their layouts, and a body's yields come back to them."""
@@ -538,6 +546,7 @@ _EMIT = {
     ops.load: _Assign.load,
     ops.atomic: _Assign.load,
     ops.atomic_cas: _Assign.load,
+    gpu_ops.take_turn: _Assign.take_turn,
     ops.for_: _Assign.loop,
     ops.while_: _Assign.loop,
     ops.if_: _Assign.branch,

@@ -204,7 +204,12 @@ def buffers_of(jobs, can):
 def slots_of(jobs, can, engine):
     """How many rounds' boxes there is room for."""
     size = sum(bytes_of(tile) for tile, *_ in buffers_of(jobs, can))
-    return min(*(job.stages for job in jobs), engine.room // size)
+    return min(*(job.stages + _is_held_over(job) for job in jobs), engine.room // size)
+
+
+def _is_held_over(job):
+    """True if boxes that a round begins with are held into the next one: their slot is not there to be filled again."""
+    return any(group.first is not group.last and job.plan.is_late(group.last) for group in job.groups)
 
 
 AHEAD = 2  # programs whose tiles find room: one at work, one to come
@@ -247,7 +252,7 @@ def _job(opened, block, loop, can, engine, maps, barred):
     stages = loop.attrs["num_stages"] if loop.attrs["num_stages"] is not None else module.attrs.get("num_stages", 3)
     if stages < 2 or not plan.works():
         return None
-    plan.settle_late_dot()
+    plan.settle_dots()
     if not all(_pure(x, barred) for x in loop.operands[:3]) or not _staged(plan):
         return None
     scalars, loads = Scalars(loop), {}

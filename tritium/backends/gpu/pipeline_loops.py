@@ -7,9 +7,11 @@
 
 What is not multiplied as it lies in its buffer, but computed with first or wanted in registers, is read back. So are
 rows of numbers that a round loads besides, scales for example: whoever computes with them reads what it needs.
-A dot whose result is only handed to the next round may still run when that begins: a plain product, which the next
-round's own dot takes up as it is, or attention's product with V, which runs on into the product with K. What such a
-loop starts to copy goes into buffers of the round before, so all warps meet first, behind their last dot.
+Dots whose results are only handed to the next round may still run when that begins: sums of products, which the next
+round's own dots take up as they are, or attention's product with V, which runs on into the product with K. What such a
+loop starts to copy goes into buffers of the round before, so all warps meet first, when they have waited for a dot that
+began after those; or at the end of a round that waits for none. Dots that need no other begin their round together, and
+each is waited for when its result is wanted.
 
 The addresses of a later round need the loop's scalars of that round: the part of the body that computes them is copied,
 and a second set of those scalars runs ahead with the copies. If that part loads something itself (the page a tile lies
@@ -45,7 +47,8 @@ class Abilities(NamedTuple):
 
     fits(dot): it can start this dot on buffers.   multiplies(dot): it has instructions for it, in registers at least.
     axis(load): along which its rows lie in memory.   vector(load): bytes of one copy.
-    takes(dot, side, axis): its operand `side` ("a" or "b") may lie along `axis`.
+    takes(dot, side, axis): its operand `side` ("a" or "b") may lie along `axis`.   holds(tiles): threads can hold these
+    results all at once.
     """
 
     fits: Callable
@@ -53,6 +56,7 @@ class Abilities(NamedTuple):
     axis: Callable
     takes: Callable
     vector: Callable
+    holds: Callable
 
 
 def pipeline_loops(module, can: Abilities, most=None, apart=None):
@@ -258,16 +262,29 @@ class Plan:
         """True if `x` follows from another load of its round."""
         return any(op is not x and self.computed_from(x, op) for op in self.body.ops if op.kind is ops.load)
 
-    def settle_late_dot(self):
-        """Find the dot that may run on into the next round: `late` is its position among the carried values."""
-        self.late = None
-        for k, out in enumerate(self.body.yields):
-            arg = self.body.args[1 + k]
-            once = sum(y is out or y is arg for y in self.body.yields) == 1
-            if once and out in self.dots and self.users(out) == [] and self.sides_stay(out):
-                users, taken_up = self.users(arg), self.sum_of(out) == k and len(self.dots) == 1
-                if taken_up or out.operands[2] is not arg and self.follow_other_dots(users, out):
-                    self.late = k
+    def settle_dots(self):
+        """Find the dots that run on into the next round (`late`, by their positions among the carried values), and
+        those that begin a round together (`early`). The dots are then in the order in which they begin."""
+        self.late = [k for k, out in enumerate(self.body.yields) if out in self.dots and self.runs_on(k, out)]
+        first = [dot for dot in self.dots if not self.is_late(dot) and self.can_begin(dot)]
+        carried = [x.type for x in self.body.args[1:] if type(x.type) is T.Tile]
+        self.early = first if len(first) > 1 and self.can.holds([*(dot.type for dot in first), *carried]) else []
+        self.dots = [*self.early, *(dot for dot in self.dots if dot not in self.early)]
+
+    def is_late(self, dot):
+        """True if a dot runs on into the next round."""
+        return any(dot is self.body.yields[k] for k in self.late)
+
+    def runs_on(self, k, dot):
+        """True if the dot that makes a carried value may do so into the next round."""
+        arg = self.body.args[1 + k]
+        if sum(y is dot or y is arg for y in self.body.yields) != 1 or self.users(dot) or not self.sides_stay(dot):
+            return False
+        return self.sum_of(dot) == k or dot.operands[2] is not arg and self.follow_other_dots(self.users(arg), dot)
+
+    def can_begin(self, dot):
+        """True if a dot needs no other of its round, and nothing is to be put into a buffer for it."""
+        return self.reads_in_place(dot, "b") and not any(map(self.needs_dots, dot.operands))
 
     def sum_of(self, dot):
         """The position among the carried values of one that is the sum of this dot's products and nothing else."""
@@ -280,7 +297,7 @@ class Plan:
     def runs_into_next(self, dot):
         """True if nothing needs the dot's result but another that adds to it."""
         users = self.users(dot)
-        adds = len(users) == 1 and users[0] in self.dots and users[0].operands[2] is dot
+        adds = dot in self.dots and len(users) == 1 and users[0] in self.dots and users[0].operands[2] is dot
         return adds and dot not in self.body.yields and dot not in users[0].operands[:2]
 
     def users(self, x):
@@ -334,7 +351,7 @@ class Plan:
         loop = self.loop
         lo, hi, step, *inits = loop.operands
         self.b, self.stages, self.hi, self.step, self.index = b, stages, hi, step, lo.type
-        self.settle_late_dot()
+        self.settle_dots()
         self.rings = {
             k: gpu_ops.ring(b, tile=x.type, slots=stages, axis=self.can.axis(x)) for k, x in self.loads.items()
         }
@@ -350,8 +367,8 @@ class Plan:
             ops.yield_(b, *self.round(region.args))
         # As it is: the new loop may hold dots that take registers, and is not to be pipelined again.
         outs = list(b.emit_as_is(ops.for_, (lo, hi, step, *carried), loop.attrs, (region.block,)))[: len(inits)]
-        if self.late is not None:
-            outs[self.late] = gpu_ops.dot_wait(b, outs[self.late], pending=0)
+        for k in self.late:
+            outs[k] = gpu_ops.dot_wait(b, outs[k], pending=0)
         gpu_ops.async_wait(b, pending=0)
         gpu_ops.release(b, next(iter(self.rings.values())))
         return tuple(outs)
@@ -415,14 +432,14 @@ class Plan:
         gpu_ops.async_wait(b, pending=self.stages - 2)
         copy = Copy(self, {id(a): v for a, v in zip(self.body.args, (i, *own))}, slot)
         more = self.goes_on(ahead_i)
-        if self.late is None:
-            ahead = self.copies(fill, ahead_i, ahead, more)
-            ends = copy.body()
+        start = lambda: self.copies(fill, ahead_i, ahead, more)
+        if not self.late:
+            following, ends = start(), copy.body()
         else:
+            copy.meeting = start
             ends = copy.body()
-            ops.barrier(b)
-            ahead = self.copies(fill, ahead_i, ahead, more)
-        return [*ends, ops.add(b, ahead_i, self.step), self.next(slot), self.next(fill), *ahead]
+            following = copy.met()
+        return [*ends, ops.add(b, ahead_i, self.step), self.next(slot), self.next(fill), *following]
 
     def next(self, slot):
         b = self.b
@@ -439,13 +456,24 @@ class Copy:
     def __init__(self, plan, known, slot=None, more=None):
         self.plan, self.b, self.known, self.slot, self.more = plan, plan.b, known, slot, more
         self.put = {}  # values that several dots read from one buffer
+        self.started, self.over = {}, 0  # dots of this round in order, and how many of them are over
+        self.meeting: Callable[[], list] | None = None  # what is to be done when all warps have met
+        self.outcome = []
 
     def body(self):
         """The whole body but its staged loads, and indices that serve only those; returns the yielded values."""
+        for dot in self.plan.early:
+            self.begin(dot, None)
+        for dot in self.in_order():
+            self.begun(dot) if self.plan.is_late(dot) else self.value(dot)
         for op in self.plan.body.ops[:-1]:
             if op.kind.effects and id(op) not in self.plan.loads and op not in self.plan.indices:
                 self.value(op)
-        return [self.value(y) for y in self.plan.body.yields]
+        return [self.begun(y) if k in self.plan.late else self.value(y) for k, y in enumerate(self.plan.body.yields)]
+
+    def in_order(self):
+        """Dots that must come in this order, whoever asks for their results."""
+        return ()
 
     def value(self, x):
         op = x.op if type(x) is Result else x
@@ -461,7 +489,7 @@ class Copy:
     def made(self, op):
         plan = self.plan
         if op in plan.dots:
-            return self.dot(op)
+            return self.finished(op)
         if id(op) in plan.loads:
             found = self.read_back(plan.slot_address(id(op), self.slot), op.type, plan.can.axis(op))
             if _zeros_elsewhere(op):
@@ -490,31 +518,68 @@ class Copy:
     def read_back(self, address, tile, axis):
         return gpu_ops.buffer_load(self.b, address, tile=tile, axis=axis)
 
-    def dot(self, op):
-        b = self.b
+    # --- dots: begun, perhaps with others, and then waited for ---
+    def begin(self, dot, pending):
+        """Start a dot; it waits until at most `pending` are unfinished, itself included, or for none (None)."""
+        outer, self.b.loc = self.b.loc, dot.loc
+        self.started[id(dot)] = made = self.dot(dot, pending)
+        self.b.loc = outer
+        return made
+
+    def begun(self, dot):
+        """What a dot will make: it may be unfinished, but those of the round before are not."""
+        if id(dot) in self.started:
+            return self.started[id(dot)]
+        self.prepare(dot)
+        return self.begin(dot, 1 + len(self.started) - self.over)
+
+    def prepare(self, dot):
+        """Make what a dot's operands are computed from, and perhaps wait for other dots to that end."""
+        for x in dot.operands:
+            if self.plan.source(x)[0] is None:
+                self.total(x)
+
+    def total(self, x):
+        """A value, or what a dot will make that the next one adds to."""
+        return self.begun(x) if self.plan.runs_into_next(x) else self.value(x)
+
+    def finished(self, dot):
+        """What a dot has made. All that began before it are finished as well."""
+        if id(dot) not in self.started:
+            made = self.begin(dot, 0)
+        else:
+            after = len(self.started) - 1 - list(self.started).index(id(dot))
+            made = gpu_ops.dot_wait(self.b, self.started[id(dot)], pending=after)
+        self.over = max(self.over, 1 + list(self.started).index(id(dot)))
+        self.met()
+        return made
+
+    def met(self):
+        """Once: have all warps meet, now that the dots of the round before are over, and do what waits for that."""
+        if self.meeting is not None:
+            ops.barrier(self.b)
+            self.outcome, self.meeting = self.meeting(), None
+        return self.outcome
+
+    def dot(self, op, pending):
         (a, a_axis), (rhs, b_axis) = (self.operand(op, x, side) for side, x in zip("ab", op.operands))
         return gpu_ops.dot_shared(
-            b,
+            self.b,
             a,
             rhs,
-            self.value(op.operands[2]),
+            self.total(op.operands[2]),
             *self.gate(op),
             lhs=op.operands[0].type,
             rhs=op.operands[1].type,
             a_axis=a_axis,
             b_axis=b_axis,
             precision=op.attrs["precision"],
-            pending=self.pending(op),
+            pending=pending,
         )
 
     def gate(self, dot):
         """The barrier and the parity of the phase a dot waits for when it has all else."""
         return ()
-
-    def pending(self, dot):
-        """How many dots may be unfinished behind this: itself if it need not be waited for at once."""
-        plan = self.plan
-        return int(plan.runs_into_next(dot) or plan.late is not None and dot is plan.body.yields[plan.late])
 
     def operand(self, dot, x, side):
         """(address or tile, axis its rows lie along)."""

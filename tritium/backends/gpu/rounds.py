@@ -34,19 +34,18 @@ def loop_of_rounds(build, b, op, job, slot, parity):
     outs, (slot, parity, last) = outs[: len(inits)], outs[len(inits) :]
     if build.turning:
         gpu_ops.pass_turn(b)
-    if plan.late is not None:
-        outs[plan.late] = gpu_ops.dot_wait(b, outs[plan.late], pending=0)
-        used = () if attrs["nonempty"] else (plan.goes_on(lo),)
-        for number, group in enumerate(job.groups):
-            if group.last is plan.body.yields[plan.late]:
-                _empty(b, build, number, last, *used)
+    for k in plan.late:
+        outs[k] = gpu_ops.dot_wait(b, outs[k], pending=0)
+    for number, group in enumerate(job.groups):
+        if plan.is_late(group.last):
+            _empty(b, build, number, last, *(() if attrs["nonempty"] else (plan.goes_on(lo),)))
     return [*outs, slot, parity]
 
 
 class Round(Copy):
     """One round: every dot waits for boxes that it is the first to read, and gives back what it is the last to read.
 
-    A dot that runs on into the next round is over when that has waited for another dot, or when its own has begun.
+    Dots that run on into the next round are over when that has waited for another dot, or when its own have begun.
     """
 
     def __init__(self, build, job, i, values, slot, parity, before=None, again=None):
@@ -56,48 +55,57 @@ class Round(Copy):
         for k, group in enumerate(job.groups):
             self.first.setdefault(id(group.first), []).append(k)
             self.last.setdefault(id(group.last), []).append(k)
-        late = job.plan.late
-        self.late = None if late is None else job.plan.body.yields[late]
-        self.unfinished = self.last.get(id(self.late), ())  # of the round before
+        late = [group for group in job.groups if job.plan.is_late(group.last)]
+        self.unfinished = [job.groups.index(group) for group in late]  # of the round before
 
-    def body(self):
-        """As the copy's; where several dots read a box, they come in the order that says who is first and who last."""
-        if self.first != self.last:
-            for dot in self.plan.dots:
-                self.value(dot)
-        return super().body()
-
-    def pending(self, dot):
-        """All but the late one are waited for: their buffers are given back. But first a turn is passed on."""
-        return None if self.build.turning else int(dot is self.late)
+    def in_order(self):
+        """Where several dots read a box, they come in the order that says who is first and who last."""
+        return self.plan.dots if self.first != self.last else ()
 
     def full(self, group):
         """(barrier, parity) of a group's slot that is full."""
         return self.build.at(self.build.full, group, self.slot, self.b), self.parity
 
     def gate(self, dot):
-        return self.full(*self.first[id(dot)]) if self.takes_turn(dot) else ()
+        """In its turn a dot waits for a box once more, if another has done so before."""
+        if not self.takes_turn(dot):
+            return ()
+        group, *_ = self.first.get(id(dot)) or self.last[id(dot)]
+        return self.full(group)
 
     def takes_turn(self, dot):
-        return self.build.turning and dot is self.late
+        return self.build.turning and self.plan.is_late(dot)
 
-    def dot(self, op):
-        for x in op.operands:
-            if self.plan.source(x)[0] is None:
-                self.value(x)  # what it is computed from comes before the wait
+    def begin(self, dot, pending):
+        """Turns are passed on when the dots that begin a round are under way."""
+        made = super().begin(dot, None if self.build.turning else pending)
+        if self.build.turning and dot is self.plan.dots[-2]:
+            gpu_ops.pass_turn(self.b)
+        elif not self.build.turning and pending is not None:
+            self.give_back_late()
+        return made
+
+    def dot(self, op, pending):
+        self.prepare(op)  # before it waits for its boxes
         for group in () if self.takes_turn(op) else self.first.get(id(op), ()):
             gpu_ops.await_phase(self.b, *self.full(group))
-        made = super().dot(op)
-        if self.build.turning and op is not self.late:
-            gpu_ops.pass_turn(self.b)
-            made = gpu_ops.dot_wait(self.b, made, pending=0)
-        if op is not self.late or op.operands[2] in self.plan.body.args:
-            for group in self.unfinished:
-                _empty(self.b, self.build, group, self.before, self.again)
-            self.unfinished = ()
-        for group in () if op is self.late else self.last.get(id(op), ()):
-            _empty(self.b, self.build, group, self.slot)
+        return super().dot(op, pending)
+
+    def finished(self, dot):
+        if self.build.turning and id(dot) not in self.started:
+            self.begin(dot, None)
+        made = super().finished(dot)
+        self.give_back_late()
+        for key in list(self.started)[: self.over]:
+            for group in self.last.pop(key, ()):
+                _empty(self.b, self.build, group, self.slot)
         return made
+
+    def give_back_late(self):
+        """The dots of the round before are over, and so are their boxes."""
+        for group in self.unfinished:
+            _empty(self.b, self.build, group, self.before, self.again)
+        self.unfinished = []
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------

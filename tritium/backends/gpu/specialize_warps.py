@@ -48,7 +48,11 @@ def specialize_warps(module, abilities, engine, turns=True, taken=None):
     if engine is None or module.attrs["num_warps"] not in (4, 8) or not any(map(_multiplies, module.body.ops)):
         return module
     opened = Opened(module)
-    can = abilities(opened.module)._replace(vector=lambda load: MIN_TRANSFER)  # the engine minds no mask
+    able, (_, registers) = abilities(opened.module), _warps(engine, module)
+    can = able._replace(
+        vector=lambda load: MIN_TRANSFER,  # the engine minds no mask
+        holds=lambda tiles: able.holds(tiles, registers[-1]),
+    )
     found = find_jobs(opened, can, engine)
     return _Build(opened, can, engine, turns, taken, found).build() if found else module
 
@@ -56,6 +60,12 @@ def specialize_warps(module, abilities, engine, turns=True, taken=None):
 def _multiplies(op):
     """True for a loop around dots."""
     return op.kind is ops.for_ and has_dots(op)
+
+
+def _warps(engine, module):
+    """How many warps copy, and the registers of all."""
+    columns = max(op.type.shape[-1] for op in walk(module.body) if op.kind is ops.dot)
+    return engine.warps(module.attrs["num_warps"], columns)
 
 
 def _talks(op):
@@ -108,8 +118,7 @@ class _Build:
             self.tiles_full = gpu_ops.phases(b, count=AHEAD, arrivals=1)
             self.tiles_empty = gpu_ops.phases(b, count=AHEAD, arrivals=module.attrs["num_warps"])
         regions = self.role(self.copies), self.role(self.work, self.turning)
-        columns = max(op.type.shape[-1] for op in walk(self.opened.module.body) if op.kind is ops.dot)
-        warps, registers = self.engine.warps(module.attrs["num_warps"], columns)
+        warps, registers = _warps(self.engine, module)
         b.emit(gpu_ops.warp_roles, (), {"registers": registers, "blocks": self.blocks}, regions)
         told = tuple(
             recipe(self.engine, module.args, x.op.type, self.can.axis(x.op), x.access, x.blocks) for x in self.loads

@@ -6,7 +6,8 @@ the exponentials; if two groups take turns, one multiplies while the other compu
     group 0   QK            softmax         PV QK           softmax         PV QK
     group 1            QK            softmax         PV QK           softmax
 
-A turn begins before the product that runs on into the next round and ends when the next round's first one is under way.
+A turn begins before the product that runs on into the next round and ends when those that the next round begins with
+are under way.
 Who holds a turn must not wait for the other group, and there is nothing to be gained if all warps have to meet between
 turns. What can be done before a turn is done by then: scaling and rounding would keep the tensor cores waiting.
 """
@@ -26,20 +27,19 @@ ROWS = 64  # of a result, that one group multiplies by itself
 
 
 def take_turns(jobs, warps):
-    """True if loops gain by it: each has a dot whose result is computed with before the next, which runs on."""
-    return warps == WARPS and all(map(_two_dots, jobs))
+    """True if loops gain by it: each begins with dots whose results are computed with before the last, which runs
+    on."""
+    return warps == WARPS and all(map(_has_turns, jobs))
 
 
-def _two_dots(job):
-    plan = job.plan
-    alone = all(group.first is group.last for group in job.groups)
-    if plan.late is None or len(plan.dots) != 2 or len(job.groups) != 2 or not alone:
+def _has_turns(job):
+    plan, (*openers, last) = job.plan, job.plan.dots
+    if len(plan.late) != 1 or not plan.is_late(last) or not plan.follows_other_dot(last, last):
         return False
-    first, second = plan.dots
-    if any(dot.type.shape[0] < GROUPS * ROWS for dot in plan.dots):
+    if len(openers) != max(1, len(plan.early)) or not all(map(plan.can_begin, openers)):
         return False
-    runs_on = plan.body.yields[plan.late] is second and plan.follows_other_dot(second, second)
-    return runs_on and plan.reads_in_place(first, "b")
+    wide = all(dot.type.shape[0] >= GROUPS * ROWS for dot in plan.dots)
+    return wide and sum(group.first is last for group in job.groups) <= 1
 
 
 def turns_are_kept(module):

@@ -9,6 +9,8 @@ from ..gpu.layout import mma_accumulator
 from ..gpu.pipeline_loops import Abilities
 from . import copy_engine, mma_sync, wgmma
 
+_MOST, _OTHERS = 255, 63  # registers of a thread; those for operands and addresses, beside the results of dots
+
 
 def dot_layout(target):
     """The accumulator layouts of `target`, for layout assignment; None means plain threads."""
@@ -68,7 +70,10 @@ def abilities(target, info, warps):
             width = min(width, info(load.operands[1]).constancy[along])
         return width * size
 
-    return Abilities(fits, multiplies, axis, takes, vector)
+    def holds(tiles, registers=_MOST):
+        return sum(tile.numel for tile in tiles) <= (registers - _OTHERS) * 32 * warps
+
+    return Abilities(fits, multiplies, axis, takes, vector, holds)
 
 
 def dot(g, op, a, b, acc):

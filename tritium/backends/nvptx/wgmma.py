@@ -154,7 +154,7 @@ def _contiguous_axis(layout, tile, side, split):
 
 
 def issue(g, acc, left, right, pending=0, wait=None):
-    """All k-steps of one dot; at its end at most `pending` dots like this are unfinished.
+    """All k-steps of one dot; at its end at most `pending` dots are unfinished, or it waits for none (None).
 
     `wait(g)` waits for something first, when nothing else is left to do.
     """
@@ -167,26 +167,29 @@ def issue(g, acc, left, right, pending=0, wait=None):
     step_n = min(mine, MAX_N)
     per, repeats = step_n // 2, m // (64 * along_m)  # accumulators of one instruction; blocks of rows
     held, out = (acc, [*acc.names]) if isinstance(acc, Held) else (None, [*acc])
-    sides = []
-    pending = None if pending is None else pending * len(out) // per
-    for k in range(len(out) // per):
+    sides, count = [], len(out) // per
+    for k in range(count):
         block, column = divmod(k, mine // step_n)
         if left.words is None:
             first = [left.descriptor(g, group_m, 64, block * along_m * 64)]
         else:  # the words of this block of rows, four for each k-step
-            count = len(left.words) // repeats
-            first = left.words[block * count : (block + 1) * count]
+            words = len(left.words) // repeats
+            first = left.words[block * words : (block + 1) * words]
         sides.append((*first, right.descriptor(g, group_n, mine, column * step_n)))
     if wait is not None:
-        out, *sides = _settled(g, out, *sides)
+        out, *sides = _pinned(g, out, *sides)
         wait(g)
+    ends = ["wgmma.commit_group.sync.aligned;", *([] if pending is None else [waiting(pending)])]
     for k, (*first, second) in enumerate(sides):
         mine = slice(k * per, (k + 1) * per)
-        out[mine] = _instructions(g, out[mine], left, first, right, second, pending, held)
-    return held or out
+        last = ends if held or count == 1 else ends[:1]
+        out[mine] = _instructions(g, out[mine], left, first, right, second, last if k == count - 1 else (), held)
+    if held or count == 1 or pending is None:
+        return held or out
+    return settled(g, out, pending)
 
 
-def _settled(g, *lists):
+def _pinned(g, *lists):
     """Values as they are, but LLVM takes them for changed here: what computes them cannot move behind this."""
     values = [x for xs in lists for x in xs if str(x).startswith("%")]
     result = g.w.struct([x.type for x in values])
@@ -198,8 +201,8 @@ def _settled(g, *lists):
     return [[new.get(x, x) for x in xs] for xs in lists]
 
 
-def _instructions(g, acc, left, first, right, second, pending, held):
-    """One asm statement: a block of the result, all its k-steps, then the wait that its values are tied to.
+def _instructions(g, acc, left, first, right, second, ends, held):
+    """One asm statement: a block of the result, all its k-steps, and how it ends; its values are tied to a wait there.
 
     If the sum starts at zero the first step stores its product instead of adding it, and no register need be zero. Sums
     that are `held` are changed where they are.
@@ -227,8 +230,7 @@ def _instructions(g, acc, left, first, right, second, pending, held):
         lines.append(f"wgmma.mma_async.sync.aligned.{name} {{{outs}}}, {source}, db, {_flags(t, left, right)};")
         if once and step == 0:
             lines.append("setp.eq.b32 p, 1, 1;")
-    wait = "" if pending is None else f" wgmma.wait_group.sync.aligned {pending};"
-    lines.append(f"wgmma.commit_group.sync.aligned;{wait} }}")
+    lines += [*ends, "}"]
     if held:
         _stated(g, " ".join(lines), 0, inputs, letters, "void")
         return acc
@@ -297,7 +299,7 @@ class Held:
 
     def read(self, g, pending=None):
         """Their values, once at most so many dots are unfinished."""
-        wait = "" if pending is None else f"wgmma.wait_group.sync.aligned {pending}; "
+        wait = "" if pending is None else waiting(pending) + " "
         moves = " ".join(f"mov.b32 ${k}, {name};" for k, name in enumerate(self.names))
         return _stated(g, wait + moves, len(self.names), (), [f"={self.letter}"] * len(self.names), self.kind)
 
@@ -313,8 +315,15 @@ def dot_shared(g, op, a, b, acc, *phase):
 
 def dot_wait(g, op, acc):
     """The accumulators, tied to the wait so that nothing reads them before it."""
-    if isinstance(acc, Held):
-        return acc.read(g, op.attrs["pending"])
+    pending = op.attrs["pending"]
+    return acc.read(g, pending) if isinstance(acc, Held) else settled(g, acc, pending)
+
+
+def settled(g, acc, pending):
+    """Accumulators once at most so many dots are unfinished."""
     kind = acc[0].type
-    body = f"wgmma.wait_group.sync.aligned {op.attrs['pending']};"
-    return tied(g, body, list(acc), (), [], "r" if kind == "i32" else "f", kind)
+    return tied(g, waiting(pending), list(acc), (), [], "r" if kind == "i32" else "f", kind)
+
+
+def waiting(pending):
+    return f"wgmma.wait_group.sync.aligned {pending};"
