@@ -10,6 +10,7 @@ import pytest
 
 from tests import cases
 from tritium.backends.gpu.assign_layouts import assign_layouts
+from tritium.backends.gpu.load_once import load_once
 from tritium.backends.gpu.pipeline_loops import pipeline_loops
 from tritium.backends.gpu.scalar_steps import scalar_steps
 from tritium.backends.gpu.specialize_warps import specialize_warps
@@ -52,7 +53,12 @@ def _turn(module, nv):
     return turn_dots(module, lambda module: mma.abilities(nv, analyze(module), module.attrs["num_warps"]))
 
 
+def _load_once(module, nv):
+    return load_once(module, lambda module: mma.abilities(nv, analyze(module), module.attrs["num_warps"]), [])
+
+
 PASSES = {
+    "load_once": _load_once,
     "turn_dots": _turn,
     "split_blocks": lambda module, nv: split_blocks(module, 2),
     "split_dots": _split,

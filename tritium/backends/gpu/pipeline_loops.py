@@ -171,15 +171,16 @@ class Plan:
         loads = [*self.loads.values(), *self.looked_up]
         return self.overtaking.take([self.overtaking.pair(x, store, self.loop) for x in loads for store in self.stores])
 
-    def behind(self, x):
-        """The loads that a dot's operand is computed from element by element, cheaply."""
+    def behind(self, x, rank=2):
+        """The loads of 2-D tiles that a dot's operand is computed from element by element, cheaply, or is spread from;
+        or those of another `rank`."""
         if type(x) is not Op or id(x) not in self.inside:
             return
-        if x.kind is ops.load and len(T.shape(x.type)) == 2:
+        if x.kind is ops.load and len(T.shape(x.type)) == rank:
             yield x
-        elif x.kind is ops.trans or x.kind.row and x.kind.row.cost == "cheap" or x.kind.elementwise and not x.kind.row:
+        elif x.kind in _MOVES or x.kind.row and x.kind.row.cost == "cheap" or x.kind.elementwise and not x.kind.row:
             for y in x.operands:
-                yield from self.behind(y)
+                yield from self.behind(y, rank)
 
     def captures(self, op):
         """True if a region of `op` uses what the body computes: such an op cannot be copied by its operands alone."""
@@ -610,6 +611,9 @@ class Copy:
         ready = {key: y for key, y in ready.items() if key not in self.put}
         made = gpu_ops.share(self.b, *ready.values(), axis=axis)
         self.put |= zip(ready, made if type(made) is tuple else (made,))
+
+
+_MOVES = (ops.trans, ops.expand_dims, ops.broadcast, ops.reshape)  # nothing is computed
 
 
 def _key(x):

@@ -25,6 +25,7 @@ from ..gpu import (  # noqa: F401
 )
 from ..gpu import ops as gpu_ops
 from ..gpu.assign_layouts import assign_layouts
+from ..gpu.load_once import load_once
 from ..gpu.lower import LOWER, lower_kernel
 from ..gpu.pipeline_loops import pipeline_loops
 from ..gpu.room import leaves_room
@@ -59,7 +60,7 @@ def ttgir(module, target, options, metadata):
     if options.num_ctas > 1:
         module = licm(split_blocks(scalar_steps(module), options.num_ctas))
     module = scalar_steps(split_dots(module, mma.multiplies(nv, options.num_warps)))
-    module = _turned(module, nv, options)
+    module = _turned(_loaded_once(module, nv, options), nv, options)
     return _specialized(module, nv, options) or _pipelined(module, nv, options)
 
 
@@ -67,7 +68,7 @@ def _pipelined(module, nv, options):
     """The module with pipelined loops and layouts; with fewer stages than asked for if their buffers find no room."""
     most = None
     while True:
-        taken = [] if options.launch_checks else None
+        taken = list(module.attrs.get("nonnegative", ())) if options.launch_checks else None
         pairs = [] if options.launch_checks and options.num_ctas == 1 else None  # blocks pass each other's stores
         made = pipeline_loops(module, mma.abilities(nv, analyze(module, taken), options.num_warps), most, pairs)
         slots = max((op.attrs["slots"] for op in walk(made.body) if op.kind is gpu_ops.ring), default=1)
@@ -92,6 +93,16 @@ def _function(function, attrs, nv):
     return assign_layouts(function, widest_atomic=nv.widest_atomic).replace(attrs={})
 
 
+def _loaded_once(module, nv, options):
+    """The module with what repeats in a tile loaded once, and a note of what that takes for granted."""
+    taken = [] if options.launch_checks else None
+    made = load_once(module, lambda module: mma.abilities(nv, analyze(module, []), options.num_warps), taken)
+    if made is module:
+        return module
+    told = {"nonnegative": tuple(taken)} if taken else {}
+    return dce(licm(made.replace(attrs={**made.attrs, **told})))
+
+
 def _turned(module, nv, options):
     """The module with dots turned that read their right side better as the left one."""
     made = turn_dots(module, lambda module: mma.abilities(nv, analyze(module, []), options.num_warps))
@@ -110,7 +121,7 @@ def _specialized(module, nv, options):
 
 def _with_turns(module, nv, options, turns):
     abilities = lambda module: mma.abilities(nv, analyze(module, []), options.num_warps)
-    taken = []
+    taken = list(module.attrs.get("nonnegative", ()))
     made = specialize_warps(module, abilities, copy_engine.engine(nv), turns, taken)
     if made is module:
         return None
