@@ -244,7 +244,7 @@ class _Assign:
         if type(x) is not Op:
             return 0 if id(x) in self.undecided else None
         if id(x) not in self.rests_memo:
-            self.rests_memo[id(x)] = self._rests(x) if _simple(x) else None
+            self.rests_memo[id(x)] = self._rests(x) if simple(x) else None
         return self.rests_memo[id(x)]
 
     def _rests(self, x):
@@ -266,7 +266,7 @@ class _Assign:
         if rests is not None:
             return min(rests, most)
         most = min(most, self.moving(x, layout))
-        return self.remaking(x, layout, most) if _simple(x) else most
+        return self.remaking(x, layout, most) if simple(x) else most
 
     def moving(self, x, layout):
         """Bytes that cross where a tile is converted from its home."""
@@ -367,7 +367,7 @@ class _Assign:
         """A costly tile away from home: made again of what is cheaper to move, or converted."""
         with self.outside_loops(x, layout):
             moving = self.moving(x, layout)
-            if _simple(x) and self.remaking(x, layout, moving) < moving:
+            if simple(x) and self.remaking(x, layout, moving) < moving:
                 self.left = True
                 found = self.again(x, layout)
             else:
@@ -488,7 +488,7 @@ class _Assign:
         self.place(op, [self.want(x, layout) for x in op.operands])
 
 
-def _simple(x):
+def simple(x):
     """True for an op whose result may be made in several layouts."""
     if type(x) is not Op:
         return False

@@ -17,7 +17,7 @@ from ...ir.core import Op, walk
 from ...ir.rewrite import sweep
 from ...passes.axis_info import analyze
 from ...passes.simplify import number
-from .pipeline_loops import Plan
+from .pipeline_loops import Plan, is_loaded
 
 
 def load_once(module, abilities, taken=None):
@@ -31,9 +31,10 @@ def load_once(module, abilities, taken=None):
     info, can, depth = analyze(module, taken), abilities(module), module.attrs.get("num_stages", 3)
     found = {}
     for loop in loops:
-        stages = loop.attrs["num_stages"]
-        if (depth if stages is None else stages) > 1:
-            found |= _repeating(Plan(loop, can), info)
+        stages = loop.attrs["num_stages"] if loop.attrs["num_stages"] is not None else depth
+        plan = Plan(loop, can)
+        if stages > 1 and plan.works_with_registers():
+            found |= _repeating(plan, info)
 
     def rule(b, op):
         steps = found.get(id(b.original))
@@ -47,7 +48,7 @@ def load_once(module, abilities, taken=None):
 def _computes_sides(loop):
     """True if a dot of the loop has a side that is not loaded as it is."""
     dots = [op for op in loop.regions[0].ops if op.kind is ops.dot]
-    return any(type(x) is Op and x.kind not in (ops.load, ops.trans) for dot in dots for x in dot.operands[:2])
+    return any(not is_loaded(x) for dot in dots for x in dot.operands[:2])
 
 
 def _repeating(plan, info):

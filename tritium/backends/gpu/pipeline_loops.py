@@ -47,8 +47,9 @@ class Abilities(NamedTuple):
 
     fits(dot): it can start this dot on buffers.   multiplies(dot): it has instructions for it, in registers at least.
     axis(load): along which its rows lie in memory.   vector(load): bytes of one copy.
-    takes(dot, side, axis): its operand `side` ("a" or "b") may lie along `axis`.   holds(tiles): threads can hold these
-    results all at once.
+    takes(dot, side, axis): its operand `side` ("a" or "b") may lie along `axis`.
+    left_once(dot): of a left side in registers, each thread has elements of its own.
+    holds(tiles): threads can hold these results all at once.
     """
 
     fits: Callable
@@ -56,6 +57,7 @@ class Abilities(NamedTuple):
     axis: Callable
     takes: Callable
     vector: Callable
+    left_once: Callable
     holds: Callable
 
 
@@ -178,7 +180,7 @@ class Plan:
             return
         if x.kind is ops.load and len(T.shape(x.type)) == rank:
             yield x
-        elif x.kind in _MOVES or x.kind.row and x.kind.row.cost == "cheap" or x.kind.elementwise and not x.kind.row:
+        elif x.kind in _SPREADS or x.kind.row and x.kind.row.cost == "cheap" or x.kind.elementwise and not x.kind.row:
             for y in x.operands:
                 yield from self.behind(y, rank)
 
@@ -613,7 +615,13 @@ class Copy:
         self.put |= zip(ready, made if type(made) is tuple else (made,))
 
 
-_MOVES = (ops.trans, ops.expand_dims, ops.broadcast, ops.reshape)  # nothing is computed
+_SPREADS = (ops.trans, ops.expand_dims, ops.broadcast, ops.reshape)  # they compute nothing
+
+
+def is_loaded(x):
+    """True for what is loaded as it is, or transposed."""
+    x = x.operands[0] if type(x) is Op and x.kind is ops.trans else x
+    return type(x) is Op and x.kind is ops.load
 
 
 def _key(x):

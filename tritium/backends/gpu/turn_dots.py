@@ -1,15 +1,20 @@
-"""Sums of products whose right side lies the wrong way in memory, computed transposed: c' = b' @ a'.
+"""Sums of products whose right side had better be the left one, computed transposed: c' = b' @ a'.
 
-Warpgroups read both sides of a dot from shared memory, but 32-bit types only along K. The left side may come from
-registers instead, and threads can pick it out of a buffer in any order. So if the right side is the one that lies along
-N, it becomes the left one:
+Warpgroups read both sides of a dot from shared memory, the left one from registers as well. So a right side becomes the
+left one
+
+- if threads compute it, from weights of few bits for example: they need not put it into a buffer in every round, and
+  wait for each other before and after;
+- if it has a 32-bit type and lies along N. Such types are read from shared memory along K only, but threads can pick
+  them out of a buffer in any order.
 
     for ..., acc:                          for ..., t:
       a, b = load, load         ->           a, b = load, load
       acc = dot a, b, acc                    t = dot b', a', t
                                            acc = t'
 
-Transpositions only give other names to the same registers.
+Transpositions only give other names to the same registers. A dot with few rows is also one that warpgroups can do only
+so: they want 64, but few columns will do.
 """
 
 from __future__ import annotations
@@ -18,12 +23,13 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Op, walk
 from ...ir.rewrite import substitute, sweep
-from .pipeline_loops import Plan
+from .assign_layouts import simple
+from .pipeline_loops import Plan, is_loaded
 
 
 def turn_dots(module, abilities):
     """The module with such sums turned; `abilities(module)` says what the target's dots take (see `pipeline_loops`)."""
-    if not any(op.kind is ops.dot and op.operands[1].type.element.bits == 32 for op in walk(module.body)):
+    if not any(op.kind is ops.dot and _may_gain(op.operands[1]) for op in walk(module.body)):
         return module
     can, depth = abilities(module), module.attrs.get("num_stages", 3)
 
@@ -32,23 +38,53 @@ def turn_dots(module, abilities):
             return None
         stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else depth
         plan = Plan(op, can)
-        chosen = {plan.sum_of(dot) for dot in plan.dots if _gains(plan, dot)} if stages > 1 else set()
+        dots = (*plan.dots, *plan.in_registers) if stages > 1 else ()
+        chosen = {plan.sum_of(dot) for dot in dots if plan.sum_of(dot) is not None and _gains(plan, dot)}
         return _turn(b, op, chosen) if chosen else None
 
     return sweep(module, rule)
 
 
+def _may_gain(right):
+    """True for a right side that is worth a closer look."""
+    return T.element(right.type).bits == 32 or not is_loaded(right)
+
+
 def _gains(plan, dot):
-    """True if a dot's products are only summed, and better turned."""
-    (left, left_turned), (right, right_turned) = (plan.source(x) for x in dot.operands[:2])
-    if plan.sum_of(dot) is None or left is None or right is None:
-        return False
-    if right.type.element.bits != 32 or plan.lies_right(dot, right, "b", right_turned):
+    """True if a dot is better turned: then it fits, and reads what was on the left from a buffer."""
+    left, turned = plan.source(dot.operands[0])
+    if left is None or not plan.can_copy(left):
         return False
     a, b, total = map(_swapped, dot.operands)
     other = Op(ops.dot, (b, a, total), dot.attrs, (_type(dot),))
-    copied = plan.can_copy(left) and plan.can_copy(right)
-    return copied and plan.can.fits(other) and plan.lies_right(other, left, "b", not left_turned)
+    if not plan.can.fits(other) or not plan.lies_right(other, left, "b", not turned):
+        return False
+    return _lies_wrong(plan, dot) or plan.can.left_once(other) and _computed(plan, dot.operands[1])
+
+
+def _lies_wrong(plan, dot):
+    """True if a dot cannot read its right side from a buffer, but could pick it out of there."""
+    right, turned = plan.source(dot.operands[1])
+    if dot not in plan.dots or right is None or right.type.element.bits != 32:
+        return False
+    return plan.can_copy(right) and not plan.lies_right(dot, right, "b", turned)
+
+
+def _computed(plan, right):
+    """True if threads compute a right side in its round, in whatever layout: of what is copied ahead, and of numbers
+    they have anyway."""
+    if is_loaded(right) or not any(plan.behind(right)) or not plan.works_with_registers():
+        return False
+    todo, seen = [right], set()
+    while todo:
+        x = todo.pop()
+        if id(x) in seen or id(x) in plan.loads or type(x.type) is not T.Tile or plan.outside(x):
+            continue
+        if not simple(x):
+            return False
+        seen.add(id(x))
+        todo += x.operands
+    return True
 
 
 def _type(x):

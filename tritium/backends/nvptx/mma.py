@@ -70,10 +70,13 @@ def abilities(target, info, warps):
             width = min(width, info(load.operands[1]).constancy[along])
         return width * size
 
+    def left_once(dot):
+        return wgmma.warp_split(dot.type.shape[0], warps)[1] == 1
+
     def holds(tiles, registers=_MOST):
         return sum(tile.numel for tile in tiles) <= (registers - _OTHERS) * 32 * warps
 
-    return Abilities(fits, multiplies, axis, takes, vector, holds)
+    return Abilities(fits, multiplies, axis, takes, vector, left_once, holds)
 
 
 def dot(g, op, a, b, acc):
