@@ -50,8 +50,8 @@ LOWER.update({**mma.LOWER, **inline_asm.LOWER})
 
 
 def ttgir(module, target, options, metadata):
-    """Share the work out to the blocks of a cluster, split dots that tensor cores cannot do at once, pipeline the loops
-    around dots, give every tile a layout.
+    """Share the work out to the blocks of a cluster, split dots that tensor cores cannot do at once, load what repeats
+    once, turn dots, pipeline the loops around them, give every tile a layout.
 
     Values that are taken for not negative are noted in the module's `nonnegative`, loads that run ahead of stores to
     other memory in its `overtaken`; the launcher sees to it.
