@@ -15,6 +15,60 @@ ROUNDS = (0, 1, 2, 5)
 
 
 @triton.jit
+def rounds_of(x_ptr, y_ptr, q_ptr, k_ptr, v_ptr, N, TWO: tl.constexpr, X: tl.constexpr, Y: tl.constexpr,
+              Y_FIRST: tl.constexpr, M: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    """Rounds of two to four dots, which need each other or not, and sums that are scaled or not, in either order."""
+    m, j, d = tl.arange(0, M), tl.arange(0, BN), tl.arange(0, D)
+    q = tl.load(q_ptr + m[:, None] * D + d[None, :])
+    x = tl.zeros((M, D), tl.float32)
+    y = tl.zeros((M, BN if Y == 1 or Y == 3 else D), tl.float32)
+    for s in range(0, N, BN):
+        n = s + j
+        k = tl.load(k_ptr + n[None, :] * D + d[:, None])
+        v = tl.load(v_ptr + n[None, :] * D + d[:, None])
+        p = tl.dot(q, k) * 0.125
+        if TWO:
+            p = p - tl.dot(q, v) * 0.25
+        p = (p * 0.125).to(q.dtype)
+        if Y_FIRST:
+            y = add_to(y, q, p, v, Y)
+        x = tl.dot(p, tl.trans(k), x) if X == 0 else x * 0.5 + tl.dot(p, tl.trans(k))
+        if not Y_FIRST:
+            y = add_to(y, q, p, v, Y)
+    tl.store(x_ptr + m[:, None] * D + d[None, :], x)
+    if Y == 1 or Y == 3:
+        tl.store(y_ptr + m[:, None] * BN + j[None, :], y)
+    else:
+        tl.store(y_ptr + m[:, None] * D + d[None, :], y)
+
+
+@triton.jit
+def add_to(y, q, p, v, Y: tl.constexpr):
+    """Nothing, a product of what is loaded or one of what was computed, or half of the sum and one of both."""
+    if Y == 1:
+        return tl.dot(q, v, y)
+    if Y == 2:
+        return tl.dot(p, tl.trans(v), y)
+    if Y == 3:
+        return y * 0.5 + tl.dot(q, v)
+    return y
+
+
+@pytest.mark.parametrize("warps", [4, 8, 16])
+@pytest.mark.parametrize("y_first", [0, 1])
+@pytest.mark.parametrize("y", [0, 1, 2, 3])
+@pytest.mark.parametrize("x", [0, 1])
+@pytest.mark.parametrize("two", [0, 1])
+def test_rounds_of_many_kinds(check, two, x, y, y_first, warps):
+    m, block, d = 64 if warps == 4 else 128, 32, 64
+    for rounds, stages in ((1, 3), (2, 2), (5, 2 + y_first)):
+        n = rounds * block
+        args = data("f2", m, d), data("f2", n, d), data("f2", n, d), n, two, x, y, y_first, m, block, d
+        check(rounds_of, np.zeros((m, d), "f4"), np.zeros((m, d), "f4"), *args, warps=warps, stages=stages,
+              tolerance=2e-3)  # fmt: skip
+
+
+@triton.jit
 def gated(a_ptr, b_ptr, c_ptr, out_ptr, K, SCALED: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Two sums of products with one left side; scaled, the second is waited for in every round."""
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)

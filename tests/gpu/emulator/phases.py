@@ -11,7 +11,7 @@ class Phases:
     def __init__(self, arrivals, agents, thread, time):
         self.maker, self.made, self.fenced = thread, time, False
         self.arrivals = self.missing = arrivals
-        self.number = self.bytes = 0
+        self.number = self.bytes = self.seen = 0
         self.heard, self.before = np.zeros(agents, int), np.zeros(agents, int)
 
     def hear(self, times):
@@ -29,4 +29,6 @@ class Phases:
 
     def _end(self):
         if not self.missing and not self.bytes:
+            if self.seen < self.number:  # who waits for a parity would take two phases for none
+                raise Fault("a phase is over before anybody has seen that the one before it was")
             self.number, self.missing, self.before = self.number + 1, self.arrivals, self.heard.copy()

@@ -258,6 +258,7 @@ class Shared:
         if phases.number % 2 == parity:
             return False
         self.heard[warp] = np.maximum(self.heard[warp], phases.before)
+        phases.seen = phases.number
         return True
 
     def start_box(self, index, data, thread, barrier, block):

@@ -55,8 +55,9 @@ class Round(Copy):
         for k, group in enumerate(job.groups):
             self.first.setdefault(id(group.first), []).append(k)
             self.last.setdefault(id(group.last), []).append(k)
-        late = [group for group in job.groups if job.plan.is_late(group.last)]
-        self.unfinished = [job.groups.index(group) for group in late]  # of the round before
+        late = {id(group.last) for group in job.groups if job.plan.is_late(group.last)}
+        self.unfinished = [k for key in late for k in self.last[key]]  # of the round before
+        self.held = {key: groups for key, groups in self.last.items() if key not in late}  # until their dots are over
 
     def in_order(self):
         """Where several dots read a box, they come in the order that says who is first and who last."""
@@ -96,9 +97,8 @@ class Round(Copy):
             self.begin(dot, None)
         made = super().finished(dot)
         self.give_back_late()
-        for key in list(self.started)[: self.over]:
-            for group in self.last.pop(key, ()):
-                _empty(self.b, self.build, group, self.slot)
+        for group in [k for key in list(self.started)[: self.over] for k in self.held.pop(key, ())]:
+            _empty(self.b, self.build, group, self.slot)
         return made
 
     def give_back_late(self):
