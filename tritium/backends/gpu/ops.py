@@ -84,8 +84,9 @@ class dot_shared:
     """Start acc + a @ b: operands (a, b, acc), where a and b are addresses of buffers, or a is a tile in registers.
 
     The attributes give the operands' tile types and the axes their rows lie along; those of a tile in registers lay so
-    in the buffer it comes from. It waits until at most `pending` dots, this one included, are unfinished, or for none
-    (None); an unfinished result may only be handed to further `dot_shared` and to `dot_wait`.
+    in the buffer it comes from. Such a tile may come unrounded, in f32: then it is rounded when the dots before are
+    over, which read such registers, too. The dot waits until at most `pending` dots, this one included, are unfinished,
+    or for none (None); an unfinished result may only be handed to further `dot_shared` and to `dot_wait`.
 
     Further operands are a barrier and a parity: with all it takes to begin at hand, the dot waits for that phase, and
     then as `take_turn` does.

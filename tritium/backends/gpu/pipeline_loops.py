@@ -316,11 +316,23 @@ class Plan:
         return self.outside(x)
 
     def sides_stay(self, dot):
-        """True if nothing a dot reads is written in the next round before another dot has been waited for: it reads a
-        buffer, or on the left registers that follow from that dot."""
+        """True if nothing a dot reads is written in the next round before it has been waited for: it reads a buffer, or
+        on the left registers that follow from another dot, or that are rounded when it is over."""
         left = dot.operands[0]
         stays = self.reads_in_place(dot, "a") or type(left) is Op and self.follows_other_dot(left, dot)
-        return stays and self.reads_in_place(dot, "b")
+        return (stays or self.unrounded(dot) is not None) and self.reads_in_place(dot, "b")
+
+    def unrounded(self, dot):
+        """What a left side is that its round computes without other dots, before it is rounded to 16 bits; with the
+        order of its axes if it is transposed. None of other left sides."""
+        left, order = dot.operands[0], None
+        if type(left) is Op and left.kind is ops.trans and id(left) in self.inside:
+            (left,), order = left.operands, left.attrs["order"]
+        if type(left) is not Op or left.kind is not ops.cast or id(left) not in self.inside:
+            return None
+        (x,), to = left.operands, left.attrs["to"]
+        rounds = T.element(x.type) is T.f32 and to.is_float and to.bits == 16 and left.attrs["rounding"] is None
+        return (x, order) if rounds and not self.needs_dots(x) else None
 
     def needs_dots(self, x):
         """True if `x` follows from the result of a dot of its round."""
@@ -538,9 +550,12 @@ class Copy:
 
     def prepare(self, dot):
         """Make what a dot's operands are computed from, and perhaps wait for other dots to that end."""
-        for x in dot.operands:
-            if self.plan.source(x)[0] is None:
-                self.total(x)
+        left, right, total = dot.operands
+        if self.plan.source(left)[0] is None and (id(left), "a") not in {**self.plan.shared, **self.plan.brought}:
+            self.left(dot)
+        if self.plan.source(right)[0] is None:
+            self.value(right)
+        self.total(total)
 
     def total(self, x):
         """A value, or what a dot will make that the next one adds to."""
@@ -597,11 +612,19 @@ class Copy:
             if plan.lies_right(dot, load, side, turned):
                 return plan.slot_address(id(load), self.slot), axis
         if side == "a":
-            return self.value(x), axis
+            return self.left(dot), axis
         axis = plan.best_axis(dot)
         if (_key(x), axis) not in self.put:
             self.put_right_sides(dot, axis)
         return self.put[_key(x), axis], axis
+
+    def left(self, dot):
+        """A left side in registers. That of a dot which runs on is rounded where the one before it is over."""
+        found = self.plan.unrounded(dot) if self.plan.is_late(dot) else None
+        if found is None:
+            return self.value(dot.operands[0])
+        x, order = found
+        return self.value(x) if order is None else ops.trans(self.b, self.value(x), order=order)
 
     def put_right_sides(self, dot, axis):
         """Put a right side into a buffer with rows along `axis`, and with it all others that lie so and need no dot:

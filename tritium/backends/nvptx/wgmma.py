@@ -307,10 +307,19 @@ class Held:
 def dot_shared(g, op, a, b, acc, *phase):
     """Start a dot on buffers that copies have filled; the left operand may be in registers."""
     in_registers = type(op.operands[0].type) is T.Tile
-    where = {"words": pack_words(g, a)} if in_registers else {"base": a[0]}
+    where = {"words": pack_words(g, _rounded(g, op, a))} if in_registers else {"base": a[0]}
     left = Side(op.attrs["lhs"], "a", op.attrs["a_axis"], **where)
     right = Side(op.attrs["rhs"], "b", op.attrs["b_axis"], b[0])
     return issue(g, acc, left, right, op.attrs["pending"], (lambda g: await_turn(g, *phase)) if phase else None)
+
+
+def _rounded(g, op, a):
+    """A left side of the operand's type; rounded, if need be, into registers that no dot reads any more."""
+    source, to = op.operands[0].type.element, op.attrs["lhs"].element
+    if source is to:
+        return a
+    a, both = settled(g, a, 0), g.target.pair_cast(source, to)
+    return [x for k in range(0, len(a), 2) for x in both(g, a[k], a[k + 1])]
 
 
 def dot_wait(g, op, acc):
