@@ -12,7 +12,7 @@ from ...ir.core import Op
 from ...passes.ranges import Derivations, Rows, granted
 from .engine import limits
 from .lower_control import counts_down
-from .polynomial import ROUND
+from .polynomial import ROUND, in_order
 
 __all__ = ["Certain"]
 
@@ -73,7 +73,7 @@ class Certain:
         total = rows.add(("constant", "i64", 0))
         for product, factor in poly.terms.items():
             at = rows.add(("constant", "i64", factor))
-            for x in product:
+            for x in in_order(product):
                 at = rows.add(("mul", "i64", at, self._round(rows, loop) if x is ROUND else rows.place(x)))
             total = rows.add(("add", "i64", total, at))
         return total

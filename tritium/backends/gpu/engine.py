@@ -44,7 +44,7 @@ def recipe(engine, arguments, tile, axis, access, blocks=1):
 def span(arguments, tile, access):
     """Where the tensor of an access lies: bytes of an element, base argument, offset, and sides, as in a recipe."""
     numbers = {x: k for k, x in enumerate(arguments)}
-    spell = lambda poly: tuple((c, tuple(numbers[x] for x in m)) for m, c in poly.terms.items())
+    spell = lambda poly: tuple((c, tuple(sorted(numbers[x] for x in m))) for m, c in poly.terms.items())
     sides = tuple((spell(Poly.of(ENDLESS) if s.size is None else s.size), spell(s.stride)) for s in access.sides)
     return (tile.element.bytes, numbers[access.base], spell(access.offset), sides)
 

@@ -185,6 +185,11 @@ _RULES = {
 }
 
 
+def in_order(product):
+    """The values of a product, which are kept by address, in an order that what is made of them may depend on."""
+    return sorted(product, key=_spelling)
+
+
 def _spelling(x):
     return (x.kind.name if type(x) is Op else "", x.name if type(x) is Arg else "")
 
@@ -194,7 +199,7 @@ def write(b, poly, rounds: Any = None, value: Callable[[Any], Any] = lambda x: x
     total = None
     for product, times in poly.terms.items():
         part = None
-        for x in sorted(product, key=_spelling):  # products are kept by address: the text must not depend on it
+        for x in in_order(product):
             x = rounds if x is ROUND else value(x)
             x = x if x.type is T.i64 else ops.cast(b, x, to=T.i64)
             part = x if part is None else ops.mul(b, part, x)
@@ -205,4 +210,4 @@ def write(b, poly, rounds: Any = None, value: Callable[[Any], Any] = lambda x: x
     return ops.constant(b, value=0, type=T.i64) if total is None else total
 
 
-__all__ = ["ROUND", "Poly", "Scalars", "keeps_integers", "write"]
+__all__ = ["ROUND", "Poly", "Scalars", "in_order", "keeps_integers", "write"]
