@@ -7,9 +7,9 @@ the exponentials; if two groups take turns, one multiplies while the other compu
     group 1            QK            softmax         PV QK           softmax
 
 A turn begins before the product that runs on into the next round and ends when those that the next round begins with
-are under way.
-Who holds a turn must not wait for the other group, and there is nothing to be gained if all warps have to meet between
-turns. What can be done before a turn is done by then: scaling and rounding would keep the tensor cores waiting.
+are under way. Who holds a turn must not wait for the other group, and there is nothing to be gained if all warps have
+to meet between turns. What can be done before a turn is done by then: scaling and rounding would keep the tensor cores
+waiting.
 """
 
 from __future__ import annotations
