@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch
 import tritium as triton
 import tritium.language as tl
 from tests.compat.conftest import HOST_ONLY
+from tritium.runtime import choices
 
 THREADS = 8
 
@@ -88,3 +90,17 @@ def test_a_shared_counter(run, at_once):
     counter = torch.zeros(1, dtype=torch.int32)
     at_once(lambda i: run(kernel, (20,), counter))
     assert counter.item() == THREADS * 20
+
+
+def test_choices_of_threads_that_note_at_once(at_once, monkeypatch):
+    """A thread that finds another at work on the functions for its form waits for them, and no choice is lost."""
+    made = choices._functions
+
+    def slowly(*args):
+        time.sleep(0.01)
+        return made(*args)
+
+    monkeypatch.setattr(choices, "_functions", slowly)
+    noted = choices.Choices(["x", "n"])
+    at_once(lambda i: noted.note((torch.zeros(1), i), {}, ["n"], i))
+    assert [noted.finders[2]((torch.zeros(1), i), {}) for i in range(THREADS)] == list(range(THREADS))

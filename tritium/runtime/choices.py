@@ -3,6 +3,7 @@ What is the same in all launches that are written alike is generated once."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,6 +65,7 @@ class Choices:
         self.finders: dict[Any, Callable[[tuple, dict[str, Any]], Any]] = {}
         self._dtyped: dict[Any, frozenset[str]] = {}  # the arguments that are no plain numbers and the like
         self._noted: dict[Any, Callable[[tuple, dict[str, Any], Any], None]] = {}
+        self._lock = threading.Lock()  # these three change together
 
     def note(self, args: tuple, kwargs: dict[str, Any], keys: Sequence[str], choice: Any) -> None:
         """Remember a choice that depends on the dtypes of the arguments and the values of those named in `keys`."""
@@ -71,11 +73,13 @@ class Choices:
         spelled = {name: f"a[{k}]" for k, name in enumerate(self._names[: len(args)])}
         spelled |= {name: f"k[{name!r}]" for name in kwargs if name in self._names}
         given = {**dict(zip(self._names, args)), **kwargs}
-        dtyped, before = {name for name in spelled if type(given[name]) not in COMMON}, self._dtyped.get(form)
-        if before is None or not dtyped <= before:
-            self._dtyped[form] = dtyped = frozenset(dtyped | (before or set()))
-            self.finders[form], self._noted[form] = _functions(spelled, keys, dtyped)
-        self._noted[form](args, kwargs, choice)
+        dtyped = {name for name in spelled if type(given[name]) not in COMMON}
+        with self._lock:
+            before = self._dtyped.get(form)
+            if before is None or not dtyped <= before:
+                self._dtyped[form] = dtyped = frozenset(dtyped | (before or set()))
+                self.finders[form], self._noted[form] = _functions(spelled, keys, dtyped)
+            self._noted[form](args, kwargs, choice)
 
 
 def _functions(spelled: dict[str, str], keys: Sequence[str], dtyped: Iterable[str]) -> tuple[Callable, Callable]:
