@@ -224,3 +224,39 @@ def test_sums_side_by_side(check, block):
         args = data("f2", block, k), data("f2", block, k), data("i1", k, 64)
         args = *args, *(np.zeros((block, 64), "f4") for _ in range(2)), rounds, block, 64, 64
         check(two_sums, *args)
+
+
+@triton.jit
+def beside(a_ptr, w_ptr, scale_ptr, v_ptr, x_ptr, y_ptr, N, EACH: tl.constexpr, OTHER: tl.constexpr, M: tl.constexpr,
+           BN: tl.constexpr, D: tl.constexpr):
+    """A sum with weights that are computed, and another sum of any kind with the same left side or one made of it."""
+    m, j, d = tl.arange(0, M), tl.arange(0, BN), tl.arange(0, D)
+    x = tl.zeros((M, D), tl.float32)
+    y = tl.zeros((M, D), tl.float32)
+    for s in range(0, N, BN):
+        n = s + j
+        a = tl.load(a_ptr + m[:, None] * N + n[None, :])
+        scale = tl.load(scale_ptr + n, mask=n < N - 3, other=1.0)
+        w = tl.load(w_ptr + (n[:, None] // EACH) * D + d[None, :]) + (n % EACH)[:, None]
+        x = tl.dot(a, (w * scale[:, None]).to(tl.float16), x)
+        v = tl.load(v_ptr + n[:, None] * D + d[None, :])
+        if OTHER == 1:
+            y = tl.dot(a, v, y)
+        elif OTHER == 2:
+            y = y * 0.5 + tl.dot(a, v)
+        elif OTHER == 3:
+            y = tl.dot((a.to(tl.float32) * scale[None, :]).to(tl.float16), v, y)
+    tl.store(x_ptr + m[:, None] * D + d[None, :], x)
+    tl.store(y_ptr + m[:, None] * D + d[None, :], y)
+
+
+@pytest.mark.parametrize("other", [0, 1, 2, 3])
+@pytest.mark.parametrize(("arch", "m", "warps"), [(90, 16, 4), (90, 64, 4), (90, 128, 8), (80, 32, 4)])
+def test_computed_sides_beside_other_sums(check, arch, m, warps, other):
+    block, d, each = 32, 64, 8
+    for rounds, dtype in ((1, "i4"), (2, "f4"), (5, "i4")):
+        n = rounds * block
+        scale = np.exp2(rng.integers(-1, 2, n)).astype("f4")
+        args = data("f2", m, n), data(dtype, n // each, d), scale, data("f2", n, d)
+        args = *args, np.zeros((m, d), "f4"), np.zeros((m, d), "f4"), n, each, other, m, block, d
+        check(beside, *args, arch=arch, warps=warps, tolerance=2e-3)

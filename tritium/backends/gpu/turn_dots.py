@@ -108,6 +108,7 @@ def _turn(b, loop, chosen):
             left, right, _ = ends[k].operands
             ends[k] = ops.dot(b, swap(right), swap(left), own[k], **ends[k].attrs)
         ops.yield_(b, *ends)
-    outs = b.emit(ops.for_, (lo, hi, step, *inits), loop.attrs, (region.block,))
+    # As it is: nothing is known of the new loop's values, and all that gains has been turned.
+    outs = b.emit_as_is(ops.for_, (lo, hi, step, *inits), loop.attrs, (region.block,))
     outs = outs if type(outs) is tuple else (outs,)
     return tuple(swap(x) if k in chosen else x for k, x in enumerate(outs))
