@@ -14,7 +14,7 @@ from ...ir.core import Arg, Block, Op, Result, walk
 from ...ir.rewrite import effects, sweep
 from . import ops as gpu_ops
 from .affine import Access, access, narrow
-from .pipeline_loops import Plan
+from .loop_plan import Plan
 from .polynomial import ROUND, Scalars
 from .unobserved import unobserved
 

@@ -17,7 +17,7 @@ from ...ir.core import Op, walk
 from ...ir.rewrite import sweep
 from ...passes.axis_info import analyze
 from ...passes.simplify import number
-from .pipeline_loops import Plan, is_loaded
+from .loop_plan import Plan, is_loaded
 
 
 def load_once(module, abilities, taken=None):

@@ -12,7 +12,7 @@ from ... import ops
 from ...ir import types as T
 from . import ops as gpu_ops
 from .copy_jobs import bytes_of
-from .pipeline_loops import Copy
+from .round_copy import Copy
 
 STATE = ("slot", "parity")
 

@@ -32,7 +32,7 @@ from . import ops as gpu_ops
 from .certain import Certain
 from .copy_jobs import AHEAD, Opened, buffers_of, find_jobs, has_dots, slots_of
 from .engine import by_element, reached, recipe, span
-from .pipeline_loops import MIN_TRANSFER
+from .ops import MIN_TRANSFER
 from .polynomial import write
 from .rounds import STATE, i32, loop_of_rounds, slot_address
 from .turns import take_turns
@@ -337,7 +337,7 @@ class _Work:
 
     def loop(self, b, op, job):
         plan = job.plan
-        plan.b, plan.hi, plan.index = b, op.operands[1], T.i32
+        plan.carry_out(b, op.operands[1])
         slot, parity, *tile = self.state
         if tile and job is self.build.jobs[0]:
             self.await_tiles(b, *tile)

@@ -24,11 +24,11 @@ from ...ir import types as T
 from ...ir.core import Op, walk
 from ...ir.rewrite import substitute, sweep
 from .assign_layouts import simple
-from .pipeline_loops import Plan, is_loaded
+from .loop_plan import Plan, is_loaded
 
 
 def turn_dots(module, abilities):
-    """The module with such sums turned; `abilities(module)` says what the target's dots take (see `pipeline_loops`)."""
+    """The module with such sums turned; `abilities(module)` says what the target's dots take (see `loop_plan`)."""
     if not any(op.kind is ops.dot and _may_gain(op.operands[1]) for op in walk(module.body)):
         return module
     can, depth = abilities(module), module.attrs.get("num_stages", 3)

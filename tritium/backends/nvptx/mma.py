@@ -6,7 +6,7 @@ from ... import ops
 from ..gpu import lower_dot
 from ..gpu import ops as gpu_ops
 from ..gpu.layout import mma_accumulator
-from ..gpu.pipeline_loops import Abilities
+from ..gpu.loop_plan import Abilities
 from . import copy_engine, mma_sync, wgmma
 
 _MOST, _OTHERS = 255, 63  # registers of a thread; those for operands and addresses, beside the results of dots
@@ -43,7 +43,7 @@ def fragments(target):
 
 
 def abilities(target, info, warps):
-    """What `pipeline_loops` asks: which dots can start on buffers, how tiles lie in memory, how wide copies may be."""
+    """What `loop_plan` asks: which dots can start on buffers, how tiles lie in memory, how wide copies may be."""
 
     def fits(op):
         a, b = (x.type for x in op.operands[:2])
