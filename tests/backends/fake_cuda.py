@@ -6,6 +6,7 @@ Device memory is host memory, so copies are real; kernels are not run, their lau
 import ctypes
 import functools
 import struct
+import sys
 
 from tritium.backends.driver import driver
 from tritium.backends.nvptx import ahead, cuda, launch
@@ -204,6 +205,9 @@ def install(monkeypatch, devices=1):
     monkeypatch.setattr(ahead, "_start", lambda device: None)  # tests count calls, and know no other threads
     monkeypatch.setattr(launch, "_own_streams", False)
     monkeypatch.setattr(launch, "current", launch._Current())
+    if "torch" in sys.modules:  # on a machine with a GPU, torch would ask the real driver
+        monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+        monkeypatch.setattr("torch.cuda.is_initialized", lambda: False)
     made = Driver()
     driver.set_active(made)
     return fake, made

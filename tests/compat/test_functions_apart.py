@@ -9,6 +9,7 @@ import torch
 
 import tritium as triton
 import tritium.language as tl
+from tritium import knobs
 from tritium.frontend import lower
 from tritium.interp.machine import AccessError, interpret
 
@@ -266,13 +267,15 @@ def printing(n):
     says(1.5, 2)
 
 
-def test_prints(capfd):
+def test_prints(capfd, monkeypatch):
+    monkeypatch.setattr(knobs, "backend", "cpu")  # no argument says on which device to run
     printing[(1,)](3)
     assert capfd.readouterr().out.splitlines() == [
         f"pid (0, 0, 0) idx () got: {x}" for x in ("0", "3", "3.000000")]
 
 
-def test_compiled_from_its_text(tmp_path):
+def test_compiled_from_its_text(tmp_path, monkeypatch):
+    monkeypatch.setattr(knobs, "backend", "cpu")
     out = torch.zeros(4)
     first = composite[(1,)](out, 5, 7)
     path = tmp_path / "composite.ttir"

@@ -8,14 +8,14 @@ import time
 import numpy as np
 import pytest
 
-from tritium import testing
+from tritium import knobs, testing
 from tritium.testing import Benchmark, Table, assert_close, do_bench, perf_report
 
 
 @pytest.fixture(autouse=True)
 def host_clock(monkeypatch):
     """Whatever device the machine has, time on the host here."""
-    monkeypatch.setenv("TRITIUM_BACKEND", "cpu")
+    monkeypatch.setattr(knobs, "backend", "cpu")
 
 
 class TestDoBench:
