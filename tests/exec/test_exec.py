@@ -4,11 +4,13 @@
     # run: @f([1, 2, 3]) == [1, 3, 6]              without `_`, the arrays from the first on are compared
     # run: @f(_, grid=(4, 2)) ~= [0.1, nan]        ~= allows a few units in the last place
     # run: @f(_) == [0x7F, 0x80] bits              expected (and given) as bits
+    # run: @f(_) == [zero, 1.0]                    a zero of either sign; 0.0 and -0.0 are each only themselves
 
 A line belongs to the kernel of that name in the same file.
 """
 
 import ast
+import contextlib
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +28,10 @@ FOLDER = Path(__file__).parent
 OUTPUT = object()
 
 
+class Zero(float):
+    """A zero of either sign: what min and max of +0 and -0 may give."""
+
+
 class Run(NamedTuple):
     path: Path
     line: int
@@ -40,7 +46,7 @@ class Run(NamedTuple):
         return f"{self.path.stem}:{self.line}"
 
 
-_NAMES = {"_": OUTPUT, "nan": float("nan"), "inf": float("inf")}
+_NAMES = {"_": OUTPUT, "zero": Zero(), "nan": float("nan"), "inf": float("inf")}
 
 
 def value(node):
@@ -113,10 +119,17 @@ def test_run(run, backend):
     backends_present()[backend](module, args, run.grid)
     for at, wanted in zip(outputs, run.expected, strict=True):
         pointee = module.args[at].type.pointee
-        compare(args[at], array(pointee, wanted, run.bits), run, pointee)
+        compare(args[at], array(pointee, wanted, run.bits), run, pointee, signless(wanted))
 
 
-def compare(got, expected, run, t):
+def signless(wanted):
+    """Which of the expected values are zeros of either sign."""
+    wanted = np.asarray(wanted, object)
+    return np.array([isinstance(v, Zero) for v in wanted.reshape(-1)], bool).reshape(wanted.shape)
+
+
+def compare(got, expected, run, t, either):
+    """Fail unless an array holds what is expected; the sign of zero is not looked at where `either` is true."""
     if run.close:
         np.testing.assert_allclose(got.astype(np.float64), expected.astype(np.float64), rtol=2.0 ** -(t.mantissa - 3))
         return
@@ -124,7 +137,8 @@ def compare(got, expected, run, t):
         got, expected = got.view(f"u{got.itemsize}"), expected.view(f"u{got.itemsize}")
     elif t.is_float:
         got, expected = got.astype(np.float64), expected.astype(np.float64)
-        assert np.array_equal(np.signbit(got[got == 0]), np.signbit(expected[expected == 0]))
+        zero = (expected == 0) & ~either
+        assert np.array_equal(np.signbit(got[zero]), np.signbit(expected[zero]))
     np.testing.assert_array_equal(got, expected)
 
 
@@ -134,4 +148,16 @@ def test_a_wrong_answer_fails(tmp_path):
     path.write_text("kernel @f(%x: ptr<i32>) {\n  %v = load %x : i32\n  store %x, %v\n}\n# run: @f([1]) == [2]\n")
     run, = runs_of(path)
     with pytest.raises(AssertionError):
+        test_run(run, "interpreter")
+
+
+@pytest.mark.parametrize("given, wanted, right", [
+    ("-0.0", "zero", True), ("0.0", "zero", True), ("1e-45", "zero", False), ("nan", "zero", False),
+    ("-0.0", "-0.0", True), ("-0.0", "0.0", False), ("0.0", "-0.0", False)])
+def test_the_sign_of_zero_counts_unless_it_is_open(tmp_path, given, wanted, right):
+    path = tmp_path / "zeros.tir"
+    path.write_text("kernel @f(%x: ptr<f32>) {\n  %v = load %x : f32\n  store %x, %v\n}\n"
+                    f"# run: @f([{given}]) == [{wanted}]\n")
+    run, = runs_of(path)
+    with contextlib.nullcontext() if right else pytest.raises(AssertionError):
         test_run(run, "interpreter")

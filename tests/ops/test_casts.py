@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.ops.exact import codes, decode, is_special, largest, rounded, same, values, wrap
+from tests.ops.exact import allowed, codes, decode, is_special, largest, rounded, same, values, wrap
 from tests.ops.samples import array_of, random_codes, sample, special_codes
 from tritium import ops
 from tritium.ir import types as T
@@ -84,7 +84,7 @@ def test_cast(source, target):
     assert out.dtype == np_dtype(target) and out.shape == x.shape
     for value, got in zip(values(source, x), values(target, out)):
         expected = value if source is target else expected_cast(value, source, target)
-        assert same(got, expected), f"{source} {value!r} -> {target} is {got!r}, expected {expected!r}"
+        assert allowed(target, got, value, expected), f"{source} {value!r} -> {target} is {got!r}, expected {expected!r}"
 
 
 def nearest(x, t):
@@ -111,6 +111,10 @@ def test_cast_of_every_16_bit_value(source, target):
     out = cast(x, source, target)
     out = fp8_values(target)[out] if target is T.f8e4b15 else out.astype(np.float64)
     expected = nearest(x.astype(np.float64), target)
+    if target is T.f8e4b15:
+        nan = np.isnan(x)
+        assert (np.abs(out[nan]) == 1.75).all()
+        out, expected = out[~nan], expected[~nan]
     assert np.array_equal(out, expected, equal_nan=True) and np.array_equal(np.signbit(out[~np.isnan(out)]),
                                                                             np.signbit(expected[~np.isnan(out)]))
 
@@ -121,7 +125,7 @@ def test_cast_towards_zero(source, target):
     for value, got in zip(values(source, x), values(target, cast(x, source, target, "rtz"))):
         saturate = target.bits == 8
         expected = rounded(target, value, towards_zero=True, saturate=saturate)
-        assert same(got, expected), f"{source} {value!r} -> {target} is {got!r}, expected {expected!r}"
+        assert allowed(target, got, value, expected), f"{source} {value!r} -> {target} is {got!r}, expected {expected!r}"
 
 
 @pytest.mark.parametrize("t", [t for t in SMALL_FLOATS if t is not T.f8e4b15], ids=str)

@@ -174,7 +174,8 @@ class TestOnThisProcessor:
             int main(void) {{
               for (int i = 0; i < 32; i++) a[i * 33] = 2;
               for (int i = 0; i < 1024; i++) b[i] = i;
-              printf("%d %g %g\\n", {name}(0, a, b, c, 0.5f), c[0], c[1023]);
+              int status = {name}(0, a, b, c, 0.5f);
+              printf("%d %g %g\\n", status, c[0], c[1023]);
               return 0;
             }}
         """)

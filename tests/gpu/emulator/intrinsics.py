@@ -80,6 +80,15 @@ def _round(x):
     return np.copysign(whole + (np.abs(x) - whole >= 0.5), x)
 
 
+def _extreme(fn, sign):
+    """NumPy's minimum or maximum with -0 below +0: which zero NumPy picks depends on where in an array it stands."""
+
+    def pick(x, y):
+        return np.where(x == y, np.where(np.signbit(x) == sign, x, y), fn(x, y))
+
+    return _plain(pick)
+
+
 def _register(m, result, inputs, name, axis):
     k = "xyz".index(axis)
 
@@ -165,10 +174,10 @@ TABLE = [
     (r"llvm\.trunc\.\w+", _plain(np.trunc)),
     (r"llvm\.roundeven\.\w+", _plain(np.rint)),
     (r"llvm\.round\.\w+", _plain(_round)),
-    (r"llvm\.minnum\.\w+", _plain(np.fmin)),
-    (r"llvm\.maxnum\.\w+", _plain(np.fmax)),
-    (r"llvm\.minimum\.\w+", _plain(np.minimum)),
-    (r"llvm\.maximum\.\w+", _plain(np.maximum)),
+    (r"llvm\.minnum\.\w+", _extreme(np.fmin, True)),
+    (r"llvm\.maxnum\.\w+", _extreme(np.fmax, False)),
+    (r"llvm\.minimum\.\w+", _extreme(np.minimum, True)),
+    (r"llvm\.maximum\.\w+", _extreme(np.maximum, False)),
     (r"llvm\.copysign\.\w+", _plain(np.copysign)),
     (r"llvm\.umin\.\w+", _plain(np.minimum)),
     (r"llvm\.umax\.\w+", _plain(np.maximum)),
