@@ -25,6 +25,7 @@ from tritium.compiler.kernel import CompiledKernel, LazyDict
 from tritium.compiler.sources import MODULE_OPTIONS, ASTSource, IRSource, sha256
 from tritium.errors import CompilationError, InternalError, TritonError, cut
 from tritium.ir.core import Module
+from tritium.language.signature import flatten
 
 __all__ = [
     "ASTSource", "AsyncCompileMode", "CompilationError", "CompileTimes", "CompiledKernel", "FutureKernel", "IRSource",
@@ -75,6 +76,7 @@ def compile(src, target: GPUTarget | None = None, options: dict | Options | None
                     entry.begin_store(contents)
                 contents[ext] = entry.replaced(ext) or _guarded(ext, stage, contents, metadata)
                 clock.end_of_stage(ext)
+            metadata["stores"] = _stored(src, contents, metadata)
             kernel = entry.store(contents, metadata)
     if knobs.compilation.listener:
         knobs.compilation.listener(
@@ -110,7 +112,7 @@ def get_cache_key(src, backend: BaseBackend, backend_options: Options, env_vars:
 # What every kernel's metadata has, whatever the backend adds.
 _BASE = {
     "triton_version": TRITON_VERSION, "shared": 0, "tmem_size": 0, "global_scratch_size": 0, "global_scratch_align": 1,
-    "profile_scratch_size": 0, "profile_scratch_align": 1, "tensordesc_meta": (),
+    "profile_scratch_size": 0, "profile_scratch_align": 1, "tensordesc_meta": (), "stores": (),
 }  # fmt: skip
 
 
@@ -146,6 +148,17 @@ def _stages(src, backend: BaseBackend, options: Options) -> dict[str, Callable]:
     if src.ext not in names:
         raise ValueError(f"{src.path} is not a stage of {backend.target}: it has {', '.join(['source', *names])}")
     return {ext: stages[ext] for ext in names[names.index(src.ext) + 1:]}
+
+
+def _stored(src, contents: dict[str, Any], metadata: dict[str, Any]) -> tuple[int, ...]:
+    """Positions of the parameters that the kernel may store to; what a late stage was told of it."""
+    from tritium.passes.accesses import stored
+
+    module = contents.get("ttir")
+    if not isinstance(module, Module):
+        return metadata["stores"]
+    positions = [k for k, type_ in enumerate(src.signature.values()) for _ in flatten(type_)]
+    return tuple(sorted({positions[k] for k in stored(module)}))
 
 
 def _watch(name: str) -> Callable | None:
