@@ -14,16 +14,19 @@ A user's mistake names the two things that disagree, underlines the source and p
 from __future__ import annotations
 
 import ast
+import os
+import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
+from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 Failure = TypeVar("Failure", bound=BaseException)
 
 __all__ = [
     "AutotunerError", "CompilationError", "CompileTimeAssertionFailure", "InternalError", "InterpreterError",
-    "OutOfResources", "PTXASError", "Span", "TritonError", "UnsupportedLanguageConstruct", "cut", "fail", "node_span",
-    "place_of", "render",
+    "OutOfResources", "PTXASError", "Span", "TritonError", "UnsupportedLanguageConstruct", "cut", "fail", "is_ours",
+    "is_told", "node_span", "place_of", "render", "users_frames",
 ]  # fmt: skip
 
 
@@ -139,17 +142,64 @@ def explain(error: Failure, **facts) -> Failure:
     return error
 
 
-def cut(error: BaseException, keep: bool = False) -> BaseException:
-    """`error` without the frames it came through, and its causes too; with `keep`, as it is.
+def cut(error: Failure, keep: bool = False) -> Failure:
+    """`error` as its reader should see it: without tritium's own frames, and without causes that say the same again.
 
-    >>> cut(ValueError("x")).__traceback__ is None
+    Whoever is called by the user catches it, cuts it and goes on with a bare `raise`, which adds no frame. A defect of
+    ours keeps everything, and so does every error with `keep`. `__cause__` stays for programs that ask for it.
+
+    >>> cut(fail(ValueError, "x")).__traceback__ is None
     True
     """
-    link = None if keep else error
-    while link is not None:
-        link.__traceback__ = None
-        link = link.__cause__
+    if keep or not is_told(error):
+        return error
+    error.__traceback__ = users_frames(error.__traceback__)
+    if isinstance(error, TritonError):
+        error.hide_cause()
     return error
+
+
+def is_told(error: BaseException) -> bool:
+    """Whether an error tells a user about a mistake; any other that comes from tritium is a defect of it.
+
+    >>> is_told(fail(ValueError, "axis 3 is out of range")), is_told(ValueError()), is_told(InternalError("dce"))
+    (True, False, False)
+    """
+    return isinstance(error, TritonError) and not isinstance(error, InternalError) or hasattr(error, "hint")
+
+
+# As the code objects of this package spell it: a search path such as "../lib" is left as it is.
+_PACKAGE = os.path.dirname(__file__) + os.sep
+_KERNELS = os.path.join(_PACKAGE, "kernels") + os.sep
+
+
+def is_ours(file: str) -> bool:
+    """Whether a file is part of tritium, except its collection of kernels: those are users too.
+
+    >>> is_ours(__file__), is_ours("k.py")
+    (True, False)
+    """
+    return file.startswith(_PACKAGE) and not file.startswith(_KERNELS)
+
+
+def users_frames(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames that are tritium's own.
+
+    >>> users_frames(None) is None
+    True
+    """
+    kept = []
+    while trace is not None:
+        if not is_ours(trace.tb_frame.f_code.co_filename):
+            kept.append(trace)
+        trace = trace.tb_next
+    made = None
+    for link in reversed(kept):
+        made = TracebackType(made, link.tb_frame, link.tb_lasti, link.tb_lineno)
+    return made
+
+
+_cause: Any = BaseException.__dict__["__cause__"]  # the field itself, which Python prints
 
 
 class TritonError(Exception):
@@ -158,6 +208,27 @@ class TritonError(Exception):
     >>> issubclass(CompilationError, TritonError)
     True
     """
+
+    _hidden: BaseException | None = None
+
+    @property
+    def __cause__(self) -> BaseException | None:
+        """What led to this error. A traceback that is printed does not ask for it where the message says it all."""
+        if self._hidden is None:
+            return _cause.__get__(self)
+        return None if sys._getframe(1).f_globals.get("__name__") == "traceback" else self._hidden
+
+    @__cause__.setter
+    def __cause__(self, cause: BaseException | None) -> None:
+        self._hidden = None
+        _cause.__set__(self, cause)
+
+    def hide_cause(self) -> None:
+        """Let only programs see the cause, not the reader of a traceback."""
+        found = _cause.__get__(self)
+        if found is not None:
+            self.__cause__ = None
+            self._hidden = found
 
 
 class CompilationError(TritonError):

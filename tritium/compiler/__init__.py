@@ -53,6 +53,14 @@ def compile(src, target: GPUTarget | None = None, options: dict | Options | None
     """
     if target is not None and not isinstance(target, GPUTarget):
         raise AssertionError(f"target must be of GPUTarget type, not {target!r}")
+    try:
+        return _compile(src, target, options, _env_vars)
+    except Exception as error:
+        cut(error, keep=knobs.compilation.front_end_debugging)
+        raise
+
+
+def _compile(src, target: GPUTarget | None, options: dict | Options | None, _env_vars: dict | None):
     target = target or driver.active.get_current_target()
     backend = make_backend(target)
     src = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
@@ -117,11 +125,8 @@ _BASE = {
 
 
 def _module(src, target: GPUTarget, options: Options):
-    """Where the road starts; a module carries target and options from here on. Errors lose the compiler's frames."""
-    try:
-        value = src.make_ir(target, options)
-    except CompilationError as error:
-        raise cut(error, keep=knobs.compilation.front_end_debugging) from error.__cause__
+    """Where the road starts; a module carries target and options from here on."""
+    value = src.make_ir(target, options)
     if isinstance(value, Module):
         chosen = {name: getattr(options, name) for name in MODULE_OPTIONS}
         value = value.replace(attrs={**value.attrs, "target": str(target.with_arch(options.arch)), **chosen})

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import bdb
 import contextlib
-import os
 import sys
 from contextvars import ContextVar
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 
 from .. import knobs
-from ..errors import InterpreterError, TritonError
+from ..errors import InterpreterError, TritonError, cut, is_ours, users_frames
 from ..ir.core import Loc, Op
 from ..ir.opdef import types_of
 from ..language.grid import grid_sizes
@@ -34,8 +34,6 @@ from .syntax import eager_form
 
 __all__ = ["Datum", "EagerBuilder", "InterpretedFunction", "launch", "observing"]
 
-# As the code objects of this package spell it: a search path such as "../lib" is left as it is.
-_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _OBSERVERS: ContextVar[tuple] = ContextVar("observers", default=())
 
 
@@ -118,15 +116,21 @@ class InterpretedFunction(Source):
         self.pre_run_hooks = []
 
     def __getitem__(self, grid):
-        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
+        return partial(self._run, grid)
 
     def run(self, *args, grid, warmup=False, **kwargs):
         """Run every program of the grid, one after the other; there is nothing to warm up."""
-        if warmup:
-            return
-        for hook in self.pre_run_hooks:
-            hook(*args, **kwargs)
-        launch(self, grid, args, {"debug": self.debug, **kwargs} if self.debug else kwargs)
+        if not warmup:
+            self._run(grid, *args, **kwargs)
+
+    def _run(self, grid, /, *args, **kwargs):
+        try:
+            for hook in self.pre_run_hooks:
+                hook(*args, **kwargs)
+            launch(self, grid, args, {"debug": self.debug, **kwargs} if self.debug else kwargs)
+        except Exception as error:
+            cut(error, keep=knobs.compilation.front_end_debugging)
+            raise
 
     def warmup(self, *args, grid, **kwargs):
         """Nothing: an interpreted kernel is not compiled."""
@@ -155,7 +159,18 @@ def observing(*observers):
 
 
 def launch(source, grid, args, kwargs, *, observers=(), strict=True):
-    """Run a kernel (any `Source`) eagerly over a grid. Keywords that are not parameters are options or ignored."""
+    """Run a kernel (any `Source`) eagerly over a grid. Keywords that are not parameters are options or ignored.
+
+    A traceback goes from the user's launch straight into the user's kernel.
+    """
+    try:
+        _launch(source, grid, args, kwargs, observers, strict)
+    except Exception as error:
+        cut(error, keep=knobs.compilation.front_end_debugging)
+        raise
+
+
+def _launch(source, grid, args, kwargs, observers, strict):
     parameters = source.signature.parameters
     bound = source.signature.bind(*args, **{k: v for k, v in kwargs.items() if k in parameters})
     bound.apply_defaults()
@@ -186,7 +201,9 @@ def run_program(machine, pid, body):
     except bdb.BdbQuit:  # the user left the debugger
         raise
     except Exception as raised:
-        raise explained(raised, pid) from (None if isinstance(raised, InterpreterError) else raised)
+        made = explained(raised, pid)
+        made.__traceback__ = users_frames(raised.__traceback__)
+        raise made from (made.__cause__ if made is raised else raised)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -231,8 +248,3 @@ def location(frame):
     line, end_line, col, end_col = list(code.co_positions())[frame.f_lasti // 2]
     return Loc(code.co_filename, line or frame.f_lineno, col or 0, end_line or frame.f_lineno, end_col or 0,
                code.co_name)
-
-
-def is_ours(file):
-    """Whether a file is part of tritium, except its collection of kernels: those are users too."""
-    return file.startswith(_PACKAGE) and not file.startswith(os.path.join(_PACKAGE, "kernels") + os.sep)

@@ -21,7 +21,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from tritium import knobs
-from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
+from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError, cut
 from tritium.runtime import tuning
 from tritium.runtime.choices import Choice, Choices
 from tritium.runtime.jit import JITFunction, KernelInterface, P, T
@@ -143,28 +143,32 @@ class Autotuner(KernelInterface[T]):
 
     def _launch(self, grid: Any, /, *args, **kwargs):
         """As `run`; what was chosen for such arguments before is found without making their tuning key."""
-        find, fn = self._choices.finders.get((len(args), *kwargs) if kwargs else len(args)), self.fn
         try:
-            choice = find and find(args, kwargs)
-        except (AttributeError, TypeError):  # an object without a dtype, a value that cannot be hashed
-            choice = None
-        if choice is None:
-            return self._run_and_note(grid, args, kwargs)
-        key, config, only, made_of, send = choice
-        if (self.cache.get(key, only) is not config or config.__dict__ != made_of or "run" in fn.__dict__
-                or only is not None and len(self.configs) > 1):
-            return self._run_and_note(grid, args, kwargs)
-        self.best_config = config
-        if grid.__class__ is tuple and config.pre_hook is None and fn.__class__ is JITFunction:
-            return send(fn[grid], args, kwargs)
-        thread = get_ident()
-        self._launching[thread] = args
-        try:
-            if config.pre_hook is not None:
-                config.pre_hook({**self.nargs, "grid": grid, "warmup": False, **kwargs, **config.all_kwargs()})
-            return send(fn[grid], args, kwargs)
-        finally:
-            self._launching.pop(thread, None)
+            find, fn = self._choices.finders.get((len(args), *kwargs) if kwargs else len(args)), self.fn
+            try:
+                choice = find and find(args, kwargs)
+            except (AttributeError, TypeError):  # an object without a dtype, a value that cannot be hashed
+                choice = None
+            if choice is None:
+                return self._run_and_note(grid, args, kwargs)
+            key, config, only, made_of, send = choice
+            if (self.cache.get(key, only) is not config or config.__dict__ != made_of or "run" in fn.__dict__
+                    or only is not None and len(self.configs) > 1):
+                return self._run_and_note(grid, args, kwargs)
+            self.best_config = config
+            if grid.__class__ is tuple and config.pre_hook is None and fn.__class__ is JITFunction:
+                return send(fn[grid], args, kwargs)
+            thread = get_ident()
+            self._launching[thread] = args
+            try:
+                if config.pre_hook is not None:
+                    config.pre_hook({**self.nargs, "grid": grid, "warmup": False, **kwargs, **config.all_kwargs()})
+                return send(fn[grid], args, kwargs)
+            finally:
+                self._launching.pop(thread, None)
+        except Exception as error:
+            cut(error, keep=knobs.compilation.front_end_debugging)
+            raise
 
     def _run_and_note(self, grid: Any, args: tuple, kwargs: dict[str, Any]):
         done = self.run(*args, grid=grid, warmup=False, **kwargs)
@@ -333,12 +337,16 @@ class Heuristics(KernelInterface[T]):
 
     def _launch(self, grid: Any, /, *args, **kwargs):
         """As `run`, without handing the grid on as a keyword."""
-        if self.fn.__class__ is not JITFunction or "run" in self.fn.__dict__:
-            return self.run(*args, grid=grid, warmup=False, **kwargs)
-        given = dict(zip(self.arg_names, args))
-        given |= {"grid": grid, "warmup": False, **kwargs} if kwargs else {"grid": grid, "warmup": False}
-        args, kwargs = self._computed(args, kwargs, given)
-        return self.fn[grid](*args, **kwargs)
+        try:
+            if self.fn.__class__ is not JITFunction or "run" in self.fn.__dict__:
+                return self.run(*args, grid=grid, warmup=False, **kwargs)
+            given = dict(zip(self.arg_names, args))
+            given |= {"grid": grid, "warmup": False, **kwargs} if kwargs else {"grid": grid, "warmup": False}
+            args, kwargs = self._computed(args, kwargs, given)
+            return self.fn[grid](*args, **kwargs)
+        except Exception as error:
+            cut(error, keep=knobs.compilation.front_end_debugging)
+            raise
 
     def _computed(self, args: tuple, kwargs: dict[str, Any], given: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """The arguments with the computed values in place; `given` are all of them by name."""

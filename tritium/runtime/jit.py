@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from tritium import knobs
+from tritium.errors import cut
 from tritium.language.source import Source
 from tritium.runtime.launch import Form, Launcher
 
@@ -75,10 +76,20 @@ class KernelInterface(Generic[T]):
         """Compile without launching; a `torch.dtype` stands for a tensor of it."""
         from tritium.tensors import MockTensor
 
-        return self.run(*map(MockTensor.wrap_dtype, args), grid=grid, warmup=True, **kwargs)
+        try:
+            return self.run(*map(MockTensor.wrap_dtype, args), grid=grid, warmup=True, **kwargs)
+        except Exception as error:
+            cut(error, keep=knobs.compilation.front_end_debugging)
+            raise
 
     def __getitem__(self: KernelInterface[Callable[P, Any]], grid: Any) -> Launch[P]:
-        launch: Any = lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
+        def launch(*args, **kwargs):
+            try:
+                return self.run(*args, grid=grid, warmup=False, **kwargs)
+            except Exception as error:
+                cut(error, keep=knobs.compilation.front_end_debugging)
+                raise
+
         return launch
 
 

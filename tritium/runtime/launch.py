@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tritium import knobs
-from tritium.errors import CompilationError, InternalError, cut
+from tritium.errors import InternalError, cut
 from tritium.language.grid import grid_sizes
 
 # At most this many specialisations of a kernel, and grids, are kept at hand.
@@ -94,25 +94,30 @@ class Launcher:
 
     def _call_first(self, grid: Any, *args, **kwargs):
         """A call made with what `over` gave before there was a native one."""
-        return (self.native(grid) if self.native else partial(self.call, grid))(*args, **kwargs)
+        try:
+            return (self.native(grid) if self.native else partial(self.call, grid))(*args, **kwargs)
+        except Exception as error:
+            cut(error, keep=knobs.compilation.front_end_debugging)
+            raise
 
     def call(self, grid: Any, *args, **kwargs):
-        """Launch the slow way."""
-        values, options = self._bind(args, kwargs)
-        if callable(grid):
-            grid = grid(dict(zip(self._names, values)))
-        return self._reach(grid_sizes(grid), values, options, Form(len(args), tuple(kwargs)))
+        """Launch the slow way; a traceback ends with the user's line."""
+        try:
+            values, options = self._bind(args, kwargs)
+            if callable(grid):
+                grid = grid(dict(zip(self._names, values)))
+            return self._slow(grid_sizes(grid), values, options, Form(len(args), tuple(kwargs)))
+        except Exception as error:
+            cut(error, keep=knobs.compilation.front_end_debugging)
+            raise
 
     def warmup(self, *args, **kwargs):
         """Only compile."""
-        return self._reach(None, *self._bind(args, kwargs))
-
-    def _reach(self, *args):
-        """`slow`, whose errors of compilation have a traceback that ends here."""
         try:
-            return self._slow(*args)
-        except CompilationError as error:
-            raise cut(error, keep=knobs.compilation.front_end_debugging) from error.__cause__
+            return self._slow(None, *self._bind(args, kwargs))
+        except Exception as error:
+            cut(error, keep=knobs.compilation.front_end_debugging)
+            raise
 
     def bind(self, *args, **kwargs) -> tuple[tuple, dict[str, Any]]:
         """The arguments in the order of the parameters, and the keywords that are no parameters."""
