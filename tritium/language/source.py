@@ -221,8 +221,8 @@ class Source(dependencies.Compilable):
             f"hint: launch it over a grid of programs: {self.__name__}[grid](...)")
 
     def __get__(self, instance, owner=None):
-        """As an attribute of a class it binds like a function: `x.sum(0)` is `sum(x, 0)`."""
-        return self if instance is None else MethodType(self, instance)
+        """A method of a value that kernels have: `x.sum(0)` is `sum(x, 0)`. In any other class, the kernel itself."""
+        return MethodType(self, instance) if _is_value(instance) else self
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.module}:{self.__qualname__})"
@@ -236,6 +236,12 @@ class Source(dependencies.Compilable):
 
     def __reduce__(self) -> str:
         return self.__qualname__
+
+
+def _is_value(instance: object) -> bool:
+    """Whether an object may be a value in a kernel: a tensor, a tuple, an aggregate."""
+    kind = type(instance)
+    return isinstance(instance, tuple) or hasattr(kind, "__triton_aggregate__") or dependencies.is_language(kind)
 
 
 JITCallable = Source  # its name in Triton
@@ -265,6 +271,10 @@ class ConstexprFunction(Source):
             if x.__class__ not in _NUMBERS:
                 return self._call(args, kwargs)
         return self.fn(*args, **kwargs) if not kwargs else self._call(args, kwargs)
+
+    def __get__(self, instance, owner=None):
+        """A method of any object: plain Python knows what to do with that."""
+        return self if instance is None else MethodType(self, instance)
 
     def _call(self, args: tuple, kwargs: dict):
         return self.fn(*map(unwrap, args), **{name: unwrap(value) for name, value in kwargs.items()})
