@@ -21,7 +21,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tritium import knobs
-from tritium.errors import Span, fail, node_span
+from tritium.errors import Span, fail, node_span, render
 from tritium.language import dependencies, text
 from tritium.language.calling import current
 from tritium.language.constants import unwrap
@@ -90,10 +90,11 @@ class Source(dependencies.Compilable):
     def _lines(self) -> tuple[list[str], int]:
         try:
             return text.lines_of(self.fn)
-        except (OSError, TypeError) as error:
-            raise ValueError(
-                f"@jit functions should be defined in a Python file: the source of {self.__qualname__} cannot be read"
-            ) from error
+        except (OSError, TypeError):
+            hint = text.ways_out(self.file)
+            raise fail(ValueError, render(
+                "@jit functions should be defined in a Python file: a kernel is compiled from its text, and that of "
+                f"{self.__qualname__}, defined in {self.file}, cannot be read", hint=hint), hint=hint) from None
 
     @cached_property
     def has_text(self) -> bool:

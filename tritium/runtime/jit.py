@@ -298,7 +298,17 @@ def jit(fn: Any = None, *, version=None, repr=None, launch_metadata=None, do_not
             from tritium.interp.eager import InterpretedFunction
 
             return InterpretedFunction(fn, do_not_specialize, debug)
-        return JITFunction(fn, version, do_not_specialize, do_not_specialize_on_alignment, debug, noinline, repr,
-                           launch_metadata)
+        try:
+            return JITFunction(fn, version, do_not_specialize, do_not_specialize_on_alignment, debug, noinline, repr,
+                               launch_metadata)
+        except Exception as error:
+            cut(error)
+            raise
 
-    return decorate if fn is None else decorate(fn)
+    if fn is None:
+        return decorate
+    try:
+        return decorate(fn)
+    except Exception as error:
+        cut(error)
+        raise
