@@ -18,7 +18,7 @@ from tritium.errors import fail
 from tritium.ir.core import Module
 from tritium.ir.text import parse_module
 from tritium.language import signature as signatures
-from tritium.language.dependencies import fingerprint
+from tritium.language.fingerprints import fingerprint
 
 # Extensions whose text is tile IR; the other stages belong to a backend.
 IR_STAGES = ("source", "ttir", "ttgir")
@@ -95,8 +95,8 @@ class ASTSource:
     def hash(self) -> str:
         """A hash of the function and its specialisation."""
         types = sorted((name, str(type_)) for name, type_ in self.signature.items())
-        constants = sorted((path, fingerprint(value)) for path, value in self.constants.items())
-        return sha256(self.fn.cache_key, self.name, str(types), str(constants), str(sorted(self.attrs.items())))
+        constants = fingerprint(sorted(self.constants.items(), key=lambda item: item[0]))
+        return sha256(self.fn.cache_key, self.name, str(types), constants, str(sorted(self.attrs.items())))
 
     def make_ir(self, target: GPUTarget, options: Options, codegen_fns=None, module_map=None, context=None):
         """The module before any pass; for a framework that has a `context`, as it sees modules."""

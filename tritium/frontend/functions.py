@@ -16,6 +16,7 @@ from ..ir.rewrite import effects
 from ..ir.rewrite import same as unchanged
 from ..language import values
 from ..language.aggregate import Aggregate
+from ..language.fingerprints import fingerprint
 from . import control
 from .scope import Closure, Frame, same
 
@@ -71,7 +72,7 @@ def _constants(value):
     parts = values.parts_of(value)
     if parts is not None:
         return [_constants(part) for part in parts[0]]
-    return None if type(value) is values.tensor else repr(value)
+    return None if type(value) is values.tensor else fingerprint(value)
 
 
 def _lowered(b, function, names, lower):

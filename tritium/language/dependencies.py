@@ -17,9 +17,11 @@ from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
+from tritium import knobs
 from tritium.errors import Span, render
 from tritium.language.constants import constexpr, unwrap
 from tritium.language.dtypes import dtype
+from tritium.language.fingerprints import Keyed, fingerprint
 from tritium.language.names import Names, find
 
 _LANGUAGE = "tritium.language"
@@ -41,9 +43,33 @@ class Captured(NamedTuple):
     values: dict[tuple[str, int], tuple[object, object]]  # (name, id of scope) -> (value when seen, scope)
 
 
-class Compilable:
+class Snapshot(NamedTuple):
+    """A captured object as it was: its fingerprint, and the compiled functions that it holds."""
+
+    text: str
+    callees: tuple[Keyed, ...]
+    value: object
+
+    @classmethod
+    def of(cls, value: object) -> Snapshot:
+        """The object as it is now."""
+        callees: list[Keyed] = []
+        return cls(fingerprint(value, callees), tuple(callees), value)
+
+    def holds(self, value: object) -> bool:
+        """Whether an object is as the captured one was."""
+        text, callees, _ = value if type(value) is Snapshot else Snapshot.of(value)
+        return text == self.text and len(callees) == len(self.callees) and \
+            all(one is other for one, other in zip(callees, self.callees))
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Compilable(Keyed):
     """Base of `Source`: a function whose text is compiled, so that what it captures can be found."""
 
+    runs_in_python = False  # while a kernel is compiled
     _captured: Any = None  # a Captured, once `reach` has come here
     __name__: str
     __globals__: dict[str, Any]
@@ -141,47 +167,11 @@ def same(old: object, new: object) -> bool:
     >>> same([1, 2], [1, 2]), same(1, True)
     (True, False)
     """
+    if type(old) is Snapshot:
+        return old.holds(new)
     if old is new:
         return True
     return is_data(old) and is_data(new) and fingerprint(old) == fingerprint(new)
-
-
-def fingerprint(value: object) -> str:
-    """Text that tells apart any two values that would compile differently.
-
-    >>> fingerprint(1), fingerprint(True), fingerprint((1, -0.0))
-    ('int:1', 'bool:True', 'tuple(int:1,float:-0.0)')
-    """
-    if isinstance(value, constexpr):
-        value = value.value
-    kind = type(value)
-    if kind in COMMON:
-        return f"{kind.__qualname__}:{value!r}"
-    key = getattr(value, "cache_key", None)
-    if isinstance(key, str):
-        return f"function:{key}"
-    if isinstance(value, tuple | list):
-        return f"{kind.__qualname__}({','.join(map(fingerprint, value))})"
-    if isinstance(value, set | frozenset):
-        return f"{kind.__qualname__}({','.join(sorted(map(fingerprint, value)))})"
-    if isinstance(value, dict):
-        return f"{kind.__qualname__}({','.join(f'{fingerprint(k)}={fingerprint(v)}' for k, v in value.items())})"
-    if isinstance(value, FunctionType):
-        return f"function:{_python_text(value)}"
-    if isinstance(value, type):
-        return f"type:{value.__module__}.{value.__qualname__}{getattr(value, '_fields', '')}"
-    return f"{kind.__qualname__}:{value!r}"
-
-
-COMMON = frozenset((int, str, bool, float, type(None)))  # what most constants are
-
-
-def _python_text(fn: FunctionType) -> str:
-    """What tells a Python function that runs while kernels are compiled from its earlier versions."""
-    try:
-        return inspect.getsource(fn)
-    except OSError:  # it was not read from a file
-        return f"{fn.__module__}.{fn.__qualname__} at {fn.__code__.co_firstlineno}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -194,7 +184,9 @@ def _capture(source: Compilable, names: list[str]) -> Captured:
         found.look_up(name)
     function: Any = inspect.unwrap(source.fn)  # an `inspect.Signature` takes longer to make than all of this
     given = (*enumerate(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items())
-    defaults = [(place, fingerprint(value)) for place, value in given if is_data(value)]
+    defaults = [(place, found.key_of(value)) for place, value in given]
+    if source.runs_in_python:
+        found.others.append(found.key_of(function))
     constants = [(name, fingerprint(value)) for (name, _), (value, _) in found.values.items() if is_data(value)]
     parts = (source.src, source.starting_line_number, source.noinline, defaults, constants, found.others)
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()
@@ -220,7 +212,7 @@ class _Meanings:
         for scope in (self.source.closure, self.source.__globals__):
             if name in scope:
                 value = scope[name]
-                if is_language(value):
+                if is_language(value) and not isinstance(value, constexpr):
                     self.others.append(f"{name}={_home(value)}")
                 return self._record(name, name, value, scope)
         return MISSING  # a Python builtin, or a name the frontend will not find either
@@ -256,17 +248,27 @@ class _Meanings:
 
     def _remember(self, name: str, value: object, scope) -> None:
         """Keep a copy to compare with at each launch; constants that are functions are callees as well."""
-        inner = unwrap(value)
-        for part in inner if isinstance(inner, tuple | list) else (inner,):
-            self._depend(part)
-            if type(part) is FunctionType and not is_language(part):  # `@tl.constexpr` above a Python function
-                self.others.append(f"{name}={fingerprint(part)}")
+        inner, data = unwrap(value), is_data(value)
+        kept = copy.deepcopy(inner) if data else value
+        # An object that is no constant is only seen by code that runs in Python.
+        if not data and (isinstance(value, constexpr) or self.source.runs_in_python
+                         or knobs.compilation.allow_non_constexpr_globals):
+            kept = Snapshot.of(inner)
+            self.others.append(f"{name}={kept.text}")
+            for callee in kept.callees:
+                self._depend(callee)
         if scope is None:
             return
-        data = is_data(value)
         # In a library's namespace only plain data can be told apart from its machinery.
         if data or scope is self.source.__globals__ or scope is self.source.closure:
-            self.values[name, id(scope)] = (copy.deepcopy(inner) if data else value, scope)
+            self.values[name, id(scope)] = (kept, scope)
+
+    def key_of(self, value: object) -> str:
+        """The text of a value that the code uses; the functions it holds are callees."""
+        text, callees, _ = Snapshot.of(value)
+        for callee in callees:
+            self._depend(callee)
+        return text
 
     def _record_class(self, cls: type) -> None:
         if hasattr(cls, "_fields"):

@@ -267,6 +267,8 @@ else:
 class ConstexprFunction(Source):
     """Plain Python that runs while a kernel is compiled; on the host it is the function itself."""
 
+    runs_in_python = True
+
     def __call__(self, *args, **kwargs):
         for x in args:
             if x.__class__ not in _NUMBERS:

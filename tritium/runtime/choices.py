@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tritium.language.dependencies import COMMON
+from tritium.language.fingerprints import COMMON
 
 if TYPE_CHECKING:
     from tritium.runtime.tuning import Config

@@ -13,11 +13,11 @@ from tritium.compiler import ASTSource, compile, make_backend
 from tritium.compiler.background import active_mode
 from tritium.compiler.collector import paused
 from tritium.errors import CompilationError
-from tritium.language.dependencies import COMMON, fingerprint
+from tritium.language.fingerprints import COMMON, fingerprint
 from tritium.runtime import saved
 from tritium.runtime.jit import JITFunction, get_full_name
 from tritium.runtime.launch import Form, captured
-from tritium.runtime.specialize import attrs_of, constants_of, key_of
+from tritium.runtime.specialize import attrs_of, constants_of, functions_in, key_of
 from tritium.tensors import device_of
 
 
@@ -70,7 +70,9 @@ def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None
     if options.get("debug", fn.debug) or knobs.runtime.debug:
         wanted["debug"] = True
     key = _key(fn, cache, pairs, wanted)
-    fn.check_globals()
+    functions = [fn, *(part for param, x in zip(fn.params, values) if param.is_constexpr for part in functions_in(x))]
+    for function in functions:
+        function.check_globals()
     kernel: Any = cache.kernels.get(key)
     if kernel is None:
         request = _request(fn, cache, key, pairs, values, wanted, sizes is None)
@@ -83,7 +85,8 @@ def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None
     hooks = knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook  # they want to see every launch
     if form is not None and not hooks:
         like = (id(kernel), *form, *map(type, values))
-        call = Call(list(zip(fn.params, pairs, values)), *form, options, captured(fn.used_global_vals))
+        seen = {key: held for function in functions for key, held in function.used_global_vals.items()}
+        call = Call(list(zip(fn.params, pairs, values)), *form, options, captured(seen))
         fn.launcher.arm_for(like, lambda: drv.guarded_launch(kernel, call))
     return kernel
 
@@ -131,6 +134,9 @@ def new_cache(fn: JITFunction, drv: DriverBase | None = None) -> DeviceCache:
     return DeviceCache({}, {}, target, make_backend(target), fn.launcher.bind)
 
 
+_PLAIN = COMMON - {float}  # there are many floats that repr calls nan
+
+
 def _key(fn: JITFunction, cache: DeviceCache, pairs: tuple, options: dict[str, Any]) -> str:
     """The kernel's key in memory: its function, and the text of its specialisation and options."""
     chosen = fn.cache_key + (fingerprint(dict(sorted(options.items()))) if options else "")
@@ -138,7 +144,7 @@ def _key(fn: JITFunction, cache: DeviceCache, pairs: tuple, options: dict[str, A
     key = cache.keys.get(known)
     if key is None:
         # What most arguments are specialised to, `repr` tells apart as well, and sooner.
-        plain = all(type_.__class__ is str and value.__class__ in COMMON for type_, value in pairs)
+        plain = all(type_.__class__ is str and value.__class__ in _PLAIN for type_, value in pairs)
         key = cache.keys[known] = (repr(pairs) if plain else fingerprint(pairs)) + chosen
     return key
 

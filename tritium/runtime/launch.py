@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from tritium import knobs
 from tritium.errors import InternalError, cut
+from tritium.language.fingerprints import is_fixed
 from tritium.language.grid import grid_sizes
 
 # At most this many specialisations of a kernel, and grids, are kept at hand.
@@ -158,4 +159,4 @@ def captured(values: dict) -> list[tuple] | None:
     [({'SCALE': 3}, ('SCALE', 3))]
     """
     held = [(scope, (name, scope[name])) for (name, _), (_, scope) in values.items()]
-    return None if any(isinstance(value, list | dict | set) for _, (_, value) in held) else held
+    return held if all(is_fixed(value) for _, (_, value) in held) else None

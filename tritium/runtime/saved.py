@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import enum
 import importlib
 import json
+import struct
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tritium.language import dtypes
+from tritium.language.fingerprints import COMMON
 from tritium.language.source import Source
 
 
@@ -30,7 +34,7 @@ def dump(data: Specialization) -> str:
     return json.dumps({
         "name": data.name,
         "signature": {param: _encode(type_) for param, type_ in data.signature.items()},
-        "constant_keys": list(data.constants), "constant_vals": [_encode(value) for value in data.constants.values()],
+        "constant_keys": list(data.constants), "constant_vals": list(map(_encode_constant, data.constants.values())),
         "attrs_keys": list(data.attrs), "attrs_vals": list(data.attrs.values()),
         "options": {option: _encode(value) for option, value in data.options.items()},
         "key": data.key,
@@ -49,12 +53,41 @@ def load(text: str) -> Specialization:
 
 def _encode(value: Any) -> Any:
     if isinstance(value, tuple):
-        return {"tuple": [_encode(part) for part in value]}
+        return _parts(value, _encode)
     if isinstance(value, dtypes.dtype):
         return {"dtype": value.signature}
     if isinstance(value, Source):
         return {"function": f"{value.module}:{value.__qualname__}"}
     return value
+
+
+def _encode_constant(value: Any) -> Any:
+    """A constant; what JSON does not keep as it is, is only named."""
+    if value.__class__ in COMMON:
+        return {"float": struct.pack(">d", value).hex()} if value != value else value
+    if isinstance(value, enum.Enum):
+        return {"member": [_home(type(value)), value.name]}
+    if type(value) is tuple or hasattr(value, "_make"):
+        return _parts(value, _encode_constant)
+    if isinstance(value, dtypes.dtype | Source):
+        return _encode(value)
+    if type(value).__module__ == "torch" and str(value).startswith("torch."):
+        return {"function": str(value).replace(".", ":", 1)}
+    return {"lost": type(value).__name__}
+
+
+def _parts(value: tuple, encode: Callable[[Any], Any]) -> Any:
+    parts = [encode(part) for part in value]
+    return {"fields": [_home(type(value)), *parts]} if hasattr(value, "_make") else {"tuple": parts}
+
+
+def _home(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _refuse(name: str) -> Any:
+    raise TypeError(f"a constant of type {name} cannot be carried from one process to another\n"
+                    "hint: launch the kernel, or pass plain data: numbers, text, tuples, dtypes, functions")
 
 
 def _decode(value: Any) -> Any:
@@ -76,4 +109,8 @@ _DECODE = {
     "tuple": lambda parts: tuple(map(_decode, parts)),
     "dtype": dtypes.parse_signature,
     "function": _find,
+    "member": lambda parts: _find(parts[0])[parts[1]],
+    "fields": lambda parts: _find(parts[0])._make(map(_decode, parts[1:])),
+    "float": lambda text: struct.unpack(">d", bytes.fromhex(text))[0],
+    "lost": _refuse,
 }

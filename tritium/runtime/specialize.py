@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tritium.language.constants import constexpr, unwrap
 from tritium.language.declared import declaration
+from tritium.language.fingerprints import fingerprint
 from tritium.language.source import Source
 from tritium.tensors import element_type, is_descriptor, reader_of
 
@@ -174,19 +175,40 @@ class KernelParam:
 def typed(x: Any) -> Any:
     """A hashable stand-in for a constant that keeps `1`, `True` and `1.0` apart, and `0.0` from `-0.0`.
 
+    An object stands there as it is now: one that was changed since is another constant.
+
     >>> typed(1) == typed(True), typed(0.0) == typed(-0.0), typed((1,)) == typed((1.0,))
     (False, False, False)
     """
     x = unwrap(x)
     kind = type(x)
-    if kind is float:
-        return kind, x.hex()
+    if kind in _BY_VALUE:
+        return kind, x
     if isinstance(x, Source):
         return kind, x.cache_key
-    if isinstance(x, tuple):
+    if kind is tuple:
         return kind, *map(typed, x)
-    hash(x)  # a list or a dict cannot be a constant: TypeError
-    return kind, x
+    if kind in _UNHASHABLE or reader_of(x) is not None:
+        raise TypeError(f"unhashable type: {kind.__name__!r} cannot be a compile-time constant\nhint: "
+                        f"{'pass a tuple' if kind in _UNHASHABLE else 'take tl.constexpr off its parameter'}")
+    return kind, fingerprint(x)
+
+
+_BY_VALUE = frozenset((int, str, bool, type(None)))
+_UNHASHABLE = frozenset((list, dict, set, bytearray))
+
+
+def functions_in(x: Any) -> list[Source]:
+    """The compiled functions among a constant and its parts.
+
+    >>> from tritium.language.source import cdiv
+    >>> len(functions_in((1, cdiv)))
+    1
+    """
+    x = unwrap(x)
+    if isinstance(x, tuple):
+        return [function for part in x for function in functions_in(part)]
+    return [x] if isinstance(x, Source) else []
 
 
 def plain(x: Any) -> Any:
@@ -211,7 +233,9 @@ def key_of(pair: tuple[Any, Any]) -> Any:
     (('i32', 'D'), ('constexpr', (<class 'bool'>, True)))
     """
     type_, key = pair
-    return pair if type_ != "constexpr" and type_.__class__ is str else (type_, typed(key))
+    if type_.__class__ is not str:
+        return type_.__class__, *map(key_of, zip(type_, key))
+    return (type_, typed(key)) if type_ == "constexpr" else pair
 
 
 def constants_of(type_: Any, value: Any, path: tuple[int, ...]) -> dict[tuple[int, ...], Any]:

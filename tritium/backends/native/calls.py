@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from ...language.fingerprints import is_fixed
 from ...language.signature import flatten
 from ..driver import Call
 from . import record
@@ -42,7 +43,7 @@ def form_of(call: Call, tensor: TensorGuard) -> dict[str, Any] | None:
             guards[param.name] = _guard(param, type_, key, x, tensor), slot
         elif taken == 1 and isinstance(x, bool | int | float):
             fixed.append((slot, pack(type_, x)))
-        elif taken:
+        elif taken or not is_fixed(x):
             return None
         slot += taken
     rows = [guards[name] for name in order]

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...language.fingerprints import is_fixed
 from .guards import CODES
 
 __all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT32", "INT64", "SKIP", "UINT64", "Guard", "Record", "check", "constant",
@@ -105,12 +106,16 @@ def ndarray(example: Any, multiple: bool | None = None) -> Guard:
     return Guard("NDARRAY", _multiple(multiple), type(example), example.dtype)
 
 
-def constant(value: Any) -> Guard:
+def constant(value: Any) -> Guard | None:
     """The compile-time constant `value`: the object itself, or an equal one of its type where that is certain.
 
-    >>> constant(64).code, constant(None).code, constant(-0.0).code, constant((1, 2)).code
-    ('EQUAL', 'SAME', 'BITS', 'SAME')
+    None for an object that may change, and with it the kernel: the launcher sees only that it is the same object.
+
+    >>> constant(64).code, constant(None).code, constant(-0.0).code, constant((1, 2)).code, constant([1])
+    ('EQUAL', 'SAME', 'BITS', 'SAME', None)
     """
+    if not is_fixed(value):
+        return None
     if type(value) is float:
         return Guard("BITS", 0, struct.unpack("q", struct.pack("d", value))[0])
     return Guard("EQUAL" if type(value) in (int, str) else "SAME", 0, value)
