@@ -13,6 +13,7 @@ from tritium import backends, knobs
 from tritium.backends.compiler import NAMES, GPUTarget
 from tritium.backends.driver import driver
 from tritium.errors import OutOfResources
+from tritium.language.grid import check_sizes
 
 
 class LazyDict:
@@ -283,6 +284,7 @@ class CompiledKernel:
         sizes = tuple(grid)
         if len(sizes) != 3:
             raise ValueError(f"the grid of a compiled kernel has 3 sizes, not {len(sizes)}: write (n, 1, 1)")
+        check_sizes(sizes)
 
         def runner(*args, stream=None):
             self._check_count(args)

@@ -55,7 +55,8 @@ def programs(grid):
     >>> list(programs((2, 1, 2)))
     [(0, 0, 0), (0, 0, 1), (1, 0, 0), (1, 0, 1)]
     """
-    return itertools.product(*map(range, grid))
+    x, y, z = map(range, grid)
+    return ((i, j, k) for i in x for j in y for k in z)  # a product would hold all the sizes in memory
 
 
 class Step(NamedTuple):

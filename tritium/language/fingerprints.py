@@ -475,7 +475,8 @@ _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes made in Python have it, and some 
 _BOOKKEEPING = frozenset((
     "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__", "__annotate__",
     "__annotate_func__", "__annotations_cache__", "__conditional_annotations__", "__static_attributes__",
-    "__firstlineno__", "__slotnames__", "_abc_impl", "__abstractmethods__", "__dataclass_fields__", "__dataclass_params__",
+    "__firstlineno__", "__slotnames__", "_abc_impl", "__abstractmethods__", "__dataclass_fields__",
+    "__dataclass_params__",
     "__parameters__", "__orig_bases__", "__match_args__",
 ))  # fmt: skip
 

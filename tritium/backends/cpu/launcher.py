@@ -37,7 +37,8 @@ _TEXTS = {
     "doc.raw": "launch_raw(entry, arena_bytes, gx, gy, gz, slots): run the kernel on packed slots",
     "judged": "OLLLL",
     "assertion": "device-side assert triggered: %s [program (%lld, %lld, %lld)]",
-    "usage": "launch_raw takes (entry, arena_bytes, gx, gy, gz, slots): sizes are not negative, slots are bytes",
+    "usage": "launch_raw takes (entry, arena_bytes, gx, gy, gz, slots): sizes are below 2**31 and not negative, "
+    "their product is below 2**63, slots are bytes",
 }
 
 _RUN = """

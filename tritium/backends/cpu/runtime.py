@@ -23,6 +23,7 @@ from typing import Any
 
 from ... import knobs
 from ...errors import InternalError
+from ...language.grid import check_sizes
 from ..llvm import jit, writer
 from ..llvm.target import CpuTarget, cpu_target
 from ..native import guards, record, terms
@@ -158,8 +159,10 @@ class Runtime:
 
     def launch_raw_slowly(self, entry: int, arena_bytes: int, gx: int, gy: int, gz: int, slots: bytes) -> None:
         """`launch_raw` through ctypes, for interpreters that take no native builtins."""
-        if min(gx, gy, gz) < 0:
-            raise TypeError(f"a grid cannot have negative sizes: ({gx}, {gy}, {gz})")
+        try:
+            check_sizes((gx, gy, gz))
+        except ValueError as error:
+            raise TypeError(str(error)) from None
         if not gx * gy * gz:
             return
         grid = (ctypes.c_int64 * 3)(gx, gy, gz)

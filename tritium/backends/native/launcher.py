@@ -81,26 +81,34 @@ _HEAD = """
 """
 
 _GRID = """
-; Read three sizes of a grid; false if one is no integer or is negative.
+declare { i64, i1 } @llvm.smul.with.overflow.i64(i64, i64)
+
+; Read three sizes of a grid; false if one is no integer or out of range, or if there are too many programs.
 define internal i1 @read_grid(ptr %sizes, ptr %grid) nounwind {
 entry:
   br label %next
 next:
-  %i = phi i64 [0, %entry], [%i1, %good]
+  %i = phi i64 [0, %entry], [%i1, %more]
+  %before = phi i64 [1, %entry], [%total, %more]
   %size.p = getelementptr ptr, ptr %sizes, i64 %i
   %size = load ptr, ptr %size.p
   %n = call i64 @PyLong_AsLongLong(ptr %size)
-  %negative = icmp slt i64 %n, 0
-  br i1 %negative, label %bad, label %good
+  %wrong = icmp ugt i64 %n, 2147483647            ; also if it is negative
+  br i1 %wrong, label %bad, label %good
 bad:
   call void @PyErr_Clear()
   ret i1 false
 good:
   %slot = getelementptr i64, ptr %grid, i64 %i
   store i64 %n, ptr %slot
+  %product = call { i64, i1 } @llvm.smul.with.overflow.i64(i64 %before, i64 %n)
+  %wraps = extractvalue { i64, i1 } %product, 1
+  br i1 %wraps, label %bad, label %more
+more:
+  %total = extractvalue { i64, i1 } %product, 0
   %i1 = add i64 %i, 1
-  %more = icmp slt i64 %i1, 3
-  br i1 %more, label %next, label %done
+  %another = icmp slt i64 %i1, 3
+  br i1 %another, label %next, label %done
 done:
   ret i1 true
 }
