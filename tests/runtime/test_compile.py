@@ -263,7 +263,8 @@ def test_long_names_are_cut(fake):
         pass
 
     made = compile(ASTSource(kernel, {"x": "*fp32"}), TARGET)
-    assert made.name == "k" * 300 and f"{'k' * 150}.paper" in made.metadata_group
+    (file,) = [name for name in made.metadata_group if name.endswith(".paper")]
+    assert made.name == "k" * 300 and file.startswith("k" * 150) and len(file) < 220
     assert compile(ASTSource(kernel, {"x": "*fp32"}), TARGET).name == "k" * 300 and len(fake.lowered) == 1
 
 

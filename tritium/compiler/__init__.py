@@ -22,6 +22,7 @@ from tritium.compiler.background import AsyncCompileMode, FutureKernel
 from tritium.compiler.collector import paused
 from tritium.compiler.entry import Clock, CompileTimes, Entry
 from tritium.compiler.kernel import CompiledKernel, LazyDict
+from tritium.compiler.names import safe_name
 from tritium.compiler.sources import MODULE_OPTIONS, ASTSource, IRSource, sha256
 from tritium.errors import CompilationError, InternalError, TritonError, cut
 from tritium.ir.core import Module
@@ -206,7 +207,7 @@ def _save(contents: dict[str, Any], metadata: dict[str, Any]) -> str:
             text = contents[ext] if isinstance(contents[ext], bytes) else str(contents[ext]).encode()
         except LookupError:  # an operand that is defined nowhere has no name
             continue
-        path = Path(directory, f"{metadata['name'][:150]}.{ext}")
+        path = Path(directory, f"{safe_name(metadata['name'])}.{ext}")
         path.write_bytes(text)
         return str(path)
     raise InternalError(f"no stage of {metadata['name']} can be printed")

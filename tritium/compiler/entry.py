@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tritium import cache, knobs
 from tritium.backends.compiler import BaseBackend, Options
 from tritium.compiler.kernel import CompiledKernel, OnDemand, OnDisk, metadata_text
+from tritium.compiler.names import safe_name
 from tritium.compiler.sources import IR_STAGES, parse_stage
 
 
@@ -22,7 +23,7 @@ class Entry:
     def __init__(self, src, key: str, backend: BaseBackend, options: Options):
         self.src, self.key, self.backend = src, key, backend
         self.supplied = options.ir_override
-        self.file = src.name[:150]
+        self.file = safe_name(src.name)
         self.manager: Any = cache.get_cache_manager(key)  # None once the user supplies a stage
         self.dump = cache.get_dump_manager(src.hash()) if knobs.compilation.dump_ir else None
         self.override = cache.get_override_manager(src.hash()) if knobs.compilation.override else None

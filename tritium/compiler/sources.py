@@ -14,6 +14,7 @@ from typing import Any
 
 from tritium import backends
 from tritium.backends.compiler import NAMES, GPUTarget, Options
+from tritium.compiler.names import SYMBOL, safe_name
 from tritium.errors import fail
 from tritium.ir.core import Module
 from tritium.ir.text import parse_module
@@ -85,7 +86,7 @@ class ASTSource:
             raise fail(ValueError, f"the signature of {fn.__name__} lacks {', '.join(missing)}: "
                        "give each parameter a type, or a value in constexprs")
         self.signature = {name: types[name] for name in names}
-        self.name = fn.repr(self) if hasattr(fn, "repr") else fn.__name__
+        self.name = safe_name(fn.repr(self) if hasattr(fn, "repr") else fn.__name__, fn.__name__, SYMBOL)
 
     @property
     def constant_names(self) -> dict:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tritium import cache, knobs
+from tritium.compiler.names import safe_name
 
 # The launch options a Config carries beside its meta-parameters.
 OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg")
@@ -246,7 +247,7 @@ class Store(NamedTuple):
         parts = [cache.fingerprint(), str(driver.active.get_current_target()), jitted.cache_key,
                  str(sorted(knobs.cache_invalidating_env().items())), str(key_text(key)), *map(str, configs)]
         manager = cache.get_cache_manager(hashlib.sha256("-".join(parts).encode()).hexdigest())
-        return cls(manager, f"{name[:150]}.autotune.json", configs)
+        return cls(manager, f"{safe_name(name)}.autotune.json", configs)
 
     def read(self) -> dict[Config, list[float]] | None:
         """The timings, if all configurations have one."""

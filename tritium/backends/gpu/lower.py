@@ -397,7 +397,7 @@ def lower_kernel(module, target, attributes=""):
 
 
 def _name(k, arg):
-    return f"a{k}.{arg.name}" if arg.name else f"a{k}"
+    return f"a{k}.{arg.name}" if arg.name and arg.name.isascii() else f"a{k}"  # LLVM takes no other letters
 
 
 def _value_type(arg):
