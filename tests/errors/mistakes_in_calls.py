@@ -180,8 +180,8 @@ def math_of_a_tensor(x_ptr):
 
 
 @mistake(n="i32")
-def host_cdiv(n):
-    blocks = triton.cdiv(n, 64)
+def host_function(n):
+    width = triton.next_power_of_2(n)
 
 
 @mistake(x_ptr="*fp32")

@@ -61,7 +61,7 @@ PHRASES = {
     "unknown_memory_order": (CompilationError, "Memory semantic strong not supported"),
     "dot_of_two_dtypes": (CompilationError, "Both operands must be same dtype"),
     "slice_of_a_tensor": (CompilationError, "unsupported tensor index"),
-    "host_cdiv": (CompilationError, "Did you forget to add @triton.jit"),
+    "host_function": (CompilationError, "Did you forget to add @triton.jit"),
     "integer_too_large": (CompilationError, "Nonrepresentable integer"),
     "for_over_a_tuple": (CompilationError, "Only `range` and `static_range`"),
     "string_in_a_variable": (CompilationError, "cannot convert fast of type"),

@@ -387,19 +387,29 @@ def nothing_returned(out):
 
 
 @triton.jit
-def maybe_value(n):
+def sometimes_leaves_early(out, n):
     if n > 0:
-        return n * 2
+        return
+    tl.store(out + 1, 5)
+
+
+@triton.jit
+def doubled_until(n):
+    while True:
+        n *= 2
+        if n > 10:
+            return n
 
 
 @triton.jit
 def odd_returns(out, n):
     tl.static_assert(nothing_returned(out) is None)
-    tl.store(out + 1, maybe_value(n))
+    sometimes_leaves_early(out, n)
+    tl.store(out + 2, doubled_until(n))
 
 
 def test_functions_without_a_value():
-    assert run(odd_returns, ints(), 3)[:2].tolist() == [1, 6]
+    assert run(odd_returns, ints(), 3)[:3].tolist() == [1, 0, 12]
 
 
 @triton.jit

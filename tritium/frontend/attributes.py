@@ -6,7 +6,7 @@ import difflib
 from types import ModuleType
 
 from ..errors import fail
-from ..language import values
+from ..language import spellings, values
 
 
 def read(b, owner, wanted):
@@ -25,7 +25,7 @@ def read(b, owner, wanted):
         if hasattr(missing, "hint"):
             raise
         raise fail(AttributeError, f"'{type(owner).__name__}' object has no attribute '{wanted}'",
-                   hint=_closest(wanted, owner) or _because_constant(owner)) from None
+                   hint=hint(owner, wanted) or _because_constant(owner)) from None
 
 
 def has(b, owner, wanted):
@@ -38,11 +38,24 @@ def _of_module(module, wanted):
         return values.unwrap(getattr(module, wanted))
     except AttributeError:
         raise fail(AttributeError, f"module '{module.__name__}' has no attribute '{wanted}'",
-                   hint=_closest(wanted, module)) from None
+                   hint=hint(module, wanted)) from None
+
+
+_GROWS = ("append", "extend", "insert", "pop", "remove", "add")
+
+
+def hint(owner, wanted):
+    """What to write where a value has no such attribute: another spelling, or the most similar name."""
+    if isinstance(owner, tuple | list) and wanted in _GROWS:
+        return "a tuple never changes: bind a longer one, `t = t + [x]`, or write a list comprehension"
+    ours = type(owner) is values.tensor or getattr(owner, "__name__", "").startswith("tritium.language")
+    return (ours and spellings.instead_of(wanted)) or _closest(wanted, owner)
 
 
 def _closest(wanted, owner):
     known = [name for name in dir(owner) if not name.startswith("_")]
+    if isinstance(owner, ModuleType):
+        known = [name for name in known if not isinstance(getattr(owner, name, None), ModuleType)]
     close = difflib.get_close_matches(wanted, known, 1, 0.6)
     return f"did you mean `{close[0]}`?" if close else None
 

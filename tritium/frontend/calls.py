@@ -10,8 +10,8 @@ from types import FunctionType, MethodType
 
 from ..errors import CompilationError, TritonError, UnsupportedLanguageConstruct, explain, fail
 from ..ir import types as T
-from ..language import dependencies, elementwise, program, values
-from ..language.source import ConstexprFunction, Source
+from ..language import dependencies, elementwise, indexing, program, spellings, values
+from ..language.source import ConstexprFunction, Source, cdiv
 from . import attributes, control, diagnose, functions
 from .scope import Closure, Frame, describe, function_of, is_aggregate, same
 
@@ -129,19 +129,22 @@ def _without_annotations(signature):
 
 
 def _call_constexpr(b, node, function, args, kwargs):
-    """A function that runs while the kernel is compiled."""
+    """A function that runs while the kernel is compiled; `cdiv` is arithmetic, which run-time values have too."""
+    runtime = any(type(x) is values.tensor for x in (*args, *kwargs.values()))
+    if runtime and function is cdiv:
+        return run_python(b, node, function.fn, args, kwargs)
     try:
         return values.unwrap(function.fn(*args, **kwargs))
     except TritonError:
         raise
     except Exception as raised:
         _check_signature(b, node, function, function.signature, args, kwargs)
-        if any(type(x) is values.tensor for x in (*args, *kwargs.values())):
+        if runtime:
             name = function.__name__
             made = diagnose.error(
                 b, node, f"{name} runs while the kernel is compiled: it takes constants only. {_first_line(raised)}",
-                hint=f"use tl.{name} for run-time values" if name == "cdiv" else
-                f"pass constants, or decorate {name} with @triton.jit")
+                hint="compute it before the launch and pass it as a `tl.constexpr` argument"
+                if dependencies.is_language(function) else f"pass constants, or decorate {name} with @triton.jit")
             made.__cause__ = raised
         else:
             made = diagnose.from_builtin(b, node, raised)
@@ -185,8 +188,7 @@ def _call_python(b, node, function, args, kwargs):
                               {name: values.wrap(x) for name, x in kwargs.items()})
         raise diagnose.error(
             b, node, f"Unsupported function referenced: {name} is plain Python", at=node.func,
-            hint=f"decorate {function.__name__} with @triton.jit, or with @triton.constexpr_function if it only "
-            "computes constants")
+            hint=spellings.of_callable(function.__name__, function.__module__ or ""))
     _check_constants(b, node, name, args, kwargs)
     return run_python(b, node, function, args, kwargs)
 
@@ -195,14 +197,13 @@ def _check_constants(b, node, name, args, kwargs):
     for value in (*args, *kwargs.values()):
         if not values.is_constant(value):
             raise diagnose.error(b, node, f"{name} runs in Python while the kernel is compiled: it cannot take "
-                                 f"{describe(value)}, a run-time value", hint=_INSTEAD.get(name))
+                                 f"{describe(value)}, a run-time value", hint=_instead_of(name))
 
 
-_INSTEAD = {
-    "exp": "use tl.exp", "sqrt": "use tl.sqrt", "log": "use tl.log", "log2": "use tl.log2", "sin": "use tl.sin",
-    "cos": "use tl.cos", "floor": "use tl.floor", "ceil": "use tl.ceil", "tanh": "use tl.extra.libdevice.tanh",
-    "pow": "use tl.extra.libdevice.pow", "erf": "use tl.erf",
-}  # fmt: skip
+def _instead_of(name):
+    if name == "str.format":
+        return 'print values at run time with tl.device_print("x", x)'
+    return spellings.instead_of_builtin(name) or spellings.instead_of(name)
 
 
 # --- functions from their source ----------------------------------------------------------------------------------
@@ -213,14 +214,21 @@ def call_source(b, node, source, args, kwargs):
 
     def lower(frame):
         _check_recursion(b, node, frame)
-        return _lowered(b, node, frame, lambda: control.run(b, function.node.body))
+        return _lowered(b, node, frame, lambda: control.check_returns(b, function, control.run(b, function.node.body)))
 
     if source.noinline:
         _check_scalars(b, node, source, names)
         called = functions.call(b, function, names, lower)
         if called is not None:
-            return called.value
-    return lower(Frame(function, names, caller=b.frame.loc(node), parent=b.frame))
+            return _noted(b, node, function, called.value)
+    return _noted(b, node, function, lower(Frame(function, names, caller=b.frame.loc(node), parent=b.frame)))
+
+
+def _noted(b, node, function, result):
+    """The result of a call; that there is none is worth knowing when somebody uses it."""
+    if result is None:
+        b.nothing[node] = function
+    return result
 
 
 def _lowered(b, node, frame, lower):
@@ -321,8 +329,10 @@ def _plain(function):
         if function is len and isinstance(value, builtins.tuple):
             return len(value)
         if any(not values.is_constant(x) for x in args):
-            raise fail(TypeError, f"{function.__name__}() of a run-time value: {describe(args[0])}",
-                       hint="use .to(tl.int32) or .to(tl.float32)" if function in (int, float) else "use x.shape[axis]")
+            hint = "use .to(tl.int32) or .to(tl.float32)" if function in (int, float) else "use x.shape[axis]"
+            if function is len and type(value) is values.tensor and not value.shape:
+                hint = indexing.NO_SHAPE if value.dtype.is_ptr() else "it is a scalar: it has no length"
+            raise fail(TypeError, f"{function.__name__}() of a run-time value: {describe(args[0])}", hint=hint)
         return by_python(function, *args, **kwargs)
     return apply
 
@@ -362,6 +372,7 @@ def _print(b, node, args, kwargs):
 def _extreme(function, name):
     """min and max: of constants by Python, otherwise by the language."""
     def apply(b, node, args, kwargs):
+        elementwise.check_several(function.__name__, args)
         if len(args) == 1 and isinstance(args[0], builtins.tuple):
             args = args[0]
         if all(map(values.is_constant, args)):

@@ -101,12 +101,29 @@ def _leave_loop(b, node, kind):
 def return_(b, node):
     """End the function; its value, if it is not the kernel, becomes the value of the call."""
     value = None if node.value is None else b.visit(node.value)
+    if b.frame.is_kernel and value is not None:
+        raise diagnose.error(b, node, f"{b.frame.function.name} is a kernel, which returns nothing: this is "
+                             f"{describe(value)}", at=node.value,
+                             hint="store the result through a pointer: `tl.store(out_ptr, ...)`, then a bare `return`")
     if not b.frame.is_kernel:
         if node.value is not None:
             b.at(node)
             value = _returned(b, node, value)
         b.frame.bind(RESULT, value, node)
     return Exits({"return": True}, always=True)
+
+
+def check_returns(b, function, exits):
+    """A function that returns a value does so on every path."""
+    frame = b.frame
+    result = frame.names.get(RESULT)
+    if result is None or (exits is not None and exits.always):
+        return
+    last = function.node.body[-1]
+    raise diagnose.error(
+        b, frame.places.get(RESULT, last), f"{function.name} returns {describe(result)} here, but nothing on another "
+        "path", hint="end the function with a `return` of the same type",
+        notes=[("that path goes by here, and on to the end of the function", diagnose.heading(b, last))])
 
 
 def _returned(b, node, value):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import os
 
-from .. import knobs
+from .. import knobs, ops
 from ..errors import CompilationError, InternalError, TritonError, UnsupportedLanguageConstruct
-from ..ir.core import Arg
-from ..language import dependencies, values
+from ..ir.core import Arg, Op
+from ..language import dependencies, indexing, shaping, values
 from .scope import MISSING, Deferred, Unbound, describe
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))  # as code objects spell it
@@ -38,6 +38,11 @@ def _span(source, node, underlined, label):
     return span
 
 
+def heading(b, node):
+    """The span of a statement; of one with a body, its first line."""
+    return _span(b.frame.source, node, node, "")
+
+
 def unsupported(b, node, message, *, hint=None, at=None):
     """An error about Python that kernels may not contain."""
     return error(b, node, message, hint=hint, at=at, kind=UnsupportedLanguageConstruct)
@@ -49,6 +54,9 @@ def from_exception(b, node, raised):
         return raised
     if _is_internal(raised):
         return _internal(b, node, raised)
+    lacking = _operand_without_value(b, node)
+    if lacking is not None:
+        return _returns_nothing(b, node, raised, *lacking)
     made = error(b, node, _message(raised), hint=_hint(b, node, raised), notes=_notes(b, node, raised),
                  label=getattr(raised, "label", ""))
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):  # `x[i]` counts as a call
@@ -64,10 +72,44 @@ def from_builtin(b, node, raised, signature=None, count=0):
     if isinstance(raised, CompilationError) and raised.node is None:  # static_assert knows no place
         return error(b, node, raised.error_message, hint=raised.hint, kind=type(raised))
     made = from_exception(b, node, raised)
-    if type(made) is CompilationError and made is not raised:
-        made = error(b, node, str(raised) or repr(raised), hint=made.hint, label=getattr(raised, "label", ""),
-                     at=_blamed(node, getattr(raised, "argument", None), signature, count))
+    if type(made) is CompilationError and made is not raised and not _operand_without_value(b, node):
+        name = getattr(raised, "argument", None)
+        blamed = _blamed(node, name, signature, count)
+        hint = made.hint if blamed is None or not made.hint else \
+            made.hint.replace(f"({name})", f"({ast.unparse(blamed)})")  # in the user's own words
+        made = error(b, node, str(raised) or repr(raised), hint=hint, label=getattr(raised, "label", ""), at=blamed)
         made.__cause__ = raised
+    return made
+
+
+def _operand_without_value(b, node):
+    """(operand, function) for the first operand of `node` that is the result of a function without `return`."""
+    for operand in _operands(node):
+        place = operand
+        if type(operand) is ast.Name and b.frame.names.get(operand.id, MISSING) is None:
+            place = b.frame.places.get(operand.id)
+        function = b.nothing.get(place)
+        if function is not None:
+            return operand, function
+    return None
+
+
+def _operands(node):
+    if type(node) is ast.Call:
+        return *node.args, *(keyword.value for keyword in node.keywords)
+    if isinstance(node, (ast.BinOp, ast.Compare)):
+        return _sides(node)
+    if isinstance(node, ast.AugAssign):
+        return node.target, node.value
+    inner = getattr(node, "operand", None) or getattr(node, "value", None)
+    return (inner,) if isinstance(inner, ast.expr) else ()
+
+
+def _returns_nothing(b, node, raised, operand, function):
+    made = error(b, node, f"{function.name} returns nothing, so that there is no value here", at=operand,
+                 notes=[(f"{function.name} has no `return` with a value", function.heading())],
+                 hint=f"end {function.name} with `return ...`")
+    made.__cause__ = raised
     return made
 
 
@@ -147,12 +189,32 @@ def _hint(b, node, raised):
     """The next step: what the exception proposes, in the user's own names where possible."""
     given = getattr(raised, "hint", None)
     if isinstance(node, (ast.BinOp, ast.Compare)) and isinstance(raised, TypeError):
-        return _pointer_hint(b, node) or given
+        return _pointer_hint(b, node) or _text_hint(node) or given
+    if isinstance(raised, IndexError) and given is None:
+        return _shape_hint(b, node)
+    if type(node) is ast.Subscript and given is not None:
+        return given.replace("(ptr + index", f"({ast.unparse(node.value)} + {ast.unparse(node.slice)}")
     if type(node) is ast.Call and "constexpr" in f"{raised} {given}":
-        found = _constexpr_hint(b, node)
+        found = _constexpr_hint(b, node, given)
         if found is not None:
             return f"{found}; or {given}" if given and "constexpr" not in given else found
     return given
+
+
+def _text_hint(node):
+    """Text made of run-time values."""
+    if type(node) is ast.BinOp and any(type(x) is ast.Constant and isinstance(x.value, str) for x in _sides(node)):
+        return 'print values at run time with tl.device_print("x", x)'
+    return None
+
+
+def _shape_hint(b, node):
+    """`x.shape[0]` of a pointer."""
+    owner = node.value if type(node) is ast.Subscript else None
+    if type(owner) is not ast.Attribute or owner.attr != "shape" or type(owner.value) is not ast.Name:
+        return None
+    value = b.frame.names.get(owner.value.id)
+    return indexing.NO_SHAPE if type(value) is values.tensor and value.dtype.is_ptr() else None
 
 
 _OF_ADDRESSES = (ast.FloorDiv, ast.LShift, ast.RShift)  # what one rounds an address with
@@ -176,13 +238,19 @@ def _pointer_hint(b, node):
         " is a pointer", " are pointers" if len(set(texts)) > 1 else " is a pointer")
 
 
-def _constexpr_hint(b, node):
-    """Which parameter lacks its `tl.constexpr`, when a builtin wants a constant and got a run-time value."""
+def _constexpr_hint(b, node, given):
+    """Which parameter lacks its `tl.constexpr`, when a builtin wants a constant and got a run-time value.
+
+    A name in small letters is the size of the data: that of a block is another.
+    """
     parts = [n for argument in (*node.args, *(k.value for k in node.keywords)) for n in ast.walk(argument)]
     for name in (part for part in parts if type(part) is ast.Name):
         value = b.frame.names.get(name.id)
         if type(value) is not values.tensor:
             continue
+        literal = isinstance(value.handle, Op) and value.handle.kind is ops.constant
+        if given is not None and shaping.BLOCK_AND_MASK in given and not name.id.isupper() and not literal:
+            return f"{name.id} is a run-time value, and {given}".replace("offsets < n", f"offsets < {name.id}")
         if type(value.handle) is Arg and value.handle.name:
             return (f"{name.id} is a run-time argument: declare the parameter `{value.handle.name}: tl.constexpr` in "
                     f"{b.kernel.__name__}")

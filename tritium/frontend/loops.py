@@ -282,7 +282,17 @@ def for_(b, node, rest):
     if iterator is builtins.range or iterator is program.range:
         return _counted(b, node, _bounds(b, node, program.range), rest)
     raise diagnose.error(b, node, "Only `range` and `static_range` iterators are currently supported", at=node.iter,
-                         hint="write `for i in tl.static_range(len(t))` and use t[i] to walk through a tuple")
+                         hint=_instead(b, node.iter))
+
+
+def _instead(b, node):
+    """How to write a loop over something else than a range."""
+    value = b.visit(node)
+    if type(value) is values.tensor:
+        if value.shape:
+            return "operations on a block work on all of its elements: no loop is needed"
+        return f"count up to it: `for i in range({ast.unparse(node)})`"
+    return "write `for i in tl.static_range(len(t))` and use t[i] to walk through a tuple"
 
 
 def _bounds(b, node, iterator):

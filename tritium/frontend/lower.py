@@ -66,6 +66,7 @@ class KernelBuilder(Builder):
         self.frame: Any = None  # a Frame from the first function on
         self.node = None
         self.kept: list[functions.Kept] = []
+        self.nothing: dict[Any, Any] = {}  # calls, and names bound to them, of functions that returned no value
         self.inlining = False
 
     def at(self, node):

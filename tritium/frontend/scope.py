@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from .. import knobs
 from ..errors import explain, fail
 from ..ir.core import Loc
-from ..language import dependencies, values
+from ..language import dependencies, spellings, values
 from ..language.aggregate import Aggregate
 
 
@@ -345,8 +345,7 @@ class Frame:
             return value
         if isinstance(value, FunctionType):
             raise fail(NameError, f"Unsupported function referenced: {name} is plain Python",
-                       hint=f"decorate {name} with @triton.jit, or with @triton.constexpr_function if it only computes "
-                       "constants")
+                       hint=spellings.of_callable(name, value.__module__ or ""))
         raise fail(
             NameError, f"Cannot access global variable {name} from within @jit'ed function: a kernel only sees globals "
             "that are constexpr, since the compiled code would not notice a change",
@@ -354,8 +353,9 @@ class Frame:
             f"`{name}: tl.constexpr` argument")
 
     def _suggestion(self, name):
-        if name in REPLACED:
-            return REPLACED[name]
+        instead = spellings.instead_of_builtin(name)
+        if instead is not None:
+            return instead
         known = [*self.names, *self.source.closure, *self.source.__globals__, *PYTHON]
         close = difflib.get_close_matches(name, known, 1, 0.7)
         if close:
@@ -389,20 +389,5 @@ def _is_allowed(value):
     return type(value) is type(len)
 
 
-# Python builtins a kernel may use, and what to write instead of some of the others.
+# Python builtins a kernel may use.
 PYTHON = ("len", "list", "range", "float", "int", "isinstance", "getattr", "hasattr", "print", "min", "max")
-REPLACED = {
-    "abs": "use tl.abs",
-    "sum": "use tl.sum, or a loop over tl.static_range(len(t)) for a tuple",
-    "bool": "compare instead: `x != 0`",
-    "round": "use tl.extra.libdevice.round",
-    "pow": "use `**` on constants, tl.extra.libdevice.pow on tensors",
-    "tuple": "write (a, b), or [f(x) for x in t]",
-    "zip": "index the tuples with `for i in tl.static_range(len(t))`",
-    "enumerate": "index the tuple with `for i in tl.static_range(len(t))`",
-    "divmod": "use // and %",
-    "any": "use tl.max of the comparison",
-    "all": "use tl.min of the comparison",
-    "str": "write an f-string of constants",
-    "type": "use x.dtype or x.type",
-}

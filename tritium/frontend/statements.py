@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from ..errors import explain
-from ..language import indexing
+from ..language import indexing, spellings
 from . import binding, calls, control, diagnose, expressions, loops
 from .scope import MISSING, Unbound
 
@@ -25,6 +25,8 @@ def assign(b, node):
             explain(refused, hint=f"keep it as a constant: `{text}`")
         raise
     binding.store(b, node.targets[0], value)
+    if value is None and node.value in b.nothing:
+        b.nothing[node.targets[0]] = b.nothing[node.value]
 
 
 def assign_annotated(b, node):
@@ -132,4 +134,7 @@ def statement(b, node, rest):
     if kind is ast.FunctionDef:
         raise diagnose.unsupported(b, node, "nested function definition is not supported.", hint=INSTEAD["FunctionDef"],
                                    at=node)
-    raise diagnose.unsupported(b, node, f"unsupported AST node type: {kind.__name__}", hint=INSTEAD.get(kind.__name__))
+    hint = INSTEAD.get(kind.__name__)
+    if kind is ast.Import and node.names[0].name.partition(".")[0] in spellings.DEBUGGERS:
+        hint = spellings.instead_of_builtin("breakpoint")
+    raise diagnose.unsupported(b, node, f"unsupported AST node type: {kind.__name__}", hint=hint)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bdb
 import contextlib
+import re
 import sys
 from contextvars import ContextVar
 from functools import partial
@@ -20,12 +21,13 @@ from types import SimpleNamespace
 import numpy as np
 
 from .. import knobs
-from ..errors import InterpreterError, TritonError, cut, is_ours, users_frames
+from ..errors import InterpreterError, TritonError, cut, fail, is_ours, users_frames
 from ..ir.core import Loc, Op
 from ..ir.opdef import types_of
+from ..language import spellings
 from ..language.grid import grid_sizes
 from ..language.source import ConstexprFunction, Source
-from ..language.values import tensor, using
+from ..language.values import tensor, type_of, using
 from .arguments import Arguments, Declared
 from .machine import Machine, programs
 from .memory import Memory
@@ -188,9 +190,16 @@ def _launch(source, grid, args, kwargs, observers, strict):
     try:
         with using(builder), np.errstate(all="ignore"):
             for pid in programs(machine.grid):
-                run_program(machine, pid, lambda: function(*bound.args, **bound.kwargs))
+                run_program(machine, pid, lambda: _check_result(source, function(*bound.args, **bound.kwargs)))
     finally:
         arguments.give_back()
+
+
+def _check_result(source, result):
+    """A kernel returns nothing."""
+    if result is not None:
+        raise fail(TypeError, f"{source.__name__} is a kernel, which returns nothing: this is {type_of(result)}",
+                   hint="store the result through a pointer: `tl.store(out_ptr, ...)`, then a bare `return`")
 
 
 def run_program(machine, pid, body):
@@ -209,7 +218,8 @@ def run_program(machine, pid, body):
 # --- errors -----------------------------------------------------------------------------------------------------------
 def explained(raised, pid):
     """An InterpreterError for an exception in a kernel: the program, the user's line, what went wrong, a next step."""
-    if isinstance(raised, TritonError) or hasattr(raised, "hint"):
+    hint = getattr(raised, "hint", None) or _hint(raised)
+    if isinstance(raised, TritonError) or hasattr(raised, "hint") or (hint and isinstance(raised, AttributeError)):
         text = str(raised)
     else:
         text = repr(raised)
@@ -218,13 +228,24 @@ def explained(raised, pid):
         text += f"\n  --> {frame[0]}:{frame[1]} in {frame[2]}"
     if not isinstance(raised, InterpreterError):
         text += f"\nnote: program {pid} was running"
-    hint = getattr(raised, "hint", None)
     if hint and "\nhint: " not in text:
         text += f"\nhint: {hint}"
     if isinstance(raised, InterpreterError):
         raised.error_message = text
         return raised
     return InterpreterError(text)
+
+
+def _hint(raised):
+    """What to write instead of a name that kernels do not have, as the compiler would say."""
+    if isinstance(raised, AttributeError) and raised.name is not None:
+        from ..frontend import attributes  # a kernel that runs well does not need it
+
+        return attributes.hint(raised.obj, raised.name)
+    if isinstance(raised, TypeError):
+        called = re.search(r"\b(\w+)\(\)", str(raised))
+        return called and (spellings.instead_of_builtin(called[1]) or spellings.instead_of(called[1]))
+    return None
 
 
 def innermost(traceback):

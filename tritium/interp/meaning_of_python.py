@@ -101,6 +101,7 @@ def max(*args, **kwargs):
 
 
 def _extreme(python, ours, args, kwargs):
+    elementwise.check_several(python.__name__, args)
     items = args[0] if len(args) == 1 and isinstance(args[0], builtins.tuple) else args
     if kwargs or not any(isinstance(item, values.tensor) for item in items):
         return python(*args, **kwargs)

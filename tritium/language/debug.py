@@ -55,6 +55,10 @@ def device_print(b, prefix, *args, hex: bool = False) -> None:
                    hint='write print("x", x)', argument="prefix")
     if not set(prefix) <= set(string.printable):
         raise fail(AssertionError, f"{prefix!r} is not an ascii string", argument="prefix")
+    for value in args:
+        if isinstance(unwrap(value), str):
+            raise fail(TypeError, f"device_print takes one string, then values: {unwrap(value)!r} is a second string",
+                       hint='print each value with its own name: tl.device_print("x", x)')
     values = [to_tensor(b, value) for value in args]
     ops.print_(b, *[value.handle for value in values], prefix=line_prefix(prefix, bool(values)), hex=bool(hex))
 

@@ -18,7 +18,8 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from tritium import knobs
-from tritium.errors import Span, render
+from tritium.errors import Span, fail, render
+from tritium.language import spellings
 from tritium.language.constants import constexpr, unwrap
 from tritium.language.dtypes import dtype
 from tritium.language.fingerprints import Keyed, fingerprint
@@ -283,7 +284,13 @@ class _Meanings:
         in_c = isinstance(value, BuiltinFunctionType) and module.partition(".")[0] in sys.stdlib_module_names
         if in_c or module == "math" or value is getattr(builtins, getattr(value, "__name__", ""), MISSING):
             return
-        raise RuntimeError(render(
-            f"Unsupported function referenced: {value}", [self.source.span(find(self.source)[path])],
-            hint=f"decorate {getattr(value, '__name__', 'it')} with @triton.jit, or with @triton.constexpr_function if "
-            "it only computes constants"))
+        root = self._known.get(path.partition(".")[0], value)
+        home = root.__name__ if isinstance(root, ModuleType) else module or type(value).__module__
+        hint = spellings.of_callable(getattr(value, "__name__", path.rpartition(".")[2]), home)
+        raise fail(RuntimeError, render(f"Unsupported function referenced: {_named(value, path)}",
+                                        [self.source.span(find(self.source)[path])], hint=hint), hint=hint)
+
+
+def _named(value: object, path: str) -> str:
+    """A Python function's own name; that of one from a library as the user wrote it."""
+    return str(value) if isinstance(value, FunctionType) else path

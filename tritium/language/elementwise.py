@@ -327,6 +327,17 @@ def clamp(b, x, min, max, propagate_nan=PropagateNan.NONE):
     return emit(b, _nan_rule(propagate_nan, x, ops.min_, ops.min_nan), raised, high)
 
 
+def check_several(name, args):
+    """Python's `min` and `max` compare several values: of one tensor alone, a reduction is meant.
+
+    >>> check_several("max", (1, 2))
+    """
+    if len(args) == 1 and isinstance(args[0], tensor):
+        block = bool(args[0].shape)
+        raise fail(TypeError, f"{name}() of one {'block' if block else 'scalar'}: it compares several values",
+                   hint=f"reduce a block with tl.{name}(x, axis)" if block else f"write {name}(x, y)")
+
+
 def warn_of_blocks(b, name, xs):
     """Python's `min` and `max` are for scalars; of blocks they are still what `name`, our own function, gives."""
     if any(isinstance(x, tensor) and x.shape for x in xs):

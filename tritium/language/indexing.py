@@ -18,11 +18,17 @@ def _kind(x):
     return T.element(x.handle.type)
 
 
+NO_SHAPE = "a pointer knows nothing of the size behind it: pass that as an argument of its own"
+
+
 def getitem(b, x, index):
     """`x[index]`: new axes with None, whole axes with `:`, or one element with one integer for each axis."""
     x = unwrap(x)
     if not isinstance(x, tensor):
         return _constant_item(x, index)
+    if _is_pointer(x) and not _is_shaping(index):
+        raise fail(ValueError, f"unsupported tensor index: {x.dtype} is a pointer, which has no elements of its own",
+                   hint="read memory with tl.load(ptr + index)")
     index = index if isinstance(index, builtins.tuple) else (index,)
     if all(map(_is_integer, index)) and index:
         return tensor(ops.extract(b, x.handle, *_positions(b, x, index)))
@@ -44,7 +50,7 @@ def setitem(b, x, index, value):
     if not isinstance(x, tensor):
         raise fail(TypeError, f"__setitem__ is not supported for {type_of(x)}",
                    hint="only an element of a tile can be assigned")
-    if type(_kind(x)) is T.Ptr and not x.shape:
+    if _is_pointer(x):
         raise fail(TypeError, f"__setitem__ is not supported for {x.dtype}",
                    hint="write memory with tl.store(ptr + index, value)")
     index = index if isinstance(index, builtins.tuple) else (index,)
@@ -58,6 +64,16 @@ def setitem(b, x, index, value):
     if value.shape:
         raise fail(ValueError, f"an element of a tile is a scalar, got shape {value.shape}")
     return tensor(ops.insert(b, x.handle, value.handle, *at))
+
+
+def _is_pointer(x):
+    """Whether `x` is one pointer: a tile of them has elements."""
+    return type(_kind(x)) is T.Ptr and not x.shape
+
+
+def _is_shaping(index):
+    """Whether an index only adds axes."""
+    return all(part is None for part in index) if isinstance(index, builtins.tuple) else index is None
 
 
 def only_element(b, x):

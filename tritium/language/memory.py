@@ -155,6 +155,9 @@ def check_writable(pointer):
 def store_pointers(b, pointer, value, mask, hints):
     """Write through a pointer or tile of pointers, whose shape is the shape of the write."""
     kind = pointee(pointer)
+    if isinstance(value, tensor) and value.dtype.is_ptr() and type(kind) is not T.Ptr and kind.bits != 64:
+        raise fail(TypeError, f"cannot cast {value.dtype} to {from_ir(kind)}", argument="value",
+                   hint="the value is a pointer: did you mean tl.load(value)?")
     value = _as_element(b, value, kind)
     shape = pointer.shape
     if not shape:

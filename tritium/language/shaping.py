@@ -55,6 +55,10 @@ def constant_int(value, argument):
 # Creation
 
 
+BLOCK_AND_MASK = ("take one as a parameter, `BLOCK: tl.constexpr`, and mask what is past the end: "
+                  "`offsets = tl.arange(0, BLOCK)`, `mask=offsets < n`")
+
+
 @builtin
 def arange(b, start, end):
     """The int32 numbers start, start + 1 ... end - 1; their count is a power of two.
@@ -64,7 +68,7 @@ def arange(b, start, end):
     for name, value in (("start", start), ("end", end)):
         if isinstance(unwrap(value), tensor):
             raise fail(ValueError, f"arange's arguments must be of type tl.constexpr, `{name}` is not",
-                       hint="annotate the parameter it comes from: `BLOCK: tl.constexpr`", argument=name)
+                       hint=f"the size of a block is a constant: {BLOCK_AND_MASK}", argument=name)
         if isinstance(number(value), float) or number(value) is None:
             raise fail(ValueError, f"arange's arguments must be integers, `{name}` is {unwrap(value)!r}",
                        hint="divide with //, or round with int()" if number(value) else "pass an int", argument=name)

@@ -1,0 +1,160 @@
+"""Mistakes of those who come from NumPy and PyTorch."""
+
+# ruff: noqa: F841, RUF059
+
+import tritium as triton
+import tritium.language as tl
+
+from .cases import mistake
+
+
+@triton.jit
+def returns_nothing(x):
+    y = x + 1
+
+
+@triton.jit
+def returns_sometimes(x, n):
+    if n > 3:
+        return x * 2
+
+
+@triton.jit
+def returns_from_a_loop(x, n):
+    for i in range(n):
+        if x > i:
+            return x
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32")
+def stored_pointer(out_ptr, x_ptr):
+    offsets = tl.arange(0, 64)
+    tl.store(out_ptr + offsets, x_ptr + offsets)
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32")
+def indexed_pointer(out_ptr, x_ptr):
+    i = tl.arange(0, 64)
+    out_ptr[i] = x_ptr[i]
+
+
+@mistake(out_ptr="*fp32")
+def assigned_pointer(out_ptr):
+    out_ptr[3] = 1.0
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32")
+def helper_without_return(out_ptr, x_ptr):
+    tl.store(out_ptr, returns_nothing(tl.load(x_ptr)))
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32")
+def variable_without_value(out_ptr, x_ptr):
+    y = returns_nothing(tl.load(x_ptr))
+    tl.store(out_ptr, y * 2)
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32", n="i32")
+def helper_returns_on_one_path(out_ptr, x_ptr, n):
+    tl.store(out_ptr, returns_sometimes(tl.load(x_ptr), n))
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32", n="i32")
+def helper_returns_from_a_loop(out_ptr, x_ptr, n):
+    tl.store(out_ptr, returns_from_a_loop(tl.load(x_ptr), n))
+
+
+@mistake(x_ptr="*fp32")
+def kernel_returns_a_value(x_ptr):
+    return tl.load(x_ptr)
+
+
+@mistake(x_ptr="*fp32")
+def relu_of_torch(x_ptr):
+    tl.store(x_ptr, tl.relu(tl.load(x_ptr)))
+
+
+@mistake(x_ptr="*fp32")
+def mean_of_torch(x_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 64))
+    tl.store(x_ptr, x.mean())
+
+
+@mistake(x_ptr="*fp32")
+def matmul_of_torch(x_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :])
+    y = tl.matmul(x, x)
+
+
+@mistake(x_ptr="*fp32")
+def tanh_of_torch(x_ptr):
+    tl.store(x_ptr, tl.tanh(tl.load(x_ptr)))
+
+
+@mistake(x_ptr="*fp32")
+def astype_of_numpy(x_ptr):
+    y = tl.load(x_ptr).astype(tl.float16)
+
+
+@mistake(x_ptr="*fp32", n="i32")
+def block_of_run_time_size(x_ptr, n):
+    tl.store(x_ptr + tl.arange(0, n), 0.0)
+
+
+@mistake(x_ptr="*fp32")
+def breakpoint_in_a_kernel(x_ptr):
+    breakpoint()
+
+
+@mistake(x_ptr="*fp32")
+def debugger_in_a_kernel(x_ptr):
+    import pdb
+    pdb.set_trace()
+
+
+@mistake(x_ptr="*fp32")
+def appended_list(x_ptr):
+    parts = []
+    parts.append(tl.load(x_ptr))
+
+
+@mistake(x_ptr="*fp32")
+def max_of_one_block(x_ptr):
+    tl.store(x_ptr, max(tl.load(x_ptr + tl.arange(0, 64))))
+
+
+@mistake(x_ptr="*fp32")
+def sum_of_python(x_ptr):
+    tl.store(x_ptr, sum(tl.load(x_ptr + tl.arange(0, 64))))
+
+
+@mistake(x_ptr="*fp32")
+def shape_of_a_pointer(x_ptr):
+    n = x_ptr.shape[0]
+
+
+@mistake(x_ptr="*fp32")
+def len_of_a_pointer(x_ptr):
+    n = len(x_ptr)
+
+
+@mistake(n="i32")
+def loop_over_a_number(n):
+    for i in n:
+        pass
+
+
+@mistake(x_ptr="*fp32")
+def loop_over_a_block(x_ptr):
+    for x in tl.load(x_ptr + tl.arange(0, 64)):
+        pass
+
+
+@mistake(n="i32")
+def printed_format(n):
+    print("n is %d" % n)
+
+
+@mistake(n="i32")
+def printed_texts(n):
+    print("n is", n, "now")

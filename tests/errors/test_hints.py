@@ -1,0 +1,148 @@
+"""Hints that only a launch, or the interpreter, can give."""
+
+import math
+import pdb
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tritium.interp.eager import launch
+from tritium.language import spellings
+
+
+@triton.jit
+def exp_of_numpy(x):
+    tl.store(x, np.exp(tl.load(x)))
+
+
+@triton.jit
+def maximum_of_numpy(x):
+    tl.store(x, np.maximum(tl.load(x), 0))
+
+
+@triton.jit
+def sort_of_numpy(x):
+    tl.store(x, np.linalg.eigvals(tl.load(x)))
+
+
+@triton.jit
+def tanh_of_math(x):
+    tl.store(x, math.tanh(tl.load(x)))
+
+
+@triton.jit
+def debugger(x):
+    pdb.set_trace()
+    tl.store(x, 1)
+
+
+def host_only(x):
+    return x + 1
+
+
+@triton.jit
+def plain_python(x):
+    tl.store(x, host_only(tl.load(x)))
+
+
+HINTS = [
+    (exp_of_numpy, RuntimeError, "np.exp", "use tl.exp"),
+    (maximum_of_numpy, RuntimeError, "np.maximum", "use tl.maximum"),
+    (sort_of_numpy, RuntimeError, "np.linalg.eigvals", "compute it before the launch"),
+    (tanh_of_math, triton.CompilationError, "tanh runs in Python", "use tl.extra.libdevice.tanh"),
+    (debugger, RuntimeError, "set_trace", "run the program with TRITON_INTERPRET=1"),
+    (plain_python, RuntimeError, "host_only", "decorate host_only with @triton.jit"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "kind", "phrase", "hint"), HINTS, ids=lambda x: getattr(x, "__name__", None))
+def test_functions_of_the_host(kernel, kind, phrase, hint):
+    with pytest.raises(kind) as caught:
+        kernel[(1,)](np.ones(4, np.float32))
+    head, _, tail = str(caught.value).partition("hint: ")
+    assert phrase in head and hint in tail and "^" in head
+
+
+def test_functions_of_torch():
+    torch = pytest.importorskip("torch")
+    for name in ("relu", "tanh", "matmul"):
+        value = getattr(torch, name)
+        assert spellings.of_callable(value.__name__, "torch").startswith("use tl.")
+
+
+@triton.jit
+def blocks(out, n, BLOCK: tl.constexpr):
+    tl.store(out, triton.cdiv(n, BLOCK))
+    tl.store(out + 1, triton.cdiv(x=n + 1, y=BLOCK))
+    tl.store(out + 2, triton.cdiv(BLOCK, 3))
+    for i in range(triton.cdiv(n, BLOCK)):
+        tl.store(out + 3, i)
+
+
+def test_cdiv_of_run_time_values():
+    for run in (lambda out: blocks[(1,)](out, 10, 4), lambda out: launch(blocks, (1,), (out, 10, 4), {})):
+        out = np.zeros(4, np.int32)
+        run(out)
+        assert out.tolist() == [3, 3, 2, 2]
+
+
+@triton.jit
+def relu(x):
+    tl.store(x, tl.relu(tl.load(x)))
+
+
+@triton.jit
+def mean(x):
+    tl.store(x, tl.load(x + tl.arange(0, 4)).mean(0))
+
+
+@triton.jit
+def absolute(x):
+    tl.store(x, abs(tl.load(x)))
+
+
+@triton.jit
+def largest(x):
+    tl.store(x, max(tl.load(x + tl.arange(0, 4))))
+
+
+@triton.jit
+def sized(x, n):
+    tl.store(x + tl.arange(0, n), 0)
+
+
+@triton.jit
+def returned(x):
+    return tl.load(x)
+
+
+@triton.jit
+def pointer(x):
+    tl.store(x, x)
+
+
+EAGER = [
+    (relu, (), "use tl.maximum(x, 0)"), (mean, (), "use tl.sum(x, axis) / n"), (absolute, (), "use tl.abs"),
+    (largest, (), "reduce a block with tl.max(x, axis)"), (sized, (3,), "mask what is past the end"),
+    (returned, (), "store the result through a pointer"), (pointer, (), "did you mean tl.load("),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kernel", "more", "hint"), EAGER, ids=lambda x: getattr(x, "__name__", None))
+def test_interpreted_and_compiled_kernels_get_one_hint(kernel, more, hint):
+    for run in (lambda *args: kernel[(1,)](*args), lambda *args: launch(kernel, (1,), args, {})):
+        with pytest.raises((triton.CompilationError, triton.InterpreterError)) as caught:
+            run(np.ones(4, np.float32), *more)
+        assert hint in str(caught.value).partition("hint: ")[2]
+
+
+@pytest.mark.parametrize("name", sorted(spellings._OTHERS))
+def test_proposed_functions_exist(name):
+    """Every `tl.` name in a hint is one that kernels have."""
+    for word in spellings.instead_of(name).replace("(", " ").replace(")", " ").replace(",", " ").split():
+        if word.startswith("tl."):
+            found = tl
+            for part in word.split(".")[1:]:
+                found = getattr(found, part)

@@ -1,0 +1,207 @@
+"""What functions of NumPy, PyTorch and Python are called in a kernel: the hints for names the language does not have."""
+
+from __future__ import annotations
+
+import importlib
+
+__all__ = ["instead_of", "instead_of_builtin"]
+
+# Where the language has another name, or no function because an expression does it.
+_OTHERS = dict(row.split(maxsplit=1) for row in """
+    absolute         tl.abs(x)
+    add              x + y
+    all              tl.min(condition.to(tl.int32), axis)
+    amax             tl.max(x, axis)
+    amin             tl.min(x, axis)
+    any              tl.max(condition.to(tl.int32), axis)
+    append           tl.join(x, y) or tl.cat(x, y, can_reorder=True)
+    arccos           tl.extra.libdevice.acos(x)
+    arcsin           tl.extra.libdevice.asin(x)
+    arctan           tl.extra.libdevice.atan(x)
+    arctan2          tl.extra.libdevice.atan2(y, x)
+    argsort          tl.sort(x), which gives the values only
+    array            tl.full(shape, value, dtype), or tl.load of a pointer
+    asarray          tl.full(shape, value, dtype)
+    astype           x.to(dtype)
+    bfloat16         x.to(tl.bfloat16)
+    bitwise_and      x & y
+    bitwise_not      ~x
+    bitwise_or       x | y
+    bitwise_xor      x ^ y
+    block_id         tl.program_id(0)
+    bmm              tl.dot(x, y)
+    bool             x != 0
+    clip             tl.clamp(x, low, high)
+    clone            x itself: blocks never change
+    concat           tl.join(x, y) or tl.cat(x, y, can_reorder=True)
+    concatenate      tl.join(x, y) or tl.cat(x, y, can_reorder=True)
+    contiguous       x itself: a block is contiguous
+    copy             x itself: blocks never change
+    cummax           tl.associative_scan(x, axis, combine)
+    cummin           tl.associative_scan(x, axis, combine)
+    detach           x itself
+    div              x / y
+    divide           x / y
+    double           x.to(tl.float64)
+    elu              tl.where(x > 0, x, tl.exp(x) - 1)
+    empty            tl.zeros(shape, dtype)
+    empty_like       tl.zeros_like(x)
+    eq               x == y
+    equal            x == y
+    expand           tl.broadcast_to(x, shape)
+    fabs             tl.abs(x)
+    flatten          tl.ravel(x)
+    float            x.to(tl.float32)
+    float_power      tl.extra.libdevice.pow(x, y)
+    floor_divide     x // y
+    fmax             tl.maximum(x, y)
+    fmin             tl.minimum(x, y)
+    full_like        tl.full(x.shape, value, x.dtype)
+    ge               x >= y
+    gelu             0.5 * x * (1 + tl.erf(x * 0.70710678))
+    greater          x > y
+    gt               x > y
+    half             x.to(tl.float16)
+    inner            tl.sum(x * y, axis)
+    int              x.to(tl.int32)
+    isclose          tl.abs(x - y) < tolerance
+    item             a scalar, which a reduction gives: tl.sum(x, axis)
+    layer_norm       (x - mean) * tl.rsqrt(var + eps)
+    le               x <= y
+    leaky_relu       tl.where(x > 0, x, x * slope)
+    less             x < y
+    log_softmax      x - top - tl.log(tl.sum(tl.exp(x - top), axis)) with top = tl.max(x, axis)
+    logical_not      ~x
+    logical_xor      x ^ y
+    logsumexp        tl.log(tl.sum(tl.exp(x - top), axis)) + top with top = tl.max(x, axis)
+    long             x.to(tl.int64)
+    lt               x < y
+    masked_fill      tl.where(mask, value, x)
+    matmul           tl.dot(x, y)
+    mean             tl.sum(x, axis) / n
+    mm               tl.dot(x, y)
+    mod              x % y
+    movedim          tl.permute(x, axes)
+    multiply         x * y
+    ndim             len(x.shape)
+    ne               x != y
+    neg              -x
+    negative         -x
+    nelement         x.numel
+    norm             tl.sqrt(tl.sum(x * x, axis))
+    not_equal        x != y
+    ones             tl.full(shape, 1, dtype)
+    ones_like        tl.full(x.shape, 1, x.dtype)
+    outer            x[:, None] * y[None, :]
+    power            tl.extra.libdevice.pow(x, y)
+    prod             tl.reduce(x, axis, combine)
+    reciprocal       1 / x
+    relu             tl.maximum(x, 0)
+    remainder        x % y
+    repeat           tl.broadcast_to(x, shape)
+    rms_norm         x * tl.rsqrt(tl.sum(x * x, axis) / n + eps)
+    roll             tl.gather(x, index, axis)
+    scatter          tl.store(ptr + index, x)
+    sign             tl.where(x > 0, 1, tl.where(x < 0, -1, 0))
+    silu             x * tl.sigmoid(x)
+    size             x.numel, or x.shape[axis]
+    softplus         tl.log(1 + tl.exp(x))
+    square           x * x
+    squeeze          tl.reshape(x, shape)
+    stack            tl.join(x, y)
+    std              tl.sqrt(tl.sum((x - mean) * (x - mean), axis) / n)
+    sub              x - y
+    subtract         x - y
+    swapaxes         tl.permute(x, axes)
+    swish            x * tl.sigmoid(x)
+    syncthreads      tl.debug_barrier()
+    t                tl.trans(x)
+    take             tl.gather(x, index, axis)
+    take_along_axis  tl.gather(x, index, axis)
+    tensor           tl.full(shape, value, dtype)
+    thread_id        nothing: a program works on whole blocks
+    tile             tl.broadcast_to(x, shape)
+    transpose        tl.trans(x)
+    tril             tl.where(rows[:, None] >= columns[None, :], x, 0)
+    triu             tl.where(rows[:, None] <= columns[None, :], x, 0)
+    true_divide      x / y
+    unsqueeze        tl.expand_dims(x, axis), or x[:, None]
+    var              tl.sum((x - mean) * (x - mean), axis) / n
+    vdot             tl.sum(x * y, axis)
+""".strip().splitlines())
+
+
+def instead_of(name: str) -> str | None:
+    """What to write for a function or method of NumPy or PyTorch; None where nothing is known.
+
+    >>> instead_of("relu"), instead_of("exp"), instead_of("tanh"), instead_of("frobnicate")
+    ('use tl.maximum(x, 0)', 'use tl.exp', 'use tl.extra.libdevice.tanh', None)
+    """
+    if name in _OTHERS:
+        return f"use {_OTHERS[name]}"
+    for path in ("tritium.language", "tritium.language.extra.libdevice"):
+        module = importlib.import_module(path)
+        if callable(getattr(module, name, None)) and not name.startswith("_"):
+            return f"use {path.replace('tritium.language', 'tl')}.{name}"
+    return None
+
+
+# Python's own functions that kernels do not have.
+_BUILTINS = {
+    "abs": "use tl.abs",
+    "sum": "use tl.sum(x, axis), or a loop over tl.static_range(len(t)) for a tuple",
+    "bool": "compare instead: `x != 0`",
+    "round": "use tl.extra.libdevice.round",
+    "pow": "use `**` on constants, tl.extra.libdevice.pow on tensors",
+    "tuple": "write (a, b), or [f(x) for x in t]",
+    "zip": "index the tuples with `for i in tl.static_range(len(t))`",
+    "enumerate": "index the tuple with `for i in tl.static_range(len(t))`",
+    "reversed": "count down: `for i in range(n - 1, -1, -1)`",
+    "sorted": "use tl.sort",
+    "divmod": "use // and %",
+    "any": "use tl.max of the comparison",
+    "all": "use tl.min of the comparison",
+    "str": "write an f-string of constants",
+    "type": "use x.dtype or x.type",
+    "dict": "pass the entries as separate tl.constexpr arguments, or use a tuple",
+    "set": "use a tuple",
+    "input": "pass the value as an argument",
+    "open": "pass the data as an argument",
+    "breakpoint": "a compiled kernel cannot stop: run the program with TRITON_INTERPRET=1, where breakpoint() and pdb "
+    "work",
+}
+
+
+def instead_of_builtin(name: str) -> str | None:
+    """What to write for a function of Python that kernels do not have.
+
+    >>> instead_of_builtin("abs")
+    'use tl.abs'
+    """
+    return _BUILTINS.get(name)
+
+
+DEBUGGERS = ("pdb", "ipdb", "pudb", "debugpy", "bdb")
+
+
+def of_callable(name: str, module: str) -> str:
+    """The hint for a call of a Python function that is not compiled.
+
+    >>> of_callable("exp", "numpy")
+    'use tl.exp'
+    >>> of_callable("area", "__main__")
+    'decorate area with @triton.jit, or with @triton.constexpr_function if it only computes constants'
+    """
+    package = module.partition(".")[0]
+    if package in DEBUGGERS:
+        return _BUILTINS["breakpoint"]
+    if package in _FOREIGN:
+        found = instead_of(name)
+        if found is not None:
+            return found
+        return f"{package} works on whole arrays outside of kernels: compute it before the launch, or write it with " \
+               "functions of tl"
+    return f"decorate {name} with @triton.jit, or with @triton.constexpr_function if it only computes constants"
+
+
+_FOREIGN = ("numpy", "torch", "math", "cmath", "jax", "cupy", "scipy")
