@@ -414,6 +414,7 @@ proton = Group("proton", (
 internal = Group("internal", (
     Knob("backend", "TRITIUM_BACKEND", STR, cached=True),  # cpu or cuda, whatever device the tensors are on
     Knob("verify", "TRITIUM_VERIFY", BOOL, _testing),  # check the IR after every pass
+    Knob("cpu", "TRITIUM_CPU", STR, "host"),  # what the CPU backend may use of this machine; docs/cpu.md
     Knob("cpu_opt", "TRITIUM_CPU_OPT", INT, 2),  # 0: compile four times faster, run slower
     Knob("num_threads", "TRITIUM_NUM_THREADS", INT, _processors),
     Knob("reproducer_dir", "TRITON_REPRODUCER_PATH", STR),  # where an InternalError leaves its file

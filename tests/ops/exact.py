@@ -96,7 +96,7 @@ def same(x, y):
 
 
 def allowed(t, got, exact, expected):
-    """Whether `got` may be what the value `exact` becomes in type `t`, `expected` but for what the language leaves open.
+    """Whether `got` may be what the value `exact` becomes in type `t`, `expected` but for what is open.
 
     A NaN has no sign to rely on, so where it becomes the largest value of a type without NaN, that has either sign.
     """

@@ -84,7 +84,8 @@ def test_cast(source, target):
     assert out.dtype == np_dtype(target) and out.shape == x.shape
     for value, got in zip(values(source, x), values(target, out)):
         expected = value if source is target else expected_cast(value, source, target)
-        assert allowed(target, got, value, expected), f"{source} {value!r} -> {target} is {got!r}, expected {expected!r}"
+        assert allowed(target, got, value, expected), \
+            f"{source} {value!r} -> {target} is {got!r}, expected {expected!r}"
 
 
 def nearest(x, t):
@@ -125,7 +126,8 @@ def test_cast_towards_zero(source, target):
     for value, got in zip(values(source, x), values(target, cast(x, source, target, "rtz"))):
         saturate = target.bits == 8
         expected = rounded(target, value, towards_zero=True, saturate=saturate)
-        assert allowed(target, got, value, expected), f"{source} {value!r} -> {target} is {got!r}, expected {expected!r}"
+        assert allowed(target, got, value, expected), \
+            f"{source} {value!r} -> {target} is {got!r}, expected {expected!r}"
 
 
 @pytest.mark.parametrize("t", [t for t in SMALL_FLOATS if t is not T.f8e4b15], ids=str)

@@ -1,7 +1,7 @@
 """What the language leaves open, on every backend: a result is one of the allowed ones, and nothing else.
 
-Open are the sign of the zero that min and max give for +0 and -0, and the sign of a NaN, which shows where a NaN becomes
-the largest value of a type that has none. docs/language-differences.md says so to users.
+Open are the sign of the zero that min and max give for +0 and -0, and the sign of a NaN, which shows where a NaN
+becomes the largest value of a type that has none. docs/language-differences.md says so to users.
 """
 
 import itertools

@@ -163,7 +163,8 @@ def test_exact_rows(row, t):
                 expected = rounded(t, rounded(T.f32, expected), saturate=True)
             elif t is not T.f8e4b15 or abs(expected) != Fraction(15, 8):  # which only the code 0x7F gives
                 expected = rounded(t, expected)
-        assert agrees(row, result, got, exact, expected), f"{row.name}({', '.join(map(repr, x))}) is {got!r}, expected {expected!r}"
+        assert agrees(row, result, got, exact, expected), \
+            f"{row.name}({', '.join(map(repr, x))}) is {got!r}, expected {expected!r}"
 
 
 def mp_function(name):

@@ -44,6 +44,9 @@ class DriverBase(ABC):
     def is_active(cls) -> bool:
         """Whether this machine has a device of this kind."""
 
+    def check_target(self, target: GPUTarget) -> None:
+        """Raise where kernels compiled for `target` would not run on this device; called before one is loaded."""
+
     @abstractmethod
     def get_current_target(self) -> GPUTarget:
         """The target of the current device."""

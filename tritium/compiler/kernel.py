@@ -185,6 +185,7 @@ class CompiledKernel:
 
     def _load(self) -> None:
         self._driver = drv = driver.of_target(self.metadata.target)
+        drv.check_target(self.metadata.target)
         device = drv.get_current_device()
         limits = drv.utils.get_device_properties(device)
         threads = (self.metadata.num_warps + getattr(self.metadata, "copy_warps", 0)) * self.metadata.warp_size

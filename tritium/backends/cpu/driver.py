@@ -55,6 +55,13 @@ class Driver(DriverBase):
         """This machine."""
         return _TARGET
 
+    def check_target(self, target: GPUTarget) -> None:
+        """Refuse kernels compiled for a CPU other than the one this process runs kernels on."""
+        if target.arch != "host":
+            from tritium.backends.llvm.target import check_runs_here
+
+            check_runs_here(str(target.arch))
+
     def get_active_torch_device(self):
         """`torch.device("cpu")`."""
         import torch

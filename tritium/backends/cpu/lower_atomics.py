@@ -21,10 +21,11 @@ _ON_FAILURE = {"monotonic": "monotonic", "acquire": "acquire", "release": "monot
 def _atomic(lo, op):
     p, v, mask = (*op.operands, None)[:3]
     t, order = T.element(op.type), _ORDER[op.attrs["sem"]]
+    in_f32 = op.attrs["how"] in ("add", "max", "min") and (t is T.bf16 or t is T.f16 and not lo.target.has_f16_convert)
 
     def update(idx, pointer):
         x = lo.ev(v, idx)
-        return _float_code(lo, pointer, x, op.attrs["how"], order) if t is T.bf16 and op.attrs["how"] != "xchg" else \
+        return _by_swaps(lo, pointer, x, t, op.attrs["how"], order) if in_f32 else \
             lo.w.effect(f"atomicrmw {_opcode(op.attrs['how'], t)} ptr {pointer}, {x.typed} {order}", x.type)
     _each(lo, op, p, mask, update)
 
@@ -35,36 +36,69 @@ def _opcode(how, t):
     return f"u{how}" if how in ("max", "min") and not t.signed else how
 
 
-def _float_code(lo, pointer, x, how, order):
-    """Combine with a bf16 that is carried as its code: compare and swap until nobody came between."""
-    w = lo.w
+def _by_swaps(lo, pointer, x, t, how, order):
+    """Combine with a float of 16 bits through its code, in f32: compare and swap until nobody came between.
+
+    The second rounding, from f32, changes nothing: f32 has more than twice the digits.
+    """
+    w, kind = lo.w, x.type  # bf16 is carried as its code
+    x = w.cast("bitcast", x, "i16")
+    from_code, to_code = (_from_bf16, _to_bf16) if t is T.bf16 else (_from_half, _to_half)
     first = w.effect(f"load atomic i16, ptr {pointer} monotonic, align 2", "i16")
     name, before = w.label("swap"), w.levels[-1].label
     w.jump(name)
     w.block(name)
     old = w.fresh("i16", len(w.levels) - 1)
     at = len(w.levels[-1].lines)
-    both = _from_code(w, old), _from_code(w, x)
-    new = _to_code(w, w.binary("fadd", *both) if how == "add" else w.intrinsic(f"{how}num", "float", *both))
+    both = from_code(w, old), from_code(w, x)
+    new = to_code(w, w.binary("fadd", *both) if how == "add" else w.intrinsic(f"{how}num", "float", *both))
     pair = w.effect(f"cmpxchg ptr {pointer}, i16 {old}, i16 {new} {order} {_ON_FAILURE[order]}", "{ i16, i1 }")
     found, done = (w.emit(t, f"extractvalue {{ i16, i1 }} {pair}, {k}", pair) for k, t in enumerate(("i16", "i1")))
     w.levels[-1].lines.insert(at, f"  {old} = phi i16 [{first}, %{before}], [{found}, %{name}]")
     w.branch(done, f"{name}.done", name)
     w.block(f"{name}.done")
-    return found
+    return w.cast("bitcast", found, kind)
 
 
-def _from_code(w, x):
+def _from_bf16(w, x):
     return w.cast("bitcast", w.binary("shl", w.cast("zext", x, "i32"), w.const("i32", 16)), "float")
 
 
-def _to_code(w, x):
+def _to_bf16(w, x):
     """The nearest bf16, halves to even; NaN stays NaN."""
     bits = w.cast("bitcast", x, "i32")
     odd = w.binary("and", w.binary("lshr", bits, w.const("i32", 16)), w.const("i32", 1))
     rounded = w.binary("add", bits, w.binary("add", odd, w.const("i32", 0x7FFF)))
     picked = w.select(w.compare("fcmp uno", x, x), w.const("i32", 0x7FC00000), rounded)
     return w.cast("trunc", w.binary("lshr", picked, w.const("i32", 16)), "i16")
+
+
+def _from_half(w, x):
+    """A half moved into place is 2^-112 of its value, subnormal or not; infinities and NaN need the top exponent."""
+    x = w.cast("zext", x, "i32")
+    size = w.binary("shl", w.binary("and", x, w.const("i32", 0x7FFF)), w.const("i32", 13))
+    scaled = w.binary("fmul", w.cast("bitcast", size, "float"), w.const("float", 2.0**112))
+    special = w.compare("icmp uge", size, w.const("i32", 0x7C00 << 13))
+    bits = w.select(special, w.binary("or", size, w.const("i32", 0x7F800000)), w.cast("bitcast", scaled, "i32"))
+    sign = w.binary("shl", w.binary("and", x, w.const("i32", 0x8000)), w.const("i32", 16))
+    return w.cast("bitcast", w.binary("or", bits, sign), "float")
+
+
+def _to_half(w, x):
+    """The nearest half, halves to even; NaN stays NaN."""
+    bits = w.cast("bitcast", x, "i32")
+    size = w.binary("and", bits, w.const("i32", 0x7FFFFFFF))
+    odd = w.binary("and", w.binary("lshr", size, w.const("i32", 13)), w.const("i32", 1))
+    rounded = w.binary("add", size, w.binary("add", odd, w.const("i32", 0xFFF)))
+    code = w.binary("lshr", w.binary("sub", rounded, w.const("i32", 112 << 23)), w.const("i32", 13))
+    # Beside one half, floats lie as far apart as subnormal halves.
+    low = w.binary("fadd", w.cast("bitcast", size, "float"), w.const("float", 0.5))
+    low = w.binary("sub", w.cast("bitcast", low, "i32"), w.const("i32", 0x3F000000))
+    code = w.select(w.compare("icmp ult", size, w.const("i32", 113 << 23)), low, code)
+    code = w.select(w.compare("icmp uge", size, w.const("i32", 0x477FF000)), w.const("i32", 0x7C00), code)
+    code = w.select(w.compare("fcmp uno", x, x), w.const("i32", 0x7E00), code)
+    sign = w.binary("and", w.binary("lshr", bits, w.const("i32", 16)), w.const("i32", 0x8000))
+    return w.cast("trunc", w.binary("or", code, sign), "i16")
 
 
 @step(ops.atomic_cas)

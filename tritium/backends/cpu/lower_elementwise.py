@@ -18,7 +18,7 @@ __all__ = ["apply", "inline"]
 def apply(lo, op, xs):
     """An elementwise op on single values or strips."""
     if op.kind is ops.div and lanes(xs[0].type) > lanes(xs[1].type) and T.element(op.type) in _QUOTIENTS \
-            and lo.target.fused:
+            and lo.target.has_fma:
         return _divide(lo, T.element(op.type), *xs)
     xs = lo.spread(xs)
     fn = _APPLY.get(op.kind)

@@ -14,15 +14,16 @@ import functools
 import sys
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from ... import knobs
 from ...errors import InternalError
+from . import levels
 
-__all__ = ["CPU_TARGETS", "PASSES", "CpuTarget", "Machine", "assembly", "compile_text", "cpu_target", "llvm",
-           "llvm_version", "optimized"]  # fmt: skip
+__all__ = ["CPU_TARGETS", "PASSES", "CpuTarget", "Machine", "assembly", "check_runs_here", "compile_text", "cpu_target",
+           "llvm", "llvm_version", "optimized", "runnable_levels"]  # fmt: skip
 
 # Tile code reaches LLVM folded and hoisted; four cheap passes clean up what the text writer left. The O1 to O3
 # pipelines cost 3 to 20 times as much and gain nothing on it.
@@ -71,75 +72,138 @@ class CpuTarget:
     triple: str
     cpu: str
     features: str
-    simd: str  # "neon", "avx2" or "avx512"
+    simd: str  # "neon", "sse", "avx", "avx2" or "avx512"
     masked: bool  # llvm.masked.load and store are one instruction each
     dot_rows: int  # rows and columns of the register tile of dot
     dot_columns: int
     W: int = 16  # lanes of a strip: four registers of NEON, two of the others, so that chains of operations overlap
+    has_fma: bool = True  # `llvm.fma` is an instruction rather than a call of libm
     has_f16_convert: bool = True  # half <-> float on vectors
     has_fp16: bool = False  # half arithmetic
     has_bf16: bool = False  # float -> bf16 on vectors
     has_dot8: bool = False  # products of bytes summed by fours into i32 lanes
     has_amx: bool = False  # a unit that multiplies tiles of bf16
 
-    @property
-    def fused(self) -> bool:
-        """Whether `llvm.fma` is an instruction rather than a call of libm."""
-        return self.simd == "neon" or self.masked
 
-
-_TILES = {"neon": (4, 16), "avx2": (6, 16), "avx512": (8, 32)}  # what the registers hold, with the operands
+# What the registers hold, with the operands.
+_TILES = {"neon": (4, 16), "sse": (6, 8), "avx": (6, 16), "avx2": (6, 16), "avx512": (8, 32)}
 _AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq")
 _AMX = ("amx-tile", "amx-bf16")
 
 
-def _x86(triple: str, cpu: str, features: str, has: set[str]) -> CpuTarget:
-    simd = "avx512" if has.issuperset(_AVX512) else "avx2"
-    return CpuTarget(triple, cpu, features, simd, has.issuperset(("avx2", "fma")), *_TILES[simd],
-                     W=32 if simd == "avx512" else 16, has_f16_convert="f16c" in has, has_fp16="avx512fp16" in has,
-                     has_bf16="avx512bf16" in has, has_dot8=bool(has & {"avx512vnni", "avxvnni"}),
-                     has_amx=has.issuperset(_AMX))  # fmt: skip
+def _cpu(level: levels.Level) -> CpuTarget:
+    """What the lowering must know of a level."""
+    return (_x86 if level.machine == "x86_64" else _arm)(level.triple, level.cpu, level.features, level.has)
 
 
-def _arm(triple: str, cpu: str, features: str, has: set[str]) -> CpuTarget:
+def _x86(triple: str, cpu: str, features: str, has: frozenset[str]) -> CpuTarget:
+    simd = "avx512" if has.issuperset(_AVX512) else "avx2" if "avx2" in has else "avx" if "avx" in has else "sse"
+    return CpuTarget(triple, cpu, features, simd, "avx2" in has, *_TILES[simd],
+                     W=32 if simd == "avx512" else 16, has_fma="fma" in has, has_f16_convert="f16c" in has,
+                     has_fp16="avx512fp16" in has, has_bf16="avx512bf16" in has,
+                     has_dot8=bool(has & {"avx512vnni", "avxvnni"}), has_amx=has.issuperset(_AMX))  # fmt: skip
+
+
+def _arm(triple: str, cpu: str, features: str, has: frozenset[str]) -> CpuTarget:
     return CpuTarget(triple, cpu, features, "neon", False, *_TILES["neon"],
                      has_fp16="fullfp16" in has, has_bf16="bf16" in has, has_dot8="dotprod" in has)  # fmt: skip
 
 
-_V3 = {"avx2", "fma", "f16c"}
-CPU_TARGETS = {
-    "x86-64-v3": _x86("x86_64-unknown-linux-gnu", "x86-64-v3", "", _V3),
-    "x86-64-v4": _x86("x86_64-unknown-linux-gnu", "x86-64-v4", "", _V3.union(_AVX512)),
-    "sapphirerapids": _x86("x86_64-unknown-linux-gnu", "sapphirerapids", "",
-                           _V3.union(_AVX512, _AMX, ("avx512fp16", "avx512bf16", "avx512vnni"))),
-    "aarch64": _arm("aarch64-unknown-linux-gnu", "neoverse-n1", "", {"fullfp16", "dotprod"}),
-}
+CPU_TARGETS = {name: _cpu(level) for name, level in levels.LEVELS.items()}
 
 
 def cpu_target(name: str | None = "host") -> CpuTarget:
-    """The CPU called `name`: this one ("host", or no name at all), or one to cross-compile for.
+    """The CPU called `name`: the one kernels run on ("host", or no name at all), or one to cross-compile for.
+
+    "host" is this machine, or the part of it that `knobs.cpu` (TRITIUM_CPU) leaves; it is settled when first asked for.
+    A name may go on with features, as in "x86-64-v2,+avx2" and "host,-avx512".
 
     >>> cpu_target("aarch64").simd, cpu_target("aarch64").masked
     ('neon', False)
+    >>> cpu_target("x86-64-v4,-avx512").simd, cpu_target("x86-64-v2").simd
+    ('avx2', 'sse')
     """
-    if name in ("host", "", None):
-        return _host()
-    try:
-        return CPU_TARGETS[name]
-    except KeyError:
-        raise ValueError(f"unknown CPU target {name!r}; use one of: host, {', '.join(CPU_TARGETS)}") from None
+    return _process_cpu() if name in ("host", "", None) else CPU_TARGETS.get(name) or _named(name)
+
+
+def check_runs_here(name: str | None) -> None:
+    """Raise unless this process can run kernels compiled for the CPU called `name`.
+
+    Kernels and the runtime they call agree on the CPU: the room a dot needs is the kernel's to give.
+
+    >>> check_runs_here("host")
+    """
+    theirs, ours = cpu_target(name), cpu_target()
+    if replace(theirs, triple=ours.triple) == ours and ("linux" in theirs.triple) == ("linux" in ours.triple):
+        return
+    why = _lacking(levels.parse(name, _host_level))
+    raise RuntimeError(f"a kernel compiled for {name} cannot run here: " + (why or
+                       f"this process runs kernels compiled for {knobs.cpu}\n"
+                       f"hint: set TRITIUM_CPU={name} (or knobs.cpu) before the first launch"))  # fmt: skip
 
 
 @functools.cache
-def _host() -> CpuTarget:
+def _named(name: str) -> CpuTarget:
+    return _cpu(levels.parse(name, _host_level))
+
+
+_settled: list[str] = []  # the setting that "host" stands for in this process
+
+
+def _process_cpu() -> CpuTarget:
+    setting = knobs.cpu or "host"
+    if _settled and _settled[0] != setting:
+        raise RuntimeError(f"knobs.cpu (TRITIUM_CPU) is {setting!r} now, and this process has made code for "
+                           f"{_settled[0]!r}: set it before the first kernel is compiled, or in a new process")
+    target = _chosen(setting)
+    _settled[:] = [setting]
+    return target
+
+
+@functools.cache
+def _chosen(setting: str) -> CpuTarget:
+    """The CPU that a setting of `knobs.cpu` names, if this machine can run its code."""
+    try:
+        level = levels.parse(setting, _host_level)
+    except ValueError as error:
+        raise ValueError(f"TRITIUM_CPU={setting!r}: {error}") from None
+    if why := _lacking(level):
+        raise RuntimeError(f"TRITIUM_CPU={setting!r} cannot run here: {why}\n"
+                           f"hint: to compile for another machine, name it as target: GPUTarget('cpu', {setting!r}, 1)")
+    return _cpu(level._replace(triple=_host_level().triple))
+
+
+def _lacking(level: levels.Level) -> str:
+    """Why this machine cannot run code for `level`, and what it can run."""
+    host = _host_level()
+    why = levels.lacking(level, host)
+    return why and f"{why}; it can run {', '.join(levels.runnable(host))}"
+
+
+def runnable_levels() -> list[str]:
+    """The names of CPUs whose code this machine can run: values of TRITIUM_CPU.
+
+    >>> runnable_levels()[0]
+    'host'
+    """
+    return levels.runnable(_host_level())
+
+
+@functools.cache
+def _host_level() -> levels.Level:
+    """This machine, with all it has."""
     binding = llvm()
-    triple, cpu = binding.get_process_triple(), binding.get_host_cpu_name()
-    known = binding.get_host_cpu_features()
+    triple, cpu, known = binding.get_process_triple(), binding.get_host_cpu_name(), binding.get_host_cpu_features()
     has = {feature for feature, present in known.items() if present}
+    features = known.flatten()
     if triple.startswith("x86_64"):
-        return _x86(triple, cpu, known.flatten(), has if _may_use_tiles() else has.difference(_AMX))
+        if has.intersection(_AMX) and not _may_use_tiles():
+            has = {feature for feature in has if not feature.startswith("amx-")}
+        return levels.Level("host", "x86_64", cpu, features, levels.known("x86_64", has), triple)
     if triple.startswith(("aarch64", "arm64")):
-        return _arm(triple, cpu, known.flatten(), has | _arm_extensions())
+        more = _arm_extensions() - has
+        features = ",".join(filter(None, (features, *(f"+{feature}" for feature in sorted(more)))))
+        return levels.Level("host", "aarch64", cpu, features, levels.known("aarch64", has | more), triple)
     raise RuntimeError(f"tritium generates CPU code for x86-64 and AArch64, and this machine is {triple}; "
                        "set TRITON_INTERPRET=1 to run kernels in the interpreter")  # fmt: skip
 
@@ -154,15 +218,20 @@ def _may_use_tiles() -> bool:
     return ctypes.CDLL(None).syscall(*map(ctypes.c_long, (request, permission, tiles))) == 0
 
 
+# Linux's auxiliary vector: (entry, bit) of a feature on AArch64.
+_HWCAPS = {"crc": (16, 7), "lse": (16, 8), "fullfp16": (16, 10), "rdm": (16, 12), "rcpc": (16, 15), "dotprod": (16, 20),
+           "i8mm": (26, 13), "bf16": (26, 14)}  # fmt: skip
+
+
 def _arm_extensions() -> set[str]:
-    """What LLVM infers from the CPU's name and does not list among the host's features."""
+    """What LLVM infers from the CPU's name, if it knows it, and does not list among the host's features."""
     if sys.platform == "darwin":
-        return {"fullfp16", "dotprod"}
-    names = {"asimdhp": "fullfp16", "asimddp": "dotprod", "bf16": "bf16"}
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("Features"):
-            return {names[word] for word in line.split() if word in names}
-    return set()
+        return {"crc", "lse", "rdm", "rcpc", "fullfp16", "dotprod"}
+    import ctypes
+
+    ask = ctypes.CDLL(None).getauxval
+    ask.restype, ask.argtypes = ctypes.c_ulong, (ctypes.c_ulong,)
+    return {feature for feature, (entry, bit) in _HWCAPS.items() if ask(entry) >> bit & 1}
 
 
 @functools.cache
