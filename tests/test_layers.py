@@ -21,7 +21,9 @@ EVERYTHING = RUNTIME | {"kernels", "tools", "alias", "profiler", "experimental"}
 ALLOWED = {
     "errors": {"knobs"},
     "knobs": set(),
-    "cache": BASE,
+    "trusted_files": BASE,
+    "cache_limits": BASE | {"trusted_files"},
+    "cache": BASE | {"trusted_files", "cache_limits"},
     "tensors": LANGUAGE,
     "ir": BASE,
     "ops": IR,

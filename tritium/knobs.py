@@ -138,9 +138,33 @@ def _chain(value: Any) -> HookChain:
     return value if isinstance(value, HookChain) else HookChain(calls=[] if value is None else [value])
 
 
+class Secret(str):
+    """A text that is not shown with the other settings.
+
+    >>> Secret("open sesame")
+    '...'
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'...'"
+
+
+def _bytes(value: Any) -> int:
+    """A size such as 4096, 512M or 8G."""
+    found = re.fullmatch(r"\s*(\d+)\s*([kKmMgGtT]?)(?:i?[bB])?\s*", str(value))
+    if found is None:
+        raise ValueError("a size is a number of bytes, or one with k, M, G or T behind it: 512M, 8G; 0 is no limit")
+    return int(found[1]) << 10 * " kmgt".index(found[2].lower() or " ")
+
+
 BOOL = Kind(lambda text: text.lower() in ("1", "y", "yes", "on", "true"), lambda value: "1" if value else "0")
 INT = Kind(int)
 STR = Kind(str)
+PATH = Kind(str)  # an empty variable is one that is not set
+SIZE = Kind(_bytes, check=_bytes)
+SECRET = Kind(Secret, check=lambda value: None if value is None else Secret(value))
 TOOL = Kind(Tool, lambda tool: tool.path, lambda value: Tool(value) if isinstance(value, str) else value)
 CLASS = Kind(_load_class, lambda cls: f"{cls.__module__}:{cls.__qualname__}")
 HOOKS = Kind(str, check=_chain)  # never in the environment
@@ -158,7 +182,7 @@ class Knob(NamedTuple):
 
     def read(self) -> Any:
         """The value the environment gives, or the default."""
-        text = getenv(self.key) if self.key else None
+        text = getenv(self.key, empty=self.kind not in (PATH, SECRET)) if self.key else None
         if text is not None:
             try:
                 return self.kind.parse(text)
@@ -173,15 +197,15 @@ def _names(key: str) -> tuple[str, ...]:
     return (key.replace("TRITON_", "TRITIUM_", 1), key) if key.startswith("TRITON_") else (key,)
 
 
-def getenv(key: str, default: str | None = None) -> str | None:
-    """The environment's word on `key`; for TRITON_X, TRITIUM_X wins.
+def getenv(key: str, default: str | None = None, empty: bool = True) -> str | None:
+    """The environment's word on `key`; for TRITON_X, TRITIUM_X wins. An `empty` text is a word too, unless it is False.
 
     >>> getenv("TRITON_SURELY_NOT_SET", "none")
     'none'
     """
     for name in _names(key):
         text = os.environ.get(name)
-        if text is not None:
+        if text or (empty and text is not None):
             return text
     return default
 
@@ -290,6 +314,35 @@ class Group:
             changed()
 
 
+def private_dir() -> str:
+    """Where this user's files go when there is no home directory, or others could write there.
+
+    >>> os.path.basename(private_dir()).startswith("tritium-")
+    True
+    """
+    import tempfile
+
+    try:
+        folder = tempfile.gettempdir()
+    except OSError:  # no directory can be written: nothing is kept
+        folder = os.devnull
+    return os.path.join(folder, f"tritium-{os.geteuid() if hasattr(os, 'geteuid') else 'user'}")
+
+
+def has_home() -> bool:
+    """Whether the user has a home directory: HOME, or what the system knows of the user, tells an absolute path.
+
+    >>> has_home() in (True, False)
+    True
+    """
+    return bool(os.environ.get("HOME", "/")) and os.path.isabs(os.path.expanduser("~/"))
+
+
+def _home() -> str:
+    """The home directory; a user without one gets a private directory, never the current one."""
+    return os.path.expanduser("~/") if has_home() else os.path.join(private_dir(), "")
+
+
 def _under_home(*parts: str) -> Callable[[], str]:
     return lambda: os.path.join(cache.home_dir, ".triton", *parts)
 
@@ -353,11 +406,14 @@ autotuning = Group("autotuning", (
 ))
 
 cache = Group("cache", (
-    Knob("home_dir", "TRITON_HOME", STR, lambda: os.path.expanduser("~/")),
-    Knob("dir", "TRITON_CACHE_DIR", STR, _under_home("cache")),
-    Knob("dump_dir", "TRITON_DUMP_DIR", STR, _under_home("dump")),
-    Knob("override_dir", "TRITON_OVERRIDE_DIR", STR, _under_home("override")),
+    Knob("home_dir", "TRITON_HOME", PATH, _home),
+    Knob("dir", "TRITON_CACHE_DIR", PATH, _under_home("cache")),
+    Knob("dump_dir", "TRITON_DUMP_DIR", PATH, _under_home("dump")),
+    Knob("override_dir", "TRITON_OVERRIDE_DIR", PATH, _under_home("override")),
     Knob("read_only_dirs", "TRITIUM_CACHE_READ_ONLY_DIRS", STR, ""),  # further caches to look in, as in PATH
+    Knob("max_size", "TRITIUM_CACHE_MAX_SIZE", SIZE, 8 << 30),  # bytes, or 512M, 8G; 0: no limit
+    Knob("signing_key", "TRITIUM_CACHE_KEY", SECRET),  # files signed with it are trusted wherever they lie
+    Knob("signing_key_file", "TRITIUM_CACHE_KEY_FILE", PATH),  # a file that holds the key
     Knob("manager_class", "TRITON_CACHE_MANAGER", CLASS),
     Knob("remote_manager_class", "TRITON_REMOTE_CACHE_BACKEND", CLASS),
 ))

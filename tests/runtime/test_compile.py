@@ -198,7 +198,7 @@ def test_files_on_disk(fake, tmp_path, monkeypatch, long):
     kernel = compile(source(), TARGET)
     directory = tmp_path / "cache" / cache.base32(kernel.hash)
     names = {"scale.ttir", "scale.note", "scale.paper", "scale.json"}
-    assert set(os.listdir(directory)) == names | {"__grp__scale.json"}
+    assert set(os.listdir(directory)) == names | {"__grp__scale.json", "scale.json.sum"}
     assert set(kernel.metadata_group) == names
     group = json.loads((directory / "__grp__scale.json").read_text())["child_paths"]
     assert group["scale.paper"] == str(directory / "scale.paper")

@@ -71,10 +71,7 @@ def _compile(src, target: GPUTarget | None, options: dict | Options | None, _env
     key = sha256(get_cache_key(src, backend, parsed, env))
     entry = Entry(src, key, backend, parsed)
 
-    clock = Clock()
-    kernel = entry.load(lambda: _module(src, target, parsed))
-    hit = kernel is not None
-    if not hit:
+    def anew() -> CompiledKernel:
         backend.record.ahead()
         metadata = {**_BASE, **src.metadata(), **vars(parsed), **env, "name": src.name, "hash": key, "target": target}
         with paused():
@@ -86,7 +83,12 @@ def _compile(src, target: GPUTarget | None, options: dict | Options | None, _env
                 contents[ext] = entry.replaced(ext) or _guarded(ext, stage, contents, metadata)
                 clock.end_of_stage(ext)
             metadata["stores"] = _stored(src, contents, metadata)
-            kernel = entry.store(contents, metadata)
+            return entry.store(contents, metadata)
+
+    clock = Clock()
+    kernel = entry.load(lambda: _module(src, target, parsed), anew)
+    hit = kernel is not None
+    kernel = kernel or anew()
     if knobs.compilation.listener:
         knobs.compilation.listener(
             src=src, metadata=kernel.metadata._asdict(), metadata_group=kernel.metadata_group, times=clock.times(),

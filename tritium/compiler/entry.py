@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import threading
@@ -29,22 +30,26 @@ class Entry:
         self.override = cache.get_override_manager(src.hash()) if knobs.compilation.override else None
         self._begun: _Writing | None = None
 
-    def load(self, source: Callable[[], Any]) -> CompiledKernel | None:
-        """The kernel as an earlier process compiled it; `source` makes the stage that is not kept."""
+    def load(self, source: Callable[[], Any], again: Callable[[], CompiledKernel]) -> CompiledKernel | None:
+        """The kernel as an earlier process compiled it; `source` makes the stage that is not kept, `again` compiles it
+        for those who read a stage later on and find it gone."""
         anew = knobs.compilation.always_compile or self.dump or self.override or self.supplied
-        group = None if anew else self.manager.get_group(f"{self.file}.json")
-        if group is None:
+        files = None if anew else cache.read_group(self.manager, f"{self.file}.json")
+        metadata, binary = f"{self.file}.json", f"{self.file}.{self.backend.binary_ext}"
+        texts = [files.read(name) for name in (metadata, binary) if name in files.paths] if files else []
+        if files is None or len(texts) < 2 or None in texts:
             cache.count("misses")
             return None
-        with open(group[f"{self.file}.json"], "rb") as file:
-            metadata = json.loads(file.read().decode())
-        stages = ("ttir", *(ext for ext, _ in self.backend.record.stages))
-        paths = ((ext, group.get(f"{self.file}.{ext}")) for ext in stages)
-        contents: dict[str, Any] = {ext: OnDisk(path) for ext, path in paths if path is not None}
+        remade = functools.cache(again)  # one compilation serves all its stages
+        contents: dict[str, Any] = {}
+        for ext in ("ttir", *(ext for ext, _ in self.backend.record.stages)):
+            if f"{self.file}.{ext}" in files.paths:
+                contents[ext] = OnDisk(files, f"{self.file}.{ext}", lambda ext=ext: remade().asm[ext])
+        contents[self.backend.binary_ext] = texts[1]
         if "ttir" in contents and (self.src.fn is not None or self.src.ext == "source"):
             contents = {"source": OnDemand(source), **contents}
         cache.count("hits")
-        return CompiledKernel(self.src, metadata, contents, self.key, group)
+        return CompiledKernel(self.src, json.loads(texts[0]), contents, self.key, files.paths)
 
     def replaced(self, ext: str):
         """A stage the user supplies in place of ours, None where they do not."""
@@ -63,7 +68,7 @@ class Entry:
     def begin_store(self, contents: dict[str, Any]) -> None:
         """Write the stages there are while the next is made, by code that does without Python."""
         if self.manager and not knobs.compilation.store_binary_only:
-            self._begun = _Writing(self.manager, self.file, _kept(contents))
+            self._begun = _Writing(cache.GroupWriter(self.manager, f"{self.file}.json"), self.file, _kept(contents))
 
     def store(self, contents: dict[str, Any], metadata: dict[str, Any]) -> CompiledKernel:
         """Keep the stages on disk, if the disk lets us, and give the kernel."""
@@ -71,27 +76,28 @@ class Entry:
         texts = {ext: written[ext] if ext in written else _text(value) for ext, value in _kept(contents).items()}
         if self.dump:
             for ext, value in (*{**contents, **texts}.items(), ("json", metadata_text(metadata))):
-                self.dump.put(_text(value), f"{self.file}.{ext}")
+                try:
+                    self.dump.put(_text(value), f"{self.file}.{ext}")
+                except OSError as error:
+                    cache.tolerate(error)
         if knobs.compilation.store_binary_only:
             texts = {self.backend.binary_ext: texts[self.backend.binary_ext]}
         group = self._write(texts, metadata) if self.manager else {}
         return CompiledKernel(self.src, metadata, contents, self.key, group)
 
     def _write(self, texts: dict[str, Any], metadata: dict[str, Any]) -> dict[str, str]:
-        group: dict[str, str] = {}
         try:
-            if self._begun:
-                group |= self._begun.group()
+            writer = self._begun.writer() if self._begun else cache.GroupWriter(self.manager, f"{self.file}.json")
             for name, text in [*texts.items(), ("json", metadata_text(metadata))]:
                 file = f"{self.file}.{name}"
-                if file not in group:
-                    group[file] = self.manager.put(text, file)
-            self.manager.put_group(f"{self.file}.json", group)
+                if file not in writer.paths:
+                    writer.put(text, file)
+            writer.close()
             cache.count("stores")
         except OSError as error:
             cache.tolerate(error)
             return {}
-        return group
+        return writer.paths
 
 
 def _kept(contents: dict[str, Any]) -> dict[str, Any]:
@@ -106,11 +112,10 @@ def _text(value: Any) -> str | bytes:
 class _Writing(threading.Thread):
     """Stages on their way to the disk, in a thread."""
 
-    def __init__(self, manager, file: str, contents: dict[str, Any]):
+    def __init__(self, writer: cache.GroupWriter, file: str, contents: dict[str, Any]):
         super().__init__(name="tritium store")
-        self._manager, self._file, self._contents = manager, file, contents
+        self._writer, self._file, self._contents = writer, file, contents
         self._texts: dict[str, str | bytes] = {}
-        self._group: dict[str, str] = {}
         self._error: Exception | None = None
         self.start()
 
@@ -118,8 +123,7 @@ class _Writing(threading.Thread):
         try:
             for ext, value in self._contents.items():
                 self._texts[ext] = _text(value)
-                file = f"{self._file}.{ext}"
-                self._group[file] = self._manager.put(self._texts[ext], file)
+                self._writer.put(self._texts[ext], f"{self._file}.{ext}")
         except Exception as error:  # whoever waits for the files is told
             self._error = error
 
@@ -128,12 +132,12 @@ class _Writing(threading.Thread):
         self.join()
         return self._texts
 
-    def group(self) -> dict[str, str]:
-        """Name -> path of the files written."""
+    def writer(self) -> cache.GroupWriter:
+        """What wrote the files, for those that are still to come."""
         self.join()
         if self._error is not None:
             raise self._error
-        return self._group
+        return self._writer
 
 
 class CompileTimes(NamedTuple):

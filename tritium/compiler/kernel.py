@@ -7,11 +7,12 @@ import json
 import threading
 from collections import namedtuple
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tritium import backends, knobs
 from tritium.backends.compiler import NAMES, GPUTarget
 from tritium.backends.driver import driver
+from tritium.cache import Files
 from tritium.errors import OutOfResources
 from tritium.language.grid import check_sizes
 
@@ -40,10 +41,20 @@ class LazyDict:
         self.extras.append((func, args))
 
 
-class OnDisk(str):
-    """The path of a stage that has not been read yet."""
+class OnDisk(NamedTuple):
+    """A stage that has not been read yet, and what makes it `again` if its file is gone or damaged by then."""
 
-    __slots__ = ()
+    files: Files
+    name: str
+    again: Callable[[], str | bytes]
+
+    def read(self) -> bytes:
+        """The content of the file."""
+        data = self.files.read(self.name)
+        if data is None:
+            value = self.again()
+            return value if isinstance(value, bytes) else value.encode()
+        return data
 
 
 class OnDemand:
@@ -71,8 +82,7 @@ class Stages(Mapping):
         if ext in self._contents:
             value = self._contents[ext]
             if isinstance(value, OnDisk):
-                with open(value, "rb") as file:
-                    data = file.read()
+                data = value.read()
                 value = data if ext == self._binary_ext else data.decode()
             elif not isinstance(value, str | bytes):  # the module itself, or what makes it
                 value = str(value)

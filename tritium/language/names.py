@@ -32,12 +32,9 @@ class Names:
         self._folder, self._file = cache.FileCacheManager("names"), _digest(cache.fingerprint() + source.src)
         self._known: dict[str, list[str]] = {}  # hash of a text -> its names
         self._new = False
-        path = self._folder.get_file(self._file)
-        if path is not None:
-            with open(path, "rb") as file:
-                *lines, end = file.read().decode().split("\n")
-            if end == _END:  # otherwise the machine stopped before the file was on disk
-                self._known = {line[:64]: line[64:].split() for line in lines}
+        kept = cache.read(self._folder, self._file)
+        if kept:
+            self._known = {line[:64]: line[64:].split() for line in kept.decode().split("\n")}
 
     def of(self, source: Compilable) -> list[str]:
         """Each outer name of `source` once; the owner of an attribute comes before it."""
@@ -52,13 +49,7 @@ class Names:
         """Write to disk what was not there."""
         if self._new:
             lines = [" ".join((key, *names)) for key, names in self._known.items()]
-            try:
-                self._folder.put("\n".join((*lines, _END)), self._file)
-            except OSError as error:
-                cache.tolerate(error)
-
-
-_END = "end"
+            cache.write(self._folder, self._file, "\n".join(lines).encode())
 
 
 def _digest(text: str) -> str:

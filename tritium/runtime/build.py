@@ -13,6 +13,7 @@ import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -54,15 +55,30 @@ def compile_module_from_src(src: str, name: str, library_dirs: Sequence[str] | N
              sysconfig.get_config_var("EXT_SUFFIX")]
     manager = cache.get_cache_manager(hashlib.sha256("\0".join(parts).encode()).hexdigest())
     filename = name + sysconfig.get_config_var("EXT_SUFFIX")
-    path = manager.get_file(filename)
-    if path is None:
-        with tempfile.TemporaryDirectory() as folder:
-            source = os.path.join(folder, f"{name}.c")
-            with open(source, "w") as file:
-                file.write(src)
-            built = _build(name, source, folder, library_dirs or (), include_dirs or (), libraries or (), ccflags or ())
-            with open(built, "rb") as file:
-                path = manager.put(file.read(), filename, binary=True)
+    files = cache.read_group(manager, filename)
+    code = files.read(filename) if files and filename in files.paths else None
+    if files and code is not None and not cache.signing_key():
+        return _import(name, files.paths[filename])
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, filename)
+        if code is not None:  # what was checked, wherever it came from and whoever may change it there
+            Path(path).write_bytes(code)
+            return _import(name, path)
+        source = os.path.join(folder, f"{name}.c")
+        with open(source, "w") as file:
+            file.write(src)
+        path = _build(name, source, folder, library_dirs or (), include_dirs or (), libraries or (), ccflags or ())
+        try:
+            writer = cache.GroupWriter(manager, filename)
+            writer.put(Path(path).read_bytes(), filename)
+            writer.close()
+            path = path if cache.signing_key() else writer.paths[filename]
+        except OSError as error:
+            cache.tolerate(error)
+        return _import(name, path)
+
+
+def _import(name: str, path: str) -> ModuleType:
     spec: Any = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

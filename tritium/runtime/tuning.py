@@ -251,11 +251,11 @@ class Store(NamedTuple):
 
     def read(self) -> dict[Config, list[float]] | None:
         """The timings, if all configurations have one."""
-        path = self.manager.get_file(self.filename)
-        if path is None:
+        files = cache.read_group(self.manager, self.filename)
+        text = files.read(self.filename) if files and self.filename in files.paths else None
+        if text is None:
             return None
-        with open(path) as file:
-            rows = json.load(file)["configs_timings"]
+        rows = json.loads(text)["configs_timings"]
         by_text = {str(Config(**config)): timings for config, timings in rows}
         found = {config: by_text[str(config)] for config in self.configs if str(config) in by_text}
         return found if len(found) == len(self.configs) else None
@@ -268,7 +268,9 @@ class Store(NamedTuple):
         except TypeError:
             return
         try:
-            self.manager.put(text, self.filename, binary=False)
+            writer = cache.GroupWriter(self.manager, self.filename)
+            writer.put(text, self.filename)
+            writer.close()
         except OSError as error:
             cache.tolerate(error)
 

@@ -46,19 +46,16 @@ def _object(part: Part, target: Machine) -> bytes:
     """The object file of `part`, from the disk if this or another process has made it before."""
     # Writing a part's text takes longer than reading its object: the key holds the sources of what writes it.
     made_from = (*map(_source, part.modules), *map(str, (part.name, part.plain, target, llvmlite.__version__, NATIVE,
-                                                         object.__basicsize__)))  # fmt: skip
+                                                         object.__basicsize__, "sealed")))  # fmt: skip
     manager = cache.get_cache_manager(hashlib.sha256("\n".join(made_from).encode()).hexdigest())
     name = f"{part.name}.o"
-    path = manager.get_file(name)
-    if path is not None:
-        return Path(path).read_bytes()
+    kept = cache.read(manager, name)
+    if kept is not None:
+        return kept
     from ..llvm.target import PASSES, compile_text
 
     code = compile_text(part.text(target), target, passes=() if part.plain else PASSES, plain=part.plain)
-    try:
-        manager.put(code, name)
-    except OSError as error:
-        cache.tolerate(error)
+    cache.write(manager, name, code)
     return code
 
 

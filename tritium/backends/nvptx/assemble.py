@@ -48,19 +48,16 @@ def version(path):
     if not os.access(path, os.X_OK):
         raise PTXASError(f"{path} is no assembler that can be run: no such program\nhint: see TRITON_PTXAS_PATH")
     found = os.stat(path)
-    known = f"{path} {found.st_size} {found.st_mtime_ns}"
+    known = f"{path} {found.st_size} {found.st_mtime_ns} sealed"
     manager = cache.get_cache_manager(hashlib.sha256(known.encode()).hexdigest())
-    kept = manager.get_file("version.txt")
+    kept = cache.read(manager, "version.txt")
     if kept is not None:
-        return Path(kept).read_text()
+        return kept.decode()
     try:
         said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
         raise PTXASError(f"{path} is no assembler that can be run: {error}\nhint: see TRITON_PTXAS_PATH") from None
-    try:
-        manager.put(said.splitlines()[-1], "version.txt", binary=False)
-    except OSError as error:
-        cache.tolerate(error)
+    cache.write(manager, "version.txt", said.splitlines()[-1].encode())
     return said.splitlines()[-1]
 
 

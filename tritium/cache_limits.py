@@ -1,0 +1,153 @@
+"""Room in the cache: what killed processes left is swept, and what was used longest ago goes when there is too much.
+
+All of it happens when files are stored, and rarely: the total is kept in the time and the text of a stamp file, so the
+directories are counted once an hour at most, or when this process has written enough to reach the limit. Other
+processes may do the same meanwhile: whoever finds a file gone has a miss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tritium import knobs, trusted_files
+
+__all__ = ["stored", "sweep"]
+
+STAMP = ".size"
+_HOUR, _DAY = 3600, 86400
+_JUST_NOW = 600  # seconds in which nothing is removed that was written or used
+# Nothing else is ever removed: the directory may be one in which a user keeps other things too.
+_ENTRY = re.compile(r"[A-Z2-7]{52}")
+_NAMES = re.compile(r"[0-9a-f]{64}")
+_PRIVATE = re.compile(r"\.tmp\.(\d+)\.[0-9a-f]{16}")
+
+
+class _Used(NamedTuple):
+    """Files that go together: when one was last used, their size, where they lie."""
+
+    time: float
+    size: int
+    paths: tuple[str, ...]
+    folder: str | None
+
+
+# Directory -> [bytes as far as known, bytes at which to count again].
+_known: dict[str, list[int]] = {}
+
+
+def stored(root: str, size: int) -> None:
+    """Note that files of `size` bytes were written in the cache `root`, and make room if it is time to.
+
+    >>> import tempfile
+    >>> stored(tempfile.mkdtemp(), 4096)
+    """
+    limit = knobs.cache.max_size
+    if root not in _known:
+        _known[root] = [_stamped(root), limit]  # before the work, so that no other thread begins it too
+        sweep(root)
+    total = _known[root]
+    total[0] += size
+    if limit and (total[0] < 0 or total[0] > max(limit, total[1])):
+        total[:] = 0, limit
+        left = _make_room(root, limit)
+        # What is in use stays even if it is too much: then the next count waits until there is more.
+        total[:] = left, max(limit, left + limit // 8)
+        _stamp(root, left)
+
+
+def _stamped(root: str) -> int:
+    """The size another process has counted within the hour; far below zero if none has."""
+    path = os.path.join(root, STAMP)
+    with contextlib.suppress(OSError, ValueError):
+        if 0 <= time.time() - os.stat(path).st_mtime < _HOUR:
+            return max(0, int(trusted_files.read(path, anyone=True)))  # a number can do no harm
+    return -1 << 62
+
+
+def _stamp(root: str, total: int) -> None:
+    with contextlib.suppress(OSError):
+        trusted_files.write(os.path.join(root, STAMP), str(total).encode(), root, 0o644)
+
+
+def sweep(root: str) -> int:
+    """Remove the files that processes wrote and never finished; how many.
+
+    One goes after ten minutes if its process is gone, after a day in any case: a process on another machine cannot be
+    seen, and a number may have been given to another process.
+
+    >>> import tempfile
+    >>> sweep(tempfile.mkdtemp())
+    0
+    """
+    removed, now = 0, time.time()
+    with contextlib.suppress(OSError), os.scandir(root) as entries:
+        for entry in entries:
+            if entry.name.startswith(".tmp.") and (found := _PRIVATE.fullmatch(entry.name)):
+                with contextlib.suppress(OSError):
+                    age = now - entry.stat(follow_symlinks=False).st_mtime
+                    if age > _DAY or (age > _JUST_NOW and not _alive(int(found[1]))):
+                        os.unlink(entry.path)
+                        removed += 1
+    return removed
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # somebody else's
+        return True
+    return True
+
+
+def _entries(root: str) -> Iterator[_Used]:
+    with os.scandir(root) as found:
+        folders = [entry for entry in found if entry.is_dir(follow_symlinks=False)]
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            if _ENTRY.fullmatch(folder.name):
+                files = list(_files(folder.path))
+                yield _Used(max((file.time for file in files), default=folder.stat(follow_symlinks=False).st_mtime),
+                            sum(file.size for file in files), tuple(p for file in files for p in file.paths),
+                            folder.path)  # fmt: skip
+            elif folder.name == "names":
+                yield from (file for file in _files(folder.path) if _NAMES.fullmatch(os.path.basename(file.paths[0])))
+
+
+def _files(folder: str) -> Iterator[_Used]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                found = entry.stat(follow_symlinks=False)
+                if not stat.S_ISDIR(found.st_mode):
+                    yield _Used(found.st_mtime, found.st_size, (entry.path,), None)
+
+
+def _make_room(root: str, limit: int) -> int:
+    """Remove what was used longest ago until three quarters of the limit are taken; the bytes that are left."""
+    try:
+        entries = sorted(_entries(root))
+    except OSError:
+        return 0
+    left, recent = sum(entry.size for entry in entries), time.time() - _JUST_NOW
+    if left <= limit:
+        return left
+    for entry in entries:
+        if left <= limit * 3 // 4 or entry.time > recent:
+            break
+        # The index first: without it the rest is no entry.
+        for path in sorted(entry.paths, key=lambda path: "__grp__" not in path):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        if entry.folder is not None:
+            with contextlib.suppress(OSError):
+                os.rmdir(entry.folder)
+        left -= entry.size
+    return left
