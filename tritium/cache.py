@@ -97,8 +97,11 @@ def tolerate(error: Exception) -> None:
 
     >>> tolerate(OSError(30, "read-only"))
     """
-    _tell("failures", f"compiled kernels are not kept: {error}. Set TRITIUM_CACHE_DIR to a writable directory.")
     count("failures")
+    if isinstance(error, Untrusted):
+        _refused(str(error))
+    else:
+        _tell("failures", f"compiled kernels are not kept: {error}. Set TRITIUM_CACHE_DIR to a writable directory.")
 
 
 def _damaged(path: str, error: Exception) -> None:
@@ -337,6 +340,7 @@ def _private(instead_of: str) -> tuple[str, str]:
         safe = False
     if safe and not instead_of.startswith(folder):
         return f"kept in {folder}", os.path.join(folder, "cache")
+    _told.add("failures")  # that is what our callers say
     return "not kept", os.path.join(os.devnull, "cache")
 
 
