@@ -110,8 +110,8 @@ def _damaged(path: str, error: Exception) -> None:
     count("damaged")
 
 
-_HOW_TO_SHARE = ("Set TRITIUM_CACHE_DIR to a directory that only this user can write, or TRITIUM_CACHE_KEY to a secret "
-                 "with which the files of a shared cache are signed.")
+_HOW_TO_SHARE = ("Take the right to write from others (chmod go-w), or set TRITIUM_CACHE_DIR to a directory that only "
+                 "this user can write, or TRITIUM_CACHE_KEY to a secret that signs the files of a shared cache.")
 
 
 def _refused(what: str) -> None:

@@ -76,12 +76,12 @@ def child(task):
 
 
 def mutate(chosen, root):
-    """Damage a file, or remove all of them; others may be quicker."""
+    """Damage a file of an entry, or remove everything; others may be quicker."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         if chosen.random() < 0.05:
             shutil.rmtree(root, ignore_errors=True)
         else:
-            DAMAGES[chosen.choice(list(DAMAGES))](chosen.choice(files(root)))
+            DAMAGES[chosen.choice(list(DAMAGES))](chosen.choice([path for path in files(root) if path.parent != root]))
 
 
 def check_healed():
@@ -96,6 +96,7 @@ def check_healed():
 
 
 def torture(root, processes, kills, seed):
+    """The figures of one round."""
     chosen, reader, writer = random.Random(seed), *os.pipe()
     figures = {"launches": 0, "kills": 0, "mutations": 0, "failures": 0}
     running, due = set(), 0
@@ -116,7 +117,7 @@ def torture(root, processes, kills, seed):
                 print(f"a process ended by itself: {status}", file=sys.stderr)
         # A kill for every few launches, however slow the machine is.
         if running and figures["launches"] >= due:
-            due = figures["launches"] + chosen.randrange(8)
+            due = figures["launches"] + chosen.randrange(5)
             time.sleep(chosen.random() * 0.02)
             pid = chosen.choice(sorted(running))
             os.kill(pid, signal.SIGKILL)
@@ -134,7 +135,7 @@ def main(root, processes, kills, seed):
     knobs.cache.dir = root
     for module in ("backends.cpu.compile", "backends.cpu.driver", "backends.llvm.target", "frontend", "passes"):
         importlib.import_module(f"tritium.{module}")  # once for all processes
-    figures = torture(root, int(processes), int(kills), int(seed))
+    figures = torture(Path(root), int(processes), int(kills), int(seed))
     _, figures["healing"] = os.waitpid(child(check_healed), 0)
     left = [path for path in Path(root).glob(".tmp.*") if path.is_file()]
     for path in left:
