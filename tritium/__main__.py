@@ -24,7 +24,8 @@ def usage() -> str:
     True
     """
     rows = "\n".join(f"  {name:<9} {text}" for name, (_, text) in COMMANDS.items())
-    return f"usage: python -m tritium COMMAND ...\n\n{rows}\n\npython -m tritium COMMAND --help says more."
+    return ("usage: python -m tritium COMMAND ...\n       python -m tritium --version\n\n"
+            f"{rows}\n\npython -m tritium COMMAND --help says more.")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,8 +41,15 @@ def main(arguments: list[str] | None = None) -> int:
     if command in ("-h", "--help", "help"):
         print(usage())
         return 0
+    if command in ("-V", "--version"):
+        from tritium.tools.version import own_version
+
+        print(f"tritium {own_version()}")
+        return 0
     if command not in COMMANDS:
-        print(f"tritium has no command {command!r}\n\n{usage()}", file=sys.stderr)
+        from tritium.tools.command import closest
+
+        print(f"tritium has no command {command!r}{closest(command, COMMANDS)}\n\n{usage()}", file=sys.stderr)
         return 2
     try:
         return importlib.import_module(COMMANDS[command][0]).main(rest) or 0

@@ -145,4 +145,5 @@ def test_proposed_functions_exist(name):
         if word.startswith("tl."):
             found = tl
             for part in word.split(".")[1:]:
+                assert hasattr(found, part), word
                 found = getattr(found, part)

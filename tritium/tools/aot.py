@@ -96,12 +96,13 @@ class Variant(NamedTuple):
     @classmethod
     def from_header(cls, path: str) -> Variant:
         """The variant a header declares."""
-        with open(path) as file:
+        with open(path, errors="replace") as file:
             found = re.search(re.escape(MARK) + r"(.*) \*/", file.read())
-        if not found:
-            raise ValueError(f"{path} was not written by tritium.tools.compile")
-        kernel, algorithm, suffix, device, parameters = json.loads(found[1])
-        return cls(kernel, algorithm, suffix, device, [Parameter(*p) for p in parameters])
+        try:
+            kernel, algorithm, suffix, device, parameters = json.loads(found[1] if found else "")
+            return cls(kernel, algorithm, suffix, device, [Parameter(*p) for p in parameters])
+        except (ValueError, TypeError):
+            raise ValueError(f"{path} was not written by tritium.tools.compile") from None
 
 
 def variant_of(kernel: str, device: str, parameters: list[Parameter], *options: Any) -> Variant:

@@ -19,8 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from tritium.alias import installed_as_triton
-from tritium.errors import TritonError
 from tritium.tools import aot
+from tritium.tools.command import ProgramError, UsageError, closest, code_of, guarded, show_failure
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,37 +44,67 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parse_target(text: str | None) -> Any:
-    """A target from its text.
+    """A target from its text; the name of a CPU, or `cpu` for this one, is enough.
 
-    >>> parse_target("cuda:90:32")
-    GPUTarget(backend='cuda', arch=90, warp_size=32)
+    >>> parse_target("cuda:90:32"), str(parse_target("x86-64-v3"))
+    (GPUTarget(backend='cuda', arch=90, warp_size=32), 'cpu:x86-64-v3:1')
     """
     from tritium.backends.compiler import GPUTarget
     from tritium.backends.driver import driver
+    from tritium.backends.llvm.target import CPU_TARGETS
 
-    return driver.active.get_current_target() if text is None else GPUTarget.parse(text)
+    if text is None:
+        return driver.active.get_current_target()
+    if text == "cpu":
+        text = "cpu:host"
+    return GPUTarget.parse(f"cpu:{text}" if text in ("host", *CPU_TARGETS) else text)
 
 
 def load(path: str) -> ModuleType:
     """Import a file that need not be on the path, and may be written for Triton."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     spec: Any = importlib.util.spec_from_file_location(Path(path).stem, path)
-    if spec is None or not os.path.exists(path):
-        raise ValueError(f"{path} is not a Python file")
+    if spec is None:
+        raise UsageError(f"{path} is not a Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
-    with installed_as_triton():
-        spec.loader.exec_module(module)
+    try:
+        code = code_of(path)
+        sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+        with installed_as_triton():
+            exec(code, module.__dict__)
+    except OSError as error:
+        if error.filename == os.path.abspath(path):
+            raise UsageError(f"cannot open {path!r}: {error.strerror}") from None
+        raise ProgramError(show_failure(error)) from None
+    except Exception as error:
+        raise ProgramError(show_failure(error)) from None
     return module
 
 
 def kernel_in(path: str, name: str) -> Any:
     """The kernel of this name in a file, without the tuners around it."""
-    fn = getattr(load(path), name, None)
-    if fn is None:
-        raise ValueError(f"{path} has no kernel {name!r}")
-    while not hasattr(fn, "cache_key") and hasattr(fn, "fn"):
-        fn = fn.fn  # under autotune and heuristics
-    return fn
+    module = load(path)
+    fn = untuned(getattr(module, name, None))
+    if fn is not None:
+        return fn
+    kernels = [other for other, value in vars(module).items() if untuned(value) is not None]
+    has = f"it has {', '.join(kernels)}" if kernels else "it has none"
+    if hasattr(module, name):
+        raise UsageError(f"{name} in {path} is not a kernel: decorate it with @triton.jit ({has})")
+    raise UsageError(f"{path} has no kernel {name!r}: {has}{closest(name, kernels)}")
+
+
+def untuned(fn: Any) -> Any:
+    """The kernel under autotune and heuristics; None for anything else.
+
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> untuned(add_kernel).__name__, untuned(3)
+    ('add_kernel', None)
+    """
+    from tritium.language.source import ConstexprFunction, Source
+
+    while not isinstance(fn, Source) and hasattr(fn, "fn"):
+        fn = fn.fn
+    return fn if isinstance(fn, Source) and not isinstance(fn, ConstexprFunction) else None
 
 
 def source_of(fn: Any, parameters: list[aot.Parameter]) -> Any:
@@ -169,28 +199,40 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     """Compile a kernel ahead of time; the name of the C function, and the files written."""
     grid = [part.strip() for part in args.grid.split(",")]
     if len(grid) != 3:
-        raise ValueError(f"the grid needs three expressions, gx, gy, gz; {args.grid!r} has {len(grid)}")
+        raise UsageError(f"the grid needs three expressions, gx, gy, gz; {args.grid!r} has {len(grid)}")
     fn = kernel_in(args.path, args.kernel_name)
     target = parse_target(args.target) if args.target is None or isinstance(args.target, str) else args.target
     if target.backend not in aot.DEVICES:
-        raise ValueError(f"ahead-of-time C sources exist for {', '.join(aot.DEVICES)}, not for {target.backend}")
+        raise UsageError(f"ahead-of-time C sources exist for {', '.join(aot.DEVICES)}, not for {target.backend}")
     parameters = aot.parse_signature(fn.arg_names, args.signature)
+    check_grid(grid, [p.name for p in parameters if not p.is_constant])
+    if args.out_name is not None and not args.out_name.isidentifier():
+        raise UsageError(f"{args.out_name!r} is not the name of a C function")
     kernel = compiled(fn, parameters, target, args.num_warps, args.num_stages)
     variant = aot.variant_of(args.out_name or args.kernel_name, target.backend, parameters, args.num_warps,
                              args.num_stages)
     return variant.name, write(kernel, variant, grid, Path(args.out_path or variant.kernel))
 
 
+def check_grid(grid: list[str], arguments: list[str]) -> None:
+    """Refuse an expression that the C function could not compute from its arguments.
+
+    >>> check_grid(["(n + 1023) / 1024", "1", "1"], ["x", "n"])
+    """
+    for expression in grid:
+        if not expression or expression.count("(") != expression.count(")"):
+            raise UsageError(f"{expression!r} is not a C expression for a size of the grid")
+        for name in re.findall(r"(?<![\w.])[A-Za-z_]\w*(?!\w|\s*\()", expression):
+            if name not in arguments:
+                has = f"it has {', '.join(arguments)}" if arguments else "it has none"
+                raise UsageError(f"the grid names {name!r}, which is no argument of the C function: {has}"
+                                 f"{closest(name, arguments)}")
+
+
 def main(arguments: list[str]) -> int:
     """The command; a mistake in its arguments is one line, one in the kernel is shown where it stands."""
-    try:
-        _, files = compile_kernel(CompileArgs(**vars(parser().parse_args(arguments))))
-        for path in files:
-            print(path)
-    except (ValueError, TritonError) as error:
-        print(f"tritium compile: {error}", file=sys.stderr)
-        return 1
-    return 0
+    args = CompileArgs(**vars(parser().parse_args(arguments)))
+    return guarded("compile", lambda: print(*compile_kernel(args)[1], sep="\n"))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from tritium.kernels import (
     vector_add,
 )
 from tritium.kernels.arrays import numpy_dtype
+from tritium.tools.command import closest
 from tritium.tools.timing import interleave
 
 
@@ -186,12 +187,21 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser("python -m tritium demo", description=__doc__)
     parser.add_argument("--only", default="", help="only kernels whose name contains this")
     parser.add_argument("--seconds", type=float, default=0.4, help="time spent on measuring each kernel")
-    parser.add_argument("--device", help="cpu or cuda; by default the GPU if there is one")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="by default the GPU if there is one")
     parser.add_argument("--numpy", action="store_true", help="use NumPy arrays even where torch is installed")
     options = parser.parse_args(arguments)
+    names = [row.name for row in rows()]
+    if not any(options.only in name for name in names):
+        near = closest(options.only, [*names, *(word.strip(",") for name in names for word in name.split())])
+        parser.error(f"no kernel's name contains {options.only!r}{near}\nthere are: " + "; ".join(names))
+    if options.seconds <= 0:
+        parser.error(f"--seconds must be above 0, not {options.seconds:g}")
     torch = None if options.numpy else import_torch()
     target = tritium.runtime.driver.active.get_current_target()
     device = options.device or ("cuda" if torch is not None and target.backend == "cuda" else "cpu")
+    if device == "cuda" and (torch is None or not torch.cuda.is_available()):
+        parser.error("there is no GPU here that torch can use: leave --device out, or write --device cpu"
+                     if torch is not None else "kernels run on a GPU with torch's tensors, and torch is not in use")
     return show(torch, device, options.only, options.seconds)
 
 

@@ -18,6 +18,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from tritium.tools.aot import DEVICES, Variant, prototype
+from tritium.tools.command import guarded
 
 
 def group(variants: list[Variant]) -> dict[str, dict[str, list[Variant]]]:
@@ -85,6 +86,8 @@ int {kernel}_get_num_algos(void);
 def link(headers: list[Path], out: Path, prefix: str = "") -> list[Path]:
     """Write the joint header and source; their paths."""
     found = [Variant.from_header(str(path)) for path in headers]
+    if prefix and not prefix.isidentifier():
+        raise ValueError(f"{prefix!r} cannot begin the name of a C function")
     if len({variant.device for variant in found}) > 1:
         raise ValueError("kernels for different devices cannot be called through one function")
     kernels = group(found)
@@ -107,13 +110,7 @@ def main(arguments: list[str]) -> int:
     p.add_argument("--out", "-o", type=Path, required=True, help="where to write, without an ending")
     p.add_argument("--prefix", default="", help="put in front of the names of the C functions")
     options = p.parse_args(arguments)
-    try:
-        for path in link(options.headers, options.out, options.prefix):
-            print(path)
-    except ValueError as error:
-        print(f"tritium link: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return guarded("link", lambda: print(*link(options.headers, options.out, options.prefix), sep="\n"))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,25 @@
-"""`python -m tritium run [--] script.py ...` or `run -m package.module ...`: `import triton` gets tritium there."""
+"""`python -m tritium run [--] script.py ...`, or `-m module` or `-c text`: `import triton` gets tritium there."""
 
 from __future__ import annotations
 
 import importlib.machinery
-import io
+import linecache
 import os
 import runpy
 import sys
-from types import ModuleType
+from collections.abc import Callable
+from types import CodeType, ModuleType
+from typing import Any
 
 from tritium.alias import install_as_triton
+from tritium.tools.command import code_of, from_program
 
 USAGE = """usage: python -m tritium run [--] SCRIPT [ARGUMENT ...]
        python -m tritium run -m MODULE [ARGUMENT ...]
+       python -m tritium run -c TEXT [ARGUMENT ...]
+       python -m tritium run - [ARGUMENT ...]
 
-Runs the program as `python SCRIPT` would, with `import triton` answered by tritium; also in the Python processes it
+Runs the program as `python SCRIPT` would (`-`: from stdin), with `import triton` answered by tritium; also in the Python processes it
 starts."""
 
 STAND_IN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stand_in")
@@ -28,22 +33,49 @@ def main(arguments: list[str]) -> int:
     ...
     0
     """
-    if arguments[:1] == ["--"]:
-        arguments = arguments[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2
+    how, *rest = arguments
+    if how in ("--", "-m", "-c") and not rest:
+        print(USAGE, file=sys.stderr)
+        return 2
+    if how.startswith("-") and how not in ("--", "-m", "-c", "-"):
+        print(f"tritium run: unknown option {how}\n\n{USAGE}", file=sys.stderr)
+        return 2
+    return _ends(lambda: run(how, rest))
+
+
+def run(how: str, rest: list[str]) -> None:
+    """Run a program as Python would: `-m` a module, `-c` a text, `-` what comes from stdin, otherwise a file."""
     install_as_triton()
     _prepare_children()
-    if arguments[0] == "-m":
-        if len(arguments) < 2:
-            print(USAGE, file=sys.stderr)
-            return 2
-        sys.argv = arguments[1:]
+    if how == "-m":
+        sys.argv = rest
         sys.path.insert(0, os.getcwd())
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    elif how == "-c":
+        run_text(rest[0], "<string>", ["-c", *rest[1:]])
+    elif how == "-":
+        run_text(sys.stdin.read(), "<stdin>", ["-", *rest])
     else:
-        run_script(arguments)
+        run_script(rest if how == "--" else [how, *rest])
+
+
+def _ends(body: Callable[[], None]) -> int:
+    """The exit status of a program; an exception is shown as Python would, with none of our frames above."""
+    try:
+        body()
+    except Exception as error:
+        missing = isinstance(error, ImportError) and from_program(error.__traceback__) is None
+        if missing:  # there is no such module to run
+            print(f"tritium run: {error}", file=sys.stderr)
+        else:
+            sys.excepthook(type(error), error.with_traceback(from_program(error.__traceback__)), error.__traceback__)
+        return 1
+    except KeyboardInterrupt as error:
+        sys.excepthook(type(error), error.with_traceback(from_program(error.__traceback__)), error.__traceback__)
+        return 130
     return 0
 
 
@@ -58,15 +90,24 @@ def run_script(arguments: list[str]) -> None:
     """Run a file as `__main__`, the way the interpreter itself does: kernels in it stay readable and picklable."""
     path = arguments[0]
     try:
-        with io.open_code(os.path.abspath(path)) as file:
-            code = compile(file.read(), path, "exec", dont_inherit=True)  # this file's __future__ is not the script's
+        code = code_of(path)
     except OSError as error:
         print(f"tritium run: cannot open {path!r}: {error.strerror}", file=sys.stderr)
         sys.exit(2)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    _run_code(code, arguments, __file__=path, __loader__=importlib.machinery.SourceFileLoader("__main__", path))
+
+
+def run_text(text: str, name: str, arguments: list[str]) -> None:
+    """Run a text that is no file as `__main__`; its kernels find their lines under its name."""
+    linecache.cache[name] = (len(text), None, [line + "\n" for line in text.split("\n")], name)
+    sys.path.insert(0, "")
+    _run_code(compile(text, name, "exec", dont_inherit=True), arguments)
+
+
+def _run_code(code: CodeType, arguments: list[str], **names: Any) -> None:
     module = ModuleType("__main__")
-    module.__dict__.update(__file__=path, __builtins__=__builtins__,
-                           __loader__=importlib.machinery.SourceFileLoader("__main__", path))
+    module.__dict__.update(names, __builtins__=__builtins__)
     sys.modules["__main__"] = module
     sys.argv = list(arguments)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     exec(code, module.__dict__)

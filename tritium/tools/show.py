@@ -13,8 +13,8 @@ import argparse
 import sys
 from typing import Any
 
-from tritium.errors import TritonError
 from tritium.tools import aot
+from tritium.tools.command import UsageError, guarded
 from tritium.tools.compile import kernel_in, parse_target, source_of
 
 
@@ -45,14 +45,28 @@ def compiled(args: argparse.Namespace) -> Any:
     options = {name: getattr(args, name) for name in ("num_warps", "num_stages", "maxnreg")}
     chosen = {name: value for name, value in options.items() if value is not None}
     if not args.path.endswith(".py"):
-        file = IRSource(args.path)
-        written = file.module.attrs.get("target") if file.module is not None else None
-        return tritium.compile(file, parse_target(args.target or written), chosen)
+        try:
+            file = IRSource(args.path)
+            written = file.module.attrs.get("target") if file.module is not None else None
+        except ValueError as error:
+            raise UsageError(f"{args.path}: {error}") from None
+        return tritium.compile(file, _machine(args.target or written), chosen)
     if not (args.kernel_name and args.signature):
-        raise ValueError("a Python file needs --kernel-name and --signature as well")
+        raise UsageError("a Python file needs --kernel-name and --signature as well")
     fn = kernel_in(args.path, args.kernel_name)
     source = source_of(fn, aot.parse_signature(fn.arg_names, args.signature))
-    return tritium.compile(source, parse_target(args.target), chosen)
+    return tritium.compile(source, _machine(args.target), chosen)
+
+
+def _machine(text: str | None) -> Any:
+    from tritium.compiler import make_backend
+
+    target = parse_target(text)
+    try:
+        make_backend(target)
+    except RuntimeError as error:  # nobody has written one
+        raise UsageError(str(error)) from None
+    return target
 
 
 def figures(kernel: Any) -> list[str]:
@@ -74,20 +88,19 @@ def figures(kernel: Any) -> list[str]:
 def main(arguments: list[str]) -> int:
     """The command; a mistake in its arguments is one line, one in the kernel is shown where it stands."""
     args = parser().parse_args(arguments)
-    try:
-        kernel = compiled(args)
-        if args.stage is None:
-            print("\n".join(figures(kernel)))
-        elif args.stage not in kernel.asm:
-            raise ValueError(f"{kernel.metadata.target} has no stage {args.stage!r}: it has {', '.join(kernel.asm)}")
-        elif isinstance(content := kernel.asm[args.stage], bytes):
-            sys.stdout.buffer.write(content)
-        else:
-            sys.stdout.write(content)
-    except (ValueError, OSError, RuntimeError, TritonError) as error:
-        print(f"tritium show: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return guarded("show", lambda: show(compiled(args), args.stage))
+
+
+def show(kernel: Any, stage: str | None) -> None:
+    """Print one stage of a kernel, or its figures."""
+    if stage is None:
+        print("\n".join(figures(kernel)))
+    elif stage not in kernel.asm:
+        raise UsageError(f"{kernel.metadata.target} has no stage {stage!r}: it has {', '.join(kernel.asm)}")
+    elif isinstance(content := kernel.asm[stage], bytes):
+        sys.stdout.buffer.write(content)
+    else:
+        sys.stdout.write(content)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import platform
 import tomllib
@@ -55,6 +56,7 @@ def rows() -> list[tuple[str, str]]:
 
 def main(arguments: list[str]) -> int:
     """Print the table."""
+    argparse.ArgumentParser("python -m tritium version", description=__doc__).parse_args(arguments)
     for name, value in rows():
         print(f"{name:<14} {value}")
     return 0
