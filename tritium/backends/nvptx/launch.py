@@ -56,7 +56,8 @@ class Runtime:
     @functools.cache
     def _get(cls):
         if not NATIVE:
-            raise cuda.CudaError(f"launching on a GPU needs CPython, this is {sys.implementation.name}")
+            raise cuda.CudaError("launching on a GPU needs CPython with its global lock; this is "
+                                 f"{sys.implementation.name} {sys.version}")
         return cls()
 
     def __init__(self):
