@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 GPU_JOBS ?= 8
 
-.PHONY: demo test test-gpu check-gpu fuzz bench lint docs-check docs clean help
+.PHONY: demo test test-arch test-arch-root test-gpu check-gpu fuzz bench lint docs-check docs clean help
 
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -18,6 +18,14 @@ demo: $(VENV)/.demo ## run every seed kernel: correct? how fast beside torch or 
 test: $(VENV)/.test ## the whole test suite without a GPU, and the examples in docstrings
 	$(BIN)/python -m pytest -n $(JOBS) -q
 	$(BIN)/python -m pytest -n $(JOBS) -q --doctest-modules tritium
+
+ROOT ?= $(VENV)/foreign
+test-arch: $(VENV)/.test ## the execution tests at every level of this CPU, and on the other architecture under QEMU
+	TRITIUM_FOREIGN_ROOT=$${TRITIUM_FOREIGN_ROOT:-$$(test -d $(ROOT) && echo $(ROOT))} \
+		$(BIN)/python tests/arch/run.py --jobs $(JOBS)
+
+test-arch-root: $(VENV)/.test ## a Python of the other architecture for QEMU, where apt-get is: 240 MB
+	$(BIN)/python tests/arch/root.py $(ROOT)
 
 GPU_PYTEST = PYTHONPATH=. python3 -m pytest -q -m gpu $(shell python3 -c 'import xdist' 2>/dev/null && echo "-n $(GPU_JOBS)")
 test-gpu: ## tests that need an NVIDIA GPU, with this machine's own python3: nothing is installed
