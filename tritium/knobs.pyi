@@ -14,6 +14,7 @@ backend: str | None
 verify: bool
 cpu_opt: int
 num_threads: int
+fault_handler: bool
 reproducer_dir: str | None
 
 
@@ -282,6 +283,7 @@ class internal_settings(Group):
     verify: bool
     cpu_opt: int
     num_threads: int
+    fault_handler: bool
     reproducer_dir: str | None
 
 

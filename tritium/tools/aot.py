@@ -236,9 +236,9 @@ int unload_{name}(void) {{ return 0; }}
   int64_t grid[3] = {{{gx}, {gy}, {gz}}};
   int64_t slots[{max(len(passed), 1)}] = {{0}};
 {fill}
-  void *arena = aligned_alloc(64, {arena});
+  char *arena = aligned_alloc(64, 64 + {arena}); /* the first 64 bytes are for notes */
   if (!arena) return 12; /* ENOMEM */
-  kernel_{name}(slots, 0, grid[0] * grid[1] * grid[2], grid, arena);
+  kernel_{name}(slots, 0, grid[0] * grid[1] * grid[2], grid, arena + 64);
   free(arena);
   return 0;
 }}

@@ -17,9 +17,10 @@ from ...ir import types as T
 from ...ir.core import Arg, Op, Result
 from ..llvm.rows import llvm_type, memory_type
 from ..llvm.writer import Val, lanes
-from . import nests, scratch_strips, view
+from . import faults, nests, scratch_strips, view
 from .affine import described
 from .emit import Emitter
+from .fault_record import record
 from .overlap import Taken
 from .plan import plan
 from .scratch import Arena, View
@@ -112,10 +113,14 @@ class Lowering(Emitter):
         parameters = ["ptr args", "i64 begin", "i64 end", "ptr grid", "ptr noalias arena"]
         with w.function("void", self.name, parameters) as (args, begin, end, self.grid, self.scratch):
             self.base = self.scratch  # where the arena begins, for functions too
+            at = lambda offset: w.gep("i8", self.scratch, w.const("i64", offset))
+            w.effect(f"store ptr {w.string(record(self.module))}, ptr {at(faults.RECORD)}")
+            running = at(faults.PROGRAM)
             for k, arg in enumerate(self.module.args):
                 self.values[id(arg)] = self.argument(args, k, arg.type)
             with self.loop(begin, end) as programs:
                 self.program = programs.index
+                w.effect(f"store volatile i64 {programs.index}, ptr {running}")
                 w.hide(programs.index)
                 self.region = 1
                 self.block(self.module.body)

@@ -9,7 +9,9 @@ that has not started, so a busy machine costs nothing.
 
 There is one open job at a time. A launch that finds the pool taken, by another Python thread, runs alone.
 
-Each thread owns an arena, kept from launch to launch. The 64 bytes before an arena hold its size and the job it serves.
+Each thread owns an arena, kept from launch to launch. The 64 bytes before an arena hold its size and the job it serves,
+and what a kernel notes of itself while it runs: the program and its record (see faults.py). A kernel that writes past
+an array must not get at these, so that arenas lie between pages that nobody may touch.
 """
 
 from __future__ import annotations
@@ -54,8 +56,9 @@ define internal void @pause() nounwind {
 """,
 }
 
-# Values of SIG_BLOCK and SIG_SETMASK.
-_SIGNALS = {True: ("1", "3"), False: ("0", "2")}
+# Values of SIG_BLOCK, SIG_SETMASK, SIGBUS and MAP_PRIVATE | MAP_ANONYMOUS, on macOS and Linux.
+_NUMBERS = ("{block}", "{set}", "{bus}", "{private}")
+_VALUES = {True: ("1", "3", "10", "4098"), False: ("0", "2", "7", "34")}
 
 _STATE = """
 ; entry, arguments, grid, programs, programs per turn, arena bytes, message and program of the first failed assertion
@@ -90,8 +93,11 @@ declare ptr @pthread_getspecific(i64)
 declare i32 @pthread_setspecific(i64, ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i32 @sigfillset(ptr)
+declare i32 @sigdelset(ptr, i32)
 declare i32 @sched_yield()
-declare i32 @posix_memalign(ptr, i64, i64)
+declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
+declare i32 @mprotect(ptr, i64, i32)
+declare i32 @munmap(ptr, i64)
 declare void @free(ptr)
 declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
@@ -104,7 +110,7 @@ define void @tt.pool.setup() nounwind {
   store i64 %wake, ptr @wake_after
   %spin = udiv i64 %per_second, 50000             ; 20 us
   store i64 %spin, ptr @spin_for
-  %r = call i32 @pthread_key_create(ptr @key, ptr @free)
+  %r = call i32 @pthread_key_create(ptr @key, ptr @unmap_arena)
   call void @tt.pool.reset()
   ret void
 }
@@ -125,7 +131,6 @@ _ARENA = """
 ; This thread's arena of at least so many bytes, 64-byte aligned; null when memory is out.
 define ptr @tt.arena(i64 %bytes) nounwind {
 entry:
-  %slot = alloca ptr
   %key = load i64, ptr @key
   %old = call ptr @pthread_getspecific(i64 %key)
   %none = icmp eq ptr %old, null
@@ -138,25 +143,57 @@ found:
   %arena = getelementptr i8, ptr %old, i64 64
   ret ptr %arena
 grow:                                             ; to a power of two, so that growing kernels seldom come here
-  call void @free(ptr %old)
+  call void @unmap_arena(ptr %old)
   %s1 = call i32 @pthread_setspecific(i64 %key, ptr null)
   %atleast = call i64 @llvm.umax.i64(i64 %bytes, i64 65536)
   %less = sub i64 %atleast, 1
   %zeros = call i64 @llvm.ctlz.i64(i64 %less, i1 false)
   %log = sub i64 64, %zeros
   %size = shl i64 1, %log
-  %whole = add i64 %size, 64
-  %failed = call i32 @posix_memalign(ptr %slot, i64 64, i64 %whole)
-  %out = icmp ne i32 %failed, 0
-  br i1 %out, label %nothing, label %keep
+  %whole = add i64 %size, 196608                  ; the header's page and two around, of the largest size there is
+  %map = call ptr @mmap(ptr null, i64 %whole, i32 0, i32 {private}, i32 -1, i64 0)
+  %out = icmp eq ptr %map, inttoptr (i64 -1 to ptr)
+  br i1 %out, label %nothing, label %open
 nothing:
   ret ptr null
+open:
+  %inside = getelementptr i8, ptr %map, i64 65536
+  %usable = sub i64 %whole, 131072
+  %failed = call i32 @mprotect(ptr %inside, i64 %usable, i32 3)
+  %refused = icmp ne i32 %failed, 0
+  br i1 %refused, label %undo, label %keep
+undo:
+  %r1 = call i32 @munmap(ptr %map, i64 %whole)
+  ret ptr null
 keep:
-  %new = load ptr, ptr %slot
+  %new = getelementptr i8, ptr %inside, i64 64
   store i64 %size, ptr %new
+  call void @running(ptr %new, ptr null)
+  call void @fault_stack()
   %s2 = call i32 @pthread_setspecific(i64 %key, ptr %new)
   %fresh = getelementptr i8, ptr %new, i64 64
   ret ptr %fresh
+}
+
+define internal void @unmap_arena(ptr %header) nounwind {
+entry:
+  %none = icmp eq ptr %header, null
+  br i1 %none, label %done, label %unmap
+unmap:
+  %size = load i64, ptr %header
+  %whole = add i64 %size, 196608
+  %map = getelementptr i8, ptr %header, i64 -65600
+  %r = call i32 @munmap(ptr %map, i64 %whole)
+  br label %done
+done:
+  ret void
+}
+
+; Note the kernel that runs on the arena after a header: faults of the thread are its doing until another is noted.
+define internal void @running(ptr %header, ptr %record) nounwind alwaysinline {
+  %record.p = getelementptr i8, ptr %header, i64 24
+  store volatile ptr %record, ptr %record.p
+  ret void
 }
 
 define internal ptr @arena_for(ptr %job) nounwind {
@@ -312,6 +349,8 @@ inside:
   br i1 %none, label %leave, label %help
 help:
   %ran = call i64 @drain(ptr %job, ptr %arena)
+  %header = getelementptr i8, ptr %arena, i64 -64
+  call void @running(ptr %header, ptr null)
   br label %leave
 leave:
   %left = atomicrmw sub ptr @state, i64 2 release
@@ -349,13 +388,17 @@ up:
   br label %look
 }
 
-; Threads are made when a job first wants them, and take no signals: those are Python's.
+; Threads are made when a job first wants them, and take no signals but for their own faults: those are Python's.
 define internal void @spawn(i64 %limit) nounwind noinline cold {
 entry:
   %all = alloca [128 x i8], align 16
   %before = alloca [128 x i8], align 16
   %thread = alloca ptr
   %r1 = call i32 @sigfillset(ptr %all)
+  %d1 = call i32 @sigdelset(ptr %all, i32 11)     ; SIGSEGV, SIGBUS, SIGFPE, SIGILL
+  %d2 = call i32 @sigdelset(ptr %all, i32 {bus})
+  %d3 = call i32 @sigdelset(ptr %all, i32 8)
+  %d4 = call i32 @sigdelset(ptr %all, i32 4)
   %r2 = call i32 @pthread_sigmask(i32 {block}, ptr %all, ptr %before)
   br label %check
 check:
@@ -493,6 +536,8 @@ release:
   store atomic i32 0, ptr @busy release, align 4
   br label %done
 done:
+  %header = getelementptr i8, ptr %arena, i64 -64
+  call void @running(ptr %header, ptr null)
   %bad = call i1 @has_failed(ptr %job)
   %status = select i1 %bad, i32 2, i32 0
   ret i32 %status
@@ -501,12 +546,13 @@ done:
 
 
 def pool(target: CpuTarget) -> str:
-    """The pool's LLVM text for `target`.
+    """The pool's LLVM text for `target`; it needs that of `faults`.
 
     >>> from tritium.backends.llvm.target import cpu_target
     >>> "cntvct_el0" in pool(cpu_target("aarch64"))
     True
     """
-    block, restore = _SIGNALS["darwin" in target.triple or "apple" in target.triple]
-    worker = _WORKER.replace("{block}", block).replace("{set}", restore)
-    return "\n".join((_STATE, _CLOCK["arm" if target.simd == "neon" else "x86"], _ARENA, worker, _RUN))
+    text = "\n".join((_STATE, _CLOCK["arm" if target.simd == "neon" else "x86"], _ARENA, _WORKER, _RUN))
+    for name, number in zip(_NUMBERS, _VALUES["darwin" in target.triple or "apple" in target.triple]):
+        text = text.replace(name, number)
+    return text

@@ -29,19 +29,20 @@ from ..llvm.target import CpuTarget, cpu_target
 from ..native import guards, record, terms
 from ..native import launcher as native_launcher
 from ..native.parts import NATIVE, Part, Symbols, builtin
-from . import dot, dot_amx, launcher, partial, pool, sort, tile_copy
+from . import dot, dot_amx, faults, launcher, partial, pool, sort, tile_copy
 
 __all__ = ["PARTS", "Runtime"]
 
 
 def _core(target: CpuTarget) -> str:
-    return "\n".join((pool.pool(target), partial.partial(), tile_copy.tile_copy(),
+    return "\n".join((pool.pool(target), faults.faults(target), partial.partial(), tile_copy.tile_copy(),
                       launcher.launcher() if NATIVE else ""))  # fmt: skip
 
 
-_CORE = pool.SYMBOLS + partial.SYMBOLS + tile_copy.SYMBOLS + (launcher.SYMBOLS if NATIVE else ())
+_CORE = (pool.SYMBOLS + faults.SYMBOLS + partial.SYMBOLS + tile_copy.SYMBOLS
+         + (launcher.SYMBOLS if NATIVE else ()))  # fmt: skip
 PARTS = (
-    Part("core", _CORE, (pool, partial, tile_copy, guards, native_launcher, terms, launcher), _core),
+    Part("core", _CORE, (pool, faults, partial, tile_copy, guards, native_launcher, terms, launcher), _core),
     *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
     Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
@@ -85,6 +86,8 @@ class Runtime:
         self.symbols: Mapping[str, int] = Symbols(self.target, PARTS)
         self._limit = ctypes.c_int64.from_address(self.symbols["tt.pool.limit"])
         ctypes.CFUNCTYPE(None)(self.symbols["tt.pool.setup"])()
+        if knobs.fault_handler:
+            ctypes.CFUNCTYPE(ctypes.c_int32)(self.symbols["tt.fault.install"])()
         os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(self.symbols["tt.pool.reset"]))
         self.set_num_threads(knobs.num_threads)
         self.launch_raw: Callable[..., None] = (
