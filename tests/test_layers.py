@@ -11,26 +11,28 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "tritium"
 
 # room -> rooms it may use, besides itself. A room is a folder or a module directly under tritium/.
-BASE = {"errors", "knobs"}
+BASE = {"errors", "knobs", "refusals"}
 IR = BASE | {"ir"}
 OPS = IR | {"ops"}
 LANGUAGE = OPS | {"cache", "language"}
-BACKENDS = LANGUAGE | {"passes", "interp", "frontend", "backends", "tensors"}
+BACKENDS = LANGUAGE | {"passes", "interp", "frontend", "backends", "tensors", "protocols"}
 RUNTIME = BACKENDS | {"compiler", "runtime", "testing"}
 EVERYTHING = RUNTIME | {"kernels", "tools", "alias", "profiler", "experimental"}
 ALLOWED = {
     "errors": {"knobs"},
     "knobs": set(),
+    "refusals": {"errors"},
     "trusted_files": BASE,
     "cache_limits": BASE | {"trusted_files"},
     "cache": BASE | {"trusted_files", "cache_limits"},
-    "tensors": LANGUAGE,
+    "protocols": LANGUAGE,
+    "tensors": LANGUAGE | {"protocols"},
     "ir": BASE,
     "ops": IR,
     "passes": OPS,
     "language": OPS | {"cache"},
     "frontend": LANGUAGE,
-    "interp": LANGUAGE | {"frontend", "tensors"},
+    "interp": LANGUAGE | {"frontend", "tensors", "protocols"},
     "backends": BACKENDS,
     "compiler": BACKENDS,
     "runtime": RUNTIME,

@@ -12,13 +12,16 @@ PyTorch and NumPy arrays, objects with `data_ptr()` and `dtype`, and whatever of
 
 from __future__ import annotations
 
+import copy
 import ctypes
-import functools
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tritium.language.signature import canonical, flatten
+from tritium.protocols import DEFAULT_STREAM, Held, address, element_type, export, from_dlpack, from_interface, short
+from tritium.refusals import refusal
 
 
 class Reader(NamedTuple):
@@ -26,46 +29,23 @@ class Reader(NamedTuple):
 
     `awaited(x, stream)`: before a stream of the GPU uses the memory, another must have come so far, whose handle it
     gives; or None, if the tensor's library has seen to that itself. Tensors of most kinds leave that to the user.
+    `writable` says whether a kernel may store to it. `hold` asks once for all that its protocol shows, see `Held`.
     """
 
     element: Callable[[Any], str]
     address: Callable[[Any], int]
     device: Callable[[Any], str | None]
     awaited: Callable[[Any, int], int | None] | None = None
-
-
-_ELEMENTS: dict[Any, str] = {}
-
-
-def element_type(dtype: Any) -> str:
-    """The signature string of a dtype of any library.
-
-    >>> import numpy as np
-    >>> element_type(np.dtype("int16")), element_type("float8_e5m2")
-    ('i16', 'fp8e5')
-    """
-    found = _ELEMENTS.get(dtype)
-    if found is None:
-        found = canonical(str(dtype))
-        if found is None:
-            raise TypeError(f"failed to specialize argument of type tensor: kernels have no dtype {dtype}")
-        _ELEMENTS[dtype] = found
-    return found
+    writable: Callable[[Any], bool] = lambda x: True
+    hold: Callable[[Any], Held] | None = None
 
 
 # -- kinds of tensors --------------------------------------------------------------------------------------------------
 
-_TORCH = Reader(lambda x: element_type(x.dtype), lambda x: x.data_ptr(), lambda x: x.device.type)
-_NUMPY = Reader(lambda x: element_type(x.dtype), lambda x: x.__array_interface__["data"][0], lambda x: "cpu")
-_INTERFACE = Reader(
-    lambda x: _of_typestr(x.__array_interface__["typestr"]),
-    lambda x: x.__array_interface__["data"][0],
-    lambda x: "cpu")  # fmt: skip
-_CUDA_INTERFACE = Reader(
-    lambda x: _of_typestr(x.__cuda_array_interface__["typestr"]),
-    lambda x: x.__cuda_array_interface__["data"][0],
-    lambda x: "cuda",
-    lambda x, stream: x.__cuda_array_interface__.get("stream"))  # fmt: skip
+
+def _data_ptr(x: Any) -> int:
+    found = x.data_ptr()
+    return found if found.__class__ is int and 0 < found < 1 << 64 else address(found, "its data_ptr()")
 
 
 def _device_name(x: Any) -> str | None:
@@ -74,73 +54,35 @@ def _device_name(x: Any) -> str | None:
     return None if device is None else str(device).partition(":")[0]
 
 
-_POINTER = Reader(lambda x: element_type(x.dtype), lambda x: x.data_ptr(), _device_name)
-
-
-@functools.cache
-def _of_typestr(text: str) -> str:
-    """`<f4` in the array protocols."""
-    order, kind, size = text[0], text[1], int(text[2:])
-    name = {"f": f"fp{8 * size}", "i": f"i{8 * size}", "u": f"u{8 * size}", "b": "u1"}.get(kind, text)
-    if order == (">" if sys.byteorder == "little" else "<") and size > 1:
-        raise TypeError(f"failed to specialize argument of type array: the byte order of {text} is not the machine's")
-    return element_type(name)
-
-
-# -- DLPack ------------------------------------------------------------------------------------------------------------
-
-
-class _DLTensor(ctypes.Structure):
-    """The C structure DLPack defines; both versions of the protocol contain it."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64),
-    )  # fmt: skip
-
-
-_DLPACK_KINDS = {0: "i{}", 1: "u{}", 2: "fp{}", 4: "bf{}", 6: "u1", 10: "float8_e4m3fn", 11: "float8_e4m3fnuz",
-                 12: "float8_e5m2", 13: "float8_e5m2fnuz"}  # fmt: skip
-_DLPACK_DEVICES = {1: "cpu", 2: "cuda", 3: "cuda", 10: "cuda", 13: "cuda"}
-_STREAMS_OF = (2, 13)  # devices whose memory is used in the order of streams
-_DEFAULT, _NO_ORDER = 1, -1  # streams, to DLPack
-
-
-def _export(x: Any, stream: int) -> Any:
-    """A tensor's capsule, for use in a stream of its GPU."""
-    return x.__dlpack__(stream=stream) if x.__dlpack_device__()[0] in _STREAMS_OF else x.__dlpack__()
+def _by(hold: Callable[[Any], Held], awaited: Callable[[Any, int], int | None] | None = None) -> Reader:
+    """The reader of what a protocol shows."""
+    return Reader(lambda x: hold(x).element, lambda x: hold(x).address, lambda x: hold(x).device, awaited,
+                  lambda x: hold(x).writable, hold)  # fmt: skip
 
 
 def _dlpack_awaited(x: Any, stream: int) -> None:
     """The tensor's library has the stream wait."""
-    _export(x, stream or _DEFAULT)
+    export(x, stream or DEFAULT_STREAM)
 
 
-def _dlpack(x: Any) -> tuple[_DLTensor, Any]:
-    """The description of a tensor, and the capsule that must outlive it."""
-    capsule = _export(x, _NO_ORDER)
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    return _DLTensor.from_address(get(capsule, b"dltensor")), capsule
+def _held_awaited(x: Held, stream: int) -> int | None:
+    reader: Any = reader_of(x.tensor)
+    return reader.awaited(x.tensor, stream) if reader.awaited is not None else None
 
 
-def _dlpack_element(x: Any) -> str:
-    tensor, _capsule = _dlpack(x)
-    return element_type(_DLPACK_KINDS.get(tensor.code, f"dlpack code {tensor.code}").format(tensor.bits))
-
-
-def _dlpack_address(x: Any) -> int:
-    tensor, _capsule = _dlpack(x)
-    return (tensor.data or 0) + tensor.byte_offset
-
-
-_DLPACK = Reader(_dlpack_element, _dlpack_address, lambda x: _DLPACK_DEVICES.get(int(x.__dlpack_device__()[0])),
-                 _dlpack_awaited)  # fmt: skip
+_TORCH = Reader(lambda x: element_type(x.dtype), _data_ptr, lambda x: x.device.type)
+_POINTER = Reader(lambda x: element_type(x.dtype), _data_ptr, _device_name)
+_NUMPY = Reader(lambda x: element_type(x.dtype), lambda x: x.__array_interface__["data"][0], lambda x: "cpu",
+                writable=lambda x: x.flags.writeable)  # fmt: skip
+_INTERFACE = _by(from_interface)
+_CUDA_INTERFACE = _by(lambda x: from_interface(x, "__cuda_array_interface__", "cuda"),
+                      lambda x, stream: x.__cuda_array_interface__.get("stream"))  # fmt: skip
+_DLPACK = _by(from_dlpack, _dlpack_awaited)
+_HELD = Reader(lambda x: x.element, lambda x: x.address, lambda x: x.device, _held_awaited, lambda x: x.writable)
 
 # -- dispatch ----------------------------------------------------------------------------------------------------------
 
-_READERS: dict[type, Reader | None] = {}
+_READERS: dict[type, Reader | None] = {Held: _HELD}
 
 
 def reader_of(x: Any) -> Reader | None:
@@ -168,6 +110,127 @@ def _find(x: Any) -> Reader | None:
     offers = (("data_ptr", _POINTER), ("__cuda_array_interface__", _CUDA_INTERFACE),
               ("__array_interface__", _INTERFACE), ("__dlpack__", _DLPACK))  # fmt: skip
     return next((reader for name, reader in offers if hasattr(x, name)), None)
+
+
+def hold(x: Any) -> Any:
+    """The argument, with what protocols show of its memory asked for and kept: such tensors are `Held` in its stead.
+
+    >>> import numpy as np
+    >>> x = np.zeros(4)
+    >>> hold(x) is x, hold(3)
+    (True, 3)
+    """
+    reader = reader_of(x)
+    if reader is not None:
+        return x if reader.hold is None else reader.hold(x)
+    if isinstance(x, tuple):
+        parts = [hold(part) for part in x]
+        return x if all(map(operator.is_, parts, x)) else getattr(x, "_make", tuple)(parts)
+    if x.__class__ not in _NUMBERS and is_descriptor(x) and (base := hold(x.base)) is not x.base:
+        x = copy.copy(x)
+        x.base = base
+    return x
+
+
+def read_only(x: Any) -> bool:
+    """Whether an argument is memory that must not be written. A tuple is if all tensors in it are.
+
+    >>> import numpy as np
+    >>> read_only(np.zeros(4)), read_only(np.frombuffer(b"abcd", np.uint8))
+    (False, True)
+    """
+    reader = reader_of(x)
+    if reader is not None:
+        return not reader.writable(x)
+    if isinstance(x, tuple):
+        return bool(found := [read_only(part) for part in x if device_of(part)]) and all(found)
+    return x.__class__ not in _NUMBERS and is_descriptor(x) and read_only(x.base)
+
+
+def scalar(x: Any) -> Any:
+    """A NumPy scalar as a number of Python's; None for anything else.
+
+    >>> import numpy as np
+    >>> scalar(np.int8(3)), scalar(np.bool_(True)), scalar(np.float16(0.5)), scalar(3), scalar(np.complex64(1))
+    (3, True, 0.5, None, None)
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(x, numpy.generic):
+        return None
+    convert = _SCALARS.get(x.dtype.kind)
+    if convert is None and (canonical(str(x.dtype)) or "").startswith(("fp", "bf")):  # of a library beside NumPy
+        convert = float
+    return None if convert is None else convert(x)
+
+
+_SCALARS = {"b": bool, "i": int, "u": int, "f": float}
+
+
+def constant_value(x: Any) -> Any:
+    """A constant without NumPy: its scalars, and arrays without axes, are numbers.
+
+    >>> import numpy as np
+    >>> constant_value(np.int64(3)), constant_value(np.array(2.5)), constant_value("text")
+    (3, 2.5, 'text')
+    """
+    number = scalar(x)
+    if number is None and type(x).__module__ == "numpy" and getattr(x, "ndim", None) == 0:
+        return x.item()
+    return x if number is None else number
+
+
+def unfit(x: Any) -> TypeError:
+    """The error for what no kernel takes at run time.
+
+    >>> print(unfit([1, 2]))
+    failed to specialize argument of type: list
+    hint: pass an array or a tensor of the numbers, or a tuple of the arguments
+    """
+    kind = type(x)
+    hint = "annotate the parameter with tl.constexpr if it is a compile-time constant"
+    if kind in (bytes, bytearray, memoryview) or kind.__module__ in ("array", "_ctypes", "mmap") or \
+            isinstance(x, ctypes.Array):
+        hint = "pass np.frombuffer(x, dtype), an array over the same memory"
+    elif isinstance(x, list):
+        hint = "pass an array or a tensor of the numbers, or a tuple of the arguments"
+    elif isinstance(x, set | frozenset | dict):
+        hint = "pass its numbers one by one, or as an array"
+    elif isinstance(x, complex) or getattr(getattr(x, "dtype", None), "kind", None) == "c":
+        hint = "pass x.real and x.imag: kernels have no complex numbers"
+    elif hasattr(x, "to_numpy"):
+        hint = "pass x.to_numpy()"
+    elif hasattr(x, "__array__") and not hasattr(x, "dtype"):
+        hint = "pass np.asarray(x)"
+    return refusal(TypeError, f"failed to specialize argument of type: {kind.__name__}", hint)
+
+
+def misfit(x: Any, annotation: str) -> TypeError:
+    """The error for what is no number, given to a parameter that is annotated as one.
+
+    >>> print(misfit("4", "i32"))
+    the parameter is annotated as i32 and was given a str
+    hint: pass a number
+    """
+    return refusal(TypeError, f"the parameter is annotated as {annotation} and was given a {type(x).__name__}",
+                   "pass a number" + (", x.item()" if reader_of(x) is not None else ""))
+
+
+def check_constant(x: Any) -> None:
+    """Refuse what cannot be a compile-time constant: tensors, and what may change under the kernel.
+
+    >>> check_constant(3)
+    """
+    if isinstance(x, int):
+        if x.bit_length() > _MOST_BITS:
+            raise refusal(OverflowError, f"{short(x)} is too large for a compile-time constant")
+        return
+    listed = isinstance(x, list | dict | set | bytearray)
+    if listed or reader_of(x) is not None:
+        raise refusal(TypeError, f"unhashable type: '{type(x).__name__}' cannot be a compile-time constant",
+                      "pass a tuple" if listed else "take tl.constexpr off its parameter: tensors are run-time values")
+
+
+_MOST_BITS = 8192  # Python refuses to print much larger numbers
 
 
 def is_descriptor(x: Any) -> bool:
@@ -202,15 +265,29 @@ def slots(type_: Any, x: Any) -> list[tuple[str, Any]]:
 def address_of(x: Any) -> int:
     """The address an argument stands for: a tensor's, or an int, or nowhere for None.
 
+    A tensor that has elements and no memory is refused: it is a fake one, or its storage is gone.
+
     >>> address_of(None), address_of(4096)
     (0, 4096)
     """
     reader = reader_of(x)
     if reader is not None:
-        return reader.address(x)
-    if x is not None and not isinstance(x, int):
-        raise TypeError(f"Pointer argument must be a tensor, an int or None, not {type(x).__name__}")
-    return x or 0
+        return reader.address(x) or _nowhere(x)
+    if x is None:
+        return 0
+    if not isinstance(x, int):
+        raise refusal(TypeError, f"Pointer argument must be a tensor, an int or None, not {type(x).__name__}")
+    return address(x, "the argument")
+
+
+def _nowhere(x: Any) -> int:
+    """The address 0, which only what has no elements may have; or does not tell how many."""
+    count = getattr(x, "numel", None) or getattr(x, "size", 0)
+    count = count() if callable(count) else count
+    if isinstance(count, int) and count > 0:
+        raise refusal(ValueError, f"it has {count} elements and no memory: its data_ptr() is 0",
+                      "its storage was freed or resized, or it is a fake tensor that only stands for its shape")
+    return 0
 
 
 _NUMBERS = frozenset((int, float, bool))

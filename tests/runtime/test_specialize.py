@@ -49,6 +49,12 @@ TABLE = [
     (False, ("u1", None)),
     (1.0, ("fp32", None)),
     (np.float64(2.5), ("fp32", None)),
+    (np.float32(2.5), ("fp32", None)),
+    (np.int8(1), ("constexpr", 1)),
+    (np.uint8(48), ("i32", "D")),
+    (np.int64(2**40 + 1), ("i64", "")),
+    (np.uint64(2**63), ("u64", "D")),
+    (np.bool_(True), ("u1", None)),
     (None, ("constexpr", None)),
     (X, ("*fp32", "D")),
     (ODD, ("*fp32", "")),
@@ -76,11 +82,14 @@ def test_specialisation_of_constants_functions_and_descriptors():
     assert specialize(desc) == ("tensordesc<fp16[16, 32]>", None)
 
 
-@pytest.mark.parametrize("value", [
-    "text", [1], {}, tl_types.float32, np.int32(3), np.float32(3), np.bool_(True), object()])
-def test_what_cannot_be_specialised(value):
-    hint = "pass its item" if isinstance(value, np.generic) else "annotate the parameter with tl.constexpr"
-    with pytest.raises(TypeError, match=f"failed to specialize argument of type: .*\nhint: {hint}"):
+@pytest.mark.parametrize(("value", "hint"), [
+    ("text", "annotate the parameter with tl.constexpr"), ([1], "pass an array or a tensor"), ({}, "as an array"),
+    (tl_types.float32, "annotate"), (object(), "annotate"), (np.complex64(1), "x.real and x.imag"),
+    (b"abc", "np.frombuffer"), (np.datetime64(3, "s"), "annotate"), (np.timedelta64(3), "annotate"),
+    (np.str_("x"), "annotate"),
+])
+def test_what_cannot_be_specialised(value, hint):
+    with pytest.raises(TypeError, match=f"failed to specialize argument of type: .*\nhint: .*{hint}"):
         specialize(value)
 
 

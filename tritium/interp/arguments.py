@@ -14,8 +14,11 @@ from ..ir import types as T
 from ..language import descriptors, dtypes, values
 from ..language.constants import constexpr
 from ..language.declared import declaration
+from ..language.source import Source
 from ..ops.meaning import scalar_of
-from ..tensors import element_type, is_descriptor, reader_of
+from ..protocols import short
+from ..refusals import refusal
+from ..tensors import address_of, check_constant, constant_value, hold, is_descriptor, misfit, reader_of, scalar, unfit
 
 
 class Declared:
@@ -37,14 +40,21 @@ class Arguments:
     def value(self, declared, x):
         """The language value of an argument for a parameter."""
         if declared.is_constant:
-            return values.unwrap(x)
+            x = constant_value(values.unwrap(x))
+            check_constant(x)
+            return x
         if declared.type and x is not None:
             return self._forced(declared, values.unwrap(x))
-        return self._free(declared, x, declared.name)
+        return self._free(declared, hold(x), declared.name)
 
     def _forced(self, declared, x):
         kind = dtypes.parse_signature(declared.type).ir
-        return self._pointer(x, kind, declared.name) if type(kind) is T.Ptr else self._scalar(kind, x)
+        if type(kind) is T.Ptr:
+            return self._pointer(hold(x), kind, declared.name)
+        number = x if isinstance(x, int | float) else scalar(x)
+        if number is None:
+            raise misfit(x, declared.type)
+        return self._scalar(kind, number)
 
     def _free(self, declared, x, name) -> Any:
         if isinstance(x, constexpr):
@@ -52,7 +62,9 @@ class Arguments:
         if isinstance(x, tuple):
             parts = [self._free(Plain, part, f"{name}[{k}]") for k, part in enumerate(x)]
             return getattr(x, "_make", values.tuple)(parts)
-        plain = values.number(x) if not isinstance(x, values.tensor) and reader_of(x) is None else None
+        plain = scalar(x)
+        if plain is None and isinstance(x, int | float):
+            plain = values.number(x)
         if plain is not None:
             return plain if type(plain) is int and plain == 1 and declared.specialize else \
                 self._scalar(scalar_type(plain), plain)
@@ -60,17 +72,17 @@ class Arguments:
             return self._descriptor(x, name)
         reader = reader_of(x)
         if reader is not None:
-            pointee = dtypes.parse_signature(element_type(x.dtype) if hasattr(x, "dtype") else reader.element(x))
+            pointee = dtypes.parse_signature(reader.element(x))
             return self._pointer(x, T.Ptr(pointee.ir, declared.is_const), name)
-        if x is None or callable(x) or isinstance(x, dtypes.dtype):
+        if x is None or isinstance(x, Source | dtypes.dtype):
             return x
-        raise fail(TypeError, f"failed to specialize argument of type: {type(x).__name__}",
-                   hint=f"annotate the parameter {name} with tl.constexpr if it is a compile-time constant")
+        raise unfit(x)
 
     def _scalar(self, kind, x):
         return self.make(kind, scalar_of(x, kind))
 
     def _pointer(self, x, kind, name):
+        address_of(x)  # refuses what has none
         return self.make(kind, self.machine.argument(kind, self.on_host(x), name))
 
     def _descriptor(self, x, name):
@@ -138,4 +150,4 @@ def scalar_type(x):
             return kind
     if 0 <= x < 1 << 64:
         return T.u64
-    raise OverflowError(f"{x} does not fit in 64 bits")
+    raise refusal(OverflowError, f"{short(x)} does not fit in 64 bits")

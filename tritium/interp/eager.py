@@ -25,9 +25,10 @@ from ..errors import InterpreterError, TritonError, cut, fail, is_ours, users_fr
 from ..ir.core import Loc, Op
 from ..ir.opdef import types_of
 from ..language import spellings
-from ..language.grid import grid_sizes
+from ..language.grid import asked, grid_sizes
 from ..language.source import ConstexprFunction, Source
 from ..language.values import tensor, type_of, using
+from ..refusals import misnamed, of_argument, refusal
 from .arguments import Arguments, Declared
 from .machine import Machine, programs
 from .memory import Memory
@@ -174,9 +175,14 @@ def launch(source, grid, args, kwargs, *, observers=(), strict=True):
 
 def _launch(source, grid, args, kwargs, observers, strict):
     parameters = source.signature.parameters
-    bound = source.signature.bind(*args, **{k: v for k, v in kwargs.items() if k in parameters})
+    try:
+        bound = source.signature.bind(*args, **{k: v for k, v in kwargs.items() if k in parameters})
+    except TypeError as error:
+        unknown = next((name for name in kwargs if name not in parameters), "")
+        raise refusal(TypeError, f"{source.__name__}() {error}",
+                      misnamed(source.__name__, unknown, list(parameters))) from None
     bound.apply_defaults()
-    sizes = grid(dict(bound.arguments)) if callable(grid) else grid
+    sizes = asked(grid, source.__name__, bound.arguments) if callable(grid) else grid
     machine = Machine(Memory(strict), grid_sizes(sizes), (*_OBSERVERS.get(), *observers))
     options = {name: kwargs[name] for name in ("num_warps", "num_stages", "num_ctas", "sanitize_overflow")
                if name in kwargs}
@@ -185,7 +191,11 @@ def _launch(source, grid, args, kwargs, observers, strict):
     plain = getattr(source, "do_not_specialize", ())
     for k, (name, parameter) in enumerate(parameters.items()):
         declared = Declared(parameter, specialize=not {k, name} & set(plain))
-        bound.arguments[name] = arguments.value(declared, bound.arguments[name])
+        try:
+            bound.arguments[name] = arguments.value(declared, bound.arguments[name])
+        except Exception as error:
+            named = of_argument(error, source.__name__, name)
+            raise named from named.__cause__
     function = eager_form(source)
     try:
         with using(builder), np.errstate(all="ignore"):

@@ -22,6 +22,7 @@ import numpy as np
 
 from ..ir import types as T
 from ..ops.meaning import np_dtype
+from ..protocols import Held, from_dlpack, from_interface
 
 _updating = threading.Lock()  # kernels launched from several threads may share a counter
 
@@ -338,14 +339,16 @@ def locate(buffer):
     """
     if isinstance(buffer, np.ndarray):
         return _locate_array(buffer)
+    if isinstance(buffer, Held):
+        return _locate_held(buffer)
     if hasattr(buffer, "untyped_storage"):
         return _locate_torch(buffer)
     if hasattr(buffer, "base") and hasattr(buffer, "data_ptr"):  # another dtype over the same memory
         return locate(buffer.base)._replace(keep=buffer)
     if hasattr(buffer, "__array_interface__"):
-        return _locate_array(np.asarray(buffer))._replace(keep=buffer)
+        return _locate_held(from_interface(buffer))
     if hasattr(buffer, "__dlpack__"):
-        return _locate_array(np.from_dlpack(buffer))._replace(keep=buffer)
+        return _locate_held(from_dlpack(buffer))
     raise TypeError(f"cannot find the memory of {type(buffer).__name__}: pass a NumPy array, a torch tensor, or an "
                     "object with __array_interface__ or __dlpack__")
 
@@ -358,6 +361,10 @@ def _locate_array(array):
     storage = np.lib.array_utils.byte_bounds(owner) if owner.size else (low, high)
     return Located(array.ctypes.data, low, high, *storage, array.flags.writeable, array.itemsize, str(array.dtype),
                    array)
+
+
+def _locate_held(x):
+    return Located(x.address, x.low, x.high, x.low, x.high, x.writable, x.itemsize, x.element, x)
 
 
 def _locate_torch(tensor):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
+from ..errors import explain
+from ..refusals import UnknownName, misnamed, refusal
 
 _LARGEST = 1 << 31  # program ids are i32
 _MOST = 1 << 63  # programs are counted in i64
@@ -19,13 +22,13 @@ def check_sizes(sizes: tuple[int, ...]) -> None:
     ValueError: a grid has fewer than 2**63 programs, not 1073741824 * 1073741824 * 8: let each program do more
     """
     if min(sizes) < 0:
-        raise ValueError(f"a grid cannot have negative sizes: {sizes}")
+        raise refusal(ValueError, f"a grid cannot have negative sizes: {sizes}")
     if max(sizes) >= _LARGEST:
-        raise ValueError(f"a grid has fewer than 2**31 programs along each axis, not {max(sizes)}: use further axes, or "
-                         "let each program do more")
+        raise refusal(ValueError, f"a grid has fewer than 2**31 programs along each axis, not {max(sizes)}: use "
+                      "further axes, or let each program do more")
     if math.prod(sizes) >= _MOST:
-        raise ValueError(f"a grid has fewer than 2**63 programs, not {' * '.join(map(str, sizes))}: let each program do "
-                         "more")
+        raise refusal(ValueError, f"a grid has fewer than 2**63 programs, not {' * '.join(map(str, sizes))}: let each "
+                      "program do more")
 
 
 def grid_sizes(grid: Any) -> tuple[int, int, int]:
@@ -41,9 +44,55 @@ def grid_sizes(grid: Any) -> tuple[int, int, int]:
     try:
         sizes = tuple(map(operator.index, grid)) if isinstance(grid, tuple | list) else (operator.index(grid),)
     except TypeError:
-        raise TypeError(f"a grid is one to three ints, or a function that returns them, not {grid!r}") from None
+        raise refusal(TypeError, f"a grid is one to three ints, or a function that returns them, not {grid!r}",
+                      _next_step(grid)) from None
     if not 1 <= len(sizes) <= 3:
-        raise ValueError(f"a grid has one to three axes, not {len(sizes)}: {grid!r}")
+        raise refusal(ValueError, f"a grid has one to three axes, not {len(sizes)}: {grid!r}")
     check_sizes(sizes)
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
+
+
+def _next_step(grid: Any) -> str | None:
+    """What may help where a grid is made of something else."""
+    parts = grid if isinstance(grid, tuple | list) else (grid,)
+    if any(isinstance(part, float) for part in parts):
+        return "divide with triton.cdiv(n, BLOCK), or with //"
+    if any(part is None for part in parts):
+        return "let the grid function return a tuple of ints"
+    if any(hasattr(part, "shape") for part in parts):
+        return "turn the sizes into ints of Python's: int(x)"
+    return None
+
+
+class _Arguments(dict):
+    """The arguments of a launch by name; one that is not there is said to be missing."""
+
+    def __init__(self, kernel: str, named: dict[str, Any]):
+        super().__init__(named)
+        self._kernel = kernel
+
+    def __missing__(self, name: Any) -> Any:
+        problem = f"the grid function of kernel `{self._kernel}` asks for {name!r}"
+        raise refusal(UnknownName, problem, misnamed(self._kernel, str(name), list(self)))
+
+
+def asked(grid: Callable, kernel: str, named: dict[str, Any]) -> Any:
+    """What a grid function makes of the arguments of a launch; its errors are the user's.
+
+    >>> asked(lambda meta: (meta["n"] // 2,), "add", {"n": 8})
+    (4,)
+    >>> asked(lambda meta: (meta["N"],), "add", {"n": 8})
+    Traceback (most recent call last):
+    tritium.refusals.UnknownName: the grid function of kernel `add` asks for 'N'
+    hint: did you mean n? kernel `add` has the parameters n
+    """
+    try:
+        return grid(_Arguments(kernel, named))
+    except Exception as error:
+        trace = error.__traceback__
+        if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:  # it was not even entered
+            raise refusal(TypeError, f"the grid function of kernel `{kernel}` cannot be called: {error}",
+                          "it is called with one argument, a dict of the kernel's arguments by name") from None
+        explain(error, hint=getattr(error, "hint", None))  # so that it is shown without frames of ours
+        raise

@@ -7,18 +7,19 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tritium import knobs
-from tritium.backends.compiler import BaseBackend, GPUTarget, Options, check_names
+from tritium.backends.compiler import NAMES, BaseBackend, GPUTarget, Options, check_names
 from tritium.backends.driver import Call, DriverBase, driver
 from tritium.compiler import ASTSource, compile, make_backend
 from tritium.compiler.background import active_mode
 from tritium.compiler.collector import paused
-from tritium.errors import CompilationError
+from tritium.errors import CompilationError, explain
 from tritium.language.fingerprints import COMMON, fingerprint
+from tritium.refusals import UnknownName, misnamed, of_argument, refusal
 from tritium.runtime import saved
 from tritium.runtime.jit import JITFunction, get_full_name
 from tritium.runtime.launch import Form, captured
-from tritium.runtime.specialize import attrs_of, constants_of, functions_in, key_of
-from tritium.tensors import device_of
+from tritium.runtime.specialize import KernelParam, attrs_of, constants_of, functions_in, key_of
+from tritium.tensors import device_of, hold
 
 
 class DeviceCache(NamedTuple):
@@ -56,7 +57,8 @@ def launch(fn: JITFunction, sizes: tuple[int, int, int] | None, values: tuple, o
 
     With `form`, later calls written like this one may go the fast way.
     """
-    _check_keywords(options)
+    _check_keywords(fn, options)
+    values = tuple(_each(fn, values, lambda param, x: x if param.is_constexpr else hold(x)))
     drv = _driver(fn, values)
     with paused(), drv.on_device_of(values):
         return _launch(fn, drv, sizes, values, options, form)
@@ -64,12 +66,16 @@ def launch(fn: JITFunction, sizes: tuple[int, int, int] | None, values: tuple, o
 
 def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None, values: tuple,
             options: dict[str, Any], form: Form | None):
-    pairs = tuple(param.specialize(x) for param, x in zip(fn.params, values))
+    pairs = tuple(_each(fn, values, KernelParam.specialize))
     cache = _device_cache(fn, drv)
     wanted = dict(options)
     if options.get("debug", fn.debug) or knobs.runtime.debug:
         wanted["debug"] = True
-    key = _key(fn, cache, pairs, wanted)
+    try:
+        key = _key(fn, cache, pairs, wanted)
+    except TypeError:
+        _each(fn, pairs, lambda _param, pair: key_of(pair))  # names the argument that is no constant
+        raise
     functions = [fn, *(part for param, x in zip(fn.params, values) if param.is_constexpr for part in functions_in(x))]
     for function in functions:
         function.check_globals()
@@ -91,11 +97,27 @@ def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None
     return kernel
 
 
-def _check_keywords(options: dict[str, Any]) -> None:
+def _each(fn: JITFunction, values: tuple, look: Callable[[KernelParam, Any], Any]) -> list:
+    """What `look` gives for each parameter and its argument; an error is about that argument."""
+    done: list[Any] = []
+    try:
+        for param, x in zip(fn.params, values):
+            done.append(look(param, x))
+    except Exception as error:
+        named = of_argument(error, fn.__name__, fn.arg_names[len(done)])
+        raise named from named.__cause__
+    return done
+
+
+def _check_keywords(fn: JITFunction, options: dict[str, Any]) -> None:
     for name in ("device", "device_type", "stream"):
         if name in options:
-            raise AssertionError(f"{name} option is deprecated; current {name} will be used")
-    check_names(options)
+            raise refusal(AssertionError, f"{name} option is deprecated; current {name} will be used")
+    try:
+        check_names(options)
+    except KeyError as error:
+        unknown = next(name for name in options if name in str(error))
+        raise refusal(UnknownName, error.args[0], misnamed(fn.__name__, unknown, fn.arg_names, NAMES)) from None
 
 
 _HOST_AND_GPU = ("cpu", "cuda")
@@ -106,17 +128,22 @@ def _driver(fn: JITFunction, values: tuple) -> DriverBase:
 
     Among those of a GPU there may be some of the host: the GPU reaches pinned memory, its launcher refuses the rest.
     """
-    found = None
-    for param, x in zip(fn.params, values):
-        device = None if param.is_constexpr else device_of(x)
+    found = first = None
+    devices = _each(fn, values, lambda param, x: None if param.is_constexpr else device_of(x))
+    for param, device in zip(fn.params, devices):
         if device in (None, found):
             continue
         if found is None or (found, device) == _HOST_AND_GPU:
-            found = device
+            found, first = device, param.name
         elif (device, found) != _HOST_AND_GPU:
-            raise ValueError(f"Pointer argument (at {param.num}) cannot be accessed from Triton: {param.name} is on "
-                             f"{device}, an argument before it on {found}")
-    return driver.of_device(found)
+            raise refusal(ValueError, f"Pointer argument (at {param.num}) cannot be accessed from Triton: {param.name} "
+                          f"is on {device}, an argument before it on {found}, in a launch of kernel `{fn.__name__}`")
+    try:
+        return driver.of_device(found)
+    except ValueError as error:
+        if first is None:
+            raise
+        raise of_argument(explain(error, hint=None), fn.__name__, first) from None
 
 
 def _device_cache(fn: JITFunction, drv: DriverBase) -> DeviceCache:

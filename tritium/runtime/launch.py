@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from tritium import knobs
 from tritium.errors import InternalError, cut
 from tritium.language.fingerprints import is_fixed
-from tritium.language.grid import grid_sizes
+from tritium.language.grid import asked, grid_sizes
+from tritium.refusals import misnamed, refusal
 
 # At most this many specialisations of a kernel, and grids, are kept at hand.
 _RECENT, _GRIDS = 8, 1024
@@ -30,8 +31,9 @@ class Form(NamedTuple):
     keywords: tuple[str, ...]
 
 
-def _mismatch(name: str, signature: inspect.Signature, args: tuple, kwargs: dict[str, Any]) -> TypeError:
+def _mismatch(kernel: str, signature: inspect.Signature, args: tuple, kwargs: dict[str, Any]) -> TypeError:
     """What Python says when a function of this name and signature, which takes further keywords, is called so."""
+    name = kernel if kernel.isidentifier() else "kernel"
     bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
     bare = [p if p.default is p.empty else p.replace(default=None) for p in bare]
     more = inspect.Parameter("_tt_options", inspect.Parameter.VAR_KEYWORD)
@@ -40,7 +42,11 @@ def _mismatch(name: str, signature: inspect.Signature, args: tuple, kwargs: dict
     try:
         scope[name](*args, **kwargs)
     except TypeError as error:
-        return error
+        from tritium.backends.compiler import NAMES  # needed only here: loading a kernel needs no backend
+
+        unknown = [key for key in kwargs if key not in signature.parameters and key not in NAMES]
+        nearest = misnamed(kernel, unknown[0] if unknown else "", list(signature.parameters))
+        return refusal(TypeError, str(error), nearest)
     raise InternalError(f"{name}: a call that fits was taken for one that does not")
 
 
@@ -93,7 +99,7 @@ class Launcher:
             self.grids[grid] = call
         return call
 
-    def _call_first(self, grid: Any, *args, **kwargs):
+    def _call_first(self, grid: Any, /, *args, **kwargs):
         """A call made with what `over` gave before there was a native one."""
         try:
             return (self.native(grid) if self.native else partial(self.call, grid))(*args, **kwargs)
@@ -101,18 +107,18 @@ class Launcher:
             cut(error, keep=knobs.compilation.front_end_debugging)
             raise
 
-    def call(self, grid: Any, *args, **kwargs):
+    def call(self, grid: Any, /, *args, **kwargs):
         """Launch the slow way; a traceback ends with the user's line."""
         try:
             values, options = self._bind(args, kwargs)
             if callable(grid):
-                grid = grid(dict(zip(self._names, values)))
+                grid = asked(grid, self._name, dict(zip(self._names, values)))
             return self._slow(grid_sizes(grid), values, options, Form(len(args), tuple(kwargs)))
         except Exception as error:
             cut(error, keep=knobs.compilation.front_end_debugging)
             raise
 
-    def warmup(self, *args, **kwargs):
+    def warmup(self, /, *args, **kwargs):
         """Only compile."""
         try:
             return self._slow(None, *self._bind(args, kwargs))
@@ -120,7 +126,7 @@ class Launcher:
             cut(error, keep=knobs.compilation.front_end_debugging)
             raise
 
-    def bind(self, *args, **kwargs) -> tuple[tuple, dict[str, Any]]:
+    def bind(self, /, *args, **kwargs) -> tuple[tuple, dict[str, Any]]:
         """The arguments in the order of the parameters, and the keywords that are no parameters."""
         given, named = len(args), {**self._defaults, **kwargs}
         first, rest = self._names[:given], self._names[given:]

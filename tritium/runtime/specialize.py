@@ -17,7 +17,18 @@ from tritium.language.constants import constexpr, unwrap
 from tritium.language.declared import declaration
 from tritium.language.fingerprints import fingerprint
 from tritium.language.source import Source
-from tritium.tensors import element_type, is_descriptor, reader_of
+from tritium.protocols import short
+from tritium.refusals import refusal
+from tritium.tensors import (
+    check_constant,
+    constant_value,
+    element_type,
+    is_descriptor,
+    misfit,
+    reader_of,
+    scalar,
+    unfit,
+)
 
 
 class How(NamedTuple):
@@ -29,6 +40,7 @@ class How(NamedTuple):
 
 
 FULLY = How()
+_NUMBERS = frozenset((int, float, bool))
 
 
 def specialize(x: Any, how: How = FULLY) -> tuple[Any, Any]:
@@ -53,7 +65,7 @@ def _int(x: int, how: How) -> tuple[str, Any]:
     elif 0 <= x < 1 << 64:
         name = "u64"
     else:
-        raise OverflowError(f"{x} does not fit in 64 bits")
+        raise refusal(OverflowError, f"{short(x)} does not fit in 64 bits")
     if not how.ones and not how.aligned:
         return name, None
     return name, "D" if how.aligned and x % 16 == 0 else ""
@@ -97,10 +109,11 @@ def _find_rule(x: Any) -> Callable[[Any, How], tuple[Any, Any]]:
     if isinstance(x, Source):
         return lambda fn, how: ("constexpr", fn.cache_key)
     base = next((base for base in (int, float, tuple) if isinstance(x, base)), None)
+    if base is None and (number := scalar(x)) is not None:
+        rule = _RULES[type(number)]
+        return lambda x, how: rule(scalar(x), how)
     if base is None:
-        hint = "pass its item(), a number of Python's" if type(x).__module__ == "numpy" else \
-            "annotate the parameter with tl.constexpr if it is a compile-time constant"
-        raise TypeError(f"failed to specialize argument of type: {type(x).__name__}\nhint: {hint}")
+        raise unfit(x)
     return _RULES[base]
 
 
@@ -158,12 +171,22 @@ class KernelParam:
         (('i64', 'D'), ('constexpr', 32))
         """
         if self.is_constexpr:
+            x = plain(x)
+            check_constant(x)
             return "constexpr", x
         forced = self.annotation_type
         if not forced:
             return specialize(x, self.how)
+        if x.__class__ not in _NUMBERS:
+            self._check_forced(x, forced)
         exact = forced.startswith("fp") or forced in ("bf16", "u1")
         return ("constexpr", None) if x is None else (forced, None if exact else specialize(x, self.how)[1])
+
+    def _check_forced(self, x: Any, forced: str) -> None:
+        """A parameter annotated as a number takes numbers, one annotated as a pointer takes tensors and addresses."""
+        number = isinstance(x, int | float | constexpr) or scalar(x) is not None
+        if not (x is None or number or forced.startswith(("*", "tensordesc"))):
+            raise misfit(x, forced)
 
     def __repr__(self) -> str:
         return f"KernelParam({self._param})"
@@ -188,14 +211,11 @@ def typed(x: Any) -> Any:
         return kind, x.cache_key
     if kind is tuple:
         return kind, *map(typed, x)
-    if kind in _UNHASHABLE or reader_of(x) is not None:
-        raise TypeError(f"unhashable type: {kind.__name__!r} cannot be a compile-time constant\nhint: "
-                        f"{'pass a tuple' if kind in _UNHASHABLE else 'take tl.constexpr off its parameter'}")
+    check_constant(x)
     return kind, fingerprint(x)
 
 
 _BY_VALUE = frozenset((int, str, bool, type(None)))
-_UNHASHABLE = frozenset((list, dict, set, bytearray))
 
 
 def functions_in(x: Any) -> list[Source]:
@@ -221,9 +241,7 @@ def plain(x: Any) -> Any:
     if isinstance(x, tuple):
         parts = map(plain, x)
         return getattr(x, "_make", tuple)(parts)
-    if type(x).__module__ == "numpy" and hasattr(x, "item") and getattr(x, "ndim", None) == 0:
-        return x.item()
-    return x
+    return x if x.__class__ in _NUMBERS else constant_value(x)
 
 
 def key_of(pair: tuple[Any, Any]) -> Any:

@@ -1,0 +1,72 @@
+"""What is said of a launch that cannot be: which argument of which kernel, what is wrong with it, and a next step.
+
+    >>> print(of_argument(refusal(TypeError, "a list is no tensor", "pass an array"), "add", "x"))
+    argument `x` of kernel `add`: a list is no tensor
+    hint: pass an array
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tritium.errors import Failure, explain, render
+
+__all__ = ["UnknownName", "misnamed", "of_argument", "refusal"]
+
+
+def refusal(kind: type[Failure], problem: str, hint: str | None = None) -> Failure:
+    """An exception about an argument of a launch, whose text ends with the hint.
+
+    >>> print(refusal(TypeError, "no such type", "pass a number"))
+    no such type
+    hint: pass a number
+    """
+    return explain(kind(render(problem, hint=hint)), hint=hint)
+
+
+_KEPT = (TypeError, ValueError, OverflowError, RuntimeError, BufferError)
+
+
+def of_argument(error: Exception, kernel: str, name: str) -> Exception:
+    """An error about one argument, or out of the object that it is, with the parameter and the kernel named.
+
+    >>> print(of_argument(refusal(TypeError, "a list"), "add", "x"))
+    argument `x` of kernel `add`: a list
+    """
+    if hasattr(error, "parameter"):
+        return error
+    whose, text, cause = f"argument `{name}` of kernel `{kernel}`", str(error), error
+    hint = getattr(error, "hint", None)
+    if hasattr(error, "hint"):
+        cause = None
+        text = text if hint is None or "\nhint: " in text else f"{text}\nhint: {hint}"
+    else:
+        text = f"it could not be read: {type(error).__name__}: {text}"
+    named = next((kind for kind in _KEPT if isinstance(error, kind)), RuntimeError)(f"{whose}: {text}")
+    named.__cause__ = cause
+    return explain(named, hint=hint, parameter=name)
+
+
+class UnknownName(KeyError):
+    """A name that is not among those there are; its text is printed as it is.
+
+    >>> print(UnknownName("no parameter BLOK"))
+    no parameter BLOK
+    """
+
+    def __str__(self) -> str:
+        return self.args[0] if self.args else ""
+
+
+def misnamed(kernel: str, name: str, names: Sequence[str], others: Iterable[str] = ()) -> str:
+    """A hint for a name a kernel does not have: the nearest one of its parameters, or of `others`, or all there are.
+
+    >>> misnamed("add", "BLOK", ["x", "BLOCK"])
+    'did you mean BLOCK? kernel `add` has the parameters x, BLOCK'
+    """
+    from difflib import get_close_matches  # its imports are slow, errors are rare
+
+    near = {other.lower(): other for other in (*others, *names)}
+    found = get_close_matches(name.lower(), near, n=1)
+    guess = f"did you mean {near[found[0]]}? " if found else ""
+    return f"{guess}kernel `{kernel}` has " + (f"the parameters {', '.join(names)}" if names else "no parameters")
