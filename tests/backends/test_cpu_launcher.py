@@ -28,6 +28,7 @@ class Tensor:
 
     def __init__(self, address, dtype="f32", is_cpu=True, device=-1):
         self.address, self.dtype, self.is_cpu, self.device = address, dtype, is_cpu, device
+        self.elements = 4 if address else 0
 
     def get_device(self):
         return self.device
@@ -35,7 +36,12 @@ class Tensor:
     def data_ptr(self):
         if self.address is None:
             raise KeyError("no storage")
+        if self.address is KeyboardInterrupt:
+            raise KeyboardInterrupt
         return self.address
+
+    def numel(self):
+        return self.elements
 
 
 @pytest.fixture(scope="module")
@@ -174,13 +180,41 @@ def test_raw_launch_checks_what_it_is_given(rt, copy_slots):
         rt.launch_raw("entry", 0, 1, 1, 1, bytes(64))
 
 
-def test_exceptions_of_data_ptr_come_through(launch, copy_slots):
+@pytest.mark.parametrize("address", [None, "here", 2**64, 1.5])
+def test_a_tensor_that_cannot_be_read_is_left_to_python(launch, copy_slots, address):
+    library, entry, seen = copy_slots
+    seen[:] = 5
+    r = Runtime.get().record(entry, 0, [tensor(Tensor(0))], library)
+    assert launch(r, 1, 1, 1, Tensor(address)) is NotImplemented and (seen == 5).all()
+
+
+def test_an_interrupt_in_data_ptr_comes_through(launch, copy_slots):
     library, entry, _ = copy_slots
     r = Runtime.get().record(entry, 0, [tensor(Tensor(0))], library)
-    with pytest.raises(KeyError, match="no storage"):
-        launch(r, 1, 1, 1, Tensor(None))
-    with pytest.raises(TypeError):
-        launch(r, 1, 1, 1, Tensor("here"))
+    with pytest.raises(KeyboardInterrupt):
+        launch(r, 1, 1, 1, Tensor(KeyboardInterrupt))
+
+
+def test_a_tensor_without_memory_must_be_empty(launch, copy_slots):
+    library, entry, _ = copy_slots
+    r = Runtime.get().record(entry, 0, [tensor(Tensor(0))], library)
+    full, unknown = Tensor(0), Tensor(0)
+    full.elements, unknown.elements = 4, None
+    assert launch(r, 1, 1, 1, Tensor(0)) is None
+    assert launch(r, 1, 1, 1, full) is NotImplemented and launch(r, 1, 1, 1, unknown) is NotImplemented
+
+
+@pytest.mark.parametrize("multiple", [None, True])
+def test_arrays_that_must_be_writeable(launch, copy_slots, multiple):
+    library, entry, _ = copy_slots
+    x = np.zeros(16, np.float32)
+    read_only = x[:]
+    read_only.flags.writeable = False
+    for demanded in (False, True):
+        r = Runtime.get().record(entry, 0, [ndarray(x, multiple, writeable=demanded)], library)
+        assert launch(r, 1, 1, 1, x) is None
+        assert launch(r, 1, 1, 1, read_only) is (NotImplemented if demanded else None)
+        assert launch(r, 1, 1, 1, np.broadcast_to(x, (2, 16))) is (NotImplemented if demanded else None)
 
 
 def test_records_must_be_bytes(rt):
@@ -290,8 +324,7 @@ def test_bound_calls_pass_exceptions_on(bound):
     bound[(1,)](x, 5)
     with pytest.raises(ZeroDivisionError):
         bound[lambda meta: 1 // 0](x, 5)
-    with pytest.raises(KeyError, match="no storage"):
-        bound[(1,)](Tensor(None), 5)
+    assert bound[(1,)](Tensor(None), 5) == "asked"  # Python asks again, and says whose error it is
     with pytest.raises(AttributeError):
         bound[(1,)](object(), 5)  # what Python said, from x.dtype
 

@@ -16,7 +16,8 @@ from tritium.backends.driver import Call, DriverBase
 from tritium.backends.native import record
 from tritium.backends.native.calls import form_of, pack
 from tritium.language.signature import flatten
-from tritium.tensors import slots
+from tritium.refusals import of_argument, refusal
+from tritium.tensors import hold, read_only, slots
 
 _TARGET = GPUTarget("cpu", "host", 1)
 
@@ -120,7 +121,7 @@ class Driver(DriverBase):
 
     def guarded_launch(self, kernel, call: Call) -> tuple[Callable, Any] | None:
         """The native launcher, with a record of what these arguments look like."""
-        form = form_of(call, _tensor_guard)
+        form = form_of(call, _tensor_guard, kernel.metadata.stores)
         if form is None:
             return None
         made = _runtime().record(kernel.function, kernel.metadata.arena_bytes, owner=kernel, result=kernel,
@@ -222,7 +223,8 @@ class Launcher:
     """
 
     def __init__(self, src, metadata):
-        self._types = tuple(src.signature.values())
+        self._name, self._names, self._types = metadata.name, tuple(src.signature), tuple(src.signature.values())
+        self._stores = frozenset(getattr(metadata, "stores", ()))
         self._arena_bytes = metadata.arena_bytes
         self._launch = _runtime().launch_raw
         self._terms: Any = None
@@ -242,8 +244,7 @@ class Launcher:
         return 0 if self._checks is None else ctypes.addressof(self._checks)
 
     def __call__(self, gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *args) -> None:
-        values = [slot for type_, x in zip(self._types, args, strict=True) for slot in slots(type_, x)]
-        packed = b"".join(pack(type_, value) for type_, value in values)
+        args, packed = self._pack(args)  # what protocols showed of the arguments must outlive the launch
         if enter is not None:
             enter(told)
         at = ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value or 0
@@ -251,6 +252,25 @@ class Launcher:
             self._launch(function, self._arena_bytes, gx, gy, gz, packed)
         if leave is not None:
             leave(told)
+
+    def _pack(self, args: tuple) -> tuple[list, bytes]:
+        """The arguments with their memory held, and their slots."""
+        held: list[Any] = []
+        packed: list[bytes] = []
+        try:
+            for k, (type_, x) in enumerate(zip(self._types, args, strict=True)):
+                x = x if type_ == "constexpr" else hold(x)
+                if k in self._stores and read_only(x):
+                    raise refusal(ValueError, "the kernel stores to it, and its memory is read-only",
+                                  "pass a copy that may be written, x.copy()")
+                packed += [pack(part, value) for part, value in slots(type_, x)]
+                held.append(x)
+        except Exception as error:
+            if len(args) != len(self._types):
+                raise
+            named = of_argument(error, self._name, self._names[len(held)])
+            raise named from named.__cause__
+        return held, b"".join(packed)
 
     def judge(self, sizes: tuple[int, int, int], address: int) -> bool:
         """True if the kernel is fit for the launch of the slots at an address; else another is launched."""
@@ -267,10 +287,10 @@ class Launcher:
         return False
 
 
-def _tensor_guard(x: Any, multiple: bool | None) -> record.Guard | None:
+def _tensor_guard(x: Any, multiple: bool | None, stored: bool) -> record.Guard | None:
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None and type(x) is numpy.ndarray:
-        return record.ndarray(x, multiple)
+        return record.ndarray(x, multiple, writeable=stored)
     if torch is not None and isinstance(x, torch.Tensor):
         return record.tensor(x, multiple)
     return None

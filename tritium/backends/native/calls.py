@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...language.fingerprints import is_fixed
@@ -18,13 +18,14 @@ from . import record
 
 __all__ = ["form_of", "pack"]
 
-TensorGuard = Callable[[Any, bool | None], record.Guard | None]
+TensorGuard = Callable[[Any, bool | None, bool], record.Guard | None]
 
 
-def form_of(call: Call, tensor: TensorGuard) -> dict[str, Any] | None:
+def form_of(call: Call, tensor: TensorGuard, stores: Sequence[int] = ()) -> dict[str, Any] | None:
     """What `record.record` wants to know of launches like this one, by keyword; None where the launcher cannot tell.
 
-    `tensor(x, multiple)` gives the guard of a pointer argument.
+    `tensor(x, multiple, stored)` gives the guard of a pointer argument; `stores` has the numbers of the parameters that
+    the kernel stores to.
     """
     if call.captured is None:
         return None
@@ -40,7 +41,7 @@ def form_of(call: Call, tensor: TensorGuard) -> dict[str, Any] | None:
             guards[param.name] = record.constant(x), slot
             fixed.append((slot, pack(type_, x)))
         elif param.name in given:
-            guards[param.name] = _guard(param, type_, key, x, tensor), slot
+            guards[param.name] = _guard(param, type_, key, x, tensor, param.num in stores), slot
         elif taken == 1 and isinstance(x, bool | int | float):
             fixed.append((slot, pack(type_, x)))
         elif taken or not is_fixed(x):
@@ -58,7 +59,7 @@ def form_of(call: Call, tensor: TensorGuard) -> dict[str, Any] | None:
 _RANGES = {"i32": "INT32", "i64": "INT64", "u64": "UINT64"}
 
 
-def _guard(param, type_: Any, key: Any, x: Any, tensor: TensorGuard) -> record.Guard | None:
+def _guard(param, type_: Any, key: Any, x: Any, tensor: TensorGuard, stored: bool) -> record.Guard | None:
     """What an argument must look like to be specialised as `x` was; None where the launcher cannot tell."""
     if type_ == "constexpr":
         return record.constant(x)
@@ -73,7 +74,7 @@ def _guard(param, type_: Any, key: Any, x: Any, tensor: TensorGuard) -> record.G
     if kind is int and type_ in ("i32", "i64"):
         return record.integer("INT32" if type_ == "i32" else "ANY64", multiple, not_one=not param.do_not_specialize)
     if isinstance(type_, str) and type_.startswith("*"):
-        return tensor(x, multiple)
+        return tensor(x, multiple, stored)
     return None
 
 

@@ -2,7 +2,7 @@
 
 A record is a header and rows of three words: the first says what to check, which slot to fill, which argument to look
 at and on which device it must be; the others are operands, mostly objects that must be found. Of CPython's structures
-only `ob_type` is read, and of NumPy's arrays `data` and `descr`, which its C API fixes.
+only `ob_type` is read, and of NumPy's arrays `data`, `descr` and `flags`, which its C API fixes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 __all__ = ["CODES", "TYPE_OFFSET", "guards"]
 
 TYPE_OFFSET = object.__basicsize__ - 8  # ob_type ends the head of every object
-_DATA = object.__basicsize__  # NumPy: data, nd, dimensions, strides, base, descr
+_DATA = object.__basicsize__  # NumPy: data, nd, dimensions, strides, base, descr, flags
 _DESCR = _DATA + 40
+_FLAGS = _DATA + 48
 
 # What a record may ask of an argument. `INT32` to `ANY64` give a slot with an integer, `TENSOR` and `NDARRAY` with a
 # pointer, `BOOL` with 0 or 1, `FLOAT32` and `FLOAT64` with a float, `FIXED` with what the record holds; the others give
@@ -161,18 +162,35 @@ data_known:
   %tensor.i = ptrtoint ptr %tensor.v to i64
   %null = icmp eq i64 %tensor.i, 0
   br i1 %null, label %doubt, label %aligned
-doubt:                                            ; an empty tensor, or data_ptr() gave no integer
+doubt:                                            ; an empty tensor, one without memory, or data_ptr() gave no integer
   %error = call ptr @PyErr_Occurred()
   %quiet = icmp eq ptr %error, null
-  br i1 %quiet, label %aligned, label %raise
-ndarray:                                          ; of type %a with descr %b
+  br i1 %quiet, label %count, label %raise
+count:
+  %count.o = call ptr @PyObject_VectorcallMethod(ptr @py.numel, ptr %arg.p, i64 1, ptr null)
+  %no_count = icmp eq ptr %count.o, null
+  br i1 %no_count, label %raise, label %counted
+counted:
+  %elements = call i64 @PyLong_AsLongLong(ptr %count.o)
+  call void @Py_DecRef(ptr %count.o)
+  switch i64 %elements, label %refuse [i64 0, label %aligned i64 -1, label %raise]
+ndarray:                                          ; of type %a with descr %b; %flags: 4 writeable
   %is_array = icmp eq ptr %type, %a
   br i1 %is_array, label %descr, label %refuse
 descr:
   %descr.p = getelementptr i8, ptr %arg, i64 {descr}
   %descr.v = load ptr, ptr %descr.p
   %is_descr = icmp eq ptr %descr.v, %b
-  br i1 %is_descr, label %array_data, label %refuse
+  br i1 %is_descr, label %rights, label %refuse
+rights:                                           ; 0x400 in an array's flags is NPY_ARRAY_WRITEABLE, 256 times ours
+  %rights.p = getelementptr i8, ptr %arg, i64 {flags}
+  %rights.v = load i32, ptr %rights.p
+  %rights.i = zext i32 %rights.v to i64
+  %own = and i64 %flags, 4
+  %asked = shl i64 %own, 8
+  %granted = and i64 %rights.i, %asked
+  %may = icmp eq i64 %granted, %asked
+  br i1 %may, label %array_data, label %refuse
 array_data:
   %array.p = getelementptr i8, ptr %arg, i64 {data}
   %array.i = load i64, ptr %array.p
@@ -218,7 +236,7 @@ not_big:
   br label %refuse
 
 aligned:                                          ; whether it is a multiple of 16 must be as when compiled
-  %number = phi i64 [%tensor.i, %data_known], [%tensor.i, %doubt], [%array.i, %array_data], [%number.v, %special],
+  %number = phi i64 [%tensor.i, %data_known], [%tensor.i, %counted], [%array.i, %array_data], [%number.v, %special],
                     [%big.v, %big_check]
   %rest = and i64 %number, 15
   %even = icmp eq i64 %rest, 0
@@ -261,7 +279,14 @@ done:
   ret i32 0
 refuse:
   ret i32 1
-raise:
+raise:                                            ; the slow road meets the same error and says whose it is
+  %usual = call i32 @PyErr_ExceptionMatches(ptr @py.exception)
+  %keep = icmp eq i32 %usual, 0
+  br i1 %keep, label %give_up, label %forget
+forget:
+  call void @PyErr_Clear()
+  br label %refuse
+give_up:                                          ; KeyboardInterrupt
   ret i32 2
 }
 """
@@ -273,7 +298,7 @@ def guards() -> str:
     >>> "define internal i32 @fill(" in guards()
     True
     """
-    offsets = {"{type}": TYPE_OFFSET, "{data}": _DATA, "{descr}": _DESCR}
+    offsets = {"{type}": TYPE_OFFSET, "{data}": _DATA, "{descr}": _DESCR, "{flags}": _FLAGS}
     text = _RECORD + _FILL
     for name, offset in offsets.items():
         text = text.replace(name, str(offset))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import operator
 import struct
 import sys
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ __all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT32", "INT64", "SKIP", "UINT64", "Gu
            "gpu_tensor", "integer", "ndarray", "pack", "record", "tensor"]  # fmt: skip
 
 MULTIPLE, NOT_MULTIPLE = 1, 2  # of 16: an integer, or the address of a tensor
-NOT_ONE = ON_CPU = 4
+NOT_ONE = ON_CPU = WRITEABLE = 4
 ON_GPU = 8
 
 
@@ -96,14 +97,15 @@ def gpu_tensor(example: Any, device: int, multiple: bool | None = None) -> Guard
     return Guard("TENSOR", _multiple(multiple) | ON_GPU, type(example), example.dtype, device)
 
 
-def ndarray(example: Any, multiple: bool | None = None) -> Guard:
-    """A NumPy array of the dtype of `example`.
+def ndarray(example: Any, multiple: bool | None = None, writeable: bool = False) -> Guard:
+    """A NumPy array of the dtype of `example`; `writeable` rules out those that say they are read-only.
 
     >>> import numpy as np
     >>> ndarray(np.zeros(4, np.int8)).b
     dtype('int8')
     """
-    return Guard("NDARRAY", _multiple(multiple), type(example), example.dtype)
+    flags = _multiple(multiple) | (WRITEABLE if writeable else 0)
+    return Guard("NDARRAY", flags, type(example), example.dtype)
 
 
 def constant(value: Any) -> Guard | None:
@@ -209,7 +211,10 @@ def check(r: Record, args: Sequence[Any]) -> bytes | None:
         return None
     found = dict(r.fixed)
     for guard, place, x in zip(r.guards, r.slots, args, strict=True):
-        value = _CHECK[guard.code](guard, x)
+        try:
+            value = _CHECK[guard.code](guard, x)
+        except Exception:  # the slow road meets the same error and says whose it is
+            return None
         if value is None:
             return None
         if value is not _NO_SLOT:
@@ -233,12 +238,13 @@ def _check_tensor(guard: Guard, x: Any) -> int | None:
         return None
     if guard.flags & ON_GPU and x.get_device() != guard.device:
         return None
-    address = x.data_ptr()
-    return _when(_agrees(guard.flags, address), address)
+    address = operator.index(x.data_ptr())
+    known = 0 < address < 1 << 64 or address == x.numel() == 0
+    return _when(known and _agrees(guard.flags, address), address)
 
 
 def _check_ndarray(guard: Guard, x: Any) -> int | None:
-    if type(x) is not guard.a or x.dtype is not guard.b:
+    if type(x) is not guard.a or x.dtype is not guard.b or (guard.flags & WRITEABLE and not x.flags.writeable):
         return None
     address = x.__array_interface__["data"][0]
     return _when(_agrees(guard.flags, address), address)

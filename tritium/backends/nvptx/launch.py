@@ -360,7 +360,7 @@ def show(type_, slot):
     return str(int.from_bytes(slot, "little", signed=type_.startswith("i")))
 
 
-def _tensor_guard(device, x, multiple):
+def _tensor_guard(device, x, multiple, _stored):
     """What a pointer argument must be: a tensor like `x` on the kernel's device."""
     if not (hasattr(x, "get_device") and hasattr(x, "dtype") and hasattr(x, "data_ptr")) or x.get_device() != device:
         return None
