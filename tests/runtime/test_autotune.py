@@ -101,7 +101,8 @@ def test_a_timer_may_give_one_number():
 
 
 def test_the_key_is_values_then_dtypes_however_passed():
-    t = tuner(Recorder(), key=("n", "x_is_not_named"))
+    with pytest.warns(UserWarning, match="the key 'x_is_not_named' is no parameter, so it is ignored"):
+        t = tuner(Recorder(), key=("n", "x_is_not_named"))
     launch(t, Tensor(), n=8)
     assert list(t.cache) == [(8, "torch.float32")]
     launch(t, Tensor("torch.float16"), 8)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from tritium import knobs
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError, cut
+from tritium.refusals import refusal
 from tritium.runtime import tuning
 from tritium.runtime.choices import Choice, Choices
 from tritium.runtime.jit import JITFunction, KernelInterface, P, T
@@ -171,6 +172,9 @@ class Autotuner(KernelInterface[T]):
             raise
 
     def _run_and_note(self, grid: Any, args: tuple, kwargs: dict[str, Any]):
+        for name in kwargs.keys() & {"grid", "warmup"}:
+            raise refusal(TypeError, f"{self.__name__} is tuned, and a launch of it takes `{name}` for its own",
+                          f"pass {name} by position, or give the parameter another name")
         done = self.run(*args, grid=grid, warmup=False, **kwargs)
         if self.fn.__class__ in (JITFunction, Heuristics):  # there, `fn[grid](...)` is `fn.run(..., grid=grid)`
             only = self.configs[0] if len(self.configs) == 1 else None
@@ -340,8 +344,7 @@ class Heuristics(KernelInterface[T]):
         try:
             if self.fn.__class__ is not JITFunction or "run" in self.fn.__dict__:
                 return self.run(*args, grid=grid, warmup=False, **kwargs)
-            given = dict(zip(self.arg_names, args))
-            given |= {"grid": grid, "warmup": False, **kwargs} if kwargs else {"grid": grid, "warmup": False}
+            given = {"grid": grid, "warmup": False, **dict(zip(self.arg_names, args)), **kwargs}
             args, kwargs = self._computed(args, kwargs, given)
             return self.fn[grid](*args, **kwargs)
         except Exception as error:
@@ -391,8 +394,22 @@ def autotune(configs: list[Config], key: Iterable[str], prune_configs_by: dict |
     >>> [str(config) for config in kernel.configs][0]
     'BLOCK: 64, num_warps: 4, num_ctas: 1, num_stages: 3, maxnreg: None'
     """
-    return lambda fn: Autotuner(fn, fn.arg_names, configs, list(key), reset_to_zero, restore_value, pre_hook,
-                                post_hook, prune_configs_by, warmup, rep, use_cuda_graph, do_bench, cache_results)
+    def decorate(fn: KernelInterface[T]) -> Autotuner[T]:
+        _check_kernel(fn, "autotune")
+        tuner = Autotuner(fn, fn.arg_names, configs, list(key), reset_to_zero, restore_value, pre_hook, post_hook,
+                          prune_configs_by, warmup, rep, use_cuda_graph, do_bench, cache_results)
+        tuning.check_keys(tuner.__name__, tuner.keys, tuner.arg_names, tuner.configs)
+        return tuner
+
+    return decorate
+
+
+def _check_kernel(fn: Any, decorator: str) -> None:
+    """A decorator of kernels was given one."""
+    if not hasattr(fn, "arg_names"):
+        name = getattr(fn, "__name__", type(fn).__name__)
+        raise TypeError(f"@triton.{decorator} takes a kernel, and {name} is none yet\n"
+                        f"hint: write @triton.{decorator}(...) above @triton.jit")
 
 
 def heuristics(values: dict[str, Callable[[dict], Any]]) -> Callable[[KernelInterface[T]], Heuristics[T]]:
@@ -406,4 +423,8 @@ def heuristics(values: dict[str, Callable[[dict], Any]]) -> Callable[[KernelInte
     >>> list(kernel.values)
     ['BLOCK']
     """
-    return lambda fn: Heuristics(fn, fn.arg_names, values)
+    def decorate(fn: KernelInterface[T]) -> Heuristics[T]:
+        _check_kernel(fn, "heuristics")
+        return Heuristics(fn, fn.arg_names, values)
+
+    return decorate

@@ -294,6 +294,10 @@ def jit(fn: Any = None, *, version=None, repr=None, launch_metadata=None, do_not
     """
 
     def decorate(fn):
+        if isinstance(fn, KernelInterface) and not isinstance(fn, JITFunction):
+            raise TypeError(f"@triton.jit makes a kernel of a function, not of a {type(fn).__name__}\n"
+                            "hint: write @triton.jit right above the def, and @triton.autotune or @triton.heuristics "
+                            "above it")
         if knobs.runtime.interpret:
             from tritium.interp.eager import InterpretedFunction
 

@@ -6,11 +6,13 @@ import contextlib
 import hashlib
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tritium import cache, knobs
 from tritium.compiler.names import safe_name
+from tritium.refusals import misnamed
 
 # The launch options a Config carries beside its meta-parameters.
 OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg")
@@ -100,6 +102,18 @@ def check_conflict(config: Config, kwargs: dict[str, Any]) -> None:
     if twice:
         raise ValueError(f"Conflicting meta-parameters: {', '.join(twice)}. The autotuner chooses them: "
                          "do not pass them at the launch as well.")
+
+
+def check_keys(kernel: str, keys: Iterable[str], names: Sequence[str], configs: Iterable[Config]) -> None:
+    """Warn of a key that names nothing a launch has: new values of what was meant would not be tuned for.
+
+    >>> check_keys("add", ["n"], ["x", "n"], [])
+    """
+    known = {*names, *(name for config in configs for name in config.kwargs)}
+    for key in keys:
+        if key not in known and key not in _KEYWORDS:
+            warnings.warn(f"autotune of kernel `{kernel}`: the key {key!r} is no parameter, so it is ignored\n"
+                          f"hint: {misnamed(kernel, str(key), names)}", stacklevel=3)
 
 
 def check_not_captured(name: str) -> None:

@@ -1,0 +1,209 @@
+"""What is said of launches that are written wrongly, and where the traceback ends."""
+
+import traceback
+import warnings
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tritium.interp import eager
+
+X = np.zeros(64, np.float32)
+
+
+@triton.jit
+def fill(x, value, n, BLOCK: tl.constexpr = 16):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, value, mask=i < n)
+
+
+def compiled(grid, *args, **kwargs):
+    return fill[grid](*args, **kwargs)
+
+
+def interpreted(grid, *args, **kwargs):
+    eager.launch(fill, grid, args, kwargs)
+
+
+ROADS = pytest.mark.parametrize("launch", [compiled, interpreted])
+
+
+def frames(error):
+    """The functions a traceback goes through, the last one last."""
+    return [entry.name for entry in traceback.extract_tb(error.__traceback__)]
+
+
+def refused(launch, *args, **kwargs):
+    """What is said of a launch, twice: the second time there may be a native launcher."""
+    said = set()
+    for _ in range(2):
+        with pytest.raises(Exception) as caught:
+            launch(*args, **kwargs)
+        assert caught.value.__cause__ is None
+        assert not any("tritium" in entry.filename for entry in traceback.extract_tb(caught.value.__traceback__)
+                       if "test" not in entry.filename)
+        said.add((type(caught.value), str(caught.value)))
+        interpreted((1,), X, 1.0, 64) if launch is interpreted else compiled((1,), X, 1.0, 64)
+    assert len(said) == 1
+    return caught.value
+
+
+# -- grids -------------------------------------------------------------------------------------------------------------
+
+
+@ROADS
+@pytest.mark.parametrize("grid, kind, text", [
+    (1.5, TypeError, "(?s)one to three ints.*not 1.5.*cdiv"), ((64 / 16,), TypeError, r"(?s)not \(4.0,\).*cdiv"),
+    ((1, 2, 3, 4), ValueError, "one to three axes, not 4"), ((), ValueError, "one to three axes, not 0"),
+    ((-1,), ValueError, "negative"), (None, TypeError, "not None"), ("4", TypeError, "not '4'"),
+    (lambda meta: None, TypeError, "(?s)not None.*return a tuple"), (lambda meta: 2.0, TypeError, "not 2.0"),
+    (lambda meta: (meta["n"] / 16,), TypeError, "(?s)not .4.0,.*cdiv"), ({1}, TypeError, "one to three ints"),
+    (lambda meta: np.zeros(2), TypeError, "(?s)one to three ints.*int.x"),
+], ids=repr)  # fmt: skip
+def test_grids_that_are_none(launch, grid, kind, text):
+    error = refused(launch, grid, X, 1.0, 64)
+    with pytest.raises(kind, match=text):
+        raise error
+
+
+@ROADS
+def test_a_name_the_grid_function_cannot_have(launch):
+    def grid(meta):
+        return (triton.cdiv(meta["n"], meta["BLOK"]),)
+
+    error = refused(launch, grid, X, 1.0, 64)
+    assert isinstance(error, KeyError) and str(error) == (
+        "the grid function of kernel `fill` asks for 'BLOK'\n"
+        "hint: did you mean BLOCK? kernel `fill` has the parameters x, value, n, BLOCK")
+    assert frames(error)[-1] == "grid"
+
+
+@ROADS
+def test_other_errors_of_a_grid_function_are_the_users(launch):
+    mine = {}
+
+    def missing(meta):
+        return (mine["BLOK"],)
+
+    def broken(meta):
+        return (1 // (meta["n"] - 64),)
+
+    error = refused(launch, missing, X, 1.0, 64)
+    assert type(error) is KeyError and str(error) == "'BLOK'" and frames(error)[-1] == "missing"
+    error = refused(launch, broken, X, 1.0, 64)
+    assert type(error) is ZeroDivisionError and frames(error)[-1] == "broken"
+
+
+@ROADS
+def test_a_grid_function_without_a_parameter(launch):
+    error = refused(launch, lambda: (4,), X, 1.0, 64)
+    assert type(error) is TypeError and "the grid function of kernel `fill` cannot be called" in str(error)
+    assert "one argument, a dict of the kernel's arguments by name" in str(error)
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+@ROADS
+@pytest.mark.parametrize("args, kwargs, text", [
+    ((X, 1.0), {}, "missing .*'n'"), ((X, 1.0), {"N": 64}, r"(?s)missing .*'n'.*hint: did you mean n\?"),
+    ((X, 1.0, 64, 16, 5), {}, "(?s)(takes|too many).*the parameters x, value, n, BLOCK"),
+    ((X, 1.0, 64), {"x": X}, "multiple values for argument 'x'"),
+], ids=["missing", "misspelt", "too many", "twice"])  # fmt: skip
+def test_arguments_that_do_not_fit_the_parameters(launch, args, kwargs, text):
+    error = refused(launch, (1,), *args, **kwargs)
+    assert type(error) is TypeError and str(error).startswith("fill() ")
+    with pytest.raises(TypeError, match=text):
+        raise error
+
+
+def test_keywords_that_are_no_parameters():
+    error = refused(compiled, (1,), X, 1.0, 64, BLCK=8)
+    assert isinstance(error, KeyError) and str(error) == (
+        "Keyword argument BLCK was specified but unrecognised\n"
+        "hint: did you mean BLOCK? kernel `fill` has the parameters x, value, n, BLOCK")
+    assert "did you mean num_warps?" in str(refused(compiled, (1,), X, 1.0, 64, num_wraps=8))
+    assert "deprecated" in str(refused(compiled, (1,), X, 1.0, 64, stream=0))
+
+
+NAMES = ("x", "grid", "self", "args", "sizes", "kwargs", "values", "options", "form", "fn", "name", "kernel", "warmup",
+         "meta", "source", "launch", "like", "make", "pid", "machine", "body")  # fmt: skip
+
+
+@triton.jit
+def named(x, grid, self, args, sizes, kwargs, values, options, form, fn, name, kernel, warmup, meta, source, launch,
+          like, make, pid, machine, body):
+    tl.store(x, grid + self + args + sizes + kwargs + values + options + form + fn + name + kernel + warmup + meta
+             + source + launch + like + make + pid + machine + body)  # fmt: skip
+
+
+def test_parameters_may_be_called_anything():
+    x = np.zeros(1, np.int32)
+    numbers = dict(zip(NAMES[1:], range(2, 100)))
+    for _ in range(3):
+        x[0] = 0
+        named[(1,)](x=x, **numbers)
+        assert x[0] == sum(numbers.values())
+    named[lambda meta: (meta["grid"] - 1,)](x=x, **numbers)
+    eager.launch(named, (1,), (), {"x": x, **numbers})
+    assert x[0] == sum(numbers.values())
+    sized = triton.heuristics({"body": lambda args: args["grid"]})(named)
+    sized[(1,)](x, *[1] * 19)
+    assert x[0] == 20
+
+
+def test_a_tuned_kernel_names_what_it_keeps_for_itself():
+    tuned = triton.autotune([triton.Config({})], key=[])(named)
+    with pytest.raises(TypeError, match="takes `grid` for its own\nhint: pass grid by position"):
+        tuned[(1,)](X, grid=3)
+
+
+# -- decorators --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decorator, name", [
+    (triton.autotune([triton.Config({"BLOCK": 4})], key=["n"]), "autotune"),
+    (triton.heuristics({"BLOCK": lambda args: 4}), "heuristics"),
+])
+def test_decorators_in_the_wrong_order(decorator, name):
+    def kernel(x, n, BLOCK: tl.constexpr):
+        pass
+
+    with pytest.raises(TypeError, match=f"@triton.{name} takes a kernel.*\nhint: write @triton.{name}.* above @triton"):
+        triton.jit(decorator(kernel))
+    with pytest.raises(TypeError, match="makes a kernel of a function, not of .*\nhint: write @triton.jit right above"):
+        triton.jit(decorator(fill))
+
+
+def test_a_key_that_names_nothing_is_warned_of():
+    configs = [triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})]
+    with pytest.warns(UserWarning, match="(?s)kernel `fill`: the key 'N' is no parameter.*did you mean n?") as caught:
+        triton.autotune(configs, key=["N"])(fill)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        triton.autotune(configs, key=["n", "BLOCK", "x", "num_warps"])(fill)
+        triton.autotune([triton.Config({"GROUP": 3})], key=["GROUP"])(fill)
+
+
+def test_an_error_is_shown_once_and_ends_at_the_launch():
+    with pytest.raises(TypeError) as caught:
+        compiled((1,), [1], 1.0, 64)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.count("argument `x` of kernel `fill`") == 1 and shown.count("Traceback") == 1
+    assert frames(caught.value)[-1] == "compiled"
+
+
+def test_an_error_out_of_an_argument_keeps_its_cause():
+    class Broken:
+        dtype = "float32"
+
+        def data_ptr(self):
+            raise OSError("the device is gone")
+
+    with pytest.raises(RuntimeError, match="argument `x` of kernel `fill`: .* read: OSError: the device is") as caught:
+        compiled((1,), Broken(), 1.0, 64)
+    cause = caught.value.__cause__
+    assert isinstance(cause, OSError) and frames(cause)[-1] == "data_ptr"
