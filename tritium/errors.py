@@ -25,8 +25,8 @@ Failure = TypeVar("Failure", bound=BaseException)
 
 __all__ = [
     "AutotunerError", "CompilationError", "CompileTimeAssertionFailure", "InternalError", "InterpreterError",
-    "OutOfResources", "PTXASError", "Span", "TritonError", "UnsupportedLanguageConstruct", "cut", "fail", "is_ours",
-    "is_told", "node_span", "place_of", "render", "users_frames",
+    "OutOfResources", "PTXASError", "Span", "TritonError", "UnsupportedLanguageConstruct", "arrow", "cut", "fail",
+    "innermost", "is_ours", "is_told", "node_span", "outermost", "place_of", "render", "users_frames",
 ]  # fmt: skip
 
 
@@ -303,6 +303,43 @@ def place_of(loc) -> Span | None:
     text = "".join(lines[loc.line - 1:loc.end_line]).rstrip("\n")
     return Span(loc.file, loc.line, loc.col, loc.end_line, loc.end_col, text, defs[-1] if defs else loc.line,
                 loc.function)
+
+
+# The language's own library counts as the line that calls it.
+_LIBRARY = os.path.join(os.path.dirname(__file__), "language", "")
+
+
+def innermost(loc):
+    """The user's line that a place belongs to: what the library inlined belongs to the call of it.
+
+    >>> from tritium.ir.core import Loc
+    >>> innermost(Loc(f"{_LIBRARY}standard.py", 9, 0, 9, 5, "sum", Loc("k.py", 3, 0, 3, 9, "kernel"))).line
+    3
+    """
+    while loc.caller is not None and loc.file.startswith(_LIBRARY):
+        loc = loc.caller
+    return loc
+
+
+def outermost(loc):
+    """The line of the function itself that a place comes from, whatever was inlined there.
+
+    >>> from tritium.ir.core import Loc
+    >>> outermost(Loc("k.py", 7, 0, 7, 9, "device", Loc("k.py", 3, 0, 3, 9, "kernel"))).line
+    3
+    """
+    while loc.caller is not None:
+        loc = loc.caller
+    return loc
+
+
+def arrow(file: str, line: int, function: str = "") -> str:
+    """The line of a report that leads to a place, where the source may not be at hand.
+
+    >>> arrow("k.py", 7, "kernel")
+    '  --> k.py:7 (in kernel)'
+    """
+    return f"  --> {file}:{line}{f' (in {function})' if function else ''}"
 
 
 def _characters(row: Sequence[str], offset: int) -> int:

@@ -473,7 +473,7 @@ internal = Group("internal", (
     Knob("cpu", "TRITIUM_CPU", STR, "host"),  # what the CPU backend may use of this machine; docs/cpu.md
     Knob("cpu_opt", "TRITIUM_CPU_OPT", INT, 2),  # 0: compile four times faster, run slower
     Knob("num_threads", "TRITIUM_NUM_THREADS", INT, _processors),
-    Knob("fault_handler", "TRITIUM_FAULT_HANDLER", BOOL, True),  # tell which CPU kernel touched memory that is not there
+    Knob("fault_handler", "TRITIUM_FAULT_HANDLER", BOOL, True),  # tell which CPU kernel left its memory
     Knob("reproducer_dir", "TRITON_REPRODUCER_PATH", STR),  # where an InternalError leaves its file
 ))
 

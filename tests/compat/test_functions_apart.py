@@ -281,7 +281,8 @@ def test_compiled_from_its_text(tmp_path, monkeypatch):
     path = tmp_path / "composite.ttir"
     path.write_text(first.asm["ttir"])
     again = triton.compile(str(path))
-    assert again.asm["llir"] == first.asm["llir"]
+    code = lambda kernel: re.sub(r"(?m)^@str.*", "", kernel.asm["llir"])  # a text of tile IR does not tell lines
+    assert code(again) == code(first)
 
 
 @triton.jit(noinline=True)

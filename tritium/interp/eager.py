@@ -67,6 +67,7 @@ class EagerBuilder:
 
     def __init__(self, machine, kernel=None, **options):
         self.machine, self.kernel = machine, kernel
+        machine.is_eager = True
         self.options = SimpleNamespace(**{"num_warps": 4, "num_stages": 3, "num_ctas": 1, "debug": False,
                                           "sanitize_overflow": True, "enable_fp_fusion": True, **options})
         self._regions = {}

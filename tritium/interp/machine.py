@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import InterpreterError
+from ..errors import InterpreterError, fail, innermost
 from ..ir import types as T
 from ..ir.core import Module, Result
 from ..ir.rewrite import substitute, sweep
@@ -89,6 +89,7 @@ class Machine:
         self.observers = tuple(observers)
         self.functions = {}
         self.calls = []  # the `call` ops that the running op is inside of, the outermost first
+        self.is_eager = False  # whether Python's own frames tell the line that runs
         self._plans = {}
         self._vector = {}
 
@@ -237,10 +238,16 @@ class Machine:
                 f"{fault.size} bytes at {address:#x}" + (f", as {others} other lanes do" if others else ""))
         if argument is not None:
             text += f"\nnote: that is {argument.where(address)}"
-        text += _where(op) + "".join(f"\nnote: called from here{_where(call)}" for call in reversed(self.calls))
+        text += self._whence(op)
         if len(op.operands) < (3 if fault.store else 2):
             text += "\nhint: mask the lanes that lie outside, as in tl.load(p, mask=offsets < n)"
         return AccessError(text, self.pid, index, address, argument)
+
+    def _whence(self, op):
+        """The line of an op, and those of the calls around it."""
+        if self.is_eager:
+            return ""
+        return _where(op) + "".join(f"\nnote: called from here{_where(call)}" for call in reversed(self.calls))
 
     def pointer_made(self, addresses):
         """A pointer came from an integer: it may lead to memory that is not an argument's."""
@@ -253,7 +260,7 @@ class Machine:
     def assert_failed(self, op, failed):
         index = f" in lane {tuple(np.argwhere(failed)[0].tolist())}" if np.ndim(failed) else ""
         said = f": {op.attrs['message']}" if op.attrs["message"] else ""
-        raise AssertionError(f"device assertion failed in program {self.pid}{index}{said}")
+        raise fail(AssertionError, f"device assertion failed in program {self.pid}{index}{said}{self._whence(op)}")
 
     def check_assumption(self, op, cond):
         if not np.all(cond):
@@ -267,7 +274,10 @@ class Machine:
 
 
 def _where(op):
-    return f"\n  --> {op.loc.file}:{op.loc.line}:{op.loc.col + 1}" if op.loc else ""
+    if not op.loc:
+        return ""
+    loc = innermost(op.loc)
+    return f"\n  --> {loc.file}:{loc.line}:{loc.col + 1}"
 
 
 def is_lanewise(block):

@@ -6,10 +6,10 @@ import linecache
 import struct
 
 from ... import ops
+from ...errors import arrow, innermost, outermost
 from ...ir import types as T
 from ...ir.core import walk
 from ...passes.accesses import accesses, writes
-from ..llvm.lines import innermost, outermost
 
 __all__ = ["record"]
 
@@ -44,16 +44,13 @@ def _definition(module) -> str:
         return ""
     lines, head, at = linecache.getlines(loc.file), f"def {loc.function}(", loc.line
     above = (n for n in range(min(loc.line, len(lines)), 0, -1) if lines[n - 1].lstrip().startswith(head))
-    return _place(loc.file, next(above, at), loc.function)
+    return arrow(loc.file, next(above, at), loc.function) + "\n"
 
 
 def _places(touching) -> str:
     """The lines of some accesses, each once."""
     locs = [innermost(op.loc) for op in touching if op.loc is not None]
-    places = list(dict.fromkeys(_place(loc.file, loc.line, loc.function) for loc in locs))
-    more = len(places) - _MOST_PLACES
-    return "".join(places) if more <= 0 else "".join(places[:_MOST_PLACES]) + f"  and {more} more\n"
-
-
-def _place(file: str, line: int, function: str) -> str:
-    return f"  --> {file}:{line}{f' (in {function})' if function else ''}\n"
+    places = list(dict.fromkeys(arrow(loc.file, loc.line, loc.function) for loc in locs))
+    if len(places) > _MOST_PLACES:
+        places[_MOST_PLACES:] = [f"  and {len(places) - _MOST_PLACES} more"]
+    return "".join(f"{place}\n" for place in places)

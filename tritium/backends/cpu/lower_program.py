@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ... import ops
+from ...errors import arrow, innermost
 from ...ir import types as T
 from ..llvm.rows import llvm_type
 from ..llvm.writer import vector
@@ -103,9 +104,18 @@ def _assert(lo, op):
         if bad.type != "i1":
             bad = w.intrinsic("vector.reduce.or", "i1", bad, overload=(bad.type,))
         with lo.when(bad, likely=False):
-            w.call("void", "tt.assert_fail", lo.base, w.string(op.attrs["message"]), lo.program)
+            w.call("void", "tt.assert_fail", lo.base, w.string(_complaint(op)), lo.program)
             lo.stop()
             w.block(w.label("unreachable"))
+
+
+def _complaint(op):
+    """The message of an assertion, and the line it stands on."""
+    said = op.attrs["message"] or "assertion failed"
+    if op.loc is None:
+        return said
+    loc = innermost(op.loc)
+    return f"{said}\n{arrow(loc.file, loc.line, loc.function)}"
 
 
 # --- inline assembly --------------------------------------------------------------------------------------------

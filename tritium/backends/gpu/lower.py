@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from ... import knobs, ops
-from ...errors import CompilationError
+from ...errors import CompilationError, outermost
 from ...ir import types as T
 from ...ir.core import Result, walk
 from ...ir.opdef import KINDS
 from ...ir.rewrite import uses
-from ..llvm.lines import Lines, outermost
+from ..llvm.lines import Lines
 from ..llvm.numbering import NumberingWriter
 from ..llvm.writer import value
 from . import ops as gpu_ops

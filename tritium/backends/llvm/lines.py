@@ -6,14 +6,12 @@ counts as the line that calls it.
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from ...errors import innermost
 from ...ir.core import Loc
 from .writer import escaped
 
-__all__ = ["Lines", "innermost", "outermost"]
+__all__ = ["Lines"]
 
-_LIBRARY = str(Path(__file__).parents[2] / "language")
 _FIRST = 2  # of the numbers of metadata; the writer uses those below
 
 
@@ -79,25 +77,3 @@ class Lines:
 
     def _node(self, text: str) -> int:
         return self._nodes.setdefault(text, len(self._nodes) + _FIRST)
-
-
-def innermost(loc: Loc) -> Loc:
-    """The user's line that a place belongs to: what the library inlined belongs to the call of it.
-
-    >>> innermost(Loc(f"{_LIBRARY}/standard.py", 9, 0, 9, 5, "sum", Loc("k.py", 3, 0, 3, 9, "kernel"))).line
-    3
-    """
-    while loc.caller is not None and loc.file.startswith(_LIBRARY):
-        loc = loc.caller
-    return loc
-
-
-def outermost(loc: Loc) -> Loc:
-    """The line of the function itself that a place comes from, whatever was inlined there.
-
-    >>> outermost(Loc("k.py", 7, 0, 7, 9, "device", Loc("k.py", 3, 0, 3, 9, "kernel"))).line
-    3
-    """
-    while loc.caller is not None:
-        loc = loc.caller
-    return loc

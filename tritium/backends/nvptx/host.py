@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+from ...errors import innermost
 from ...ir import types as T
 from ..gpu.lower_shape import convert_scalar
 
@@ -12,7 +13,7 @@ def assert_failed(g, op):
     """Report the message with its place and stop the kernel."""
     w = g.w
     w.declare("__assertfail", "void", ["ptr", "ptr", "i32", "ptr", "i64"], "noreturn")
-    loc = op.loc
+    loc = innermost(op.loc) if op.loc else None
     args = [
         w.string(op.attrs["message"] or "assertion failed"),
         w.string(loc.file if loc else "kernel"),
