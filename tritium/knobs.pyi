@@ -12,6 +12,7 @@ listeners: list[Callable[[], None]]
 CACHE_INVALIDATING_ENV_VARS: tuple[str, ...]
 backend: str | None
 verify: bool
+cpu: str
 cpu_opt: int
 num_threads: int
 fault_handler: bool
@@ -73,6 +74,14 @@ class Kind(NamedTuple):
     check: Callable[[Any], Any] = ...
 
 
+class Secret(str):
+    """A text that is not shown with the other settings.
+
+    >>> Secret("open sesame")
+    '...'
+    """
+
+
 BOOL: Kind
 
 
@@ -80,6 +89,15 @@ INT: Kind
 
 
 STR: Kind
+
+
+PATH: Kind
+
+
+SIZE: Kind
+
+
+SECRET: Kind
 
 
 TOOL: Kind
@@ -105,8 +123,8 @@ class Knob(NamedTuple):
         """The value the environment gives, or the default."""
 
 
-def getenv(key: str, default: str | None = None) -> str | None:
-    """The environment's word on `key`; for TRITON_X, TRITIUM_X wins.
+def getenv(key: str, default: str | None = None, empty: bool = True) -> str | None:
+    """The environment's word on `key`; for TRITON_X, TRITIUM_X wins. An `empty` text is a word too, unless it is False.
 
     >>> getenv("TRITON_SURELY_NOT_SET", "none")
     'none'
@@ -140,6 +158,22 @@ class Group:
         """Forget what was set from Python."""
     def scope(self) -> AbstractContextManager[Group]:
         """Undo at the end of the block whatever is set in it, in the environment too."""
+
+
+def private_dir() -> str:
+    """Where this user's files go when there is no home directory, or others could write there.
+
+    >>> os.path.basename(private_dir()).startswith("tritium-")
+    True
+    """
+
+
+def has_home() -> bool:
+    """Whether the user has a home directory: HOME, or what the system knows of the user, tells an absolute path.
+
+    >>> has_home() in (True, False)
+    True
+    """
 
 
 def cache_invalidating_env() -> dict[str, str]:
@@ -201,10 +235,13 @@ autotuning: autotuning_settings
 
 class cache_settings(Group):
     home_dir: str
-    dir: str
-    dump_dir: str
-    override_dir: str
+    dir: Any
+    dump_dir: Any
+    override_dir: Any
     read_only_dirs: str
+    max_size: Any
+    signing_key: Any
+    signing_key_file: Any
     manager_class: Any
     remote_manager_class: Any
 
@@ -281,6 +318,7 @@ proton: proton_settings
 class internal_settings(Group):
     backend: str | None
     verify: bool
+    cpu: str
     cpu_opt: int
     num_threads: int
     fault_handler: bool
