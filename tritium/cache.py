@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tritium import knobs, trusted_files
-from tritium.trusted_files import Damaged, Untrusted, checksum, seal, unseal
+from tritium.trusted_files import Damaged, Untrusted, checksum, matches, seal, unseal
 
 __all__ = [
     "CacheManager", "CacheStats", "FileCacheManager", "Files", "GroupWriter", "RedisRemoteCacheBackend",
@@ -261,18 +261,20 @@ class FileCacheManager(CacheManager):
 
     def _write(self, path: str, content: bytes) -> None:
         folder, file = self._modes
-        trusted_files.make_dirs(self.cache_dir, folder)
-        found = os.lstat(self.cache_dir)
+        try:
+            found = os.lstat(self.cache_dir)
+        except FileNotFoundError:
+            trusted_files.make_dirs(self.cache_dir, folder)
+            found = os.lstat(self.cache_dir)
         if not stat.S_ISDIR(found.st_mode):
             raise NotADirectoryError(20, "not a directory", self.cache_dir)
         # What another user reads or writes there is theirs to replace.
         if not self._anyone and (reason := trusted_files.fault(found)):
             raise Untrusted(f"{self.cache_dir} {reason}")
-        trusted_files.write(path, content, self._root, file)
+        trusted_files.write(path, content, file)
 
     def _move_aside(self, path: str) -> None:
         """Make way for a file where a directory is, and for a directory where something else is."""
-        aside = os.path.join(self._root, f".tmp.{os.getpid()}.{os.urandom(8).hex()}")
         if not os.path.lexists(self.cache_dir):
             return
         if os.path.islink(self.cache_dir) or not os.path.isdir(self.cache_dir):
@@ -280,6 +282,7 @@ class FileCacheManager(CacheManager):
         elif os.path.isdir(path):
             import shutil
 
+            aside = trusted_files.private_name(path)
             os.rename(path, aside)
             shutil.rmtree(aside, ignore_errors=True)
 
@@ -407,7 +410,7 @@ class Files:
     def read(self, name: str) -> bytes | None:
         """The content of a file, None if it is not as it was stored."""
         def same(data: bytes) -> bytes:
-            if checksum(data, f"{self._folder}/{name}", self._key) != self._sums[name]:
+            if not matches(self._sums[name], data, f"{self._folder}/{name}", self._key):
                 raise Damaged("its checksum is wrong")
             return data
 

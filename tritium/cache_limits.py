@@ -1,7 +1,7 @@
 """Room in the cache: what killed processes left is swept, and what was used longest ago goes when there is too much.
 
 All of it happens when files are stored, and rarely: the total is kept in the time and the text of a stamp file, so the
-directories are counted once an hour at most, or when this process has written enough to reach the limit. Other
+directories are looked through once an hour at most, or when this process has written enough to reach the limit. Other
 processes may do the same meanwhile: whoever finds a file gone has a miss.
 """
 
@@ -42,23 +42,23 @@ _known: dict[str, list[int]] = {}
 
 
 def stored(root: str, size: int) -> None:
-    """Note that files of `size` bytes were written in the cache `root`, and make room if it is time to.
+    """Note that files of `size` bytes were written in the cache `root`, and tidy up if it is time to.
 
     >>> import tempfile
     >>> stored(tempfile.mkdtemp(), 4096)
     """
     limit = knobs.cache.max_size
     if root not in _known:
-        _known[root] = [_stamped(root), limit]  # before the work, so that no other thread begins it too
-        sweep(root)
+        _known[root] = [_stamped(root), limit]
     total = _known[root]
     total[0] += size
-    if limit and (total[0] < 0 or total[0] > max(limit, total[1])):
-        total[:] = 0, limit
+    if total[0] < 0 or (limit and total[0] > max(limit, total[1])):
+        total[:] = 0, limit  # before the work, so that no other thread begins it too
         left = _make_room(root, limit)
         # What is in use stays even if it is too much: then the next count waits until there is more.
         total[:] = left, max(limit, left + limit // 8)
-        _stamp(root, left)
+        with contextlib.suppress(OSError):
+            trusted_files.write(os.path.join(root, STAMP), str(left).encode(), 0o644)
 
 
 def _stamped(root: str) -> int:
@@ -70,31 +70,26 @@ def _stamped(root: str) -> int:
     return -1 << 62
 
 
-def _stamp(root: str, total: int) -> None:
-    with contextlib.suppress(OSError):
-        trusted_files.write(os.path.join(root, STAMP), str(total).encode(), root, 0o644)
-
-
 def sweep(root: str) -> int:
     """Remove the files that processes wrote and never finished; how many.
-
-    One goes after ten minutes if its process is gone, after a day in any case: a process on another machine cannot be
-    seen, and a number may have been given to another process.
 
     >>> import tempfile
     >>> sweep(tempfile.mkdtemp())
     0
     """
-    removed, now = 0, time.time()
-    with contextlib.suppress(OSError), os.scandir(root) as entries:
-        for entry in entries:
-            if entry.name.startswith(".tmp.") and (found := _PRIVATE.fullmatch(entry.name)):
-                with contextlib.suppress(OSError):
-                    age = now - entry.stat(follow_symlinks=False).st_mtime
-                    if age > _DAY or (age > _JUST_NOW and not _alive(int(found[1]))):
-                        os.unlink(entry.path)
-                        removed += 1
-    return removed
+    swept: list[str] = []
+    with contextlib.suppress(OSError):
+        list(_entries(root, swept))
+    return len(swept)
+
+
+def _unfinished(process: int, age: float) -> bool:
+    """Whether nobody will finish a file.
+
+    It goes after ten minutes if its process is gone, after a day in any case: a process on another machine cannot be
+    seen, and its number may have been given to another one.
+    """
+    return age > _DAY or (age > _JUST_NOW and not _alive(process))
 
 
 def _alive(process: int) -> bool:
@@ -107,37 +102,44 @@ def _alive(process: int) -> bool:
     return True
 
 
-def _entries(root: str) -> Iterator[_Used]:
+def _entries(root: str, swept: list[str]) -> Iterator[_Used]:
+    """What the cache holds; unfinished files that are met on the way are removed and noted."""
     with os.scandir(root) as found:
         folders = [entry for entry in found if entry.is_dir(follow_symlinks=False)]
+    list(_files(root, swept))
     for folder in folders:
         with contextlib.suppress(OSError):
             if _ENTRY.fullmatch(folder.name):
-                files = list(_files(folder.path))
+                files = list(_files(folder.path, swept))
                 yield _Used(max((file.time for file in files), default=folder.stat(follow_symlinks=False).st_mtime),
                             sum(file.size for file in files), tuple(p for file in files for p in file.paths),
                             folder.path)  # fmt: skip
             elif folder.name == "names":
-                yield from (file for file in _files(folder.path) if _NAMES.fullmatch(os.path.basename(file.paths[0])))
+                found = list(_files(folder.path, swept))
+                yield from (file for file in found if _NAMES.fullmatch(os.path.basename(file.paths[0])))
 
 
-def _files(folder: str) -> Iterator[_Used]:
+def _files(folder: str, swept: list[str]) -> Iterator[_Used]:
     with os.scandir(folder) as entries:
         for entry in entries:
+            private = _PRIVATE.fullmatch(entry.name)
             with contextlib.suppress(OSError):
                 found = entry.stat(follow_symlinks=False)
-                if not stat.S_ISDIR(found.st_mode):
+                if private and _unfinished(int(private[1]), time.time() - found.st_mtime):
+                    os.unlink(entry.path)
+                    swept.append(entry.path)
+                elif not private and not stat.S_ISDIR(found.st_mode):
                     yield _Used(found.st_mtime, found.st_size, (entry.path,), None)
 
 
 def _make_room(root: str, limit: int) -> int:
-    """Remove what was used longest ago until three quarters of the limit are taken; the bytes that are left."""
+    """Sweep, then remove what was used longest ago until three quarters of the limit are taken; the bytes that are left."""
     try:
-        entries = sorted(_entries(root))
+        entries = sorted(_entries(root, []))
     except OSError:
         return 0
     left, recent = sum(entry.size for entry in entries), time.time() - _JUST_NOW
-    if left <= limit:
+    if not limit or left <= limit:
         return left
     for entry in entries:
         if left <= limit * 3 // 4 or entry.time > recent:

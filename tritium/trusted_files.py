@@ -26,7 +26,8 @@ import os
 import stat
 import time
 
-__all__ = ["Damaged", "Untrusted", "checksum", "exposed", "fault", "make_dirs", "read", "seal", "unseal", "write"]
+__all__ = ["Damaged", "Untrusted", "checksum", "exposed", "fault", "make_dirs", "matches", "private_name", "read",
+           "seal", "unseal", "write"]  # fmt: skip
 
 _DAY = 86400
 _LINKS = 40  # as many as Linux follows
@@ -58,6 +59,20 @@ def checksum(data: bytes, name: str, key: bytes = b"") -> str:
     return found.hexdigest()
 
 
+def matches(found: str, data: bytes, name: str, key: bytes = b"") -> bool:
+    """Whether `found` is the checksum of a file.
+
+    >>> matches(checksum(b"text", "a"), b"text", "a"), matches(checksum(b"text", "a"), b"text", "b")
+    (True, False)
+    """
+    wanted = checksum(data, name, key)
+    if not key:
+        return found == wanted
+    import hmac  # how long it takes says nothing of a signature
+
+    return hmac.compare_digest(found.encode(), wanted.encode())
+
+
 _MARK = b"\n# tritium, signed with "
 _TAIL = len(_MARK) + 8 + 1 + 64 + 1
 
@@ -81,10 +96,10 @@ def unseal(sealed: bytes, name: str, key: bytes = b"") -> bytes:
     data, tail = sealed[:-_TAIL], sealed[-_TAIL:]
     if len(tail) != _TAIL or not tail.startswith(_MARK):
         raise Damaged("it is cut short or not a file of this cache")
-    signer, found = tail[len(_MARK) : -66], tail[-65:-1]
+    signer, found = tail[len(_MARK) : -66], tail[-65:-1].decode(errors="replace")
     if signer != _key_name(key):
         raise Damaged("it is not signed with the key of this process" if key else "it is signed with a key")
-    if found != checksum(data, name, key).encode():
+    if not matches(found, data, name, key):
         raise Damaged("its checksum is wrong")
     return data
 
@@ -227,9 +242,19 @@ def make_dirs(path: str, mode: int) -> None:
             os.mkdir(path, mode)
 
 
-def write(path: str, data: bytes, scratch: str, mode: int) -> None:
-    """Write under a private name in the directory `scratch`, then rename: nobody sees half a file."""
-    private = os.path.join(scratch, f".tmp.{os.getpid()}.{os.urandom(8).hex()}")
+def private_name(path: str) -> str:
+    """A name beside a file that tells whose it is while it is written.
+
+    >>> private_name("/cache/file").startswith(f"/cache/.tmp.{os.getpid()}.")
+    True
+    """
+    # In the same directory: a file takes ten times as long to rename into another one.
+    return os.path.join(os.path.dirname(path), f".tmp.{os.getpid()}.{os.urandom(8).hex()}")
+
+
+def write(path: str, data: bytes, mode: int) -> None:
+    """Write under a private name, then rename: nobody sees half a file."""
+    private = private_name(path)
     file = os.open(private, _CREATE, mode)
     try:
         try:

@@ -137,7 +137,7 @@ def main(root, processes, kills, seed):
         importlib.import_module(f"tritium.{module}")  # once for all processes
     figures = torture(Path(root), int(processes), int(kills), int(seed))
     _, figures["healing"] = os.waitpid(child(check_healed), 0)
-    left = [path for path in Path(root).glob(".tmp.*") if path.is_file()]
+    left = [path for path in Path(root).rglob(".tmp.*") if path.is_file()]
     for path in left:
         os.utime(path, (0, 0))
     figures["unfinished"], figures["swept"] = len(left), cache_limits.sweep(root)

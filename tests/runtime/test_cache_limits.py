@@ -27,8 +27,11 @@ def settings(tmp_path):
     cache.reset_stats()
 
 
-def as_a_new_process():
+def as_a_new_process(stamped=True):
+    """Forget what this process knows, and what others have counted."""
     cache_limits._known.clear()
+    if not stamped:
+        Path(knobs.cache.dir, cache_limits.STAMP).unlink(missing_ok=True)
 
 
 def age(path, seconds):
@@ -62,9 +65,12 @@ def dead():
     return process.pid
 
 
-def test_unfinished_files_of_dead_processes_are_swept():
-    root = Path(knobs.cache.dir)
-    root.mkdir()
+@pytest.mark.parametrize("limit", [0, 1 << 30])
+@pytest.mark.parametrize("folder", ["", "names", key(1)])
+def test_unfinished_files_of_dead_processes_are_swept(folder, limit):
+    knobs.cache.max_size = limit
+    root = Path(knobs.cache.dir, folder)
+    root.mkdir(parents=True)
     gone, here = dead(), os.getpid()
     names = {f".tmp.{gone}.{'0' * 16}": (HOUR, True), f".tmp.{gone}.{'1' * 16}": (60, False),
              f".tmp.{here}.{'2' * 16}": (HOUR, False), f".tmp.{here}.{'3' * 16}": (2 * DAY, True),
@@ -73,16 +79,19 @@ def test_unfinished_files_of_dead_processes_are_swept():
     for name, (seconds, _) in names.items():
         (root / name).write_text("half")
         age(root / name, seconds)
-    write(FileCacheManager("k"), "f", b"x")
+    write(FileCacheManager(key(2)), "f", b"x")
     assert {name for name in names if not (root / name).exists()} == {name for name, (_, goes) in names.items() if goes}
-    # Once in a process.
+    # Once in a process, and once an hour.
     again = root / f".tmp.{gone}.{'6' * 16}"
     again.write_text("half")
     age(again, HOUR)
-    write(FileCacheManager("k"), "g", b"x")
+    write(FileCacheManager(key(2)), "g", b"x")
+    as_a_new_process()
+    write(FileCacheManager(key(2)), "g", b"x")
     assert again.exists()
     as_a_new_process()
-    write(FileCacheManager("k"), "g", b"x")
+    age(Path(knobs.cache.dir, cache_limits.STAMP), 2 * HOUR)
+    write(FileCacheManager(key(2)), "g", b"x")
     assert not again.exists()
 
 
@@ -90,7 +99,7 @@ def test_what_was_used_longest_ago_goes_first():
     knobs.cache.max_size = 0
     fill(10)
     knobs.cache.max_size = 8000
-    as_a_new_process()
+    as_a_new_process(stamped=False)
     write(FileCacheManager(key(50)), "f", b"x")
     assert present() == [5, 6, 7, 8, 9, 50]  # three quarters of the limit
     assert int(Path(knobs.cache.dir, cache_limits.STAMP).read_text()) <= 6000
@@ -105,7 +114,7 @@ def test_a_use_counts(monkeypatch):
     assert read(FileCacheManager(key(0)), "f") == b"x" * 1000
     assert time.time() - Path(knobs.cache.dir, key(0), "f").stat().st_mtime < HOUR
     knobs.cache.max_size = 9000
-    as_a_new_process()
+    as_a_new_process(stamped=False)
     write(FileCacheManager(key(50)), "f", b"x")
     assert 0 in present() and 1 not in present() and 9 in present()
 
@@ -121,7 +130,7 @@ def test_what_was_just_written_stays():
 def test_counting_is_rare(monkeypatch):
     counted = []
     entries = cache_limits._entries
-    monkeypatch.setattr(cache_limits, "_entries", lambda root: counted.append(root) or entries(root))
+    monkeypatch.setattr(cache_limits, "_entries", lambda *args: counted.append(args) or entries(*args))
     fill(5)
     assert len(counted) == 1
     as_a_new_process()
@@ -153,7 +162,7 @@ def test_names_are_entries_of_their_own():
         write(FileCacheManager("names"), f"{number:064x}", b"x" * 1000)
         age(Path(knobs.cache.dir, "names", f"{number:064x}"), 2 * HOUR - number)
     knobs.cache.max_size = 8000
-    as_a_new_process()
+    as_a_new_process(stamped=False)
     write(FileCacheManager(key(50)), "f", b"x")
     assert [path.name[-1] for path in sorted(Path(knobs.cache.dir, "names").iterdir())] == list("56789")
 
@@ -179,7 +188,11 @@ def test_nothing_else_is_removed(tmp_path):
 def test_no_limit():
     knobs.cache.max_size = 0
     fill(5, ages=lambda number: 9 * DAY)
-    assert present() == [0, 1, 2, 3, 4] and not Path(knobs.cache.dir, cache_limits.STAMP).exists()
+    assert present() == [0, 1, 2, 3, 4]
+    as_a_new_process()
+    age(Path(knobs.cache.dir, cache_limits.STAMP), 2 * HOUR)
+    fill(6, ages=lambda number: 9 * DAY)
+    assert present() == [0, 1, 2, 3, 4, 5]
 
 
 def test_an_entry_removed_under_a_running_process_is_a_miss():
@@ -187,7 +200,7 @@ def test_an_entry_removed_under_a_running_process_is_a_miss():
     for path in files(knobs.cache.dir):
         age(path, HOUR)
     knobs.cache.max_size = 1
-    as_a_new_process()
+    as_a_new_process(stamped=False)
     write(FileCacheManager(key(50)), "f", b"x")
     assert [path.name for path in files(knobs.cache.dir)] == ["f"]
     forget()
