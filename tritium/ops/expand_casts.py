@@ -78,8 +78,8 @@ def narrow(x, t, rounding=None):
     if t.bits > 8 or (rounding == "exact" and t.special == "ieee"):
         code = where(magnitude == 0x7F800000, largest_code(t) + 1, minimum(code, overflow))
     sign = (x.bits >> (32 - t.bits)) & top
-    if t.special == "none":             # neither inf nor NaN: NaN saturates
-        return _pack((where(x != x, largest_code(t), code) if rounding == "exact" else code) | sign, t)
+    if t.special == "none":             # neither inf nor NaN: NaN saturates; minimum may keep a signalling one
+        return _pack(where(x != x, largest_code(t), code) | sign, t)
     if t.special == "fnuz":             # no -0: its code is NaN
         sign = where(code == 0, 0, sign)
         return _pack(where(x != x, top, code | sign), t)
