@@ -24,7 +24,7 @@ test-arch: $(VENV)/.test ## the execution tests at every level of this CPU, and 
 	TRITIUM_FOREIGN_ROOT=$${TRITIUM_FOREIGN_ROOT:-$$(test -d $(ROOT) && echo $(ROOT))} \
 		$(BIN)/python tests/arch/run.py --jobs $(JOBS)
 
-test-arch-root: $(VENV)/.test ## a Python of the other architecture for QEMU, where apt-get is: 240 MB
+test-arch-root: $(VENV)/.test ## a Python of the other architecture for QEMU, where apt-get is: 320 MB
 	$(BIN)/python tests/arch/root.py $(ROOT)
 
 GPU_PYTEST = PYTHONPATH=. python3 -m pytest -q -m gpu $(shell python3 -c 'import xdist' 2>/dev/null && echo "-n $(GPU_JOBS)")

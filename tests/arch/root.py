@@ -71,7 +71,7 @@ def unpack_wheels(folder: Path, machine: str, wheels: list[str]) -> None:
                     f"--python-version={version}", "--implementation=cp", *wheels], check=True)  # fmt: skip
     for wheel in kept.glob("*.whl"):
         with zipfile.ZipFile(wheel) as file:
-            file.extractall(folder / "site-packages")
+            file.extractall(folder / "usr/lib/python3/dist-packages")  # where Debian's Python looks
     shutil.rmtree(kept)
 
 
@@ -86,7 +86,7 @@ def main() -> int:
     missing = [tool for tool in ("apt-get", "dpkg-deb", "tar") if shutil.which(tool) is None]
     if missing:
         print(f"this needs {', '.join(missing)}, from Debian or Ubuntu; or unpack a Python for {args.machine} into the "
-              "folder by other means: usr/bin/python3.x, its libraries, and packages in site-packages")
+              "folder by other means: usr/bin/python3.x, its libraries and packages")
         return 1
     folder = args.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)

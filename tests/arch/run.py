@@ -62,9 +62,9 @@ def run(name: str, command: list[str], level: str, tests: list[str], jobs: int, 
     parallel = ["-n", str(jobs)] if jobs > 1 else []
     start = time.monotonic()
     try:
-        done = subprocess.run([*command, "-q", "-p", "no:cacheprovider", *parallel, *tests], cwd=HOUSE, timeout=seconds,
-                              env={**os.environ, "TRITIUM_CPU": level}, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors="replace")  # fmt: skip
+        done = subprocess.run([*command, "-q", "-p", "no:cacheprovider", *parallel, *tests], cwd=HOUSE,
+                              env={**os.environ, "TRITIUM_CPU": level, "PYTHONPATH": str(HOUSE)}, timeout=seconds,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         output, good, said = done.stdout, done.returncode == 0, f"ended with status {done.returncode}"
     except subprocess.TimeoutExpired as stopped:
         output, good = (stopped.stdout or b"").decode(errors="replace"), False
@@ -99,7 +99,6 @@ def foreign_python(folder: str | None) -> tuple[list[str], str]:
     cpu = ["-cpu", "max"] if other == "x86_64" else []
     again.write_text(f"#!/bin/sh\nexec {emulator} {' '.join(cpu)} -L {root} {found[-1]} \"$@\"\n")
     again.chmod(0o755)
-    os.environ["PYTHONPATH"] = f"{HOUSE}:{root / 'site-packages'}"
     code = f"import sys, pytest; sys.executable = {str(again)!r}; sys.exit(pytest.main(sys.argv[1:]))"
     return [str(again), "-c", code], ""
 

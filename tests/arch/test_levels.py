@@ -65,7 +65,6 @@ def test_the_other_python_goes_through_the_emulator(monkeypatch, tmp_path):
     monkeypatch.setattr(run.sys, "platform", "linux")
     monkeypatch.setattr(run.platform, "machine", lambda: "aarch64")
     monkeypatch.setattr(run.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setenv("PYTHONPATH", "")
     (tmp_path / "usr/bin").mkdir(parents=True)
     (tmp_path / "usr/bin/python3.11").touch()
     command, why = run.foreign_python(str(tmp_path))
