@@ -56,6 +56,10 @@ def compile(src, target: GPUTarget | None = None, options: dict | Options | None
         raise AssertionError(f"target must be of GPUTarget type, not {target!r}")
     try:
         return _compile(src, target, options, _env_vars)
+    except InternalError as error:
+        if not isinstance(src, ASTSource):  # whose defect it is, a file does not tell
+            error.message += f"\nnote: {getattr(src, 'path', src)} is compiled as it stands: was it changed by hand?"
+        raise
     except Exception as error:
         cut(error, keep=knobs.compilation.front_end_debugging)
         raise

@@ -104,8 +104,20 @@ def call_builtin(b, node, builtin, args, kwargs):
         raise
     except Exception as raised:
         _check_signature(b, node, builtin, builtin.signature, args, kwargs)
+        raised = _about_argument(builtin, raised, args, kwargs)
         made = diagnose.from_builtin(b, node, raised, builtin.signature, len(args))
         raise made from made.__cause__
+
+
+def _about_argument(builtin, raised, args, kwargs):
+    """A value without what tensors have was given where one is needed: name the parameter."""
+    if type(raised) is not AttributeError or hasattr(raised, "hint"):
+        return raised
+    names = list(builtin.signature.parameters)
+    for name, value in (*zip(names, args), *kwargs.items()):
+        if value is raised.obj:
+            return fail(TypeError, f"{builtin.__name__} needs a tensor as `{name}`, not {describe(value)}", argument=name)
+    return raised
 
 
 def _made(result):
@@ -163,6 +175,7 @@ def run_python(b, node, function, args, kwargs):
     except (TritonError, RecursionError):
         raise
     except Exception as raised:
+        explain(raised, hint=getattr(raised, "hint", None))  # about the user's values, also where a type is made
         made = diagnose.from_builtin(b, node, raised)
         raise made from made.__cause__
 

@@ -252,11 +252,25 @@ def _hint(raised):
     if isinstance(raised, AttributeError) and raised.name is not None:
         from ..frontend import attributes  # a kernel that runs well does not need it
 
+        if not isinstance(raised.obj, tensor) and _within(raised.__traceback__):
+            return f"a function of the language was given {_short(raised.obj)}, which has no {raised.name!r}: pass a tensor"
         return attributes.hint(raised.obj, raised.name)
     if isinstance(raised, TypeError):
         called = re.search(r"\b(\w+)\(\)", str(raised))
         return called and (spellings.instead_of_builtin(called[1]) or spellings.instead_of(called[1]))
     return None
+
+
+def _within(traceback):
+    """Whether a traceback ends in the language's own code."""
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return is_ours(traceback.tb_frame.f_code.co_filename)
+
+
+def _short(value):
+    text = repr(value)
+    return text if len(text) <= 40 else f"a {type(value).__name__}"
 
 
 def innermost(traceback):

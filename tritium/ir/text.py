@@ -178,7 +178,8 @@ class _Parser:
         return self.text.count("\n", 0, at) + 1
 
     def error(self, message):
-        return ParseError(f"line {self.line_at(self.tokens[self.k][2])}: {message}")
+        at = self.tokens[min(self.k, len(self.tokens) - 1)][2]  # the text may end too early
+        return ParseError(f"line {self.line_at(at)}: {message}")
 
     def peek(self, piece):
         return self.tokens[self.k][1] == piece

@@ -306,6 +306,9 @@ def must_use_result(fn, message: str | bool = True):
     """
     if isinstance(fn, str):
         return lambda decorated: must_use_result(decorated, fn)
+    if not hasattr(fn, "_must_use_result"):
+        raise fail(TypeError, f"must_use_result is for functions of kernels, not for {fn!r}",
+                   hint="write it above @triton.jit")
     fn._must_use_result = message
     return fn
 
@@ -327,4 +330,9 @@ def next_power_of_2(n) -> int:
     >>> next_power_of_2(100), next_power_of_2(64), next_power_of_2(0)
     (128, 64, 0)
     """
-    return 1 << (n - 1).bit_length() if n > 0 else 0
+    try:
+        return 1 << (n - 1).bit_length() if n > 0 else 0
+    except (AttributeError, TypeError):
+        if not hasattr(n, "handle"):  # a tensor's error says what to do in a kernel
+            raise fail(TypeError, f"next_power_of_2 takes an integer, not {n!r}") from None
+        raise

@@ -190,7 +190,10 @@ class tuple(builtins.tuple):
         if isinstance(index, tensor) and getattr(index.handle, "data", None) is None:
             raise fail(AssertionError, "a tuple can only be indexed by a compile-time constant",
                        hint="use tl.static_range so that the index is known")
-        found = builtins.tuple.__getitem__(self, index)
+        try:
+            found = builtins.tuple.__getitem__(self, index)
+        except IndexError:
+            raise fail(IndexError, f"index {index} is out of range for a tuple of {len(self)}") from None
         return tuple(found) if isinstance(index, builtins.slice) else found
 
     def __add__(self, other) -> tuple:

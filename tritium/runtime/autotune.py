@@ -64,6 +64,8 @@ class Autotuner(KernelInterface[T]):
                  use_cuda_graph: bool = False, do_bench: Callable | None = None, cache_results: bool = False):
         self.fn, self.arg_names, self._known = fn, arg_names, frozenset(arg_names)
         self.configs = list(configs or [Config({})])
+        if wrong := [config for config in self.configs if not isinstance(config, Config)]:
+            raise TypeError(f"autotune takes a list of triton.Config, and {wrong[0]!r} is none")
         self.keys = list(key)
         self.cache: dict[tuple, Config] = {}
         self._choices = Choices(arg_names)
@@ -99,6 +101,8 @@ class Autotuner(KernelInterface[T]):
         self.pre_hook, self.post_hook = pre_hook or reset_and_save, post_hook or restore
 
     def _set_pruning(self, rules: dict) -> None:
+        if not isinstance(rules, dict):
+            raise TypeError(f"prune_configs_by maps names to functions, as {{'perf_model': f}} does, and is not {rules!r}")
         self.perf_model: Any = rules.get("perf_model")
         self.configs_top_k: int | float = rules.get("top_k", 1.0)
         self.early_config_prune: Callable | None = rules.get("early_config_prune")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from tritium import knobs
-from tritium.errors import cut
+from tritium.errors import cut, fail
 from tritium.language.source import Source
 from tritium.runtime.launch import Form, Launcher
 
@@ -186,7 +186,10 @@ class JITFunction(Source, KernelInterface[T]):
         # Another kernel's `repr` may call this one with what it was given itself: constants by name.
         constants = {path if isinstance(path, str) else self.arg_names[path[0]]: value
                      for path, value in spec.constants.items() if isinstance(path, str) or len(path) == 1}
-        return self._repr(SimpleNamespace(constants=constants, signature=spec.signature))
+        name = self._repr(SimpleNamespace(constants=constants, signature=spec.signature))
+        if not isinstance(name, str):
+            raise fail(TypeError, f"the repr of {self.__name__} must give the text of a name, not {name!r}")
+        return name
 
     def is_gluon(self) -> bool:
         """Whether it is written in Gluon: no."""
