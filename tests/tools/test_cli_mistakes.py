@@ -36,7 +36,8 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     for name, text in {
-        "kernels.py": KERNELS, "broken.py": "import triton\ndef f(:\n", "raises.py": "def f():\n    return 1 / 0\nf()\n",
+        "kernels.py": KERNELS, "broken.py": "import triton\ndef f(:\n",
+        "raises.py": "def f():\n    return 1 / 0\nf()\n",
         "imports.py": "import no_such_package\n", "notes.txt": "not Python", "header.h": "int x;\n",
         "half.h": "/* tritium kernel: [1, 2] */\n", "bad.ttir": "kernel @k( {\n", "empty.ttir": "", "zeros.py": "\0\0",
         "opens.py": "open('/no/such/file')\n",

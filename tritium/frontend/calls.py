@@ -116,7 +116,8 @@ def _about_argument(builtin, raised, args, kwargs):
     names = list(builtin.signature.parameters)
     for name, value in (*zip(names, args), *kwargs.items()):
         if value is raised.obj:
-            return fail(TypeError, f"{builtin.__name__} needs a tensor as `{name}`, not {describe(value)}", argument=name)
+            return fail(TypeError, f"{builtin.__name__} needs a tensor as `{name}`, not {describe(value)}",
+                        argument=name)
     return raised
 
 

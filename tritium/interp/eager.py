@@ -253,7 +253,8 @@ def _hint(raised):
         from ..frontend import attributes  # a kernel that runs well does not need it
 
         if not isinstance(raised.obj, tensor) and _within(raised.__traceback__):
-            return f"a function of the language was given {_short(raised.obj)}, which has no {raised.name!r}: pass a tensor"
+            return (f"a function of the language was given {_short(raised.obj)}, which has no {raised.name!r}: pass a "
+                    "tensor")
         return attributes.hint(raised.obj, raised.name)
     if isinstance(raised, TypeError):
         called = re.search(r"\b(\w+)\(\)", str(raised))

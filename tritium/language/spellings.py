@@ -1,4 +1,4 @@
-"""What functions of NumPy, PyTorch and Python are called in a kernel: the hints for names the language does not have."""
+"""What functions of NumPy, PyTorch and Python are called in a kernel: hints for names the language does not have."""
 
 from __future__ import annotations
 

@@ -304,8 +304,8 @@ def to_tensor(b, value):
     if plain is None:
         hint = "annotate the name with tl.constexpr to keep a compile-time value"
         raise fail(TypeError, f"cannot convert {value} of type {type(value)} to tensor",
-                   hint="where an argument may be None, ask first: `if x is not None:`; a function without `return` gives "
-                   "None too" if value is None else hint)
+                   hint="where an argument may be None, ask first: `if x is not None:`; a function without `return` "
+                   "gives None too" if value is None else hint)
     return constant(b, plain, literal_type(plain))
 
 

@@ -102,7 +102,7 @@ class Autotuner(KernelInterface[T]):
 
     def _set_pruning(self, rules: dict) -> None:
         if not isinstance(rules, dict):
-            raise TypeError(f"prune_configs_by maps names to functions, as {{'perf_model': f}} does, and is not {rules!r}")
+            raise TypeError(f"prune_configs_by maps names to functions, such as {{'perf_model': f}}, not {rules!r}")
         self.perf_model: Any = rules.get("perf_model")
         self.configs_top_k: int | float = rules.get("top_k", 1.0)
         self.early_config_prune: Callable | None = rules.get("early_config_prune")

@@ -32,7 +32,7 @@ class Config:
                  maxnreg: int | None = None, pre_hook: Callable[[dict], Any] | None = None,
                  ir_override: str | None = None):
         if not isinstance(kwargs, dict):
-            raise TypeError(f"a Config maps names of parameters to values, as {{'BLOCK': 64}} does, and is not {kwargs!r}")
+            raise TypeError(f"a Config maps names of parameters to values, such as {{'BLOCK': 64}}, not {kwargs!r}")
         self.kwargs, self.num_warps, self.num_stages, self.num_ctas = kwargs, num_warps, num_stages, num_ctas
         self.maxnreg, self.pre_hook, self.ir_override = maxnreg, pre_hook, ir_override
 

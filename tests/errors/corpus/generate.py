@@ -31,11 +31,12 @@ import tritium.language as tl
 
 # What a kernel can do wrong with: names of every kind of value, and constants.
 ATOMS = """
-x i f n m s t k p g None True 0 1 -1 3 2.5 1e400 10**30 -0.0 () (1,2) [i,f] [] "text" "" tl tl.float32 tl.int8 tl.constexpr
-B S i[None,:] f[:,None] x+i i<n f*2 -f ~i lambda§a:a helper helper(i) nothing(i) math np math.pi math.exp np.exp np.float32 x.dtype
-f.shape f.T f.to(tl.float16) i.to(tl.int64) tl.zeros((4,4),tl.float32) tl.arange(0,3) tl.arange(0,n) tl.program_id(5) undefined
-x[0] i[0] t[0] t[9] f"{n}" f"{B}" {} {1} ... not§f f§and§i i§if§n§else§f *t len(i) len(t) int(n) float(f) max(f) max(i,n)
-print(f) isinstance(f,tl.tensor) getattr(f,"x") i.missing tl.missing x.shape[0] range(4) (i:=3) [q§for§q§in§t]
+x i f n m s t k p g None True 0 1 -1 3 2.5 1e400 10**30 -0.0 () (1,2) [i,f] [] "text" "" tl tl.float32 tl.int8
+tl.constexpr B S i[None,:] f[:,None] x+i i<n f*2 -f ~i lambda§a:a helper helper(i) nothing(i) math np math.pi
+math.exp np.exp np.float32 x.dtype f.shape f.T f.to(tl.float16) i.to(tl.int64) tl.zeros((4,4),tl.float32)
+tl.arange(0,3) tl.arange(0,n) tl.program_id(5) undefined x[0] i[0] t[0] t[9] f"{n}" f"{B}" {} {1} ... not§f f§and§i
+i§if§n§else§f *t len(i) len(t) int(n) float(f) max(f) max(i,n) print(f) isinstance(f,tl.tensor) getattr(f,"x")
+i.missing tl.missing x.shape[0] range(4) (i:=3) [q§for§q§in§t]
 """.split()
 # `§` stands for a blank.
 ATOMS = [atom.replace("§", " ") for atom in ATOMS]
@@ -68,15 +69,18 @@ compiled(kernel, np.ones(16, np.float32), 7, 16)
 """
 
 CONTEXTS = [
-    "y = {e}", "tl.store(p, {e})", "f = f + ({e})", "f = ({e}) < f", "tl.store({e}, f)", "f = tl.load({e})", "tl.store(p, f, mask={e})",
-    "if {e}:\n    f = f + 1", "while {e}:\n    break", "for q in range({e}):\n    f = f + q", "for q in tl.static_range({e}):\n    f = f + q",
-    "for q in {e}:\n    pass", "f = tl.where({e}, f, 0)", "f = f if {e} else i", "f = tl.sum({e}, 0)", "f[{e}] = 1", "({e}).y = 1",
-    "y: tl.constexpr = {e}", "f += {e}", "f = helper({e})", "return {e}", "assert {e}", "del {e}", "tl.static_assert({e})", "print({e})",
-    "f = [q for q in {e}]", "a, b = {e}", "f = tl.reshape(f, {e})", "f = f.to({e})", "f = f[{e}]", "with {e}:\n    pass", "raise {e}",
-    "f = tl.full({e}, 0, tl.float32)", "f = (lambda a: a + 1)({e})", "f = tl.reduce(f, 0, {e})", "f = tl.arange(0, {e})", "global f",
-    "import os", "def inner():\n    pass", "class C:\n    pass", "try:\n    pass\nexcept Exception:\n    pass", "yield {e}", "await {e}",
-    "nonlocal f", "f = x if n > 3 else f", "if n > 3:\n    f = i", "for q in range(n):\n    f = i", "if n > 3:\n    return\nelse:\n    f = 1",
-    "f = tl.dot({e}, {e})", "match n:\n    case 1:\n        pass", "while n > 0:\n    f = i\n    n -= 1", "break", "continue",
+    "y = {e}", "tl.store(p, {e})", "f = f + ({e})", "f = ({e}) < f", "tl.store({e}, f)", "f = tl.load({e})",
+    "tl.store(p, f, mask={e})", "if {e}:\n    f = f + 1", "while {e}:\n    break",
+    "for q in range({e}):\n    f = f + q", "for q in tl.static_range({e}):\n    f = f + q", "for q in {e}:\n    pass",
+    "f = tl.where({e}, f, 0)", "f = f if {e} else i", "f = tl.sum({e}, 0)", "f[{e}] = 1", "({e}).y = 1",
+    "y: tl.constexpr = {e}", "f += {e}", "f = helper({e})", "return {e}", "assert {e}", "del {e}",
+    "tl.static_assert({e})", "print({e})", "f = [q for q in {e}]", "a, b = {e}", "f = tl.reshape(f, {e})",
+    "f = f.to({e})", "f = f[{e}]", "with {e}:\n    pass", "raise {e}", "f = tl.full({e}, 0, tl.float32)",
+    "f = (lambda a: a + 1)({e})", "f = tl.reduce(f, 0, {e})", "f = tl.arange(0, {e})", "global f", "import os",
+    "def inner():\n    pass", "class C:\n    pass", "try:\n    pass\nexcept Exception:\n    pass", "yield {e}",
+    "await {e}", "nonlocal f", "f = x if n > 3 else f", "if n > 3:\n    f = i", "for q in range(n):\n    f = i",
+    "if n > 3:\n    return\nelse:\n    f = 1", "f = tl.dot({e}, {e})", "match n:\n    case 1:\n        pass",
+    "while n > 0:\n    f = i\n    n -= 1", "break", "continue",
 ]  # fmt: skip
 
 
@@ -98,7 +102,8 @@ def in_call(rng: random.Random) -> str:
     names = sorted(name for name in dir(tl) if callable(getattr(tl, name)) and not name.startswith("_"))
     args = [rng.choice(ATOMS) for _ in range(rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4, 6)))]
     if rng.random() < 0.2:
-        args.append(f"{rng.choice(('axis', 'mask', 'other', 'dtype', 'keep_dims', 'wrong', 'sem'))}={rng.choice(ATOMS)}")
+        keyword = rng.choice(("axis", "mask", "other", "dtype", "keep_dims", "wrong", "sem"))
+        args.append(f"{keyword}={rng.choice(ATOMS)}")
     owner = f"tl.{rng.choice(names)}" if rng.random() < 0.8 else f"f.{rng.choice(sorted(METHODS))}"
     return _kernel(f"y = {owner}({', '.join(a for a in args if ':=' not in a)})")
 
@@ -175,7 +180,8 @@ def mutated(rng: random.Random) -> str:
         functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
         chosen = rng.choice(functions)
         mutation = _Mutation(rng.randrange(1, count // 2), rng)
-        chosen.body = [made for statement in chosen.body for made in _several(mutation.visit(statement))] or [ast.Pass()]
+        body = [made for statement in chosen.body for made in _several(mutation.visit(statement))]
+        chosen.body = body or [ast.Pass()]
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n" + LAUNCH
 
 
@@ -197,20 +203,23 @@ def kernel(x, n, B: tl.constexpr = 16, *, extra=0):
 x = np.ones(16, np.float32)
 """
 BAD_VALUES = """
-None True "text" b"bytes" [1,2] (1,2) {} {1} 3.5 -1 2**31 2**63 2**64 2**200 1e400 float("nan") 1j object() Odd() Odd(dtype=3)
-Odd(shape=(4,)) Odd(data_ptr=5) Odd(dtype="float32",data_ptr=lambda:"text") np.float32(2) np.int64(3) np.bool_(True)
-np.array(["a","b"]) np.array([object()]*16) np.zeros(16,">f4") np.zeros(16,"M8[s]") np.zeros(16,complex) np.float16
-np.zeros((16,2))[:,0] np.zeros(16,[("a","f4")]) np.ma.zeros(16) lambda:0 kernel tl tl.float32 tl.constexpr(3) type ...
-range(3) memoryview(b"0"*64) bytearray(64) Ellipsis NotImplemented slice(1) iter([]) np.zeros(16,np.uint8) np.zeros(16,bool) x[:16]
+None True "text" b"bytes" [1,2] (1,2) {} {1} 3.5 -1 2**31 2**63 2**64 2**200 1e400 float("nan") 1j object() Odd()
+Odd(dtype=3) Odd(shape=(4,)) Odd(data_ptr=5) Odd(dtype="float32",data_ptr=lambda:"text") np.float32(2) np.int64(3)
+np.bool_(True) np.array(["a","b"]) np.array([object()]*16) np.zeros(16,">f4") np.zeros(16,"M8[s]")
+np.zeros(16,complex) np.float16 np.zeros((16,2))[:,0] np.zeros(16,[("a","f4")]) np.ma.zeros(16) lambda:0 kernel tl
+tl.float32 tl.constexpr(3) type ... range(3) memoryview(b"0"*64) bytearray(64) Ellipsis NotImplemented slice(1)
+iter([]) np.zeros(16,np.uint8) np.zeros(16,bool) x[:16]
 """.split()
 BAD_GRIDS = """
 () None 0 -1 (0,) (-1,) (1.5,) ("1",) "1" [1] (1,1,1,1) (2**31,2**31,4) (True,) (None,) ((1,),) 2.0 {} lambda§m:None
-lambda§m:m["MISSING"] lambda:(1,) lambda§m:(0,) lambda§m:1/0 lambda§m:(m["B"],0) np.int64(1) (np.int64(1),) np.array([1]) x slice(1) ...
+lambda§m:m["MISSING"] lambda:(1,) lambda§m:(0,) lambda§m:1/0 lambda§m:(m["B"],0) np.int64(1) (np.int64(1),)
+np.array([1]) x slice(1) ...
 """.split()
 BAD_OPTIONS = """
-num_warps=3 num_warps=-1 num_warps="4" num_warps=None num_warps=2**40 num_warps=0 num_stages=-1 num_stages="a" num_ctas=0 num_ctas=99
-maxnreg=-1 maxnreg="x" unknown=1 BLOCK=3 n=4 x=x debug="yes" enable_fp_fusion=3 extern_libs=3 launch_cooperative_grid="x"
-num_warp=4 grid=(1,) warmup=True stream=3 device=7 arch=3 sanitize_overflow="x" ir_override="none.ttir" self=1 args=2
+num_warps=3 num_warps=-1 num_warps="4" num_warps=None num_warps=2**40 num_warps=0 num_stages=-1 num_stages="a"
+num_ctas=0 num_ctas=99 maxnreg=-1 maxnreg="x" unknown=1 BLOCK=3 n=4 x=x debug="yes" enable_fp_fusion=3 extern_libs=3
+launch_cooperative_grid="x" num_warp=4 grid=(1,) warmup=True stream=3 device=7 arch=3 sanitize_overflow="x"
+ir_override="none.ttir" self=1 args=2
 """.split()
 
 
@@ -223,10 +232,11 @@ def launch(rng: random.Random) -> str:
     elif kind == 1:
         args[rng.randrange(2)] = rng.choice(BAD_VALUES)
     elif kind == 2:
-        args = [*args, rng.choice(BAD_OPTIONS)] if rng.random() < 0.7 else [*args, "16", f"extra={rng.choice(BAD_VALUES)}"]
+        args += [rng.choice(BAD_OPTIONS)] if rng.random() < 0.7 else ["16", f"extra={rng.choice(BAD_VALUES)}"]
     else:
-        args = rng.choice([[], args[:1], [*args, "1", "2"], [*args, "B=16", "B=8"], ["*[1]*9"], ["**{'x': x}"], ["n=3", "x=x"],
-                           [*args, f"B={rng.choice(BAD_VALUES)}"], [*args, f"**{{'{rng.choice('xnBq')}': 1}}"]])
+        args = rng.choice([[], args[:1], [*args, "1", "2"], [*args, "B=16", "B=8"], ["*[1]*9"], ["**{'x': x}"],
+                           ["n=3", "x=x"], [*args, f"B={rng.choice(BAD_VALUES)}"],
+                           [*args, f"**{{'{rng.choice('xnBq')}': 1}}"]])
     wrong = ", ".join(args)
     run = rng.choice([f"kernel[{grid}]({wrong})", f"kernel.warmup({wrong + ', ' if wrong else ''}grid={grid})",
                       f"kernel.run({wrong + ', ' if wrong else ''}grid={grid}, warmup=False)"])
@@ -261,7 +271,7 @@ triton.autotune([triton.Config({}, num_warps=3)], key=[])(kernel)[(1,)](x, 3)
 triton.autotune([triton.Config({}), triton.Config({}, num_warps=3)], key=["n"])(kernel)[(1,)](x, 3)
 triton.autotune([triton.Config({})], key=[])(plain)
 triton.autotune([triton.Config({}), triton.Config({})], key=[], prune_configs_by=3)(kernel)[(1,)](x, 3)
-triton.autotune([triton.Config({}), triton.Config({})], key=[], prune_configs_by={"early_config_prune": lambda *a, **k: []})(kernel)[(1,)](x, 3)
+triton.autotune([triton.Config({})], key=[], prune_configs_by={"early_config_prune": 3})(kernel)[(1,)](x, 3)
 triton.autotune([triton.Config({})], key=[], reset_to_zero=["missing"])(kernel)[(1,)](x, 3)
 triton.autotune([triton.Config({}), triton.Config({})], key=[], restore_value=["n"])(kernel)[(1,)](x, 3)
 triton.autotune([triton.Config({})], key=[], reset_to_zero=3)(kernel)
@@ -327,8 +337,8 @@ def decorated(rng: random.Random) -> str:
 
 # --- stages ---------------------------------------------------------------------------------------------------------
 JUNK = """
-% @ { } ( ) [ ] , : = -> f32 i32 i1 f33 tile< > < ptr yield kernel for if while %0 %1 %x 3 -1 1e400 9999999999999999999 "a" // \t define
-true false null attributes loc( store load dot x \u00e9 \0 i0 i65536 <4xf32> <0xf32> <-1xf32> <3x5xf32>
+% @ { } ( ) [ ] , : = -> f32 i32 i1 f33 tile< > < ptr yield kernel for if while %0 %1 %x 3 -1 1e400 9999999999999999999
+"a" // \t define true false null attributes loc( store load dot x \u00e9 \0 i0 i65536 <4xf32> <0xf32> <-1xf32> <3x5xf32>
 """.split()
 
 
@@ -365,16 +375,18 @@ def mutated_text(rng: random.Random, text: str) -> str:
 
 # --- commands -------------------------------------------------------------------------------------------------------
 WORDS = """
-show compile link demo run version --help -n -s -g -t -o -w -ns --stage --only --device --seconds -m -c -- - kernels.py none.py bad.py
-none.ttir kernel plain missing *fp32,i32,16 *fp32 i32 1,1,1 foo,1,1 n,1,1 cpu cuda:90 cuda:91 cuda hip:gfx942 x86-64-v3 :: ttir ptx llir
-out 3 -1 0 x \u00e9 zzz tpu --maxnreg kernels.ttir . / header.h
+show compile link demo run version --help -n -s -g -t -o -w -ns --stage --only --device --seconds -m -c -- -
+kernels.py none.py bad.py none.ttir kernel plain missing *fp32,i32,16 *fp32 i32 1,1,1 foo,1,1 n,1,1 cpu cuda:90
+cuda:91 cuda hip:gfx942 x86-64-v3 :: ttir ptx llir out 3 -1 0 x \u00e9 zzz tpu --maxnreg kernels.ttir . / header.h
 """.split()
 FORMS = [
-    "show kernels.py -n {} -s {}", "show kernels.py -n kernel -s {} -t {}", "show {} -n kernel -s *fp32,i32,16", "show {}", "show {} -t {}",
-    "show kernels.py -n kernel -s *fp32,i32,16 --stage {}", "show kernels.py -n kernel -s *fp32,i32,16 -w {}",
-    "show kernels.py -n kernel -s *fp32,i32,16 -t {} {} {}", "compile kernels.py -n kernel -s *fp32,i32,16 -g {} -t {}",
-    "compile kernels.py -n {} -s {} -g {}", "compile {} -n kernel -s {} -g {} -o {}", "link {} -o {}", "link {} {}", "demo --only zz{}",
-    "demo --device {} --only zz", "version {}", "{}x {}", "compile kernels.py -n kernel -s {} -g 1,1,1", "show kernels.py {} {} {} {}",
+    "show kernels.py -n {} -s {}", "show kernels.py -n kernel -s {} -t {}", "show {} -n kernel -s *fp32,i32,16",
+    "show {}", "show {} -t {}", "show kernels.py -n kernel -s *fp32,i32,16 --stage {}",
+    "show kernels.py -n kernel -s *fp32,i32,16 -w {}", "show kernels.py -n kernel -s *fp32,i32,16 -t {} {} {}",
+    "compile kernels.py -n kernel -s *fp32,i32,16 -g {} -t {}", "compile kernels.py -n {} -s {} -g {}",
+    "compile {} -n kernel -s {} -g {} -o {}", "link {} -o {}", "link {} {}", "demo --only zz{}",
+    "demo --device {} --only zz", "version {}", "{}x {}", "compile kernels.py -n kernel -s {} -g 1,1,1",
+    "show kernels.py {} {} {} {}",
 ]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Runs malformed programs and judges what comes of them: a result or a clear error.
 
 An error is clear when it was raised on purpose, by us with a text or by Python about the user's own values. What went
-wrong by accident inside tritium (a missing attribute, a key, an internal error) is a defect, and so is a crash or a hang.
+wrong by accident inside tritium (a missing attribute, a key, an internal error) is a defect; so is a crash or a hang.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from .generate import Case
 ENDLESS = 10.0  # seconds of an interpreted program: it may be right and never end
 
 # What Python says about values that do not go together; the values are the user's.
-_OF_VALUES = re.compile(r"unsupported operand|not supported between|must be real number|can only concatenate|bad operand type|"
-                        r"can't multiply sequence|indices must be integers|is not iterable|has no len|argument must be|"
+_OF_VALUES = re.compile(r"unsupported operand|not supported between|must be real number|can only concatenate|"
+                        r"bad operand type|can't multiply sequence|indices must be integers|is not iterable|has no len|"
+                        r"argument must be|"
                         r"takes (?:from )?\d+|missing \d+ required|unexpected keyword|multiple values|not callable|"
                         r"not subscriptable|unhashable type|expected \d+|expected at (?:most|least)|not an integer|"
                         r"cannot be interpreted as an integer|required argument|takes (?:at most|no|exactly)|"
@@ -45,7 +46,7 @@ def accident(error: BaseException) -> str | None:
         if "was it changed by hand?" in str(error):
             return None
         return f"internal error: {error}"
-    if not str(error) and not isinstance(error, Endless | KeyboardInterrupt | SystemExit | StopIteration):
+    if not str(error) and not isinstance(error, Endless | SystemExit) and _ends_in_our_code(error):
         return f"{type(error).__name__} without a text"
     if isinstance(error, errors.CompilationError) and _IN_WORDS.match(str(error)):
         return f"an accident in words: {str(error).partition(chr(10))[0]}"
@@ -63,10 +64,15 @@ def _innermost(error: BaseException):
     return trace
 
 
+def _ends_in_our_code(error: BaseException) -> bool:
+    trace = _innermost(error)
+    return trace is not None and errors.is_ours(trace.tb_frame.f_code.co_filename)
+
+
 def _is_raised_by_us(error: BaseException) -> bool:
     """Whether an exception comes out of a line of tritium that is no `raise`."""
     trace = _innermost(error)
-    if trace is None or not errors.is_ours(trace.tb_frame.f_code.co_filename):
+    if not _ends_in_our_code(error):
         return False
     return not re.match(r"\s*(raise|assert)\b", linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno))
 
@@ -113,7 +119,8 @@ class Judge:
         self.faults = []
         out = io.StringIO()
         try:
-            with self.watching(), warnings.catch_warnings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            with (self.watching(), warnings.catch_warnings(), contextlib.redirect_stdout(out),
+                  contextlib.redirect_stderr(out)):
                 warnings.simplefilter("ignore")
                 getattr(self, f"_{case.how}")(case)
             ended = "result"
