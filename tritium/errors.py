@@ -153,7 +153,11 @@ def cut(error: Failure, keep: bool = False) -> Failure:
     """
     if keep or not is_told(error):
         return error
-    error.__traceback__ = users_frames(error.__traceback__)
+    chain: list[BaseException] = [error]
+    while (cause := chain[-1].__cause__) is not None and cause not in chain:
+        chain.append(cause)
+    for link in chain:  # also of causes: frames that nobody sees would keep their values alive
+        link.__traceback__ = users_frames(link.__traceback__)
     if isinstance(error, TritonError):
         error.hide_cause()
     return error

@@ -83,14 +83,15 @@ class KernelInterface(Generic[T]):
             raise
 
     def __getitem__(self: KernelInterface[Callable[P, Any]], grid: Any) -> Launch[P]:
-        def launch(*args, **kwargs):
+        def launch(*args, **kwargs) -> Any:
             try:
                 return self.run(*args, grid=grid, warmup=False, **kwargs)
             except Exception as error:
                 cut(error, keep=knobs.compilation.front_end_debugging)
                 raise
 
-        return launch
+        call: Any = launch
+        return call
 
 
 class _Caches(dict):
