@@ -16,7 +16,7 @@ import re
 import textwrap
 import threading
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -223,7 +223,7 @@ class Source(dependencies.Compilable):
 
     def __get__(self, instance, owner=None):
         """A method of a value that kernels have: `x.sum(0)` is `sum(x, 0)`. In any other class, the kernel itself."""
-        return MethodType(self, instance) if _is_value(instance) else self
+        return MethodType(self, instance) if instance is not None and _are_values(type(instance)) else self
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.module}:{self.__qualname__})"
@@ -239,10 +239,10 @@ class Source(dependencies.Compilable):
         return self.__qualname__
 
 
-def _is_value(instance: object) -> bool:
-    """Whether an object may be a value in a kernel: a tensor, a tuple, an aggregate."""
-    kind = type(instance)
-    return isinstance(instance, tuple) or hasattr(kind, "__triton_aggregate__") or dependencies.is_language(kind)
+@lru_cache(256)
+def _are_values(kind: type) -> bool:
+    """Whether objects of a class may be values in a kernel: tensors, tuples, aggregates."""
+    return issubclass(kind, tuple) or hasattr(kind, "__triton_aggregate__") or dependencies.is_language(kind)
 
 
 JITCallable = Source  # its name in Triton
