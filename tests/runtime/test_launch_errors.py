@@ -8,6 +8,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tritium import knobs
 from tritium.interp import eager
 
 X = np.zeros(64, np.float32)
@@ -119,13 +120,21 @@ def test_arguments_that_do_not_fit_the_parameters(launch, args, kwargs, text):
         raise error
 
 
-def test_keywords_that_are_no_parameters():
-    error = refused(compiled, (1,), X, 1.0, 64, BLCK=8)
+def eagerly(grid, *args, **kwargs):
+    with knobs.runtime.scope():
+        knobs.runtime.interpret = True
+        kernel = triton.jit(fill.fn)
+    kernel[grid](*args, **kwargs)
+
+
+@pytest.mark.parametrize("launch", [compiled, eagerly])
+def test_keywords_that_are_no_parameters(launch):
+    error = refused(launch, (1,), X, 1.0, 64, num_warps=2, BLCK=8)
     assert isinstance(error, KeyError) and str(error) == (
         "Keyword argument BLCK was specified but unrecognised\n"
         "hint: did you mean BLOCK? kernel `fill` has the parameters x, value, n, BLOCK")
-    assert "did you mean num_warps?" in str(refused(compiled, (1,), X, 1.0, 64, num_wraps=8))
-    assert "deprecated" in str(refused(compiled, (1,), X, 1.0, 64, stream=0))
+    assert "did you mean num_warps?" in str(refused(launch, (1,), X, 1.0, 64, num_wraps=8))
+    assert "deprecated" in str(refused(launch, (1,), X, 1.0, 64, stream=0))
 
 
 NAMES = ("x", "grid", "self", "args", "sizes", "kwargs", "values", "options", "form", "fn", "name", "kernel", "warmup",

@@ -114,8 +114,9 @@ class EagerBuilder:
 class InterpretedFunction(Source):
     """A kernel that runs as plain Python: what `@jit` makes when TRITON_INTERPRET is set."""
 
-    def __init__(self, fn, do_not_specialize=None, debug=None):
+    def __init__(self, fn, do_not_specialize=None, debug=None, check_keywords=None):
         super().__init__(fn)
+        self._check_keywords = check_keywords  # refuses keywords that are neither parameters nor options
         self.do_not_specialize, self.debug = frozenset(do_not_specialize or ()), debug
         self.pre_run_hooks = []
 
@@ -129,6 +130,9 @@ class InterpretedFunction(Source):
 
     def _run(self, grid, /, *args, **kwargs):
         try:
+            options = [name for name in kwargs if name not in self.signature.parameters]
+            if options and self._check_keywords is not None:
+                self._check_keywords(self.__name__, self.arg_names, options)
             for hook in self.pre_run_hooks:
                 hook(*args, **kwargs)
             launch(self, grid, args, {"debug": self.debug, **kwargs} if self.debug else kwargs)

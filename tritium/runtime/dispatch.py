@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from tritium import knobs
@@ -57,7 +57,7 @@ def launch(fn: JITFunction, sizes: tuple[int, int, int] | None, values: tuple, o
 
     With `form`, later calls written like this one may go the fast way.
     """
-    _check_keywords(fn, options)
+    check_keywords(fn.__name__, fn.arg_names, options)
     values = tuple(_each(fn, values, lambda param, x: x if param.is_constexpr else hold(x)))
     drv = _driver(fn, values)
     with paused(), drv.on_device_of(values):
@@ -109,15 +109,19 @@ def _each(fn: JITFunction, values: tuple, look: Callable[[KernelParam, Any], Any
     return done
 
 
-def _check_keywords(fn: JITFunction, options: dict[str, Any]) -> None:
+def check_keywords(kernel: str, parameters: list[str], options: Iterable[str]) -> None:
+    """Refuse keywords of a launch that are neither parameters nor options.
+
+    >>> check_keywords("add", ["x", "n"], ["num_warps"])
+    """
     for name in ("device", "device_type", "stream"):
         if name in options:
             raise refusal(AssertionError, f"{name} option is deprecated; current {name} will be used")
     try:
         check_names(options)
     except KeyError as error:
-        unknown = next(name for name in options if name in str(error))
-        raise refusal(UnknownName, error.args[0], misnamed(fn.__name__, unknown, fn.arg_names, NAMES)) from None
+        unknown = next(name for name in options if error.args[0].startswith(f"Keyword argument {name} "))
+        raise refusal(UnknownName, error.args[0], misnamed(kernel, unknown, parameters, NAMES)) from None
 
 
 _HOST_AND_GPU = ("cpu", "cuda")

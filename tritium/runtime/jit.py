@@ -278,6 +278,12 @@ class JITFunction(Source, KernelInterface[T]):
         self.pre_run_hooks.append(hook)
 
 
+def _check_keywords(kernel: str, parameters: list[str], options: list[str]) -> None:
+    from tritium.runtime import dispatch
+
+    dispatch.check_keywords(kernel, parameters, options)
+
+
 @overload
 def jit(fn: T) -> JITFunction[T]: ...
 @overload
@@ -305,7 +311,7 @@ def jit(fn: Any = None, *, version=None, repr=None, launch_metadata=None, do_not
         if knobs.runtime.interpret:
             from tritium.interp.eager import InterpretedFunction
 
-            return InterpretedFunction(fn, do_not_specialize, debug)
+            return InterpretedFunction(fn, do_not_specialize, debug, _check_keywords)
         try:
             return JITFunction(fn, version, do_not_specialize, do_not_specialize_on_alignment, debug, noinline, repr,
                                launch_metadata)
