@@ -56,7 +56,7 @@ def one_bad_program(x, y, bx, by, bz, far, rounds):
     v = tl.load(x)
     for _ in range(rounds):
         v = v * 0.5 + 1.0
-    bad = (px == bx) & (py == by) & (pz == bz)
+    bad = (bx < 0) | (px == bx) & (py == by) & (pz == bz)
     tl.store(y + tl.where(bad, far, 0), v)
 
 
@@ -107,6 +107,12 @@ def over_the_heap():
 
 def bad_program():
     one_bad_program[(8, 16, 8)](ones(), ones(), 3, 5, 7, 1 << 30, 20000)
+
+
+def all_programs():
+    """After a launch that took long, the next one begins on all threads at once."""
+    for far in (0, 1 << 30):
+        one_bad_program[(8, 16, 8)](ones(), ones(), -1, 0, 0, far, 20000)
 
 
 def inlined():

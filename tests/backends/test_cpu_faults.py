@@ -34,7 +34,7 @@ def line_of(text):
 SCENARIOS = [
     *(("far_store", {"TRITIUM_NUM_THREADS": n}) for n in ("1", "3")), ("far_store", {"TRITIUM_FAULT_HANDLER": "0"}),
     *(("bad_program", {"TRITIUM_NUM_THREADS": n}) for n in ("1", "2", "5")),
-    ("over_the_heap", {"TRITIUM_NUM_THREADS": "1"}),
+    ("all_programs", {"TRITIUM_NUM_THREADS": "5"}), ("over_the_heap", {"TRITIUM_NUM_THREADS": "1"}),
     *((name, {}) for name in ("far_load", "inlined", "called", "no_address", "null", "guarded", "guarded_below",
                               "read_only", "truncated", "deep", "in_a_thread", "in_a_fork", "faulthandler_before",
                               "faulthandler_after", "handler_before", "outside", "sent")),
@@ -45,8 +45,10 @@ SCENARIOS = [
 def ends():
     """{(scenario, its environment): (status, what it wrote)}. Each runs in a process of its own, forked from one that
     has done no more than import: importing takes longest."""
+    others = ("PYTHONFAULTHANDLER", "PYTHONDEVMODE", "TRITIUM_FAULT_HANDLER", "TRITON_INTERPRET")
+    env = {name: value for name, value in os.environ.items() if name not in others}
     done = subprocess.run([sys.executable, SCRIPT, json.dumps(SCENARIOS)], capture_output=True, text=True, timeout=600,
-                          env={**os.environ, "PYTHONPATH": str(SCRIPT.parents[2])})
+                          env={**env, "PYTHONPATH": str(SCRIPT.parents[2])})
     assert done.returncode == 0, done.stderr
     return {(name, *env.items()): (status, text) for name, env, status, text in json.loads(done.stdout)}
 
@@ -107,6 +109,11 @@ def test_the_program_is_told_in_serial_and_in_parallel(run, threads):
     report = Report(run("bad_program", TRITIUM_NUM_THREADS=threads))
     assert report.program == ("(3, 5, 7)", "(8, 16, 8)")
     assert report.kernel == "one_bad_program"
+
+
+def test_threads_that_fault_together_give_one_report(run):
+    report = Report(run("all_programs", TRITIUM_NUM_THREADS="5"))
+    assert report.program[1] == "(8, 16, 8)" and report.text.count("\n") == 7
 
 
 def test_the_report_survives_an_overwritten_heap(run):

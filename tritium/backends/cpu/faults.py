@@ -531,12 +531,15 @@ served:
   br i1 %outside, label %chain, label %inside
 inside:
   %sent = icmp slt i32 %code, 1
-  br i1 %sent, label %sender, label %again
+  br i1 %sent, label %sender, label %turn
 sender:                                           ; what another process sends is not the kernel's doing
   %pid = call i32 @getpid()
   %from = trunc i64 %address to i32
   %own = icmp eq i32 %pid, %from
-  br i1 %own, label %tell, label %chain
+  br i1 %own, label %turn, label %chain
+turn:                                             ; nobody goes on to die while another speaks
+  %mine = call i1 @may_speak()
+  br i1 %mine, label %again, label %chain
 again:                                            ; a handler that returns leads here again and again
   %pc = call i64 @fault_pc(ptr %context)
   %told.pc = load i64, ptr @told
@@ -545,16 +548,13 @@ again:                                            ; a handler that returns leads
   %same.pc = icmp eq i64 %pc, %told.pc
   %same.at = icmp eq i64 %address, %told.at
   %same = and i1 %same.pc, %same.at
-  br i1 %same, label %chain, label %new
-new:
+  br i1 %same, label %silent, label %speak
+speak:
   store i64 %pc, ptr @told
   store i64 %address, ptr %told.at.p
-  br label %tell
-tell:
-  %mine = call i1 @may_speak()
-  br i1 %mine, label %speak, label %chain
-speak:
   call void @report(i32 %signal, i32 %code, i64 %address, ptr %context, ptr %header, ptr %record)
+  br label %silent
+silent:
   store atomic i32 0, ptr @speaking release, align 4
   br label %chain
 chain:
