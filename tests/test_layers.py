@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "tritium"
 
 # room -> rooms it may use, besides itself. A room is a folder or a module directly under tritium/.
-BASE = {"errors", "knobs", "refusals"}
+BASE = {"errors", "knobs", "locks", "refusals"}
 IR = BASE | {"ir"}
 OPS = IR | {"ops"}
 LANGUAGE = OPS | {"cache", "language"}
@@ -21,6 +21,7 @@ EVERYTHING = RUNTIME | {"kernels", "tools", "alias", "profiler", "experimental"}
 ALLOWED = {
     "errors": {"knobs"},
     "knobs": set(),
+    "locks": set(),
     "refusals": {"errors"},
     "trusted_files": BASE,
     "cache_limits": BASE | {"trusted_files"},

@@ -17,7 +17,6 @@ and replaced. What goes wrong on the disk, whatever it is, is told once and coun
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import json
 import os
@@ -27,7 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from tritium import knobs, trusted_files
+from tritium import knobs, locks, trusted_files
 from tritium.trusted_files import Damaged, Untrusted, checksum, matches, seal, unseal
 
 __all__ = [
@@ -129,7 +128,7 @@ def signing_key() -> bytes:
     return _signing_key(text, path) if text or path else b""
 
 
-@functools.cache
+@locks.once
 def _signing_key(text: str | None, path: str | None) -> bytes:
     if text:
         found = text.encode()
@@ -631,7 +630,7 @@ def _sources(folder: str) -> Iterator[os.DirEntry]:
             yield from _sources(entry.path)
 
 
-@functools.cache
+@locks.once
 def fingerprint() -> str:
     """A hash of tritium's own files: another version of the compiler never loads this one's kernels.
 

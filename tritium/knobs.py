@@ -240,9 +240,7 @@ class Group:
     def __getattr__(self, name: str) -> Any:
         row = self._row(name)
         value = row.read()
-        if row.cached:
-            self.__dict__[name] = value
-        return value
+        return self.__dict__.setdefault(name, value) if row.cached else value  # the first of several threads decides
 
     def __setattr__(self, name: str, value: Any) -> None:
         row = self._row(name)

@@ -6,12 +6,13 @@ there. Adding a machine is adding a folder and a line in `FOLDERS` (or an entry 
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+from tritium.locks import imported
 
 # The name of a target's backend -> the package that compiles for it.
 FOLDERS = {
@@ -59,7 +60,7 @@ def lazy(path: str) -> Callable:
     module, _, name = path.partition(":")
 
     def call(*args):
-        return getattr(importlib.import_module(module), name)(*args)
+        return getattr(imported(module), name)(*args)
 
     call.__name__, call.__module__ = name, module
     return call
@@ -101,7 +102,7 @@ def get(target) -> Backend:
     'cpu'
     """
     folder = _folder(getattr(target, "backend", target))
-    return (sys.modules.get(folder) or importlib.import_module(folder)).BACKEND
+    return imported(folder).BACKEND
 
 
 def driver_class(name: str) -> type:
@@ -110,7 +111,7 @@ def driver_class(name: str) -> type:
     >>> driver_class("cpu").__name__
     'Driver'
     """
-    return importlib.import_module(f"{_folder(name)}.driver").Driver
+    return imported(f"{_folder(name)}.driver").Driver
 
 
 class _Entry:

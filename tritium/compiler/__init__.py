@@ -27,6 +27,7 @@ from tritium.compiler.sources import MODULE_OPTIONS, ASTSource, IRSource, sha256
 from tritium.errors import CompilationError, InternalError, TritonError, cut
 from tritium.ir.core import Module
 from tritium.language.signature import flatten
+from tritium.locks import busy, imported
 
 __all__ = [
     "ASTSource", "AsyncCompileMode", "CompilationError", "CompileTimes", "CompiledKernel", "FutureKernel", "IRSource",
@@ -67,8 +68,19 @@ def compile(src, target: GPUTarget | None = None, options: dict | Options | None
 
 def _compile(src, target: GPUTarget | None, options: dict | Options | None, _env_vars: dict | None):
     target = target or driver.active.get_current_target()
-    backend = make_backend(target)
     src = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
+    with busy():
+        kernel, clock, hit = _found_or_made(src, target, options, _env_vars)
+    if knobs.compilation.listener:
+        knobs.compilation.listener(
+            src=src, metadata=kernel.metadata._asdict(), metadata_group=kernel.metadata_group, times=clock.times(),
+            cache_hit=hit)
+    return kernel
+
+
+def _found_or_made(src, target: GPUTarget, options: dict | Options | None, _env_vars: dict | None):
+    """(kernel, clock, whether it was in the cache)."""
+    backend = make_backend(target)
     parsed = options if isinstance(options, Options) else \
         backend.parse_options({**src.parse_options(), **(options or {})})
     env = knobs.cache_invalidating_env() if _env_vars is None else _env_vars
@@ -76,9 +88,11 @@ def _compile(src, target: GPUTarget | None, options: dict | Options | None, _env
     entry = Entry(src, key, backend, parsed)
 
     def anew() -> CompiledKernel:
+        for name in ("tritium.frontend", "tritium.passes"):
+            imported(name)
         backend.record.ahead()
         metadata = {**_BASE, **src.metadata(), **vars(parsed), **env, "name": src.name, "hash": key, "target": target}
-        with paused():
+        with busy(), paused():
             contents = {src.ext if isinstance(src, IRSource) else "source": _module(src, target, parsed)}
             clock.end_of_frontend()
             for ext, stage in _stages(src, backend, parsed).items():
@@ -91,13 +105,7 @@ def _compile(src, target: GPUTarget | None, options: dict | Options | None, _env
 
     clock = Clock()
     kernel = entry.load(lambda: _module(src, target, parsed), anew)
-    hit = kernel is not None
-    kernel = kernel or anew()
-    if knobs.compilation.listener:
-        knobs.compilation.listener(
-            src=src, metadata=kernel.metadata._asdict(), metadata_group=kernel.metadata_group, times=clock.times(),
-            cache_hit=hit)
-    return kernel
+    return kernel or anew(), clock, kernel is not None
 
 
 def make_backend(target: GPUTarget) -> BaseBackend:

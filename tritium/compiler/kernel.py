@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import threading
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from tritium.backends.driver import driver
 from tritium.cache import Files
 from tritium.errors import OutOfResources
 from tritium.language.grid import check_sizes
+from tritium.locks import busy, lock
 
 
 class LazyDict:
@@ -100,7 +100,7 @@ class Stages(Mapping):
 
     # What is computed on demand, perhaps by a tool that is not installed, is not iterated over.
     def __iter__(self):
-        return iter(self._contents)
+        return iter(list(self._contents))  # reading a stage may add one
 
     def __len__(self) -> int:
         return len(self._contents)
@@ -146,7 +146,7 @@ def metadata_text(metadata: Mapping[str, Any]) -> str:
 _TENSOR_MEMORY_COLUMNS = 512
 
 # A kernel that two threads launch first is loaded once: unloading the other copy would pull code from under a thread.
-_loading = threading.RLock()
+_loading = lock()
 
 
 class CompiledKernel:
@@ -187,7 +187,7 @@ class CompiledKernel:
 
     def _init_handles(self) -> None:
         """Load the binary on the current device; a failure is remembered."""
-        with _loading:
+        with _loading, busy():
             if self._failure is not None:
                 raise self._failure
             if self._run is None:

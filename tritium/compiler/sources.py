@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import importlib
 import json
@@ -20,6 +19,7 @@ from tritium.ir.core import Module
 from tritium.ir.text import parse_module
 from tritium.language import signature as signatures
 from tritium.language.fingerprints import fingerprint
+from tritium.locks import once_property
 
 # Extensions whose text is tile IR; the other stages belong to a backend.
 IR_STAGES = ("source", "ttir", "ttgir")
@@ -143,7 +143,7 @@ class IRSource:
         self.attrs: dict = {}
         self.constants: dict = {}
 
-    @functools.cached_property
+    @once_property
     def src(self) -> Any:
         """The content of the file: text, or the bytes of a binary."""
         data = self.path.read_bytes()
@@ -152,12 +152,12 @@ class IRSource:
         except UnicodeDecodeError:
             return data
 
-    @functools.cached_property
+    @once_property
     def module(self) -> Module | None:
         """The module a file of tile IR holds."""
         return parse_stage(self.ext, self.src) if self.ext in IR_STAGES else None
 
-    @functools.cached_property
+    @once_property
     def name(self) -> str:
         """The name of the kernel."""
         if self.module is not None:
@@ -172,7 +172,7 @@ class IRSource:
             return self.note.get("signature", {})
         return {arg.name: signatures.of_ir(arg.type) for arg in self.module.args}
 
-    @functools.cached_property
+    @once_property
     def note(self) -> dict[str, Any]:
         """What a text that is no module says of its kernel in a comment; see `compiler.note`."""
         from tritium.compiler import note

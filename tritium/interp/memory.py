@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import bisect
 import ctypes
-import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..ir import types as T
+from ..locks import lock
 from ..ops.meaning import np_dtype
 from ..protocols import Held, from_dlpack, from_interface
 
-_updating = threading.Lock()  # kernels launched from several threads may share a counter
+_updating = lock()  # kernels launched from several threads may share a counter
 
 
 class Fault(Exception):

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 
@@ -83,9 +84,10 @@ class Ptr(Type):
         key = (pointee, const)
         found = cls._interned.get(key)
         if found is None:
-            found = cls._interned[key] = object.__new__(cls)
-            found.pointee, found.const = pointee, const
-            found.text = f"ptr<const {pointee}>" if const else f"ptr<{pointee}>"
+            made = object.__new__(cls)
+            made.pointee, made.const = pointee, const
+            made.text = f"ptr<const {pointee}>" if const else f"ptr<{pointee}>"
+            found = cls._interned.setdefault(key, made)  # the first of several threads decides
         return found
 
 
@@ -100,12 +102,11 @@ class Tile(Type):
         found = cls._interned.get(key)
         if found is None:
             shape = tuple(int(n) for n in shape)
-            found = cls._interned[(shape, element)] = object.__new__(cls)
-            found.shape, found.element = shape, element
-            found.numel = 1
-            for n in shape:
-                found.numel *= n
-            found.text = f"tile<{'x'.join(map(str, shape))}x{element}>"
+            made = object.__new__(cls)
+            made.shape, made.element = shape, element
+            made.numel = math.prod(shape)
+            made.text = f"tile<{'x'.join(map(str, shape))}x{element}>"
+            found = cls._interned.setdefault((shape, element), made)
         return found
 
 

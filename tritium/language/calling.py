@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from ..locks import once, once_property
 from .constants import unwrap, wrap
 
 P = ParamSpec("P")
@@ -84,7 +85,7 @@ class Builtin:
         self.fn = fn
         self.name = self.__name__ = name or fn.__name__
 
-    @functools.cached_property
+    @once_property
     def signature(self):
         """The parameters a kernel sees: all but the builder."""
         return inspect.Signature([*inspect.signature(self.fn).parameters.values()][1:])
@@ -143,7 +144,7 @@ def is_builtin(fn):
     return isinstance(fn, Builtin) or (type(fn) is FunctionType and hasattr(fn, "__triton_builtin__"))
 
 
-@functools.cache
+@once
 def as_builtin(fn):
     """A builtin, also of a plain function that was marked by hand: `fn.__triton_builtin__ = True`."""
     return fn if isinstance(fn, Builtin) else user_builtin(fn)

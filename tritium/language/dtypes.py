@@ -82,8 +82,9 @@ class dtype:
         if found is None:
             if name not in _SCALARS:
                 raise fail(ValueError, f"{name!r} is not a dtype", hint=f"use one of {', '.join(_SCALARS)}")
-            found = dtype._interned[name] = object.__new__(cls)
-            found._fill(name)
+            made = object.__new__(cls)
+            made._fill(name)
+            found = dtype._interned.setdefault(name, made)  # the first of several threads decides
         return found
 
     def _fill(self, name):
@@ -264,10 +265,11 @@ class pointer_type(dtype):
         key = (element_ty, address_space, bool(const))
         found = dtype._interned.get(key)
         if found is None:
-            found = dtype._interned[key] = object.__new__(cls)
-            found.element_ty, found.address_space, found.const = key
-            found.name = f"{'const_' if const else ''}pointer<{element_ty}>"
-            found.primitive_bitwidth, found.itemsize = 64, 8
+            made = object.__new__(cls)
+            made.element_ty, made.address_space, made.const = key
+            made.name = f"{'const_' if const else ''}pointer<{element_ty}>"
+            made.primitive_bitwidth, made.itemsize = 64, 8
+            found = dtype._interned.setdefault(key, made)
         return found
 
     @property
@@ -325,12 +327,13 @@ class block_type(dtype):
         key = (element_ty, shape)
         found = dtype._interned.get(key)
         if found is None:
-            found = dtype._interned[key] = object.__new__(cls)
-            found.element_ty, found.shape = key
-            found.numel = T.Tile(shape, element_ty.ir).numel
-            found.nbytes = found.numel * (element_ty.primitive_bitwidth // 8)
-            found.primitive_bitwidth, found.itemsize = element_ty.primitive_bitwidth, element_ty.itemsize
-            found.name = f"<{list(shape)}, {element_ty}>"
+            made = object.__new__(cls)
+            made.element_ty, made.shape = key
+            made.numel = T.Tile(shape, element_ty.ir).numel
+            made.nbytes = made.numel * (element_ty.primitive_bitwidth // 8)
+            made.primitive_bitwidth, made.itemsize = element_ty.primitive_bitwidth, element_ty.itemsize
+            made.name = f"<{list(shape)}, {element_ty}>"
+            found = dtype._interned.setdefault(key, made)
         return found
 
     @property

@@ -14,9 +14,8 @@ import hashlib
 import inspect
 import re
 import textwrap
-import threading
 from collections.abc import Callable, Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -25,12 +24,13 @@ from tritium.errors import Span, fail, node_span, render
 from tritium.language import dependencies, text
 from tritium.language.calling import current
 from tritium.language.constants import unwrap
+from tritium.locks import busy, lock, once_property
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 # What a function captures is found by walking functions that others call too: one thread walks at a time.
-_walking = threading.RLock()
+_walking = lock()
 
 
 class Cells(Mapping):
@@ -86,7 +86,7 @@ class Source(dependencies.Compilable):
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @once_property
     def _lines(self) -> tuple[list[str], int]:
         try:
             return text.lines_of(self.fn)
@@ -96,7 +96,7 @@ class Source(dependencies.Compilable):
                 "@jit functions should be defined in a Python file: a kernel is compiled from its text, and that of "
                 f"{self.__qualname__}, defined in {self.file}, cannot be read", hint=hint), hint=hint) from None
 
-    @cached_property
+    @once_property
     def has_text(self) -> bool:
         """Whether there is text to compile: a function made by `exec` has none."""
         try:
@@ -114,7 +114,7 @@ class Source(dependencies.Compilable):
         """The line of the file on which `raw_src` starts."""
         return self._lines[1]
 
-    @cached_property
+    @once_property
     def _text(self) -> tuple[str, int, int]:
         """The text from the `def` on, the file's line it starts on, and the indentation that was removed."""
         raw = "".join(self.raw_src)
@@ -146,7 +146,7 @@ class Source(dependencies.Compilable):
 
     # -- syntax -------------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @once_property
     def _tree(self) -> ast.Module:
         return ast.parse(self.src)
 
@@ -160,7 +160,7 @@ class Source(dependencies.Compilable):
             node, self.src.split("\n"), file=self.file, first_line=self.def_line, function=self.__name__,
             indent=self._text[2], label=label)
 
-    @cached_property
+    @once_property
     def signature(self) -> inspect.Signature:
         """The parameters, as `inspect` gives them."""
         return inspect.signature(self.fn)
@@ -176,7 +176,7 @@ class Source(dependencies.Compilable):
 
     # -- what it captures ---------------------------------------------------------------------------------------------
 
-    @cached_property
+    @once_property
     def closure(self) -> Cells:
         """The variables of the enclosing functions."""
         return Cells(self.fn)
@@ -190,7 +190,7 @@ class Source(dependencies.Compilable):
         """A hash of everything the compiled code depends on: text, place, callees, captured constants."""
         found = self.hash
         if found is None:
-            with _walking:
+            with _walking, busy():
                 found = self.hash or self._walk()
         return found
 

@@ -12,7 +12,6 @@ several processors, times them one by one, and remembers the fastest.
 from __future__ import annotations
 
 import inspect
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tritium import knobs
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError, cut
+from tritium.locks import lock
 from tritium.refusals import refusal
 from tritium.runtime import tuning
 from tritium.runtime.choices import Choice, Choices
@@ -39,7 +39,7 @@ NEVER = [float("inf")] * 3
 
 
 # Backward passes launch from threads of their own: each has its arguments, and they measure one after another.
-_measuring = threading.RLock()
+_measuring = lock()
 
 
 class Autotuner(KernelInterface[T]):

@@ -3,11 +3,11 @@ What is the same in all launches that are written alike is generated once."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tritium.language.fingerprints import COMMON
+from tritium.locks import lock
 
 if TYPE_CHECKING:
     from tritium.runtime.tuning import Config
@@ -65,7 +65,7 @@ class Choices:
         self.finders: dict[Any, Callable[[tuple, dict[str, Any]], Any]] = {}
         self._dtyped: dict[Any, frozenset[str]] = {}  # the arguments that are no plain numbers and the like
         self._noted: dict[Any, Callable[[tuple, dict[str, Any], Any], None]] = {}
-        self._lock = threading.Lock()  # these three change together
+        self._lock = lock()  # these three change together
 
     def note(self, args: tuple, kwargs: dict[str, Any], keys: Sequence[str], choice: Any) -> None:
         """Remember a choice that depends on the dtypes of the arguments and the values of those named in `keys`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from tritium.compiler.background import active_mode
 from tritium.compiler.collector import paused
 from tritium.errors import CompilationError, explain
 from tritium.language.fingerprints import COMMON, fingerprint
+from tritium.locks import busy, lock
 from tritium.refusals import UnknownName, misnamed, of_argument, refusal
 from tritium.runtime import saved
 from tritium.runtime.jit import JITFunction, get_full_name
@@ -82,7 +82,7 @@ def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None
     kernel: Any = cache.kernels.get(key)
     if kernel is None:
         request = _request(fn, cache, key, pairs, values, wanted, sizes is None)
-        with _compiling:
+        with _compiling, busy():
             kernel = cache.kernels.get(key) or _compile(fn, cache, request)
     if kernel is None or sizes is None:
         return kernel
@@ -195,7 +195,7 @@ def _request(fn: JITFunction, cache: DeviceCache, key: str, pairs: tuple, values
 
 
 # Threads that want the same kernel wait for the first; compiling many at a time is what AsyncCompileMode is for.
-_compiling = threading.RLock()
+_compiling = lock()
 
 
 def _compile(fn: JITFunction, cache: DeviceCache, request: Request):
@@ -243,7 +243,7 @@ def _call_hook(hook: Callable | None, fn: JITFunction, cache: DeviceCache, reque
     chosen = {option: getattr(request.options, option) for option in _TOLD}
     data = saved.Specialization(get_full_name(fn), request.signature, request.constants, request.attrs,
                                 vars(request.options), request.key)
-    device = next(device for device, held in fn.device_caches.items() if held is cache)
+    device = next(device for device, held in list(fn.device_caches.items()) if held is cache)
     told = {"key": request.key, "signature": request.signature, "device": device, "constants": request.constants,
             **chosen, "configs": [request.attrs], "specialization_data": saved.dump(data),
             "is_warmup": request.warmup}  # fmt: skip
@@ -261,4 +261,5 @@ def preload(fn: JITFunction, specialization_data: str):
         raise RuntimeError(f"Specialization data is for {data.name} but trying to preload for {name}")
     cache = _device_cache(fn, driver.active)
     options = cache.backend.parse_options(data.options)
-    return _compile(fn, cache, Request(data.key, data.signature, data.constants, data.attrs, options, True))
+    with _compiling, busy():
+        return _compile(fn, cache, Request(data.key, data.signature, data.constants, data.attrs, options, True))

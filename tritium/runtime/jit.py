@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from tritium import knobs
 from tritium.errors import cut, fail
 from tritium.language.source import Source
+from tritium.locks import imported, once, once_property
 from tritium.runtime.launch import Form, Launcher
 
 T = TypeVar("T")  # the type of the function that is a kernel
@@ -47,6 +47,11 @@ def __getattr__(name: str):
     if name in _HOMES:
         return getattr(importlib.import_module(f"tritium.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@once
+def _dispatch():
+    return imported("tritium.runtime.dispatch")
 
 
 def get_full_name(fn: Any) -> str:
@@ -150,7 +155,7 @@ class JITFunction(Source, KernelInterface[T]):
         self._grids: dict[tuple, Callable] = {}
         self._native: Callable | None = None
 
-    @cached_property
+    @once_property
     def params(self) -> list[KernelParam]:
         """The parameters, with what their annotations say."""
         from tritium.runtime.specialize import KernelParam
@@ -160,7 +165,7 @@ class JITFunction(Source, KernelInterface[T]):
         return [KernelParam(i, parameter, i in plain or name in plain, i in unaligned or name in unaligned)
                 for i, (name, parameter) in enumerate(parameters)]  # fmt: skip
 
-    @cached_property
+    @once_property
     def arg_names(self) -> list[str]:
         """The names of the parameters."""
         return list(self.signature.parameters)
@@ -222,7 +227,7 @@ class JITFunction(Source, KernelInterface[T]):
 
         return hooked
 
-    @cached_property
+    @once_property
     def launcher(self) -> Launcher:
         """The generated functions that bind arguments and launch."""
         from tritium.backends.compiler import NAMES
@@ -237,9 +242,7 @@ class JITFunction(Source, KernelInterface[T]):
         return self.launcher.bind
 
     def _make_cache(self) -> DeviceCache:
-        from tritium.runtime import dispatch
-
-        return dispatch.new_cache(self)
+        return _dispatch().new_cache(self)
 
     def _forget(self) -> None:
         if "launcher" in self.__dict__:
@@ -259,17 +262,13 @@ class JITFunction(Source, KernelInterface[T]):
 
     def _launch(self, sizes: tuple[int, int, int] | None, values: tuple, options: dict[str, Any],
                 form: Form | None = None):
-        from tritium.runtime import dispatch
-
-        kernel = dispatch.launch(self, sizes, values, options, form)
+        kernel = _dispatch().launch(self, sizes, values, options, form)
         self._native = self.launcher.native
         return kernel
 
     def preload(self, specialization_data: str):
         """Compile what a cache hook was told about, perhaps in another process."""
-        from tritium.runtime import dispatch
-
-        return dispatch.preload(self, specialization_data)
+        return _dispatch().preload(self, specialization_data)
 
     def add_pre_run_hook(self, hook: Callable) -> None:
         """Call `hook(*args, **kwargs)` before each launch."""

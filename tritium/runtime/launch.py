@@ -13,16 +13,19 @@ import inspect
 import weakref
 from collections.abc import Callable
 from functools import partial
+from threading import get_ident
 from typing import Any, NamedTuple
 
 from tritium import knobs
 from tritium.errors import InternalError, cut
 from tritium.language.fingerprints import is_fixed
 from tritium.language.grid import asked, grid_sizes
+from tritium.locks import lock
 from tritium.refusals import misnamed, refusal
 
 # At most this many specialisations of a kernel, and grids, are kept at hand.
 _RECENT, _GRIDS = 8, 1024
+
 
 class Form(NamedTuple):
     """How a call was written: so many arguments by position, these by keyword."""
@@ -51,6 +54,7 @@ def _mismatch(kernel: str, signature: inspect.Signature, args: tuple, kwargs: di
 
 
 _launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
+_listing = lock()  # a set that grows cannot be listed
 
 
 def disarm_all() -> None:
@@ -58,11 +62,17 @@ def disarm_all() -> None:
 
     >>> disarm_all()
     """
-    for launcher in list(_launchers):
+    with _listing:
+        launchers = list(_launchers)
+    for launcher in launchers:
         launcher.disarm()
 
 
 knobs.listeners.append(disarm_all)
+
+
+_arming = lock()
+_UNKNOWN: Any = object()
 
 
 class Launcher:
@@ -86,7 +96,10 @@ class Launcher:
         # As `over`, without Python code; there is none before the first launch.
         self.native: Callable[[Any], Callable] | None = None
         self.grids: dict[tuple, Callable] = {}
-        _launchers.add(self)
+        self._changes = 0  # of settings and the like
+        self._begun: dict[int, int] = {}  # thread -> how many changes there had been when its launch began
+        with _listing:
+            _launchers.add(self)
 
     def over(self, grid: Any) -> Callable:
         """A function that launches the kernel over `grid`."""
@@ -109,6 +122,7 @@ class Launcher:
 
     def call(self, grid: Any, /, *args, **kwargs):
         """Launch the slow way; a traceback ends with the user's line."""
+        self._begun[get_ident()] = self._changes
         try:
             values, options = self._bind(args, kwargs)
             if callable(grid):
@@ -141,19 +155,25 @@ class Launcher:
 
     def arm_for(self, like: Any, make: Callable[[], tuple[Callable, Any] | None]) -> None:
         """Arm for launches `like` this one; what `make` gives is kept, also when it is None."""
-        if like not in self._known:
-            self._known[like] = make()
-        if (armed := self._known[like]) is None:
-            return
-        binder, record = armed
-        if self.native is None:
-            self.native = binder(self._records)
-        self._records[1:] = [record, *(other for other in self._records[1:] if other is not record)][:_RECENT]
+        found = self._known.get(like, _UNKNOWN)
+        armed = make() if found is _UNKNOWN else found
+        with _arming:
+            if self._begun.pop(get_ident(), None) != self._changes:
+                return  # another thread changed a setting during the launch
+            self._known[like] = armed
+            if armed is None:
+                return
+            binder, record = armed
+            if self.native is None:
+                self.native = binder(self._records)
+            self._records[1:] = [record, *(other for other in self._records[1:] if other is not record)][:_RECENT]
 
     def disarm(self) -> None:
         """Forget the specialisations at hand."""
-        del self._records[1:]
-        self._known.clear()
+        with _arming:
+            self._changes += 1
+            del self._records[1:]
+            self._known.clear()
 
 
 def captured(values: dict) -> list[tuple] | None:

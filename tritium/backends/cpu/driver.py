@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import sys
 import time
@@ -16,13 +15,14 @@ from tritium.backends.driver import Call, DriverBase
 from tritium.backends.native import record
 from tritium.backends.native.calls import form_of, pack
 from tritium.language.signature import flatten
+from tritium.locks import busy, lock, once
 from tritium.refusals import of_argument, refusal
 from tritium.tensors import hold, read_only, slots
 
 _TARGET = GPUTarget("cpu", "host", 1)
 
 
-@functools.cache
+@once
 def _runtime():
     from tritium.backends.cpu.runtime import Runtime
 
@@ -158,7 +158,7 @@ class Utils:
         return library, library.address(name), registers, 0, 1024
 
 
-@functools.cache
+@once
 def _clock_khz() -> int:
     path = "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"
     return int(open(path).read()) if os.path.exists(path) else 0
@@ -213,6 +213,9 @@ class Interface:
 
 
 # -- launching ---------------------------------------------------------------------------------------------------------
+
+
+_judging = lock()  # of the kernels that take another's place, one is kept
 
 
 class Launcher:
@@ -277,11 +280,13 @@ class Launcher:
         if self._terms.hold(sizes, address):
             return True
         if not self._checks.other:
-            kernel = self.otherwise()
-            kernel._init_handles()
-            self._other = kernel  # its code must stay
-            self._checks.other_arena = kernel.metadata.arena_bytes
-            self._checks.other = kernel.function
+            with _judging, busy():
+                if not self._checks.other:
+                    kernel = self.otherwise()
+                    kernel._init_handles()
+                    self._other = kernel  # its code must stay
+                    self._checks.other_arena = kernel.metadata.arena_bytes
+                    self._checks.other = kernel.function
         count = sum(len(flatten(type_)) for type_ in self._types)
         self._launch(self._checks.other, self._checks.other_arena, *sizes, ctypes.string_at(address, 8 * count))
         return False

@@ -32,15 +32,15 @@ class Lanes:
         return f"Lanes{self.offsets}"
 
 
-@functools.cache
-def _interned(offsets: tuple[int, ...]) -> Lanes:
-    return Lanes(offsets)
+_LANES: dict[tuple[int, ...], Lanes] = {}
 
 
 def lanes_of(offsets) -> Lanes | None:
     """The pattern with these offsets; None when all are 0."""
     offsets = tuple(offsets)
-    return _interned(offsets) if any(offsets) else None
+    if not any(offsets):
+        return None
+    return _LANES.get(offsets) or _LANES.setdefault(offsets, Lanes(offsets))  # the first of several threads decides
 
 
 def iota(n: int) -> Lanes | None:

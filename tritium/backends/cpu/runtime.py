@@ -17,13 +17,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ... import knobs
 from ...errors import InternalError
 from ...language.grid import check_sizes
+from ...locks import busy, lock
 from ..llvm import jit, writer
 from ..llvm.target import CpuTarget, cpu_target
 from ..native import guards, record, terms
@@ -65,7 +65,7 @@ class Runtime:
     True
     """
 
-    _lock = threading.Lock()
+    _lock = lock()
     _instance: Runtime | None = None
 
     @classmethod
@@ -76,7 +76,7 @@ class Runtime:
         True
         """
         if cls._instance is None:
-            with cls._lock:
+            with cls._lock, busy():
                 if cls._instance is None:
                     cls._instance = cls()
         return cls._instance

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
 import re
-import threading
 from collections.abc import Iterable, Mapping
 
 from ...errors import InternalError
+from ...locks import busy, lock, once
 from .target import llvm
 
 __all__ = ["Library", "load"]
@@ -34,7 +33,7 @@ class Library:
         """
         found = self._addresses.get(name)
         if found is None:
-            with _lock:
+            with _lock, busy():
                 try:
                     tracker = self._engine.lookup(self._name, name)
                 except RuntimeError as error:
@@ -49,7 +48,7 @@ class Library:
         return self
 
 
-_lock = threading.Lock()
+_lock = lock()
 _names = itertools.count()
 _OURS = re.compile(r"tt\.[\w.]+", re.ASCII)  # the runtime's symbols
 
@@ -58,7 +57,7 @@ def _immortal(value: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
-@functools.cache
+@once
 def _engine():
     # Threads of the pool run in its memory, even while the interpreter tears modules down.
     # LLVM names the symbols it misses on stderr and nowhere else, so it may speak.
@@ -90,7 +89,7 @@ def load(object_code: bytes, symbols: Mapping[str, int] | None = None, exports: 
     for name in exports:
         builder.export_symbol(name)
     name = f"tritium.{next(_names)}"
-    with _lock:
+    with _lock, busy():
         engine = _engine()
         try:
             tracker = builder.link(engine, name)

@@ -10,7 +10,6 @@ llvmlite takes 60 ms to import, so nothing here imports it before the first comp
 
 from __future__ import annotations
 
-import functools
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from ... import knobs
+from ... import knobs, locks
 from ...errors import InternalError
 from . import levels
 
@@ -30,15 +29,27 @@ __all__ = ["CPU_TARGETS", "PASSES", "CpuTarget", "Machine", "assembly", "check_r
 PASSES = ("sroa", "newgvn", "instcombine", "simplifycfg")
 
 
-@functools.cache
+# AArch64 cores reorder for themselves, and the machine scheduler takes a tenth of the compile time. The option counts
+# for the whole process, and x86 code spills more without the scheduler. So it depends on the host alone: code must not
+# depend on what was compiled before it.
+_ON_ARM = "--enable-misched=false"
+
+
+@locks.once
 def llvm():
     """The module `llvmlite.binding`, imported and with the host's target set up on first use.
+
+    llvmlite lets one thread at a time into LLVM, so target machines and the engine may be shared.
 
     >>> llvm().llvm_version_info >= (20,)
     True
     """
     from llvmlite import binding
 
+    # A fork must find LLVM between two calls: its own locks cannot be renewed in the child.
+    locks.hold_at_fork(binding.ffi.lib._lock._lock)
+    if binding.get_process_triple().startswith(("aarch64", "arm64")):
+        binding.set_option("", _ON_ARM)
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     binding.initialize_native_asmparser()  # for inline assembly
@@ -142,7 +153,7 @@ def check_runs_here(name: str | None) -> None:
                        f"hint: set TRITIUM_CPU={name} (or knobs.cpu) before the first launch"))  # fmt: skip
 
 
-@functools.cache
+@locks.once
 def _named(name: str) -> CpuTarget:
     return _cpu(levels.parse(name, _host_level))
 
@@ -160,7 +171,7 @@ def _process_cpu() -> CpuTarget:
     return target
 
 
-@functools.cache
+@locks.once
 def _chosen(setting: str) -> CpuTarget:
     """The CPU that a setting of `knobs.cpu` names, if this machine can run its code."""
     try:
@@ -189,7 +200,7 @@ def runnable_levels() -> list[str]:
     return levels.runnable(_host_level())
 
 
-@functools.cache
+@locks.once
 def _host_level() -> levels.Level:
     """This machine, with all it has."""
     binding = llvm()
@@ -234,16 +245,20 @@ def _arm_extensions() -> set[str]:
     return {feature for feature, (entry, bit) in _HWCAPS.items() if ask(entry) >> bit & 1}
 
 
-@functools.cache
+@locks.once
+def _all_targets() -> None:
+    """Set up the targets that are not the host's, 6 ms."""
+    llvm().initialize_all_targets()
+    llvm().initialize_all_asmprinters()
+
+
+@locks.once
 def _machine(triple: str, cpu: str, features: str, opt: int):
     """One llvmlite target machine per kind of machine and effort; they are costly and never change."""
     binding = llvm()
-    try:
-        target = binding.Target.from_triple(triple)
-    except RuntimeError:  # not the host's: set up the other targets, 6 ms
-        binding.initialize_all_targets()
-        binding.initialize_all_asmprinters()
-        target = binding.Target.from_triple(triple)
+    if triple.partition("-")[0] != binding.get_process_triple().partition("-")[0]:
+        _all_targets()
+    target = binding.Target.from_triple(triple)
     # `small` keeps constants one instruction away; ORC puts an object's sections side by side.
     return target.create_target_machine(cpu, features, opt, reloc="pic", codemodel="small", jit=True)
 
@@ -300,18 +315,7 @@ def _optimize(module, tm, passes: tuple[str, ...] | str) -> None:
     manager.run(module, builder)
 
 
-@functools.cache
-def _leave_order_to_the_core():
-    """Switch LLVM's machine scheduler off: a tenth of the compile time, and AArch64 cores reorder for themselves.
-
-    It counts for the whole process from here on, so x86 code made after AArch64 code may spill more.
-    """
-    llvm().set_option("", "-enable-misched=false")
-
-
 def _emit(text: str, machine: Machine, passes: tuple[str, ...] | str, opt: int, emit: str, plain: bool = False):
-    if machine.triple.startswith("aarch64"):
-        _leave_order_to_the_core()
     with _parsed(text, machine, opt) as (module, tm):
         _optimize(module, tm, passes if opt else ())
         for function in module.functions if plain else ():

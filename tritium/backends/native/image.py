@@ -7,12 +7,13 @@ small code model. Functions elsewhere are reached through stubs, objects elsewhe
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
+
+from ...locks import once
 
 __all__ = ["Host", "UnknownObject", "host", "load"]
 
@@ -173,7 +174,7 @@ class _File:
 # -- loading -----------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
+@once
 def _process():
     return ctypes.CDLL(None)
 

@@ -7,7 +7,6 @@ import ctypes
 import functools
 import hashlib
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import llvmlite
 
 from ... import cache
+from ...locks import busy, lock
 from . import image
 from .launcher import python_objects
 
@@ -81,13 +81,13 @@ class Symbols(Mapping[str, int]):
         self._target, self._known = target, dict(known or {})
         self._owner = {name: part for part in parts for name in part.symbols}
         self._addresses: dict[str, int] = {}
-        self._lock = threading.RLock()
+        self._lock = lock()
 
     def __getitem__(self, name: str) -> int:
         found = self._addresses.get(name)
         if found is None:
             part = self._owner[name]
-            with self._lock:
+            with self._lock, busy():
                 if name not in self._addresses:
                     self._bring(part)
             found = self._addresses[name]

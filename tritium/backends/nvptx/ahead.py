@@ -9,6 +9,7 @@ import contextlib
 import functools
 import threading
 
+from ...locks import once
 from . import cuda, launch, link
 
 # Linking anything brings the driver's assembler in.
@@ -26,7 +27,7 @@ def start() -> None:
         _start(cuda.current())
 
 
-@functools.cache
+@once
 def _start(device: int) -> None:
     keep_freed_memory()
     for work in (_launcher, functools.partial(_linker, device)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import re
@@ -13,9 +12,10 @@ from pathlib import Path
 
 from ... import cache, knobs
 from ...errors import OutOfResources, PTXASError
+from ...locks import once
 
 
-@functools.cache
+@once
 def ptxas():
     """Path of the assembler, or None: TRITON_PTXAS_PATH, the PATH, or a CUDA toolkit package beside us."""
     found = knobs.nvidia.ptxas or shutil.which("ptxas")
@@ -42,7 +42,7 @@ def _inside(package, path):
     return None
 
 
-@functools.cache
+@once
 def version(path):
     """Version text of an assembler, part of the cache key; asking a program takes 20 ms, so the answer is kept."""
     if not os.access(path, os.X_OK):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-
 from ... import knobs, ops
 from ...ir.core import walk
+from ...locks import once
 from ...passes import dce, licm, promise_arguments
 from ...passes.apart import packed
 from ...passes.axis_info import analyze
@@ -162,9 +161,9 @@ def ptx(text, target, options, metadata):
     return assembly(text, NvTarget.of(options.arch), passes=(), plain=not waits_for_loads)
 
 
-@functools.cache
+@once
 def _set_up():
-    """What LLVM must hear before it is asked about the target.
+    """What LLVM must hear before it is asked about the target. No other target's code has to do with any of it.
 
     Addresses in shared memory have 32 bits. What comes from no line of the source counts to the line before. Reading a
     module whose lines are known need not verify it: we do after, when a defect does not end the process.

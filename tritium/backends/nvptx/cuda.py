@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import os
 from collections.abc import Callable
 from typing import Any
 
 from ...errors import TritonError
+from ...locks import once
 
 _ATTRIBUTES = {  # CUdevice_attribute
     "max_threads_per_block": 1, "max_shared_mem": 97, "warpSize": 10, "max_num_regs": 12, "sm_clock_rate": 13,
@@ -27,7 +27,7 @@ class CudaError(TritonError, RuntimeError):
     """A CUDA call that failed: its name, and what the driver says."""
 
 
-@functools.cache
+@once
 def library():
     """libcuda, or None where there is no NVIDIA driver."""
     from ... import knobs
@@ -95,7 +95,7 @@ def _text(name, code):
     return (text.value or b"unknown error").decode()
 
 
-@functools.cache
+@once
 def available():
     """True if there is a device to run on."""
     lib = library()
@@ -104,13 +104,13 @@ def available():
     return count() > 0
 
 
-@functools.cache
+@once
 def start():
     """Initialise the driver, once."""
     call("cuInit", 0)
 
 
-@functools.cache
+@once
 def count():
     """Number of devices."""
     start()
@@ -119,7 +119,7 @@ def count():
     return n.value
 
 
-@functools.cache
+@once
 def context(device):
     """The primary context of a device, the one every framework shares."""
     start()
@@ -173,7 +173,7 @@ def on(device):
             call("cuCtxSetCurrent", before)
 
 
-@functools.cache
+@once
 def properties(device):
     """What LANGUAGE calls device properties, from the driver; sizes in bytes, clocks in kHz."""
     context(device)

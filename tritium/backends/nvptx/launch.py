@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 from ...language.signature import flatten
+from ...locks import busy, lock, once
 from ...tensors import is_descriptor, reader_of, slots
 from ..native import guards, image, record, terms
 from ..native import launcher as native_launcher
@@ -34,9 +35,6 @@ def _address(name):
     return (ctypes.cast(_refuse, ctypes.c_void_p).value if lacking else cuda.address(name)) or 0
 
 
-_making = threading.Lock()
-
-
 def _other_host():
     from ..llvm.target import cpu_target
 
@@ -49,11 +47,10 @@ class Runtime:
     @classmethod
     def get(cls):
         """The runtime, made on first use."""
-        with _making:
-            return cls._get()
+        return cls._get()
 
     @classmethod
-    @functools.cache
+    @once
     def _get(cls):
         if not NATIVE:
             raise cuda.CudaError("launching on a GPU needs CPython with its global lock; this is "
@@ -213,6 +210,9 @@ def allow_large_clusters(function):
     cuda.call("cuFuncSetAttribute", ctypes.c_void_p(function), 14, 1)
 
 
+_judging = lock()  # of the kernels that take another's place, one is kept
+
+
 class Launcher:
     """Launches one compiled kernel on any arguments; called with the grid, the stream and all parameters in order.
 
@@ -287,7 +287,8 @@ class Launcher:
         if fit and (self._terms is None or self._terms.hold(sizes, address)):
             return True
         if self._other is None:
-            self._other = self.otherwise()
+            with _judging, busy():
+                self._other = self._other or self.otherwise()
         run = self._other.run
         run._send(self._other.function, ctypes.string_at(address, 8 * self.slot_count), sizes, stream)
         return False

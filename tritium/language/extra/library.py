@@ -8,12 +8,12 @@ Python numbers count as int32 or float32.
 from __future__ import annotations
 
 import builtins
-import functools
 import inspect
 import textwrap
 
 from tritium.errors import fail
 from tritium.ir import types as T
+from tritium.locks import once_property
 
 from ..assembly import dispatch
 from ..calling import Builtin
@@ -127,7 +127,7 @@ class LibraryFunction(Builtin):
         self.__module__ = f"{__package__}.libdevice"
         self.overloads = OVERLOADS[name]
 
-    @functools.cached_property
+    @once_property
     def signature(self):
         """arg0, arg1 ... as many as the longest overload has."""
         count = max(map(len, self.overloads))
