@@ -31,7 +31,7 @@ def test_only_young_objects_are_collected_at_the_end(collected):
     with paused(), paused():
         make_cycles(least + 100)
         assert collected == []
-    assert collected == [0] and gc.isenabled()
+    assert collected == [0] and gc.isenabled() and gc.get_threshold()[0] == least
 
 
 def test_a_few_objects_are_left(collected):
@@ -41,10 +41,11 @@ def test_a_few_objects_are_left(collected):
 
 
 def test_a_collector_that_is_off_stays_off(collected):
+    least = gc.get_threshold()[0]
     gc.disable()
     try:
         with paused():
-            make_cycles(gc.get_threshold()[0] + 100)
+            make_cycles(least + 100)
         assert not gc.isenabled() and collected == []
     finally:
         gc.enable()
@@ -54,10 +55,10 @@ def test_a_collector_that_is_off_stays_off(collected):
 @pytest.mark.parametrize("fails", [True, False])
 def test_garbage_is_not_collected_while_a_kernel_is_compiled(fake, monkeypatch, enabled, fails):
     """The program's garbage is no concern of the compiler; what the user had chosen holds again afterwards."""
-    seen = []
+    seen, before = [], gc.get_threshold()
 
     def build(*args, **options):
-        seen.append(gc.isenabled())
+        seen.append(gc.isenabled() and gc.get_threshold()[0] > 0)
         if fails:
             raise RuntimeError("no")
         return compile_(*args, **options)
@@ -71,7 +72,7 @@ def test_garbage_is_not_collected_while_a_kernel_is_compiled(fake, monkeypatch, 
                 add[(1,)](X, X, 3)
         else:
             add[(1,)](X, X, 3)
-        assert gc.isenabled() is enabled
+        assert gc.isenabled() is enabled and gc.get_threshold() == before
     finally:
         gc.enable()
     assert seen == [False]

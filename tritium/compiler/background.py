@@ -9,9 +9,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+
+from tritium.locks import lock
 
 if TYPE_CHECKING:  # it takes longer to import than a kernel to load
     from concurrent.futures import Executor, Future
@@ -29,22 +32,32 @@ class FutureKernel:
     'a kernel'
     """
 
-    def __init__(self, finalize: Callable[[Any], None], future: Future):
-        self._finalize, self.future = finalize, future
-        self._kernel = None
+    def __init__(self, finalize: Callable[[Any], None], future: Future | None,
+                 compile_fn: Callable[[], Any] | None = None):
+        self.future: Any = future
+        self._finalize, self._compile, self._kernel = finalize, compile_fn, None
+        self._process, self._lock = os.getpid(), lock()
 
     def result(self, ignore_errors: bool = False) -> Any:
         """The kernel, waiting for it; with `ignore_errors`, None when its compilation failed."""
         if self._kernel is None:
             try:
-                kernel = self.future.result()
+                kernel = self._wait()
             except Exception:
                 if ignore_errors:
                     return None
                 raise
-            self._finalize(kernel)
-            self._kernel = kernel
+            with self._lock:
+                if self._kernel is None:  # several threads may have waited
+                    self._finalize(kernel)
+                    self._kernel = kernel
         return self._kernel
+
+    def _wait(self) -> Any:
+        # A forked child has none of the executor's threads.
+        if self._compile is not None and (self.future is None or self._process != os.getpid()):
+            return self._compile()
+        return self.future.result()
 
     def __getattr__(self, name: str):
         return getattr(self.result(), name)
@@ -69,12 +82,18 @@ class AsyncCompileMode:
     def __init__(self, executor: Executor, *, ignore_errors: bool = False):
         self.executor, self.ignore_errors = executor, ignore_errors
         self._futures: dict[Any, FutureKernel] = {}
+        self._process, self._lock = os.getpid(), lock()
 
     def submit(self, key: Any, compile_fn: Callable[[], Any], finalize_fn: Callable[[Any], None]) -> FutureKernel:
         """Have `compile_fn` run; the same key is compiled once."""
-        if key not in self._futures:
-            self._futures[key] = FutureKernel(finalize_fn, self.executor.submit(compile_fn))
-        return self._futures[key]
+        with self._lock:
+            if key not in self._futures:
+                self._futures[key] = FutureKernel(finalize_fn, self._begin(compile_fn), compile_fn)
+            return self._futures[key]
+
+    def _begin(self, compile_fn: Callable[[], Any]) -> Any:
+        """The future of a compilation; a forked child has none, and compiles when it is asked for the kernel."""
+        return self.executor.submit(compile_fn) if self._process == os.getpid() else None
 
     def __enter__(self) -> AsyncCompileMode:
         if active_mode.get() is not None:
@@ -86,6 +105,10 @@ class AsyncCompileMode:
         from concurrent.futures import as_completed
 
         active_mode.reset(self._token)
+        if self._process != os.getpid():
+            for kernel in self._futures.values():
+                kernel.result(self.ignore_errors)
+            return
         waiting = {future.future: future for future in self._futures.values()}
         for done in as_completed(waiting):
             waiting[done].result(self.ignore_errors)
