@@ -395,6 +395,7 @@ compilation = Group("compilation", (
     Knob("allow_non_constexpr_globals", "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS", BOOL, False),
     Knob("dump_ir_extract_di_local_variables", "LLVM_EXTRACT_DI_LOCAL_VARIABLES", BOOL, False),
     Knob("instrumentation_mode", "TRITON_INSTRUMENTATION_MODE", STR, "", cached=True),
+    Knob("budget", "TRITIUM_COMPILE_BUDGET", INT, 300_000),  # expressions after unrolling and inlining
     Knob("listener", None, OBJECT),
 ))
 

@@ -219,6 +219,7 @@ class compilation_settings(Group):
     allow_non_constexpr_globals: bool
     dump_ir_extract_di_local_variables: bool
     instrumentation_mode: str
+    budget: int
     listener: Any
 
 

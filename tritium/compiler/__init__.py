@@ -98,7 +98,7 @@ def _found_or_made(src, target: GPUTarget, options: dict | Options | None, _env_
             for ext, stage in _stages(src, backend, parsed).items():
                 if ext == backend.binary_ext and backend.record.long:
                     entry.begin_store(contents)
-                contents[ext] = entry.replaced(ext) or _guarded(ext, stage, contents, metadata)
+                contents[ext] = entry.replaced(ext) or _guarded(ext, stage, contents, metadata, src)
                 clock.end_of_stage(ext)
             metadata["stores"] = _stored(src, contents, metadata)
             return entry.store(contents, metadata)
@@ -194,7 +194,7 @@ def _watch(name: str) -> Callable | None:
     return show
 
 
-def _guarded(ext: str, stage: Callable, contents: dict[str, Any], metadata: dict[str, Any]):
+def _guarded(ext: str, stage: Callable, contents: dict[str, Any], metadata: dict[str, Any], src):
     """Run a stage on the last one; what goes wrong and is not the user's doing leaves a file that shows it again."""
     last = next(reversed(contents))
     try:
@@ -205,9 +205,22 @@ def _guarded(ext: str, stage: Callable, contents: dict[str, Any], metadata: dict
         raise
     except TritonError:
         raise
+    except RecursionError:
+        raise _too_deep(src) from None
     except Exception as error:
         raise InternalError(f"{ext} stage: {type(error).__name__}: {error}", _save(contents, metadata),
                             metadata["target"]) from error
+
+
+def _too_deep(src) -> CompilationError:
+    message = f"{src.name}: branches and loops nest too deeply to be compiled"
+    hint = "each early exit, `elif` and turn of an unrolled loop that may be left opens a branch: use fewer of them"
+    if not isinstance(src, ASTSource):
+        return CompilationError(None, None, message, hint=hint)
+    from tritium.frontend.scope import function_of
+
+    function = function_of(src.fn)
+    return CompilationError(src.fn.src, function.node, message, span=function.heading(), hint=hint)
 
 
 def _save(contents: dict[str, Any], metadata: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from types import FunctionType, MethodType
 from ..errors import CompilationError, TritonError, UnsupportedLanguageConstruct, explain, fail
 from ..ir import types as T
 from ..language import dependencies, elementwise, indexing, program, spellings, values
+from ..language.limits import check_call
 from ..language.source import ConstexprFunction, Source, cdiv
 from . import attributes, control, diagnose, functions
 from .scope import Closure, Frame, describe, function_of, is_aggregate, same
@@ -204,6 +205,7 @@ def _call_python(b, node, function, args, kwargs):
             b, node, f"Unsupported function referenced: {name} is plain Python", at=node.func,
             hint=spellings.of_callable(function.__name__, function.__module__ or ""))
     _check_constants(b, node, name, args, kwargs)
+    b.checked(node, lambda _: check_call(function, [*args, *kwargs.values()]))
     return run_python(b, node, function, args, kwargs)
 
 
@@ -248,6 +250,7 @@ def _noted(b, node, function, result):
 def _lowered(b, node, frame, lower):
     """Lower in another frame; errors come back with the place of the call."""
     outer, b.frame = b.frame, frame
+    b.budget.call(frame.function)
     try:
         lower()
         return frame.names.get(control.RESULT)

@@ -187,7 +187,7 @@ def guard(b, node, exits, rest):
 def _arm(b, steps, before, live):
     frame = b.frame
     frame.names, frame.live = own_copies(before), live
-    with b.region() as region:
+    with b.region() as region, b.budget.deeper(b, steps):
         exits = run(b, steps)
         _settle(frame, before, live)
     return Arm(region.block, frame.names, exits)

@@ -11,7 +11,8 @@ import builtins
 from .. import ops
 from ..ir.core import Block
 from ..language import calling, indexing, operators, program, values
-from . import attributes, binding, calls, diagnose
+from ..language.limits import LETTERS, is_wide
+from . import attributes, binding, budget, calls, diagnose
 from .control import close, condition, several
 from .scope import Closure, describe, describe_type, same
 
@@ -37,7 +38,9 @@ def name(b, node):
 
 def display(b, node):
     """`(a, b)` and `[a, b]`: a tuple of the language."""
-    return values.tuple(calls.elements(b, node.elts))
+    parts = calls.elements(b, node.elts)
+    budget.check_parts(b, node, parts)
+    return values.tuple(parts)
 
 
 # --- operators ----------------------------------------------------------------------------------------------------
@@ -179,7 +182,10 @@ def _field(b, node, part):
             at=part.value, hint="print values at run time with tl.device_print(\"x\", x)")
     if part.conversion != -1:
         value = {"r": repr, "s": str, "a": ascii}[chr(part.conversion)](value)
-    return calls.by_python(format, value, b.visit(part.format_spec) if part.format_spec else "")
+    spec = b.visit(part.format_spec) if part.format_spec else ""
+    if is_wide(spec):
+        raise diagnose.error(b, node, f"a field of this f-string has more than {LETTERS} letters", at=part.value)
+    return calls.by_python(format, value, spec)
 
 
 def comprehension(b, node):
@@ -198,10 +204,13 @@ def _comprehend(b, node, generators, found):
         found.append(b.visit(node.elt))
         return
     generator, *inner = generators
-    for item in _iterated(b, generator.iter):
-        binding.store(b, generator.target, item)
-        if all(_known(b, test) for test in generator.ifs):
-            _comprehend(b, node, inner, found)
+    items = _iterated(b, generator.iter)
+    with budget.unrolling(b, node, budget.size(items), "this list comprehension") as loop:
+        for item in items:
+            loop.turn()
+            binding.store(b, generator.target, item)
+            if all(_known(b, test) for test in generator.ifs):
+                _comprehend(b, node, inner, found)
 
 
 def _iterated(b, node):

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import ast
 import builtins
+import os
 from typing import Any, NamedTuple
 
 from .. import ops
 from ..ir import types as T
-from ..ir.core import Arg, Block
+from ..ir.core import Arg, Block, Op
 from ..language import casting, program, rules, values
 from ..language.aggregate import Aggregate
-from . import calls, diagnose
+from ..language.limits import limits
+from . import budget, calls, diagnose
 from .control import RESULT, Exits, agree, any_of, close, condition, fill, flag, is_bound, run, several, zero
 from .scope import (
     MISSING,
@@ -342,6 +344,8 @@ def _counted(b, node, bounds, rest):
     carry = Carry(b, node, after | exposed(node.body) - {name})
     b.at(node.iter)
     kind, start, stop, step = _induction(b, bounds)
+    if type(bounds.step) is values.tensor and not _is_nonzero(step):
+        stop = _without_step_zero(b, node, kind, start, stop, step)
     rebinds = name in writes(node.body) and name in after
     with b.region([kind, *carry.types], [name, *carry.labels]) as body:
         index = body.args[0]
@@ -388,6 +392,27 @@ def _induction(b, bounds):
                    else values.constant(b, x, kind).handle for x in parts]
 
 
+def _is_nonzero(x):
+    """Whether a step is surely not 0: the number of programs, or a multiple of it, as loops over tiles have."""
+    if type(x) is not Op:
+        return False
+    if x.kind is ops.mul:
+        return all(map(_is_nonzero, x.operands))
+    return x.kind is ops.num_programs or (x.kind is ops.constant and bool(x.attrs["value"]))
+
+
+def _without_step_zero(b, node, kind, start, stop, step):
+    """The stop of a loop that would not end with a step of 0: it is reported, or the loop has no turn."""
+    zero_step = ops.eq(b, step, values.constant(b, 0, kind).handle)
+    if limits(b).reports_steps or b.options.debug:
+        function = b.frame.function
+        place = f"{os.path.basename(function.file)}:{function.first + node.lineno}"
+        ops.assert_(b, ops.xor(b, zero_step, flag(b, True)),
+                    message=f"the step of the loop at {place} in {function.name} is 0 (kernel {b.kernel.__name__})")
+        return stop
+    return ops.select(b, zero_step, start, stop)
+
+
 def _counting_test(b, args, left, stop, bounds):
     """The region of a `while` op that counts: on below the stop (above, counting down) unless flag `left` is set."""
     with b.region([a.type for a in args], [a.name for a in args]) as region:
@@ -413,7 +438,7 @@ class _Last(NamedTuple):
 
     def value(self, b):
         known = self.bounds.known
-        if known is not None and self.ended is None and len(known):
+        if known is not None and self.ended is None and known:
             return values.constant(b, known[-1], self.kind)
         prior = self.prior.make() if type(self.prior) is Deferred else self.prior
         down = self.bounds.counts_down
@@ -440,11 +465,14 @@ def _unrolled(b, node, bounds, rest):
 
     def turn(value):
         def lower(b):
+            loop.turn()
             frame.bind(name, value, node.target)
             exits = run(b, node.body)
             return exits and exits.without("continue")
         return Step(node, lower, names)
 
-    exits = run(b, [turn(value) for value in bounds.known])
+    turns = bounds.known
+    with budget.unrolling(b, node, budget.size(turns), "this static_range") as loop:
+        exits = run(b, [turn(value) for value in turns])
     frame.live, frame.loop, frame.tail = outer
     return exits and exits.without("break")

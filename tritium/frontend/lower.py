@@ -13,7 +13,7 @@ from ..ir import types as T
 from ..ir.builder import Builder
 from ..ir.core import Module, Result
 from ..language import dtypes, values
-from . import binding, calls, control, diagnose, expressions, functions, statements
+from . import binding, budget, calls, control, diagnose, expressions, functions, statements
 from .scope import Frame, function_of
 
 
@@ -36,6 +36,8 @@ def lower(source, signature, constants=None, attrs=None, options=None, target=No
     with _deep_recursion():
         try:
             control.run(b, function.node.body)
+        except budget.Exhausted:
+            raise budget.too_large(b, source) from None
         except RecursionError:
             raise diagnose.error(b, function.node, f"{source.__name__} nests too deeply to be compiled",
                                  hint="split its longest expression into several statements") from None
@@ -68,6 +70,7 @@ class KernelBuilder(Builder):
         self.kept: list[functions.Kept] = []
         self.nothing: dict[Any, Any] = {}  # calls, and names bound to them, of functions that returned no value
         self.inlining = False
+        self.budget = budget.Budget()
 
     def at(self, node):
         """Ops emitted from now on come from `node`."""
@@ -76,6 +79,10 @@ class KernelBuilder(Builder):
 
     def visit(self, node):
         """The value of an expression."""
+        held = self.budget
+        held.left -= 1
+        if held.left < 0:
+            raise held.exhausted()
         handler = expressions.EXPRESSIONS.get(type(node))
         if handler is None:
             kind = type(node).__name__
@@ -91,6 +98,7 @@ class KernelBuilder(Builder):
 
     def statement(self, node, rest):
         """Lower one statement; returns how control may leave it early."""
+        self.budget.left -= 1
         try:
             return statements.statement(self, node, rest)
         except (TritonError, RecursionError):

@@ -12,7 +12,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from tritium import cache
-from tritium.errors import render
+from tritium.errors import CompilationError, render
 
 if TYPE_CHECKING:
     from tritium.language.dependencies import Compilable
@@ -66,7 +66,12 @@ def find(source: Compilable) -> dict[str, ast.expr]:
     """
     finder = _Finder(source)
     function: Any = source.parse().body[0]
-    finder.visit_body(function)
+    try:
+        finder.visit_body(function)
+    except RecursionError:
+        raise CompilationError(
+            source.src, function, f"{source.__name__} nests too deeply to be compiled", span=source.span(function.body[0]),
+            hint="split its longest expression into several statements") from None
     return finder.found
 
 

@@ -19,6 +19,7 @@ from .deferred import ops
 from .dependencies import Compilable
 from .dtypes import from_ir
 from .indexing import getitem, setitem
+from .limits import check_operator
 from .rules import is_fp8, promote, promote_number
 from .values import constant, literal_type, number, tensor, to_tensor, type_of, unwrap
 
@@ -269,6 +270,7 @@ def binary(b, symbol, x, y):
     """`x symbol y` for one of + - * / // % ** @ << >> & | ^."""
     x, y = unwrap(x), unwrap(y)
     if _is_python(x) and _is_python(y):
+        check_operator(symbol, x, y)
         return _PYTHON[symbol](x, y)
     if not (_is_operand(x) and _is_operand(y)):
         return _overloaded(b, symbol, x, y)
