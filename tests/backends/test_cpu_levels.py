@@ -22,6 +22,7 @@ from tritium.backends.llvm.target import CPU_TARGETS, assembly, cpu_target
 from tritium.ir import types as T
 
 HASWELL = LEVELS["x86-64-v3"]._replace(name="host", cpu="haswell", features="+avx2,-avx512f")
+X86_HOST = target._host_level().machine == "x86_64"
 X86 = [name for name, level in LEVELS.items() if level.machine == "x86_64"]
 
 
@@ -159,8 +160,7 @@ def test_code_keeps_to_its_level(name):
 
 def test_the_host_can_be_reduced():
     """The features LLVM gets really switch off what the machine has, and the processor's name would bring."""
-    x86 = target._host_level().machine == "x86_64"
-    word, foreign = ("-avx", r"\bv[a-z]\w+\s.*[xyz]mm") if x86 else ("-fp16", "fmul.*8h")
+    word, foreign = ("-avx", r"\bv[a-z]\w+\s.*[xyz]mm") if X86_HOST else ("-fp16", "fmul.*8h")
     text = text_of(mixed, f"host,{word}")
     assert not re.search(foreign, text)
     assert cpu_target(f"host,{word}").cpu == target._host_level().cpu
@@ -234,9 +234,15 @@ print((out == 2 * x).all())
     assert said.endswith("True\n")
 
 
-def test_the_setting_is_part_of_a_kernel_s_key():
-    keys = {run(name, LAUNCH + "print(kernel.hash)").strip() for name in target.runnable_levels()}
-    assert len(keys) == len(target.runnable_levels())
+def test_the_setting_is_part_of_keys_on_disk():
+    """Of kernels, and of the timings an autotuner keeps."""
+    code = LAUNCH + """
+from tritium.runtime.tuning import Config, Store
+print(kernel.hash, Store.of(add_kernel, "add", (1,), [Config({"BLOCK": 64})]).manager.cache_dir)
+"""
+    found = [run(name, code).split() for name in ("host", "host,-avx" if X86_HOST else "host,-fp16")]
+    (kernel, tuned), (other_kernel, other_tuned) = found
+    assert kernel != other_kernel and tuned != other_tuned
 
 
 def test_kernels_for_another_level_are_not_launched():
@@ -248,7 +254,7 @@ def test_kernels_for_another_level_are_not_launched():
     kernel = triton.compile(source, target=GPUTarget("cpu", other, 1))
     with pytest.raises(RuntimeError, match=f"a kernel compiled for {other} cannot run here: "):
         kernel[(1, 1, 1)](x, h, o, 3, 64)
-    far = "aarch64" if target._host_level().machine == "x86_64" else "x86-64"
+    far = "aarch64" if X86_HOST else "x86-64"
     with pytest.raises(RuntimeError, match="target and this CPU is"):
         triton.compile(source, target=GPUTarget("cpu", far, 1))[(1, 1, 1)](x, h, o, 3, 64)
 

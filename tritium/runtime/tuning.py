@@ -258,9 +258,10 @@ class Store(NamedTuple):
         jitted = innermost(fn, lambda f: hasattr(f, "cache_key"))
         if jitted is None or any(config.pre_hook for config in configs):
             return None
+        from tritium.backends.compiler import BaseBackend
         from tritium.backends.driver import driver
 
-        parts = [cache.fingerprint(), str(driver.active.get_current_target()), jitted.cache_key,
+        parts = [cache.fingerprint(), BaseBackend(driver.active.get_current_target()).hash(), jitted.cache_key,
                  str(sorted(knobs.cache_invalidating_env().items())), str(key_text(key)), *map(str, configs)]
         manager = cache.get_cache_manager(hashlib.sha256("-".join(parts).encode()).hexdigest())
         return cls(manager, f"{safe_name(name)}.autotune.json", configs)
