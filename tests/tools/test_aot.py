@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 
+from tritium.backends.llvm.target import runnable_levels
 from tritium.tools import aot, link
 from tritium.tools.compile import CompileArgs, compile_kernel, objects, parse_target
 from tritium.tools.compile import main as compile_main
@@ -162,8 +163,9 @@ class TestOnThisProcessor:
         """)
         assert out == "2 0 0 72 -1\n0 4 -1 60\n22\n"
 
-    def test_a_kernel_that_calls_the_runtime(self, kernels, tmp_path):
-        assert run(kernels, "-n", "product", "-s", "*fp32, *fp32, *fp32, fp32, 32", "-g", "1,1,1", "-t", "cpu:host:1",
+    @pytest.mark.parametrize("level", runnable_levels())
+    def test_a_kernel_that_calls_the_runtime(self, kernels, tmp_path, level):
+        assert run(kernels, "-n", "product", "-s", "*fp32, *fp32, *fp32, fp32, 32", "-g", "1,1,1", "-t", f"cpu:{level}",
                    "-o", tmp_path / "product", "-on", "multiply") == 0
         (header,) = tmp_path.glob("product.*.h")
         name = aot.Variant.from_header(str(header)).name
