@@ -62,7 +62,7 @@ def refused(launch, *args, **kwargs):
     (lambda meta: None, TypeError, "(?s)not None.*return a tuple"), (lambda meta: 2.0, TypeError, "not 2.0"),
     (lambda meta: (meta["n"] / 16,), TypeError, "(?s)not .4.0,.*cdiv"), ({1}, TypeError, "one to three ints"),
     (lambda meta: np.zeros(2), TypeError, "(?s)one to three ints.*int.x"),
-], ids=repr)  # fmt: skip
+])  # fmt: skip
 def test_grids_that_are_none(launch, grid, kind, text):
     error = refused(launch, grid, X, 1.0, 64)
     with pytest.raises(kind, match=text):
