@@ -30,10 +30,12 @@ from ..language.source import ConstexprFunction, Source
 from ..language.values import tensor, type_of, using
 from ..refusals import misnamed, of_argument, refusal
 from .arguments import Arguments, Declared
+from .float_state import default_floats
 from .machine import Machine, programs
 from .memory import Memory
 from .show import tensor_text
 from .syntax import eager_form
+from .together import Member, run_together
 
 __all__ = ["Datum", "EagerBuilder", "InterpretedFunction", "launch", "observing"]
 
@@ -124,7 +126,7 @@ class InterpretedFunction(Source):
         return partial(self._run, grid)
 
     def run(self, *args, grid, warmup=False, **kwargs):
-        """Run every program of the grid, one after the other; there is nothing to warm up."""
+        """Run every program of the grid, one after the other unless they wait for each other; nothing to warm up."""
         if not warmup:
             self._run(grid, *args, **kwargs)
 
@@ -188,10 +190,11 @@ def _launch(source, grid, args, kwargs, observers, strict):
                       misnamed(source.__name__, unknown, list(parameters))) from None
     bound.apply_defaults()
     sizes = asked(grid, source.__name__, bound.arguments) if callable(grid) else grid
-    machine = Machine(Memory(strict), grid_sizes(sizes), (*_OBSERVERS.get(), *observers))
+    watching = (*_OBSERVERS.get(), *observers)
+    machine = Machine(Memory(strict), grid_sizes(sizes), watching)
     options = {name: kwargs[name] for name in ("num_warps", "num_stages", "num_ctas", "sanitize_overflow")
                if name in kwargs}
-    builder = EagerBuilder(machine, source, **options, debug=bool(kwargs.get("debug") or knobs.runtime.debug))
+    options["debug"] = bool(kwargs.get("debug") or knobs.runtime.debug)
     arguments = Arguments(machine, lambda kind, data: tensor(Datum(kind, data)))
     plain = getattr(source, "do_not_specialize", ())
     for k, (name, parameter) in enumerate(parameters.items()):
@@ -202,10 +205,19 @@ def _launch(source, grid, args, kwargs, observers, strict):
             named = of_argument(error, source.__name__, name)
             raise named from named.__cause__
     function = eager_form(source)
-    try:
-        with using(builder), np.errstate(all="ignore"):
-            for pid in programs(machine.grid):
+
+    def run(machine, pids):
+        with using(EagerBuilder(machine, source, **options)), np.errstate(all="ignore"), default_floats():
+            for pid in pids:
                 run_program(machine, pid, lambda: _check_result(source, function(*bound.args, **bound.kwargs)))
+
+    try:
+        if kwargs.get("launch_cooperative_grid"):
+            pids = list(programs(machine.grid))
+            members = [Member(machine.memory, machine.grid, watching) for _ in pids]
+            run_together(members, lambda member: run(member, [pids[member.k]]))
+        else:
+            run(machine, programs(machine.grid))
     finally:
         arguments.give_back()
 

@@ -29,6 +29,7 @@ from ..ir.rewrite import substitute, sweep
 from ..ops import constant, if_, select
 from ..ops.meaning import np_dtype, scalar_of
 from . import assembly
+from .float_state import default_floats
 from .memory import Fault, Memory
 from .show import print_lines
 
@@ -45,8 +46,9 @@ def interpret(module, args, grid=(1,), *, observers=(), strict=True):
     """Run every program of a launch, x outermost. `args` are buffers (or None, or addresses) and numbers."""
     machine = Machine(Memory(strict), grid, observers)
     values = [machine.argument(arg.type, value, arg.name) for arg, value in zip(module.args, args, strict=True)]
-    for pid in programs(machine.grid):
-        machine.run_kernel(module, values, pid)
+    with default_floats():
+        for pid in programs(machine.grid):
+            machine.run_kernel(module, values, pid)
 
 
 def programs(grid):

@@ -155,7 +155,7 @@ def objects(kernel: Any, entry: str) -> dict[str, bytes]:
 
     The functions of the runtime are weak: objects of several kernels can be linked together.
     """
-    from tritium.backends.cpu import partial, runtime
+    from tritium.backends.cpu import interrupt, partial, runtime
     from tritium.backends.llvm.target import compile_text, cpu_target
 
     text, target = kernel.asm["llir"], cpu_target(kernel.metadata.arch)
@@ -166,6 +166,9 @@ def objects(kernel: Any, entry: str) -> dict[str, bytes]:
     if needed & set(partial.SYMBOLS):  # the one piece of the core that needs no Python process
         texts["partial"] = partial.partial()
         provided |= set(partial.SYMBOLS)
+    if "tt.poll" in needed:
+        texts["poll"] = interrupt.IDLE
+        provided.add("tt.poll")
     if missing := needed - provided:
         raise ValueError(f"{kernel.name} calls {', '.join(sorted(missing))}, which only a Python process has: "
                          "compile it without debug")

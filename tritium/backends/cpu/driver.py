@@ -124,7 +124,7 @@ class Driver(DriverBase):
         form = form_of(call, _tensor_guard, kernel.metadata.stores)
         if form is None:
             return None
-        made = _runtime().record(kernel.function, kernel.metadata.arena_bytes, owner=kernel, result=kernel,
+        made = _runtime().record(kernel.function, _room(kernel.metadata), owner=kernel, result=kernel,
                                  checks=kernel.run.checks, **form)
         return _runtime().binder, made
 
@@ -218,6 +218,13 @@ class Interface:
 _judging = lock()  # of the kernels that take another's place, one is kept
 
 
+def _room(metadata) -> int:
+    """What the pool is told of a kernel: the scratch memory of a program, and whether all programs run at once."""
+    from tritium.backends.cpu.cooperative import BIT
+
+    return metadata.arena_bytes | (BIT if metadata.launch_cooperative_grid else 0)
+
+
 class Launcher:
     """Launches one kernel on any arguments: packs a slot of 8 bytes for each run-time value.
 
@@ -228,7 +235,7 @@ class Launcher:
     def __init__(self, src, metadata):
         self._name, self._names, self._types = metadata.name, tuple(src.signature), tuple(src.signature.values())
         self._stores = frozenset(getattr(metadata, "stores", ()))
-        self._arena_bytes = metadata.arena_bytes
+        self._room = _room(metadata)
         self._launch = _runtime().launch_raw
         self._terms: Any = None
         self._checks: Any = None
@@ -252,7 +259,7 @@ class Launcher:
             enter(told)
         at = ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value or 0
         if self._terms is None or self.judge((gx, gy, gz), at):
-            self._launch(function, self._arena_bytes, gx, gy, gz, packed)
+            self._launch(function, self._room, gx, gy, gz, packed)
         if leave is not None:
             leave(told)
 
@@ -285,7 +292,7 @@ class Launcher:
                     kernel = self.otherwise()
                     kernel._init_handles()
                     self._other = kernel  # its code must stay
-                    self._checks.other_arena = kernel.metadata.arena_bytes
+                    self._checks.other_arena = _room(kernel.metadata)
                     self._checks.other = kernel.function
         count = sum(len(flatten(type_)) for type_ in self._types)
         self._launch(self._checks.other, self._checks.other_arena, *sizes, ctypes.string_at(address, 8 * count))

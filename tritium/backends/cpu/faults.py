@@ -485,9 +485,7 @@ declare i32 @sigaction(i32, ptr, ptr)
 declare i32 @sigaltstack(ptr, ptr)
 declare i32 @raise(i32)
 declare i32 @getpid()
-declare i32 @usleep(i32)
 declare ptr @__errno_location()
-declare ptr @malloc(i64)
 
 ; 1 for the thread that may speak. Another waits until it is done, and says nothing; 2 s will do.
 define internal i1 @may_speak() nounwind {

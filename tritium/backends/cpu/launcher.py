@@ -1,7 +1,7 @@
 """How the shared launcher runs a kernel on the CPU: with the GIL released, by the pool.
 
-A record's `extra` is the number of bytes of scratch memory each worker needs; its `checks` are those of a kernel that
-takes something for granted, none of one that does not.
+A record's `extra` is the number of bytes of scratch memory each worker needs, with `cooperative.BIT` set if all programs
+run at once; its `checks` are those of a kernel that takes something for granted, none of one that does not.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ctypes
 
 from ..native import launcher as native
 from ..native import terms
+from . import cooperative
 
 __all__ = ["SYMBOLS", "Checks", "launcher"]
 
@@ -30,12 +31,15 @@ ptr PyErr_Format(ptr, ptr, ...)
 void PyErr_SetString(ptr, ptr)
 ptr PyEval_SaveThread()
 void PyEval_RestoreThread(ptr)
+i32 PyErr_CheckSignals()
 """
 
 _TEXTS = {
     "name.raw": "launch_raw",
     "doc.raw": "launch_raw(entry, arena_bytes, gx, gy, gz, slots): run the kernel on packed slots",
     "judged": "OLLLL",
+    "too_many": cooperative.REFUSALS[4],
+    "too_few": cooperative.REFUSALS[5],
     "assertion": "device-side assert triggered: %s [program (%lld, %lld, %lld)]",
     "usage": "launch_raw takes (entry, arena_bytes, gx, gy, gz, slots): sizes are below 2**31 and not negative, "
     "their product is below 2**63, slots are bytes",
@@ -97,6 +101,14 @@ run:
   ret ptr %returned
 }
 
+; Run the handlers of signals that have come; not 0 if one has raised, and then the exception waits.
+define internal i32 @run_handlers(ptr %thread) nounwind {
+  call void @PyEval_RestoreThread(ptr %thread)
+  %raised = call i32 @PyErr_CheckSignals()
+  %same = call ptr @PyEval_SaveThread()
+  ret i32 %raised
+}
+
 ; Run a kernel with the GIL released, and turn the outcome into what a builtin returns.
 define internal ptr @run(ptr %function, i64 %arena, ptr %slots, ptr %grid, ptr %result) nounwind {
 entry:
@@ -116,21 +128,37 @@ entry:
   %total.p = getelementptr %job, ptr %job, i64 0, i32 3
   store i64 %total, ptr %total.p
   %arena.p = getelementptr %job, ptr %job, i64 0, i32 5
-  store i64 %arena, ptr %arena.p
+  %bytes = and i64 %arena, {bytes}
+  store i64 %bytes, ptr %arena.p
   %message.p = getelementptr %job, ptr %job, i64 0, i32 6
   store ptr null, ptr %message.p
+  %stop.p = getelementptr %job, ptr %job, i64 0, i32 9
+  store i64 0, ptr %stop.p
+  %together.p = getelementptr %job, ptr %job, i64 0, i32 10
+  %together = and i64 %arena, {together}
+  store i64 %together, ptr %together.p
   %nothing = icmp eq i64 %total, 0
   br i1 %nothing, label %fine, label %run
 run:
   %thread = call ptr @PyEval_SaveThread()
+  %thread.p = getelementptr %job, ptr %job, i64 0, i32 8
+  store ptr %thread, ptr %thread.p
   %status = call i32 @tt.run(ptr %job)
   call void @PyEval_RestoreThread(ptr %thread)
-  switch i32 %status, label %failed [i32 0, label %fine i32 1, label %no_memory]
+  switch i32 %status, label %failed [i32 0, label %fine i32 1, label %no_memory i32 3, label %raised
+                                     i32 4, label %refused i32 5, label %refused]
 fine:
   call void @Py_IncRef(ptr %result)
   ret ptr %result
 no_memory:
   %r1 = call ptr @PyErr_NoMemory()
+  ret ptr null
+raised:
+  ret ptr null
+refused:
+  %many = icmp eq i32 %status, 4
+  %why = select i1 %many, ptr @too_many, ptr @too_few
+  %r3 = call ptr (ptr, ptr, ...) @PyErr_Format(ptr @py.runtime_error, ptr %why, i64 %total)
   ret ptr null
 failed:
   %message = load ptr, ptr %message.p
@@ -184,4 +212,5 @@ def launcher() -> str:
     >>> launcher().count("define ptr @tt.finish(")
     1
     """
-    return "\n".join((native.launcher(), native.texts(_TEXTS), native.declare(_FUNCTIONS), terms.TEXT, _RUN))
+    run = _RUN.replace("{bytes}", str(cooperative.BIT - 1)).replace("{together}", str(cooperative.BIT))
+    return "\n".join((native.launcher(), native.texts(_TEXTS), native.declare(_FUNCTIONS), terms.TEXT, run))

@@ -17,7 +17,7 @@ from ...ir import types as T
 from ...ir.core import Arg, Op, Result
 from ..llvm.rows import llvm_type, memory_type
 from ..llvm.writer import Val, lanes
-from . import faults, nests, scratch_strips, view
+from . import faults, nests, polls, scratch_strips, view
 from .affine import described
 from .emit import Emitter
 from .fault_record import record
@@ -118,12 +118,15 @@ class Lowering(Emitter):
             running = at(faults.PROGRAM)
             for k, arg in enumerate(self.module.args):
                 self.values[id(arg)] = self.argument(args, k, arg.type)
+            body = self.module.body
             with self.loop(begin, end) as programs:
                 self.program = programs.index
                 w.effect(f"store volatile i64 {programs.index}, ptr {running}")
                 w.hide(programs.index)
+                if polls.is_long_program(body):
+                    w.poll(programs.index, self.base, polls.rounds(body))
                 self.region = 1
-                self.block(self.module.body)
+                self.block(body)
             w.ret()
 
     def argument(self, args, k, t):

@@ -14,7 +14,7 @@ from ...ir.core import Arg, Op, Result, walk
 from ...ir.rewrite import uses
 from ..llvm.rows import llvm_type
 from ..llvm.writer import Level, Val, value
-from . import nests
+from . import nests, polls
 from .affine import Form, form_of
 from .lower import Shift
 from .lower_dot import look_ahead, sums
@@ -261,6 +261,9 @@ def _for(lo, op):
     with lo.loop(*bounds, carry=carried.starts(), until=until) as loop:
         with lo.inside():
             lo.values[id(index)] = lo.w.cast("trunc", loop.index, llvm_type(t))
+            if polls.is_long(op):
+                lo.w.poll(loop.index, lo.base, polls.rounds(body))
+                lo.w.fits(loop.index, lo.values[id(index)], t.signed)  # LLVM saw that from the end it ran to
             lo.remember(("form", id(index)), Form(None, loop.index, ()), loop.index.level)
             carried.enter(args, loop.carried)
             carried.begin(args, loop.index, bounds[0])
@@ -281,35 +284,38 @@ def _for(lo, op):
 def _while(lo, op):
     condition, body = op.regions
     carried = Carried(lo, op, op.operands)
-    w, starts = lo.w, carried.starts()
+    w = lo.w
+    polled = w.const("i32", polls.rounds(condition, body))
+    starts = [*carried.starts(), polled]
     name, depth = w.label("while"), len(w.levels)
     singles = [value(x.type, f"%{name}.{k}", depth) for k, x in enumerate(starts)]
     w.levels.append(Level(f"{name}.head"))
     lo.open()
     with lo.inside():
-        carried.enter(condition.args, singles)
+        carried.enter(condition.args, singles[:-1])
         go_on = []
         lo.block(condition, lambda: go_on.append(lo.scalar(condition.yields[0])))
         carried.drop(condition.args)
         w.branch(go_on[0], f"{name}.body", f"{name}.done")
         w.block(f"{name}.body")
-        carried.enter(body.args, singles)
+        carried.enter(body.args, singles[:-1])
         carried.wish(body, body.args)
         ends = []
         lo.block(body, lambda: ends.extend(carried.leave(body.yields, body.args)))
         carried.drop(body.args)
-        w.jump(f"{name}.head")
+        latch = w.levels[-1].label
+        left = polls.count(lo, singles[-1], f"{name}.poll", f"{name}.head")
     lo.close()
     inner = w.levels.pop()
     outer = w.levels[-1]
     before = outer.label
     w.jump(f"{name}.head")
     outer.lines.append(f"{name}.head:")
-    for x, y, end in zip(singles, starts, ends, strict=True):
-        outer.lines.append(f"  {x} = phi {x.type} [{y}, %{before}], [{end}, %{inner.label}]")
+    for x, y, end, polled_end in zip(singles, starts, [*ends, left], [*ends, polled], strict=True):
+        outer.lines.append(f"  {x} = phi {x.type} [{y}, %{before}], [{end}, %{latch}], [{polled_end}, %{name}.poll]")
     outer.lines += inner.lines
     w.block(f"{name}.done")
-    carried.finish([value(x.type, x, depth - 1) for x in singles])
+    carried.finish([value(x.type, x, depth - 1) for x in singles[:-1]])
 
 
 # --- branches ---------------------------------------------------------------------------------------------------

@@ -9,16 +9,21 @@ that has not started, so a busy machine costs nothing.
 
 There is one open job at a time. A launch that finds the pool taken, by another Python thread, runs alone.
 
-Each thread owns an arena, kept from launch to launch. The 64 bytes before an arena hold its size and the job it serves,
-and what a kernel notes of itself while it runs: the program and its record (see faults.py). A kernel that writes past
-an array must not get at these, so that arenas lie between pages that nobody may touch.
+Each thread owns an arena, kept from launch to launch. The 64 bytes before an arena say whom it serves:
+
+    -64  its size                                  -32  the frame to leave the program to (interrupt.py)
+    -56  the job                                   -24  when the thread last let others run, in ticks
+    -48  the program that runs                     -16  1 if this is the thread that launched the job
+    -40  the kernel's record (faults.py)            -8  the one program of a thread of a cooperative launch
+
+A kernel that writes past an array must not get at these, so that arenas lie between pages that nobody may touch.
 """
 
 from __future__ import annotations
 
 from ..llvm.target import CpuTarget
 
-__all__ = ["SYMBOLS", "pool"]
+__all__ = ["SYMBOLS", "pool", "system_values"]
 
 SYMBOLS = ("tt.pool.setup", "tt.pool.reset", "tt.pool.limit", "tt.pool.spawned", "tt.run", "tt.arena", "tt.assert_fail")
 
@@ -61,8 +66,10 @@ _NUMBERS = ("{block}", "{set}", "{bus}", "{private}")
 _VALUES = {True: ("1", "3", "10", "4098"), False: ("0", "2", "7", "34")}
 
 _STATE = """
-; entry, arguments, grid, programs, programs per turn, arena bytes, message and program of the first failed assertion
-%job = type { ptr, ptr, ptr, i64, i64, i64, ptr, i64 }
+; entry, arguments, grid, programs, programs per turn, arena bytes, message and program of the first failed assertion;
+; the caller's Python thread, 1 if programs are to stop, 1 if all run at once, 1 if a signal handler has raised; 1 if
+; the pool is taken and 2 if it is open, the caller's floating-point state, when to look for signals again
+%job = type { ptr, ptr, ptr, i64, i64, i64, ptr, i64, ptr, i64, i64, i64, i64, i64, i64 }
 %known = type { ptr, double }                     ; an entry, and the ticks of one program in its last launch
 
 @next = internal global i64 0, align 128          ; the first program nobody has taken
@@ -98,7 +105,9 @@ declare i32 @sched_yield()
 declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
 declare i32 @mprotect(ptr, i64, i32)
 declare i32 @munmap(ptr, i64)
+declare ptr @malloc(i64)
 declare void @free(ptr)
+declare i32 @usleep(i32)
 declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.ctlz.i64(i64, i1)
@@ -110,13 +119,24 @@ define void @tt.pool.setup() nounwind {
   store i64 %wake, ptr @wake_after
   %spin = udiv i64 %per_second, 50000             ; 20 us
   store i64 %spin, ptr @spin_for
+  %look = udiv i64 %per_second, 20                ; 50 ms
+  store i64 %look, ptr @look_every
+  %yield = udiv i64 %per_second, 1000
+  store i64 %yield, ptr @yield_every
   %r = call i32 @pthread_key_create(ptr @key, ptr @unmap_arena)
-  call void @tt.pool.reset()
+  call void @free_pool()
   ret void
 }
 
-; In the child of a fork there is one thread, and whatever the others held is free.
+; In the child of a fork there is one thread, Python's main thread, and whatever the others held is free.
 define void @tt.pool.reset() nounwind {
+  %self = call i64 @pthread_self()
+  store i64 %self, ptr @tt.pool.main
+  call void @free_pool()
+  ret void
+}
+
+define internal void @free_pool() nounwind {
   %r1 = call i32 @pthread_mutex_init(ptr @mutex, ptr null)
   %r2 = call i32 @pthread_cond_init(ptr @condition, ptr null)
   store i64 0, ptr @asleep
@@ -196,7 +216,8 @@ define internal void @running(ptr %header, ptr %record) nounwind alwaysinline {
   ret void
 }
 
-define internal ptr @arena_for(ptr %job) nounwind {
+; The arena of this thread for a job; `caller` is 1 if it is the one that launched it.
+define internal ptr @arena_for(ptr %job, i64 %caller) nounwind {
 entry:
   %bytes.p = getelementptr %job, ptr %job, i64 0, i32 5
   %bytes = load i64, ptr %bytes.p
@@ -206,12 +227,14 @@ entry:
 serve:
   %owner = getelementptr i8, ptr %arena, i64 -56
   store ptr %job, ptr %owner
+  %caller.p = getelementptr i8, ptr %arena, i64 -16
+  store i64 %caller, ptr %caller.p
   br label %done
 done:
   ret ptr %arena
 }
 
-; A kernel calls this with its arena; the first failure of a launch is kept, and no further programs are started.
+; A kernel calls this with its arena; the first failure of a launch is kept, and the launch stops.
 define void @tt.assert_fail(ptr %arena, ptr %message, i64 %program) nounwind cold noinline {
 entry:
   %owner = getelementptr i8, ptr %arena, i64 -56
@@ -223,16 +246,10 @@ entry:
 keep:
   %program.p = getelementptr %job, ptr %job, i64 0, i32 7
   store i64 %program, ptr %program.p
+  call void @stop(ptr %job)
   br label %done
 done:
   ret void
-}
-
-define internal i1 @has_failed(ptr %job) nounwind alwaysinline {
-  %message.p = getelementptr %job, ptr %job, i64 0, i32 6
-  %message = load atomic ptr, ptr %message.p monotonic, align 8
-  %failed = icmp ne ptr %message, null
-  ret i1 %failed
 }
 
 define internal void @programs(ptr %job, i64 %begin, i64 %end, ptr %arena) nounwind {
@@ -259,13 +276,14 @@ take:
   %done = phi i64 [0, %entry], [%so_far, %run]
   %begin = atomicrmw add ptr @next, i64 %chunk monotonic
   %over = icmp sge i64 %begin, %total
-  %failed = call i1 @has_failed(ptr %job)
-  %stop = or i1 %over, %failed
+  %stopped = call i1 @stopped(ptr %job)
+  %stop = or i1 %over, %stopped
   br i1 %stop, label %leave, label %run
 run:
   %to = add i64 %begin, %chunk
   %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
   call void @programs(ptr %job, i64 %begin, i64 %end, ptr %arena)
+  call void @tt.poll(ptr %arena)
   %count = sub i64 %end, %begin
   %so_far = add i64 %done, %count
   br label %take
@@ -329,6 +347,7 @@ done:
 
 define internal ptr @worker(ptr %unused) nounwind {
 entry:
+  %floats = call i64 @own_floats()                ; not its maker's
   br label %look
 look:
   %since = call i64 @ticks()
@@ -344,11 +363,11 @@ join:
   br i1 %joined, label %inside, label %spin
 inside:
   %job = load ptr, ptr @open_job
-  %arena = call ptr @arena_for(ptr %job)
+  %arena = call ptr @arena_for(ptr %job, i64 0)
   %none = icmp eq ptr %arena, null                ; no memory: leave the work to those who have some
   br i1 %none, label %leave, label %help
 help:
-  %ran = call i64 @drain(ptr %job, ptr %arena)
+  %ran = call i64 @guarded(ptr %job, ptr %arena, ptr @drain)
   %header = getelementptr i8, ptr %arena, i64 -64
   call void @running(ptr %header, ptr null)
   br label %leave
@@ -422,34 +441,113 @@ done:
 """
 
 _RUN = """
-; Run a job to its end. 0: done, 1: no memory for an arena, 2: an assertion failed.
+; Run a job to its end. 0: done, 1: no memory for an arena, 2: an assertion failed, 3: a signal handler raised, and the
+; exception waits; from `run_together` 4: too many programs, 5: not enough threads.
 define i32 @tt.run(ptr %job) nounwind {
 entry:
-  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
-  %total = load i64, ptr %total.p
-  %arena = call ptr @arena_for(ptr %job)
+  %raised.p = getelementptr %job, ptr %job, i64 0, i32 11
+  store i64 0, ptr %raised.p
+  %stage.p = getelementptr %job, ptr %job, i64 0, i32 12
+  store i64 0, ptr %stage.p
+  %floats.p = getelementptr %job, ptr %job, i64 0, i32 13
+  %due.p = getelementptr %job, ptr %job, i64 0, i32 14
+  store i64 0, ptr %due.p
+  %arena = call ptr @arena_for(ptr %job, i64 1)
   %none = icmp eq ptr %arena, null
   br i1 %none, label %no_memory, label %begin
 no_memory:
   ret i32 1
 begin:
+  %floats = call i64 @own_floats()
+  store i64 %floats, ptr %floats.p
+  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total = load i64, ptr %total.p
+  %together.p = getelementptr %job, ptr %job, i64 0, i32 10
+  %together = load i64, ptr %together.p
+  %all = icmp ne i64 %together, 0
+  %several = icmp ugt i64 %total, 1
+  %at_once = and i1 %all, %several
+  br i1 %at_once, label %crowd, label %share
+crowd:
+  %made = call i32 @run_together(ptr %job, ptr %arena)
+  br label %done
+share:
   %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
-  %single = icmp slt i64 %total, 2
   %solo = icmp slt i64 %limit, 1
+  %single = xor i1 %several, true
   %alone = or i1 %single, %solo
-  br i1 %alone, label %serial, label %acquire
-acquire:
+  %how = select i1 %alone, ptr @run_alone, ptr @share
+  %r = call i64 @guarded(ptr %job, ptr %arena, ptr %how)
+  %stage = load i64, ptr %stage.p
+  %taken = icmp ne i64 %stage, 0
+  br i1 %taken, label %finish, label %done
+finish:
+  call void @close(ptr %job)
+  br label %done
+done:
+  %outcome = phi i32 [%made, %crowd], [0, %share], [0, %finish]
+  %header = getelementptr i8, ptr %arena, i64 -64
+  call void @running(ptr %header, ptr null)
+  %floats.then = load i64, ptr %floats.p          ; a signal handler may have set another
+  call void @give_floats(i64 %floats.then)
+  %stop.p = getelementptr %job, ptr %job, i64 0, i32 9
+  %stop = load atomic i64, ptr %stop.p monotonic, align 8
+  %over = icmp ne i64 %stop, 0
+  br i1 %over, label %why, label %end
+end:
+  ret i32 %outcome
+why:
+  %raised = load i64, ptr %raised.p
+  %is_raised = icmp ne i64 %raised, 0
+  %status = select i1 %is_raised, i32 3, i32 2
+  ret i32 %status
+}
+
+; Programs too short to ask themselves whether they are to stop run a thousand at a time.
+define internal i64 @run_alone(ptr %job, ptr %arena) nounwind {
+entry:
+  %kernel = load ptr, ptr %job
+  %args.p = getelementptr %job, ptr %job, i64 0, i32 1
+  %args = load ptr, ptr %args.p
+  %grid.p = getelementptr %job, ptr %job, i64 0, i32 2
+  %grid = load ptr, ptr %grid.p
+  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total = load i64, ptr %total.p
+  br label %run
+run:
+  %at = phi i64 [0, %entry], [%end, %more]
+  %to = add i64 %at, 1024
+  %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
+  call void %kernel(ptr %args, i64 %at, i64 %end, ptr %grid, ptr %arena)
+  %left = icmp ult i64 %end, %total
+  br i1 %left, label %more, label %done
+more:
+  call void @tt.poll(ptr %arena)
+  br label %run
+done:
+  ret i64 0
+}
+
+; Run programs until none is left to take; the pool may be taken and open afterwards, and others inside.
+define internal i64 @share(ptr %job, ptr %arena) nounwind {
+entry:
+  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total = load i64, ptr %total.p
+  %stage.p = getelementptr %job, ptr %job, i64 0, i32 12
+  %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
   %swap = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
   %mine = extractvalue { i32, i1 } %swap, 1
-  br i1 %mine, label %first, label %serial
-serial:
-  call void @programs(ptr %job, i64 0, i64 %total, ptr %arena)
-  br label %done
+  br i1 %mine, label %first, label %taken
+taken:
+  %r0 = call i64 @run_alone(ptr %job, ptr %arena)
+  ret i64 0
 first:                                            ; sixteen turns for each thread level out uneven programs
+  store i64 1, ptr %stage.p
   %threads = add i64 %limit, 1
   %turns = shl i64 %threads, 4
   %share = udiv i64 %total, %turns
-  %chunk = call i64 @llvm.umax.i64(i64 %share, i64 1)
+  %some = call i64 @llvm.umax.i64(i64 %share, i64 1)
+  %chunk = call i64 @llvm.umin.i64(i64 %some, i64 1024)
   %chunk.p = getelementptr %job, ptr %job, i64 0, i32 4
   store i64 %chunk, ptr %chunk.p
   %wake = load i64, ptr @wake_after
@@ -473,12 +571,12 @@ own:                                              ; alone, until the rest looks 
   %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
   call void @programs(ptr %job, i64 %at, i64 %end, ptr %arena)
   %last = icmp sge i64 %end, %total
-  %failed = call i1 @has_failed(ptr %job)
+  %failed = call i1 @stopped(ptr %job)
   %stop = or i1 %last, %failed
   br i1 %stop, label %alone_to_the_end, label %more
 alone_to_the_end:
   call void @learn(ptr %known, ptr %kernel, i64 %start, i64 %end)
-  br label %release
+  br label %done
 more:
   %now = call i64 @ticks()
   %spent = sub i64 %now, %start
@@ -498,6 +596,7 @@ open:
   store atomic i64 %from, ptr @next monotonic, align 8
   store atomic i64 %total, ptr @total monotonic, align 8
   store ptr %job, ptr @open_job
+  store i64 2, ptr %stage.p
   store atomic i64 0, ptr @state seq_cst, align 8
   %spawned = load i64, ptr @tt.pool.spawned
   %few = icmp slt i64 %spawned, %limit
@@ -511,14 +610,27 @@ signal:
   %r2 = call i32 @pthread_mutex_unlock(ptr @mutex)
   %opened = call i64 @ticks()                     ; waking others is not part of what programs take
   %ran = call i64 @drain(ptr %job, ptr %arena)
-  %inside = atomicrmw or ptr @state, i64 1 acq_rel
-  %some = icmp sgt i64 %ran, 0
-  br i1 %some, label %note, label %join
+  %busy = icmp sgt i64 %ran, 0
+  br i1 %busy, label %note, label %done
 note:
   call void @learn(ptr %known, ptr %kernel, i64 %opened, i64 %ran)
+  br label %done
+done:
+  ret i64 0
+}
+
+; Give the pool back: nobody comes in any more, and those who are inside are waited for.
+define internal void @close(ptr %job) nounwind {
+entry:
+  %stage.p = getelementptr %job, ptr %job, i64 0, i32 12
+  %stage = load i64, ptr %stage.p
+  %opened = icmp eq i64 %stage, 2
+  br i1 %opened, label %shut, label %release
+shut:
+  %inside = atomicrmw or ptr @state, i64 1 acq_rel
   br label %join
 join:                                             ; for those who are inside
-  %tries = phi i64 [0, %signal], [0, %note], [%tried, %again]
+  %tries = phi i64 [0, %shut], [%tried, %again]
   %state = load atomic i64, ptr @state acquire, align 8
   %empty = icmp eq i64 %state, 1
   br i1 %empty, label %release, label %waiting
@@ -528,21 +640,29 @@ waiting:
   %long_wait = icmp sgt i64 %tries, 2000
   br i1 %long_wait, label %yield, label %again
 yield:
-  %r3 = call i32 @sched_yield()
+  %r = call i32 @sched_yield()
+  %now = call i64 @ticks()
+  call void @look_for_signals(ptr %job, i64 %now)
   br label %again
 again:
   br label %join
 release:
   store atomic i32 0, ptr @busy release, align 4
-  br label %done
-done:
-  %header = getelementptr i8, ptr %arena, i64 -64
-  call void @running(ptr %header, ptr null)
-  %bad = call i1 @has_failed(ptr %job)
-  %status = select i1 %bad, i32 2, i32 0
-  ret i32 %status
+  ret void
 }
 """
+
+
+def system_values(text: str, target: CpuTarget) -> str:
+    """A text with the system's values of what {block}, {set}, {bus} and {private} stand for.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> system_values("i32 {block}", cpu_target("x86-64-v3")) in ("i32 0", "i32 1")
+    True
+    """
+    for name, number in zip(_NUMBERS, _VALUES["darwin" in target.triple or "apple" in target.triple]):
+        text = text.replace(name, number)
+    return text
 
 
 def pool(target: CpuTarget) -> str:
@@ -553,6 +673,4 @@ def pool(target: CpuTarget) -> str:
     True
     """
     text = "\n".join((_STATE, _CLOCK["arm" if target.simd == "neon" else "x86"], _ARENA, _WORKER, _RUN))
-    for name, number in zip(_NUMBERS, _VALUES["darwin" in target.triple or "apple" in target.triple]):
-        text = text.replace(name, number)
-    return text
+    return system_values(text, target)

@@ -29,20 +29,24 @@ from ..llvm.target import CpuTarget, cpu_target
 from ..native import guards, record, terms
 from ..native import launcher as native_launcher
 from ..native.parts import NATIVE, Part, Symbols, builtin
-from . import dot, dot_amx, faults, launcher, partial, pool, sort, tile_copy
+from . import (
+    cooperative, dot, dot_amx, faults, float_state, interrupt, launcher, partial, pool, sort, tile_copy,
+)  # fmt: skip
 
 __all__ = ["PARTS", "Runtime"]
 
 
 def _core(target: CpuTarget) -> str:
-    return "\n".join((pool.pool(target), faults.faults(target), partial.partial(), tile_copy.tile_copy(),
-                      launcher.launcher() if NATIVE else ""))  # fmt: skip
+    return "\n".join((pool.pool(target), interrupt.interrupt(), float_state.float_state(target),
+                      cooperative.cooperative(target), faults.faults(target), partial.partial(), tile_copy.tile_copy(),
+                      launcher.launcher() if NATIVE else interrupt.DEAF))  # fmt: skip
 
 
-_CORE = (pool.SYMBOLS + faults.SYMBOLS + partial.SYMBOLS + tile_copy.SYMBOLS
+_CORE = (pool.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS + partial.SYMBOLS + tile_copy.SYMBOLS
          + (launcher.SYMBOLS if NATIVE else ()))  # fmt: skip
 PARTS = (
-    Part("core", _CORE, (pool, faults, partial, tile_copy, guards, native_launcher, terms, launcher), _core),
+    Part("core", _CORE, (pool, interrupt, float_state, cooperative, faults, partial, tile_copy, guards,
+                         native_launcher, terms, launcher), _core),
     *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
     Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
@@ -54,7 +58,9 @@ class _Job(ctypes.Structure):
 
     _fields_ = (("entry", ctypes.c_void_p), ("slots", ctypes.c_char_p), ("grid", ctypes.c_void_p),
                 ("total", ctypes.c_int64), ("chunk", ctypes.c_int64), ("arena", ctypes.c_int64),
-                ("message", ctypes.c_char_p), ("program", ctypes.c_int64))  # fmt: skip
+                ("message", ctypes.c_char_p), ("program", ctypes.c_int64), ("thread", ctypes.c_void_p),
+                ("stop", ctypes.c_int64), ("together", ctypes.c_int64), ("raised", ctypes.c_int64),
+                ("stage", ctypes.c_int64), ("floats", ctypes.c_int64), ("due", ctypes.c_int64))  # fmt: skip
 
 
 class Runtime:
@@ -86,6 +92,7 @@ class Runtime:
         self.symbols: Mapping[str, int] = Symbols(self.target, PARTS)
         self._limit = ctypes.c_int64.from_address(self.symbols["tt.pool.limit"])
         ctypes.CFUNCTYPE(None)(self.symbols["tt.pool.setup"])()
+        ctypes.c_uint64.from_address(self.symbols["tt.pool.main"]).value = threading.main_thread().ident or 0
         if knobs.fault_handler:
             ctypes.CFUNCTYPE(ctypes.c_int32)(self.symbols["tt.fault.install"])()
         os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(self.symbols["tt.pool.reset"]))
@@ -161,7 +168,7 @@ class Runtime:
         self._limit.value = n - 1
 
     def launch_raw_slowly(self, entry: int, arena_bytes: int, gx: int, gy: int, gz: int, slots: bytes) -> None:
-        """`launch_raw` through ctypes, for interpreters that take no native builtins."""
+        """`launch_raw` through ctypes, for interpreters that take no native builtins. Signals do not stop it."""
         try:
             check_sizes((gx, gy, gz))
         except ValueError as error:
@@ -169,12 +176,15 @@ class Runtime:
         if not gx * gy * gz:
             return
         grid = (ctypes.c_int64 * 3)(gx, gy, gz)
-        job = _Job(entry, slots, ctypes.addressof(grid), gx * gy * gz, 0, arena_bytes, None, 0)
+        together, arena_bytes = divmod(arena_bytes, cooperative.BIT)
+        job = _Job(entry, slots, ctypes.addressof(grid), gx * gy * gz, 0, arena_bytes, None, 0, None, 0, together)
         status = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self.symbols["tt.run"])(ctypes.addressof(job))
         if status == 1:
             raise MemoryError
         if status == 2:
             x, y, z = job.program % gx, job.program // gx % gy, job.program // (gx * gy)
             raise RuntimeError(f"device-side assert triggered: {job.message.decode()} [program ({x}, {y}, {z})]")
+        if (why := cooperative.refusal(status, gx * gy * gz)) is not None:
+            raise RuntimeError(why)
         if status:
             raise InternalError(f"the pool returned status {status}")

@@ -548,8 +548,7 @@ class Writer:
         body = self.levels[-1]
         type = loop.index.type
         following = self.advance(n, loop.index, by)
-        more = self.effect(f"icmp {until} {type} {following}, {hi}", "i1")
-        self.branch(more, f"body.{n}", f"done.{n}")
+        backs, extra = self.latch(n, loop.index, lo, following, hi, by, until)
         self.levels.pop()
         outer, last = self.levels[-1], body.label
         before = outer.label
@@ -558,15 +557,27 @@ class Writer:
         else:
             self.branch(guard, f"body.{n}", f"done.{n}")
         outer.lines.append(f"body.{n}:")
-        outer.lines.append(f"  {loop.index} = phi {type} [{lo}, %{before}], [{following}, %{last}]")
-        for x, c, y in zip(carry, loop.carried, loop.next, strict=True):
-            outer.lines.append(f"  {c} = phi {x.type} [{x}, %{before}], [{y}, %{last}]")
+        for x, c, y in zip((lo, *carry), (loop.index, *loop.carried), (following, *loop.next), strict=True):
+            again = ", ".join([f"[{y}, %{back}]" for back in backs])
+            outer.lines.append(f"  {c} = phi {c.type} [{x}, %{before}], {again}")
+        outer.lines += [f"  {line}".replace("BEFORE", before) for line in extra]
         outer.lines += body.lines
         self.block(f"done.{n}")
         if guard is None:  # there is no way here but through the loop
             loop.results = tuple(value(y.type, str(y), min(y.level, len(self.levels) - 1)) for y in loop.next)
         else:
             loop.results = tuple(self.phi(x.type, (x, before), (y, last)) for x, y in zip(carry, loop.next))
+
+    def latch(self, n: int, index: Val, lo: Val, following: str, hi: Val, by: Val,
+              until: str) -> tuple[list[str], list[str]]:
+        """End the body of loop `n`: the blocks that go back to its beginning, and further phis there.
+
+        The innermost level is left in the block that goes to the loop's end.
+        """
+        back = self.levels[-1].label
+        more = self.effect(f"icmp {until} {index.type} {following}, {hi}", "i1")
+        self.branch(more, f"body.{n}", f"done.{n}")
+        return [back], []
 
     def advance(self, n: int, index: Val, by: Val) -> str:
         """Compute the next index of loop `n`."""

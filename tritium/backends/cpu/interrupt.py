@@ -1,0 +1,185 @@
+"""How a launch is stopped before its programs have ended, in LLVM: by Ctrl-C, by a failed assertion.
+
+Kernels call `tt.poll` now and then: from loops that may run for long, and between programs. The thread that launched
+the kernel lets Python run its signal handlers there, every 50 ms; if one raises, the job's `stop` is set. Every thread
+that finds it set leaves its program at once: `longjmp` to the frame that runs programs. A loop that was left half-way
+must not be continued after: what follows may count on what it has computed.
+
+Python runs signal handlers in its main thread only. A launch from another thread is not stopped by a signal, and never
+waits for the GIL.
+
+A handler may launch kernels itself. The arena of the thread is in use then, so it is put aside and the handler's
+launches make another.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DEAF", "IDLE", "SYMBOLS", "interrupt"]
+
+SYMBOLS = ("tt.poll", "tt.pool.main")
+
+# For interpreters that take no native builtins: there is nobody to ask for signals.
+DEAF = """
+define internal i32 @run_handlers(ptr %thread) nounwind {
+  ret i32 0
+}
+"""
+
+# For kernels outside of a Python process: nothing stops them.
+IDLE = """
+define void @tt.poll(ptr %arena) nounwind {
+  ret void
+}
+"""
+
+_TEXT = """
+@tt.pool.main = global i64 0                      ; pthread_self of the thread that runs Python's signal handlers
+@look_every = internal global i64 0               ; ticks from one look for signals to the next
+@yield_every = internal global i64 0              ; ticks after which a program lets others run
+
+declare i32 @_setjmp(ptr) returns_twice
+declare void @longjmp(ptr, i32) noreturn
+declare i64 @pthread_self()
+
+define internal i1 @stopped(ptr %job) nounwind alwaysinline {
+  %stop.p = getelementptr %job, ptr %job, i64 0, i32 9
+  %stop = load atomic i64, ptr %stop.p monotonic, align 8
+  %stopped = icmp ne i64 %stop, 0
+  ret i1 %stopped
+}
+
+define internal void @stop(ptr %job) nounwind {
+  %stop.p = getelementptr %job, ptr %job, i64 0, i32 9
+  store atomic i64 1, ptr %stop.p release, align 8
+  ret void
+}
+
+; Call a function of the job and the arena; `tt.poll` leaves it here. Nothing is needed afterwards that a register held.
+define internal i64 @guarded(ptr %job, ptr %arena, ptr %function) nounwind noinline {
+entry:
+  %place = alloca [512 x i8], align 16            ; a jmp_buf has 312 bytes at most
+  %place.p = getelementptr i8, ptr %arena, i64 -32
+  store ptr %place, ptr %place.p
+  %left = call i32 @_setjmp(ptr %place) returns_twice
+  %back = icmp ne i32 %left, 0
+  br i1 %back, label %gone, label %run
+run:
+  %result = call i64 %function(ptr %job, ptr %arena)
+  ret i64 %result
+gone:
+  ret i64 0
+}
+
+; Have Python run the handlers of signals that have come, where that is possible and the last time is long ago.
+define internal void @look_for_signals(ptr %job, i64 %now) nounwind {
+entry:
+  %thread.p = getelementptr %job, ptr %job, i64 0, i32 8
+  %thread = load ptr, ptr %thread.p
+  %alone = icmp eq ptr %thread, null
+  br i1 %alone, label %done, label %fresh
+fresh:                                            ; an exception that waits must not be lost
+  %raised.p = getelementptr %job, ptr %job, i64 0, i32 11
+  %raised = load i64, ptr %raised.p
+  %waits = icmp ne i64 %raised, 0
+  br i1 %waits, label %done, label %date
+date:
+  %due.p = getelementptr %job, ptr %job, i64 0, i32 14
+  %due = load i64, ptr %due.p
+  %every = load i64, ptr @look_every
+  %first = icmp eq i64 %due, 0
+  br i1 %first, label %begin, label %compare
+begin:
+  %later = add i64 %now, %every
+  store i64 %later, ptr %due.p
+  br label %done
+compare:
+  %left = sub i64 %due, %now
+  %early = icmp sgt i64 %left, 0
+  br i1 %early, label %done, label %who
+who:
+  %self = call i64 @pthread_self()
+  %main = load i64, ptr @tt.pool.main
+  %is_main = icmp eq i64 %self, %main
+  br i1 %is_main, label %look, label %done
+look:
+  %key = load i64, ptr @key
+  %arena = call ptr @pthread_getspecific(i64 %key)
+  %r1 = call i32 @pthread_setspecific(i64 %key, ptr null)
+  %floats.p = getelementptr %job, ptr %job, i64 0, i32 13
+  %floats = load i64, ptr %floats.p
+  call void @give_floats(i64 %floats)
+  %failed = call i32 @run_handlers(ptr %thread)
+  %floats.now = call i64 @own_floats()
+  store i64 %floats.now, ptr %floats.p
+  %theirs = call ptr @pthread_getspecific(i64 %key)
+  call void @unmap_arena(ptr %theirs)
+  %r2 = call i32 @pthread_setspecific(i64 %key, ptr %arena)
+  ; Other Python threads may hold the GIL for milliseconds: a fortieth of the time may go into waiting for it.
+  %after = call i64 @ticks()
+  %spent = sub i64 %after, %now
+  %rare = mul i64 %spent, 40
+  %most = shl i64 %every, 3
+  %rarer = call i64 @llvm.umin.i64(i64 %rare, i64 %most)
+  %wait = call i64 @llvm.umax.i64(i64 %rarer, i64 %every)
+  %next = add i64 %after, %wait
+  store i64 %next, ptr %due.p
+  %good = icmp eq i32 %failed, 0
+  br i1 %good, label %done, label %raise
+raise:
+  store i64 1, ptr %raised.p
+  call void @stop(ptr %job)
+  br label %done
+done:
+  ret void
+}
+
+; Leave the program if the job is to stop. Programs of a cooperative launch wait for each other: they let others run.
+define void @tt.poll(ptr %arena) nounwind noinline {
+entry:
+  %job.p = getelementptr i8, ptr %arena, i64 -56
+  %job = load ptr, ptr %job.p
+  %over = call i1 @stopped(ptr %job)
+  br i1 %over, label %leave, label %look
+look:
+  %now = call i64 @ticks()
+  %together.p = getelementptr %job, ptr %job, i64 0, i32 10
+  %together = load i64, ptr %together.p
+  %crowd = icmp ne i64 %together, 0
+  %last.p = getelementptr i8, ptr %arena, i64 -24
+  %last = load i64, ptr %last.p
+  %ran = sub i64 %now, %last
+  %patience = load i64, ptr @yield_every
+  %long = icmp sgt i64 %ran, %patience
+  %polite = or i1 %crowd, %long
+  br i1 %polite, label %yield, label %mine
+yield:
+  store i64 %now, ptr %last.p
+  %r = call i32 @sched_yield()
+  br label %mine
+mine:
+  %caller.p = getelementptr i8, ptr %arena, i64 -16
+  %caller = load i64, ptr %caller.p
+  %is_caller = icmp ne i64 %caller, 0
+  br i1 %is_caller, label %signals, label %done
+signals:
+  call void @look_for_signals(ptr %job, i64 %now)
+  %now_over = call i1 @stopped(ptr %job)
+  br i1 %now_over, label %leave, label %done
+done:
+  ret void
+leave:
+  %place.p = getelementptr i8, ptr %arena, i64 -32
+  %place = load ptr, ptr %place.p
+  call void @longjmp(ptr %place, i32 1)
+  unreachable
+}
+"""
+
+
+def interrupt() -> str:
+    """The LLVM text; it stands beside the pool's.
+
+    >>> interrupt().count("define void @tt.poll(ptr %arena)")
+    1
+    """
+    return _TEXT
