@@ -104,7 +104,7 @@ def test_targets():
 ])
 def test_mistakes_are_one_line(kernels, capsys, change, message):
     arguments = [kernels, "-n", "double", "-s", "*fp32, *fp32, i32, i32, 8", "-g", "1,1,1", "-t", "cpu:host:1", *change]
-    assert run(*arguments) == 1
+    assert run(*arguments) == 2
     err = capsys.readouterr().err
     assert message in err and err.count("\n") == 1
 
@@ -114,7 +114,7 @@ def test_mistakes_in_the_kernel_are_shown_without_a_traceback(kernels, capsys):
     assert run(*arguments) == 1
     err = capsys.readouterr().err
     assert "power of 2" in err and "-->" in err and "Traceback" not in err
-    assert run(*arguments[:4], "*fp32, *fp32, i32, i32, 8", *arguments[5:-1], "cuda:91") == 1
+    assert run(*arguments[:4], "*fp32, *fp32, i32, i32, 8", *arguments[5:-1], "cuda:91") == 2
     assert "there is no NVIDIA architecture 91" in capsys.readouterr().err
 
 
