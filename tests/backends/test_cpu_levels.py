@@ -284,3 +284,21 @@ def test_atomics_of_halves_without_conversions(monkeypatch, how):
         args = [x if how == "add" else np.where(np.isnan(x), np.float16(2), x) for x in (every, other)]
         text = cpu_kernels.check(build, [T.Ptr(T.f16)] * 2, args, (count // block,))
         assert "atomicrmw" not in text and "fpext" not in text
+
+
+def test_dots_without_fused_steps_stay_in_registers():
+    """In a process of its own: what was compiled for another processor before changes LLVM's ways."""
+    code = """
+import re
+from tritium.backends.cpu import dot
+from tritium.backends.llvm.target import assembly, cpu_target
+for name in ("x86-64", "x86-64-v2", "x86-64-v2,+avx", "x86-64-v3,-fma"):
+    for kind in ("f32", "f64"):
+        cpu = cpu_target(name)
+        blocks = assembly(dot.dot(cpu, kind), cpu).split("\\n.LBB")
+        hottest = max(blocks, key=lambda block: len(re.findall("mulp[sd]", block)))
+        columns = cpu.dot_columns // (4 if cpu.simd == "sse" else 8)
+        assert len(re.findall("mulp[sd]", hottest)) == cpu.dot_rows * columns, (name, kind, hottest)
+        assert not re.search(r"rsp.*mm|mm.*rsp", hottest), (name, kind, hottest)  # vectors to or from the stack
+"""
+    run("host", code)

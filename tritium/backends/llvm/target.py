@@ -96,8 +96,8 @@ class CpuTarget:
     has_amx: bool = False  # a unit that multiplies tiles of bf16
 
 
-# What the registers hold, with the operands.
-_TILES = {"neon": (4, 16), "sse": (6, 8), "avx": (6, 16), "avx2": (6, 16), "avx512": (8, 32)}
+# What the registers hold, with the operands, and products before they are summed where that takes two instructions.
+_TILES = {"neon": (4, 16), "sse": (6, 8), "avx": (4, 16), "avx2": (6, 16), "avx512": (8, 32)}
 _AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq")
 _AMX = ("amx-tile", "amx-bf16")
 
@@ -109,7 +109,8 @@ def _cpu(level: levels.Level) -> CpuTarget:
 
 def _x86(triple: str, cpu: str, features: str, has: frozenset[str]) -> CpuTarget:
     simd = "avx512" if has.issuperset(_AVX512) else "avx2" if "avx2" in has else "avx" if "avx" in has else "sse"
-    return CpuTarget(triple, cpu, features, simd, "avx2" in has, *_TILES[simd],
+    tile = _TILES["avx" if simd == "avx2" and "fma" not in has else simd]
+    return CpuTarget(triple, cpu, features, simd, "avx2" in has, *tile,
                      W=32 if simd == "avx512" else 16, has_fma="fma" in has, has_f16_convert="f16c" in has,
                      has_fp16="avx512fp16" in has, has_bf16="avx512bf16" in has,
                      has_dot8=bool(has & {"avx512vnni", "avxvnni"}), has_amx=has.issuperset(_AMX))  # fmt: skip
