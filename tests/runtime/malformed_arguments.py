@@ -1,6 +1,7 @@
-"""Arguments that no kernel can use, each launched twice: before there is a native launcher, and after.
+"""Arguments that no kernel can use, each launched three times: compiled, before there is a native launcher and after,
+and interpreted.
 
-    python -m tests.runtime.malformed_arguments       writes {case: {road: what was said}} as JSON
+    python -m tests.runtime.malformed_arguments       writes {road: {case: what was said}} as JSON
 
 It runs in a process of its own: what is let through here ends it.
 """
@@ -21,6 +22,7 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
+from tritium.interp.eager import InterpretedFunction
 
 try:
     import torch
@@ -230,13 +232,13 @@ def main():
     cases += [(name, "BLOCK", x) for name, x in {"list": [4], "array": X, "dict": {}, "longer": 10**5000}.items()]
     cases += [(name, "dst", x) for name, x in read_only().items()]
     cases += [(f"loaded {name}", "src", x) for name, x in read_only().items()]
+    roads = {"first": copy[(1,)], "again": copy[(1,)], "interpreted": InterpretedFunction(copy.fn)[(1,)]}
     found = {}
-    for road in ("first", "again"):
-        for name, where, x in cases:
-            found.setdefault(f"{name} as {where}", {})[road] = said(copy[(1,)], **{where: x})
-        # From here on there are native records for arrays and tensors.
+    for road, launch in roads.items():
+        found[road] = {f"{name} as {where}": said(launch, **{where: x}) for name, where, x in cases}
+        # After the first road there are native records for arrays and tensors.
         for x in (X, torch.zeros(64)) if torch is not None else (X,):
-            assert said(copy[(1,)], src=x) == ["launched", "", 0]
+            assert said(launch, src=x) == ["launched", "", 0]
     json.dump(found, sys.stdout)
 
 

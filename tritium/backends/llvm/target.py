@@ -14,7 +14,6 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Protocol
 
 from ... import knobs, locks

@@ -546,7 +546,6 @@ class Writer:
                     until: str):
         """Write header, body and latch after whatever the body left in the outer level's buffer."""
         body = self.levels[-1]
-        type = loop.index.type
         following = self.advance(n, loop.index, by)
         backs, extra = self.latch(n, loop.index, lo, following, hi, by, until)
         self.levels.pop()
