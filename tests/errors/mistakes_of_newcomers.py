@@ -1,6 +1,6 @@
 """Mistakes of those who come from NumPy and PyTorch."""
 
-# ruff: noqa: F841, RUF059
+# ruff: noqa: F841
 
 import tritium as triton
 import tritium.language as tl

@@ -233,4 +233,4 @@ def test_a_size_that_is_none(monkeypatch):
     for text in ("much", "-1", "1.5G", ""):
         monkeypatch.setenv("TRITIUM_CACHE_MAX_SIZE", text)
         with pytest.raises(ValueError, match="TRITIUM_CACHE_MAX_SIZE.*512M, 8G"):
-            knobs.cache.max_size  # noqa: B018
+            knobs.cache.max_size

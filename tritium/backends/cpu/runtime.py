@@ -31,7 +31,17 @@ from ..native import guards, record, terms
 from ..native import launcher as native_launcher
 from ..native.parts import NATIVE, Part, Symbols, builtin
 from . import (
-    cooperative, dot, dot_amx, faults, float_state, interrupt, launcher, partial, pool, sort, tile_copy,
+    cooperative,
+    dot,
+    dot_amx,
+    faults,
+    float_state,
+    interrupt,
+    launcher,
+    partial,
+    pool,
+    sort,
+    tile_copy,
 )  # fmt: skip
 
 __all__ = ["PARTS", "Runtime"]
