@@ -1,5 +1,7 @@
-"""Nothing a kernel asks for while it is compiled goes on for ever: loops, calls, constants and branches have a limit, and
-an error that names them."""
+"""Nothing a kernel asks for while it is compiled goes on for ever.
+
+Loops, calls, constants and branches have a limit, and an error that names them.
+"""
 
 import linecache
 import math
@@ -67,7 +69,7 @@ def test_loops_within_loops():
 
 def test_a_loop_with_a_long_body(small):
     shown = refused(body("for i in tl.static_range(900):", *["    tl.store(p + i, i * 2 + 1)"] * 8),
-                    "this static_range makes the kernel too large.* unrolled 900 times, it has more than 5000 expressions")
+                    "this static_range makes the kernel too large.* 900 times, it has more than 5000 expressions")
     assert "static_range(900)" in shown
 
 
@@ -137,7 +139,8 @@ def test_lambdas_that_double(small):
 
 
 @pytest.mark.parametrize("text, message", [
-    ("10**10**8", "int of more than 65536 bits"), ("-10**10**8", "int of more than"), ("7**7**7**7", "int of more than"),
+    ("10**10**8", "int of more than 65536 bits"), ("-10**10**8", "int of more than"),
+    ("7**7**7**7", "int of more than"),
     ("1 << 10**11", "int of more than"), ("(1 << 60000) * (1 << 60000)", "int of more than"),
     ("'a' * 10**10", "text of more than 1048576 letters"), ("10**10 * 'a'", "text of more than"),
     ("(1, 2) * 10**9", "tuple of more than 65536 values"), ("[0] * 10**9", "tuple of more than"),
@@ -151,7 +154,8 @@ def test_constants_that_would_fill_the_memory(text, message):
 
 
 @pytest.mark.parametrize("text, value", [
-    ("2**64", 2**64), ("2**-1", 0.5), ("(-1)**10**9", 1), ("0 << 10**9", 0), ("1.5**2000000", None), ("'ab' * 3", "ababab"),
+    ("2**64", 2**64), ("2**-1", 0.5), ("(-1)**10**9", 1), ("0 << 10**9", 0), ("1.5**2000000", None),
+    ("'ab' * 3", "ababab"),
     ("'%5d|' % 3", "    3|"), ("math.factorial(20)", math.factorial(20)), ("f'{3:>4}'", "   3"), ("7 % 4", 3),
 ])
 def test_constants_of_a_usual_size(text, value):
@@ -162,8 +166,9 @@ def test_constants_of_a_usual_size(text, value):
 
 
 def test_tuples_that_double():
-    refused(body("t = (1, 2)", "for i in tl.static_range(60):", "    t = t + t"), "tuple of more than 65536 values")
-    refused(body("t = (1, 2)", "for i in tl.static_range(60):", "    t = (t, t)"), "this tuple holds more than 65536 values")
+    loop = "for i in tl.static_range(60):"
+    refused(body("t = (1, 2)", loop, "    t = t + t"), "tuple of more than 65536 values")
+    refused(body("t = (1, 2)", loop, "    t = (t, t)"), "this tuple holds more than 65536 values")
 
 
 def test_tiles_that_are_too_large():
@@ -176,7 +181,7 @@ def test_tiles_that_are_too_large():
 
 @pytest.mark.parametrize("lines", [
     [line for i in range(400) for line in (f"if n == {i}:", "    return")],
-    ["if n == 0:", "    tl.store(p, 0)", *(line for i in range(400) for line in (f"elif n == {i}:", f"    tl.store(p, {i})"))],
+    ["if n == 0:", "    pass", *[line for i in range(400) for line in (f"elif n == {i}:", f"    tl.store(p, {i})")]],
     ["for i in tl.static_range(400):", "    if n == i:", "        break", "    tl.store(p + i, 1)"],
 ], ids=["returns", "elif", "breaks"])
 def test_branches_that_nest_too_deeply(lines):

@@ -16,8 +16,8 @@ from tritium.compiler import ASTSource, IRSource
 from tritium.compiler.names import safe_name
 
 NAMES = ["a/b", "../../escaped", "..", ".", "/etc/passwd", 'a"b\n@evil', "a b<c, d>::e()", "", None, "a\0b",
-         "a" * 5000, "é" * 140, "main", "malloc", "memcpy", "tt.run", "llvm.sqrt.f32", "str0", "smem", "vprintf", "con", "1st",
-         "%x", "kernel.add", "\ud800", "-o", "*", 7]  # fmt: skip
+         "a" * 5000, "é" * 140, "main", "malloc", "memcpy", "tt.run", "llvm.sqrt.f32", "str0", "smem", "vprintf",
+         "con", "1st", "%x", "kernel.add", "\ud800", "-o", "*", 7]  # fmt: skip
 
 
 def named(name):

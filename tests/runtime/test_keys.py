@@ -166,7 +166,8 @@ def test_code_counts_and_its_place_does_not():
     base = made("def f(x): return x + 1")
     assert made("\n\ndef f(x): return x + 1") == base
     different = ["def f(x): return x + 2", "def f(x): return x + 1.0", "def f(x): return x - 1",
-                 "def f(x): return 1 + x", "def f(x): return x + True", "def f(y): return y + 1", "def f(x, *a): return x + 1",
+                 "def f(x): return 1 + x", "def f(x): return x + True", "def f(y): return y + 1",
+                 "def f(x, *a): return x + 1",
                  "def f(x): return x + (lambda: 1)()", "def f(x): return x + (lambda: 2)()"]  # fmt: skip
     found = [made(text) for text in different]
     assert base not in found and len({*found}) == len(found)

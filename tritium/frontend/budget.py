@@ -1,5 +1,6 @@
-"""How large a kernel may grow while it is lowered: unrolled loops and inlined calls have an end, and an error that names
-them.
+"""How large a kernel may grow while it is lowered: unrolled loops and inlined calls have an end.
+
+The error names the loop, or the function that is inlined most.
 
 Every expression and statement that is visited counts. `knobs.compilation.budget` says how many there may be.
 """
@@ -69,8 +70,9 @@ class Budget:
         self.depth += 1
         if self.depth > DEEPEST and steps:
             raise diagnose.error(
-                b, getattr(steps[0], "node", steps[0]), f"branches nest more than {DEEPEST} deep here", hint="each early "
-                "exit, `elif` and turn of an unrolled loop that may be left opens a branch: use fewer of them")
+                b, getattr(steps[0], "node", steps[0]), f"branches nest more than {DEEPEST} deep here",
+                hint="each early exit, `elif` and turn of an unrolled loop that may be left opens a branch: use fewer "
+                "of them")
         yield
         self.depth -= 1
 

@@ -24,7 +24,7 @@ class Limits(NamedTuple):
     smallest_k: tuple = (1, 1)
     imprecise_sums: int = 0  # products of 8-bit floats that may be summed in reduced precision
     narrow_extremes: bool = True  # descriptors have atomic_min and atomic_max of 16-bit floats
-    reports_steps: bool = True  # a run-time step of 0 stops the kernel; elsewhere the loop has no turn, unless debugging
+    reports_steps: bool = True  # a run-time step of 0 stops the kernel; else only with debug, and the loop has no turn
 
 
 def capability(target):

@@ -70,8 +70,8 @@ def find(source: Compilable) -> dict[str, ast.expr]:
         finder.visit_body(function)
     except RecursionError:
         raise CompilationError(
-            source.src, function, f"{source.__name__} nests too deeply to be compiled", span=source.span(function.body[0]),
-            hint="split its longest expression into several statements") from None
+            source.src, function, f"{source.__name__} nests too deeply to be compiled",
+            span=source.span(function.body[0]), hint="split its longest expression into several statements") from None
     return finder.found
 
 
