@@ -232,7 +232,9 @@ class FileCacheManager(CacheManager):
         folder = os.path.dirname(path)
         try:
             whole = set(os.listdir(folder)).issuperset(names)
-        except OSError as error:  # being removed
+        except FileNotFoundError:  # removed meanwhile
+            return None
+        except OSError as error:
             _damaged(folder, error)
             return None
         return {name: os.path.join(folder, name) for name in names} if whole else None
@@ -260,11 +262,12 @@ class FileCacheManager(CacheManager):
 
     def _write(self, path: str, content: bytes) -> None:
         folder, file = self._modes
+        look = os.lstat if self._cache else os.stat
         try:
-            found = os.lstat(self.cache_dir)
+            found = look(self.cache_dir)
         except FileNotFoundError:
             trusted_files.make_dirs(self.cache_dir, folder)
-            found = os.lstat(self.cache_dir)
+            found = look(self.cache_dir)
         if not stat.S_ISDIR(found.st_mode):
             raise NotADirectoryError(20, "not a directory", self.cache_dir)
         # What another user reads or writes there is theirs to replace.

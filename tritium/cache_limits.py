@@ -133,7 +133,7 @@ def _files(folder: str, swept: list[str]) -> Iterator[_Used]:
 
 
 def _make_room(root: str, limit: int) -> int:
-    """Sweep, then remove what was used longest ago until three quarters of the limit are taken; the bytes that are left."""
+    """Sweep, then remove what was used longest ago until three quarters of the limit are taken; the bytes left."""
     try:
         entries = sorted(_entries(root, []))
     except OSError:

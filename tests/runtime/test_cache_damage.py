@@ -126,7 +126,7 @@ def test_no_bit_of_the_code_may_change(filled):
     assert thrice.device_caches is not None and cache.stats().damaged == len(range(0, 8 * len(whole), 37))
 
 
-@given(st.binary(max_size=200), st.sampled_from(["", "a", "names/f", "é"]), st.sampled_from([b"", b"k" * 64]), st.data())
+@given(st.binary(max_size=200), st.sampled_from(["", "a", "names/f"]), st.sampled_from([b"", b"k" * 64]), st.data())
 def test_what_is_sealed_comes_back_or_not_at_all(content, name, key, data):
     sealed = seal(content, name, key)
     assert unseal(sealed, name, key) == content
@@ -185,3 +185,13 @@ def test_damage_in_a_cache_of_the_users_own_class(tmp_path, monkeypatch):
     cache.reset_stats()
     use_everything(program)
     assert cache.stats().hits == 1 and cache.stats().damaged == 0 and len(damaged) == 4
+
+
+def test_an_index_with_the_paths_of_another_machine(filled):
+    """Frameworks carry entries elsewhere and rewrite the paths in the index: only its names count."""
+    copy(filled[0], knobs.cache.dir)
+    (index,) = Path(knobs.cache.dir).rglob("__grp__thrice.json")
+    index.write_text(index.read_text().replace(str(filled[0]), "[elsewhere]"))
+    forget()
+    launch()
+    assert cache.stats().hits == 1 and cache.stats().damaged == 0

@@ -1,4 +1,4 @@
-"""Whatever the disk answers, a launch goes on: errors of every call on files of the cache, and a cache being removed."""
+"""Whatever the disk answers, a launch goes on: errors of every call on the cache, and a cache that is being removed."""
 
 import errno
 import os
