@@ -41,7 +41,7 @@ def put_apart(p, value):
 @triton.jit
 def through_functions(x, y, n, APART: tl.constexpr):
     p = y
-    for k in range(4):
+    for _ in range(4):
         p += n
     v = tl.load(x)
     if APART:

@@ -118,7 +118,7 @@ def test_threads_that_fault_together_give_one_report(run):
 
 def test_the_report_survives_an_overwritten_heap(run):
     report = Report(run("over_the_heap", TRITIUM_NUM_THREADS="1"))
-    assert report.kernel == "shifted_copy" and report.distances[0][2] == "y"
+    assert report.kernel == "shifted_copy" and report.distances[0][2] in ("x", "y")  # what the heap has last
 
 
 @pytest.mark.parametrize("scenario, function, text", [
@@ -155,7 +155,8 @@ def test_a_file_that_was_cut_short(run):
 
 def test_null_is_near_no_argument(run):
     report = Report(run("null"))
-    assert report.address == "0x0" and not report.distances
+    assert report.address == "0x0"
+    assert all(how == "before" for _, how, _ in report.distances)  # the heap may begin within sight of it
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other CPUs tell every address")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import doctest
+import itertools
 import os
 import re
 import subprocess
@@ -38,7 +39,7 @@ def test_docstring_examples():
 
 
 def test_levels_grow():
-    for smaller, larger in zip(X86, X86[1:]):
+    for smaller, larger in itertools.pairwise(X86):
         assert LEVELS[smaller].has < LEVELS[larger].has
 
 
@@ -171,8 +172,8 @@ def test_the_host_can_be_reduced():
 
 def run(setting, code, check=True):
     """Python code in a process of its own under TRITIUM_CPU; what it wrote."""
-    out = subprocess.run([sys.executable, "-c", code], env={**os.environ, "TRITIUM_CPU": setting}, capture_output=True,
-                         text=True, timeout=600)
+    out = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=600,
+                         env={**os.environ, "TRITIUM_CPU": setting, "TRITIUM_BACKEND": "cpu"})
     assert out.returncode == 0 or not check, out.stderr
     return out.stdout + out.stderr
 

@@ -1,6 +1,6 @@
 """Mistakes of those who come from NumPy and PyTorch."""
 
-# ruff: noqa: F841
+# ruff: noqa: B007, F841, UP031
 
 import tritium as triton
 import tritium.language as tl

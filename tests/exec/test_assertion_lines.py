@@ -85,7 +85,7 @@ def test_in_the_interpreter(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_in_the_interpreter_of_ir(case):
-    message, function, text, program = CASES[case]
+    message, _, text, program = CASES[case]
     options = triton.compiler.make_backend(GPUTarget("cpu", "host", 1)).parse_options({"debug": True})
     module = frontend.lower(asserting, {"x": "*i32", "n": "i32"}, {"CASE": case}, {}, options)
     with pytest.raises(AssertionError) as caught:

@@ -194,7 +194,7 @@ def test_read_only_memory_in_a_tuple_or_a_descriptor(launch):
 
     launch(move_tile, tile(frozen(x)), tile(y), N=16)
     assert (y[:16] == 1).all()
-    with pytest.raises((ValueError, InterpreterError), match="(?s)`target`.*read-only|read-only.*`target`"):
+    with pytest.raises((ValueError, InterpreterError), match=r"(?s)`target`.*read-only|read-only.*`target`"):
         launch(move_tile, tile(x), tile(frozen(y)), N=16)
 
 

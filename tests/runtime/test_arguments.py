@@ -110,7 +110,7 @@ def test_annotated_parameters_take_numbers_only(launch):
     launch(typed, out, np.int64(3), np.float64(0.5), np.bool_(True))
     assert out[0] == 4.5
     for bad in ("4", [4], np.zeros(4), 1j, "x"):
-        with pytest.raises(TypeError, match="(?s)argument `x` of kernel `typed`: the parameter is annotated as fp32"):
+        with pytest.raises(TypeError, match=r"(?s)argument `x` of kernel `typed`: the parameter is annotated as fp32"):
             launch(typed, out, 3, bad, True)
 
 

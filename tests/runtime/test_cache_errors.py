@@ -100,7 +100,8 @@ def test_all_calls_fail_now_and_then(filled, monkeypatch):
             turn = iter(range(10**9))
             with monkeypatch.context() as patch, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                failing = Failing(patch, knobs.cache.dir, calls, number, lambda: next(turn) % every == 0)
+                failing = Failing(patch, knobs.cache.dir, calls, number,
+                                  lambda turn=turn, every=every: next(turn) % every == 0)
                 use_everything(program)
             assert failing.failed
 

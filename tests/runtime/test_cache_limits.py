@@ -232,5 +232,5 @@ def test_a_size_that_is_none(monkeypatch):
     assert knobs.cache.max_size == 8 << 30
     for text in ("much", "-1", "1.5G", ""):
         monkeypatch.setenv("TRITIUM_CACHE_MAX_SIZE", text)
-        with pytest.raises(ValueError, match="TRITIUM_CACHE_MAX_SIZE.*512M, 8G"):
+        with pytest.raises(ValueError, match=r"TRITIUM_CACHE_MAX_SIZE.*512M, 8G"):
             knobs.cache.max_size

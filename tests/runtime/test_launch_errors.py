@@ -182,7 +182,7 @@ def test_decorators_in_the_wrong_order(decorator, name):
 
     with pytest.raises(TypeError, match=f"@triton.{name} takes a kernel.*\nhint: write @triton.{name}.* above @triton"):
         triton.jit(decorator(kernel))
-    with pytest.raises(TypeError, match="makes a kernel of a function, not of .*\nhint: write @triton.jit right above"):
+    with pytest.raises(TypeError, match=r"makes a kernel of a function, not .*\nhint: write @triton.jit right above"):
         triton.jit(decorator(fill))
 
 
@@ -212,7 +212,7 @@ def test_an_error_out_of_an_argument_keeps_its_cause():
         def data_ptr(self):
             raise OSError("the device is gone")
 
-    with pytest.raises(RuntimeError, match="argument `x` of kernel `fill`: .* read: OSError: the device is") as caught:
+    with pytest.raises(RuntimeError, match=r"argument `x` of kernel `fill`: .* read: OSError: the device is") as caught:
         compiled((1,), Broken(), 1.0, 64)
     cause = caught.value.__cause__
     assert isinstance(cause, OSError) and frames(cause)[-1] == "data_ptr"

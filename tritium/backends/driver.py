@@ -44,7 +44,7 @@ class DriverBase(ABC):
     def is_active(cls) -> bool:
         """Whether this machine has a device of this kind."""
 
-    def check_target(self, target: GPUTarget) -> None:
+    def check_target(self, target: GPUTarget) -> None:  # noqa: B027  (most devices run whatever names them)
         """Raise where kernels compiled for `target` would not run on this device; called before one is loaded."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from tritium import knobs
-from tritium.errors import cut, fail
+from tritium.errors import cut
 from tritium.language.source import Source
 from tritium.locks import imported, once, once_property
 from tritium.runtime.launch import Form, Launcher
@@ -192,10 +192,7 @@ class JITFunction(Source, KernelInterface[T]):
         # Another kernel's `repr` may call this one with what it was given itself: constants by name.
         constants = {path if isinstance(path, str) else self.arg_names[path[0]]: value
                      for path, value in spec.constants.items() if isinstance(path, str) or len(path) == 1}
-        name = self._repr(SimpleNamespace(constants=constants, signature=spec.signature))
-        if not isinstance(name, str):
-            raise fail(TypeError, f"the repr of {self.__name__} must give the text of a name, not {name!r}")
-        return name
+        return str(self._repr(SimpleNamespace(constants=constants, signature=spec.signature)))
 
     def is_gluon(self) -> bool:
         """Whether it is written in Gluon: no."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NATIVE", "Part", "Symbols", "builtin"]
 
-# Takes builtins made by hand: CPython with its global lock. The launcher borrows references while it holds the lock, and
-# a free-threaded Python, whose objects have a longer head, has none to hold; there, launches go through ctypes.
+# Takes builtins made by hand: CPython with its global lock. The launcher borrows references while it holds the lock.
+# A free-threaded Python, whose objects have a longer head, has none to hold: there, launches go through ctypes.
 NATIVE = sys.implementation.name == "cpython" and object.__basicsize__ == 2 * ctypes.sizeof(ctypes.c_void_p)
 
 
