@@ -1,10 +1,11 @@
 """Make a folder with a Python of another architecture, for QEMU's user mode: `make test-arch-root`.
 
     python tests/arch/root.py FOLDER                          the other architecture's
-    python tests/arch/root.py FOLDER --machine aarch64 --suite trixie
+    python tests/arch/root.py FOLDER --machine aarch64
 
-Debian's packages and PyPI's wheels are downloaded and unpacked there; nothing is installed on this machine, and no
-package of the other architecture is run. It needs apt-get and dpkg-deb (Debian, Ubuntu), pip, and the network.
+Packages of the Debian release this machine runs, and wheels, are downloaded from where apt and pip get theirs, and
+unpacked there. Nothing is installed on this machine, and no package of the other architecture is run. It needs apt-get
+and dpkg-deb, pip, and the network.
 """
 
 from __future__ import annotations
@@ -19,24 +20,19 @@ import sys
 import zipfile
 from pathlib import Path
 
-MIRROR = "http://deb.debian.org/debian"
-KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 DEBIAN = {"aarch64": "arm64", "x86_64": "amd64"}
 PACKAGES = ["python3", "libstdc++6"]
 WHEELS = ["llvmlite", "numpy", "ml_dtypes", "rich", "pytest", "pytest-xdist", "hypothesis", "mpmath"]
 
 
-def unpack_packages(folder: Path, machine: str, suite: str, packages: list[str]) -> None:
-    """Download Debian packages and all they need, with apt's own state in the folder, and unpack them."""
+def unpack_packages(folder: Path, machine: str, packages: list[str]) -> None:
+    """Download packages and all they need, with apt's state in the folder, and unpack them."""
     state = folder / "apt"
     for part in ("lists/partial", "archives/partial"):
         (state / part).mkdir(parents=True, exist_ok=True)
     (state / "status").touch()
-    signed = f"[signed-by={KEYS}] " if KEYS.exists() else ""
-    (state / "sources.list").write_text(f"deb {signed}{MIRROR} {suite} main\n")
     options = {
-        "Dir::Etc::SourceList": state / "sources.list", "Dir::Etc::SourceParts": "/dev/null", "Dir::State": state,
-        "Dir::State::lists": state / "lists", "Dir::State::status": state / "status", "Dir::Cache": state,
+        "Dir::State": state, "Dir::State::lists": state / "lists", "Dir::State::status": state / "status", "Dir::Cache": state,
         "Dir::Cache::archives": state / "archives", "APT::Architecture": DEBIAN[machine],
         "APT::Architectures": DEBIAN[machine], "APT::Install-Recommends": "false", "Debug::NoLocking": "true",
     }  # fmt: skip
@@ -81,7 +77,6 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--machine", choices=list(DEBIAN), default="x86_64" if platform.machine() == "aarch64" else
                         "aarch64", help="by default the one that this machine is not")  # fmt: skip
-    parser.add_argument("--suite", default="bookworm", help="the Debian release; it decides on Python's version")
     args = parser.parse_args()
     missing = [tool for tool in ("apt-get", "dpkg-deb", "tar") if shutil.which(tool) is None]
     if missing:
@@ -90,7 +85,7 @@ def main() -> int:
         return 1
     folder = args.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    unpack_packages(folder, args.machine, args.suite, PACKAGES)
+    unpack_packages(folder, args.machine, PACKAGES)
     unpack_wheels(folder, args.machine, WHEELS)
     print(f"{folder} holds a Python for {args.machine}: run TRITIUM_FOREIGN_ROOT={folder} make test-arch")
     return 0

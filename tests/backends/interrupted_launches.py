@@ -13,6 +13,7 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
+from tritium.backends.cpu.runtime import Runtime
 
 # A shell that starts programs in the background has them ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -153,6 +154,19 @@ def cooperative_barrier():
     return stopped(lambda: barrier[(8,)](started, count, out, **options), started) and not out.any()
 
 
+def through_ctypes():
+    """The way of interpreters that take no native builtins."""
+    started, out = flags()
+    kernel = endless.warmup(started, out, grid=(1,))
+    kernel._init_handles()
+    slots = np.array([started.ctypes.data, out.ctypes.data], np.int64).tobytes()
+
+    def launch():
+        Runtime.get().launch_raw_slowly(kernel.function, kernel.metadata.arena_bytes, 64, 1, 1, slots)
+
+    return stopped(launch, started) and not out.any()
+
+
 def long_grid():
     started, _ = flags()
     return stopped(lambda: short[(2**31 - 1, 65535)](started), started)
@@ -243,8 +257,9 @@ def other_thread():
     return (out[:4] == 32640).all() and good()
 
 
-CASES = (one_program, many_programs, one_of_many, spin_barrier, cooperative_barrier, long_grid, long_loop,
-         failed_assertion, handler_that_returns, handler_that_launches, handler_that_raises, other_thread)  # fmt: skip
+CASES = (one_program, many_programs, one_of_many, spin_barrier, cooperative_barrier, through_ctypes, long_grid,
+         long_loop, failed_assertion, handler_that_returns, handler_that_launches, handler_that_raises,
+         other_thread)  # fmt: skip
 
 
 def main(threads):

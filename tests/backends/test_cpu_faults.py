@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tritium.backends.cpu import fault_record, faults, pool
+from tritium.backends.cpu import cooperative, fault_record, faults, float_state, interrupt, pool
 from tritium.backends.cpu.lower import lower
 from tritium.backends.llvm.target import assembly, cpu_target
 from tritium.ir.text import parse_module
@@ -227,9 +227,11 @@ def test_many_lines_are_cut_short():
 @pytest.mark.parametrize("arch", ["x86-64-v3", "aarch64"])
 def test_llvm_takes_the_handler(arch):
     target = cpu_target(arch)
-    whole = pool.pool(target) + faults.faults(target)
-    text = re.sub(r'call (\w+) asm .*"\(\)', r"call \1 @asm.\1()", whole)  # which LLVM assembles only for this machine
-    assert "on_fault" in assembly(f"{text}\ndeclare i64 @asm.i64()\ndeclare void @asm.void()", target)
+    whole = (pool.pool(target) + interrupt.interrupt() + float_state.float_state(target)
+             + cooperative.cooperative(target) + faults.faults(target))
+    # Assembly is left out, which LLVM reads only for this machine.
+    text = re.sub(r'call (\w+) asm .*"\((.*)\)', r"call \1 (...) @asm.\1(\2)", whole)
+    assert "on_fault" in assembly(f"{text}\ndeclare i64 @asm.i64(...)\ndeclare void @asm.void(...)", target)
 
 
 def test_other_systems_are_left_alone():

@@ -49,7 +49,7 @@ def test_launches_stop_and_the_process_goes_on(outcomes, case):
     assert f"{case} True\n" in outcomes, outcomes
 
 
-# -- which loops ask, and that they compute what they did ---------------------------------------------------------------
+# -- which loops ask, and that they compute what they did --------------------------------------------------------------
 
 
 @triton.jit

@@ -165,3 +165,16 @@ def test_frames_of_the_user_stay_in_order():
     except ValueError as error:
         names = [frame.name for frame in traceback.extract_tb(errors.cut(error).__traceback__)]
     assert names == ["test_frames_of_the_user_stay_in_order", "outer", "inner"]
+
+
+@triton.jit
+def unrolled(o):
+    for i in tl.static_range(10**6):
+        tl.store(o + i, i)
+
+
+def test_frames_of_the_library_that_we_call_are_cut_too():
+    with pytest.raises(errors.CompilationError) as caught:
+        unrolled[(1,)](np.zeros(4, np.int32))
+    files = {entry.filename for entry in traceback.extract_tb(caught.value.__traceback__)}
+    assert files == {__file__}

@@ -73,7 +73,11 @@ def run_together(members: list[Member], run) -> None:
     """Call `run(member)` for all members, each in a thread; raises what the first of them raises.
 
     >>> order = []
-    >>> run_together([Member() for _ in range(2)], lambda m: [order.append(m.k), m.turns.hand_on(m.k), order.append(m.k)])
+    >>> def twice(member):
+    ...     order.append(member.k)
+    ...     member.turns.hand_on(member.k)
+    ...     order.append(member.k)
+    >>> run_together([Member(), Member()], twice)
     >>> order
     [0, 1, 0, 1]
     """

@@ -5,6 +5,8 @@
 M, N and K are multiples of 32. The unit has eight tiles of 16 rows of 64 bytes: four hold 32 x 32 of C, two each hold
 32 ks of A and of B. A is read where it lies. The unit wants pairs of ks side by side in B, so 32 columns at a time are
 brought into that order in `panel`: row p has B[2p, c], B[2p + 1, c] for each column c.
+
+The unit takes subnormal operands for zero and makes zeros of subnormal results, whatever the thread's state says.
 """
 
 from __future__ import annotations

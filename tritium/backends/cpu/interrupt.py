@@ -14,16 +14,50 @@ launches make another.
 
 from __future__ import annotations
 
-__all__ = ["DEAF", "IDLE", "SYMBOLS", "interrupt"]
+import sys
 
-SYMBOLS = ("tt.poll", "tt.pool.main")
+__all__ = ["IDLE", "IS_CPYTHON", "SYMBOLS", "interrupt"]
 
-# For interpreters that take no native builtins: there is nobody to ask for signals.
+SYMBOLS = ("tt.poll", "tt.pool.main", "tt.run.released")
+
+# How CPython is asked to run the handlers of signals, and how a job is run with Python's lock released.
+PYTHON = """
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare i32 @PyErr_CheckSignals()
+
+; Not 0 if a handler has raised; the exception waits then.
+define internal i32 @run_handlers(ptr %thread) nounwind {
+  call void @PyEval_RestoreThread(ptr %thread)
+  %raised = call i32 @PyErr_CheckSignals()
+  %same = call ptr @PyEval_SaveThread()
+  ret i32 %raised
+}
+
+define i32 @tt.run.released(ptr %job) nounwind {
+  %thread = call ptr @PyEval_SaveThread()
+  %thread.p = getelementptr %job, ptr %job, i64 0, i32 8
+  store ptr %thread, ptr %thread.p
+  %status = call i32 @tt.run(ptr %job)
+  call void @PyEval_RestoreThread(ptr %thread)
+  ret i32 %status
+}
+"""
+
+# Other interpreters: there is nobody to ask, and ctypes releases the lock if there is one.
 DEAF = """
 define internal i32 @run_handlers(ptr %thread) nounwind {
   ret i32 0
 }
+
+define i32 @tt.run.released(ptr %job) nounwind {
+  %thread.p = getelementptr %job, ptr %job, i64 0, i32 8
+  store ptr null, ptr %thread.p
+  %status = call i32 @tt.run(ptr %job)
+  ret i32 %status
+}
 """
+IS_CPYTHON = sys.implementation.name == "cpython"
 
 # For kernels outside of a Python process: nothing stops them.
 IDLE = """
@@ -35,7 +69,6 @@ define void @tt.poll(ptr %arena) nounwind {
 _TEXT = """
 @tt.pool.main = global i64 0                      ; pthread_self of the thread that runs Python's signal handlers
 @look_every = internal global i64 0               ; ticks from one look for signals to the next
-@yield_every = internal global i64 0              ; ticks after which a program lets others run
 
 declare i32 @_setjmp(ptr) returns_twice
 declare void @longjmp(ptr, i32) noreturn
@@ -141,19 +174,11 @@ entry:
   %over = call i1 @stopped(ptr %job)
   br i1 %over, label %leave, label %look
 look:
-  %now = call i64 @ticks()
   %together.p = getelementptr %job, ptr %job, i64 0, i32 10
   %together = load i64, ptr %together.p
   %crowd = icmp ne i64 %together, 0
-  %last.p = getelementptr i8, ptr %arena, i64 -24
-  %last = load i64, ptr %last.p
-  %ran = sub i64 %now, %last
-  %patience = load i64, ptr @yield_every
-  %long = icmp sgt i64 %ran, %patience
-  %polite = or i1 %crowd, %long
-  br i1 %polite, label %yield, label %mine
+  br i1 %crowd, label %yield, label %mine
 yield:
-  store i64 %now, ptr %last.p
   %r = call i32 @sched_yield()
   br label %mine
 mine:
@@ -162,6 +187,7 @@ mine:
   %is_caller = icmp ne i64 %caller, 0
   br i1 %is_caller, label %signals, label %done
 signals:
+  %now = call i64 @ticks()
   call void @look_for_signals(ptr %job, i64 %now)
   %now_over = call i1 @stopped(ptr %job)
   br i1 %now_over, label %leave, label %done
@@ -182,4 +208,4 @@ def interrupt() -> str:
     >>> interrupt().count("define void @tt.poll(ptr %arena)")
     1
     """
-    return _TEXT
+    return _TEXT + (PYTHON if IS_CPYTHON else DEAF)

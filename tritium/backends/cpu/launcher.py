@@ -1,7 +1,7 @@
 """How the shared launcher runs a kernel on the CPU: with the GIL released, by the pool.
 
-A record's `extra` is the number of bytes of scratch memory each worker needs, with `cooperative.BIT` set if all programs
-run at once; its `checks` are those of a kernel that takes something for granted, none of one that does not.
+A record's `extra` is the number of bytes of scratch memory each worker needs, with `cooperative.BIT` set if all
+programs run at once; its `checks` are those of a kernel that takes something for granted, none of one that does not.
 """
 
 from __future__ import annotations
@@ -29,9 +29,6 @@ ptr PyErr_NoMemory()
 ptr PyObject_CallFunction(ptr, ptr, ...)
 ptr PyErr_Format(ptr, ptr, ...)
 void PyErr_SetString(ptr, ptr)
-ptr PyEval_SaveThread()
-void PyEval_RestoreThread(ptr)
-i32 PyErr_CheckSignals()
 """
 
 _TEXTS = {
@@ -101,14 +98,6 @@ run:
   ret ptr %returned
 }
 
-; Run the handlers of signals that have come; not 0 if one has raised, and then the exception waits.
-define internal i32 @run_handlers(ptr %thread) nounwind {
-  call void @PyEval_RestoreThread(ptr %thread)
-  %raised = call i32 @PyErr_CheckSignals()
-  %same = call ptr @PyEval_SaveThread()
-  ret i32 %raised
-}
-
 ; Run a kernel with the GIL released, and turn the outcome into what a builtin returns.
 define internal ptr @run(ptr %function, i64 %arena, ptr %slots, ptr %grid, ptr %result) nounwind {
 entry:
@@ -140,11 +129,7 @@ entry:
   %nothing = icmp eq i64 %total, 0
   br i1 %nothing, label %fine, label %run
 run:
-  %thread = call ptr @PyEval_SaveThread()
-  %thread.p = getelementptr %job, ptr %job, i64 0, i32 8
-  store ptr %thread, ptr %thread.p
-  %status = call i32 @tt.run(ptr %job)
-  call void @PyEval_RestoreThread(ptr %thread)
+  %status = call i32 @tt.run.released(ptr %job)
   switch i32 %status, label %failed [i32 0, label %fine i32 1, label %no_memory i32 3, label %raised
                                      i32 4, label %refused i32 5, label %refused]
 fine:

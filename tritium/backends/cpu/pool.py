@@ -12,7 +12,7 @@ There is one open job at a time. A launch that finds the pool taken, by another 
 Each thread owns an arena, kept from launch to launch. The 64 bytes before an arena say whom it serves:
 
     -64  its size                                  -32  the frame to leave the program to (interrupt.py)
-    -56  the job                                   -24  when the thread last let others run, in ticks
+    -56  the job                                   -24  free
     -48  the program that runs                     -16  1 if this is the thread that launched the job
     -40  the kernel's record (faults.py)            -8  the one program of a thread of a cooperative launch
 
@@ -121,8 +121,6 @@ define void @tt.pool.setup() nounwind {
   store i64 %spin, ptr @spin_for
   %look = udiv i64 %per_second, 20                ; 50 ms
   store i64 %look, ptr @look_every
-  %yield = udiv i64 %per_second, 1000
-  store i64 %yield, ptr @yield_every
   %r = call i32 @pthread_key_create(ptr @key, ptr @unmap_arena)
   call void @free_pool()
   ret void

@@ -50,7 +50,7 @@ __all__ = ["PARTS", "Runtime"]
 def _core(target: CpuTarget) -> str:
     return "\n".join((pool.pool(target), interrupt.interrupt(), float_state.float_state(target),
                       cooperative.cooperative(target), faults.faults(target), partial.partial(), tile_copy.tile_copy(),
-                      launcher.launcher() if NATIVE else interrupt.DEAF))  # fmt: skip
+                      launcher.launcher() if NATIVE else ""))  # fmt: skip
 
 
 _CORE = (pool.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS + partial.SYMBOLS + tile_copy.SYMBOLS
@@ -189,7 +189,11 @@ class Runtime:
         grid = (ctypes.c_int64 * 3)(gx, gy, gz)
         together, arena_bytes = divmod(arena_bytes, cooperative.BIT)
         job = _Job(entry, slots, ctypes.addressof(grid), gx * gy * gz, 0, arena_bytes, None, 0, None, 0, together)
-        status = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self.symbols["tt.run"])(ctypes.addressof(job))
+        # The function releases Python's lock itself, for it takes it to run handlers of signals; what they raise is
+        # raised here.
+        kind = ctypes.PYFUNCTYPE if interrupt.IS_CPYTHON else ctypes.CFUNCTYPE
+        run = kind(ctypes.c_int32, ctypes.c_void_p)(self.symbols["tt.run.released"])
+        status = run(ctypes.addressof(job))
         if status == 1:
             raise MemoryError
         if status == 2:
