@@ -175,8 +175,8 @@ def is_told(error: BaseException) -> bool:
 # As the code objects of this package spell it: a search path such as "../lib" is left as it is.
 _PACKAGE = os.path.dirname(__file__) + os.sep
 _KERNELS = os.path.join(_PACKAGE, "kernels") + os.sep
-_LIBRARY = os.path.dirname(os.__file__) + os.sep
-_INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
+_PYTHON = os.path.dirname(os.__file__) + os.sep
+_INSTALLED = os.path.join(_PYTHON, "site-packages") + os.sep
 
 
 def is_ours(file: str) -> bool:
@@ -197,7 +197,7 @@ def users_frames(trace: TracebackType | None) -> TracebackType | None:
     kept, inside = [], False
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        inside = is_ours(file) or inside and file.startswith(_LIBRARY) and not file.startswith(_INSTALLED)
+        inside = is_ours(file) or inside and file.startswith(_PYTHON) and not file.startswith(_INSTALLED)
         if not inside:
             kept.append(trace)
         trace = trace.tb_next

@@ -32,8 +32,8 @@ def unpack_packages(folder: Path, machine: str, packages: list[str]) -> None:
         (state / part).mkdir(parents=True, exist_ok=True)
     (state / "status").touch()
     options = {
-        "Dir::State": state, "Dir::State::lists": state / "lists", "Dir::State::status": state / "status", "Dir::Cache": state,
-        "Dir::Cache::archives": state / "archives", "APT::Architecture": DEBIAN[machine],
+        "Dir::State": state, "Dir::State::lists": state / "lists", "Dir::State::status": state / "status",
+        "Dir::Cache": state, "Dir::Cache::archives": state / "archives", "APT::Architecture": DEBIAN[machine],
         "APT::Architectures": DEBIAN[machine], "APT::Install-Recommends": "false", "Debug::NoLocking": "true",
     }  # fmt: skip
     apt = ["apt-get", "-q", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
