@@ -1,0 +1,127 @@
+"""Two versions of tritium side by side on this CPU: launch cost, kernels, cold compile, start from the disk cache.
+
+    git worktree add ../before main~1
+    python benchmarks/checkouts.py ../before . --rounds 7
+
+Every round runs each checkout in fresh processes, in turns; a figure is the least of all rounds. Rows within a few per
+cent of 1.00 are noise: `before` against itself shows how much.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from compile_time import CALLS, FIRST_CALL
+
+# `rows_of` maps a name to the function that is timed.
+MEASURE = """
+import json, time, timeit
+import numpy as np
+import tritium as triton, tritium.language as tl
+from tritium.kernels.vector_add import add_kernel
+from tritium.kernels.softmax import softmax_kernel
+from tritium.kernels.matmul import grouped_kernel
+from tritium.kernels.attention import forward_kernel
+
+@triton.jit
+def row_sums(x, y, n, BLOCK: tl.constexpr):
+    total = tl.zeros((BLOCK,), tl.float32)
+    for i in range(0, n, BLOCK):
+        total += tl.load(x + tl.program_id(0) * n + i + tl.arange(0, BLOCK))
+    tl.store(y + tl.program_id(0), tl.sum(total, 0))
+
+@triton.jit
+def halvings(x, y):
+    n, steps = tl.load(x + tl.program_id(0)), 0
+    while n > 1:
+        n = tl.where(n % 2 == 0, n // 2, 3 * n + 1)
+        steps += 1
+    tl.store(y + tl.program_id(0), steps)
+
+f = lambda *shape: np.random.default_rng(0).standard_normal(shape, np.float32)
+small, x, y, z = np.zeros(64, np.float32), f(1 << 20), f(1 << 20), f(1 << 20)
+rows, s = f(512, 1000), np.zeros((512, 1000), np.float32)
+a, b, c = f(512, 512), f(512, 512), np.zeros((512, 512), np.float32)
+q, o, lse = f(2, 512, 64), np.zeros((2, 512, 64), np.float32), np.zeros(1024, np.float32)
+wide, sums = f(256, 8192), np.zeros(256, np.float32)
+odd, steps = np.arange(1, 4097), np.zeros(4096, np.int64)
+mm = lambda block: grouped_kernel[(512 // block * (512 // block),)](
+    a, b, c, 512, 512, 512, 512, 1, 512, 1, 512, 1, BLOCK_M=block, BLOCK_N=block, BLOCK_K=32, GROUP_M=8,
+    ACTIVATION="", PRECISION="ieee")
+rows_of = {
+    "launch, NumPy": lambda: add_kernel[(1,)](small, small, small, 64, BLOCK=64),
+    "vector add 2^20": lambda: add_kernel[(256,)](x, y, z, 1 << 20, BLOCK=4096),
+    "softmax 512x1000": lambda: softmax_kernel[(512,)](rows, s, 1000, 1000, 1000, BLOCK=1024),
+    "matmul 512, blocks of 32": lambda: mm(32),
+    "matmul 512, blocks of 64": lambda: mm(64),
+    "attention 2x512x64": lambda: forward_kernel[(8, 2)](q, q, q, o, lse, 0.125, 512, 512 * 64, D=64, BLOCK_M=64,
+                                                         BLOCK_N=64, CAUSAL=False),
+    "sums of rows, blocks of 16": lambda: row_sums[(256,)](wide, sums, 8192, BLOCK=16),
+    "sums of rows, blocks of 128": lambda: row_sums[(256,)](wide, sums, 8192, BLOCK=128),
+    "while, one number": lambda: halvings[(4096,)](odd, steps),
+}
+try:
+    import torch
+    t = torch.zeros(64)
+    rows_of["launch, torch"] = lambda: add_kernel[(1,)](t, t, t, 64, BLOCK=64)
+except ImportError:
+    pass
+found = {}
+for name, run in rows_of.items():
+    run(); run()
+    once = timeit.timeit(run, number=3) / 3
+    n = max(1, int(0.01 / once))
+    found[name] = min(timeit.repeat(run, number=n, repeat=12)) / n * 1e6
+print(json.dumps(found))
+"""
+
+
+def run(checkout: str, code: str, cache: str, threads: int) -> str:
+    """What a program prints with the tritium of a checkout."""
+    env = {**os.environ, "PYTHONPATH": os.path.abspath(checkout), "TRITIUM_CACHE_DIR": cache, "TRITIUM_BACKEND": "cpu",
+           "TRITIUM_NUM_THREADS": str(threads)}  # fmt: skip
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:  # a kernel is compiled from the text of its file
+        file.write(code)
+        file.flush()
+        return subprocess.run([sys.executable, file.name], env=env, capture_output=True, text=True, check=True).stdout
+
+
+def measured(checkout: str, kept: str, threads: int) -> dict[str, float]:
+    """Microseconds of every row, of one round."""
+    found = json.loads(run(checkout, MEASURE, kept, threads))
+    for name in ("vector add", "matmul"):
+        code = FIRST_CALL.format(make=CALLS[name])
+        with tempfile.TemporaryDirectory() as empty:
+            for what in ("cold compile", "from the cache"):
+                found[f"{what}, {name}, processor time"] = float(run(checkout, code, empty, threads).split()[0]) * 1e6
+    return found
+
+
+def main() -> None:
+    """Measure in turns and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("before")
+    parser.add_argument("after")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    best: dict[str, dict[str, float]] = {args.before: {}, args.after: {}}
+    with tempfile.TemporaryDirectory() as kept:
+        for k in range(args.rounds):
+            for checkout in (args.before, args.after)[:: 1 if k % 2 else -1]:
+                for name, time in measured(checkout, kept, args.threads).items():
+                    best[checkout][name] = min(time, best[checkout].get(name, time))
+    print(f"{args.threads} thread(s), least of {args.rounds} rounds, us\n")
+    print(f"{'':44}{'before':>12}{'after':>12}{'ratio':>8}")
+    for name, before in best[args.before].items():
+        after = best[args.after][name]
+        print(f"{name:44}{before:12.2f}{after:12.2f}{after / before:8.2f}")
+
+
+if __name__ == "__main__":
+    main()
