@@ -24,9 +24,10 @@ def lower(source, signature, constants=None, attrs=None, options=None, target=No
     names, or index paths into tuples, to values; `attrs` maps names or index paths to lists such as
     [["tt.divisibility", 16]].
 
-    >>> from tritium.language.standard import cdiv
-    >>> print(str(lower(cdiv, {"x": "i32", "div": "constexpr"}, {"div": 4})).partition("\\n")[0])
-    kernel @cdiv(%x: i32) {
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> types = {"x_ptr": "*fp32", "y_ptr": "*fp32", "z_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+    >>> print(str(lower(add_kernel, types, {"BLOCK": 64})).partition("(")[0])
+    kernel @add_kernel
     """
     function = function_of(source)
     b = KernelBuilder(source, options, target)

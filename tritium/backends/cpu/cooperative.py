@@ -230,4 +230,7 @@ def cooperative(target: CpuTarget) -> str:
     """
     from .pool import system_values
 
-    return system_values(_TEXT, target).replace("{most}", str(MOST))
+    text = system_values(_TEXT, target).replace("{most}", str(MOST))
+    for plain in (" nounwind {", " nounwind noinline cold {"):  # LLVM need not spend time on what starts threads
+        text = text.replace(plain, " nounwind noinline optnone {")
+    return text

@@ -262,7 +262,7 @@ def _for(lo, op):
         with lo.inside():
             lo.values[id(index)] = lo.w.cast("trunc", loop.index, llvm_type(t))
             if polls.is_long(op):
-                lo.w.poll(loop.index, lo.base, polls.rounds(body))
+                polls.ask(lo, loop.index, body)
                 lo.w.fits(loop.index, lo.values[id(index)], t.signed)  # LLVM saw that from the end it ran to
             lo.remember(("form", id(index)), Form(None, loop.index, ()), loop.index.level)
             carried.enter(args, loop.carried)

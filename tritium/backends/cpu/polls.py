@@ -5,7 +5,8 @@ as long as a few thousand elements, so it is asked after a number of rounds that
 30 us or so. That is seldom enough to cost nothing, and often enough if the estimate is wrong by a factor of a thousand.
 
 A `while` counts its rounds, an instruction and a branch each. A `for` has an index to compare: it runs to a limit that
-is nearer than its end, asks there, and goes on to the next (`emit.py`), which costs its rounds nothing.
+is nearer than its end, asks there, and goes on to the next (`emit.py`), which costs its rounds nothing. Where a round
+does so much that the question is lost in it, every round asks: that is one line for LLVM to compile instead of twenty.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Op
 
-__all__ = ["count", "is_long", "is_long_program", "rounds", "trips", "work"]
+__all__ = ["ask", "count", "is_long", "is_long_program", "rounds", "trips", "work"]
 
 _BETWEEN = 1 << 20  # elements computed from one question to the next
 _SHORT = 1 << 24  # a loop that computes no more than so many needs no question
@@ -23,6 +24,7 @@ _ATOMIC = 64  # and each element of an atomic
 _UNKNOWN = 16  # rounds of a loop that depend on the arguments
 _MOST = 1 << 16
 _SHORT_PROGRAM = 1 << 14  # the pool asks after a thousand programs of no more than so many
+_LONG_ROUND = 1 << 14  # a round of so many may ask every time
 
 
 def trips(op) -> int | None:
@@ -101,6 +103,14 @@ def rounds(*blocks) -> int:
     65536
     """
     return max(1, min(_BETWEEN // max(work(*blocks), 1), _MOST))
+
+
+def ask(lo, index, body):
+    """Have the open `for` with this index ask."""
+    if work(body) >= _LONG_ROUND:
+        lo.w.call("void", "tt.poll", lo.base)
+    else:
+        lo.w.poll(index, lo.base, rounds(body))
 
 
 def count(lo, left, ask, head):
