@@ -388,8 +388,10 @@ def read(manager: CacheManager, filename: str) -> bytes | None:
     except OSError as error:
         _damaged(filename, error)
         return None
+    if path is None:
+        return None
     key = signing_key()
-    return path and _checked(path, lambda data: unseal(data, f"{manager.key}/{filename}", key), bool(key))
+    return _checked(path, lambda data: unseal(data, f"{manager.key}/{filename}", key), bool(key))
 
 
 def write(manager: CacheManager, filename: str, data: bytes) -> None:

@@ -22,7 +22,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 __all__ = ["busy", "hold_at_fork", "imported", "lock", "once", "once_property"]
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 PATIENCE = 10.0  # seconds a fork waits for threads that are busy: one of them may wait for the thread that forks
 
-_registry = threading.RLock()  # guards the two sets, and is held from before a fork until after it
+_registry: Any = threading.RLock()  # guards the two sets, and is held from before a fork until after it
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()  # all of them: a child gets them free
 _held_at_fork: weakref.WeakSet[Any] = weakref.WeakSet()  # those a fork takes
 
@@ -141,6 +141,10 @@ class once_property(Generic[T]):
         self._fn, self._name, self._guard = fn, fn.__name__, lock()
         self.__doc__ = fn.__doc__
 
+    if TYPE_CHECKING:  # whoever knows the value may assign it
+
+        def __set__(self, instance: object, value: T) -> None: ...
+
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
@@ -179,7 +183,7 @@ def imported(name: str) -> Any:
 
 # -- fork --------------------------------------------------------------------------------------------------------------
 
-_forking = threading.RLock()  # threads fork one after another
+_forking: Any = threading.RLock()  # threads fork one after another
 _taken: list[Any] = []  # by the thread that forks
 
 

@@ -93,7 +93,8 @@ def _no_dtype(dtype: Any) -> TypeError:
     if kind is None and str(dtype).startswith("torch."):
         hint = "pass x.dequantize()" if "q" in str(dtype) else "pass x.to(...) or x.view(...) with another dtype"
         return refusal(TypeError, problem, hint)
-    return refusal(TypeError, problem, _REMEDIES.get(kind, "pass a tensor of integers or of floating-point numbers"))
+    remedy = _REMEDIES.get(kind or "", "pass a tensor of integers or of floating-point numbers")
+    return refusal(TypeError, problem, remedy)
 
 
 _KINDS = {"f": "fp{}", "i": "i{}", "u": "u{}", "b": "u1"}

@@ -36,7 +36,7 @@ class Entry:
         anew = knobs.compilation.always_compile or self.dump or self.override or self.supplied
         files = None if anew else cache.read_group(self.manager, f"{self.file}.json")
         metadata, binary = f"{self.file}.json", f"{self.file}.{self.backend.binary_ext}"
-        texts = [files.read(name) for name in (metadata, binary) if name in files.paths] if files else []
+        texts: list[Any] = [files.read(name) for name in (metadata, binary) if name in files.paths] if files else []
         if files is None or len(texts) < 2 or None in texts:
             cache.count("misses")
             return None

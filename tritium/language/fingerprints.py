@@ -380,7 +380,8 @@ class _Walk:
         content = [(name, value) for name, value in vars(cls).items() if name not in _BOOKKEEPING]
         if isinstance(cls, enum.EnumMeta):  # of its members the values
             content = [(name, value) for name, value in content if not name.startswith("_") and type(value) is not cls]
-            content += [(name, member._value_) for name, member in cls.__members__.items()]
+            members: Any = cls.__members__
+            content += [(name, member._value_) for name, member in members.items()]
         bases = [base for base in cls.__bases__ if base is not object]
         return f"type:{cls.__module__}.{cls.__qualname__}[{self.texts(bases)}]({self.pairs(content)})"
 
@@ -450,8 +451,8 @@ class _Walk:
         if isinstance(made, str):
             return f"{_home(kind)}:{made}"
         self._alive.append(made)
-        make, args, *rest = made
-        rest = [tuple(part) if hasattr(part, "__next__") else part for part in rest]
+        make, args, *more = made
+        rest: list[Any] = [tuple(part) if part is not None and hasattr(part, "__next__") else part for part in more]
         self._alive.append(rest)
         return f"{_home(kind)}:{self.text(make)}({self.texts(args)})({self.texts(rest)}){{{self._variables(value)}}}"
 

@@ -7,7 +7,7 @@ import importlib
 __all__ = ["instead_of", "instead_of_builtin"]
 
 # Where the language has another name, or no function because an expression does it.
-_OTHERS = dict(row.split(maxsplit=1) for row in """
+_OTHERS = {row.split()[0]: row.split(maxsplit=1)[1] for row in """
     absolute         tl.abs(x)
     add              x + y
     all              tl.min(condition.to(tl.int32), axis)
@@ -128,7 +128,7 @@ _OTHERS = dict(row.split(maxsplit=1) for row in """
     unsqueeze        tl.expand_dims(x, axis), or x[:, None]
     var              tl.sum((x - mean) * (x - mean), axis) / n
     vdot             tl.sum(x * y, axis)
-""".strip().splitlines())
+""".strip().splitlines()}
 
 
 def instead_of(name: str) -> str | None:

@@ -147,7 +147,7 @@ def check_runs_here(name: str | None) -> None:
     theirs, ours = cpu_target(name), cpu_target()
     if replace(theirs, triple=ours.triple) == ours and ("linux" in theirs.triple) == ("linux" in ours.triple):
         return
-    why = _lacking(levels.parse(name, _host_level))
+    why = _lacking(levels.parse(name or "host", _host_level))
     raise RuntimeError(f"a kernel compiled for {name} cannot run here: " + (why or
                        f"this process runs kernels compiled for {knobs.cpu}\n"
                        f"hint: set TRITIUM_CPU={name} (or knobs.cpu) before the first launch"))  # fmt: skip
