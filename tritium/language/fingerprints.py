@@ -27,6 +27,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..locks import lock
 from .constants import constexpr
 from .dtypes import dtype
 
@@ -179,7 +180,7 @@ def _code(code: types.CodeType) -> _Code:
 
 _numbers = itertools.count()
 _known: dict[int, tuple[Any, int]] = {}  # id -> (the object or a reference to it, its number)
-_lock = threading.Lock()
+_lock = lock()
 
 
 @functools.cache
