@@ -28,7 +28,7 @@ def _told(error):
     while error is not None and len(parts) < 5:
         parts.append(f"{type(error).__name__}: {error}")
         error = error.__cause__
-    text = "\n\ncaused by\n".join(parts)
+    text = "\n\ncaused by\n".join(parts).replace("integer division or modulo by zero", "division by zero")  # before 3.14
     return re.sub(r"(--> )\S*/", r"\1", text) + "\n"
 
 
