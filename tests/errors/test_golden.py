@@ -28,7 +28,8 @@ def _told(error):
     while error is not None and len(parts) < 5:
         parts.append(f"{type(error).__name__}: {error}")
         error = error.__cause__
-    text = "\n\ncaused by\n".join(parts).replace("integer division or modulo by zero", "division by zero")  # before 3.14
+    text = "\n\ncaused by\n".join(parts)
+    text = text.replace("integer division or modulo by zero", "division by zero")  # as before Python 3.14
     return re.sub(r"(--> )\S*/", r"\1", text) + "\n"
 
 
