@@ -12,7 +12,7 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
-from tritium import cache
+from tritium import cache, knobs
 from tritium.backends.llvm.target import cpu_target
 from tritium.backends.native import parts
 from tritium.backends.nvptx import assemble
@@ -130,3 +130,14 @@ def copy(source, target):
                     os.chmod(os.path.join(folder, name), stat.S_IRWXU)
         shutil.rmtree(target)
     shutil.copytree(source, target)
+
+
+@contextlib.contextmanager
+def cache_in(folder):
+    """Within it, the cache is an empty one in `folder`, and nothing is known of another."""
+    with knobs.cache.scope():
+        knobs.cache.dir = str(folder / "cache")
+        cache.reset_stats()
+        yield
+    forget()
+    cache.reset_stats()

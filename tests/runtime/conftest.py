@@ -151,3 +151,15 @@ def fresh():
     """Kernels as if they had never been launched."""
     for kernel in (add, with_option, nothing):
         forget(kernel)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A cache in which everything is kept, and the program its version was asked of."""
+    from tests.runtime.cache_entries import assembler, cache_in, use_everything
+
+    folder = tmp_path_factory.mktemp("filled")
+    program = assembler(folder)
+    with cache_in(folder):
+        use_everything(program)
+    return folder / "cache", program

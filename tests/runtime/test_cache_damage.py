@@ -7,32 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runtime.cache_entries import DAMAGES, assembler, copy, files, forget, launch, thrice, use_everything
+from tests.runtime.cache_entries import (
+    DAMAGES,
+    assembler,
+    cache_in,
+    copy,
+    files,
+    forget,
+    launch,
+    thrice,
+    use_everything,
+)
 from tritium import cache, knobs
 from tritium.cache import FileCacheManager, GroupWriter, read, read_group
 from tritium.trusted_files import Damaged, checksum, seal, unseal
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory):
-    """A cache in which everything is kept, and the program its version was asked of."""
-    folder = tmp_path_factory.mktemp("filled")
-    program = assembler(folder)
-    with knobs.cache.scope():
-        knobs.cache.dir = str(folder / "cache")
-        use_everything(program)
-    forget()
-    return folder / "cache", program
-
-
 @pytest.fixture(autouse=True)
 def settings(tmp_path):
-    with knobs.cache.scope():
-        knobs.cache.dir = str(tmp_path / "cache")
-        cache.reset_stats()
+    with cache_in(tmp_path):
         yield
-    forget()
-    cache.reset_stats()
 
 
 KINDS = {"fingerprint.txt", "tiny.o", "version.txt", "thrice.ttir", "thrice.llir", "thrice.obj", "thrice.json",

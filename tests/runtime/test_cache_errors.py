@@ -9,30 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.cache_entries import assembler, copy, forget, launch, use_everything
+from tests.runtime.cache_entries import cache_in, copy, forget, launch, use_everything
 from tritium import cache, knobs
 from tritium.cache import FileCacheManager, RemoteCacheBackend, get_cache_manager
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("filled")
-    program = assembler(folder)
-    with knobs.cache.scope():
-        knobs.cache.dir = str(folder / "cache")
-        use_everything(program)
-    forget()
-    return folder / "cache", program
-
-
 @pytest.fixture(autouse=True)
 def settings(tmp_path):
-    with knobs.cache.scope():
-        knobs.cache.dir = str(tmp_path / "cache")
-        cache.reset_stats()
+    with cache_in(tmp_path):
         yield
-    forget()
-    cache.reset_stats()
 
 
 ERRORS = ["EIO", "ESTALE", "EBUSY", "EXDEV", "ENOENT", "ELOOP", "ENAMETOOLONG", "EMFILE", "ENOSPC", "EACCES", "EROFS",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.cache_entries import files, forget, launch
+from tests.runtime.cache_entries import cache_in, files, forget, launch
 from tritium import cache, cache_limits, knobs
 from tritium.cache import FileCacheManager, read, write
 
@@ -17,14 +17,10 @@ DAY, HOUR = 86400, 3600
 
 @pytest.fixture(autouse=True)
 def settings(tmp_path):
-    with knobs.cache.scope():
-        knobs.cache.dir = str(tmp_path / "cache")
-        cache.reset_stats()
-        cache_limits._known.clear()
+    cache_limits._known.clear()
+    with cache_in(tmp_path):
         yield
     cache_limits._known.clear()
-    forget()
-    cache.reset_stats()
 
 
 def as_a_new_process(stamped=True):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.cache_entries import assembler, files, forget, launch, use_everything
+from tests.runtime.cache_entries import assembler, cache_in, files, forget, launch, use_everything
 from tritium import cache, knobs, trusted_files
 from tritium.cache import FileCacheManager, GroupWriter, read, read_group
 from tritium.trusted_files import exposed, fault
@@ -26,14 +26,10 @@ STRANGER = 54321
 def settings(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    with knobs.cache.scope():
-        knobs.cache.dir = str(tmp_path / "cache")
-        cache.reset_stats()
-        trusted_files._walked.clear()
+    trusted_files._walked.clear()
+    with cache_in(tmp_path):
         yield
     trusted_files._walked.clear()
-    forget()
-    cache.reset_stats()
 
 
 @pytest.fixture
