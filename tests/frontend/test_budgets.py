@@ -3,9 +3,11 @@
 Loops, calls, constants and branches have a limit, and an error that names them.
 """
 
+import importlib
 import linecache
 import math
 import re
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -258,3 +260,14 @@ def test_what_a_step_costs():
     for function in (over_tiles, by_two):  # steps that are not zero cost nothing
         for target in (gpu, cpu):
             assert not re.search("assert|select", text_for(function, target))
+
+
+def test_threads_that_lower_at_once_share_the_recursion_limit():
+    deep, before = importlib.import_module("tritium.frontend.lower")._deep_recursion, sys.getrecursionlimit()
+    first, second = deep(), deep()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert sys.getrecursionlimit() >= 20_000  # the other still lowers
+    second.__exit__(None, None, None)
+    assert sys.getrecursionlimit() == before

@@ -13,6 +13,7 @@ from ..ir import types as T
 from ..ir.builder import Builder
 from ..ir.core import Module, Result
 from ..language import dtypes, values
+from ..locks import lock
 from . import binding, budget, calls, control, diagnose, expressions, functions, statements
 from .scope import Frame, function_of
 
@@ -45,15 +46,26 @@ def lower(source, signature, constants=None, attrs=None, options=None, target=No
     return Module(source.__name__, b.finish(), functions=[kept.module for kept in b.kept])
 
 
+_deepening = lock()
+_found = []  # the recursion limit before any thread lowered, once for each thread that does
+
+
 @contextmanager
 def _deep_recursion(limit=20_000):
-    """Let expressions and inlined calls nest deeper than Python's default allows."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, limit))
+    """Let expressions and inlined calls nest deeper than Python's default allows.
+
+    The limit is the whole process's: the thread that leaves last restores it.
+    """
+    with _deepening:
+        _found.append(_found[0] if _found else sys.getrecursionlimit())
+        sys.setrecursionlimit(max(_found[0], limit))
     try:
         yield
     finally:
-        sys.setrecursionlimit(before)
+        with _deepening:
+            before = _found.pop()
+            if not _found:
+                sys.setrecursionlimit(before)
 
 
 class KernelBuilder(Builder):
