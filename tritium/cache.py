@@ -532,7 +532,7 @@ class RemoteCacheManager(CacheManager):
     """A remote cache with the local one in front of it.
 
     A server that does not answer is one that has nothing. What it sends is checked like everything else, so without a
-    key (TRITIUM_CACHE_KEY) whoever can write to the server is trusted with the code this process runs.
+    key (TRITIUM_CACHE_KEY) everyone who can write to the server is trusted with the code this process runs.
     """
 
     def __init__(self, key: str, override: bool = False, dump: bool = False):

@@ -2,7 +2,7 @@
 
 All of it happens when files are stored, and rarely: the total is kept in the time and the text of a stamp file, so the
 directories are looked through once an hour at most, or when this process has written enough to reach the limit. Other
-processes may do the same meanwhile: whoever finds a file gone has a miss.
+processes may do the same meanwhile: a process that finds a file gone has a cache miss.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _MANY = 16  # turns that make a loop worth naming
 
 
 class Exhausted(RecursionError):
-    """Nothing is left of the budget; like a RecursionError it is for whoever started all this."""
+    """The budget is used up. Like a RecursionError, it unwinds to the caller that started the lowering."""
 
     def __init__(self, place: Any):
         super().__init__("the kernel grows too large")

@@ -13,7 +13,7 @@ from .judge import Judge
 
 
 def work(share: float, first: int) -> None:
-    """Run cases; whoever reads the lines knows which one did not come to an end."""
+    """Run cases; a line before and after each shows the reader which one did not end."""
     report = os.fdopen(os.dup(1), "w")
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge(folder)

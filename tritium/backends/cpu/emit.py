@@ -41,9 +41,9 @@ class _Numbered(NumberingWriter):
         """The same value, of which LLVM does not know where it comes from."""
         return self.effect(f"freeze {x.typed}", x.type)
 
-    def poll(self, index, arena, rounds):
-        """Have an open loop ask after so many rounds whether it is to stop (see polls.py)."""
-        self._polled[index] = arena, rounds
+    def poll(self, index, arena, iterations):
+        """Have an open loop ask after so many iterations whether it is to stop (see polls.py)."""
+        self._polled[index] = arena, iterations
 
     def fits(self, index, narrow, signed):
         """Note that `narrow`, of which an open loop's index is the wide form, can be widened again for nothing."""
@@ -54,32 +54,32 @@ class _Numbered(NumberingWriter):
         """A loop that asks has a limit nearer than its end: what is new is done when that is reached."""
         if index not in self._polled:
             return super().latch(n, index, lo, following, hi, by, until)
-        arena, rounds = self._polled[index]
+        arena, iterations = self._polled[index]
         back, outer = self.levels[-1].label, len(self.levels) - 2
         limit = value("i64", f"%limit.{n}")
-        first = self._limit(lo, hi, by, rounds, until, outer)
+        first = self._limit(lo, hi, by, iterations, until, outer)
         self.branch(self.effect(f"icmp {until} i64 {following}, {limit}", "i1"), f"body.{n}", f"reached.{n}")
         self.block(f"ask.{n}")
         self.call("void", "tt.poll", arena)
-        # LLVM would count down what is left in every round to have it here.
+        # Without the barrier LLVM keeps a second induction variable: the iterations left before the limit.
         here = self.effect(f'call i64 asm "", "=r,0"(i64 {following})', "i64")
-        further = self._limit(here, hi, by, rounds, until, outer + 1)
+        further = self._limit(here, hi, by, iterations, until, outer + 1)
         self.jump(f"body.{n}")
         self.block(f"reached.{n}")
         self.branch(self.effect(f"icmp {until} i64 {following}, {hi}", "i1"), f"ask.{n}", f"done.{n}")
         return [back, f"ask.{n}"], [f"{limit} = phi i64 [{first}, %BEFORE], [{limit}, %{back}], [{further}, %ask.{n}]"]
 
-    def _limit(self, at, hi, by, rounds, until, level):
-        """An index that is about so many rounds away from `at`, or the end if that is nearer. Nothing overflows."""
+    def _limit(self, at, hi, by, iterations, until, level):
+        """An index that is about so many iterations away from `at`, or the end if that is nearer. Nothing overflows."""
         def line(text, type="i64"):
             return self.effect(text, type, level)
         up = until != "sgt"
         left = line(f"sub i64 {hi}, {at}" if up else f"sub i64 {at}, {hi}")
         if by[0] != "%":  # a loop that counts down has a constant step
-            far = str(min(abs(int(by)), 1 << 46) * rounds)
+            far = str(min(abs(int(by)), 1 << 46) * iterations)
         else:
             self.declare("llvm.umin.i64", "i64", ["i64", "i64"])
-            far = line(f"mul i64 {line(f'call i64 @llvm.umin.i64(i64 {by}, i64 {1 << 46})')}, {rounds}")
+            far = line(f"mul i64 {line(f'call i64 @llvm.umin.i64(i64 {by}, i64 {1 << 46})')}, {iterations}")
         there = line(f"{'add' if up else 'sub'} i64 {at}, {far}")
         inside = line(f"icmp ugt i64 {left}, {far}", "i1")
         return line(f"select i1 {inside}, i64 {there}, i64 {hi}")

@@ -1,8 +1,8 @@
 """What a process says before it dies of a kernel that touches memory which is not there.
 
 A handler of SIGSEGV and SIGBUS, in LLVM, looks whether its thread runs a kernel. If so, it writes to stderr which one,
-in which program, the address, and the arguments next to it. Then, or where no kernel runs, comes whoever handled the
-signal before: Python's faulthandler, a debugger's library, the system's own way to die.
+in which program, the address, and the arguments next to it. Then, or where no kernel runs, it calls the handler that
+was installed before: Python's faulthandler, a debugger's, or the system's default action.
 
 A kernel describes itself by a *record* (fault_record.py), bytes among its constants: texts, each closed by a zero byte.
 

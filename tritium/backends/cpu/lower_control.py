@@ -285,7 +285,7 @@ def _while(lo, op):
     condition, body = op.regions
     carried = Carried(lo, op, op.operands)
     w = lo.w
-    polled = w.const("i32", polls.rounds(condition, body))
+    polled = w.const("i32", polls.iterations(condition, body))
     starts = [*carried.starts(), polled]
     name, depth = w.label("while"), len(w.levels)
     singles = [value(x.type, f"%{name}.{k}", depth) for k, x in enumerate(starts)]

@@ -1,12 +1,12 @@
-"""Which loops ask whether their launch has been stopped, and how often: `tt.poll` (see interrupt.py).
+"""Which loops poll for a stopped launch, and how often: `tt.poll` (see interrupt.py).
 
-Every `while` does, every `for` that may run for long, and the loop over programs that are not short. The question takes
-as long as a few thousand elements, so it is asked after a number of rounds that follows from what a round does: every
-30 us or so. That is seldom enough to cost nothing, and often enough if the estimate is wrong by a factor of a thousand.
+Every `while` loop polls, every `for` loop that may run for long, and the loop over long programs. A poll costs as much
+as a few thousand elements, so the interval in iterations follows from an estimate of the work of one: about 30 us. That
+is seldom enough to cost nothing, and often enough if the estimate is wrong by a factor of a thousand.
 
-A `while` counts its rounds, an instruction and a branch each. A `for` has an index to compare: it runs to a limit that
-is nearer than its end, asks there, and goes on to the next (`emit.py`), which costs its rounds nothing. Where a round
-does so much that the question is lost in it, every round asks: that is one line for LLVM to compile instead of twenty.
+A `while` loop counts down: an instruction and a branch in each iteration. A `for` loop runs to a limit nearer than its
+end, polls there, and goes on to the next limit (`emit.py`): its iterations pay nothing. Where one iteration does so
+much work that a poll is lost in it, every iteration polls: one line for LLVM to compile instead of twenty.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Op
 
-__all__ = ["ask", "count", "is_long", "is_long_program", "rounds", "trips", "work"]
+__all__ = ["ask", "count", "is_long", "is_long_program", "iterations", "trips", "work"]
 
-_BETWEEN = 1 << 20  # elements computed from one question to the next
-_SHORT = 1 << 24  # a loop that computes no more than so many needs no question
+_BETWEEN = 1 << 20  # elements computed between two polls
+_SHORT = 1 << 24  # elements; a loop that computes no more does not poll
 _STRIP = 16  # what a scalar costs, in elements
 _ATOMIC = 64  # and each element of an atomic
-_UNKNOWN = 16  # rounds of a loop that depend on the arguments
+_UNKNOWN = 16  # assumed trip count of a loop whose bounds are run-time values
 _MOST = 1 << 16
-_SHORT_PROGRAM = 1 << 14  # the pool asks after a thousand programs of no more than so many
-_LONG_ROUND = 1 << 14  # a round of so many may ask every time
+_SHORT_PROGRAM = 1 << 14  # elements; the pool polls after a thousand programs that compute no more
+_LONG_ITERATION = 1 << 14  # elements; an iteration that computes more polls every time
 
 
 def trips(op) -> int | None:
-    """How many rounds a `for` makes, if that is known.
+    """The trip count of a `for` loop, None if it is not a compile-time constant.
 
     >>> from tritium.ir.text import parse_module
     >>> loop = '''kernel @k(%n: i32) {
@@ -80,7 +80,7 @@ def _work_of(op):
 
 
 def is_long(op) -> bool:
-    """Whether a `for` may run for so long that it must ask."""
+    """Whether a `for` loop may run for so long that it must poll."""
     known = trips(op)
     return known is None or known * work(*op.regions) > _SHORT
 
@@ -95,26 +95,26 @@ def is_long_program(body) -> bool:
     return work(body) > _SHORT_PROGRAM
 
 
-def rounds(*blocks) -> int:
-    """How many rounds of a loop with these blocks may pass before it asks.
+def iterations(*blocks) -> int:
+    """The polling interval of a loop with these blocks, in iterations.
 
     >>> from tritium.ir.text import parse_module
-    >>> rounds(parse_module("kernel @k(%p: ptr<f32>) {}").body)
+    >>> iterations(parse_module("kernel @k(%p: ptr<f32>) {}").body)
     65536
     """
     return max(1, min(_BETWEEN // max(work(*blocks), 1), _MOST))
 
 
 def ask(lo, index, body):
-    """Have the open `for` with this index ask."""
-    if work(body) >= _LONG_ROUND:
+    """Make the open `for` loop with this index poll."""
+    if work(body) >= _LONG_ITERATION:
         lo.w.call("void", "tt.poll", lo.base)
     else:
-        lo.w.poll(index, lo.base, rounds(body))
+        lo.w.poll(index, lo.base, iterations(body))
 
 
 def count(lo, left, ask, head):
-    """Count a round and go to its loop's `head`, through the block `ask` at zero. Returns what is left before that."""
+    """Count an iteration down and branch to the loop's `head`, through the block `ask` at zero; returns the counter."""
     w = lo.w
     fewer = w.effect(f"sub i32 {left}, 1", "i32")
     w.branch(w.compare("icmp eq", fewer, w.const("i32", 0)), ask, head, likely=False)
