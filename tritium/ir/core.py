@@ -132,13 +132,14 @@ class Module:
     hands out the results, and no functions of their own. Names are unique in a module; nothing calls itself.
     """
 
-    __slots__ = ("attrs", "body", "functions", "name")
+    __slots__ = ("_found", "attrs", "body", "functions", "name")
 
     def __init__(self, name, body, attrs=None, functions=()):
         self.name = name
         self.body = body
         self.attrs = attrs or {}
         self.functions = tuple(functions)
+        self._found = {}
 
     @property
     def args(self):
@@ -152,6 +153,12 @@ class Module:
         if body is self.body and attrs == self.attrs and functions == self.functions:
             return self
         return Module(self.name, body, attrs, functions)
+
+    def found_by(self, analysis):
+        """What an analysis, a function of a module, finds out about this one. It runs once: a module never changes."""
+        if analysis not in self._found:
+            self._found[analysis] = analysis(self)
+        return self._found[analysis]
 
     def __str__(self):
         from .text import print_module

@@ -52,7 +52,7 @@ def stored(module) -> list[int]:
     >>> stored(parse_module("kernel @f(%n: i32, %y: ptr<i32>) {\\n  store %y, %n\\n}"))
     [1]
     """
-    return sorted(k for k, found in accesses(module).items() if any(map(writes, found)))
+    return sorted(k for k, found in module.found_by(accesses).items() if any(map(writes, found)))
 
 
 class _Body:

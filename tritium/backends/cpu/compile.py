@@ -52,7 +52,7 @@ def llir(module, target, options, metadata) -> str:
     from .lower import lower
 
     cpu, (apart, nonnegative) = machines.cpu_target(target.arch), ([], []) if options.launch_checks else (None, None)
-    text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu, apart, nonnegative)
+    text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu, apart, nonnegative, module)
     metadata["apart"], metadata["nonnegative"] = packed(apart) if apart else (), tuple(nonnegative or ())
     metadata["shared"] = max(metadata["arena_bytes"], 1)  # host code divides by it to size its grid
     return text

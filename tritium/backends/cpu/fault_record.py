@@ -23,7 +23,7 @@ def record(module) -> bytes:
     >>> record(parse_module("kernel @k(%n: i32, %p: ptr<i32>) {\\n  store %p, %n\\n}"))
     b'k\\x00\\x00\\x01\\x00p\\x00\\x00\\x00\\xff\\xff'
     """
-    found, parts = accesses(module), [_text(module.name), _text(_definition(module))]
+    found, parts = module.found_by(accesses), [_text(module.name), _text(_definition(module))]
     for k, arg in enumerate(module.args):
         if T.is_ptr(arg.type):
             touching = found.get(k, ())

@@ -44,11 +44,12 @@ class Shift(NamedTuple):
     by: Val
 
 
-def lower(module, target, taken=None, nonnegative=None) -> Lowered:
+def lower(module, target, taken=None, nonnegative=None, written=None) -> Lowered:
     """The LLVM text of a kernel whose ops the passes have made simple enough.
 
     To the list `taken` are added the accesses that are taken to be apart (`ir.bounds.Pair`), to the list `nonnegative`
-    rows of values that are taken not to be negative; without them none are.
+    rows of values that are taken not to be negative; without them none are. `written` is the kernel as the user wrote it,
+    where that is another module: reports of faults name its accesses.
 
     >>> from tritium.backends.llvm.target import cpu_target
     >>> from tritium.ir.text import parse_module
@@ -66,7 +67,7 @@ def lower(module, target, taken=None, nonnegative=None) -> Lowered:
         from .lower_calls import write_functions
 
         lo.callees = write_functions(lo, lambda function: Lowering(function, target))
-    lo.kernel()
+    lo.kernel(record(written or module))
     return Lowered(lo.w.text(), lo.name, lo.arena.bytes)
 
 
@@ -107,14 +108,14 @@ class Lowering(Emitter):
         self._slots, self._lazy = {}, {}
 
     # --- the kernel -----------------------------------------------------------------------------------------------
-    def kernel(self):
+    def kernel(self, fault_record):
         """The entry point: a loop over the programs from %begin to %end."""
         w = self.w
         parameters = ["ptr args", "i64 begin", "i64 end", "ptr grid", "ptr noalias arena"]
         with w.function("void", self.name, parameters) as (args, begin, end, self.grid, self.scratch):
             self.base = self.scratch  # where the arena begins, for functions too
             at = lambda offset: w.gep("i8", self.scratch, w.const("i64", offset))
-            w.effect(f"store ptr {w.string(record(self.module))}, ptr {at(faults.RECORD)}")
+            w.effect(f"store ptr {w.string(fault_record)}, ptr {at(faults.RECORD)}")
             running = at(faults.PROGRAM)
             for k, arg in enumerate(self.module.args):
                 self.values[id(arg)] = self.argument(args, k, arg.type)

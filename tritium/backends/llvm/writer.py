@@ -135,7 +135,10 @@ def escaped(data: bytes) -> str:
     >>> escaped(b'say "a"')
     'say \\\\22a\\\\22'
     """
-    return "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in data)
+    return data.decode("latin-1").translate(_ESCAPES)
+
+
+_ESCAPES = {c: f"\\{c:02X}" for c in range(256) if not 32 <= c < 127 or c in b'"\\'}
 
 
 def _pack(code: str, x: float) -> bytes:
