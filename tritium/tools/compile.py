@@ -155,7 +155,7 @@ def objects(kernel: Any, entry: str) -> dict[str, bytes]:
 
     The functions of the runtime are weak: objects of several kernels can be linked together.
     """
-    from tritium.backends.cpu import interrupt, partial, runtime
+    from tritium.backends.cpu import interrupt, runtime
     from tritium.backends.llvm.target import compile_text, cpu_target
 
     text, target = kernel.asm["llir"], cpu_target(kernel.metadata.arch)
@@ -163,9 +163,6 @@ def objects(kernel: Any, entry: str) -> dict[str, bytes]:
     parts = {part.name: part for part in runtime.PARTS if needed & set(part.symbols) and part.name != "core"}
     texts = {name: part.text(target) for name, part in parts.items()}
     provided = {symbol for part in parts.values() for symbol in part.symbols}
-    if needed & set(partial.SYMBOLS):  # the one piece of the core that needs no Python process
-        texts["partial"] = partial.partial()
-        provided |= set(partial.SYMBOLS)
     if "tt.poll" in needed:
         texts["poll"] = interrupt.IDLE
         provided.add("tt.poll")

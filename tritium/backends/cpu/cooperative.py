@@ -231,6 +231,4 @@ def cooperative(target: CpuTarget) -> str:
     from .pool import system_values
 
     text = system_values(_TEXT, target).replace("{most}", str(MOST))
-    for plain in (" nounwind {", " nounwind noinline cold {"):  # LLVM need not spend time on what starts threads
-        text = text.replace(plain, " nounwind noinline optnone {")
-    return text
+    return text.replace(" nounwind {", " nounwind noinline cold {")  # all of it is slow anyway: it starts threads

@@ -665,4 +665,4 @@ def faults(target: CpuTarget) -> str:
     texts = "\n".join(f'@fault.{name} = private unnamed_addr constant [{len(text) + 1} x i8] '
                       f'c"{escaped(text.encode())}\\00"' for name, text in _TEXTS.items())
     text = "\n".join((texts, _CONTEXT["arm" if target.simd == "neon" else "x86"], _SAY, _REPORT, _HANDLER))
-    return text.replace(" nounwind {", " nounwind noinline optnone {")  # it runs once: LLVM need not spend time on it
+    return text.replace(" nounwind {", " nounwind noinline cold {")  # it runs once

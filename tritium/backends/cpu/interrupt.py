@@ -104,7 +104,7 @@ gone:
 }
 
 ; Have Python run the handlers of signals that have come, where that is possible and the last time is long ago.
-define internal void @look_for_signals(ptr %job, i64 %now) nounwind {
+define internal void @look_for_signals(ptr %job, i64 %now) nounwind noinline cold {
 entry:
   %thread.p = getelementptr %job, ptr %job, i64 0, i32 8
   %thread = load ptr, ptr %thread.p

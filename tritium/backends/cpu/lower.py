@@ -48,8 +48,8 @@ def lower(module, target, taken=None, nonnegative=None, written=None) -> Lowered
     """The LLVM text of a kernel whose ops the passes have made simple enough.
 
     To the list `taken` are added the accesses that are taken to be apart (`ir.bounds.Pair`), to the list `nonnegative`
-    rows of values that are taken not to be negative; without them none are. `written` is the kernel as the user wrote it,
-    where that is another module: reports of faults name its accesses.
+    rows of values that are taken not to be negative; without them none are. Reports of faults name the accesses of
+    `written`: the kernel as the user wrote it, where that is another module.
 
     >>> from tritium.backends.llvm.target import cpu_target
     >>> from tritium.ir.text import parse_module

@@ -17,7 +17,8 @@ from __future__ import annotations
 __all__ = ["SIZES", "SYMBOLS", "partial"]
 
 SIZES = (1, 2, 4, 8)
-SYMBOLS = tuple(f"tt.{verb}.{size}" for verb in ("copy", "load", "store", "gather", "scatter") for size in SIZES)
+_VERBS = ("copy", "load", "store", "gather", "scatter")
+SYMBOLS = {size: tuple(f"tt.{verb}.{size}" for verb in _VERBS) for size in SIZES}
 
 _COPY = """
 define void @tt.copy.{size}(ptr %to, ptr %from, i64 %count) nounwind cold noinline {{
@@ -70,15 +71,12 @@ _FORMS = (
 )
 
 
-def partial() -> str:
-    """The LLVM text of the helpers.
+def partial(size: int) -> str:
+    """The LLVM text of the helpers for elements of `size` bytes.
 
-    >>> partial().count("define void")
-    20
+    >>> partial(4).count("define void")
+    5
     """
-    copies = "".join(_COPY.format(size=size, bits=8 * size) for size in SIZES)
-    return "declare i64 @llvm.cttz.i64(i64, i1)" + copies + "".join(
+    return "declare i64 @llvm.cttz.i64(i64, i1)" + _COPY.format(size=size, bits=8 * size) + "".join(
         _LOOP.format(name=name, size=size, bits=8 * size, stride=stride, address=address, source=source, target=target)
-        for name, stride, address, source, target in _FORMS
-        for size in SIZES
-    )
+        for name, stride, address, source, target in _FORMS)

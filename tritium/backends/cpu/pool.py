@@ -113,7 +113,7 @@ declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.ctlz.i64(i64, i1)
 
 ; Once per process, before anything else.
-define void @tt.pool.setup() nounwind {
+define void @tt.pool.setup() nounwind noinline cold {
   %per_second = call i64 @frequency()
   %wake = udiv i64 %per_second, 33333             ; 30 us: what it takes until a sleeping thread runs
   store i64 %wake, ptr @wake_after
@@ -127,14 +127,14 @@ define void @tt.pool.setup() nounwind {
 }
 
 ; In the child of a fork there is one thread, Python's main thread, and whatever the others held is free.
-define void @tt.pool.reset() nounwind {
+define void @tt.pool.reset() nounwind noinline cold {
   %self = call i64 @pthread_self()
   store i64 %self, ptr @tt.pool.main
   call void @free_pool()
   ret void
 }
 
-define internal void @free_pool() nounwind {
+define internal void @free_pool() nounwind noinline cold {
   %r1 = call i32 @pthread_mutex_init(ptr @mutex, ptr null)
   %r2 = call i32 @pthread_cond_init(ptr @condition, ptr null)
   store i64 0, ptr @asleep
@@ -193,7 +193,7 @@ keep:
   ret ptr %fresh
 }
 
-define internal void @unmap_arena(ptr %header) nounwind {
+define internal void @unmap_arena(ptr %header) nounwind noinline cold {
 entry:
   %none = icmp eq ptr %header, null
   br i1 %none, label %done, label %unmap
@@ -233,7 +233,7 @@ done:
 }
 
 ; A kernel calls this with its arena; the first failure of a launch is kept, and the launch stops.
-define void @tt.assert_fail(ptr %arena, ptr %message, i64 %program) nounwind cold noinline {
+define void @tt.assert_fail(ptr %arena, ptr %message, i64 %program) nounwind noinline cold {
 entry:
   %owner = getelementptr i8, ptr %arena, i64 -56
   %job = load ptr, ptr %owner

@@ -48,16 +48,17 @@ __all__ = ["PARTS", "Runtime"]
 
 
 def _core(target: CpuTarget) -> str:
-    return "\n".join((pool.pool(target), interrupt.interrupt(), float_state.float_state(target),
-                      cooperative.cooperative(target), faults.faults(target), partial.partial(), tile_copy.tile_copy(),
-                      launcher.launcher() if NATIVE else ""))  # fmt: skip
+    text = "\n".join((pool.pool(target), interrupt.interrupt(), float_state.float_state(target),
+                      cooperative.cooperative(target), faults.faults(target), launcher.launcher() if NATIVE else ""))
+    return text.replace(" noinline cold {", " noinline optnone {")  # LLVM need not spend time on it
 
 
-_CORE = (pool.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS + partial.SYMBOLS + tile_copy.SYMBOLS
-         + (launcher.SYMBOLS if NATIVE else ()))  # fmt: skip
+_CORE = (pool.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS + (launcher.SYMBOLS if NATIVE else ()))
 PARTS = (
-    Part("core", _CORE, (pool, interrupt, float_state, cooperative, faults, partial, tile_copy, guards,
-                         native_launcher, terms, launcher), _core),
+    Part("core", _CORE, (pool, interrupt, float_state, cooperative, faults, guards, native_launcher, terms, launcher),
+         _core),
+    *(Part(f"partial.{n}", s, (partial,), lambda _, n=n: partial.partial(n)) for n, s in partial.SYMBOLS.items()),
+    Part("tile", tile_copy.SYMBOLS, (tile_copy,), lambda _: tile_copy.tile_copy()),
     *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
     Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
