@@ -85,6 +85,7 @@ def run(checkout: str, code: str, cache: str, threads: int) -> str:
     """What a program prints with the tritium of a checkout."""
     env = {**os.environ, "PYTHONPATH": os.path.abspath(checkout), "TRITIUM_CACHE_DIR": cache, "TRITIUM_BACKEND": "cpu",
            "TRITIUM_NUM_THREADS": str(threads)}  # fmt: skip
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # modules that are imported late would be compiled every time
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:  # a kernel is compiled from the text of its file
         file.write(code)
         file.flush()

@@ -38,8 +38,8 @@ TESTS = ["tests/exec", "tests/ops/test_rows_on_backends.py", "tests/ops/test_ope
          "tests/compat/test_operators.py", "tests/compat/test_reductions.py", "tests/compat/test_scans.py",
          "tests/properties/test_kernels.py", "tests/properties/test_modules.py"]  # fmt: skip
 # Under QEMU, 10 to 20 times slower, and without torch.
-FOREIGN = [*TESTS[:3], *(f"tests/backends/test_cpu_{part}.py" for part in ("elementwise", "memory", "programs",
-                                                                          "reductions", "shapes"))]  # fmt: skip
+FOREIGN = [*TESTS[:3], *(f"tests/backends/test_cpu_{part}.py" for part in (
+    "cooperative", "elementwise", "faults", "memory", "programs", "reductions", "shapes"))]  # fmt: skip
 SAME = "not interpreter and not optimised and not legalised and not blocks and not emulated"
 # Between the levels: what a machine has without what usually comes along.
 BETWEEN = {"x86_64": ["x86-64-v2,+avx", "x86-64-v3,-fma", "host,-avx512"], "aarch64": ["host,-fp16,-dotprod"]}

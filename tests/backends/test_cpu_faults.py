@@ -50,7 +50,11 @@ def ends():
     done = subprocess.run([sys.executable, SCRIPT, json.dumps(SCENARIOS)], capture_output=True, text=True, timeout=600,
                           env={**env, "PYTHONPATH": str(SCRIPT.parents[2])})
     assert done.returncode == 0, done.stderr
-    return {(name, *env.items()): (status, text) for name, env, status, text in json.loads(done.stdout)}
+    found = json.loads(done.stdout)
+    return {(name, *env.items()): (status, _EMULATOR.sub("", text)) for name, env, status, text in found}
+
+
+_EMULATOR = re.compile(r"^qemu: uncaught target signal .*\n", re.M)  # what an emulator adds when a process dies
 
 
 @pytest.fixture
@@ -133,7 +137,8 @@ def test_lines_in_device_functions(run, scenario, function, text):
 
 def test_the_array_before_a_guard_page_is_named(run):
     report = Report(run("guarded"))
-    assert report.distances[0] == (str(PAGE), "past the start of", "a")
+    distance, *what = report.distances[0]
+    assert what == ["past the start of", "a"] and int(distance) - PAGE in range(0, 64, 4)  # somewhere in a vector
     assert "may not be" in report.first
 
 
@@ -189,7 +194,8 @@ def test_faulthandler_speaks_after_the_report(run):
 
 def test_faulthandler_enabled_later_speaks_first(run):
     text = run("faulthandler_after")
-    assert "kernel `shifted_copy` was stopped by a signal (SIGSEGV)" in Report(text).first
+    # A signal that is raised again has no address, but under an emulator.
+    assert re.match(r"kernel `shifted_copy` (was stopped by a signal|touched .*) \(SIGSEGV\)", Report(text).first)
     assert text.index("Fatal Python error: Segmentation fault") < text.index("kernel `")
 
 
