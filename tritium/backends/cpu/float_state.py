@@ -37,9 +37,9 @@ _REGISTER = {
 """),
 }  # fmt: skip
 
-# The passes that the runtime's parts go through inline nothing: each of these is on the road of every launch.
+# Each of these is on the road of every launch.
 _TEXT = """
-define internal i64 @own_floats() nounwind {
+define internal i64 @own_floats() nounwind alwaysinline {
 entry:{read}
   %control = and i64 %state, {mask}
   %odd = icmp ne i64 %control, {default}
@@ -50,7 +50,7 @@ done:
   ret i64 %state
 }
 
-define internal void @give_floats(i64 %state) nounwind {
+define internal void @give_floats(i64 %state) nounwind alwaysinline {
 entry:
   %control = and i64 %state, {mask}
   %odd = icmp ne i64 %control, {default}

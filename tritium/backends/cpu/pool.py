@@ -215,7 +215,7 @@ define internal void @running(ptr %header, ptr %record) nounwind alwaysinline {
 }
 
 ; The arena of this thread for a job; `caller` is 1 if it is the one that launched it.
-define internal ptr @arena_for(ptr %job, i64 %caller) nounwind {
+define internal ptr @arena_for(ptr %job, i64 %caller) nounwind alwaysinline {
 entry:
   %bytes.p = getelementptr %job, ptr %job, i64 0, i32 5
   %bytes = load i64, ptr %bytes.p
@@ -250,7 +250,7 @@ done:
   ret void
 }
 
-define internal void @programs(ptr %job, i64 %begin, i64 %end, ptr %arena) nounwind {
+define internal void @programs(ptr %job, i64 %begin, i64 %end, ptr %arena) nounwind alwaysinline {
   %entry = load ptr, ptr %job
   %args.p = getelementptr %job, ptr %job, i64 0, i32 1
   %args = load ptr, ptr %args.p

@@ -48,7 +48,7 @@ def _object(part: Part, target: Machine) -> bytes:
     """The object file of `part`, from the disk if this or another process has made it before."""
     # Writing a part's text takes longer than reading its object: the key holds the sources of what writes it.
     made_from = (*map(_source, part.modules), *map(str, (part.name, part.plain, target, llvmlite.__version__, NATIVE,
-                                                         object.__basicsize__, "sealed")))  # fmt: skip
+                                                         object.__basicsize__, "inlined")))  # fmt: skip
     manager = cache.get_cache_manager(hashlib.sha256("\n".join(made_from).encode()).hexdigest())
     name = f"{part.name}.o"
     kept = cache.read(manager, name)
@@ -56,7 +56,8 @@ def _object(part: Part, target: Machine) -> bytes:
         return kept
     from ..llvm.target import PASSES, compile_text
 
-    code = compile_text(part.text(target), target, passes=() if part.plain else PASSES, plain=part.plain)
+    chosen = () if part.plain else ("always-inline", *PASSES)
+    code = compile_text(part.text(target), target, passes=chosen, plain=part.plain)
     cache.write(manager, name, code)
     return code
 
