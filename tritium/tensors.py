@@ -313,6 +313,16 @@ def device_of(x: Any) -> str | None:
 # -- helpers for host code ---------------------------------------------------------------------------------------------
 
 
+def is_torch_dtype(x: Any) -> bool:
+    """Whether `x` is a `torch.dtype`.
+
+    >>> is_torch_dtype("float32")
+    False
+    """
+    kind = type(x)
+    return kind.__name__ == "dtype" and kind.__module__ == "torch"
+
+
 class MockTensor:
     """Stands for a tensor in `warmup`, where only its dtype counts.
 
@@ -323,8 +333,7 @@ class MockTensor:
     @staticmethod
     def wrap_dtype(arg):
         """A mock for a `torch.dtype`; anything else as it is."""
-        kind = type(arg)
-        return MockTensor(arg) if kind.__name__ == "dtype" and kind.__module__ == "torch" else arg
+        return MockTensor(arg) if is_torch_dtype(arg) else arg
 
     def __init__(self, dtype, shape=None):
         self.dtype, self.shape = dtype, [1] if shape is None else shape

@@ -207,7 +207,7 @@ def reverse(x, y, n, N: tl.constexpr):
 
 def others(kernel):
     """Whether a kernel had to be compiled again for launches it is not fit for."""
-    return bool(kernel.run._checks.other)
+    return bool(kernel.launcher._checks.other)
 
 
 def floats(n, start=0):
@@ -288,7 +288,7 @@ def test_what_goes_wrong_while_compiling_again_is_raised():
     def refuse():
         raise RuntimeError("there is no other")
 
-    kernel.run.otherwise = refuse
+    kernel.launcher.otherwise = refuse
     with pytest.raises(RuntimeError, match="there is no other"):
         reverse[(1,)](x, x, 256, N=256)
     np.testing.assert_array_equal(x, floats(256))

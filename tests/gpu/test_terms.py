@@ -178,7 +178,7 @@ def test_what_goes_wrong_while_judging_is_raised(fake):
     def refuse():
         raise RuntimeError("there is no other")
 
-    kernel.run.otherwise = refuse
+    kernel.launcher.otherwise = refuse
     with pytest.raises(RuntimeError, match="there is no other"):
         wrapped[(2,)](x, x, -16, 32, BLOCK=128, num_warps=1)
     assert launched_functions(fake) == [(FAST, 0)]

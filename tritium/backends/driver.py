@@ -31,9 +31,9 @@ class DriverBase(ABC):
     """What every driver answers. A framework may subclass it for a device of its own and call `driver.set_active`.
 
     `utils` has `get_device_properties(device) -> dict` and `load_binary(name, binary, shared, device) -> (module,
-    function, n_regs, n_spills, n_max_threads)`. `launcher_cls(src, metadata)` makes what `CompiledKernel.run` is: it is
-    called as `launch(grid_0, grid_1, grid_2, stream, function, packed_metadata, launch_metadata, enter_hook, exit_hook,
-    *args)`.
+    function, n_regs, n_spills, n_max_threads)`. `launcher_cls(src, metadata)` makes what `CompiledKernel.run` is, or
+    goes to where the driver has `roads`: it is called as `launch(grid_0, grid_1, grid_2, stream, function,
+    packed_metadata, launch_metadata, enter_hook, exit_hook, *args)`.
     """
 
     utils: Any
@@ -98,6 +98,18 @@ class DriverBase(ABC):
         `records[1:]` that applies and gives its kernel; when none applies it returns
         `records[0](grid, *args, **kwargs)`.
         """
+        return None
+
+    def guarded_lookup(self, kernel, call: Call) -> tuple[Callable, Any] | None:
+        """A fast way to find `kernel` again for calls that look like this one, which only compiles.
+
+        The result is (binder, record). `binder(records)(*args, **kwargs)` gives the kernel of the first of
+        `records[1:]` that applies; when none does, what `records[0](*args, **kwargs)` returns.
+        """
+        return None
+
+    def roads(self, kernel) -> Any:
+        """The fast ways to launch a compiled kernel that is loaded (see `native.roads.Roads`), None for none."""
         return None
 
     def on_device_of(self, values: tuple) -> AbstractContextManager:

@@ -13,7 +13,7 @@ from tritium.backends.compiler import NAMES, GPUTarget
 from tritium.backends.driver import driver
 from tritium.cache import Files
 from tritium.errors import OutOfResources
-from tritium.language.grid import check_sizes
+from tritium.language.grid import grid_sizes
 from tritium.locks import busy, lock
 
 
@@ -144,6 +144,7 @@ def metadata_text(metadata: Mapping[str, Any]) -> str:
 
 
 _TENSOR_MEMORY_COLUMNS = 512
+_GRIDS = 1024  # so many grids are kept at hand
 
 # A kernel that two threads launch first is loaded once: unloading the other copy would pull code from under a thread.
 _loading = lock()
@@ -172,8 +173,12 @@ class CompiledKernel:
         self.asm = Stages(contents, self.metadata.target, record.binary_ext, record.views, self._noted)
         self.kernel = self.asm[record.binary_ext]
         self.packed_metadata = (self.metadata.num_warps, self.metadata.num_ctas, self.metadata.shared)
-        self._driver: Any = None  # with `_run`, from the first launch on
+        # From the first launch on: the driver, what launches any arguments, the native ways, and what `run` gives.
+        self._driver: Any = None
+        self._launcher: Any = None
+        self._roads: Any = None
         self._run: Any = None
+        self._grids: dict[tuple, Callable] = {}
         self._failure = None
         self.module = self.function = None
 
@@ -187,6 +192,8 @@ class CompiledKernel:
 
     def _init_handles(self) -> None:
         """Load the binary on the current device; a failure is remembered."""
+        if self._run is not None:
+            return
         with _loading, busy():
             if self._failure is not None:
                 raise self._failure
@@ -210,10 +217,11 @@ class CompiledKernel:
         self._require("threads", threads, self._figures[2])
         if hooks.kernel_load_end_hook:
             hooks.kernel_load_end_hook(self.module, self.function, *event)
-        run = drv.launcher_cls(self.src, self.metadata)
+        self._launcher = drv.launcher_cls(self.src, self.metadata)
         if self._assuming:
-            run.otherwise = self.unassuming
-        self._run = run  # last: whoever sees it may launch
+            self._launcher.otherwise = self.unassuming
+        self._roads = drv.roads(self)
+        self._run = self._launcher if self._roads is None else self._roads.run  # last: whoever sees it may launch
 
     def unassuming(self) -> CompiledKernel:
         """The same kernel, compiled to take nothing about its launches for granted."""
@@ -238,9 +246,9 @@ class CompiledKernel:
             raise self._failure
 
     def _figure(self, index: int, name: str) -> int:
-        """A figure of the binary: what the assembler said, else what the device says that loads it."""
+        """A figure of the binary that is not loaded: what the assembler said, else what the device says."""
         known = getattr(self.metadata, name, None)
-        if known is None or self._run is not None:
+        if known is None:
             self._init_handles()
             return self._figures[index]
         return known
@@ -248,24 +256,32 @@ class CompiledKernel:
     @property
     def n_regs(self) -> int:
         """Registers a thread needs."""
-        return self._figure(0, "n_regs")
+        return self._figure(0, "n_regs") if self._run is None else self._figures[0]
 
     @property
     def n_spills(self) -> int:
         """Values that did not fit in registers."""
-        return self._figure(1, "n_spills")
+        return self._figure(1, "n_spills") if self._run is None else self._figures[1]
 
     @property
     def n_max_threads(self) -> int:
         """Threads a program may have."""
-        return self._figure(2, "n_max_threads")
+        return self._figure(2, "n_max_threads") if self._run is None else self._figures[2]
 
     @property
     def run(self) -> Any:
-        """The launcher, as the driver made it."""
+        """What launches it: `run(gx, gy, gz, stream, function, packed_metadata, launch_metadata, enter_hook, exit_hook,
+        *args)`."""
         if self._run is None:
             self._init_handles()
         return self._run
+
+    @property
+    def launcher(self) -> Any:
+        """The driver's own launcher, which `run` goes to with what it cannot do alone."""
+        if self._run is None:
+            self._init_handles()
+        return self._launcher
 
     def result(self, ignore_errors: bool = False) -> CompiledKernel:
         """Itself: a kernel that is compiled in the background has this method too."""
@@ -280,9 +296,11 @@ class CompiledKernel:
             told.add(wanted, (grid, self.metadata, dict(zip(names, args))))
         return told
 
-    def launch(self, grid: tuple[int, int, int], args: tuple, stream=None) -> None:
-        """Run the kernel over a grid; `args` are all parameters in order."""
-        run = self.run
+    def launch(self, grid: tuple[int, int, int], args: tuple) -> None:
+        """Run the kernel over a grid; `args` are all parameters in order, for which it was compiled."""
+        self._launch(self.launcher, grid, None, args)
+
+    def _launch(self, run: Callable, grid: tuple[int, int, int], stream: int | None, args: tuple) -> None:
         if 0 in grid:
             return
         if stream is None:
@@ -292,18 +310,31 @@ class CompiledKernel:
         run(*grid, stream, self.function, self.packed_metadata, told, enter, leave, *args)
 
     def __getitem__(self, grid: tuple[int, int, int]) -> Callable:
+        call = self._grids.get(grid) if grid.__class__ is tuple else None
+        return self._over(grid) if call is None else call
+
+    def _over(self, grid: tuple[int, int, int]) -> Callable:
         sizes = tuple(grid)
         if len(sizes) != 3:
             raise ValueError(f"the grid of a compiled kernel has 3 sizes, not {len(sizes)}: write (n, 1, 1)")
-        check_sizes(sizes)
+        grid_sizes(sizes)
+        self._init_handles()
+        if self._roads is None:
+            return functools.partial(self._launch_over, sizes)
+        if len(self._grids) >= _GRIDS:
+            self._grids.clear()
+        call = self._grids[sizes] = self._roads.over(sizes)
+        return call
 
-        def runner(*args, stream=None):
-            self._check_count(args)
-            self.launch(sizes, args, stream)
+    def _launch_over(self, grid: tuple[int, int, int], /, *args, stream: int | None = None) -> None:
+        """Launch over a grid by way of Python."""
+        self.check_count(args)
+        hooked = knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook
+        plain = self._roads is not None and stream is None and not hooked  # the next one may go without Python
+        self._launch(self._roads.launch if plain else self._run, grid, stream, args)
 
-        return runner
-
-    def _check_count(self, args: tuple) -> None:
+    def check_count(self, args: tuple) -> None:
+        """Refuse more or fewer arguments than there are parameters."""
         names = list(self.src.signature)
         if len(args) == len(names):
             return

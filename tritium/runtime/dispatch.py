@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tritium import knobs
 from tritium.backends.compiler import NAMES, BaseBackend, GPUTarget, Options, check_names
 from tritium.backends.driver import Call, DriverBase, driver
-from tritium.compiler import ASTSource, compile, make_backend
+from tritium.compiler import ASTSource, CompiledKernel, compile, make_backend
 from tritium.compiler.background import active_mode
 from tritium.compiler.collector import paused
 from tritium.errors import CompilationError, explain
@@ -84,17 +84,29 @@ def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None
         request = _request(fn, cache, key, pairs, values, wanted, sizes is None)
         with _compiling, busy():
             kernel = cache.kernels.get(key) or _compile(fn, cache, request)
-    if kernel is None or sizes is None:
-        return kernel
-    kernel = kernel.result()
-    kernel.launch(sizes, values)
-    hooks = knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook  # they want to see every launch
-    if form is not None and not hooks:
-        like = (id(kernel), *form, *map(type, values))
-        seen = {key: held for function in functions for key, held in function.used_global_vals.items()}
-        call = Call(list(zip(fn.params, pairs, values)), *form, options, captured(seen))
-        fn.launcher.arm_for(like, lambda: drv.guarded_launch(kernel, call))
+    if kernel is None:
+        return None
+    if sizes is not None:
+        kernel = kernel.result()
+        kernel.launch(sizes, values)
+    if form is not None:
+        _arm(fn, drv, kernel, form, options, functions, list(zip(fn.params, pairs, values)), sizes is not None)
     return kernel
+
+
+def _arm(fn: JITFunction, drv: DriverBase, kernel: Any, form: Form, options: dict[str, Any], functions: list,
+         arguments: list[tuple], launched: bool) -> None:
+    """Have later calls like this one, which launched a kernel or only compiled it, go the fast way."""
+    if launched and (knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook):
+        return  # they want to see every launch
+    if not isinstance(kernel, CompiledKernel):
+        return  # it is still being compiled
+    arguments[:len(form.written)] = [(*argument[:2], x) for argument, x in zip(arguments, form.written)]
+    like = (launched, id(kernel), *form[:2], *(type(x) for _, _, x in arguments))
+    seen = {key: held for function in functions for key, held in function.used_global_vals.items()}
+    call = Call(arguments, *form[:2], options, captured(seen))
+    make = drv.guarded_launch if launched else drv.guarded_lookup
+    fn.launcher.arm_for(like, lambda: make(kernel, call), launched)
 
 
 def _each(fn: JITFunction, values: tuple, look: Callable[[KernelParam, Any], Any]) -> list:

@@ -28,10 +28,12 @@ _RECENT, _GRIDS = 8, 1024
 
 
 class Form(NamedTuple):
-    """How a call was written: so many arguments by position, these by keyword."""
+    """How a call was written: so many arguments by position, these by keyword; `written` are the former where others
+    were made of them."""
 
     positional: int
     keywords: tuple[str, ...]
+    written: tuple = ()
 
 
 def _mismatch(kernel: str, signature: inspect.Signature, args: tuple, kwargs: dict[str, Any]) -> TypeError:
@@ -73,6 +75,7 @@ knobs.listeners.append(disarm_all)
 
 _arming = lock()
 _UNKNOWN: Any = object()
+_ONCE: Any = object()
 
 
 class Launcher:
@@ -93,8 +96,10 @@ class Launcher:
         self._slow, self._options = slow, options
         self._known: dict[Any, Any] = {}
         self._records: list[Any] = [self.call]
-        # As `over`, without Python code; there is none before the first launch.
+        self._found: list[Any] = [self.warmup]
+        # As `over` and `warmup`, without Python code; there is none before the first launch or warm-up.
         self.native: Callable[[Any], Callable] | None = None
+        self.lookup: Callable | None = None
         self.grids: dict[tuple, Callable] = {}
         self._changes = 0  # of settings and the like
         self._begun: dict[int, int] = {}  # thread -> how many changes there had been when its launch began
@@ -133,9 +138,13 @@ class Launcher:
             raise
 
     def warmup(self, /, *args, **kwargs):
-        """Only compile."""
+        """Only compile; a `torch.dtype` stands for a tensor of it."""
+        from tritium.tensors import MockTensor  # loading a kernel needs no tensors
+
+        self._begun[get_ident()] = self._changes
         try:
-            return self._slow(None, *self._bind(args, kwargs))
+            values, options = self._bind(tuple(map(MockTensor.wrap_dtype, args)), kwargs)
+            return self._slow(None, values, options, Form(len(args), tuple(kwargs), args))
         except Exception as error:
             cut(error, keep=knobs.compilation.front_end_debugging)
             raise
@@ -153,26 +162,32 @@ class Launcher:
         options.update((name, kwargs[name]) for name in self._options if name in kwargs)
         return values, options
 
-    def arm_for(self, like: Any, make: Callable[[], tuple[Callable, Any] | None]) -> None:
-        """Arm for launches `like` this one; what `make` gives is kept, also when it is None."""
-        found = self._known.get(like, _UNKNOWN)
-        armed = make() if found is _UNKNOWN else found
+    def arm_for(self, like: Any, make: Callable[[], tuple[Callable, Any] | None], launches: bool = True) -> None:
+        """Arm for launches, or warm-ups, `like` this one; what `make` gives is kept, also when it is None.
+
+        Warm-ups are armed for when they are repeated: many processes only compile, and launch nothing.
+        """
+        found = self._known.get(like, _UNKNOWN if launches else _ONCE)
+        armed = _UNKNOWN if found is _ONCE else make() if found is _UNKNOWN else found
         with _arming:
             if self._begun.pop(get_ident(), None) != self._changes:
                 return  # another thread changed a setting during the launch
             self._known[like] = armed
-            if armed is None:
+            if armed is None or armed is _UNKNOWN:
                 return
             binder, record = armed
-            if self.native is None:
-                self.native = binder(self._records)
-            self._records[1:] = [record, *(other for other in self._records[1:] if other is not record)][:_RECENT]
+            records = self._records if launches else self._found
+            if launches and self.native is None:
+                self.native = binder(records)
+            if not launches and self.lookup is None:
+                self.lookup = binder(records)
+            records[1:] = [record, *(other for other in records[1:] if other is not record)][:_RECENT]
 
     def disarm(self) -> None:
         """Forget the specialisations at hand."""
         with _arming:
             self._changes += 1
-            del self._records[1:]
+            del self._records[1:], self._found[1:]
             self._known.clear()
 
 

@@ -13,7 +13,9 @@ from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import Call, DriverBase
 from tritium.backends.native import record
-from tritium.backends.native.calls import form_of, pack
+from tritium.backends.native.calls import form_of, lookup_guard, pack
+from tritium.backends.native.parts import NATIVE
+from tritium.backends.native.roads import Demands, Roads
 from tritium.language.signature import flatten
 from tritium.locks import busy, lock, once
 from tritium.refusals import of_argument, refusal
@@ -33,7 +35,7 @@ def _runtime():
 
 def _judge(kernel, gx: int, gy: int, gz: int, address: int) -> bool:
     """Called by the native launcher when it cannot tell whether a kernel is fit for a launch."""
-    return kernel.run.judge((gx, gy, gz), address)
+    return kernel.launcher.judge((gx, gy, gz), address)
 
 
 class Driver(DriverBase):
@@ -125,8 +127,28 @@ class Driver(DriverBase):
         if form is None:
             return None
         made = _runtime().record(kernel.function, _room(kernel.metadata), owner=kernel, result=kernel,
-                                 checks=kernel.run.checks, **form)
+                                 checks=kernel.launcher.checks, **form)
         return _runtime().binder, made
+
+    def guarded_lookup(self, kernel, call: Call) -> tuple[Callable, Any] | None:
+        """The native lookup, with a record of what these arguments look like."""
+        form = form_of(call, lookup_guard(_tensor_guard))
+        if form is None or not NATIVE:
+            return None
+        return _runtime().finder, record.record(0, 0, 0, owner=kernel, result=kernel, **form)
+
+    def roads(self, kernel) -> Roads:
+        """The native ways to launch a compiled kernel."""
+        runtime, metadata, launcher = _runtime(), kernel.metadata, kernel._launcher
+        demands = Demands(metadata.name, kernel.src)
+        stores = frozenset(getattr(metadata, "stores", ()))
+
+        def make(form: dict[str, Any]) -> record.Record:
+            return runtime.record(kernel.function, _room(metadata), owner=kernel, result=kernel,
+                                  checks=launcher.checks, quiet=True, **form)
+
+        return Roads(kernel, demands, lambda args: demands.form(args, _tensor_guard, stores), make,
+                     runtime.symbols if NATIVE else None, kernel._launch_over)
 
 
 _C_TYPES = {
@@ -228,8 +250,8 @@ def _room(metadata) -> int:
 class Launcher:
     """Launches one kernel on any arguments: packs a slot of 8 bytes for each run-time value.
 
-    `CompiledKernel.run` is one of these. Where the kernel takes something for granted that does not hold of a launch,
-    the kernel that `otherwise()` gives is launched.
+    `CompiledKernel.run` goes here with what it cannot do alone. Where the kernel takes something for granted that does
+    not hold of a launch, the kernel that `otherwise()` gives is launched.
     """
 
     def __init__(self, src, metadata):

@@ -27,7 +27,7 @@ from ...language.grid import check_sizes
 from ...locks import busy, lock
 from ..llvm import jit, writer
 from ..llvm.target import CpuTarget, cpu_target
-from ..native import guards, record, terms
+from ..native import guards, record, terms, ways
 from ..native import launcher as native_launcher
 from ..native.parts import NATIVE, Part, Symbols, builtin
 from . import (
@@ -55,8 +55,8 @@ def _core(target: CpuTarget) -> str:
 
 _CORE = (pool.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS + (launcher.SYMBOLS if NATIVE else ()))
 PARTS = (
-    Part("core", _CORE, (pool, interrupt, float_state, cooperative, faults, guards, native_launcher, terms, launcher),
-         _core),
+    Part("core", _CORE, (pool, interrupt, float_state, cooperative, faults, guards, native_launcher, ways, terms,
+                         launcher), _core),
     *(Part(f"partial.{n}", s, (partial,), lambda _, n=n: partial.partial(n)) for n, s in partial.SYMBOLS.items()),
     Part("tile", tile_copy.SYMBOLS, (tile_copy,), lambda _: tile_copy.tile_copy()),
     *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
@@ -146,6 +146,14 @@ class Runtime:
         if NATIVE:
             return builtin(self.symbols["tt.def.bind"], records)
         return lambda grid: functools.partial(records[0], grid)
+
+    def finder(self, records: list[Any]) -> Callable[..., Any]:
+        """A function that gives the `result` of the first record that applies to a call, without launching anything.
+
+        >>> Runtime.get().finder([lambda x, y=0: (x, y)])(1, y=2)
+        (1, 2)
+        """
+        return builtin(self.symbols["tt.def.lookup"], records) if NATIVE else records[0]
 
     def load(self, object_code: bytes, *exports: str) -> jit.Library:
         """Link a kernel's object file against the runtime and the process; `exports` as in `jit.load`.

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ...language.fingerprints import is_fixed
 from ...language.signature import flatten
+from ...tensors import is_torch_dtype
 from ..driver import Call
 from . import record
 
-__all__ = ["form_of", "pack"]
+__all__ = ["form_of", "form_of_compiled", "lookup_guard", "pack"]
 
 TensorGuard = Callable[[Any, bool | None, bool], record.Guard | None]
 
@@ -74,6 +75,67 @@ def _guard(param, type_: Any, key: Any, x: Any, tensor: TensorGuard, stored: boo
     if kind is int and type_ in ("i32", "i64"):
         return record.integer("INT32" if type_ == "i32" else "ANY64", multiple, not_one=not param.do_not_specialize)
     if isinstance(type_, str) and type_.startswith("*"):
+        return tensor(x, multiple, stored)
+    return None
+
+
+def lookup_guard(tensor: TensorGuard) -> TensorGuard:
+    """The same for calls that only compile, where a `torch.dtype` may stand for a tensor.
+
+    >>> lookup_guard(lambda x, multiple, stored: None)(3, None, False) is None
+    True
+    """
+    return lambda x, multiple, stored: (record.Guard("SAME", 0, x) if is_torch_dtype(x) else
+                                        tensor(x, multiple, False))
+
+
+def form_of_compiled(types: Sequence[Any], multiples: Sequence[int], compared: Collection[int], args: tuple,
+                     tensor: TensorGuard, aligned: bool, stores: Collection[int] = ()) -> dict[str, Any] | None:
+    """The same of launches of a compiled kernel, whose parameters have these types and are multiples of these numbers.
+
+    All are given by position. `compared` has the numbers of the constants that must be as they are here; `aligned` says
+    whether addresses must be such multiples.
+
+    >>> form_of_compiled(["i32", "constexpr"], [16, 1], [1], (32, 64), lambda *_: None, False)["guards"][0].flags
+    1
+    """
+    guards: list[record.Guard] = []
+    places: list[int] = []
+    fixed: list[tuple[int, bytes]] = []
+    slot = 0
+    for k, (type_, x) in enumerate(zip(types, args, strict=True)):
+        pointer = type_.__class__ is str and type_[0] == "*"
+        multiple = multiples[k] != 1 and (aligned or not pointer)
+        if multiple and multiples[k] != 16:
+            return None
+        if pointer and x is None:
+            fixed.append((slot, bytes(8)))
+            guard = record.constant(None)
+        elif type_ == "constexpr":
+            guard = record.SKIP if k not in compared else record.constant(x) if x.__class__ in _PLAIN else None
+        else:
+            guard = _guard_of_compiled(type_, multiple or None, x, tensor, k in stores)
+        if guard is None:
+            return None
+        guards.append(guard)
+        places.append(slot)
+        slot += len(flatten(type_))
+    return {"guards": guards, "slots": places, "fixed": fixed}
+
+
+_PLAIN = frozenset((int, float, bool, str, type(None)))
+
+
+def _guard_of_compiled(type_: Any, multiple: bool | None, x: Any, tensor: TensorGuard,
+                       stored: bool) -> record.Guard | None:
+    kind = type(x)
+    if kind is bool and type_ == "u1":
+        return record.BOOL
+    if kind is float and type_ in ("fp32", "fp64"):
+        return record.FLOAT32 if type_ == "fp32" else record.FLOAT64
+    if kind is int and type_ in ("i32", "i64"):
+        return record.integer("INT32" if type_ == "i32" else "ANY64", multiple)
+    if kind not in (bool, int, float) and isinstance(type_, str) and type_.startswith("*"):
         return tensor(x, multiple, stored)
     return None
 

@@ -25,8 +25,9 @@ CODES = {name: code for code, name in enumerate((
 _RECORD = """
 ; function that runs the kernel, its entry, what else that function wants to know, rows, arguments, of which positional,
 ; names of the others, what `call` returns, defaults of all parameters, names of the positional ones, what that function
-; must look into before it runs the kernel; then the rows
-%record = type { ptr, ptr, i64, i64, i64, i64, ptr, ptr, ptr, ptr, ptr }
+; must look into before it runs the kernel, the function that runs it on a given stream (null: there are none), whether
+; `call` returns None in the end; then the rows
+%record = type { ptr, ptr, i64, i64, i64, i64, ptr, ptr, ptr, ptr, ptr, ptr, i64 }
 
 """
 

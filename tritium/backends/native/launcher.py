@@ -4,7 +4,8 @@ Nothing is compiled per kernel. A *record* (see `record.py`) says what each argu
 specialisation of a kernel to apply, and which function runs it: the CPU's pool, or a GPU's driver. `bind` belongs to a
 list whose first element is a Python function and whose others are records; `bind(grid)` gives a callable that tries the
 records in turn, fills one 8-byte slot for each runtime parameter of the first that applies, and has the kernel run.
-When none applies it calls the Python function with the grid and the arguments: nothing has happened then.
+When none applies it calls the Python function with the grid and the arguments: nothing has happened then. `ways` has
+the other builtins that go by records.
 
 Objects of the interpreter come in as symbols: `py.int` is the type `int`.
 """
@@ -13,11 +14,13 @@ from __future__ import annotations
 
 import sys
 
+from ...knobs import HookChain
+from . import ways
 from .guards import TYPE_OFFSET, guards
 
 __all__ = ["SYMBOLS", "declare", "launcher", "python_objects", "texts"]
 
-SYMBOLS = ("tt.def.bind",)
+SYMBOLS = ("tt.def.bind", "tt.def.run", "tt.def.lookup")
 
 _FUNCTIONS = """
 ptr PyObject_GetAttr(ptr, ptr)
@@ -55,7 +58,7 @@ _OBJECTS = {
     "py.false": False, "py.none": None, "py.runtime_error": RuntimeError, "py.type_error": TypeError,
     "py.dtype": sys.intern("dtype"), "py.data_ptr": sys.intern("data_ptr"), "py.is_cpu": sys.intern("is_cpu"),
     "py.get_device": sys.intern("get_device"), "py.numel": sys.intern("numel"), "py.exception": Exception,
-    "py.retold": (KeyError, TypeError),
+    "py.retold": (KeyError, TypeError), "py.hook_chain": HookChain, "py.calls": sys.intern("calls"),
 }  # fmt: skip
 
 
@@ -80,6 +83,7 @@ _HEAD = """
 
 @tt.def.bind = global %method { ptr @name.bind, ptr @bind, i32 8, ptr @doc.bind }
 @def.call = internal global %method { ptr @name.call, ptr @call, i32 130, ptr @doc.call }
+@nobody = internal global i8 0
 """
 
 _GRID = """
@@ -302,17 +306,16 @@ raise:
   ret ptr null
 }
 
-define internal ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) nounwind {
+; Have %finish do the rest of a call for the first record that its arguments fit, their slots filled. Its answer;
+; @nobody if there is no such record; null with an exception.
+define internal ptr @serve(ptr %records, ptr %finish, ptr %context, ptr %args, i64 %count, ptr %names) nounwind {
 entry:
-  %sizes = alloca [3 x i64]
-  %records = call ptr @PyTuple_GetItem(ptr %self, i64 0)
-  %grid = call ptr @PyTuple_GetItem(ptr %self, i64 1)
   br label %next
 next:
   %i = phi i64 [1, %entry], [%i1, %skip]
   %n = call i64 @PyList_Size(ptr %records)
   %more = icmp slt i64 %i, %n
-  br i1 %more, label %try, label %python
+  br i1 %more, label %try, label %nobody
 try:
   %i1 = add i64 %i, 1
   %record.o = call ptr @PyList_GetItem(ptr %records, i64 %i)
@@ -337,6 +340,21 @@ skip:
   call void @Py_DecRef(ptr %record.o)
   br label %next
 found:
+  %answer = call ptr %finish(ptr %record, ptr %slots, ptr %context, ptr %args, i64 %count, ptr %names)
+  call void @Py_DecRef(ptr %record.o)
+  ret ptr %answer
+nobody:
+  ret ptr @nobody
+raise:
+  call void @Py_DecRef(ptr %record.o)
+  ret ptr null
+}
+
+; Launch over the grid in %self, which is (records, grid).
+define internal ptr @over(ptr %record, ptr %slots, ptr %self, ptr %args, i64 %count, ptr %names) nounwind {
+entry:
+  %sizes = alloca [3 x i64]
+  %grid = call ptr @PyTuple_GetItem(ptr %self, i64 1)
   %actual = call ptr @grid_of(ptr %grid, ptr %record, ptr %args, i64 %count, ptr %names)
   %no_grid = icmp eq ptr %actual, null
   br i1 %no_grid, label %unasked, label %read
@@ -346,8 +364,9 @@ unasked:                                          ; a name the kernel has not: P
   br i1 %other, label %raise, label %retell
 retell:
   call void @PyErr_Clear()
-  call void @Py_DecRef(ptr %record.o)
-  br label %python
+  ret ptr @nobody
+raise:
+  ret ptr null
 read:
   %valid = call i1 @read_sizes(ptr %actual, ptr %sizes)
   br i1 %valid, label %run, label %odd
@@ -356,21 +375,38 @@ run:
   %result = load ptr, ptr %result.p
   %function = load ptr, ptr %record
   %returned = call ptr %function(ptr %record, ptr %slots, ptr %sizes, ptr %result)
+  %quiet.p = getelementptr %record, ptr %record, i64 0, i32 12
+  %quiet.w = load i64, ptr %quiet.p
+  %quiet = icmp ne i64 %quiet.w, 0
+  %done = icmp ne ptr %returned, null
+  %hush = and i1 %quiet, %done
+  br i1 %hush, label %nothing, label %end
+nothing:                                          ; the result was for whoever judges the launch
+  call void @Py_DecRef(ptr %returned)
+  call void @Py_IncRef(ptr @py.none)
   br label %end
 odd:                                              ; a float, five sizes, ...: Python knows what to say
+  %records = call ptr @PyTuple_GetItem(ptr %self, i64 0)
   %asked = call ptr @ask_python(ptr %records, ptr %actual, ptr %args, i64 %count, ptr %names)
   br label %end
 end:
-  %answer = phi ptr [%returned, %run], [%asked, %odd]
+  %answer = phi ptr [%returned, %run], [@py.none, %nothing], [%asked, %odd]
   call void @Py_DecRef(ptr %actual)
-  call void @Py_DecRef(ptr %record.o)
   ret ptr %answer
+}
+
+define internal ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) nounwind {
+entry:
+  %records = call ptr @PyTuple_GetItem(ptr %self, i64 0)
+  %answer = call ptr @serve(ptr %records, ptr @over, ptr %self, ptr %args, i64 %count, ptr %names)
+  %none = icmp eq ptr %answer, @nobody
+  br i1 %none, label %python, label %end
 python:
-  %last = call ptr @ask_python(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names)
-  ret ptr %last
-raise:
-  call void @Py_DecRef(ptr %record.o)
-  ret ptr null
+  %grid = call ptr @PyTuple_GetItem(ptr %self, i64 1)
+  %asked = call ptr @ask_python(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names)
+  ret ptr %asked
+end:
+  ret ptr %answer
 }
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare ptr @llvm.stacksave.p0()
@@ -404,4 +440,6 @@ def launcher() -> str:
     """
     objects = [f"@{name} = external global i8" for name in _OBJECTS]
     call = _CALL.replace("{type}", str(TYPE_OFFSET))
-    return "\n".join((_HEAD, texts(_TEXTS), declare(_FUNCTIONS), *objects, guards(), _GRID, call))
+    more = ways.TEXT.replace("{type}", str(TYPE_OFFSET))
+    named = texts(_TEXTS | ways.TEXTS)
+    return "\n".join((_HEAD, named, declare(_FUNCTIONS), *objects, guards(), _GRID, call, more))

@@ -138,17 +138,18 @@ class Record(bytes):
 def record(run: int, entry: int, extra: int, guards: Sequence[Guard], owner: Any = None, *,
            slots: Sequence[int] | None = None, fixed: Sequence[tuple[int, bytes]] = (),
            captured: Sequence[tuple[Any, tuple[str, Any]]] = (), keywords: tuple[str, ...] = (), result: Any = None,
-           names: tuple[str, ...] = (), defaults: dict[str, Any] | None = None, checks: int = 0) -> Record:
+           names: tuple[str, ...] = (), defaults: dict[str, Any] | None = None, checks: int = 0, on_stream: int = 0,
+           quiet: bool = False) -> Record:
     """The record of a kernel at address `entry`: one guard for each argument of the call, in the call's order.
 
     `run` is the address of what runs it, `ptr run(ptr record, ptr slots, ptr grid, ptr result)`; `extra` and `checks`,
-    the address of what it looks into before, are for it.
+    the address of what it looks into before, are for it. `on_stream` is the same with a stream as its last argument.
     `slots` tells which slot each guard fills, where it is not one after the other (guards that fill none ignore
     theirs); `fixed` fills further slots with (slot, its 8 bytes): defaults the call left out. `captured` holds
     (scope, (name, value)): variables that must still be the same objects.
 
-    The last `len(keywords)` arguments are these keywords; a launch returns `result`; a grid that is a function gets
-    `defaults` and the arguments by name, `names` being those of the positional ones.
+    The last `len(keywords)` arguments are these keywords; a launch returns `result`, or None if `quiet`; a grid that is
+    a function gets `defaults` and the arguments by name, `names` being those of the positional ones.
 
     >>> record(0, 4096, 128, [INT32, FLOAT32]).extra
     128
@@ -160,7 +161,8 @@ def record(run: int, entry: int, extra: int, guards: Sequence[Guard], owner: Any
         raise ValueError(f"{len(guards)} arguments and {len(fixed)} fixed values do not fill slots {places}")
     kept = (owner, keywords, result, names, {} if defaults is None else dict(defaults))
     words = [run, entry, extra, len(guards) + len(fixed) + len(captured), len(guards), len(guards) - len(keywords),
-             id(keywords) if keywords else 0, id(result), id(kept[4]), id(names), checks]  # fmt: skip
+             id(keywords) if keywords else 0, id(result), id(kept[4]), id(names), checks, on_stream,
+             int(quiet)]  # fmt: skip
     for i, (guard, place) in enumerate(zip(guards, places, strict=True)):
         a = guard.a if guard.code == "BITS" else id(guard.a) if guard.a is not None or guard.code == "SAME" else 0
         words += [CODES[guard.code] | guard.flags << 8 | place << 16 | i << 32 | guard.device << 48, a, id(guard.b)]

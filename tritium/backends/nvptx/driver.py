@@ -58,7 +58,15 @@ class Driver(DriverBase):
 
     def guarded_launch(self, kernel, call):
         """The native launcher, with a record of what these arguments look like."""
-        return kernel.run.guarded(kernel, call)
+        return kernel.launcher.guarded(kernel, call)
+
+    def guarded_lookup(self, kernel, call):
+        """The native lookup, with a record of what these arguments look like."""
+        return launch.lookup(kernel, call, self.get_current_device())
+
+    def roads(self, kernel):
+        """The native ways to launch a compiled kernel."""
+        return kernel._launcher.roads(kernel)
 
     @contextlib.contextmanager
     def on_device_of(self, values):

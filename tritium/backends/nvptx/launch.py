@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 import struct
 import sys
 import threading
@@ -12,14 +13,15 @@ from typing import Any
 from ...language.signature import flatten
 from ...locks import busy, lock, once
 from ...tensors import is_descriptor, reader_of, slots
-from ..native import guards, image, record, terms
+from ..native import guards, image, record, terms, ways
 from ..native import launcher as native_launcher
-from ..native.calls import form_of, pack
+from ..native.calls import form_of, lookup_guard, pack
 from ..native.parts import NATIVE, Part, Symbols, builtin
+from ..native.roads import Demands, Roads
 from ..native.terms import Terms
 from . import cuda, hidden, launcher
 
-_PART = Part("cuda", launcher.SYMBOLS, (guards, native_launcher, terms, launcher, hidden),
+_PART = Part("cuda", launcher.SYMBOLS, (guards, native_launcher, ways, terms, launcher, hidden),
              lambda target: launcher.launcher(), plain=True)
 
 
@@ -76,11 +78,16 @@ class Runtime:
 
     def record(self, entry, info, guards, owner=None, **form):
         """The record of a kernel; see `native.record.record`."""
-        return record.record(self.symbols["tt.cuda.run"], entry, ctypes.addressof(info), guards, owner, **form)
+        return record.record(self.symbols["tt.cuda.run"], entry, ctypes.addressof(info), guards, owner,
+                             on_stream=self.symbols["tt.cuda.launch"], **form)
 
     def binder(self, records):
         """As the CPU's: `binder(records)(grid)(*args, **kwargs)`."""
         return builtin(self.symbols["tt.def.bind"], records)
+
+    def finder(self, records):
+        """As the CPU's: `finder(records)(*args, **kwargs)`."""
+        return builtin(self.symbols["tt.def.lookup"], records)
 
     # -- streams --------------------------------------------------------------------------------------------------
 
@@ -248,7 +255,7 @@ class Launcher:
         return ctypes.addressof(config)
 
     def __call__(self, gx, gy, gz, stream, function, packed_metadata, launch_metadata, enter, leave, *args):
-        values = []
+        values, stream = [], _handle(stream)
         for number, (type_, x) in enumerate(zip(self._types, args, strict=True)):
             self._prepare(number, type_, x, stream)
             values += slots(type_, x)
@@ -289,7 +296,7 @@ class Launcher:
         if self._other is None:
             with _judging, busy():
                 self._other = self._other or self.otherwise()
-        run = self._other.run
+        run = self._other.launcher
         run._send(self._other.function, ctypes.string_at(address, 8 * self.slot_count), sizes, stream)
         return False
 
@@ -323,6 +330,19 @@ class Launcher:
         made = self._runtime.record(kernel.function, self.info, owner=kernel, result=kernel, **form)
         return self._runtime.binder, made
 
+    def roads(self, kernel):
+        """The native ways to launch the kernel, which is loaded."""
+        demands = Demands(self.name, kernel.src, aligned=True)
+        guard = functools.partial(_tensor_guard, self.device)
+
+        def make(form):
+            self._runtime.refresh_streams()
+            self._settle(kernel.function)
+            return self._runtime.record(kernel.function, self.info, owner=kernel, result=kernel, quiet=True, **form)
+
+        return Roads(kernel, demands, lambda args: demands.form(args, guard), make, self._runtime.symbols,
+                     kernel._launch_over)
+
     def describe(self, packed):
         """The runtime arguments of a launch, out of its slots.
 
@@ -340,6 +360,17 @@ class Launcher:
     def slot_count(self):
         """Number of 8-byte slots."""
         return sum(len(flatten(type_)) for type_ in self._types)
+
+
+def _handle(stream):
+    """The number the driver knows a stream by."""
+    if stream is None or stream.__class__ is int:
+        return stream or 0
+    try:
+        return operator.index(getattr(stream, "cuda_stream", stream))
+    except TypeError:
+        raise TypeError("a stream is a torch.cuda.Stream or the number of one, its cuda_stream, not "
+                        f"{stream!r}") from None
 
 
 _FORMATS = {"fp16": "<e", "fp32": "<f", "fp64": "<d"}
@@ -368,6 +399,14 @@ def _tensor_guard(device, x, multiple, _stored):
     return record.gpu_tensor(x, device, multiple)
 
 
+def lookup(kernel, call, device):
+    """(finder, record) of calls like one that only compiles; None where the native code cannot tell."""
+    form = form_of(call, lookup_guard(functools.partial(_tensor_guard, device)))
+    if form is None or not NATIVE or (cuda.count() > 1 and not any(x.flags & record.ON_GPU for x in form["guards"])):
+        return None  # without a tensor, what is compiled depends on the device that is current
+    return Runtime.get().finder, record.record(0, 0, 0, owner=kernel, result=kernel, **form)
+
+
 _HINTS = {
     1: "a grid has at most 2147483647 programs along axis 0 and 65535 along the others",
     720: "the programs of a cooperative launch must all fit on the GPU at once: use fewer",
@@ -376,13 +415,13 @@ _HINTS = {
 
 def _judge(kernel, gx, gy, gz, address, stream):
     """Called by the native launcher when a launch differs in what the kernel takes something for granted of."""
-    run = kernel if isinstance(kernel, Launcher) else kernel.run
+    run = kernel if isinstance(kernel, Launcher) else kernel.launcher
     return run.judge((gx, gy, gz), address, stream)
 
 
 def _raise_failure(code, kernel, gx, gy, gz, address):
     """Called by the native launcher when the driver refuses a launch."""
-    run = kernel if isinstance(kernel, Launcher) else kernel.run
+    run = kernel if isinstance(kernel, Launcher) else kernel.launcher
     what = f"launching {run.name} on a grid of {(gx, gy, gz)} failed: {cuda.explain(code)}"
     if cuda.left_behind(code):  # not this launch's doing
         raise cuda.CudaError(what)
