@@ -252,7 +252,7 @@ class JITFunction(Source, KernelInterface[T]):
             kernel: Any = self
             return kernel[grid](*args, **kwargs)
         self._call_hooks(args, kwargs)
-        return self.launcher.warmup(*args, **kwargs)
+        return (self._lookup or self.launcher.warmup)(*args, **kwargs)
 
     def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> CompiledKernel:
         """Compile without launching; a `torch.dtype` stands for a tensor of it. The grid does not matter.
