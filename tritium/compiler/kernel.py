@@ -108,6 +108,16 @@ class Stages(Mapping):
     def __repr__(self) -> str:
         return f"Stages({', '.join(self)})"
 
+    # In another process they are texts. The first is made of the Python function, which stays behind.
+    def __reduce__(self):
+        return _stages, ({ext: self[ext] for ext in self if ext != "source"}, self._target)
+
+
+def _stages(contents: dict[str, Any], target: GPUTarget) -> Stages:
+    """Stages as they came from another process, their notes in them."""
+    record = backends.get(target)
+    return Stages(contents, target, record.binary_ext, record.views, lambda ext, text: text)
+
 
 def _plain(value: Any) -> Any:
     """What JSON gives back: tuples where there were lists."""
@@ -173,14 +183,28 @@ class CompiledKernel:
         self.asm = Stages(contents, self.metadata.target, record.binary_ext, record.views, self._noted)
         self.kernel = self.asm[record.binary_ext]
         self.packed_metadata = (self.metadata.num_warps, self.metadata.num_ctas, self.metadata.shared)
-        # From the first launch on: the driver, what launches any arguments, the native ways, and what `run` gives.
+        self._unload()
+
+    def _unload(self) -> None:
+        """As before the first launch."""
+        # From then on: the driver, what launches any arguments, the native ways, and what `run` gives.
         self._driver: Any = None
         self._launcher: Any = None
         self._roads: Any = None
         self._run: Any = None
         self._grids: dict[tuple, Callable] = {}
-        self._failure = None
+        self._failure: Exception | None = None
         self.module = self.function = None
+
+    # A copy, or what another process gets, is not loaded.
+    def __getstate__(self) -> dict[str, Any]:
+        loaded = ("_driver", "_launcher", "_roads", "_run", "_grids", "_failure", "module", "function", "_figures")
+        rest = {name: value for name, value in vars(self).items() if name not in loaded}
+        return rest | {"metadata": self.metadata._asdict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, metadata=metadata_tuple(state["metadata"]))
+        self._unload()
 
     def __repr__(self) -> str:
         return f"CompiledKernel({self.name} for {self.metadata.target})"
@@ -225,10 +249,11 @@ class CompiledKernel:
 
     def unassuming(self) -> CompiledKernel:
         """The same kernel, compiled to take nothing about its launches for granted."""
-        from tritium.compiler import compile
+        from tritium.compiler import IRSource, compile
 
         options = {name: getattr(self.metadata, name) for name in NAMES} | {"launch_checks": False}
-        kernel = compile(self.src, self.metadata.target, options)
+        came = self.src.fn is not None and self.src.fn.fn is None  # from another process, without its function
+        kernel = compile(IRSource.of("ttir", self.asm["ttir"]) if came else self.src, self.metadata.target, options)
         if kernel._assuming:
             raise RuntimeError(f"{self.name} was compiled from a late stage, for launches unlike this one: with no "
                                "negative index, or with arguments that share no memory"

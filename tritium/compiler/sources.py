@@ -103,6 +103,9 @@ class ASTSource:
         """The module before any pass; for a framework that has a `context`, as it sees modules."""
         from tritium import frontend
 
+        if self.fn.fn is None:
+            raise fail(ValueError, f"{self.fn.__name__} came from another process without its function, and cannot be "
+                       "compiled here", hint="define it at the top level of a module, where pickle finds it by name")
         lowered = frontend.lower(self.fn, self.signature, self.constant_names, self.attrs, options, target)
         module = Module(self.name, lowered.body, lowered.attrs, lowered.functions)
         return module if context is None else context.view(module)
@@ -142,6 +145,17 @@ class IRSource:
         self.fn = None
         self.attrs: dict = {}
         self.constants: dict = {}
+
+    @classmethod
+    def of(cls, ext: str, text: str) -> IRSource:
+        """What a file with this ending and text would be.
+
+        >>> IRSource.of("ttir", "kernel @nothing() {\\n}\\n").name
+        'nothing'
+        """
+        made = cls(f"<text>.{ext}")
+        made.src = text
+        return made
 
     @once_property
     def src(self) -> Any:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -78,7 +80,8 @@ class Source(dependencies.Compilable):
             raise fail(TypeError, f"cannot compile {fn!r}: a kernel is a function written with `def`")
         self.fn: FunctionType = fn
         self.hash: str | None = None
-        self.used_global_vals: dict[tuple[str, int], tuple[Any, Any]] = {}  # (name, scope's id) -> (value, scope)
+        self.used_global_vals: dict[tuple[str, int], tuple[Any, Any]]  # (name, scope's id) -> (value, scope)
+        self._begin()
         for name in ("__name__", "__qualname__", "__module__", "__doc__", "__globals__"):
             setattr(self, name, getattr(fn, name))
         self.module = fn.__module__
@@ -228,15 +231,68 @@ class Source(dependencies.Compilable):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.module}:{self.__qualname__})"
 
-    # A function is the one its module defines: copying gives itself, pickling names it.
+    # A function is the one its module defines: copying gives itself, pickling names it. What has no function any more,
+    # for frameworks take it away before they send a kernel on, is copied: it has a text, parameters and a hash.
+
+    _own: tuple[str, ...] = ("fn", "__globals__", "used_global_vals", "_captured", "_tree", "closure", "_hash_lock")
+
     def __copy__(self):
-        return self
+        return self if self.fn is not None else _restored(type(self), self._state())
 
     def __deepcopy__(self, memo):
-        return self
+        return self.__copy__()
 
-    def __reduce__(self) -> str:
-        return self.__qualname__
+    def __reduce__(self) -> str | tuple:
+        if self.fn is not None:
+            steps = _steps_to(self)
+            if steps == 0:
+                return self.__qualname__
+            if steps is not None:
+                return _found, (self.__module__, self.__qualname__, steps)
+            self.cache_key, self.signature  # noqa: B018  what they are made of stays behind
+        return _restored, (type(self), self._state())
+
+    def _state(self) -> dict[str, Any]:
+        """What of it can be in another process: all but the function, and what belongs to launches."""
+        return {name: value for name, value in vars(self).items() if name not in self._own}
+
+    def _begin(self) -> None:
+        """Set what every object has to itself."""
+        self.used_global_vals = {}
+
+
+def _steps_to(source: Source) -> int | None:
+    """How many times `.fn` leads from what the module has under a function's name to it; None if it does not."""
+    found = _named(source.__module__, source.__qualname__)
+    for steps in range(8):  # tuners and heuristics
+        if found is source:
+            return steps
+        found = getattr(found, "fn", None)
+    return None
+
+
+def _named(module: str, qualname: str) -> Any:
+    found: Any = sys.modules.get(module)
+    for name in qualname.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+def _found(module: str, qualname: str, steps: int) -> Any:
+    """The function some steps of `.fn` from what a module has under a name: what a pickle of it is read with."""
+    importlib.import_module(module)
+    found = _named(module, qualname)
+    for _ in range(steps):
+        found = found.fn
+    return found
+
+
+def _restored(kind: type, state: dict[str, Any]) -> Any:
+    """A function as it came from another process, without what Python calls."""
+    made = object.__new__(kind)
+    made.__dict__.update(state, fn=None, __globals__={})
+    made._begin()
+    return made
 
 
 @lru_cache(256)
@@ -271,7 +327,7 @@ class ConstexprFunction(Source):
 
     def __call__(self, *args, **kwargs):
         for x in args:
-            if x.__class__ not in _NUMBERS:
+            if not isinstance(x, _NUMBERS):  # Dynamo follows `isinstance` for sizes that are symbols
                 return self._call(args, kwargs)
         return self.fn(*args, **kwargs) if not kwargs else self._call(args, kwargs)
 

@@ -149,6 +149,11 @@ class JITFunction(Source, KernelInterface[T]):
         self.do_not_specialize_on_alignment = tuple(do_not_specialize_on_alignment or ())
         self._debug, self.noinline = debug, bool(noinline)
         self._repr, self.launch_metadata = repr, launch_metadata
+
+    _own = (*Source._own, "launcher", "pre_run_hooks", "device_caches", "_grids", "_native")
+
+    def _begin(self) -> None:
+        super()._begin()
         self.pre_run_hooks: list[Callable] = []
         self.device_caches: dict[Any, DeviceCache] = _Caches(self._make_cache, self._forget)
         # The launcher's, once there is one: an attribute of the kernel itself is found faster.
