@@ -8,7 +8,8 @@
     >>> uninstall_as_triton()
 
 The names `triton` and `triton.x.y` become second names of the very same module objects: there is one `tl.float32`, one
-cache, one set of knobs. One finder is put in front of `sys.meta_path`; nothing else is patched.
+cache, one set of knobs. One finder is put in front of `sys.meta_path`, and one folder in front of PYTHONPATH and
+`sys.path`, by which Python processes started from this one get tritium as well. Nothing else is patched.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.metadata
+import os
 import sys
 from collections.abc import Iterator
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-__all__ = ["install_as_triton", "installed_as_triton", "uninstall_as_triton"]
+__all__ = ["forget_children", "install_as_triton", "installed_as_triton", "prepare_children", "uninstall_as_triton"]
 
 ALIAS = "triton"
 REAL = __name__.partition(".")[0]
 # Triton 2 had a package of this name: programs that look for it must not take ours for it.
 _HIDDEN = "ops"
+# A folder that holds nothing but a module `triton`, which gives tritium.
+STAND_IN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools", "stand_in")
 
 
 class _SameModule(Loader):
@@ -80,7 +84,8 @@ class _Finder(MetaPathFinder):
 def install_as_triton() -> None:
     """From now on `import triton` gives tritium, and `import triton.x` gives `tritium.x`.
 
-    Calling it twice is harmless. It has to come before the first `import triton`.
+    So it does in Python processes that are started afterwards, such as the workers of torch.compile. Calling it twice
+    is harmless. It has to come before the first `import triton`.
 
     >>> install_as_triton()
     >>> import triton
@@ -95,6 +100,7 @@ def install_as_triton() -> None:
             f"{REAL}.install_as_triton() before anything imports {ALIAS}, or start with `python -m {REAL} run`")
     if not _is_installed():
         sys.meta_path.insert(0, _Finder())
+    prepare_children()
 
 
 def _is_installed() -> bool:
@@ -107,9 +113,38 @@ def uninstall_as_triton() -> None:
     >>> uninstall_as_triton()
     """
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
+    forget_children()
     for name in [name for name in sys.modules if name.partition(".")[0] == ALIAS]:
         if sys.modules[name].__name__.partition(".")[0] == REAL:
             del sys.modules[name]
+
+
+def prepare_children() -> None:
+    """Let Python processes started from here find tritium as `triton`: by the environment, or by this one's path.
+
+    >>> before = os.environ.get("PYTHONPATH")
+    >>> prepare_children(); sys.path[0] == STAND_IN == os.environ["PYTHONPATH"].split(os.pathsep)[0]
+    True
+    >>> forget_children(); os.environ.get("PYTHONPATH") == before
+    True
+    """
+    forget_children()
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (STAND_IN, os.environ.get("PYTHONPATH"))))
+    sys.path.insert(0, STAND_IN)  # multiprocessing and torch hand it on
+
+
+def forget_children() -> None:
+    """Undo `prepare_children`.
+
+    >>> forget_children(); STAND_IN in sys.path
+    False
+    """
+    sys.path[:] = [path for path in sys.path if path != STAND_IN]
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if STAND_IN in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path != STAND_IN)
+        if not os.environ["PYTHONPATH"]:
+            del os.environ["PYTHONPATH"]
 
 
 @contextlib.contextmanager

@@ -169,6 +169,8 @@ def test_registry_of_backends(fake):
     assert "fake" in backends and backends["fake"].compiler is BaseBackend and backends["fake"].driver is type(fake)
     with pytest.raises(KeyError):
         backends["abacus"]
+    assert backends["nvidia"].driver is backends["cuda"].driver, "Triton's name for it"
+    assert "nvidia" in list(backends) and "cuda" not in list(backends)
 
 
 def test_targets():

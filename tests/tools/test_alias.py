@@ -33,7 +33,7 @@ language.extra language.extra.libdevice language.extra.cuda language.extra.cuda.
 language.extra.hip.libdevice runtime runtime.jit runtime.autotuner runtime.cache runtime.driver runtime.errors
 runtime.interpreter runtime.build runtime._allocation compiler compiler.compiler compiler.code_generator compiler.errors
 backends backends.compiler backends.driver testing tools.tensor_descriptor tools.disasm tools.compile tools.link
-tools.mxfp tools.ragged_tma knobs errors profiler experimental.gluon experimental.gluon.language
+tools.mxfp tools.ragged_tma knobs errors profiler profiler.language experimental.gluon experimental.gluon.language
 """.split()
 
 
@@ -79,12 +79,13 @@ def test_metadata(alias):
 
 
 def test_installing_is_idempotent_and_can_be_undone():
-    before = list(sys.meta_path)
+    before, paths, path = list(sys.meta_path), os.environ.get("PYTHONPATH"), list(sys.path)
     install_as_triton()
     install_as_triton()
-    assert len(sys.meta_path) == len(before) + 1
+    assert len(sys.meta_path) == len(before) + 1 and len(sys.path) == len(path) + 1
     uninstall_as_triton()
     assert sys.meta_path == before and "triton" not in sys.modules
+    assert os.environ.get("PYTHONPATH") == paths and sys.path == path
 
 
 def test_top_level_name():
@@ -151,9 +152,11 @@ if __name__ == "__main__":
 """
 
 
-def test_processes_of_the_program_get_tritium_too(tmp_path):
+@pytest.mark.parametrize("start", [["-m", "tritium", "run", "parent.py"], ["installed.py"]])
+def test_processes_of_the_program_get_tritium_too(tmp_path, start):
     (tmp_path / "parent.py").write_text(PARENT)
-    done = subprocess.run([sys.executable, "-m", "tritium", "run", "parent.py"], cwd=tmp_path, text=True, timeout=60,
+    (tmp_path / "installed.py").write_text("import tritium\ntritium.install_as_triton()\n" + PARENT)
+    done = subprocess.run([sys.executable, *start], cwd=tmp_path, text=True, timeout=60,
                           capture_output=True, env={**os.environ, "PYTHONPATH": os.path.dirname(tritium.__path__[0])})
     assert done.stdout == f"tritium.language {tritium.__version__}\n['tritium.runtime.jit']\n", done.stderr
 

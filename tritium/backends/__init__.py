@@ -133,16 +133,22 @@ class _Entry:
         return driver_class(self._name)
 
 
+# Frameworks look backends up by the names their vendors have in Triton.
+_VENDORS = {"cuda": "nvidia", "hip": "amd"}
+_BY_VENDOR = {vendor: name for name, vendor in _VENDORS.items()}
+
+
 class _Backends(Mapping):
-    """Name -> entry, for the backends that are installed."""
+    """Name of a vendor, or of a target's backend -> entry, for the backends that are installed."""
 
     def __getitem__(self, name: str) -> _Entry:
+        name = _BY_VENDOR.get(name, name)
         if not present(name):
             raise KeyError(name)
         return _Entry(name)
 
     def __iter__(self) -> Iterator[str]:
-        return filter(present, FOLDERS)
+        return (_VENDORS.get(name, name) for name in FOLDERS if present(name))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -6,22 +6,22 @@
     RuntimeError: proton.start is not part of tritium: time kernels with triton.testing.do_bench, or ...
 """
 
+import importlib
+
 from tritium.experimental.absent import Absent
 
 INSTEAD = ("time kernels with triton.testing.do_bench, or profile the program with torch.profiler, which sees kernels "
            "launched by tritium")
 
 NAMES = ("activate", "cpu_timed_scope", "deactivate", "enter_scope", "enter_state", "exit_scope", "exit_state",
-         "finalize", "language", "profile", "scope", "start", "state")
+         "finalize", "profile", "scope", "start", "state")
 
-__all__ = list(NAMES)
+__all__ = [*NAMES, "language"]
 
 
 def __getattr__(name: str):
-    if name == "viewer":
-        import tritium.profiler.viewer as viewer
-
-        return viewer
+    if name in ("language", "viewer"):
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -22,8 +22,6 @@ USAGE = """usage: python -m tritium run [--] SCRIPT [ARGUMENT ...]
 Runs the program as `python SCRIPT` would (`-`: from stdin), with `import triton` answered by tritium; also in the
 Python processes it starts."""
 
-STAND_IN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stand_in")
-
 
 def main(arguments: list[str]) -> int:
     """Run the program named by `arguments`; its own `sys.exit` ends the process.
@@ -49,7 +47,6 @@ def main(arguments: list[str]) -> int:
 def run(how: str, rest: list[str]) -> None:
     """Run a program as Python would: `-m` a module, `-c` a text, `-` what comes from stdin, otherwise a file."""
     install_as_triton()
-    _prepare_children()
     if how == "-m":
         sys.argv = rest
         sys.path.insert(0, os.getcwd())
@@ -77,13 +74,6 @@ def _ends(body: Callable[[], None]) -> int:
         sys.excepthook(type(error), error.with_traceback(from_program(error.__traceback__)), error.__traceback__)
         return 130
     return 0
-
-
-def _prepare_children() -> None:
-    """Let Python processes started from here find tritium as `triton`, by the environment or by this one's path."""
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    os.environ["PYTHONPATH"] = os.pathsep.join([STAND_IN, *(path for path in paths if path not in ("", STAND_IN))])
-    sys.path.insert(0, STAND_IN)  # multiprocessing hands it on
 
 
 def run_script(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What `import triton` finds in processes that a program under `python -m tritium run` starts."""
+"""What `import triton` finds in processes that a program starts which takes tritium for Triton."""
 
 import sys
 from pathlib import Path
