@@ -9,6 +9,7 @@ import torch
 
 import tritium as triton
 import tritium.language as tl
+from tests.compat import inductor_kernels
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -109,3 +110,29 @@ def test_torch_writes_the_kernels(function):
     torch._dynamo.reset()
     compiled = torch.compile(function, fullgraph=True)
     torch.testing.assert_close(compiled(X, Y), function(X, Y), rtol=1e-4, atol=1e-3)
+
+
+def test_sizes_that_are_symbols_do_not_break_the_graph():
+    torch._dynamo.reset()
+
+    def function(x):
+        blocks, room = triton.cdiv(x.shape[0], 8), triton.next_power_of_2(x.shape[0])
+        return x * blocks + room
+
+    compiled = torch.compile(function, backend="eager", fullgraph=True, dynamic=True)
+    for n in (5, 20, 33):
+        torch.testing.assert_close(compiled(torch.ones(n)), function(torch.ones(n)))
+
+
+def test_the_static_launcher_takes_what_it_can_start(tmp_path):
+    from torch._inductor.runtime.hints import HeuristicType
+    from torch._inductor.runtime.triton_heuristics import StaticTritonCompileResult
+
+    def static(grid):
+        kernel = inductor_kernels.turned(inductor_kernels.write(tmp_path, grid))
+        return StaticTritonCompileResult.can_statically_launch(
+            kernel, {}, {"device_type": "cuda", "device": 0}, HeuristicType.POINTWISE)
+
+    taken = static("Grid1D")
+    assert (taken.num_warps, taken.arg_tys) == (4, "OOi")
+    assert static("FixedGrid") is None, "its indices may overflow, and the static launcher would not notice"

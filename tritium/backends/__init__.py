@@ -31,8 +31,9 @@ class Backend(NamedTuple):
 
     `passes(target)` are what turns the frontend's module into the stage `ttir`; then each stage `(extension, function)`
     makes the next one: `function(value, target, options, metadata) -> value`, where `metadata` is a dict it may add to.
-    The last extension is the binary's. A view is text made on demand from the stages there are: `function(asm, target)
-    -> str`. The functions are `lazy`: a kernel that comes from the cache needs no compiler.
+    The last extension is the binary's. A view is made on demand from the stages there are, and what `asm.metadata` and
+    `asm.signature` say of the kernel: `function(asm, target) -> str | bytes`. The functions are `lazy`: a kernel that
+    comes from the cache needs no compiler.
     """
 
     name: str

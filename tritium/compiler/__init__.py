@@ -18,6 +18,7 @@ from typing import Any
 from tritium import cache, knobs
 from tritium.backends.compiler import BaseBackend, GPUTarget, Options
 from tritium.backends.driver import driver
+from tritium.compiler import inductor
 from tritium.compiler.background import AsyncCompileMode, FutureKernel
 from tritium.compiler.collector import paused
 from tritium.compiler.entry import Clock, CompileTimes, Entry
@@ -71,6 +72,7 @@ def _compile(src, target: GPUTarget | None, options: dict | Options | None, _env
     src = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
     with busy():
         kernel, clock, hit = _found_or_made(src, target, options, _env_vars)
+        inductor.place(kernel)
     if knobs.compilation.listener:
         knobs.compilation.listener(
             src=src, metadata=kernel.metadata._asdict(), metadata_group=kernel.metadata_group, times=clock.times(),

@@ -12,6 +12,7 @@ from tritium import backends, knobs
 from tritium.backends.compiler import NAMES, GPUTarget
 from tritium.backends.driver import driver
 from tritium.cache import Files
+from tritium.compiler import inductor
 from tritium.errors import OutOfResources
 from tritium.language.grid import grid_sizes
 from tritium.locks import busy, lock
@@ -70,13 +71,19 @@ class OnDemand:
 class Stages(Mapping):
     """Extension -> content of a stage: text, or bytes for the binary. Read from disk, or computed, on demand.
 
-    `finish(extension, text)` is what a reader gets to see of a text.
+    `finish(extension, text)` is what a reader gets to see of a text. Views read the `metadata` of the kernel, too, and
+    the `signature` of its source.
     """
 
-    def __init__(self, contents: dict[str, Any], target: GPUTarget, binary_ext: str, views: Mapping[str, Callable],
-                 finish: Callable[[str, str], str]):
-        self._contents, self._views = contents, views
-        self._target, self._binary_ext, self._finish = target, binary_ext, finish
+    def __init__(self, contents: dict[str, Any], source: Any, metadata: Any, finish: Callable[[str, str], str]):
+        record = backends.get(metadata.target)
+        self._contents, self._views, self._source, self.metadata = contents, record.views, source, metadata
+        self._target, self._binary_ext, self._finish = metadata.target, record.binary_ext, finish
+
+    @property
+    def signature(self) -> dict[str, Any]:
+        """Types of the parameters."""
+        return self._source.signature
 
     def __getitem__(self, ext: str):
         if ext in self._contents:
@@ -110,13 +117,12 @@ class Stages(Mapping):
 
     # In another process they are texts. The first is made of the Python function, which stays behind.
     def __reduce__(self):
-        return _stages, ({ext: self[ext] for ext in self if ext != "source"}, self._target)
+        return _stages, ({ext: self[ext] for ext in self if ext != "source"}, self._source, self.metadata._asdict())
 
 
-def _stages(contents: dict[str, Any], target: GPUTarget) -> Stages:
+def _stages(contents: dict[str, Any], source: Any, metadata: dict[str, Any]) -> Stages:
     """Stages as they came from another process, their notes in them."""
-    record = backends.get(target)
-    return Stages(contents, target, record.binary_ext, record.views, lambda ext, text: text)
+    return Stages(contents, source, metadata_tuple(metadata), lambda ext, text: text)
 
 
 def _plain(value: Any) -> Any:
@@ -180,7 +186,7 @@ class CompiledKernel:
         record = backends.get(self.metadata.target)
         self.metadata_group = metadata_group or {}
         self.name = self.metadata.name
-        self.asm = Stages(contents, self.metadata.target, record.binary_ext, record.views, self._noted)
+        self.asm = Stages(contents, src, self.metadata, self._noted)
         self.kernel = self.asm[record.binary_ext]
         self.packed_metadata = (self.metadata.num_warps, self.metadata.num_ctas, self.metadata.shared)
         self._unload()
@@ -307,6 +313,17 @@ class CompiledKernel:
         if self._run is None:
             self._init_handles()
         return self._launcher
+
+    @property
+    def _cubin_path(self) -> str:
+        """Where torch's static launcher finds the binary; an error tells it to leave the kernel to `run`."""
+        if (why := inductor.needs_launcher(self)) is not None:
+            raise inductor.NeedsLauncher(why)
+        return self._found_at
+
+    @_cubin_path.setter
+    def _cubin_path(self, path: str) -> None:
+        self._found_at = path
 
     def result(self, ignore_errors: bool = False) -> CompiledKernel:
         """Itself: a kernel that is compiled in the background has this method too."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from tritium import backends
 from tritium.backends.compiler import NAMES, GPUTarget, Options
+from tritium.compiler import inductor
 from tritium.compiler.names import SYMBOL, safe_name
 from tritium.errors import fail
 from tritium.ir.core import Module
@@ -111,8 +112,8 @@ class ASTSource:
         return module if context is None else context.view(module)
 
     def parse_options(self) -> dict[str, Any]:
-        """Options the source itself sets: none."""
-        return {}
+        """Options the source itself sets: those of a kernel that torch will start from C++."""
+        return inductor.options(self)
 
     def metadata(self) -> dict[str, Any]:
         """What is known of the result before compiling: nothing."""

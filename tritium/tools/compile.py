@@ -151,29 +151,10 @@ def write(kernel: Any, variant: aot.Variant, grid: list[str], base: Path) -> lis
 
 
 def objects(kernel: Any, entry: str) -> dict[str, bytes]:
-    """File ending -> object code of a CPU kernel, under the name `entry`, and of the parts of the runtime it calls.
+    """File ending -> object code of a CPU kernel, under the name `entry`, and of the parts of the runtime it calls."""
+    from tritium.backends.cpu import shared
 
-    The functions of the runtime are weak: objects of several kernels can be linked together.
-    """
-    from tritium.backends.cpu import interrupt, runtime
-    from tritium.backends.llvm.target import compile_text, cpu_target
-
-    text, target = kernel.asm["llir"], cpu_target(kernel.metadata.arch)
-    needed = set(re.findall(r"^declare .*@(tt\.[\w.]+)\(", text, re.M))
-    parts = {part.name: part for part in runtime.PARTS if needed & set(part.symbols) and part.name != "core"}
-    texts = {name: part.text(target) for name, part in parts.items()}
-    provided = {symbol for part in parts.values() for symbol in part.symbols}
-    if "tt.poll" in needed:
-        texts["poll"] = interrupt.IDLE
-        provided.add("tt.poll")
-    if missing := needed - provided:
-        raise ValueError(f"{kernel.name} calls {', '.join(sorted(missing))}, which only a Python process has: "
-                         "compile it without debug")
-    renamed = re.sub(rf"@{re.escape(kernel.name)}\b", f"@{entry}", text)
-    weak = {name: re.sub(r"^define (\w+ @tt\.)", r"define weak_odr \1", text, flags=re.M)
-            for name, text in texts.items()}
-    return {".o": compile_text(renamed, target),
-            **{f".{name}.o": compile_text(text, target) for name, text in weak.items()}}
+    return shared.objects(kernel.asm["llir"], kernel.name, entry, kernel.metadata.arch)
 
 
 @dataclasses.dataclass
