@@ -14,12 +14,15 @@ from tests.compat import inductor_kernels
 
 @pytest.fixture(scope="module", autouse=True)
 def as_triton():
-    """torch looks for `triton`, and keeps what it generates on disk."""
+    """torch looks for `triton`, keeps what it generates on disk, and compiles in worker processes, as it does by
+    default."""
     triton.install_as_triton()
     from torch._inductor import config
+    from torch._inductor.async_compile import AsyncCompile
     from torch._inductor.utils import fresh_cache
 
-    with fresh_cache(), config.patch(cpu_backend="triton", compile_threads=1):
+    with fresh_cache(), config.patch(cpu_backend="triton", compile_threads=2):
+        AsyncCompile.wait_pool_ready()
         yield
     triton.uninstall_as_triton()
 
@@ -136,3 +139,43 @@ def test_the_static_launcher_takes_what_it_can_start(tmp_path):
     taken = static("Grid1D")
     assert (taken.num_warps, taken.arg_tys) == (4, "OOi")
     assert static("FixedGrid") is None, "its indices may overflow, and the static launcher would not notice"
+
+
+def test_workers_compile_what_torch_writes():
+    from torch._inductor.async_compile import AsyncCompile
+
+    torch._dynamo.reset()
+    assert AsyncCompile.use_process_pool()
+    function = lambda x: (x * 3).tanh().sum(0)
+    torch.testing.assert_close(torch.compile(function, fullgraph=True)(X), function(X))
+
+
+def test_a_second_start_is_warm():
+    from torch._dynamo.utils import counters
+    from torch._inductor.async_compile import CompiledTritonKernels
+    from torch._inductor.codecache import PyCodeCache
+
+    function = lambda x: x.sigmoid().amax(1, keepdim=True) - x
+    for start in ("cold", "warm"):
+        torch._dynamo.reset()
+        PyCodeCache.cache_clear()
+        CompiledTritonKernels.cache_clear()
+        counters.clear()
+        torch.testing.assert_close(torch.compile(function, fullgraph=True)(X), function(X))
+        hits = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
+        assert bool(hits) == (start == "warm"), counters
+
+
+def test_tuning_in_a_subprocess():
+    from torch._inductor import config
+    from torch._inductor.select_algorithm import add_feedback_saver
+
+    seen = []
+    add_feedback_saver(lambda timings, *_: seen.extend(timings.values()))
+    torch._dynamo.reset()
+    with config.patch({"autotune_in_subproc": True, "max_autotune_gemm": True, "max_autotune_gemm_backends": "TRITON",
+                       "test_configs.autotune_choice_name_regex": "triton_mm_(6|7)$"}):
+        x = torch.randn(32, 32)
+        compiled = torch.compile(lambda x, y: x @ y, fullgraph=True)
+        torch.testing.assert_close(compiled(x, x), x @ x, rtol=1e-3, atol=1e-3)
+    assert len(seen) == 2 and all(time < float("inf") for time in seen), seen
