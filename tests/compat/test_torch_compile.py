@@ -1,18 +1,34 @@
-"""torch.compile beside tritium, in a process where torch has not looked for Triton before."""
+"""torch.compile beside tritium, in processes where torch has not looked for Triton before."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-CHECKS = Path(__file__).with_name("torch_compile_checks.py")
+import pytest
+
+HERE = Path(__file__).parent
 
 
-def test_torch_compile():
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(CHECKS)]
-    root = CHECKS.parents[2]
+def check(name, may_skip=False):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(HERE / name)]
+    root = HERE.parents[1]
     done = subprocess.run(
         command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout and "skipped" not in done.stdout
+    assert " passed" in done.stdout and (may_skip or "skipped" not in done.stdout)
+
+
+def test_torch_compile():
+    check("torch_compile_checks.py")
+
+
+@pytest.mark.gpu
+def test_torch_compile_on_a_gpu():
+    check("torch_compile_gpu_checks.py", may_skip=True)  # without a C++ compiler
+
+
+@pytest.mark.skipif(not os.environ.get("TRITIUM_TEST_LONG"), reason="takes minutes: TRITIUM_TEST_LONG=1 runs it")
+def test_ahead_of_time():
+    check("torch_ahead_of_time_checks.py")
