@@ -4,6 +4,8 @@ torch remembers for the life of a process whether it has found a `triton`, so th
 `test_torch_compile.py` starts it.
 """
 
+import pickle
+
 import pytest
 import torch
 
@@ -179,3 +181,51 @@ def test_tuning_in_a_subprocess():
         compiled = torch.compile(lambda x, y: x @ y, fullgraph=True)
         torch.testing.assert_close(compiled(x, x), x @ x, rtol=1e-3, atol=1e-3)
     assert len(seen) == 2 and all(time < float("inf") for time in seen), seen
+
+
+WRITTEN = """
+import triton
+import triton.language as tl
+from torch._inductor.runtime import triton_helpers, triton_heuristics
+from torch._inductor.runtime.hints import DeviceProperties
+
+@triton_heuristics.pointwise(
+    size_hints={'x': 4096}, filename=__file__,
+    triton_meta={'signature': {'in_ptr0': '*fp32', 'out_ptr0': '*fp32', 'xnumel': 'i32', 'XBLOCK': 'constexpr'},
+                 'device': DeviceProperties(type='cuda', index=0, multi_processor_count=132, cc=90, major=9,
+                                            regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048,
+                                            warp_size=32),
+                 'constants': {}, 'configs': [{(0,): [['tt.divisibility', 16]], (1,): [['tt.divisibility', 16]]}]},
+    inductor_meta={'grid_type': 'Grid1D', 'kernel_name': 'triton_poi_0', 'store_cubin': False,
+                   'backend_hash': '0', 'autotune_local_cache': False},
+    min_elem_per_thread=0
+)
+@triton.jit
+def triton_poi_0(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
+    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < xnumel
+    tl.store(out_ptr0 + xindex, tl.load(in_ptr0 + (xindex % 64 + 128 * (xindex // 64)), xmask), xmask)
+"""
+
+
+def test_the_graph_cache_keeps_kernels_for_the_static_launcher(monkeypatch):
+    """What torch does on a machine with a GPU, up to loading the binary."""
+    from torch._inductor.codecache import PyCodeCache
+    from torch._inductor.runtime import triton_helpers
+    from torch._inductor.triton_bundler import TritonBundler
+
+    monkeypatch.setattr(triton_helpers, "set_driver_to_gpu", lambda: None)
+    tuner = PyCodeCache.load(WRITTEN).triton_poi_0
+    tuner.precompile(warm_cache_only=True)
+    assert tuner.is_statically_launchable()
+    TritonBundler.begin_compile()
+    try:
+        TritonBundler.put_static_autotuner("key", tuner)
+        (kept,) = TritonBundler._static_autotuners
+        again = pickle.loads(pickle.dumps(kept)).kernel
+    finally:
+        TritonBundler.end_compile()
+    assert tuner.fn.fn is not None and again.fn.fn is None
+    for result in again.compile_results:
+        result.reload_cubin_path()
+        assert result.kernel.arg_names == ["in_ptr0", "out_ptr0", "xnumel", "XBLOCK"]
