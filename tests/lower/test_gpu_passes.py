@@ -10,6 +10,7 @@ import pytest
 
 from tests import cases
 from tritium.backends.gpu.assign_layouts import assign_layouts
+from tritium.backends.gpu.load_ahead import load_ahead
 from tritium.backends.gpu.load_once import load_once
 from tritium.backends.gpu.pipeline_loops import pipeline_loops
 from tritium.backends.gpu.scalar_steps import scalar_steps
@@ -30,10 +31,20 @@ from tritium.passes.axis_info import analyze
 FOLDER = Path(__file__).parent / "gpu"
 
 
-def _pipeline(module, nv):
+def _overtaking(step, module):
+    """What `step(module, apart)` makes, with a note of what it takes to be apart."""
     pairs = [] if module.attrs.get("launch_checks") else None
-    made = pipeline_loops(module, mma.abilities(nv, analyze(module), module.attrs["num_warps"]), apart=pairs)
+    made = step(module, pairs)
     return made.replace(attrs={**made.attrs, "overtaken": packed(pairs)}) if pairs else made
+
+
+def _pipeline(module, nv):
+    can = mma.abilities(nv, analyze(module), module.attrs["num_warps"])
+    return _overtaking(lambda module, apart: pipeline_loops(module, can, apart=apart), module)
+
+
+def _load_ahead(module, nv):
+    return _overtaking(lambda module, apart: load_ahead(module, 16, apart), module)
 
 
 def _specialize(module, nv):
@@ -58,6 +69,7 @@ def _load_once(module, nv):
 
 
 PASSES = {
+    "load_ahead": _load_ahead,
     "load_once": _load_once,
     "turn_dots": _turn,
     "split_blocks": lambda module, nv: split_blocks(module, 2),

@@ -122,8 +122,10 @@ def _same_or_new(block, done):
     return block if same(done, block.ops) else Block(block.args, done)
 
 
-def substitute(b, block, values):
+def substitute(b, block, values, known=None):
     """Emit a fresh copy of `block`'s ops through `b` with its parameters replaced; returns what it yields.
+
+    `known` has values for ops, by their ids, that are not to be emitted.
 
     >>> from tritium import ops
     >>> from tritium.ir import types as T
@@ -133,7 +135,8 @@ def substitute(b, block, values):
     >>> substitute(b, r.block, [x])
     (Op(add: i32),)
     """
-    return _copy(b, block, dict(zip([id(a) for a in block.args], [(v,) for v in values], strict=True)))
+    names = dict(zip([id(a) for a in block.args], [(v,) for v in values], strict=True))
+    return _copy(b, block, {**names, **{key: (x,) for key, x in (known or {}).items()}})
 
 
 def _copy(b, block, names):
@@ -142,6 +145,8 @@ def _copy(b, block, names):
         return x if found is None else found[x.index if type(x) is Result else 0]
 
     for op in block.ops:
+        if id(op) in names:
+            continue
         operands = [value(x) for x in op.operands]
         if op.kind.terminator:
             return tuple(operands)

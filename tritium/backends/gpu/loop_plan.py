@@ -118,9 +118,12 @@ class Plan:
 
     def quiet(self):
         """True if nothing in the loop writes memory but stores that loads may pass, and every op can be copied."""
+        return self.only_stores() and not any(map(self.captures, self.body.ops))
+
+    def only_stores(self):
+        """True if nothing in the loop writes memory but stores that loads may pass."""
         allowed = () if self.overtaking is None else self.stores
-        others = [op for op in self.body.ops if op not in allowed]
-        return not any("write" in (op.kind.effects, effects(op)) or self.captures(op) for op in others)
+        return not any("write" in (op.kind.effects, effects(op)) for op in self.body.ops if op not in allowed)
 
     def passes_stores(self, load):
         """True if a load may run ahead of what the loop stores."""
@@ -189,8 +192,18 @@ class Plan:
     def find_slice(self):
         """The carried parameters that the addresses of what runs ahead depend on, and the loads (`looked_up`), of which
         `indices` follow from no other; False if among them is one to be copied ahead, or something stranger."""
+        found = self.slice_of(self.loads.values())
+        if found is None:
+            return False
+        self.params, self.looked_up = found
+        self.indices = [op for op in self.looked_up if not any(self.computed_from(op, x) for x in self.looked_up)]
+        return True
+
+    def slice_of(self, loads):
+        """(carried parameters, other loads) that the operands of `loads` depend on, the former by their positions; None
+        if one of them is to be copied ahead, or something stranger."""
         params, seen = set(), set()
-        todo = [x for load in self.loads.values() for x in load.operands]
+        todo = [x for load in loads for x in load.operands]
         carried = {id(a): k for k, a in enumerate(self.body.args[1:])}
         while todo:
             x = todo.pop()
@@ -200,13 +213,24 @@ class Plan:
                 todo.append(self.body.yields[carried[id(op)]])
             elif id(op) in self.inside and id(op) not in seen:
                 if id(op) in self.loads or effects(op) and not (op.kind is ops.load and self.passes_stores(op)):
-                    return False
+                    return None
+                if self.captures(op):
+                    return None
                 seen.add(id(op))
                 todo += op.operands
-        self.looked_up = found = [op for op in self.body.ops if op.kind is ops.load and id(op) in seen]
-        self.indices = [op for op in found if not any(self.computed_from(op, other) for other in found)]
-        self.params = sorted(params)
-        return True
+        return sorted(params), [op for op in self.body.ops if op.kind is ops.load and id(op) in seen]
+
+    def choose_loads(self, cost, room):
+        """Have loads run ahead in registers (`indices`), each with those that it depends on, in order as long as they
+        cost no more than there is room for; False if there are none."""
+        self.loads, chosen = {}, set()
+        for load in (op for op in self.body.ops if op.kind is ops.load and self.passes_stores(op)):
+            found = self.slice_of([load])
+            more = chosen.union((load, *found[1])) if found is not None else chosen
+            chosen = more if sum(map(cost, more)) <= room else chosen
+        self.indices = self.looked_up = [op for op in self.body.ops if op in chosen]
+        self.params, _ = self.slice_of(self.indices) or ([], [])
+        return bool(chosen)
 
     def computed_from(self, x, source):
         """True if `x` follows from an op of its round."""

@@ -92,6 +92,15 @@ _REGISTERS, _MOST = 65536, 255  # of an SM, of a thread
 _MANY, _LARGE = 256, 400_000  # words spilled; characters of a text that takes too long to be assembled twice
 
 
+def registers(num_warps, most=None):
+    """How many registers a thread can have where so many warps are a block, and nobody allows fewer.
+
+    >>> registers(4), registers(16), registers(16, most=64)
+    (255, 128, 64)
+    """
+    return min(_MOST, most or _MOST, _REGISTERS // (32 * num_warps) // 8 * 8)
+
+
 def with_all_registers(ptx, used):
     """The text with leave for threads to use all registers they can have, if the assembler left many and spilled much.
 
@@ -103,7 +112,7 @@ def with_all_registers(ptx, used):
     threads = re.search(r"^\.reqntid (\d+).*$", ptx, re.MULTILINE)
     if threads is None or ".maxnreg" in ptx or used.get("n_spills", 0) < _MANY or len(ptx) > _LARGE:
         return None
-    most = min(_MOST, _REGISTERS // int(threads[1]) // 8 * 8)
+    most = registers(int(threads[1]) // 32)
     return f"{ptx[:threads.end()]}\n.maxnreg {most}{ptx[threads.end():]}" if used["n_regs"] <= most // 2 else None
 
 

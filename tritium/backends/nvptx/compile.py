@@ -24,6 +24,7 @@ from ..gpu import (  # noqa: F401
 )
 from ..gpu import ops as gpu_ops
 from ..gpu.assign_layouts import assign_layouts
+from ..gpu.load_ahead import load_ahead
 from ..gpu.load_once import load_once
 from ..gpu.lower import LOWER, lower_kernel
 from ..gpu.pipeline_loops import pipeline_loops
@@ -50,7 +51,7 @@ LOWER.update({**mma.LOWER, **inline_asm.LOWER})
 
 def ttgir(module, target, options, metadata):
     """Share the work out to the blocks of a cluster, split dots that tensor cores cannot do at once, load what repeats
-    once, turn dots, pipeline the loops around them, give every tile a layout.
+    once, turn dots, pipeline the loops around them, load ahead in others, give every tile a layout.
 
     Values that are taken for not negative are noted in the module's `nonnegative`, loads that run ahead of stores to
     other memory in its `overtaken`; the launcher sees to it.
@@ -69,7 +70,9 @@ def _pipelined(module, nv, options):
     while True:
         taken = list(module.attrs.get("nonnegative", ())) if options.launch_checks else None
         pairs = [] if options.launch_checks and options.num_ctas == 1 else None  # blocks pass each other's stores
-        made = pipeline_loops(module, mma.abilities(nv, analyze(module, taken), options.num_warps), most, pairs)
+        made = load_ahead(module, _ahead_registers(options), pairs)
+        made = made if made is module else dce(made)
+        made = pipeline_loops(made, mma.abilities(nv, analyze(made, taken), options.num_warps), most, pairs)
         slots = max((op.attrs["slots"] for op in walk(made.body) if op.kind is gpu_ops.ring), default=1)
         if options.launch_checks:
             boxed = store_boxes(made, copy_engine.engine(nv), len(module.args), BY_ENGINE, taken)
@@ -84,6 +87,12 @@ def _pipelined(module, nv, options):
     told = {"nonnegative": tuple(taken)} if taken else {}
     told |= {"overtaken": packed(pairs)} if pairs else {}
     return made.replace(attrs={**made.attrs, **told}) if told else made
+
+
+def _ahead_registers(options):
+    """How many registers what is loaded ahead may take: of those a thread can have, about a quarter. What a round
+    computes with is as large, and so is what it makes of that."""
+    return (assemble.registers(options.num_warps, options.maxnreg) + 1) // 4
 
 
 def _function(function, attrs, nv):
