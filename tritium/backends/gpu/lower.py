@@ -68,7 +68,7 @@ class Registers:
 
     def __init__(self, count, make):
         self._made, self._make = [None] * count, make
-        self._place: Any = None  # the writer, and what its lines are to end in
+        self._place: Any = None  # the writer, what its lines are to end in, and the level they stay behind
         self.depth, self.loads = 1, frozenset()  # how long a chain waits; which loads are waiting in it
 
     def __len__(self):
@@ -83,15 +83,15 @@ class Registers:
         return found
 
     def _make_there(self, r):
-        w, here = self._place
-        kept, w.here = w.here, here
+        w, here, floor = self._place
+        kept, w.here, w.floor = (w.here, w.floor), here, floor
         found = self._make(r)
-        w.here = kept
+        w.here, w.floor = kept
         return found
 
     def come_from(self, w):
         """Have all registers written as lines from where the writer is now."""
-        self._place = w, w.here
+        self._place = w, w.here, w.floor
 
     def __iter__(self):
         return map(self.__getitem__, range(len(self._made)))
@@ -112,6 +112,8 @@ class Lowering:
         self.callees = {}  # functions by name
         self.members = None  # how many warps meet at barriers, where it is not all
         self._once: dict[Any, Any] = {}
+        self._head = 0  # level of what is computed once
+        self.loops = 0  # that are open
         self._sums = {}  # value -> (value, number) whose sum it is, without wrapping
         self._below = {}  # value -> power of two it is below, if it is not negative
         self._zeros = {}  # value -> how many of its lowest bits are 0
@@ -189,19 +191,29 @@ class Lowering:
         return outs
 
     @contextmanager
+    def kept_here(self):
+        """Within it lines stay where they are written: what a branch skips is not computed."""
+        floor, self.w.floor = self.w.floor, len(self.w.levels) - 1
+        yield
+        self.w.floor = floor
+
+    @contextmanager
     def group(self, warps):
         """Within it, barriers are for so many warps, and what they alone compute is written where they alone go."""
         kept, self._once = self._once, dict(self._once)
-        self.members, self.w.floor = warps, len(self.w.levels) - 1
-        yield
-        self.members, self.w.floor = None, 0
+        self.members, self._head = warps, len(self.w.levels) - 1
+        with self.kept_here():
+            yield
+        self.members, self._head = None, 0
         self._once = kept | {key: x for key, x in self._once.items() if x is None}  # functions that were defined
 
     # --- places -------------------------------------------------------------------------------------------------
     def once(self, key, make):
         """What `make()` gave the first time `key` was asked for: for values at the head of the kernel."""
         if key not in self._once:
+            floor, self.w.floor = self.w.floor, self._head
             self._once[key] = make()
+            self.w.floor = floor
         return self._once[key]
 
     def place(self, part):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from ... import ops
 from ...ir.core import Op
@@ -37,7 +37,9 @@ def for_(g, op, lo, hi, step, *inits):
         g.set(body.args[0], [loop.index])
         for k, xs in enumerate(_unflat(loop.carried, inits)):
             g.set(body.args[1 + k], held[k].inside(loop.index, lo[0]) if k in held else xs)
+        g.loops += 1
         ends = g.block(body)
+        g.loops -= 1
         loop.next = _flat(() if k in held else xs for k, xs in enumerate(ends))
         g.shared.fence_scratch()
     return tuple(held[k].after(g) if k in held else xs for k, xs in enumerate(_unflat(loop.results, inits)))
@@ -68,8 +70,9 @@ def if_(g, op, cond):
     for region, name in zip(op.regions, names):
         g.shared.fence_scratch()
         with beside(w, name) as part:
-            outs = g.block(region)
-            flat = [list(xs) for xs in outs]
+            # In a loop, what does not depend on the iteration is better computed before it.
+            with nullcontext() if g.loops else g.kept_here():
+                flat = [list(xs) for xs in g.block(region)]
             w.jump(end)
         parts.append((part, flat))
     w.branch(cond[0], *names)
@@ -96,6 +99,7 @@ def while_(g, op, *inits):
     test, inside, done = w.label("while"), w.label("do"), w.label("done")
     flat, depth = _flat(inits), len(w.levels)
     g.shared.fence_scratch()
+    g.loops += 1
     with beside(w, test) as part:
         carried = [value(x.type, f"%{test}.{k}", depth) for k, x in enumerate(flat)]
         for arg, xs in zip(cond.args, _unflat(carried, inits)):
@@ -107,6 +111,7 @@ def while_(g, op, *inits):
         after = _flat(g.block(body))
         g.shared.fence_scratch()
         w.jump(test)
+    g.loops -= 1
     outer = w.levels[-1]
     phis = [
         f"  {c} = phi {c.type} [{x}, %{outer.label}], [{y}, %{part.label}]" for c, x, y in zip(carried, flat, after)
@@ -124,7 +129,8 @@ def rare(g, op, cond, usual, *arguments):
     for r, x in enumerate(usual):
         label, end = w.label("rare"), w.label("usual")
         with beside(w, label) as part:
-            (y,) = g.inline(op.regions[0], [a[r] for a in arguments])
+            with g.kept_here():
+                (y,) = g.inline(op.regions[0], [a[r] for a in arguments])
             w.jump(end)
         before, condition = w.levels[-1].label, cond[r]
         w.branch(condition, label, end, likely=False)

@@ -8,8 +8,6 @@ merges, those blocks that are to go down are complemented meanwhile.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 from ... import ops
 from ...ir import types as T
 from .lower import llvm_type, lower
@@ -176,7 +174,7 @@ class Network:
         if j == 0:
             return self.step(x, (0,))
         w, label, end = self.w, self.w.label("step"), self.w.label("stepped")
-        with beside(w, label) as part, self.kept_here():
+        with beside(w, label) as part, self.g.kept_here():
             made = self.step(x, (j,))
             w.jump(end)
         before = w.levels[-1].label
@@ -190,17 +188,10 @@ class Network:
         g, w, (part, low) = self.g, self.w, self.bits[run[0]]
         first = w.intrinsic("smin", "i32", k, g.int(run[-1]))
         g.shared.fence_scratch()
-        with w.loop(first, run[0] - 1, -1, carry=x, type="i32", until="sgt") as loop, self.kept_here():
+        with w.loop(first, run[0] - 1, -1, carry=x, type="i32", until="sgt") as loop, self.g.kept_here():
             mask = w.binary("shl", g.int(1), w.binary("add", loop.index, g.int(low - run[0])))
             mine = list(loop.carried)
             others = self.partners(mine, *((mask, 0) if part == "lane" else (0, mask)))
             loop.next = self.keep(mine, others, self.is_set(part, mask), [self.downwards] * len(mine))
             g.shared.fence_scratch()
         return loop.results
-
-    @contextmanager
-    def kept_here(self):
-        """Within it lines stay where they are written: what is skipped is not computed."""
-        outer, self.w.floor = self.w.floor, len(self.w.levels) - 1
-        yield
-        self.w.floor = outer
