@@ -298,3 +298,19 @@ def test_values_that_a_pass_put_in_place_of_others_are_known_too():
     info, b = analyze(module), Builder()
     new = ops.add(b, module.body.ops[0], ops.splat(b, module.args[0], shape=(64,)))
     assert info(new) == AxisInfo((64,), (16,), (1,))
+
+
+def test_what_is_loaded_from_one_address_is_one_value():
+    """The index of a row is the same for all of its columns: what it leads to is contiguous along them."""
+    module = parse_module("""kernel @f(%p: ptr<i32> {divisible=16}, %q: ptr<f32> {divisible=16}) {
+      %0 = arange {start=0, end=8} : tile<8xi32>
+      %1 = expand_dims %0 {axis=1} : tile<8x1xi32>
+      %2 = broadcast %1 {shape=(8, 16)} : tile<8x16xi32>
+      %3 = splat %p {shape=(8, 16)} : tile<8x16xptr<i32>>
+      %4 = addptr %3, %2 : tile<8x16xptr<i32>>
+      %5 = load %4 : tile<8x16xi32>
+      %6 = load %4 {volatile=True} : tile<8x16xi32>
+    }""")
+    info, (plain, volatile) = analyze(module), module.body.ops[-2:]
+    assert info(plain).constancy == (1, 16)
+    assert info(volatile).constancy == (1, 1)

@@ -352,6 +352,11 @@ def _select(op, c, x, y):
     )
 
 
+def _load(op, *infos):
+    """What lies at one address is one value."""
+    return _nothing(op.type) if op.attrs["volatile"] else _same(op, *infos)
+
+
 def _hint(op, x):
     fields = []
     for have, said in zip(x, (op.attrs["contiguous"], op.attrs["divisible"], op.attrs["constancy"])):
@@ -377,6 +382,7 @@ _RULES = {
     ops.cast: _cast,
     ops.select: _select,
     ops.hint: _hint,
+    ops.load: _load,
     ops.lt: _compare,
     ops.le: _compare,
     ops.gt: _compare,
