@@ -64,6 +64,14 @@ def _saturate(x, sign, bits, _source):
     return np.array(flat, np.dtype(f"u{max(bits, 8) // 8}")).reshape(x.shape)
 
 
+def _cut(x, source, unsigned, size):
+    """As the instruction has it: of a nan it makes 0 if both have 32 bits, else the sign bit."""
+    bits = 32 if size == "i" else 64
+    made = _saturate(x, "u" if unsigned else "s", bits, source)
+    odd = 0 if (source, bits) == ("f", 32) else 1 << bits - 1
+    return np.where(np.isnan(x), made.dtype.type(odd), made)
+
+
 def _bits(fn):
     """An integer function of each element's bits."""
 
@@ -184,6 +192,7 @@ TABLE = [
     (r"llvm\.smin\.\w+", _signed(np.minimum)),
     (r"llvm\.smax\.\w+", _signed(np.maximum)),
     (r"llvm\.fpto([su])i\.sat\.i(\d+)\.(\w+)", _plain(_saturate)),
+    (r"llvm\.nvvm\.([fd])2(u?)(i|ll)\.rz", _plain(_cut)),
     (r"llvm\.ctpop\.\w+", _bits(lambda v, n: v.bit_count())),
     (r"llvm\.ctlz\.\w+", _bits(lambda v, n: n - v.bit_length())),
     (r"llvm\.cttz\.\w+", _bits(lambda v, n: (v & -v).bit_length() - 1 if v else n)),

@@ -232,8 +232,7 @@ def convert_scalar(g, x, source, target):
     if source.bits == 8:
         return convert_scalar(g, widen_fp8(g, x, source), T.f16, target)
     if target.is_int:
-        name = "fptosi.sat" if target.signed else "fptoui.sat"
-        return w.intrinsic(name, out, x, overload=(out, x.type))
+        return g.target.float_to_int(g, x, target)
     return w.cast("fpext" if target.bits > source.bits else "fptrunc", x, out)
 
 

@@ -60,6 +60,22 @@ NATIVE = {
 }
 
 
+# --- to integers ------------------------------------------------------------------------------------------------------
+def float_to_int(g, x, to):
+    """One instruction, which keeps within the range by itself. It makes 0 of a nan where both have 32 bits."""
+    w, out = g.w, f"i{to.bits}"
+    if to.bits < 32:
+        return w.intrinsic("fptosi.sat" if to.signed else "fptoui.sat", out, x, overload=(out, x.type))
+    if x.type not in ("float", "double"):
+        x = w.cast("fpext", x, "float")
+    name = f"llvm.nvvm.{x.type[0]}2{'' if to.signed else 'u'}{'i' if to.bits == 32 else 'll'}.rz"
+    w.declare(name, out, [x.type], "nounwind memory(none)")
+    y = w.emit(out, f"call {out} @{name}({x.typed})", x)
+    if (x.type, to.bits) == ("float", 32):
+        return y
+    return w.select(w.compare("fcmp uno", x, x), w.const(out, 0), y)
+
+
 # --- 8-bit floats, two at a time ------------------------------------------------------------------------------------
 PAIR_CASTS_SINCE = 89
 _FP8 = {T.f8e4nv: "e4m3x2", T.f8e5: "e5m2x2"}

@@ -56,6 +56,10 @@ class NvTarget:
         """(row name, type) -> the instruction that computes it."""
         return native.NATIVE
 
+    def float_to_int(self, g, x, to):
+        """A float, cut to an integer of type `to`: values beyond its range to the nearest end, nan to 0."""
+        return native.float_to_int(g, x, to)
+
     def pair_cast(self, source, to):
         """A function (g, low, high) that converts two neighbours at once, or None."""
         return native.pair_cast(self, source, to)
