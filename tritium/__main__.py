@@ -5,10 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Callable
 
-# command -> (module with `main(arguments) -> exit status`, what it does)
+# command -> (module with `main(arguments) -> exit status`, or module:function, what it does)
 COMMANDS = {
     "run": ("tritium.tools.run", "run a program written for Triton: its `import triton` gets tritium"),
+    "enable": ("tritium.tools.switch:enable", "let `import triton` give tritium in every program of this environment"),
+    "disable": ("tritium.tools.switch:disable", "undo `enable`"),
+    "status": ("tritium.tools.switch:status", "what `import triton` gives in this environment, and why"),
     "demo": ("tritium.tools.demo", "run the kernel collection: is it right, and how fast beside torch or NumPy"),
     "show": ("tritium.tools.show", "compile a kernel for any machine; show its figures, or one of its stages"),
     "compile": ("tritium.tools.compile", "compile a kernel ahead of time into C sources"),
@@ -26,6 +30,16 @@ def usage() -> str:
     rows = "\n".join(f"  {name:<9} {text}" for name, (_, text) in COMMANDS.items())
     return ("usage: python -m tritium COMMAND ...\n       python -m tritium --version\n\n"
             f"{rows}\n\npython -m tritium COMMAND --help says more.")
+
+
+def entry(command: str) -> Callable[[list[str]], int | None]:
+    """The function behind a command.
+
+    >>> entry("version").__module__
+    'tritium.tools.version'
+    """
+    module, _, name = COMMANDS[command][0].partition(":")
+    return getattr(importlib.import_module(module), name or "main")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"tritium has no command {command!r}{closest(command, COMMANDS)}\n\n{usage()}", file=sys.stderr)
         return 2
     try:
-        return importlib.import_module(COMMANDS[command][0]).main(rest) or 0
+        return entry(command)(rest) or 0
     except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.metadata
 import os
 import sys
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ ALIAS = "triton"
 REAL = __name__.partition(".")[0]
 # Triton 2 had a package of this name: programs that look for it must not take ours for it.
 _HIDDEN = "ops"
-# A folder that holds nothing but a module `triton`, which gives tritium.
+# A folder that holds nothing but a module `triton`, which gives tritium, and the metadata of such a distribution.
 STAND_IN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools", "stand_in")
 
 
@@ -46,17 +45,6 @@ class _SameModule(Loader):
     def exec_module(self, module: ModuleType) -> None:
         # The import system has just written the alias into `__spec__`; a module keeps its own.
         module.__spec__ = self.own_spec
-
-
-class _Metadata(importlib.metadata.Distribution):
-    """What `importlib.metadata.version("triton")` reads: libraries ask it before they import."""
-
-    def read_text(self, filename: str) -> str | None:
-        version = importlib.import_module(REAL).__version__
-        return f"Metadata-Version: 2.1\nName: {ALIAS}\nVersion: {version}\n" if filename == "METADATA" else None
-
-    def locate_file(self, path):
-        return importlib.import_module(REAL).__path__[0]
 
 
 class _Finder(MetaPathFinder):
@@ -78,7 +66,13 @@ class _Finder(MetaPathFinder):
         return spec
 
     def find_distributions(self, context=None):
-        return [_Metadata()] if context is not None and context.name == ALIAS else []
+        """What `importlib.metadata.version("triton")` reads: libraries ask it before they import."""
+        from importlib.metadata import DistributionFinder, MetadataPathFinder
+
+        context = context or DistributionFinder.Context()
+        if context.path is not sys.path or STAND_IN in sys.path:  # asked about other folders, or answered there
+            return []
+        return MetadataPathFinder.find_distributions(DistributionFinder.Context(name=context.name, path=[STAND_IN]))
 
 
 def install_as_triton() -> None:

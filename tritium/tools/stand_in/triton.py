@@ -1,4 +1,4 @@
-"""What `import triton` finds in processes that a program starts which takes tritium for Triton."""
+"""What `import triton` finds where the switch is on, and in processes of a program that takes tritium for Triton."""
 
 import sys
 from pathlib import Path
@@ -9,3 +9,7 @@ if __name__ == "triton":
 
     sys.modules["triton"] = tritium
     tritium.install_as_triton()
+
+    from tritium.tools.switch import tell_what_is_hidden
+
+    tell_what_is_hidden()
