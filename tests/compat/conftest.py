@@ -38,5 +38,20 @@ def engine(request):
     return cuda if request.param == "cuda" else ENGINES[request.param]
 
 
+def emulated(kernel, args, grid=(1,)):
+    """The compiler's GPU code without a GPU."""
+    from tests.gpu import emulator
+    from tests.gpu.test_language import module_of
+
+    module, values = module_of(kernel, args)
+    emulator.run(module, values, grid)
+
+
+@pytest.fixture(params=[*ENGINES, "emulated", CUDA])
+def anywhere(request):
+    """As `engine`, also on the emulated GPU."""
+    return {**ENGINES, "emulated": emulated, "cuda": cuda}[request.param]
+
+
 def close(x, y, tol=2e-5):
     torch.testing.assert_close(x.float(), y.float(), rtol=tol, atol=tol)

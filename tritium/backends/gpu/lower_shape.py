@@ -110,8 +110,8 @@ def join(g, op, x, y):
 def split(g, op, x):
     source = g.layout(op.operands[0])
     places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
-    layouts = op.attrs["layout"]
-    if layouts[0] is None:
+    layouts = op.attrs.get("layout")
+    if layouts is None:  # two scalars: every thread has both
         return [x[places[0]]], [x[places[1]]]
     from .layout import Layout
 

@@ -1,0 +1,51 @@
+"""Rules of the language that few programs meet, the same on every backend."""
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tritium.backends.compiler import GPUTarget
+from tritium.compiler import ASTSource
+
+
+# --- split ------------------------------------------------------------------------------------------------------------
+@triton.jit
+def split_all(o):
+    x = tl.load(o + tl.arange(0, 4)).reshape(2, 2)
+    left, right = tl.split(x)
+    a, b = left.split()
+    c, d = tl.split(right)
+    tl.store(o + 4, a * 216 + b * 36 + c * 6 + d)
+    e, f = tl.split(tl.join(a, d))
+    tl.store(o + 5, e - f)
+
+
+@triton.jit
+def split_others(o):
+    first, second = tl.split(tl.load(o + tl.arange(0, 2)) > 3)
+    if first:
+        tl.store(o + 2, 7)
+    if second:
+        tl.store(o + 3, 7)
+    p, q = tl.split(o + tl.arange(0, 2))
+    tl.store(q, tl.load(p) + 1)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i8", "i2"])
+def test_split_down_to_scalars(anywhere, dtype):
+    o = np.array([5, 3, 2, 4, 0, 0], dtype)
+    anywhere(split_all, [o])
+    assert o.tolist() == [5, 3, 2, 4, 1174, 1]
+
+
+def test_split_bools_and_pointers(anywhere):
+    o = np.array([5, 3, 0, 0], np.int32)
+    anywhere(split_others, [o])
+    assert o.tolist() == [5, 6, 7, 0]
+
+
+@pytest.mark.parametrize("arch", [75, 80, 90])
+def test_split_assembles(arch):
+    made = triton.compile(ASTSource(split_all, {"o": "*fp32"}), target=GPUTarget("cuda", arch, 32))
+    assert made.asm["cubin"]
