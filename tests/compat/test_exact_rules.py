@@ -49,3 +49,36 @@ def test_split_bools_and_pointers(anywhere):
 def test_split_assembles(arch):
     made = triton.compile(ASTSource(split_all, {"o": "*fp32"}), target=GPUTarget("cuda", arch, 32))
     assert made.asm["cubin"]
+
+
+# --- if expressions ---------------------------------------------------------------------------------------------------
+@triton.jit
+def put(o, x):
+    tl.store(o, x)
+
+
+@triton.jit
+def choose_calls(o, n):
+    put(o, 1) if n > 3 else put(o, 2)
+    tl.store(o + 1, 3) if n > 3 else None
+    None if n > 3 else tl.store(o + 2, 4)
+    nothing = put(o + 3, 5) if n > 3 else put(o + 3, 6)
+    if nothing is None:
+        tl.store(o + 4, 7)
+
+
+@triton.jit
+def one_value(o, n):
+    tl.store(o, put(o, 1) if n > 3 else 2)
+
+
+@pytest.mark.parametrize("n, expected", [(5, [1, 3, 0, 5, 7]), (2, [2, 0, 4, 6, 7])])
+def test_an_if_expression_without_values(anywhere, n, expected):
+    o = np.zeros(5, np.int32)
+    anywhere(choose_calls, [o, n])
+    assert o.tolist() == expected
+
+
+def test_an_if_expression_with_a_value_on_one_side_only():
+    with pytest.raises(triton.CompilationError, match="cannot convert None"):
+        one_value[(1,)](np.zeros(1, np.int32), 5)

@@ -112,7 +112,10 @@ def both_or_either(b, node):
 
 
 def conditional(b, node):
-    """`x if test else y`: a known test leaves one side; otherwise both become scalars or tiles of one type."""
+    """`x if test else y`: a known test leaves one side; otherwise both become scalars or tiles of one type.
+
+    Two sides without a value, such as calls of functions without `return`, have none together.
+    """
     test = condition(b, node.test, node)
     if type(test) is bool:
         return b.visit(node.body if test else node.orelse)
@@ -121,9 +124,15 @@ def conditional(b, node):
         with b.region() as region:
             value = b.visit(side)
             b.at(side)
-            sides.append(b.checked(side, values.to_tensor, value))
+            sides.append(value if value is None else b.checked(side, values.to_tensor, value))
         blocks.append(region.block)
     x, y = sides
+    if x is None and y is None:
+        b.at(node)
+        b.emit(ops.if_, (test,), {}, [close(b, Block((), block.ops), []) for block in blocks])
+        return None
+    for side, value in zip((node.body, node.orelse), sides):
+        b.checked(side, values.to_tensor, value)  # says that there is no value on this side
     if not same(x, y):
         raise diagnose.error(
             b, node, "Ternary expression with dynamic condition has inconsistent types "
