@@ -82,3 +82,24 @@ def test_an_if_expression_without_values(anywhere, n, expected):
 def test_an_if_expression_with_a_value_on_one_side_only():
     with pytest.raises(triton.CompilationError, match="cannot convert None"):
         one_value[(1,)](np.zeros(1, np.int32), 5)
+
+
+# --- an index of Nones ------------------------------------------------------------------------------------------------
+@triton.jit
+def add_axes(o, n, f, C: tl.constexpr):
+    one, two = tl.arange(0, 1), tl.arange(0, 1)[:, None]
+    tl.static_assert(n[None, None].shape == (1, 1))
+    tl.store(o + one, n[None])
+    tl.store(o + 1 + two, n[None, None] * 2)
+    tl.store(o + 2 + one, (n > 2)[None])
+    tl.store(o + 3 + one, tl.sum(tl.arange(0, 4), 0)[None])
+    tl.store(o[None, None] + 4, f[None, None])
+    tl.store(o + 5 + two, C[None, None])
+    tl.store(o + 6 + one, tl.program_id(0)[None] + 9)
+
+
+@pytest.mark.parametrize("n", [7, 1])  # an argument that equals 1 is a constant
+def test_nones_index_scalars_and_numbers(anywhere, n):
+    o = np.zeros(7, np.int32)
+    anywhere(add_axes, [o, n, 2.5, 3])
+    assert o.tolist() == [n, 2 * n, n > 2, 6, 2, 3, 9]

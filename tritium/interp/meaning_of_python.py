@@ -33,6 +33,11 @@ def keep(value):
     return constants.unwrap(value)
 
 
+def new_axes(x, index):
+    """`x[None, ...]`, also of a number; dictionaries may have None among their keys."""
+    return x[index] if values.number(x) is None else operators.getitem(values.require("[None]"), x, index)
+
+
 def setitem(x, index, value):
     """What `x` is after `x[index] = value`: another tile; Python's own containers are changed as ever."""
     if isinstance(x, values.tensor):

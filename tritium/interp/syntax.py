@@ -129,6 +129,15 @@ class Rewriter(ast.NodeTransformer):
             return self.call(f"{node.attr}_of", node, node.value)
         return node
 
+    def visit_Subscript(self, node):
+        """A constant has no axes of its own, but `x[None]` gives it one, as it does to a scalar."""
+        self.generic_visit(node)
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if isinstance(node.ctx, ast.Load) and parts and all(isinstance(part, ast.Constant) and part.value is None
+                                                            for part in parts):
+            return self.call("new_axes", node, node.value, node.slice)
+        return node
+
     # --- assignments ----------------------------------------------------------------------------------------------
     def visit_Assign(self, node):
         """Numbers become tensors; an element of a tile is exchanged in a new tile."""

@@ -24,6 +24,8 @@ NO_SHAPE = "a pointer knows nothing of the size behind it: pass that as an argum
 def getitem(b, x, index):
     """`x[index]`: new axes with None, whole axes with `:`, or one element with one integer for each axis."""
     x = unwrap(x)
+    if number(x) is not None and _is_shaping(index) and index != ():
+        x = to_tensor(b, x)  # a constant gets axes like a scalar: an argument that equals 1 is one
     if not isinstance(x, tensor):
         return _constant_item(x, index)
     if _is_pointer(x) and not _is_shaping(index):
