@@ -103,3 +103,20 @@ def test_nones_index_scalars_and_numbers(anywhere, n):
     o = np.zeros(7, np.int32)
     anywhere(add_axes, [o, n, 2.5, 3])
     assert o.tolist() == [n, 2 * n, n > 2, 6, 2, 3, 9]
+
+
+# --- the type of a constant tuple -------------------------------------------------------------------------------------
+@triton.jit
+def types_of_tuples(o, T: tl.constexpr, x):
+    tl.static_assert(isinstance(T.type, tl.constexpr_type))
+    tl.static_assert(T.type == tl.constexpr_type((3, 4)))
+    tl.static_assert(T.type != tl.constexpr_type((3, 5)))
+    tl.static_assert((3, 4).type == T.type)
+    tl.static_assert(isinstance((o, x).type, tl.core.tuple_type))
+    tl.store(o, T[0] + len(T))
+
+
+def test_the_type_of_a_tuple_given_as_a_constant(anywhere):
+    o = np.zeros(1, np.int32)
+    anywhere(types_of_tuples, [o, (3, 4), 5])
+    assert o.tolist() == [5]

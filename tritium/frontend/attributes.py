@@ -13,6 +13,8 @@ def read(b, owner, wanted):
     """The attribute `wanted` of a value; a constant is its own `.value`."""
     if isinstance(owner, ModuleType):
         return _of_module(owner, wanted)
+    if wanted == "type" and type(owner) is tuple:  # given to a constexpr parameter, not made in the kernel
+        return values.constexpr_type(owner)
     if type(owner) is not values.tensor and values.parts_of(owner) is None:
         if wanted == "value":
             return owner

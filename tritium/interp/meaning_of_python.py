@@ -52,7 +52,9 @@ def value_of(x):
 
 
 def type_of(x):
-    """`x.type`; a tuple has the types of its elements, a constant a `constexpr_type`."""
+    """`x.type`; a tuple has the types of its elements, a constant, a tuple of constants too, a `constexpr_type`."""
+    if type(x) is builtins.tuple and values.is_constant(x):
+        return values.constexpr_type(x)
     return x.type if hasattr(x, "type") else values.type_of(x)
 
 

@@ -435,6 +435,8 @@ class tuple_type:
         return self.types[index]
 
     def __eq__(self, other):
+        if isinstance(other, constexpr_type):
+            return other == self
         return isinstance(other, tuple_type) and self.types == other.types and self.fields == other.fields
 
     def __hash__(self):
@@ -465,7 +467,13 @@ class constexpr_type:
         return False
 
     def __eq__(self, other):
-        return isinstance(other, constexpr_type) and type(self.value) is type(other.value) and self.value == other.value
+        if isinstance(other, tuple_type):  # of constants: one that was made in a kernel
+            return isinstance(self.value, tuple) and not other.fields and [*map(constexpr_type, self.value)] == other.types
+        if not isinstance(other, constexpr_type):
+            return False
+        if isinstance(self.value, tuple) and isinstance(other.value, tuple):
+            return [*map(constexpr_type, self.value)] == [*map(constexpr_type, other.value)]
+        return type(self.value) is type(other.value) and self.value == other.value
 
     def __hash__(self):
         return hash(self.value)
