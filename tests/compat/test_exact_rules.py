@@ -120,3 +120,29 @@ def test_the_type_of_a_tuple_given_as_a_constant(anywhere):
     o = np.zeros(1, np.int32)
     anywhere(types_of_tuples, [o, (3, 4), 5])
     assert o.tolist() == [5]
+
+
+# --- sums of bools ----------------------------------------------------------------------------------------------------
+@triton.jit
+def count(o, x, flags):
+    i = tl.arange(0, 8)
+    m = tl.load(x + i) > 2
+    tl.static_assert(tl.sum(m).dtype == tl.uint32)
+    tl.static_assert(tl.cumsum(m, 0).dtype == tl.uint32)
+    tl.store(o, tl.sum(m))
+    rows = tl.sum(m.reshape(2, 4), 1, keep_dims=True)
+    tl.static_assert(rows.dtype == tl.uint32)
+    tl.store(o + 1 + tl.arange(0, 2)[:, None], rows)
+    tl.store(o + 3, m.sum(dtype=tl.int32))
+    tl.store(o + 4, tl.sum(m, dtype=tl.float32))
+    tl.store(o + 5, tl.sum(m, dtype=tl.int1))  # one bit: the parity
+    tl.store(o + 6, tl.max(tl.cumsum(m, 0), 0))
+    loaded = tl.load(flags + i)
+    tl.static_assert(loaded.dtype == tl.int1)
+    tl.store(o + 7, tl.sum(loaded, 0))
+
+
+def test_the_sum_of_bools_counts_them(anywhere):
+    o = np.zeros(8, np.int32)
+    anywhere(count, [o, np.arange(8, dtype=np.int32), np.arange(8) % 3 == 0])
+    assert o.tolist() == [5, 1, 4, 5, 5, 1, 5, 3]
