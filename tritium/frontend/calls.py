@@ -76,6 +76,8 @@ def invoke(b, node, callee, args, kwargs):
             callee, args = callee.__func__, [callee.__self__, *args]
         elif values.parts_of(callee.__self__) is not None:  # plain Python in an aggregate
             return run_python(b, node, callee, args, kwargs)
+    if type(callee) in (FunctionType, MethodType) and hasattr(callee, "__triton_aggregate__"):  # static, of the class
+        return run_python(b, node, callee, args, kwargs)
     if values.is_builtin(callee):
         return call_builtin(b, node, values.as_builtin(callee), args, kwargs)
     if isinstance(callee, ConstexprFunction):

@@ -86,9 +86,9 @@ def _lowered(b, function, names, lower):
         with b.region(types, labels) as region:
             args = iter(region.args)
             inner = {name: rebuild([next(args) for _ in handles]) for name, (handles, rebuild) in taken.items()}
-            before = [(part, part.parts()) for part in _aggregates(inner.values())]
+            before = [(part, Aggregate.parts(part)) for part in _aggregates(inner.values())]
             result = lower(Frame(function, inner, parent=b.frame))
-            changed = not all(unchanged(parts, part.parts()) for part, parts in before)
+            changed = not all(unchanged(parts, Aggregate.parts(part)) for part, parts in before)
             handles, rebuild = values.flatten(result)
     finally:
         b._seen = seen

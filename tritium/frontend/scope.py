@@ -195,7 +195,7 @@ def _kind(value):
 
 def own_copies(names):
     """The names with aggregates of their own: Python methods change those in place, on one path only."""
-    return {name: value.remade(value.parts()) if isinstance(value, Aggregate) else value
+    return {name: Aggregate.remade(value, Aggregate.parts(value)) if isinstance(value, Aggregate) else value
             for name, value in names.items()}
 
 

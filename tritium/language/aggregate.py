@@ -40,7 +40,7 @@ class Aggregate:
     @property
     def type(self):
         """Its class and the types of its fields."""
-        return aggregate_type(type(self), [type_of(part) for part in self.parts()])
+        return aggregate_type(type(self), [type_of(part) for part in Aggregate.parts(self)])
 
     def parts(self):
         """The values of the fields."""
@@ -116,6 +116,8 @@ def _aggregate(cls):
     for name, value in body.items():
         if inspect.isfunction(value) and not name.startswith("__"):
             body[name] = _plain(value)
+        elif isinstance(value, staticmethod | classmethod) and inspect.isfunction(value.__func__):
+            body[name] = type(value)(_plain(value.__func__))
     bases = [base for base in cls.__bases__ if base is not object]
     made = type(cls.__name__, (Aggregate, *bases), body)
     made._declared = {name: _resolve(kind, cls) for name, kind in inspect.get_annotations(cls).items()}
@@ -138,11 +140,12 @@ def _plain(fn):
     takes_semantic = "_semantic" in inspect.signature(fn).parameters
 
     @functools.wraps(fn)
-    def run(self, *args, _semantic=None, _generator=None, **kwargs):
+    def run(*args, _semantic=None, _generator=None, **kwargs):
         if takes_semantic:
             from .semantic import TritonSemantic
             kwargs["_semantic"] = _semantic if _semantic is not None else TritonSemantic(current())
-        return fn(self, *map(wrap, args), **{name: wrap(value) for name, value in kwargs.items()})
+        return fn(*map(wrap, args), **{name: wrap(value) for name, value in kwargs.items()})
+    run.__triton_aggregate__ = True
     return run
 
 

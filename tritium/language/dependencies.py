@@ -274,9 +274,14 @@ class _Meanings:
     def _record_class(self, cls: type) -> None:
         if hasattr(cls, "_fields"):
             self.others.append(f"{cls.__qualname__}{cls._fields}")
-        if getattr(cls, "__triton_aggregate__", False):
-            for method in vars(cls).values():
-                self._depend(method)
+        if not getattr(cls, "__triton_aggregate__", False):
+            return
+        for name, method in [item for base in cls.__mro__ if not is_language(base) for item in vars(base).items()]:
+            function = getattr(method, "__func__", method)  # of static methods and those of the class
+            self._depend(function)
+            python = inspect.unwrap(function) if isinstance(function, FunctionType) else None
+            if isinstance(python, FunctionType):  # plain Python runs while kernels are compiled
+                self.others.append(f"{cls.__qualname__}.{name}={self.key_of(python)}")
 
     def _check_callable(self, path: str, value: object) -> None:
         """Python code that is not compiled cannot be called: it may change without the kernel's text changing."""

@@ -10,6 +10,7 @@ from tritium.ir import types as T
 from .casting import convert
 from .constants import unwrap
 from .deferred import ops
+from .dependencies import Compilable
 from .rules import check_fits
 from .values import constant, number, tensor, to_tensor, type_of
 
@@ -27,7 +28,7 @@ def getitem(b, x, index):
     if number(x) is not None and _is_shaping(index) and index != ():
         x = to_tensor(b, x)  # a constant gets axes like a scalar: an argument that equals 1 is one
     if not isinstance(x, tensor):
-        return _constant_item(x, index)
+        return _own_item(b, x, index) if hasattr(x, "remade") else _constant_item(x, index)
     if _is_pointer(x) and not _is_shaping(index):
         raise fail(ValueError, f"unsupported tensor index: {x.dtype} is a pointer, which has no elements of its own",
                    hint="read memory with tl.load(ptr + index)")
@@ -92,6 +93,14 @@ def _element(b, value, kind):
         check_fits(kind, plain)
         return constant(b, plain, kind)
     return constant(b, plain, kind) if kind.is_float else convert(b, to_tensor(b, plain), kind)
+
+
+def _own_item(b, x, index):
+    """`x[index]` of an aggregate: its own `__getitem__`, compiled or plain Python."""
+    method = getattr(type(x), "__getitem__", None)
+    if method is None:
+        raise fail(TypeError, f"{type_of(x)} has no items", hint="define `__getitem__` as a @triton.jit method of it")
+    return b.call(method, (x, index), {}) if isinstance(method, Compilable) else method(x, index)
 
 
 def _constant_item(x, index):

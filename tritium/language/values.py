@@ -335,8 +335,9 @@ def parts_of(value):
     """
     if isinstance(value, builtins.tuple):
         return _take_apart_tuple(value)
-    if hasattr(value, "remade") and not isinstance(value, type):
-        return value.parts(), value.remade
+    kind: Any = type(value)
+    if hasattr(kind, "remade"):  # asked of the class: fields of an aggregate may have these names
+        return kind.parts(value), lambda parts: kind.remade(value, parts)
     return None
 
 
