@@ -22,7 +22,7 @@ from tritium.errors import Span, fail, render
 from tritium.language import spellings
 from tritium.language.constants import constexpr, unwrap
 from tritium.language.dtypes import dtype
-from tritium.language.fingerprints import Keyed, fingerprint
+from tritium.language.fingerprints import Keyed, fingerprint, is_fixed
 from tritium.language.names import Names, find
 
 _LANGUAGE = "tritium.language"
@@ -241,6 +241,9 @@ class _Meanings:
             self._check_callable(path, value)
         else:
             self._remember(name, value, scope)
+        # A function that returns kernels may bind its variables anew, those that hold functions or None as well.
+        if scope is self.source.closure and is_fixed(value):
+            self.values.setdefault((name, id(scope)), (value, scope))
         return value
 
     def _depend(self, value: object) -> None:

@@ -86,6 +86,8 @@ def is_fixed(value: object) -> bool:
         state: Any = [getattr(value, name, None) for name in kind.__dataclass_fields__]  # type: ignore[attr-defined]
         return all(is_fixed(part) and not isinstance(part, Keyed) for part in state) and \
             len(getattr(value, "__dict__", ())) <= len(state)
+    if kind.__module__ == "tritium.language.calling":  # a function of the language
+        return True
     return kind.__module__ in ("numpy", "torch") and kind.__name__ in _FIXED_THERE
 
 
