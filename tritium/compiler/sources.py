@@ -19,6 +19,7 @@ from tritium.errors import fail
 from tritium.ir.core import Module
 from tritium.ir.text import parse_module
 from tritium.language import signature as signatures
+from tritium.language.declared import check_listed
 from tritium.language.fingerprints import fingerprint
 from tritium.locks import once_property
 
@@ -78,6 +79,7 @@ class ASTSource:
                        f"{signature[wrong[0]]!r}")
         if not hasattr(fn, "arg_names"):
             raise fail(TypeError, f"a kernel is a function decorated with @triton.jit, not {fn!r}")
+        check_listed(fn)
         names = fn.arg_names
         self.fn = fn
         self.constants = {_path(key, names): value for key, value in (constexprs or {}).items()}

@@ -13,6 +13,7 @@ from ..ir import types as T
 from ..ir.builder import Builder
 from ..ir.core import Module, Result
 from ..language import dtypes, values
+from ..language.declared import check_listed
 from ..locks import lock
 from . import binding, budget, calls, control, diagnose, expressions, functions, statements
 from .scope import Frame, function_of
@@ -30,6 +31,7 @@ def lower(source, signature, constants=None, attrs=None, options=None, target=No
     >>> print(str(lower(add_kernel, types, {"BLOCK": 64})).partition("(")[0])
     kernel @add_kernel
     """
+    check_listed(source)
     function = function_of(source)
     b = KernelBuilder(source, options, target)
     names = parameters(b, source, signature, _by_path(source, constants), _by_path(source, attrs))

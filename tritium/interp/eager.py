@@ -25,6 +25,7 @@ from ..errors import InterpreterError, TritonError, cut, fail, is_ours, users_fr
 from ..ir.core import Loc, Op
 from ..ir.opdef import types_of
 from ..language import spellings
+from ..language.declared import check_listed
 from ..language.grid import asked, grid_sizes
 from ..language.source import ConstexprFunction, Source
 from ..language.values import tensor, type_of, using
@@ -116,10 +117,12 @@ class EagerBuilder:
 class InterpretedFunction(Source):
     """A kernel that runs as plain Python: what `@jit` makes when TRITON_INTERPRET is set."""
 
-    def __init__(self, fn, do_not_specialize=None, debug=None, check_keywords=None):
+    def __init__(self, fn, do_not_specialize=None, debug=None, check_keywords=None,
+                 do_not_specialize_on_alignment=None):
         super().__init__(fn)
         self._check_keywords = check_keywords  # refuses keywords that are neither parameters nor options
         self.do_not_specialize, self.debug = frozenset(do_not_specialize or ()), debug
+        self.do_not_specialize_on_alignment = frozenset(do_not_specialize_on_alignment or ())
         self.pre_run_hooks = []
 
     def __getitem__(self, grid):
@@ -181,6 +184,7 @@ def launch(source, grid, args, kwargs, *, observers=(), strict=True):
 
 
 def _launch(source, grid, args, kwargs, observers, strict):
+    check_listed(source)
     parameters = source.signature.parameters
     try:
         bound = source.signature.bind(*args, **{k: v for k, v in kwargs.items() if k in parameters})

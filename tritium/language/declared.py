@@ -6,6 +6,8 @@ import functools
 import inspect
 from typing import Any, NamedTuple
 
+from tritium.errors import CompilationError
+
 from .dtypes import dtype
 from .signature import canonical
 
@@ -45,6 +47,20 @@ def _declaration(annotation: Any) -> Declaration:
 
 
 _known = functools.cache(_declaration)
+
+
+def check_listed(source: Any) -> None:
+    """Refuse a kernel that lists a constant among the parameters that are not to be specialised.
+
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> check_listed(add_kernel)
+    """
+    listed = {*getattr(source, "do_not_specialize", ()), *getattr(source, "do_not_specialize_on_alignment", ())}
+    for k, (name, parameter) in enumerate(source.signature.parameters.items() if listed else ()):
+        if listed & {k, name} and declaration(parameter.annotation).is_constexpr:
+            node = source.parse().body[0].args.args[k]
+            raise CompilationError(source.src, node, f"{name} is marked as constexpr and listed in do_not_specialize",
+                                   span=source.span(node), hint="a constant is always specialised: take it off the list")
 
 
 def _text(annotation: Any) -> str:

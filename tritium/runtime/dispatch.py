@@ -11,7 +11,7 @@ from tritium.backends.driver import Call, DriverBase, driver
 from tritium.compiler import ASTSource, CompiledKernel, compile, make_backend
 from tritium.compiler.background import active_mode
 from tritium.compiler.collector import paused
-from tritium.errors import CompilationError, explain
+from tritium.errors import explain
 from tritium.language.fingerprints import COMMON, fingerprint
 from tritium.locks import busy, lock
 from tritium.refusals import UnknownName, misnamed, of_argument, refusal
@@ -212,7 +212,6 @@ _compiling = lock()
 
 def _compile(fn: JITFunction, cache: DeviceCache, request: Request):
     """Compile, now or in the background; None when the cache hook says no."""
-    _check_params(fn)
     if _call_hook(knobs.runtime.jit_cache_hook, fn, cache, request):
         return None
     src = ASTSource(fn, request.signature, request.constants, request.attrs)
@@ -231,16 +230,6 @@ def _compile(fn: JITFunction, cache: DeviceCache, request: Request):
     kernel = compile(src, cache.target, request.options)
     finish(kernel)
     return kernel
-
-
-def _check_params(fn: JITFunction) -> None:
-    for param in fn.params:
-        if param.is_constexpr and (param.do_not_specialize or param.do_not_specialize_on_alignment):
-            function: Any = fn.parse().body[0]
-            node = function.args.args[param.num]
-            raise CompilationError(
-                fn.src, node, f"{param.name} is marked as constexpr and listed in do_not_specialize",
-                span=fn.span(node), hint="a constant is always specialised: take it off the list")
 
 
 # The options a cache hook is told about.

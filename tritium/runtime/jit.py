@@ -339,7 +339,7 @@ def jit(fn: Any = None, *, version=None, repr=None, launch_metadata=None, do_not
         if knobs.runtime.interpret:
             from tritium.interp.eager import InterpretedFunction
 
-            return InterpretedFunction(fn, do_not_specialize, debug, _check_keywords)
+            return InterpretedFunction(fn, do_not_specialize, debug, _check_keywords, do_not_specialize_on_alignment)
         try:
             return JITFunction(fn, version, do_not_specialize, do_not_specialize_on_alignment, debug, noinline, repr,
                                launch_metadata)
