@@ -8,13 +8,13 @@ from tritium import knobs
 from tritium.errors import fail
 from tritium.ir import types as T
 
-from .calling import builtin
+from .calling import builtin, warn
 from .casting import convert, scalar_type, splat_constant
 from .constants import unwrap
 from .deferred import ops
 from .dtypes import float32, from_ir
-from .limits import limits
-from .microscaling import FORMATS, common_float, unpacked_size, upcast
+from .limits import capability, limits
+from .microscaling import FORMATS, check_operand, common_float, unpacked_size, upcast
 from .rules import is_fp8
 from .shaping import constant_int, permute
 from .values import tensor, to_tensor
@@ -50,6 +50,7 @@ def dot(b, input, other, acc=None, input_precision=None, allow_tf32=None, max_nu
     for name, x in (("input", input), ("other", other)):
         _assert(isinstance(x, tensor) and x.shape, f"dot multiplies tiles, `{name}` is {x!r}", argument=name)
     _check_dtypes(input, other)
+    _warn_of_deprecated(b, input, other)
     _check_shapes(b, input, other)
     precision = _precision(b, input_precision, allow_tf32)
     imprecise = _imprecise_sums(b, input, other, max_num_imprecise_acc)
@@ -75,6 +76,12 @@ def _check_dtypes(x, y):
                 hint="use float8, float16, bfloat16, float32, float64 or int8")
     _assert(kinds[0] is kinds[1], f"Both operands must be same dtype. Got {names[0]} and {names[1]}",
             hint=f"cast one of them, for instance with .to(tl.{from_ir(kinds[0]).codegen_name()})")
+
+
+def _warn_of_deprecated(b, *operands):
+    if capability(b.target) >= 90 and any(_kind(x) is T.f8e4b15 for x in operands):
+        warn(b, "operands of a dot of type fp8e4b15 are deprecated on Hopper and later: tensor cores do not take them, so "
+             "they are converted first. Use fp8e4nv or fp8e5")
 
 
 def _check_shapes(b, x, y):
@@ -175,8 +182,13 @@ def dot_scaled(b, lhs, lhs_scale, lhs_format, rhs, rhs_scale, rhs_format, acc=No
         _assert(form in FORMATS, f"{name}_format must be one of {', '.join(FORMATS)}; got {form!r}",
                 argument=f"{name}_format")
         _assert(isinstance(x, tensor) and len(x.shape) in (2, 3), f"dot_scaled multiplies 2-d or 3-d tiles, `{name}` "
-                f"has shape {x.shape}", argument=name)
+                f"is {f'of shape {x.shape}' if isinstance(x, tensor) else repr(x)}", argument=name)
+        check_operand(name, unwrap(lhs_scale if name == "lhs" else rhs_scale), form, bool(unwrap(k_pack)))
         sides.append((x, form, bool(unwrap(k_pack))))
+    _assert(len(lhs.shape) == len(rhs.shape), f"Both inputs must be either 2D or 3D; (lhs: {list(lhs.shape)} vs rhs: "
+            f"{list(rhs.shape)})")
+    _assert(lhs.shape[:-2] == rhs.shape[:-2], f"the batches of lhs {list(lhs.shape[:-2])} and of rhs "
+            f"{list(rhs.shape[:-2])} must be equal", argument="rhs")
     (lhs, lhs_format, lhs_k_pack), (rhs, rhs_format, rhs_k_pack) = sides
     # Both with K last: the scales of either side then lie along the last axis.
     rank = len(lhs.shape)

@@ -19,6 +19,7 @@ FORMATS = {
     "bf16": ((T.u16, T.i16, T.bf16), T.bf16),
     "fp16": ((T.u16, T.i16, T.f16), T.f16),
 }
+_SCALES = (T.u8, T.i8, T.f8e4nv)
 
 
 def _kind(x):
@@ -27,6 +28,19 @@ def _kind(x):
 
 def _number(b, x, value):
     return splat_constant(b, value, x.handle.type)
+
+
+def check_operand(name, scale, form, k_pack):
+    """Refuse what `dot_scaled` has no meaning for: packing of other formats than e2m1, scales of other types."""
+    if not k_pack and form != "e2m1":
+        raise fail(AssertionError, "only mxfp4 inputs can be packed along a dimension different than K: "
+                   f"{name}_k_pack=False goes with {name}_format=\"e2m1\", not {form!r}", argument=f"{name}_k_pack")
+    if scale is None:
+        return
+    if not isinstance(scale, tensor) or _kind(scale) not in _SCALES:
+        found = scale.dtype if isinstance(scale, tensor) else repr(scale)
+        raise fail(AssertionError, f"{name}_scale must be a tile of uint8 exponents or of fp8e4nv, not {found}",
+                   hint="keep exponents as bytes: 2 ** (s - 127)", argument=f"{name}_scale")
 
 
 def unpacked_size(x, form, k_pack, axis):

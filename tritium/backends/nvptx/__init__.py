@@ -44,6 +44,7 @@ BACKEND = Backend(
         "default_dot_input_precision": "tf32",
         "max_num_imprecise_acc_default": 2**30,
         "supported_fp8_dtypes": ("fp8e4nv", "fp8e5", "fp8e4b15"),
+        "deprecated_fp8_dot_operand_dtypes": ("fp8e4b15",),
     },
     check=check,
     fingerprint=fingerprint,
