@@ -164,7 +164,8 @@ SOURCE = """
 
 
 @pytest.mark.parametrize("old, new", [
-    ("x * 2", "x * 4"), ("x + 10", "x + 20"), ("FACTOR = 3", "FACTOR = 5"), ("* FACTOR", "- FACTOR"), ("x - 1", "x - 2"),
+    ("x * 2", "x * 4"), ("x + 10", "x + 20"), ("FACTOR = 3", "FACTOR = 5"), ("* FACTOR", "- FACTOR"),
+    ("x - 1", "x - 2"),
 ])
 def test_the_key_of_a_kernel_covers_methods_in_plain_python(tmp_path, old, new):
     """Otherwise a kernel of another run, from before the change, would come from the cache on disk."""

@@ -126,13 +126,12 @@ def conditional(b, node):
             b.at(side)
             sides.append(value if value is None else b.checked(side, values.to_tensor, value))
         blocks.append(region.block)
-    x, y = sides
-    if x is None and y is None:
+    if all(value is None for value in sides):
         b.at(node)
         b.emit(ops.if_, (test,), {}, [close(b, Block((), block.ops), []) for block in blocks])
         return None
-    for side, value in zip((node.body, node.orelse), sides):
-        b.checked(side, values.to_tensor, value)  # says that there is no value on this side
+    # A side without a value is an error that says so.
+    x, y = (b.checked(side, values.to_tensor, value) for side, value in zip((node.body, node.orelse), sides))
     if not same(x, y):
         raise diagnose.error(
             b, node, "Ternary expression with dynamic condition has inconsistent types "

@@ -53,9 +53,9 @@ def value_of(x):
 
 def type_of(x):
     """`x.type`; a tuple has the types of its elements, a constant, a tuple of constants too, a `constexpr_type`."""
-    if type(x) is builtins.tuple and values.is_constant(x):
-        return values.constexpr_type(x)
-    return x.type if hasattr(x, "type") else values.type_of(x)
+    if hasattr(x, "type"):
+        return x.type
+    return values.constexpr_type(x) if type(x) is builtins.tuple and values.is_constant(x) else values.type_of(x)
 
 
 def both(*operands):

@@ -145,7 +145,7 @@ def _plain(fn):
             from .semantic import TritonSemantic
             kwargs["_semantic"] = _semantic if _semantic is not None else TritonSemantic(current())
         return fn(*map(wrap, args), **{name: wrap(value) for name, value in kwargs.items()})
-    run.__triton_aggregate__ = True
+    vars(run)["__triton_aggregate__"] = True
     return run
 
 

@@ -56,11 +56,14 @@ def check_listed(source: Any) -> None:
     >>> check_listed(add_kernel)
     """
     listed = {*getattr(source, "do_not_specialize", ()), *getattr(source, "do_not_specialize_on_alignment", ())}
-    for k, (name, parameter) in enumerate(source.signature.parameters.items() if listed else ()):
+    if not listed:
+        return
+    for k, (name, parameter) in enumerate(source.signature.parameters.items()):
         if listed & {k, name} and declaration(parameter.annotation).is_constexpr:
             node = source.parse().body[0].args.args[k]
-            raise CompilationError(source.src, node, f"{name} is marked as constexpr and listed in do_not_specialize",
-                                   span=source.span(node), hint="a constant is always specialised: take it off the list")
+            raise CompilationError(
+                source.src, node, f"{name} is marked as constexpr and listed in do_not_specialize",
+                span=source.span(node), hint="a constant is always specialised: take it off the list")
 
 
 def _text(annotation: Any) -> str:

@@ -468,7 +468,8 @@ class constexpr_type:
 
     def __eq__(self, other):
         if isinstance(other, tuple_type):  # of constants: one that was made in a kernel
-            return isinstance(self.value, tuple) and not other.fields and [*map(constexpr_type, self.value)] == other.types
+            parts = self.value if isinstance(self.value, tuple) else None
+            return parts is not None and not other.fields and other.types == [*map(constexpr_type, parts)]
         if not isinstance(other, constexpr_type):
             return False
         if isinstance(self.value, tuple) and isinstance(other.value, tuple):

@@ -80,8 +80,8 @@ def _check_dtypes(x, y):
 
 def _warn_of_deprecated(b, *operands):
     if capability(b.target) >= 90 and any(_kind(x) is T.f8e4b15 for x in operands):
-        warn(b, "operands of a dot of type fp8e4b15 are deprecated on Hopper and later: tensor cores do not take them, so "
-             "they are converted first. Use fp8e4nv or fp8e5")
+        warn(b, "operands of a dot of type fp8e4b15 are deprecated on Hopper and later: tensor cores do not take them, "
+             "so they are converted first. Use fp8e4nv or fp8e5")
 
 
 def _check_shapes(b, x, y):
