@@ -49,6 +49,14 @@ class TestDoBench:
         do_bench(lambda: (calls.append(0), time.sleep(0.002)), warmup=4, rep=10)
         assert 7 + 1 <= len(calls) <= 1 + 5 + 2 + 5
 
+    def test_emptying_the_cache_counts_to_what_is_spent(self, monkeypatch):
+        """Or a short kernel would be repeated a thousand times where a hundred were meant."""
+        calls, flushes = [], []
+        monkeypatch.setattr(testing._HostClock, "flush", lambda self: (flushes.append(0), time.sleep(0.002)))
+        times = do_bench(lambda: calls.append(0), warmup=4, rep=20, return_mode="all")
+        assert len(times) <= 10 and len(flushes) == 5 + len(times) and len(calls) <= 1 + 5 + 2 + 10
+        assert max(times) < 2, "the result is that of the call alone"
+
     def test_batches_stand_in_for_graphs(self):
         calls = []
         t = testing.do_bench_cudagraph(lambda: calls.append(0), rep=0.05, quantiles=[0.5])
