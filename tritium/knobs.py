@@ -367,6 +367,11 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _workers() -> int:
+    """One for each processor but the one that this process uses."""
+    return min(_processors() - 1, 32)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # THE TABLE
 
@@ -401,7 +406,8 @@ compilation = Group("compilation", (
 
 autotuning = Group("autotuning", (
     Knob("print", "TRITON_PRINT_AUTOTUNING", BOOL, False),
-    Knob("cache", "TRITON_CACHE_AUTOTUNING", BOOL, False),
+    Knob("cache", "TRITON_CACHE_AUTOTUNING", BOOL),  # None: keep what our own clock measured; docs/tuning.md
+    Knob("timeout", "TRITIUM_TUNING_TIMEOUT", INT, 60),  # seconds one launch of a configuration may take; 0: no limit
 ))
 
 cache = Group("cache", (
@@ -472,6 +478,7 @@ internal = Group("internal", (
     Knob("cpu", "TRITIUM_CPU", STR, "host"),  # what the CPU backend may use of this machine; docs/cpu.md
     Knob("cpu_opt", "TRITIUM_CPU_OPT", INT, 2),  # 0: compile four times faster, run slower
     Knob("num_threads", "TRITIUM_NUM_THREADS", INT, _processors),
+    Knob("compile_workers", "TRITIUM_COMPILE_WORKERS", INT, _workers),  # processes that compile for tuners; 0: none
     Knob("fault_handler", "TRITIUM_FAULT_HANDLER", BOOL, True),  # tell which CPU kernel left its memory
     Knob("reproducer_dir", "TRITON_REPRODUCER_PATH", STR),  # where an InternalError leaves its file
 ))

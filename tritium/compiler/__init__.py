@@ -71,43 +71,74 @@ def _compile(src, target: GPUTarget | None, options: dict | Options | None, _env
     target = target or driver.active.get_current_target()
     src = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
     with busy():
-        kernel, clock, hit = _found_or_made(src, target, options, _env_vars)
+        making = Making(src, target, options, _env_vars)
+        found = making.found()
+        kernel = found or making.anew()
         inductor.place(kernel)
-    if knobs.compilation.listener:
-        knobs.compilation.listener(
-            src=src, metadata=kernel.metadata._asdict(), metadata_group=kernel.metadata_group, times=clock.times(),
-            cache_hit=hit)
+    making.tell(kernel, found is not None)
     return kernel
 
 
-def _found_or_made(src, target: GPUTarget, options: dict | Options | None, _env_vars: dict | None):
-    """(kernel, clock, whether it was in the cache)."""
-    backend = make_backend(target)
-    parsed = options if isinstance(options, Options) else \
-        backend.parse_options({**src.parse_options(), **(options or {})})
-    env = knobs.cache_invalidating_env() if _env_vars is None else _env_vars
-    key = sha256(get_cache_key(src, backend, parsed, env))
-    entry = Entry(src, key, backend, parsed)
+class Making:
+    """One compilation: `found` gives the kernel if the cache has it, else `start`, `go_on` and `finish` make it.
 
-    def anew() -> CompiledKernel:
+    What `start` leaves in `contents` and `metadata` is all that the stages need: they may run in another process.
+    """
+
+    def __init__(self, src, target: GPUTarget, options: dict | Options | None, _env_vars: dict | None):
+        self.src, self.target, self.backend = src, target, make_backend(target)
+        self.options = options if isinstance(options, Options) else \
+            self.backend.parse_options({**src.parse_options(), **(options or {})})
+        self.env = knobs.cache_invalidating_env() if _env_vars is None else _env_vars
+        self.key = sha256(get_cache_key(src, self.backend, self.options, self.env))
+        self.entry, self.clock = Entry(src, self.key, self.backend, self.options), Clock()
+        self.contents: dict[str, Any] = {}
+        self.metadata: dict[str, Any] = {}
+
+    def found(self) -> CompiledKernel | None:
+        """The kernel as an earlier process compiled it."""
+        return self.entry.load(lambda: _module(self.src, self.target, self.options), self.anew)
+
+    def anew(self) -> CompiledKernel:
+        """The kernel, compiled here and now."""
+        with busy(), paused():
+            self.start()
+            self.go_on()
+            return self.finish()
+
+    def start(self) -> None:
+        """Run the frontend."""
         for name in ("tritium.frontend", "tritium.passes"):
             imported(name)
-        backend.record.ahead()
-        metadata = {**_BASE, **src.metadata(), **vars(parsed), **env, "name": src.name, "hash": key, "target": target}
-        with busy(), paused():
-            contents = {src.ext if isinstance(src, IRSource) else "source": _module(src, target, parsed)}
-            clock.end_of_frontend()
-            for ext, stage in _stages(src, backend, parsed).items():
-                if ext == backend.binary_ext and backend.record.long:
-                    entry.begin_store(contents)
-                contents[ext] = entry.replaced(ext) or _guarded(ext, stage, contents, metadata, src)
-                clock.end_of_stage(ext)
-            metadata["stores"] = _stored(src, contents, metadata)
-            return entry.store(contents, metadata)
+        self.backend.record.ahead()
+        src, given = self.src, vars(self.options)
+        self.metadata = {**_BASE, **src.metadata(), **given, **self.env, "name": src.name, "hash": self.key,
+                         "target": self.target}  # fmt: skip
+        self.contents = {src.ext if isinstance(src, IRSource) else "source": _module(src, self.target, self.options)}
+        self.clock.end_of_frontend()
 
-    clock = Clock()
-    kernel = entry.load(lambda: _module(src, target, parsed), anew)
-    return kernel or anew(), clock, kernel is not None
+    def go_on(self) -> None:
+        """Run the stages that are still to come."""
+        for ext, stage in _stages(self.src, self.backend, self.options).items():
+            if ext in self.contents:
+                continue
+            if ext == self.backend.binary_ext and self.backend.record.long:
+                self.entry.begin_store(self.contents)
+            self.contents[ext] = self.entry.replaced(ext) or _guarded(
+                ext, stage, self.contents, self.metadata, self.src)
+            self.clock.end_of_stage(ext)
+
+    def finish(self) -> CompiledKernel:
+        """Keep the stages, and give the kernel."""
+        self.metadata["stores"] = _stored(self.src, self.contents, self.metadata)
+        return self.entry.store(self.contents, self.metadata)
+
+    def tell(self, kernel: CompiledKernel, hit: bool) -> None:
+        """Tell the listener of compilations, if there is one."""
+        if knobs.compilation.listener:
+            knobs.compilation.listener(
+                src=self.src, metadata=kernel.metadata._asdict(), metadata_group=kernel.metadata_group,
+                times=self.clock.times(), cache_hit=hit)
 
 
 def make_backend(target: GPUTarget) -> BaseBackend:

@@ -183,6 +183,11 @@ class Clock:
         """A stage is there."""
         self._laps.append((ext, self._split()))
 
+    def stages_elsewhere(self, laps: tuple[tuple[str, int], ...]) -> None:
+        """Another process ran these stages."""
+        self._split()
+        self._laps += laps
+
     def times(self) -> CompileTimes:
         """What was measured; the rest went into storing."""
         return CompileTimes(self._frontend, tuple(self._laps), self._split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 from tritium import knobs
@@ -224,7 +225,7 @@ def _compile(fn: JITFunction, cache: DeviceCache, request: Request):
     if mode is not None:
         env = knobs.cache_invalidating_env()
         unique = (fn.cache_key, str(cache.target), request.key)
-        kernel = mode.submit(unique, lambda: compile(src, cache.target, request.options, env), finish)
+        kernel = mode.submit(unique, partial(compile, src, cache.target, request.options, env), finish)
         cache.kernels[request.key] = kernel
         return kernel
     kernel = compile(src, cache.target, request.options)
