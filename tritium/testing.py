@@ -42,8 +42,13 @@ def _driver():
 class _HostClock:
     """Times calls that have finished when they return. Caches stay warm, as in a program that uses the data."""
 
+    on_host = True
+
     def synchronize(self) -> None:
         pass
+
+    def finishes(self, seconds: float) -> bool:
+        return True
 
     def flush(self) -> None:
         pass
@@ -61,12 +66,24 @@ class _HostClock:
 class _DeviceClock:
     """Times work on a GPU's stream with events; `flush` empties its second-level cache."""
 
+    on_host = False
+
     def __init__(self, driver):
         self.driver, self.device = driver, driver.get_device_interface()
         self.buffer = driver.get_empty_cache_for_benchmark()
 
     def synchronize(self) -> None:
         self.device.synchronize()
+
+    def finishes(self, seconds: float) -> bool:
+        """Whether the stream comes to its end in time. What went wrong on the device is raised."""
+        mark, end = self.device.Event(), time.monotonic() + seconds
+        mark.record()
+        while not mark.query():
+            if time.monotonic() > end:
+                return False
+            time.sleep(5e-5)
+        return True
 
     def flush(self) -> None:
         self.driver.clear_cache(self.buffer)
@@ -82,7 +99,12 @@ class _DeviceClock:
         return [start.elapsed_time(end) for start, end in pairs]
 
 
-def _clock():
+def clock() -> Any:
+    """What times calls on the device that is active: events of its stream, or the host's clock.
+
+    >>> len(_HostClock().time(lambda: None, 3, lambda: None))
+    3
+    """
     driver = _driver()
     return _HostClock() if driver.get_current_target().backend == "cpu" else _DeviceClock(driver)
 
@@ -102,13 +124,13 @@ def _check_mode(return_mode: str) -> None:
         raise AssertionError(f"return_mode must be one of {', '.join([*_MODES, 'all'])}, not {return_mode!r}")
 
 
-def _with_flush(clock, fn: Callable[[], Any]) -> float:
+def _with_flush(timer, fn: Callable[[], Any]) -> float:
     """Milliseconds that a repetition takes, with all that is done in it."""
     def both() -> None:
-        clock.flush()
+        timer.flush()
         fn()
 
-    return sum(clock.time(both, 5, lambda: None)) / 5
+    return sum(timer.time(both, 5, lambda: None)) / 5
 
 
 def do_bench(fn: Callable[[], Any], warmup: float = 25, rep: float = 100, grad_to_none: Iterable | None = None,
@@ -124,7 +146,7 @@ def do_bench(fn: Callable[[], Any], warmup: float = 25, rep: float = 100, grad_t
     True
     """
     _check_mode(return_mode)
-    clock = _clock()
+    timer = clock()
 
     def forget_gradients() -> None:
         for x in grad_to_none or ():
@@ -132,14 +154,14 @@ def do_bench(fn: Callable[[], Any], warmup: float = 25, rep: float = 100, grad_t
 
     def prepare() -> None:
         forget_gradients()
-        clock.flush()
+        timer.flush()
 
     fn()
-    clock.synchronize()
-    estimate = max(_with_flush(clock, fn), 1e-6)
+    timer.synchronize()
+    estimate = max(_with_flush(timer, fn), 1e-6)
     for _ in range(max(1, int(warmup / estimate))):
         fn()
-    return _summary(clock.time(fn, max(1, int(rep / estimate)), prepare), quantiles, return_mode)
+    return _summary(timer.time(fn, max(1, int(rep / estimate)), prepare), quantiles, return_mode)
 
 
 def do_bench_cudagraph(fn: Callable[[], Any], rep: float = 20, grad_to_none: Iterable | None = None,
@@ -155,7 +177,7 @@ def do_bench_cudagraph(fn: Callable[[], Any], rep: float = 20, grad_to_none: Ite
     tensors = list(grad_to_none or ())
     replay, calls = _batch(fn, rep, tensors) if _driver().get_current_target().backend == "cpu" else \
         _graph(fn, rep, tensors)
-    times = _clock().time(replay, 10, lambda: None)
+    times = clock().time(replay, 10, lambda: None)
     return _summary([t / calls for t in times], quantiles, return_mode)
 
 

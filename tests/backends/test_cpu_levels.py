@@ -238,7 +238,8 @@ print((out == 2 * x).all())
 def test_the_setting_is_part_of_keys_on_disk():
     """Of kernels, and of the timings an autotuner keeps."""
     code = LAUNCH + """
-from tritium.runtime.tuning import Config, Store
+from tritium.runtime.kept import Store
+from tritium.runtime.tuning import Config
 print(kernel.hash, Store.of(add_kernel, "add", (1,), [Config({"BLOCK": 64})]).manager.cache_dir)
 """
     found = [run(name, code).split() for name in ("host", "host,-avx" if X86_HOST else "host,-fp16")]

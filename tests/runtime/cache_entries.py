@@ -16,7 +16,8 @@ from tritium import cache, knobs
 from tritium.backends.llvm.target import cpu_target
 from tritium.backends.native import parts
 from tritium.backends.nvptx import assemble
-from tritium.runtime.tuning import Config, Store
+from tritium.runtime.kept import Store
+from tritium.runtime.tuning import Config
 
 
 @triton.jit

@@ -5,8 +5,8 @@
     @triton.jit
     def kernel(x, n, BLOCK: tl.constexpr, EVEN: tl.constexpr): ...
 
-The first launch with new values of the `key` arguments compiles all configurations, side by side where the machine has
-several processors, times them one by one, and remembers the fastest.
+The first launch with new values of the `key` arguments compiles all configurations, in worker processes where the
+machine has several processors, times them one by one, and remembers the fastest, on disk too: see `docs/tuning.md`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from tritium import knobs
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError, cut
 from tritium.locks import lock
 from tritium.refusals import refusal
-from tritium.runtime import tuning
+from tritium.runtime import kept, trials, tuning
 from tritium.runtime.choices import Choice, Choices
 from tritium.runtime.jit import JITFunction, KernelInterface, P, T
 from tritium.runtime.tuning import Config
+from tritium.tensors import is_descriptor
 
 if TYPE_CHECKING:
     from tritium.runtime.jit import Launch
@@ -74,11 +75,12 @@ class Autotuner(KernelInterface[T]):
         self.best_config: Config | None = None
         self.configs_timings: dict[Config, list[float]] = {}
         self.bench_time = 0.0
+        self._best: float | None = None  # the median to beat, while measuring
         self._records: dict[tuple[str, ...], dict[Config, list[float]]] = {}
         self._set_hooks(reset_to_zero, restore_value, pre_hook, post_hook)
         self._set_pruning(prune_configs_by or {})
         self._set_benchmark(do_bench, warmup, rep, use_cuda_graph)
-        self.cache_results = cache_results or knobs.autotuning.cache
+        self.cache_results = bool(cache_results or knobs.autotuning.cache)
         self.base_fn = tuning.innermost(fn, inspect.isfunction)
         self.__name__ = getattr(self.base_fn, "__name__", type(fn).__name__)
 
@@ -112,14 +114,12 @@ class Autotuner(KernelInterface[T]):
         if warmup is not None or rep is not None or use_cuda_graph:
             warnings.warn("autotune's warmup, rep and use_cuda_graph are deprecated: pass do_bench, a function of "
                           "(fn, quantiles)", DeprecationWarning, stacklevel=4)
-        self._do_bench = do_bench
+        self._do_bench = do_bench  # the user's
 
     @property
     def do_bench(self) -> Callable[..., Sequence[float]]:
         """What measures one configuration: called with a function and `quantiles`."""
-        if self._do_bench is None:
-            self._do_bench = tuning.benchmarker(self.num_warmups, self.num_reps, self.use_cuda_graph)
-        return self._do_bench
+        return self._do_bench or tuning.benchmarker(self.num_warmups, self.num_reps, self.use_cuda_graph)
 
     @do_bench.setter
     def do_bench(self, value: Callable) -> None:
@@ -224,7 +224,7 @@ class Autotuner(KernelInterface[T]):
         if key not in self.cache:
             with _measuring:
                 if key not in self.cache:
-                    self.cache[key] = self.shipped.get(tuning.key_text(key)) or self._tune(key, args, kwargs)
+                    self.cache[key] = self.shipped.get(kept.key_text(key)) or self._tune(key, args, kwargs)
         return self.cache[key]
 
     def prune_configs(self, kwargs: dict[str, Any]) -> list[Config]:
@@ -250,36 +250,63 @@ class Autotuner(KernelInterface[T]):
         """Measure, or read from disk, the timings for a new key; the fastest configuration."""
         start = time.perf_counter()
         configs = self.prune_configs(kwargs)
-        store = tuning.Store.of(self.fn, self.__name__, key, configs) if self.cache_results else None
+        store = self._store(key, configs, kwargs)
         timings = store.read() if store else None
         if timings is None:
             tuning.check_not_captured(self.__name__)
-            timings = self._measure(configs, args, kwargs)
-            if store:
+            timings = self._measure(configs, args, kwargs, store)
+            if store and min(timings.values()) < NEVER:
                 store.write(key, timings)
         self.bench_time = time.perf_counter() - start
         self.configs_timings = timings
-        self._records[tuning.key_text(key)] = timings
+        self._records[kept.key_text(key)] = timings
         best = _fastest(timings)
         if knobs.autotuning.print:
             print(f"Triton autotuning for function {self.__name__}: {len(timings)} configs, key {key}, "
                   f"{self.bench_time:.2f} s, best config selected: {best}")
         return best
 
-    def _measure(self, configs: list[Config], args: tuple, kwargs: dict[str, Any]) -> dict[Config, list[float]]:
+    def _store(self, key: tuple, configs: list[Config], kwargs: dict[str, Any]) -> kept.Store | None:
+        """Where the results are kept, if they are: those of another clock than ours only where that is asked for."""
+        ours = self._do_bench is None and self.__class__._bench is Autotuner._bench and not self.use_cuda_graph
+        if not (self.cache_results or ours and knobs.autotuning.cache is not False):
+            return None
+        return kept.Store.of(self.fn, self.__name__, key, configs, {**self.nargs, **kwargs},
+                             f"{self.num_warmups}-{self.num_reps}")
+
+    def _measure(self, configs: list[Config], args: tuple, kwargs: dict[str, Any],
+                 store: kept.Store | None = None) -> dict[Config, list[float]]:
+        from tritium.runtime.readiness import as_ready
+
         for config in configs:
             tuning.check_conflict(config, kwargs)
-        timings = {}
+        timings = self._left_out(configs, store)
+        self._best = None
         with tuning.progress(self.__name__, len(configs)) as step:
-            tuning.compile_together(self.fn, configs, args, kwargs)
-            for config in configs:
-                timings[config] = self._bench(*args, config=config, **kwargs)
+            wanted = [config for config in configs if config not in timings]
+            for config in as_ready(self.fn, wanted, args, kwargs, partial(self._prepare, kwargs)):
+                try:
+                    timings[config] = self._bench(*args, config=config, **kwargs)
+                except Exception as error:
+                    raise self._failed(error, config, store) from error
                 step(f"{config}", timings[config][0])
+                self._best = min(filter(None, (self._best, timings[config][0])), default=None)
+        timings = {config: timings[config] for config in configs}
+        best = _fastest(timings)
+        if not (self.reset_to_zero or self.restore_value or self.user_defined_pre_hook or best.pre_hook):
+            tuning.check_updates(self.__name__, self.fn, partial(self.fn.warmup, *args, **_without_warmup(kwargs),
+                                                                 **best.all_kwargs()))
         if (kernel := tuning.innermost(self.fn, lambda fn: isinstance(fn, JITFunction))) is not None:
             kernel.launcher.disarm()  # so that the fastest is the first at hand, not the last of the trials
         # The trials left their traces: the real launch starts from zeros too.
-        self.pre_hook({**self.nargs, **kwargs, **_fastest(timings).all_kwargs()}, reset_only=True)
+        self.pre_hook({**self.nargs, **kwargs, **best.all_kwargs()}, reset_only=True)
         return timings
+
+    def _prepare(self, kwargs: dict[str, Any], config: Config) -> None:
+        """Have the blocks of descriptors set before compiling; other hooks run before launches alone."""
+        given = {**self.nargs, **kwargs}
+        if config.pre_hook is not None and any(map(is_descriptor, given.values())):
+            config.pre_hook({**given, **config.all_kwargs()})
 
     def _bench(self, *args, config: Config, **kwargs) -> list[float]:
         """Measure one configuration; tuners derived from this one call it, too."""
@@ -293,33 +320,81 @@ class Autotuner(KernelInterface[T]):
             self.pre_hook(everything)
             try:
                 self.fn.run(*args, **launch)
-            except Exception as error:
+            except (Exception, KeyboardInterrupt) as error:
                 self.post_hook(everything, exception=error)
                 raise
             self.post_hook(everything, exception=None)
 
         try:
-            times = self.do_bench(trial, quantiles=(0.5, 0.2, 0.8))
-            return [times] * 3 if isinstance(times, int | float) else list(times)
+            return self._times(trial)
         except UNFIT as error:
-            if knobs.autotuning.print:
-                print(f"{config}: left out, {type(error).__name__}: {error}")
-            return list(NEVER)
+            return self._leave_out(config, f"{type(error).__name__}: {error}")
+        except trials.Stuck as error:
+            if error.poisoned:
+                raise
+            return self._leave_out(config, str(error), aloud=True)
+
+    def _times(self, trial: Callable[[], None]) -> list[float]:
+        """How long trials take: by the user's clock, or by ours, which stops early where nothing is to be won."""
+        quantiles = (0.5, 0.2, 0.8)
+        if self._do_bench is None and not self.use_cuda_graph and tuning.is_ours(self.do_bench):
+            warmup = trials.WARMUP if self.num_warmups is None else self.num_warmups
+            rep = trials.REP if self.num_reps is None else self.num_reps
+            return trials.measure(trial, self._best, quantiles, warmup, rep, knobs.autotuning.timeout)
+        times = self.do_bench(trial, quantiles=quantiles)
+        return [times] * 3 if isinstance(times, int | float) else list(times)
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Configurations that fail
+
+    def _leave_out(self, config: Config, reason: str, aloud: bool = False) -> list[float]:
+        """The timings of a configuration that is no choice; said aloud if that is nothing usual."""
+        if knobs.autotuning.print:
+            print(f"{config}: left out, {reason}")
+        elif aloud:
+            warnings.warn(f"autotune of kernel `{self.__name__}` leaves a configuration out: {config}: {reason}",
+                          stacklevel=2)
+        return list(NEVER)
+
+    def _left_out(self, configs: list[Config], store: kept.Store | None) -> dict[Config, list[float]]:
+        """Timings of those that brought the device down in an earlier run."""
+        fatal = store.fatal() if store else {}
+        found = {config: self._leave_out(config, f"{fatal[str(config)]}, in an earlier run", aloud=True)
+                 for config in configs if str(config) in fatal}
+        if len(found) == len(configs):
+            raise AutotunerError(f"every configuration of {self.__name__} brought the device down in an earlier run\n"
+                                 f"hint: change the kernel, or delete {store and store.folder} to try again")
+        return found
+
+    def _failed(self, error: Exception, config: Config, store: kept.Store | None) -> Exception:
+        """What to raise for an error that ends the tuning: if the device is lost, which configuration did it."""
+        if not isinstance(error, trials.Stuck) and not tuning.device_is_lost():
+            return error
+        reason = str(error).strip().split("\n")[0]
+        if store is not None:
+            store.note_fatal(config, reason)
+        later = "later runs leave it out" if store is not None else "take it out of the list"
+        return AutotunerError(f"a configuration of {self.__name__} brought the device down: {config}\n{reason}\n"
+                              f"hint: this process cannot use the device any more; {later}")
 
     # -----------------------------------------------------------------------------------------------------------------
     # Shipping results
 
     def save(self, path: str) -> None:
         """Write all measurements of this process to a JSON file that `load` reads on another machine."""
-        tuning.save(path, self.__name__, self._records)
+        kept.save(path, self.__name__, self._records)
 
     def load(self, *paths: str) -> None:
         """Use the results in these files, merged: for one key the faster choice counts, and nothing is measured."""
-        self.shipped.update(tuning.load(paths, self.__name__, self.configs))
+        self.shipped.update(kept.load(paths, self.__name__, self.configs))
 
 
 def _fastest(timings: dict[Config, list[float]]) -> Config:
     return min(timings, key=timings.__getitem__)
+
+
+def _without_warmup(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in kwargs.items() if name != "warmup"}
 
 
 class Heuristics(KernelInterface[T]):
@@ -387,8 +462,8 @@ def autotune(configs: list[Config], key: Iterable[str], prune_configs_by: dict |
 
     The kernel runs many times while being tuned. One that updates memory in place needs `reset_to_zero` or
     `restore_value`, the names of the arguments to put right between trials. `prune_configs_by` may hold
-    `early_config_prune(configs, named_args, **kwargs)`, `perf_model(**args)` and `top_k`. With `cache_results` the
-    timings are kept on disk.
+    `early_config_prune(configs, named_args, **kwargs)`, `perf_model(**args)` and `top_k`. Timings are kept on disk;
+    with `cache_results`, those of a `do_bench` of your own, too.
 
     >>> import tritium as triton
     >>> @triton.autotune(configs=[triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=["n"])

@@ -1,17 +1,15 @@
-"""What the autotuner is made of: configurations, saved tensors, results on disk, compiling side by side."""
+"""What the autotuner is made of: configurations, checks, saved tensors, what is shown."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from tritium import cache, knobs
-from tritium.compiler.names import safe_name
+from tritium import knobs
 from tritium.refusals import misnamed
 
 # The launch options a Config carries beside its meta-parameters.
@@ -118,6 +116,20 @@ def check_keys(kernel: str, keys: Iterable[str], names: Sequence[str], configs: 
                           f"hint: {misnamed(kernel, str(key), names)}", stacklevel=3)
 
 
+_ACCUMULATES = re.compile(r'= atomic .*how="(?:add|xor)"')
+
+
+def check_updates(kernel: str, fn: Any, launch: Callable[[], Any]) -> None:
+    """Warn of a kernel that adds to memory which nobody puts right between trials; `launch` gives it compiled."""
+    if innermost(fn, lambda f: hasattr(f, "device_caches")) is None:
+        return
+    compiled = launch()
+    text = compiled.asm["ttir"] if hasattr(compiled, "asm") and "ttir" in compiled.asm else ""
+    if _ACCUMULATES.search(text):
+        warnings.warn(f"autotune of kernel `{kernel}`: it updates memory atomically, and every trial does so again\n"
+                      "hint: name what it adds to in reset_to_zero, or in restore_value", stacklevel=2)
+
+
 def check_not_captured(name: str) -> None:
     """Refuse to measure launches that are only recorded, before anything is asked that would spoil the graph.
 
@@ -142,6 +154,34 @@ def benchmarker(warmup: float | None, rep: float | None, use_cuda_graph: bool) -
         return driver.active.get_benchmarker()
     return lambda fn, quantiles: testing.do_bench(
         fn, warmup=25 if warmup is None else warmup, rep=100 if rep is None else rep, quantiles=quantiles)
+
+
+def is_ours(bench: Callable) -> bool:
+    """Whether trials are measured by `testing.do_bench`, not by another clock a driver names.
+
+    >>> is_ours(print)
+    False
+    """
+    from tritium import testing
+
+    return bench is testing.do_bench or getattr(bench, "__module__", None) == __name__
+
+
+def device_is_lost() -> bool:
+    """Whether nothing runs on the device any more: what has gone wrong on a GPU ends its context.
+
+    >>> device_is_lost()
+    False
+    """
+    from tritium.backends.driver import driver
+
+    try:
+        driver.active.get_device_interface().synchronize()
+    except AttributeError:
+        return False
+    except Exception:
+        return True
+    return False
 
 
 def _storage(x: Any) -> Any:
@@ -184,28 +224,7 @@ def put_back(x: Any, saved: Any) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Compiling and showing
-
-
-def compile_together(fn: Any, configs: list[Config], args: tuple, kwargs: dict[str, Any]) -> None:
-    """Compile all configurations on several threads before the first is timed.
-
-    A configuration that cannot be compiled says so when its turn to be timed comes. Hooks of a configuration may change
-    what is compiled, and interpreted kernels compile nothing: then this does nothing.
-    """
-    compiles = innermost(fn, lambda f: hasattr(f, "device_caches")) is not None
-    if not compiles or knobs.num_threads < 2 or any(config.pre_hook for config in configs):
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    from tritium.compiler.background import AsyncCompileMode, active_mode
-
-    if active_mode.get() is not None:
-        return
-    with ThreadPoolExecutor(min(knobs.num_threads, len(configs))) as pool, AsyncCompileMode(pool, ignore_errors=True):
-        for config in configs:
-            fn.warmup(*args, **{name: value for name, value in kwargs.items() if name != "warmup"},
-                      **config.all_kwargs())
+# Showing
 
 
 @contextlib.contextmanager
@@ -226,100 +245,3 @@ def progress(name: str, total: int) -> Iterator[Callable[..., None]]:
             yield lambda text, milliseconds: bar.update(task, advance=1, description=f"autotuning {name}: {text}")
     else:
         yield lambda text, milliseconds: None
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Results that outlive the process
-
-
-def key_text(key: Iterable) -> tuple[str, ...]:
-    """A tuning key as it stands in a file.
-
-    >>> key_text((1024, "torch.float32"))
-    ('1024', 'torch.float32')
-    """
-    return tuple(map(str, key))
-
-
-def _config_dict(config: Config) -> dict[str, Any]:
-    return {"kwargs": config.kwargs, **{name: getattr(config, name) for name in OPTIONS}}
-
-
-class Store(NamedTuple):
-    """Where the timings for one key of one function stand in the disk cache."""
-
-    manager: cache.CacheManager
-    filename: str
-    configs: list[Config]
-
-    @classmethod
-    def of(cls, fn: Any, name: str, key: tuple, configs: list[Config]) -> Store | None:
-        """The place for these results; None for what has no lasting identity (hooks, interpreted kernels)."""
-        jitted = innermost(fn, lambda f: hasattr(f, "cache_key"))
-        if jitted is None or any(config.pre_hook for config in configs):
-            return None
-        from tritium.backends.compiler import BaseBackend
-        from tritium.backends.driver import driver
-
-        parts = [cache.fingerprint(), BaseBackend(driver.active.get_current_target()).hash(), jitted.cache_key,
-                 str(sorted(knobs.cache_invalidating_env().items())), str(key_text(key)), *map(str, configs)]
-        manager = cache.get_cache_manager(hashlib.sha256("-".join(parts).encode()).hexdigest())
-        return cls(manager, f"{safe_name(name)}.autotune.json", configs)
-
-    def read(self) -> dict[Config, list[float]] | None:
-        """The timings, if all configurations have one."""
-        files = cache.read_group(self.manager, self.filename)
-        text = files.read(self.filename) if files and self.filename in files.paths else None
-        if text is None:
-            return None
-        rows = json.loads(text)["configs_timings"]
-        by_text = {str(Config(**config)): timings for config, timings in rows}
-        found = {config: by_text[str(config)] for config in self.configs if str(config) in by_text}
-        return found if len(found) == len(self.configs) else None
-
-    def write(self, key: tuple, timings: dict[Config, list[float]]) -> None:
-        """Keep the timings; a configuration JSON cannot hold stays out of the cache."""
-        rows = [[_config_dict(config), times] for config, times in timings.items()]
-        try:
-            text = json.dumps({"key": key_text(key), "configs_timings": rows})
-        except TypeError:
-            return
-        try:
-            writer = cache.GroupWriter(self.manager, self.filename)
-            writer.put(text, self.filename)
-            writer.close()
-        except OSError as error:
-            cache.tolerate(error)
-
-
-def save(path: str, name: str, records: dict[tuple[str, ...], dict[Config, list[float]]]) -> None:
-    """Write measurements of one function as JSON.
-
-    >>> import tempfile, os
-    >>> path = os.path.join(tempfile.mkdtemp(), "k.json")
-    >>> save(path, "k", {("8",): {Config({"B": 1}): [1.0, 1.0, 1.0], Config({"B": 2}): [0.5, 0.5, 0.5]}})
-    >>> load([path], "k", [Config({"B": 1}), Config({"B": 2})])
-    {('8',): Config(B: 2, num_warps: 4, num_ctas: 1, num_stages: 3, maxnreg: None)}
-    """
-    results = [{"key": list(key), "configs_timings": [[_config_dict(c), t] for c, t in timings.items()]}
-               for key, timings in records.items()]
-    with open(path, "w") as file:
-        json.dump({"function": name, "results": results}, file, indent=1)
-
-
-def load(paths: Iterable[str], name: str, configs: list[Config]) -> dict[tuple[str, ...], Config]:
-    """The fastest known configuration per key over several files; those the kernel no longer has are passed over."""
-    known = {str(config): config for config in configs}
-    best: dict[tuple[str, ...], tuple[list[float], str]] = {}
-    for path in paths:
-        with open(path) as file:
-            content = json.load(file)
-        if content["function"] != name:
-            raise ValueError(f"{path} holds results of {content['function']}, not of {name}")
-        for result in content["results"]:
-            key = tuple(result["key"])
-            for config, timings in result["configs_timings"]:
-                text = str(Config(**config))
-                if text in known:
-                    best[key] = min(best.get(key, (timings, text)), (timings, text))
-    return {key: known[text] for key, (_, text) in best.items()}

@@ -1,0 +1,115 @@
+"""Compile the configurations of a tuner, and give them out as they become ready to be timed.
+
+Worker processes compile (`tritium.compiler.pool`); this one compiles too while it has nothing to time, and everything
+where there are no workers. On the CPU, timing waits until all are compiled: both need the same processors.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tritium import knobs
+from tritium.runtime.tuning import Config, innermost
+
+__all__ = ["as_ready"]
+
+_MANY_PROCESSORS = 4  # where starting workers costs nothing that is needed elsewhere
+_FEW = 3  # kernels: for so many, workers are not started
+_WORTH = 0.6  # seconds of compiling left for which workers are started on a machine with few processors
+
+
+def as_ready(fn: Any, configs: list[Config], args: tuple, kwargs: dict[str, Any],
+             prepare: Callable[[Config], None]) -> Iterator[Config]:
+    """All configurations, each when its kernel is compiled; `prepare` does what has to be done before that.
+
+    A configuration that cannot be compiled comes, too, and says so when it is launched. Interpreted kernels compile
+    nothing, and what others compile in a mode of their own is theirs.
+    """
+    from tritium.compiler.background import active_mode
+
+    compiles = innermost(fn, lambda f: hasattr(f, "device_caches")) is not None
+    if not compiles or len(configs) < 2 or active_mode.get() is not None:
+        yield from configs
+        return
+    promises = _promises(fn, configs, args, kwargs, prepare)
+    if not promises:
+        yield from configs
+        return
+    crew = _Crew(promises)
+    overlapping = not next(iter(promises.values())).target.startswith("cpu")
+    done = [config for config in configs if config not in promises]
+    if overlapping:
+        yield from done
+        yield from crew.finished()
+    else:
+        for _ in crew.finished():
+            pass
+        yield from configs
+
+
+def _promises(fn: Any, configs: list[Config], args: tuple, kwargs: dict[str, Any],
+              prepare: Callable[[Config], None]) -> dict[Config, Any]:
+    """The kernels that are not compiled yet; the frontend has run."""
+    from tritium.compiler.elsewhere import Elsewhere, Promise
+
+    options = {name: value for name, value in kwargs.items() if name != "warmup"}
+    found = {}
+    with Elsewhere():
+        for config in configs:
+            try:
+                prepare(config)
+                kernel = fn.warmup(*args, **options, **config.all_kwargs())
+            except Exception:  # it is told when the configuration is launched
+                continue
+            if isinstance(kernel, Promise):
+                found[config] = kernel
+    return found
+
+
+class _Crew:
+    """Whoever compiles: the workers, if there are any, and this process."""
+
+    def __init__(self, promises: dict[Config, Any]):
+        self.promises, self.left = promises, list(promises)
+        self.target = next(iter(promises.values())).target
+        self.pool: Any = None
+        self._ask(knobs._processors() >= _MANY_PROCESSORS and len(self.left) > _FEW)
+
+    def _ask(self, start: bool) -> None:
+        """Offer what is left to the workers, if there are some or they are to be started."""
+        from tritium.compiler import pool
+
+        self.pool = pool.current(self.target, start)
+        if self.pool is not None:
+            for config in self.left:
+                self.promises[config].offer(self.pool)
+
+    def finished(self) -> Iterator[Config]:
+        """The configurations in the order in which their kernels are finished."""
+        while self.left:
+            ready = next((config for config in self.left if self.promises[config].ready), None)
+            if ready is None:
+                ready = self._compile_one()
+            if ready is not None:
+                self.left.remove(ready)
+                self.promises[ready].result(ignore_errors=True)
+                yield ready
+
+    def _compile_one(self) -> Config | None:
+        """Compile the last kernel that no worker has begun; if there is none, wait for a worker."""
+        for config in reversed(self.left):
+            task = self.promises[config].task
+            if task is None or task.take():
+                break
+        else:
+            self.pool.wait_for_any([self.promises[config].task for config in self.left])
+            return None
+        start = time.perf_counter()
+        self.promises[config].result(ignore_errors=True)
+        spent = time.perf_counter() - start
+        others = len(self.left) - 1
+        if self.pool is None and others > _FEW and others * spent > _WORTH:
+            self._ask(start=True)
+        return config
