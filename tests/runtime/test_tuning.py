@@ -102,35 +102,62 @@ def clock(monkeypatch):
     return clock
 
 
-@pytest.mark.parametrize("cost, calls", [
-    (0.5, 11 + 200), (1.0, 5 + 100), (1.04, 5 + 96), (1.2, 5 + 16), (1.4, 5 + 14), (2.0, 5), (4.0, 5),
-])  # fmt: skip
-def test_what_cannot_win_is_not_measured_to_the_end(clock, cost, calls):
-    clock.cost = cost
-    assert trials.measure(lambda: None, 1.0, (0.5, 0.2, 0.8)) == [cost] * 3
-    assert clock.calls == calls
+LOOK, FULL = 5, 2 + 100  # calls that are timed if one takes a millisecond; two of them for the estimate
+
+
+def race(clock, costs, **options):
+    """(block -> calls timed, the tuner) for configurations that take so long."""
+    calls = dict.fromkeys(costs, 0)
+
+    def before(args, reset_only=False):
+        clock.cost = costs[args["BLOCK"]]
+
+    def time(fn, n, flush, time=clock.time):
+        times = time(fn, n, flush)
+        calls[next(block for block in costs if costs[block] == clock.cost)] += n
+        return times
+
+    clock.time = time
+    t = tuned(blocks=tuple(costs), pre_hook=before, post_hook=lambda args, exception: None, **options)
+    launch(t)
+    return calls, t
+
+
+def test_what_cannot_win_is_not_measured_to_the_end(clock):
+    costs = {16: 2.0, 32: 1.0, 64: 1.24, 128: 1.01, 256: 1.3}
+    calls, t = race(clock, costs)
+    assert calls == {16: LOOK, 32: LOOK + FULL, 64: LOOK + 2 + 80 // 5, 128: LOOK + 2 + 99, 256: LOOK}
+    assert t.best_config.kwargs == {"BLOCK": 32}
+    assert {config.kwargs["BLOCK"]: times for config, times in t.configs_timings.items()} == {
+        block: [cost] * 3 for block, cost in costs.items()}  # fmt: skip
+
+
+def test_short_calls_are_looked_at_for_a_while(clock):
+    calls, _ = race(clock, {16: 0.5, 32: 0.01})
+    assert calls[16] == 11 and calls[32] >= 500 + 2 + 10_000
 
 
 def test_two_calls_are_enough_if_they_are_long(clock):
     """Short ones may have been interrupted."""
-    clock.cost = 100.0
-    assert trials.measure(lambda: None, 30.0, (0.5,)) == [100.0] and clock.calls == 2
+    calls, _ = race(clock, {16: 30.0, 32: 100.0})
+    assert calls[32] == 2
 
 
 def test_one_call_that_was_interrupted_does_not_count(clock, monkeypatch):
-    late = iter([[50.0, 1.0], *[[1.0] * 3] * 100])
+    late = iter([[1.0] * 5, [50.0, 0.9], [0.9] * 3])
     monkeypatch.setattr(trials, "_timed", lambda trial, clock, n: with_sum(next(late)))
-    clock.cost = 0.9
-    assert trials.measure(lambda: None, 1.0, (0.5,), rep=10_000) == [0.9]
+    look = trials.Race()
+    assert [look(lambda: None, (0.2,)) for _ in range(2)] == [[1.0], [0.9]]
 
 
-def test_the_first_is_measured_to_the_end(clock):
-    clock.cost = 4.0
-    trials.measure(lambda: None, None, (0.5,))
-    assert clock.calls == 5 + 25
+def test_a_configuration_by_itself_is_measured_to_the_end(clock):
+    t = tuned()
+    t.nargs = {"x": np.ones(8, np.float32), "n": 8}
+    assert t._bench(*t.nargs.values(), config=t.configs[0], grid=(1,), warmup=False) == [1.0] * 3
+    assert clock.calls == LOOK + FULL
 
 
-@pytest.mark.parametrize("budget, calls", [({"warmup": 1, "rep": 1}, 5 + 1), ({"warmup": 9, "rep": 300}, 5 + 300)])
+@pytest.mark.parametrize("budget, calls", [({"warmup": 1, "rep": 1}, 5 + 2 + 1), ({"warmup": 9, "rep": 300}, 307)])
 def test_budgets_that_are_asked_for_count(clock, budget, calls):
     with pytest.warns(DeprecationWarning):
         t = tuned(blocks=(16, 32), **budget)
@@ -140,14 +167,9 @@ def test_budgets_that_are_asked_for_count(clock, budget, calls):
 
 @pytest.mark.parametrize("blocks", [(16, 32, 64), (64, 32, 16), (32, 64, 16)])
 def test_the_best_does_not_depend_on_the_order(clock, blocks):
-    """Each is compared with the best before it, so the last may be the best."""
     costs = {16: 5.0, 32: 1.0, 64: 0.9}
-    t = tuned(blocks=blocks, pre_hook=lambda args, reset_only=False: setattr(clock, "cost", costs[args["BLOCK"]]),
-              post_hook=lambda args, exception: None)
-    launch(t)
+    _, t = race(clock, {block: costs[block] for block in blocks})
     assert t.best_config.kwargs == {"BLOCK": 64}
-    assert {config.kwargs["BLOCK"]: times for config, times in t.configs_timings.items()} == {
-        block: [cost] * 3 for block, cost in costs.items()}  # fmt: skip
     assert [config.kwargs["BLOCK"] for config in t.configs_timings] == list(blocks)
 
 
@@ -191,20 +213,20 @@ def test_this_process_compiles_what_nobody_has_begun(monkeypatch):
     assert next(crew.finished()) == "b"
 
 
-def test_workers_are_started_where_much_is_left(monkeypatch):
-    started = []
+@pytest.mark.parametrize("processors, seconds, expected", [
+    (16, 0.0, [True]), (2, 0.05, [False]), (2, 0.1, [False, True]),
+])  # fmt: skip
+def test_workers_are_started_where_much_is_left(monkeypatch, processors, seconds, expected):
+    """Eight kernels: seven are left after the first."""
+    started, ticks = [], iter((0.0, seconds))
     monkeypatch.setattr(pool, "current", lambda target, start: started.append(start))
-    monkeypatch.setattr(readiness, "_WORTH", 0.05)
-    for processors, cost, expected in ((16, 0.0, [True]), (2, 0.0, [False]), (2, 0.02, [False, True])):
-        started.clear()
-        monkeypatch.setattr(knobs, "_processors", lambda n=processors: n)
-        promises = {}
-        for name in "abcdefgh":
-            promises[name] = Kernel([], name)
-            promises[name].task = None
-            promises[name].result = lambda ignore_errors=False, c=cost: time.sleep(c)
-        next(readiness._Crew(promises).finished())
-        assert started == expected
+    monkeypatch.setattr(knobs, "_processors", lambda: processors)
+    monkeypatch.setattr(readiness, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    promises = {name: Kernel([], name) for name in "abcdefgh"}
+    for kernel in promises.values():
+        kernel.task = None
+    next(readiness._Crew(promises).finished())
+    assert started == expected
 
 
 def test_workers_compile_for_a_tuner(monkeypatch):
@@ -242,9 +264,10 @@ def test_hooks_that_set_the_blocks_of_descriptors_run_before_compiling(monkeypat
 
 def test_results_are_kept(measured):
     first = tuned()
-    assert (launch(first) == 2).all() and measured == [16, 32, 64]
+    assert (launch(first) == 2).all() and measured[:3] == [16, 32, 64]
+    measured.clear()
     again = tuned()
-    assert (launch(again) == 2).all() and measured == [16, 32, 64]
+    assert (launch(again) == 2).all() and measured == []
     assert again.best_config.kwargs == {"BLOCK": 64} and again.configs_timings == first.configs_timings
 
 
@@ -252,7 +275,14 @@ def test_results_are_kept(measured):
 def ours(monkeypatch):
     """As `measured`, with the tuner's own way of measuring."""
     seen = []
-    monkeypatch.setattr(trials, "measure", lambda trial, *rest: (trial(), seen.append(1), [1.0] * 3)[2])
+
+    def look(self, trial, quantiles):
+        trial()
+        if not self.final:
+            seen.append(1)
+        return [1.0] * 3
+
+    monkeypatch.setattr(trials.Race, "__call__", look)
     return seen
 
 
@@ -330,6 +360,19 @@ def test_damaged_results_are_measured_again(ours, tmp_path, damage):
         assert times_measured(ours, tuned()) == 3
     assert json.loads(path.read_text()) == json.loads(text)
     assert times_measured(ours, tuned()) == 0
+
+
+def test_tuners_that_measure_in_their_own_way_are_asked_once():
+    class Mine(Autotuner):
+        def _bench(self, *args, config, **kwargs):
+            seen.append(config.kwargs["BLOCK"])
+            return super()._bench(*args, config=config, **kwargs)
+
+    seen = []
+    for _ in range(2):
+        configs = [Config({"BLOCK": b}) for b in (16, 32)]
+        launch(Mine(double, double.arg_names, configs, ["n"], None, ["x"]))
+    assert seen == [16, 32] * 2, "and their results are not ours to keep"
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------

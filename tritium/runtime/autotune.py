@@ -75,7 +75,7 @@ class Autotuner(KernelInterface[T]):
         self.best_config: Config | None = None
         self.configs_timings: dict[Config, list[float]] = {}
         self.bench_time = 0.0
-        self._best: float | None = None  # the median to beat, while measuring
+        self._race: trials.Race | None = None  # while our own clock measures
         self._records: dict[tuple[str, ...], dict[Config, list[float]]] = {}
         self._set_hooks(reset_to_zero, restore_value, pre_hook, post_hook)
         self._set_pruning(prune_configs_by or {})
@@ -268,8 +268,7 @@ class Autotuner(KernelInterface[T]):
 
     def _store(self, key: tuple, configs: list[Config], kwargs: dict[str, Any]) -> kept.Store | None:
         """Where the results are kept, if they are: those of another clock than ours only where that is asked for."""
-        ours = self._do_bench is None and self.__class__._bench is Autotuner._bench and not self.use_cuda_graph
-        if not (self.cache_results or ours and knobs.autotuning.cache is not False):
+        if not (self.cache_results or self._is_ours() and knobs.autotuning.cache is not False):
             return None
         return kept.Store.of(self.fn, self.__name__, key, configs, {**self.nargs, **kwargs},
                              f"{self.num_warmups}-{self.num_reps}")
@@ -281,16 +280,24 @@ class Autotuner(KernelInterface[T]):
         for config in configs:
             tuning.check_conflict(config, kwargs)
         timings = self._left_out(configs, store)
-        self._best = None
+        self._race = self._new_race() if self._is_ours() else None
+
+        def bench(config: Config) -> list[float]:
+            try:
+                return self._bench(*args, config=config, **kwargs)
+            except Exception as error:
+                raise self._failed(error, config, store) from error
+
         with tuning.progress(self.__name__, len(configs)) as step:
             wanted = [config for config in configs if config not in timings]
             for config in as_ready(self.fn, wanted, args, kwargs, partial(self._prepare, kwargs)):
-                try:
-                    timings[config] = self._bench(*args, config=config, **kwargs)
-                except Exception as error:
-                    raise self._failed(error, config, store) from error
+                timings[config] = bench(config)
                 step(f"{config}", timings[config][0])
-                self._best = min(filter(None, (self._best, timings[config][0])), default=None)
+        if self._race is not None:
+            self._race.final = True
+            for config in _finalists(timings):
+                timings[config] = bench(config)
+            self._race = None
         timings = {config: timings[config] for config in configs}
         best = _fastest(timings)
         if not (self.reset_to_zero or self.restore_value or self.user_defined_pre_hook or best.pre_hook):
@@ -335,14 +342,25 @@ class Autotuner(KernelInterface[T]):
             return self._leave_out(config, str(error), aloud=True)
 
     def _times(self, trial: Callable[[], None]) -> list[float]:
-        """How long trials take: by the user's clock, or by ours, which stops early where nothing is to be won."""
+        """How long trials take: by the user's clock, or by ours."""
         quantiles = (0.5, 0.2, 0.8)
-        if self._do_bench is None and not self.use_cuda_graph and tuning.is_ours(self.do_bench):
-            warmup = trials.WARMUP if self.num_warmups is None else self.num_warmups
-            rep = trials.REP if self.num_reps is None else self.num_reps
-            return trials.measure(trial, self._best, quantiles, warmup, rep, knobs.autotuning.timeout)
+        if self._race is not None:
+            return self._race(trial, quantiles)
+        if self._is_ours():  # one configuration by itself
+            race = self._new_race()
+            race(trial, quantiles)
+            race.final = True
+            return race(trial, quantiles)
         times = self.do_bench(trial, quantiles=quantiles)
         return [times] * 3 if isinstance(times, int | float) else list(times)
+
+    def _is_ours(self) -> bool:
+        """Whether our own clock measures, as we want it to."""
+        derived = self.__class__._bench is not Autotuner._bench
+        return self._do_bench is None and not self.use_cuda_graph and not derived and tuning.is_ours(self.do_bench)
+
+    def _new_race(self) -> trials.Race:
+        return trials.Race(self.num_warmups, self.num_reps, knobs.autotuning.timeout)
 
     # -----------------------------------------------------------------------------------------------------------------
     # Configurations that fail
@@ -391,6 +409,13 @@ class Autotuner(KernelInterface[T]):
 
 def _fastest(timings: dict[Config, list[float]]) -> Config:
     return min(timings, key=timings.__getitem__)
+
+
+def _finalists(timings: dict[Config, list[float]]) -> list[Config]:
+    """Those that may be the best, by what a first look showed, the most likely first."""
+    fit = [config for config in timings if timings[config] < NEVER]
+    order = sorted(fit, key=lambda config: timings[config][1])
+    return [config for config in order if timings[config][1] <= trials.FINALIST * timings[order[0]][1]]
 
 
 def _without_warmup(kwargs: dict[str, Any]) -> dict[str, Any]:

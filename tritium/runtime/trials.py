@@ -1,7 +1,7 @@
-"""Timing one configuration of a tuner: as long as `do_bench` would, unless it is plain before that it is not the best.
+"""Timing the configurations of a tuner: a look at each, then those that may be the best as long as `do_bench` would.
 
-A configuration is launched once, then timed in steps. After each it is compared with the best so far, and left where it
-stands if it cannot come close. The times it has by then are its result.
+The finalists are measured in the order of the first look. After a fifth of its time a finalist that is behind the
+leader is left where it stands. The times a configuration has by then are its result.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["Stuck", "measure"]
+__all__ = ["Race", "Stuck"]
 
 WARMUP, REP = 25.0, 100.0  # milliseconds, as in `do_bench`
-# Times the best: the faster of two long calls; the fastest of those in the first while; 20 % of a fifth of all calls.
-_HOPELESS, _FAR, _BEHIND = 3.0, 1.5, 1.1
-_LONG, _AWHILE = 20.0, 5.0  # milliseconds. Other programs may take the processor away for some, and all calls in them
-_PATIENCE = 50  # times the best's first launch that another may take
+FINALIST = 1.25  # times the best of the first look
+_HOPELESS, _BEHIND = 3.0, 1.1  # times the best so far: the faster of two long calls; 20 % of a fifth of the calls
+_LONG, _LOOK = 20.0, 5.0  # milliseconds. Other programs may take the processor away for some, and all calls in them
+_AGAIN = 5.0  # milliseconds of calls that are not timed, for all finalists but the first: the device is warm
+_PATIENCE = 50  # times the best that a first launch may take
 
 
 class Stuck(Exception):
@@ -28,44 +29,62 @@ class Stuck(Exception):
         self.poisoned = poisoned
 
 
-def measure(trial: Callable[[], Any], best: float | None, quantiles: Sequence[float], warmup: float = WARMUP,
-            rep: float = REP, limit: float = 0.0) -> list[float]:
-    """Quantiles of the milliseconds that a trial takes; `best` is the median to beat, `limit` is in seconds.
+class Race:
+    """Measures trials: by a look while `final` is False, at length when it is True.
 
-    >>> measure(lambda: None, 1e-9, (0.5, 0.2, 0.8), rep=10_000)[0] > 0
+    `warmup` and `rep` are milliseconds for a finalist, `limit` is seconds for a first launch.
+
+    >>> race = Race(rep=1)
+    >>> race(lambda: None, (0.5,))[0] > 0
     True
     """
-    import numpy as np
 
-    from tritium import testing
+    def __init__(self, warmup: float | None = None, rep: float | None = None, limit: float = 0.0):
+        from tritium import testing
 
-    clock = testing.clock()
-    _first(trial, clock, _limit(best, limit))
-    times, spent = _timed(trial, clock, 2)
-    while len(times) < 5 or spent < min(_AWHILE, rep / 5):
-        if min(times) > _LONG and _hopeless(min(times), best, _HOPELESS):
-            break
-        more, spent_more = _timed(trial, clock, 3)
-        times, spent = times + more, spent + spent_more
-    if not _hopeless(min(times), best, _FAR):
-        times = _at_length(trial, clock, best, spent / len(times), warmup, rep)
-    return [float(point) for point in np.quantile(times, list(quantiles))]
+        self._warmup, self._rep = WARMUP if warmup is None else warmup, REP if rep is None else rep
+        self._limit, self._clock, self.final = limit, testing.clock(), False
+        self._fastest: float | None = None  # of the first looks
+        self._leader: float | None = None  # the median of the best finalist
 
+    def __call__(self, trial: Callable[[], Any], quantiles: Sequence[float]) -> list[float]:
+        """Quantiles of the milliseconds that a trial takes."""
+        import numpy as np
 
-def _at_length(trial: Callable[[], Any], clock: Any, best: float | None, each: float, warmup: float,
-               rep: float) -> list[float]:
-    """The times of as many calls as `rep` milliseconds are enough for; of a fifth of them, if those say enough."""
-    import numpy as np
+        times = (self._at_length if self.final else self._look)(trial)
+        points = [float(point) for point in np.quantile(times, (*quantiles, 0.5, 0.2))]
+        if self.final:
+            self._leader = min(filter(None, (self._leader, points[-2])))
+        else:
+            self._fastest = min(filter(None, (self._fastest, points[-1])))
+        return points[:-2]
 
-    each = max(each, 1e-6)
-    for _ in range(max(1, int(warmup / each))):
-        trial()
-    count = max(1, int(rep / each))
-    part = max(1, count // 5)
-    times = clock.time(trial, part, clock.flush)
-    if part < count and not _hopeless(float(np.quantile(times, 0.2)), best, _BEHIND):
-        times += clock.time(trial, count - part, clock.flush)
-    return times
+    def _look(self, trial: Callable[[], Any]) -> list[float]:
+        """The times of some calls; of two, if they are long and say enough."""
+        clock, best = self._clock, self._fastest
+        _first(trial, clock, _limit(best, self._limit))
+        times, spent = _timed(trial, clock, 2)
+        while len(times) < 5 or spent < min(_LOOK, self._rep / 5):
+            if min(times) > _LONG and _behind(min(times), best, _HOPELESS):
+                break
+            more, spent_more = _timed(trial, clock, 3)
+            times, spent = times + more, spent + spent_more
+        return times
+
+    def _at_length(self, trial: Callable[[], Any]) -> list[float]:
+        """The times of as many calls as `rep` is enough for; of a fifth of them, if those say enough."""
+        import numpy as np
+
+        clock, leader = self._clock, self._leader
+        each = max(_timed(trial, clock, 2)[1] / 2, 1e-6)
+        for _ in range(max(1, int((self._warmup if leader is None else min(self._warmup, _AGAIN)) / each))):
+            trial()
+        count = max(1, int(self._rep / each))
+        part = max(1, count // 5)
+        times = clock.time(trial, part, clock.flush)
+        if part < count and not _behind(float(np.quantile(times, 0.2)), leader, _BEHIND):
+            times += clock.time(trial, count - part, clock.flush)
+        return times
 
 
 def _timed(trial: Callable[[], Any], clock: Any, count: int) -> tuple[list[float], float]:
@@ -75,7 +94,7 @@ def _timed(trial: Callable[[], Any], clock: Any, count: int) -> tuple[list[float
     return times, (time.perf_counter() - start) * 1e3
 
 
-def _hopeless(time: float, best: float | None, factor: float) -> bool:
+def _behind(time: float, best: float | None, factor: float) -> bool:
     return best is not None and time > factor * best
 
 
