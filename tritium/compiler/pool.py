@@ -187,9 +187,8 @@ class Pool:
                 for key, _ in self._selector.select():
                     self._look(key.fileobj, key.data)
                 self._hand_out()
-        except Exception:  # whatever it is, those who wait must hear of it
-            pass
-        self._end()
+        finally:  # whatever it is, those who wait must hear of it
+            self._end()
 
     def _look(self, connection: Any, worker: _Worker | None) -> None:
         try:
