@@ -15,6 +15,7 @@ verify: bool
 cpu: str
 cpu_opt: int
 num_threads: int
+compile_workers: int
 fault_handler: bool
 reproducer_dir: str | None
 
@@ -228,7 +229,8 @@ compilation: compilation_settings
 
 class autotuning_settings(Group):
     print: bool
-    cache: bool
+    cache: bool | None
+    timeout: int
 
 
 autotuning: autotuning_settings
@@ -322,6 +324,7 @@ class internal_settings(Group):
     cpu: str
     cpu_opt: int
     num_threads: int
+    compile_workers: int
     fault_handler: bool
     reproducer_dir: str | None
 

@@ -213,14 +213,14 @@ def test_this_process_compiles_what_nobody_has_begun(monkeypatch):
     assert next(crew.finished()) == "b"
 
 
-@pytest.mark.parametrize("processors, seconds, expected", [
-    (16, 0.0, [True]), (2, 0.05, [False]), (2, 0.1, [False, True]),
+@pytest.mark.parametrize("workers, seconds, expected", [
+    (15, 0.0, [True]), (1, 0.05, [False]), (1, 0.1, [False, True]),
 ])  # fmt: skip
-def test_workers_are_started_where_much_is_left(monkeypatch, processors, seconds, expected):
+def test_workers_are_started_where_much_is_left(monkeypatch, workers, seconds, expected):
     """Eight kernels: seven are left after the first."""
     started, ticks = [], iter((0.0, seconds))
     monkeypatch.setattr(pool, "current", lambda target, start: started.append(start))
-    monkeypatch.setattr(knobs, "_processors", lambda: processors)
+    monkeypatch.setenv("TRITIUM_COMPILE_WORKERS", str(workers))
     monkeypatch.setattr(readiness, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
     promises = {name: Kernel([], name) for name in "abcdefgh"}
     for kernel in promises.values():

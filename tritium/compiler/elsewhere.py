@@ -32,7 +32,7 @@ class Promise(FutureKernel):
 
     def __init__(self, finalize: Callable[[Any], None], compile_fn: partial):
         super().__init__(finalize, None, compile_fn)
-        self._making = Making(*compile_fn.args)
+        self._making, self._anew = Making(*compile_fn.args), compile_fn
         self._guard, self._error = lock(), None
         self.task: pool.Task | None = None
         self._found = self._making.found()
@@ -61,7 +61,7 @@ class Promise(FutureKernel):
 
     def _wait(self) -> CompiledKernel:
         if self._process != os.getpid():  # a forked child has no workers, and does not wait for its parent's
-            return self._compile()
+            return self._anew()
         with self._guard:
             if self._error is not None:
                 raise self._error
@@ -151,7 +151,8 @@ class Elsewhere:
     def __enter__(self) -> Elsewhere:
         if active_mode.get() is not None:
             raise RuntimeError("Another AsyncCompileMode is already active")
-        self._token = active_mode.set(self)
+        mode: Any = self  # one that launches submit to
+        self._token = active_mode.set(mode)
         return self
 
     def __exit__(self, kind, error, traceback) -> None:

@@ -74,7 +74,8 @@ class _Worker:
     """A worker's socket, what came of its next reply, and the task it has begun."""
 
     def __init__(self, connection: socket.socket):
-        self.connection, self.data, self.task = connection, bytearray(), None
+        self.connection, self.data = connection, bytearray()
+        self.task: Task | None = None
         self.free = False  # once it has said that it is there
 
     def frame(self) -> bytes | None:
@@ -235,10 +236,10 @@ class Pool:
             with self.guard:
                 if not worker.free or not self.waiting:
                     continue
-                worker.task, worker.free = self.waiting.popleft(), False
-                data = worker.task.data
+                task = worker.task = self.waiting.popleft()
+                worker.free = False
             try:
-                frames.send(worker.connection, data)
+                frames.send(worker.connection, task.data)
             except OSError:
                 self._lose(worker)
 

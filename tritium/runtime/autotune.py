@@ -95,7 +95,7 @@ class Autotuner(KernelInterface[T]):
             if not reset_only:
                 self.restore_copies = {name: tuning.copy_of(args[name]) for name in self.restore_value}
 
-        def restore(args: dict[str, Any], exception: Exception | None) -> None:
+        def restore(args: dict[str, Any], exception: BaseException | None) -> None:
             for name, saved in self.restore_copies.items():
                 tuning.put_back(args[name], saved)
             self.restore_copies = {}

@@ -15,7 +15,7 @@ from tritium.runtime.tuning import Config, innermost
 
 __all__ = ["as_ready"]
 
-_MANY_PROCESSORS = 4  # where starting workers costs nothing that is needed elsewhere
+_MANY_WORKERS = 3  # where starting them takes no processor that is needed elsewhere
 _FEW = 3  # kernels: for so many, workers are not started
 _WORTH = 0.6  # seconds of compiling left for which workers are started on a machine with few processors
 
@@ -75,7 +75,7 @@ class _Crew:
         self.promises, self.left = promises, list(promises)
         self.target = next(iter(promises.values())).target
         self.pool: Any = None
-        self._ask(knobs._processors() >= _MANY_PROCESSORS and len(self.left) > _FEW)
+        self._ask(knobs.compile_workers >= _MANY_WORKERS and len(self.left) > _FEW)
 
     def _ask(self, start: bool) -> None:
         """Offer what is left to the workers, if there are some or they are to be started."""

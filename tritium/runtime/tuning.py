@@ -175,10 +175,10 @@ def device_is_lost() -> bool:
     """
     from tritium.backends.driver import driver
 
+    device: Any = driver.active.get_device_interface()
     try:
-        driver.active.get_device_interface().synchronize()
-    except AttributeError:
-        return False
+        if device is not None:
+            device.synchronize()
     except Exception:
         return True
     return False
