@@ -206,12 +206,14 @@ def test_a_worker_that_is_killed(workers):
     old = children(workers.process.pid)
     for pid in old:
         os.kill(pid, signal.SIGSTOP)
-    made = promise()
-    made.offer(workers)
-    until(lambda: not workers.waiting)
-    assert not made.ready
-    for pid in old:
-        os.kill(pid, signal.SIGKILL)
+    try:
+        made = promise()
+        made.offer(workers)
+        until(lambda: not workers.waiting)
+        assert not made.ready
+    finally:
+        for pid in old:
+            os.kill(pid, signal.SIGKILL)
     assert (launch(made.result()) == 3).all()
     until(lambda: workers.ready == 2)
     assert not set(children(workers.process.pid)) & set(old), "others took their place, and they left nothing behind"
