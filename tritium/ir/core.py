@@ -154,6 +154,9 @@ class Module:
             return self
         return Module(self.name, body, attrs, functions)
 
+    def __reduce__(self):  # what analyses have found stays here
+        return Module, (self.name, self.body, self.attrs, self.functions)
+
     def found_by(self, analysis):
         """What an analysis, a function of a module, finds out about this one. It runs once: a module never changes."""
         if analysis not in self._found:
