@@ -7,6 +7,7 @@ computed is remembered as long as the loop or branch is open that it was written
 from __future__ import annotations
 
 from contextlib import contextmanager
+from math import gcd
 from typing import Any
 
 from ..llvm.numbering import NumberingWriter
@@ -97,6 +98,7 @@ class Emitter:
     def __init__(self):
         self.w = _Numbered()
         self.memo, self.remembered = {}, [[]]
+        self.steps = {}  # index of a loop -> a number that divides it
         self.region = 0
 
     # --- lanes ----------------------------------------------------------------------------------------------------
@@ -163,6 +165,10 @@ class Emitter:
         by = self.const(n - 1 if mask else n)
         return self.cse(("%", x, n), lambda: self.w.binary("and" if mask else "urem", x, by))
 
+    def divisor(self, x):
+        """A number that divides x: 0 if x is 0, 1 if nothing is known."""
+        return abs(x) if type(x) is int else self.steps.get(x, 1)
+
     def offset(self, type, pointer, index):
         """The address of an element after `pointer`."""
         return self.cse(("gep", type, pointer, index), lambda: self.w.gep(type, pointer, self.const(index)))
@@ -199,6 +205,8 @@ class Emitter:
     def loop(self, start, stop, step=1, carry=(), until="slt", nonempty=False):
         """A counting loop, as the writer's."""
         with self.w.loop(start, stop, step, carry=carry, until=until, nonempty=nonempty) as loop:
+            if type(start) is int and type(step) is int:
+                self.steps[loop.index] = gcd(start, step)
             self.open()
             yield loop
             self.close()

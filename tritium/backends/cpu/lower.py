@@ -17,7 +17,7 @@ from ...ir import types as T
 from ...ir.core import Arg, Op, Result
 from ..llvm.rows import llvm_type, memory_type
 from ..llvm.writer import Val, lanes
-from . import faults, nests, polls, scratch_strips, view
+from . import faults, nests, polls, scratch_strips, settled, view
 from .affine import described
 from .emit import Emitter
 from .fault_record import record
@@ -99,6 +99,7 @@ class Lowering(Emitter):
         self.origins = {}  # key of a pointer (or a tile) that a loop only moves -> the one it starts from
         self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
         self.starts = {}  # key of a sum of products that a loop carries -> whether the first of them is to come (i1)
+        self.facts = None  # what is known along axes (settled.py)
         self.ahead = set()  # ids of loads that a loop of dots reads row by row
         self.assumed = frozenset()  # keys of masks that are known to hold everywhere
         self.plan: Any = None  # of the block that is being written
@@ -337,7 +338,9 @@ class Lowering(Emitter):
         if k in self.shifts:
             return self.remember((k, idx), self.shifted(x, self.shifts[k], idx))
         op = x.op if type(x) is Result else x
-        out = puller(op.kind)(self, op, idx)
+        out = settled.strip(self, x, idx)
+        if out is None:
+            out = puller(op.kind)(self, op, idx)
         if type(out) is list:
             for y, strip in zip(op.results, out, strict=True):
                 self.computed(self.key(y), idx, strip)

@@ -19,6 +19,7 @@ from ..llvm.writer import Val, lanes, mangle, value, vector
 from .affine import Form, form_of, uniform, usual_stride
 from .index import iota, lanes_of, width_of
 from .lower_masks import Mask, mask_of
+from .settled import counting
 from .table import pulled, step
 
 __all__ = ["Place", "contiguous", "gather", "place_of", "prepare_store", "scatter", "store_order"]
@@ -75,6 +76,12 @@ def _terms(lo, form: Form, idx, wrap):
             vectors.append(_times(lo, lo.w.lanes_of("i64", lane.offsets), stride))
     for loose in form.loose:
         at = loose.index(lo, idx)
+        first = counting(lo, loose.value, at) if type(loose.scale) is int else None
+        if first is not None and lo.key(loose.value) not in lo.homes:
+            start = lo.index_of(lo.ev(loose.value, first), T.element(loose.value.type))
+            terms.append(lo.mul(start, loose.scale))
+            fixed = _plus(fixed, [loose.scale * o for o in range(width_of(idx))])
+            continue
         wrapped = _wrapped(lo, loose, at) if wrap and unbroken is None else None
         if wrapped is not None:
             first, unbroken = wrapped

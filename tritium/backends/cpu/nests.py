@@ -5,7 +5,7 @@ from __future__ import annotations
 from ... import ops
 from ...ir import types as T
 from ...ir.core import Op
-from . import lower_masks, lower_memory, lower_reduce, scratch_strips, turn, whole
+from . import lower_masks, lower_memory, lower_reduce, scratch_strips, settled, turn, whole
 from .affine import form_of
 from .index import strips, width_of
 from .scratch_strips import write
@@ -54,6 +54,7 @@ def _fill(lo, pairs):
         turn.fill_across(lo, x, buffer, axis)
         return
     width = width_for(lo, shape, *[T.element(x.type) for x, _ in pairs])
+    width = settled.width(lo, [x for x, _ in pairs if isinstance(x, Op)], width)
     walk = strips(shape, 1 if all(_divides(x) for x, _ in pairs) else width)
     unrolled = len(walk.outer) > 0 and walk.total == 2 * walk.width and any(_gathers(lo, x) for x, _ in pairs)
     with lo.loops([shape[a] for a in walk.outer]) as at:
@@ -110,7 +111,7 @@ def group(lo, roots, nest, force=None, clip=None) -> None:
     reductions = [lower_reduce.Reduction(lo, op) for op in roots if op.kind is ops.reduce]
     vectorised = all(r.lane_by_lane for r in reductions)
     width = width_for(lo, shape, *[T.element(x.type) for op in roots for x in op.operands[-2:] if not T.is_ptr(x.type)])
-    width = inside_rows(width, shape) if reductions else width
+    width = settled.width(lo, roots, inside_rows(width, shape) if reductions else width)
     walk = strips(shape, width if vectorised else 1, lower_memory.store_order(lo, stores) if not reductions else None)
     with lo.loops([shape[a] for a in walk.outer]) as at:
         stop = _stop(lo, clip, walk, at, bool(reductions)) if clip is not None and vectorised else None

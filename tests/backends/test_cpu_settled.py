@@ -1,0 +1,68 @@
+"""Indices that run over several axes and are taken apart again: quotients and remainders within strips."""
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tritium.interp.eager import launch
+
+
+@triton.jit
+def two_axes(x, w, b, index, out, first, n, INNER: tl.constexpr, OUTER: tl.constexpr, HOW: tl.constexpr,
+             BLOCK: tl.constexpr):  # fmt: skip
+    i = first + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = (i >= 0) & (i < n)
+    if HOW == "affine":
+        y = tl.load(x + i, mask) * tl.load(w + i // INNER % OUTER, mask) + tl.load(b + i % INNER, mask)
+    elif HOW == "looked up":
+        row = tl.load(index + i // INNER % OUTER, mask, other=0)
+        y = tl.load(x + tl.where(row < 0, row + OUTER, row) * INNER + i % INNER, mask)
+    elif HOW == "numbers":
+        y = (i // INNER * 3 + i % INNER).to(tl.float32)
+    elif HOW == "bits":
+        y = ((i >> 5) * 7 + (i & 31)).to(tl.float32)
+    else:
+        y = tl.load(x + i % INNER * OUTER + i // INNER % OUTER, mask)
+    tl.store(out + tl.where(i < 0, n - 1, i), y, mask | (i == -1))
+
+
+HOW = ["affine", "looked up", "numbers", "bits", "turned"]
+
+
+@pytest.mark.parametrize("inner", [64, 48, 40, 24, 7, 1])
+@pytest.mark.parametrize("how", HOW)
+def test_settled(how, inner, first=0, block=256):
+    rng = np.random.default_rng(0)
+    outer, n = 5, 5 * inner * 7 + 3
+    x, w, b = (rng.standard_normal(k).astype(np.float32) for k in (5 * inner * 8, outer, inner))
+    index = rng.integers(-outer, outer, outer).astype(np.int32)
+    outs = [np.zeros(n, np.float32) for _ in range(2)]
+    args = lambda out: (x, w, b, index, out, first, n)
+    options = dict(INNER=inner, OUTER=outer, HOW=how, BLOCK=block)
+    grid = (-(-n // block) + 1,)
+    launch(two_axes, grid, args(outs[0]), options)
+    two_axes[grid](*args(outs[1]), **options)
+    np.testing.assert_allclose(outs[1], outs[0], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("first", [-256, -32, -5, 3, 16])
+@pytest.mark.parametrize("how", HOW)
+def test_settled_from_elsewhere(how, first):
+    """An index that begins below 0 rounds towards it; one that begins off a multiple meets borders inside strips."""
+    test_settled(how, 64, first)
+
+
+@triton.jit
+def rows_of_table(table, index, out, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(table + tl.load(index + i // 64) * 64 + i % 64))
+
+
+def test_a_strip_inside_a_row_is_one_access():
+    table = np.random.default_rng(0).standard_normal((10, 64)).astype(np.float32)
+    index = np.array([3, 9, 0, 0], np.int64)
+    out = np.zeros((4, 64), np.float32)
+    kernel = rows_of_table[(1,)](table, index, out, BLOCK=256)
+    np.testing.assert_array_equal(out, table[index])
+    assert "gather" not in kernel.asm["llir"]
