@@ -37,12 +37,13 @@ class AxisInfo(NamedTuple):
         return AxisInfo(*(tuple(map(min, x, y)) for x, y in zip(self, other)))
 
 
-def analyze(module, taken=None):
+def analyze(module, taken=None, loads=False):
     """A function from a value of the module to its AxisInfo; nothing is looked at before it is asked.
 
     Quotients and remainders keep runs only of what is not negative. With a list `taken`, a value whose sign depends on
     the launch is taken for not negative, and how it is computed (`passes.ranges`) is noted there: the facts hold of
-    launches for which all of these are 0 or more.
+    launches for which all of these are 0 or more. With `loads`, what is loaded from equal addresses is equal: it holds
+    where the elements of a group are loaded at once, by one load for all.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%x: ptr<f32> {divisible=16}) {\\n"
@@ -51,12 +52,12 @@ def analyze(module, taken=None):
     >>> analyze(m)(m.body.ops[2])
     AxisInfo(contiguity=(64,), divisibility=(16,), constancy=(1,))
     """
-    known = functools.cache(lambda: _looked_through(module, taken))
+    known = functools.cache(lambda: _looked_through(module, taken, loads))
     return lambda x: _get(known(), x)
 
 
-def _looked_through(module, taken):
-    known = _Known(module, taken)
+def _looked_through(module, taken, loads):
+    known = _Known(module, taken, loads)
     for arg in module.args:
         known[id(arg)] = (_scalar(arg.attrs.get("divisible", 1)),)
     _block(module.body, known)
@@ -66,8 +67,9 @@ def _looked_through(module, taken):
 class _Known(dict):
     """id of a value's op -> facts of its results; and what may be said of signs."""
 
-    def __init__(self, module, taken):
+    def __init__(self, module, taken, loads):
         super().__init__()
+        self.loads = loads
         self.module, self.taken, self.derivations = module, taken, None
         self.later = []  # ops of modules made from this one: kept, so that each has its id for itself
 
@@ -116,6 +118,8 @@ def _op(op, known):
     infos = [_get(known, x) for x in op.operands]
     if op.kind in _BY_SIGN:
         known[id(op)] = (_BY_SIGN[op.kind](op, infos[0], infos[1], known.nonnegative),)
+    elif op.kind is ops.load and known.loads and not op.attrs["volatile"]:
+        known[id(op)] = (_same(op, *infos),)
     else:
         rule = _RULES.get(op.kind)
         known[id(op)] = (rule(op, *infos),) if rule else tuple(map(_nothing, op.types))

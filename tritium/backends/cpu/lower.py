@@ -99,7 +99,7 @@ class Lowering(Emitter):
         self.origins = {}  # key of a pointer (or a tile) that a loop only moves -> the one it starts from
         self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
         self.starts = {}  # key of a sum of products that a loop carries -> whether the first of them is to come (i1)
-        self.facts = None  # what is known along axes (settled.py)
+        self.facts = self.divides = None  # what is known along axes, whether that is worth asking (settled.py)
         self.ahead = set()  # ids of loads that a loop of dots reads row by row
         self.assumed = frozenset()  # keys of masks that are known to hold everywhere
         self.plan: Any = None  # of the block that is being written
@@ -332,15 +332,14 @@ class Lowering(Emitter):
         found = self.memo.get((k, idx))
         if found is not None:
             return found
-        buffer = self.homes.get(k)
+        out = settled.strip(self, x, idx)
+        buffer = self.homes.get(k) if out is None else None
         if buffer is not None:
             return self.remember((k, idx), scratch_strips.read(self, buffer, idx))
         if k in self.shifts:
             return self.remember((k, idx), self.shifted(x, self.shifts[k], idx))
         op = x.op if type(x) is Result else x
-        out = settled.strip(self, x, idx)
-        if out is None:
-            out = puller(op.kind)(self, op, idx)
+        out = puller(op.kind)(self, op, idx) if out is None else out
         if type(out) is list:
             for y, strip in zip(op.results, out, strict=True):
                 self.computed(self.key(y), idx, strip)

@@ -1,11 +1,13 @@
-"""Atomics: one element at a time, by LLVM's atomic instructions."""
+"""Atomics: one element at a time, by LLVM's atomic instructions; by strips, without them, where nobody else runs."""
 
 from __future__ import annotations
+
+import math
 
 from ... import ops
 from ...ir import types as T
 from ..llvm.rows import llvm_type
-from . import scratch_strips
+from . import plain_atomics, scratch_strips
 from .index import unravel
 from .lower_masks import mask_of
 from .lower_memory import place_of
@@ -20,14 +22,46 @@ _ON_FAILURE = {"monotonic": "monotonic", "acquire": "acquire", "release": "monot
 @step(ops.atomic)
 def _atomic(lo, op):
     p, v, mask = (*op.operands, None)[:3]
-    t, order = T.element(op.type), _ORDER[op.attrs["sem"]]
-    in_f32 = op.attrs["how"] in ("add", "max", "min") and (t is T.bf16 or t is T.f16 and not lo.target.has_f16_convert)
+    t, how, order = T.element(op.type), op.attrs["how"], _ORDER[op.attrs["sem"]]
+    in_f32 = how in ("add", "max", "min") and (t is T.bf16 or t is T.f16 and not lo.target.has_f16_convert)
 
     def update(idx, pointer):
         x = lo.ev(v, idx)
-        return _by_swaps(lo, pointer, x, t, op.attrs["how"], order) if in_f32 else \
-            lo.w.effect(f"atomicrmw {_opcode(op.attrs['how'], t)} ptr {pointer}, {x.typed} {order}", x.type)
-    _each(lo, op, p, mask, update)
+        return _by_swaps(lo, pointer, x, t, how, order) if in_f32 else \
+            lo.w.effect(f"atomicrmw {_opcode(how, t)} ptr {pointer}, {x.typed} {order}", x.type)
+
+    def combined(old, x):
+        return _in_f32(lo.w, how, t, old, x) if in_f32 else _combined(lo.w, how, t, old, x)
+    room = _room(lo, op)
+    if plain_atomics.allowed(op):
+        plain_atomics.if_alone(lo, lambda: plain_atomics.update(lo, op, room, combined, one_by_one=in_f32),
+                               lambda: _each(lo, op, p, mask, update, room))
+    else:
+        _each(lo, op, p, mask, update, room)
+    if room is not None:
+        lo.homes[lo.key(op)] = room
+
+
+def _combined(w, how, t, old, x):
+    """What an element, or a strip of them, becomes."""
+    if how == "xchg":
+        return x
+    if how in ("max", "min"):
+        name = f"{how}num" if t.is_float else f"{'s' if t.signed else 'u'}{how}"
+        return w.intrinsic(name, x.type, old, x)
+    return w.binary("fadd" if how == "add" and t.is_float else how, old, x)
+
+
+def _in_f32(w, how, t, old, x):
+    """What a float of 16 bits becomes; it is computed in f32.
+
+    The second rounding, from f32, changes nothing: f32 has more than twice the digits.
+    """
+    kind = x.type  # bf16 is carried as its code
+    from_code, to_code = (_from_bf16, _to_bf16) if t is T.bf16 else (_from_half, _to_half)
+    both = [from_code(w, w.cast("bitcast", y, "i16")) for y in (old, x)]
+    new = to_code(w, w.binary("fadd", *both) if how == "add" else w.intrinsic(f"{how}num", "float", *both))
+    return w.cast("bitcast", new, kind)
 
 
 def _opcode(how, t):
@@ -37,21 +71,16 @@ def _opcode(how, t):
 
 
 def _by_swaps(lo, pointer, x, t, how, order):
-    """Combine with a float of 16 bits through its code, in f32: compare and swap until nobody came between.
-
-    The second rounding, from f32, changes nothing: f32 has more than twice the digits.
-    """
-    w, kind = lo.w, x.type  # bf16 is carried as its code
+    """Combine with a float of 16 bits through its code: compare and swap until nobody came between."""
+    w, kind = lo.w, x.type
     x = w.cast("bitcast", x, "i16")
-    from_code, to_code = (_from_bf16, _to_bf16) if t is T.bf16 else (_from_half, _to_half)
     first = w.effect(f"load atomic i16, ptr {pointer} monotonic, align 2", "i16")
     name, before = w.label("swap"), w.levels[-1].label
     w.jump(name)
     w.block(name)
     old = w.fresh("i16", len(w.levels) - 1)
     at = len(w.levels[-1].lines)
-    both = from_code(w, old), from_code(w, x)
-    new = to_code(w, w.binary("fadd", *both) if how == "add" else w.intrinsic(f"{how}num", "float", *both))
+    new = _in_f32(w, how, t, old, x)
     pair = w.effect(f"cmpxchg ptr {pointer}, i16 {old}, i16 {new} {order} {_ON_FAILURE[order]}", "{ i16, i1 }")
     found, done = (w.emit(t, f"extractvalue {{ i16, i1 }} {pair}, {k}", pair) for k, t in enumerate(("i16", "i1")))
     w.levels[-1].lines.insert(at, f"  {old} = phi i16 [{first}, %{before}], [{found}, %{name}]")
@@ -113,18 +142,22 @@ def _cas(lo, op):
         orders = f"{order} {_ON_FAILURE[order]}"
         pair = w.effect(f"cmpxchg ptr {pointer}, {x.typed}, {y.typed} {orders}", f"{{ {integer}, i1 }}")
         return w.cast("bitcast", w.emit(integer, f"extractvalue {pair.type} {pair}, 0", pair), code)
-    _each(lo, op, p, None, update)
+    room = _room(lo, op)
+    _each(lo, op, p, None, update, room)
+    if room is not None:
+        lo.homes[lo.key(op)] = room
 
 
-def _each(lo, op, p, mask, update):
-    """Update every element that takes part; the old values go to scratch if somebody wants them."""
-    shape = T.shape(op.type)
+def _room(lo, op):
+    """A buffer for the old values of a tile, if somebody wants them."""
     wanted = lo.plan.last.get(lo.key(op), -1) > lo.now
-    room = lo.room(op) if shape and wanted else None
-    total = 1
-    for n in shape:
-        total *= n
-    with lo.counted(total) as i:
+    return lo.room(op) if T.shape(op.type) and wanted else None
+
+
+def _each(lo, op, p, mask, update, room):
+    """Update every element that takes part; the old values go to scratch if there is room."""
+    shape = T.shape(op.type)
+    with lo.counted(math.prod(shape)) as i:
         idx = tuple(unravel(lo, (i, None), shape)) if shape else ()
         place, m = place_of(lo, p, idx), mask_of(lo, mask, idx)
         if m is None:
@@ -134,7 +167,5 @@ def _each(lo, op, p, mask, update):
             old, = lo.either(m.condition, lambda: [update(idx, place.pointer)], lambda: [nothing])
         if room is not None:
             scratch_strips.write(lo, room, idx, old)
-    if room is not None:
-        lo.homes[lo.key(op)] = room
-    elif not shape:
+    if not shape:
         lo.values[lo.key(op)] = old

@@ -140,6 +140,7 @@ define internal void @free_pool() nounwind noinline cold {
   store i64 0, ptr @asleep
   store i64 0, ptr @tt.pool.spawned
   store i64 1, ptr @state
+  call void @forget_launches()
   store atomic i32 0, ptr @busy release, align 4
   ret void
 }
@@ -456,6 +457,7 @@ entry:
 no_memory:
   ret i32 1
 begin:
+  call void @enter_launch()
   %floats = call i64 @own_floats()
   store i64 %floats, ptr %floats.p
   %total.p = getelementptr %job, ptr %job, i64 0, i32 3
@@ -486,6 +488,7 @@ done:
   %outcome = phi i32 [%made, %crowd], [0, %share], [0, %finish]
   %header = getelementptr i8, ptr %arena, i64 -64
   call void @running(ptr %header, ptr null)
+  call void @leave_launch()
   %floats.then = load i64, ptr %floats.p          ; a signal handler may have set another
   call void @give_floats(i64 %floats.then)
   %stop.p = getelementptr %job, ptr %job, i64 0, i32 9
@@ -664,7 +667,7 @@ def system_values(text: str, target: CpuTarget) -> str:
 
 
 def pool(target: CpuTarget) -> str:
-    """The pool's LLVM text for `target`; it needs that of `faults`.
+    """The pool's LLVM text for `target`; it needs those of `faults` and `alone`.
 
     >>> from tritium.backends.llvm.target import cpu_target
     >>> "cntvct_el0" in pool(cpu_target("aarch64"))

@@ -31,6 +31,7 @@ from ..native import guards, record, terms, ways
 from ..native import launcher as native_launcher
 from ..native.parts import NATIVE, Part, Symbols, builtin
 from . import (
+    alone,
     cooperative,
     dot,
     dot_amx,
@@ -48,14 +49,14 @@ __all__ = ["PARTS", "Runtime"]
 
 
 def _core(target: CpuTarget) -> str:
-    text = "\n".join((pool.pool(target), interrupt.interrupt(), float_state.float_state(target),
+    text = "\n".join((pool.pool(target), alone.alone(), interrupt.interrupt(), float_state.float_state(target),
                       cooperative.cooperative(target), faults.faults(target), launcher.launcher() if NATIVE else ""))
     return text.replace(" noinline cold {", " noinline optnone {")  # LLVM need not spend time on it
 
 
-_CORE = (pool.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS + (launcher.SYMBOLS if NATIVE else ()))
+_CORE = (pool.SYMBOLS + alone.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS + (launcher.SYMBOLS if NATIVE else ()))
 PARTS = (
-    Part("core", _CORE, (pool, interrupt, float_state, cooperative, faults, guards, native_launcher, ways, terms,
+    Part("core", _CORE, (pool, alone, interrupt, float_state, cooperative, faults, guards, native_launcher, ways, terms,
                          launcher), _core),
     *(Part(f"partial.{n}", s, (partial,), lambda _, n=n: partial.partial(n)) for n, s in partial.SYMBOLS.items()),
     Part("tile", tile_copy.SYMBOLS, (tile_copy,), lambda _: tile_copy.tile_copy()),

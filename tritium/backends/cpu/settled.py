@@ -29,12 +29,13 @@ def counting(lo, x, idx):
 
 
 def strip(lo, x, idx):
-    """The strip of a quotient or remainder by way of its first element; None if it does not follow from that."""
+    """The strip of a quotient or remainder by way of its first element, or of a tile in scratch that is equal in all
+    lanes because of one; None if it does not follow from that."""
     first = same(lo, x, idx)
     if first is not None:
         return lo.ev(x, first)
     first = counting(lo, x, idx)
-    if first is None:
+    if first is None or T.is_ptr(x.type):
         return None
     offsets = next(lane.offsets for _, lane in idx if lane is not None)
     start = lo.widen(lo.ev(x, first), len(offsets))
@@ -42,7 +43,7 @@ def strip(lo, x, idx):
 
 
 def _first(lo, x, idx, fact):
-    if type(x) is not Op or x.kind not in _KINDS or not T.element(x.type).is_int:
+    if type(x) is not Op or not _asks(lo, x):
         return None
     axes = [a for a, (_, lane) in enumerate(idx) if lane is not None]
     if len(axes) != 1:
@@ -56,9 +57,23 @@ def _first(lo, x, idx, fact):
     return tuple([(b, None) for b, _ in idx])
 
 
+def _asks(lo, x):
+    """Whether facts are worth asking for: they are found only for kernels that divide an index."""
+    if lo.key(x) in lo.homes:
+        if lo.divides is None:
+            lo.divides = _divides(lo.module.body)
+        return lo.divides
+    return x.kind in _KINDS and T.element(x.type).is_int
+
+
+def _divides(block):
+    return any(op.kind in _KINDS and type(op.type) is T.Tile and T.element(op.type).is_int
+               or any(map(_divides, op.regions)) for op in block.ops if op.types or op.regions)
+
+
 def _facts(lo, x):
     if lo.facts is None:
-        lo.facts = analyze(lo.module, lo.taken.nonnegative)
+        lo.facts = analyze(lo.module, lo.taken.nonnegative, loads=True)
     return lo.facts(x)
 
 

@@ -76,7 +76,7 @@ def objects(text: str, name: str, entry: str, arch: str) -> dict[str, bytes]:
     >>> list(objects(text, "k", "kernel", "host"))
     ['.o']
     """
-    from . import interrupt, runtime
+    from . import alone, interrupt, runtime
 
     target = cpu_target(arch)
     needed = set(re.findall(r"^declare .*@(tt\.[\w.]+)\(", text, re.M))
@@ -86,6 +86,9 @@ def objects(text: str, name: str, entry: str, arch: str) -> dict[str, bytes]:
     if "tt.poll" in needed:
         texts["poll"] = interrupt.IDLE
         provided.add("tt.poll")
+    if needed & set(alone.SYMBOLS):
+        texts["alone"] = alone.IDLE
+        provided |= set(alone.SYMBOLS)
     if missing := needed - provided:
         raise ValueError(f"{name} calls {', '.join(sorted(missing))}, which only a Python process has: compile it "
                          "without debug")

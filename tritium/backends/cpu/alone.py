@@ -1,0 +1,116 @@
+"""Whether a thread is the only one that runs programs, in LLVM: then its atomic updates need no atomic instructions.
+
+One costs as much as a cache miss on most machines, and keeps a strip from being updated as a whole. A kernel asks
+`tt.alone` before it updates a tile, and tells `tt.shared` when it has: in between it holds `@alone`, and a launch that
+begins meanwhile, from another Python thread, waits for it. Nobody is alone while the pool's workers help with the job,
+in a cooperative launch, or while another launch runs.
+
+The holder looks at the number of launches after it has taken `@alone`, a launch at `@alone` after it has counted
+itself: one of them sees the other. No program is left and no signal handler runs while it holds `@alone`, so that it is
+always given back soon. Other processes are not asked: kernels that update memory they share with them say so with
+`scope="sys"`.
+"""
+
+from __future__ import annotations
+
+__all__ = ["IDLE", "SYMBOLS", "alone"]
+
+SYMBOLS = ("tt.alone", "tt.shared")
+
+# For kernels outside of a Python process: others may run programs without saying so.
+IDLE = """
+define i1 @tt.alone(ptr %arena) nounwind {
+  ret i1 false
+}
+define void @tt.shared() nounwind {
+  ret void
+}
+"""
+
+_TEXT = """
+@launches = internal global i64 0, align 128      ; that run now
+@alone = internal global ptr null, align 128      ; the arena of who updates without atomic instructions
+
+; Count a launch, and wait until nobody counts on being alone.
+define internal void @enter_launch() nounwind alwaysinline {
+entry:
+  %before = atomicrmw add ptr @launches, i64 1 seq_cst
+  br label %look
+look:
+  %tries = phi i64 [0, %entry], [%tried, %again]
+  %holder = load atomic ptr, ptr @alone seq_cst, align 8
+  %none = icmp eq ptr %holder, null
+  br i1 %none, label %go, label %wait
+wait:
+  call void @pause()
+  %tried = add i64 %tries, 1
+  %long = icmp sgt i64 %tries, 1000
+  br i1 %long, label %yield, label %again
+yield:
+  %r = call i32 @sched_yield()
+  br label %again
+again:
+  br label %look
+go:
+  ret void
+}
+
+define internal void @leave_launch() nounwind alwaysinline {
+  %before = atomicrmw sub ptr @launches, i64 1 release
+  ret void
+}
+
+; In the child of a fork: if anything ran, nobody knows what of it goes on, and nobody is ever alone.
+define internal void @forget_launches() nounwind noinline cold {
+  %n = load i64, ptr @launches
+  %some = icmp ne i64 %n, 0
+  %many = select i1 %some, i64 1099511627776, i64 0
+  store i64 %many, ptr @launches
+  store ptr null, ptr @alone
+  ret void
+}
+
+; True if nobody else runs programs until `tt.shared` is called.
+define i1 @tt.alone(ptr %arena) nounwind noinline {
+entry:
+  %job.p = getelementptr i8, ptr %arena, i64 -56
+  %job = load ptr, ptr %job.p
+  %stage.p = getelementptr %job, ptr %job, i64 0, i32 12
+  %stage = load i64, ptr %stage.p
+  %open = icmp eq i64 %stage, 2
+  %together.p = getelementptr %job, ptr %job, i64 0, i32 10
+  %together = load i64, ptr %together.p
+  %crowd = icmp ne i64 %together, 0
+  %several = or i1 %open, %crowd
+  br i1 %several, label %no, label %take
+take:
+  %swap = cmpxchg ptr @alone, ptr null, ptr %arena seq_cst monotonic
+  %mine = extractvalue { ptr, i1 } %swap, 1
+  br i1 %mine, label %count, label %no
+count:
+  %n = load atomic i64, ptr @launches seq_cst, align 8
+  %one = icmp eq i64 %n, 1
+  br i1 %one, label %yes, label %back
+back:
+  store atomic ptr null, ptr @alone release, align 8
+  br label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+define void @tt.shared() nounwind noinline {
+  store atomic ptr null, ptr @alone release, align 8
+  ret void
+}
+"""
+
+
+def alone() -> str:
+    """The text; it needs that of the pool.
+
+    >>> "@tt.alone" in alone()
+    True
+    """
+    return _TEXT
