@@ -1,4 +1,4 @@
-"""Atomic updates without atomic instructions, while nobody else runs programs; and with them as soon as somebody does."""
+"""Atomic updates without atomic instructions while nobody else runs programs, with them as soon as somebody does."""
 
 import os
 import threading

@@ -5,10 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
+import tritium as triton
+import tritium.language as tl
 from tests.backends import cpu_kernels
 from tests.backends.cpu_kernels import F, I, check, floats, rng
 from tritium import ops
 from tritium.backends.llvm.target import cpu_target
+from tritium.interp.eager import launch as interpreted
 from tritium.ir import types as T
 
 
@@ -193,3 +196,44 @@ def test_map():
         b.put(z, ops.map_(b, v, pack=2, regions=[pair.block]))
 
     check(build, [I, I, I], [rng.integers(1, 50, (4, 16)).astype(np.int32), *np.zeros((2, 4, 16), np.int32)])
+
+
+@triton.jit
+def masked_sums(x, total, least, rows, columns, stride_row, stride_column, R: tl.constexpr, C: tl.constexpr,
+                BOTH: tl.constexpr):  # fmt: skip
+    """Of each row; a row's elements may lie one after another or far apart."""
+    i = tl.program_id(0) * R + tl.arange(0, R)[:, None]
+    sums = tl.zeros((R, C), tl.float32)
+    smallest = tl.full((R, C), float("inf"), tl.float32)
+    for at in range(0, columns, C):
+        j = at + tl.arange(0, C)[None, :]
+        mask = (i < rows) & (j < columns)
+        v = tl.load(x + i * stride_row + j * stride_column, mask, other=-7.0)
+        sums = tl.where(mask, sums + v * v, sums)
+        if BOTH:
+            smallest = tl.where(mask, tl.minimum(smallest, v), smallest)
+    tl.store(total + i, tl.sum(sums, 1)[:, None], i < rows)
+    if BOTH:
+        tl.store(least + i, tl.min(smallest, 1)[:, None], i < rows)
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["sums", "and minima"])
+@pytest.mark.parametrize("r, c", [(64, 64), (64, 4), (32, 16), (8, 32), (2, 128), (1, 64)])
+@pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
+def test_masked_sums_in_loops(turned, r, c, both):
+    rows, columns = 150, 203
+    x = np.random.default_rng(0).standard_normal((columns, rows) if turned else (rows, columns)).astype(np.float32)
+    strides = (1, rows) if turned else (columns, 1)
+    outs = [np.zeros((2, rows), np.float32) for _ in range(2)]
+    grid, options = (-(-rows // r),), dict(R=r, C=c, BOTH=both)
+    interpreted(masked_sums, grid, (x, *outs[0], rows, columns, *strides), options)
+    masked_sums[grid](x, *outs[1], rows, columns, *strides, **options)
+    np.testing.assert_allclose(outs[1], outs[0], rtol=1e-5)
+
+
+def test_sums_across_rows_load_no_element_alone():
+    """Columns that lie side by side are added up side by side."""
+    x, out = np.ones((64, 512), np.float32), np.zeros(512, np.float32)
+    kernel = masked_sums[(8,)](x, out, out, 512, 64, 1, 512, R=64, C=16, BOTH=False)
+    assert out.tolist() == [64.0] * 512
+    assert "gather" not in kernel.asm["llir"]

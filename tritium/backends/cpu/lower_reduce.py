@@ -217,7 +217,7 @@ def _column(lo, reductions, axis, size, kept, width):
 @step(ops.reduce)
 def _reduce(lo, op):
     """Done in a nest that other steps may share (nests.group)."""
-    nests.group(lo, [op], plan.nest_of(op))
+    nests.group(lo, [op], plan.nest_of(lo, op))
 
 
 # --- scans ------------------------------------------------------------------------------------------------------

@@ -9,8 +9,10 @@ from __future__ import annotations
 from ... import ops
 from ...ir import types as T
 from ...ir.core import Arg, Result, walk
+from ...passes.reduce_early import WIDE, runs_across
 from .clip import clip_of, settles
 from .overlap import apart
+from .settled import facts_of
 from .table import WHOLE
 from .wants import Wants
 
@@ -61,7 +63,7 @@ def plan(lo, block) -> Plan:
     return Plan(block, groups.program, last, mine)
 
 
-def nest_of(op):
+def nest_of(lo, op):
     """What kind of loops an op needs: ops with equal ones may share them. None for loops it shares with nobody."""
     shape = T.shape(op.operands[0].type) if op.operands else ()
     if not shape:
@@ -71,6 +73,8 @@ def nest_of(op):
     if op.kind is ops.reduce:
         axis = op.attrs["axis"]
         along = axis == len(shape) - 1 and (shape[-1] >= 16 or len(shape) == 1)
+        if along and max(shape[:-1], default=1) >= WIDE and len(op.operands) == 1:
+            along = not runs_across(lambda x: facts_of(lo, x), op.operands[0], axis)
         return ("rows", shape) if along else ("columns", shape, axis)
     return None
 
@@ -137,7 +141,7 @@ class _Groups:
         """An op that needs loops: in those of a step that has them, or in new ones."""
         for k in WHOLE.get(op.kind, ()):
             self.force(op.operands[k])
-        nest, bit = nest_of(op), self.new_bit()
+        nest, bit = nest_of(self.lo, op), self.new_bit()
         step = self.filling(op, nest, depends) or self.open_group(op, nest, depends, bit) or self.new_step(nest, bit)
         step.ops.append(op)
         self.depends[id(op)] = bit

@@ -13,7 +13,7 @@ from ...ir.core import Op
 from ...passes.axis_info import analyze
 from .index import iota
 
-__all__ = ["counting", "same", "strip", "width"]
+__all__ = ["counting", "facts_of", "same", "strip", "width"]
 
 _KINDS = (ops.div, ops.rem, ops.shr, ops.and_)
 
@@ -52,7 +52,7 @@ def _first(lo, x, idx, fact):
     base, lane = idx[axis]
     if lane is not iota(n) or n & (n - 1) or lo.divisor(base) % n:
         return None
-    if getattr(_facts(lo, x), fact)[axis] % n:
+    if getattr(facts_of(lo, x), fact)[axis] % n:
         return None
     return tuple([(b, None) for b, _ in idx])
 
@@ -71,7 +71,8 @@ def _divides(block):
                or any(map(_divides, op.regions)) for op in block.ops if op.types or op.regions)
 
 
-def _facts(lo, x):
+def facts_of(lo, x):
+    """What is known of a value along its axes."""
     if lo.facts is None:
         lo.facts = analyze(lo.module, lo.taken.nonnegative, loads=True)
     return lo.facts(x)
@@ -90,7 +91,7 @@ def width(lo, roots, most):
             continue
         seen.add(id(x))
         if x.kind in _KINDS and T.element(x.type).is_int:
-            facts = _facts(lo, x)
+            facts = facts_of(lo, x)
             run = max(facts.constancy[-1], facts.contiguity[-1])
             most = run if _LEAST <= run < most else most
         elif lo.is_lazy(x):
