@@ -206,7 +206,8 @@ class Child:
         """The child's answer; an error if it dies or takes too long. `gone`: there is no child any more."""
         if self.process.poll() is not None:
             return {"error": "its process is gone", "gone": True}
-        timer = threading.Timer(seconds, self.process.kill)
+        late = threading.Event()
+        timer = threading.Timer(seconds, lambda: (late.set(), self.process.kill()))
         timer.start()
         try:
             self.process.stdin.write(json.dumps({"do": do, "graph": graph}) + "\n")
@@ -219,8 +220,9 @@ class Child:
         if line:
             return json.loads(line)
         self.log.seek(0)
-        return {"error": f"exit {self.process.wait()}: {(self.log.read().strip().splitlines() or [''])[-1][:160]}",
-                "gone": True}  # fmt: skip
+        said = (self.log.read().strip().splitlines() or [""])[-1][:160]
+        code = self.process.wait()
+        return {"error": f"took more than {seconds:.0f} s" if late.is_set() else f"exit {code}: {said}", "gone": True}
 
     def end(self) -> None:
         self.process.stdin.close()
@@ -237,7 +239,7 @@ def compiled(side: str, names: list[str], args, folder: str, found: dict) -> lis
     while left:
         child, done = Child(side, args, folder), []
         made.append((child, done))
-        failed = child.ask("warm")
+        failed = child.ask("warm", seconds=args.limit)
         while left:
             name = left.pop(0)
             answer = failed if "error" in failed else child.ask("compile", name, args.limit)
