@@ -31,7 +31,7 @@ QUICK = ["tests/exec", "tests/backends/test_cpu_parts.py", "tests/backends/test_
 TESTS = ["tests/exec", "tests/ops/test_rows_on_backends.py", "tests/ops/test_open_results.py",
          *(f"tests/backends/test_cpu_{part}.py" for part in (
              "control", "dot", "elementwise", "in_place", "launcher", "levels", "memory", "overlap", "parts",
-             "programs", "random", "reductions", "runtime", "shapes")),
+             "plain_atomics", "programs", "random", "reductions", "runtime", "settled", "shapes")),
          *(f"tests/kernels/test_{part}.py" for part in ("atomics", "attention", "elementwise", "images", "matmul",
                                                         "rows")),
          "tests/compat/test_atomics.py", "tests/compat/test_casts.py", "tests/compat/test_dots.py",
@@ -39,7 +39,8 @@ TESTS = ["tests/exec", "tests/ops/test_rows_on_backends.py", "tests/ops/test_ope
          "tests/properties/test_kernels.py", "tests/properties/test_modules.py"]  # fmt: skip
 # Under QEMU, 10 to 20 times slower, and without torch.
 FOREIGN = [*TESTS[:3], *(f"tests/backends/test_cpu_{part}.py" for part in (
-    "cooperative", "elementwise", "faults", "memory", "programs", "reductions", "shapes"))]  # fmt: skip
+    "cooperative", "elementwise", "faults", "memory", "plain_atomics", "programs", "reductions", "settled",
+    "shapes"))]  # fmt: skip
 SAME = "not interpreter and not optimised and not legalised and not blocks and not emulated"
 # Between the levels: what a machine has without what usually comes along.
 BETWEEN = {"x86_64": ["x86-64-v2,+avx", "x86-64-v3,-fma", "host,-avx512"], "aarch64": ["host,-fp16,-dotprod"]}
