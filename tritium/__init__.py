@@ -11,8 +11,7 @@ from typing import Any
 
 from .interp import assembly as _assembly
 
-# What `tritium.__version__` says is the version of Triton whose programs run here: libraries compare it.
-__version__ = "3.6.0"
+__version__: str  # the release of Triton whose programs run here, which libraries compare: `knobs.language.dialect`
 
 _HOMES = {
     "jit": "runtime.jit", "JITFunction": "runtime.jit", "KernelInterface": "runtime.jit", "MockTensor": "tensors",
@@ -45,6 +44,8 @@ _assembly.register(_run_assembly)
 
 
 def __getattr__(name: str):
+    if name == "__version__":
+        return f"{importlib.import_module(f'{__name__}.knobs').language.dialect}.0"
     if name in _HOMES:
         value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     elif name in _MODULES or name == "_C":

@@ -159,6 +159,20 @@ def _bytes(value: Any) -> int:
     return int(found[1]) << 10 * " kmgt".index(found[2].lower() or " ")
 
 
+def release(value: Any) -> str:
+    """A release of Triton whose programs run here, by its first two numbers.
+
+    >>> release("3.8.0")
+    '3.8'
+    """
+    short = ".".join(str(value).strip().split(".")[:2])
+    if short not in RELEASES:
+        raise ValueError(f"{value!r} is no release of Triton that runs here: {', '.join(RELEASES)} are")
+    return short
+
+
+RELEASES = ("3.6", "3.7", "3.8", "3.9")
+
 BOOL = Kind(lambda text: text.lower() in ("1", "y", "yes", "on", "true"), lambda value: "1" if value else "0")
 INT = Kind(int)
 STR = Kind(str)
@@ -167,6 +181,7 @@ SIZE = Kind(_bytes, check=_bytes)
 SECRET = Kind(Secret, check=lambda value: None if value is None else Secret(value))
 TOOL = Kind(Tool, lambda tool: tool.path, lambda value: Tool(value) if isinstance(value, str) else value)
 CLASS = Kind(_load_class, lambda cls: f"{cls.__module__}:{cls.__qualname__}")
+RELEASE = Kind(release, check=release)
 HOOKS = Kind(str, check=_chain)  # never in the environment
 OBJECT = Kind(str)  # never in the environment
 
@@ -432,6 +447,7 @@ redis = Group("redis", (
 language = Group("language", (
     Knob("fp32_default", "TRITON_F32_DEFAULT", STR),  # ieee, tf32, tf32x3
     Knob("default_fp_fusion", "TRITON_DEFAULT_FP_FUSION", BOOL, True),
+    Knob("dialect", "TRITON_DIALECT", RELEASE, "3.6", cached=True),  # of functions that do not say; docs/dialects.md
 ))
 
 build = Group("build", (
@@ -517,7 +533,7 @@ def refresh_knobs() -> None:
 
     >>> refresh_knobs()
     """
-    for group in (runtime, compilation, internal):
+    for group in (runtime, compilation, language, internal):
         for name, row in group.knob_descriptors.items():
             if row.cached:
                 delattr(group, name)

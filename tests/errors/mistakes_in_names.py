@@ -60,7 +60,7 @@ def unknown_attribute(x_ptr):
 
 @mistake(n=1)
 def method_of_a_constant(n):
-    n.to(tl.int64)
+    n.append(1)
 
 
 @mistake(x_ptr="*fp32")

@@ -6,6 +6,7 @@ from builders import Bench, EagerBench, element
 import tritium.language as tl
 from tritium.ir import types as T
 from tritium.language import operators
+from tritium.language.returned import settled
 from tritium.language.values import using
 
 
@@ -23,7 +24,8 @@ def on(kind, *shape):
 
 
 def run(b, fn, *operands):
-    return fn(b, *[operand(b) if callable(operand) else operand for operand in operands])
+    made = fn(b, *[operand(b) if callable(operand) else operand for operand in operands])
+    return settled(b, made)  # a constant that a function returned is a tensor in operators
 
 
 def stored(value):

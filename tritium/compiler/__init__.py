@@ -114,7 +114,10 @@ class Making:
         src, given = self.src, vars(self.options)
         self.metadata = {**_BASE, **src.metadata(), **given, **self.env, "name": src.name, "hash": self.key,
                          "target": self.target}  # fmt: skip
-        self.contents = {src.ext if isinstance(src, IRSource) else "source": _module(src, self.target, self.options)}
+        first = _module(src, self.target, self.options)
+        self.contents = {src.ext if isinstance(src, IRSource) else "source": first}
+        if isinstance(first, Module):
+            self.metadata["dialect"] = first.attrs["dialect"]
         self.clock.end_of_frontend()
 
     def go_on(self) -> None:
@@ -168,7 +171,7 @@ def get_cache_key(src, backend: BaseBackend, backend_options: Options, env_vars:
 # What every kernel's metadata has, whatever the backend adds.
 _BASE = {
     "triton_version": TRITON_VERSION, "shared": 0, "tmem_size": 0, "global_scratch_size": 0, "global_scratch_align": 1,
-    "profile_scratch_size": 0, "profile_scratch_align": 1, "tensordesc_meta": (), "stores": (),
+    "profile_scratch_size": 0, "profile_scratch_align": 1, "tensordesc_meta": (), "stores": (), "dialect": "3.6",
 }  # fmt: skip
 
 
@@ -177,7 +180,8 @@ def _module(src, target: GPUTarget, options: Options):
     value = src.make_ir(target, options)
     if isinstance(value, Module):
         chosen = {name: getattr(options, name) for name in MODULE_OPTIONS}
-        value = value.replace(attrs={**value.attrs, "target": str(target.with_arch(options.arch)), **chosen})
+        machine = {"target": str(target.with_arch(options.arch))}
+        value = value.replace(attrs={"dialect": _BASE["dialect"], **value.attrs, **machine, **chosen})
     return value
 
 

@@ -7,6 +7,7 @@ from types import ModuleType
 
 from ..errors import fail
 from ..language import spellings, values
+from ..language.returned import plain
 
 
 def read(b, owner, wanted):
@@ -17,7 +18,9 @@ def read(b, owner, wanted):
         return values.constexpr_type(owner)
     if type(owner) is not values.tensor and values.parts_of(owner) is None:
         if wanted == "value":
-            return owner
+            return plain(owner)
+        if values.is_tensors_own(owner, wanted):
+            owner = values.to_tensor(b, owner)
         if wanted == "type" and not hasattr(owner, "type"):
             return values.constexpr_type(owner)
     try:
@@ -32,7 +35,8 @@ def read(b, owner, wanted):
 
 def has(b, owner, wanted):
     """Whether a value has an attribute, known at compile time."""
-    return (wanted in ("value", "type") and values.is_constant(owner)) or hasattr(owner, wanted)
+    return (wanted in ("value", "type") and values.is_constant(owner)) or hasattr(owner, wanted) or \
+        values.is_tensors_own(owner, wanted)
 
 
 def _of_module(module, wanted):

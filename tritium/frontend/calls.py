@@ -12,6 +12,7 @@ from ..errors import CompilationError, TritonError, UnsupportedLanguageConstruct
 from ..ir import types as T
 from ..language import dependencies, elementwise, indexing, program, spellings, values
 from ..language.limits import check_call
+from ..language.returned import Returned, plain, settled
 from ..language.source import ConstexprFunction, Source, cdiv
 from . import attributes, control, diagnose, functions
 from .scope import Closure, Frame, describe, function_of, is_aggregate, same
@@ -97,6 +98,8 @@ def invoke(b, node, callee, args, kwargs):
 # --- builtins and compile-time functions --------------------------------------------------------------------------
 def call_builtin(b, node, builtin, args, kwargs):
     """A function of the language written in Python."""
+    if not builtin.adapts:
+        args, kwargs = list(map(plain, args)), {name: plain(x) for name, x in kwargs.items()}
     try:
         return _made(builtin.fn(b, *args, **kwargs))
     except (CompilationError, RecursionError) as raised:
@@ -149,6 +152,7 @@ def _call_constexpr(b, node, function, args, kwargs):
     runtime = any(type(x) is values.tensor for x in (*args, *kwargs.values()))
     if runtime and function is cdiv:
         return run_python(b, node, function.fn, args, kwargs)
+    args, kwargs = list(map(plain, args)), {name: plain(x) for name, x in kwargs.items()}
     try:
         return values.unwrap(function.fn(*args, **kwargs))
     except TritonError:
@@ -173,6 +177,7 @@ def _first_line(raised):
 
 def run_python(b, node, function, args, kwargs):
     """The result of plain Python, which runs while the kernel is compiled."""
+    args, kwargs = list(map(plain, args)), {name: plain(x) for name, x in kwargs.items()}
     try:
         with values.using(b):
             return _made(function(*args, **kwargs))
@@ -229,12 +234,14 @@ def call_source(b, node, source, args, kwargs):
     """The body of a function in place of its call; a call of those marked `noinline`."""
     function = function_of(source)
     names = bind(b, node, function, args, kwargs)
+    _keep_constants(function, names)
 
     def lower(frame):
         _check_recursion(b, node, frame)
         return _lowered(b, node, frame, lambda: control.check_returns(b, function, control.run(b, function.node.body)))
 
     if source.noinline:
+        names = {name: settled(b, value) for name, value in names.items()}
         _check_scalars(b, node, source, names)
         called = functions.call(b, function, names, lower)
         if called is not None:
@@ -303,6 +310,13 @@ def bind(b, node, function, args, kwargs):
     return names
 
 
+def _keep_constants(function, names):
+    """A parameter annotated with tl.constexpr is the number itself, also where another function returned it."""
+    for name, value in names.items():
+        if isinstance(value, (Returned, builtins.tuple)) and function.parameters.is_constant(name):
+            names[name] = plain(value)
+
+
 def _in_words(message, function, args, kwargs):
     """What is wrong with the arguments, and what to do about it."""
     known = function.parameters.kinds
@@ -359,7 +373,7 @@ def _plain(function):
 def by_python(function, *args, **kwargs):
     """`function(...)` on the user's constants: what it raises is not our mistake."""
     try:
-        return function(*args, **kwargs)
+        return function(*map(plain, args), **kwargs)
     except Exception as raised:
         explain(raised, hint=None)
         raise
@@ -370,7 +384,7 @@ def _list(b, node, args, kwargs):
 
 
 def _isinstance(b, node, args, kwargs):
-    return by_python(isinstance, *args, **kwargs)
+    return by_python(isinstance, *(settled(b, arg) for arg in args), **kwargs)
 
 
 def _getattr(b, node, args, kwargs):

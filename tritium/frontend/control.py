@@ -13,8 +13,10 @@ from .. import ops
 from ..ir import types as T
 from ..ir.core import Block, Op
 from ..language import operators, program, values
+from ..language.dependencies import Compilable
+from ..language.returned import plain, returned
 from . import binding, diagnose
-from .scope import MISSING, Deferred, Step, Unbound, describe, own_copies, reads, same
+from .scope import MISSING, Closure, Deferred, Step, Unbound, describe, own_copies, reads, same
 
 # The function's return value travels with its names, under one that no Python name can be.
 RESULT = "<result>"
@@ -65,7 +67,7 @@ def run(b, steps):
 
 def condition(b, test, owner):
     """The value of a condition: a bool when it is known now, else an i1 value."""
-    value = b.visit(test)
+    value = plain(b.visit(test))
     if type(value) is program.condition:  # its hint about loops means nothing here
         value = value.condition
     if values.is_constant(value):
@@ -126,11 +128,18 @@ def check_returns(b, function, exits):
         notes=[("that path goes by here, and on to the end of the function", diagnose.heading(b, last))])
 
 
+_CONSTANTS = (str, values.Builtin, Compilable, Closure, type(None))
+
+
 def _returned(b, node, value):
-    if value is None:
-        raise diagnose.error(b, node, "None cannot be returned", hint="write a bare `return`")
-    if values.is_constant(value) and not isinstance(value, tuple) and values.parts_of(value) is None:
-        return b.checked(node, values.to_tensor, value)
+    """What a `return` hands to the caller: numbers, texts, functions and None stay constants, also in tuples."""
+    if isinstance(value, tuple):
+        parts, remake = values.parts_of(value)
+        return remake([_returned(b, node, part) for part in parts])
+    if isinstance(value, _CONSTANTS) or values.number(value) is not None:
+        return returned(b, value)
+    if values.is_constant(value) and values.parts_of(value) is None:
+        return b.checked(node, values.to_tensor, value)  # says why not
     return binding.decay(b, value)
 
 
@@ -303,11 +312,29 @@ def _meet_results(b, node, x, y):
         if values.is_constant(kept):
             return kept
         return Pair(fill(b, kept), kept) if x is MISSING else Pair(kept, fill(b, kept))
+    x, y = _of_one_kind(b, x, y)
     if same(x, y):
         return x if values.is_constant(x) else Pair(x, y)
     raise diagnose.error(
-        b, b.frame.places.get(RESULT, node), f"Inconsistent return types: {describe(x)} and {describe(y)}",
-        hint="return values of one type on every path")
+        b, b.frame.places.get(RESULT, node), f"Inconsistent return types: {describe(x)} and {describe(y)}. "
+        f"Return type mismatch: {_type_text(x)} and {_type_text(y)}", hint="return values of one type on every path")
+
+
+def _type_text(value):
+    return str(values.type_of(value)) if value is not None else "None"
+
+
+def _of_one_kind(b, x, y):
+    """Two results with tensors in place of numbers that differ, or that meet a tensor; in tuples too."""
+    if isinstance(x, tuple) and isinstance(y, tuple) and len(x) == len(y):
+        pairs = [_of_one_kind(b, one, other) for one, other in zip(x, y)]
+        return tuple(values.parts_of(value)[1]([pair[k] for pair in pairs]) for k, value in enumerate((x, y)))
+    numbers = [values.number(value) is not None for value in (x, y)]
+    equal = all(numbers) and type(x) is type(y) and repr(x) == repr(y)  # 0.0 is not -0.0
+    if equal or not any(numbers) or not all(number or type(value) is values.tensor
+                                            for number, value in zip(numbers, (x, y))):
+        return x, y
+    return values.to_tensor(b, x), values.to_tensor(b, y)
 
 
 def _meet_flags(b, test, one, two):

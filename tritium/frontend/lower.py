@@ -14,6 +14,7 @@ from ..ir.builder import Builder
 from ..ir.core import Module, Result
 from ..language import dtypes, values
 from ..language.declared import check_listed
+from ..language.dialect import OLDEST
 from ..locks import lock
 from . import binding, budget, calls, control, diagnose, expressions, functions, statements
 from .scope import Frame, function_of
@@ -45,7 +46,8 @@ def lower(source, signature, constants=None, attrs=None, options=None, target=No
         except RecursionError:
             raise diagnose.error(b, function.node, f"{source.__name__} nests too deeply to be compiled",
                                  hint="split its longest expression into several statements") from None
-    return Module(source.__name__, b.finish(), functions=[kept.module for kept in b.kept])
+    attrs = {} if b.dialect is OLDEST else {"dialect": b.dialect.name}
+    return Module(source.__name__, b.finish(), attrs, [kept.module for kept in b.kept])
 
 
 _deepening = lock()
@@ -86,6 +88,11 @@ class KernelBuilder(Builder):
         self.nothing: dict[Any, Any] = {}  # calls, and names bound to them, of functions that returned no value
         self.inlining = False
         self.budget = budget.Budget()
+
+    @property
+    def dialect(self):
+        """What the release of Triton that the function at hand is written for decides."""
+        return self.frame.dialect
 
     def at(self, node):
         """Ops emitted from now on come from `node`."""

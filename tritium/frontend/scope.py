@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from .. import knobs
 from ..errors import explain, fail
 from ..ir.core import Loc
-from ..language import dependencies, spellings, values
+from ..language import dependencies, dialect, spellings, values
 from ..language.aggregate import Aggregate
 
 
@@ -228,6 +228,11 @@ class Parameters(NamedTuple):
     positional: tuple
     kinds: dict
     simple: bool  # every parameter has a place and no other rules
+    annotations: dict
+
+    def is_constant(self, name):
+        """Whether a parameter is annotated with tl.constexpr."""
+        return "constexpr" in str(self.annotations[name])
 
 
 class Function:
@@ -245,7 +250,8 @@ class Function:
         """Its parameters, from its signature."""
         kinds = {name: p.kind for name, p in self.source.signature.parameters.items()}
         positional = tuple(name for name, kind in kinds.items() if kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        return Parameters(positional, kinds, len(positional) == len(kinds))
+        annotations = {name: p.annotation for name, p in self.source.signature.parameters.items()}
+        return Parameters(positional, kinds, len(positional) == len(kinds), annotations)
 
     @cached_property
     def arguments(self):
@@ -283,11 +289,11 @@ class Frame:
     `live` are the names that may still be read after the statement list at hand, `tail` says that nothing at all comes
     after it in the function; `loop` is the innermost loop.
     `caller` is the location of the call that brought us here, `parent` its frame; `within` is the frame whose locals
-    a lambda sees.
+    a lambda sees. `dialect` is the level of the function; functions of the language follow their caller.
     """
 
-    __slots__ = ("caller", "captured", "entry", "function", "is_kernel", "live", "loop", "names", "parent", "places",
-                 "resolved", "source", "tail", "within")
+    __slots__ = ("caller", "captured", "dialect", "entry", "function", "is_kernel", "live", "loop", "names", "parent",
+                 "places", "resolved", "source", "tail", "within")
 
     def __init__(self, function, names, *, caller=None, parent=None, within=None, is_kernel=False):
         self.function, self.source, self.names = function, function.source, names
@@ -297,6 +303,8 @@ class Frame:
         self.loop, self.tail = None, True
         self.caller, self.parent, self.within, self.is_kernel = caller, parent, within, is_kernel
         self.resolved = {}
+        self.dialect = parent.dialect if parent is not None and dependencies.is_language(self.source) \
+            else dialect.of(self.source)
 
     def loc(self, node):
         """Where `node` stands in the file."""

@@ -6,6 +6,7 @@ import ast
 
 from ..errors import explain
 from ..language import indexing, spellings
+from ..language.returned import plain
 from . import binding, calls, control, diagnose, expressions, loops
 from .scope import MISSING, Unbound
 
@@ -33,7 +34,7 @@ def assign_annotated(b, node):
     """`x: tl.constexpr = e` keeps a constant; any other annotation means nothing."""
     if node.value is None:
         return
-    value = b.visit(node.value)
+    value = plain(b.visit(node.value))
     b.at(node)
     if not _is_constexpr(b, node.annotation):
         binding.store(b, node.target, binding.decay(b, value))

@@ -24,8 +24,9 @@ from .. import knobs
 from ..errors import InterpreterError, TritonError, cut, fail, is_ours, users_frames
 from ..ir.core import Loc, Op
 from ..ir.opdef import types_of
-from ..language import spellings
+from ..language import dialect, spellings
 from ..language.declared import check_listed
+from ..language.dependencies import is_language
 from ..language.grid import asked, grid_sizes
 from ..language.source import ConstexprFunction, Source
 from ..language.values import tensor, type_of, using
@@ -74,6 +75,8 @@ class EagerBuilder:
         self.options = SimpleNamespace(**{"num_warps": 4, "num_stages": 3, "num_ctas": 1, "debug": False,
                                           "sanitize_overflow": True, "enable_fp_fusion": True, **options})
         self._regions = {}
+        self.dialect = dialect.of(kernel) if kernel is not None else dialect.OLDEST
+        self.decided = False  # whether a run-time condition chose which `return` of the function at hand is reached
 
     def emit(self, kind, operands, attrs=None, regions=(), loc=None):
         """Evaluate an op; gives its value, a tuple of its values, or None when it has none."""
@@ -86,13 +89,20 @@ class EagerBuilder:
 
     def call(self, fn, args=(), kwargs=None):
         """Call a device function with language values."""
-        if isinstance(fn, Source) and not isinstance(fn, ConstexprFunction):
-            fn = eager_form(fn)
-        return fn(*args, **(kwargs or {}))
+        if not isinstance(fn, Source) or isinstance(fn, ConstexprFunction):
+            return fn(*args, **(kwargs or {}))
+        outer = self.dialect, self.decided
+        self.decided = False
+        if not is_language(fn):  # those follow their caller
+            self.dialect = dialect.of(fn)
+        try:
+            return eager_form(fn)(*args, **(kwargs or {}))
+        finally:
+            self.dialect, self.decided = outer
 
     def region_of(self, fn, arg_types):
         """A block that applies a function to scalars of these IR types."""
-        key = (id(fn), tuple(arg_types))
+        key = (id(fn), tuple(arg_types), self.dialect.name)
         if key not in self._regions:
             self._regions[key] = fn, self._trace(fn, arg_types)
         return self._regions[key][1]
@@ -104,6 +114,7 @@ class EagerBuilder:
         within = self.kernel if self.kernel is not None else fn
         b = KernelBuilder(within, self.options)
         b.frame = Frame(function_of(within), {}, is_kernel=True)
+        b.frame.dialect = self.dialect
         b.at(b.frame.function.node)
         return b.region_of(fn, arg_types)
 

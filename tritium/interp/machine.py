@@ -257,7 +257,8 @@ class Machine:
 
     def print(self, op, values):
         types = [x.type for x in op.operands]
-        sys.stdout.writelines(print_lines(self.pid, op.attrs["prefix"], types, values, op.attrs["hex"]))
+        sys.stdout.writelines(print_lines(self.pid, op.attrs["prefix"], types, values, op.attrs["hex"],
+                                          op.attrs["exponents"]))
 
     def assert_failed(self, op, failed):
         index = f" in lane {tuple(np.argwhere(failed)[0].tolist())}" if np.ndim(failed) else ""

@@ -9,7 +9,7 @@ import builtins
 
 import numpy as np
 
-from ..language import constants, elementwise, operators, program, values
+from ..language import constants, elementwise, operators, program, returned, values
 
 slice, range = builtins.slice, program.range  # what rewritten code finds under these names
 
@@ -18,11 +18,11 @@ def bind(value):
     """What a plain assignment binds: numbers become tensors, in tuples too; anything else stays."""
     if type(value) is values.tensor:
         return value
-    if isinstance(value, constants.constexpr):
+    if builtins.isinstance(value, constants.constexpr):
         value = value.value
     if values.number(value) is not None:
         return values.to_tensor(values.require("assignment"), value)
-    if isinstance(value, builtins.tuple):
+    if builtins.isinstance(value, builtins.tuple):
         parts, remake = values.parts_of(value)
         return remake([bind(part) for part in parts])
     return value
@@ -30,7 +30,37 @@ def bind(value):
 
 def keep(value):
     """What `x: tl.constexpr = value` binds: the bare object."""
-    return constants.unwrap(value)
+    return constants.plain(constants.unwrap(value))
+
+
+def decide(test):
+    """The test of an `if` that a function may return from: a run-time one makes the function's result a tensor."""
+    if builtins.isinstance(test, values.tensor):
+        values.require("if").decided = True
+    return test
+
+
+def decide_loop(items):
+    """The same for a loop that a function may return from."""
+    values.require("for").decided = True
+    return items
+
+
+def give_back(value):
+    """What `return value` gives: a constant unless a run-time condition chose it."""
+    b = values.require("return")
+    value = constants.unwrap(value)
+    return bind(value) if b.decided and b.dialect.constants_return else returned.returned_eagerly(b, value)
+
+
+def give_back_constant(value):
+    """The same where every `return` of the function gives this constant."""
+    return returned.returned_eagerly(values.require("return"), constants.unwrap(value))
+
+
+def tensor_of(x):
+    """The owner of an attribute that tensors have: a number is a tensor there."""
+    return values.to_tensor(values.require("an attribute"), x) if values.number(x) is not None else x
 
 
 def new_axes(x, index):
@@ -40,7 +70,7 @@ def new_axes(x, index):
 
 def setitem(x, index, value):
     """What `x` is after `x[index] = value`: another tile; Python's own containers are changed as ever."""
-    if isinstance(x, values.tensor):
+    if builtins.isinstance(x, values.tensor):
         return operators.setitem(values.require("item assignment"), x, index, value)
     x[index] = value
     return x
@@ -73,7 +103,7 @@ def _combine(operands, combine, decides):
     found = value = None
     for operand in operands:
         value = operand()
-        if values.is_constant(value) or isinstance(value, builtins.tuple):
+        if values.is_constant(value) or builtins.isinstance(value, builtins.tuple):
             if bool(value) is decides:
                 return value
             continue
@@ -83,18 +113,23 @@ def _combine(operands, combine, decides):
 
 def negate(x):
     """`not x`"""
-    return operators.unary(values.require("not"), "not", x) if isinstance(x, values.tensor) else not x
+    return operators.unary(values.require("not"), "not", x) if builtins.isinstance(x, values.tensor) else not x
 
 
 def choose(test, then, other):
     """`then if test else other`: under a run-time test the result is a tensor."""
     taken = then() if test else other()
-    return bind(taken) if isinstance(test, values.tensor) else taken
+    return bind(taken) if builtins.isinstance(test, values.tensor) else taken
+
+
+def isinstance(x, kinds):
+    """Python's `isinstance`; what a function returned may be a tensor."""
+    return builtins.isinstance(returned.settled(values.current(), x), kinds)
 
 
 def holds(test):
     """Whether an assertion's condition holds for every element."""
-    return bool(np.all(test.handle.data)) if isinstance(test, values.tensor) else test
+    return bool(np.all(test.handle.data)) if builtins.isinstance(test, values.tensor) else test
 
 
 def min(*args, **kwargs):
@@ -109,8 +144,8 @@ def max(*args, **kwargs):
 
 def _extreme(python, ours, args, kwargs):
     elementwise.check_several(python.__name__, args)
-    items = args[0] if len(args) == 1 and isinstance(args[0], builtins.tuple) else args
-    if kwargs or not any(isinstance(item, values.tensor) for item in items):
+    items = args[0] if len(args) == 1 and builtins.isinstance(args[0], builtins.tuple) else args
+    if kwargs or not any(builtins.isinstance(item, values.tensor) for item in items):
         return python(*args, **kwargs)
     elementwise.warn_of_blocks(values.require(ours), ours, items)
     found = items[0]

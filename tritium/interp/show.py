@@ -10,7 +10,7 @@ from ..ir import types as T
 from ..ops import meaning
 
 
-def print_lines(pid, prefix, types, values, hexadecimal=False):
+def print_lines(pid, prefix, types, values, hexadecimal=False, exponents=False):
     """The lines of one device_print: one for each element of each value.
 
     >>> for line in print_lines((0, 0, 0), " x: ", [T.Tile((2,), T.i32)], [np.array([7, -1], np.int32)]):
@@ -26,11 +26,20 @@ def print_lines(pid, prefix, types, values, hexadecimal=False):
         widths = [max(1, math.ceil(math.log10(n))) if n > 1 else 1 for n in value.shape]
         for index in np.ndindex(value.shape):
             at = ", ".join(f"{i:>{w}}" for i, w in zip(index, widths))
-            yield f"{head} idx ({at}){prefix}{operand}{element_text(T.element(t), value[index], hexadecimal)}\n"
+            text = element_text(T.element(t), value[index], hexadecimal, exponents)
+            yield f"{head} idx ({at}){prefix}{operand}{text}\n"
 
 
-def element_text(t, x, hexadecimal=False):
-    """One element as C's printf writes it: %d or %u, %f, %p, or 0x with every digit of the type."""
+def element_text(t, x, hexadecimal=False, exponents=False):
+    """One element as C's printf writes it: %d or %u, %f, %p, or 0x with every digit of the type; floats perhaps as %a.
+
+    >>> element_text(T.f32, np.float32(1.5), True), element_text(T.f32, np.float32(1.5), True, True)
+    ('0x3fc00000', '0x1.8p+0')
+    """
+    if exponents and type(t) is not T.Ptr and t.is_float:
+        mantissa, mark, exponent = float(meaning.convert(np.asarray(x), t, T.f64)).hex().partition("p")
+        return (mantissa.rstrip("0").rstrip(".") if mark and mantissa.strip("-") != "0x0.0" else
+                mantissa.removesuffix(".0")) + mark + exponent
     if hexadecimal:
         size = np.asarray(x).dtype.itemsize
         return f"0x{int(np.asarray(x).view(f'u{size}')):0{size * 2}x}"

@@ -102,6 +102,9 @@ class Rewriter(ast.NodeTransformer):
     def __init__(self, source, bound):
         self.source, self.bound = source, bound
         self.outside = source.get_capture_scope()
+        given = {ast.dump(part.value) if isinstance(part.value, ast.Constant) else part
+                 for part in ast.walk(source.parse()) if isinstance(part, ast.Return)}
+        self.one_result = len(given) == 1  # every `return` gives the same constant, or there is one `return`
         self.temporaries = 0
 
     def statements(self, node):
@@ -127,6 +130,8 @@ class Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.ctx, ast.Load) and node.attr in ("value", "type"):
             return self.call(f"{node.attr}_of", node, node.value)
+        if isinstance(node.ctx, ast.Load) and values.is_tensors_own(0, node.attr) and not self.is_outer(node.value):
+            node.value = self.call("tensor_of", node.value, node.value)
         return node
 
     def visit_Subscript(self, node):
@@ -137,6 +142,12 @@ class Rewriter(ast.NodeTransformer):
                                                             for part in parts):
             return self.call("new_axes", node, node.value, node.slice)
         return node
+
+    def is_outer(self, node):
+        """Whether `node` names something outside of the function, such as the module in `tl.sum`."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return isinstance(node, ast.Name) and node.id not in self.bound
 
     # --- assignments ----------------------------------------------------------------------------------------------
     def visit_Assign(self, node):
@@ -203,11 +214,23 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_Return(self, node):
-        """A number that a function returns is a tensor."""
+        """A number that a function returns is a constant, or a tensor: that depends on the release."""
         self.generic_visit(node)
         if node.value is not None:
-            node.value = self.call("bind", node.value, node.value)
+            node.value = self.call("give_back_constant" if self.one_result else "give_back", node.value, node.value)
         return node
+
+    def visit_If(self, node):
+        """Whether a `return` was chosen at run time is remembered."""
+        returns = holds_return(node)
+        self.generic_visit(node)
+        if returns:
+            node.test = self.call("decide", node.test, node.test)
+        return node
+
+    def visit_While(self, node):
+        """As `if`."""
+        return self.visit_If(node)
 
     # --- conditions and loops -------------------------------------------------------------------------------------
     def visit_BoolOp(self, node):
@@ -228,9 +251,13 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_For(self, node):
         """The index of a loop over a range is a tensor."""
+        returns = holds_return(node)
         if isinstance(node.iter, ast.Call) and self.is_builtin(node.iter.func, "range"):
             node.iter.func = self.support("range", node.iter.func)
-        return self.generic_visit(node)
+        self.generic_visit(node)
+        if returns:
+            node.iter = self.call("decide_loop", node.iter, node.iter)
+        return node
 
     def visit_Assert(self, node):
         """Every element must hold."""
@@ -240,7 +267,7 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Call(self, node):
         """`min` and `max` of tensors are tl.minimum and tl.maximum."""
-        if self.is_builtin(node.func, "min", "max"):
+        if self.is_builtin(node.func, "min", "max", "isinstance"):
             node.func = self.support(ast.unparse(node.func), node.func)
         return self.generic_visit(node)
 
@@ -253,6 +280,11 @@ class Rewriter(ast.NodeTransformer):
     def call(self, name, at, *args):
         """A call of it, which stands where `at` does."""
         return ast.copy_location(ast.Call(self.support(name, at), list(args), []), at)
+
+
+def holds_return(node):
+    """Whether a statement holds a `return`."""
+    return any(isinstance(part, ast.Return) for part in ast.walk(node))
 
 
 def later(node):

@@ -17,7 +17,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ..locks import once, once_property
-from .constants import unwrap, wrap
+from .constants import plain, unwrap, wrap
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -79,6 +79,7 @@ class Builtin:
     """
 
     _must_use_result: bool | str = False
+    adapts = False  # whether the type of a number decides what it gives, as in operators
 
     def __init__(self, fn, name=None):
         functools.update_wrapper(self, fn)
@@ -97,8 +98,10 @@ class Builtin:
         return self.signature.replace(parameters=[*self.signature.parameters.values(), hidden])
 
     def __call__(self, *args, _semantic=None, _generator=None, **kwargs):
-        plain = {name: unwrap(value) for name, value in kwargs.items()}
-        return self.fn(builder_of(_semantic, self.name), *map(unwrap, args), **plain)
+        args, kwargs = [*map(unwrap, args)], {name: unwrap(value) for name, value in kwargs.items()}
+        if not self.adapts:
+            args, kwargs = [*map(plain, args)], {name: plain(value) for name, value in kwargs.items()}
+        return self.fn(builder_of(_semantic, self.name), *args, **kwargs)
 
     def __get__(self, instance, owner=None):
         return self if instance is None else MethodType(self, instance)

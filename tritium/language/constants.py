@@ -75,6 +75,16 @@ class constexpr:
         return wrap(self.value(*args, **kwargs))
 
 
+class Returned:
+    """Base of the numbers that operators take for tensors; `plain` is the Python number. See `returned`."""
+
+    __slots__ = ()
+    plain: Any
+
+    def __reduce__(self):
+        return type(self.plain), (self.plain,)
+
+
 def _operator(fn, reflected):
     def method(self, other):
         x, y = self.value, unwrap(other)
@@ -118,3 +128,22 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 def wrap(value):
     """A constexpr around a plain constant or None; other values stay as they are."""
     return constexpr(value) if isinstance(value, _PLAIN) else value
+
+
+def plain(value):
+    """The value where Python needs the number itself, not what a function returned; in tuples and lists too.
+
+    >>> plain(3), plain((True, [2]))
+    (3, (True, [2]))
+    """
+    if isinstance(value, Returned):
+        return value.plain
+    if isinstance(value, builtins.tuple | list) and _holds_returned(value):
+        make = getattr(type(value), "_make", type(value))
+        return make([plain(part) for part in value])
+    return value
+
+
+def _holds_returned(value):
+    return any(isinstance(part, Returned) or (isinstance(part, builtins.tuple | list) and _holds_returned(part))
+               for part in value)

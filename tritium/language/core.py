@@ -12,6 +12,7 @@ from .constants import constexpr
 from .constants import unwrap as _unwrap_if_constexpr  # noqa: F401
 from .debug import *  # noqa: F403
 from .descriptors import *  # noqa: F403
+from .dialect import of_builder as _of_builder
 from .dtypes import *  # noqa: F403
 from .dtypes import get_int_dtype  # noqa: F401
 from .elementwise import *  # noqa: F403
@@ -36,6 +37,12 @@ def to_tensor(b, x):
         limit = tl.core.to_tensor(3)
     """
     return _to_tensor(b, x)
+
+
+@_internal
+def dialect_rules(b):
+    """What the release of Triton that the caller is written for decides: what the standard library asks."""
+    return _of_builder(b)
 
 
 # What `tl` exports; the rest is reached as tl.core.x.

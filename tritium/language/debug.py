@@ -12,6 +12,7 @@ from .calling import builtin
 from .casting import convert
 from .constants import unwrap
 from .deferred import ops
+from .dialect import of_builder
 from .values import tensor, to_tensor
 
 __all__ = ["device_assert", "device_print", "static_assert", "static_print"]
@@ -46,6 +47,8 @@ def static_assert(b, cond, msg="") -> None:
 def device_print(b, prefix, *args, hex: bool = False) -> None:
     """Print a line for every element of the arguments while the kernel runs; `print` is the same.
 
+    With `hex` integers are printed as `0x0000001f`, floats by their bits; from 3.9 on floats as `0x1.8p+0`.
+
         tl.device_print("x", x)
         print("pid", tl.program_id(0))
     """
@@ -60,7 +63,8 @@ def device_print(b, prefix, *args, hex: bool = False) -> None:
             raise fail(TypeError, f"device_print takes one string, then values: {unwrap(value)!r} is a second string",
                        hint='print each value with its own name: tl.device_print("x", x)')
     values = [to_tensor(b, value) for value in args]
-    ops.print_(b, *[value.handle for value in values], prefix=line_prefix(prefix, bool(values)), hex=bool(hex))
+    style = {"hex": bool(hex), "exponents": bool(hex) and of_builder(b).prints_hex_floats}
+    ops.print_(b, *[value.handle for value in values], prefix=line_prefix(prefix, bool(values)), **style)
 
 
 def line_prefix(prefix, has_values):

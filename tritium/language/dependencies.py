@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tritium import knobs
 from tritium.errors import Span, fail, render
-from tritium.language import spellings
+from tritium.language import dialect, spellings
 from tritium.language.constants import constexpr, unwrap
 from tritium.language.dtypes import dtype
 from tritium.language.fingerprints import Keyed, fingerprint, is_fixed
@@ -188,6 +188,9 @@ def _capture(source: Compilable, names: list[str]) -> Captured:
     defaults = [(place, found.key_of(value)) for place, value in given]
     if source.runs_in_python:
         found.others.append(found.key_of(function))
+    marker = source.__globals__.get(dialect.MARKER)
+    if marker is not None:
+        found.values[dialect.MARKER, id(source.__globals__)] = (marker, source.__globals__)
     constants = [(name, fingerprint(value)) for (name, _), (value, _) in found.values.items() if is_data(value)]
     parts = (source.src, source.starting_line_number, source.noinline, defaults, constants, found.others)
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from functools import reduce
 
 from tritium.errors import fail
 from tritium.ir import types as T
@@ -12,13 +13,15 @@ from .calling import builtin, warn
 from .casting import bitcast, convert, is_nonzero
 from .constants import unwrap
 from .deferred import ops, row
+from .dialect import of_builder
 from .dtypes import from_ir
 from .operators import add as _add
 from .operators import as_kind, bring_together, common_kind, emit, is_pointer, numeric
 from .operators import mul as _mul
 from .operators import sub as _sub
-from .rules import is_fp8, promote
-from .values import number, tensor, to_tensor
+from .returned import settled
+from .rules import is_fp8, promote, promote_numbers
+from .values import literal_type, number, tensor, to_tensor
 
 __all__ = [
     "PropagateNan", "abs", "add", "ceil", "clamp", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma",
@@ -188,12 +191,23 @@ def abs(b, x):
 
 
 def _promoted(b, *xs):
-    """Operands brought to one type and shape; Python numbers become tensors first."""
+    """Operands brought to one type and shape; Python numbers become tensors first, up to 3.8."""
+    if of_builder(b).numbers_adapt:
+        return _adapted(b, [numeric(b, unwrap(x)) for x in xs])
     xs = [to_tensor(b, x) for x in xs]
-    kind = _kind(xs[0])
-    for x in xs[1:]:
-        kind = promote(kind, _kind(x))
+    kind = reduce(promote, map(_kind, xs))
     return broadcast_together(b, *[convert(b, x, kind) for x in xs])
+
+
+def _adapted(b, xs):
+    """The same where numbers take the type of the tensors: tensors meet first, then numbers, then both."""
+    tensors, plain = [x for x in xs if isinstance(x, tensor)], [x for x in xs if not isinstance(x, tensor)]
+    if tensors:
+        kind = reduce(promote, map(_kind, tensors))
+        kind = promote_numbers(kind, plain) if plain else kind
+    else:
+        kind = reduce(promote, map(literal_type, plain))
+    return broadcast_together(b, *[as_kind(b, x, kind) for x in xs])
 
 
 @builtin
@@ -224,12 +238,33 @@ def mul(b, x, y, sanitize_overflow: bool = True):
 
 
 @builtin
-def fdiv(b, x, y, ieee_rounding: bool = False):
+def fdiv(b, x, y, ieee_rounding: bool = False, approx: bool = False):
     """Division of floats of one dtype, which the result keeps (16-bit floats too).
+
+    `ieee_rounding` rounds float32 correctly. `approx` lets float32 be off by 2 ulp where that is faster, as it allows
+    y from 2**-126 to 2**126 only. From 3.9 on operands are promoted as `/` promotes them: 16-bit floats give float32.
 
         y = tl.fdiv(numerator, denominator)
     """
-    tensors = [v for v in (unwrap(x), unwrap(y)) if isinstance(v, tensor)]
+    if unwrap(ieee_rounding) and unwrap(approx):
+        raise fail(ValueError, "ieee_rounding and approx exclude each other", argument="approx")
+    x, y = _quotient(b, settled(b, unwrap(x)), settled(b, unwrap(y)))
+    kind = _kind(x)
+    if unwrap(approx) and kind is not T.f32:
+        raise fail(ValueError, f"approx divides float32, not {from_ir(kind)}", hint="leave approx out, or cast",
+                   argument="approx")
+    return emit(b, row("div_rn") if unwrap(ieee_rounding) and kind is T.f32 else ops.div, x, y)
+
+
+def _quotient(b, x, y):
+    """The operands of `fdiv` as tensors of one type and shape."""
+    if of_builder(b).fdiv_promotes:
+        x, y = numeric(b, x), numeric(b, y)
+        kind = common_kind(x, y, "/")
+        if kind.is_int:
+            raise fail(TypeError, "fdiv needs an operand of floating point", hint="divide integers with / or //")
+        return broadcast_together(b, as_kind(b, x, kind), as_kind(b, y, kind))
+    tensors = [v for v in (x, y) if isinstance(v, tensor)]
     kinds = {_kind(v) for v in tensors} or {T.f32}
     if not all(type(k) is T.Scalar and k.is_float for k in kinds):
         raise fail(TypeError, "both operands of fdiv must have floating scalar type", hint="cast integers first")
@@ -237,8 +272,7 @@ def fdiv(b, x, y, ieee_rounding: bool = False):
         raise fail(TypeError, f"fdiv does not promote: {tensors[0].dtype} and {tensors[1].dtype}",
                    hint="cast one operand, or use /")
     kind = kinds.pop()
-    sides = [as_kind(b, v if isinstance(v, tensor) else number(v), kind) for v in (unwrap(x), unwrap(y))]
-    return emit(b, ops.div, *broadcast_together(b, *sides))
+    return broadcast_together(b, *[as_kind(b, v if isinstance(v, tensor) else number(v), kind) for v in (x, y)])
 
 
 @builtin
@@ -277,13 +311,16 @@ def fma(b, x, y, z):
     return emit(b, ops.fma, x, y, z)
 
 
-def _without_bf16(b, x):
-    """The comparison of bf16 is done, and stays, in f32."""
-    return convert(b, x, T.f32) if _kind(x) is T.bf16 else x
+def _comparable(b, *xs):
+    """The operands of `minimum`, `maximum` and `clamp`; up to 3.8 the comparison of bf16 is done, and stays, in f32."""
+    if not of_builder(b).keeps_bf16:
+        xs = [to_tensor(b, x) for x in xs]
+        xs = [convert(b, x, T.f32) if _kind(x) is T.bf16 else x for x in xs]
+    return _promoted(b, *xs)
 
 
 def _extreme(b, plain, with_nan, x, y, propagate_nan):
-    x, y = _promoted(b, _without_bf16(b, to_tensor(b, x)), _without_bf16(b, to_tensor(b, y)))
+    x, y = _comparable(b, x, y)
     return emit(b, _nan_rule(propagate_nan, x, plain, with_nan), x, y)
 
 
@@ -315,14 +352,11 @@ def maximum(b, x, y, propagate_nan=PropagateNan.NONE):
 
 @builtin
 def clamp(b, x, min, max, propagate_nan=PropagateNan.NONE):
-    """x kept between `min` and `max` (floats).
+    """x kept between `min` and `max`.
 
         relu6 = tl.clamp(x, 0.0, 6.0)
     """
-    x, low, high = _promoted(b, *[_without_bf16(b, to_tensor(b, v)) for v in (x, min, max)])
-    if not _kind(x).is_float:
-        raise fail(ValueError, f"Expected a floating point dtype for clamp but got {x.dtype}",
-                   hint="use tl.minimum(tl.maximum(x, low), high) for integers")
+    x, low, high = _comparable(b, x, min, max)
     raised = emit(b, _nan_rule(propagate_nan, x, ops.max_, ops.max_nan), x, low)
     return emit(b, _nan_rule(propagate_nan, x, ops.min_, ops.min_nan), raised, high)
 
@@ -350,7 +384,7 @@ def where(b, condition, x, y):
 
         y = tl.where(x > 0, x, 0.01 * x)
     """
-    condition, x, y = to_tensor(b, condition), unwrap(x), unwrap(y)
+    condition, x, y = to_tensor(b, condition), settled(b, unwrap(x)), settled(b, unwrap(y))
     if _kind(condition) is not T.i1:
         warn(b, "tl.where with a non-boolean condition is deprecated and will error out in a future triton release. "
              f"Got {condition.dtype}")
@@ -390,3 +424,8 @@ def logical_or(b, input, other):
     """
     from .operators import logical_or as either
     return to_tensor(b, either(b, input, other))
+
+
+# Functions in which the type of a number decides, as in operators.
+for _function in (add, sub, mul, fdiv, div_rn, umulhi, fma, minimum, maximum, clamp, where):
+    _function.adapts = True

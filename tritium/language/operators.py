@@ -17,9 +17,11 @@ from .calling import warn
 from .casting import convert, is_nonzero, splat_constant
 from .deferred import ops
 from .dependencies import Compilable
+from .dialect import of_builder
 from .dtypes import from_ir
 from .indexing import getitem, setitem
 from .limits import check_operator
+from .returned import settled
 from .rules import is_fp8, promote, promote_number
 from .values import constant, literal_type, number, tensor, to_tensor, type_of, unwrap
 
@@ -46,6 +48,7 @@ def name_of(x):
 
 def numeric(b, x):
     """A tensor, or a Python number; anything else cannot be an operand."""
+    x = settled(b, x)
     if isinstance(x, tensor):
         return x
     plain = number(x)
@@ -268,7 +271,7 @@ def _is_python(x):
 
 def binary(b, symbol, x, y):
     """`x symbol y` for one of + - * / // % ** @ << >> & | ^."""
-    x, y = unwrap(x), unwrap(y)
+    x, y = settled(b, unwrap(x)), settled(b, unwrap(y))
     if _is_python(x) and _is_python(y):
         check_operator(symbol, x, y)
         return _PYTHON[symbol](x, y)
@@ -302,7 +305,7 @@ def _overloaded(b, symbol, x, y):
 
 def unary(b, symbol, x):
     """`symbol x` for one of - ~ + not. Minus is 0 - x, so that -(0.0) is 0.0."""
-    x = unwrap(x)
+    x = settled(b, unwrap(x))
     if isinstance(x, builtins.tuple):
         raise fail(AttributeError, f"`{symbol}` of a tuple is not supported",
                    hint="ask for its length: len(t) == 0" if symbol == "not" else None)
@@ -323,8 +326,8 @@ def unary(b, symbol, x):
 
 
 def compare(b, symbol, x, y):
-    """`x symbol y` for one of == != < <= > >=. Numbers become tensors first; the result is int1."""
-    x, y = unwrap(x), unwrap(y)
+    """`x symbol y` for one of == != < <= > >=. Numbers become tensors first, up to 3.8; the result is int1."""
+    x, y = settled(b, unwrap(x)), settled(b, unwrap(y))
     if isinstance(x, builtins.tuple) and isinstance(y, builtins.tuple) and symbol in ("==", "!="):
         return _compare_tuples(b, symbol, x, y)
     if _is_python(x) and _is_python(y):
@@ -334,7 +337,9 @@ def compare(b, symbol, x, y):
     if x is None or y is None:
         raise fail(TypeError, f"cannot compare {name_of(x)} with {name_of(y)}",
                    hint="test for None with `is` or `is not`")
-    x, y = bring_together(b, to_tensor(b, x), to_tensor(b, y), symbol)
+    if not of_builder(b).numbers_adapt:
+        x, y = to_tensor(b, x), to_tensor(b, y)
+    x, y = bring_together(b, x, y, symbol)
     return emit(b, getattr(ops, _METHODS[symbol]), x, y)
 
 

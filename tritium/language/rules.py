@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from tritium.errors import fail
 from tritium.ir import types as T
 
@@ -74,12 +76,23 @@ def promote_number(tensor_kind, value, symbol="+"):
     """The IR type in which a tensor of `tensor_kind` meets the Python number `value`."""
     if type(tensor_kind) is T.Ptr:
         return promote(tensor_kind, literal_type(value), symbol)
-    if _rank(literal_type(value)) <= _rank(tensor_kind):
+    return promote_numbers(tensor_kind, [value], symbol)
+
+
+def promote_numbers(tensor_kind, numbers, symbol="+"):
+    """The IR type in which tensors of common type `tensor_kind` meet several Python numbers.
+
+    >>> promote_numbers(T.f16, [1, 2.5]), promote_numbers(T.i8, [1, 2.5])
+    (f16, f32)
+    """
+    theirs = reduce(promote, map(literal_type, numbers))
+    if _rank(theirs) <= _rank(tensor_kind):
         kind = _division_kind(tensor_kind) if symbol in DIVISIONS else tensor_kind
     else:
-        kind = promote(tensor_kind, literal_type(value), symbol)
+        kind = promote(tensor_kind, theirs, symbol)
     if kind.is_int:
-        check_fits(kind, value)
+        for value in numbers:
+            check_fits(kind, value)
     return kind
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tritium import knobs
 from tritium.errors import Span, fail, node_span, render
-from tritium.language import dependencies, text
+from tritium.language import dependencies, dialect, text
 from tritium.language.calling import current
 from tritium.language.constants import unwrap
 from tritium.locks import busy, lock, once_property
@@ -80,6 +80,7 @@ class Source(dependencies.Compilable):
             raise fail(TypeError, f"cannot compile {fn!r}: a kernel is a function written with `def`")
         self.fn: FunctionType = fn
         self.hash: str | None = None
+        self._hashed_for: str | None = None  # the dialect that was set then
         self.used_global_vals: dict[tuple[str, int], tuple[Any, Any]]  # (name, scope's id) -> (value, scope)
         self._begin()
         for name in ("__name__", "__qualname__", "__module__", "__doc__", "__globals__"):
@@ -192,19 +193,20 @@ class Source(dependencies.Compilable):
     def cache_key(self) -> str:
         """A hash of everything the compiled code depends on: text, place, callees, captured constants."""
         found = self.hash
-        if found is None:
+        if found is None or self._hashed_for != dialect.setting() and self.fn is not None:
             with _walking, busy():
-                found = self.hash or self._walk()
+                found = self.hash if self.hash and self._hashed_for == dialect.setting() else self._walk()
         return found
 
     def _walk(self) -> str:
         """Find what the compiled code depends on, and its hash."""
         reached = dependencies.reach(self)
         self.used_global_vals = dependencies.merge_globals(reached)
-        digest = hashlib.sha256()
+        digest, setting = hashlib.sha256(), dialect.setting()
+        digest.update(setting.encode())
         for source in reached:
             digest.update(source._captured.digest.encode())
-        self.hash = digest.hexdigest()
+        self.hash, self._hashed_for = digest.hexdigest(), setting
         return self.hash
 
     def check_globals(self) -> None:

@@ -46,8 +46,15 @@ def _extreme_dtype(dtype):
 
 
 @constexpr_function
-def _without_bf16(dtype):
-    return core.float32 if dtype.is_bf16() else dtype
+def _scanned_dtype(dtype, rules):
+    """In what scans, and reductions with indices, work: up to 3.8 not in bf16."""
+    return core.float32 if dtype.is_bf16() and not rules.keeps_bf16 else dtype
+
+
+@constexpr_function
+def _product_dtype(dtype, asked, rules):
+    """In what running products work: from 3.9 on narrow integers would overflow less."""
+    return _sum_dtype.fn(dtype, asked) if asked is not None or rules.widens_products else dtype
 
 
 @constexpr_function
@@ -164,7 +171,7 @@ def cdiv(x, div):
 
         blocks = tl.cdiv(n_elements, BLOCK)
     """
-    return core.to_tensor((x + (div - 1)) // div)
+    return (x + (div - 1)) // div
 
 
 @device
@@ -304,7 +311,7 @@ def max(input, axis=None, return_indices=False, return_indices_tie_break_left=Tr
         value, position = tl.max(x, axis=0, return_indices=True)
     """
     if return_indices:
-        wide = input.to(_without_bf16(input.dtype))
+        wide = input.to(_scanned_dtype(input.dtype, core.dialect_rules()))
         if return_indices_tie_break_left:
             return _reduce_with_indices(wide, axis, _argmax_combine_tie_break_left, keep_dims)
         else:
@@ -320,7 +327,7 @@ def min(input, axis=None, return_indices=False, return_indices_tie_break_left=Tr
         smallest = tl.min(x, axis=0)
     """
     if return_indices:
-        wide = input.to(_without_bf16(input.dtype))
+        wide = input.to(_scanned_dtype(input.dtype, core.dialect_rules()))
         if return_indices_tie_break_left:
             return _reduce_with_indices(wide, axis, _argmin_combine_tie_break_left, keep_dims)
         else:
@@ -379,17 +386,19 @@ def cumsum(input, axis=0, reverse=False, dtype=None):
 
         offsets = tl.cumsum(lengths, axis=0) - lengths
     """
-    kind: constexpr = _sum_dtype(_without_bf16(input.dtype), dtype)
+    kind: constexpr = _sum_dtype(_scanned_dtype(input.dtype, core.dialect_rules()), dtype)
     return core.associative_scan(input.to(kind), axis, _sum_combine, reverse)
 
 
 @device
-def cumprod(input, axis=0, reverse=False):
+def cumprod(input, axis=0, reverse=False, dtype=None):
     """Running product along an axis, from the start or, reversed, from the end.
 
         survival = tl.cumprod(1 - hazard, axis=0)
     """
-    return core.associative_scan(input.to(_without_bf16(input.dtype)), axis, _prod_combine, reverse)
+    rules: constexpr = core.dialect_rules()
+    kind: constexpr = _product_dtype(_scanned_dtype(input.dtype, rules), dtype, rules)
+    return core.associative_scan(input.to(kind), axis, _prod_combine, reverse)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tritium.ir import types as T
 
 from . import dtypes
 from .calling import Builtin, as_builtin, builder_of, builtin, current, is_builtin, require, using
-from .constants import constexpr, unwrap, wrap
+from .constants import Returned, constexpr, unwrap, wrap
 from .deferred import ops
 from .dtypes import constexpr_type, from_ir, tuple_type
 
@@ -267,6 +267,8 @@ def number(value) -> Any:
     (3, True)
     """
     value = unwrap(value)
+    if isinstance(value, Returned):
+        return value.plain
     if isinstance(value, (bool, float)):
         return bool(value) if isinstance(value, bool) else float(value)
     if isinstance(value, int):
@@ -274,6 +276,15 @@ def number(value) -> Any:
     if isinstance(value, tensor) or not hasattr(value, "dtype") or getattr(value, "shape", None) != ():
         return None
     return value.item()  # a NumPy scalar
+
+
+def is_tensors_own(value, name):
+    """Whether `name` is an attribute of tensors that `value`, a number, does not have: it becomes a tensor for it.
+
+    >>> is_tensors_own(3, "dtype"), is_tensors_own(3, "bit_length"), is_tensors_own("3", "dtype")
+    (True, False, False)
+    """
+    return name != "type" and hasattr(tensor, name) and number(value) is not None and not hasattr(value, name)
 
 
 def is_constant(value):

@@ -187,11 +187,11 @@ class barrier:
         return None
 
 
-@op("print", attrs=("prefix",), effects="write", hex=False)
+@op("print", attrs=("prefix",), effects="write", hex=False, exponents=False)
 class print_:
-    """device_print of any number of values, one line for each element."""
+    """device_print of any number of values, one line for each element; with `exponents`, `hex` is %a for floats."""
 
-    def infer(*values, prefix, hex):
+    def infer(*values, prefix, hex, exponents):
         return None
 
     def eval(m, op, *values):

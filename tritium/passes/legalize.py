@@ -235,9 +235,10 @@ def _sort(facts, t):
 
 
 def _print(facts, t):
-    """Narrow floats are printed as f32, in hexadecimal as the integers that their bits are."""
+    """Narrow floats are printed as f32; as the integers that their bits are where the bits are asked for."""
     def widened(b, op):
-        turn = (lambda x: Expr(b, x).ubits.v) if op.attrs["hex"] else (lambda x: _wider(b, x))
+        bits = op.attrs["hex"] and not op.attrs["exponents"]
+        turn = (lambda x: Expr(b, x).ubits.v) if bits else (lambda x: _wider(b, x))
         xs = [turn(x) if type(e := T.element(x.type)) is T.Scalar and e.is_float and e not in facts.floats else x
               for x in op.operands]
         return None if same(xs, op.operands) else b.emit(ops.print_, xs, op.attrs) or ()

@@ -15,14 +15,15 @@ from ..llvm.writer import Val, Writer
 __all__ = ["line_format", "print_line"]
 
 # How C spells each kind of value; `*` stands for the number of hexadecimal digits.
-_SPELLED = {"none": "", "int": "%lld", "uint": "%llu", "float": "%f", "pointer": "%p", "hex": "0x%0*llx"}
+_SPELLED = {"none": "", "int": "%lld", "uint": "%llu", "float": "%f", "exponent": "%a", "pointer": "%p",
+            "hex": "0x%0*llx"}  # fmt: skip
 
 
 def line_format(text: str, kind: str, shape: Sequence[int] = (), digits: int = 0) -> str:
     """The C format of a line; `text` stands between the index and the value.
 
-    `kind` is "int", "uint", "float", "pointer", "hex" (with so many `digits`), or "none" for a line without a value.
-    An index takes ceil(log10(size)) columns.
+    `kind` is "int", "uint", "float", "exponent", "pointer", "hex" (with so many `digits`), or "none" for a line
+    without a value. An index takes ceil(log10(size)) columns.
 
     >>> line_format(" x: ", "int", (4, 128))
     'pid (%lld, %lld, %lld) idx (%1lld, %3lld) x: %lld\\n'

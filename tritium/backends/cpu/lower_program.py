@@ -64,14 +64,16 @@ def _print(lo, op):
             total *= n
         with lo.counted(total) as i:
             idx = tuple(unravel(lo, (i, None), shape)) if shape else ()
-            kind, value, digits = _printed(lo, lo.ev(x, idx), t, op.attrs["hex"])
+            kind, value, digits = _printed(lo, lo.ev(x, idx), t, op.attrs["hex"], op.attrs["exponents"])
             where = [w.effect(f"add i64 {lo.const(b)}, 0", "i64") for b, _ in idx]
             print_line(w, text, kind, program, shape, where, value, digits)
 
 
-def _printed(lo, x, t, hexadecimal):
+def _printed(lo, x, t, hexadecimal, exponents):
     """(kind, value as it is passed, digits) of an element."""
     w = lo.w
+    if exponents and type(t) is not T.Ptr and t.is_float:
+        return "exponent", w.cast("fpext", x, "double"), 0
     if hexadecimal:
         bits = 64 if type(t) is T.Ptr else t.bits
         if type(t) is T.Ptr:

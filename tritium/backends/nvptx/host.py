@@ -41,7 +41,7 @@ def print_values(g, op, values):
         with w.when(owner) if owner is not None else nullcontext():
             for v, part in zip(xs, parts):
                 index, columns = _indices(g, layout, thread, part)
-                spec, args = _format(g, v, T.element(x.type), op.attrs["hex"])
+                spec, args = _format(g, v, T.element(x.type), op.attrs["hex"], op.attrs["exponents"])
                 idx = ", ".join(columns)
                 _vprintf(g, f"pid (%u, %u, %u) idx ({idx}){prefix}{operand}{spec}\n", [*pids, *index, *args])
 
@@ -71,13 +71,13 @@ def _vprintf(g, text, args):
     w.effect(f"call i32 @vprintf(ptr {w.string(text)}, ptr {frame})", "i32")
 
 
-def _format(g, v, t, hexadecimal):
+def _format(g, v, t, hexadecimal, exponents):
     """(conversion of printf, arguments) for one value."""
     w = g.w
     if type(t) is T.Ptr:
         return "0x%llx", [w.cast("ptrtoint", v, "i64")]
-    if t.is_float and not hexadecimal:
-        return "%f", [v if t in (T.f32, T.f64) else convert_scalar(g, v, t, T.f32)]
+    if t.is_float and (exponents or not hexadecimal):
+        return "%a" if exponents else "%f", [v if t in (T.f32, T.f64) else convert_scalar(g, v, t, T.f32)]
     if t.is_float:
         v = w.cast("bitcast", v, f"i{t.bits}")
     if t.bits < 32:
