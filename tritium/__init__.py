@@ -18,6 +18,7 @@ _HOMES = {
     "TensorWrapper": "tensors", "reinterpret": "tensors",
     "autotune": "runtime.autotuner", "Config": "runtime.autotuner", "heuristics": "runtime.autotuner",
     "set_allocator": "runtime._allocation",
+    "aggregate": "language.aggregate",
     "constexpr_function": "language.source", "must_use_result": "language.source", "cdiv": "language.source",
     "next_power_of_2": "language.source",
     "compile": "compiler", "AsyncCompileMode": "compiler.background", "FutureKernel": "compiler.background",

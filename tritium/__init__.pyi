@@ -35,6 +35,9 @@ from .errors import (
     OutOfResources as OutOfResources,
     TritonError as TritonError,
 )
+from .language.aggregate import (
+    aggregate as aggregate,
+)
 from .language.source import (
     cdiv as cdiv,
     constexpr_function as constexpr_function,

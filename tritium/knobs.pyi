@@ -83,6 +83,14 @@ class Secret(str):
     """
 
 
+def release(value: Any) -> str:
+    """A release of Triton whose programs run here, by its first two numbers.
+
+    >>> release("3.8.0")
+    '3.8'
+    """
+
+
 BOOL: Kind
 
 
@@ -105,6 +113,9 @@ TOOL: Kind
 
 
 CLASS: Kind
+
+
+RELEASE: Kind
 
 
 HOOKS: Kind
@@ -264,6 +275,7 @@ redis: redis_settings
 class language_settings(Group):
     fp32_default: str | None
     default_fp_fusion: bool
+    dialect: Any
 
 
 language: language_settings

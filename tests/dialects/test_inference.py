@@ -87,8 +87,8 @@ def calls_its_own(x):
 
 
 @pytest.mark.parametrize(("kernel", "expected"), [
-    (plain, "3.6"), (with_walrus, "3.7"), (with_rest, "3.7"), (declared, "3.7"), (chained, "3.9"),
-    (keyword_only, "3.9"), (loads_by_method, "3.9"), (block_pointer, "3.7"), (by_position, "3.6"),
+    (plain, "3.6"), (with_walrus, "3.7"), (with_rest, "3.7"), (declared, "3.7"), (squeezed, "3.7"), (chained, "3.9"),
+    (keyword_only, "3.9"), (loads, "3.9"), (loads_by_method, "3.9"), (block_pointer, "3.7"), (by_position, "3.6"),
     (calls_its_own, "3.6"),
 ])  # fmt: skip
 def test_what_a_function_uses(kernel, expected):

@@ -19,7 +19,7 @@ PHRASES = {
     "try_statement": (UnsupportedLanguageConstruct, "unsupported AST node type: Try"),
     "dict_display": (UnsupportedLanguageConstruct, "unsupported AST node type: Dict"),
     "import_statement": (UnsupportedLanguageConstruct, "unsupported AST node type: Import"),
-    "chained_comparison": (UnsupportedLanguageConstruct, "simultaneous multiple comparison is not supported"),
+    "chained_comparison": (UnsupportedLanguageConstruct, "unsupported AST node type: In"),
     "tuple_element_assignment": (CompilationError, "__setitem__ is not supported"),
     "attribute_assignment": (CompilationError, "Attribute assignment is not supported"),
     "tensor_in_if": (UnsupportedLanguageConstruct, "Boolean value of Tensor with more than one value is ambiguous"),

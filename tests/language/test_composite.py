@@ -113,7 +113,7 @@ def test_aggregates_flatten_to_their_fields(b):
 
 
 def test_aggregate_mistakes(b):
-    with pytest.raises(TypeError, match="Expected tensor for attribute 'left' of Pair, got int"):
+    with pytest.raises(TypeError, match=r"Expected <class .*tensor'> for attribute 'left', got int"):
         Pair(1, b.tile("i32"))
 
     class Incomplete:

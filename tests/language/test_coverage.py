@@ -18,7 +18,8 @@ from tritium.language.extra import libdevice, library
 ROWS = {row.name: row for row in all_rows()}
 METHODS = """
     to cast broadcast_to trans permute split view reshape expand_dims item store advance atomic_cas atomic_xchg
-    atomic_add atomic_max atomic_min atomic_and atomic_or atomic_xor exp exp2 log log2 cos sin sqrt sqrt_rn rsqrt abs
+    atomic_add atomic_load atomic_store atomic_poll
+    atomic_max atomic_min atomic_and atomic_or atomic_xor exp exp2 log log2 cos sin sqrt sqrt_rn rsqrt abs
     erf floor ceil reduce associative_scan gather histogram cdiv sigmoid softmax ravel max argmax min argmin sum xor_sum
     reduce_or cumsum cumprod flip sort logical_and logical_or type dtype shape numel T
 """.split()

@@ -228,6 +228,6 @@ def test_dot_scaled_mistakes(b):
     with pytest.raises(AssertionError, match="same number of"):
         tl.dot_scaled.fn(b, x, None, "e2m1", y, None, "e4m3")
     with pytest.raises(AssertionError, match="rhs_scale must be a tensor of shape"):
-        tl.dot_scaled.fn(b, x, None, "e4m3", y, b.tile("u8", 1, 16), "e4m3")
+        tl.dot_scaled.fn(b, x, None, "e4m3", y, b.tile("u8", 1, 2), "e4m3")
     with pytest.raises(AssertionError, match="Only float32 is supported"):
         tl.dot_scaled.fn(b, x, None, "e4m3", y, None, "e4m3", out_dtype=tl.float16)

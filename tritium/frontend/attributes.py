@@ -16,6 +16,8 @@ def read(b, owner, wanted):
         return _of_module(owner, wanted)
     if wanted == "type" and type(owner) is tuple:  # given to a constexpr parameter, not made in the kernel
         return values.constexpr_type(owner)
+    if wanted == "value" and isinstance(owner, tuple) and values.is_constant(owner):
+        return owner  # as that of any constant
     if type(owner) is not values.tensor and values.parts_of(owner) is None:
         if wanted == "value":
             return plain(owner)

@@ -49,8 +49,9 @@ def _unpack(b, target, value):
             raise diagnose.unsupported(b, part, "unsupported AST node type: Starred",
                                        hint=f"name the values one by one: there are {got}")
     if wanted != got:
-        few = "not enough" if got < wanted else "too many"
-        raise diagnose.error(b, target, f"{few} values to unpack (expected {wanted}, got {got})")
+        counts = f"not enough values to unpack (expected {wanted}, got {got})" if got < wanted else \
+            f"too many values to unpack (expected {wanted}): there are {got}"
+        raise diagnose.error(b, target, counts)
     for part, item in zip(target.elts, value):
         store(b, part, item)
 

@@ -128,7 +128,7 @@ def check_returns(b, function, exits):
         notes=[("that path goes by here, and on to the end of the function", diagnose.heading(b, last))])
 
 
-_CONSTANTS = (str, values.Builtin, Compilable, Closure, type(None))
+_CONSTANTS = (str, values.Builtin, Compilable, Closure, type(None), type(NotImplemented))
 
 
 def _returned(b, node, value):

@@ -70,25 +70,28 @@ def unary(b, node):
 
 
 def compare(b, node):
-    """`x < y`; `is` asks at compile time."""
-    if len(node.ops) != 1:
-        raise diagnose.unsupported(b, node, "simultaneous multiple comparison is not supported",
-                                   hint=f"write `{_unchained(node)}`")
-    how = type(node.ops[0])
-    if how is ast.In or how is ast.NotIn:
-        raise diagnose.unsupported(b, node, f"unsupported AST node type: {how.__name__}",
-                                   hint="compare with each of the values: `(x == a) or (x == b)`")
-    x, y = b.visit(node.left), b.visit(node.comparators[0])
-    if how is ast.Is or how is ast.IsNot:
-        return (x is y) is (how is ast.Is)
-    b.at(node)
-    return operators.compare(b, _COMPARE[how], x, y)
+    """`x < y < z`: both must hold, a constant that is false decides; `is` asks at compile time."""
+    x, found = b.visit(node.left), None
+    for how, right in zip(map(type, node.ops), node.comparators):
+        if how is ast.In or how is ast.NotIn:
+            raise diagnose.unsupported(b, node, f"unsupported AST node type: {how.__name__}",
+                                       hint="compare with each of the values: `(x == a) or (x == b)`")
+        y = b.visit(right)
+        b.at(node)
+        holds = (x is y) is (how is ast.Is) if how is ast.Is or how is ast.IsNot else \
+            operators.compare(b, _COMPARE[how], x, y)
+        found = holds if found is None else operators.logical_and(b, found, holds)
+        if values.is_constant(found) and not found:
+            break
+        x = y
+    return found
 
 
-def _unchained(node):
-    parts = [node.left, *node.comparators]
-    pairs = [ast.unparse(ast.Compare(x, [how], [y])) for x, how, y in zip(parts, node.ops, parts[1:])]
-    return " & ".join(f"({pair})" for pair in pairs)
+def bind_and_give(b, node):
+    """`(x := e)`: binds as `x = e` does, and is what was bound."""
+    value = binding.decay(b, b.visit(node.value))
+    b.frame.bind(node.target.id, value, node.target)
+    return value
 
 
 def both_or_either(b, node):
@@ -253,7 +256,7 @@ EXPRESSIONS = {
     ast.Constant: constant, ast.Name: name, ast.Tuple: display, ast.List: display, ast.BinOp: binary,
     ast.UnaryOp: unary, ast.Compare: compare, ast.BoolOp: both_or_either, ast.IfExp: conditional,
     ast.Attribute: attribute, ast.Subscript: subscript, ast.Slice: slice_, ast.Call: calls.call,
-    ast.JoinedStr: f_string, ast.ListComp: comprehension, ast.Lambda: lambda_,
+    ast.JoinedStr: f_string, ast.ListComp: comprehension, ast.Lambda: lambda_, ast.NamedExpr: bind_and_give,
 }  # fmt: skip
 
 # What to write instead of an expression that kernels do not have.
@@ -263,6 +266,5 @@ INSTEAD = {
     "Set": "use a tuple",
     "SetComp": "use a list comprehension",
     "GeneratorExp": "use a list comprehension: [f(x) for x in t]",
-    "NamedExpr": "assign on a line of its own",
     "Starred": "unpack with a name for each value: `a, b = t`",
 }

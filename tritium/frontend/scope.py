@@ -289,11 +289,12 @@ class Frame:
     `live` are the names that may still be read after the statement list at hand, `tail` says that nothing at all comes
     after it in the function; `loop` is the innermost loop.
     `caller` is the location of the call that brought us here, `parent` its frame; `within` is the frame whose locals
-    a lambda sees. `dialect` is the level of the function; functions of the language follow their caller.
+    a lambda sees. `declared` names keep the constants of their next assignment. `dialect` is the level of the function;
+    functions of the language follow their caller.
     """
 
-    __slots__ = ("caller", "captured", "dialect", "entry", "function", "is_kernel", "live", "loop", "names", "parent",
-                 "places", "resolved", "source", "tail", "within")
+    __slots__ = ("caller", "captured", "declared", "dialect", "entry", "function", "is_kernel", "live", "loop", "names",
+                 "parent", "places", "resolved", "source", "tail", "within")
 
     def __init__(self, function, names, *, caller=None, parent=None, within=None, is_kernel=False):
         self.function, self.source, self.names = function, function.source, names
@@ -303,6 +304,7 @@ class Frame:
         self.loop, self.tail = None, True
         self.caller, self.parent, self.within, self.is_kernel = caller, parent, within, is_kernel
         self.resolved = {}
+        self.declared = frozenset()  # names whose next assignment keeps constants
         self.dialect = parent.dialect if parent is not None and dependencies.is_language(self.source) \
             else dialect.of(self.source)
 
@@ -343,6 +345,8 @@ class Frame:
             return self._allowed(name, module[name])
         if name in PYTHON:
             return getattr(builtins, name)
+        if name == "NotImplemented":  # what an operator of an aggregate gives
+            return NotImplemented
         raise explain(NameError(f"{name} is not defined"), hint=self._suggestion(name))
 
     def _allowed(self, name, value):

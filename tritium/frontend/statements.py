@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from ..errors import explain
-from ..language import indexing, spellings
+from ..language import indexing, spellings, values
 from ..language.returned import plain
 from . import binding, calls, control, diagnose, expressions, loops
-from .scope import MISSING, Unbound
+from .scope import MISSING, Unbound, names_of
 
 
 def assign(b, node):
@@ -18,6 +18,11 @@ def assign(b, node):
                                    hint="write one assignment for each name")
     value = b.visit(node.value)
     b.at(node)
+    kept = b.frame.declared.intersection(names_of(node.targets[0]).writes)
+    if kept:
+        binding.store(b, node.targets[0], _kept(b, node.targets[0], value, kept))
+        b.frame.declared -= kept
+        return
     try:
         value = binding.decay(b, value)
     except TypeError as refused:
@@ -31,8 +36,10 @@ def assign(b, node):
 
 
 def assign_annotated(b, node):
-    """`x: tl.constexpr = e` keeps a constant; any other annotation means nothing."""
+    """`x: tl.constexpr = e` keeps a constant, `x: tl.constexpr` that of the next assignment; others mean nothing."""
     if node.value is None:
+        if _is_constexpr(b, node.annotation) and type(node.target) is ast.Name:
+            b.frame.declared |= {node.target.id}
         return
     value = plain(b.visit(node.value))
     b.at(node)
@@ -50,6 +57,15 @@ def assign_annotated(b, node):
             notes=[(f"{name} is defined here", b.frame.places[name])] if name in b.frame.places else (),
             hint="use another name")
     b.frame.bind(name, value, node.target)
+
+
+def _kept(b, target, value, names):
+    """The value of an assignment in which the constants of some names stay constants."""
+    if type(target) is ast.Name:
+        return plain(value) if target.id in names else binding.decay(b, value)
+    if type(target) in (ast.Tuple, ast.List) and isinstance(value, tuple) and len(value) == len(target.elts):
+        return values.tuple([_kept(b, part, item, names) for part, item in zip(target.elts, value)])
+    return binding.decay(b, value)
 
 
 def _is_constexpr(b, annotation):

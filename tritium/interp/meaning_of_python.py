@@ -33,6 +33,26 @@ def keep(value):
     return constants.plain(constants.unwrap(value))
 
 
+def keep_some(value, kept):
+    """What `a, b = value` binds where some names were declared with tl.constexpr; `kept` says which, in its form."""
+    if builtins.isinstance(kept, builtins.tuple):
+        return [keep_some(part, which) for part, which in zip(value, kept)]
+    return keep(value) if kept else bind(value)
+
+
+def chained(symbols, x, *operands):
+    """`x < y < z`: each operand but the first given as a function, evaluated once."""
+    b, found = values.require("a comparison"), None
+    for symbol, operand in zip(symbols, operands):
+        y = operand()
+        holds = (x is y) is (symbol == "is") if symbol in ("is", "is not") else operators.compare(b, symbol, x, y)
+        found = holds if found is None else operators.logical_and(b, found, holds)
+        if found is False:
+            break
+        x = y
+    return found
+
+
 def decide(test):
     """The test of an `if` that a function may return from: a run-time one makes the function's result a tensor."""
     if builtins.isinstance(test, values.tensor):

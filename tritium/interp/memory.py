@@ -182,6 +182,8 @@ class Memory:
 
     def atomic(self, t, how, addresses, values, mask=None):
         """Read-modify-write of each lane in turn; gives what each lane found (0 where masked off)."""
+        if how == "load":
+            return self.load(t, addresses, mask, None)
         combine, values = COMBINE[how], np.ravel(values)
         return self._update(t, addresses, mask, lambda old, lanes: combine(old, values[lanes]))
 
@@ -310,7 +312,8 @@ def ordered(x):
 
 
 COMBINE = {
-    "add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "xchg": lambda old, new: new,
+    "add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "xchg": lambda old, new: new, "store": lambda old, new: new,
     "max": lambda old, new: np.where(ordered(new) > ordered(old), new, old),
     "min": lambda old, new: np.where(ordered(new) < ordered(old), new, old),
 }

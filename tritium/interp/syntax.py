@@ -102,6 +102,7 @@ class Rewriter(ast.NodeTransformer):
     def __init__(self, source, bound):
         self.source, self.bound = source, bound
         self.outside = source.get_capture_scope()
+        self.declared: frozenset[str] = frozenset()  # names whose next assignment keeps constants
         given = {ast.dump(part.value) if isinstance(part.value, ast.Constant) else part
                  for part in ast.walk(source.parse()) if isinstance(part, ast.Return)}
         self.one_result = len(given) == 1  # every `return` gives the same constant, or there is one `return`
@@ -153,6 +154,11 @@ class Rewriter(ast.NodeTransformer):
     def visit_Assign(self, node):
         """Numbers become tensors; an element of a tile is exchanged in a new tile."""
         self.generic_visit(node)
+        kept = kept_of(node.targets[0], self.declared) if len(node.targets) == 1 else False
+        if kept is not False:
+            self.declared -= {part.id for part in ast.walk(node.targets[0]) if isinstance(part, ast.Name)}
+            node.value = self.call("keep_some", node.value, node.value, ast.copy_location(kept, node.value))
+            return ast.fix_missing_locations(node)
         node.value = self.call("bind", node.value, node.value)
         if len(node.targets) == 1 and self.is_element(node.targets[0]):
             return self.exchange(node.targets[0], node.value, node)
@@ -211,7 +217,23 @@ class Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if node.value is not None:
             node.value = self.call("keep" if constant else "bind", node.value, node.value)
+        elif constant and isinstance(node.target, ast.Name):
+            self.declared = self.declared | {node.target.id}
         return node
+
+    def visit_NamedExpr(self, node):
+        """`(x := e)` binds as `x = e` does."""
+        self.generic_visit(node)
+        node.value = self.call("bind", node.value, node.value)
+        return node
+
+    def visit_Compare(self, node):
+        """`x < y < z` of tensors is combined element by element."""
+        self.generic_visit(node)
+        if len(node.ops) == 1:
+            return node
+        symbols = ast.copy_location(ast.Constant(tuple(_SYMBOLS[type(how)] for how in node.ops)), node)
+        return self.call("chained", node, symbols, node.left, *map(later, node.comparators))
 
     def visit_Return(self, node):
         """A number that a function returns is a constant, or a tensor: that depends on the release."""
@@ -223,7 +245,12 @@ class Rewriter(ast.NodeTransformer):
     def visit_If(self, node):
         """Whether a `return` was chosen at run time is remembered."""
         returns = holds_return(node)
-        self.generic_visit(node)
+        node.test = self.visit(node.test)
+        before = self.declared
+        node.body = [made for part in node.body for made in self.statements(part)]
+        then, self.declared = self.declared, before
+        node.orelse = [made for part in node.orelse for made in self.statements(part)]
+        self.declared = then & self.declared
         if returns:
             node.test = self.call("decide", node.test, node.test)
         return node
@@ -280,6 +307,22 @@ class Rewriter(ast.NodeTransformer):
     def call(self, name, at, *args):
         """A call of it, which stands where `at` does."""
         return ast.copy_location(ast.Call(self.support(name, at), list(args), []), at)
+
+
+_SYMBOLS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "is",
+            ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in"}  # fmt: skip
+
+
+def kept_of(target, declared):
+    """Which names of a target keep constants, as a node of nested tuples of bools; False if none does."""
+    if isinstance(target, ast.Name):
+        return ast.Constant(True) if target.id in declared else False
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        return False
+    parts = [kept_of(part, declared) for part in target.elts]
+    if not any(parts):
+        return False
+    return ast.Tuple([part or ast.Constant(False) for part in parts], ast.Load())
 
 
 def holds_return(node):

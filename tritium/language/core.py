@@ -7,10 +7,12 @@ from .assembly import *  # noqa: F403
 from .block_pointers import *  # noqa: F403
 from .calling import builtin as _internal
 from .calling import is_builtin, user_builtin  # noqa: F401
+from .calling import warn as _warn
 from .casting import *  # noqa: F403
 from .constants import constexpr
 from .constants import unwrap as _unwrap_if_constexpr  # noqa: F401
 from .debug import *  # noqa: F403
+from .deferred import ops as _ops
 from .descriptors import *  # noqa: F403
 from .dialect import of_builder as _of_builder
 from .dtypes import *  # noqa: F403
@@ -34,9 +36,21 @@ CONSTEXPR_0 = constexpr(0)  # a default that libraries' own sorting functions ar
 def to_tensor(b, x):
     """A Python number as a scalar tensor; a tensor stays what it is.
 
-        limit = tl.core.to_tensor(3)
+        limit = tl.to_tensor(3)
     """
     return _to_tensor(b, x)
+
+
+@_internal
+def nanoseconds(b):
+    """The time on the device, from an arbitrary start; the same in all threads of a program."""
+    return tensor(_ops.clock(b, what="time"))
+
+
+@_internal
+def warn(b, message):
+    """Warn about the user's line that called the standard library."""
+    _warn(b, message)
 
 
 @_internal
@@ -47,17 +61,118 @@ def dialect_rules(b):
 
 # What `tl` exports; the rest is reached as tl.core.x.
 __all__ = [  # noqa: F405
-    "TRITON_MAX_TENSOR_NUMEL", "PropagateNan", "abs", "add", "advance", "arange", "associative_scan", "assume",
-    "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor",
-    "bfloat16", "block_type", "broadcast", "broadcast_to", "cast", "cat", "ceil", "clamp", "condition", "const",
-    "constexpr", "constexpr_type", "cos", "debug_barrier", "device_assert", "device_print", "div_rn", "dot",
-    "dot_scaled", "dtype", "erf", "exp", "exp2", "expand_dims", "fdiv", "float8e4b8", "float8e4b15", "float8e4nv",
-    "float8e5", "float8e5b16", "float16", "float32", "float64", "floor", "fma", "full", "gather", "histogram",
-    "inline_asm_elementwise", "int1", "int8", "int16", "int32", "int64", "join", "load", "load_tensor_descriptor",
-    "log", "log2", "make_block_ptr", "make_tensor_descriptor", "map_elementwise", "max_constancy", "max_contiguous",
-    "maximum", "minimum", "mul", "multiple_of", "num_programs", "permute", "pi32_t", "pointer_type", "program_id",
-    "range", "reduce", "reshape", "rsqrt", "sin", "slice", "split", "sqrt", "sqrt_rn", "static_assert",
-    "static_print", "static_range", "store", "store_tensor_descriptor", "str_to_ty", "sub", "tensor",
-    "tensor_descriptor", "tensor_descriptor_type", "trans", "tuple", "tuple_type", "uint8", "uint16", "uint32",
-    "uint64", "umulhi", "view", "void", "where",
+    "TRITON_MAX_TENSOR_NUMEL",
+    "PropagateNan",
+    "abs",
+    "add",
+    "advance",
+    "aggregate_replace",
+    "arange",
+    "associative_scan",
+    "assume",
+    "atomic_add",
+    "atomic_and",
+    "atomic_cas",
+    "atomic_load",
+    "atomic_max",
+    "atomic_min",
+    "atomic_or",
+    "atomic_store",
+    "atomic_xchg",
+    "atomic_xor",
+    "bfloat16",
+    "block_type",
+    "broadcast",
+    "broadcast_to",
+    "cast",
+    "cat",
+    "ceil",
+    "clamp",
+    "condition",
+    "const",
+    "constexpr",
+    "constexpr_type",
+    "cos",
+    "debug_barrier",
+    "device_assert",
+    "device_print",
+    "div_rn",
+    "dot",
+    "dot_scaled",
+    "dtype",
+    "erf",
+    "exp",
+    "exp2",
+    "expand_dims",
+    "expect_zero",
+    "fdiv",
+    "float8e4b8",
+    "float8e4b15",
+    "float8e4nv",
+    "float8e5",
+    "float8e5b16",
+    "float16",
+    "float32",
+    "float64",
+    "floor",
+    "fma",
+    "full",
+    "gather",
+    "histogram",
+    "inline_asm_elementwise",
+    "int1",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "join",
+    "load",
+    "load_tensor_descriptor",
+    "log",
+    "log2",
+    "make_block_ptr",
+    "make_tensor_descriptor",
+    "map_elementwise",
+    "max_constancy",
+    "max_contiguous",
+    "maximum",
+    "minimum",
+    "mul",
+    "multiple_of",
+    "num_programs",
+    "permute",
+    "pi32_t",
+    "pointer_type",
+    "program_id",
+    "range",
+    "reduce",
+    "reshape",
+    "rsqrt",
+    "sin",
+    "slice",
+    "split",
+    "sqrt",
+    "sqrt_rn",
+    "static_assert",
+    "static_print",
+    "static_range",
+    "store",
+    "store_tensor_descriptor",
+    "str_to_ty",
+    "sub",
+    "tensor",
+    "tensor_descriptor",
+    "tensor_descriptor_type",
+    "to_tensor",
+    "trans",
+    "tuple",
+    "tuple_type",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "umulhi",
+    "view",
+    "void",
+    "where",
 ]  # fmt: skip

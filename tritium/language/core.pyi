@@ -5,6 +5,8 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, overload
 
+from . import Dialect, _Ops
+
 _block_type: TypeAlias = block_type
 _dtype: TypeAlias = dtype
 
@@ -56,6 +58,29 @@ def _aggregate(cls: Any) -> Any:
             def add(self, x):
                 top = tl.maximum(self.maximum, x)
                 return Running(top, self.total * tl.exp(self.maximum - top) + tl.exp(x - top))
+    """
+
+
+def aggregate(cls: Any) -> Any:
+    """Make a class a composite value: its annotations are its fields, in this order the constructor's parameters.
+
+    Instances never change: `tl.aggregate_replace` makes others. Fields may have defaults, and a class may inherit from
+    other aggregates. Operators are `@triton.jit` methods such as `__add__`.
+
+    >>> from tritium.language import core as tl
+    >>> @aggregate
+    ... class Window:
+    ...     start: tl.constexpr
+    ...     size: tl.constexpr = 16
+    >>> Window(3).size, Window(3, size=7).start
+    (constexpr[16], constexpr[3])
+    """
+
+
+def aggregate_replace(obj: Operand, **changes: Operand) -> tensor:
+    """A copy of an aggregate with other values in some of its fields.
+
+        tile = tl.aggregate_replace(tile, ptr=tile.ptr + 16)
     """
 
 
@@ -144,6 +169,10 @@ def user_builtin(fn: Any) -> Any:
     """
 
 
+def _warn(b: Any, message: Any, category: builtins.type[Warning] = ...) -> Any:
+    """Warn about the line of the kernel that builder `b` is at."""
+
+
 def cast(input: Operand, dtype: dtype, fp_downcast_rounding: str | None = None, bitcast: bool = False) -> tensor:
     """Convert to another dtype. Narrowing floats round to nearest even, or towards zero with `"rtz"`.
 
@@ -222,8 +251,17 @@ def device_assert(cond: Any, msg: str = "", mask: Operand | None = None) -> None
 def device_print(prefix: str, *args: Any, hex: bool = False) -> None:
     """Print a line for every element of the arguments while the kernel runs; `print` is the same.
 
+    With `hex` integers are printed as `0x0000001f`, floats by their bits; from 3.9 on floats as `0x1.8p+0`.
+
         tl.device_print("x", x)
         print("pid", tl.program_id(0))
+    """
+
+
+def expect_zero(x: Operand, mask: Operand) -> tensor:
+    """x itself, which must be 0 where `mask` holds: checked with `debug=True` only.
+
+        x = tl.expect_zero(tl.load(ptrs, mask=inside, other=0.0), ~inside)
     """
 
 
@@ -239,6 +277,9 @@ def static_print(*values: Any, sep: str = " ", end: str = "\n", file: Any = None
 
         tl.static_print("block size", BLOCK)
     """
+
+
+_ops: _Ops
 
 
 def load_tensor_descriptor(desc: tensor_descriptor, offsets: Sequence[Operand]) -> tensor:
@@ -342,6 +383,10 @@ class tensor_descriptor:
 
             desc.atomic_xor([row, column], tile)
         """
+
+
+def _of_builder(b: Any) -> Dialect:
+    """The level of the function that builder `b` is in."""
 
 
 TRITON_MAX_TENSOR_NUMEL: int
@@ -698,7 +743,7 @@ def ceil(x: Operand) -> tensor:
 
 
 def clamp(x: Operand, min: Operand, max: Operand, propagate_nan: PropagateNan = PropagateNan.NONE) -> tensor:
-    """x kept between `min` and `max` (floats).
+    """x kept between `min` and `max`.
 
         relu6 = tl.clamp(x, 0.0, 6.0)
     """
@@ -739,8 +784,11 @@ def exp2(x: Operand) -> tensor:
     """
 
 
-def fdiv(x: Operand, y: Operand, ieee_rounding: bool = False) -> tensor:
+def fdiv(x: Operand, y: Operand, ieee_rounding: bool = False, approx: bool = False) -> tensor:
     """Division of floats of one dtype, which the result keeps (16-bit floats too).
+
+    `ieee_rounding` rounds float32 correctly. `approx` lets float32 be off by 2 ulp where that is faster, as it allows
+    y from 2**-126 to 2**126 only. From 3.9 on operands are promoted as `/` promotes them: 16-bit floats give float32.
 
         y = tl.fdiv(numerator, denominator)
     """
@@ -859,7 +907,8 @@ def where(condition: Operand, x: Operand, y: Operand) -> tensor:
 
 
 def dot(input: Operand, other: Operand, acc: Operand | None = None, input_precision: str | None = None,
-        allow_tf32: bool | None = None, max_num_imprecise_acc: int | None = None, out_dtype: dtype = float32) -> tensor:
+        allow_tf32: bool | None = None, max_num_imprecise_acc: int | None = None,
+        out_dtype: dtype | None = None) -> tensor:
     """Matrix product `input @ other + acc` of [.., M, K] and [.., K, N] tiles.
 
     16- and 8-bit floats are summed in float32, int8 in int32. `input_precision` says how far float32 operands may be
@@ -911,6 +960,17 @@ def atomic_cas(pointer: tensor | block_pointer, cmp: Operand, val: Operand, sem:
     """
 
 
+def atomic_load(pointer: tensor | block_pointer, mask: Operand | None = None, sem: str | None = None,
+                scope: str | None = None) -> tensor:
+    """Read elements that other programs write: each at once, and by default what they wrote before is seen afterwards.
+
+    `sem` is "acquire" or "relaxed". Where `mask` is false nothing is read and the value is unspecified.
+
+        while tl.atomic_load(flag_ptr) == 0:
+            pass
+    """
+
+
 def atomic_max(pointer: tensor | block_pointer, val: Operand, mask: Operand | None = None, sem: str | None = None,
                scope: str | None = None) -> tensor:
     """Keep the larger of memory and `val` in one indivisible step; gives the old value back.
@@ -932,6 +992,17 @@ def atomic_or(pointer: tensor | block_pointer, val: Operand, mask: Operand | Non
     """`|` into memory in one indivisible step; gives the old value back.
 
         tl.atomic_or(flags_ptr, 1)
+    """
+
+
+def atomic_store(pointer: tensor | block_pointer, val: Operand, mask: Operand | None = None, sem: str | None = None,
+                 scope: str | None = None) -> None:
+    """Write elements that other programs read: each at once, and by default after all that was written before.
+
+    `sem` is "release" or "relaxed". The value is cast and broadcast as in `tl.store`.
+
+        tl.store(result_ptr, x)
+        tl.atomic_store(flag_ptr, 1)
     """
 
 
@@ -1119,10 +1190,13 @@ def broadcast_to(input: Operand, *shape: int | Sequence[int]) -> tensor:
     """
 
 
-def cat(input: Operand, other: Operand, can_reorder: bool = False) -> tensor:
-    """Two 1-d tensors in one; the order of the elements is not specified, so `can_reorder=True` is required.
+def cat(input: Operand, other: Operand, can_reorder: bool = False, dim: int = 0) -> tensor:
+    """Two tensors of one shape in one, the second after the first along axis `dim`.
 
-        both = tl.cat(x, y, can_reorder=True)
+    With `can_reorder` the order of the elements is not specified; both must be 1-d then.
+
+        both = tl.cat(x, y)
+        wide = tl.cat(left, right, dim=1)
     """
 
 
@@ -1349,6 +1423,23 @@ class tensor:
 
             ticket = tl.atomic_add(counter_ptr, 1)
         """
+    def atomic_load(self, mask: Operand | None = None, sem: str | None = None, scope: str | None = None) -> tensor:
+        """Read elements that other programs write: each at once, and by default what they wrote before is seen afterwards.
+
+        `sem` is "acquire" or "relaxed". Where `mask` is false nothing is read and the value is unspecified.
+
+            while tl.atomic_load(flag_ptr) == 0:
+                pass
+        """
+    def atomic_store(self, val: Operand, mask: Operand | None = None, sem: str | None = None,
+                     scope: str | None = None) -> None:
+        """Write elements that other programs read: each at once, and by default after all that was written before.
+
+        `sem` is "release" or "relaxed". The value is cast and broadcast as in `tl.store`.
+
+            tl.store(result_ptr, x)
+            tl.atomic_store(flag_ptr, 1)
+        """
     def atomic_max(self, val: Operand, mask: Operand | None = None, sem: str | None = None,
                    scope: str | None = None) -> tensor:
         """Keep the larger of memory and `val` in one indivisible step; gives the old value back.
@@ -1490,10 +1581,10 @@ class tensor:
 
             silu = x * tl.sigmoid(x)
         """
-    def softmax(self, dim: int | None = None, keep_dims: bool = False, ieee_rounding: bool = False) -> tensor:
-        """exp(x) divided by its sum along an axis (the first if none is named).
+    def softmax(self, dim: int | None = None, keep_dims: bool | None = None, ieee_rounding: bool = False) -> tensor:
+        """exp(x) divided by its sum along an axis (the first if none is named); the shape stays.
 
-            p = tl.softmax(scores, dim=1, keep_dims=True)
+            p = tl.softmax(scores, dim=1)
         """
     def ravel(self, can_reorder: bool = False) -> tensor:
         """All elements along one axis.
@@ -1575,13 +1666,13 @@ class tensor:
 
             offsets = tl.cumsum(lengths, axis=0) - lengths
         """
-    def cumprod(self, axis: int = 0, reverse: bool = False) -> tensor:
+    def cumprod(self, axis: int = 0, reverse: bool = False, dtype: _dtype | None = None) -> tensor:
         """Running product along an axis, from the start or, reversed, from the end.
 
             survival = tl.cumprod(1 - hazard, axis=0)
         """
     def flip(self, dim: int | None = None) -> tensor:
-        """The elements along an axis in reverse order.
+        """The elements along an axis, the last by default, in reverse order.
 
             backwards = tl.flip(x, 0)
         """
@@ -1590,6 +1681,15 @@ class tensor:
 
             in_order = tl.sort(x)
             largest_first = tl.sort(x, descending=True)
+        """
+    def atomic_poll(self, expected_value: Operand, sem: str | None = None, scope: str | None = None,
+                    timeout_ns: Operand | None = None) -> tensor:
+        """Wait until memory holds a value; whether it did within `timeout_ns` nanoseconds, without one always.
+
+        `sem` is "acquire" or "relaxed". All elements of a block of pointers share the time.
+
+            tl.atomic_poll(flag_ptr, 1)
+            ready = tl.atomic_poll(flag_ptr, 1, timeout_ns=1000)
         """
     def to(self, dtype: _dtype, fp_downcast_rounding: str | None = None, bitcast: bool = False) -> tensor:
         """Convert to another dtype. Narrowing floats round to nearest even, or towards zero with `"rtz"`.
@@ -1643,5 +1743,17 @@ CONSTEXPR_0: constexpr
 def to_tensor(x: Operand) -> tensor:
     """A Python number as a scalar tensor; a tensor stays what it is.
 
-        limit = tl.core.to_tensor(3)
+        limit = tl.to_tensor(3)
     """
+
+
+def nanoseconds() -> tensor:
+    """The time on the device, from an arbitrary start; the same in all threads of a program."""
+
+
+def warn(message: Operand) -> tensor:
+    """Warn about the user's line that called the standard library."""
+
+
+def dialect_rules() -> tensor:
+    """What the release of Triton that the caller is written for decides: what the standard library asks."""

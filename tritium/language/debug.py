@@ -9,13 +9,13 @@ from tritium.ir import types as T
 
 from .broadcasting import broadcast_together
 from .calling import builtin
-from .casting import convert
+from .casting import convert, splat_constant
 from .constants import unwrap
 from .deferred import ops
 from .dialect import of_builder
 from .values import tensor, to_tensor
 
-__all__ = ["device_assert", "device_print", "static_assert", "static_print"]
+__all__ = ["device_assert", "device_print", "expect_zero", "static_assert", "static_print"]
 
 
 @builtin
@@ -92,3 +92,17 @@ def device_assert(b, cond, msg="", mask=None) -> None:
                    argument="msg")
     operands = [convert(b, to_tensor(b, x), T.i1) for x in (cond, mask) if x is not None]
     ops.assert_(b, *[x.handle for x in broadcast_together(b, *operands)], message=msg)
+
+
+@builtin
+def expect_zero(b, x, mask):
+    """x itself, which must be 0 where `mask` holds: checked with `debug=True` only.
+
+        x = tl.expect_zero(tl.load(ptrs, mask=inside, other=0.0), ~inside)
+    """
+    value, where = to_tensor(b, x), convert(b, to_tensor(b, mask), T.i1)
+    if b.options.debug:
+        condition = tensor(ops.eq(b, value.handle, splat_constant(b, 0, value.handle.type)))
+        operands = broadcast_together(b, condition, where)
+        ops.assert_(b, *[operand.handle for operand in operands], message="expect_zero: a value is not zero")
+    return value

@@ -282,6 +282,7 @@ class _Meanings:
             self.others.append(f"{cls.__qualname__}{cls._fields}")
         if not getattr(cls, "__triton_aggregate__", False):
             return
+        self.others.append(f"{cls.__qualname__}{self.key_of(getattr(cls, '_defaults', {}))}{list(cls._declared)}")
         for name, method in [item for base in cls.__mro__ if not is_language(base) for item in vars(base).items()]:
             function = getattr(method, "__func__", method)  # of static methods and those of the class
             self._depend(function)

@@ -386,7 +386,7 @@ def check_shape(shape):
                        hint="block sizes are known at compile time: annotate the parameter with tl.constexpr",
                        argument="shape")
         size = int(size)
-        if size < 0 or size & (size - 1):
+        if size <= 0 or size & (size - 1):
             above = 1 << max(size - 1, 0).bit_length()
             raise fail(ValueError, f"Shape element {axis} must be a power of 2", label=f"element {axis} is {size}",
                        hint=f"use triton.next_power_of_2({size}) = {above} and mask the tail" if size > 0 else None,

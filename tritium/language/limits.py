@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tritium.errors import fail
@@ -16,12 +18,15 @@ _ALL_FP8 = (T.f8e5, T.f8e5b16, T.f8e4nv, T.f8e4b8, T.f8e4b15)
 _ALL_PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
 
 
+_CUDA_K = MappingProxyType({8: 32, 16: 16, 32: 8, 64: 4})
+
+
 class Limits(NamedTuple):
-    """`precisions[0]` is the default; `smallest_k` is what `dot` needs along K for 8-bit and for wider elements."""
+    """`precisions[0]` is the default; `smallest_k` is what `dot` needs along K, by the bits of an element."""
 
     fp8: tuple = _ALL_FP8
     precisions: tuple = _ALL_PRECISIONS
-    smallest_k: tuple = (1, 1)
+    smallest_k: Mapping[int, int] = MappingProxyType({})
     imprecise_sums: int = 0  # products of 8-bit floats that may be summed in reduced precision
     narrow_extremes: bool = True  # descriptors have atomic_min and atomic_max of 16-bit floats
     reports_steps: bool = True  # a run-time step of 0 stops the kernel; else only with debug, and the loop has no turn
@@ -42,7 +47,7 @@ def capability(target):
 def _cuda(target):
     arch = capability(target)
     return Limits((T.f8e5, T.f8e4b15, T.f8e4nv) if arch >= 89 else (T.f8e5, T.f8e4b15),
-                  ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"), (32, 16), 1 << 30 if arch == 90 else 0,
+                  ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"), _CUDA_K, 1 << 30 if arch == 90 else 0,
                   arch >= 90, reports_steps=False)
 
 

@@ -35,7 +35,7 @@ def _assert(holds, message, hint=None, argument=None):
 
 @builtin
 def dot(b, input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None,
-        out_dtype=float32):
+        out_dtype=None):
     """Matrix product `input @ other + acc` of [.., M, K] and [.., K, N] tiles.
 
     16- and 8-bit floats are summed in float32, int8 in int32. `input_precision` says how far float32 operands may be
@@ -54,9 +54,10 @@ def dot(b, input, other, acc=None, input_precision=None, allow_tf32=None, max_nu
     _check_shapes(b, input, other)
     precision = _precision(b, input_precision, allow_tf32)
     imprecise = _imprecise_sums(b, input, other, max_num_imprecise_acc)
-    result, summed = _result_kinds(_kind(input), scalar_type(out_dtype, "out_dtype"))
+    out = _out_kind(input, unwrap(out_dtype), unwrap(acc))
+    result, summed = _result_kinds(_kind(input), out)
     shape = (*input.shape[:-1], other.shape[-1])
-    start = _accumulator(b, acc, shape, scalar_type(out_dtype, "out_dtype"), summed)
+    start = _accumulator(b, acc, shape, out, summed)
     operands = [_one_batch(b, x) for x in (input, other, start)]
     out = tensor(ops.dot(b, *[x.handle for x in operands], imprecise=imprecise,
                          precision=precision if _kind(input) is T.f32 else "ieee"))
@@ -93,7 +94,7 @@ def _check_shapes(b, x, y):
     (m, k), (k2, n) = x.shape[-2:], y.shape[-2:]
     _assert(k == k2, f"First input shape ({list(x.shape)}) and second input shape {list(y.shape)} are not compatible "
             f"for matmul (second index of first shape ({k}) must be equal to first index of second shape ({k2})")
-    least = limits(b).smallest_k[_kind(x).bits > 8]
+    least = limits(b).smallest_k.get(_kind(x).bits, 1)
     _assert(k >= least, f"Input shapes should have M >= 1, N >= 1 and K >= {least}, got M = {m}, N = {n}, K = {k}",
             hint=f"use a BLOCK_K of at least {least} and mask the tail with zeros")
 
@@ -123,6 +124,21 @@ def _imprecise_sums(b, x, y, asked):
     return asked if both else 0
 
 
+def _out_kind(x, out_dtype, acc):
+    """The type of the sum: as asked, that of the accumulator, or f32."""
+    if out_dtype is not None:
+        return scalar_type(out_dtype, "out_dtype")
+    if not isinstance(acc, tensor):
+        return T.f32
+    kind = _kind(acc)
+    _assert(kind is not T.bf16, "the accumulator is bf16: expected accumulator dtype fp32, got bf16",
+            hint="sum in float32 and convert the result", argument="acc")
+    _assert(kind is not T.f16 or _kind(x) is T.f16 or is_fp8(_kind(x)),
+            f"the accumulator is fp16, the operands are {x.dtype}: expected accumulator dtype fp32, got fp16",
+            hint="sum in float32", argument="acc")
+    return kind
+
+
 def _result_kinds(kind, out):
     """The element type of the result, and the one in which products are summed."""
     if kind.is_int:
@@ -143,7 +159,8 @@ def _accumulator(b, acc, shape, out, summed):
     acc = to_tensor(b, acc)
     _assert(acc.shape == builtins.tuple(shape), f"the accumulator has shape {list(acc.shape)}, the product "
             f"{list(shape)}", argument="acc")
-    _assert(_kind(acc) is out, f"the accumulator is {acc.dtype}, out_dtype is {from_ir(out)}",
+    _assert(_kind(acc) is out, f"the accumulator is {acc.dtype}, out_dtype is {from_ir(out)}: expected accumulator "
+            f"dtype {from_ir(out)}, got {acc.dtype}; pass out_dtype={acc.dtype}",
             hint=f"pass out_dtype=tl.{acc.dtype.codegen_name()}", argument="acc")
     return convert(b, acc, summed)
 
@@ -161,6 +178,16 @@ def _one_batch(b, x):
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Block-scaled operands
+
+
+def _check_groups(k, scales):
+    """Groups of 16 or 32 elements share a scale, on both sides alike."""
+    sizes = {name: k // scale.shape[-1] for name, scale in scales.items()
+             if isinstance(scale, tensor) and scale.shape and scale.shape[-1] and k % scale.shape[-1] == 0}
+    for name, size in sizes.items():
+        _assert(size in (16, 32), f"scale factor must be 16 or 32. Got {size}", argument=f"{name}_scale")
+    _assert(len({*sizes.values()}) < 2, "Operands must have the same scale factor: "
+            f"{' and '.join(map(str, sizes.values()))}", argument="rhs_scale")
 
 
 @builtin
@@ -197,6 +224,7 @@ def dot_scaled(b, lhs, lhs_scale, lhs_format, rhs, rhs_scale, rhs_format, acc=No
     k = unpacked_size(lhs, lhs_format, lhs_k_pack, -1)
     _assert(k == unpacked_size(rhs, rhs_format, rhs_k_pack, -1), "Reduction dimension should pack the same number of "
             f"elements; (lhs: {k} vs rhs: {unpacked_size(rhs, rhs_format, rhs_k_pack, -1)})")
+    _check_groups(k, {"lhs": unwrap(lhs_scale), "rhs": unwrap(rhs_scale)})
     wide = common_float(lhs_format, rhs_format)
     left = upcast(b, "lhs", lhs, unwrap(lhs_scale), lhs_format, lhs_k_pack, bool(fast_math), wide)
     right = upcast(b, "rhs", rhs, unwrap(rhs_scale), rhs_format, rhs_k_pack, bool(fast_math), wide)

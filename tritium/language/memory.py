@@ -5,7 +5,7 @@ from __future__ import annotations
 from tritium.errors import fail
 from tritium.ir import types as T
 
-from .broadcasting import broadcast_exactly, broadcast_together, spread
+from .broadcasting import broadcast_together, spread
 from .calling import builtin
 from .casting import bitcast, convert, splat_constant
 from .constants import unwrap
@@ -13,25 +13,39 @@ from .deferred import ops
 from .dtypes import from_ir
 from .indexing import only_element
 from .limits import check_fp8
-from .values import number, tensor, to_tensor
+from .values import constant, number, tensor, to_tensor
 
 __all__ = [
-    "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor",
-    "load", "store",
+    "atomic_add", "atomic_and", "atomic_cas", "atomic_load", "atomic_max", "atomic_min", "atomic_or", "atomic_store",
+    "atomic_xchg", "atomic_xor", "load", "store",
 ]  # fmt: skip
 
-LOAD_CACHES = ("", ".ca", ".cg", ".cv")
+LOAD_CACHES = ("", ".ca", ".cg", ".cv", ".cs")
 STORE_CACHES = ("", ".wb", ".cg", ".cs", ".wt")
 EVICTIONS = ("", "evict_first", "evict_last")
 SEMANTICS = ("acquire", "release", "acq_rel", "relaxed")
 SCOPES = ("cta", "gpu", "sys")
 
 
+def cache_modifier_of(value, allowed):
+    """A cache modifier, with or without its dot; "none" is none."""
+    plain = unwrap(value) or ""
+    dotted = plain if plain == "" or str(plain).startswith(".") else f".{plain}"
+    return choose("" if plain == "none" else dotted, allowed, "Cache modifier", "cache_modifier")
+
+
+def eviction_of(value):
+    """An eviction policy; "evict_normal" is none."""
+    plain = unwrap(value)
+    return choose("" if plain == "evict_normal" else plain, EVICTIONS, "Eviction policy", "eviction_policy")
+
+
 def choose(value, allowed, what, argument):
     """A string option, or an error that lists what it may be."""
     value = unwrap(value) or ""
     if value not in allowed:
-        raise fail(ValueError, f"{what} {value} not supported",
+        short = str(value).removeprefix(".") if what == "Cache modifier" else value
+        raise fail(ValueError, f"{what} {value} not supported: Unsupported {what.lower()} '{short}'",
                    hint=f"use one of {', '.join(repr(a) for a in allowed)}", argument=argument)
     return value
 
@@ -88,8 +102,8 @@ def load(b, pointer, mask=None, other=None, boundary_check=(), padding_option=""
 
     A block pointer is read as a whole tile: `tl.load(block_ptr, boundary_check=(0, 1), padding_option="zero")`.
     """
-    hints = {"cache": choose(cache_modifier, LOAD_CACHES, "Cache modifier", "cache_modifier"),
-             "eviction": choose(eviction_policy, EVICTIONS, "Eviction policy", "eviction_policy"),
+    hints = {"cache": cache_modifier_of(cache_modifier, LOAD_CACHES),
+             "eviction": eviction_of(eviction_policy),
              "volatile": bool(volatile)}
     if hasattr(pointer, "load_tile"):
         return pointer.load_tile(b, mask, other, boundary_check, padding_option, hints)
@@ -135,8 +149,8 @@ def store(b, pointer, value, mask=None, boundary_check=(), cache_modifier="", ev
 
         tl.store(out_ptr + offsets, x + y, mask=offsets < n)
     """
-    hints = {"cache": choose(cache_modifier, STORE_CACHES, "Cache modifier", "cache_modifier"),
-             "eviction": choose(eviction_policy, EVICTIONS, "Eviction policy", "eviction_policy")}
+    hints = {"cache": cache_modifier_of(cache_modifier, STORE_CACHES),
+             "eviction": eviction_of(eviction_policy)}
     if hasattr(pointer, "store_tile"):
         return pointer.store_tile(b, value, mask, boundary_check, hints)
     _check_pointer(pointer, "tl.store")
@@ -168,10 +182,7 @@ def store_pointers(b, pointer, value, mask, hints):
         if x.shape and not shape:
             raise fail(ValueError, f"{name} argument cannot be block type if pointer argument is not a block",
                        hint="add a tl.arange to the pointer", argument=name.lower())
-        widened = broadcast_together(b, pointer, x)[0].shape if x.shape else shape
-        if widened != shape:
-            raise fail(ValueError, f"Expected pointer argument to have shape {list(widened)} but got {list(shape)}",
-                       hint="broadcast the pointer first: its shape is the shape of the store", argument="pointer")
+        _as_pointers(b, pointer, x)
     pointer = _through_bytes(b, pointer)
     value = convert(b, value, pointee(pointer))
     operands = [pointer, spread(b, value, shape), *([spread(b, mask, shape)] if mask is not None else ())]
@@ -208,10 +219,19 @@ def _atomic(b, how, pointer, val, mask, sem, scope):
         if x is not None and x.shape and not pointer.shape:
             raise fail(ValueError, f"`{name}` cannot be a block if the pointer is a scalar",
                        hint="add a tl.arange to the pointer", argument=name)
-    operands = [broadcast_exactly(b, x, pointer.shape) for x in (value, mask) if x is not None]
+    operands = [_as_pointers(b, pointer, x) for x in (value, mask) if x is not None]
     if how in ("max", "min") and type(kind) is T.Scalar and kind.is_float:
         return _float_extreme(b, how, pointer, *operands, order=order)
     return tensor(ops.atomic(b, pointer.handle, *[x.handle for x in operands], how=how, **order))
+
+
+def _as_pointers(b, pointer, x):
+    """A value or a mask in the shape of the pointers, as in a store: leading axes are added."""
+    widened = broadcast_together(b, pointer, x)[0].shape if x.shape else pointer.shape
+    if widened != pointer.shape:
+        raise fail(ValueError, f"Expected pointer argument to have shape {list(widened)} but got {list(pointer.shape)}",
+                   hint="broadcast the pointer first: its shape is the shape of the update", argument="pointer")
+    return spread(b, x, pointer.shape)
 
 
 def _float_extreme(b, how, pointer, value, mask=None, *, order):
@@ -274,3 +294,54 @@ def atomic_cas(b, pointer, cmp, val, sem=None, scope=None):
                        f"{list(pointer.shape)}, got {x.type}", hint="cast and broadcast it first", argument=name)
         operands.append(x)
     return tensor(ops.atomic_cas(b, *[x.handle for x in operands], **order))
+
+
+@builtin
+def atomic_load(b, pointer, mask=None, sem=None, scope=None):
+    """Read elements that other programs write: each at once, and by default what they wrote before is seen afterwards.
+
+    `sem` is "acquire" or "relaxed". Where `mask` is false nothing is read and the value is unspecified.
+
+        while tl.atomic_load(flag_ptr) == 0:
+            pass
+    """
+    _check_pointer(pointer, "tl.atomic_load")
+    kind = pointee(pointer)
+    value = constant(b, 0, T.i8 if kind is T.i1 else kind if type(kind) is T.Scalar else T.i64)
+    return convert(b, _access(b, "load", pointer, value, mask, sem or "acquire", scope), kind)
+
+
+@builtin
+def atomic_store(b, pointer, val, mask=None, sem=None, scope=None) -> None:
+    """Write elements that other programs read: each at once, and by default after all that was written before.
+
+    `sem` is "release" or "relaxed". The value is cast and broadcast as in `tl.store`.
+
+        tl.store(result_ptr, x)
+        tl.atomic_store(flag_ptr, 1)
+    """
+    _check_pointer(pointer, "tl.atomic_store")
+    check_writable(pointer)
+    _access(b, "store", pointer, _as_element(b, val, pointee(pointer)), mask, sem or "release", scope)
+
+
+_ACCESS_ORDERS = {"load": ("acquire", "relaxed"), "store": ("release", "relaxed")}
+
+
+def _access(b, how, pointer, value, mask, sem, scope):
+    """An atomic load or store; bools are bytes."""
+    order = {"sem": choose(sem, _ACCESS_ORDERS[how], "Memory semantic", "sem"),
+             "scope": choose(scope or "gpu", SCOPES, "Memory scope", "scope")}
+    where = _through_bytes(b, pointer)
+    if type(pointee(where)) is T.Ptr:
+        raise fail(ValueError, f"atomic_{how} does not support {from_ir(pointee(where))}",
+                   hint="cast the pointer to tl.pointer_type(tl.int64)", argument="pointer")
+    value, mask = convert(b, value, pointee(where)), _as_mask(b, mask)
+    if not pointer.shape:
+        value = only_element(b, value)
+    for name, x in (("val", value), ("mask", mask)):
+        if x is not None and x.shape and not pointer.shape:
+            raise fail(ValueError, f"`{name}` cannot be a block if the pointer is a scalar",
+                       hint="add a tl.arange to the pointer", argument=name)
+    operands = [_as_pointers(b, where, x) for x in (value, mask) if x is not None]
+    return tensor(ops.atomic(b, where.handle, *[x.handle for x in operands], how=how, **order))

@@ -292,23 +292,46 @@ def _is_operand(x):
     return isinstance(x, tensor) or not hasattr(x, "remade")
 
 
+_MIRRORED = {"==": "eq", "!=": "ne", "<": "gt", "<=": "ge", ">": "lt", ">=": "le"}
+
+
 def _overloaded(b, symbol, x, y):
-    """An operator that a user's aggregate defines as a method."""
-    for owner, other, reflected in ((x, y, ""), (y, x, "r")):
-        name = f"__{reflected}{_METHODS[symbol]}__"
-        method = getattr(type(owner), name, None) if hasattr(owner, "remade") else None
-        if method is not None and method is not getattr(object, name, None):
-            return b.call(method, (owner, other), {}) if isinstance(method, Compilable) else method(owner, other)
-    raise fail(TypeError, f"invalid operands of type {name_of(x)} and {name_of(y)} for {symbol}",
+    """An operator that a user's aggregate defines as a method; one that gives NotImplemented leaves it to the other."""
+    tries = [(x, y, f"__{_METHODS[symbol]}__"), (y, x, f"__{_MIRRORED.get(symbol, 'r' + _METHODS[symbol])}__")]
+    if type(y) is not type(x) and issubclass(type(y), type(x)):
+        tries.reverse()
+    for owner, other, name in tries:
+        found = by_method(b, owner, name, other)
+        if found is not NotImplemented:
+            return found
+    raise fail(TypeError, f"unsupported operand type(s) for {symbol}: {type(x).__name__!r} and {type(y).__name__!r}: "
+               f"invalid operands of type {name_of(x)} and {name_of(y)} for {symbol}",
                hint=getattr(x, "operator_hint", None))
 
 
+def by_method(b, owner, name, *others):
+    """What a user's aggregate makes of an operator; NotImplemented if it has no method for it."""
+    method = getattr(type(owner), name, None) if hasattr(owner, "remade") else None
+    if method is None or method is getattr(object, name, None):
+        return NotImplemented
+    return b.call(method, (owner, *others), {}) if isinstance(method, Compilable) else method(owner, *others)
+
+
+_UNARY_METHODS = {"-": "__neg__", "~": "__invert__", "+": "__pos__", "not": "__not__"}
+
+
 def unary(b, symbol, x):
-    """`symbol x` for one of - ~ + not. Minus is 0 - x, so that -(0.0) is 0.0."""
+    """`symbol x` for one of - ~ + not. Minus of a float changes its sign, also that of a zero."""
     x = settled(b, unwrap(x))
     if isinstance(x, builtins.tuple):
         raise fail(AttributeError, f"`{symbol}` of a tuple is not supported",
                    hint="ask for its length: len(t) == 0" if symbol == "not" else None)
+    if hasattr(x, "remade"):
+        found = by_method(b, x, _UNARY_METHODS[symbol])
+        if found is NotImplemented:
+            raise fail(TypeError, f"bad operand type for unary {symbol}: {type(x).__name__!r}",
+                       hint=getattr(x, "operator_hint", None))
+        return found
     if not isinstance(x, tensor):
         return {"-": operator.neg, "~": operator.invert, "+": operator.pos, "not": operator.not_}[symbol](x)
     if symbol == "not":
@@ -320,7 +343,8 @@ def unary(b, symbol, x):
     if type(kind) is T.Ptr or (symbol == "~" and not kind.is_int):
         raise fail(ValueError, f"wrong type argument to unary {name} ({name_of(x)})")
     if symbol == "-":
-        return emit(b, ops.sub, tensor(splat_constant(b, 0, x.handle.type)), x)
+        zero = -0.0 if kind.is_float else 0  # of the two zeros only -0.0 - x is the other zero for x = 0.0
+        return emit(b, ops.sub, tensor(splat_constant(b, zero, x.handle.type)), x)
     ones = True if kind is T.i1 else (-1 if kind.signed else (1 << kind.bits) - 1)
     return emit(b, ops.xor, x, tensor(splat_constant(b, ones, x.handle.type)))
 
@@ -364,6 +388,10 @@ def _as_bool(b, x, word):
 
 def _logical(b, op, word, absorbing, x, y):
     x, y = unwrap(x), unwrap(y)
+    for owner, other in ((x, y), (y, x)):
+        found = by_method(b, owner, f"logical_{word}", other)
+        if found is not NotImplemented:
+            return found
     for value, other in ((x, y), (y, x)):
         if isinstance(value, bool):
             return value if value is absorbing else other

@@ -138,7 +138,8 @@ def histogram(b, input, num_bins, mask=None):
         raise fail(AssertionError, f"histogram only supports 1D input, got shape {input.shape}",
                    hint="flatten it with tl.ravel", argument="input")
     if not input.dtype.is_int():
-        raise fail(AssertionError, f"histogram only supports integer input, got {input.dtype}", argument="input")
+        raise fail(ValueError, f"histogram only supports integer input, got {input.dtype}: only supports 32-bit "
+                   f"integer input, but got {input.dtype}", argument="input")
     bins, = check_shape([constant_int(num_bins, "num_bins")])
     operands = [input]
     if mask is not None:

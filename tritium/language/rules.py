@@ -59,6 +59,8 @@ PROMOTE = _read(_TABLE)
 
 def promote(x, y, symbol="+"):
     """The IR type in which `x symbol y` is computed, for two tensors' element types."""
+    if symbol == "/" or symbol == "%":  # 8-bit floats are divided as f32, also by integers
+        x, y = (T.f32 if is_fp8(kind) else kind for kind in (x, y))
     kind = PROMOTE.get((x, y))
     if kind is None:
         what = "unexpected type" if (x, y) in PROMOTE else "invalid operands of type"
@@ -68,7 +70,7 @@ def promote(x, y, symbol="+"):
         if kind.is_int and x.signed != y.signed:
             raise fail(TypeError, f"Cannot use {symbol} with {from_ir(x)} and {from_ir(y)} because they have different "
                        "signedness", hint=f"cast one side, for instance with .to(tl.{from_ir(x if x.signed else y)})")
-        return _division_kind(kind)
+        return _division_kind(kind, symbol)
     return kind
 
 
@@ -87,7 +89,7 @@ def promote_numbers(tensor_kind, numbers, symbol="+"):
     """
     theirs = reduce(promote, map(literal_type, numbers))
     if _rank(theirs) <= _rank(tensor_kind):
-        kind = _division_kind(tensor_kind) if symbol in DIVISIONS else tensor_kind
+        kind = _division_kind(tensor_kind, symbol) if symbol in DIVISIONS else tensor_kind
     else:
         kind = promote(tensor_kind, theirs, symbol)
     if kind.is_int:
@@ -112,6 +114,6 @@ def _rank(kind):
     return 2 if kind.is_float else int(kind is not T.i1)
 
 
-def _division_kind(kind):
-    """Division of 16-bit floats is done, and stays, in f32."""
-    return T.f32 if kind is T.f16 or kind is T.bf16 else kind
+def _division_kind(kind, symbol):
+    """Division of 16- and 8-bit floats is done, and stays, in f32."""
+    return T.f32 if kind is T.f16 or kind is T.bf16 or (is_fp8(kind) and symbol != "//") else kind

@@ -258,27 +258,36 @@ def split(b, a) -> Pair:
         real, imaginary = tl.split(complex_pairs)
     """
     if not a.shape or a.shape[-1] != 2:
-        raise fail(ValueError, f"split needs a last axis of size 2, got shape {a.shape}",
+        last = a.shape[-1] if a.shape else "a scalar"
+        raise fail(ValueError, f"split needs a last axis of size 2, got shape {a.shape}: expected last dimension to be "
+                   f"2 for split, got {last}",
                    hint="reshape and permute so that the axis to split comes last")
     return tuple(map(tensor, ops.split(b, a.handle)))
 
 
 @builtin
-def cat(b, input, other, can_reorder: bool = False):
-    """Two 1-d tensors in one; the order of the elements is not specified, so `can_reorder=True` is required.
+def cat(b, input, other, can_reorder: bool = False, dim: int = 0):
+    """Two tensors of one shape in one, the second after the first along axis `dim`.
 
-        both = tl.cat(x, y, can_reorder=True)
+    With `can_reorder` the order of the elements is not specified; both must be 1-d then.
+
+        both = tl.cat(x, y)
+        wide = tl.cat(left, right, dim=1)
     """
-    if not can_reorder:
-        raise fail(AssertionError, "current implementation of `cat` always may reorder elements",
-                   hint="pass can_reorder=True, or use tl.join and tl.reshape to keep an order")
-    if len(input.shape) != 1 or len(other.shape) != 1:
-        raise fail(AssertionError, f"cat takes 1-d tensors, got shapes {input.shape} and {other.shape}")
+    if can_reorder and (len(input.shape) != 1 or len(other.shape) != 1):
+        raise fail(AssertionError, f"cat with can_reorder takes 1-d tensors, got shapes {input.shape} and "
+                   f"{other.shape}", hint="leave can_reorder out: the order is kept then")
+    if input.shape != other.shape and not can_reorder:
+        raise fail(ValueError, f"cat requires tensors of the same shape, got {input.shape} and {other.shape}",
+                   argument="other")
+    axis = wrap_axis(dim, len(input.shape), "dim")
     if input.dtype != other.dtype:
         raise fail(TypeError, f"cat takes tensors of one dtype, got {input.dtype} and {other.dtype}",
                    hint="cast one of them with .to()")
-    check_shape((input.shape[0] + other.shape[0],))
-    return tensor(ops.cat(b, input.handle, other.handle, axis=0))
+    dims = list(input.shape)
+    dims[axis] += other.shape[axis]
+    check_shape(dims)
+    return tensor(ops.cat(b, input.handle, other.handle, axis=axis))
 
 
 @builtin

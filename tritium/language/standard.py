@@ -7,8 +7,9 @@ from .core import constexpr
 from .source import constexpr_function, device
 
 __all__ = [
-    "argmax", "argmin", "bitonic_merge", "cdiv", "cumprod", "cumsum", "flip", "interleave", "max", "min", "ravel",
-    "reduce_or", "sigmoid", "softmax", "sort", "sum", "swizzle2d", "topk", "xor_sum", "zeros", "zeros_like",
+    "argmax", "argmin", "atomic_poll", "bitonic_merge", "cdiv", "cumprod", "cumsum", "flip", "interleave", "max", "min",
+    "ravel", "reduce_or", "sigmoid", "softmax", "sort", "squeeze", "sum", "swizzle2d", "topk", "unsqueeze", "xor_sum",
+    "zeros", "zeros_like",
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -67,11 +68,33 @@ def _last_axis(dim, rank, what):
 
 @constexpr_function
 def _wrap(dim, rank):
+    """An axis counted from either end; the last where none is given."""
     if dim is None:
-        raise ValueError("flip: dim must be given")
+        return rank - 1
     if not -rank <= dim < rank:
         raise ValueError(f"invalid axis {dim}. Expected {-rank} <= axis < {rank}")
     return dim % rank
+
+
+@constexpr_function
+def _is_axis(dim, rank):
+    return -rank <= dim < rank
+
+
+@constexpr_function
+def _without(shape, axis):
+    """The shape without one axis."""
+    return (*shape[:axis], *shape[axis + 1:])
+
+
+@constexpr_function
+def _check_count(k, size):
+    """Refuse a number of elements that `topk` does not give."""
+    if k < 1 or k & (k - 1):
+        raise ValueError(f"topk: k must be a power of two, got {k}")
+    if k > size:
+        raise ValueError(f"topk: k must not exceed the size of the axis, got {k} of {size}")
+    return k
 
 
 @constexpr_function
@@ -128,6 +151,28 @@ def zeros_like(input):
 
 
 @device
+def squeeze(x, dim):
+    """The tensor without axis `dim`, whose size is 1.
+
+        row = tl.squeeze(tile, 0)
+    """
+    core.static_assert(_is_axis(dim, len(x.shape)), "squeeze: dim is out of range")
+    axis: constexpr = _wrap(dim, len(x.shape))
+    core.static_assert(x.shape[axis] == 1, "squeeze: the size of the axis must be 1")
+    return core.reshape(x, _without(x.shape, axis))
+
+
+@device
+def unsqueeze(x, dim):
+    """The tensor with a new axis of size 1 at `dim`; -1 puts it after the last.
+
+        column = tl.unsqueeze(x, -1)
+    """
+    core.static_assert(_is_axis(dim, len(x.shape) + 1), "unsqueeze: dim is out of range")
+    return core.expand_dims(x, _wrap(dim, len(x.shape) + 1))
+
+
+@device
 def ravel(x, can_reorder=False):
     """All elements along one axis.
 
@@ -151,7 +196,7 @@ def interleave(a, b):
 
 @device
 def flip(x, dim=None):
-    """The elements along an axis in reverse order.
+    """The elements along an axis, the last by default, in reverse order.
 
         backwards = tl.flip(x, 0)
     """
@@ -184,15 +229,16 @@ def sigmoid(x):
 
 
 @device
-def softmax(x, dim=None, keep_dims=False, ieee_rounding=False):
-    """exp(x) divided by its sum along an axis (the first if none is named).
+def softmax(x, dim=None, keep_dims=None, ieee_rounding=False):
+    """exp(x) divided by its sum along an axis (the first if none is named); the shape stays.
 
-        p = tl.softmax(scores, dim=1, keep_dims=True)
+        p = tl.softmax(scores, dim=1)
     """
     axis: constexpr = 0 if dim is None else dim
-    shifted = x - max(x, axis, keep_dims=keep_dims)
-    weights = core.exp(shifted)
-    return core.fdiv(weights, sum(weights, axis, keep_dims=keep_dims), ieee_rounding)
+    if keep_dims is not None:
+        core.warn("tl.softmax ignores keep_dims: its result has the shape of its input")
+    weights = core.exp(x - max(x, axis, keep_dims=True))
+    return core.fdiv(weights, sum(weights, axis, keep_dims=True), ieee_rounding)
 
 
 @device
@@ -208,6 +254,52 @@ def swizzle2d(i, j, size_i, size_j, size_g) -> core.Pair:
     rows = core.minimum(size_i - off_i, size_g)
     inside = ij % size_gj
     return off_i + inside % rows, inside // rows
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Waiting for other programs
+
+
+@constexpr_function
+def _check_poll(dtype, sem, timeout_ns):
+    if not dtype.is_int() or dtype.primitive_bitwidth not in (16, 32, 64):
+        raise ValueError(f"atomic_poll waits for integers of 16, 32 or 64 bits, not for {dtype}")
+    if sem not in (None, "acquire", "relaxed"):
+        raise ValueError(f"Memory semantic {sem} not supported: atomic_poll takes 'acquire' or 'relaxed'")
+    if isinstance(timeout_ns, float) or (isinstance(timeout_ns, int) and timeout_ns < 0):
+        raise ValueError(f"timeout_ns must be an integer that is not negative, got {timeout_ns}")
+
+
+@device
+def atomic_poll(pointer, expected_value, sem=None, scope=None, timeout_ns=None):
+    """Wait until memory holds a value; whether it did within `timeout_ns` nanoseconds, without one always.
+
+    `sem` is "acquire" or "relaxed". All elements of a block of pointers share the time.
+
+        tl.atomic_poll(flag_ptr, 1)
+        ready = tl.atomic_poll(flag_ptr, 1, timeout_ns=1000)
+    """
+    _check_poll(pointer.dtype.element_ty, sem, timeout_ns)
+    wanted = core.broadcast_to(core.cast(expected_value, pointer.dtype.element_ty), pointer.shape)
+    seen = core.atomic_load(pointer, None, sem, scope) == wanted
+    if timeout_ns is None:
+        while _lacks(seen):
+            seen = core.atomic_load(pointer, None, sem, scope) == wanted
+    else:
+        budget = core.cast(timeout_ns, core.int64)
+        start = core.nanoseconds()
+        while _lacks(seen) and core.nanoseconds() - start < budget:
+            seen = seen | (core.atomic_load(pointer, None, sem, scope) == wanted)
+    return seen
+
+
+@device
+def _lacks(seen):
+    """Whether an element has not been seen."""
+    if len(seen.shape) == 0:
+        return seen == 0
+    else:
+        return core.reduce(seen.to(core.int32), None, _elementwise_min) == 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -428,17 +520,23 @@ def sort(x, dim=None, descending=0):
 
 
 @device
-def topk(x, k, dim=None):
-    """The k largest elements of the last axis, largest first; k is a power of two.
+def topk(x, k, dim=None, descending=True):
+    """The k largest elements of the last axis, largest first, or the k smallest; k is a power of two.
 
         best = tl.topk(scores, 8)
+        nearest = tl.topk(distances, 8, descending=False)
     """
     axis: constexpr = _last_axis(dim, len(x.shape), "topk")
-    count: constexpr = 1 << _log2(k)
-    if count < x.shape[axis]:
-        return sort_impl(x.to(_extreme_dtype(x.dtype)), count, dim, True)
+    count: constexpr = _check_count(k, x.shape[axis])
+    if count == 1:
+        if descending:
+            return max(x, axis, keep_dims=True)
+        else:
+            return min(x, axis, keep_dims=True)
+    elif count < x.shape[axis]:
+        return sort_impl(x.to(_extreme_dtype(x.dtype)), count, dim, descending)
     else:
-        return sort_impl(x, None, dim, True)
+        return sort_impl(x, None, dim, descending)
 
 
 @device

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, overload
 
-from .core import Operand, Pair, dtype, tensor
+from .core import Operand, Pair, block_pointer, dtype, tensor
 
 __all__: list[str]
 
@@ -24,14 +24,31 @@ def _extreme_dtype(dtype: dtype) -> Any:
     """In what `max` and `min` work: 32 bits at least."""
 
 
-def _without_bf16(dtype: dtype) -> Any: ...
+def _scanned_dtype(dtype: dtype, rules: Operand) -> Any:
+    """In what scans, and reductions with indices, work: up to 3.8 not in bf16."""
+
+
+def _product_dtype(dtype: dtype, asked: Operand, rules: Operand) -> Any:
+    """In what running products work: from 3.9 on narrow integers would overflow less."""
 
 
 def _last_axis(dim: int, rank: Operand, what: Operand) -> Any:
     """The last axis, which is the only one that sorting knows."""
 
 
-def _wrap(dim: int, rank: Operand) -> Any: ...
+def _wrap(dim: int, rank: Operand) -> Any:
+    """An axis counted from either end; the last where none is given."""
+
+
+def _is_axis(dim: int, rank: Operand) -> Any: ...
+
+
+def _without(shape: Sequence[int], axis: int) -> Any:
+    """The shape without one axis."""
+
+
+def _check_count(k: int, size: Operand) -> Any:
+    """Refuse a number of elements that `topk` does not give."""
 
 
 def _lengthen(shape: Sequence[int], axis: int, size: Operand) -> Any:
@@ -68,6 +85,20 @@ def zeros_like(input: Operand) -> tensor:
     """
 
 
+def squeeze(x: Operand, dim: int) -> tensor:
+    """The tensor without axis `dim`, whose size is 1.
+
+        row = tl.squeeze(tile, 0)
+    """
+
+
+def unsqueeze(x: Operand, dim: int) -> tensor:
+    """The tensor with a new axis of size 1 at `dim`; -1 puts it after the last.
+
+        column = tl.unsqueeze(x, -1)
+    """
+
+
 def ravel(x: Operand, can_reorder: bool = False) -> tensor:
     """All elements along one axis.
 
@@ -83,7 +114,7 @@ def interleave(a: Operand, b: Operand) -> tensor:
 
 
 def flip(x: Operand, dim: int | None = None) -> tensor:
-    """The elements along an axis in reverse order.
+    """The elements along an axis, the last by default, in reverse order.
 
         backwards = tl.flip(x, 0)
     """
@@ -103,10 +134,10 @@ def sigmoid(x: Operand) -> tensor:
     """
 
 
-def softmax(x: Operand, dim: int | None = None, keep_dims: bool = False, ieee_rounding: bool = False) -> tensor:
-    """exp(x) divided by its sum along an axis (the first if none is named).
+def softmax(x: Operand, dim: int | None = None, keep_dims: bool | None = None, ieee_rounding: bool = False) -> tensor:
+    """exp(x) divided by its sum along an axis (the first if none is named); the shape stays.
 
-        p = tl.softmax(scores, dim=1, keep_dims=True)
+        p = tl.softmax(scores, dim=1)
     """
 
 
@@ -115,6 +146,24 @@ def swizzle2d(i: Operand, j: Operand, size_i: Operand, size_j: Operand, size_g: 
 
         pid_m, pid_n = tl.swizzle2d(pid_m, pid_n, num_m, num_n, GROUP)
     """
+
+
+def _check_poll(dtype: dtype, sem: str, timeout_ns: Operand) -> Any: ...
+
+
+def atomic_poll(pointer: tensor | block_pointer, expected_value: Operand, sem: str | None = None,
+                scope: str | None = None, timeout_ns: Operand | None = None) -> tensor:
+    """Wait until memory holds a value; whether it did within `timeout_ns` nanoseconds, without one always.
+
+    `sem` is "acquire" or "relaxed". All elements of a block of pointers share the time.
+
+        tl.atomic_poll(flag_ptr, 1)
+        ready = tl.atomic_poll(flag_ptr, 1, timeout_ns=1000)
+    """
+
+
+def _lacks(seen: Operand) -> Any:
+    """Whether an element has not been seen."""
 
 
 def _sum_combine(a: Operand, b: Operand) -> Any: ...
@@ -250,7 +299,7 @@ def cumsum(input: Operand, axis: int = 0, reverse: bool = False, dtype: dtype | 
     """
 
 
-def cumprod(input: Operand, axis: int = 0, reverse: bool = False) -> tensor:
+def cumprod(input: Operand, axis: int = 0, reverse: bool = False, dtype: dtype | None = None) -> tensor:
     """Running product along an axis, from the start or, reversed, from the end.
 
         survival = tl.cumprod(1 - hazard, axis=0)
@@ -269,10 +318,11 @@ def sort(x: Operand, dim: int | None = None, descending: int = 0) -> tensor:
     """
 
 
-def topk(x: Operand, k: int, dim: int | None = None) -> tensor:
-    """The k largest elements of the last axis, largest first; k is a power of two.
+def topk(x: Operand, k: int, dim: int | None = None, descending: int = True) -> tensor:
+    """The k largest elements of the last axis, largest first, or the k smallest; k is a power of two.
 
         best = tl.topk(scores, 8)
+        nearest = tl.topk(distances, 8, descending=False)
     """
 
 

@@ -213,10 +213,10 @@ class assert_:
 
 @op("clock", attrs=("what",), effects="write")
 class clock:
-    """A reading of the hardware: "globaltimer" (nanoseconds, i64) or "smid" (i32)."""
+    """A reading of the hardware: "globaltimer" (nanoseconds, i64; "time" is one for all threads) or "smid" (i32)."""
 
     def infer(*, what):
-        return T.i64 if what == "globaltimer" else T.i32
+        return T.i32 if what == "smid" else T.i64
 
     def eval(m, op):
         return m.clock(op.attrs["what"])

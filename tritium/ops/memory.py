@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..ir import types as T
 from ..ir.opdef import op
 
-ATOMICS = ("add", "max", "min", "and", "or", "xor", "xchg")
+ATOMICS = ("add", "max", "min", "and", "or", "xor", "xchg", "load", "store")
 
 
 def _pointee(p):
@@ -61,7 +61,10 @@ class store:
 
 @op("atomic", attrs=("how",), effects="write", sem="acq_rel", scope="gpu")
 class atomic:
-    """Read-modify-write, returning the old value: operands (pointer, value[, mask]); `how` is one of ATOMICS."""
+    """Read-modify-write, returning the old value: operands (pointer, value[, mask]); `how` is one of ATOMICS.
+
+    "load" leaves memory as it is, whatever the value; what "store" returns is unspecified.
+    """
 
     def infer(p, value, mask=None, *, how, sem, scope):
         out = _pointee(p)

@@ -42,7 +42,7 @@ def writes(op) -> bool:
     >>> [writes(op) for op in m.body.ops]
     [False, True]
     """
-    return op.kind is not ops.load
+    return op.kind is not ops.load and op.attrs.get("how") != "load"
 
 
 def stored(module) -> list[int]:

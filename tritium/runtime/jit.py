@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -332,6 +333,9 @@ def jit(fn: Any = None, *, version=None, repr=None, launch_metadata=None, do_not
     """
 
     def decorate(fn):
+        if inspect.isfunction(fn) and fn.__code__.co_flags & inspect.CO_VARKEYWORDS:
+            raise TypeError("JIT functions do not support **kw parameters\n"
+                            f"hint: name the parameters of {fn.__name__} one by one")
         if isinstance(fn, KernelInterface) and not isinstance(fn, JITFunction):
             raise TypeError(f"@triton.jit makes a kernel of a function, not of a {type(fn).__name__}\n"
                             "hint: write @triton.jit right above the def, and @triton.autotune or @triton.heuristics "

@@ -13,6 +13,7 @@ import inspect
 import weakref
 from collections.abc import Callable
 from functools import partial
+from inspect import Parameter
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from tritium.refusals import misnamed, refusal
 
 # At most this many specialisations of a kernel, and grids, are kept at hand.
 _RECENT, _GRIDS = 8, 1024
+VAR_POSITIONAL = Parameter.VAR_POSITIONAL
 
 
 class Form(NamedTuple):
@@ -87,12 +89,13 @@ class Launcher:
 
     def __init__(self, name: str, signature: inspect.Signature, slow: Callable, options: tuple[str, ...] = ()):
         parameters = signature.parameters
-        for parameter in parameters.values():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise TypeError(f"a kernel cannot take {parameter}: give each parameter a name")
+        kinds = [parameter.kind for parameter in parameters.values()]
+        # The place of `*args`, which is one tuple from here on. Such launches are not written as the parameters are.
+        self._rest = kinds.index(VAR_POSITIONAL) if VAR_POSITIONAL in kinds else None
         self._name, self._signature, self._names = name, signature, list(parameters)
         self._positional = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
-        self._defaults = {n: p.default for n, p in parameters.items() if p.default is not p.empty}
+        self._defaults = {n: () if p.kind is VAR_POSITIONAL else p.default for n, p in parameters.items()
+                          if p.default is not p.empty or p.kind is VAR_POSITIONAL}
         self._slow, self._options = slow, options
         self._known: dict[Any, Any] = {}
         self._records: list[Any] = [self.call]
@@ -132,7 +135,8 @@ class Launcher:
             values, options = self._bind(args, kwargs)
             if callable(grid):
                 grid = asked(grid, self._name, dict(zip(self._names, values)))
-            return self._slow(grid_sizes(grid), values, options, Form(len(args), tuple(kwargs)))
+            form = Form(len(args), tuple(kwargs)) if self._rest is None else None
+            return self._slow(grid_sizes(grid), values, options, form)
         except Exception as error:
             cut(error, keep=knobs.compilation.front_end_debugging)
             raise
@@ -151,6 +155,8 @@ class Launcher:
 
     def bind(self, /, *args, **kwargs) -> tuple[tuple, dict[str, Any]]:
         """The arguments in the order of the parameters, and the keywords that are no parameters."""
+        if self._rest is not None and len(args) > self._rest:
+            args = (*args[:self._rest], args[self._rest:])
         given, named = len(args), {**self._defaults, **kwargs}
         first, rest = self._names[:given], self._names[given:]
         if given > self._positional or not kwargs.keys().isdisjoint(first) or not named.keys() >= set(rest):

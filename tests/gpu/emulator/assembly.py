@@ -1,6 +1,7 @@
 """The PTX inside asm statements: predicated memory accesses, atomics, copies and matrix products."""
 
 import re
+import time
 
 import ml_dtypes
 import numpy as np
@@ -116,7 +117,9 @@ def _move(s, guard, operands, bits):
     target, source = operands
     if source in s.m.lasting and s.m.shared.reads_register(source, guard):
         raise Fault("sums are read while a product may still be adding to them")
-    if source.startswith("%"):
+    if source == "%globaltimer":
+        value = time.perf_counter_ns() + np.arange(s.m.threads)  # no two threads read the same
+    elif source.startswith("%"):
         value = np.full(s.m.threads, 7)
     else:
         value = s.get(source)

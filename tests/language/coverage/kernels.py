@@ -35,6 +35,12 @@ class Pair(NamedTuple):
     second: tl.tensor
 
 
+@triton.aggregate
+class Box:
+    first: tl.tensor
+    second: tl.tensor
+
+
 @triton.jit
 def add(a, b):
     return a + b

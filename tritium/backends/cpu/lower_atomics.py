@@ -27,6 +27,8 @@ def _atomic(lo, op):
 
     def update(idx, pointer):
         x = lo.ev(v, idx)
+        if how in ("load", "store"):
+            return _access(lo, how, pointer, x, t, order)
         return _by_swaps(lo, pointer, x, t, how, order) if in_f32 else \
             lo.w.effect(f"atomicrmw {_opcode(how, t)} ptr {pointer}, {x.typed} {order}", x.type)
 
@@ -62,6 +64,18 @@ def _in_f32(w, how, t, old, x):
     both = [from_code(w, w.cast("bitcast", y, "i16")) for y in (old, x)]
     new = to_code(w, w.binary("fadd", *both) if how == "add" else w.intrinsic(f"{how}num", "float", *both))
     return w.cast("bitcast", new, kind)
+
+
+def _access(lo, how, pointer, x, t, order):
+    """An atomic load or store, as an integer of the element's size."""
+    w, kind = lo.w, x.type
+    integer = kind if kind == "ptr" else f"i{8 * t.bytes}"
+    if how == "load":
+        found = w.effect(f"load atomic {integer}, ptr {pointer} {order}, align {t.bytes}", integer)
+        return w.cast("bitcast", found, kind)
+    bits = w.cast("bitcast", x, integer)
+    w.effect(f"store atomic {bits.typed}, ptr {pointer} {order}, align {t.bytes}")
+    return x
 
 
 def _opcode(how, t):

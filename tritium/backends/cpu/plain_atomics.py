@@ -20,7 +20,7 @@ def allowed(op) -> bool:
     """Whether a tile may be updated without atomic instructions."""
     t = T.element(op.type)
     return bool(T.shape(op.type)) and op.attrs["sem"] == "relaxed" and op.attrs["scope"] != "sys" \
-        and type(t) is T.Scalar and t is not T.i1
+        and type(t) is T.Scalar and t is not T.i1 and op.attrs["how"] not in ("load", "store")
 
 
 def if_alone(lo, plain, shared) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 
 from ... import ops
+from ...ir import types as T
 from ...ir.core import Op
 from ...ir.rewrite import uses
 from ..llvm.writer import Level, value
@@ -147,6 +148,8 @@ def barrier(g, op):
 
 @lower(ops.clock)
 def clock(g, op):
+    if op.attrs["what"] == "time":  # branches on it must be taken by all threads together
+        return g.spread_owned([g.target.clock(g, "globaltimer")], T.i64, None)
     return [g.target.clock(g, op.attrs["what"])]
 
 

@@ -58,7 +58,9 @@ def atomic(g, op, pointer, t, values, mask):
         values, t = [w.cast("ptrtoint", x, "i64") for x in values], T.i64
     words = [[w.cast("bitcast", x, f"i{t.bits}")] for x in values]
     name, type_, since = INSTRUCTIONS.get((how, t), (None, None, 0))
-    if how == "cas":
+    if how in ("load", "store"):
+        old = _access(g, how, order, t, pointer, words[0][0], mask)
+    elif how == "cas":
         old = _atom(g, order, "cas", f"b{t.bits}", pointer, words, mask)
     elif name and g.target.sm >= since:
         old = _atom(g, order, name, type_, pointer, words, mask, wanted)
@@ -96,6 +98,28 @@ def _atom(g, order, name, type_, pointer, operands, mask, wanted=True):
         return []
     x = w.effect(call, result)
     return [x] if count == 1 else [w.emit(kind, f"extractvalue {result} {x}, {k}", x) for k in range(count)]
+
+
+def _access(g, how, order, t, pointer, word, mask):
+    """An ordered load or store: the element as an integer, or nothing. A byte travels in a register of 16 bits."""
+    w, (sem, scope), (pointer, constant) = g.w, order, g.sum_of(pointer)
+    kind = "i16" if t.bits < 16 else word.type
+    letter, load = LETTER[int(kind[1:])], how == "load"
+    body = f"{'ld' if load else 'st'}.{sem}.{scope}.global.b{8 * t.bytes} "
+    body += f"$0, {bracketed('$1', constant)};" if load else f"{bracketed('$0', constant)}, $1;"
+    arguments = [pointer.typed] + ([] if load else [w.cast("zext", word, kind).typed])
+    constraints = ["l"] + ([] if load else [letter])
+    if mask is not None:
+        body = f"{f'mov.b{kind[1:]} $0, 0; ' if load else ''}@$2 {body}"
+        constraints.append("b")
+        arguments.append(f"i1 {mask}")
+    out = [f"={'' if mask is None else '&'}{letter}"] if load else []
+    listed = ",".join([*out, *constraints, "~{memory}"])
+    call = f'call {kind if load else "void"} asm sideeffect "{body}", "{listed}"({", ".join(arguments)})'
+    if not load:
+        w.effect(call)
+        return []
+    return [w.cast("trunc", w.effect(call, kind), word.type)]
 
 
 def _listed(registers):
