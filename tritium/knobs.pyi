@@ -275,6 +275,7 @@ redis: redis_settings
 class language_settings(Group):
     fp32_default: str | None
     default_fp_fusion: bool
+    force_disable_fp_fusion: bool
     dialect: Any
 
 

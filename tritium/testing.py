@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "Benchmark", "Mark", "Table", "assert_close", "cuda_memcheck", "do_bench", "do_bench_cudagraph", "get_dram_gbps",
-    "get_max_simd_tflops", "get_max_tensorcore_tflops", "nvsmi", "perf_report", "set_gpu_clock",
+    "Benchmark", "Mark", "Table", "assert_close", "cuda_memcheck", "do_bench", "do_bench_cudagraph",
+    "do_bench_cudagraph_proton", "do_bench_proton", "get_dram_gbps", "get_max_simd_tflops",
+    "get_max_tensorcore_tflops", "nvsmi", "perf_report", "set_gpu_clock",
 ]  # fmt: skip
 
 
@@ -179,6 +180,10 @@ def do_bench_cudagraph(fn: Callable[[], Any], rep: float = 20, grad_to_none: Ite
         _graph(fn, rep, tensors)
     times = clock().time(replay, 10, lambda: None)
     return _summary([t / calls for t in times], quantiles, return_mode)
+
+
+# Kernel time alone, as a profiler tells it: what is timed here already.
+do_bench_proton, do_bench_cudagraph_proton = do_bench, do_bench_cudagraph
 
 
 def _repeats(estimate: float, rep: float) -> int:

@@ -130,6 +130,19 @@ def test_correctly_rounded_quotients(engine):
 
 
 @triton.jit
+def by_method(x, out):
+    v = tl.load(x + tl.arange(0, 4)).exp()
+    tl.static_assert(v.dtype == tl.float16)
+    tl.store(out + tl.arange(0, 4), v)
+
+
+def test_math_methods_of_narrow_floats(engine):
+    x, out = np.array([0, 1, -1, 2], np.float16), np.zeros(4, np.float16)
+    engine(by_method, (x, out))
+    np.testing.assert_array_max_ulp(out, np.exp(x.astype(np.float32)).astype(np.float16), 1)
+
+
+@triton.jit
 def clamps(x, out):
     tl.store(out + tl.arange(0, 4), tl.clamp(tl.load(x + tl.arange(0, 4)), -1, 2))
 

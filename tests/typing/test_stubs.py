@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import inspect
 import json
 import re
 import shutil
@@ -52,7 +53,8 @@ def parameters(path):
 def test_functions_have_their_parameters(name):
     function = getattr(tl, name)
     home = {"standard": "standard", "random": "random"}.get(function.__module__.rpartition(".")[2], "core")
-    expected = [p.name for p in function.signature.parameters.values() if p.kind is not p.VAR_POSITIONAL]
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    expected = [p.name for p in function.signature.parameters.values() if p.kind not in kinds]
     assert parameters(f"tritium/language/{home}.pyi")[name] == expected
 
 

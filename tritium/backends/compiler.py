@@ -120,9 +120,10 @@ NAMES = frozenset(field.name for field in dataclasses.fields(Options))
 
 # Options of other releases and vendors that tune what tritium decides by itself.
 IGNORED = frozenset((
-    "allow_fp8e4b15", "allow_fp8e4nv", "cluster_dims", "enable_persistent", "enable_warp_specialization",
-    "maxRegAutoWS", "minRegAutoWS", "num_buffers_warp_spec", "num_consumer_groups", "optimize_epilogue",
-    "pingpongAutoWS", "reg_dec_producer", "reg_inc_consumer",
+    "allow_fp8e4b15", "allow_fp8e4nv", "clc", "cluster_dims", "enable_persistent", "enable_warp_specialization",
+    "fpsan_homomorphic_casts", "llvm_fn_attrs", "maxRegAutoWS", "minRegAutoWS", "min_shared_mem",
+    "num_buffers_warp_spec", "num_consumer_groups", "optimize_epilogue", "pingpongAutoWS", "reg_dec_producer",
+    "reg_inc_consumer", "sched4reg", "wgp_cu_mode",
 ))  # fmt: skip
 
 
@@ -158,7 +159,7 @@ class BaseBackend:
             "backend_name": self.target.backend,
             "warp_size": self.target.warp_size,
             "arch": knobs.runtime.override_arch or str(self.target.arch),
-            "enable_fp_fusion": knobs.language.default_fp_fusion,
+            "enable_fp_fusion": knobs.language.default_fp_fusion and not knobs.language.force_disable_fp_fusion,
             "instrumentation_mode": knobs.compilation.instrumentation_mode,
             "ptx_options": _assembler_flags(),
             **self.record.options,
@@ -166,6 +167,8 @@ class BaseBackend:
         if knobs.language.fp32_default:
             defaults["default_dot_input_precision"] = knobs.language.fp32_default
         chosen = {name: value for name, value in given.items() if value is not None and name in NAMES}
+        if knobs.language.force_disable_fp_fusion:
+            chosen["enable_fp_fusion"] = False
         if isinstance(libraries := chosen.get("extern_libs"), dict):
             chosen["extern_libs"] = tuple(sorted(libraries.items()))
         options = Options(**{**defaults, **chosen})

@@ -9,6 +9,7 @@ Each stage is a file extension: it can be read in `kernel.asm`, dumped (TRITON_K
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -32,7 +33,7 @@ from tritium.locks import busy, imported
 
 __all__ = [
     "ASTSource", "AsyncCompileMode", "CompilationError", "CompileTimes", "CompiledKernel", "FutureKernel", "IRSource",
-    "LazyDict", "compile", "get_cache_key", "make_backend",
+    "LazyDict", "compile", "get_cache_key", "make_backend", "max_shared_mem",
 ]  # fmt: skip
 
 TRITON_VERSION = "3.6.0"
@@ -153,6 +154,15 @@ def make_backend(target: GPUTarget) -> BaseBackend:
     return BaseBackend(target)
 
 
+def max_shared_mem(device: int) -> int:
+    """The bytes of shared memory that a program may use on a device.
+
+    >>> max_shared_mem(0) > 0
+    True
+    """
+    return driver.active.utils.get_device_properties(device)["max_shared_mem"]
+
+
 def get_cache_key(src, backend: BaseBackend, backend_options: Options, env_vars: dict[str, str]) -> str:
     """What a kernel's key on disk is the hash of: compiler, source, machine, options, environment.
 
@@ -162,10 +172,23 @@ def get_cache_key(src, backend: BaseBackend, backend_options: Options, env_vars:
     >>> eight == four
     False
     """
-    hook = knobs.runtime.add_stages_inspection_hook
-    inspected = "-".join(map(str, hook())) if hook else ""
+    inspected = "-".join(map(str, _inspection_key()))
     return "-".join((cache.fingerprint(), src.hash(), backend.hash(), backend_options.hash(),
                      str(sorted(env_vars.items())), inspected))  # fmt: skip
+
+
+def _inspection_key() -> tuple:
+    """What the stages hook adds to the key: it is asked without arguments, which one written for 3.6 does not know."""
+    hook = knobs.runtime.add_stages_inspection_hook
+    if not hook:
+        return ()
+    try:
+        inspect.signature(hook).bind()
+    except TypeError:
+        return ()
+    except ValueError:  # it has no signature to look at
+        pass
+    return tuple(hook())
 
 
 # What every kernel's metadata has, whatever the backend adds.

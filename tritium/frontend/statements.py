@@ -149,8 +149,8 @@ def statement(b, node, rest):
     if kind in LOOPS:
         return LOOPS[kind](b, node, rest)
     if kind is ast.FunctionDef:
-        raise diagnose.unsupported(b, node, "nested function definition is not supported.", hint=INSTEAD["FunctionDef"],
-                                   at=node)
+        raise diagnose.unsupported(b, node, "nested function definition is not supported: nested function definitions "
+                                   "are not allowed inside a @triton.jit kernel", hint=INSTEAD["FunctionDef"], at=node)
     hint = INSTEAD.get(kind.__name__)
     if kind is ast.Import and node.names[0].name.partition(".")[0] in spellings.DEBUGGERS:
         hint = spellings.instead_of_builtin("breakpoint")

@@ -39,7 +39,8 @@ def _scalar(b, value, kind, what):
         raise fail(AssertionError, f"Expected an integer scalar type in {what}, got {value.type}", argument=what)
     if kind is T.i32 and element.bits == 64:
         raise fail(AssertionError, f"{what} must be 32-bit integers, got {from_ir(element)}: add a `.to(tl.int32)` or "
-                   "use regular indexing for 64 bit support", hint="add a .to(tl.int32)", argument=what)
+                   "use regular indexing for 64 bit support. Expected a 32-bit integer; add a .to(tl.int32)",
+                   hint="add a .to(tl.int32)", argument=what)
     return convert(b, value, kind)
 
 

@@ -8,13 +8,13 @@ from tritium.errors import fail
 from tritium.ir import types as T
 
 from .addressing import constants, indices, inside, padding, pointers, scalars, sequence
+from .broadcasting import common_shape
 from .calling import builtin
-from .constants import unwrap
 from .deferred import ops
 from .dtypes import block_type, check_shape, from_ir, pointer_type
-from .memory import check_writable, choose, load_pointers, store, store_pointers
+from .memory import check_writable, choose, load, load_pointers, store, store_pointers
 from .source import must_use_result
-from .values import number, tensor, to_tensor
+from .values import tensor, to_tensor
 
 __all__ = ["advance", "block_pointer", "make_block_ptr"]
 
@@ -85,15 +85,10 @@ class block_pointer:
             raise fail(ValueError, "`mask` argument cannot be specified for storing block pointers",
                        hint="use boundary_check=", argument="mask")
         check_writable(self.base)
-        element = from_ir(self._kind)
-        if number(unwrap(value)) is None:
-            value = to_tensor(b, value)
-            if value.shape and value.shape != self.block_shape:
-                raise fail(AssertionError, f"Block shape({list(self.block_shape)}) and value shape({list(value.shape)})"
-                           " mismatch", argument="value")
-            if value.dtype != element:
-                raise fail(AssertionError, f"Block element type({element}) and value element type({value.dtype}) "
-                           "mismatch", hint=f"cast it with .to(tl.{element.codegen_name()})", argument="value")
+        value = to_tensor(b, value)
+        if common_shape(value.shape, self.block_shape) != self.block_shape:
+            raise fail(AssertionError, f"Block shape({list(self.block_shape)}) and value shape({list(value.shape)})"
+                       " mismatch", argument="value")
         where, mask = self._access(b, boundary_check)
         store_pointers(b, where, value, mask, hints)
 
@@ -135,7 +130,7 @@ def make_block_ptr(b, base, shape, strides, offsets, block_shape, order) -> bloc
     if pointer.pointee is T.i1:  # bools live in memory as bytes
         base = tensor(ops.bitcast(b, base.handle, to=T.Ptr(T.i8, pointer.const)))
     return block_pointer(base, scalars(b, shape, T.i64, "shape"), scalars(b, strides, T.i64, "strides"),
-                         scalars(b, offsets, T.i32, "offsets"), block_shape, order)
+                         scalars(b, offsets, T.i64, "offsets"), block_shape, order)
 
 
 @must_use_result("tl.advance changes nothing: assign the block pointer it returns.")
@@ -147,12 +142,12 @@ def advance(b, base: block_pointer, offsets) -> block_pointer:
     """
     if not isinstance(base, block_pointer):
         raise fail(ValueError, "tl.advance moves a block pointer", hint="other pointers move with +", argument="base")
-    moves = scalars(b, offsets, T.i32, "offsets")
+    moves = scalars(b, offsets, T.i64, "offsets")
     if len(moves) != len(base.block_shape):
         raise fail(AssertionError, f"expected {len(base.block_shape)} offsets, but got {len(moves)}",
                    argument="offsets")
     return base.moved(b, moves)
 
 
-for _name, _method in {"advance": advance, "store": store}.items():
+for _name, _method in {"advance": advance, "load": load, "store": store}.items():
     setattr(block_pointer, _name, _method)

@@ -136,6 +136,15 @@ class block_pointer:
 
             a = tl.advance(a, (0, BLOCK_K))
         """
+    def load(self, mask: Operand | None = None, other: Operand | None = None, boundary_check: Sequence[int] = (),
+             padding_option: str = "", cache_modifier: str = "", eviction_policy: str = "",
+             volatile: bool = False) -> tensor:
+        """Read memory. Where `mask` is false nothing is read and the value is `other` (0 if not given).
+
+            x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+
+        A block pointer is read as a whole tile: `tl.load(block_ptr, boundary_check=(0, 1), padding_option="zero")`.
+        """
     def store(self, value: Operand, mask: Operand | None = None, boundary_check: Sequence[int] = (),
               cache_modifier: str = "", eviction_policy: str = "") -> None:
         """Write `value`, cast to the pointee's dtype, where `mask` is true.
@@ -625,8 +634,8 @@ class pointer_type(dtype):
     element_ty: dtype
     address_space: int
     const: bool
-    def __new__(cls, element_ty: dtype, address_space: int = 1, const: bool = False) -> pointer_type: ...
-    def __init__(self, element_ty: dtype, address_space: int = 1, const: bool = False) -> None: ...
+    def __new__(cls, element_ty: dtype, address_space: int | str = 1, const: bool = False) -> pointer_type: ...
+    def __init__(self, element_ty: dtype, address_space: int | str = 1, const: bool = False) -> None: ...
     @property
     def ir(self) -> Any:
         """The IR's pointer type (pointers to tiles exist in the language only)."""
@@ -962,7 +971,7 @@ def atomic_cas(pointer: tensor | block_pointer, cmp: Operand, val: Operand, sem:
 
 def atomic_load(pointer: tensor | block_pointer, mask: Operand | None = None, sem: str | None = None,
                 scope: str | None = None) -> tensor:
-    """Read elements that other programs write: each at once, and by default what they wrote before is seen afterwards.
+    """Read elements that other programs write, each at once; by default, what they wrote before is seen afterwards.
 
     `sem` is "acquire" or "relaxed". Where `mask` is false nothing is read and the value is unspecified.
 
@@ -1424,7 +1433,7 @@ class tensor:
             ticket = tl.atomic_add(counter_ptr, 1)
         """
     def atomic_load(self, mask: Operand | None = None, sem: str | None = None, scope: str | None = None) -> tensor:
-        """Read elements that other programs write: each at once, and by default what they wrote before is seen afterwards.
+        """Read elements that other programs write, each at once; by default, what they wrote before is seen afterwards.
 
         `sem` is "acquire" or "relaxed". Where `mask` is false nothing is read and the value is unspecified.
 

@@ -13,7 +13,7 @@ from .casting import convert
 from .constants import unwrap
 from .deferred import ops
 from .dtypes import block_type, check_shape, dtype, from_ir, tensor_descriptor_type, tuple_type
-from .limits import limits
+from .limits import capability, limits
 from .memory import check_writable, choose, load_pointers, store_pointers
 from .values import number, tensor, to_tensor, tuple
 
@@ -103,7 +103,8 @@ class tensor_descriptor:
             (x_offsets.numel < 8, f"descriptor {what} must have at least 8 rows, but got {x_offsets.numel}"),
             (len(dims) == 2 and dims[1] < least,
              f"descriptor {what} of {self.dtype} must have at least {least} columns, but got {dims[-1]}"),
-            (not x_offsets.dtype.is_int(), f"x offsets must be integers, got {x_offsets.dtype}"),
+            (T.element(x_offsets.handle.type) not in (T.i16, T.i32),
+             f"x offsets must have dtype int16 or int32, got {x_offsets.dtype}"),
         )
         for wrong, message in problems:
             if wrong:
@@ -113,7 +114,8 @@ class tensor_descriptor:
 def _check_tile(b, value, shape):
     value = to_tensor(b, value)
     if value.shape != builtins.tuple(shape):
-        raise fail(AssertionError, f"the value's shape {list(value.shape)} must equal the block shape {list(shape)}",
+        raise fail(AssertionError, f"the value's shape {list(value.shape)} must equal the block shape {list(shape)}: "
+                   f"expected value shape {list(shape)}",
                    hint="broadcast it first with tl.broadcast_to", argument="value")
     return value
 
@@ -214,6 +216,8 @@ def make_tensor_descriptor(b, base, shape, strides, block_shape, padding_option=
         if len(values) != rank:
             raise fail(ValueError, f"Expected {rank} {name} but got {len(values)}", argument=name)
     _check_layout(base, strides, dims)
+    if capability(b.target) >= 90:
+        _check_alignment(base, strides)
     option = choose(padding_option, ("zero", "nan"), "Padding option", "padding_option")
     pointer = base.handle.type
     if pointer.pointee is T.i1:  # bools live in memory as bytes
@@ -225,6 +229,16 @@ def make_tensor_descriptor(b, base, shape, strides, block_shape, padding_option=
 
 def _as_scalar(b, value, kind):
     return convert(b, to_tensor(b, value), kind)
+
+
+def _check_alignment(base, strides):
+    """The copy engine takes strides that are multiples of 16 bytes; those that are known can be checked."""
+    size = base.handle.type.pointee.bytes
+    for stride in strides[:-1]:
+        known = number(unwrap(stride))
+        if known is not None and known * size % 16:
+            raise fail(ValueError, f"Tensor descriptor strides must be 16-byte aligned, but got {known} * {size} = "
+                       f"{known * size} bytes", hint="pad the rows of the tensor", argument="strides")
 
 
 def _check_layout(base, strides, dims):

@@ -246,6 +246,25 @@ float8e4b8, float8e4b15 = dtype("fp8e4b8"), dtype("fp8e4b15")
 float16, bfloat16, float32, float64 = dtype("fp16"), dtype("bf16"), dtype("fp32"), dtype("fp64")
 
 
+_SPACES = {"global": 1, "shared": 3, "constant": 4}
+
+
+class _space(int):
+    """The number of an address space, which is also equal to its name.
+
+    >>> _space(1) == 1, _space(1) == "global"
+    (True, True)
+    """
+
+    def __eq__(self, other):
+        return int(self) == _SPACES.get(other, other) if isinstance(other, str) else int.__eq__(self, other)
+
+    def __ne__(self, other):
+        return not self == other
+
+    __hash__ = int.__hash__
+
+
 class pointer_type(dtype):
     """Address of elements of `element_ty`; `const` forbids stores through it.
 
@@ -257,12 +276,12 @@ class pointer_type(dtype):
     address_space: int
     const: bool
 
-    def __new__(cls, element_ty: dtype, address_space: int = 1, const: bool = False) -> pointer_type:
+    def __new__(cls, element_ty: dtype, address_space: int | str = 1, const: bool = False) -> pointer_type:
         element_ty = getattr(element_ty, "value", element_ty)
         if not isinstance(element_ty, dtype):
             raise fail(TypeError, f"element_ty has type `{type(element_ty).__name__}`; expected `dtype`.",
                        hint="write tl.pointer_type(tl.float32)", argument="element_ty")
-        key = (element_ty, address_space, bool(const))
+        key = (element_ty, _space(_SPACES.get(address_space, address_space)), bool(const))
         found = dtype._interned.get(key)
         if found is None:
             made = object.__new__(cls)

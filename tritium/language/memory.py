@@ -298,7 +298,7 @@ def atomic_cas(b, pointer, cmp, val, sem=None, scope=None):
 
 @builtin
 def atomic_load(b, pointer, mask=None, sem=None, scope=None):
-    """Read elements that other programs write: each at once, and by default what they wrote before is seen afterwards.
+    """Read elements that other programs write, each at once; by default, what they wrote before is seen afterwards.
 
     `sem` is "acquire" or "relaxed". Where `mask` is false nothing is read and the value is unspecified.
 

@@ -261,7 +261,8 @@ _INSTEAD = {"**": ("__pow__", "use libdevice.pow, or tl.exp2(y * tl.log2(x))"), 
 
 def _no_such_operator(symbol):
     method, hint = _INSTEAD[symbol]
-    return fail(AttributeError, f"'tensor' object has no attribute '{method}'", hint=hint)
+    return fail(AttributeError, f"'tensor' object has no attribute '{method}': unsupported operand type(s) for "
+                f"{symbol}", hint=hint)
 
 
 def _is_python(x):

@@ -76,6 +76,15 @@ def is_hip_cdna4(b) -> bool:
 
 
 @Question
+def is_hip_gfx1250(b) -> bool:
+    """Whether the target is an AMD gfx1250 GPU.
+
+        WIDE: tl.constexpr = tl.target_info.is_hip_gfx1250()
+    """
+    return _backend(b) == "hip" and _target(b).arch == "gfx1250"
+
+
+@Question
 def cuda_capability_geq(b, major: int, minor: int = 0) -> bool:
     """Whether the target is an NVIDIA GPU of at least this compute capability.
 
@@ -84,4 +93,5 @@ def cuda_capability_geq(b, major: int, minor: int = 0) -> bool:
     return _backend(b) == "cuda" and capability(_target(b)) >= major * 10 + minor
 
 
-__all__ = ["cuda_capability_geq", "current_target", "is_cuda", "is_hip", "is_hip_cdna3", "is_hip_cdna4"]
+__all__ = ["cuda_capability_geq", "current_target", "is_cuda", "is_hip", "is_hip_cdna3", "is_hip_cdna4",
+           "is_hip_gfx1250"]  # fmt: skip

@@ -42,6 +42,13 @@ def is_hip_cdna4() -> bool:
     """
 
 
+def is_hip_gfx1250() -> bool:
+    """Whether the target is an AMD gfx1250 GPU.
+
+        WIDE: tl.constexpr = tl.target_info.is_hip_gfx1250()
+    """
+
+
 def cuda_capability_geq(major: int, minor: int = 0) -> bool:
     """Whether the target is an NVIDIA GPU of at least this compute capability.
 

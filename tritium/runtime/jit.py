@@ -65,6 +65,18 @@ def get_full_name(fn: Any) -> str:
     return f"{fn.__module__}.{fn.__qualname__}"
 
 
+def get_jit_fn_file_line(fn: Any) -> tuple[str, int]:
+    """The file of a kernel, and the line of its `def`.
+
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> get_jit_fn_file_line(add_kernel)[1] == add_kernel.def_file_line_number
+    True
+    """
+    while not isinstance(fn, Source):
+        fn = fn.fn
+    return fn.file, fn.def_line
+
+
 class KernelInterface(Generic[T]):
     """What can be launched as `kernel[grid](*args)`: kernels, and what wraps them. A subclass defines `run`.
 
@@ -186,6 +198,21 @@ class JITFunction(Source, KernelInterface[T]):
     def debug(self, value: bool | None) -> None:
         self._debug = value
         self._forget()
+
+    @property
+    def file_name(self) -> str:
+        """The file that defines the kernel."""
+        return self.file
+
+    @property
+    def def_file_line_number(self) -> int:
+        """The line of its `def`."""
+        return self.def_line
+
+    @property
+    def def_file_col_number(self) -> int:
+        """The column of its `def`, counted from 1."""
+        return self._text[2] + 1
 
     @property
     def constexprs(self) -> list[int]:

@@ -49,6 +49,8 @@ class Config:
 
     def __str__(self) -> str:
         shown = {**self.kwargs, **{name: getattr(self, name) for name in OPTIONS}}
+        if self.ir_override is not None:
+            shown["ir_override"] = self.ir_override
         return ", ".join(f"{name}: {value}" for name, value in shown.items())
 
     def __repr__(self) -> str:

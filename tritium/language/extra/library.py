@@ -26,7 +26,7 @@ from .composed import COMPOSED
 # Overloads, and the functions that have just these. A star marks the functions that AMD's library has too.
 SIGNATURES = {
     "f32 -> f32; f64 -> f64": """
-        floor* rsqrt* ceil* trunc* exp2* rcp_rn rcp_rz rcp_rd rcp_ru sqrt_rn sqrt_rz sqrt_rd sqrt_ru sqrt* rint
+        floor* rsqrt* ceil* trunc* exp2* rcp_rn rcp_rz rcp_rd rcp_ru sqrt_rn sqrt_rz sqrt_rd sqrt_ru sqrt* rint*
         nearbyint* sin* cos* sinpi cospi tan* log2* exp* exp10 cosh* sinh* tanh* atan* asin* acos* log* log10* log1p*
         acosh* asinh* atanh* expm1* cbrt rcbrt j0* j1* y0* y1* cyl_bessel_i0* cyl_bessel_i1* erf* erfinv* erfc* erfcx*
         erfcinv normcdfinv normcdf lgamma* tgamma round* logb""",
@@ -54,7 +54,7 @@ SIGNATURES = {
     "i64 -> f32": "ll2float_rn ll2float_rz ll2float_rd ll2float_ru",
     "u64 -> f32": "ull2float_rn ull2float_rz ull2float_rd ull2float_ru",
     "u64 -> f64": "ull2double_rn ull2double_rz ull2double_rd ull2double_ru",
-    "i32 -> i32; i64 -> i32": "clz popc ffs",
+    "i32 -> i32; i64 -> i32": "clz* popc* ffs",
     "i32 i32 -> i32; u32 u32 -> u32": "mul24 hadd rhadd",
     "f32 f32 -> f32": "fast_dividef* fast_powf",
     "f32 -> i64; f64 -> i64": "llrint* llround",
@@ -72,9 +72,9 @@ SIGNATURES = {
     "i32 -> f64": "int2double_rn",
     "u32 -> f64": "uint2double_rn",
     "i32 i32 -> f64": "hiloint2double",
-    "f32 -> i1": "finitef",
+    "f32 -> i1": "finitef*",
     "f32 f32 -> f32; f32 i32 -> f32; f64 f64 -> f64; f64 i32 -> f64": "pow*",
-    "f64 -> i1": "isfinited",
+    "f64 -> i1": "isfinited*",
 }
 HIP_ONLY = {"f32 -> f32": "fast_tanhf"}
 

@@ -17,4 +17,31 @@ def memrealtime(b):
     return tensor(ops.clock(b, what="globaltimer"))
 
 
-__all__ = ["libdevice", "memrealtime"]
+@builtin
+def smid(b):
+    """The number of the compute unit this program runs on, as int32.
+
+        unit = tl.extra.hip.smid()
+    """
+    return tensor(ops.clock(b, what="smid"))
+
+
+@builtin
+def num_warps(b) -> int:
+    """How many warps run this program: a compile-time constant.
+
+        WARPS: tl.constexpr = tl.extra.hip.num_warps()
+    """
+    return b.options.num_warps
+
+
+@builtin
+def num_threads(b) -> int:
+    """How many threads run this program: a compile-time constant.
+
+        THREADS: tl.constexpr = tl.extra.hip.num_threads()
+    """
+    return (b.target.warp_size if b.target is not None else 64) * b.options.num_warps
+
+
+__all__ = ["libdevice", "memrealtime", "num_threads", "num_warps", "smid"]

@@ -13,3 +13,24 @@ def memrealtime() -> tensor:
 
         start = tl.extra.hip.memrealtime()
     """
+
+
+def smid() -> tensor:
+    """The number of the compute unit this program runs on, as int32.
+
+        unit = tl.extra.hip.smid()
+    """
+
+
+def num_warps() -> int:
+    """How many warps run this program: a compile-time constant.
+
+        WARPS: tl.constexpr = tl.extra.hip.num_warps()
+    """
+
+
+def num_threads() -> int:
+    """How many threads run this program: a compile-time constant.
+
+        THREADS: tl.constexpr = tl.extra.hip.num_threads()
+    """

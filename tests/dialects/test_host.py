@@ -1,0 +1,115 @@
+"""What Triton 3.7 to 3.9 changed on the host's side, and block pointers and descriptors as 3.8 has them."""
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.language.builders import Bench, target
+from tritium import knobs, testing
+from tritium.compiler import max_shared_mem
+from tritium.runtime.jit import get_jit_fn_file_line
+from tritium.tools.tensor_descriptor import TensorDescriptor
+
+
+@triton.jit
+def copies(x, out, n):
+    tl.store(out, tl.load(x) * n)
+
+
+def test_options_of_newer_releases_are_accepted():
+    x, out = np.ones(1, np.float32), np.zeros(1, np.float32)
+    copies[(1,)](x, out, 3, clc=False, min_shared_mem=0, sched4reg=True, fpsan_homomorphic_casts=False)
+    assert out[0] == 3
+
+
+def test_hooks_on_stages_of_both_kinds():
+    seen = []
+
+    def old(backend, stages, options, language, capability):
+        seen.append("old")
+
+    def new(*args):
+        seen.append(len(args))
+        return ("key", "hash") if not args else None
+
+    x, out = np.ones(1, np.float32), np.zeros(1, np.float32)
+    for hook in (old, new):
+        with knobs.runtime.scope(), knobs.compilation.scope():
+            knobs.compilation.always_compile = True
+            knobs.runtime.add_stages_inspection_hook = hook
+            copies.device_caches.clear()
+            copies[(1,)](x, out, 5)
+    assert "old" in seen and 0 in seen and out[0] == 5
+
+
+def test_contraction_can_be_forbidden():
+    x, out = np.ones(1, np.float32), np.zeros(1, np.float32)
+    with knobs.language.scope():
+        knobs.language.force_disable_fp_fusion = True
+        copies.device_caches.clear()
+        assert copies[(1,)](x, out, 7, enable_fp_fusion=True).metadata.enable_fp_fusion is False
+
+
+def test_small_names():
+    assert str(triton.Config({"B": 1}, ir_override="k.ttir")).endswith(", ir_override: k.ttir")
+    assert "ir_override" not in str(triton.Config({"B": 1}))
+    assert tl.pointer_type(tl.float32, "global") is tl.pointer_type(tl.float32, 1)
+    assert tl.pointer_type(tl.float32).address_space == 1 and tl.pointer_type(tl.float32).address_space == "global"
+    assert get_jit_fn_file_line(copies) == (copies.file_name, copies.def_file_line_number)
+    assert copies.file_name == __file__ and copies.def_file_col_number == 1
+    assert testing.do_bench_proton is testing.do_bench and max_shared_mem(0) > 0
+    assert callable(tl.extra.hip.libdevice.popc) and callable(tl.extra.hip.libdevice.rint)
+
+
+@triton.jit
+def moves_a_window(x, out, n):
+    p = tl.make_block_ptr(x, (n,), (1,), (tl.full((), 0, tl.int64),), (8,), (0,))
+    q = tl.make_block_ptr(out, (n,), (1,), (0,), (8,), (0,))
+    p = p.advance((8,))
+    q.store(p.load(boundary_check=(0,)).to(tl.int32), boundary_check=(0,))
+    tl.static_assert(len(p.offsets) == 1 and p.block_shape[0] == 8 and p.order[0] == 0)
+    q = tl.advance(q, (8,))
+    tl.store(q, 7, boundary_check=(0,))
+
+
+def test_block_pointers(engine):
+    """64-bit offsets, values that are cast and broadcast, and the methods."""
+    x, out = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+    engine(moves_a_window, (x, out, 14))
+    assert out.tolist() == [8, 9, 10, 11, 12, 13, 0, 0, 7, 7, 7, 7, 7, 7, 0, 0]
+
+
+@triton.jit
+def from_a_tuple(out, t):
+    tl.store(out + tl.arange(0, 16), tl.reshape(t[0].load([0, 0]) + t[1].load([0, 0]) * t[2], [16]))
+
+
+def test_descriptors_in_tuples():
+    from tritium.interp.eager import launch
+
+    x, y = np.arange(16, dtype=np.float32).reshape(2, 8), np.ones((2, 8), np.float32)
+    for run in (lambda *args: from_a_tuple[(1,)](*args), lambda *args: launch(from_a_tuple, (1,), args, {})):
+        out = np.zeros(16, np.float32)
+        run(out, (TensorDescriptor.from_tensor(x, [2, 8]), TensorDescriptor.from_tensor(y, [2, 8]), 3))
+        assert out.tolist() == (x + 3).ravel().tolist()
+
+
+def test_strides_that_the_copy_engine_does_not_take():
+    for arch, refused in ((90, True), (80, False)):
+        b = Bench(target("cuda", arch))
+        arguments = [b.tile("ptr<f32>"), [8, 5], [5, 1], [4, 4]]
+        if refused:
+            with pytest.raises(ValueError, match="16-byte aligned"):
+                tl.make_tensor_descriptor.fn(b, *arguments)
+        else:
+            tl.make_tensor_descriptor.fn(b, *arguments)
+
+
+def test_offsets_of_rows():
+    b = Bench()
+    described = tl.make_tensor_descriptor.fn(b, b.tile("ptr<f32>"), [64, 8], [8, 1], [1, 8])
+    for kind in ("i16", "i32"):
+        described.gather(b.tile(kind, 8), 0, _semantic=b)
+    with pytest.raises(AssertionError, match="x offsets must have dtype"):
+        described.gather(b.tile("i64", 8), 0, _semantic=b)
