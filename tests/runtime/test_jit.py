@@ -110,13 +110,16 @@ def test_calling_without_a_grid():
         add(X, X, 3)
 
 
-def test_variable_arguments_are_refused(fake):
+def test_variable_arguments_are_one_tuple(fake):
     @jit
-    def kernel(*args):
+    def kernel(first, *rest):
         pass
 
-    with pytest.raises(TypeError, match="a kernel cannot take \\*args"):
-        kernel[(1,)](X)
+    kernel[(1,)](X, X, 3)
+    kernel[(1,)](X)
+    assert kernel.launcher.bind(X, X, 3)[0] == (X, (X, 3)) and kernel.launcher.bind(X)[0] == (X, ())
+    with pytest.raises(TypeError, match=r"missing a required|missing 1 required"):
+        kernel[(1,)]()
 
 
 def test_kernel_without_parameters(fake):
