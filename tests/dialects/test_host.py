@@ -106,6 +106,12 @@ def test_strides_that_the_copy_engine_does_not_take():
             tl.make_tensor_descriptor.fn(b, *arguments)
 
 
+def test_what_libraries_still_call():
+    b = Bench()
+    assert tl.core._promote_bfloat16_to_float32(b.tile("bf16", 8), _semantic=b).dtype is tl.float32
+    assert tl.core._promote_bfloat16_to_float32(b.tile("f16", 8), _semantic=b).dtype is tl.float16
+
+
 def test_offsets_of_rows():
     b = Bench()
     described = tl.make_tensor_descriptor.fn(b, b.tile("ptr<f32>"), [64, 8], [8, 1], [1, 8])

@@ -42,6 +42,12 @@ def to_tensor(b, x):
 
 
 @_internal
+def _promote_bfloat16_to_float32(b, t):
+    """bf16 as float32, others as they are: what libraries' own `minimum` and scans call."""
+    return cast.fn(b, t, float32) if t.dtype.is_bf16() else t  # noqa: F405
+
+
+@_internal
 def nanoseconds(b):
     """The time on the device, from an arbitrary start; the same in all threads of a program."""
     return tensor(_ops.clock(b, what="time"))

@@ -1756,6 +1756,10 @@ def to_tensor(x: Operand) -> tensor:
     """
 
 
+def _promote_bfloat16_to_float32(t: Operand) -> Any:
+    """bf16 as float32, others as they are: what libraries' own `minimum` and scans call."""
+
+
 def nanoseconds() -> tensor:
     """The time on the device, from an arbitrary start; the same in all threads of a program."""
 
