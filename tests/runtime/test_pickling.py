@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -49,6 +51,17 @@ def test_a_kernel_is_found_by_name():
 
 def test_a_kernel_under_a_tuner_is_found_by_name():
     assert sent(tuned.fn) is tuned.fn
+
+
+def test_a_kernel_of_a_module_that_cannot_be_imported_travels_as_text(monkeypatch):
+    """Inductor makes modules by hand: their names mean nothing in another process."""
+    monkeypatch.setitem(sys.modules, "made_by_hand", types.ModuleType("made_by_hand"))
+    kernel = triton.JITFunction(double.fn)
+    kernel.__module__, sys.modules["made_by_hand"].double = "made_by_hand", kernel
+    data = pickle.dumps(kernel)
+    monkeypatch.delitem(sys.modules, "made_by_hand")
+    other = pickle.loads(data)
+    assert other is not kernel and other.src == double.src and other.fn is None
 
 
 def test_a_kernel_without_its_function_keeps_text_parameters_and_key():

@@ -264,7 +264,11 @@ class Source(dependencies.Compilable):
 
 
 def _steps_to(source: Source) -> int | None:
-    """How many times `.fn` leads from what the module has under a function's name to it; None if it does not."""
+    """How many times `.fn` leads from what the module has under a function's name to it; None if it does not, or if
+    other processes cannot import the module."""
+    module = sys.modules.get(source.__module__)
+    if source.__module__ != "__main__" and getattr(module, "__spec__", None) is None:  # made by hand, as Inductor does
+        return None
     found = _named(source.__module__, source.__qualname__)
     for steps in range(8):  # tuners and heuristics
         if found is source:
