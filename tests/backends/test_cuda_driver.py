@@ -17,6 +17,7 @@ from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import driver
 from tritium.backends.nvptx import cuda, launch, launcher, memory
+from tritium.backends.nvptx.driver import Driver
 from tritium.errors import OutOfResources
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
@@ -405,3 +406,11 @@ def test_threads_launch_at_once(fake):
     for thread in threads:
         thread.join()
     assert len(fake.launches) == 201 and all(noted["slots"][:4] == [4096, 8192, 12288, 64] for noted in fake.launches)
+
+
+@pytest.mark.parametrize(("code", "active", "usable"), [(0, True, True), (3, True, False), (100, False, False)])
+def test_a_forked_process_sees_the_device_it_cannot_use(fake, code, active, usable):
+    """torch's compile workers are forked from a process that uses the GPU: they compile for it, and launch nothing."""
+    fake.fail["cuInit"] = code
+    assert Driver.is_active() is active
+    assert Driver.is_usable() is usable

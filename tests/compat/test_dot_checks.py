@@ -62,7 +62,7 @@ def test_scaled_products(anywhere, case):
     ("ranks", "Both inputs must be either 2D or 3D"),
     ("batches", r"batches of lhs \[2\] and of rhs \[1\] must be equal"),
     ("rank of scales", "lhs_scale must be a tensor of shape"),
-    ("scales of b", "rhs_scale must be a tensor of shape"),
+    ("scales of b", "scale factor must be 16 or 32. Got 4"),
     ("no tile", "multiplies 2-d or 3-d tiles, `rhs` is 1"),
     ("bytes", "Unexpected dtype of lhs for e4m3: fp32"),
     ("format", "lhs_format must be one of"),

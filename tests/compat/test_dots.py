@@ -22,7 +22,7 @@ def numbers(name, shape):
 
 def refused_by_tensor_cores(engine, kind, *k):
     """Whether a GPU refuses a product: sums shorter than its instructions', types it does not have."""
-    least = 32 if kind in ("int8", "float8e5", "float8e4nv") else 16
+    least = {"int8": 32, "float8e5": 32, "float8e4nv": 32, "float32": 8, "float64": 4}.get(kind, 16)
     return engine is cuda and (min(k) < least or kind in ("float8e4b8", "float8e5b16"))
 
 

@@ -44,6 +44,11 @@ class DriverBase(ABC):
     def is_active(cls) -> bool:
         """Whether this machine has a device of this kind."""
 
+    @classmethod
+    def is_usable(cls) -> bool:
+        """Whether this process can use it."""
+        return cls.is_active()
+
     def check_target(self, target: GPUTarget) -> None:  # noqa: B027  (most devices run whatever names them)
         """Raise where kernels compiled for `target` would not run on this device; called before one is loaded."""
 
@@ -166,7 +171,7 @@ class Drivers:
             return self.named(knobs.backend)
         if self._default is None:
             order = sorted(filter(backends.may_have_device, backends.FOLDERS), key=lambda name: name == "cpu")
-            name = next((name for name in order if backends.driver_class(name).is_active()), None)
+            name = next((name for name in order if backends.driver_class(name).is_usable()), None)
             if name is None:
                 raise RuntimeError("0 active drivers ([]). There should only be one.")
             self._default = self.named(name)

@@ -104,6 +104,15 @@ def available():
     return count() > 0
 
 
+_FORKED = 3  # what the driver says, in a process forked from one that uses it: it is not initialised, and never will be
+
+
+def present():
+    """True if there is a device, though this process may not use it: torch's compile workers are forked, and look."""
+    lib = library()
+    return lib is not None and (lib.cuInit(0) == _FORKED or available())
+
+
 @once
 def start():
     """Initialise the driver, once."""

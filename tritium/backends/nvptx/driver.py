@@ -23,6 +23,11 @@ class Driver(DriverBase):
     @classmethod
     def is_active(cls):
         """Whether a device is there."""
+        return cuda.present()
+
+    @classmethod
+    def is_usable(cls):
+        """Whether this process can use it."""
         return cuda.available()
 
     def get_current_target(self):
