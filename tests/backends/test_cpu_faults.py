@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tritium.backends.cpu import cooperative, fault_record, faults, float_state, interrupt, pool
+from tritium.backends.cpu import alone, cooperative, fault_record, faults, float_state, interrupt, pool
 from tritium.backends.cpu.lower import lower
 from tritium.backends.llvm.target import assembly, cpu_target
 from tritium.ir.text import parse_module
@@ -236,7 +236,7 @@ def test_many_lines_are_cut_short():
 @pytest.mark.parametrize("arch", ["x86-64-v3", "aarch64"])
 def test_llvm_takes_the_handler(arch):
     target = cpu_target(arch)
-    whole = (pool.pool(target) + interrupt.interrupt() + float_state.float_state(target)
+    whole = (pool.pool(target) + alone.alone() + interrupt.interrupt() + float_state.float_state(target)
              + cooperative.cooperative(target) + faults.faults(target))
     # Assembly is left out, which LLVM reads only for this machine.
     text = re.sub(r'call (\w+) asm .*"\((.*)\)', r"call \1 (...) @asm.\1(\2)", whole)

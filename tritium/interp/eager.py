@@ -5,7 +5,7 @@
     >>> from tritium.language.standard import cdiv
     >>> with using(EagerBuilder(Machine())) as b:
     ...     print(b.call(cdiv, [7, 2]))
-    [4]
+    4
 """
 
 from __future__ import annotations

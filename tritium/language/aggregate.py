@@ -176,7 +176,7 @@ def _constructor(cls, fields):
         for key in fields:
             if key not in given and key not in type(self)._defaults:
                 raise fail(TypeError, f"{name}() missing required argument: {key!r}")
-            self._put(key, given[key] if key in given else type(self)._defaults[key])
+            self._put(key, given[key] if key in given else wrap(type(self)._defaults[key]))
     return __init__
 
 

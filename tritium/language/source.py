@@ -236,7 +236,8 @@ class Source(dependencies.Compilable):
     # A function is the one its module defines: copying gives itself, pickling names it. What has no function any more,
     # for frameworks take it away before they send a kernel on, is copied: it has a text, parameters and a hash.
 
-    _own: tuple[str, ...] = ("fn", "__globals__", "used_global_vals", "_captured", "_tree", "closure", "_hash_lock")
+    _own: tuple[str, ...] = ("fn", "__globals__", "used_global_vals", "_captured", "_function", "_tree", "closure",
+                              "_hash_lock")
 
     def __copy__(self):
         return self if self.fn is not None else _restored(type(self), self._state())

@@ -59,7 +59,7 @@ def analyze(module, taken=None, loads=False):
 def _looked_through(module, taken, loads):
     known = _Known(module, taken, loads)
     for arg in module.args:
-        known[id(arg)] = (_scalar(arg.attrs.get("divisible", 1)),)
+        known[id(arg)] = (_nothing(arg.type) if T.shape(arg.type) else _scalar(arg.attrs.get("divisible", 1)),)
     _block(module.body, known)
     return known
 

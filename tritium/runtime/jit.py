@@ -163,7 +163,7 @@ class JITFunction(Source, KernelInterface[T]):
         self._debug, self.noinline = debug, bool(noinline)
         self._repr, self.launch_metadata = repr, launch_metadata
 
-    _own = (*Source._own, "launcher", "pre_run_hooks", "device_caches", "_grids", "_native")
+    _own = (*Source._own, "launcher", "pre_run_hooks", "device_caches", "_grids", "_native", "_lookup")
 
     def _begin(self) -> None:
         super()._begin()
