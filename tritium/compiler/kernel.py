@@ -259,7 +259,8 @@ class CompiledKernel:
 
         options = {name: getattr(self.metadata, name) for name in NAMES} | {"launch_checks": False}
         came = self.src.fn is not None and self.src.fn.fn is None  # from another process, without its function
-        kernel = compile(IRSource.of("ttir", self.asm["ttir"]) if came else self.src, self.metadata.target, options)
+        source = IRSource.of("ttir", str(self.asm["ttir"])) if came else self.src
+        kernel = compile(source, self.metadata.target, options)
         if kernel._assuming:
             raise RuntimeError(f"{self.name} was compiled from a late stage, for launches unlike this one: with no "
                                "negative index, or with arguments that share no memory"
@@ -372,8 +373,9 @@ class CompiledKernel:
         """Launch over a grid by way of Python."""
         self.check_count(args)
         hooked = knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook
-        plain = self._roads is not None and stream is None and not hooked  # the next one may go without Python
-        self._launch(self._roads.launch if plain else self._run, grid, stream, args)
+        # Without a stream and hooks, the next one may go without Python.
+        roads = None if stream is not None or hooked else self._roads
+        self._launch(self._run if roads is None else roads.launch, grid, stream, args)
 
     def check_count(self, args: tuple) -> None:
         """Refuse more or fewer arguments than there are parameters."""

@@ -7,7 +7,7 @@ into the branch that does not leave, or under an `if` on the flag. Every loop bo
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import ops
 from ..ir import types as T
@@ -134,7 +134,7 @@ _CONSTANTS = (str, values.Builtin, Compilable, Closure, type(None), type(NotImpl
 def _returned(b, node, value):
     """What a `return` hands to the caller: numbers, texts, functions and None stay constants, also in tuples."""
     if isinstance(value, tuple):
-        parts, remake = values.parts_of(value)
+        parts, remake = values.parts_of(value)  # pyright: ignore[reportGeneralTypeIssues]  (a tuple has parts)
         return remake([_returned(b, node, part) for part in parts])
     if isinstance(value, _CONSTANTS) or values.number(value) is not None:
         return returned(b, value)
@@ -328,7 +328,8 @@ def _of_one_kind(b, x, y):
     """Two results with tensors in place of numbers that differ, or that meet a tensor; in tuples too."""
     if isinstance(x, tuple) and isinstance(y, tuple) and len(x) == len(y):
         pairs = [_of_one_kind(b, one, other) for one, other in zip(x, y)]
-        return tuple(values.parts_of(value)[1]([pair[k] for pair in pairs]) for k, value in enumerate((x, y)))
+        made: list[Any] = [values.parts_of(value) for value in (x, y)]
+        return tuple(remake([pair[k] for pair in pairs]) for k, (_, remake) in enumerate(made))
     numbers = [values.number(value) is not None for value in (x, y)]
     equal = all(numbers) and type(x) is type(y) and repr(x) == repr(y)  # 0.0 is not -0.0
     if equal or not any(numbers) or not all(number or type(value) is values.tensor

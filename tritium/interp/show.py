@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -30,20 +31,21 @@ def print_lines(pid, prefix, types, values, hexadecimal=False, exponents=False):
             yield f"{head} idx ({at}){prefix}{operand}{text}\n"
 
 
-def element_text(t, x, hexadecimal=False, exponents=False):
+def element_text(t: Any, x, hexadecimal=False, exponents=False):
     """One element as C's printf writes it: %d or %u, %f, %p, or 0x with every digit of the type; floats perhaps as %a.
 
     >>> element_text(T.f32, np.float32(1.5), True), element_text(T.f32, np.float32(1.5), True, True)
     ('0x3fc00000', '0x1.8p+0')
     """
-    if exponents and type(t) is not T.Ptr and t.is_float:
+    pointer = isinstance(t, T.Ptr)
+    if exponents and not pointer and t.is_float:
         mantissa, mark, exponent = float(meaning.convert(np.asarray(x), t, T.f64)).hex().partition("p")
         return (mantissa.rstrip("0").rstrip(".") if mark and mantissa.strip("-") != "0x0.0" else
                 mantissa.removesuffix(".0")) + mark + exponent
     if hexadecimal:
         size = np.asarray(x).dtype.itemsize
         return f"0x{int(np.asarray(x).view(f'u{size}')):0{size * 2}x}"
-    if type(t) is T.Ptr:
+    if pointer:
         return f"{int(x):#x}"
     if t.is_float:
         return f"{float(meaning.convert(np.asarray(x), t, T.f64)):f}"

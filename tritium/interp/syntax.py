@@ -232,7 +232,8 @@ class Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if len(node.ops) == 1:
             return node
-        symbols = ast.copy_location(ast.Constant(tuple(_SYMBOLS[type(how)] for how in node.ops)), node)
+        written: Any = tuple(_SYMBOLS[type(how)] for how in node.ops)
+        symbols = ast.copy_location(ast.Constant(written), node)
         return self.call("chained", node, symbols, node.left, *map(later, node.comparators))
 
     def visit_Return(self, node):
@@ -242,7 +243,7 @@ class Rewriter(ast.NodeTransformer):
             node.value = self.call("give_back_constant" if self.one_result else "give_back", node.value, node.value)
         return node
 
-    def visit_If(self, node):
+    def visit_If(self, node: ast.If | ast.While):
         """Whether a `return` was chosen at run time is remembered."""
         returns = holds_return(node)
         node.test = self.visit(node.test)

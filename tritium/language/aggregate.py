@@ -10,7 +10,7 @@ import functools
 import inspect
 import sys
 from contextvars import ContextVar
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tritium.errors import fail
 
@@ -155,7 +155,7 @@ def aggregate(cls):
                        f"{base.__name__}")
     own = inspect.get_annotations(cls)
     fields = {name: kind for base in reversed(bases) for name, kind in base._declared.items()} | own
-    made = _made(cls, fields, _constructor if "__init__" not in vars(cls) else None)
+    made: Any = _made(cls, fields, _constructor if "__init__" not in vars(cls) else None)
     made._frozen, made.__triton_since__ = True, "3.7"
     return made
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from . import deferred as _deferred
+from . import dialect as _dialect
 from .aggregate import *  # noqa: F403
 from .assembly import *  # noqa: F403
 from .block_pointers import *  # noqa: F403
@@ -12,9 +14,7 @@ from .casting import *  # noqa: F403
 from .constants import constexpr
 from .constants import unwrap as _unwrap_if_constexpr  # noqa: F401
 from .debug import *  # noqa: F403
-from .deferred import ops as _ops
 from .descriptors import *  # noqa: F403
-from .dialect import of_builder as _of_builder
 from .dtypes import *  # noqa: F403
 from .dtypes import get_int_dtype  # noqa: F401
 from .elementwise import *  # noqa: F403
@@ -50,11 +50,11 @@ def _promote_bfloat16_to_float32(b, t):
 @_internal
 def nanoseconds(b):
     """The time on the device, from an arbitrary start; the same in all threads of a program."""
-    return tensor(_ops.clock(b, what="time"))
+    return tensor(_deferred.ops.clock(b, what="time"))
 
 
 @_internal
-def warn(b, message):
+def warn(b, message: str):
     """Warn about the user's line that called the standard library."""
     _warn(b, message)
 
@@ -62,7 +62,7 @@ def warn(b, message):
 @_internal
 def dialect_rules(b):
     """What the release of Triton that the caller is written for decides: what the standard library asks."""
-    return _of_builder(b)
+    return _dialect.of_builder(b)
 
 
 # What `tl` exports; the rest is reached as tl.core.x.

@@ -5,8 +5,6 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, overload
 
-from . import Dialect, _Ops
-
 _block_type: TypeAlias = block_type
 _dtype: TypeAlias = dtype
 
@@ -288,9 +286,6 @@ def static_print(*values: Any, sep: str = " ", end: str = "\n", file: Any = None
     """
 
 
-_ops: _Ops
-
-
 def load_tensor_descriptor(desc: tensor_descriptor, offsets: Sequence[Operand]) -> tensor:
     """The tile at `offsets`; outside of the tensor it is 0, or NaN if the descriptor says so.
 
@@ -392,10 +387,6 @@ class tensor_descriptor:
 
             desc.atomic_xor([row, column], tile)
         """
-
-
-def _of_builder(b: Any) -> Dialect:
-    """The level of the function that builder `b` is in."""
 
 
 TRITON_MAX_TENSOR_NUMEL: int
@@ -1764,7 +1755,7 @@ def nanoseconds() -> tensor:
     """The time on the device, from an arbitrary start; the same in all threads of a program."""
 
 
-def warn(message: Operand) -> tensor:
+def warn(message: str) -> tensor:
     """Warn about the user's line that called the standard library."""
 
 

@@ -180,7 +180,7 @@ class _Uses:
             if keywords.intersection(_REMOVED_OPTIONS) or (many and self._is_function(node)):
                 self._limit()
         for keyword in keywords:
-            since = _KEYWORDS.get((name, keyword))
+            since = _KEYWORDS.get((str(name), str(keyword)))
             if since is not None and self._is_function(node):
                 self._need(since)
 

@@ -281,7 +281,7 @@ class pointer_type(dtype):
         if not isinstance(element_ty, dtype):
             raise fail(TypeError, f"element_ty has type `{type(element_ty).__name__}`; expected `dtype`.",
                        hint="write tl.pointer_type(tl.float32)", argument="element_ty")
-        key = (element_ty, _space(_SPACES.get(address_space, address_space)), bool(const))
+        key = (element_ty, _space(_SPACES.get(str(address_space), address_space)), bool(const))
         found = dtype._interned.get(key)
         if found is None:
             made = object.__new__(cls)

@@ -51,7 +51,7 @@ def returned(b, value, kinds=_KINDS):
     [False, True, True]
     """
     if isinstance(value, builtins.tuple):
-        parts, remake = parts_of(value)
+        parts, remake = parts_of(value)  # pyright: ignore[reportGeneralTypeIssues]  (a tuple has parts)
         return remake([returned(b, part, kinds) for part in parts])
     if isinstance(value, (tensor, Returned)):
         return value

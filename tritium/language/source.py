@@ -252,7 +252,7 @@ class Source(dependencies.Compilable):
                 return self.__qualname__
             if steps is not None:
                 return _found, (self.__module__, self.__qualname__, steps)
-            self.cache_key, self.signature  # noqa: B018  what they are made of stays behind
+            _ = self.cache_key, self.signature  # what they are made of stays behind
         return _restored, (type(self), self._state())
 
     def _state(self) -> dict[str, Any]:

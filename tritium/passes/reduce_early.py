@@ -150,7 +150,7 @@ def _sum(loop, k, users, facts):
     return None if short else _Sum(reduction, kind, turned)
 
 
-def _added(body, k, kind):
+def _added(body, k, kind) -> Any:
     """(mask, x) if all that a loop does with its tile is to combine it with x, in every round and where the mask is set
     (None: everywhere); else None."""
     arg, y = body.args[1 + k], body.yields[k]

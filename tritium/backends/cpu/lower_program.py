@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ... import ops
 from ...errors import arrow, innermost
 from ...ir import types as T
@@ -69,19 +71,19 @@ def _print(lo, op):
             print_line(w, text, kind, program, shape, where, value, digits)
 
 
-def _printed(lo, x, t, hexadecimal, exponents):
+def _printed(lo, x, t: Any, hexadecimal, exponents):
     """(kind, value as it is passed, digits) of an element."""
-    w = lo.w
-    if exponents and type(t) is not T.Ptr and t.is_float:
+    w, pointer = lo.w, isinstance(t, T.Ptr)
+    if exponents and not pointer and t.is_float:
         return "exponent", w.cast("fpext", x, "double"), 0
     if hexadecimal:
-        bits = 64 if type(t) is T.Ptr else t.bits
-        if type(t) is T.Ptr:
+        bits = 64 if pointer else t.bits
+        if pointer:
             x = w.cast("ptrtoint", x, "i64")
         elif llvm_type(t)[0] != "i":
             x = w.cast("bitcast", x, f"i{bits}")
         return "hex", w.cast("zext", x, "i64"), max(2, bits // 4)
-    if type(t) is T.Ptr:
+    if pointer:
         return "pointer", x, 0
     if t.is_float:
         return "float", w.cast("fpext", x, "double"), 0
