@@ -37,6 +37,8 @@ def test_our_name_wins_over_tritons(monkeypatch):
 
 
 def test_default_directories_follow_home(monkeypatch):
+    for name in ("TRITIUM_HOME", "TRITON_HOME"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("TRITIUM_CACHE_DIR", raising=False)
     monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
     assert knobs.cache.dir == os.path.expanduser("~/.triton/cache")
