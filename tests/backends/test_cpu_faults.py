@@ -99,7 +99,8 @@ def test_a_store_far_past_the_end(run, threads):
     assert report.program[1] == "(4, 1, 1)"
     distance, *what = report.distances[0]  # the array that begins next to it
     assert what in (["past the start of", "x"], ["past the start of", "y"]) and int(distance) >= 1 << 31
-    assert ("y", "stored to", str(SCRIPT), str(line_of("# the store")), "shifted_copy") in report.touched
+    if what[1] == "y" or report.verb == "wrote to":  # else the machine does not tell, and `x` lies nearer
+        assert ("y", "stored to", str(SCRIPT), str(line_of("# the store")), "shifted_copy") in report.touched
 
 
 def test_a_load_far_past_the_end(run):
