@@ -38,13 +38,13 @@ def test_the_static_launcher_takes_a_kernel_whose_terms_every_grid_of_inductor_k
 def test_the_static_launcher_is_refused_where_a_grid_could_break_them(kernels):
     kernel = turned(kernels(grid="FixedGrid"))
     kernel._cubin_path = "somewhere"
-    with pytest.raises(NotImplementedError, match="indices that are not negative"):
+    with pytest.raises(NotImplementedError, match="indices are not negative"):
         kernel._cubin_path
 
 
 def test_the_static_launcher_is_refused_where_a_kernel_takes_more_than_the_users_arguments(kernels):
     kernel = product(kernels())
-    assert kernel.metadata.maps and kernel.metadata.copy_warps, "the test needs a kernel with a copying warp"
+    assert kernel.metadata.maps and kernel.metadata.copy_warps, "the test needs a warp-specialized kernel"
     with pytest.raises(NotImplementedError, match="only tritium's launcher"):
         kernel._cubin_path
 

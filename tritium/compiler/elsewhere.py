@@ -28,7 +28,7 @@ _PLAIN = (str, int, float, bool, type(None), knobs.Tool)
 
 
 class Promise(FutureKernel):
-    """A kernel that a worker compiles, or whoever asks for it first if no worker has begun or one died."""
+    """A kernel that a worker compiles. The thread that asks for it compiles it if no worker has begun, or one died."""
 
     def __init__(self, finalize: Callable[[Any], None], compile_fn: partial):
         super().__init__(finalize, None, compile_fn)

@@ -3,8 +3,8 @@
 Its static launcher passes a cubin the user's arguments and `num_warps` warps, and nothing is looked into before a
 launch. So does the C++ of AOTInductor and of `cpp_wrapper`, on CUDA and on the CPU. A kernel that needs more must not
 be started so: the static launcher is told to leave it to `CompiledKernel.run`; C++ cannot be told, and gets a kernel
-that needs nothing more (`launch_checks=False`). Who will start a kernel is written above it: Inductor's kernels have a
-decorator with `inductor_meta={...}`.
+without implicit arguments and preconditions (`launch_checks=False`). Inductor writes above each kernel which of them
+starts it, in a decorator with `inductor_meta={...}`.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def needs_launcher(kernel) -> str | None:
     metadata = kernel.metadata
     told = {name: getattr(metadata, name, ()) for name in ("maps", "copy_warps", "persistent", "apart", "overtaken")}
     if told["maps"] or told["copy_warps"] or told["persistent"]:
-        return f"{kernel.name} takes tensor maps, warps or a grid that only tritium's launcher gives it"
+        return f"{kernel.name} has implicit arguments, extra warps or a persistent grid: only tritium's launcher starts it"
     if told["apart"] or told["overtaken"]:
-        return f"{kernel.name} counts on arguments that share no memory, which only tritium's launcher looks into"
+        return f"{kernel.name} assumes that arguments do not alias, which only tritium's launcher checks"
     grid = _largest_grid(kernel.src)
     if any(bounds(rows, None, grid)[0] < 0 for rows in getattr(metadata, "nonnegative", ())):
-        return f"{kernel.name} counts on indices that are not negative, which only tritium's launcher looks into"
+        return f"{kernel.name} assumes that indices are not negative, which only tritium's launcher checks"
     return None
 
 

@@ -251,7 +251,7 @@ class CompiledKernel:
         if self._assuming:
             self._launcher.otherwise = self.unassuming
         self._roads = drv.roads(self)
-        self._run = self._launcher if self._roads is None else self._roads.run  # last: whoever sees it may launch
+        self._run = self._launcher if self._roads is None else self._roads.run  # last: a thread that sees it may launch
 
     def unassuming(self) -> CompiledKernel:
         """The same kernel, compiled to take nothing about its launches for granted."""

@@ -1,17 +1,17 @@
-"""Loads of loops without dots, started a round ahead in registers where the user asks for stages.
+"""Software prefetching: loads of loops without dots are issued one iteration early, into registers.
 
-    for i in tl.range(lo, hi, step, num_stages=4):        x = load p(lo), if lo < hi
+    for i in tl.range(lo, hi, step, num_stages=4):        x = load p(lo), if lo < hi        (prologue)
       x = load p(i)                                       for i, with x:
       body(x)                                      ->       next = load p(i + step), if i + step < hi
                                                             body(x); x = next
 
-So while a program computes with one row, the next is on its way. One round ahead is as far as this goes, whatever
-number above 1 is asked for: every stage takes a tile of registers, which other programs on the same SM would have had.
-That there is a next round is asked just as the loop asks it, so its index is one the loop itself comes to.
+The load of the next iteration overlaps with the computation of this one. The prefetch distance is one iteration for any
+`num_stages` above 1: each stage holds a tile in registers, which lowers occupancy. The predicate of a prefetched load
+is the exit condition of the loop itself, so the prefetch reads no address that the loop does not.
 
-Loads whose addresses follow from other loads run ahead with these. What a round loads must be carried, so loads are
-taken in order as long as there are registers for them. Loops around other loops are left as they are, and so are those
-that write in other ways than by stores which the launcher can see to be elsewhere (`loop_plan.Overtaking`).
+A load whose address depends on other loads is prefetched together with them. Loads are taken in program order until the
+register budget is spent. Loops that contain loops are left alone. So are loops with side effects other than stores that
+the launcher can prove not to alias the prefetched loads (`loop_plan.Overtaking`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NOT_IN_BODY = (ops.for_, ops.while_, ops.dot, gpu_ops.dot_shared)
 
 
 def load_ahead(module, registers, apart=None):
-    """The module with the loads of such loops a round ahead, where these take no more than `registers` of a thread.
+    """The module with such loads prefetched, as far as they take no more than `registers` registers per thread.
 
-    Accesses that are taken to be apart (`ir.bounds.Pair`) are added to the list `apart`; with None there is no launcher
-    to see to it.
+    Pairs of accesses that are assumed not to alias (`ir.bounds.Pair`) are added to the list `apart`; with None no
+    launcher checks them, and loads do not move above stores.
     """
     overtaking, threads = None if apart is None else Overtaking(module, apart), 32 * module.attrs["num_warps"]
 
@@ -48,8 +48,8 @@ def load_ahead(module, registers, apart=None):
 
 
 def _registers(t, threads):
-    """How many registers of 32 bits a thread holds a value in. Two short elements share one, but what is computed from
-    them has 32 bits, so they count as one each."""
+    """The number of 32-bit registers per thread of a value. 16-bit elements count as one each: they are widened when
+    used."""
     numel, element = (t.numel, t.element) if type(t) is T.Tile else (1, t)
     return max(1, numel // threads) * (2 if type(element) is T.Ptr or element.bits > 32 else 1)
 
@@ -68,14 +68,14 @@ def _ahead(plan, b):
         following = [copy.value(body.yields[k]) for k in plan.params]
         following = _loaded(plan, ops.add(b, own[0], step), following)
         ops.yield_(b, *substitute(b, body, own, known), *following)
-    # It has the stage it can have, and is not to be given another.
+    # The new loop must not be prefetched again.
     attrs = {**loop.attrs, "num_stages": 1}
     outs = b.emit_as_is(ops.for_, (*loop.operands, *first), attrs, (region.block,))
     return (outs if type(outs) is tuple else (outs,))[: len(inits)]
 
 
 def _loaded(plan, i, values):
-    """What the round with index `i` loads, if there is such a round; `values` are the carried ones that count."""
+    """The loads of iteration `i`, predicated on its existence; `values` are the loop-carried values they depend on."""
     args = [plan.body.args[0], *(plan.body.args[1 + k] for k in plan.params)]
     copy = Copy(plan, {id(arg): x for arg, x in zip(args, (i, *values))}, more=plan.goes_on(i))
     return [copy.value(load) for load in plan.indices]

@@ -381,7 +381,7 @@ run:
   %done = icmp ne ptr %returned, null
   %hush = and i1 %quiet, %done
   br i1 %hush, label %nothing, label %end
-nothing:                                          ; the result was for whoever judges the launch
+nothing:                                          ; the result was for the function that checks the launch
   call void @Py_DecRef(ptr %returned)
   call void @Py_IncRef(ptr @py.none)
   br label %end

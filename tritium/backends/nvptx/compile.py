@@ -90,8 +90,8 @@ def _pipelined(module, nv, options):
 
 
 def _ahead_registers(options):
-    """How many registers what is loaded ahead may take: of those a thread can have, about a quarter. What a round
-    computes with is as large, and so is what it makes of that."""
+    """The register budget of prefetched loads: a quarter of a thread's registers. The tile in use and its result are as
+    large."""
     return (assemble.registers(options.num_warps, options.maxnreg) + 1) // 4
 
 
