@@ -77,7 +77,7 @@ def needs_launcher(kernel) -> str | None:
     metadata = kernel.metadata
     told = {name: getattr(metadata, name, ()) for name in ("maps", "copy_warps", "persistent", "apart", "overtaken")}
     if told["maps"] or told["copy_warps"] or told["persistent"]:
-        return f"{kernel.name} has implicit arguments, extra warps or a persistent grid: only tritium's launcher starts it"
+        return f"{kernel.name} has implicit arguments, extra warps or a persistent grid: only tritium's launcher fits"
     if told["apart"] or told["overtaken"]:
         return f"{kernel.name} assumes that arguments do not alias, which only tritium's launcher checks"
     grid = _largest_grid(kernel.src)
