@@ -24,9 +24,14 @@ TEXT = """
 @tt.def.run = global %method { ptr @name.run, ptr @run_compiled, i32 130, ptr @doc.run }
 @tt.def.lookup = global %method { ptr @name.lookup, ptr @lookup, i32 130, ptr @doc.lookup }
 
-; The function of a list of records, called with the arguments as they are.
-define internal ptr @ask_plainly(ptr %records, ptr %args, i64 %count, ptr %names) nounwind {
+; An answer of `serve`; if no record gave one, that of the list's function, called with the arguments as they are.
+define internal ptr @or_ask(ptr %answer, ptr %records, ptr %args, i64 %count, ptr %names) nounwind {
 entry:
+  %unanswered = icmp eq ptr %answer, @nobody
+  br i1 %unanswered, label %find, label %end
+end:
+  ret ptr %answer
+find:
   %python = call ptr @PyList_GetItem(ptr %records, i64 0)
   %none = icmp eq ptr %python, null
   br i1 %none, label %raise, label %ask
@@ -142,18 +147,16 @@ entry:
   %enough = icmp sge i64 %count, 9
   %unnamed = icmp eq ptr %names, null
   %usual = and i1 %enough, %unnamed
-  br i1 %usual, label %try, label %python
+  br i1 %usual, label %try, label %done
 try:
   %own = getelementptr ptr, ptr %args, i64 9
   %own.count = sub i64 %count, 9
-  %answer = call ptr @serve(ptr %records, ptr @on_stream, ptr %args, ptr %own, i64 %own.count, ptr null)
-  %none = icmp eq ptr %answer, @nobody
-  br i1 %none, label %python, label %end
-python:
-  %asked = call ptr @ask_plainly(ptr %records, ptr %args, i64 %count, ptr %names)
-  ret ptr %asked
-end:
-  ret ptr %answer
+  %served = call ptr @serve(ptr %records, ptr @on_stream, ptr %args, ptr %own, i64 %own.count, ptr null)
+  br label %done
+done:
+  %answer = phi ptr [@nobody, %entry], [%served, %try]
+  %result = call ptr @or_ask(ptr %answer, ptr %records, ptr %args, i64 %count, ptr %names)
+  ret ptr %result
 }
 
 ; What a record of `lookup` stands for.
@@ -168,12 +171,7 @@ entry:
 define internal ptr @lookup(ptr %records, ptr %args, i64 %count, ptr %names) nounwind {
 entry:
   %answer = call ptr @serve(ptr %records, ptr @found_kernel, ptr null, ptr %args, i64 %count, ptr %names)
-  %none = icmp eq ptr %answer, @nobody
-  br i1 %none, label %python, label %end
-python:
-  %asked = call ptr @ask_plainly(ptr %records, ptr %args, i64 %count, ptr %names)
-  ret ptr %asked
-end:
-  ret ptr %answer
+  %result = call ptr @or_ask(ptr %answer, ptr %records, ptr %args, i64 %count, ptr %names)
+  ret ptr %result
 }
 """
