@@ -1,12 +1,13 @@
 """torch.compile with tritium beside what it would otherwise use: Triton on an NVIDIA GPU, C++ on the CPU.
 
-    python benchmarks/torch_compile.py [--device cuda] [--only "norm|adam"] [--jobs 16] [--json out.json]
+    python benchmarks/torch_compile.py [--device cuda] [--only "norm|adam"] [--jobs 16] [--json out.json] [--keep DIR]
 
 Both sides compile the same graphs in processes of their own with empty caches, several processes at once (`--jobs`).
 Results are compared with eager's in float64. Then nothing compiles any more, and the sides are timed in turns: a figure
 is the least of several bursts of calls back to back, synchronised at the end, so it is the host's time where that is
-more than the device's. Compile seconds are those of the first call, in a process that has compiled before. Ratios are
-the rival's time by tritium's: above 1, tritium is ahead.
+more than the device's. On a GPU a second pair of columns shows the kernels' time alone, as torch's profiler sees it.
+Compile seconds are those of the first call, in a process that has compiled before. Ratios are the rival's time by
+tritium's: above 1, tritium is ahead. `--json` also lists the time of every kernel; `--keep` keeps Inductor's caches.
 """
 
 from __future__ import annotations
@@ -124,6 +125,17 @@ class Side:
         calls = self.ready[graph.name]
         return {"ms": self._burst(calls, 0.1 / self._burst(calls, 2)) * 1e3}
 
+    def profile(self, graph):
+        """Milliseconds that the GPU's kernels take in one call, and the microseconds of each kernel."""
+        from torch.profiler import ProfilerActivity, profile
+
+        calls, times = self.ready[graph.name], 5
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            self._burst(calls, times * len(calls))
+        kernels = {e.key: e.device_time_total / (times * len(calls)) for e in profiler.key_averages()
+                   if e.device_time_total}  # fmt: skip
+        return {"gpu": sum(kernels.values()) / 1e3, "kernels": kernels}
+
     def _burst(self, calls, times):
         """Seconds of one call."""
         rounds = max(1, min(2000, int(times)) // len(calls))
@@ -188,7 +200,7 @@ class Child:
     """The process of one side and of some graphs."""
 
     def __init__(self, side: str, args, folder: str):
-        self.folder = tempfile.mkdtemp(dir=folder)
+        self.folder = tempfile.mkdtemp(dir=folder, prefix=side.lower().strip("+") + "-")
         run = ["-m", "tritium", "run", "--"] if side == OURS else []
         env = {k: v for k, v in os.environ.items() if k not in ("TRITIUM_CACHE_DIR", "TRITON_CACHE_DIR")}
         env |= {"TORCHINDUCTOR_CACHE_DIR": self.folder, "TORCHINDUCTOR_COMPILE_THREADS": str(args.compile_threads),
@@ -261,6 +273,10 @@ def time_in_turns(groups: list[list[tuple[Child, list[str]]]], sides, names, arg
                 if (side, name) in whose and "error" not in result:
                     answer = whose[side, name].ask("time", name, 60)
                     result |= answer if "error" in answer else {"ms": min(answer["ms"], result.get("ms", math.inf))}
+    if args.device == "cuda":  # last: launches are slower once a profiler has run
+        for (side, name), child in whose.items():
+            if "error" not in found[name][side]:
+                found[name][side] |= child.ask("profile", name, 60)
 
 
 def measure(names: list[str], args) -> dict:
@@ -270,7 +286,9 @@ def measure(names: list[str], args) -> dict:
     at_once = max(1, args.jobs // 2)
     count = math.ceil(len(names) / (args.chunk or min(10, max(4, math.ceil(len(names) / at_once)))))
     chunks = [names[k::count] for k in range(count)]
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(args.jobs) as pool:
+    place = contextlib.nullcontext(os.path.abspath(args.keep)) if args.keep else tempfile.TemporaryDirectory()
+    with place as folder, ThreadPoolExecutor(args.jobs) as pool:
+        os.makedirs(folder, exist_ok=True)
         for k in range(0, count, at_once):
             batch = chunks[k : k + at_once]
             work = [[pool.submit(compiled, side, c, args, folder, found) for side in sides] for c in batch]
@@ -291,7 +309,8 @@ def row(name: str, result: dict, sides) -> str:
         values = [result[side].get(what) for side in sides]
         ratio = f"{values[0] / values[1]:6.2f}" if all(values) else f"{'-':>6}"
         return "".join(f"{x:{form}}" if x else f"{'-':>9}" for x in values) + ratio
-    line = f"{name:30}{pair('ms', '9.3f')}   {pair('compile', '9.1f')}   {verdict(result, sides)}"
+    gpu = pair("gpu", "9.3f") + "   " if sides[0] == RIVAL["cuda"] else ""
+    line = f"{name:30}{pair('ms', '9.3f')}   {gpu}{pair('compile', '9.1f')}   {verdict(result, sides)}"
     said = [(side, result[side].get("error") or result[side].get("wrong")) for side in sides]
     return "\n".join([line, *(f"    {side}: {text}" for side, text in said if text)])
 
@@ -304,7 +323,7 @@ def verdict(result: dict, sides) -> str:
 def means(found: dict, sides) -> str:
     """Geometric means of the ratios, over graphs that are right on both sides."""
     lines = []
-    for what in ("ms", "compile"):
+    for what in ("ms", "gpu", "compile"):
         pairs = [[r[s].get(what) for s in sides] for r in found.values() if verdict(r, sides) == "right"]
         logs = [math.log(a / b) for a, b in pairs if a and b]
         if logs:
@@ -329,6 +348,7 @@ def main() -> None:
     parser.add_argument("--compile-threads", type=int, default=1, help="Inductor's compile workers in each process")
     parser.add_argument("--limit", type=float, default=240, help="seconds that one graph may take to compile")
     parser.add_argument("--json", help="a file for the figures")
+    parser.add_argument("--keep", help="a folder for Inductor's caches, which are deleted otherwise")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
@@ -342,7 +362,8 @@ def main() -> None:
     names = [n for n, g in GRAPHS.items() if args.device in g.on and re.search(args.only, n)]
     sides = RIVAL[args.device], OURS
     heading = "".join(f"{s:>9}" for s in sides)
-    print(f"{'':30}{heading + ', ms':28}{heading} , s\n", flush=True)
+    gpu = f"{heading + ', GPU ms':28}" if args.device == "cuda" else ""
+    print(f"{'':30}{heading + ', ms':28}{gpu}{heading} , s\n", flush=True)
     found = measure(names, args)
     print("\n" + means(found, sides))
     if args.json:
