@@ -29,6 +29,12 @@ def constant_of(x):
     return x.attrs["value"] if type(x) is Op and x.kind is ops.constant else None
 
 
+def counts_down(op):
+    """True for a `for` whose step is a negative constant."""
+    step = constant_of(op.operands[2])
+    return step is not None and step < 0
+
+
 def trip_count(op):
     """How often a `for` with constant bounds runs; None for bounds not known and for other loops.
 

@@ -23,24 +23,10 @@ from ...ir.core import Arg, Block, Op, Result, walk
 from ...passes.axis_info import analyze
 from . import ops as gpu_ops
 from .layout import blocked, conversion, log2, product, replicated, stacked, turning
-from .layout_rules import OPERAND, RESULT
+from .layout_rules import OPERAND, RESULT, simple
 
 ANCHOR_BYTES = 16  # the widest access of one thread
 HELD_BYTES = 128  # that a thread may hold through a loop to save a conversion in each round
-_FREE = (
-    ops.splat,
-    ops.arange,
-    ops.expand_dims,
-    ops.broadcast,
-    ops.cast,
-    ops.bitcast,
-    ops.addptr,
-    ops.select,
-    ops.hint,
-    ops.reshape,
-    ops.trans,
-    gpu_ops.buffer_load,  # shared memory is read in any layout at about the same cost
-)
 _SPREADS = (ops.expand_dims, ops.broadcast)  # moving what they are given is never worse than moving what they make
 
 
@@ -486,14 +472,6 @@ class _Assign:
         """reduce, scan and map: their regions hold scalars only."""
         layout = self.home(op.results[0] if op.kind is ops.map_ else self.leader(op.operands))
         self.place(op, [self.want(x, layout) for x in op.operands])
-
-
-def simple(x):
-    """True for an op whose result may be made in several layouts."""
-    if type(x) is not Op:
-        return False
-    row = x.kind.row
-    return x.kind in _FREE or (row is not None and (row.cost == "cheap" or T.element(x.type).is_int))
 
 
 def _bytes(x):

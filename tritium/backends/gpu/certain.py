@@ -10,8 +10,8 @@ from __future__ import annotations
 from ... import ops
 from ...ir.core import Op
 from ...passes.ranges import Derivations, Rows, granted
+from ...passes.regions import counts_down
 from .engine import limits
-from .lower_control import counts_down
 from .polynomial import ROUND, in_order
 
 __all__ = ["Certain"]

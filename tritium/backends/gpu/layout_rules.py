@@ -9,8 +9,33 @@ number of warps and the home of every tile.
 from __future__ import annotations
 
 from ... import ops
+from ...ir import types as T
+from ...ir.core import Op
 from . import ops as gpu_ops
 from .layout import PARTS, Layout, axis_bits, blocked, turning
+
+_FREE = (
+    ops.splat,
+    ops.arange,
+    ops.expand_dims,
+    ops.broadcast,
+    ops.cast,
+    ops.bitcast,
+    ops.addptr,
+    ops.select,
+    ops.hint,
+    ops.reshape,
+    ops.trans,
+    gpu_ops.buffer_load,  # shared memory is read in any layout at about the same cost
+)
+
+
+def simple(x):
+    """True for an op whose result may be made in several layouts."""
+    if type(x) is not Op:
+        return False
+    row = x.kind.row
+    return x.kind in _FREE or (row is not None and (row.cost == "cheap" or T.element(x.type).is_int))
 
 
 def _top_bit(op):

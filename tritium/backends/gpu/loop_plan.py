@@ -14,8 +14,8 @@ from ...ir import types as T
 from ...ir.core import Op, Result, walk
 from ...ir.rewrite import effects
 from ...passes.apart import MOST_PAIRS, Accesses
+from ...passes.regions import counts_down
 from . import ops as gpu_ops
-from .lower_control import counts_down
 from .ops import MIN_TRANSFER
 
 

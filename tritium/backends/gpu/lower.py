@@ -19,7 +19,8 @@ from ..llvm.lines import Lines
 from ..llvm.numbering import NumberingWriter
 from ..llvm.writer import value
 from . import ops as gpu_ops
-from .layout import Layout, image, log2
+from .layout import image, log2
+from .layout_values import layout_of
 from .small_quotients import divides
 
 LOWER = {}
@@ -48,17 +49,6 @@ def llvm_type(t):
     if type(t) is T.Ptr:
         return "ptr addrspace(1)"
     return _LLVM.get(t.name) or f"i{t.bits}"
-
-
-def layout_of(x) -> Any:
-    """The layout of a tile value; None for scalars."""
-    if type(x) is Result:
-        found = x.op.attrs.get("layout")
-        return Layout(*found[x.index]) if found and found[x.index] else None
-    found = x.attrs.get("layout")
-    if found and type(found[0]) is not tuple:  # several results share the attribute
-        raise ValueError(f"{x!r} has several layouts")
-    return Layout(*found) if found and type(x.type) is T.Tile else None
 
 
 class Registers:

@@ -8,6 +8,7 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Op
 from ...ir.rewrite import uses
+from ...passes.regions import counts_down
 from ..llvm.writer import Level, value
 from . import ops as gpu_ops
 from .lower import llvm_type, lower
@@ -56,12 +57,6 @@ def _sums(body):
         arg = body.args[1 + k]
         if dot.operands[2] is arg and count[id(arg)] == count[id(dot)] == 1:
             yield k, dot
-
-
-def counts_down(op):
-    """True for a loop whose step is a negative constant."""
-    step = op.operands[2]
-    return type(step) is Op and step.kind is ops.constant and step.attrs["value"] < 0
 
 
 @lower(ops.if_)

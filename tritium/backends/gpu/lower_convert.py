@@ -10,7 +10,8 @@ from ...ir import types as T
 from ..llvm.writer import lanes
 from . import ops as gpu_ops
 from .layout import Layout, conversion, log2, pad, span_of
-from .lower import Registers, layout_of, llvm_type, lower
+from .layout_values import splitting
+from .lower import Registers, llvm_type, lower
 from .shared_memory import image_of, plan, vector_bits
 
 
@@ -29,7 +30,7 @@ def convert(g, op, x):
 def through_shared(g, x, t, source, target):
     """Write in one layout, read in the other; a tile too large for shared memory goes in pieces."""
     size = 8 if type(t) is T.Ptr else t.bytes
-    bits = _splitting(source, target, source.numel * size, g.target.shared_bytes - g.shared.top)
+    bits = splitting(source, target, source.numel * size, g.target.shared_bytes - g.shared.top)
     if not bits:
         return _at_once(g, x, t, source, target, size)
     from_part, to_part = without(source, bits), without(target, bits)
@@ -41,28 +42,6 @@ def through_shared(g, x, t, source, target):
         for r, y in zip(registers_with(target, chosen), arrived):
             out[r] = y
     return out
-
-
-def scratch_of(op, room):
-    """Bytes of shared memory a `convert` takes where there is so much room."""
-    source, target, t = layout_of(op.operands[0]), layout_of(op), T.element(op.type)
-    if conversion(source, target) in ("same", "registers"):
-        return 0
-    needed = op.type.numel * (8 if type(t) is T.Ptr else t.bytes)
-    return needed >> len(_splitting(source, target, needed, room))
-
-
-def _splitting(source, target, needed, room):
-    """Elements' bits by which a tile is cut into pieces that fit: each is a bit of a register's number where the tile
-    goes to, and of a register's, a lane's or a warp's where it comes from. Those of a row come last: they make wide
-    accesses."""
-    bits, places = [], {*source.reg, *source.lane, *source.warp}
-    for x in sorted(target.reg, key=lambda x: (x < source.shape[-1], x not in source.reg, -x)):
-        if needed >> len(bits) <= room:
-            break
-        if x and x & (x - 1) == 0 and x in places:
-            bits.append(x)
-    return bits
 
 
 def without(layout, bits):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.core import Result
 from . import ops as gpu_ops
-from .lower_convert import scratch_of
+from .layout_values import scratch_of
 from .swizzle import cuts
 
 ALIGNMENT = 1024  # of buffers, at most

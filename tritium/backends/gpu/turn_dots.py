@@ -23,7 +23,7 @@ from ... import ops
 from ...ir import types as T
 from ...ir.core import Op, walk
 from ...ir.rewrite import substitute, sweep
-from .assign_layouts import simple
+from .layout_rules import simple
 from .loop_plan import Plan, is_loaded
 
 

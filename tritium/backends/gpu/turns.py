@@ -19,7 +19,7 @@ from ...ir import types as T
 from ...ir.core import walk
 from . import ops as gpu_ops
 from .layout import axis_bits, conversion
-from .lower import layout_of
+from .layout_values import layout_of
 
 GROUPS = 2
 WARPS = 8  # of both
