@@ -444,6 +444,8 @@ class InternalError(TritonError):
     reproduce with: python -c "import tritium; tritium.compile('k.ttir')"
     """
 
+    loc: Any = None  # of the op at fault, where there is one
+
     def __init__(self, message: str, reproducer=None, target=None):
         self.message, self.reproducer, self.target = message, reproducer, target
         super().__init__(message, reproducer, target)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 
-from .core import Arg, Block, Module, Op, Result
+from .core import Arg, Block, Loc, Module, Op, Result
 from .opdef import KINDS, PLACEMENT
 from .types import Type, parse_type
 
@@ -128,7 +128,19 @@ def print_attr(v):
 
 # --- parsing ----------------------------------------------------------------------------------------------------
 class ParseError(ValueError):
-    """What is wrong with an IR text, and on which line."""
+    """An IR text that cannot be read: `reason` says why, `loc` where.
+
+    >>> parse_module("kernel @f() {\\n  %0 = ad : i32\\n}")
+    Traceback (most recent call last):
+    tritium.ir.text.ParseError: line 2: no op is called 'ad'
+    """
+
+    def __init__(self, reason, loc):
+        super().__init__(f"line {loc.line}: {reason}")
+        self.reason, self.loc = reason, loc
+
+    def __reduce__(self):
+        return ParseError, (self.reason, self.loc)
 
 
 _TOKEN = re.compile(r"""\s+|\#(?!\d)[^\n]*|(?P<string>"(?:[^"\\]|\\.)*")|(?P<type>(?:tile|ptr)<)
@@ -151,21 +163,33 @@ def parse_module(text):
     return module
 
 
+def parse_modules(text, file):
+    """All modules of a text, one after the other. Each op's `loc` is its place in the text, which is called `file`.
+
+    >>> [m.name for m in parse_modules("kernel @f() { }  function @g() { yield }  kernel @h() { }", "two.tir")]
+    ['f', 'h']
+    """
+    parser, modules = _Parser(text, file), []
+    while not modules or not parser.at_end():
+        modules.append(parser.module())
+    return modules
+
+
 class _Parser:
-    def __init__(self, text):
+    def __init__(self, text, file=None):
         from .. import ops  # noqa: F401  (fills KINDS)
-        self.text, self.tokens, self.k = text, [], 0
+        self.text, self.file, self.tokens, self.k = text, file, [], 0
         at = 0
         while at < len(text):
             found = _TOKEN.match(text, at)
             if not found:
-                raise ParseError(f"line {self.line_at(at)}: cannot read {text[at:at + 20]!r}")
+                raise ParseError(f"cannot read {text[at:at + 20]!r}", self.loc(at, at + 1))
             kind, piece, end = found.lastgroup, found.group(), found.end()
             if kind == "type":
                 depth = 1
                 while depth:
                     if end >= len(text):
-                        raise ParseError(f"line {self.line_at(at)}: a type is not closed")
+                        raise ParseError("a type is not closed", self.loc(at, found.end()))
                     depth += {"<": 1, ">": -1}.get(text[end], 0)
                     end += 1
                 piece = text[at:end]
@@ -174,12 +198,19 @@ class _Parser:
             at = end
         self.tokens.append(("end", "", len(text)))
 
-    def line_at(self, at):
-        return self.text.count("\n", 0, at) + 1
+    def loc(self, start, end):
+        """The place of characters `start` to `end` of the text."""
+        first, last = (self.text.count("\n", 0, at) + 1 for at in (start, end))
+        columns = [at - (self.text.rfind("\n", 0, at) + 1) for at in (start, end)]
+        return Loc(self.file or "", first, columns[0], last, columns[1])
 
-    def error(self, message):
-        at = self.tokens[min(self.k, len(self.tokens) - 1)][2]  # the text may end too early
-        return ParseError(f"line {self.line_at(at)}: {message}")
+    def error(self, message, taken=0):
+        """An error at the next token, or at the last but so many that were taken."""
+        _, piece, at = self.tokens[min(self.k - taken, len(self.tokens) - 1)]  # the text may end too early
+        return ParseError(message, self.loc(at, at + len(piece)))
+
+    def at_end(self):
+        return self.tokens[self.k][0] == "end"
 
     def peek(self, piece):
         return self.tokens[self.k][1] == piece
@@ -195,7 +226,7 @@ class _Parser:
             raise self.error(f"expected {piece!r}, found {self.tokens[self.k][1]!r}")
 
     def expect_end(self):
-        if self.tokens[self.k][0] != "end":
+        if not self.at_end():
             raise self.error(f"unexpected {self.tokens[self.k][1]!r} after the kernel")
 
     def take(self, *kinds):
@@ -246,8 +277,7 @@ class _Parser:
         try:
             return parse_type(piece)
         except ValueError as wrong:
-            self.k -= 1     # the piece is taken already
-            raise self.error(str(wrong)) from None
+            raise self.error(str(wrong), taken=1) from None
 
     def attrs(self):
         self.expect("{")
@@ -279,7 +309,7 @@ class _Parser:
             return words[piece]
         if kind in ("word", "type"):
             return self.type_of(piece)
-        raise self.error(f"not an attribute value: {piece!r}")
+        raise self.error(f"not an attribute value: {piece!r}", taken=1)
 
     def ops(self):
         ops = []
@@ -291,12 +321,12 @@ class _Parser:
         piece = self.take("value")
         name, _, index = piece.partition("#")
         if name not in self.values:
-            raise self.error(f"{name} is not defined here")
+            raise self.error(f"{name} is not defined here", taken=1)
         value = self.values[name]
         return Result(value, int(index)) if index else value
 
     def op(self):
-        name, count = None, 0
+        start, name, count = self.k, None, 0
         if self.tokens[self.k][0] == "value":
             name, count = self.take("value"), 1
             if self.accept(":"):
@@ -304,7 +334,7 @@ class _Parser:
             self.expect("=")
         word = self.take("word")
         if word not in KINDS:
-            raise self.error(f"no op is called {word!r}")
+            raise self.error(f"no op is called {word!r}", taken=1)
         kind, operands, attrs, types = KINDS[word], [], {}, []
         while self.tokens[self.k][0] == "value" and not self.starts_line():
             operands.append(self.value())
@@ -315,23 +345,29 @@ class _Parser:
         attrs = {**{k: v for k, v in kind.defaults.items() if k not in attrs}, **attrs}
         unknown = [k for k in attrs if k not in kind.attrs and k not in PLACEMENT]
         if unknown:
-            raise self.error(f"op {word} has no attribute {unknown[0]!r}")
+            raise self.error(f"op {word} has no attribute {unknown[0]!r}", taken=1)
         attrs = {k: attrs[k] for k in (*kind.attrs, *PLACEMENT) if k in attrs}
         if count:
             self.expect(":")
             types.append(self.type())
             while self.accept(","):
                 types.append(self.type())
+        loc = self.loc_since(start) if self.file else None
         regions = []
         while self.peek("{"):
             self.expect("{")
             args = self.parameters_of_region()
             regions.append(Block(args, self.ops()))
             self.expect("}")
-        op = Op(kind, tuple(operands), attrs, tuple(types), tuple(regions))
+        op = Op(kind, tuple(operands), attrs, tuple(types), tuple(regions), loc)
         if name:
             self.values[name] = op
         return op
+
+    def loc_since(self, start):
+        """The place from token `start` to the last one taken."""
+        _, piece, at = self.tokens[self.k - 1]
+        return self.loc(self.tokens[start][2], at + len(piece))
 
     def starts_line(self):
         """True when the current value begins the next op (`%3 = ...`), not an operand of this one."""

@@ -6,6 +6,8 @@ ops infer them; regions are closed; the stage is kept. Calls suit the functions 
 
 from __future__ import annotations
 
+import functools
+
 from ..errors import InternalError
 from .core import Op, Result, called
 from .opdef import types_of
@@ -13,14 +15,26 @@ from .rewrite import effects
 
 
 def verify(module, made_by=None, allow=None):
-    """Raise InternalError naming the first broken op. `allow`, if given, is the set of kinds this stage may contain."""
-    pass_name = getattr(made_by, "__module__", "").rpartition(".")[2]
-    verifier = _Verifier(module, f" (after pass {pass_name})" if pass_name else "", allow)
+    """Raise InternalError naming the first broken op; the error's `loc` is the op's. `allow`, if given, is the set of
+    kinds this stage may contain."""
+    verifier = _Verifier(module, f" (after pass {name_of(made_by)})" if made_by else "", allow)
     verifier.block(module.body, set(), closed=False)
     for function in module.functions:
         verifier.block(function.body, set(), closed=True)
     verifier.recursion()
     return module
+
+
+def name_of(step):
+    """The name of a pass: that of the file it is in, or its `pass_name`.
+
+    >>> from tritium.passes import dce
+    >>> name_of(dce)
+    'dce'
+    """
+    while isinstance(step, functools.partial):
+        step = step.func
+    return getattr(step, "pass_name", None) or getattr(step, "__module__", "").rpartition(".")[2] or str(step)
 
 
 class _Verifier:
@@ -31,10 +45,12 @@ class _Verifier:
         if len({module.name, *self.functions}) <= len(module.functions):
             raise self.error("two functions have one name")
 
-    def error(self, message):
-        return InternalError(message + self.after, self.module)
+    def error(self, message, loc=None):
+        error = InternalError(message + self.after, self.module)
+        error.loc = loc
+        return error
 
-    def block(self, block, scope, closed):
+    def block(self, block, scope, closed, loc=None):
         scope = scope | {id(a) for a in block.args}
         for arg in block.args:
             if id(arg) in self.placed:
@@ -47,13 +63,13 @@ class _Verifier:
             if not problem and op.kind.terminator and position != len(block.ops) - 1:
                 problem = "ops follow the end of the block"
             if problem:
-                raise self.error(f"{op.kind.name}: {problem}")
+                raise self.error(f"{op.kind.name}: {problem}", op.loc)
             for region in op.regions:
-                self.block(region, scope, closed=True)
+                self.block(region, scope, closed=True, loc=op.loc)
             scope.add(id(op))
             self.placed.add(id(op))
         if closed and not (block.ops and block.ops[-1].kind.terminator):
-            raise self.error("a region has no closing yield")
+            raise self.error("a region has no closing yield", loc)
 
     def call(self, op):
         """What is wrong with a call; None if it suits its function."""
