@@ -1,7 +1,9 @@
-"""The code in the documents runs."""
+"""The code in the documents runs, and the commands print what is shown."""
 
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,31 @@ def test_code_blocks_run(tmp_path, code):
     assert "tl" in names
 
 
+CONSOLE = re.compile(r"(?<=```console\n)\$ ([^\n]*)\n(.*?)(?=```)", re.S)
+
+
+def consoles():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    return [pytest.param(page, id=page.name) for page in sorted(pages) if CONSOLE.search(page.read_text())]
+
+
+def output(command):
+    """What a terminal shows after a command, and the exit status if it failed."""
+    done = subprocess.run(["sh", "-c", f"python() {{ {sys.executable} \"$@\"; }}; {command}"], text=True, cwd=ROOT,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return done.stdout + (f"[exit status {done.returncode}]\n" if done.returncode else "")
+
+
+@pytest.mark.parametrize("page", consoles())
+def test_commands_print_what_is_shown(page, request):
+    """One command to a block, which begins with `$ `; `pytest --update` writes down what it prints."""
+    text = page.read_text()
+    found = CONSOLE.sub(lambda block: f"$ {block[1]}\n{output(block[1])}", text)
+    if request.config.getoption("--update"):
+        page.write_text(found)
+    assert found == text or request.config.getoption("--update")
+
+
 def test_the_readme_adds():
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[1]
     assert "np.float32" in code and "add_kernel[" in code
@@ -36,4 +63,4 @@ def test_the_example(capsys):
 
 
 def test_there_is_code_to_run():
-    assert len(list(blocks())) >= 6
+    assert len(list(blocks())) >= 6 and len(consoles()) >= 1

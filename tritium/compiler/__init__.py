@@ -25,7 +25,7 @@ from tritium.compiler.collector import paused
 from tritium.compiler.entry import Clock, CompileTimes, Entry
 from tritium.compiler.kernel import CompiledKernel, LazyDict
 from tritium.compiler.names import safe_name
-from tritium.compiler.sources import MODULE_OPTIONS, ASTSource, IRSource, sha256
+from tritium.compiler.sources import ASTSource, IRSource, sha256, with_options
 from tritium.errors import CompilationError, InternalError, TritonError, cut
 from tritium.ir.core import Module
 from tritium.language.signature import flatten
@@ -202,9 +202,8 @@ def _module(src, target: GPUTarget, options: Options):
     """Where the road starts; a module carries target and options from here on."""
     value = src.make_ir(target, options)
     if isinstance(value, Module):
-        chosen = {name: getattr(options, name) for name in MODULE_OPTIONS}
-        machine = {"target": str(target.with_arch(options.arch))}
-        value = value.replace(attrs={"dialect": _BASE["dialect"], **value.attrs, **machine, **chosen})
+        value = with_options(value, target, options)
+        value = value.replace(attrs={"dialect": _BASE["dialect"], **value.attrs})
     return value
 
 
@@ -247,8 +246,10 @@ def _watch(name: str) -> Callable | None:
     if wanted in ("", "0") or wanted not in ("1", name):
         return None
 
+    from tritium.ir.verify import name_of
+
     def show(run: Callable, before: Module, after: Module) -> None:
-        title = f"// {name}: after {getattr(run, '__module__', '').rpartition('.')[2] or run}"
+        title = f"// {name}: after {name_of(run)}"
         print(title + " (unchanged)" if after is before else f"{title}\n{after}", file=sys.stderr)
 
     return show

@@ -222,3 +222,16 @@ class IRSource:
 
 # Options passes and lowerings depend on: they travel with the module.
 MODULE_OPTIONS = ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "debug", "sanitize_overflow")
+
+
+def with_options(module: Module, target: GPUTarget, options: Options) -> Module:
+    """A module that says for which machine it is compiled, and how.
+
+    >>> from tritium.backends.compiler import BaseBackend
+    >>> target = GPUTarget("cuda", 90, 32)
+    >>> made = with_options(parse_module("kernel @f() { }"), target, BaseBackend(target).parse_options({}))
+    >>> made.attrs["target"], made.attrs["num_warps"]
+    ('cuda:90:32', 4)
+    """
+    chosen = {name: getattr(options, name) for name in MODULE_OPTIONS}
+    return module.replace(attrs={**module.attrs, "target": str(target.with_arch(options.arch)), **chosen})

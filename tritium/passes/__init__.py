@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from .. import knobs
-from ..ir.verify import verify
+from ..ir.verify import name_of, verify
 from .accumulate import accumulate
 from .dce import dce
 from .inline_calls import has_tiles, inline_calls
@@ -25,6 +25,9 @@ CLEANUP = (
     accumulate,     # dot(a, b, 0) + c -> dot(a, b, c)
     dce,            # nothing that nobody reads
 )
+
+# Every pass that needs no target; `legalize` makes one for what a target has.
+PASSES = (accumulate, dce, inline_calls, licm, promise_arguments, reduce_early, simplify, sink_stores)
 
 
 def run(module, pipeline, watch=None):
@@ -47,6 +50,6 @@ def run(module, pipeline, watch=None):
 
 
 __all__ = [
-    "CLEANUP", "Facts", "accumulate", "dce", "has_tiles", "inline_calls", "is_legal", "legalize", "licm",
-    "promise_arguments", "reduce_early", "run", "simplify", "sink_stores",
+    "CLEANUP", "PASSES", "Facts", "accumulate", "dce", "has_tiles", "inline_calls", "is_legal", "legalize", "licm",
+    "name_of", "promise_arguments", "reduce_early", "run", "simplify", "sink_stores",
 ]  # fmt: skip

@@ -60,6 +60,23 @@ def parse_target(text: str | None) -> Any:
     return GPUTarget.parse(f"cpu:{text}" if text in ("host", *CPU_TARGETS) else text)
 
 
+def known_target(text: str | None) -> Any:
+    """A target from its text, for which there is a backend.
+
+    >>> known_target("metal:m3:32")
+    Traceback (most recent call last):
+    tritium.tools.command.UsageError: there is no backend 'metal': tritium has cpu, cuda
+    """
+    from tritium.compiler import make_backend
+
+    target = parse_target(text)
+    try:
+        make_backend(target)
+    except RuntimeError as error:  # nobody has written one
+        raise UsageError(str(error)) from None
+    return target
+
+
 def load(path: str) -> ModuleType:
     """Import a file that need not be on the path, and may be written for Triton."""
     spec: Any = importlib.util.spec_from_file_location(Path(path).stem, path)

@@ -15,7 +15,7 @@ from typing import Any
 
 from tritium.tools import aot
 from tritium.tools.command import UsageError, guarded
-from tritium.tools.compile import kernel_in, parse_target, source_of
+from tritium.tools.compile import kernel_in, known_target, source_of
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,23 +50,12 @@ def compiled(args: argparse.Namespace) -> Any:
             written = file.module.attrs.get("target") if file.module is not None else None
         except ValueError as error:
             raise UsageError(f"{args.path}: {error}") from None
-        return tritium.compile(file, _machine(args.target or written), chosen)
+        return tritium.compile(file, known_target(args.target or written), chosen)
     if not (args.kernel_name and args.signature):
         raise UsageError("a Python file needs --kernel-name and --signature as well")
     fn = kernel_in(args.path, args.kernel_name)
     source = source_of(fn, aot.parse_signature(fn.arg_names, args.signature))
-    return tritium.compile(source, _machine(args.target), chosen)
-
-
-def _machine(text: str | None) -> Any:
-    from tritium.compiler import make_backend
-
-    target = parse_target(text)
-    try:
-        make_backend(target)
-    except RuntimeError as error:  # nobody has written one
-        raise UsageError(str(error)) from None
-    return target
+    return tritium.compile(source, known_target(args.target), chosen)
 
 
 def figures(kernel: Any) -> list[str]:

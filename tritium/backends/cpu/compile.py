@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from ... import knobs, passes
 from ...ir import types as T
 from ...passes.apart import packed
@@ -31,20 +33,19 @@ def pipeline(target) -> tuple:
     return passes.CLEANUP
 
 
-def prepare(module, cpu):
+def prepare(module, cpu, watch=None):
     """Have loops and branches hand on less through memory, and leave only ops that `cpu` has instructions for: calls on
-    scalars."""
+    scalars. `watch` sees every pass, as in `passes.run`."""
     has = facts(cpu)
     if module.functions:
-        module = passes.run(module, (_without_tiles, *passes.CLEANUP))
-    moved = passes.run(module, (passes.reduce_early, passes.sink_stores))
+        module = passes.run(module, (WITHOUT_TILES, *passes.CLEANUP), watch)
+    moved = passes.run(module, (passes.reduce_early, passes.sink_stores), watch)
     if moved is module and not module.functions and passes.is_legal(module, has):
         return module  # hoisted and swept before
-    return passes.run(moved, (passes.legalize(has), passes.licm, passes.dce))
+    return passes.run(moved, (passes.legalize(has), passes.licm, passes.dce), watch)
 
 
-def _without_tiles(module):
-    return passes.inline_calls(module, passes.has_tiles)
+WITHOUT_TILES = functools.partial(passes.inline_calls, wanted=passes.has_tiles)
 
 
 def llir(module, target, options, metadata) -> str:
