@@ -50,11 +50,13 @@ lint: $(VENV)/.dev ## style and types
 
 docs: $(VENV)/.test ## write the generated pages and the type stubs again
 	$(BIN)/python docs/make_tour.py
+	$(BIN)/python docs/make_ir.py
 	$(BIN)/python docs/make_coverage.py
 	$(BIN)/python docs/make_stubs.py
 
 docs-check: $(VENV)/.test ## the generated pages are up to date and the links in docs/ lead somewhere
 	$(BIN)/python docs/make_tour.py --check
+	$(BIN)/python docs/make_ir.py --check
 	$(BIN)/python docs/make_stubs.py --check
 	$(BIN)/python -m pytest -q tests/test_house.py
 

@@ -1,5 +1,6 @@
 """The code in the documents runs, and the commands print what is shown."""
 
+import os
 import re
 import runpy
 import subprocess
@@ -24,6 +25,16 @@ def test_code_blocks_run(tmp_path, code):
     script.write_text(HEADER + code)
     names = runpy.run_path(str(script))
     assert "tl" in names
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("adding-*.md")), ids=lambda page: page.name)
+def test_guides_run(tmp_path, page):
+    """The blocks of a guide are one program, in a process of its own: it adds to the tables of the compiler."""
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))
+    (tmp_path / "guide.py").write_text(HEADER + code)
+    done = subprocess.run([sys.executable, tmp_path / "guide.py"], capture_output=True, text=True, cwd=ROOT,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0 and code.count("assert ") >= 1, done.stderr
 
 
 CONSOLE = re.compile(r"(?<=```console\n)\$ ([^\n]*)\n(.*?)(?=```)", re.S)

@@ -1,16 +1,17 @@
-"""The layers of the building point one way: a room may use only the rooms below it.
+"""Imports point one way: a module may use only those that ALLOWED names, which lie in its own layer or below.
 
 Imports are read from the syntax tree, those inside functions too; `if TYPE_CHECKING:` does not count.
 """
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "tritium"
 
-# room -> rooms it may use, besides itself. A room is a folder or a module directly under tritium/.
+# module -> modules it may use, besides itself. A module is a folder or a file directly under tritium/.
 BASE = {"errors", "knobs", "locks", "refusals"}
 IR = BASE | {"ir"}
 OPS = IR | {"ops"}
@@ -50,7 +51,7 @@ ALLOWED = {
     "__main__": EVERYTHING,
 }
 
-# (file, room): why this one import may point up. All of them happen inside functions.
+# (file, module): why this one import may point up. All of them happen inside functions.
 EXCEPTIONS = {
     ("ir/opdef.py", "ops"): "an unpickled op looks its kind up in the table, which must be full",
     ("ir/text.py", "ops"): "so must a parsed one",
@@ -58,6 +59,22 @@ EXCEPTIONS = {
     ("backends/nvptx/driver.py", "testing"): "a driver names its benchmarker",
     ("backends/nvptx/compile.py", "tools"): "the sass stage is what the disassembler prints",
 }
+
+
+def layers():
+    """The layers of docs/architecture.md, lowest first: sets of modules."""
+    text = (ROOT.parent / "docs" / "architecture.md").read_text()
+    table = text[text.index("| layer | modules |"):].split("\n\n")[0].split("\n")[2:]
+    return [set(re.findall(r"`(\w+)`", row.split("|")[2])) for row in table]
+
+
+def test_the_layers_of_the_document_are_those_of_the_code():
+    found = layers()
+    assert len(found) > 4 and sorted(name for layer in found for name in layer) == sorted(ALLOWED)
+    for k, layer in enumerate(found):
+        below = set().union(*found[:k + 1])
+        for name in layer:
+            assert ALLOWED[name] <= below | {"__init__"}, f"{name} may use {ALLOWED[name] - below}, which are above it"
 
 
 def is_type_checking(node):
@@ -74,12 +91,12 @@ def imports(tree, package):
         elif isinstance(node, ast.ImportFrom):
             base = package[:len(package) - node.level + 1] if node.level else []
             name = ".".join([*base, *([node.module] if node.module else [])])
-            # `from tritium import knobs` names the room in the second half.
+            # `from tritium import knobs` names the module in the second half.
             yield from ((f"{name}.{alias.name}", node.lineno) for alias in node.names)
         todo += [child for child in ast.iter_child_nodes(node) if not is_type_checking(child)]
 
 
-def room_of(name):
+def module_of(name):
     parts = name.split(".")
     if parts[0] != "tritium":
         return None
@@ -93,25 +110,25 @@ def files():
 @pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_point_down(path):
     relative = path.relative_to(ROOT)
-    room = relative.parts[0].removesuffix(".py")
-    assert room in ALLOWED, f"{relative}: a new room; say in ALLOWED what it may use"
+    module = relative.parts[0].removesuffix(".py")
+    assert module in ALLOWED, f"{relative}: a new module; say in ALLOWED what it may use"
     package = ["tritium", *relative.parts[:-1]]
     wrong = []
     for name, line in imports(ast.parse(path.read_text()), package):
-        used = room_of(name)
+        used = module_of(name)
         # A kernel or a tool is a user: `import tritium as triton` is how users begin.
-        user = room in ("kernels", "tools", "runtime", "testing") and used == "__init__"
+        user = module in ("kernels", "tools", "runtime", "testing") and used == "__init__"
         excused = (relative.as_posix(), used) in EXCEPTIONS
-        if used is not None and used != room and used not in ALLOWED[room] and not user and not excused:
+        if used is not None and used != module and used not in ALLOWED[module] and not user and not excused:
             wrong.append(f"{relative}:{line} imports {name}")
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path, room", EXCEPTIONS)
-def test_exceptions_are_needed(path, room):
+@pytest.mark.parametrize("path, module", EXCEPTIONS)
+def test_exceptions_are_needed(path, module):
     tree = ast.parse((ROOT / path).read_text())
-    used = {room_of(name) for name, _ in imports(tree, ["tritium", *Path(path).parts[:-1]])}
-    assert room in used, "take it off the list"
+    used = {module_of(name) for name, _ in imports(tree, ["tritium", *Path(path).parts[:-1]])}
+    assert module in used, "take it off the list"
 
 
 def test_the_reader_of_imports():
@@ -119,7 +136,7 @@ def test_the_reader_of_imports():
                      "if TYPE_CHECKING:\n    import tritium.tools\n")
     names = {name for name, _ in imports(tree, ["tritium", "passes"])}
     assert names == {"tritium.ir.core", "tritium.passes.x", "tritium.ops.add", "os"}
-    assert room_of("tritium.ops.add") == "ops" and room_of("numpy") is None and room_of("tritium") == "__init__"
+    assert module_of("tritium.ops.add") == "ops" and module_of("numpy") is None and module_of("tritium") == "__init__"
 
 
 @pytest.mark.parametrize("statement", ["import tritium", "import tritium.language"])
