@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 GPU_JOBS ?= 8
 
-.PHONY: demo test test-arch test-arch-root test-gpu check-gpu fuzz bench lint docs-check docs clean help
+.PHONY: demo test test-arch test-arch-root test-gpu check-gpu fuzz bench ci lint types docs-check docs clean help
 
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -43,9 +43,12 @@ bench: $(VENV)/.test ## the CPU figures of docs/performance.md
 	$(BIN)/python benchmarks/cpu.py
 	$(BIN)/python benchmarks/compile_time.py
 
-lint: $(VENV)/.dev ## style and types
+ci: lint types docs-check test ## all that a change has to pass: what .ci/run runs
+
+lint: $(VENV)/.lint ## style
 	$(BIN)/ruff check .
-	@test -x $(BIN)/pyright || { echo "types were NOT checked: pyright could not be installed on this machine"; exit 1; }
+
+types: $(VENV)/.types ## types
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 docs: $(VENV)/.test ## write the generated pages and the type stubs again
@@ -54,11 +57,11 @@ docs: $(VENV)/.test ## write the generated pages and the type stubs again
 	$(BIN)/python docs/make_coverage.py
 	$(BIN)/python docs/make_stubs.py
 
-docs-check: $(VENV)/.test ## the generated pages are up to date and the links in docs/ lead somewhere
+docs-check: $(VENV)/.test ## the generated pages are up to date, and links, paths and commands in documents exist
 	$(BIN)/python docs/make_tour.py --check
 	$(BIN)/python docs/make_ir.py --check
 	$(BIN)/python docs/make_stubs.py --check
-	$(BIN)/python -m pytest -q tests/test_house.py
+	$(BIN)/python -m pytest -q tests/test_repository.py -k "documents or map or readme"
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
@@ -78,7 +81,11 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install -q -e ".[test]"
 	@touch $@ $(VENV)/.demo
 
-# pyright runs on Node, which its extra brings along. Where that cannot be had, style is checked all the same.
-$(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install -q -e ".[test,dev]" || $(BIN)/python -m pip install -q -e ".[test]" ruff
+$(VENV)/.lint: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e ".[lint]"
+	@touch $@
+
+# pyright looks into the packages that are imported, so it needs them as the tests do; its extra brings a node of its own.
+$(VENV)/.types: pyproject.toml | $(VENV)/.test
+	$(BIN)/python -m pip install -q -e ".[test,types]"
 	@touch $@

@@ -80,6 +80,7 @@ def types() -> str:
     """What types there are."""
     integers = ", ".join(f"`{t}`" for t in T.INTS)
     floats = ", ".join(f"`{t}`" for t in T.FLOATS)
+    placement = " and ".join(f"`{name}`" for name in PLACEMENT)
     return f"""\
 ## Types
 
@@ -90,8 +91,8 @@ def types() -> str:
 | pointers | `ptr<f32>`; `ptr<const f32>` cannot be stored through |
 | tiles | `tile<64x32xf16>`, `tile<8xptr<f32>>`: sizes are powers of two |
 
-At the GPU stage any op may carry {' and '.join(f'`{name}`' for name in PLACEMENT)} besides its own attributes: which lane and
-register holds which element, and how many elements one access moves. They do not change what an op means.
+At the GPU stage any op may carry {placement} besides its own attributes: which lane and register holds which
+element, and how many elements one access moves. They do not change what an op means.
 """
 
 
@@ -171,7 +172,8 @@ CLASSES = [("any", elementwise.ANY), ("integers", T.INTS), ("integers but `i1`",
 
 def table(kinds: list[OpKind]) -> str:
     """The elementwise ops: all of one form."""
-    rows = "\n".join(f"| `{k.name}` | {k.row.arity} | {elements(k.row)} | {row_traits(k.row)} | {k.doc} |" for k in kinds)
+    rows = "\n".join(f"| `{k.name}` | {k.row.arity} | {elements(k.row)} | {row_traits(k.row)} | {k.doc} |"
+                     for k in kinds)
     return f"""\
 ## Elementwise ops: one row of a table each
 
@@ -199,8 +201,9 @@ def elements(row: elementwise.Row) -> str:
 
 def row_traits(row: elementwise.Row) -> str:
     """What the algebra knows of a row."""
-    unit = f"unit {row.unit}" if row.unit is not None else ""
-    return ", ".join(filter(None, ["commutes" * row.commutes, unit, "exact" * row.exact, "slow" * (row.cost == "slow")]))
+    found = {"commutes": row.commutes, f"unit {row.unit}": row.unit is not None, "exact": row.exact,
+             "slow": row.cost == "slow"}
+    return ", ".join(name for name, holds in found.items() if holds)
 
 
 def row_line(kind: OpKind) -> str:

@@ -162,6 +162,9 @@ def stubs() -> dict[Path, str]:
 
 
 def main(arguments: list[str]) -> int:
+    if sys.version_info >= (3, 13):
+        print("the stubs were not looked at: Python 3.11 or 3.12 makes them, which knows how docstrings are indented")
+        return 0 if "--check" in arguments else 1
     stale = [path for path, text in stubs().items() if not path.is_file() or path.read_text() != text]
     if "--check" in arguments:
         print("the stubs are up to date" if not stale else

@@ -82,7 +82,7 @@ def complaints():
     """{(file, line): rules} of what pyright says about the two programs."""
     program = shutil.which("pyright", path=Path(sys.executable).parent) or shutil.which("pyright")
     if program is None:
-        pytest.skip("pyright is not installed: make lint installs it")
+        pytest.skip("pyright is not installed: make types installs it")
     command = [program, "--outputjson", "--pythonpath", sys.executable, "program.py", "mistakes.py"]
     done = subprocess.run(command, cwd=HERE, capture_output=True, text=True)
     found = {}

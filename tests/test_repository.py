@@ -1,8 +1,9 @@
-"""The house rules that a machine can check."""
+"""Rules of this repository that a machine can check: documents, file names and sizes, docstrings, tests."""
 
 import ast
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,45 @@ def test_paths_in_documents_exist(page):
         assert (ROOT / name).exists(), name
 
 
+def test_the_map_has_every_module():
+    text = (ROOT / "docs" / "map.md").read_text()
+    found = [path for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()]
+    missing = [path.name for path in found if path.stem.strip("_") not in ("init", "main")
+               and f"`tritium/{path.name}`" not in text]
+    assert len(found) > 20 and not missing, f"docs/map.md says nothing about {', '.join(missing)}"
+
+
+def test_the_readme_links_every_page():
+    text = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
+    pages = [page.relative_to(ROOT).as_posix() for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))]
+    missing = [page for page in pages if f"]({page})" not in text and page != "README.md"]
+    assert len(pages) > 20 and not missing, f"no link to {', '.join(missing)}"
+
+
 def test_the_readme_says_how_to_start():
     text = (ROOT / "README.md").read_text()
     for needed in ("make demo", "make test", "docs/map.md"):
         assert needed in text
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Checks
+
+
+def test_every_check_runs_what_the_others_run():
+    """A person, a commit hook, `.ci/run` and the hosted workflow run the same targets."""
+    assert "exec make ci" in (ROOT / ".ci" / "run").read_text()
+    assert "run: .ci/run" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    wanted = re.search(r"^ci: ([a-z -]+) ##", (ROOT / "Makefile").read_text(), re.M)[1].split()
+    assert {"lint", "types", "docs-check", "test"} == set(wanted) <= make_targets()
+    hooks = re.findall(r"entry: make (\S+)", (ROOT / ".pre-commit-config.yaml").read_text())
+    assert hooks and set(hooks) < set(wanted)
+
+
+def test_what_the_checks_install_is_pinned():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for name in ("test", "lint", "types"):
+        assert extras[name] and all("==" in package for package in extras[name]), name
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -80,7 +116,7 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.parametrize("path", texts(".py", ".pyi", ".md", ".toml", ".tir", ".yml", ""), ids=ids)
+@pytest.mark.parametrize("path", texts(".py", ".pyi", ".md", ".toml", ".tir", ".yml", ".yaml", ""), ids=ids)
 def test_forbidden_text(path):
     text = path.read_text(errors="replace")
     for what, pattern in FORBIDDEN.items():
