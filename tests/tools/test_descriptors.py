@@ -27,6 +27,60 @@ def test_tiles_past_the_edge_are_padded_and_dropped(padding):
     np.testing.assert_array_equal(out, expected)
 
 
+# Ties go to the even neighbour; the largest float goes to infinity; NaNs, infinities and signs stay.
+TF32 = {1 + 2**-11: 1.0, 1 + 3 * 2**-11: 1 + 2**-9, 1 + 2**-11 + 2**-23: 1 + 2**-10, -1 - 2**-12: -1.0,
+        3.4028234663852886e38: np.inf, np.inf: np.inf, -np.inf: -np.inf, -0.0: -0.0, 2**-149: 0.0, 2**-136: 2**-136}
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("padding", ["zero", "nan"])
+def test_loads_round_to_tf32(eager, padding):
+    x = np.zeros((16, 8), np.float32)
+    x.ravel()[:len(TF32)], x[2] = list(TF32), np.nan
+    out = np.full((32, 8), -1, np.float32)
+    args = (TensorDescriptor.from_tensor(x, [32, 8], padding, round_f32_to_tf32=True),
+            TensorDescriptor.from_tensor(out, [32, 8]))
+    if eager:
+        launch(copy_kernel, (1, 1), args, {"M": 32, "N": 8})
+    else:
+        copy_kernel[(1, 1)](*args, M=32, N=8)
+    expected = np.full((32, 8), 0 if padding == "zero" else np.nan, np.float32)
+    expected[:16], expected[2] = 0, np.nan
+    expected.ravel()[:len(TF32)] = list(TF32.values())
+    np.testing.assert_array_equal(out, expected)
+    assert np.signbit(out.ravel()[list(TF32).index(-0.0)])
+
+
+def test_stores_round_nothing():
+    x, out = np.full((16, 8), 1 + 2**-20, np.float32), np.zeros((16, 8), np.float32)
+    copy_kernel[(1, 1)](TensorDescriptor.from_tensor(x, [16, 8]),
+                        TensorDescriptor.from_tensor(out, [16, 8], round_f32_to_tf32=True), M=16, N=8)
+    np.testing.assert_array_equal(out, x)
+    with pytest.raises(AssertionError, match="round_f32_to_tf32 needs a float32 tensor, not float16"):
+        TensorDescriptor.from_tensor(x.astype(np.float16), [16, 8], round_f32_to_tf32=True)
+
+
+@triton.jit(noinline=True)
+def first_of(x, row):
+    return tl.sum(x.load([row, 0]))
+
+
+@triton.jit
+def called_kernel(x, y, out_ptr):
+    tl.store(out_ptr, first_of(x, 0))
+    tl.store(out_ptr + 1, first_of(y, 0))
+
+
+def test_functions_are_lowered_for_each_way_of_reading():
+    """The types of two descriptors are equal; what lies outside of them, and its rounding, may not be."""
+    x, out = np.full((1, 4), 1 + 2**-12, np.float32), np.zeros(2, np.float32)
+    plain = TensorDescriptor(x, [1, 4], [4, 1], [1, 8])
+    called_kernel[(1,)](plain, TensorDescriptor(x, [1, 4], [4, 1], [1, 8], "nan"), out)
+    assert out[0] == 4 + 2**-10 and np.isnan(out[1])
+    called_kernel[(1,)](plain, TensorDescriptor(x, [1, 4], [4, 1], [1, 8], round_f32_to_tf32=True), out)
+    assert out.tolist() == [4 + 2**-10, 4.0]
+
+
 def test_stores_stay_inside():
     x = np.ones((16, 8), np.float32)
     out = np.zeros((10, 8), np.float32)

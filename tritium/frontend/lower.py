@@ -206,7 +206,7 @@ def _parameter(b, source, name, kind, path, constants, attrs):
         return values.unwrap(constants[path]) if path in constants else _default(source, name)
     kind = dtypes.parse_signature(kind)
     if isinstance(kind, dtypes.tensor_descriptor_type):
-        return _descriptor(b, name, kind, dict(attrs.get(path, ())).get("tt.padding", "zero"))
+        return _descriptor(b, name, kind, dict(attrs.get(path, ())))
     promises = {_PROMISES[what]: value for what, value in attrs.get(path, ()) if what in _PROMISES}
     return values.tensor(b.argument(kind.ir, name, **promises))
 
@@ -222,7 +222,7 @@ def _default(source, name):
     return values.unwrap(parameter.default)
 
 
-def _descriptor(b, name, kind, padding):
+def _descriptor(b, name, kind, attrs):
     """A descriptor made on the host arrives as its base pointer, its shape and its strides.
 
     The host has checked that the base and all strides but the last are multiples of 16 bytes, and that the last is 1.
@@ -234,4 +234,5 @@ def _descriptor(b, name, kind, padding):
     strides = [b.argument(T.i64, f"{name}_stride_{k}", divisible=max(1, 16 // element.bytes)) for k in range(rank)]
     tensors = [values.tensor(x) for x in (base, *shape, *strides)]
     sizes, steps = tensors[1:1 + rank], [*tensors[1 + rank:-1], values.constant(b, 1, T.i64)]
-    return tensor_descriptor(tensors[0], sizes, steps, kind.block_type.shape, padding)
+    return tensor_descriptor(tensors[0], sizes, steps, kind.block_type.shape,
+                             attrs.get("tt.padding", "zero"), attrs.get("tt.rounding", ""))

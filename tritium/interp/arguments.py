@@ -89,7 +89,8 @@ class Arguments:
         base = self._free(Plain, x.base, name)
         shape = [self._scalar(T.i32, n) for n in x.shape]
         strides = [self._scalar(T.i64, n) for n in x.strides]
-        return descriptors.tensor_descriptor(base, shape, strides, x.block_shape, getattr(x, "padding", "zero"))
+        return descriptors.tensor_descriptor(base, shape, strides, x.block_shape, getattr(x, "padding", "zero"),
+                                             "tf32" if getattr(x, "round_f32_to_tf32", False) else "")
 
     # --- memory of other devices ----------------------------------------------------------------------------------
     def on_host(self, x):

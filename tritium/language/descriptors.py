@@ -8,6 +8,7 @@ from tritium.errors import fail
 from tritium.ir import types as T
 
 from .addressing import constants, indices, inside, padding, pointers, scalars, sequence
+from .broadcasting import spread
 from .calling import builtin
 from .casting import convert
 from .constants import unwrap
@@ -15,7 +16,7 @@ from .deferred import ops
 from .dtypes import block_type, check_shape, dtype, from_ir, tensor_descriptor_type, tuple_type
 from .limits import capability, limits
 from .memory import check_writable, choose, load_pointers, store_pointers
-from .values import number, tensor, to_tensor, tuple
+from .values import constant, number, tensor, to_tensor, tuple
 
 __all__ = ["load_tensor_descriptor", "make_tensor_descriptor", "store_tensor_descriptor", "tensor_descriptor"]
 
@@ -37,12 +38,13 @@ class tensor_descriptor:
     strides: tuple
     block_shape: tuple
     padding: str
+    rounding: str
 
-    def __init__(self, base: tensor, shape, strides, block_shape, padding: str = "zero"):
+    def __init__(self, base: tensor, shape, strides, block_shape, padding: str = "zero", rounding: str = ""):
         self.base = base
         self.shape, self.strides = tuple(shape), tuple(strides)
         self.block_shape = tuple(block_shape)
-        self.padding = padding
+        self.padding, self.rounding = padding, rounding  # "zero" or "nan", "" or "tf32"
 
     @property
     def dtype(self) -> dtype:
@@ -65,14 +67,14 @@ class tensor_descriptor:
         return T.element(self.base.handle.type).pointee
 
     def parts(self):
-        """The run-time values inside."""
-        return (self.base, *self.shape, *self.strides)
+        """The run-time values inside, and the constants on which loads depend."""
+        return (self.base, *self.shape, *self.strides, self.padding, self.rounding)
 
     def remade(self, parts):
         """Another descriptor of the same tile with other run-time values."""
-        base, *rest = parts
+        base, *rest, padding, rounding = parts
         rank = len(self.block_shape)
-        return tensor_descriptor(base, rest[:rank], rest[rank:], self.block_shape, self.padding)
+        return tensor_descriptor(base, rest[:rank], rest[rank:], self.block_shape, padding, rounding)
 
     def access(self, b, offsets):
         """The pointers and the mask of the tile at `offsets`."""
@@ -93,6 +95,11 @@ class tensor_descriptor:
         positions = [convert(b, x_offsets, T.i64), columns]
         return pointers(b, self.base, positions, self.strides, shape), inside(b, positions, self.shape, (0, 1), shape)
 
+    def read(self, b, where, mask):
+        """What lies at these pointers, padded and rounded as the descriptor says."""
+        found = load_pointers(b, where, mask, padding(b, self.padding, self._kind), _LOAD)
+        return _rounded_to_tf32(b, found) if self.rounding == "tf32" else found
+
     def _check_rows(self, what, x_offsets):
         dims, bits = self.block_shape, self._kind.bits
         least = 32 // bits * 8
@@ -111,6 +118,23 @@ class tensor_descriptor:
                 raise fail(AssertionError, message)
 
 
+_DROPPED = 13  # bits of a float32 mantissa that tf32 lacks
+_INFINITE = 0x7F800000
+
+
+def _rounded_to_tf32(b, x):
+    """The float32 tile `x` rounded to 10 mantissa bits, ties to even; infinities and NaNs stay as they are."""
+    def every(value):
+        return spread(b, constant(b, value, T.i32), x.shape).handle
+
+    bits = ops.bitcast(b, x.handle, to=T.i32)
+    odd = ops.and_(b, ops.shr(b, bits, every(_DROPPED)), every(1))
+    up = ops.add(b, bits, ops.add(b, odd, every((1 << _DROPPED - 1) - 1)))
+    rounded = ops.bitcast(b, ops.and_(b, up, every(-1 << _DROPPED)), to=T.f32)
+    finite = ops.ne(b, ops.and_(b, bits, every(_INFINITE)), every(_INFINITE))
+    return tensor(ops.select(b, finite, rounded, x.handle))
+
+
 def _check_tile(b, value, shape):
     value = to_tensor(b, value)
     if value.shape != builtins.tuple(shape):
@@ -126,8 +150,7 @@ def load_tensor_descriptor(b, desc, offsets):
 
         tile = tl.load_tensor_descriptor(desc, [row, column])        # or desc.load([row, column])
     """
-    where, mask = desc.access(b, offsets)
-    return load_pointers(b, where, mask, padding(b, desc.padding, desc._kind), _LOAD)
+    return desc.read(b, *desc.access(b, offsets))
 
 
 @builtin
@@ -148,8 +171,7 @@ def descriptor_gather(b, desc, x_offsets, y_offset):
 
         tile = desc.gather(row_numbers, column)
     """
-    where, mask = desc.rows(b, "gather", x_offsets, y_offset)
-    return load_pointers(b, where, mask, padding(b, desc.padding, desc._kind), _LOAD)
+    return desc.read(b, *desc.rows(b, "gather", x_offsets, y_offset))
 
 
 @builtin

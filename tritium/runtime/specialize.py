@@ -87,7 +87,9 @@ def _tensor(x: Any, how: How) -> tuple[str, Any]:
 
 def _descriptor(x: Any, how: How) -> tuple[str, Any]:
     block = ", ".join(map(str, x.block_shape))
-    return f"tensordesc<{element_type(x.base.dtype)}[{block}]>", "nan" if x.padding == "nan" else None
+    key = " ".join(filter(None, ("nan" if x.padding == "nan" else "",
+                                 "tf32" if getattr(x, "round_f32_to_tf32", False) else "")))
+    return f"tensordesc<{element_type(x.base.dtype)}[{block}]>", key or None
 
 
 _RULES: dict[type, Callable[[Any, How], tuple[Any, Any]]] = {
@@ -270,7 +272,7 @@ def constants_of(type_: Any, value: Any, path: tuple[int, ...]) -> dict[tuple[in
     return {path: plain(value)} if type_ == "constexpr" else {}
 
 
-_ATTRS = {"D": ["tt.divisibility", 16], "nan": ["tt.padding", "nan"]}
+_ATTRS = {"D": ["tt.divisibility", 16], "nan": ["tt.padding", "nan"], "tf32": ["tt.rounding", "tf32"]}
 
 
 def attrs_of(type_: Any, key: Any, path: tuple[int, ...]) -> dict[tuple[int, ...], list]:
@@ -284,5 +286,5 @@ def attrs_of(type_: Any, key: Any, path: tuple[int, ...]) -> dict[tuple[int, ...
         for i, (part, inner) in enumerate(zip(type_, key)):
             found.update(attrs_of(part, inner, (*path, i)))
         return found
-    known = type_ != "constexpr" and isinstance(key, str) and key in _ATTRS
-    return {path: [_ATTRS[key]]} if known else {}
+    known = [_ATTRS[word] for word in key.split() if word in _ATTRS] if type_ != "constexpr" and type(key) is str else []
+    return {path: known} if known else {}

@@ -12,8 +12,9 @@ __all__ = ["TensorDescriptor"]
 class TensorDescriptor:
     """`base` seen as a tensor of `shape` and `strides` (elements), accessed in tiles of `block_shape`.
 
-    Out-of-range elements read as zero, or as NaN with `padding="nan"`. The fields may be changed after creation: an
-    autotuned kernel sets `block_shape` from a Config's `pre_hook`.
+    Out-of-range elements read as zero, or as NaN with `padding="nan"`. With `round_f32_to_tf32`, what is loaded is
+    rounded to the 10 mantissa bits of tf32, to nearest even; stores write all bits. The fields may be changed after
+    creation: an autotuned kernel sets `block_shape` from a Config's `pre_hook`.
 
     >>> import numpy as np
     >>> x = TensorDescriptor.from_tensor(np.zeros((64, 32), np.float32), [16, 32])
@@ -26,6 +27,7 @@ class TensorDescriptor:
     strides: list[int]
     block_shape: list[int]
     padding: str = "zero"
+    round_f32_to_tf32: bool = False
 
     def __post_init__(self):
         self.shape, self.strides, self.block_shape = list(self.shape), list(self.strides), list(self.block_shape)
@@ -45,16 +47,20 @@ class TensorDescriptor:
         _require(self.padding in ("zero", "nan"), f"padding must be 'zero' or 'nan', not {self.padding!r}")
         _require(self.padding == "zero" or "float" in str(self.base.dtype),
                  f"padding 'nan' needs a floating-point tensor, not {self.base.dtype}")
+        _require(not self.round_f32_to_tf32 or str(self.base.dtype).rpartition(".")[2] in ("float32", "fp32"),
+                 f"round_f32_to_tf32 needs a float32 tensor, not {self.base.dtype}")
 
     @staticmethod
-    def from_tensor(tensor: Any, block_shape: list[int], padding: str = "zero") -> TensorDescriptor:
+    def from_tensor(tensor: Any, block_shape: list[int], padding: str = "zero",
+                    round_f32_to_tf32: bool = False) -> TensorDescriptor:
         """The descriptor of a whole torch tensor or NumPy array.
 
         >>> import numpy as np
         >>> TensorDescriptor.from_tensor(np.zeros(8, np.float32), [8]).block_shape
         [8]
         """
-        return TensorDescriptor(tensor, list(tensor.shape), strides_of(tensor), block_shape, padding)
+        return TensorDescriptor(tensor, list(tensor.shape), strides_of(tensor), block_shape, padding,
+                                round_f32_to_tf32)
 
     @property
     def dtype(self) -> Any:
