@@ -398,6 +398,7 @@ runtime = Group("runtime", (
     _hooks("launch_exit_hook", reverse=True),
     _hooks("kernel_load_start_hook"),
     _hooks("kernel_load_end_hook", reverse=True),
+    _hooks("kernel_unload_hook"),
     Knob("jit_cache_hook", None, OBJECT),
     Knob("jit_post_compile_hook", None, OBJECT),
     Knob("add_stages_inspection_hook", None, OBJECT),

@@ -211,6 +211,7 @@ class runtime_settings(Group):
     launch_exit_hook: HookChain
     kernel_load_start_hook: HookChain
     kernel_load_end_hook: HookChain
+    kernel_unload_hook: HookChain
     jit_cache_hook: Any
     jit_post_compile_hook: Any
     add_stages_inspection_hook: Any

@@ -5,6 +5,7 @@ Device memory is host memory, so copies are real; kernels are not run, their lau
 
 import ctypes
 import functools
+import itertools
 import struct
 import sys
 
@@ -19,6 +20,9 @@ libc.malloc.restype, libc.malloc.argtypes = P, (S,)
 libc.free.argtypes = (P,)
 ATTRIBUTES = {1: 1024, 97: 232448, 10: 32, 12: 65536, 13: 1980000, 16: 132, 36: 3201000, 37: 6144, 39: 2048, 75: 9,
               76: 0, 81: 233472, 38: 52428800}  # fmt: skip
+
+
+MODULES = itertools.count(4000)  # no fake gives a handle that another gave
 
 
 def word(address, kind=ctypes.c_void_p):
@@ -55,7 +59,7 @@ class FakeCuda:
         "cuMemcpyHtoDAsync_v2": (I, Q, Q, S, P), "cuMemcpyDtoHAsync_v2": (I, Q, Q, S, P),
         "cuMemcpyAsync": (I, Q, Q, S, P), "cuMemsetD8Async": (I, Q, ctypes.c_ubyte, S, P),
         "cuMemGetInfo_v2": (I, P, P), "cuStreamCreateWithPriority": (I, P, U, I), "cuStreamDestroy_v2": (I, P),
-        "cuStreamIsCapturing": (I, P, P),
+        "cuStreamIsCapturing": (I, P, P), "cuThreadExchangeStreamCaptureMode": (I, P),
         "cuStreamSynchronize": (I, P), "cuStreamQuery": (I, P), "cuStreamWaitEvent": (I, P, P, U),
         "cuEventCreate": (I, P, U), "cuEventDestroy_v2": (I, P), "cuEventRecord": (I, P, P),
         "cuEventSynchronize": (I, P), "cuEventQuery": (I, P), "cuEventElapsedTime": (I, P, P, P),
@@ -94,12 +98,12 @@ class FakeCuda:
     def _cuGetErrorName(self, code, out):
         word(out, ctypes.c_char_p).value = b"CUDA_ERROR_%d" % code
 
-    # -- kernels: the function of a module loaded as number n is 5000 + n -------------------------------------------
+    # -- kernels: the function of module m is m + 1000000 -----------------------------------------------------------
     def _cuModuleLoadDataEx(self, out, data, count, options, values):
-        word(out).value = 4000 + self.current - 1000
+        word(out).value = next(MODULES)
 
     def _cuModuleGetFunction(self, out, module, name):
-        word(out).value = module + 1000
+        word(out).value = module + 1000000
 
     def _cuFuncGetAttribute(self, out, attribute, function):
         word(out, I).value = {0: 256, 4: 40, 3: 16}.get(attribute, 0)
@@ -195,6 +199,7 @@ def clear():
         function.cache_clear()
     launch.Runtime._get.__func__.cache_clear()
     cuda.suspects.clear()
+    cuda._homes.clear()  # kernels that are still there unload nothing
 
 
 def install(monkeypatch, devices=1):

@@ -122,7 +122,7 @@ def test_a_text_of_any_stage_can_be_compiled_and_launched(fake, tmp_path, ext):
     assert (again.metadata.num_warps, again.metadata.shared) == (8, first.metadata.shared) and first.metadata.shared
     first[(3, 1, 1)](X, Y, 5, 32)
     again[(3, 1, 1)](X, Y, 5)
-    one, other = fake.launches
+    one, other = ({**noted, "function": 0} for noted in fake.launches)
     assert one == other and one["block"] == (256, 1, 1) and one["slots"] == [4096, 8192, 5]
 
 
@@ -242,14 +242,6 @@ def test_driver_interface(fake):
         drv.utils.set_printf_fifo_size(1 << 22)
     with pytest.raises(ValueError, match="there is no GPU 3: this machine has 1"):
         cuda.use(3)
-
-
-def test_tensor_maps(fake):
-    made = driver.active.utils.fill_tma_descriptor(65536, "fp16", 2, (512, 256), (256, 1), (64, 32))
-    assert fake.maps == [(6, 65536, [256, 512], [512], [32, 64], [1, 1], 0, 3, 2, 0, 0)]
-    assert len(made) == 128
-    with pytest.raises(ValueError, match="last stride"):
-        driver.active.utils.fill_tma_descriptor(65536, "fp16", 2, (512, 256), (1, 512), (64, 32))
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------

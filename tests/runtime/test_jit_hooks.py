@@ -1,5 +1,8 @@
 """What is told of launches and compilations: hooks, compiled kernels, errors, and futures (LANGUAGE 9 to 11)."""
 
+import subprocess
+import sys
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -57,6 +60,45 @@ def test_load_hooks(fake):
     add[(1,)](X, X, 3)
     add[(1,)](X, X, 3)
     assert events == [("add", None), ("add", "add")]
+
+
+def test_unload_hook(tmp_path):
+    """A collected kernel gives its code back; what a forked child inherited stays its parent's."""
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent("""
+        import gc, os, sys
+        import numpy as np
+        import tritium as triton
+        import tritium.language as tl
+        from tritium import knobs
+
+        events = []
+        knobs.runtime.kernel_unload_hook = lambda module, function, name, group, key: events.append((name, function))
+        def made():
+            @triton.jit
+            def fill(x):
+                tl.store(x, 7)
+            x = np.zeros(1, np.int32)
+            kernel = fill[(1,)](x)
+            assert x[0] == 7
+            return kernel
+        function, module = made().function, made().module
+        gc.collect()
+        assert ("fill", function) in events and len(events) == 2, events
+        assert not module._trackers  # unmapped, though we keep it
+        kept = made()
+        if (child := os.fork()) == 0:
+            del kept
+            gc.collect()
+            os._exit(len(events) - 2)
+        assert os.waitpid(child, 0)[1] == 0
+        del kept
+        gc.collect()
+        assert len(events) == 3
+        last = made()  # lives until the end: nothing is unloaded then
+        """))
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
 
 
 def test_cache_hook_can_cancel_and_post_hook_is_told(fake):

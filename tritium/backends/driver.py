@@ -31,9 +31,10 @@ class DriverBase(ABC):
     """What every driver answers. A framework may subclass it for a device of its own and call `driver.set_active`.
 
     `utils` has `get_device_properties(device) -> dict` and `load_binary(name, binary, shared, device) -> (module,
-    function, n_regs, n_spills, n_max_threads)`. `launcher_cls(src, metadata)` makes what `CompiledKernel.run` is, or
-    goes to where the driver has `roads`: it is called as `launch(grid_0, grid_1, grid_2, stream, function,
-    packed_metadata, launch_metadata, enter_hook, exit_hook, *args)`.
+    function, n_regs, n_spills, n_max_threads)`; where it has `unload_module(module)`, collected kernels call it.
+    `launcher_cls(src, metadata)` makes what `CompiledKernel.run` is, or goes to where the driver has `roads`: it is
+    called as `launch(grid_0, grid_1, grid_2, stream, function, packed_metadata, launch_metadata, enter_hook, exit_hook,
+    *args)`.
     """
 
     utils: Any

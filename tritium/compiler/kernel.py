@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import weakref
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -166,10 +168,23 @@ _GRIDS = 1024  # so many grids are kept at hand
 _loading = lock()
 
 
+def _unload(process: int, utils: Any, module: Any, *event: Any) -> None:
+    """Unload the module of a kernel that was collected. What a forked child inherits is its parent's."""
+    if os.getpid() != process:
+        return
+    try:
+        if knobs.runtime.kernel_unload_hook:
+            knobs.runtime.kernel_unload_hook(module, *event)
+    finally:
+        if hasattr(utils, "unload_module"):  # a driver of an older framework has none
+            utils.unload_module(module)
+
+
 class CompiledKernel:
     """The result of a compilation. `kernel[grid](*args)` launches it on all parameters, constants included.
 
-    Nothing touches a device before the first launch (or `_init_handles`), which loads the binary.
+    Nothing touches a device before the first launch (or `_init_handles`), which loads the binary. The binary is
+    unloaded when the kernel is collected: whoever uses `function`, in a graph for example, keeps the kernel.
 
     >>> import numpy as np
     >>> from tritium.kernels.vector_add import add_kernel
@@ -189,9 +204,9 @@ class CompiledKernel:
         self.asm = Stages(contents, src, self.metadata, self._noted)
         self.kernel = self.asm[record.binary_ext]
         self.packed_metadata = (self.metadata.num_warps, self.metadata.num_ctas, self.metadata.shared)
-        self._unload()
+        self._forget_handles()
 
-    def _unload(self) -> None:
+    def _forget_handles(self) -> None:
         """As before the first launch."""
         # From then on: the driver, what launches any arguments, the native ways, and what `run` gives.
         self._driver: Any = None
@@ -210,7 +225,7 @@ class CompiledKernel:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, metadata=metadata_tuple(state["metadata"]))
-        self._unload()
+        self._forget_handles()
 
     def __repr__(self) -> str:
         return f"CompiledKernel({self.name} for {self.metadata.target})"
@@ -244,6 +259,7 @@ class CompiledKernel:
             hooks.kernel_load_start_hook(self.module, self.function, *event)
         loaded = drv.utils.load_binary(self.name, self.kernel, self.metadata.shared, device)
         self.module, self.function, *self._figures = loaded
+        weakref.finalize(self, _unload, os.getpid(), drv.utils, self.module, self.function, *event).atexit = False
         self._require("threads", threads, self._figures[2])
         if hooks.kernel_load_end_hook:
             hooks.kernel_load_end_hook(self.module, self.function, *event)

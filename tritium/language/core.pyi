@@ -323,7 +323,9 @@ class tensor_descriptor:
     strides: tuple
     block_shape: tuple
     padding: str
-    def __init__(self, base: tensor, shape: Any, strides: Any, block_shape: Any, padding: str = "zero") -> None: ...
+    rounding: str
+    def __init__(self, base: tensor, shape: Any, strides: Any, block_shape: Any, padding: str = "zero",
+                 rounding: str = "") -> None: ...
     @property
     def dtype(self) -> _dtype:
         """The type of one element."""
@@ -334,7 +336,7 @@ class tensor_descriptor:
     def type(self) -> tensor_descriptor_type:
         """A `tensor_descriptor_type`."""
     def parts(self) -> Any:
-        """The run-time values inside."""
+        """The run-time values inside, and the constants on which loads depend."""
     def remade(self, parts: Any) -> Any:
         """Another descriptor of the same tile with other run-time values."""
     def load(self, offsets: Sequence[Operand]) -> tensor:

@@ -286,5 +286,6 @@ def attrs_of(type_: Any, key: Any, path: tuple[int, ...]) -> dict[tuple[int, ...
         for i, (part, inner) in enumerate(zip(type_, key)):
             found.update(attrs_of(part, inner, (*path, i)))
         return found
-    known = [_ATTRS[word] for word in key.split() if word in _ATTRS] if type_ != "constexpr" and type(key) is str else []
+    words = key.split() if type_ != "constexpr" and isinstance(key, str) else ()
+    known = [_ATTRS[word] for word in words if word in _ATTRS]
     return {path: known} if known else {}

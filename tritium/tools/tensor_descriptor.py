@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tritium.language.dtypes import parse_signature
+from tritium.tensors import element_type
+
 __all__ = ["TensorDescriptor"]
 
 
@@ -45,9 +48,9 @@ class TensorDescriptor:
             _require(n > 0, f"shape must be positive, not {self.shape}")
         _require(self.strides[-1] == 1, f"Last dimension must be contiguous: its stride is {self.strides[-1]}, not 1")
         _require(self.padding in ("zero", "nan"), f"padding must be 'zero' or 'nan', not {self.padding!r}")
-        _require(self.padding == "zero" or "float" in str(self.base.dtype),
+        _require(self.padding == "zero" or element_type(self.base.dtype).startswith(("fp", "bf")),
                  f"padding 'nan' needs a floating-point tensor, not {self.base.dtype}")
-        _require(not self.round_f32_to_tf32 or str(self.base.dtype).rpartition(".")[2] in ("float32", "fp32"),
+        _require(not self.round_f32_to_tf32 or element_type(self.base.dtype) == "fp32",
                  f"round_f32_to_tf32 needs a float32 tensor, not {self.base.dtype}")
 
     @staticmethod
@@ -75,7 +78,11 @@ def _require(condition: bool, message: str) -> None:
 
 
 def _item_size(x: Any) -> int:
-    return x.element_size() if hasattr(x, "element_size") else x.dtype.itemsize
+    if hasattr(x, "element_size"):
+        return x.element_size()
+    if hasattr(x.dtype, "itemsize"):
+        return x.dtype.itemsize
+    return parse_signature(element_type(x.dtype)).primitive_bitwidth // 8
 
 
 def _address(x: Any) -> int:

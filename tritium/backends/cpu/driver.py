@@ -179,6 +179,29 @@ class Utils:
         registers = 32 if _runtime().target.simd in ("neon", "avx512") else 16
         return library, library.address(name), registers, 0, 1024
 
+    def unload_module(self, module) -> None:
+        """Unmap the code of a kernel that was loaded."""
+        module.unload()
+
+    def get_current_device(self) -> int:
+        """The only one."""
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """There is nothing to choose."""
+
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        """CPUs have no such version."""
+        return 0, 0
+
+    def get_default_stream(self, device: int = 0) -> int:
+        """No stream."""
+        return 0
+
+    def is_stream_capturing(self, stream: int = 0) -> bool:
+        """Launches are always done at once."""
+        return False
+
 
 @once
 def _clock_khz() -> int:

@@ -42,6 +42,11 @@ class Library:
             found = self._addresses[name] = tracker[name]
         return found
 
+    def unload(self) -> None:
+        """Unmap the code now, whoever keeps the library."""
+        self._trackers.clear()
+        self._addresses.clear()
+
     def pin(self) -> Library:
         """Keep the code mapped until the process ends, for what threads may still run while Python shuts down."""
         _immortal(self)

@@ -196,6 +196,10 @@ def properties(device):
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
 
+_homes: dict[int, int] = {}  # module -> the device it was loaded on
+_RELAXED = 2  # CUstreamCaptureMode
+
+
 def load(name, binary, shared, device):
     """(module, function, registers, spilled words, threads at most) of a kernel in a cubin or PTX text."""
     with on(device):
@@ -204,7 +208,26 @@ def load(name, binary, shared, device):
         if shared > 48 * 1024:
             call("cuFuncSetAttribute", kernel, _FUNCTION["max_dynamic_shared"], shared)
         figures = [_figure(kernel, code) for code in ("n_regs", "local", "n_max_threads")]
+    _homes[module.value] = device
     return module.value, kernel.value, figures[0], figures[1] // 4, figures[2]
+
+
+def unload(module):
+    """Give the memory of a module back; its functions are gone then. One that is gone already is left alone.
+
+    A collected kernel unloads its module at any time, in any thread: also while a graph is captured, which the call
+    would break off if this thread did not allow it.
+    """
+    device = _homes.pop(module, None)
+    if device is None:
+        return
+    mode = ctypes.c_int(_RELAXED)
+    with on(device):
+        call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        try:
+            release("cuModuleUnload", module)
+        finally:
+            call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
 
 
 def _load_module(name, binary):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import sys
 
 from ...tensors import is_descriptor, reader_of
 from ..compiler import GPUTarget
 from ..driver import DriverBase
-from . import cuda, launch, tensor_map
+from . import cuda, launch
+from .services import Utils
 
 
 class Driver(DriverBase):
@@ -71,6 +71,7 @@ class Driver(DriverBase):
 
     def roads(self, kernel):
         """The native ways to launch a compiled kernel."""
+        launch.loaded[kernel.function] = kernel
         return kernel._launcher.roads(kernel)
 
     @contextlib.contextmanager
@@ -143,30 +144,3 @@ def _device_index(x):
     if reader is None or reader.device(x) == "cpu":
         return None
     return x.get_device() if hasattr(x, "get_device") else cuda.device_of(reader.address(x))
-
-
-class Utils:
-    """The low-level services frameworks ask the driver for."""
-
-    def get_device_properties(self, device):
-        """Shared memory, registers, SM count, warp size and clocks."""
-        return dict(cuda.properties(device))
-
-    def load_binary(self, name, binary, shared, device):
-        """(module, function, n_regs, n_spills, n_max_threads)."""
-        return cuda.load(name, binary, shared, device)
-
-    def unload_module(self, module):
-        """Give a module's memory back; its functions are gone then."""
-        cuda.call("cuModuleUnload", ctypes.c_void_p(module))
-
-    def set_printf_fifo_size(self, size):
-        """Bytes the device may print between two synchronisations."""
-        cuda.use(cuda.current())
-        cuda.set_limit(1, size, "how much kernels may print is set before the first launch of one that does")
-
-    def cuOccupancyMaxActiveClusters(self, function, shared, num_ctas, threads=128):
-        """How many clusters of `num_ctas` programs of a kernel fit on the current device at once."""
-        return launch.active_clusters(function, shared, num_ctas, threads)
-
-    fill_tma_descriptor = staticmethod(tensor_map.encode)

@@ -8,6 +8,7 @@ import operator
 import struct
 import sys
 import threading
+import weakref
 from typing import Any
 
 from ...language.signature import flatten
@@ -202,10 +203,22 @@ def active_blocks(function, shared, threads, device):
     return max(1, found.value) * cuda.properties(device)["multiprocessor_count"]
 
 
+def config_of(grid, threads, shared, stream, num_ctas):
+    """(config, attributes) of a launch of programs that are clusters of `num_ctas` blocks; keep both until it is done.
+
+    >>> config, _ = config_of((3, 1, 1), 128, 0, None, 2)
+    >>> tuple(config.grid), config.count
+    ((6, 1, 1), 1)
+    """
+    rows = (_Attribute * 1)(_Attribute(_CLUSTER, 0, (num_ctas, 1, 1)))
+    sizes = (grid[0] * num_ctas, *grid[1:])
+    return _Config(sizes, (threads, 1, 1), shared, stream, ctypes.addressof(rows), int(num_ctas > 1)), rows
+
+
 def active_clusters(function, shared, num_ctas, threads):
     """How many clusters of `num_ctas` blocks fit on the current device at once."""
-    rows = (_Attribute * 1)(_Attribute(_CLUSTER, 0, (num_ctas, 1, 1)))
-    config = _Config((num_ctas, 1, 1), (threads, 1, 1), shared, None, ctypes.addressof(rows), 1)
+    config, _rows = config_of((1, 1, 1), threads, shared, None, num_ctas)
+    config.count = 1
     found, kernel = ctypes.c_int(), ctypes.c_void_p(function)
     allow_large_clusters(function)
     cuda.call("cuOccupancyMaxActiveClusters", ctypes.byref(found), kernel, ctypes.byref(config))
@@ -217,6 +230,7 @@ def allow_large_clusters(function):
     cuda.call("cuFuncSetAttribute", ctypes.c_void_p(function), 14, 1)
 
 
+loaded: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # function -> its compiled kernel
 _judging = lock()  # of the kernels that take another's place, one is kept
 
 
@@ -255,7 +269,7 @@ class Launcher:
         return ctypes.addressof(config)
 
     def __call__(self, gx, gy, gz, stream, function, packed_metadata, launch_metadata, enter, leave, *args):
-        values, stream = [], _handle(stream)
+        values, stream = [], handle_of(stream)
         for number, (type_, x) in enumerate(zip(self._types, args, strict=True)):
             self._prepare(number, type_, x, stream)
             values += slots(type_, x)
@@ -362,8 +376,12 @@ class Launcher:
         return sum(len(flatten(type_)) for type_ in self._types)
 
 
-def _handle(stream):
-    """The number the driver knows a stream by."""
+def handle_of(stream):
+    """The number the driver knows a stream by.
+
+    >>> handle_of(None), handle_of(7)
+    (0, 7)
+    """
     if stream is None or stream.__class__ is int:
         return stream or 0
     try:

@@ -13,15 +13,17 @@ TYPES = {  # CUtensorMapDataType, by signature string; 8-bit floats are copied a
 }  # fmt: skip
 MOST_MAPS = 16  # of a kernel
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes -> CUtensorMapSwizzle
+SPANS = {number: span for span, number in SWIZZLES.items()}
 
 
 def encode(address, element, element_bytes, shape, strides, block, swizzle=128, nan=False):
     """The 128 bytes of a tensor map, aligned to 64; keep the result while the kernel may read it.
 
-    `shape`, `strides` (in elements, the last is 1) and `block` list the slowest axis first, as in NumPy. Elements read
-    outside are zeros, or with `nan` NaNs.
+    `element` is a signature string or a CUtensorMapDataType. `shape`, `strides` (in elements, the last is 1) and
+    `block` list the slowest axis first, as in NumPy. Elements read outside are zeros, or with `nan` NaNs.
     """
-    if element not in TYPES:
+    number = element if isinstance(element, int) else TYPES.get(element)
+    if number is None:
         raise ValueError(f"the copy engine knows no {element}: use one of {', '.join(TYPES)}")
     if strides[-1] != 1:
         raise ValueError(f"the last stride of a tensor the copy engine reads must be 1, not {strides[-1]}")
@@ -32,7 +34,7 @@ def encode(address, element, element_bytes, shape, strides, block, swizzle=128, 
     memory = (ctypes.c_char * 192)()
     start = -ctypes.addressof(memory) % 64
     found = (ctypes.c_char * 128).from_buffer(memory, start)
-    cuda.call("cuTensorMapEncodeTiled", ctypes.byref(found), TYPES[element], rank, ctypes.c_void_p(address), dims,
+    cuda.call("cuTensorMapEncodeTiled", ctypes.byref(found), number, rank, ctypes.c_void_p(address), dims,
               steps, box, ones, 0, SWIZZLES[swizzle], 2, int(nan))
     return found
 

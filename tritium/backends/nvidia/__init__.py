@@ -1,0 +1,1 @@
+"""Names of the NVIDIA backend, where users of Triton look for them; the backend itself is `nvptx`."""
