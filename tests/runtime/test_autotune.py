@@ -9,8 +9,10 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tritium import knobs
 from tritium.backends.driver import driver
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
+from tritium.kernels.vector_add import add_kernel
 from tritium.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 from tritium.runtime.jit import KernelInterface
 
@@ -181,7 +183,7 @@ class TestPruning:
         with pytest.raises(AutotunerError, match="at least one"):
             launch(tuner(Recorder(), prune_configs_by={"early_config_prune": lambda *a, **k: []}), None, 8)
 
-    @pytest.mark.parametrize("top_k, timed", [(2, 2), (0.4, 1), (1.0, 3)])
+    @pytest.mark.parametrize("top_k, timed", [(2, 2), (0.7, 2), (1.0, 3)])
     def test_top_k_of_the_model(self, top_k, timed):
         model = lambda n, BLOCK, num_warps, **rest: -BLOCK  # the largest block looks best
         kernel = Recorder()
@@ -189,6 +191,22 @@ class TestPruning:
         launch(t, None, 8)
         assert len(t.configs_timings) == timed
         assert next(iter(t.configs_timings)).kwargs["BLOCK"] == (1 if top_k == 1.0 else 4)
+
+    @pytest.mark.parametrize("top_k, timed", [(0.5, [4, 2]), (0.1, []), (3, [4, 2, 1])])
+    def test_a_share_is_one_of_what_early_pruning_left(self, top_k, timed):
+        """At least one is kept, and one alone is not timed."""
+        rules = {"perf_model": lambda **kw: -kw["BLOCK"], "top_k": top_k,
+                 "early_config_prune": lambda configs, named, **kw: [c for c in configs if c.kwargs["BLOCK"] < 8]}
+        kernel = Recorder()
+        t = tuner(kernel, (1, 2, 4, 0, 8, 16), prune_configs_by=rules)
+        launch(t, None, 8)
+        assert [config.kwargs["BLOCK"] for config in t.configs_timings] == timed
+        assert kernel.launches[-1][1]["BLOCK"] == 4 and len(kernel.launches) == len(timed) + 1
+
+    def test_one_that_is_left_may_not_be_passed_besides(self):
+        t = tuner(Recorder(), prune_configs_by={"early_config_prune": lambda configs, named, **kw: configs[:1]})
+        with pytest.raises(ValueError, match="Conflicting meta-parameters: BLOCK"):
+            launch(t, None, 8, BLOCK=4)
 
     def test_bad_top_k(self):
         with pytest.raises(TypeError, match="top_k"):
@@ -213,6 +231,11 @@ class TestHooks:
         assert x.tolist() == [1.0] * 3
         launch(t, x, 8)
         assert x.tolist() == [2.0] * 3
+
+    def test_arguments_that_are_none_are_left_alone(self):
+        t = tuner(Recorder(), reset_to_zero=["x"], restore_value=["EVEN", "x"])
+        launch(t, None, 8, None, EVEN=None)
+        assert len(t.configs_timings) == 3
 
     def test_torch_tensors(self):
         torch = pytest.importorskip("torch")
@@ -298,6 +321,27 @@ def test_results_can_be_saved_merged_and_shipped(tmp_path):
     (tmp_path / "c.json").write_text(json.dumps(other))
     with pytest.raises(ValueError, match="another"):
         t.load(tmp_path / "c.json")
+
+
+def test_a_listener_is_told_of_timings(monkeypatch, tmp_path):
+    """After they were measured, or read from disk; not for one configuration, nor for a key that is known."""
+    monkeypatch.setattr(driver, "_chosen", None)
+    x, told = np.ones(64, np.float32), []
+    with knobs.autotuning.scope(), knobs.cache.scope():
+        knobs.cache.dir = str(tmp_path)
+        knobs.autotuning.listener = lambda **what: told.append(what)
+        for _ in range(2):
+            tuned = autotune([Config({"BLOCK": b}) for b in (16, 32)], ["n"], cache_results=True,
+                             do_bench=lambda fn, quantiles: fn() or [1.0] * 3)(add_kernel)
+            for _ in range(2):
+                tuned[(4,)](x, x, np.empty_like(x), 64)
+        alone = autotune([Config({"BLOCK": 64})], ["n"])(add_kernel)
+        alone[(1,)](x, x, np.empty_like(x), 64)
+    first, second = told
+    assert set(first) == {"fn", "key", "best_config", "configs_timings", "duration", "cache_hit"}
+    assert first["fn"] is add_kernel and first["key"][0] == 64 and not first["cache_hit"] and first["duration"] > 0
+    assert second["cache_hit"] and second["duration"] is None and second["configs_timings"] == first["configs_timings"]
+    assert first["best_config"] == second["best_config"] == Config({"BLOCK": 16})
 
 
 def test_printing(monkeypatch, capsys):

@@ -91,9 +91,11 @@ class Autotuner(KernelInterface[T]):
 
         def reset_and_save(args: dict[str, Any], reset_only: bool = False) -> None:
             for name in self.reset_to_zero:
-                tuning.zero(args[name])
+                if args[name] is not None:  # an optional argument that was left out
+                    tuning.zero(args[name])
             if not reset_only:
-                self.restore_copies = {name: tuning.copy_of(args[name]) for name in self.restore_value}
+                given = [name for name in self.restore_value if args[name] is not None]
+                self.restore_copies = {name: tuning.copy_of(args[name]) for name in given}
 
         def restore(args: dict[str, Any], exception: BaseException | None) -> None:
             for name, saved in self.restore_copies.items():
@@ -238,7 +240,7 @@ class Autotuner(KernelInterface[T]):
                     f"one of the {len(self.configs)}")
         if self.perf_model is None:
             return configs
-        keep = tuning.how_many(self.configs_top_k, len(self.configs))
+        keep = tuning.how_many(self.configs_top_k, len(configs))
         if len(configs) <= keep:
             return configs
         return sorted(configs, key=lambda config: self.perf_model(**self.nargs, **kwargs, **config.all_kwargs()))[:keep]
@@ -250,8 +252,12 @@ class Autotuner(KernelInterface[T]):
         """Measure, or read from disk, the timings for a new key; the fastest configuration."""
         start = time.perf_counter()
         configs = self.prune_configs(kwargs)
+        if len(configs) == 1:  # nothing to choose
+            tuning.check_conflict(configs[0], kwargs)
+            return configs[0]
         store = self._store(key, configs, kwargs)
         timings = store.read() if store else None
+        known = timings is not None
         if timings is None:
             tuning.check_not_captured(self.__name__)
             timings = self._measure(configs, args, kwargs, store)
@@ -264,6 +270,9 @@ class Autotuner(KernelInterface[T]):
         if knobs.autotuning.print:
             print(f"Triton autotuning for function {self.__name__}: {len(timings)} configs, key {key}, "
                   f"{self.bench_time:.2f} s, best config selected: {best}")
+        if knobs.autotuning.listener is not None:
+            knobs.autotuning.listener(fn=self.fn, key=key, best_config=best, configs_timings=timings,
+                                      duration=None if known else self.bench_time, cache_hit=known)
         return best
 
     def _store(self, key: tuple, configs: list[Config], kwargs: dict[str, Any]) -> kept.Store | None:

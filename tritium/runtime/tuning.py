@@ -83,13 +83,13 @@ def innermost(fn: Any, wanted: Callable[[Any], bool]) -> Any:
 
 
 def how_many(top_k: Any, total: int) -> int:
-    """`top_k` as a count: an int is one, a float up to 1.0 is a share of all.
+    """`top_k` as a count: an int is one, a float up to 1.0 is a share of all that were not pruned, of one at least.
 
-    >>> how_many(3, 10), how_many(0.25, 10)
-    (3, 2)
+    >>> how_many(3, 10), how_many(0.25, 10), how_many(0.25, 2)
+    (3, 2, 1)
     """
     if isinstance(top_k, float) and top_k <= 1.0:
-        return int(total * top_k)
+        return max(1, int(total * top_k))
     if isinstance(top_k, int):
         return top_k
     raise TypeError(f"top_k must be an int, or a float up to 1.0 for a share of the configurations, not {top_k!r}")
