@@ -394,6 +394,7 @@ runtime = Group("runtime", (
     Knob("interpret", "TRITON_INTERPRET", BOOL, False),  # read when `jit` runs
     Knob("debug", "TRITON_DEBUG", BOOL, False, cached=True),
     Knob("override_arch", "TRITON_OVERRIDE_ARCH", STR),
+    Knob("default_backend", "TRITON_DEFAULT_BACKEND", PATH, cached=True),  # of what has no tensors: nvidia, amd, cpu
     _hooks("launch_enter_hook"),
     _hooks("launch_exit_hook", reverse=True),
     _hooks("kernel_load_start_hook"),

@@ -7,6 +7,9 @@ import tritium as triton
 import tritium.language as tl
 from tests.language.builders import Bench, target
 from tritium import knobs, testing
+from tritium.backends.compiler import GPUTarget
+from tritium.backends.driver import Drivers
+from tritium.backends.nvptx import cuda
 from tritium.compiler import max_shared_mem
 from tritium.runtime.jit import get_jit_fn_file_line
 from tritium.tools.tensor_descriptor import TensorDescriptor
@@ -93,6 +96,33 @@ def test_descriptors_in_tuples():
         out = np.zeros(16, np.float32)
         run(out, (TensorDescriptor.from_tensor(x, [2, 8]), TensorDescriptor.from_tensor(y, [2, 8]), 3))
         assert out.tolist() == (x + 3).ravel().tolist()
+
+
+def test_targets_with_numbers_as_text():
+    text, number = GPUTarget("cuda", "90", "32"), GPUTarget("cuda", 90, 32)
+    assert text == number and hash(text) == hash(number) and text.arch == 90 and text.warp_size == 32
+    assert GPUTarget("hip", "gfx942", "64").arch == "gfx942"
+    source = triton.compiler.ASTSource(copies, {"x": "*fp32", "out": "*fp32", "n": "i32"})
+    assert "ptx" in triton.compile(source, text).asm
+
+
+def test_the_default_backend(monkeypatch):
+    """It decides where no tensor does."""
+    drivers = Drivers()
+    with knobs.runtime.scope(), knobs.internal.scope():
+        knobs.backend = None
+        for name in ("cpu", "nvidia", "cuda"):
+            monkeypatch.setenv("TRITON_DEFAULT_BACKEND", name)
+            monkeypatch.setattr(cuda, "available", lambda: True)
+            knobs.refresh_knobs()
+            assert drivers.default is drivers.named("cpu" if name == "cpu" else "cuda") is drivers.of_device(None)
+            assert drivers.of_device("cpu") is drivers.named("cpu")
+        monkeypatch.setattr(cuda, "available", lambda: False)
+        with pytest.raises(RuntimeError, match=r"Backend device 'cuda' is not active\."):
+            drivers.default.get_current_device()
+        knobs.runtime.default_backend = "abacus"
+        with pytest.raises(RuntimeError, match="Unknown backend device 'abacus'"):
+            drivers.default.get_current_device()
 
 
 def test_strides_that_the_copy_engine_does_not_take():

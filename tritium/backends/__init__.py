@@ -139,11 +139,20 @@ _VENDORS = {"cuda": "nvidia", "hip": "amd"}
 _BY_VENDOR = {vendor: name for name, vendor in _VENDORS.items()}
 
 
+def target_name(name: str) -> str:
+    """The name that targets have for a vendor's backend.
+
+    >>> target_name("nvidia"), target_name("cpu")
+    ('cuda', 'cpu')
+    """
+    return _BY_VENDOR.get(name, name)
+
+
 class _Backends(Mapping):
     """Name of a vendor, or of a target's backend -> entry, for the backends that are installed."""
 
     def __getitem__(self, name: str) -> _Entry:
-        name = _BY_VENDOR.get(name, name)
+        name = target_name(name)
         if not present(name):
             raise KeyError(name)
         return _Entry(name)

@@ -19,15 +19,21 @@ from tritium.errors import fail
 
 @dataclasses.dataclass(frozen=True)
 class GPUTarget:
-    """A machine: ("cpu", "host", 1), ("cuda", 90, 32) or ("hip", "gfx942", 64).
+    """A machine: ("cpu", "host", 1), ("cuda", 90, 32) or ("hip", "gfx942", 64). Numbers may be given as text.
 
-    >>> str(GPUTarget("cuda", 90, 32))
-    'cuda:90:32'
+    >>> str(GPUTarget("cuda", 90, 32)), GPUTarget("cuda", "90", "32") == GPUTarget("cuda", 90, 32)
+    ('cuda:90:32', True)
     """
 
     backend: str
     arch: int | str
     warp_size: int
+
+    def __post_init__(self):
+        for name in ("arch", "warp_size"):
+            value = getattr(self, name)
+            if isinstance(value, str) and value.isdigit():
+                object.__setattr__(self, name, int(value))
 
     def __str__(self) -> str:
         return f"{self.backend}:{self.arch}:{self.warp_size}"
@@ -43,7 +49,7 @@ class GPUTarget:
         warp_size = warp_size or str(_warp_size(backend, arch))
         if not (backend and arch and warp_size.isdigit()) or text.count(":") > 2:
             raise ValueError(f"{text!r} is not a target: write backend:arch:warp_size, such as cuda:90:32")
-        return cls(backend, int(arch) if arch.isdigit() else arch, int(warp_size))
+        return cls(backend, arch, int(warp_size))
 
     def with_arch(self, arch: str | None) -> GPUTarget:
         """The target with the architecture that the option `arch` names, in any of its spellings.

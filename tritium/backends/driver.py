@@ -2,7 +2,8 @@
 
 `driver.active` is the driver of the present machine: the GPU's if there is one, else the CPU's. Nothing is looked for
 before it is asked for. A launch goes to the device its tensors are on, so CPU tensors run on the CPU even beside a GPU;
-`TRITIUM_BACKEND=cpu` (or `driver.set_active`) sends everything to one driver.
+`TRITIUM_BACKEND=cpu` (or `driver.set_active`) sends everything to one driver, and `TRITON_DEFAULT_BACKEND=cpu` what has
+no tensors.
 """
 
 from __future__ import annotations
@@ -167,9 +168,12 @@ class Drivers:
 
     @property
     def default(self) -> DriverBase:
-        """The driver used when none was set: what TRITIUM_BACKEND says, else a GPU's, else the CPU's."""
+        """The driver used when none was set: what TRITIUM_BACKEND says, or TRITON_DEFAULT_BACKEND, else a GPU's, else
+        the CPU's."""
         if knobs.backend:
             return self.named(knobs.backend)
+        if knobs.runtime.default_backend:
+            return self._wanted(knobs.runtime.default_backend)
         if self._default is None:
             order = sorted(filter(backends.may_have_device, backends.FOLDERS), key=lambda name: name == "cpu")
             name = next((name for name in order if backends.driver_class(name).is_usable()), None)
@@ -177,6 +181,15 @@ class Drivers:
                 raise RuntimeError("0 active drivers ([]). There should only be one.")
             self._default = self.named(name)
         return self._default
+
+    def _wanted(self, name: str) -> DriverBase:
+        """The driver of the backend that TRITON_DEFAULT_BACKEND names."""
+        if name not in backends.backends:
+            raise RuntimeError(f"Unknown backend device {name!r}: TRITON_DEFAULT_BACKEND may be "
+                               f"{', '.join(backends.backends)}")
+        if not backends.backends[name].driver.is_usable():
+            raise RuntimeError(f"Backend device {name!r} is not active.")
+        return self.named(backends.target_name(name))
 
     @property
     def active(self) -> DriverBase:
