@@ -75,7 +75,10 @@ class TestSignature:
         hinted = aot.variant_of("k", "cuda", aot.parse_signature(NAMES, "*fp32:16, i32:16, 4"))
         other = aot.variant_of("k", "cuda", aot.parse_signature(NAMES, "*fp32, i32, 8"))
         assert plain.algorithm == hinted.algorithm != other.algorithm
-        assert hinted.name == f"k_{plain.algorithm}_0d1d" and plain.name == f"k_{plain.algorithm}"
+        assert hinted.name == f"k_{plain.algorithm}_0d1d" and plain.name == f"k_{plain.algorithm}_"
+        assert plain.old_name == f"k_{plain.algorithm}_012" and hinted.old_name == f"k_{plain.algorithm}_0d1d2"
+        full = aot.variant_of("k", "cuda", aot.parse_signature(["x"], "*fp32:16"))
+        assert full.old_name is None and not aot.aliases(full)
 
     def test_header_round_trip(self, tmp_path):
         variant = aot.variant_of("k", "cuda", aot.parse_signature(NAMES, "*fp32:16, i32:1, 4"), 4, 3)
@@ -193,6 +196,56 @@ class TestOnThisProcessor:
         """)
         assert "2.5" in out and "pid (0, 0, 0)" in out
 
+    def test_names_of_older_releases(self, kernels, tmp_path):
+        assert run(kernels, "-n", "double", "-s", "*fp32, *fp32:16, i32, i32:1, 16", "-g", "1,1,1", "-t", "cpu:host:1",
+                   "-o", tmp_path / "d") == 0
+        (header,) = tmp_path.glob("d.*_1d3c.h")
+        name = f"double_{header.name[2:10]}_01d23c4"
+        out = self.build(tmp_path, f"""
+            #include "{header.name}"
+            #include <stdio.h>
+            int main(void) {{
+              float x[16] = {{3}}, y[16] __attribute__((aligned(16)));
+              int status = load_{name}() | {name}(0, x, y, 16, 1) | unload_{name}();
+              printf("%d %g %g", status, y[0], y[15]);
+              return 0;
+            }}
+        """)
+        assert out == "0 6 0"
+
+    def test_what_the_linker_writes_for_cuda(self, kernels, tmp_path):
+        """Read by a compiler, with as much of CUDA's header as it names."""
+        for signature in ("*fp32, *fp32, i32, i32, 16", "*fp32:16, *fp32, i32, i32:1, 32"):
+            assert run(kernels, "-n", "double", "-s", signature, "-g", "n, 1, 1", "-t", "cuda:90", "-on",
+                       "twice", "-o", tmp_path / "twice") == 0
+        headers = sorted(map(str, tmp_path.glob("twice.*.h")))
+        assert all("// tt-linker-backend: cuda\n" in open(header).read() for header in headers)
+        assert link.main([*headers, "-o", str(tmp_path / "all")]) == 0
+        text = (tmp_path / "all.h").read_text()
+        assert "typedef CUresult TT_ResultTy;" in text and "typedef CUstream TT_StreamTy;" in text
+        assert "TT_ResultTy twice(TT_StreamTy stream, CUdeviceptr x, CUdeviceptr out, int32_t n" in text
+        assert "return TT_ERROR_INVALID_VALUE;" in (tmp_path / "all.c").read_text()
+        (tmp_path / "cuda.h").write_text(CUDA_H)
+        for path in tmp_path.glob("*.c"):
+            subprocess.run(["cc", "-Wall", "-Werror", "-fsyntax-only", f"-I{tmp_path}", str(path)], check=True)
+
+
+CUDA_H = """
+#pragma once
+typedef enum { CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE } CUresult;
+typedef struct stream *CUstream;
+typedef struct module *CUmodule;
+typedef struct function *CUfunction;
+typedef unsigned long long CUdeviceptr;
+enum { CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
+CUresult cuModuleLoadData(CUmodule *, const void *);
+CUresult cuModuleUnload(CUmodule);
+CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
+CUresult cuFuncSetAttribute(CUfunction, int, int);
+CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+                        void **, void **);
+"""
+
 
 def test_what_needs_python_is_refused():
     from types import SimpleNamespace
@@ -210,7 +263,7 @@ def test_dispatch_tries_the_most_specialised_first():
     (found,) = algorithms.values()
     assert [v.suffix for v in found] == ["0d1d", "0d", ""]
     text = link.dispatcher("k", algorithms)
-    assert text.index("_0d1d(stream") < text.index("_0d(stream") and "CUDA_ERROR_INVALID_VALUE" in text
+    assert text.index("_0d1d(stream") < text.index("_0d(stream") and "TT_ERROR_INVALID_VALUE" in text
 
 
 def test_different_arguments_cannot_be_joined():

@@ -82,7 +82,17 @@ class Variant(NamedTuple):
     @property
     def name(self) -> str:
         """The C function."""
-        return "_".join(filter(None, (self.kernel, self.algorithm, self.suffix)))
+        return f"{self.kernel}_{self.algorithm}_{self.suffix}"
+
+    @property
+    def old_name(self) -> str | None:
+        """The name by the rule of Triton 3.6, whose suffix has the number of every parameter; None if it is the same.
+
+        >>> variant_of("add", "cuda", parse_signature(["x", "n", "s"], "*fp32:16, i32, i32:1")).old_name[-6:]
+        '_0d12c'
+        """
+        suffix = "".join(f"{i}{HINTS[p.hint] if p.hint else ''}" for i, p in enumerate(self.parameters))
+        return None if suffix == self.suffix else f"{self.kernel}_{self.algorithm}_{suffix}"
 
     @property
     def arguments(self) -> list[Parameter]:
@@ -122,7 +132,7 @@ def variant_of(kernel: str, device: str, parameters: list[Parameter], *options: 
 
 
 class Device(NamedTuple):
-    """How a kind of device is spelled in C."""
+    """How a kind of device is spelled in C: what to include, then types and values."""
 
     include: str
     result: str
@@ -131,29 +141,67 @@ class Device(NamedTuple):
     stream: str
     pointer: str
 
+    @property
+    def linked(self) -> Device:
+        """The same in the words of the linker, which are those of every device."""
+        return self._replace(result="TT_ResultTy", invalid="TT_ERROR_INVALID_VALUE", stream="TT_StreamTy")
+
+    @property
+    def words(self) -> str:
+        """What these words mean on this device, in C."""
+        return f"""#ifndef TT_ERROR_INVALID_VALUE
+#define TT_ERROR_INVALID_VALUE {self.invalid}
+typedef {self.result} TT_ResultTy;
+typedef {self.stream} TT_StreamTy;
+#endif"""
+
 
 DEVICES = {
-    "cuda": Device("#include <cuda.h>", "CUresult", "CUDA_SUCCESS", "CUDA_ERROR_INVALID_VALUE", "CUstream stream",
+    "cuda": Device("#include <cuda.h>", "CUresult", "CUDA_SUCCESS", "CUDA_ERROR_INVALID_VALUE", "CUstream",
                    "CUdeviceptr"),
-    "cpu": Device("", "int", "0", "22 /* EINVAL */", "void *stream", "void *"),
+    "cpu": Device("", "int", "0", "22 /* EINVAL */", "void *", "void *"),
 }
 
 
-def prototype(variant: Variant, name: str | None = None, extra: str = "") -> str:
-    """The C declaration of a launch, without the semicolon.
+def prototype(variant: Variant, name: str | None = None, extra: str = "", linked: bool = False) -> str:
+    """The C declaration of a launch, without the semicolon; `linked` ones are in the words of the linker.
 
     >>> prototype(variant_of("add", "cpu", parse_signature(["x", "n", "B"], "*fp32, i32, 8")), "add")
-    'int add(void *stream, void * x, int32_t n)'
+    'int add(void * stream, void * x, int32_t n)'
     """
     device = DEVICES[variant.device]
+    device = device.linked if linked else device
     typed = [f"{device.pointer if p.type.startswith('*') else C_TYPES[p.type]} {p.name}" for p in variant.arguments]
-    return f"{device.result} {name or variant.name}({', '.join([device.stream, *typed, *filter(None, [extra])])})"
+    values = [f"{device.stream} stream", *typed, *filter(None, [extra])]
+    return f"{device.result} {name or variant.name}({', '.join(values)})"
+
+
+def aliases(variant: Variant) -> dict[str, str]:
+    """The functions of a variant under the names of Triton 3.6: declaration -> body.
+
+    >>> list(aliases(variant_of("add", "cpu", parse_signature(["x", "n"], "*fp32, i32"))).values())[0]
+    '{ return load_add_326262e4_(); }'
+    """
+    if variant.old_name is None:
+        return {}
+    result, names = DEVICES[variant.device].result, ", ".join(["stream", *(p.name for p in variant.arguments)])
+    found = {f"{result} {verb}_{variant.old_name}(void)": f"{{ return {verb}_{variant.name}(); }}"
+             for verb in ("load", "unload")}
+    return found | {prototype(variant, variant.old_name): f"{{ return {variant.name}({names}); }}"}
+
+
+def _definitions(variant: Variant) -> str:
+    """The aliases in C."""
+    lines = "".join(f"{declaration} {body}\n" for declaration, body in aliases(variant).items())
+    return lines and f"\n/* the names of Triton 3.6 */\n{lines}"
 
 
 def header(variant: Variant) -> str:
     """The header of one variant."""
     device = DEVICES[variant.device]
+    old = "".join(f"{declaration};\n" for declaration in aliases(variant))
     return f"""/* {variant.to_text()} */
+// tt-linker-backend: {variant.device}
 #pragma once
 {device.include}
 #include <stdint.h>
@@ -161,7 +209,7 @@ def header(variant: Variant) -> str:
 {device.result} load_{variant.name}(void);
 {device.result} unload_{variant.name}(void);
 {prototype(variant)};
-"""
+{old}"""
 
 
 def image(data: bytes) -> str:
@@ -211,7 +259,7 @@ CUresult unload_{name}(void) {{
   void *parameters[] = {{{parameters or "0"}}};
   return cuLaunchKernel(function, gx, gy, gz, {threads}, 1, 1, {shared}, stream, parameters, 0);
 }}
-"""
+{_definitions(variant)}"""
 
 
 def cpu_source(variant: Variant, file: str, grid: list[str], arena: int) -> str:
@@ -242,4 +290,4 @@ int unload_{name}(void) {{ return 0; }}
   free(arena);
   return 0;
 }}
-"""
+{_definitions(variant)}"""

@@ -150,7 +150,7 @@ def compiled(fn: Any, parameters: list[aot.Parameter], target: Any, num_warps: i
 
 def write(kernel: Any, variant: aot.Variant, grid: list[str], base: Path) -> list[Path]:
     """Write the C files (and the object, for a CPU) of a compiled kernel; their paths."""
-    stem = base.with_name(f"{base.name}.{'_'.join(filter(None, (variant.algorithm, variant.suffix)))}")
+    stem = base.with_name(f"{base.name}.{variant.algorithm}_{variant.suffix}")
     stem.parent.mkdir(parents=True, exist_ok=True)
     files: dict[str, str | bytes] = {".h": aot.header(variant)}
     meta = kernel.metadata

@@ -8,6 +8,9 @@ writes `build/add.h` and `build/add.c` with, for each kernel,
     add_default(stream, arguments ...)      the same for the first algorithm
     add_get_num_algos()                     how many algorithms there are
     load_add(), unload_add()
+
+They are declared with the types TT_ResultTy and TT_StreamTy, the device's own. Where no variant fits the arguments, or
+there is no algorithm `algo_id`, they return TT_ERROR_INVALID_VALUE.
 """
 
 from __future__ import annotations
@@ -52,17 +55,17 @@ def dispatcher(kernel: str, algorithms: dict[str, list[Variant]]) -> str:
     """The C functions of one kernel."""
     variants = [variant for found in algorithms.values() for variant in found]
     first = variants[0]
-    device = DEVICES[first.device]
+    device = DEVICES[first.device].linked
     names = ", ".join(["stream", *(p.name for p in first.arguments)])
     parts = []
     for number, found in enumerate(algorithms.values()):
         choices = "\n".join(f"  if ({condition(v)}) return {v.name}({names});" for v in found)
-        parts.append(f"static {prototype(first, f'{kernel}_algorithm_{number}')} {{\n{choices}\n"
+        parts.append(f"static {prototype(first, f'{kernel}_algorithm_{number}', linked=True)} {{\n{choices}\n"
                      f"  return {device.invalid};\n}}\n")
     cases = "\n".join(f"    case {i}: return {kernel}_algorithm_{i}({names});" for i in range(len(algorithms)))
-    parts.append(f"{prototype(first, kernel, 'int algo_id')} {{\n  switch (algo_id) {{\n{cases}\n  }}\n"
+    parts.append(f"{prototype(first, kernel, 'int algo_id', linked=True)} {{\n  switch (algo_id) {{\n{cases}\n  }}\n"
                  f"  return {device.invalid};\n}}\n")
-    parts.append(f"{prototype(first, f'{kernel}_default')} {{\n  return {kernel}({names}, 0);\n}}\n")
+    parts.append(f"{prototype(first, f'{kernel}_default', linked=True)} {{\n  return {kernel}({names}, 0);\n}}\n")
     parts.append(f"int {kernel}_get_num_algos(void) {{ return {len(algorithms)}; }}\n")
     for verb in ("load", "unload"):
         calls = "\n".join(f"  if (status == {device.success}) status = {verb}_{v.name}();" for v in variants)
@@ -74,9 +77,9 @@ def dispatcher(kernel: str, algorithms: dict[str, list[Variant]]) -> str:
 def declarations(kernel: str, algorithms: dict[str, list[Variant]]) -> str:
     """What the joint header says of one kernel."""
     first = next(iter(algorithms.values()))[0]
-    result = DEVICES[first.device].result
-    return f"""{prototype(first, kernel, "int algo_id")};
-{prototype(first, f"{kernel}_default")};
+    result = DEVICES[first.device].linked.result
+    return f"""{prototype(first, kernel, "int algo_id", linked=True)};
+{prototype(first, f"{kernel}_default", linked=True)};
 int {kernel}_get_num_algos(void);
 {result} load_{kernel}(void);
 {result} unload_{kernel}(void);
@@ -91,11 +94,11 @@ def link(headers: list[Path], out: Path, prefix: str = "") -> list[Path]:
     if len({variant.device for variant in found}) > 1:
         raise ValueError("kernels for different devices cannot be called through one function")
     kernels = group(found)
-    include = DEVICES[found[0].device].include
+    device = DEVICES[found[0].device]
     top, bottom = out.with_suffix(".h"), out.with_suffix(".c")
     out.parent.mkdir(parents=True, exist_ok=True)
     body = "\n".join(declarations(prefix + k, a) for k, a in kernels.items())
-    top.write_text(f"#pragma once\n{include}\n#include <stdint.h>\n\n{body}")
+    top.write_text(f"#pragma once\n{device.include}\n#include <stdint.h>\n\n{device.words}\n\n{body}")
     includes = "\n".join(f'#include "{path.name}"' for path in headers)
     body = "\n".join(dispatcher(prefix + k, a) for k, a in kernels.items())
     bottom.write_text(f'#include "{top.name}"\n{includes}\n\n{body}')
