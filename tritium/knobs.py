@@ -456,6 +456,7 @@ language = Group("language", (
 
 build = Group("build", (
     Knob("cc", "CC", STR),
+    Knob("cxx", "CXX", STR),
 ))
 
 nvidia = Group("nvidia", (
