@@ -207,6 +207,7 @@ class runtime_settings(Group):
     interpret: bool
     debug: bool
     override_arch: str | None
+    default_backend: Any
     launch_enter_hook: HookChain
     launch_exit_hook: HookChain
     kernel_load_start_hook: HookChain
@@ -243,6 +244,7 @@ class autotuning_settings(Group):
     print: bool
     cache: bool | None
     timeout: int
+    listener: Any
 
 
 autotuning: autotuning_settings
@@ -285,6 +287,7 @@ language: language_settings
 
 class build_settings(Group):
     cc: str | None
+    cxx: str | None
 
 
 build: build_settings

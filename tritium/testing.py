@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import functools
+import gc
 import os
 import shutil
 import subprocess
@@ -23,8 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from tritium.runtime.cublas import CublasLt
+
 __all__ = [
-    "Benchmark", "Mark", "Table", "assert_close", "cuda_memcheck", "do_bench", "do_bench_cudagraph",
+    "Benchmark", "Mark", "Table", "assert_close", "cublas", "cuda_graph_without_gc", "cuda_memcheck", "do_bench",
+    "do_bench_cudagraph",
     "do_bench_cudagraph_proton", "do_bench_proton", "get_dram_gbps", "get_max_simd_tflops",
     "get_max_tensorcore_tflops", "nvsmi", "perf_report", "set_gpu_clock",
 ]  # fmt: skip
@@ -217,7 +221,7 @@ def _graph(fn: Callable[[], Any], rep: float, tensors: list) -> tuple[Callable[[
         clock = _DeviceClock(_driver())
         calls = _repeats(sum(clock.time(fn, 5, lambda: None)) / 5, rep)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with cuda_graph_without_gc(graph):
             for _ in range(calls):
                 for x in tensors:
                     x.grad = None
@@ -226,8 +230,33 @@ def _graph(fn: Callable[[], Any], rep: float, tensors: list) -> tuple[Callable[[
     return graph.replay, calls
 
 
+@contextlib.contextmanager
+def cuda_graph_without_gc(*args: Any, **kwargs: Any) -> Iterator[Any]:
+    """As `torch.cuda.graph`, with Python's garbage collector off: what it collects may do what ends a capture.
+
+    Tensors of other libraries give their memory back, and modules of kernels are unloaded.
+
+        graph = torch.cuda.CUDAGraph()
+        with triton.testing.cuda_graph_without_gc(graph):
+            kernel[grid](x, y)
+        graph.replay()
+    """
+    import torch
+
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        with torch.cuda.graph(*args, **kwargs) as graph:
+            yield graph
+    finally:
+        if was_on:
+            gc.enable()
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Comparing
+
+cublas = CublasLt()  # `cublas.matmul(a, b, c)`: c = a times the transpose of b, as NVIDIA's library computes it
 
 
 def _as_numpy(x: Any) -> np.ndarray:

@@ -1,5 +1,7 @@
 """`triton.testing` (S17)."""
 
+import contextlib
+import gc
 import os
 import subprocess
 import sys
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 from tritium import knobs, testing
+from tritium._C import libtriton
 from tritium.testing import Benchmark, Table, assert_close, do_bench, perf_report
 
 
@@ -201,6 +204,53 @@ class TestPeaks:
             testing.get_max_simd_tflops("bfloat16", 1_000_000)
         with pytest.raises(RuntimeError, match="complex64"):
             testing.get_max_simd_tflops("complex64", 1_000_000)
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_nothing_is_collected_while_a_graph_is_captured(monkeypatch, was_on):
+    torch = pytest.importorskip("torch")
+    seen = []
+
+    @contextlib.contextmanager
+    def graph(*args, **kwargs):
+        seen.append((gc.isenabled(), args, kwargs))
+        yield "graph"
+
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    try:
+        if not was_on:
+            gc.disable()
+        with pytest.raises(KeyError), testing.cuda_graph_without_gc("g", stream=3) as found:
+            assert found == "graph" and not gc.isenabled()
+            raise KeyError
+        assert gc.isenabled() is was_on and seen == [(False, ("g",), {"stream": 3})]
+    finally:
+        gc.enable()
+
+
+class TestCublas:
+    @pytest.mark.parametrize("name", ["float32", "float16", "bfloat16", "float8_e4m3fn"])
+    def test_products(self, name):
+        torch = pytest.importorskip("torch")
+        dtype, out = getattr(torch, name), torch.float32 if "8" in name else getattr(torch, name)
+        a, b = (torch.randint(-4, 5, (n, 16)).to(dtype) for n in (3, 5))
+        c, d = torch.full((3, 5), float("nan"), dtype=out), torch.empty(3, 5, dtype=out)
+        expected = a.float() @ b.float().t()
+        testing.cublas.matmul(a, b, c)
+        assert torch.equal(c.float(), expected)
+        testing.cublas.gemm(a, b, c, d, 2.0, -1.0)
+        assert torch.equal(d.float(), expected)
+        assert callable(libtriton.nvidia.cublas.CublasLt(torch.empty(8)).matmul)
+
+    def test_mistakes(self):
+        torch = pytest.importorskip("torch")
+        a, b, c = torch.ones(2, 3), torch.ones(3, 4), torch.ones(2, 4)
+        with pytest.raises(ValueError, match="B has a row for each column of the result"):
+            testing.cublas.matmul(a, b, c)
+        with pytest.raises(ValueError, match="one dtype"):
+            testing.cublas.matmul(a, b.half(), c)
+        with pytest.raises(ValueError, match="two axes"):
+            testing.cublas.matmul(a[0], b, c)
 
 
 def test_nvsmi_reads_numbers(monkeypatch):

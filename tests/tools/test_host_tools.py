@@ -92,6 +92,16 @@ class TestMicroscaling:
         r = MXScaleTensor(size=(1000,)).random(low=1 / 8, high=8).to(torch.float32)
         assert r.min() == 1 / 8 and r.max() == 8
 
+    def test_values_of_scales(self, torch):
+        from tritium.tools.mxfp import fp8e8m0_to_float32
+
+        codes = torch.arange(256, dtype=torch.uint8)
+        found = fp8e8m0_to_float32(codes)
+        assert found.dtype == torch.float32 and found[:255].tolist() == [2.0 ** (s - 127) for s in range(255)]
+        assert found[255].isnan()
+        if hasattr(torch, "float8_e8m0fnu"):
+            assert torch.equal(fp8e8m0_to_float32(codes.view(torch.float8_e8m0fnu))[:255], found[:255])
+
     def test_mistakes(self, torch):
         from tritium.tools.mxfp import MXFP4Tensor, MXScaleTensor
 

@@ -7,8 +7,10 @@
 from types import SimpleNamespace
 
 from tritium.compiler.mlir_view import Context
+from tritium.runtime.cublas import CublasLt
 from tritium.runtime.specialize import native_specialize_impl
 
-__all__ = ["ir", "native_specialize_impl"]
+__all__ = ["ir", "native_specialize_impl", "nvidia"]
 
 ir = SimpleNamespace(context=Context, load_dialects=lambda context: None)
+nvidia = SimpleNamespace(cublas=SimpleNamespace(CublasLt=CublasLt))

@@ -16,7 +16,7 @@ import math
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["MXFP4Tensor", "MXScaleTensor"]
+__all__ = ["MXFP4Tensor", "MXScaleTensor", "fp8e8m0_to_float32"]
 
 # The eight magnitudes of e2m1 by code; bit 3 is the sign.
 MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -47,6 +47,19 @@ def decode_e2m1(codes: Any, dtype: Any) -> Any:
     torch = _torch()
     table = torch.tensor(MAGNITUDES + tuple(-m for m in MAGNITUDES), dtype=dtype, device=codes.device)
     return table[codes.long()]
+
+
+def fp8e8m0_to_float32(scale: Any) -> Any:
+    """The values of e8m0 scales, bytes or `torch.float8_e8m0fnu`: byte s stands for 2**(s - 127), 255 for NaN.
+
+    >>> import torch
+    >>> fp8e8m0_to_float32(torch.tensor([126, 127, 130, 255], dtype=torch.uint8))
+    tensor([0.5000, 1.0000, 8.0000,    nan])
+    """
+    torch = _torch()
+    code = scale.view(torch.uint8).to(torch.int32)
+    bits = torch.where(code == 0, 1 << 22, code << 23)  # 2**-127 is below the normal numbers
+    return torch.where(code == SCALE_NAN, 0x7FC00000, bits).to(torch.int32).view(torch.float32)
 
 
 class MXFP4Tensor:
@@ -130,9 +143,6 @@ class MXScaleTensor:
 
     def to(self, dtype: Any) -> Any:
         """The values in a float type."""
-        torch = _torch()
         if not dtype.is_floating_point:
             raise ValueError(f"e8m0 converts to float types, not {dtype}")
-        code = self.data.to(torch.int32)
-        values = torch.pow(torch.tensor(2.0, dtype=torch.float64, device=code.device), (code - 127).to(torch.float64))
-        return torch.where(code == SCALE_NAN, torch.full_like(values, float("nan")), values).to(dtype)
+        return fp8e8m0_to_float32(self.data).to(dtype)
