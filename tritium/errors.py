@@ -371,6 +371,14 @@ class UnsupportedLanguageConstruct(CompilationError):
     """
 
 
+class UnsupportedOperator(AttributeError):
+    """An operator of Python that tensors do not have; in a kernel, an UnsupportedLanguageConstruct.
+
+    >>> issubclass(UnsupportedOperator, AttributeError)
+    True
+    """
+
+
 class _Message(TritonError):
     """An error that is one sentence, `error_message`, after a fixed prefix."""
 

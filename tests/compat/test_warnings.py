@@ -7,6 +7,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tritium.language.elementwise import BlocksDeprecation
 
 
 @triton.jit
@@ -22,7 +23,7 @@ def doubtful(x):
 
 EXPECTED = [
     (2, UserWarning, "non-boolean condition"), (3, UserWarning, "exceeds the maximum bitwidth"),
-    (4, UserWarning, "view is deprecated"), (5, DeprecationWarning, "use tl.minimum"),
+    (4, UserWarning, "view is deprecated"), (5, BlocksDeprecation, "use tl.minimum"),
 ]  # fmt: skip
 
 
@@ -35,3 +36,4 @@ def test_warnings_name_the_line(engine):
     assert {w.filename for w in seen} == {__file__}
     for w, (_, _, phrase) in zip(seen, EXPECTED):
         assert phrase in str(w.message)
+    assert issubclass(BlocksDeprecation, DeprecationWarning) and issubclass(BlocksDeprecation, UserWarning)

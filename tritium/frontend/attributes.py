@@ -31,7 +31,8 @@ def read(b, owner, wanted):
     except AttributeError as missing:
         if hasattr(missing, "hint"):
             raise
-        raise fail(AttributeError, f"'{type(owner).__name__}' object has no attribute '{wanted}'",
+        name = wanted if isinstance(owner, tuple) else repr(wanted)
+        raise fail(AttributeError, f"'{type(owner).__name__}' object has no attribute {name}",
                    hint=hint(owner, wanted) or _because_constant(owner)) from None
 
 

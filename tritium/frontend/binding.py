@@ -47,7 +47,8 @@ def _unpack(b, target, value):
     for part in target.elts:
         if type(part) is ast.Starred:
             raise diagnose.unsupported(b, part, "unsupported AST node type: Starred",
-                                       hint=f"name the values one by one: there are {got}")
+                                       hint=f"name the values one by one: there are {got}"
+                                       ) from NotImplementedError("starred assignment is not supported")
     if wanted != got:
         counts = f"not enough values to unpack (expected {wanted}, got {got})" if got < wanted else \
             f"too many values to unpack (expected {wanted}): there are {got}"

@@ -325,7 +325,8 @@ def _in_words(message, function, args, kwargs):
             close = difflib.get_close_matches(name, known, 1)
             return f"has no parameter called {name!r}", f"did you mean `{close[0]}`?" if close else None
     if message.startswith("too many"):
-        return f"takes {len(function.parameters.positional)} arguments, got {len(args) + len(kwargs)}", None
+        return (f"takes {len(function.parameters.positional)} arguments, got {len(args) + len(kwargs)}: too many "
+                "positional arguments"), None
     return message.replace("missing a required", "is missing a required"), None
 
 

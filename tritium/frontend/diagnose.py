@@ -6,9 +6,15 @@ import ast
 import os
 
 from .. import knobs, ops
-from ..errors import CompilationError, InternalError, TritonError, UnsupportedLanguageConstruct
+from ..errors import (
+    CompilationError,
+    InternalError,
+    TritonError,
+    UnsupportedLanguageConstruct,
+    UnsupportedOperator,
+)
 from ..ir.core import Arg, Op
-from ..language import dependencies, indexing, shaping, values
+from ..language import dependencies, dialect, indexing, shaping, values
 from .scope import MISSING, Deferred, Unbound, describe
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))  # as code objects spell it
@@ -57,11 +63,19 @@ def from_exception(b, node, raised):
     lacking = _operand_without_value(b, node)
     if lacking is not None:
         return _returns_nothing(b, node, raised, *lacking)
-    made = error(b, node, _message(raised), hint=_hint(b, node, raised), notes=_notes(b, node, raised),
+    kind = UnsupportedLanguageConstruct if isinstance(raised, UnsupportedOperator) else CompilationError
+    made = error(b, node, _message(raised), hint=_hint(b, node, raised), notes=_notes(b, node, raised), kind=kind,
                  label=getattr(raised, "label", ""))
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):  # `x[i]` counts as a call
+    if _tells_cause(b, node):
         made.__cause__ = raised
     return made
+
+
+def _tells_cause(b, node):
+    """`x[i]` counts as a call, whose error has a cause; other operators do from 3.9 on."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.ctx, ast.Load)
+    return isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)) and dialect.of_builder(b).operators_have_causes
 
 
 def from_builtin(b, node, raised, signature=None, count=0):

@@ -74,7 +74,9 @@ def compare(b, node):
     x, found = b.visit(node.left), None
     for how, right in zip(map(type, node.ops), node.comparators):
         if how is ast.In or how is ast.NotIn:
-            raise diagnose.unsupported(b, node, f"unsupported AST node type: {how.__name__}",
+            word, kinds = "in" if how is ast.In else "not in", [type(x).__name__ for x in (x, b.visit(right))]
+            raise diagnose.unsupported(b, node, f"unsupported AST node type: {how.__name__}: unsupported operand "
+                                       f"type(s) for {word}: {kinds[0]!r} and {kinds[1]!r}",
                                        hint="compare with each of the values: `(x == a) or (x == b)`")
         y = b.visit(right)
         b.at(node)

@@ -38,8 +38,9 @@ def _scalar(b, value, kind, what):
     if value.shape or type(element) is T.Ptr or not element.is_int:
         raise fail(AssertionError, f"Expected an integer scalar type in {what}, got {value.type}", argument=what)
     if kind is T.i32 and element.bits == 64:
-        raise fail(AssertionError, f"{what} must be 32-bit integers, got {from_ir(element)}: add a `.to(tl.int32)` or "
-                   "use regular indexing for 64 bit support. Expected a 32-bit integer; add a .to(tl.int32)",
+        raise fail(AssertionError, f"{what} must be 32-bit integers, got {from_ir(element)}. Block pointers only "
+                   "support 32 bit `offsets/block_shape`, add a `.to(tl.int32)` or use regular indexing for 64 bit "
+                   "support. Expected a 32-bit integer; add a .to(tl.int32)",
                    hint="add a .to(tl.int32)", argument=what)
     return convert(b, value, kind)
 

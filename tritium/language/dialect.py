@@ -36,12 +36,13 @@ class Dialect(NamedTuple):
     widens_products: bool  # cumprod of integers below 32 bits is computed in 32
     fdiv_promotes: bool  # tl.fdiv promotes as `/` does: 16-bit floats give float32
     prints_hex_floats: bool  # device_print(hex=True) writes floats as C's %a
+    operators_have_causes: bool  # an error in an operator keeps the exception as its cause, as one in a call does
 
 
 LEVELS = {
-    "3.6": Dialect("3.6", False, False, False, False, False, False),
-    "3.7": Dialect("3.7", True, False, False, False, False, False),
-    "3.9": Dialect("3.9", True, True, True, True, True, True),
+    "3.6": Dialect("3.6", False, False, False, False, False, False, False),
+    "3.7": Dialect("3.7", True, False, False, False, False, False, False),
+    "3.9": Dialect("3.9", True, True, True, True, True, True, True),
 }
 _ORDER = list(LEVELS)
 OLDEST = LEVELS["3.6"]

@@ -375,7 +375,15 @@ def check_several(name, args):
 def warn_of_blocks(b, name, xs):
     """Python's `min` and `max` are for scalars; of blocks they are still what `name`, our own function, gives."""
     if any(isinstance(x, tensor) and x.shape for x in xs):
-        warn(b, f"min and max of blocks are deprecated: use tl.{name}", DeprecationWarning)
+        warn(b, f"min and max of blocks are deprecated: use tl.{name}", BlocksDeprecation)
+
+
+class BlocksDeprecation(UserWarning, DeprecationWarning):
+    """Python's `min` or `max` of blocks: a DeprecationWarning in 3.6, a UserWarning from 3.7 on.
+
+    >>> issubclass(BlocksDeprecation, UserWarning)
+    True
+    """
 
 
 @builtin

@@ -67,8 +67,10 @@ def upcast(b, name, x, scale, form, k_pack, fast_math, wide):
         return x
     rows, k = x.shape[-2:]
     if scale.shape[:-1] != x.shape[:-1] or not scale.shape[-1] or k % scale.shape[-1]:
-        raise fail(AssertionError, f"{name}_scale must be a tensor of shape [..., {rows}, {k} // group]. "
-                   f"Got {list(scale.shape)}", hint="both scales have K last: [M, K // 32] and [N, K // 32]",
+        group = 16 if _kind(scale) is T.f8e4nv else 32
+        raise fail(AssertionError, f"{name}_scale must be a tensor of shape {[*x.shape[:-1], k // group]}: it must be "
+                   f"a tensor of shape [..., {rows}, {k // group}] for groups of {group}. Got {list(scale.shape)}",
+                   hint="both scales have K last: [M, K // 32] and [N, K // 32]",
                    argument=f"{name}_scale")
     factors = _spread_groups(b, convert(b, _scale_values(b, scale, fast_math), wide), k // scale.shape[-1])
     return tensor(ops.mul(b, x.handle, factors.handle))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import operator
 
-from tritium.errors import fail
+from tritium.errors import UnsupportedOperator, fail
 from tritium.ir import types as T
 
 from .broadcasting import broadcast_together
@@ -259,10 +259,11 @@ _INSTEAD = {"**": ("__pow__", "use libdevice.pow, or tl.exp2(y * tl.log2(x))"), 
             "+": ("__pos__", "leave the sign out")}  # fmt: skip
 
 
-def _no_such_operator(symbol):
+def _no_such_operator(symbol, *operands):
     method, hint = _INSTEAD[symbol]
-    return fail(AttributeError, f"'tensor' object has no attribute '{method}': unsupported operand type(s) for "
-                f"{symbol}", hint=hint)
+    names = " and ".join(f"'{type(x).__name__}'" for x in operands)
+    return fail(UnsupportedOperator, f"'tensor' object has no attribute '{method}': unsupported operand type(s) for "
+                f"{symbol}: {names}", hint=hint)
 
 
 def _is_python(x):
@@ -279,7 +280,7 @@ def binary(b, symbol, x, y):
     if not (_is_operand(x) and _is_operand(y)):
         return _overloaded(b, symbol, x, y)
     if symbol not in _BINARY:
-        raise _no_such_operator(symbol)
+        raise _no_such_operator(symbol, x, y)
     return _BINARY[symbol](b, x, y)
 
 
@@ -338,7 +339,7 @@ def unary(b, symbol, x):
     if symbol == "not":
         return logical_not(b, x)
     if symbol == "+":
-        raise _no_such_operator("+")
+        raise _no_such_operator("+", x)
     name = "minus" if symbol == "-" else "invert"
     kind = _kind(x)
     if type(kind) is T.Ptr or (symbol == "~" and not kind.is_int):
