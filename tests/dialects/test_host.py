@@ -1,5 +1,8 @@
 """What Triton 3.7 to 3.9 changed on the host's side, and block pointers and descriptors as 3.8 has them."""
 
+import json
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,7 @@ from tritium.backends.driver import Drivers
 from tritium.backends.nvptx import cuda
 from tritium.compiler import max_shared_mem
 from tritium.runtime.jit import get_jit_fn_file_line
+from tritium.tools.ragged_tma import create_ragged_descriptor, load_ragged, store_ragged
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
 
@@ -24,6 +28,82 @@ def test_options_of_newer_releases_are_accepted():
     x, out = np.ones(1, np.float32), np.zeros(1, np.float32)
     copies[(1,)](x, out, 3, clc=False, min_shared_mem=0, sched4reg=True, fpsan_homomorphic_casts=False)
     assert out[0] == 3
+
+
+def test_options_of_newer_releases_on_a_gpu():
+    source = triton.compiler.ASTSource(copies, {"x": "*fp32", "out": "*fp32", "n": "i32"})
+    made = triton.compile(source, GPUTarget("cuda", 100, 32), {"clc": True, "min_shared_mem": 4096}).metadata
+    assert (made.clc, made.min_shared_mem, made.shared, made.sched4reg, made.fpsan_homomorphic_casts) == (
+        True, 4096, 4096, False, False)
+    assert (made.global_scratch_size, made.global_scratch_align) == (0, 1)
+    with pytest.raises(ValueError, match="sm_90 does not have"):
+        triton.compile(source, GPUTarget("cuda", 90, 32), {"clc": True})
+    with pytest.raises(ValueError, match="min_shared_mem must be an integer"):
+        triton.compile(source, GPUTarget("cuda", 90, 32), {"min_shared_mem": -1})
+
+
+@triton.jit
+def plus_one(x):
+    return x + 1
+
+
+@triton.jit
+def applies(x, out, F: tl.constexpr, T: tl.constexpr):
+    tl.store(out, F(tl.load(x)) + T[1])
+
+
+def test_saved_specialisations_tell_their_target():
+    x, out, told = np.ones(1, np.float32), np.zeros(1, np.float32), []
+    with knobs.runtime.scope():
+        knobs.runtime.jit_cache_hook = lambda **what: told.append(what["compile"]["specialization_data"])
+        applies[(1,)](x, out, plus_one, (3, 4))
+    data = json.loads(told[0])
+    assert data["target"] == {"backend": "cpu", "arch": "host", "warp_size": 1}
+    assert data["constant_vals"][0] == {"jit_function": f"{__name__}:plus_one"}
+    applies.device_caches.clear()
+    kernel = applies.preload(told[0])
+    assert applies[(1,)](x, out, plus_one, (3, 4)) is kernel and out[0] == 6
+    assert applies.preload(json.dumps({name: value for name, value in data.items() if name != "target"}))  # of 3.6
+    data["target"] = {"backend": "cuda", "arch": "90", "warp_size": 32}
+    with pytest.raises(RuntimeError, match="Specialization data is for cuda:90:32 but trying to preload for cpu:host"):
+        applies.preload(json.dumps(data))
+
+
+@triton.jit
+def fits(x, N: tl.constexpr):
+    tl.static_assert(N == 2)
+    tl.store(x, N)
+
+
+def test_kernels_that_fail_in_the_background_leave_nothing():
+    x = np.zeros(1, np.int32)
+    with pytest.raises(triton.compiler.errors.CompileTimeAssertionFailure), ThreadPoolExecutor(1) as pool, \
+            triton.compiler.AsyncCompileMode(pool):
+        kernels = [fits.warmup(x, n, grid=(1,)) for n in (1, 2, 3)]
+        assert len(fits.device_caches[0][0]) == 3  # all are there at once
+    assert list(fits.device_caches[0][0].values()) == [kernels[1].result()]
+    fits[(1,)](x, 2)
+    assert x[0] == 2
+
+
+@triton.jit
+def by_both_names(x, out, N: tl.constexpr):
+    a = load_ragged(x, slice_off=0, slice_size=2, coords=[0, 0])
+    b = load_ragged(x, batch_offset=0, batch_size=3, coords=[0, 0])
+    store_ragged(out, slice_off=0, slice_size=2, coords=[0, 0], data=a)
+    store_ragged(out, batch_offset=4, batch_size=3, coords=[0, 0], data=b)
+
+
+def test_names_of_ragged_batches():
+    x, out = np.ones((8, 4), np.float32), np.zeros((8, 4), np.float32)
+    by_both_names[(1,)](*(create_ragged_descriptor(each, [4, 4]) for each in (x, out)), 4)
+    assert out[:, 0].tolist() == [1, 1, 0, 0, 1, 1, 1, 0]
+
+
+def test_scratch_memory_for_profilers():
+    pytest.importorskip("torch")
+    found = Drivers().named("cpu").allocate_default_profile_scratch(100, 256, 0)
+    assert found.numel() == 100 and found.data_ptr() % 256 == 0
 
 
 def test_hooks_on_stages_of_both_kinds():

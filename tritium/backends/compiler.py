@@ -104,7 +104,11 @@ class Options:
     max_num_imprecise_acc_default: int = 0
     instrumentation_mode: str = ""
     ir_override: str | None = None
+    fpsan_homomorphic_casts: bool = False
     # NVIDIA
+    clc: bool = False
+    min_shared_mem: int = 0  # bytes of shared memory that a program takes at least
+    sched4reg: bool = False
     launch_pdl: bool = False
     launch_checks: bool = True  # code may count on what the launcher looks into before each launch
     ptx_version: int | None = None
@@ -126,10 +130,10 @@ NAMES = frozenset(field.name for field in dataclasses.fields(Options))
 
 # Options of other releases and vendors that tune what tritium decides by itself.
 IGNORED = frozenset((
-    "allow_fp8e4b15", "allow_fp8e4nv", "clc", "cluster_dims", "enable_persistent", "enable_warp_specialization",
-    "fpsan_homomorphic_casts", "llvm_fn_attrs", "maxRegAutoWS", "minRegAutoWS", "min_shared_mem",
+    "allow_fp8e4b15", "allow_fp8e4nv", "cluster_dims", "enable_persistent", "enable_warp_specialization",
+    "llvm_fn_attrs", "maxRegAutoWS", "minRegAutoWS",
     "num_buffers_warp_spec", "num_consumer_groups", "optimize_epilogue", "pingpongAutoWS", "reg_dec_producer",
-    "reg_inc_consumer", "sched4reg", "wgp_cu_mode",
+    "reg_inc_consumer", "wgp_cu_mode",
 ))  # fmt: skip
 
 
@@ -181,6 +185,7 @@ class BaseBackend:
         _check_count("num_warps", options.num_warps, power_of_two=True)
         _check_count("num_ctas", options.num_ctas)
         _check_count("num_stages", options.num_stages, least=0)
+        _check_count("min_shared_mem", options.min_shared_mem, least=0)
         if options.maxnreg is not None:
             _check_count("maxnreg", options.maxnreg)
         self.record.check(options)

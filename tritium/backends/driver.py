@@ -119,6 +119,13 @@ class DriverBase(ABC):
         """The fast ways to launch a compiled kernel that is loaded (see `native.roads.Roads`), None for none."""
         return None
 
+    def allocate_default_profile_scratch(self, size: int, alignment: int, stream: int) -> Any:
+        """Memory that a profiler's code may write to, where nobody set an allocator: an object with `data_ptr()`."""
+        import torch
+
+        memory = torch.empty(size + alignment, dtype=torch.int8, device=self.get_active_torch_device())
+        return memory[-memory.data_ptr() % alignment:][:size]
+
     def on_device_of(self, values: tuple) -> AbstractContextManager:
         """Within it, the current device is the one the tensors among `values` are on."""
         return nullcontext()

@@ -37,6 +37,11 @@ class FutureKernel:
         self.future: Any = future
         self._finalize, self._compile, self._kernel = finalize, compile_fn, None
         self._process, self._lock = os.getpid(), lock()
+        self._failed: Callable[[], Any] = lambda: None
+
+    def when_failed(self, forget: Callable[[], Any]) -> None:
+        """Call `forget` once it is seen that the compilation failed."""
+        self._failed = forget
 
     def result(self, ignore_errors: bool = False) -> Any:
         """The kernel, waiting for it; with `ignore_errors`, None when its compilation failed."""
@@ -44,6 +49,7 @@ class FutureKernel:
             try:
                 kernel = self._wait()
             except Exception:
+                self._failed()
                 if ignore_errors:
                     return None
                 raise
@@ -68,6 +74,8 @@ class FutureKernel:
 
 class AsyncCompileMode:
     """While active, cache misses are compiled by `executor`; leaving the block waits for all of them.
+
+    What fails leaves nothing in the cache, and the first error is raised when all are done.
 
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> import numpy as np
@@ -105,10 +113,13 @@ class AsyncCompileMode:
         from concurrent.futures import as_completed
 
         active_mode.reset(self._token)
-        if self._process != os.getpid():
-            for kernel in self._futures.values():
-                kernel.result(self.ignore_errors)
-            return
         waiting = {future.future: future for future in self._futures.values()}
-        for done in as_completed(waiting):
-            waiting[done].result(self.ignore_errors)
+        here = self._process == os.getpid()
+        first = None
+        for kernel in map(waiting.__getitem__, as_completed(waiting)) if here else self._futures.values():
+            try:
+                kernel.result(self.ignore_errors)
+            except Exception as error:
+                first = first or error
+        if first is not None:
+            raise first

@@ -227,6 +227,7 @@ def _compile(fn: JITFunction, cache: DeviceCache, request: Request):
         unique = (fn.cache_key, str(cache.target), request.key)
         kernel = mode.submit(unique, partial(compile, src, cache.target, request.options, env), finish)
         cache.kernels[request.key] = kernel
+        kernel.when_failed(lambda: cache.kernels.get(request.key) is kernel and cache.kernels.pop(request.key, None))
         return kernel
     kernel = compile(src, cache.target, request.options)
     finish(kernel)
@@ -244,7 +245,7 @@ def _call_hook(hook: Callable | None, fn: JITFunction, cache: DeviceCache, reque
     name = fn.__qualname__
     chosen = {option: getattr(request.options, option) for option in _TOLD}
     data = saved.Specialization(get_full_name(fn), request.signature, request.constants, request.attrs,
-                                vars(request.options), request.key)
+                                vars(request.options), request.key, dict(vars(cache.target)))
     device = next(device for device, held in list(fn.device_caches.items()) if held is cache)
     told = {"key": request.key, "signature": request.signature, "device": device, "constants": request.constants,
             **chosen, "configs": [request.attrs], "specialization_data": saved.dump(data),
@@ -262,6 +263,8 @@ def preload(fn: JITFunction, specialization_data: str):
     if data.name != name:
         raise RuntimeError(f"Specialization data is for {data.name} but trying to preload for {name}")
     cache = _device_cache(fn, driver.active)
+    if data.target is not None and (other := GPUTarget(**data.target)) != cache.target:
+        raise RuntimeError(f"Specialization data is for {other} but trying to preload for {cache.target}")
     options = cache.backend.parse_options(data.options)
     with _compiling, busy():
         return _compile(fn, cache, Request(data.key, data.signature, data.constants, data.attrs, options, True))

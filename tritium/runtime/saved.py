@@ -23,6 +23,7 @@ class Specialization(NamedTuple):
     attrs: dict[tuple[int, ...], list]
     options: dict[str, Any]
     key: str
+    target: dict[str, Any] | None = None  # backend, arch and warp_size; 3.6 does not say
 
 
 def dump(data: Specialization) -> str:
@@ -37,7 +38,7 @@ def dump(data: Specialization) -> str:
         "constant_keys": list(data.constants), "constant_vals": list(map(_encode_constant, data.constants.values())),
         "attrs_keys": list(data.attrs), "attrs_vals": list(data.attrs.values()),
         "options": {option: _encode(value) for option, value in data.options.items()},
-        "key": data.key,
+        "key": data.key, "target": data.target,
     }, default=str)  # fmt: skip
 
 
@@ -48,7 +49,8 @@ def load(text: str) -> Specialization:
     return Specialization(
         data["name"], {param: _decode(type_) for param, type_ in data["signature"].items()}, dict(constants),
         dict(zip(map(tuple, data["attrs_keys"]), data["attrs_vals"])),
-        {option: _decode(value) for option, value in data["options"].items()}, data["key"])  # fmt: skip
+        {option: _decode(value) for option, value in data["options"].items()}, data["key"],
+        data.get("target"))  # fmt: skip
 
 
 def _encode(value: Any) -> Any:
@@ -57,7 +59,7 @@ def _encode(value: Any) -> Any:
     if isinstance(value, dtypes.dtype):
         return {"dtype": value.signature}
     if isinstance(value, Source):
-        return {"function": f"{value.module}:{value.__qualname__}"}
+        return {"jit_function": f"{value.module}:{value.__qualname__}"}
     return value
 
 
@@ -109,6 +111,7 @@ _DECODE = {
     "tuple": lambda parts: tuple(map(_decode, parts)),
     "dtype": dtypes.parse_signature,
     "function": _find,
+    "jit_function": _find,
     "member": lambda parts: _find(parts[0])[parts[1]],
     "fields": lambda parts: _find(parts[0])._make(map(_decode, parts[1:])),
     "float": lambda text: struct.unpack(">d", bytes.fromhex(text))[0],

@@ -11,6 +11,8 @@ and addresses count modulo 2**64.
 
     desc = create_ragged_descriptor(x, [16, 32])                          # on the host
     tile = load_ragged(desc, first_row, number_of_rows, [i, j])           # in a kernel: zeros past the batch
+
+The batch is called `slice_off, slice_size`, and in programs for Triton 3.6 `batch_offset, batch_size`.
 """
 
 from __future__ import annotations
@@ -64,22 +66,28 @@ def _coordinates(indices, coords, ragged_dim, _semantic=None):
 
 
 @tritium.jit
-def load_ragged(TMA, batch_offset, batch_size, coords, ragged_dim: tl.constexpr = 0):
+def load_ragged(TMA, slice_off=None, slice_size=None, coords=None, ragged_dim: tl.constexpr = 0,
+                batch_offset=None, batch_size=None):
     """The tile at `coords` of a batch; rows past the end of the batch read as zero."""
-    indices = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
+    first, size = batch_offset if slice_off is None else slice_off, batch_size if slice_size is None else slice_size
+    indices = to_ragged_indices(first, size, coords[ragged_dim])
     data = TMA.load(_coordinates(indices, coords, ragged_dim))
     return tl.reshape(data, data.shape[2:])
 
 
 @tritium.jit
-def store_ragged(TMA, batch_offset, batch_size, coords, data, ragged_dim: tl.constexpr = 0):
+def store_ragged(TMA, slice_off=None, slice_size=None, coords=None, data=None, ragged_dim: tl.constexpr = 0,
+                 batch_offset=None, batch_size=None):
     """Write a tile at `coords` of a batch; rows past the end of the batch are dropped."""
-    indices = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
+    first, size = batch_offset if slice_off is None else slice_off, batch_size if slice_size is None else slice_size
+    indices = to_ragged_indices(first, size, coords[ragged_dim])
     TMA.store(_coordinates(indices, coords, ragged_dim), tl.expand_dims(data, (0, 1)))
 
 
 @tritium.jit
-def atomic_add_ragged(TMA, batch_offset, batch_size, coords, data, ragged_dim: tl.constexpr = 0):
+def atomic_add_ragged(TMA, slice_off=None, slice_size=None, coords=None, data=None, ragged_dim: tl.constexpr = 0,
+                      batch_offset=None, batch_size=None):
     """Add a tile at `coords` of a batch, atomically; rows past the end of the batch are dropped."""
-    indices = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
+    first, size = batch_offset if slice_off is None else slice_off, batch_size if slice_size is None else slice_size
+    indices = to_ragged_indices(first, size, coords[ragged_dim])
     TMA.atomic_add(_coordinates(indices, coords, ragged_dim), tl.expand_dims(data, (0, 1)))

@@ -22,13 +22,18 @@ MOST_BLOCKS = 16  # of a cluster
 
 
 def check(options) -> None:
-    """Refuse clusters that no GPU of the architecture has."""
+    """Refuse clusters that no GPU of the architecture has, and cluster launch control where there is none."""
     count = options.num_ctas
-    if count == 1:
+    if count == 1 and not options.clc:
         return
     from .target import NvTarget
 
     sm = NvTarget.of(options.arch).sm
+    if options.clc and sm < 100:
+        raise fail(ValueError, f"clc=True needs cluster launch control, which sm_{sm} does not have",
+                   hint="leave clc out: it is there from sm_100 on, and programs are the same without it")
+    if count == 1:
+        return
     if sm < 90:
         raise fail(ValueError, f"num_ctas={count} needs clusters of blocks, which sm_{sm} does not have",
                    hint="num_ctas=1 runs everywhere, num_ctas > 1 from sm_90 on")

@@ -144,7 +144,8 @@ def _with_turns(module, nv, options, turns):
 def llir(module, target, options, metadata):
     """LLVM text; notes how much shared memory it takes, and what it takes for granted."""
     metadata |= {name: module.attrs.get(name, usual) for name, usual in _TOLD.items()}
-    text, metadata["shared"] = lower_kernel(module, NvTarget.of(options.arch), _attributes(options, module))
+    text, shared = lower_kernel(module, NvTarget.of(options.arch), _attributes(options, module))
+    metadata["shared"] = max(shared, options.min_shared_mem)
     return text
 
 
