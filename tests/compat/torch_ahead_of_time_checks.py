@@ -3,16 +3,9 @@
 import torch
 
 import tritium as triton
-import tritium.language as tl
+from tests.compat.torch_kernels import scaled_sum
 
 triton.install_as_triton()
-
-
-@triton.jit
-def scaled_sum(x, y, out, n, scale, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = i < n
-    tl.store(out + i, tl.load(x + i, mask=mask) + scale * tl.load(y + i, mask=mask), mask=mask)
 
 
 class Model(torch.nn.Module):

@@ -12,6 +12,7 @@ import torch
 import tritium as triton
 import tritium.language as tl
 from tests.compat import inductor_kernels
+from tests.compat.torch_kernels import scaled_sum
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,13 +28,6 @@ def as_triton():
         AsyncCompile.wait_pool_ready()
         yield
     triton.uninstall_as_triton()
-
-
-@triton.jit
-def scaled_sum(x, y, out, n, scale, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = i < n
-    tl.store(out + i, tl.load(x + i, mask=mask) + scale * tl.load(y + i, mask=mask), mask=mask)
 
 
 def launch(x, y, kernel=scaled_sum):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tritium as triton
-import tritium.language as tl
+from tests.compat.torch_kernels import scaled_sum
 
 NEEDS_COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="torch needs a C++ compiler for this")
 PRODUCTS = {"max_autotune_gemm": True, "max_autotune_gemm_backends": "TRITON"}
@@ -46,13 +46,6 @@ def results(monkeypatch):
 
 def randn(*shape, dtype=torch.float32):
     return torch.randn(*shape, dtype=dtype, device="cuda")
-
-
-@triton.jit
-def scaled_sum(x, y, out, n, scale, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = i < n
-    tl.store(out + i, tl.load(x + i, mask=mask) + scale * tl.load(y + i, mask=mask), mask=mask)
 
 
 class Block(torch.nn.Module):
