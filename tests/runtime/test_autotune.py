@@ -1,4 +1,4 @@
-"""Autotuning and heuristics (S16): on a kernel object that records its launches, so every rule is seen by itself."""
+"""Autotuning (S16): on a kernel object that records its launches, so every rule is seen by itself."""
 
 import json
 import pickle
@@ -9,58 +9,12 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.runtime.tuned_kernels import Recorder, double_kernel, launch, timer, tuner
 from tritium import knobs
 from tritium.backends.driver import driver
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
 from tritium.kernels.vector_add import add_kernel
-from tritium.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
-from tritium.runtime.jit import KernelInterface
-
-
-class Recorder(KernelInterface):
-    """A kernel that notes its launches; a launch costs what `cost[BLOCK]` says, or raises it."""
-
-    def __init__(self, cost=None):
-        self.arg_names = ["x", "n", "BLOCK", "EVEN"]
-        self.cost = cost or {}
-        self.launches, self.warmups = [], []
-
-        def kernel(x, n, BLOCK, EVEN):
-            pass
-
-        self.fn = kernel
-
-    def run(self, *args, **kwargs):
-        cost = self.cost.get(kwargs.get("BLOCK"), 1.0)
-        if isinstance(cost, Exception):
-            raise cost
-        self.launches.append((args, kwargs))
-        self.last_cost = cost
-        return "launched"
-
-    def warmup(self, *args, **kwargs):
-        self.warmups.append((args, kwargs))
-        return f"kernel {kwargs['BLOCK']}"
-
-
-def timer(kernel):
-    """A benchmarker whose clock is the kernel's own cost."""
-
-    def do_bench(fn, quantiles):
-        assert quantiles == (0.5, 0.2, 0.8)
-        fn()
-        return [kernel.last_cost] * 3
-
-    return do_bench
-
-
-def tuner(kernel, blocks=(1, 2, 4), key=("n",), **options):
-    configs = [Config({"BLOCK": b}) for b in blocks]
-    return autotune(configs, list(key), do_bench=timer(kernel), **options)(kernel)
-
-
-def launch(t, *args, **kwargs):
-    return t.run(*args, grid=(1,), warmup=False, **kwargs)
+from tritium.runtime.autotune import Autotuner, Config, autotune
 
 
 class Tensor:
@@ -354,35 +308,6 @@ def test_printing(monkeypatch, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-class TestHeuristics:
-    def test_values_see_arguments_and_earlier_values(self):
-        kernel = Recorder()
-        h = heuristics({"BLOCK": lambda args: args["n"] * 2, "EVEN": lambda args: args["BLOCK"] % 4 == 0})(kernel)
-        launch(h, None, 8)
-        assert kernel.launches[0][1] == {"grid": (1,), "warmup": False, "BLOCK": 16, "EVEN": True}
-
-    def test_a_computed_value_overrides_a_passed_one(self):
-        kernel = Recorder()
-        h = Heuristics(kernel, kernel.arg_names, {"BLOCK": lambda args: 32})
-        launch(h, None, 8, BLOCK=1)
-        launch(h, None, 8, 1)
-        assert kernel.launches[0][1]["BLOCK"] == 32
-        assert kernel.launches[1][0] == (None, 8, 32)
-
-    def test_under_autotune(self):
-        kernel = Recorder({1: 2.0, 2: 1.0})
-        h = heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})(kernel)
-        t = autotune([Config({"BLOCK": 1}), Config({"BLOCK": 2})], ["n"], do_bench=timer(kernel))(h)
-        launch(t, None, 9)
-        assert kernel.launches[-1][1]["EVEN"] is False and kernel.launches[-1][1]["BLOCK"] == 2
-        assert t.arg_names == kernel.arg_names and t.base_fn is kernel.fn
-
-    def test_warmup(self):
-        kernel = Recorder()
-        heuristics({"BLOCK": lambda args: args["n"]})(kernel).warmup(None, 8, grid=(1,))
-        assert kernel.warmups[0][1]["BLOCK"] == 8
-
-
 def test_exported_names():
     from tritium.runtime import autotuner
 
@@ -391,13 +316,6 @@ def test_exported_names():
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Real kernels
-
-
-@triton.jit
-def double_kernel(x_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(x_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) * 2, mask=mask)
 
 
 def counted(blocks=(16, 32, 64), **options):
@@ -488,10 +406,3 @@ def test_static_assertions_prune():
         at_most_kernel)
     launch_real(t)
     assert t.best_config.kwargs == {"BLOCK": 32}
-
-
-def test_heuristics_on_a_real_kernel():
-    h = heuristics({"BLOCK": lambda args: triton.next_power_of_2(args["n"])})(double_kernel)
-    x = np.ones(100, np.float32)
-    kernel = h[(1,)](x, 100)
-    assert (x == 2).all() and kernel.asm["ttir"].count("128") > 0

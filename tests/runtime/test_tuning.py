@@ -250,7 +250,7 @@ def test_hooks_that_set_the_blocks_of_descriptors_run_before_compiling(monkeypat
         block_shape, base, shape, strides, padding = [1], np.ones(4, np.float32), [4], [1], "zero"
 
     monkeypatch.setattr(Autotuner, "_bench", lambda self, *args, config, **kwargs: [1.0] * 3)
-    monkeypatch.setattr("tritium.runtime.autotune.is_descriptor", lambda x: isinstance(x, Descriptor))
+    monkeypatch.setattr("tritium.runtime.measuring.is_descriptor", lambda x: isinstance(x, Descriptor))
     configs = [Config({"BLOCK": b}, pre_hook=lambda args: seen.append(args["BLOCK"])) for b in (2, 4)]
     t = Autotuner(double, double.arg_names, configs, ["n"], None, ["x"])
     for argument, expected in ((np.ones(4, np.float32), []), (Descriptor(), [2, 4])):

@@ -1,4 +1,4 @@
-"""Choose among configurations of a kernel by running them, and compute meta-parameters from arguments.
+"""Choose among configurations of a kernel by running them (`measuring`), and launch the fastest.
 
     @triton.autotune(configs=[triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 1024})], key=["n"])
     @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
@@ -11,39 +11,32 @@ machine has several processors, times them one by one, and remembers the fastest
 
 from __future__ import annotations
 
-import inspect
-import time
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from tritium import knobs
-from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError, cut
-from tritium.locks import lock
+from tritium.errors import OutOfResources, PTXASError, cut
+from tritium.locks import lock, once_property
 from tritium.refusals import refusal
-from tritium.runtime import kept, trials, tuning
+from tritium.runtime import kept, tuning
 from tritium.runtime.choices import Choice, Choices
+from tritium.runtime.heuristics import Heuristics, heuristics
 from tritium.runtime.jit import JITFunction, KernelInterface, P, T
+from tritium.runtime.measuring import Measuring
 from tritium.runtime.tuning import Config
-from tritium.tensors import is_descriptor
 
 if TYPE_CHECKING:
     from tritium.runtime.jit import Launch
 
 __all__ = ["Autotuner", "Config", "Heuristics", "OutOfResources", "PTXASError", "autotune", "heuristics"]
 
-# A configuration that fails in one of these ways is merely not the best one.
-UNFIT = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
-NEVER = [float("inf")] * 3
-
-
 # Backward passes launch from threads of their own: each has its arguments, and they measure one after another.
 _measuring = lock()
 
 
-class Autotuner(KernelInterface[T]):
+class Autotuner(Measuring[T]):
     """A kernel with several configurations; launching it launches the fastest.
 
     `cache` maps tuning keys to the configurations chosen, `configs_timings` holds the last measurements as
@@ -58,90 +51,9 @@ class Autotuner(KernelInterface[T]):
     (2, True)
     """
 
-    def __init__(self, fn, arg_names: list[str], configs: list[Config] | None, key: list[str],
-                 reset_to_zero: list[str] | None, restore_value: list[str] | None,
-                 pre_hook: Callable | None = None, post_hook: Callable | None = None,
-                 prune_configs_by: dict | None = None, warmup: float | None = None, rep: float | None = None,
-                 use_cuda_graph: bool = False, do_bench: Callable | None = None, cache_results: bool = False):
-        self.fn, self.arg_names, self._known = fn, arg_names, frozenset(arg_names)
-        self.configs = list(configs or [Config({})])
-        if wrong := [config for config in self.configs if not isinstance(config, Config)]:
-            raise TypeError(f"autotune takes a list of triton.Config, and {wrong[0]!r} is none")
-        self.keys = list(key)
-        self.cache: dict[tuple, Config] = {}
-        self._choices = Choices(arg_names)
-        self._launching: dict[int, dict[str, Any] | tuple] = {}  # the arguments of threads that launch, by name or not
-        self.shipped: dict[tuple[str, ...], Config] = {}  # read by `load`, under keys as text
-        self.best_config: Config | None = None
-        self.configs_timings: dict[Config, list[float]] = {}
-        self.bench_time = 0.0
-        self._race: trials.Race | None = None  # while our own clock measures
-        self._records: dict[tuple[str, ...], dict[Config, list[float]]] = {}
-        self._set_hooks(reset_to_zero, restore_value, pre_hook, post_hook)
-        self._set_pruning(prune_configs_by or {})
-        self._set_benchmark(do_bench, warmup, rep, use_cuda_graph)
-        self.cache_results = bool(cache_results or knobs.autotuning.cache)
-        self.base_fn = tuning.innermost(fn, inspect.isfunction)
-        self.__name__ = getattr(self.base_fn, "__name__", type(fn).__name__)
-
-    def _set_hooks(self, reset_to_zero, restore_value, pre_hook, post_hook) -> None:
-        self.reset_to_zero, self.restore_value = list(reset_to_zero or ()), list(restore_value or ())
-        self.user_defined_pre_hook, self.user_defined_post_hook = pre_hook is not None, post_hook is not None
-        self.restore_copies: dict[str, Any] = {}
-
-        def reset_and_save(args: dict[str, Any], reset_only: bool = False) -> None:
-            for name in self.reset_to_zero:
-                if args[name] is not None:  # an optional argument that was left out
-                    tuning.zero(args[name])
-            if not reset_only:
-                given = [name for name in self.restore_value if args[name] is not None]
-                self.restore_copies = {name: tuning.copy_of(args[name]) for name in given}
-
-        def restore(args: dict[str, Any], exception: BaseException | None) -> None:
-            for name, saved in self.restore_copies.items():
-                tuning.put_back(args[name], saved)
-            self.restore_copies = {}
-
-        self.pre_hook, self.post_hook = pre_hook or reset_and_save, post_hook or restore
-
-    def _set_pruning(self, rules: dict) -> None:
-        if not isinstance(rules, dict):
-            raise TypeError(f"prune_configs_by maps names to functions, such as {{'perf_model': f}}, not {rules!r}")
-        self.perf_model: Any = rules.get("perf_model")
-        self.configs_top_k: int | float = rules.get("top_k", 1.0)
-        self.early_config_prune: Callable | None = rules.get("early_config_prune")
-
-    def _set_benchmark(self, do_bench, warmup, rep, use_cuda_graph) -> None:
-        self.num_warmups, self.num_reps, self.use_cuda_graph = warmup, rep, use_cuda_graph
-        if warmup is not None or rep is not None or use_cuda_graph:
-            warnings.warn("autotune's warmup, rep and use_cuda_graph are deprecated: pass do_bench, a function of "
-                          "(fn, quantiles)", DeprecationWarning, stacklevel=4)
-        self._do_bench = do_bench  # the user's
-
-    @property
-    def do_bench(self) -> Callable[..., Sequence[float]]:
-        """What measures one configuration: called with a function and `quantiles`."""
-        return self._do_bench or tuning.benchmarker(self.num_warmups, self.num_reps, self.use_cuda_graph)
-
-    @do_bench.setter
-    def do_bench(self, value: Callable) -> None:
-        self._do_bench = value
-
-    # -----------------------------------------------------------------------------------------------------------------
-    # Launching
-
-    @property
-    def nargs(self) -> Any:
-        """The positional arguments of the launch this thread is in, by name; None outside one."""
-        found = self._launching.get(get_ident())
-        return dict(zip(self.arg_names, found)) if isinstance(found, tuple) else found
-
-    @nargs.setter
-    def nargs(self, value: dict[str, Any] | None) -> None:
-        if value is None:
-            self._launching.pop(get_ident(), None)
-        else:
-            self._launching[get_ident()] = value
+    @once_property
+    def _choices(self) -> Choices:
+        return Choices(self.arg_names)
 
     def __getitem__(self: Autotuner[Callable[P, Any]], grid: Any) -> Launch[P]:
         plain = self.__class__ is Autotuner and "run" not in self.__dict__
@@ -221,6 +133,9 @@ class Autotuner(KernelInterface[T]):
                 dtypes.append(str(dtype))
         return (*[given[name] for name in self.keys if name in given and name in known], *dtypes)
 
+    def _is_derived(self) -> bool:  # a program may have exchanged `Autotuner._bench` itself
+        return self.__class__._bench is not Autotuner._bench
+
     def _chosen(self, args: tuple, kwargs: dict[str, Any]) -> Config:
         key = self.tuning_key(kwargs)
         if key not in self.cache:
@@ -228,181 +143,6 @@ class Autotuner(KernelInterface[T]):
                 if key not in self.cache:
                     self.cache[key] = self.shipped.get(kept.key_text(key)) or self._tune(key, args, kwargs)
         return self.cache[key]
-
-    def prune_configs(self, kwargs: dict[str, Any]) -> list[Config]:
-        """The configurations worth trying: `early_config_prune`, then the `top_k` best of `perf_model`."""
-        configs = self.configs
-        if self.early_config_prune is not None:
-            configs = list(self.early_config_prune(configs, self.nargs, **kwargs))
-            if not configs:
-                raise AutotunerError(
-                    f"no configuration of {self.__name__} is left after early_config_prune: it must return at least "
-                    f"one of the {len(self.configs)}")
-        if self.perf_model is None:
-            return configs
-        keep = tuning.how_many(self.configs_top_k, len(configs))
-        if len(configs) <= keep:
-            return configs
-        return sorted(configs, key=lambda config: self.perf_model(**self.nargs, **kwargs, **config.all_kwargs()))[:keep]
-
-    # -----------------------------------------------------------------------------------------------------------------
-    # Tuning
-
-    def _tune(self, key: tuple, args: tuple, kwargs: dict[str, Any]) -> Config:
-        """Measure, or read from disk, the timings for a new key; the fastest configuration."""
-        start = time.perf_counter()
-        configs = self.prune_configs(kwargs)
-        if len(configs) == 1:  # nothing to choose
-            tuning.check_conflict(configs[0], kwargs)
-            return configs[0]
-        store = self._store(key, configs, kwargs)
-        timings = store.read() if store else None
-        known = timings is not None
-        if timings is None:
-            tuning.check_not_captured(self.__name__)
-            timings = self._measure(configs, args, kwargs, store)
-            if store and min(timings.values()) < NEVER:
-                store.write(key, timings)
-        self.bench_time = time.perf_counter() - start
-        self.configs_timings = timings
-        self._records[kept.key_text(key)] = timings
-        best = _fastest(timings)
-        if knobs.autotuning.print:
-            print(f"Triton autotuning for function {self.__name__}: {len(timings)} configs, key {key}, "
-                  f"{self.bench_time:.2f} s, best config selected: {best}")
-        if knobs.autotuning.listener is not None:
-            knobs.autotuning.listener(fn=self.fn, key=key, best_config=best, configs_timings=timings,
-                                      duration=None if known else self.bench_time, cache_hit=known)
-        return best
-
-    def _store(self, key: tuple, configs: list[Config], kwargs: dict[str, Any]) -> kept.Store | None:
-        """Where the results are kept, if they are: those of another clock than ours only where that is asked for."""
-        if not (self.cache_results or self._is_ours() and knobs.autotuning.cache is not False):
-            return None
-        return kept.Store.of(self.fn, self.__name__, key, configs, {**self.nargs, **kwargs},
-                             f"{self.num_warmups}-{self.num_reps}")
-
-    def _measure(self, configs: list[Config], args: tuple, kwargs: dict[str, Any],
-                 store: kept.Store | None = None) -> dict[Config, list[float]]:
-        from tritium.runtime.readiness import as_ready
-
-        for config in configs:
-            tuning.check_conflict(config, kwargs)
-        timings = self._left_out(configs, store)
-        self._race = self._new_race() if self._is_ours() else None
-
-        def bench(config: Config) -> list[float]:
-            try:
-                return self._bench(*args, config=config, **kwargs)
-            except Exception as error:
-                raise self._failed(error, config, store) from error
-
-        with tuning.progress(self.__name__, len(configs)) as step:
-            wanted = [config for config in configs if config not in timings]
-            for config in as_ready(self.fn, wanted, args, kwargs, partial(self._prepare, kwargs)):
-                timings[config] = bench(config)
-                step(f"{config}", timings[config][0])
-        if self._race is not None:
-            self._race.final = True
-            for config in _finalists(timings):
-                timings[config] = bench(config)
-            self._race = None
-        timings = {config: timings[config] for config in configs}
-        best = _fastest(timings)
-        if not (self.reset_to_zero or self.restore_value or self.user_defined_pre_hook or best.pre_hook):
-            tuning.check_updates(self.__name__, self.fn, partial(self.fn.warmup, *args, **_without_warmup(kwargs),
-                                                                 **best.all_kwargs()))
-        if (kernel := tuning.innermost(self.fn, lambda fn: isinstance(fn, JITFunction))) is not None:
-            kernel.launcher.disarm()  # so that the fastest is the first at hand, not the last of the trials
-        # The trials left their traces: the real launch starts from zeros too.
-        self.pre_hook({**self.nargs, **kwargs, **best.all_kwargs()}, reset_only=True)
-        return timings
-
-    def _prepare(self, kwargs: dict[str, Any], config: Config) -> None:
-        """Have the blocks of descriptors set before compiling; other hooks run before launches alone."""
-        given = {**self.nargs, **kwargs}
-        if config.pre_hook is not None and any(map(is_descriptor, given.values())):
-            config.pre_hook({**given, **config.all_kwargs()})
-
-    def _bench(self, *args, config: Config, **kwargs) -> list[float]:
-        """Measure one configuration; tuners derived from this one call it, too."""
-        tuning.check_conflict(config, kwargs)
-        launch = {**kwargs, **config.all_kwargs()}
-        everything = {**self.nargs, **launch}
-
-        def trial() -> None:
-            if config.pre_hook is not None:
-                config.pre_hook(everything)
-            self.pre_hook(everything)
-            try:
-                self.fn.run(*args, **launch)
-            except (Exception, KeyboardInterrupt) as error:
-                self.post_hook(everything, exception=error)
-                raise
-            self.post_hook(everything, exception=None)
-
-        try:
-            return self._times(trial)
-        except UNFIT as error:
-            return self._leave_out(config, f"{type(error).__name__}: {error}")
-        except trials.Stuck as error:
-            if error.poisoned:
-                raise
-            return self._leave_out(config, str(error), aloud=True)
-
-    def _times(self, trial: Callable[[], None]) -> list[float]:
-        """How long trials take: by the user's clock, or by ours."""
-        quantiles = (0.5, 0.2, 0.8)
-        if self._race is not None:
-            return self._race(trial, quantiles)
-        if self._is_ours():  # one configuration by itself
-            race = self._new_race()
-            race(trial, quantiles)
-            race.final = True
-            return race(trial, quantiles)
-        times = self.do_bench(trial, quantiles=quantiles)
-        return [times] * 3 if isinstance(times, int | float) else list(times)
-
-    def _is_ours(self) -> bool:
-        """Whether our own clock measures, as we want it to."""
-        derived = self.__class__._bench is not Autotuner._bench
-        return self._do_bench is None and not self.use_cuda_graph and not derived and tuning.is_ours(self.do_bench)
-
-    def _new_race(self) -> trials.Race:
-        return trials.Race(self.num_warmups, self.num_reps, knobs.autotuning.timeout)
-
-    # -----------------------------------------------------------------------------------------------------------------
-    # Configurations that fail
-
-    def _leave_out(self, config: Config, reason: str, aloud: bool = False) -> list[float]:
-        """The timings of a configuration that is no choice; said aloud if that is nothing usual."""
-        if knobs.autotuning.print:
-            print(f"{config}: left out, {reason}")
-        elif aloud:
-            warnings.warn(f"autotune of kernel `{self.__name__}` leaves a configuration out: {config}: {reason}",
-                          stacklevel=2)
-        return list(NEVER)
-
-    def _left_out(self, configs: list[Config], store: kept.Store | None) -> dict[Config, list[float]]:
-        """Timings of those that brought the device down in an earlier run."""
-        fatal = store.fatal() if store else {}
-        found = {config: self._leave_out(config, f"{fatal[str(config)]}, in an earlier run", aloud=True)
-                 for config in configs if str(config) in fatal}
-        if len(found) == len(configs):
-            raise AutotunerError(f"every configuration of {self.__name__} brought the device down in an earlier run\n"
-                                 f"hint: change the kernel, or delete {store and store.folder} to try again")
-        return found
-
-    def _failed(self, error: Exception, config: Config, store: kept.Store | None) -> Exception:
-        """What to raise for an error that ends the tuning: if the device is lost, which configuration did it."""
-        if not isinstance(error, trials.Stuck) and not tuning.device_is_lost():
-            return error
-        reason = str(error).strip().split("\n")[0]
-        if store is not None:
-            store.note_fatal(config, reason)
-        later = "later runs leave it out" if store is not None else "take it out of the list"
-        return AutotunerError(f"a configuration of {self.__name__} brought the device down: {config}\n{reason}\n"
-                              f"hint: this process cannot use the device any more; {later}")
 
     # -----------------------------------------------------------------------------------------------------------------
     # Shipping results
@@ -414,77 +154,6 @@ class Autotuner(KernelInterface[T]):
     def load(self, *paths: str) -> None:
         """Use the results in these files, merged: for one key the faster choice counts, and nothing is measured."""
         self.shipped.update(kept.load(paths, self.__name__, self.configs))
-
-
-def _fastest(timings: dict[Config, list[float]]) -> Config:
-    return min(timings, key=timings.__getitem__)
-
-
-def _finalists(timings: dict[Config, list[float]]) -> list[Config]:
-    """Those that may be the best, by what a first look showed, the most likely first."""
-    fit = [config for config in timings if timings[config] < NEVER]
-    order = sorted(fit, key=lambda config: timings[config][1])
-    return [config for config in order if timings[config][1] <= trials.FINALIST * timings[order[0]][1]]
-
-
-def _without_warmup(kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in kwargs.items() if name != "warmup"}
-
-
-class Heuristics(KernelInterface[T]):
-    """A kernel some of whose meta-parameters are functions of its arguments.
-
-    >>> import numpy as np
-    >>> from tritium.kernels.vector_add import add_kernel
-    >>> sized = heuristics({"BLOCK": lambda args: 1 << (args["n"] - 1).bit_length()})(add_kernel)
-    >>> x, out = np.ones(100, np.float32), np.empty(100, np.float32)
-    >>> _ = sized[(1,)](x, x, out, 100)
-    >>> float(out.sum())
-    200.0
-    """
-
-    def __init__(self, fn, arg_names: list[str], values: dict[str, Callable[[dict], Any]]):
-        self.fn, self.arg_names, self.values = fn, arg_names, values
-        self._places = {name: k for k, name in enumerate(arg_names)}
-
-    def __getitem__(self: Heuristics[Callable[P, Any]], grid: Any) -> Launch[P]:
-        plain = self.__class__ is Heuristics and "run" not in self.__dict__
-        launch: Any = partial(self._launch, grid) if plain else partial(self.run, grid=grid, warmup=False)
-        return launch
-
-    def _launch(self, grid: Any, /, *args, **kwargs):
-        """As `run`, without handing the grid on as a keyword."""
-        try:
-            if self.fn.__class__ is not JITFunction or "run" in self.fn.__dict__:
-                return self.run(*args, grid=grid, warmup=False, **kwargs)
-            given = {"grid": grid, "warmup": False, **dict(zip(self.arg_names, args)), **kwargs}
-            args, kwargs = self._computed(args, kwargs, given)
-            return self.fn[grid](*args, **kwargs)
-        except Exception as error:
-            cut(error, keep=knobs.compilation.front_end_debugging)
-            raise
-
-    def _computed(self, args: tuple, kwargs: dict[str, Any], given: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """The arguments with the computed values in place; `given` are all of them by name."""
-        count, several = len(args), len(self.values) > 1
-        for name, compute in self.values.items():
-            value = given[name] = compute(dict(given) if several else given)
-            place = self._places.get(name, count)
-            if place < count:
-                args = (*args[:place], value, *args[place + 1 :])
-            else:
-                kwargs[name] = value
-        return args, kwargs
-
-    def run(self, *args, **kwargs):
-        """Launch with the computed values in place."""
-        args, kwargs = self._computed(args, kwargs, {**dict(zip(self.arg_names, args)), **kwargs})
-        return self.fn.run(*args, **kwargs)
-
-    def warmup(self, *args, **kwargs):
-        """Compile with the computed values in place."""
-        args, kwargs = self._computed(args, kwargs, {**dict(zip(self.arg_names, args)), **kwargs})
-        return self.fn.warmup(*args, **kwargs)
 
 
 def autotune(configs: list[Config], key: Iterable[str], prune_configs_by: dict | None = None,
@@ -508,36 +177,10 @@ def autotune(configs: list[Config], key: Iterable[str], prune_configs_by: dict |
     'BLOCK: 64, num_warps: 4, num_ctas: 1, num_stages: 3, maxnreg: None'
     """
     def decorate(fn: KernelInterface[T]) -> Autotuner[T]:
-        _check_kernel(fn, "autotune")
+        tuning.check_kernel(fn, "autotune")
         tuner = Autotuner(fn, fn.arg_names, configs, list(key), reset_to_zero, restore_value, pre_hook, post_hook,
                           prune_configs_by, warmup, rep, use_cuda_graph, do_bench, cache_results)
         tuning.check_keys(tuner.__name__, tuner.keys, tuner.arg_names, tuner.configs)
         return tuner
-
-    return decorate
-
-
-def _check_kernel(fn: Any, decorator: str) -> None:
-    """A decorator of kernels was given one."""
-    if not hasattr(fn, "arg_names"):
-        name = getattr(fn, "__name__", type(fn).__name__)
-        raise TypeError(f"@triton.{decorator} takes a kernel, and {name} is none yet\n"
-                        f"hint: write @triton.{decorator}(...) above @triton.jit")
-
-
-def heuristics(values: dict[str, Callable[[dict], Any]]) -> Callable[[KernelInterface[T]], Heuristics[T]]:
-    """Decorator: compute meta-parameters from the arguments at each launch, in the order given.
-
-    >>> import tritium as triton
-    >>> @triton.heuristics({"BLOCK": lambda args: triton.next_power_of_2(args["n"])})
-    ... @triton.jit
-    ... def kernel(x, n, BLOCK: triton.language.constexpr):
-    ...     pass
-    >>> list(kernel.values)
-    ['BLOCK']
-    """
-    def decorate(fn: KernelInterface[T]) -> Heuristics[T]:
-        _check_kernel(fn, "heuristics")
-        return Heuristics(fn, fn.arg_names, values)
 
     return decorate

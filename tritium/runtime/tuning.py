@@ -95,6 +95,20 @@ def how_many(top_k: Any, total: int) -> int:
     raise TypeError(f"top_k must be an int, or a float up to 1.0 for a share of the configurations, not {top_k!r}")
 
 
+def check_kernel(fn: Any, decorator: str) -> None:
+    """Refuse what is no kernel, under a decorator of kernels.
+
+    >>> check_kernel(print, "autotune")
+    Traceback (most recent call last):
+    TypeError: @triton.autotune takes a kernel, and print is none yet
+    hint: write @triton.autotune(...) above @triton.jit
+    """
+    if not hasattr(fn, "arg_names"):
+        name = getattr(fn, "__name__", type(fn).__name__)
+        raise TypeError(f"@triton.{decorator} takes a kernel, and {name} is none yet\n"
+                        f"hint: write @triton.{decorator}(...) above @triton.jit")
+
+
 def check_conflict(config: Config, kwargs: dict[str, Any]) -> None:
     """A meta-parameter is either tuned or passed.
 
