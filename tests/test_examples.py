@@ -19,8 +19,8 @@ LANGUAGE = "tritium.language tritium.language.target_info tritium.language.extra
 
 # What no example can show on every machine.
 ELSEWHERE = {
-    **dict.fromkeys(("get_dram_gbps", "get_max_simd_tflops", "get_max_tensorcore_tflops", "nvsmi", "set_gpu_clock"),
-                    "asks an NVIDIA GPU"),
+    **dict.fromkeys(("cuda_graph_without_gc", "get_dram_gbps", "get_max_simd_tflops", "get_max_tensorcore_tflops",
+                     "nvsmi", "set_gpu_clock"), "asks an NVIDIA GPU"),
     "RedisRemoteCacheBackend": "asks a server",
 }  # fmt: skip
 # Types that kernels do not call: of values that functions give, of options, of annotations.

@@ -100,6 +100,24 @@ def test_names_of_ragged_batches():
     assert out[:, 0].tolist() == [1, 1, 0, 0, 1, 1, 1, 0]
 
 
+@triton.jit
+def without_a_batch(x, out):
+    store_ragged(out, coords=[0, 0], data=load_ragged(x, 0, 2, [0, 0]))
+
+
+@triton.jit
+def without_coordinates(x, out):
+    load_ragged(x, 0, 2)
+
+
+@pytest.mark.parametrize("kernel, message", [(without_a_batch, "name the batch once"),
+                                             (without_coordinates, "accessed at coords")])
+def test_ragged_accesses_that_lack_something(kernel, message):
+    x = create_ragged_descriptor(np.ones((8, 4), np.float32), [4, 4])
+    with pytest.raises(triton.compiler.errors.CompileTimeAssertionFailure, match=message):
+        kernel.warmup(x, x, grid=(1,))
+
+
 def test_scratch_memory_for_profilers():
     pytest.importorskip("torch")
     found = Drivers().named("cpu").allocate_default_profile_scratch(100, 256, 0)

@@ -32,12 +32,16 @@ class CublasLt:
         """D = alpha A B^T + beta C, computed in float32; what C holds is not read where `beta` is 0."""
         _check(A, B, C, D)
         if alpha == 1 and beta == 0 and A.dtype == D.dtype:
-            import torch
-
-            torch.mm(A, B.t(), out=D)
+            _torch().mm(A, B.t(), out=D)
             return
         found = _product(A, B).float() * alpha
         D.copy_(found + C.float() * beta if beta else found)
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch
 
 
 def _check(A: Any, B: Any, C: Any, D: Any) -> None:
@@ -54,8 +58,7 @@ def _check(A: Any, B: Any, C: Any, D: Any) -> None:
 
 def _product(a: Any, b: Any) -> Any:
     """A B^T in a type that holds it: 8-bit floats are multiplied as they are where the GPU can."""
-    import torch
-
+    torch = _torch()
     if a.element_size() > 1:
         return torch.mm(a, b.t())
     if not a.is_cuda:

@@ -66,28 +66,36 @@ def _coordinates(indices, coords, ragged_dim, _semantic=None):
 
 
 @tritium.jit
-def load_ragged(TMA, slice_off=None, slice_size=None, coords=None, ragged_dim: tl.constexpr = 0,
+def _indices(slice_off, slice_size, batch_offset, batch_size, coords, ragged_dim: tl.constexpr):
+    """The three coordinates of the batch that either pair of names gives."""
+    tl.static_assert((slice_off is None) != (batch_offset is None), "name the batch once: slice_off and slice_size")
+    tl.static_assert((slice_size is None) != (batch_size is None), "name the batch once: slice_off and slice_size")
+    tl.static_assert(coords is not None, "a ragged descriptor is accessed at coords, one for each axis of the tensor")
+    first = batch_offset if slice_off is None else slice_off
+    size = batch_size if slice_size is None else slice_size
+    return to_ragged_indices(first, size, coords[ragged_dim])
+
+
+@tritium.jit
+def load_ragged(TMA, slice_off=None, slice_size=None, coords: Any = None, ragged_dim: tl.constexpr = 0,
                 batch_offset=None, batch_size=None):
     """The tile at `coords` of a batch; rows past the end of the batch read as zero."""
-    first, size = batch_offset if slice_off is None else slice_off, batch_size if slice_size is None else slice_size
-    indices = to_ragged_indices(first, size, coords[ragged_dim])
+    indices = _indices(slice_off, slice_size, batch_offset, batch_size, coords, ragged_dim)
     data = TMA.load(_coordinates(indices, coords, ragged_dim))
     return tl.reshape(data, data.shape[2:])
 
 
 @tritium.jit
-def store_ragged(TMA, slice_off=None, slice_size=None, coords=None, data=None, ragged_dim: tl.constexpr = 0,
-                 batch_offset=None, batch_size=None):
+def store_ragged(TMA, slice_off=None, slice_size=None, coords: Any = None, data: Any = None,
+                 ragged_dim: tl.constexpr = 0, batch_offset=None, batch_size=None):
     """Write a tile at `coords` of a batch; rows past the end of the batch are dropped."""
-    first, size = batch_offset if slice_off is None else slice_off, batch_size if slice_size is None else slice_size
-    indices = to_ragged_indices(first, size, coords[ragged_dim])
+    indices = _indices(slice_off, slice_size, batch_offset, batch_size, coords, ragged_dim)
     TMA.store(_coordinates(indices, coords, ragged_dim), tl.expand_dims(data, (0, 1)))
 
 
 @tritium.jit
-def atomic_add_ragged(TMA, slice_off=None, slice_size=None, coords=None, data=None, ragged_dim: tl.constexpr = 0,
-                      batch_offset=None, batch_size=None):
+def atomic_add_ragged(TMA, slice_off=None, slice_size=None, coords: Any = None, data: Any = None,
+                      ragged_dim: tl.constexpr = 0, batch_offset=None, batch_size=None):
     """Add a tile at `coords` of a batch, atomically; rows past the end of the batch are dropped."""
-    first, size = batch_offset if slice_off is None else slice_off, batch_size if slice_size is None else slice_size
-    indices = to_ragged_indices(first, size, coords[ragged_dim])
+    indices = _indices(slice_off, slice_size, batch_offset, batch_size, coords, ragged_dim)
     TMA.atomic_add(_coordinates(indices, coords, ragged_dim), tl.expand_dims(data, (0, 1)))

@@ -196,7 +196,7 @@ def properties(device):
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
 
-_homes: dict[int, int] = {}  # module -> the device it was loaded on
+_homes: dict[int | None, int] = {}  # module -> the device it was loaded on
 _RELAXED = 2  # CUstreamCaptureMode
 
 
