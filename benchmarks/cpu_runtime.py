@@ -15,11 +15,11 @@ import timeit
 
 import numpy as np
 
-from tritium.backends.cpu import dot
-from tritium.backends.cpu.runtime import Runtime
+from tritium.backends.cpu.library import dot
+from tritium.backends.cpu.runtime.image import Runtime
+from tritium.backends.launcher.record import constant, integer, ndarray, tensor
 from tritium.backends.llvm.target import compile_text, cpu_target
 from tritium.backends.llvm.writer import Writer
-from tritium.backends.native.record import constant, integer, ndarray, tensor
 
 try:
     import torch
@@ -132,7 +132,7 @@ def sharing(rt):
 
 
 START = """if True:
-    import time, tritium.backends.cpu.runtime as runtime
+    import time, tritium.backends.cpu.runtime.image as runtime
     from tritium.backends.llvm import jit
     runtime.cpu_target()                            # imports llvmlite
     start = time.process_time(); jit._engine(); engine = time.process_time() - start

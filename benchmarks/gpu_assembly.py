@@ -26,7 +26,8 @@ os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver would remember the texts
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from tritium.backends.nvptx import assemble, cuda, link  # noqa: E402
+from tritium.backends.nvptx.assemble import driver_link, ptxas  # noqa: E402
+from tritium.backends.nvptx.runtime import cuda  # noqa: E402
 
 ARCH = "sm_90a"
 EMPTY = f".version 8.0\n.target {ARCH}\n.address_size 64\n.visible .entry nothing() {{ ret; }}\n"
@@ -57,7 +58,7 @@ def texts():
 @contextlib.contextmanager
 def linker(text, level=4, call=cuda.call):
     """A linker of the driver that was given a text; 4 is the driver's own level."""
-    options, values = (ctypes.c_int * 2)(LEVEL, LINES), (ctypes.c_void_p * 2)(level, assemble.has_lines(text))
+    options, values = (ctypes.c_int * 2)(LEVEL, LINES), (ctypes.c_void_p * 2)(level, ptxas.has_lines(text))
     state, data = ctypes.c_void_p(), text.encode() + b"\0"
     call("cuLinkCreate_v2", 2, options, values, ctypes.byref(state))
     try:
@@ -76,7 +77,7 @@ def linked(text, **options):
 
 def beside_another(text):
     with linker(EMPTY):
-        return timed(link.link, text)
+        return timed(driver_link.link, text)
 
 
 def calls_of_the_linker(text):
@@ -87,7 +88,7 @@ def calls_of_the_linker(text):
         took[f"of the linker, {name}"] = timed(cuda.call, name, *args)
 
     linked(text, call=call)
-    said = re.search(r"Compile time = ([\d.]+) ms", link.link(text)[1])
+    said = re.search(r"Compile time = ([\d.]+) ms", driver_link.link(text)[1])
     return took | {"of the linker, by its own count": float(said[1]) if said else float("nan")}
 
 
@@ -98,8 +99,8 @@ def module(text):
     cuda.call("cuModuleUnload", loaded)
 
 
-def ptxas(text, *options):
-    assemble.assemble(text, ARCH, options)
+def by_ptxas(text, *options):
+    ptxas.assemble(text, ARCH, options)
 
 
 def nvjitlink(text):
@@ -121,11 +122,11 @@ def compiler_is_loaded():
 
 
 WAYS = {
-    "linker": link.link,
+    "linker": driver_link.link,
     **{f"linker, level {level}": functools.partial(linked, level=level) for level in range(5)},
     "module": module,
 }
-INSTALLED = {"ptxas": ptxas, "ptxas -O1": lambda text: ptxas(text, "-O1"), "nvJitLink": nvjitlink}  # or not
+INSTALLED = {"ptxas": by_ptxas, "ptxas -O1": lambda text: by_ptxas(text, "-O1"), "nvJitLink": nvjitlink}  # or not
 
 
 def timed(work, *args):

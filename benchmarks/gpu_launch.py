@@ -108,7 +108,7 @@ def driver_alone(add, x, y, z, n):
     """cuLaunchKernel with everything prepared: what no launcher can be faster than, and 0.7 us of ctypes."""
     import ctypes
 
-    from tritium.backends.nvptx import cuda
+    from tritium.backends.nvptx.runtime import cuda
 
     compiled = add[(1,)](x, y, z, n, BLOCK=1024)
     slots = [ctypes.c_uint64(v) for v in (x.data_ptr(), y.data_ptr(), z.data_ptr(), n)]

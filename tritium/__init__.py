@@ -35,7 +35,7 @@ __all__ = sorted({*_HOMES, *_MODULES, "__version__", "get_num_threads", "set_num
 
 
 def _run_assembly(op, xs):
-    from tritium.backends.cpu.assembly import run
+    from tritium.backends.cpu.runtime.assembly import run
 
     return run(op, xs)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.backends import fake_cuda
 from tests.backends.cuda_kernels import add, scalars, tiles
-from tritium.backends.cpu.runtime import Runtime
+from tritium.backends.cpu.runtime.image import Runtime
 from tritium.backends.driver import driver
 
 

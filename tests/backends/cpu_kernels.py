@@ -6,8 +6,8 @@ import numpy as np
 
 from tritium import ops, passes
 from tritium.backends.cpu.compile import prepare
-from tritium.backends.cpu.lower import lower
-from tritium.backends.cpu.runtime import Runtime
+from tritium.backends.cpu.lower.function import lower
+from tritium.backends.cpu.runtime.image import Runtime
 from tritium.backends.llvm.target import compile_text, cpu_target
 from tritium.interp.machine import interpret
 from tritium.ir import types as T

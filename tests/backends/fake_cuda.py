@@ -10,8 +10,9 @@ import struct
 import sys
 
 from tritium.backends.driver import driver
-from tritium.backends.nvptx import ahead, cuda, launch
+from tritium.backends.nvptx.assemble import warm_up
 from tritium.backends.nvptx.driver import Driver
+from tritium.backends.nvptx.runtime import cuda, launch
 
 P, I, U, S, Q = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t, ctypes.c_uint64
 NAMES = {0: b"no error", 1: b"invalid argument", 700: b"an illegal memory access was encountered"}
@@ -189,7 +190,7 @@ class FakeCuda:
         ctypes.memmove(out, struct.pack("Q", address), 8)
 
 
-START_AHEAD = ahead._start
+START_AHEAD = warm_up._start
 CACHED = (START_AHEAD, cuda.library, cuda.available, cuda.start, cuda.count, cuda.context, cuda.properties)
 
 
@@ -207,7 +208,7 @@ def install(monkeypatch, devices=1):
     fake = FakeCuda(devices)
     clear()
     monkeypatch.setattr(cuda, "library", functools.cache(lambda: fake))
-    monkeypatch.setattr(ahead, "_start", lambda device: None)  # tests count calls, and know no other threads
+    monkeypatch.setattr(warm_up, "_start", lambda device: None)  # tests count calls, and know no other threads
     monkeypatch.setattr(launch, "_own_streams", False)
     monkeypatch.setattr(launch, "current", launch._Current())
     if "torch" in sys.modules:  # on a machine with a GPU, torch would ask the real driver

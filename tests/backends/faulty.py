@@ -177,7 +177,7 @@ define void @deep(ptr %args, i64 %begin, i64 %end, ptr %grid, ptr %arena) {
 
 def deep():
     """A kernel that needs more stack than its thread has."""
-    from tritium.backends.cpu.runtime import Runtime
+    from tritium.backends.cpu.runtime.image import Runtime
 
     library = Runtime.get().load(compile_text(DEEP, cpu_target(), passes=()))
     Runtime.get().launch_raw(library.address("deep"), 64, 1, 1, 1, b"")

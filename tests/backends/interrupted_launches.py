@@ -13,7 +13,7 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
-from tritium.backends.cpu.runtime import Runtime
+from tritium.backends.cpu.runtime.image import Runtime
 
 # A shell that starts programs in the background has them ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)

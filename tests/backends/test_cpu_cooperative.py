@@ -12,8 +12,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tritium.backends.cpu import cooperative
-from tritium.backends.cpu.runtime import Runtime
+from tritium.backends.cpu.runtime import cooperative
+from tritium.backends.cpu.runtime.image import Runtime
 from tritium.errors import InterpreterError
 from tritium.interp import together as turns
 from tritium.interp.eager import launch as interpret

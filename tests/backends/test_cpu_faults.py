@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tritium.backends.cpu import alone, cooperative, fault_record, faults, float_state, interrupt, pool
-from tritium.backends.cpu.lower import lower
+from tritium.backends.cpu.lower import fault_record
+from tritium.backends.cpu.lower.function import lower
+from tritium.backends.cpu.runtime import alone, cooperative, faults, float_state, interrupt, pool
 from tritium.backends.llvm.target import assembly, cpu_target
 from tritium.ir.text import parse_module
 

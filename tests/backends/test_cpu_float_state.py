@@ -10,7 +10,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tritium.backends.cpu.runtime import Runtime
+from tritium.backends.cpu.runtime.image import Runtime
 from tritium.backends.llvm.target import compile_text, cpu_target
 from tritium.interp.eager import launch as interpret
 

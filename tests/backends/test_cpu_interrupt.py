@@ -13,8 +13,9 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.interrupted_launches import CASES
 from tritium import knobs
-from tritium.backends.cpu import float_state, interrupt, polls
-from tritium.backends.cpu.runtime import Runtime
+from tritium.backends.cpu.fuse import polls
+from tritium.backends.cpu.runtime import float_state, interrupt
+from tritium.backends.cpu.runtime.image import Runtime
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from tests.backends.cpu_kernels import KERNEL
-from tritium.backends.cpu.runtime import Runtime
-from tritium.backends.llvm.target import compile_text, cpu_target
-from tritium.backends.llvm.writer import Writer, value
-from tritium.backends.native import calls, record
-from tritium.backends.native.record import (
+from tritium.backends.cpu.runtime.image import Runtime
+from tritium.backends.launcher import calls, record
+from tritium.backends.launcher.record import (
     BOOL,
     FLOAT32,
     FLOAT64,
@@ -21,6 +19,8 @@ from tritium.backends.native.record import (
     ndarray,
     tensor,
 )
+from tritium.backends.llvm.target import compile_text, cpu_target
+from tritium.backends.llvm.writer import Writer, value
 
 
 class Tensor:

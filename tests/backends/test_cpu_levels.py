@@ -16,7 +16,7 @@ import tritium.language as tl
 from tests.backends import cpu_kernels
 from tritium import knobs, ops
 from tritium.backends.compiler import GPUTarget
-from tritium.backends.cpu import dot, sort
+from tritium.backends.cpu.library import dot, sort
 from tritium.backends.llvm import levels, target
 from tritium.backends.llvm.levels import LEVELS
 from tritium.backends.llvm.target import CPU_TARGETS, assembly, cpu_target
@@ -191,7 +191,7 @@ assert (out == 2 * x).all()
 @pytest.mark.parametrize("name", target.runnable_levels())
 def test_a_launch_at_every_level_of_this_machine(name):
     code = LAUNCH + """
-from tritium.backends.cpu.runtime import Runtime
+from tritium.backends.cpu.runtime.image import Runtime
 from tritium.backends.llvm.target import cpu_target
 assert cpu_target() == Runtime.get().target
 print(cpu_target().cpu, cpu_target().simd, "zmm" in kernel.asm["asm"])

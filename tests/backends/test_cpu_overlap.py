@@ -6,7 +6,7 @@ import torch
 
 import tritium as triton
 import tritium.language as tl
-from tritium.backends.native.terms import Terms
+from tritium.backends.launcher.preconditions import Terms
 from tritium.frontend import lower
 from tritium.interp.eager import launch
 from tritium.interp.machine import interpret

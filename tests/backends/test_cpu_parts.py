@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from tritium.backends.cpu import dot, dot_amx, partial, sort
+from tritium.backends.cpu.library import dot, dot_amx, partial, sort
 from tritium.backends.llvm.target import assembly, cpu_target
 
 RNG = np.random.default_rng(7)

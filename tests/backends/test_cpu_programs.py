@@ -5,14 +5,14 @@ import pytest
 
 from tests.backends.cpu_kernels import I, check, launch, module, rng
 from tritium import ops
-from tritium.backends.cpu import table
+from tritium.backends.cpu.lower import table
 from tritium.interp.machine import interpret
 from tritium.ir import types as T
 from tritium.ir.opdef import OpKind
 
 
 def test_every_op_has_a_lowering():
-    from tritium.backends.cpu import lower_atomics, lower_calls, lower_control, lower_dot, lower_program, lower_shape  # noqa: F401
+    from tritium.backends.cpu.lower import atomics, calls, control, dot, program, shape  # noqa: F401
 
     kinds = [k for k in vars(ops).values() if isinstance(k, OpKind)]
     assert len(kinds) > 80

@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 
 from tests.backends.cpu_kernels import KERNEL
-from tritium.backends.cpu import debug, dot, launcher, partial, pool, runtime, sort
-from tritium.backends.cpu.runtime import PARTS, Runtime
+from tritium.backends.cpu.library import debug, dot, partial, sort
+from tritium.backends.cpu.runtime import image, launcher, pool
+from tritium.backends.cpu.runtime.image import PARTS, Runtime
+from tritium.backends.launcher import calls, guards, parts, record
+from tritium.backends.launcher import launcher as native_launcher
+from tritium.backends.launcher.record import pack
 from tritium.backends.llvm.target import compile_text, cpu_target
 from tritium.backends.llvm.writer import Writer
-from tritium.backends.native import calls, guards, parts, record
-from tritium.backends.native import launcher as native_launcher
-from tritium.backends.native.record import (
-    pack,
-)
 
 
 def kernel(body, *, name="k"):
@@ -58,7 +57,7 @@ def count(rt, counter, grid, rounds=1, arena=64):
     return out
 
 
-MODULES = [calls, debug, dot, guards, launcher, native_launcher, partial, parts, pool, record, runtime, sort]
+MODULES = [calls, debug, dot, guards, launcher, native_launcher, partial, parts, pool, record, image, sort]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
@@ -144,7 +143,7 @@ def test_number_of_threads(rt):
 
 
 def test_default_number_of_threads_comes_from_the_environment():
-    code = "from tritium.backends.cpu.runtime import Runtime; print(Runtime.get().num_threads)"
+    code = "from tritium.backends.cpu.runtime.image import Runtime; print(Runtime.get().num_threads)"
     out = subprocess.run([sys.executable, "-c", code], env={**os.environ, "TRITIUM_NUM_THREADS": "7"},
                          capture_output=True, text=True, check=True)  # fmt: skip
     assert out.stdout.strip() == "7"
@@ -266,7 +265,7 @@ def test_symbols_know_their_names(rt):
 def test_processes_race_for_an_empty_cache(tmp_path):
     code = """if True:
         import ctypes, time
-        from tritium.backends.cpu.runtime import Runtime
+        from tritium.backends.cpu.runtime.image import Runtime
         start = time.process_time()
         rt = Runtime.get()
         fn = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(rt.symbols["tt.sort.i32"])
@@ -280,7 +279,8 @@ def test_processes_race_for_an_empty_cache(tmp_path):
     files = sorted(p.name for p in tmp_path.rglob("*.o"))
     assert files == ["core.o", "tt.sort.i32.o"]
     # and a process that finds them compiles nothing
-    check = "import tritium.backends.cpu.runtime as r; r.compile_text = None; exec(__import__('os').environ['CODE'])"
+    check = ("from tritium.backends.cpu.runtime import image; image.compile_text = None; "
+             "exec(__import__('os').environ['CODE'])")
     done = subprocess.run([sys.executable, "-c", check], env={**env, "CODE": code}, capture_output=True, text=True,
                           check=True)  # fmt: skip
     assert done.stdout.strip() == "[0, 1, 2, 3]"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 PROGRAM = """
 import numpy as np
-from tritium.backends.native import parts
+from tritium.backends.launcher import parts
 parts.NATIVE = False  # before the runtime is made
 import tritium as triton
 import tritium.language as tl
@@ -35,7 +35,7 @@ except RuntimeError as error:
 else:
     raise SystemExit("the assertion held")
 
-from tritium.backends.cpu.runtime import Runtime
+from tritium.backends.cpu.runtime.image import Runtime
 assert Runtime.get().launch_raw == Runtime.get().launch_raw_slowly
 print("fine")
 """
@@ -48,7 +48,7 @@ def test_launches(tmp_path):
 
 
 def test_this_python_takes_builtins_if_it_has_a_global_lock():
-    from tritium.backends.native.parts import NATIVE
+    from tritium.backends.launcher.parts import NATIVE
 
     free = not getattr(sys, "_is_gil_enabled", lambda: True)()
     assert NATIVE == (sys.implementation.name == "cpython" and object.__basicsize__ == 16) and not (NATIVE and free)

@@ -7,7 +7,7 @@ import numpy as np
 from tests.backends import fake_cuda
 from tests.backends.cuda_kernels import add
 from tritium.backends.driver import driver
-from tritium.backends.nvptx import memory
+from tritium.backends.nvptx.runtime import memory
 
 
 def test_arrays_are_shared_by_protocol(fake):

@@ -16,8 +16,8 @@ from tests.backends.cuda_kernels import Tensor, X, Y, Z, add, f32, scalars, slow
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import driver
-from tritium.backends.nvptx import cuda, launch, launcher, memory
 from tritium.backends.nvptx.driver import Driver
+from tritium.backends.nvptx.runtime import cuda, launch, launcher, memory
 from tritium.errors import OutOfResources
 from tritium.tools.tensor_descriptor import TensorDescriptor
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.backends import fake_cuda
 from tests.backends.cuda_kernels import X, Y, Z, add
-from tritium.backends.nvptx import ahead, assemble, cuda, launch, link
+from tritium.backends.nvptx.assemble import driver_link, ptxas, warm_up
+from tritium.backends.nvptx.runtime import cuda, launch
 from tritium.errors import PTXASError
 
 
@@ -64,36 +65,37 @@ def test_the_driver_makes_the_machine_code_of_its_own_gpu(fake):
 def test_what_the_driver_cannot_make_goes_to_the_assembler(fake):
     linker = Linker(fake)
     cuda.use(0)
-    assert link.makes("ret;", 90)
-    assert not link.makes("setmaxnreg.dec 24;", 90)
+    assert driver_link.makes("ret;", 90)
+    assert not driver_link.makes("setmaxnreg.dec 24;", 90)
     product = "setmaxnreg.dec 24; wgmma.mma_async.sync {%r1, %r2}, %rd1, %rd2; "
-    assert link.makes(product + ".maxnreg 168", 90) and not link.makes(product + ".maxnreg 32", 90)
-    assert not link.makes(product + product.replace("%r2", "%r3") + ".maxnreg 168", 90)
-    assert not link.makes(".extern .func (.param .b32 r) vprintf;", 90)
-    assert not link.makes("ret;", 80)
+    assert driver_link.makes(product + ".maxnreg 168", 90) and not driver_link.makes(product + ".maxnreg 32", 90)
+    assert not driver_link.makes(product + product.replace("%r2", "%r3") + ".maxnreg 168", 90)
+    assert not driver_link.makes(".extern .func (.param .b32 r) vprintf;", 90)
+    assert not driver_link.makes("ret;", 80)
     add[(1,)](X, Y, Z, 64, BLOCK=64, ptx_options="-O2")
     fake.current = 0  # no context
-    assert not link.makes("ret;", 90) and not linker.added
+    assert not driver_link.makes("ret;", 90) and not linker.added
 
 
 @pytest.mark.parametrize("said", ["8 bytes spill stores, 16 bytes spill loads", "wgmma instructions are serialized"])
 def test_warps_that_need_each_other_s_registers_get_them(said):
-    assert link.lacks_registers("setmaxnreg.dec 24;", said)
-    assert not link.lacks_registers("ret;", said)
-    assert not link.lacks_registers("setmaxnreg.dec 24;", "Performance Loss: 'setmaxnreg' ignored. Used 90 registers")
-    assert link.lacks_registers("setmaxnreg.dec 24;", "")  # what the driver remembers it says nothing of
-    assert assemble.usage("") == {}
+    assert driver_link.lacks_registers("setmaxnreg.dec 24;", said)
+    assert not driver_link.lacks_registers("ret;", said)
+    ignored = "Performance Loss: 'setmaxnreg' ignored. Used 90 registers"
+    assert not driver_link.lacks_registers("setmaxnreg.dec 24;", ignored)
+    assert driver_link.lacks_registers("setmaxnreg.dec 24;", "")  # what the driver remembers it says nothing of
+    assert ptxas.usage("") == {}
 
 
 def test_launcher_and_linker_are_brought_in_ahead(fake, monkeypatch):
     linker = Linker(fake)
     before = set(threading.enumerate())
-    monkeypatch.setattr(ahead, "_start", fake_cuda.START_AHEAD)
-    ahead.start()  # no context yet
+    monkeypatch.setattr(warm_up, "_start", fake_cuda.START_AHEAD)
+    warm_up.start()  # no context yet
     assert set(threading.enumerate()) == before and not linker.added
     cuda.use(0)
     for _ in range(2):
-        ahead.start()
+        warm_up.start()
     for thread in set(threading.enumerate()) - before:
         thread.join()
     assert len(linker.added) == linker.gone == 1 and launch.Runtime._get.__func__.cache_info().currsize == 1

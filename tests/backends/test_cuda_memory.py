@@ -7,7 +7,7 @@ import pytest
 
 import tritium.language as tl
 from tests.backends.cuda_kernels import add, slow_launches
-from tritium.backends.nvptx import cuda, memory
+from tritium.backends.nvptx.runtime import cuda, memory
 
 torch = pytest.importorskip("torch")
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.backends.cuda_kernels import Tensor, X, Y, Z, add, slow_launches
 from tritium import knobs
-from tritium.backends.native import roads
+from tritium.backends.launcher import entry_points
 
 torch = pytest.importorskip("torch")
 
@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch")
 @pytest.fixture
 def checked(monkeypatch):
     """Notes the launches of compiled kernels that Python looked at."""
-    seen, original = [], roads.Demands.check
-    monkeypatch.setattr(roads.Demands, "check", lambda self, args: seen.append(1) or original(self, args))
+    seen, original = [], entry_points.Demands.check
+    monkeypatch.setattr(entry_points.Demands, "check", lambda self, args: seen.append(1) or original(self, args))
     return seen
 
 
@@ -52,7 +52,7 @@ def test_every_road_gives_the_driver_the_same(fake, road, checked):
 
 
 def test_streams(fake, monkeypatch, checked):
-    from tritium.backends.nvptx import launch
+    from tritium.backends.nvptx.runtime import launch
 
     kernel = warm(X, Y, Z, 64)
     for stream in (7, 0, 9):

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
+from tritium.backends.launcher import image
 from tritium.backends.llvm import jit
 from tritium.backends.llvm.target import CPU_TARGETS, compile_text
-from tritium.backends.native import image
 
 TEXT = """
 @count = global i64 5

@@ -12,7 +12,7 @@ from tests.language.builders import Bench, target
 from tritium import knobs, testing
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import Drivers
-from tritium.backends.nvptx import cuda
+from tritium.backends.nvptx.runtime import cuda
 from tritium.compiler import max_shared_mem
 from tritium.runtime.jit import get_jit_fn_file_line
 from tritium.tools.ragged_tma import create_ragged_descriptor, load_ragged, store_ragged

@@ -36,8 +36,8 @@ def run_blocks(module, args, grid=(1,)):
 
 def run_cpu(module, args, grid=(1,)):
     """Machine code for this CPU."""
-    from tritium.backends.cpu.runtime import Runtime
-    from tritium.backends.native.record import pack
+    from tritium.backends.cpu.runtime.image import Runtime
+    from tritium.backends.launcher.record import pack
 
     address, arena, terms = _compiled(module)
     slots = b"".join(pack(["TENSOR"], [x.ctypes.data]) if isinstance(x, np.ndarray)
@@ -51,10 +51,10 @@ def run_cpu(module, args, grid=(1,)):
 @functools.lru_cache(maxsize=16)
 def _compiled(module, trusting=True):
     from tritium.backends.cpu.compile import prepare
-    from tritium.backends.cpu.lower import lower
-    from tritium.backends.cpu.runtime import Runtime
+    from tritium.backends.cpu.lower.function import lower
+    from tritium.backends.cpu.runtime.image import Runtime
+    from tritium.backends.launcher.preconditions import Terms
     from tritium.backends.llvm.target import compile_text, cpu_target
-    from tritium.backends.native.terms import Terms
     from tritium.passes.apart import packed
 
     cpu, taken = cpu_target(), [] if trusting else None

@@ -8,8 +8,8 @@ import threading
 
 import numpy as np
 
-from tritium.backends.gpu.scalar_steps import scalar_steps
-from tritium.backends.gpu.split_blocks import split_blocks
+from tritium.backends.gpu.cluster.split import split_blocks
+from tritium.backends.gpu.rewrite.simplify_induction import scalar_steps
 from tritium.interp.machine import Machine, programs
 from tritium.interp.memory import Memory
 from tritium.ir.verify import verify

@@ -12,7 +12,7 @@ from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.driver import driver
-from tritium.backends.nvptx import cuda, tensor_map
+from tritium.backends.nvptx.runtime import cuda, tensor_map
 from tritium.ir import types as T
 
 _LETTER = {T.f16: "e", T.f32: "f", T.f64: "d"}

@@ -11,7 +11,7 @@ from tests.gpu.modules import run_cuda
 from tests.gpu.test_language import module_of
 from tests.gpu.test_modules import agree
 from tritium import ops
-from tritium.backends.gpu.certain import Certain
+from tritium.backends.gpu.analysis.preconditions import Certain
 from tritium.backends.nvptx import compile
 from tritium.interp.machine import interpret
 

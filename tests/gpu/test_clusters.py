@@ -9,9 +9,9 @@ from tests.gpu.cluster_machine import interpret_in_blocks
 from tests.gpu.test_language import module_of
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.gpu import ops as gpu_ops
-from tritium.backends.gpu.block_axes import Axes
-from tritium.backends.gpu.scalar_steps import scalar_steps
-from tritium.backends.gpu.split_blocks import split_blocks
+from tritium.backends.gpu.cluster.axes import Axes
+from tritium.backends.gpu.cluster.split import split_blocks
+from tritium.backends.gpu.rewrite.simplify_induction import scalar_steps
 from tritium.compiler import ASTSource
 from tritium.interp.machine import interpret
 from tritium.ir.core import walk

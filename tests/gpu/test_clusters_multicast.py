@@ -11,8 +11,8 @@ from tests.gpu.modules import H100, binary, run_cuda
 from tests.gpu.test_copy_engine import attention, by_descriptors, data, product, product_args
 from tests.gpu.test_language import module_of
 from tests.gpu.test_modules import agree
-from tritium.backends.gpu.certain import Certain
-from tritium.backends.nvptx.assemble import ptxas
+from tritium.backends.gpu.analysis.preconditions import Certain
+from tritium.backends.nvptx.assemble.ptxas import ptxas
 from tritium.interp.machine import interpret
 
 e4m3 = ml_dtypes.float8_e4m3fn

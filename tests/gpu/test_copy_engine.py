@@ -12,7 +12,7 @@ from tests.gpu.modules import run_cuda
 from tests.gpu.samples import data, rng
 from tests.gpu.test_language import module_of
 from tests.gpu.test_modules import agree
-from tritium.backends.gpu.certain import Certain
+from tritium.backends.gpu.analysis.preconditions import Certain
 from tritium.interp.machine import interpret
 from tritium.kernels.attention import forward_kernel
 from tritium.tensors import is_descriptor

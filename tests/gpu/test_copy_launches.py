@@ -11,7 +11,7 @@ import tritium.language as tl
 from tests.backends import fake_cuda
 from tests.gpu.test_copy_engine import by_descriptors, product
 from tritium.backends.driver import driver
-from tritium.backends.nvptx import cuda
+from tritium.backends.nvptx.runtime import cuda
 
 
 class Tensor:

@@ -12,7 +12,7 @@ import tritium.language as tl
 from tests.gpu import emulator
 from tests.gpu.modules import run_cuda
 from tests.gpu.test_modules import agree
-from tritium.backends.gpu import lower_scan, lower_sort
+from tritium.backends.gpu.lower import scan, sort
 from tritium.frontend import lower
 from tritium.interp.machine import interpret
 from tritium.ir.verify import verify
@@ -178,21 +178,21 @@ def test_sort(check, shape, warps):
 @pytest.mark.parametrize("down", [False, True])
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u4", "i8", "u8", "f2", bf16, "f4", "f8"], ids=str)
 def test_sort_in_loops(check, dtype, down, monkeypatch):
-    monkeypatch.setattr(lower_sort, "WRITTEN_OUT", 0)
+    monkeypatch.setattr(sort, "WRITTEN_OUT", 0)
     check(sort_rows, data(dtype, 4, 32), np.zeros((4, 32), dtype), 4, 32, down, warps=1)
 
 
 @pytest.mark.parametrize("warps", WARPS)
 @pytest.mark.parametrize("shape", [(1, 2), (1, 2048), (32, 64), (8, 256), (2, 1)])
 def test_sort_in_loops_over_threads(check, shape, warps, monkeypatch):
-    monkeypatch.setattr(lower_sort, "WRITTEN_OUT", 0)
+    monkeypatch.setattr(sort, "WRITTEN_OUT", 0)
     check(sort_rows, data("f4", *shape), np.zeros(shape, "f4"), *shape, warps == 1, warps=warps)
 
 
 @pytest.mark.parametrize("written_out", [0, 1 << 30])
 def test_sorting_loses_no_element(check, written_out, monkeypatch):
     """Zeros of both signs and numbers that compare with nothing."""
-    monkeypatch.setattr(lower_sort, "WRITTEN_OUT", written_out)
+    monkeypatch.setattr(sort, "WRITTEN_OUT", written_out)
     x = data("f4", 2, 64)
     x[:, ::3], x[:, 1::5] = 0.0, -0.0
     check(sort_rows, x, np.zeros((2, 64), "f4"), 2, 64, False, warps=1)
@@ -207,7 +207,7 @@ def sort_what_was_not_loaded(o, K: tl.constexpr):
 
 
 def test_sort_of_what_was_not_loaded(check, monkeypatch):
-    monkeypatch.setattr(lower_sort, "WRITTEN_OUT", 0)
+    monkeypatch.setattr(sort, "WRITTEN_OUT", 0)
     check(sort_what_was_not_loaded, np.zeros(1024, "i4"), 1024)
 
 
@@ -287,9 +287,9 @@ def scan_maps(x, o, q, M: tl.constexpr, K: tl.constexpr, AXIS: tl.constexpr, BAC
 @pytest.fixture
 def in_strips(monkeypatch):
     """Scans go through shared memory; a list of the tiles that did."""
-    used, scan = [], lower_scan.Strips.scan
-    monkeypatch.setattr(lower_scan, "WRITTEN_OUT", 0)
-    monkeypatch.setattr(lower_scan.Strips, "scan", lambda self, *args: used.append(self) or scan(self, *args))
+    used, whole = [], scan.Strips.scan
+    monkeypatch.setattr(scan, "WRITTEN_OUT", 0)
+    monkeypatch.setattr(scan.Strips, "scan", lambda self, *args: used.append(self) or whole(self, *args))
     return used
 
 

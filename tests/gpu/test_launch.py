@@ -14,7 +14,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tritium.backends.driver import driver
-from tritium.backends.nvptx import cuda
+from tritium.backends.nvptx.runtime import cuda
 from tritium.errors import OutOfResources
 from tritium.runtime import memory
 from tritium.tools.occupancy import occupancy

@@ -20,7 +20,7 @@ from tests.backends.cpu_kernels import module as module_of
 from tests.exec import test_exec
 from tests.gpu.modules import H100, binary, run_cuda
 from tritium import ops
-from tritium.backends.gpu.lower import LOWER
+from tritium.backends.gpu.lower.function import LOWER
 from tritium.backends.nvptx import compile as stages
 from tritium.interp.machine import interpret
 from tritium.ir import types as T

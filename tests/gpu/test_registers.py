@@ -5,7 +5,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tritium.backends.compiler import GPUTarget
-from tritium.backends.nvptx.assemble import ptxas, version, with_all_registers
+from tritium.backends.nvptx.assemble.ptxas import ptxas, version, with_all_registers
 from tritium.compiler import ASTSource, compile
 from tritium.errors import OutOfResources, PTXASError
 

@@ -7,7 +7,7 @@ import pytest
 
 from tritium.backends.llvm.jit import load
 from tritium.backends.llvm.target import compile_text, cpu_target
-from tritium.backends.nvptx.remainder import function
+from tritium.backends.nvptx.isa.remainder import function
 
 
 def compiled(kind):

@@ -7,7 +7,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tritium import knobs
-from tritium.backends.native import roads
+from tritium.backends.launcher import entry_points
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -63,8 +63,8 @@ def test_results(road):
 
 
 def test_python_is_asked_once(road, monkeypatch):
-    seen, original = [], roads.Demands.check
-    monkeypatch.setattr(roads.Demands, "check", lambda self, args: seen.append(1) or original(self, args))
+    seen, original = [], entry_points.Demands.check
+    monkeypatch.setattr(entry_points.Demands, "check", lambda self, args: seen.append(1) or original(self, args))
     scale.device_caches.clear()
     x, out = tensors()
     kernel = warm(x, out)

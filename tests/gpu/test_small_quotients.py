@@ -9,7 +9,7 @@ import tritium.language as tl
 from tests.gpu import emulator
 from tests.gpu.samples import data, rng
 from tests.gpu.test_language import module_of
-from tritium.backends.gpu.small_quotients import SMALL
+from tritium.backends.gpu.analysis.division import SMALL
 
 
 @triton.jit

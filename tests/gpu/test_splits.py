@@ -1,6 +1,6 @@
 """Products of f32 as several products of shorter numbers: how exact they are, and what infinities become.
 
-Emulated, and on a real GPU where there is one; see `gpu/split_dots.py`.
+Emulated, and on a real GPU where there is one; see `gpu/rewrite/split_dots.py`.
 """
 
 import numpy as np

@@ -13,7 +13,7 @@ from tests.gpu import emulator
 from tests.gpu.modules import binary
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.driver import driver
-from tritium.backends.native.terms import Terms
+from tritium.backends.launcher.preconditions import Terms
 from tritium.backends.nvptx import compile
 from tritium.compiler import ASTSource
 from tritium.interp.machine import interpret

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from tests import cases
-from tritium.backends.gpu.assign_layouts import assign_layouts
-from tritium.backends.gpu.load_ahead import load_ahead
-from tritium.backends.gpu.load_once import load_once
-from tritium.backends.gpu.pipeline_loops import pipeline_loops
-from tritium.backends.gpu.scalar_steps import scalar_steps
-from tritium.backends.gpu.specialize_warps import specialize_warps
-from tritium.backends.gpu.split_blocks import split_blocks
-from tritium.backends.gpu.split_dots import split_dots
-from tritium.backends.gpu.store_boxes import store_boxes
-from tritium.backends.gpu.turn_dots import turn_dots
-from tritium.backends.gpu.unscale_extremes import unscale_extremes
-from tritium.backends.nvptx import copy_engine, mma, wgmma
-from tritium.backends.nvptx.target import NvTarget
+from tritium.backends.gpu.cluster.split import split_blocks
+from tritium.backends.gpu.layout.assign import assign_layouts
+from tritium.backends.gpu.pipeline.prefetch import load_ahead
+from tritium.backends.gpu.pipeline.software_pipeline import pipeline_loops
+from tritium.backends.gpu.pipeline.specialize_warps import specialize_warps
+from tritium.backends.gpu.pipeline.tma_stores import store_boxes
+from tritium.backends.gpu.rewrite.hoist_scales import unscale_extremes
+from tritium.backends.gpu.rewrite.redundant_loads import load_once
+from tritium.backends.gpu.rewrite.simplify_induction import scalar_steps
+from tritium.backends.gpu.rewrite.split_dots import split_dots
+from tritium.backends.gpu.rewrite.swap_operands import turn_dots
+from tritium.backends.nvptx.isa import mma, tma, wgmma
+from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
 from tritium.passes import dce
@@ -49,7 +49,7 @@ def _load_ahead(module, nv):
 
 def _specialize(module, nv):
     abilities = lambda module: mma.abilities(nv, analyze(module, []), module.attrs["num_warps"])
-    return specialize_warps(module, abilities, copy_engine.engine(nv))
+    return specialize_warps(module, abilities, tma.engine(nv))
 
 
 def _assign(module, nv):
@@ -78,7 +78,7 @@ PASSES = {
     "scalar_steps": lambda module, nv: scalar_steps(module),
     "pipeline_loops": _pipeline,
     "specialize_warps": _specialize,
-    "store_boxes": lambda module, nv: store_boxes(module, copy_engine.engine(nv), len(module.args)),
+    "store_boxes": lambda module, nv: store_boxes(module, tma.engine(nv), len(module.args)),
     "assign_layouts": _assign,
 }
 

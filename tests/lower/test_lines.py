@@ -10,7 +10,7 @@ import tritium as triton
 import tritium.language as tl
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
-from tritium.backends.nvptx import assemble
+from tritium.backends.nvptx.assemble import ptxas
 from tritium.compiler import ASTSource
 
 # Lines that tests speak of are marked by a word in a comment behind them.
@@ -129,7 +129,7 @@ def test_lines_change_no_instruction(fn, types, constants, arch):
     said = r"\s*(\.loc|\.file|\.section|\$L__(tmp|func)|// callseq).*\n"
     shortened = (re.sub(r"\s+", " ", re.sub(said, "\n", asm["ptx"])) for asm in (with_lines, without))
     assert next(shortened) == next(shortened)
-    if assemble.ptxas():
+    if ptxas.ptxas():
         tables, none = sections(with_lines["cubin"]), sections(without["cubin"])
         code = [name for name in tables if name.startswith(".text.")]
         assert code and all(tables[name] == none[name] for name in code)

@@ -13,7 +13,7 @@ import pytest
 
 from tritium import passes
 from tritium.backends.cpu.compile import prepare
-from tritium.backends.cpu.lower import lower
+from tritium.backends.cpu.lower.function import lower
 from tritium.backends.llvm.target import assembly, cpu_target
 from tritium.ir.text import parse_module
 from tritium.ir.verify import verify

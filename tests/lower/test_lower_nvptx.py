@@ -17,7 +17,7 @@ import pytest
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
-from tritium.backends.nvptx import assemble
+from tritium.backends.nvptx.assemble import ptxas
 from tritium.errors import CompilationError
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
@@ -38,7 +38,7 @@ def stages_of(module, arch, **options):
     module = module.replace(attrs={**module.attrs, "num_warps": chosen.num_warps, "num_stages": chosen.num_stages})
     value, metadata, out = passes.run(module, get(target).passes(target)), {}, {}
     for name, stage in get(target).stages:
-        if name == "cubin" and assemble.ptxas() is None:
+        if name == "cubin" and ptxas.ptxas() is None:
             break
         value = stage(value, target, chosen, metadata)
         out[name] = print_module(value) if name == "ttgir" else value

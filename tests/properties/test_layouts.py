@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tritium.backends.gpu.layout import (
+from tritium.backends.gpu.layout.linear import (
     Layout,
     blocked,
     conversion,
@@ -18,8 +18,8 @@ from tritium.backends.gpu.layout import (
     solve,
     solve_place,
 )
-from tritium.backends.gpu.shared_memory import passes, plan, vector_bits
-from tritium.backends.gpu.swizzle import swizzled
+from tritium.backends.gpu.layout.swizzle import swizzled
+from tritium.backends.gpu.lower.shared_memory import passes, plan, vector_bits
 
 dims = st.sampled_from([1, 2, 4, 8, 16, 32])
 

@@ -13,9 +13,9 @@ import numpy as np
 import tritium as triton
 import tritium.language as tl
 from tritium import cache, knobs
+from tritium.backends.launcher import parts
 from tritium.backends.llvm.target import cpu_target
-from tritium.backends.native import parts
-from tritium.backends.nvptx import assemble
+from tritium.backends.nvptx.assemble import ptxas
 from tritium.runtime.kept import Store
 from tritium.runtime.tuning import Config
 
@@ -38,7 +38,7 @@ def forget():
     thrice.device_caches.clear()
     thrice.hash = None
     cache.fingerprint.cache_clear()
-    assemble.version.cache_clear()
+    ptxas.version.cache_clear()
 
 
 def launch():
@@ -70,7 +70,7 @@ def use_everything(program):
     assert timings in (None, TIMINGS)
     if timings is None:
         store.write((100,), TIMINGS)
-    assert assemble.version(program) == "release 12.8"
+    assert ptxas.version(program) == "release 12.8"
     assert len(cache.fingerprint()) == 64
 
 

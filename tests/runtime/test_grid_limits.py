@@ -5,7 +5,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tritium.backends.cpu.runtime import Runtime
+from tritium.backends.cpu.runtime.image import Runtime
 from tritium.interp.eager import InterpretedFunction
 from tritium.interp.machine import programs
 from tritium.language.grid import grid_sizes

@@ -8,8 +8,8 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tritium import knobs
-from tritium.backends.native import roads
-from tritium.backends.native.parts import NATIVE
+from tritium.backends.launcher import entry_points
+from tritium.backends.launcher.parts import NATIVE
 from tritium.runtime import dispatch
 from tritium.runtime.jit import JITFunction
 from tritium.tensors import MockTensor
@@ -59,8 +59,9 @@ def fresh():
 @pytest.fixture
 def checked(monkeypatch):
     """Notes the launches of compiled kernels that Python looked at."""
-    seen, original = [], roads.Demands.check
-    monkeypatch.setattr(roads.Demands, "check", lambda self, args: seen.append(self.name) or original(self, args))
+    seen, original = [], entry_points.Demands.check
+    noted = lambda self, args: seen.append(self.name) or original(self, args)
+    monkeypatch.setattr(entry_points.Demands, "check", noted)
     return seen
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tritium import backends, locks
-from tritium.backends.cpu import index
-from tritium.backends.cpu.index import lanes_of
+from tritium.backends.cpu.fuse import index
+from tritium.backends.cpu.fuse.index import lanes_of
 from tritium.ir import types as T
 from tritium.language import dtypes
 from tritium.runtime.launch import Launcher, disarm_all

@@ -7,7 +7,7 @@ import pytest
 
 from tritium.__main__ import main
 from tritium.backends.compiler import GPUTarget
-from tritium.backends.nvptx.assemble import ptxas
+from tritium.backends.nvptx.assemble.ptxas import ptxas
 from tritium.tools.occupancy import MACHINES, machine, occupancy_of
 
 KERNEL = """

@@ -116,9 +116,9 @@ def _job(making: Making) -> Job:
                        if isinstance(value, _PLAIN) and not key.startswith("_")} for name in _GROUPS}
     last = None
     if making.target.backend == "cuda":
-        from tritium.backends.nvptx import assemble
+        from tritium.backends.nvptx.assemble import ptxas
 
-        path = assemble.ptxas()
+        path = ptxas.ptxas()
         if path is None:  # the driver has to assemble it, and that belongs to this process
             last = "ptx"
         else:

@@ -22,7 +22,7 @@ Kernels on the CPU take NumPy arrays as they are; this is about NVIDIA GPUs. Wit
     True
 """
 
-from tritium.backends.nvptx.memory import (
+from tritium.backends.nvptx.runtime.memory import (
     DeviceBuffer,
     Event,
     Stream,

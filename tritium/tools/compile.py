@@ -169,9 +169,9 @@ def write(kernel: Any, variant: aot.Variant, grid: list[str], base: Path) -> lis
 
 def objects(kernel: Any, entry: str) -> dict[str, bytes]:
     """File ending -> object code of a CPU kernel, under the name `entry`, and of the parts of the runtime it calls."""
-    from tritium.backends.cpu import shared
+    from tritium.backends.cpu.runtime import shared_object
 
-    return shared.objects(kernel.asm["llir"], kernel.name, entry, kernel.metadata.arch)
+    return shared_object.objects(kernel.asm["llir"], kernel.name, entry, kernel.metadata.arch)
 
 
 @dataclasses.dataclass

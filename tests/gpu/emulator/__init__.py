@@ -20,9 +20,9 @@ from tests.gpu.emulator.memory import Fault, Memory
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
-from tritium.backends.native.terms import Terms
-from tritium.backends.nvptx.target import NvTarget
-from tritium.backends.nvptx.tensor_map import Recipe
+from tritium.backends.launcher.preconditions import Terms
+from tritium.backends.nvptx.isa.target import NvTarget
+from tritium.backends.nvptx.runtime.tensor_map import Recipe
 
 __all__ = ["Fault", "execute", "fit", "llvm_of", "run"]
 

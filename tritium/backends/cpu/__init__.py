@@ -21,6 +21,6 @@ BACKEND = Backend(
     stages=(("llir", lazy(f"{_HERE}:llir")), ("obj", lazy(f"{_HERE}:obj"))),
     options={"default_dot_input_precision": "ieee"},
     fingerprint=fingerprint,
-    views={"asm": lazy(f"{_HERE}:assembly_view"), "so": lazy("tritium.backends.cpu.shared:so"),
-           "launcher.so": lazy("tritium.backends.cpu.shared:launcher_so")},
+    views={"asm": lazy(f"{_HERE}:assembly_view"), "so": lazy("tritium.backends.cpu.runtime.shared_object:so"),
+           "launcher.so": lazy("tritium.backends.cpu.runtime.shared_object:launcher_so")},
 )

@@ -19,8 +19,8 @@ def facts(cpu) -> passes.Facts:
     >>> T.f16 in facts(machines.cpu_target("aarch64")).floats
     True
     """
-    from .dot_amx import MULTIPLE
-    from .lower_exp import NATIVE
+    from .library.dot_amx import MULTIPLE
+    from .lower.exp import NATIVE
 
     half = {(T.f16, T.f32), (T.f32, T.f16)} if cpu.has_f16_convert else set()
     return passes.Facts(floats=WIDE | ({T.f16} if cpu.has_fp16 else set()), casts=BETWEEN_WIDE | half,
@@ -50,7 +50,7 @@ WITHOUT_TILES = functools.partial(passes.inline_calls, wanted=passes.has_tiles)
 
 def llir(module, target, options, metadata) -> str:
     """LLVM text; notes how much scratch memory a worker needs, and which accesses the launcher must find apart."""
-    from .lower import lower
+    from .lower.function import lower
 
     cpu, (apart, nonnegative) = machines.cpu_target(target.arch), ([], []) if options.launch_checks else (None, None)
     text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu, apart, nonnegative, module)

@@ -12,10 +12,10 @@ from typing import Any
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import Call, DriverBase
-from tritium.backends.native import record
-from tritium.backends.native.calls import form_of, lookup_guard, pack
-from tritium.backends.native.parts import NATIVE
-from tritium.backends.native.roads import Demands, Roads
+from tritium.backends.launcher import record
+from tritium.backends.launcher.calls import form_of, lookup_guard, pack
+from tritium.backends.launcher.entry_points import Demands, Roads
+from tritium.backends.launcher.parts import NATIVE
 from tritium.language.signature import flatten
 from tritium.locks import busy, lock, once
 from tritium.refusals import of_argument, refusal
@@ -26,7 +26,7 @@ _TARGET = GPUTarget("cpu", "host", 1)
 
 @once
 def _runtime():
-    from tritium.backends.cpu.runtime import Runtime
+    from tritium.backends.cpu.runtime.image import Runtime
 
     runtime = Runtime.get()
     runtime.ask(_judge)
@@ -265,7 +265,7 @@ _judging = lock()  # of the kernels that take another's place, one is kept
 
 def _room(metadata) -> int:
     """What the pool is told of a kernel: the scratch memory of a program, and whether all programs run at once."""
-    from tritium.backends.cpu.cooperative import BIT
+    from tritium.backends.cpu.runtime.cooperative import BIT
 
     return metadata.arena_bytes | (BIT if metadata.launch_cooperative_grid else 0)
 
@@ -287,8 +287,8 @@ class Launcher:
         self.otherwise: Any = None
         apart, nonnegative = (getattr(metadata, name, ()) for name in ("apart", "nonnegative"))
         if apart or nonnegative:
-            from tritium.backends.cpu.launcher import Checks
-            from tritium.backends.native.terms import Terms
+            from tritium.backends.cpu.runtime.launcher import Checks
+            from tritium.backends.launcher.preconditions import Terms
 
             self._terms = Terms(nonnegative, apart or ((), ()))
             self._checks = Checks(self._terms.address, None, 0)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...tensors import address_of
 from ..nvptx.driver import Driver as CudaDriver
-from ..nvptx.launch import Launcher as CudaLauncher
+from ..nvptx.runtime.launch import Launcher as CudaLauncher
 from ..nvptx.services import Utils as CudaUtils
 
 __all__ = ["CudaDriver", "CudaLauncher", "CudaUtils", "make_tensordesc_arg"]

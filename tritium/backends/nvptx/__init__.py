@@ -12,10 +12,11 @@ def fingerprint(target) -> str:
     """Versions of LLVM's bindings and of what may make the machine code: the driver, or the assembler."""
     import llvmlite  # its version alone: LLVM itself is loaded by what is imported from it
 
-    from . import assemble, link
+    from .assemble import driver_link, ptxas
 
-    path = assemble.ptxas()
-    return f"llvmlite {llvmlite.__version__}-driver {link.version()}-{assemble.version(path) if path else 'no ptxas'}"
+    path = ptxas.ptxas()
+    assembler = ptxas.version(path) if path else "no ptxas"
+    return f"llvmlite {llvmlite.__version__}-driver {driver_link.version()}-{assembler}"
 
 
 MOST_BLOCKS = 16  # of a cluster
@@ -26,7 +27,7 @@ def check(options) -> None:
     count = options.num_ctas
     if count == 1 and not options.clc:
         return
-    from .target import NvTarget
+    from .isa.target import NvTarget
 
     sm = NvTarget.of(options.arch).sm
     if options.clc and sm < 100:
@@ -43,7 +44,7 @@ def check(options) -> None:
 
 BACKEND = Backend(
     name="cuda",
-    passes=lazy("tritium.backends.nvptx.facts:pipeline"),
+    passes=lazy("tritium.backends.nvptx.isa.target_info:pipeline"),
     stages=tuple((name, lazy(f"{_STAGES}:{name}")) for name in ("ttgir", "llir", "ptx", "cubin")),
     options={
         "default_dot_input_precision": "tf32",
@@ -53,7 +54,7 @@ BACKEND = Backend(
     },
     check=check,
     fingerprint=fingerprint,
-    ahead=lazy("tritium.backends.nvptx.ahead:start"),
+    ahead=lazy("tritium.backends.nvptx.assemble.warm_up:start"),
     views={"sass": lazy(f"{_STAGES}:sass")},
     long=True,
 )

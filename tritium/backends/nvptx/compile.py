@@ -8,39 +8,26 @@ from ...locks import once
 from ...passes import dce, licm, promise_arguments
 from ...passes.apart import packed
 from ...passes.axis_info import analyze
-from ..gpu import (  # noqa: F401
-    lower_async,
-    lower_calls,
-    lower_clusters,
-    lower_control,
-    lower_convert,
-    lower_dot,
-    lower_memory,
-    lower_reduce,
-    lower_roles,
-    lower_scan,
-    lower_shape,
-    lower_sort,
-)
 from ..gpu import ops as gpu_ops
-from ..gpu.assign_layouts import assign_layouts
-from ..gpu.load_ahead import load_ahead
-from ..gpu.load_once import load_once
+from ..gpu.analysis.division import quotients_are_small
+from ..gpu.cluster.split import split_blocks
+from ..gpu.layout.assign import assign_layouts
 from ..gpu.lower import LOWER, lower_kernel
-from ..gpu.pipeline_loops import pipeline_loops
-from ..gpu.room import leaves_room
-from ..gpu.scalar_steps import scalar_steps
-from ..gpu.small_quotients import quotients_are_small
-from ..gpu.specialize_warps import specialize_warps
-from ..gpu.split_blocks import split_blocks
-from ..gpu.split_dots import split_dots
-from ..gpu.store_boxes import store_boxes
-from ..gpu.turn_dots import turn_dots
-from ..gpu.turns import turns_are_kept
-from ..gpu.unscale_extremes import unscale_extremes
+from ..gpu.pipeline.ping_pong import turns_are_kept
+from ..gpu.pipeline.prefetch import load_ahead
+from ..gpu.pipeline.shared_budget import leaves_room
+from ..gpu.pipeline.software_pipeline import pipeline_loops
+from ..gpu.pipeline.specialize_warps import specialize_warps
+from ..gpu.pipeline.tma_stores import store_boxes
+from ..gpu.rewrite.hoist_scales import unscale_extremes
+from ..gpu.rewrite.redundant_loads import load_once
+from ..gpu.rewrite.simplify_induction import scalar_steps
+from ..gpu.rewrite.split_dots import split_dots
+from ..gpu.rewrite.swap_operands import turn_dots
 from ..llvm.target import assembly, llvm
-from . import assemble, copy_engine, inline_asm, link, mma, wgmma
-from .target import NvTarget
+from .assemble import driver_link, ptxas
+from .isa import inline_asm, mma, tma, wgmma
+from .isa.target import NvTarget
 
 # What the copy engine writes in kernels without a copying warp. Threads store as fast there; one by one they do not
 # combine so.
@@ -75,7 +62,7 @@ def _pipelined(module, nv, options):
         made = pipeline_loops(made, mma.abilities(nv, analyze(made, taken), options.num_warps), most, pairs)
         slots = max((op.attrs["slots"] for op in walk(made.body) if op.kind is gpu_ops.ring), default=1)
         if options.launch_checks:
-            boxed = store_boxes(made, copy_engine.engine(nv), len(module.args), BY_ENGINE, taken)
+            boxed = store_boxes(made, tma.engine(nv), len(module.args), BY_ENGINE, taken)
             made = made if boxed is made else dce(boxed)
         made = unscale_extremes(made, taken)
         made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, taken, mma.fragments(nv), nv.widest_atomic)
@@ -92,7 +79,7 @@ def _pipelined(module, nv, options):
 def _ahead_registers(options):
     """The register budget of prefetched loads: a quarter of a thread's registers. The tile in use and its result are as
     large."""
-    return (assemble.registers(options.num_warps, options.maxnreg) + 1) // 4
+    return (ptxas.registers(options.num_warps, options.maxnreg) + 1) // 4
 
 
 def _function(function, attrs, nv):
@@ -130,12 +117,12 @@ def _specialized(module, nv, options):
 def _with_turns(module, nv, options, turns):
     abilities = lambda module: mma.abilities(nv, analyze(module, []), options.num_warps)
     taken = list(module.attrs.get("nonnegative", ()))
-    made = specialize_warps(module, abilities, copy_engine.engine(nv), turns, taken)
+    made = specialize_warps(module, abilities, tma.engine(nv), turns, taken)
     if made is module:
         return None
     if quotients_are_small(module, taken):
         made = made.replace(attrs={**made.attrs, "small_quotients": True})
-    made = dce(store_boxes(made, copy_engine.engine(nv), len(module.args), taken=taken))
+    made = dce(store_boxes(made, tma.engine(nv), len(module.args), taken=taken))
     made = unscale_extremes(made, taken)
     made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, None, mma.fragments(nv), nv.widest_atomic)
     return made.replace(attrs={**made.attrs, "nonnegative": tuple(taken)}) if taken else made
@@ -193,7 +180,7 @@ def cubin(text, target, options, metadata):
     if metadata.get("shared", 0) > NvTarget.of(options.arch).shared_bytes:
         return text.encode()
     binary, used = _assembled(text, options)
-    freer = assemble.with_all_registers(text, used)
+    freer = ptxas.with_all_registers(text, used)
     if freer is not None:
         binary, used = min((binary, used), _assembled(freer, options), key=lambda made: made[1].get("n_spills", 0))
     metadata.update(used)
@@ -203,13 +190,13 @@ def cubin(text, target, options, metadata):
 def _assembled(text, options):
     """(machine code, what is known of the registers it uses) of a PTX text."""
     nv, extra = NvTarget.of(options.arch), tuple((options.ptx_options or "").split())
-    if not extra and link.makes(text, nv.sm):
-        binary, said = link.link(text)
-        if not link.lacks_registers(text, said):
-            return binary, assemble.usage(said)
-    if assemble.ptxas() is None:
+    if not extra and driver_link.makes(text, nv.sm):
+        binary, said = driver_link.link(text)
+        if not driver_link.lacks_registers(text, said):
+            return binary, ptxas.usage(said)
+    if ptxas.ptxas() is None:
         return text.encode(), {}
-    return assemble.assemble(text, nv.cpu, extra)
+    return ptxas.assemble(text, nv.cpu, extra)
 
 
 def sass(asm, target):

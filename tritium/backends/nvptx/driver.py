@@ -8,7 +8,7 @@ import sys
 from ...tensors import is_descriptor, reader_of
 from ..compiler import GPUTarget
 from ..driver import DriverBase
-from . import cuda, launch
+from .runtime import cuda, launch
 from .services import Utils
 
 
@@ -98,7 +98,7 @@ class Driver(DriverBase):
         torch = _torch()
         if torch is not None:
             return torch.cuda
-        from . import memory
+        from .runtime import memory
         return memory
 
     def get_benchmarker(self):
@@ -111,7 +111,7 @@ class Driver(DriverBase):
         torch = _torch()
         if torch is not None:
             return torch.empty(256 * 1024 * 1024 // 4, dtype=torch.int, device="cuda")
-        from . import memory
+        from .runtime import memory
         return memory.empty(256 * 1024 * 1024 // 4, "i32")
 
     def clear_cache(self, cache):

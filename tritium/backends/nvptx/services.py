@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 
 from ...tensors import address_of, reader_of
-from ..native.calls import pack
-from . import cuda, launch, tensor_map
+from ..launcher.calls import pack
+from .runtime import cuda, launch, tensor_map
 
 __all__ = ["Utils"]
 

@@ -1,0 +1,1 @@
+"""Which loops a program becomes: fusion, buffering, dependences, bounds."""

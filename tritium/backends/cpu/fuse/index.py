@@ -1,0 +1,221 @@
+"""Where in a tile a strip of lanes lies: one index for each axis, each a number plus a fixed pattern over the lanes.
+
+An index is `(base, lanes)`: `base` is an int or an i64 value equal in all lanes, `lanes` what lane l adds to it, or
+None when no lane adds anything. A strip along the last axis is `(i, iota(16))` there and `(row, None)` elsewhere;
+shape ops only rearrange indices and cost no code.
+
+    >>> iota(4).offsets, lanes_of((0, 0, 0)) is None
+    ((0, 1, 2, 3), True)
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from ....ir import types as T
+
+__all__ = ["ZERO", "Lanes", "Strips", "iota", "lanes_of", "power_of_two", "source_index", "strips", "width_of"]
+
+ZERO = (0, None)  # the only index of an axis of size 1
+
+
+class Lanes:
+    """What each lane adds to an index: interned, so equality is `is`."""
+
+    __slots__ = ("offsets",)
+
+    def __init__(self, offsets: tuple[int, ...]):
+        self.offsets = offsets
+
+    def __repr__(self):
+        return f"Lanes{self.offsets}"
+
+
+_LANES: dict[tuple[int, ...], Lanes] = {}
+
+
+def lanes_of(offsets) -> Lanes | None:
+    """The pattern with these offsets; None when all are 0."""
+    offsets = tuple(offsets)
+    if not any(offsets):
+        return None
+    return _LANES.get(offsets) or _LANES.setdefault(offsets, Lanes(offsets))  # the first of several threads decides
+
+
+def iota(n: int) -> Lanes | None:
+    """0, 1 ... n-1.
+
+    >>> iota(2), iota(1)
+    (Lanes(0, 1), None)
+    """
+    return lanes_of(range(n))
+
+
+def width_of(idx) -> int:
+    """How many lanes an index has (1 when it is the same in all).
+
+    >>> width_of(((0, None), (16, iota(16)))), width_of(())
+    (16, 1)
+    """
+    for _, lanes in idx:
+        if lanes is not None:
+            return len(lanes.offsets)
+    return 1
+
+
+def power_of_two(n: int) -> bool:
+    """Whether n is 1, 2, 4 ..."""
+    return n & (n - 1) == 0
+
+
+class Strips(NamedTuple):
+    """How a tile is walked: loops over the `outer` axes, then strips of `width` lanes over the `inner` axes together.
+
+    `total` is the number of elements in the inner axes.
+    """
+
+    shape: tuple[int, ...]
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
+    width: int
+    total: int
+
+    def index(self, lo, at, base):
+        """The index of the strip at element `base` of the inner axes, `at` being the indices of the outer axes."""
+        idx: list[tuple] = [ZERO] * len(self.shape)
+        for axis, i in zip(self.outer, at, strict=True):
+            idx[axis] = (i, None)
+        if len(self.inner) == 1:
+            idx[self.inner[0]] = (base, iota(self.width))
+        else:
+            sizes = [self.shape[axis] for axis in self.inner]
+            for axis, i in zip(self.inner, unravel(lo, (base, iota(self.width)), sizes), strict=True):
+                idx[axis] = i
+        return tuple(idx)
+
+
+def strips(shape: tuple[int, ...], width: int, order: tuple[int, ...] | None = None) -> Strips:
+    """Walk `shape` with the axes nested in `order` (the last innermost), in strips of at most `width` lanes.
+
+    Axes too short for a strip are walked together with the next ones outside them.
+
+    >>> strips((64, 128), 16)[1:]
+    ((0,), (1,), 16, 128)
+    >>> strips((64, 4), 16)[1:]
+    ((), (0, 1), 16, 256)
+    >>> strips((3, 6), 16)[1:]
+    ((0,), (1,), 2, 6)
+    """
+    order = tuple(range(len(shape))) if order is None else order
+    axes = [axis for axis in order if shape[axis] > 1]
+    if not axes:
+        return Strips(shape, (), order[-1:], 1, 1)
+    inner, total = [axes.pop()], shape[order[-1]]
+    total = shape[inner[0]]
+    while axes and total < width and power_of_two(total) and power_of_two(shape[axes[-1]]):
+        inner.insert(0, axes.pop())
+        total *= shape[inner[0]]
+    fits = width
+    while total % fits:
+        fits //= 2
+    return Strips(shape, tuple(axes), tuple(inner), fits, total)
+
+
+def source_index(lo, op, idx):
+    """The index in a shape op's operand that index `idx` of its result stands for."""
+    return _SOURCE[op.kind.name](lo, op, idx)
+
+
+def _reshape(lo, op, idx):
+    """Axes that keep their place keep their index; the others are counted through in row-major order.
+
+    Bases are multiples of what the lanes span and sizes are powers of two, so no carry passes between base and lanes.
+    """
+    source, target = T.shape(op.operands[0].type), T.shape(op.type)
+    out = []
+    for before, after in _groups(source, target):
+        if len(before) == len(after) == 1:
+            out.append(idx[after[0]])
+        else:
+            flat = ravel(lo, [idx[k] for k in after], [target[k] for k in after])
+            out += unravel(lo, flat, [source[k] for k in before])
+    return tuple(out)
+
+
+@functools.cache
+def _groups(source, target):
+    """Pairs of runs of axes with equally many elements, as short as possible."""
+    groups, i, j = [], 0, 0
+    while i < len(source) or j < len(target):
+        a, b = [], []
+        x = y = 1
+        while True:
+            if (x <= y and i < len(source)) or j >= len(target):
+                x *= source[i]
+                a.append(i)
+                i += 1
+            else:
+                y *= target[j]
+                b.append(j)
+                j += 1
+            if x == y and (a and b or i >= len(source) and j >= len(target)):
+                break
+        groups.append((tuple(a), tuple(b)))
+    return groups
+
+
+def ravel(lo, idx, sizes):
+    """The row-major position of an index."""
+    base, offsets, stride = 0, None, 1
+    for (b, lanes), size in zip(reversed(idx), reversed(sizes), strict=True):
+        base = lo.add(lo.mul(b, stride), base)
+        if lanes is not None:
+            step = [stride * o for o in lanes.offsets]
+            offsets = step if offsets is None else [x + y for x, y in zip(offsets, step, strict=True)]
+        stride *= size
+    return base, None if offsets is None else lanes_of(offsets)
+
+
+def unravel(lo, flat, sizes):
+    """The index at a row-major position."""
+    base, lanes = flat
+    out, stride, total = [], 1, 1
+    for size in sizes:
+        total *= size
+    for size in reversed(sizes):
+        last = stride * size == total
+        b = lo.divide(base, stride)
+        b = b if last else lo.modulo(b, size)
+        offsets = None
+        if lanes is not None:
+            offsets = lanes_of([o // stride % size for o in lanes.offsets])
+        out.insert(0, (b, offsets) if size > 1 else ZERO)
+        stride *= size
+    return out
+
+
+def _expand_dims(lo, op, idx):
+    axis = op.attrs["axis"]
+    return idx[:axis] + idx[axis + 1:]
+
+
+def _broadcast(lo, op, idx):
+    return tuple([ZERO if n == 1 else i for i, n in zip(idx, T.shape(op.operands[0].type), strict=True)])
+
+
+def _trans(lo, op, idx):
+    out = [ZERO] * len(idx)
+    for i, axis in zip(idx, op.attrs["order"], strict=True):
+        out[axis] = i
+    return tuple(out)
+
+
+_SOURCE = {
+    "splat": lambda lo, op, idx: (),
+    "hint": lambda lo, op, idx: idx,
+    "expand_dims": _expand_dims,
+    "broadcast": _broadcast,
+    "trans": _trans,
+    "reshape": _reshape,
+}

@@ -1,0 +1,129 @@
+"""Which loops poll for a stopped launch, and how often: `tt.poll` (see interrupt.py).
+
+Every `while` loop polls, every `for` loop that may run for long, and the loop over long programs. A poll costs as much
+as a few thousand elements, so the interval in iterations follows from an estimate of the work of one: about 30 us. That
+is seldom enough to cost nothing, and often enough if the estimate is wrong by a factor of a thousand.
+
+A `while` loop counts down: an instruction and a branch in each iteration. A `for` loop runs to a limit nearer than its
+end, polls there, and goes on to the next limit (`emit.py`): its iterations pay nothing. Where one iteration does so
+much work that a poll is lost in it, every iteration polls: one line for LLVM to compile instead of twenty.
+"""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Op
+
+__all__ = ["ask", "count", "is_long", "is_long_program", "iterations", "trips", "work"]
+
+_BETWEEN = 1 << 20  # elements computed between two polls
+_SHORT = 1 << 24  # elements; a loop that computes no more does not poll
+_STRIP = 16  # what a scalar costs, in elements
+_ATOMIC = 64  # and each element of an atomic
+_UNKNOWN = 16  # assumed trip count of a loop whose bounds are run-time values
+_MOST = 1 << 16
+_SHORT_PROGRAM = 1 << 14  # elements; the pool polls after a thousand programs that compute no more
+_LONG_ITERATION = 1 << 14  # elements; an iteration that computes more polls every time
+
+
+def trips(op) -> int | None:
+    """The trip count of a `for` loop, None if it is not a compile-time constant.
+
+    >>> from tritium.ir.text import parse_module
+    >>> loop = '''kernel @k(%n: i32) {
+    ...   %a = constant {value=2, type=i32} : i32
+    ...   %b = constant {value=9, type=i32} : i32
+    ...   %c = constant {value=3, type=i32} : i32
+    ...   for %a, %b, %c {
+    ...   ^(%i: i32):
+    ...     yield
+    ...   }
+    ... }'''
+    >>> [trips(op) for op in parse_module(loop).body.ops if op.kind is ops.for_]
+    [3]
+    """
+    bounds = op.operands[:3]
+    if not all(isinstance(x, Op) and x.kind is ops.constant for x in bounds):
+        return None
+    start, stop, step = (int(x.attrs["value"]) for x in bounds)
+    return len(range(start, stop, step)) if step else None
+
+
+def work(*blocks) -> int:
+    """About how many elements one run of these blocks computes.
+
+    >>> from tritium.ir.text import parse_module
+    >>> work(parse_module('''kernel @k(%p: ptr<f32>) {
+    ...   %x = load %p : f32
+    ...   store %p, %x
+    ... }''').body)
+    32
+    """
+    return sum(_work_of(op) for block in blocks for op in block.ops)
+
+
+def _work_of(op):
+    if op.kind is ops.for_:
+        known = trips(op)
+        return work(*op.regions) * (_UNKNOWN if known is None else known)
+    if op.kind is ops.while_:
+        return work(*op.regions) * _UNKNOWN
+    if op.kind is ops.if_:
+        return max(map(work, op.regions))
+    size = max([_STRIP, *[T.numel(t) for t in (*op.types, *[x.type for x in op.operands]) if type(t) is T.Tile]])
+    if op.kind is ops.dot:
+        return size * T.shape(op.operands[0].type)[-1] // 2
+    if op.kind in (ops.atomic, ops.atomic_cas):
+        return size * _ATOMIC
+    return size * (1 + sum(len(region.ops) for region in op.regions))
+
+
+def is_long(op) -> bool:
+    """Whether a `for` loop may run for so long that it must poll."""
+    known = trips(op)
+    return known is None or known * work(*op.regions) > _SHORT
+
+
+def is_long_program(body) -> bool:
+    """Whether a kernel asks after programs. One that does not may be a function that calls nothing.
+
+    >>> from tritium.ir.text import parse_module
+    >>> is_long_program(parse_module("kernel @k(%p: ptr<f32>) {}").body)
+    False
+    """
+    total = 0
+    for op in body.ops:  # most long programs show it in their first ops
+        total += _work_of(op)
+        if total > _SHORT_PROGRAM:
+            return True
+    return False
+
+
+def iterations(*blocks) -> int:
+    """The polling interval of a loop with these blocks, in iterations.
+
+    >>> from tritium.ir.text import parse_module
+    >>> iterations(parse_module("kernel @k(%p: ptr<f32>) {}").body)
+    65536
+    """
+    return max(1, min(_BETWEEN // max(work(*blocks), 1), _MOST))
+
+
+def ask(lo, index, body):
+    """Make the open `for` loop with this index poll."""
+    if work(body) >= _LONG_ITERATION:
+        lo.w.call("void", "tt.poll", lo.base)
+    else:
+        lo.w.poll(index, lo.base, iterations(body))
+
+
+def count(lo, left, ask, head):
+    """Count an iteration down and branch to the loop's `head`, through the block `ask` at zero; returns the counter."""
+    w = lo.w
+    fewer = w.effect(f"sub i32 {left}, 1", "i32")
+    w.branch(w.compare("icmp eq", fewer, w.const("i32", 0)), ask, head, likely=False)
+    w.block(ask)
+    w.call("void", "tt.poll", lo.base)
+    w.jump(head)
+    return fewer

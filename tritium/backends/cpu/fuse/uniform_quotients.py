@@ -1,0 +1,99 @@
+"""Quotients and remainders that are regular within a strip: one scalar says it all.
+
+Whoever runs over several axes with one index takes it apart again: `x // 64` is equal in all lanes of a strip that
+begins at a multiple of its length, and `x % 64` counts up there. `passes.axis_info` knows where; an index that has to
+be 0 or more for that is noted for the launcher to see to, as the accesses that are taken to be apart are.
+"""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Op
+from ....passes.axis_info import analyze
+from .index import iota
+
+__all__ = ["counting", "facts_of", "same", "strip", "width"]
+
+_KINDS = (ops.div, ops.rem, ops.shr, ops.and_)
+
+
+def same(lo, x, idx):
+    """The index of the one element that all lanes of a strip of `x` are equal to; None if that is not known."""
+    return _first(lo, x, idx, "constancy")
+
+
+def counting(lo, x, idx):
+    """The index of the first element if the lanes of a strip of `x` count up from it by one; None if not known."""
+    return _first(lo, x, idx, "contiguity")
+
+
+def strip(lo, x, idx):
+    """The strip of a quotient or remainder by way of its first element, or of a tile in scratch that is equal in all
+    lanes because of one; None if it does not follow from that."""
+    first = same(lo, x, idx)
+    if first is not None:
+        return lo.ev(x, first)
+    first = counting(lo, x, idx)
+    if first is None or T.is_ptr(x.type):
+        return None
+    offsets = next(lane.offsets for _, lane in idx if lane is not None)
+    start = lo.widen(lo.ev(x, first), len(offsets))
+    return lo.w.binary("add", start, lo.w.lanes_of(start.type.split(" x ")[1][:-1], offsets))
+
+
+def _first(lo, x, idx, fact):
+    if type(x) is not Op or not _asks(lo, x):
+        return None
+    axes = [a for a, (_, lane) in enumerate(idx) if lane is not None]
+    if len(axes) != 1:
+        return None
+    (axis,), n = axes, len(idx[axes[0]][1].offsets)
+    base, lane = idx[axis]
+    if lane is not iota(n) or n & (n - 1) or lo.divisor(base) % n:
+        return None
+    if getattr(facts_of(lo, x), fact)[axis] % n:
+        return None
+    return tuple([(b, None) for b, _ in idx])
+
+
+def _asks(lo, x):
+    """Whether facts are worth asking for: they are found only for kernels that divide an index."""
+    if lo.key(x) in lo.homes:
+        if lo.divides is None:
+            lo.divides = _divides(lo.module.body)
+        return lo.divides
+    return x.kind in _KINDS and T.element(x.type).is_int
+
+
+def _divides(block):
+    return any(op.kind in _KINDS and type(op.type) is T.Tile and T.element(op.type).is_int
+               or any(map(_divides, op.regions)) for op in block.ops if op.types or op.regions)
+
+
+def facts_of(lo, x):
+    """What is known of a value along its axes."""
+    if lo.facts is None:
+        lo.facts = analyze(lo.module, lo.taken.nonnegative, loads=True)
+    return lo.facts(x)
+
+
+_LEAST = 8  # shorter strips would cost more than they spare
+
+
+def width(lo, roots, most):
+    """How many lanes, `most` at most, strips along the last axis had best have for `roots`: as many as neighbours go
+    together in each of the quotients and remainders that they are computed from."""
+    seen, stack = set(), [x for op in roots for x in op.operands]
+    while stack:
+        x = stack.pop()
+        if type(x) is not Op or type(x.type) is not T.Tile or id(x) in seen or lo.key(x) in lo.homes:
+            continue
+        seen.add(id(x))
+        if x.kind in _KINDS and T.element(x.type).is_int:
+            facts = facts_of(lo, x)
+            run = max(facts.constancy[-1], facts.contiguity[-1])
+            most = run if _LEAST <= run < most else most
+        elif lo.is_lazy(x):
+            stack += x.operands
+    return most

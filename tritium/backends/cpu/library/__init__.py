@@ -1,0 +1,1 @@
+"""Routines that compiled kernels call: matrix products, sorting, copies of tiles."""

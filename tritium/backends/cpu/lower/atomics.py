@@ -1,0 +1,185 @@
+"""Atomics: one element at a time, by LLVM's atomic instructions; by strips, without them, where nobody else runs."""
+
+from __future__ import annotations
+
+import math
+
+from .... import ops
+from ....ir import types as T
+from ...llvm.rows import llvm_type
+from ..fuse.index import unravel
+from . import plain_atomics, scratch_chunks
+from .memory import place_of
+from .predication import mask_of
+from .table import step
+
+__all__ = []
+
+_ORDER = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
+_ON_FAILURE = {"monotonic": "monotonic", "acquire": "acquire", "release": "monotonic", "acq_rel": "acquire"}
+
+
+@step(ops.atomic)
+def _atomic(lo, op):
+    p, v, mask = (*op.operands, None)[:3]
+    t, how, order = T.element(op.type), op.attrs["how"], _ORDER[op.attrs["sem"]]
+    in_f32 = how in ("add", "max", "min") and (t is T.bf16 or t is T.f16 and not lo.target.has_f16_convert)
+
+    def update(idx, pointer):
+        x = lo.ev(v, idx)
+        if how in ("load", "store"):
+            return _access(lo, how, pointer, x, t, order)
+        return _by_swaps(lo, pointer, x, t, how, order) if in_f32 else \
+            lo.w.effect(f"atomicrmw {_opcode(how, t)} ptr {pointer}, {x.typed} {order}", x.type)
+
+    def combined(old, x):
+        return _in_f32(lo.w, how, t, old, x) if in_f32 else _combined(lo.w, how, t, old, x)
+    room = _room(lo, op)
+    if plain_atomics.allowed(op):
+        plain_atomics.if_alone(lo, lambda: plain_atomics.update(lo, op, room, combined, one_by_one=in_f32),
+                               lambda: _each(lo, op, p, mask, update, room))
+    else:
+        _each(lo, op, p, mask, update, room)
+    if room is not None:
+        lo.homes[lo.key(op)] = room
+
+
+def _combined(w, how, t, old, x):
+    """What an element, or a strip of them, becomes."""
+    if how == "xchg":
+        return x
+    if how in ("max", "min"):
+        name = f"{how}num" if t.is_float else f"{'s' if t.signed else 'u'}{how}"
+        return w.intrinsic(name, x.type, old, x)
+    return w.binary("fadd" if how == "add" and t.is_float else how, old, x)
+
+
+def _in_f32(w, how, t, old, x):
+    """What a float of 16 bits becomes; it is computed in f32.
+
+    The second rounding, from f32, changes nothing: f32 has more than twice the digits.
+    """
+    kind = x.type  # bf16 is carried as its code
+    from_code, to_code = (_from_bf16, _to_bf16) if t is T.bf16 else (_from_half, _to_half)
+    both = [from_code(w, w.cast("bitcast", y, "i16")) for y in (old, x)]
+    new = to_code(w, w.binary("fadd", *both) if how == "add" else w.intrinsic(f"{how}num", "float", *both))
+    return w.cast("bitcast", new, kind)
+
+
+def _access(lo, how, pointer, x, t, order):
+    """An atomic load or store, as an integer of the element's size."""
+    w, kind = lo.w, x.type
+    integer = kind if kind == "ptr" else f"i{8 * t.bytes}"
+    if how == "load":
+        found = w.effect(f"load atomic {integer}, ptr {pointer} {order}, align {t.bytes}", integer)
+        return w.cast("bitcast", found, kind)
+    bits = w.cast("bitcast", x, integer)
+    w.effect(f"store atomic {bits.typed}, ptr {pointer} {order}, align {t.bytes}")
+    return x
+
+
+def _opcode(how, t):
+    if how in ("add", "max", "min") and t.is_float:
+        return f"f{how}"
+    return f"u{how}" if how in ("max", "min") and not t.signed else how
+
+
+def _by_swaps(lo, pointer, x, t, how, order):
+    """Combine with a float of 16 bits through its code: compare and swap until nobody came between."""
+    w, kind = lo.w, x.type
+    x = w.cast("bitcast", x, "i16")
+    first = w.effect(f"load atomic i16, ptr {pointer} monotonic, align 2", "i16")
+    name, before = w.label("swap"), w.levels[-1].label
+    w.jump(name)
+    w.block(name)
+    old = w.fresh("i16", len(w.levels) - 1)
+    at = len(w.levels[-1].lines)
+    new = _in_f32(w, how, t, old, x)
+    pair = w.effect(f"cmpxchg ptr {pointer}, i16 {old}, i16 {new} {order} {_ON_FAILURE[order]}", "{ i16, i1 }")
+    found, done = (w.emit(t, f"extractvalue {{ i16, i1 }} {pair}, {k}", pair) for k, t in enumerate(("i16", "i1")))
+    w.levels[-1].lines.insert(at, f"  {old} = phi i16 [{first}, %{before}], [{found}, %{name}]")
+    w.branch(done, f"{name}.done", name)
+    w.block(f"{name}.done")
+    return w.cast("bitcast", found, kind)
+
+
+def _from_bf16(w, x):
+    return w.cast("bitcast", w.binary("shl", w.cast("zext", x, "i32"), w.const("i32", 16)), "float")
+
+
+def _to_bf16(w, x):
+    """The nearest bf16, halves to even; NaN stays NaN."""
+    bits = w.cast("bitcast", x, "i32")
+    odd = w.binary("and", w.binary("lshr", bits, w.const("i32", 16)), w.const("i32", 1))
+    rounded = w.binary("add", bits, w.binary("add", odd, w.const("i32", 0x7FFF)))
+    picked = w.select(w.compare("fcmp uno", x, x), w.const("i32", 0x7FC00000), rounded)
+    return w.cast("trunc", w.binary("lshr", picked, w.const("i32", 16)), "i16")
+
+
+def _from_half(w, x):
+    """A half moved into place is 2^-112 of its value, subnormal or not; infinities and NaN need the top exponent."""
+    x = w.cast("zext", x, "i32")
+    size = w.binary("shl", w.binary("and", x, w.const("i32", 0x7FFF)), w.const("i32", 13))
+    scaled = w.binary("fmul", w.cast("bitcast", size, "float"), w.const("float", 2.0**112))
+    special = w.compare("icmp uge", size, w.const("i32", 0x7C00 << 13))
+    bits = w.select(special, w.binary("or", size, w.const("i32", 0x7F800000)), w.cast("bitcast", scaled, "i32"))
+    sign = w.binary("shl", w.binary("and", x, w.const("i32", 0x8000)), w.const("i32", 16))
+    return w.cast("bitcast", w.binary("or", bits, sign), "float")
+
+
+def _to_half(w, x):
+    """The nearest half, halves to even; NaN stays NaN."""
+    bits = w.cast("bitcast", x, "i32")
+    size = w.binary("and", bits, w.const("i32", 0x7FFFFFFF))
+    odd = w.binary("and", w.binary("lshr", size, w.const("i32", 13)), w.const("i32", 1))
+    rounded = w.binary("add", size, w.binary("add", odd, w.const("i32", 0xFFF)))
+    code = w.binary("lshr", w.binary("sub", rounded, w.const("i32", 112 << 23)), w.const("i32", 13))
+    # Beside one half, floats lie as far apart as subnormal halves.
+    low = w.binary("fadd", w.cast("bitcast", size, "float"), w.const("float", 0.5))
+    low = w.binary("sub", w.cast("bitcast", low, "i32"), w.const("i32", 0x3F000000))
+    code = w.select(w.compare("icmp ult", size, w.const("i32", 113 << 23)), low, code)
+    code = w.select(w.compare("icmp uge", size, w.const("i32", 0x477FF000)), w.const("i32", 0x7C00), code)
+    code = w.select(w.compare("fcmp uno", x, x), w.const("i32", 0x7E00), code)
+    sign = w.binary("and", w.binary("lshr", bits, w.const("i32", 16)), w.const("i32", 0x8000))
+    return w.cast("trunc", w.binary("or", code, sign), "i16")
+
+
+@step(ops.atomic_cas)
+def _cas(lo, op):
+    p, expected, v = op.operands
+    t, order, w = T.element(op.type), _ORDER[op.attrs["sem"]], lo.w
+    code = llvm_type(t)
+    integer = code if code[0] in "ip" else f"i{t.bits}"
+
+    def update(idx, pointer):
+        x, y = (w.cast("bitcast", lo.ev(z, idx), integer) for z in (expected, v))
+        orders = f"{order} {_ON_FAILURE[order]}"
+        pair = w.effect(f"cmpxchg ptr {pointer}, {x.typed}, {y.typed} {orders}", f"{{ {integer}, i1 }}")
+        return w.cast("bitcast", w.emit(integer, f"extractvalue {pair.type} {pair}, 0", pair), code)
+    room = _room(lo, op)
+    _each(lo, op, p, None, update, room)
+    if room is not None:
+        lo.homes[lo.key(op)] = room
+
+
+def _room(lo, op):
+    """A buffer for the old values of a tile, if somebody wants them."""
+    wanted = lo.plan.last.get(lo.key(op), -1) > lo.now
+    return lo.room(op) if T.shape(op.type) and wanted else None
+
+
+def _each(lo, op, p, mask, update, room):
+    """Update every element that takes part; the old values go to scratch if there is room."""
+    shape = T.shape(op.type)
+    with lo.counted(math.prod(shape)) as i:
+        idx = tuple(unravel(lo, (i, None), shape)) if shape else ()
+        place, m = place_of(lo, p, idx), mask_of(lo, mask, idx)
+        if m is None:
+            old = update(idx, place.pointer)
+        else:
+            nothing = lo.w.const(llvm_type(T.element(op.type)), 0)
+            old, = lo.either(m.condition, lambda: [update(idx, place.pointer)], lambda: [nothing])
+        if room is not None:
+            scratch_chunks.write(lo, room, idx, old)
+    if not shape:
+        lo.values[lo.key(op)] = old

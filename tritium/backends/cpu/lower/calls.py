@@ -1,0 +1,95 @@
+"""Functions that a kernel calls: LLVM functions of scalars, with the program and its scratch memory handed on.
+
+A function's scratch lies in a buffer that the caller takes for the time of the call. One that may fail an assertion
+says so with a first result, and its caller stops as well.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import callees_first, walk
+from ...llvm.rows import llvm_type
+from ...llvm.writer import value
+from .table import step
+
+__all__ = ["Callee", "write_functions"]
+
+# What every function takes before its own parameters.
+_HANDED_ON = ("i64 program", "ptr grid", "ptr arena", "ptr noalias scratch")
+
+
+class Callee(NamedTuple):
+    """A function as LLVM knows it: the types of its results, whether a flag precedes them, the scratch it needs."""
+
+    symbol: str
+    types: tuple
+    stops: bool
+    scratch: int
+
+    @property
+    def result(self):
+        """The LLVM type of what it returns."""
+        types = ("i1",) * self.stops + self.types
+        return types[0] if len(types) == 1 else f"{{ {', '.join(types)} }}" if types else "void"
+
+
+def write_functions(lo, make):
+    """Write the functions of `lo`'s module; `make(function)` is a lowering of one. Returns them by name."""
+    callees = {}
+    for function in callees_first(lo.module):
+        inner = make(function.replace(attrs=lo.module.attrs))
+        inner.w, inner.callees = lo.w, callees
+        callees[function.name] = _write(inner, function, f"fn{len(callees)}.{_plain(function.name)}")
+    return callees
+
+
+def _plain(name):
+    return re.sub(r"[^\w$]", "_", name, flags=re.ASCII)
+
+
+def _write(lo, function, symbol):
+    w, body = lo.w, function.body
+    stops = any(op.kind is ops.assert_ or op.kind is ops.call and lo.callees[op.attrs["callee"]].stops
+                for op in walk(body))
+    callee = Callee(symbol, tuple(llvm_type(y.type) for y in body.yields), stops, 0)
+    flag = [w.const("i1", False)] * stops
+    lo.stop = lambda: _return(w, callee, [w.const("i1", True), *[value(t, "poison") for t in callee.types]])
+    parameters = [*_HANDED_ON, *[f"{llvm_type(a.type)} a{k}" for k, a in enumerate(body.args)]]
+    with w.function(callee.result, symbol, parameters, "nounwind noinline", "internal") as taken:
+        lo.program, lo.grid, lo.base, lo.scratch, *args = taken
+        lo.values.update(zip(map(id, body.args), args, strict=True))
+        lo.block(body, lambda: _return(w, callee, [*flag, *map(lo.scalar, body.yields)]))
+    return callee._replace(scratch=lo.arena.bytes)
+
+
+def _return(w, callee, parts):
+    if len(parts) < 2:
+        w.ret(*parts)
+        return
+    whole = value(callee.result, "poison")
+    for k, part in enumerate(parts):
+        whole = w.effect(f"insertvalue {whole.typed}, {part.typed}, {k}", whole.type)
+    w.ret(whole)
+
+
+@step(ops.call)
+def _call(lo, op):
+    w, callee = lo.w, lo.callees[op.attrs["callee"]]
+    room = lo.arena.take((callee.scratch,), T.i8) if callee.scratch else None
+    scratch = lo.scratch if room is None else lo.address(room)
+    made = w.call(callee.result, callee.symbol, lo.program, lo.grid, lo.base, scratch, *map(lo.scalar, op.operands))
+    if room is not None:
+        lo.arena.release(room)
+    parts = [made] if made.type[0] != "{" else [
+        w.emit(t, f"extractvalue {made.typed}, {k}", made)
+        for k, t in enumerate(("i1",) * callee.stops + callee.types)]
+    if callee.stops:
+        with lo.when(parts.pop(0), likely=False):
+            lo.stop()
+            w.block(w.label("unreachable"))
+    for result, x in zip(op.results, parts):
+        lo.values[lo.key(result)] = x

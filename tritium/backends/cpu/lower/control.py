@@ -1,0 +1,343 @@
+"""Loops and branches of the program.
+
+A loop carries scalars as they are and tiles in scratch memory, updated in place where nothing still reads the old
+elements. Tiles of pointers or indices to which every round adds one amount are carried as that amount.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Arg, Op, Result, walk
+from ....ir.rewrite import uses
+from ...llvm.rows import llvm_type
+from ...llvm.writer import Level, Val, value
+from ..fuse import polls
+from ..fuse.affine import Form, form_of
+from ..fuse.buffering import carried_shifts
+from . import loop_nests
+from .dot import look_ahead, sums
+from .function import Shift
+from .scratch import Buffer
+from .table import step
+
+__all__ = ["Carried", "Wish"]
+
+
+class Wish(NamedTuple):
+    """Where a value had best be put: the buffer of the tile `arg` that a loop carries, which it will become."""
+
+    buffer: Buffer
+    arg: object
+    body: object
+
+    def allows(self, lo, x) -> bool:
+        """Whether the old elements may be overwritten now, by `x`."""
+        plan = lo.plan
+        if plan.block is not self.body or not self.buffer.fits(x.type):
+            return False
+        if any(b is self.buffer and k != id(self.arg) for k, b in lo.homes.items()):
+            return False
+        last = plan.last.get(id(self.arg), -1)
+        if last < lo.now:
+            return True
+        return last == lo.now and self.in_place(lo, x)
+
+    def in_place(self, lo, x) -> bool:
+        """Whether `x` wants of the old tile only the element that it replaces."""
+        made = x.op if type(x) is Result else x
+        if type(made) is not Arg and made.kind in (ops.for_, ops.while_):
+            return uses(self.body).get(id(self.arg), 0) == 1 and any(y is self.arg for y in made.operands)
+        return all(aligned for buffer, aligned in reads(lo, x).items() if buffer is self.buffer)
+
+
+def reads(lo, x):
+    """The buffers that computing a value reads -> whether only at the index that is computed."""
+    found, seen, stack = {}, set(), [(x, True)]
+    while stack:
+        x, aligned = stack.pop()
+        k = lo.key(x)
+        if type(x.type) is not T.Tile or (k, aligned) in seen:
+            continue
+        seen.add((k, aligned))
+        buffer = lo.homes.get(k)
+        op = x.op if type(x) is Result else x
+        if buffer is not None:
+            found[buffer] = found.get(buffer, True) and aligned
+        elif k in lo.shifts:
+            stack.append((lo.shifts[k].start, aligned))
+        elif type(op) is not Arg and lo.is_lazy(op):
+            aligned = aligned and (op.kind.elementwise or op.kind in (ops.load, ops.hint, ops.map_, ops.rare))
+            stack += [(y, aligned) for y in op.operands]
+    return found
+
+
+class Carried:
+    """What a loop carries from round to round.
+
+    `idle()`, where given, tells whether it makes no round at all: only then sums of products need the zeros they start
+    from, for the first product of all is stored as it is.
+    """
+
+    def __init__(self, lo, op, inits, idle=None):
+        self.lo, self.op, self.inits = lo, op, inits
+        self.sums = sums(op, inits) if idle is not None else frozenset()
+        self.shifts = carried_shifts(op)
+        tiles = {k for k, x in enumerate(inits) if type(x.type) is T.Tile}
+        self.buffers = {k: self.buffer(k) for k in sorted(tiles - self.shifts)}
+        self.singles = [k for k in range(len(inits)) if k not in self.buffers]
+        self.trace()
+        self.fill(self.buffers.keys() - self.sums)
+        if self.sums and idle is not None:
+            with lo.when(idle(), likely=False), lo.inside():
+                self.fill(self.sums)
+
+    def buffer(self, k):
+        """The init's own room if nobody needs it any more; where the result is wanted; or a new one."""
+        lo, x = self.lo, self.inits[k]
+        home = lo.homes.get(lo.key(x))
+        if home is not None and lo.owns(x) and lo.dies(x) and not self.captured(x):
+            home.users += 1
+            return home
+        return lo.room(self.op.results[k])
+
+    def captured(self, x):
+        """Whether the loop reads a tile in scratch other than as what it starts from."""
+        lo, home = self.lo, self.lo.homes[self.lo.key(x)]
+        inside = {id(op) for region in self.op.regions for op in walk(region)}
+        inside |= {id(arg) for region in self.op.regions for arg in region.args}
+        used = [y for region in self.op.regions for op in walk(region) for y in op.operands
+                if id(y.op if type(y) is Result else y) not in inside]
+        used += [self.inits[k] for k in self.shifts]
+        starts = sum(lo.key(y) == lo.key(x) for y in self.inits)
+        return starts > 1 or any(home in reads(lo, y) for y in used)
+
+    def trace(self):
+        """Note where pointers come from that the loop only moves."""
+        lo, body = self.lo, self.op.regions[-1]
+        args = body.args[len(body.args) - len(self.inits):]
+        for k, (x, arg, y) in enumerate(zip(self.inits, args, body.yields, strict=True)):
+            if k in self.shifts or type(x.type) is T.Ptr and _leads_to(y, arg):
+                alike = [self.op.results[k], *[r.args[len(r.args) - len(self.inits) + k] for r in self.op.regions]]
+                lo.origins.update((lo.key(z), x) for z in alike)
+
+    def fill(self, which):
+        """Put the inits `which` into their buffers."""
+        lo = self.lo
+        pairs = [(self.inits[k], b) for k, b in self.buffers.items()
+                 if k in which and lo.homes.get(lo.key(self.inits[k])) is not b]
+        write_back(lo, pairs)
+
+    def starts(self):
+        """The single values the loop starts with."""
+        return [self.lo.const(0) if k in self.shifts else self.lo.scalar(self.inits[k]) for k in self.singles]
+
+    def enter(self, args, singles):
+        """Give the parameters of a region their values in this round."""
+        lo = self.lo
+        for k, x in zip(self.singles, singles, strict=True):
+            if k in self.shifts:
+                lo.shifts[id(args[k])] = Shift(self.inits[k], x)
+            else:
+                lo.values[id(args[k])] = x
+        for k, buffer in self.buffers.items():
+            lo.adopt(args[k], buffer)
+
+    def begin(self, args, index, start):
+        """Products must know whether this is the first round: then there is nothing to add them to."""
+        if self.sums:
+            first = self.lo.w.compare("icmp eq", index, start)
+            self.lo.starts.update((id(args[k]), first) for k in self.sums)
+
+    def wish(self, body, args):
+        """Have the values that the round ends with computed where they belong."""
+        lo = self.lo
+        for k, buffer in self.buffers.items():
+            x = body.yields[k]
+            while x is not None and x is not args[k]:
+                lo.wishes[lo.key(x)] = Wish(buffer, args[k], body)
+                made = x.op if type(x) is Result else x
+                if type(made) is Arg:
+                    break
+                if made.kind is ops.dot:
+                    x = made.operands[2]
+                elif made.kind is ops.for_:
+                    x = made.operands[3 + (x.index if type(x) is Result else 0)]
+                else:
+                    break
+
+    def leave(self, yields, args):
+        """Write back the tiles; returns the single values of the next round."""
+        lo = self.lo
+        pairs = [(yields[k], b) for k, b in self.buffers.items() if lo.homes.get(lo.key(yields[k])) is not b]
+        write_back(lo, pairs)
+        return [self.moved(yields[k], args[k]) if k in self.shifts else lo.scalar(yields[k]) for k in self.singles]
+
+    def moved(self, y, arg):
+        """By how much a tile has moved in all when it is `y`, this round having begun with `arg`."""
+        lo, by = self.lo, self.lo.shifts[id(arg)].by
+        while y is not arg:
+            x, more = y.operands
+            if y.kind is ops.add and not (x is arg or _leads_to(x, arg)):
+                x, more = more, x
+            amount = form_of(lo, more).base
+            by = lo.sub(by, amount) if y.kind is ops.sub else lo.add(by, amount)
+            y = x
+        return lo.const(by)
+
+    def drop(self, args):
+        """The region is over."""
+        for k in self.buffers:
+            self.lo.drop(id(args[k]))
+
+    def finish(self, singles):
+        """Give the loop's results their values."""
+        lo, results = self.lo, self.op.results
+        for k, x in zip(self.singles, singles, strict=True):
+            if k in self.shifts:
+                lo.shifts[lo.key(results[k])] = Shift(self.inits[k], x)
+            else:
+                lo.values[lo.key(results[k])] = x
+        for k, buffer in self.buffers.items():
+            lo.homes[lo.key(results[k])] = buffer
+
+
+def _leads_to(x, arg):
+    while type(x) not in (Arg, Result) and x.kind in (ops.addptr, ops.add, ops.sub):
+        if any(_leads_to(y, arg) or y is arg for y in x.operands):
+            return True
+        return False
+    return x is arg
+
+
+def write_back(lo, pairs):
+    """Put values into buffers that some of them are computed from, each before its old contents are gone."""
+    pairs, aside = list(pairs), {}
+    while pairs:
+        ready = _ready(lo, pairs)
+        if ready is None:  # each waits for another: put one aside
+            x = next(x for x, _ in pairs if lo.key(x) not in aside)
+            room = lo.arena.take(T.shape(x.type), T.element(x.type))
+            loop_nests.fill(lo, [(x, room)])
+            aside[lo.key(x)] = lo.homes.get(lo.key(x))
+            lo.homes[lo.key(x)] = room
+            continue
+        loop_nests.fill(lo, ready)
+        pairs = [p for p in pairs if p not in ready]
+    for k, before in aside.items():
+        lo.drop(k)
+        if before is not None:
+            lo.homes[k] = before
+
+
+def _ready(lo, pairs):
+    """Pairs of one shape that can be written in one nest of loops now: as many as possible, or any one."""
+    wanted = [reads(lo, x) for x, _ in pairs]
+    shapes = dict.fromkeys(b.shape for _, b in pairs)
+    choices = [[k for k, (_, b) in enumerate(pairs) if b.shape == shape] for shape in shapes]
+    for chosen in (*choices, *[[k] for k in range(len(pairs))]):
+        targets = {pairs[k][1] for k in chosen}
+        if all((wanted[k].get(b, True) if k in chosen else b not in wanted[k])
+               for k in range(len(pairs)) for b in targets):
+            return [pairs[k] for k in chosen]
+    return None
+
+
+# --- loops ------------------------------------------------------------------------------------------------------
+_PAST = {"slt": "sge", "ult": "uge", "sgt": "sle"}  # what holds of the bounds of a loop that makes no round
+
+
+@step(ops.for_)
+def _for(lo, op):
+    (start, stop, by, *inits), (body,) = op.operands, op.regions
+    index, *args = body.args
+    t = index.type
+    bounds = [lo.const(lo.index_of(lo.scalar(x), t)) for x in (start, stop, by)]
+    down = by.kind is ops.constant and by.attrs["value"] < 0 if isinstance(by, Op) else False
+    until = "sgt" if down else "slt" if t.signed or t.bits < 64 else "ult"
+    carried = Carried(lo, op, inits, lambda: lo.w.compare(f"icmp {_PAST[until]}", *bounds[:2]))
+    dots = look_ahead(lo, body)
+    with lo.loop(*bounds, carry=carried.starts(), until=until) as loop:
+        with lo.inside():
+            lo.values[id(index)] = lo.w.cast("trunc", loop.index, llvm_type(t))
+            if polls.is_long(op):
+                polls.ask(lo, loop.index, body)
+                lo.w.fits(loop.index, lo.values[id(index)], t.signed)  # LLVM saw that from the end it ran to
+            lo.remember(("form", id(index)), Form(None, loop.index, ()), loop.index.level)
+            carried.enter(args, loop.carried)
+            carried.begin(args, loop.index, bounds[0])
+            carried.wish(body, args)
+
+            def finish():
+                loop.next = carried.leave(body.yields, args)
+                if dots:  # the round is long
+                    lo.w.hide(loop.index)
+                    loop.next = [lo.w.hidden(x) if k in carried.shifts else x
+                                 for k, x in zip(carried.singles, loop.next, strict=True)]
+            lo.block(body, finish)
+            carried.drop(args)
+    carried.finish(loop.results)
+
+
+@step(ops.while_)
+def _while(lo, op):
+    condition, body = op.regions
+    carried = Carried(lo, op, op.operands)
+    w = lo.w
+    polled = w.const("i32", polls.iterations(condition, body))
+    starts = [*carried.starts(), polled]
+    name, depth = w.label("while"), len(w.levels)
+    singles = [value(x.type, f"%{name}.{k}", depth) for k, x in enumerate(starts)]
+    w.levels.append(Level(f"{name}.head"))
+    lo.open()
+    with lo.inside():
+        carried.enter(condition.args, singles[:-1])
+        go_on = []
+        lo.block(condition, lambda: go_on.append(lo.scalar(condition.yields[0])))
+        carried.drop(condition.args)
+        w.branch(go_on[0], f"{name}.body", f"{name}.done")
+        w.block(f"{name}.body")
+        carried.enter(body.args, singles[:-1])
+        carried.wish(body, body.args)
+        ends = []
+        lo.block(body, lambda: ends.extend(carried.leave(body.yields, body.args)))
+        carried.drop(body.args)
+        latch = w.levels[-1].label
+        left = polls.count(lo, singles[-1], f"{name}.poll", f"{name}.head")
+    lo.close()
+    inner = w.levels.pop()
+    outer = w.levels[-1]
+    before = outer.label
+    w.jump(f"{name}.head")
+    outer.lines.append(f"{name}.head:")
+    for x, y, end, polled_end in zip(singles, starts, [*ends, left], [*ends, polled], strict=True):
+        outer.lines.append(f"  {x} = phi {x.type} [{y}, %{before}], [{end}, %{latch}], [{polled_end}, %{name}.poll]")
+    outer.lines += inner.lines
+    w.block(f"{name}.done")
+    carried.finish([value(x.type, x, depth - 1) for x in singles[:-1]])
+
+
+# --- branches ---------------------------------------------------------------------------------------------------
+@step(ops.if_)
+def _if(lo, op):
+    tiles = {k: lo.room(x) for k, x in enumerate(op.results) if type(x.type) is T.Tile}
+    singles = [k for k in range(len(op.types)) if k not in tiles]
+
+    def branch(region):
+        def make():
+            made: list[Val] = []
+
+            def finish():
+                write_back(lo, [(region.yields[k], b) for k, b in tiles.items()])
+                made.extend(lo.scalar(region.yields[k]) for k in singles)
+            with lo.inside():
+                lo.block(region, finish)
+            return made
+        return make
+    picked = lo.either(lo.scalar(op.operands[0]), *map(branch, op.regions))
+    for k, x in zip(singles, picked, strict=True):
+        lo.values[lo.key(op.results[k])] = x
+    for k, buffer in tiles.items():
+        lo.homes[lo.key(op.results[k])] = buffer

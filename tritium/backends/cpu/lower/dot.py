@@ -1,0 +1,93 @@
+"""Matrix multiplication: operands are put row-major into scratch, which is all the packing needed; the runtime's
+register-tiled loops add the product to the accumulator, in place where nobody needs the old one."""
+
+from __future__ import annotations
+
+from .... import ops
+from ....errors import CompilationError
+from ....ir import types as T
+from ....ir.core import Op
+from ....ir.rewrite import uses
+from ...llvm.writer import value
+from ..library import dot
+from . import loop_nests, scratch_chunks
+from .scratch import Buffer
+from .table import step
+
+__all__ = ["look_ahead", "sums"]
+
+# (operands, accumulator) -> the runtime's multiplication
+_KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.u8, T.i32): "u8", (T.i32, T.i32): "i32",
+          (T.bf16, T.f32): "bf16"}
+_NEAR = 32 << 10  # bytes that stay in the first cache
+
+
+@step(ops.dot)
+def _dot(lo, op):
+    a, b, acc = op.operands
+    *batch, m, k = T.shape(a.type)
+    n = T.shape(b.type)[-1]
+    kind = _KINDS.get((T.element(a.type), T.element(op.type)))
+    if kind is None:
+        raise CompilationError(None, None, f"dot of {a.type} into {op.type} has no multiplication on the CPU")
+    x, y = lo.force(a), lo.force(b)
+    zero = _is_zero(acc)
+    fresh = lo.w.const("i1", zero) if lo.key(acc) not in lo.starts else lo.starts[lo.key(acc)]
+    total = lo.room(op) if zero else _accumulator(lo, op, acc, (x, y))
+    sizes = [lo.const(s) for s in (m, n, k, *[buffer.strides[-2] for buffer in (x, y, total)])]
+    panel = None if _near(kind, y) else lo.arena.take((k, dot.room(lo.target, m, n)), T.element(op.type))
+    place = value("ptr", "null") if panel is None else lo.address(panel)
+    with lo.loops(batch) as at:
+        where = []
+        for buffer in (x, y, total):
+            offset = 0
+            for i, stride in zip(at, buffer.strides[:len(batch)], strict=True):
+                offset = lo.add(offset, lo.mul(i, stride))
+            where.append(scratch_chunks.pointer(lo, buffer, offset))
+        lo.w.call("void", f"tt.dot.{kind}", *where, *sizes, place, fresh)
+    if panel is not None:
+        lo.arena.release(panel)
+    lo.homes[lo.key(op)] = total
+
+
+def _near(kind, y):
+    """Whether a right factor lies in the first cache, having just been put into scratch, and may be read there."""
+    return kind in dot.KINDS and type(y) is Buffer and y.size <= _NEAR
+
+
+def _is_zero(x):
+    """Whether a product is added to nothing."""
+    return isinstance(x, Op) and x.kind is ops.splat and isinstance(x.operands[0], Op) \
+        and x.operands[0].kind is ops.constant and x.operands[0].attrs["value"] == 0
+
+
+def _accumulator(lo, op, acc, factors):
+    """The buffer the product is added to, holding `acc`; never one that the product is still read from."""
+    home = lo.homes.get(lo.key(acc))
+    if home is not None and lo.owns(acc) and lo.dies(acc) and all(home.offset != x.offset for x in factors):
+        home.users += 1
+        return home
+    room = lo.room(op)
+    loop_nests.fill(lo, [(acc, room)])
+    return room
+
+
+def sums(loop, inits) -> frozenset[int]:
+    """Which tiles carried by a loop start from zero and have a product added in each round, and nothing else."""
+    body = loop.regions[-1]
+    used, added = uses(body), {id(op.operands[2]) for op in body.ops if op.kind is ops.dot}
+    args = body.args[len(body.args) - len(inits):]
+    return frozenset(k for k, (x, arg) in enumerate(zip(inits, args, strict=True))
+                     if id(arg) in added and used[id(arg)] == 1 and _is_zero(x))
+
+
+def look_ahead(lo, block) -> bool:
+    """Note the loads that feed the dots of a loop: their rows are worth asking for in advance. Are there any dots?"""
+    dots = [op for op in block.ops if op.kind is ops.dot]
+    for op in dots:
+        for x in op.operands[:2]:
+            while isinstance(x, Op) and x.kind.elementwise and x.operands:
+                x = x.operands[0]
+            if isinstance(x, Op) and x.kind is ops.load:
+                lo.ahead.add(id(x))
+    return bool(dots)

@@ -1,0 +1,231 @@
+"""Ops that act lane by lane, constants, and shape ops that only move indices: they cost a line for a strip, or none."""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Op, Result
+from ...llvm.rows import bitcast, convert, elementwise, memory_type
+from ...llvm.writer import lanes
+from ..fuse.index import ravel, source_index, width_of
+from . import exp, scratch_chunks
+from .predication import mask_of
+from .table import PULL, pulled, step
+
+__all__ = ["apply", "inline"]
+
+
+def apply(lo, op, xs):
+    """An elementwise op on single values or strips."""
+    if op.kind is ops.div and lanes(xs[0].type) > lanes(xs[1].type) and T.element(op.type) in _QUOTIENTS \
+            and lo.target.has_fma:
+        return _divide(lo, T.element(op.type), *xs)
+    xs = lo.spread(xs)
+    fn = _APPLY.get(op.kind)
+    if fn is not None:
+        return fn(lo, op, *xs)
+    return elementwise(lo.w, op.kind, T.element(op.operands[0].type), xs, lo.contract)
+
+
+def _cast(lo, op, x):
+    return convert(lo.w, x, T.element(op.operands[0].type), op.attrs["to"])
+
+
+def _bitcast(lo, op, x):
+    return bitcast(lo.w, x, T.element(op.operands[0].type), op.attrs["to"])
+
+
+def _addptr(lo, op, p, offset):
+    w, t = lo.w, memory_type(T.element(op.type).pointee)
+    offset = lo.index_of(offset, T.element(op.operands[1].type))
+    if p.type == "ptr":
+        return w.gep(t, p, lo.const(offset))
+    return w.emit(p.type, f"getelementptr {t}, {p.typed}, {offset.typed}", p, offset)
+
+
+_APPLY = {
+    ops.cast: _cast,
+    ops.bitcast: _bitcast,
+    ops.select: lambda lo, op, c, x, y: lo.w.select(c, x, y),
+    ops.addptr: _addptr,
+    **exp.APPLY,
+}
+
+
+def _pull(lo, op, idx):
+    return apply(lo, op, [lo.ev(x, idx) for x in op.operands])
+
+
+_QUOTIENTS = {T.f32: -126, T.f64: -1022}  # -> exponent of the smallest normal number
+
+
+def _divide(lo, t, x, y):
+    """A strip by one number: its reciprocal is taken once, and what the product misses is added, which rounds right but
+    for numerators so small that what is missing underflows.
+
+    Infinities and NaNs have nothing to add. The reciprocal of a denormal would overflow, so both are scaled up. They
+    also get the signs with which a difference of zero leaves the sign of a zero alone: x is minus the numerator.
+    """
+    w, n = lo.w, lanes(x.type)
+    one, size = w.const(y.type, 1.0), w.intrinsic("fabs", y.type, y)
+    scale = one
+    if y[0] in "%@":
+        small = w.compare("fcmp olt", size, w.const(y.type, 2.0 ** _QUOTIENTS[t]))
+        scale = w.select(small, w.const(y.type, 2.0 ** 64), one)
+        size = w.binary("fmul", size, scale)
+    x = w.binary("fmul", x, lo.widen(w.unary("fneg", w.intrinsic("copysign", y.type, scale, y)), n))
+    inverse, size = lo.widen(w.unary("fneg", w.binary("fdiv", one, size)), n), lo.widen(size, n)
+    near = w.binary("fmul", x, inverse)
+    more = w.intrinsic("fma", x.type, near, size, x)
+    exact = w.intrinsic("fma", x.type, more, inverse, near)
+    return w.select(w.compare("fcmp uno", exact, exact), near, exact)
+
+
+PULL["row"] = _pull
+PULL.update(dict.fromkeys(_APPLY, _pull))
+
+
+@pulled(ops.select)
+def _select(lo, op, idx):
+    """A condition that is the same in all lanes picks whole strips, and most strips lie inside a mask as a whole."""
+    condition, x, y = op.operands
+    clamp = _clamp(op) if lo.target.simd == "neon" else None
+    x, y = lo.spread([lo.ev(x, idx), lo.ev(y, idx)])
+    if clamp:
+        return lo.w.intrinsic(clamp, x.type, y, x)
+    mask = mask_of(lo, condition, idx) if width_of(idx) > 1 else None
+    if mask is not None and mask.bounded and mask.each is None:
+        x, y = lo.widen(x, mask.n), lo.widen(y, mask.n)
+        whole = mask.whole(lo)
+        with lo.at(max(whole.level, mask.level(), x.level, y.level)):
+            picked, = lo.either(whole, lambda: [x], lambda: [lo.w.select(mask.pinned(lo).lanes(lo), x, y)], True)
+        return picked
+    condition = lo.ev(condition, idx)
+    if lanes(condition.type) == 1:
+        return lo.w.select(condition, x, y)
+    return lo.w.select(*lo.spread([condition, x, y]))
+
+
+def _clamp(op):
+    """x < c ? c : x with a constant c is one instruction: `maximum` hands on NaN. On x86 it is one as it stands."""
+    condition, x, y = op.operands
+    if not isinstance(condition, Op) or condition.kind not in _CLAMPS or condition.operands != (y, x) \
+            or not T.element(x.type).is_float or not isinstance(x, Op):
+        return None
+    c = x.operands[0] if x.kind is ops.splat else x
+    known = isinstance(c, Op) and c.kind is ops.constant and c.attrs["value"] not in (0, None) \
+        and c.attrs["value"] == c.attrs["value"]
+    return _CLAMPS[condition.kind] if known else None
+
+
+_CLAMPS = {ops.lt: "maximum", ops.gt: "minimum"}
+
+
+@pulled(ops.constant)
+def _constant(lo, op, idx):
+    return lo.literal(op.attrs["type"], op.attrs["value"])
+
+
+@pulled(ops.arange)
+def _arange(lo, op, idx):
+    (base, lane), = idx
+    w = lo.w
+    base = lo.add(base, op.attrs["start"])
+    if lane is None:
+        return w.const("i32", base) if type(base) is int else w.cast("trunc", base, "i32")
+    if type(base) is int:
+        return w.lanes_of("i32", [base + o for o in lane.offsets])
+    first = lo.widen(w.cast("trunc", base, "i32"), len(lane.offsets))
+    return w.binary("add", first, w.lanes_of("i32", lane.offsets))
+
+
+@pulled(ops.splat, ops.expand_dims, ops.broadcast, ops.trans, ops.hint)
+def _moved(lo, op, idx):
+    return lo.ev(op.operands[0], source_index(lo, op, idx) if idx else ())
+
+
+@pulled(ops.reshape)
+def _reshape(lo, op, idx):
+    """A tile in scratch memory is read at its row-major position; others are indexed through."""
+    x, = op.operands
+    buffer = lo.homes.get(lo.key(x))
+    if buffer is None or not buffer.flat:
+        return lo.ev(x, source_index(lo, op, idx))
+    base, lane = ravel(lo, idx, T.shape(op.type)) if idx else (0, None)
+    return scratch_chunks.read_flat(lo, buffer, base, lane)
+
+
+@pulled(ops.split)
+def _split(lo, op, idx):
+    x, = op.operands
+    return [lo.ev(x, (*idx, (k, None))) for k in range(2)]
+
+
+# --- regions of scalars -----------------------------------------------------------------------------------------
+def inline(lo, block, args):
+    """Evaluate a region that acts lane by lane on single values or strips; returns what it yields."""
+    made = {id(arg): x for arg, x in zip(block.args, args, strict=True)}
+    return _inline(lo, block, made)
+
+
+def _inline(lo, block, made):
+    def get(x):
+        if type(x) is Result:
+            return made[id(x.op)][x.index] if id(x.op) in made else lo.scalar(x)
+        found = made.get(id(x))
+        return lo.scalar(x) if found is None else found
+    for op in block.ops:
+        if op.kind.terminator:
+            return [get(x) for x in op.operands]
+        if op.kind is ops.if_:  # both sides are computed, lanes choose
+            then, other = (_inline(lo, region, dict(made)) for region in op.regions)
+            picked = [lo.w.select(*lo.spread([get(op.operands[0]), x, y])) for x, y in zip(then, other, strict=True)]
+            made[id(op)] = picked[0] if len(picked) == 1 else picked
+        elif op.kind is ops.constant:
+            made[id(op)] = _constant(lo, op, ())
+        elif op.kind is ops.hint:
+            made[id(op)] = get(op.operands[0])
+        elif op.kind is ops.rare:
+            made[id(op)] = _rare(lo, op, *[get(x) for x in op.operands])
+        else:
+            made[id(op)] = apply(lo, op, [get(x) for x in op.operands])
+    return []
+
+
+def _rare(lo, op, condition, usual, *args):
+    """Most strips have no lane that needs the region: they go round it."""
+    w = lo.w
+    condition, usual, *args = lo.spread([condition, usual, *args])
+    some = condition if condition.type == "i1" else \
+        w.intrinsic("vector.reduce.or", "i1", condition, overload=(condition.type,))
+
+    def needed():
+        pinned = [w.effect(f"freeze {x.typed}", x.type) for x in args]  # what is computed from them stays here
+        if usual.type[0] != "<":
+            return [w.select(condition, *inline(lo, op.regions[0], pinned), usual)]
+        # lane by lane: a region is long, and LLVM takes long over code that few run
+        with lo.loop(0, lanes(usual.type), carry=[usual]) as loop:
+            made, = inline(lo, op.regions[0], [w.extract(x, loop.index) for x in pinned])
+            chosen = w.select(w.extract(condition, loop.index), made, w.extract(loop.carried[0], loop.index))
+            loop.next = [w.insert(loop.carried[0], chosen, loop.index)]
+        return list(loop.results)
+    with lo.at(max(x.level for x in (some, usual, *args))):
+        return lo.either(some, needed, lambda: [usual], likely=False)[0]
+
+
+@pulled(ops.rare)
+def _pull_rare(lo, op, idx):
+    return _rare(lo, op, *[lo.ev(x, idx) for x in op.operands])
+
+
+@step(ops.rare)
+def _step_rare(lo, op):
+    """On scalars, where it stands."""
+    lo.values[lo.key(op)] = _rare(lo, op, *[lo.scalar(x) for x in op.operands])
+
+
+@pulled(ops.map_)
+def _map(lo, op, idx):
+    """A region without loops or effects acts on whole strips."""
+    out = inline(lo, op.regions[0], [lo.ev(x, idx) for x in op.operands])
+    return out if len(op.types) > 1 else out[0]

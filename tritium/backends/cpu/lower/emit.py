@@ -1,0 +1,289 @@
+"""The state of writing a function in strips: open loops, what was computed in them, and i64 numbers.
+
+A number is an int, or a value where it is known only when the kernel runs; arithmetic on ints costs no code. What was
+computed is remembered as long as the loop or branch is open that it was written to, so nothing is computed twice.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from math import gcd
+from typing import Any
+
+from ...llvm.numbering import NumberingWriter
+from ...llvm.writer import Level, Val, lanes, value, vector
+
+__all__ = ["Emitter", "level_of"]
+
+
+def level_of(*xs):
+    """The deepest level of numbers; ints have none."""
+    return max([x.level for x in xs if type(x) is Val], default=0)
+
+
+class _Numbered(NumberingWriter):
+    """A writer of which nothing is computed twice; `rare` counts the open branches that are seldom taken.
+
+    LLVM spends a millisecond on better addresses for a loop. One that seldom runs, or whose rounds are long, hides how
+    its values move on.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.rare = 0
+        self._hidden = set()
+        self._polled = {}
+
+    def hide(self, index):
+        """Do not let LLVM see how an open loop counts."""
+        self._hidden.add(index)
+
+    def hidden(self, x):
+        """The same value, of which LLVM does not know where it comes from."""
+        return self.effect(f"freeze {x.typed}", x.type)
+
+    def poll(self, index, arena, iterations):
+        """Have an open loop ask after so many iterations whether it is to stop (see polls.py)."""
+        self._polled[index] = arena, iterations
+
+    def fits(self, index, narrow, signed):
+        """Note that `narrow`, of which an open loop's index is the wide form, can be widened again for nothing."""
+        word = "sext" if signed else "zext"
+        self.levels[-1].made[f"{word} {narrow.typed} to {index.type}"] = index
+
+    def latch(self, n, index, lo, following, hi, by, until):
+        """A loop that asks has a limit nearer than its end: what is new is done when that is reached."""
+        if index not in self._polled:
+            return super().latch(n, index, lo, following, hi, by, until)
+        arena, iterations = self._polled[index]
+        back, outer = self.levels[-1].label, len(self.levels) - 2
+        limit = value("i64", f"%limit.{n}")
+        first = self._limit(lo, hi, by, iterations, until, outer)
+        self.branch(self.effect(f"icmp {until} i64 {following}, {limit}", "i1"), f"body.{n}", f"reached.{n}")
+        self.block(f"ask.{n}")
+        self.call("void", "tt.poll", arena)
+        # Without the barrier LLVM keeps a second induction variable: the iterations left before the limit.
+        here = self.effect(f'call i64 asm "", "=r,0"(i64 {following})', "i64")
+        further = self._limit(here, hi, by, iterations, until, outer + 1)
+        self.jump(f"body.{n}")
+        self.block(f"reached.{n}")
+        self.branch(self.effect(f"icmp {until} i64 {following}, {hi}", "i1"), f"ask.{n}", f"done.{n}")
+        return [back, f"ask.{n}"], [f"{limit} = phi i64 [{first}, %BEFORE], [{limit}, %{back}], [{further}, %ask.{n}]"]
+
+    def _limit(self, at, hi, by, iterations, until, level):
+        """An index that is about so many iterations away from `at`, or the end if that is nearer. Nothing overflows."""
+        def line(text, type="i64"):
+            return self.effect(text, type, level)
+        up = until != "sgt"
+        left = line(f"sub i64 {hi}, {at}" if up else f"sub i64 {at}, {hi}")
+        if by[0] != "%":  # a loop that counts down has a constant step
+            far = str(min(abs(int(by)), 1 << 46) * iterations)
+        else:
+            self.declare("llvm.umin.i64", "i64", ["i64", "i64"])
+            far = line(f"mul i64 {line(f'call i64 @llvm.umin.i64(i64 {by}, i64 {1 << 46})')}, {iterations}")
+        there = line(f"{'add' if up else 'sub'} i64 {at}, {far}")
+        inside = line(f"icmp ugt i64 {left}, {far}", "i1")
+        return line(f"select i1 {inside}, i64 {there}, i64 {hi}")
+
+    def advance(self, n, index, by):
+        if not self.rare and index not in self._hidden:
+            found = self.levels[-1].made.get(f"add nsw {index.type} {index}, {by}")
+            return super().advance(n, index, by) if found is None else found
+        return self.hidden(self.effect(f"add {index.type} {index}, {by}", index.type))
+
+
+class Emitter:
+    """A writer with a memory. `region` is the level of the innermost block of the program: reads stay inside it."""
+
+    def __init__(self):
+        self.w = _Numbered()
+        self.memo, self.remembered = {}, [[]]
+        self.steps = {}  # index of a loop -> a number that divides it
+        self.region = 0
+
+    # --- lanes ----------------------------------------------------------------------------------------------------
+    def spread(self, xs):
+        """The values with the lanes of the widest."""
+        n = max([lanes(x.type) for x in xs], default=1)
+        return [self.widen(x, n) for x in xs] if n > 1 else list(xs)
+
+    def widen(self, x: Any, n: int) -> Any:
+        """`x` in each of `n` lanes."""
+        if n == 1 or x.type[0] == "<":
+            return x
+        if x[0] not in "%@":
+            zero = str(x) in ("0", "0.0", "null", "false")
+            return value(vector(n, x.type), "zeroinitializer" if zero else f"splat ({x.type} {x})")
+        return self.cse(("wide", x, n), lambda: self.w.splat(x, n))
+
+    # --- i64 numbers: ints, or values -----------------------------------------------------------------------------
+    def const(self, x) -> Any:
+        """An i64 as a value."""
+        return self.w.const("i64", x) if type(x) is int else x
+
+    def add(self, x: Any, y: Any) -> Any:
+        """x + y."""
+        if type(x) is int and type(y) is int:
+            return x + y
+        if type(x) is int:
+            return self.add(y, x)
+        if type(y) is int and y == 0:
+            return x
+        return self.cse(("+", x, y), lambda: self.w.binary("add nsw", self.const(x), self.const(y)))
+
+    def sub(self, x, y):
+        """x - y."""
+        if type(y) is int:
+            return self.add(x, -y)
+        return self.cse(("-", x, y), lambda: self.w.binary("sub nsw", self.const(x), y))
+
+    def mul(self, x: Any, y: Any) -> Any:
+        """x * y."""
+        if type(x) is int and type(y) is int:
+            return x * y
+        if type(x) is int:
+            return self.mul(y, x)
+        if type(y) is int and y in (0, 1):
+            return x if y else 0
+        return self.cse(("*", x, y), lambda: self.w.binary("mul nsw", self.const(x), self.const(y)))
+
+    def divide(self, x, n):
+        """x / n of numbers that are not negative."""
+        if type(x) is int or n == 1:
+            return x // n if type(x) is int else x
+        shift = n & (n - 1) == 0
+        by = self.const(n.bit_length() - 1 if shift else n)
+        return self.cse(("/", x, n), lambda: self.w.binary("lshr" if shift else "udiv", x, by))
+
+    def modulo(self, x, n):
+        """x % n of numbers that are not negative."""
+        if type(x) is int:
+            return x % n
+        if n == 1:
+            return 0
+        mask = n & (n - 1) == 0
+        by = self.const(n - 1 if mask else n)
+        return self.cse(("%", x, n), lambda: self.w.binary("and" if mask else "urem", x, by))
+
+    def divisor(self, x):
+        """A number that divides x: 0 if x is 0, 1 if nothing is known."""
+        return abs(x) if type(x) is int else self.steps.get(x, 1)
+
+    def offset(self, type, pointer, index):
+        """The address of an element after `pointer`."""
+        return self.cse(("gep", type, pointer, index), lambda: self.w.gep(type, pointer, self.const(index)))
+
+    def index_of(self, x, t):
+        """An integer of element type `t` as i64 (a vector for a vector)."""
+        if x[0] not in "%@<sz":
+            number = int(x == "true" if x.type == "i1" else x) & (1 << t.bits) - 1
+            return number - (1 << t.bits) if t.signed and number >> t.bits - 1 else number
+        return self.w.cast("sext" if t.signed else "zext", x, vector(lanes(x.type), "i64"))
+
+    # --- levels ---------------------------------------------------------------------------------------------------
+    def remember(self, key, x, level=None):
+        """Find `x` again under `key` as long as it can be used."""
+        self.memo[key] = x
+        self.remembered[x.level if level is None else level].append(key)
+        return x
+
+    def cse(self, key, make):
+        """What was computed under `key`, or `make()`."""
+        found = self.memo.get(key)
+        return found if found is not None else self.remember(key, make())
+
+    def open(self):
+        """A level was opened."""
+        self.remembered.append([])
+
+    def close(self):
+        """The innermost level is closed: what was computed in it cannot be used any more."""
+        for key in self.remembered.pop():
+            self.memo.pop(key, None)
+
+    @contextmanager
+    def loop(self, start, stop, step=1, carry=(), until="slt", nonempty=False):
+        """A counting loop, as the writer's."""
+        with self.w.loop(start, stop, step, carry=carry, until=until, nonempty=nonempty) as loop:
+            if type(start) is int and type(step) is int:
+                self.steps[loop.index] = gcd(start, step)
+            self.open()
+            yield loop
+            self.close()
+
+    @contextmanager
+    def loops(self, sizes):
+        """Nested loops from 0 to each size; gives their indices."""
+        if not sizes:
+            yield []
+            return
+        with self.counted(sizes[0]) as i, self.loops(sizes[1:]) as rest:
+            yield [i, *rest]
+
+    @contextmanager
+    def counted(self, size, step=1):
+        """A loop from 0 to `size`; none where one round is enough."""
+        if size <= step:
+            yield 0
+        else:
+            with self.loop(0, size, step) as loop:
+                yield loop.index
+
+    @contextmanager
+    def when(self, condition, likely=None):
+        """Do what is written inside only if `condition`."""
+        with self.w.when(condition, likely):
+            self.open()
+            yield
+            self.close()
+
+    @contextmanager
+    def inside(self):
+        """A block of the program begins at the innermost level: nothing is read from memory before it."""
+        outer, self.region = self.region, len(self.w.levels) - 1
+        yield
+        self.region = outer
+
+    @contextmanager
+    def assuming(self, masks):
+        """Inside, these masks (by key) hold everywhere."""
+        outer, self.assumed = self.assumed, self.assumed | set(masks)
+        yield
+        self.assumed = outer
+
+    @contextmanager
+    def at(self, level):
+        """Write at an outer level."""
+        level = max(level, self.region)
+        inner, self.w.levels[level + 1:] = self.w.levels[level + 1:], []
+        known, self.remembered[level + 1:] = self.remembered[level + 1:], []
+        yield
+        self.w.levels += inner
+        self.remembered += known
+
+    def either(self, condition, yes, no, likely=None):
+        """Lists of values: those of `yes()` if `condition`, else those of `no()`."""
+        w = self.w
+        name = w.label("or")
+        ends, made = [], []
+        for k, make in enumerate((yes, no)):
+            w.levels.append(Level(f"{name}.{k}"))
+            self.open()
+            w.rare += likely is (k == 1)
+            made.append(make() or [])
+            w.rare -= likely is (k == 1)
+            self.close()
+            w.jump(f"{name}.end")
+            ends.append(w.levels.pop())
+        w.branch(condition, f"{name}.0", f"{name}.1", likely)
+        for k, end in enumerate(ends):
+            w.levels[-1].lines.append(f"{name}.{k}:")
+            w.levels[-1].lines += end.lines
+        w.block(f"{name}.end")
+        return [w.phi(x.type, (x, ends[0].label), (y, ends[1].label)) for x, y in zip(*made, strict=True)]
+
+    def fresh(self, idx):
+        """The same index, for code that is to stay in the innermost level."""
+        def pinned(base):
+            return self.w.effect(f"add i64 {self.const(base)}, 0", "i64")
+        return tuple([(pinned(b), l) if l is not None else (b, l) for b, l in idx])

@@ -1,0 +1,92 @@
+"""Exponentials where multiplying by a power of two is one instruction (AVX-512).
+
+The same reduction and polynomials as `ops/expand_exp.py` writes for all targets; what takes eight integer operations
+there is one here, and covers denormal and infinite results by itself. Results too small even for that are common, for
+masked-off lanes hold minus infinity, and the unit takes a hundred times as long over them: they are set to zero.
+"""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir import types as T
+from ....ops.expand_exp import EXP, EXP2, FORMATS
+from ...llvm.writer import Val, Writer, element, lanes, vector
+
+__all__ = ["APPLY", "NATIVE"]
+
+NATIVE = frozenset((name, t) for name in ("exp", "exp2") for t in (T.f32, T.f64))
+_INTRINSIC = {"float": ("ps", 16), "double": ("pd", 8)}
+_LIMITS = {T.f32: (-151.0, 128.0), T.f64: (-1076.0, 1024.0)}  # of exp2
+
+
+def _exp(lo, op, x: Val) -> Val:
+    w, t = lo.w, T.element(op.type)
+    f = FORMATS[t]
+    x, vanishes = _inside(w, x, f.low, f.high)
+    magic = w.const(x.type, f.magic)
+    n = w.binary("fsub", _fma(w, x, w.const(x.type, f.log2e), magic), magic)
+    r = x
+    for part in f.ln2:
+        r = _fma(w, n, w.const(x.type, -part), r)
+    return _scaled(w, _poly(w, r, EXP[t]), n, vanishes)
+
+
+def _exp2(lo, op, x: Val) -> Val:
+    w, t = lo.w, T.element(op.type)
+    (x, vanishes), magic = _inside(w, x, *_LIMITS[t]), w.const(x.type, FORMATS[t].magic)
+    n = w.binary("fsub", w.binary("fadd", x, magic), magic)
+    return _scaled(w, _poly(w, w.binary("fsub", x, n), EXP2[t]), n, vanishes)
+
+
+APPLY = {ops.exp: _exp, ops.exp2: _exp2}
+
+
+def _inside(w: Writer, x: Val, low: float, high: float) -> tuple[Val, Val]:
+    """(x, but 0 below `low` and `high` above it; where it was below). NaN passes."""
+    below = w.compare("fcmp olt", x, w.const(x.type, low))
+    x, top = w.select(below, w.const(x.type, 0.0), x), w.const(x.type, high)
+    return w.select(w.compare("fcmp ogt", x, top), top, x), below
+
+
+def _fma(w: Writer, x: Val, y: Val, z: Val) -> Val:
+    return w.intrinsic("fma", x.type, x, y, z)
+
+
+def _poly(w: Writer, x: Val, coefficients) -> Val:
+    total = w.const(x.type, coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total = _fma(w, total, x, w.const(x.type, c))
+    return total
+
+
+def _scaled(w: Writer, x: Val, n: Val, vanishes: Val) -> Val:
+    """x times 2^n for whole numbers n, 0 where it `vanishes`."""
+    name, size = _INTRINSIC[element(x.type)]
+    t, mask = vector(size, element(x.type)), f"i{size}"
+    full = f"llvm.x86.avx512.mask.scalef.{name}.512"
+    w.declare(full, t, [t, t, t, mask, "i32"])
+    parts, stays = [], w.binary("xor", vanishes, w.const(vanishes.type, True))
+    for k in range(0, lanes(x.type), size):
+        a, b, c = (_part(w, v, k, size) for v in (x, n, stays))
+        bits = w.cast("bitcast", c, mask)
+        parts.append(w.emit(t, f"call {t} @{full}({a.typed}, {b.typed}, {t} zeroinitializer, {bits.typed}, i32 4)",
+                            a, b, bits))
+    return _joined(w, parts, x.type)
+
+
+def _part(w: Writer, x: Val, start: int, size: int) -> Val:
+    """`size` lanes from `start` on; what is not there is anything."""
+    if lanes(x.type) == 1:
+        return w.splat(x, size)
+    last = lanes(x.type) - 1
+    return x if last == size - 1 else w.shuffle(x, None, [min(k, last) for k in range(start, start + size)])
+
+
+def _joined(w: Writer, parts: list[Val], type: str) -> Val:
+    n, size = lanes(type), lanes(parts[0].type)
+    if n == 1:
+        return w.extract(parts[0], 0)
+    while len(parts) > 1:
+        size *= 2
+        parts = [w.shuffle(a, b, range(size)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0] if n == size else w.shuffle(parts[0], None, range(n))

@@ -1,0 +1,385 @@
+"""Tile IR -> LLVM for CPUs: strips of 16 lanes, pulled through loops by whoever needs a tile as a whole.
+
+`lo.ev(x, idx)` writes the code that computes one strip of a tile (see index.py) and returns it: a vector, or a single
+value where all lanes are equal. Code goes to the outermost loop that its operands allow, so rows, columns and constants
+leave inner loops by themselves. Loops are opened by *steps* (plan.py): stores, reductions, dots, loops of the program.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from .... import ops
+from ....errors import CompilationError
+from ....ir import types as T
+from ....ir.core import Arg, Op, Result
+from ...llvm.rows import llvm_type, memory_type
+from ...llvm.writer import Val, lanes
+from ..fuse import polls, uniform_quotients
+from ..fuse.affine import described
+from ..fuse.dependences import Taken
+from ..fuse.plan import plan
+from ..runtime import faults
+from . import loop_nests, scratch_chunks, views
+from .emit import Emitter
+from .fault_record import record
+from .scratch import Arena, View
+from .table import is_lazy, puller, step, stepper
+
+__all__ = ["Lowered", "Lowering", "Shift", "lower"]
+
+
+class Lowered(NamedTuple):
+    """A kernel as LLVM text, and how much scratch memory a worker needs to run it."""
+
+    text: str
+    name: str
+    arena_bytes: int
+
+
+class Shift(NamedTuple):
+    """A tile that is another one with one amount (in elements, i64) added to all of its elements."""
+
+    start: object
+    by: Val
+
+
+def lower(module, target, taken=None, nonnegative=None, written=None) -> Lowered:
+    """The LLVM text of a kernel whose ops the passes have made simple enough.
+
+    To the list `taken` are added the accesses that are taken to be apart (`ir.bounds.Pair`), to the list `nonnegative`
+    rows of values that are taken not to be negative; without them none are. Reports of faults name the accesses of
+    `written`: the kernel as the user wrote it, where that is another module.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> from tritium.ir.text import parse_module
+    >>> kernel = parse_module('''kernel @seven(%p: ptr<i32>) {
+    ...   %x = constant {value=7, type=i32} : i32
+    ...   store %p, %x
+    ... }''')
+    >>> "store i32 7, ptr " in lower(kernel, cpu_target("aarch64")).text
+    True
+    """
+    from . import atomics, control, dot, program, shape  # noqa: F401  (fill the tables)
+
+    lo = Lowering(module, target, Taken(module, taken, nonnegative))
+    if module.functions:
+        from .calls import write_functions
+
+        lo.callees = write_functions(lo, lambda function: Lowering(function, target))
+    lo.kernel(record(written or module))
+    return Lowered(lo.w.text(), lo.name, lo.arena.bytes)
+
+
+# What LLVM calls by itself: a kernel of such a name would be called in its place.
+_TAKEN = frozenset(("memcpy", "memmove", "memset", "bcmp", "fmod", "fmodf", "clock_gettime", "dprintf", "main"))
+
+
+def _symbol(name):
+    """A kernel's name as a symbol."""
+    plain = re.sub(r"[^\w$]", "_", name, flags=re.ASCII)
+    return f"kernel.{plain}" if plain != name or plain in _TAKEN else name
+
+
+class Lowering(Emitter):
+    """The state of lowering one kernel, or one function that it calls (see lower_calls.py).
+
+    values: scalars so far     homes: tiles in scratch memory     shifts: tiles carried by loops as one number
+    pending: tiles whose strips go to scratch when they are computed
+    """
+
+    def __init__(self, module, target, taken=None):
+        super().__init__()
+        self.module, self.target, self.name = module, target, _symbol(module.name)
+        self.width = target.W
+        self.contract = module.attrs.get("enable_fp_fusion", True) is not False
+        self.arena = Arena()
+        self.values, self.homes, self.shifts, self.pending, self.written = {}, {}, {}, {}, set()
+        self.taken = taken or Taken(module)
+        self.origins = {}  # key of a pointer (or a tile) that a loop only moves -> the one it starts from
+        self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
+        self.starts = {}  # key of a sum of products that a loop carries -> whether the first of them is to come (i1)
+        self.facts = self.divides = None  # what is known along axes, whether it is worth asking (uniform_quotients.py)
+        self.ahead = set()  # ids of loads that a loop of dots reads row by row
+        self.assumed = frozenset()  # keys of masks that are known to hold everywhere
+        self.plan: Any = None  # of the block that is being written
+        self.now = 0
+        self.callees = {}  # functions by name
+        self.stop = self.w.ret  # end the program at once
+        self._slots, self._lazy = {}, {}
+
+    # --- the kernel -----------------------------------------------------------------------------------------------
+    def kernel(self, fault_record):
+        """The entry point: a loop over the programs from %begin to %end."""
+        w = self.w
+        parameters = ["ptr args", "i64 begin", "i64 end", "ptr grid", "ptr noalias arena"]
+        with w.function("void", self.name, parameters) as (args, begin, end, self.grid, self.scratch):
+            self.base = self.scratch  # where the arena begins, for functions too
+            at = lambda offset: w.gep("i8", self.scratch, w.const("i64", offset))
+            w.effect(f"store ptr {w.string(fault_record)}, ptr {at(faults.RECORD)}")
+            running = at(faults.PROGRAM)
+            for k, arg in enumerate(self.module.args):
+                self.values[id(arg)] = self.argument(args, k, arg.type)
+            body = self.module.body
+            with self.loop(begin, end) as programs:
+                self.program = programs.index
+                w.effect(f"store volatile i64 {programs.index}, ptr {running}")
+                w.hide(programs.index)
+                if polls.is_long_program(body):
+                    w.call("void", "tt.poll", self.base)
+                self.region = 1
+                self.block(body)
+            w.ret()
+
+    def argument(self, args, k, t):
+        """Parameter `k` from its 8-byte slot."""
+        w = self.w
+        slot = w.gep("i64", args, w.const("i64", k)) if k else args
+        x = w.load(memory_type(t), slot, at=0)
+        return w.cast("trunc", x, "i1") if t is T.i1 else x
+
+    def axis(self, axis, count=False):
+        """This program's index along an axis of the grid, or the grid's size there, as i64."""
+        w = self.w
+
+        def size(k):
+            return self.cse(("grid", k), lambda: w.load("i64", w.gep("i64", self.grid, w.const("i64", k)), at=0))
+        if count:
+            return size(axis)
+        p = self.program
+        for k in range(axis):
+            p = self.cse(("pid/", k), lambda p=p, k=k: w.binary("udiv", p, size(k)))
+        return p if axis == 2 else self.cse(("pid", axis), lambda: w.binary("urem", p, size(axis)))
+
+    # --- blocks ---------------------------------------------------------------------------------------------------
+    def block(self, block, finish=None):
+        """Lower the ops of a block; `finish` does its closing yield."""
+        outer = self.plan, self.now
+        self.plan = plan(self, block)
+        for item in self.plan.program:
+            if type(item) is Op:
+                self.eager(item)
+            else:
+                self.now = item.index
+                self.step(item, finish)
+        self.plan, self.now = outer
+
+    def run(self, region, args):
+        """Lower a region of scalars with control flow of its own; returns what it yields."""
+        known = set(self.memo)
+        for arg, x in zip(region.args, args, strict=True):
+            self.values[self.key(arg)] = x
+        self.block(region, lambda: None)
+        made = [self.scalar(y) for y in region.yields]
+        for key in self.memo.keys() - known:  # the next time its values are others
+            del self.memo[key]
+        return made
+
+    def eager(self, op):
+        """An op on scalars, where it stands."""
+        fn = puller(op.kind)
+        if fn is None:
+            stepper(op.kind)(self, op)
+            return
+        out = fn(self, op, ())
+        for x, y in zip(op.results, out if type(out) is list else (out,), strict=True):
+            self.values[self.key(x)] = y
+
+    def step(self, s, finish):
+        """One step: what it needs in scratch first, its loops, the scalars that wait for it; room is given back."""
+        self.now -= 0.5  # the step itself is still to come: what it reads must not be overwritten yet
+        with self.keeping(s.first_keeps):
+            for x in s.before:
+                (self.postpone if described(x) else self.force)(x)
+        self.now += 0.5
+        with self.keeping(s.keeps):
+            if s.ops and s.nest is not None:
+                loop_nests.group(self, s.ops, s.nest, s.force, s.clip)
+            elif s.force is not None:
+                self.bring(s)
+            elif s.ops[0].kind.terminator:
+                finish()
+            else:
+                stepper(s.ops[0].kind)(self, s.ops[0])
+        for op in s.after:
+            self.eager(op)
+        for k in s.dead:
+            self.drop(k)
+
+    @contextmanager
+    def keeping(self, xs):
+        """While open, strips of `xs` are written to scratch where they are computed; afterwards they live there."""
+        mine = {self.key(x): self.room(x) for x in xs if self.key(x) not in self.homes}
+        self.written -= mine.keys()
+        outer = self.pending
+        self.pending = {**outer, **mine}
+        yield
+        self.pending = outer
+        for k, buffer in mine.items():
+            if k in self.written:
+                self.homes[k] = buffer
+            else:
+                self.arena.release(buffer)
+
+    # --- scratch --------------------------------------------------------------------------------------------------
+    def room(self, x):
+        """A buffer for a value: the one where it is wanted in the end if that is free to overwrite, or a new one."""
+        wish = self.wishes.get(self.key(x))
+        if wish is not None and wish.allows(self, x):
+            wish.buffer.users += 1
+            return wish.buffer
+        return self.arena.take(T.shape(x.type), T.element(x.type))
+
+    def force(self, x, buffer=None):
+        """Put a tile into scratch memory, unless it lies there already; returns its buffer."""
+        k = self.key(x)
+        found = self.homes.get(k)
+        if found is not None and buffer is None:
+            return found
+        buffer = buffer or self.room(x)
+        loop_nests.fill(self, [(x, buffer)])
+        self.homes[k] = buffer
+        return buffer
+
+    def postpone(self, x):
+        """Put a tile into scratch memory here if anybody turns out to read it there."""
+        k, level, region = self.key(x), len(self.w.levels) - 1, self.region
+        buffer = self.homes[k] = self.room(x)
+
+        def fill():
+            outer, self.region = (self.region, self.w.rare, self.pending), region
+            self.w.rare, self.pending = 0, {}
+            del self.homes[k]
+            with self.at(level):
+                loop_nests.fill(self, [(x, buffer)])
+            self.homes[k] = buffer
+            self.region, self.w.rare, self.pending = outer
+        buffer.late = fill
+
+    def bring(self, s):
+        """What a step is to have in one piece: a view of memory where that will do, else a copy in scratch."""
+        found = views.view(self, s.force) if s.view and self.key(s.force) not in self.homes else None
+        if found is None:
+            self.force(s.force)
+        else:
+            self.homes[self.key(s.force)] = found
+
+    def adopt(self, x, buffer):
+        """Let value `x` live in `buffer`, too."""
+        buffer.users += 1
+        self.homes[self.key(x)] = buffer
+
+    def drop(self, k):
+        """Forget that a value lies in scratch."""
+        buffer = self.homes.pop(k, None)
+        if buffer is not None:
+            self.arena.release(buffer)
+
+    def owns(self, x):
+        """Whether a value was made in the present block: then the plan knows all who want it."""
+        return self.key(x) in self.plan.mine
+
+    def dies(self, x):
+        """Whether nobody wants a value of this block after the present step."""
+        return self.plan.last.get(self.key(x), -1) <= self.now
+
+    def address(self, buffer):
+        """Where a buffer begins."""
+        if type(buffer) is View:
+            return buffer.start
+        if buffer.late is not None:
+            fill, buffer.late = buffer.late, None
+            fill()
+        if not buffer.offset:
+            return self.scratch
+        return self.cse(("buffer", buffer.offset), lambda: self.w.gep("i8", self.scratch, self.const(buffer.offset)))
+
+    def slot(self, name, size=256):
+        """A small piece of the stack, for what has to pass through memory."""
+        if name not in self._slots:
+            self._slots[name] = self.w.alloca(f"[{size} x i8]", align=64)
+        return self._slots[name]
+
+    # --- strips ---------------------------------------------------------------------------------------------------
+    @staticmethod
+    def key(x):
+        """What stands for a value in tables."""
+        return (id(x.op), x.index) if type(x) is Result else id(x)
+
+    def is_lazy(self, op) -> bool:
+        """Whether an op waits until somebody wants its strips."""
+        found = self._lazy.get(id(op))
+        if found is None:
+            found = self._lazy[id(op)] = is_lazy(op)
+        return found
+
+    def scalar(self, x) -> Val:
+        """A value that is not a tile."""
+        found = self.values.get(self.key(x))
+        if found is None:
+            op = x.op if type(x) is Result else x
+            if type(op) is Arg or puller(op.kind) is None:
+                raise CompilationError(None, None, f"{x!r} is used before it is computed")
+            self.eager(op)
+            found = self.values[self.key(x)]
+        return found
+
+    def ev(self, x, idx) -> Val:
+        """The strip of a value at an index: a vector, or one value where all lanes are equal."""
+        if type(x.type) is not T.Tile:
+            return self.scalar(x)
+        k = self.key(x)
+        found = self.memo.get((k, idx))
+        if found is not None:
+            return found
+        out = uniform_quotients.strip(self, x, idx)
+        buffer = self.homes.get(k) if out is None else None
+        if buffer is not None:
+            return self.remember((k, idx), scratch_chunks.read(self, buffer, idx))
+        if k in self.shifts:
+            return self.remember((k, idx), self.shifted(x, self.shifts[k], idx))
+        op = x.op if type(x) is Result else x
+        out = puller(op.kind)(self, op, idx) if out is None else out
+        if type(out) is list:
+            for y, strip in zip(op.results, out, strict=True):
+                self.computed(self.key(y), idx, strip)
+            return out[x.index]
+        self.computed(k, idx, out)
+        return out
+
+    def computed(self, k, idx, strip):
+        """A strip was computed: note it, and write it to scratch if its tile is to be kept."""
+        self.remember((k, idx), strip)
+        buffer = self.pending.get(k)
+        if buffer is not None:
+            self.written.add(k)
+            scratch_chunks.write(self, buffer, idx, strip)
+
+    def shifted(self, x, shift, idx):
+        w, start, t = self.w, self.ev(shift.start, idx), T.element(x.type)
+        if type(t) is T.Ptr:
+            text = f"getelementptr {memory_type(t.pointee)}, {start.typed}, {shift.by.typed}"
+            return w.emit(start.type, text, start, shift.by)
+        return w.binary("add", start, self.widen(w.cast("trunc", shift.by, llvm_type(t)), lanes(start.type)))
+
+    def literal(self, t, x):
+        """A constant of an element type."""
+        if type(t) is T.Scalar and t.is_float and llvm_type(t)[0] == "i":
+            return self.w.const(llvm_type(t), _code(t, x))
+        return self.w.const(llvm_type(t), x)
+
+
+@step(ops.yield_)
+def _yield(lo, op):
+    """Done by the op whose region it closes."""
+
+
+def _code(t, x):
+    """The bits of a constant of a type that is carried as its code."""
+    import numpy as np
+
+    from ....ops.meaning import scalar_of
+
+    return int(np.asarray(scalar_of(x, t)).view(f"u{t.bits // 8}"))

@@ -1,0 +1,173 @@
+"""Loops over tiles: filling scratch memory, and several stores and reductions in one nest."""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Op
+from ..fuse import uniform_quotients
+from ..fuse.affine import form_of
+from ..fuse.index import strips, width_of
+from . import memory, predication, reduce, scratch_chunks, tile_copies, transpose
+from .scratch_chunks import write
+from .tile_copies import is_zero
+
+__all__ = ["fill", "group", "inside_rows", "rows", "width_for"]
+
+
+def width_for(lo, shape, *types):
+    """How many lanes strips of these element types have: as many as 16 of 4 bytes take registers.
+
+    Short tiles are done sooner than code for wide strips is compiled.
+    """
+    wide, total = max([t.bytes for t in types], default=4), 1
+    for n in shape:
+        total *= n
+    return lo.width if wide <= 4 and total > _SHORT * lo.width else lo.width // 2
+
+
+_SHORT = 4
+
+
+def inside_rows(width, shape):
+    """As many lanes as fit into a row: what runs along rows must not meet the next one in the same strip."""
+    while width > shape[-1]:
+        width //= 2
+    return width
+
+
+# --- filling ----------------------------------------------------------------------------------------------------
+def fill(lo, pairs) -> None:
+    """Compute tiles of one shape and put each into its buffer, in one nest of loops."""
+    zeros, pairs = [b for x, b in pairs if is_zero(x)], [(x, b) for x, b in pairs if not is_zero(x)]
+    if pairs:
+        _fill(lo, pairs)
+    for buffer in zeros:  # last: the others may be computed from what lies there
+        scratch_chunks.clear(lo, buffer)
+
+
+def _fill(lo, pairs):
+    shape: tuple[int, ...] = T.shape(pairs[0][0].type)
+    rank = len(shape)
+    axis = transpose.contiguous_axis(lo, pairs[0][0]) if len(pairs) == 1 and rank > 1 else None
+    if axis is not None and axis != rank - 1 and shape[axis] % 4 == 0 and shape[-1] % 4 == 0:
+        (x, buffer), = pairs
+        transpose.fill_across(lo, x, buffer, axis)
+        return
+    width = width_for(lo, shape, *[T.element(x.type) for x, _ in pairs])
+    width = uniform_quotients.width(lo, [x for x, _ in pairs if isinstance(x, Op)], width)
+    walk = strips(shape, 1 if all(_divides(x) for x, _ in pairs) else width)
+    unrolled = len(walk.outer) > 0 and walk.total == 2 * walk.width and any(_gathers(lo, x) for x, _ in pairs)
+    with lo.loops([shape[a] for a in walk.outer]) as at:
+        if unrolled:
+            for base in range(0, walk.total, walk.width):
+                _fill_strip(lo, pairs, walk.index(lo, at, base))
+            return
+        with lo.counted(walk.total, walk.width) as base:
+            _fill_strip(lo, pairs, walk.index(lo, at, base))
+
+
+def _fill_strip(lo, pairs, idx):
+    made = [lo.ev(x, idx) for x, _ in pairs]
+    for (_, buffer), strip in zip(pairs, made, strict=True):
+        write(lo, buffer, idx, strip)
+
+
+def _gathers(lo, x):
+    """Whether a tile is loaded from addresses that follow no stride along rows. What these have in common with those of
+    other rows then leaves the loop over rows, if a row is so short that its strips are written out."""
+    while isinstance(x, Op) and lo.is_lazy(x) and lo.key(x) not in lo.homes:
+        if x.kind is ops.load:
+            return bool(form_of(lo, x.operands[0]).loose)
+        if not x.kind.elementwise or not x.operands:
+            return False
+        x = x.operands[0]
+    return False
+
+
+def _divides(x):
+    """Integers are divided one by one: strips of them would only be taken apart."""
+    return isinstance(x, Op) and x.kind in (ops.div, ops.rem) and T.element(x.type).is_int
+
+
+# --- several ops in one nest ------------------------------------------------------------------------------------
+def group(lo, roots, nest, force=None, clip=None) -> None:
+    """Stores and reductions over tiles of one shape, and a tile to put into scratch, in one nest of loops.
+
+    `clip` is a mask beyond which they meet nothing new.
+    """
+    if nest[0] == "columns":
+        reduce.columns(lo, roots, nest[2])
+        return
+    shape = nest[1]
+    stores = [op for op in roots if op.kind is ops.store]
+    axes = transpose.turned(lo, stores[0], shape) if len(roots) == 1 and stores and force is None else None
+    if axes:
+        transpose.store_across(lo, stores[0], shape, *axes)
+        return
+    if len(roots) == 1 and stores and force is None and tile_copies.store(lo, stores[0]):
+        return
+    room = None if force is None or lo.key(force) in lo.homes else lo.room(force)
+    fills = [] if room is None else [(force, room)]
+    reductions = [reduce.Reduction(lo, op) for op in roots if op.kind is ops.reduce]
+    vectorised = all(r.lane_by_lane for r in reductions)
+    width = width_for(lo, shape, *[T.element(x.type) for op in roots for x in op.operands[-2:] if not T.is_ptr(x.type)])
+    width = uniform_quotients.width(lo, roots, inside_rows(width, shape) if reductions else width)
+    walk = strips(shape, width if vectorised else 1, memory.store_order(lo, stores) if not reductions else None)
+    with lo.loops([shape[a] for a in walk.outer]) as at:
+        stop = _stop(lo, clip, walk, at, bool(reductions)) if clip is not None and vectorised else None
+        rows(lo, stores, reductions, walk, at, fills, stop)
+    for r in reductions:
+        r.close()
+    if room is not None:
+        lo.homes[lo.key(force)] = room
+
+
+def _stop(lo, clip, walk, at, one_more):
+    """Where the strips of a row end: with the mask, or one strip later. None if the mask has no end to be known."""
+    if walk.inner != (len(walk.shape) - 1,) or walk.total <= 2 * lo.width:
+        return None
+    mask = predication.mask_of(lo, clip, walk.index(lo, at, 0))
+    if mask is None or mask.high is None or mask.low is not None or mask.each is not None or mask.base != 0:
+        return None
+    w, high = lo.w, lo.const(mask.high)
+    if mask.condition is not None:
+        high = w.select(mask.condition, high, lo.const(0))
+    strips_ = w.binary("add", w.intrinsic("smax", "i64", high, lo.const(0)), lo.const((1 + one_more) * lo.width - 1))
+    return w.intrinsic("smin", "i64", w.binary("and", strips_, lo.const(-lo.width)), lo.const(walk.total))
+
+
+def rows(lo, stores, reductions, walk, at, fills=(), stop=None) -> None:
+    """One row of a nest: its strips up to `stop`, then what the reductions make of them."""
+    inits = [x for r in reductions for x in r.inits(walk, stop)]
+    if walk.total == walk.width:
+        _strip(lo, stores, reductions, fills, walk.index(lo, at, 0), ())
+    else:
+        end = walk.total if stop is None else stop
+        with lo.loop(0, end, walk.width, carry=inits, nonempty=bool(reductions)) as loop:
+            idx = walk.index(lo, at, loop.index)
+            loop.next = _strip(lo, stores, reductions, fills, idx, loop.carried, loop.index)
+        rest = list(loop.results)
+        for r in reductions:
+            rest = r.take(rest, walk, stop)
+    for r in reductions:
+        r.finish(at, walk)
+
+
+def _strip(lo, stores, reductions, fills, idx, carried, base=0):
+    """Everything is computed before anything is stored: a store may change what another reads."""
+    carried, out = list(carried), []
+    filled = [lo.ev(x, idx) for x, _ in fills]
+    elements = [[lo.ev(x, idx) for x in r.op.operands] for r in reductions]
+    ready = [memory.prepare_store(lo, op, idx) for op in stores]
+    for r, xs in zip(reductions, elements, strict=True):
+        n = r.carries
+        out += r.accumulate(xs, carried[:n], base, width_of(idx))
+        carried = carried[n:]
+    for (_, room), strip in zip(fills, filled, strict=True):
+        write(lo, room, idx, strip)
+    for store in ready:
+        store()
+    return out
+
+

@@ -1,0 +1,413 @@
+"""Loads and stores of strips, whole and masked; atomics one element at a time.
+
+A strip's address is a scalar wherever the form of its pointers allows (affine.py): contiguous lanes are one vector
+access, equal ones a single access outside the inner loop. A strip that lies inside its mask as a whole needs no mask;
+what does not goes through a cold path. (a + arange) % n is contiguous wherever it does not wrap.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Arg, Result
+from ...llvm.rows import memory_type
+from ...llvm.writer import Val, lanes, mangle, value, vector
+from ..fuse.affine import Form, form_of, uniform, usual_stride
+from ..fuse.index import iota, lanes_of, width_of
+from ..fuse.uniform_quotients import counting
+from .predication import Mask, mask_of
+from .table import pulled, step
+
+__all__ = ["Place", "contiguous", "gather", "place_of", "prepare_store", "scatter", "store_order"]
+
+
+# --- where ------------------------------------------------------------------------------------------------------
+class Place(NamedTuple):
+    """Where the lanes of a strip lie in memory: at `pointer` and after it ("strip"), all there ("one"), or "listed".
+
+    `unbroken`, if there is one, must hold for a strip to be contiguous; `listed()` gives a pointer for each lane.
+    """
+
+    kind: str
+    pointer: Val
+    width: int
+    level: int
+    listed: Callable[[], Val]
+    unbroken: Val | None = None
+
+
+def place_of(lo, p, idx, wrap=True) -> Place:
+    """Where a strip of a tile of pointers points."""
+    form, n = form_of(lo, p), width_of(idx)
+    if form.pointer is None:
+        pointers = lo.ev(p, idx)
+        kind = "listed" if lanes(pointers.type) > 1 else "one"
+        return Place(kind, pointers, n, pointers.level, lambda: lo.widen(pointers, n))
+    terms, fixed, vectors, unbroken = _terms(lo, form, idx, wrap)
+    if unbroken is not None and (vectors or fixed is not iota(n)):  # not contiguous in any case
+        return place_of(lo, p, idx, wrap=False)
+    element = memory_type(T.element(p.type).pointee)
+    pointer = form.pointer
+    for term in sorted([x for x in terms if x != 0], key=lambda x: x.level if type(x) is Val else 0):
+        pointer = lo.offset(element, pointer, term)
+    level = max([x.level for x in (pointer, unbroken, *vectors) if x is not None])
+
+    def listed():
+        return _listed(lo, pointer, element, fixed, vectors, n)
+    if vectors or fixed is not None and fixed is not iota(n):
+        return Place("listed", pointer, n, level, listed)
+    return Place("one" if fixed is None else "strip", pointer, n, level, listed, unbroken)
+
+
+def _terms(lo, form: Form, idx, wrap):
+    """What lanes have in common, the fixed and the computed offsets between them, and when they are contiguous."""
+    terms, fixed, vectors, unbroken = [form.base], None, [], None
+    for (base, lane), stride in zip(idx, form.strides, strict=True):
+        terms.append(lo.mul(base, stride))
+        if lane is None or stride == 0:
+            continue
+        if type(stride) is int:
+            fixed = _plus(fixed, [stride * o for o in lane.offsets])
+        else:
+            vectors.append(_times(lo, lo.w.lanes_of("i64", lane.offsets), stride))
+    for loose in form.loose:
+        at = loose.index(lo, idx)
+        first = counting(lo, loose.value, at) if type(loose.scale) is int else None
+        if first is not None and lo.key(loose.value) not in lo.homes:
+            start = lo.index_of(lo.ev(loose.value, first), T.element(loose.value.type))
+            terms.append(lo.mul(start, loose.scale))
+            fixed = _plus(fixed, [loose.scale * o for o in range(width_of(idx))])
+            continue
+        wrapped = _wrapped(lo, loose, at) if wrap and unbroken is None else None
+        if wrapped is not None:
+            first, unbroken = wrapped
+            terms.append(first)
+            fixed = _plus(fixed, range(width_of(idx)))
+            continue
+        x = lo.index_of(lo.ev(loose.value, at), T.element(loose.value.type))
+        if type(x) is Val and lanes(x.type) > 1:
+            vectors.append(_times(lo, x, loose.scale))
+        else:
+            terms.append(lo.mul(x, loose.scale))
+    return terms, lanes_of(fixed) if fixed else None, vectors, unbroken
+
+
+def _wrapped(lo, loose, at):
+    """(x % n of the first lane, whether it goes on counting in the others), for x that counts up along the lanes.
+
+    The remainder is taken once, where the axis begins; along the axis it wraps at most once if the axis is not longer
+    than n. None if `loose` is no such remainder.
+    """
+    x = loose.value
+    if type(x) in (Arg, Result) or x.kind is not ops.rem or type(loose.scale) is not int or loose.scale != 1:
+        return None
+    top, n = (form_of(lo, y) for y in x.operands)
+    axes = [a for a, (_, lane) in enumerate(at) if lane is not None]
+    if top.loose or not uniform(n) or lo.key(x) in lo.homes or len(axes) != 1:
+        return None
+    (axis,), w = axes, lo.w
+    base, lane = at[axis]
+    stride, limit = top.strides[axis], lo.const(n.base)
+    if type(stride) is not int or stride != 1 or lane is not iota(len(lane.offsets)):
+        return None
+    start = lo.ev(x, tuple([(b, None) if a != axis else (0, None) for a, (b, _) in enumerate(at)]))
+    start = lo.const(lo.index_of(start, T.element(x.type)))
+    once = w.binary("and", w.compare("icmp sge", start, lo.const(0)),
+                    w.compare("icmp sge", limit, lo.const(T.shape(x.type)[axis])))
+    place = lo.const(lo.add(start, base))
+    again = w.compare("icmp sge", place, limit)
+    place = w.select(again, w.binary("sub", place, limit), place)
+    inside = w.compare("icmp sle", w.binary("add", place, lo.const(len(lane.offsets))), limit)
+    return place, w.binary("and", inside, once)
+
+
+def _plus(x, y):
+    return list(y) if x is None else [a + b for a, b in zip(x, y, strict=True)]
+
+
+def _times(lo, x, by):
+    if type(by) is int and by == 1:
+        return x
+    return lo.w.binary("mul", x, lo.widen(lo.const(by), lanes(x.type)))
+
+
+def _listed(lo, pointer, element, fixed, vectors, n):
+    """A pointer for each lane."""
+    w = lo.w
+    offsets = [w.lanes_of("i64", fixed.offsets)] if fixed is not None else []
+    if not offsets and not vectors:
+        return lo.widen(pointer, n)
+    total = functools.reduce(lambda x, y: w.binary("add", x, y), (*offsets, *vectors))
+    return w.emit(vector(n, "ptr"), f"getelementptr {element}, ptr {pointer}, {total.typed}", pointer, total)
+
+
+# --- loads ------------------------------------------------------------------------------------------------------
+@pulled(ops.load)
+def _load(lo, op, idx):
+    p, mask, other = (*op.operands, None, None)[:3]
+    t = T.element(op.types[0])
+    place, m = place_of(lo, p, idx), mask_of(lo, mask, idx)
+    if id(op) in lo.ahead and place.kind == "strip" and place.width > 4:
+        _prefetch(lo, op, place)
+    if m is None and place.unbroken is None:
+        with lo.at(max(place.level, lo.region)):
+            x = _read(lo, place, t, "volatile " if op.attrs["volatile"] else "")
+    else:
+        x = _masked_load(lo, op, place, m or Mask(place.width), _other(lo, other, t, idx), idx)
+    return lo.w.compare("icmp ne", x, lo.w.const(x.type, 0)) if t is T.i1 else x
+
+
+@step(ops.load)
+def _volatile_load(lo, op):
+    """A tile that others may write to meanwhile is read where its load stands, once."""
+    lo.force(op)
+
+
+def _prefetch(lo, op, place):
+    """Ask for what lies some rows further on: rows far apart are no stream that the hardware would follow."""
+    w, p = lo.w, op.operands[0]
+    distance = lo.mul(usual_stride(lo, form_of(lo, p), 0), _ROWS_AHEAD)
+    further = w.gep(memory_type(T.element(op.type)), place.pointer, lo.const(distance))
+    w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+    with lo.at(further.level):
+        w.effect(f"call void @llvm.prefetch.p0(ptr {further}, i32 0, i32 3, i32 1)")
+
+
+_ROWS_AHEAD = 4
+
+
+def _other(lo, other, t, idx):
+    """What masked-off lanes get."""
+    w = lo.w
+    if other is None:
+        return w.const(memory_type(t), 0)
+    x = lo.ev(other, idx)
+    return w.cast("zext", x, vector(lanes(x.type), "i8")) if t is T.i1 else x
+
+
+def _read(lo, place, t, volatile=""):
+    """All lanes of a strip, right here: where a mask was asked, nothing may be read before the answer."""
+    m = memory_type(t)
+    if place.kind == "listed":
+        return _gather(lo, place.listed(), m, t.bytes)
+    out = vector(place.width, m) if place.kind == "strip" else m
+    return lo.w.effect(f"load {volatile}{out}, ptr {place.pointer}, align {t.bytes}", out)
+
+
+def _masked_load(lo, op, place, mask, other, idx):
+    level, t = max(place.level, mask.level(), other.level), T.element(op.type)
+    n = place.width
+    if not mask.in_lanes and place.unbroken is None:  # all lanes or none
+        wide = lanes(other.type) if place.kind == "one" else n
+        with lo.at(level):
+            return lo.either(mask.condition, lambda: [lo.widen(_read(lo, place, t), wide)],
+                             lambda: [lo.widen(other, wide)], likely=True if n > 1 else None)[0]
+    other = lo.widen(other, n)
+    if place.kind == "one":  # one element, wanted by some lanes
+        with lo.at(level):
+            some = lo.w.compare("icmp ne", mask.bits(lo), lo.const(0))
+            x, = lo.either(some, lambda: [_read(lo, place, t)], lambda: [lo.w.const(memory_type(t), 0)])
+            return lo.w.select(mask.lanes(lo), lo.widen(x, n), other)
+    if lo.target.simd == "avx512" and place.kind == "strip" and place.unbroken is None and mask.each is not None:
+        with lo.at(level):
+            return _native_load(lo, place, t, mask, other)
+    whole = _both(lo, mask.whole(lo), place.unbroken)
+
+    def some_lanes():
+        return [_load_some(lo, place, t, mask, other) if place.unbroken is None else _load_each(lo, op, other, idx)]
+    with lo.at(max(level, whole.level)):
+        return lo.either(whole, lambda: [_read(lo, place, t)], some_lanes, True)[0]
+
+
+def _both(lo, x, y) -> Any:
+    if x is None or y is None:
+        return y if x is None else x
+    return lo.w.binary("and", x, y)
+
+
+def _load_some(lo, place, t, mask, other):
+    """The lanes that take part, by the runtime; the others are `other`."""
+    w, strip = lo.w, lo.slot("strip")
+    if place.kind == "strip" and lo.target.masked:
+        return _native_load(lo, place, t, mask.pinned(lo), other)
+    count = mask.count(lo) if place.kind == "strip" else None
+    bits = mask.bits(lo, partial=True) if count is None else None
+    w.store(other, strip, t.bytes)
+    if count is not None:
+        w.call("void", f"tt.copy.{t.bytes}", strip, place.pointer, count)
+    elif place.kind == "strip":
+        w.call("void", f"tt.load.{t.bytes}", strip, place.pointer, bits, lo.const(t.bytes))
+    else:
+        w.store(place.listed(), lo.slot("pointers"), 8)
+        w.call("void", f"tt.gather.{t.bytes}", strip, lo.slot("pointers"), bits)
+    return w.load(other.type, strip, t.bytes)
+
+
+def _load_each(lo, op, other, idx):
+    """A strip that wraps, lane by lane."""
+    w, strip, t = lo.w, lo.slot("strip"), memory_type(T.element(op.type))
+    w.store(other, strip, T.element(op.type).bytes)
+
+    def load(place, lane):
+        w.store(w.load(t, place.pointer), w.gep(t, strip, lane))
+    _each_lane(lo, op.operands[0], (*op.operands, None)[1], idx, load)
+    return w.load(other.type, strip, T.element(op.type).bytes)
+
+
+def _each_lane(lo, p, mask, idx, access):
+    """`access(place, lane)` for the lanes that take part, one by one."""
+    with lo.loop(0, width_of(idx)) as loop:
+        at = tuple([(b if lane is None else lo.add(b, loop.index), None) for b, lane in idx])
+        place, m = place_of(lo, p, at), mask_of(lo, mask, at)
+        if m is None:
+            access(place, loop.index)
+        else:
+            with lo.when(m.condition):
+                access(place, loop.index)
+
+
+def _native_load(lo, place, t, mask, other):
+    return _memory_call(lo, "load", f"ptr align {t.bytes} {place.pointer}", "p0", mask.lanes(lo), other)
+
+
+def _memory_call(lo, name, where, kind, mask, x):
+    """llvm.masked.load or gather with `x` for the lanes that are off; store or scatter of `x`."""
+    w, reads = lo.w, name in ("load", "gather")
+    full = f"llvm.masked.{name}.{mangle(x.type)}.{kind}"
+    where_type = where.split(" align")[0]
+    if reads:
+        w.declare(full, x.type, [where_type, mask.type, x.type])
+        return w.effect(f"call {x.type} @{full}({where}, {mask.typed}, {x.typed})", x.type)
+    w.declare(full, "void", [x.type, where_type, mask.type])
+    return w.effect(f"call void @{full}({x.typed}, {where}, {mask.typed})")
+
+
+def gather(lo, pointers, t, align, level):
+    """One `t` from each pointer of a vector, written at a level."""
+    with lo.at(level):
+        return _gather(lo, pointers, t, align)
+
+
+def _gather(lo, pointers, t, align):
+    n = lanes(pointers.type)
+    return _memory_call(lo, "gather", f"<{n} x ptr> align {align} {pointers}", f"v{n}p0",
+                        lo.w.const(vector(n, "i1"), True), value(vector(n, t), "poison"))
+
+
+def scatter(lo, x, pointers, align):
+    """Each lane of `x` to its pointer."""
+    n = lanes(pointers.type)
+    where = f"<{n} x ptr> align {align} {pointers}"
+    _memory_call(lo, "scatter", where, f"v{n}p0", lo.w.const(vector(n, "i1"), True), x)
+
+
+# --- stores -----------------------------------------------------------------------------------------------------
+def store_order(lo, stores):
+    """The order of axes in which most is contiguous: the axis along which the first store's memory runs comes last."""
+    shape = T.shape(stores[0].operands[0].type)
+    axis = contiguous(form_of(lo, stores[0].operands[0]), shape)
+    last = len(shape) - 1
+    if axis is None or axis == last or shape[axis] < 4:
+        return None
+    return (*[a for a in range(last + 1) if a != axis], axis)
+
+
+def contiguous(form, shape):
+    """The last axis along which pointers of this form move by one element; None if there is none."""
+    axes = [a for a, s in enumerate(form.strides) if type(s) is int and s == 1 and shape[a] > 1]
+    return axes[-1] if axes else None
+
+
+def prepare_store(lo, op, idx, x=None):
+    """Compute a strip to store (unless it is given) and where; what this returns stores it."""
+    p, v, *masks = op.operands
+    mask = masks[0] if masks else None
+    t = T.element(v.type)
+    x = lo.ev(v, idx) if x is None else x
+    if t is T.i1:
+        x = lo.w.cast("zext", x, vector(lanes(x.type), "i8"))
+    place, m = place_of(lo, p, idx), mask_of(lo, mask, idx)
+    return lambda: _store(lo, op, place, m, x, idx)
+
+
+@step(ops.store)
+def _store_scalar(lo, op):
+    prepare_store(lo, op, ())()
+
+
+def _store(lo, op, place, mask, x, idx):
+    w, n, t = lo.w, place.width, T.element(op.operands[1].type)
+    if place.kind == "one" and (mask is None or not mask.in_lanes):
+        x = w.extract(x, n - 1) if lanes(x.type) > 1 else x  # lanes compete for one element: the last wins
+        if mask is None:
+            w.store(x, place.pointer, t.bytes)
+            return
+        with lo.when(mask.condition):
+            w.store(x, place.pointer, t.bytes)
+        return
+    x = lo.widen(x, n)
+    if mask is not None and not mask.in_lanes and place.unbroken is None:  # all lanes or none
+        with lo.when(mask.condition, likely=True):
+            _store_all(lo, place, t, x)
+        return
+    native = mask is not None and lo.target.simd == "avx512" and place.kind == "strip" and place.unbroken is None \
+        and mask.each is not None
+    mask = mask or Mask(n)
+    if place.kind == "one":
+        _store_some(lo, place, t, mask, x)
+    elif native:
+        _native_store(lo, place, t, mask, x)
+    else:
+        whole = _both(lo, mask.whole(lo), place.unbroken)
+
+        def some_lanes():
+            if place.unbroken is None:
+                _store_some(lo, place, t, mask, x, partial=True)
+            else:
+                _store_each(lo, op, x, idx)
+        if whole is None:
+            _store_all(lo, place, t, x)
+        else:
+            lo.either(whole, lambda: _store_all(lo, place, t, x), some_lanes, True)
+
+
+def _store_all(lo, place, t, x):
+    if place.kind == "strip":
+        lo.w.store(x, place.pointer, t.bytes)
+    else:
+        scatter(lo, x, place.listed(), t.bytes)
+
+
+def _store_some(lo, place, t, mask, x, partial=False):
+    w, strip = lo.w, lo.slot("strip")
+    if place.kind == "strip" and lo.target.masked:
+        _native_store(lo, place, t, mask.pinned(lo), x)
+        return
+    count = mask.count(lo) if place.kind == "strip" else None
+    bits = mask.bits(lo, partial) if count is None else None
+    w.store(x, strip, t.bytes)
+    if count is not None:
+        w.call("void", f"tt.copy.{t.bytes}", place.pointer, strip, count)
+    elif place.kind == "strip":
+        w.call("void", f"tt.store.{t.bytes}", strip, place.pointer, bits, lo.const(t.bytes))
+    else:
+        w.store(place.listed(), lo.slot("pointers"), 8)
+        w.call("void", f"tt.scatter.{t.bytes}", strip, lo.slot("pointers"), bits)
+
+
+def _store_each(lo, op, x, idx):
+    w, strip, t = lo.w, lo.slot("strip"), T.element(op.operands[1].type)
+    w.store(x, strip, t.bytes)
+
+    def store(place, lane):
+        m = memory_type(t)
+        w.store(w.load(m, w.gep(m, strip, lane)), place.pointer)
+    _each_lane(lo, op.operands[0], (*op.operands, None)[2], idx, store)
+
+
+def _native_store(lo, place, t, mask, x):
+    _memory_call(lo, "store", f"ptr align {t.bytes} {place.pointer}", "p0", mask.lanes(lo), x)

@@ -1,0 +1,103 @@
+"""Atomic updates of tiles while nobody else runs programs (alone.py): loads, arithmetic and stores, a strip at a time.
+
+Only relaxed updates are done so, whose order with other accesses nobody counts on, and only if they need not be seen as
+atomic outside of this process (`scope="sys"`).
+"""
+
+from __future__ import annotations
+
+from ....ir import types as T
+from ...llvm.rows import llvm_type
+from ..fuse import uniform_quotients
+from ..fuse.index import strips, width_of
+from . import loop_nests, scratch_chunks
+from .memory import place_of, store_order
+from .predication import mask_of
+
+__all__ = ["allowed", "if_alone", "update"]
+
+
+def allowed(op) -> bool:
+    """Whether a tile may be updated without atomic instructions."""
+    t = T.element(op.type)
+    return bool(T.shape(op.type)) and op.attrs["sem"] == "relaxed" and op.attrs["scope"] != "sys" \
+        and type(t) is T.Scalar and t is not T.i1 and op.attrs["how"] not in ("load", "store")
+
+
+def if_alone(lo, plain, shared) -> None:
+    """Write both ways: `plain()` if nobody else runs programs at present, else `shared()`."""
+    w = lo.w
+
+    def alone():
+        plain()
+        w.call("void", "tt.shared")
+    lo.either(w.call("i1", "tt.alone", lo.base), alone, shared)
+
+
+def update(lo, op, room, combined, one_by_one) -> None:
+    """Update a tile with what `combined(old, given)` makes of its elements; old values go to `room` if there is one."""
+    p, v, mask = (*op.operands, None)[:3]
+    shape, t = T.shape(op.type), T.element(op.type)
+    width = 1
+    if shape != (1,):
+        width = uniform_quotients.width(lo, [op], loop_nests.width_for(lo, shape, t))
+    walk = strips(shape, width, store_order(lo, [op]))
+    with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
+        idx = walk.index(lo, at, base)
+        place, m = place_of(lo, p, idx, wrap=False), mask_of(lo, mask, idx)
+        x = lo.widen(lo.ev(v, idx), width_of(idx))
+        old = _strip(lo, t, place, m, x, combined, room is not None, one_by_one)
+        if room is not None:
+            scratch_chunks.write(lo, room, idx, old)
+
+
+def _strip(lo, t, place, mask, x, combined, wanted, one_by_one):
+    """Update a strip; returns its old values if they are wanted."""
+    w, n = lo.w, place.width
+    nothing = w.const(x.type, 0)
+
+    def whole():
+        old = _replace(w, t, place.pointer, x, combined)
+        return [old] if wanted else []
+
+    def each():
+        old = _lanes(lo, t, place, mask, x, combined, wanted)
+        return [old] if wanted else []
+    if n > 1 and (one_by_one or place.kind != "strip"):
+        made = each()
+    elif mask is None:
+        made = whole()
+    else:
+        none = lambda: [nothing] if wanted else []
+        made = lo.either(mask.whole(lo), whole, none if n == 1 or not mask.in_lanes else each)
+    return made[0] if wanted else None
+
+
+def _replace(w, t, pointer, x, combined):
+    """Update what lies at a pointer, a strip or an element."""
+    old = w.effect(f"load {x.type}, ptr {pointer}, align {t.bytes}", x.type)
+    w.store(combined(old, x), pointer, t.bytes)
+    return old
+
+
+def _lanes(lo, t, place, mask, x, combined, wanted):
+    """Update the lanes that take part one after another: some of them may be the same element."""
+    w, n, kind, strip, pointers = lo.w, place.width, llvm_type(t), lo.slot("strip"), lo.slot("pointers")
+    bits = None if mask is None else mask.bits(lo)
+    w.store(place.listed(), pointers, 8)
+    w.store(x, strip, t.bytes)
+    with lo.loop(0, n) as loop:
+        mine = w.gep(kind, strip, loop.index)
+
+        def lane():
+            pointer = w.effect(f"load ptr, ptr {w.gep('ptr', pointers, loop.index)}, align 8", "ptr")
+            given = w.effect(f"load {kind}, ptr {mine}, align {t.bytes}", kind)
+            return [_replace(w, t, pointer, given, combined)]
+        if bits is None:
+            old, = lane()
+        else:
+            bit = w.cast("trunc", w.binary("lshr", bits, loop.index), "i1")
+            old, = lo.either(bit, lane, lambda: [w.const(kind, 0)])
+        if wanted:
+            w.store(old, mine, t.bytes)
+    return w.effect(f"load {x.type}, ptr {strip}, align {t.bytes}", x.type) if wanted else None

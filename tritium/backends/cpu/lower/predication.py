@@ -1,0 +1,263 @@
+"""Masks of strips as bounds on the lanes.
+
+A comparison of indices changes once along the lanes, so a mask is a range of them: `i + 16 <= n` says that a whole
+strip takes part, at the price of one comparison. Terms that are equal in all lanes join in as one condition, and only
+what is neither becomes a vector of bits.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Arg, Result
+from ...llvm.writer import Val, lanes
+from ..fuse.affine import form_of, unfolded
+from ..fuse.index import iota, source_index, width_of
+
+__all__ = ["Mask", "limits", "mask_of", "tile_inside"]
+
+
+class Mask:
+    """Which lanes of a strip take part: those from `low` up to `high` along the lanes (i64 positions, `base` being the
+    first lane's), if `condition` holds, and where `each` (a vector) is set. What is None does not restrict."""
+
+    def __init__(self, n):
+        self.n, self.base = n, 0
+        self.condition = self.low = self.high = self.each = None
+
+    @property
+    def bounded(self):
+        """Whether `base` means something."""
+        return self.low is not None or self.high is not None
+
+    @property
+    def in_lanes(self):
+        """Whether lanes differ."""
+        return self.bounded or self.each is not None
+
+    def whole(self, lo) -> Any:
+        """An i1: all lanes take part (None: they always do)."""
+        w, tests = lo.w, []
+        high = self.high
+        if high is not None and self.condition is not None:  # one test instead of two in the inner loop
+            high = w.select(self.condition, lo.const(high), lo.const(0))
+        elif self.condition is not None:
+            tests.append(self.condition)
+        if high is not None:
+            tests.append(w.compare("icmp sle", lo.const(lo.add(self.base, self.n)), lo.const(high)))
+        if self.low is not None:
+            tests.append(w.compare("icmp sge", lo.const(self.base), lo.const(self.low)))
+        if self.each is not None:
+            tests.append(w.intrinsic("vector.reduce.and", "i1", self.each, overload=(self.each.type,)))
+        total = None
+        for test in tests:
+            total = test if total is None else w.binary("and", total, test)
+        return total
+
+    def bits(self, lo, partial=False):
+        """An i64 with a bit for each lane that takes part; `partial` promises that not all do."""
+        w, n = lo.w, self.n
+        base = w.effect(f"add i64 {lo.const(self.base)}, 0", "i64")
+        one, bits = lo.const(1), lo.const((1 << n) - 1)
+        only = partial and self.low is None and self.each is None and self.condition is None
+
+        def below(limit):
+            room = w.intrinsic("smax", "i64", w.binary("sub", lo.const(limit), base), lo.const(0))
+            room = room if only else w.intrinsic("smin", "i64", room, lo.const(n))  # else the bound is in the strip
+            return w.binary("sub", w.binary("shl", one, room), one)
+        if self.high is not None:
+            bits = below(self.high)
+        if self.low is not None:
+            bits = w.binary("and", bits, w.binary("xor", below(self.low), lo.const(-1)))
+        if self.each is not None:
+            packed = w.effect(f"bitcast {self.each.typed} to i{n}", f"i{n}")  # only where it is wanted: it costs
+            bits = w.binary("and", bits, w.cast("zext", packed, "i64"))
+        if self.condition is not None:
+            bits = w.select(self.condition, bits, lo.const(0))
+        return bits
+
+    def count(self, lo):
+        """How many lanes take part, an i64, where they are the first ones and not all; less than 0 means none."""
+        if self.high is None or self.low is not None or self.each is not None:
+            return None
+        w, high = lo.w, lo.const(self.high)
+        if self.condition is not None:
+            high = w.select(self.condition, high, lo.const(0))
+        return w.effect(f"sub i64 {high}, {lo.const(self.base)}", "i64")
+
+    def lanes(self, lo):
+        """A vector of i1."""
+        w, n = lo.w, self.n
+        total = self.each
+        places = w.lanes_of("i32", range(n))
+        for limit, test in ((self.high, "icmp slt"), (self.low, "icmp sge")):
+            if limit is not None:
+                room = w.intrinsic("smax", "i64", lo.const(lo.sub(limit, self.base)), lo.const(0))
+                room = w.cast("trunc", w.intrinsic("smin", "i64", room, lo.const(n)), "i32")
+                inside = w.compare(test, places, lo.widen(room, n))
+                total = inside if total is None else w.binary("and", total, inside)
+        if self.condition is not None:
+            condition = lo.widen(self.condition, n)
+            total = condition if total is None else w.binary("and", total, condition)
+        return total
+
+    def pinned(self, lo):
+        """The same mask, for code that is to stay in the innermost level."""
+        mask = copy.copy(self)
+        mask.base = lo.w.effect(f"add i64 {lo.const(self.base)}, 0", "i64")
+        return mask
+
+    def level(self):
+        """The deepest level of its parts."""
+        parts = (self.base, self.condition, self.low, self.high, self.each)
+        return max([x.level for x in parts if type(x) is Val], default=0)
+
+
+def mask_of(lo, m, idx) -> Mask | None:
+    """The mask at an index; None when everything takes part."""
+    if m is None or lo.key(m) in lo.assumed:
+        return None
+    mask = Mask(width_of(idx))
+    _restrict(lo, mask, m, idx)
+    return mask if mask.in_lanes or mask.condition is not None else None
+
+
+_THROUGH = (ops.broadcast, ops.expand_dims, ops.trans, ops.reshape, ops.hint)
+_COMPARE = {ops.lt: (0, 1, 0), ops.le: (0, 1, 1), ops.gt: (1, 0, 0), ops.ge: (1, 0, 1)}  # x < y + c
+
+
+def _restrict(lo, mask, m, idx):
+    while type(m.type) is T.Tile and type(m) not in (Arg, Result) and m.kind in _THROUGH \
+            and lo.key(m) not in lo.homes:
+        idx = source_index(lo, m, idx)
+        m = m.operands[0]
+    computed = type(m) not in (Arg, Result) and type(m.type) is T.Tile and lo.key(m) not in lo.homes
+    if computed and m.kind is ops.and_:
+        for x in m.operands:
+            _restrict(lo, mask, x, idx)
+        return
+    if computed and m.kind in _COMPARE and _bound(lo, mask, m, idx):
+        return
+    x = lo.ev(m, idx)
+    if x == "true":
+        return
+    w = lo.w
+    if lanes(x.type) > 1:
+        mask.each = x if mask.each is None else w.binary("and", mask.each, x)
+    else:
+        mask.condition = x if mask.condition is None else w.binary("and", mask.condition, x)
+
+
+def _bound(lo, mask, m, idx):
+    """Turn a comparison that changes once along the lanes into a bound; False if it is not one."""
+    t = T.element(m.operands[0].type)
+    if type(t) is T.Ptr or not t.signed:
+        return False
+    left, right, extra = _COMPARE[m.kind]
+    x, y = form_of(lo, m.operands[left]), form_of(lo, m.operands[right])
+    along, at = 0, None
+    for (base, lane), a, b in zip(idx, x.strides, y.strides, strict=True):
+        if lane is None or a == b:
+            continue
+        if type(a) is not int or type(b) is not int or at is not None or lane is not iota(len(lane.offsets)):
+            return False
+        along, at = a - b, base
+    if along not in (1, -1) or mask.bounded and mask.base != at:
+        return False
+    limit = lo.sub(lo.add(y.base, extra), x.base)  # along * i < limit
+    for (base, lane), a, b in zip(idx, x.strides, y.strides, strict=True):
+        if lane is None:
+            limit = lo.add(limit, lo.mul(base, lo.sub(b, a)))
+    for sign, form in ((-1, x), (1, y)):
+        for loose in form.loose:
+            value = lo.index_of(lo.ev(loose.value, loose.index(lo, idx)), T.element(loose.value.type))
+            if type(value) is Val and lanes(value.type) > 1:
+                return False
+            limit = lo.add(limit, lo.mul(value, lo.mul(loose.scale, sign)))
+    mask.base = at
+    if along == 1:
+        _tighten(lo, mask, "high", limit, "smin")
+    else:
+        _tighten(lo, mask, "low", lo.sub(1, limit), "smax")
+    return True
+
+
+def _tighten(lo, mask, side, limit, pick):
+    old = getattr(mask, side)
+    if old is not None:
+        limit = lo.w.intrinsic(pick, "i64", lo.const(old), lo.const(limit))
+    setattr(mask, side, limit)
+
+
+# --- whole tiles ------------------------------------------------------------------------------------------------
+def tile_inside(lo, masks) -> Val | None:
+    """An i1: all elements of these masks (key -> value) are set. None if that takes more than their corners to tell."""
+    tests = []
+    for m in masks.values():
+        if not _corners(lo, m, tests):
+            return None
+    total = None
+    for test in tests:
+        total = test if total is None else lo.w.binary("and", total, test)
+    return total
+
+
+def _corners(lo, m, tests) -> bool:
+    """Add tests of the elements at which a mask fails first; False if it may fail anywhere."""
+    while type(m) not in (Arg, Result) and m.kind in _THROUGH:
+        m = m.operands[0]
+    if type(m) not in (Arg, Result) and m.kind is ops.and_:
+        return all(_corners(lo, x, tests) for x in m.operands)
+    found = _difference(lo, m)
+    if found is None:
+        return False
+    strides, x, y = found
+    reach = sum(s * (n - 1) for s, n in zip(strides, T.shape(m.type), strict=True) if s > 0)
+    tests.append(lo.w.compare("icmp slt", lo.const(lo.add(x, reach)), lo.const(y)))
+    return True
+
+
+def _difference(lo, m):
+    """(strides, x, y) of a comparison that holds where x + sum(strides * index) < y; None for other masks."""
+    if type(m) in (Arg, Result) or m.kind not in _COMPARE:
+        return None
+    t = T.element(m.operands[0].type)
+    if type(t) is T.Ptr or not t.signed:
+        return None
+    left, right, extra = _COMPARE[m.kind]
+    x, y = form_of(lo, m.operands[left]), form_of(lo, m.operands[right])
+    strides = [lo.sub(a, b) for a, b in zip(x.strides, y.strides, strict=True)]
+    if x.loose or y.loose or any(type(s) is not int for s in strides):
+        return None
+    return strides, lo.add(x.base, -extra), y.base
+
+
+def limits(lo, m, shape) -> list | None:
+    """The numbers below which the index along each axis must lie where mask `m` is set (the size where it does not
+    matter); None if there is more to the mask."""
+    found: list[Any] = [None] * len(shape)
+    if m is not None and not _limits(lo, m, (), found):
+        return None
+    return [size if limit is None else limit for size, limit in zip(shape, found, strict=True)]
+
+
+def _limits(lo, m, path, found) -> bool:
+    while type(m) not in (Arg, Result) and m.kind in _THROUGH:
+        path, m = (*path, m), m.operands[0]
+    if type(m) not in (Arg, Result) and m.kind is ops.and_:
+        return all(_limits(lo, x, path, found) for x in m.operands)
+    difference = _difference(lo, m)
+    if difference is None:
+        return False
+    inner, x, y = difference
+    strides = unfolded(path, inner)
+    moved = [] if strides is None else [(axis, s) for axis, s in enumerate(strides) if s]
+    if len(moved) != 1 or moved[0][1] != 1:
+        return False
+    axis, limit = moved[0][0], lo.sub(y, x)
+    found[axis] = limit if found[axis] is None else \
+        lo.w.intrinsic("smin", "i64", lo.const(found[axis]), lo.const(limit))
+    return True

@@ -1,0 +1,195 @@
+"""What a program knows of itself and what it says: ids, prints, assertions, clocks, inline assembly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .... import ops
+from ....errors import arrow, innermost
+from ....ir import types as T
+from ...llvm.rows import llvm_type
+from ...llvm.writer import vector
+from ..fuse.index import strips, unravel
+from ..library.debug import print_line
+from ..runtime.assembly import check as check_assembly
+from .reduce import each
+from .table import pulled, step
+
+__all__ = []
+
+
+@pulled(ops.program_id)
+def _program_id(lo, op, idx):
+    return lo.w.cast("trunc", lo.axis(op.attrs["axis"]), "i32")
+
+
+@pulled(ops.num_programs)
+def _num_programs(lo, op, idx):
+    return lo.w.cast("trunc", lo.axis(op.attrs["axis"], count=True), "i32")
+
+
+@step(ops.barrier)
+def _barrier(lo, op):
+    """One thread runs a program: planning keeps loads before it before it."""
+
+
+@step(ops.assume)
+def _assume(lo, op):
+    """Nothing here would become faster by knowing."""
+
+
+@step(ops.clock)
+def _clock(lo, op):
+    w = lo.w
+    if op.attrs["what"] == "smid":
+        lo.values[lo.key(op)] = w.const("i32", 0)  # one "multiprocessor"
+        return
+    slot = lo.slot("clock", 16)
+    w.call("i32", "clock_gettime", w.const("i32", 1), slot)
+    seconds = w.load("i64", slot)
+    rest = w.load("i64", w.gep("i64", slot, lo.const(1)))
+    lo.values[lo.key(op)] = w.effect(f"add i64 {lo.w.effect(f'mul i64 {seconds}, 1000000000', 'i64')}, {rest}", "i64")
+
+
+# --- prints and assertions --------------------------------------------------------------------------------------
+@step(ops.print_)
+def _print(lo, op):
+    w = lo.w
+    program = [lo.axis(k) for k in range(3)]
+    if not op.operands:
+        print_line(w, op.attrs["prefix"], "none", program)
+    for k, x in enumerate(op.operands):
+        t, shape = T.element(x.type), T.shape(x.type)
+        text = op.attrs["prefix"] + (f"(operand {k}) " if len(op.operands) > 1 else "")
+        total = 1
+        for n in shape:
+            total *= n
+        with lo.counted(total) as i:
+            idx = tuple(unravel(lo, (i, None), shape)) if shape else ()
+            kind, value, digits = _printed(lo, lo.ev(x, idx), t, op.attrs["hex"], op.attrs["exponents"])
+            where = [w.effect(f"add i64 {lo.const(b)}, 0", "i64") for b, _ in idx]
+            print_line(w, text, kind, program, shape, where, value, digits)
+
+
+def _printed(lo, x, t: Any, hexadecimal, exponents):
+    """(kind, value as it is passed, digits) of an element."""
+    w, pointer = lo.w, isinstance(t, T.Ptr)
+    if exponents and not pointer and t.is_float:
+        return "exponent", w.cast("fpext", x, "double"), 0
+    if hexadecimal:
+        bits = 64 if pointer else t.bits
+        if pointer:
+            x = w.cast("ptrtoint", x, "i64")
+        elif llvm_type(t)[0] != "i":
+            x = w.cast("bitcast", x, f"i{bits}")
+        return "hex", w.cast("zext", x, "i64"), max(2, bits // 4)
+    if pointer:
+        return "pointer", x, 0
+    if t.is_float:
+        return "float", w.cast("fpext", x, "double"), 0
+    return "int" if t.signed else "uint", w.cast("sext" if t.signed else "zext", x, "i64"), 0
+
+
+@step(ops.assert_)
+def _assert(lo, op):
+    """Any element that fails stops the launch."""
+    w = lo.w
+    condition, *masks = op.operands
+    mask = masks[0] if masks else None
+    shape = T.shape(condition.type)
+    walk = strips(shape, lo.width) if shape else None
+    with lo.loops([shape[a] for a in walk.outer] if walk else []) as at, \
+            lo.counted(walk.total if walk else 1, walk.width if walk else 1) as base:
+        idx = walk.index(lo, at, base) if walk else ()
+        bad = lo.ev(condition, idx)
+        bad = w.binary("xor", bad, w.const(bad.type, True))
+        if mask is not None:
+            bad = w.binary("and", *lo.spread([bad, lo.ev(mask, idx)]))
+        if bad.type != "i1":
+            bad = w.intrinsic("vector.reduce.or", "i1", bad, overload=(bad.type,))
+        with lo.when(bad, likely=False):
+            w.call("void", "tt.assert_fail", lo.base, w.string(_complaint(op)), lo.program)
+            lo.stop()
+            w.block(w.label("unreachable"))
+
+
+def _complaint(op):
+    """The message of an assertion, and the line it stands on."""
+    said = op.attrs["message"] or "assertion failed"
+    if op.loc is None:
+        return said
+    loc = innermost(op.loc)
+    return f"{said}\n{arrow(loc.file, loc.line, loc.function)}"
+
+
+# --- inline assembly --------------------------------------------------------------------------------------------
+@step(ops.inline_asm)
+def _inline_asm(lo, op):
+    """The host's assembly, once for every `pack` elements."""
+    shape = T.shape(op.types[0])
+    if shape:
+        each(lo, op, shape, op.attrs["pack"], lambda xs: _call_asm(lo, op, xs, op.attrs["pack"]))
+        return
+    made = _call_asm(lo, op, [lo.scalar(x) for x in op.operands], 1)
+    for result, x in zip(op.results, made, strict=True):
+        lo.values[lo.key(result)] = x
+
+
+def _call_asm(lo, op, xs, pack):
+    w = lo.w
+    registers = []
+    for k, x in enumerate(op.operands):
+        registers += _packed(lo, xs[k * pack:(k + 1) * pack], T.element(x.type))
+    outs = [(t, r) for t in op.attrs["types"] for r in _registers(t, pack)]
+    types = [r for _, r in outs]
+    result = types[0] if len(types) == 1 else f"{{ {', '.join(types)} }}"
+    asm = op.attrs["asm"].replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A")
+    effect = "" if op.attrs["pure"] else "sideeffect "
+    statement = f'call {result} asm {effect}"{asm}", "{op.attrs["constraints"]}"'
+    _check_asm(lo, op, result, statement, [x.type for x in registers])
+    made = w.effect(f"{statement}({', '.join(x.typed for x in registers)})", result)
+    if len(types) > 1:
+        parts = [w.emit(t, f"extractvalue {result} {made}, {k}", made) for k, t in enumerate(types)]
+    else:
+        parts = [made]
+    elements = []
+    for t in op.attrs["types"]:
+        n = len(_registers(t, pack))
+        elements += _unpacked(lo, parts[:n], t, pack)
+        parts = parts[n:]
+    return elements
+
+
+def _check_asm(lo, op, result, statement, types):
+    """Ask whether the statement assembles: inside the kernel, LLVM would end the process."""
+    listed = ", ".join(f"{t} %x{k}" for k, t in enumerate(types))
+    check_assembly(op, f"define {result} @f({listed}) {{ %y = {statement}({listed}) ret {result} %y }}", lo.target)
+
+
+def _registers(t, pack):
+    """LLVM types of the registers that `pack` elements take: narrow ones share 32 bits."""
+    if pack == 1 or type(t) is T.Ptr or t.bits >= 32:
+        return [llvm_type(t)] * pack
+    return ["i32"] * -(-pack * t.bytes // 4)
+
+
+def _packed(lo, xs, t):
+    registers = _registers(t, len(xs))
+    if registers == [llvm_type(t)] * len(xs):
+        return xs
+    w, share = lo.w, 4 // t.bytes
+    out = []
+    for k in range(0, len(xs), share):
+        group = w.const(vector(share, llvm_type(t)), 0)
+        for l, x in enumerate(xs[k:k + share]):
+            group = w.insert(group, x, l)
+        out.append(w.cast("bitcast", group, "i32"))
+    return out
+
+
+def _unpacked(lo, registers, t, pack):
+    if len(registers) == pack:
+        return registers
+    w, share = lo.w, 4 // t.bytes
+    groups = [w.cast("bitcast", r, vector(share, llvm_type(t))) for r in registers]
+    return [w.extract(groups[k // share], k % share) for k in range(pack)]

@@ -1,0 +1,303 @@
+"""Reductions, scans, and maps whose regions need real control flow.
+
+A reduction along contiguous elements carries a vector of partial results and combines its lanes at the end; along
+another axis it carries a strip of results. A scan combines inside a strip in log2(lanes) rounds, then with what came
+before.
+"""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Any
+
+from .... import ops
+from ....ir import types as T
+from ...llvm.rows import llvm_type
+from ...llvm.writer import lanes, vector
+from ..fuse import plan
+from ..fuse.index import ZERO, Strips, strips, unravel, width_of
+from . import loop_nests, scratch_chunks, table
+from .elementwise import inline
+from .table import step
+
+__all__ = ["Reduction", "columns", "combine"]
+
+_SMALLEST = {"int": lambda t: -(1 << t.bits - 1), "uint": lambda t: 0, "bool": lambda t: 0}
+_LARGEST = {"int": lambda t: (1 << t.bits - 1) - 1, "uint": lambda t: (1 << t.bits) - 1, "bool": lambda t: 1}
+# Combinations LLVM can do across the lanes of a vector, by type class, and the value that changes nothing. A NaN loses
+# against any number, so it is what maxnum and minnum start from.
+_KNOWN = {
+    ops.add: ({"int": "add", "uint": "add", "float": "fadd"}, lambda t: -0.0 if t.is_float else 0),
+    ops.mul: ({"int": "mul", "uint": "mul", "float": "fmul"}, lambda t: 1.0 if t.is_float else 1),
+    ops.and_: (dict.fromkeys(("int", "uint", "bool"), "and"), lambda t: 1 if t is T.i1 else -1),
+    ops.or_: (dict.fromkeys(("int", "uint", "bool"), "or"), lambda t: 0),
+    ops.xor: (dict.fromkeys(("int", "uint", "bool"), "xor"), lambda t: 0),
+    ops.max_: ({"int": "smax", "uint": "umax", "float": "fmax"},
+               lambda t: nan if t.is_float else _SMALLEST[t.kind](t)),
+    ops.min_: ({"int": "smin", "uint": "umin", "float": "fmin"},
+               lambda t: nan if t.is_float else _LARGEST[t.kind](t)),
+    ops.max_nan: ({"float": "fmaximum"}, lambda t: -inf),
+    ops.min_nan: ({"float": "fminimum"}, lambda t: inf),
+}
+
+# Reductions of floats that LLVM does lane by lane where they are no instruction: x86.
+_ONE_BY_ONE = ("fmax", "fmin", "fmaximum", "fminimum")
+
+
+def combine(lo, region, args):
+    """Apply a combination to single values or strips."""
+    if table.lane_by_lane(region):
+        return lo.spread(inline(lo, region, args))
+    return lo.run(region, args)
+
+
+def _known(op):
+    """(LLVM's name of the reduction, its neutral element) for a region of one op that LLVM knows; else None."""
+    region, = op.regions
+    if len(op.operands) > 1 or len(region.ops) != 2:
+        return None
+    inner, t = region.ops[0], T.element(op.operands[0].type)
+    names, unit = _KNOWN.get(inner.kind, ({}, None))
+    fits = llvm_type(t)[0] != "i" if t.is_float else True
+    if t.kind not in names or not fits or set(map(id, inner.operands)) != set(map(id, region.args)):
+        return None
+    return (names[t.kind], unit(t)) if region.yields[0] is inner else None
+
+
+class Reduction:
+    """One reduction inside a nest of loops."""
+
+    def __init__(self, lo, op):
+        self.lo, self.op, self.region = lo, op, op.regions[0]
+        self.elements = [T.element(x.type) for x in op.operands]
+        self.lane_by_lane = table.lane_by_lane(self.region)
+        self.known: Any = _known(op) if self.lane_by_lane else None
+        self.totals = []
+        self.carries = len(op.operands)  # values that go round the loop
+        self.rooms = [] if T.shape(op.types[0]) == () else [lo.room(x) for x in op.results]
+
+    def inits(self, walk: Strips, stop=None):
+        """What the accumulators start from: the neutral element, or anything where the first strip replaces it.
+
+        A sum that stops early also carries the last strip, which stands for those after it.
+        """
+        w = self.lo.w
+        if walk.total == walk.width:
+            return []
+        start = self.known[1] if self.known else 0
+        self.carries = len(self.elements) * (1 + (stop is not None and self.adds))
+        types = [vector(walk.width, llvm_type(t)) for t in self.elements]
+        return [w.const(t, start) for t in types] + [w.const(t, 0) for t in types[len(types) * 2 - self.carries:]]
+
+    @property
+    def adds(self):
+        """Whether equal elements do not count once but each time."""
+        return self.known is not None and self.known[0] in ("add", "fadd")
+
+    def take(self, results, walk, stop):
+        """The totals of a row from the loop's results; returns those that belong to others."""
+        mine, rest = results[:self.carries], results[self.carries:]
+        if self.carries > len(self.elements):
+            total, last = mine
+            mine = [self.repeated(total, last, walk, stop)]
+        self.totals = mine
+        return rest
+
+    def repeated(self, total, last, walk, stop):
+        """The total with the strips after `stop`, all equal to the last one."""
+        w, t = self.lo.w, llvm_type(self.elements[0])
+        left = w.binary("lshr", w.binary("sub", self.lo.const(walk.total), stop),
+                        self.lo.const(walk.width.bit_length() - 1))
+        if self.known[0] == "add":
+            times = self.lo.widen(w.cast("trunc", left, t) if t != "i64" else left, walk.width)
+            return w.binary("add", total, w.binary("mul", last, times))
+        times = self.lo.widen(w.cast("uitofp", left, t), walk.width)
+        more = w.binary("fadd", total, w.binary("fmul", last, times))
+        return w.select(w.compare("icmp eq", left, self.lo.const(0)), total, more)
+
+    def accumulate(self, xs, carried, base, n):
+        """The accumulators after strip `xs`, the one at `base`."""
+        lo = self.lo
+        xs = [lo.widen(x, n) for x in xs]
+        if not carried:
+            self.totals = xs
+            return []
+        if self.known:  # the new element first: x86 tests the first operand of a maximum for NaN
+            last = xs if self.carries > len(xs) else []
+            return [*combine(lo, self.region, [*xs, *carried[:len(xs)]]), *last]
+        first = lo.w.compare("icmp eq", lo.const(base), lo.const(0))
+        if not self.lane_by_lane:
+            return lo.either(first, lambda: xs, lambda: combine(lo, self.region, [*carried, *xs]))
+        merged = combine(lo, self.region, [*carried, *xs])
+        return [lo.w.select(first, x, y) for x, y in zip(xs, merged, strict=True)]
+
+    def across(self):
+        """The accumulators' lanes combined."""
+        lo, w = self.lo, self.lo.w
+        n = lanes(self.totals[0].type)
+        if n == 1:
+            return self.totals
+        if self.known and (lo.target.simd == "neon" or self.known[0] not in _ONE_BY_ONE):
+            name, _ = self.known
+            x, t = self.totals[0], llvm_type(self.elements[0])
+            starts = [w.const(t, -0.0 if name == "fadd" else 1.0)] if name in ("fadd", "fmul") else []
+            return [w.intrinsic(f"vector.reduce.{name}", t, *starts, x, overload=(x.type,),
+                                flags="reassoc" if starts else "")]
+        xs = self.totals
+        while n > 1:
+            n //= 2
+            halves = [[w.shuffle(x, None, range(k * n, k * n + n)) for x in xs] for k in (0, 1)]
+            if n == 1:
+                halves = [[w.extract(x, k) for x in xs] for k in (0, 1)]
+            xs = combine(lo, self.region, [*halves[0], *halves[1]])
+        return xs
+
+    def finish(self, at, walk):
+        """Hand out the result of a row, `at` being the indices of the outer loops."""
+        axis = self.op.attrs["axis"]
+        where = dict(zip(walk.outer, at, strict=True))
+        idx = tuple([(where[a], None) if a in where else ZERO for a in range(len(walk.shape)) if a != axis])
+        self.deliver(idx, self.across())
+
+    def deliver(self, idx, xs):
+        """Results at an index of the reduced tile."""
+        lo = self.lo
+        for k, (result, x) in enumerate(zip(self.op.results, xs, strict=True)):
+            if not self.rooms:
+                lo.values[lo.key(result)] = x
+            else:
+                scratch_chunks.write(lo, self.rooms[k], idx, x)
+
+    def close(self):
+        """After the loops: the results lie in scratch."""
+        for result, room in zip(self.op.results, self.rooms):
+            self.lo.homes[self.lo.key(result)] = room
+
+
+def columns(lo, roots, axis):
+    """Reductions along an axis that strips do not run along."""
+    reductions = [Reduction(lo, op) for op in roots]
+    shape = T.shape(roots[0].operands[0].type)
+    kept = shape[:axis] + shape[axis + 1:]
+    width = loop_nests.width_for(lo, shape, *[t for r in reductions for t in r.elements])
+    width = width if all(r.lane_by_lane for r in reductions) else 1
+    if all(n == 1 for n in kept):  # strips along the axis after all
+        order = (*[a for a in range(len(shape)) if a != axis], axis)
+        loop_nests.rows(lo, [], reductions, strips(shape, width, order), [])
+    else:
+        walk = strips(kept, width)
+        with lo.loops([kept[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
+            _column(lo, reductions, axis, shape[axis], walk.index(lo, at, base), walk.width)
+    for r in reductions:
+        r.close()
+
+
+def _column(lo, reductions, axis, size, kept, width):
+    def strip(i):
+        idx = (*kept[:axis], (i, None), *kept[axis:])
+        return [[lo.ev(x, idx) for x in r.op.operands] for r in reductions]
+    if size == 1:
+        for r, xs in zip(reductions, strip(0), strict=True):
+            r.deliver(kept, xs)
+        return
+    walk = Strips((), (), (), width, size * width)
+    inits = [x for r in reductions for x in r.inits(walk)]
+    with lo.loop(0, size, carry=inits) as loop:
+        carried = list(loop.carried)
+        loop.next = []
+        for r, xs in zip(reductions, strip(loop.index), strict=True):
+            loop.next += r.accumulate(xs, carried[:len(xs)], loop.index, width)
+            carried = carried[len(xs):]
+    rest = list(loop.results)
+    for r in reductions:
+        n = len(r.op.types)
+        r.deliver(kept, rest[:n])
+        rest = rest[n:]
+
+
+@step(ops.reduce)
+def _reduce(lo, op):
+    """Done in a nest that other steps may share (nests.group)."""
+    loop_nests.group(lo, [op], plan.nest_of(lo, op))
+
+
+# --- scans ------------------------------------------------------------------------------------------------------
+@step(ops.scan)
+def _scan(lo, op):
+    axis, shape = op.attrs["axis"], T.shape(op.operands[0].type)
+    width = loop_nests.width_for(lo, shape, *[T.element(x.type) for x in op.operands])
+    rooms = [lo.room(x) for x in op.results]
+    last = len(shape) - 1
+    if not table.lane_by_lane(op.regions[0]):
+        width = 1
+    if axis == last and (shape[last] >= 16 or last == 0):
+        walk = strips(shape, loop_nests.inside_rows(width, shape))
+        with lo.loops([shape[a] for a in walk.outer]) as at:
+            _scan_strips(lo, op, rooms, walk.total, walk.width, lambda base: walk.index(lo, at, base))
+    else:
+        kept = shape[:axis] + shape[axis + 1:]
+        walk = strips(kept, width)
+        with lo.loops([kept[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
+            idx = walk.index(lo, at, base)
+            _scan_strips(lo, op, rooms, shape[axis], 1, lambda i: (*idx[:axis], (i, None), *idx[axis:]))
+    for result, room in zip(op.results, rooms, strict=True):
+        lo.homes[lo.key(result)] = room
+
+
+def _scan_strips(lo, op, rooms, total, along, index):
+    """Scan `total` elements, `along` of them in each strip (1: strips run across the scan)."""
+    w, reverse, region = lo.w, op.attrs["reverse"], op.regions[0]
+    n = along if along > 1 else max(width_of(index(0)), 1)
+    types = [vector(n if along == 1 else 1, llvm_type(T.element(x.type))) for x in op.operands]
+    with lo.loop(0, total, along, carry=[w.const(t, 0) for t in types]) as loop:
+        at = lo.sub(total - along, loop.index) if reverse else loop.index
+        idx = index(at)
+        xs = [lo.widen(lo.ev(x, idx), n) for x in op.operands]
+        if along > 1:
+            xs = _scan_lanes(lo, region, xs, along, reverse)
+        first = w.compare("icmp eq", loop.index, lo.const(0))
+        before = [lo.widen(c, n) for c in loop.carried]
+        if table.lane_by_lane(region):
+            merged = combine(lo, region, [*before, *xs])
+            xs = [w.select(first, x, y) for x, y in zip(xs, merged, strict=True)]
+        else:
+            xs = lo.either(first, lambda: xs, lambda: combine(lo, region, [*before, *xs]))
+        for room, x in zip(rooms, xs, strict=True):
+            scratch_chunks.write(lo, room, idx, x)
+        loop.next = [w.extract(x, 0 if reverse else along - 1) for x in xs] if along > 1 else xs
+
+
+def _scan_lanes(lo, region, xs, n, reverse):
+    """The scan of a strip: after round k each lane holds the combination of 2**k lanes."""
+    w, by = lo.w, 1
+    while by < n:
+        picks = [min(l + by, n - 1) if reverse else max(l - by, 0) for l in range(n)]
+        merged = combine(lo, region, [*[w.shuffle(x, None, picks) for x in xs], *xs])
+        reached = w.lanes_of("i1", [l + by < n if reverse else l >= by for l in range(n)])
+        xs = [w.select(reached, y, x) for x, y in zip(xs, merged, strict=True)]
+        by *= 2
+    return xs
+
+
+# --- maps -------------------------------------------------------------------------------------------------------
+@step(ops.map_)
+def _map(lo, op):
+    """A region with control flow of its own, or of several elements at once: element after element."""
+    pack, shape = op.attrs["pack"], T.shape(op.operands[0].type)
+    each(lo, op, shape, pack, lambda args: lo.run(op.regions[0], args))
+
+
+def each(lo, op, shape, pack, compute):
+    """Results of `compute` on every `pack` neighbouring elements of the operands."""
+    rooms = [lo.room(x) for x in op.results]
+    total = 1
+    for n in shape:
+        total *= n
+    with lo.counted(total, pack) as base:
+        at = [tuple(unravel(lo, (lo.add(base, k), None), shape)) for k in range(pack)]
+        made = compute([lo.ev(x, idx) for x in op.operands for idx in at])
+        for j, room in enumerate(rooms):
+            for k, idx in enumerate(at):
+                scratch_chunks.write(lo, room, idx, made[j * pack + k])
+    for result, room in zip(op.results, rooms, strict=True):
+        lo.homes[lo.key(result)] = room

@@ -1,0 +1,119 @@
+"""Scratch memory: tiles that several loops want lie row-major in the worker's arena, at offsets shared over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir import types as T
+from ..fuse.index import power_of_two
+
+__all__ = ["Arena", "Buffer", "View"]
+
+ALIGN = 64
+# A strip may be read as a whole where only some of its lanes are wanted.
+SLACK = 256
+
+
+# Rows a power of two apart fall into the same few sets of a cache: from this size on they are set apart.
+CONFLICT = 512
+
+
+# Room so many times as large as what is put there is left for something larger: tiles that follow each other in one
+# place stay in the cache.
+MUCH = 16
+
+
+class Buffer:
+    """Room for a tile in the arena; `users` counts the values that live in it, `flat` says that rows have no gaps.
+
+    `late`, if there is one, writes the code that fills it: nobody has wanted to know yet where it lies.
+    """
+
+    __slots__ = ("element", "flat", "late", "offset", "shape", "size", "strides", "users")
+
+    def __init__(self, shape, element):
+        self.shape, self.element = tuple(shape), element
+        strides, total = [], 1
+        for n in reversed(self.shape):
+            strides.insert(0, total)
+            total *= n
+            row = total * element.bytes
+            if len(strides) == 1 < len(self.shape) and row >= CONFLICT and all(map(power_of_two, self.shape)):
+                total += ALIGN // element.bytes
+        self.strides = tuple(strides)
+        self.flat = len(strides) < 2 or strides[-2] == self.shape[-1]
+        self.size = -(-(total * element.bytes + SLACK) // ALIGN) * ALIGN
+        self.offset = self.users = 0
+        self.late: Callable[[], None] | None = None
+
+    def fits(self, t) -> bool:
+        """Whether it can hold a value of type `t`."""
+        return self.shape == T.shape(t) and self.element is T.element(t)
+
+
+class View:
+    """A tile that lies elsewhere: at `start` (a value), `strides` known when the kernel runs, or copied into `room`."""
+
+    flat = False
+
+    def __init__(self, t, start, outer, room=None):
+        self.shape, self.element, self.start, self.room = T.shape(t), T.element(t), start, room
+        self.strides = (*outer, 1)
+        self.offset = room.offset if room is not None else None
+        self.users = 1
+
+    def fits(self, t) -> bool:
+        """Nothing is ever put there."""
+        return False
+
+
+class Arena:
+    """Hands out offsets, first fit; `bytes` is how much was in use at most.
+
+    >>> arena = Arena()
+    >>> x, y = arena.take((16,), T.f32), arena.take((16,), T.f32)
+    >>> arena.release(x)
+    >>> x.offset, y.offset, arena.take((8,), T.f64).offset, arena.bytes
+    (0, 320, 0, 640)
+    """
+
+    def __init__(self):
+        self.bytes = 0
+        self._free: list[tuple[int, int]] = []  # (offset, size), sorted, never touching
+        self._end = 0
+
+    def take(self, shape, element) -> Buffer:
+        """A new buffer with one user."""
+        buffer = Buffer(shape, element)
+        buffer.users = 1
+        for k, (offset, size) in enumerate(self._free):
+            if buffer.size <= size <= MUCH * buffer.size:
+                rest = (offset + buffer.size, size - buffer.size)
+                self._free[k : k + 1] = [rest] if rest[1] else []
+                buffer.offset = offset
+                return buffer
+        buffer.offset = self._end
+        if self._free and sum(self._free[-1]) == self._end:  # grow into what is free at the end
+            buffer.offset = self._free.pop()[0]
+        self._end = buffer.offset + buffer.size
+        self.bytes = max(self.bytes, self._end)
+        return buffer
+
+    def release(self, buffer: Buffer | View) -> None:
+        """One user less; the last one gives the room back."""
+        buffer.users -= 1
+        if buffer.users:
+            return
+        if isinstance(buffer, View):
+            if buffer.room is not None:
+                self.release(buffer.room)
+            return
+        free = sorted([*self._free, (buffer.offset, buffer.size)])
+        merged = free[:1]
+        for offset, size in free[1:]:
+            start, length = merged[-1]
+            if start + length == offset:
+                merged[-1] = (start, length + size)
+            else:
+                merged.append((offset, size))
+        self._free = merged

@@ -1,0 +1,94 @@
+"""Strips to and from scratch memory."""
+
+from __future__ import annotations
+
+from ....ir import types as T
+from ...llvm.rows import memory_type
+from ...llvm.writer import Val, lanes, vector
+from ..fuse.index import iota, lanes_of, width_of
+from . import memory
+from .scratch import ALIGN
+
+__all__ = ["clear", "place", "pointer", "position", "read", "read_flat", "write"]
+
+
+def place(lo, buffer, idx):
+    """Row-major position of the first lane, and what each lane adds to it."""
+    base, offsets = 0, None
+    for (b, lane), stride in zip(idx, buffer.strides, strict=True):
+        base = lo.add(base, lo.mul(b, stride))
+        if lane is not None:
+            steps = [o * stride for o in lane.offsets]
+            offsets = steps if offsets is None else [x + y for x, y in zip(offsets, steps, strict=True)]
+    return base, lanes_of(offsets) if offsets else None
+
+
+def position(lo, buffer, idx):
+    """Row-major position of an index that is the same in all lanes (or of the first lane)."""
+    return place(lo, buffer, idx)[0]
+
+
+def pointer(lo, buffer, base):
+    """The address of element `base` of a buffer."""
+    start = lo.address(buffer)
+    return lo.offset(memory_type(buffer.element), start, base) if base != 0 else start
+
+
+def read(lo, buffer, idx) -> Val:
+    """A strip of a tile in scratch memory."""
+    return read_flat(lo, buffer, *place(lo, buffer, idx))
+
+
+def read_flat(lo, buffer, base, pattern) -> Val:
+    """A strip of a tile in scratch memory whose lanes lie at `base` plus a pattern, in elements."""
+    w, t = lo.w, memory_type(buffer.element)
+    start = pointer(lo, buffer, base)
+    level, align = max(start.level, lo.region), buffer.element.bytes
+    if pattern is None:
+        x = w.load(t, start, align, at=level)
+    elif pattern is iota(len(pattern.offsets)):
+        x = w.load(vector(len(pattern.offsets), t), start, align, at=level)
+    else:
+        x = _read_pattern(lo, start, pattern, t, align, level)
+    if buffer.element is T.i1:
+        return w.compare("icmp ne", x, w.const(x.type, 0))
+    return x
+
+
+def clear(lo, buffer) -> None:
+    """Set all of a buffer to zero."""
+    w = lo.w
+    w.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
+    size = buffer.strides[0] * buffer.shape[0] * buffer.element.bytes
+    w.effect(f"call void @llvm.memset.p0.i64(ptr align {ALIGN} {lo.address(buffer)}, i8 0, i64 {size}, i1 false)")
+
+
+def _read_pattern(lo, start, pattern, t, align, level):
+    """Lanes close to each other come from one load and a shuffle, others one by one."""
+    w, offsets = lo.w, pattern.offsets
+    n, span = len(offsets), 1
+    while span <= max(offsets):
+        span *= 2
+    if min(offsets) >= 0 and span <= 2 * n:
+        return w.shuffle(w.load(vector(span, t), start, align, at=level), None, offsets)
+    pointers = w.emit(vector(n, "ptr"), f"getelementptr {t}, ptr {start}, {w.lanes_of('i64', offsets).typed}", start)
+    return memory.gather(lo, pointers, t, align, level)
+
+
+def write(lo, buffer, idx, x) -> None:
+    """Put a strip of a tile into scratch memory."""
+    w, t = lo.w, memory_type(buffer.element)
+    base, pattern = place(lo, buffer, idx)
+    start = pointer(lo, buffer, base)
+    if buffer.element is T.i1:
+        x = w.cast("zext", x, vector(lanes(x.type), "i8"))
+    n = width_of(idx)
+    x = lo.widen(x, n) if pattern is not None else w.extract(x, 0) if x.type[0] == "<" else x
+    level, align = max(start.level, x.level, lo.region), buffer.element.bytes
+    with lo.at(level):
+        if pattern is None or pattern is iota(n):
+            w.store(x, start, align)
+        else:
+            at = w.lanes_of("i64", pattern.offsets)
+            pointers = w.emit(vector(n, "ptr"), f"getelementptr {t}, ptr {start}, {at.typed}", start)
+            memory.scatter(lo, x, pointers, align)

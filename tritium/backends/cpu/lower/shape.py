@@ -1,0 +1,159 @@
+"""Ops that move elements about in ways no index rewriting follows: they go through scratch memory."""
+
+from __future__ import annotations
+
+from .... import ops
+from ....errors import CompilationError
+from ....ir import types as T
+from ...llvm.rows import memory_type
+from ...llvm.writer import lanes, vector
+from ..fuse.index import ZERO, strips, width_of
+from . import loop_nests, memory, scratch_chunks
+from .table import pulled, step
+
+__all__ = []
+
+
+@step(ops.reshape, ops.split)
+def _to_scalars(lo, op):
+    """A tile of one or two elements becomes scalars."""
+    x, = op.operands
+    for k, result in enumerate(op.results):
+        idx: list[tuple] = [ZERO] * len(T.shape(x.type))
+        if op.kind is ops.split:
+            idx[-1] = (k, None)
+        lo.values[lo.key(result)] = lo.ev(x, tuple(idx))
+
+
+@step(ops.extract)
+def _extract(lo, op):
+    x, *index = op.operands
+    lo.values[lo.key(op)] = lo.ev(x, tuple([(lo.index_of(lo.scalar(i), i.type), None) for i in index]))
+
+
+@step(ops.insert)
+def _insert(lo, op):
+    x, element, *index = op.operands
+    home = lo.homes.get(lo.key(x))
+    if home is not None and lo.owns(x) and lo.dies(x):
+        room = home
+        room.users += 1
+    else:
+        room = lo.room(op)
+        loop_nests.fill(lo, [(x, room)])
+    idx = tuple([(lo.index_of(lo.scalar(i), i.type), None) for i in index])
+    scratch_chunks.write(lo, room, idx, lo.scalar(element))
+    lo.homes[lo.key(op)] = room
+
+
+def _copy(lo, x, room, moved):
+    """Write a tile into a buffer of another shape: `moved(idx)` is where index `idx` goes."""
+    shape = T.shape(x.type)
+    walk = strips(shape, loop_nests.width_for(lo, shape, T.element(x.type)))
+    with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
+        idx = walk.index(lo, at, base)
+        scratch_chunks.write(lo, room, moved(idx), lo.ev(x, idx))
+
+
+@step(ops.cat)
+def _cat(lo, op):
+    axis, room, start = op.attrs["axis"], lo.room(op), 0
+    for x in op.operands:
+        def moved(idx, start=start):
+            i, lane = idx[axis]
+            return (*idx[:axis], (lo.add(i, start), lane), *idx[axis + 1:])
+        _copy(lo, x, room, moved)
+        start += T.shape(x.type)[axis]
+    lo.homes[lo.key(op)] = room
+
+
+@step(ops.join)
+def _join(lo, op):
+    room, shape = lo.room(op), T.shape(op.operands[0].type)
+    if not shape:
+        for k, x in enumerate(op.operands):
+            scratch_chunks.write(lo, room, ((k, None),), lo.scalar(x))
+    else:
+        walk = strips(shape, loop_nests.width_for(lo, shape, T.element(op.type)))
+        with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
+            idx = walk.index(lo, at, base)
+            pair = [lo.widen(lo.ev(x, idx), width_of(idx)) for x in op.operands]
+            _interleave(lo, room, idx, pair)
+    lo.homes[lo.key(op)] = room
+
+
+def _interleave(lo, room, idx, pair):
+    """Strips of the two halves, element by element in turn."""
+    n = width_of(idx)
+    if n == 1:
+        for k, x in enumerate(pair):
+            scratch_chunks.write(lo, room, (*idx, (k, None)), x)
+        return
+    picks = [l // 2 + n * (l % 2) for l in range(2 * n)]
+    both = lo.w.shuffle(*pair, picks)
+    if room.element is T.i1:
+        both = lo.w.cast("zext", both, vector(2 * n, "i8"))
+    start = scratch_chunks.position(lo, room, (*idx, ZERO))
+    lo.w.store(both, scratch_chunks.pointer(lo, room, start), room.element.bytes)
+
+
+@pulled(ops.gather)
+def _gather(lo, op, idx):
+    """Elements of a tile in scratch memory; indices outside are moved to the nearest end."""
+    x, index = op.operands
+    w, axis, buffer = lo.w, op.attrs["axis"], lo.force(x)
+    i = lo.index_of(lo.ev(index, idx), T.element(index.type))
+    size = T.shape(x.type)[axis]
+    if type(i) is int:
+        return scratch_chunks.read(lo, buffer, (*idx[:axis], (min(max(i, 0), size - 1), None), *idx[axis + 1:]))
+    low, high = (w.const(i.type, v) for v in (0, size - 1))
+    i = w.intrinsic("smin", i.type, w.intrinsic("smax", i.type, i, low), high)
+    if lanes(i.type) == 1:
+        return scratch_chunks.read(lo, buffer, (*idx[:axis], (i, None), *idx[axis + 1:]))
+    n, t = lanes(i.type), memory_type(buffer.element)
+    base, pattern = scratch_chunks.place(lo, buffer, (*idx[:axis], ZERO, *idx[axis + 1:]))
+    stride = buffer.strides[axis]
+    offsets = i if stride == 1 else w.binary("mul", i, w.const(i.type, stride))
+    if pattern is not None:
+        offsets = w.binary("add", offsets, w.lanes_of("i64", pattern.offsets))
+    pointer = scratch_chunks.pointer(lo, buffer, base)
+    pointers = w.emit(vector(n, "ptr"), f"getelementptr {t}, ptr {pointer}, {offsets.typed}", pointer, offsets)
+    out = memory.gather(lo, pointers, t, buffer.element.bytes, max(pointers.level, lo.region))
+    return w.compare("icmp ne", out, w.const(out.type, 0)) if buffer.element is T.i1 else out
+
+
+_SORT = {T.bf16: "bf16", **dict.fromkeys((T.f8e5, T.f8e5b16, T.f8e4nv, T.f8e4b8, T.f8e4b15), "f8"), T.i1: "u8"}
+
+
+@step(ops.sort)
+def _sort(lo, op):
+    x, = op.operands
+    room, t = lo.room(op), T.element(op.type)
+    *rows, n = T.shape(op.type)
+    if n & (n - 1):
+        raise CompilationError(None, None, f"sort needs a last axis of a power of two, got {n}")
+    loop_nests.fill(lo, [(x, room)])
+    with lo.loops(rows) as at:
+        start = scratch_chunks.pointer(lo, room, scratch_chunks.position(lo, room, (*[(i, None) for i in at], ZERO)))
+        lo.w.call("void", f"tt.sort.{_SORT.get(t, t.name)}", start, lo.const(n), lo.const(int(op.attrs["descending"])))
+    lo.homes[lo.key(op)] = room
+
+
+@step(ops.histogram)
+def _histogram(lo, op):
+    """One element after the other."""
+    x, *masks = op.operands
+    mask = masks[0] if masks else None
+    w, room, bins = lo.w, lo.room(op), op.attrs["bins"]
+    size, = T.shape(x.type)
+    with lo.counted(bins) as i:
+        scratch_chunks.write(lo, room, ((i, None),), w.const("i32", 0))
+    with lo.counted(size) as i:
+        bin = lo.const(lo.index_of(lo.ev(x, ((i, None),)), T.element(x.type)))
+        counts = w.compare("icmp ult", bin, lo.const(bins))
+        if mask is not None:
+            counts = w.binary("and", counts, lo.ev(mask, ((i, None),)))
+        with lo.when(counts):
+            place = w.gep("i32", lo.address(room), bin)
+            w.store(w.binary("add", w.load("i32", place), w.const("i32", 1)), place)
+    lo.homes[lo.key(op)] = room

@@ -1,0 +1,87 @@
+"""Tiles that the runtime copies as a whole (tile_copy.py): matrices whose rows are contiguous, cut off by their masks.
+
+The loops for that would be the larger part of a kernel, and at edges of matrices they seldom run.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Arg, Op, Result
+from ...llvm.rows import memory_type
+from ..fuse.affine import Form, form_of, unfolded, uniform
+from . import predication
+from .scratch import Buffer
+
+__all__ = ["Wrap", "is_zero", "load", "store", "wrap_of"]
+
+_NARROW = 128  # rows of fewer bytes are copied faster by the kernel itself
+
+
+class Wrap(NamedTuple):
+    """`scale` times the remainder by `by` of what starts with `first` and moves by `strides`."""
+
+    scale: Any
+    first: Any
+    by: Any
+    strides: tuple
+
+
+def wrap_of(lo, loose) -> Wrap | None:
+    """A loose term (affine.py) that is a remainder of indices; None for others."""
+    x = loose.value
+    if type(x) in (Arg, Result) or x.kind is not ops.rem or len(T.shape(x.type)) != 1 or not T.element(x.type).signed:
+        return None
+    top, by = (form_of(lo, y) for y in x.operands)
+    if top.loose or not uniform(by) or type(top.strides[0]) is not int or top.strides[0] < 0:
+        return None
+    strides = unfolded(loose.path, top.strides)
+    return None if strides is None else Wrap(loose.scale, top.base, by.base, strides)
+
+
+def load(lo, op, form: Form, wraps: list[Wrap], room: Buffer) -> bool:
+    """Have the runtime copy what `op` loads from pointers of this form; False if that takes more than it can do."""
+    _, mask, other = (*op.operands, None, None)[:3]
+    shape = T.shape(op.type)
+    if len(shape) != 2 or other is not None and not is_zero(other):
+        return False
+    ends = predication.limits(lo, mask, shape)
+    axes = [(stride, 0, 0) for stride in form.strides]
+    for wrap in wraps:
+        axis = wrap.strides.index(1) if sorted(map(str, wrap.strides)) == ["0", "1"] else None
+        if axis is None or axes[axis] != (0, 0, 0):
+            return False
+        axes[axis] = (wrap.scale, wrap.first, wrap.by)
+    if ends is None or axes[1][0] != 1:
+        return False
+    element = T.element(op.type)
+    start = lo.offset(memory_type(element), form.pointer, form.base)
+    numbers = (axes[0][0], *shape, *ends, *axes[0][1:], *axes[1][1:], element.bytes)
+    lo.w.call("void", "tt.tile.load", lo.address(room), lo.const(room.strides[0]), start, *map(lo.const, numbers))
+    return True
+
+
+def store(lo, op) -> bool:
+    """Have the runtime store a tile that lies in scratch; False if it does not, or that takes more."""
+    p, x, *masks = op.operands
+    mask = masks[0] if masks else None
+    shape, element, room = T.shape(x.type), T.element(x.type), lo.homes.get(lo.key(x))
+    if type(room) is not Buffer or len(shape) != 2 or shape[1] * element.bytes < _NARROW:
+        return False
+    form, ends = form_of(lo, p), predication.limits(lo, mask, shape)
+    if form.pointer is None or form.loose or form.strides[1] != 1 or ends is None:
+        return False
+    start = lo.offset(memory_type(element), form.pointer, form.base)
+    lo.w.call("void", "tt.tile.store", start, lo.const(form.strides[0]), lo.address(room),
+              *map(lo.const, (room.strides[0], *shape, *ends, element.bytes)))
+    return True
+
+
+def is_zero(x) -> bool:
+    """Whether all bits of a tile are zero."""
+    if not isinstance(x, Op) or x.kind is not ops.splat or not isinstance(x.operands[0], Op):
+        return False
+    x, = x.operands
+    return x.kind is ops.constant and x.attrs["value"] == 0 and str(x.attrs["value"])[0] != "-"

@@ -1,0 +1,127 @@
+"""Tiles that lie in memory one way and are wanted the other: squares of 4 x 4 are turned in registers."""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Arg, Result
+from ..fuse.affine import form_of
+from ..fuse.index import ZERO, iota
+from . import memory, predication, scratch_chunks
+
+__all__ = ["contiguous_axis", "fill_across", "store_across", "turned"]
+
+
+def contiguous_axis(lo, x, seen=None):
+    """The axis of a tile along which the memory it comes from is contiguous; None when nothing speaks for one."""
+    seen = set() if seen is None else seen
+    if lo.key(x) in lo.homes:
+        return len(T.shape(x.type)) - 1
+    if type(x) in (Arg, Result) or type(x.type) is not T.Tile or id(x) in seen or not lo.is_lazy(x):
+        return None
+    seen.add(id(x))
+    if x.kind is ops.load:
+        return memory.contiguous(form_of(lo, x.operands[0]), x.type.shape)
+    if x.kind is ops.trans:
+        axis = contiguous_axis(lo, x.operands[0], seen)
+        return None if axis is None else x.attrs["order"].index(axis)
+    if x.kind is ops.broadcast:
+        axis = contiguous_axis(lo, x.operands[0], seen)
+        return axis if axis is not None and T.shape(x.operands[0].type)[axis] > 1 else None
+    if x.kind.elementwise:
+        for y in x.operands:
+            axis = contiguous_axis(lo, y, seen)
+            if axis is not None:
+                return axis
+    return None
+
+
+def turned(lo, op, shape):
+    """(axis along which a store's value comes from memory, axis along which it goes there) where they differ."""
+    if len(shape) < 2:
+        return None
+    to = memory.contiguous(form_of(lo, op.operands[0]), shape)
+    axis = contiguous_axis(lo, op.operands[1]) if to is not None else None
+    if axis is None or axis == to or shape[axis] % 4 or shape[to] % 4:
+        return None
+    return axis, to
+
+
+def fill_across(lo, x, buffer, axis) -> None:
+    """Memory runs along `axis`, scratch along the last: squares of 4 x 4 are read one way and written the other."""
+    last = len(buffer.shape) - 1
+
+    def put(idx, line):
+        scratch_chunks.write(lo, buffer, idx, line)
+    _across(lo, x, buffer.shape, axis, last, _masks(lo, x), lambda at, line: lambda: put(at, line))
+
+
+def store_across(lo, op, shape, axis, to) -> None:
+    """Read along `axis`, store along `to`."""
+    _, x, *mask = op.operands
+    masks = _masks(lo, x) | {lo.key(m): m for m in mask}
+    _across(lo, x, shape, axis, to, masks, lambda at, line: memory.prepare_store(lo, op, at, line))
+
+
+def _across(lo, x, shape, axis, to, masks, put) -> None:
+    """Squares of a tile that lies inside all masks as a whole go without them; other tiles go element by element.
+
+    `put(idx, strip)` prepares a store and returns what does it.
+    """
+    inside = predication.tile_inside(lo, masks)
+    if inside is None:
+        _squares(lo, x, shape, axis, to, put)
+        return
+
+    def hot():
+        with lo.inside(), lo.assuming(masks):
+            _squares(lo, x, shape, axis, to, put)
+
+    def cold():
+        with lo.inside(), lo.loops(shape) as at:
+            idx = tuple([(i, None) for i in at])
+            put(idx, lo.ev(x, idx))()
+    lo.either(inside, hot, cold, likely=True)
+
+
+def _masks(lo, x):
+    """The masks of all loads a tile is computed from, by key."""
+    found, seen, stack = {}, set(), [x]
+    while stack:
+        x = stack.pop()
+        if type(x) in (Arg, Result) or type(x.type) is not T.Tile or id(x) in seen or lo.key(x) in lo.homes \
+                or not lo.is_lazy(x):
+            continue
+        seen.add(id(x))
+        if x.kind is ops.load and len(x.operands) > 1:
+            found[lo.key(x.operands[1])] = x.operands[1]
+        stack += x.operands[2:] if x.kind is ops.load else x.operands
+    return found
+
+
+def _squares(lo, x, shape, axis, to, put) -> None:
+    others = [a for a in range(len(shape)) if a not in (axis, to)]
+    with lo.loops([shape[a] for a in others]) as at, lo.counted(shape[to], 4) as column, \
+            lo.counted(shape[axis], 4) as row:
+        idx = [ZERO] * len(shape)
+        for a, i in zip(others, at, strict=True):
+            idx[a] = (i, None)
+
+        def index(r, c):
+            out = list(idx)
+            out[axis], out[to] = r, c
+            return tuple(out)
+        lines = [lo.ev(x, index((row, iota(4)), (lo.add(column, k), None))) for k in range(4)]
+        ready = [put(index((lo.add(row, k), None), (column, iota(4))), line)
+                 for k, line in enumerate(_transposed(lo, lines))]
+        for store in ready:
+            store()
+
+
+def _transposed(lo, xs):
+    """Four vectors of four lanes, rows for columns."""
+    w = lo.w
+    xs = [lo.widen(x, 4) for x in xs]
+    low = [w.shuffle(xs[0], xs[1], (0, 4, 1, 5)), w.shuffle(xs[2], xs[3], (0, 4, 1, 5))]
+    high = [w.shuffle(xs[0], xs[1], (2, 6, 3, 7)), w.shuffle(xs[2], xs[3], (2, 6, 3, 7))]
+    return [w.shuffle(a, b, picks) for a, b in (low, high) for picks in ((0, 1, 4, 5), (2, 3, 6, 7))]

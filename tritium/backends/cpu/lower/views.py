@@ -1,0 +1,65 @@
+"""Tiles that dots read where they lie: a load whose rows are contiguous in memory needs no copy in scratch.
+
+Where a tile crosses the edge of its mask, or an index wraps round (`(start + arange) % n`), it is copied after all:
+which one it is turns out when the kernel runs.
+"""
+
+from __future__ import annotations
+
+from ....ir import types as T
+from ...llvm.rows import memory_type
+from ..fuse.affine import form_of
+from . import loop_nests, predication, tile_copies
+from .scratch import View
+
+__all__ = ["view"]
+
+
+def view(lo, x) -> View | None:
+    """The tile that `x` loads, where it lies; None if its rows are not contiguous."""
+    form = form_of(lo, x.operands[0])
+    if form.pointer is None:
+        return None
+    found = [tile_copies.wrap_of(lo, loose) for loose in form.loose]
+    wraps = [wrap for wrap in found if wrap is not None]
+    if len(wraps) < len(found):
+        return None
+    base, strides = form.base, form.strides
+    for wrap in wraps:  # where it does not wrap
+        base = lo.add(base, lo.mul(wrap.first, wrap.scale))
+        strides = [lo.add(a, lo.mul(b, wrap.scale)) for a, b in zip(strides, wrap.strides, strict=True)]
+    if type(strides[-1]) is not int or strides[-1] != 1:
+        return None
+    masks = {lo.key(m): m for m in x.operands[1:2]}
+    inside = predication.tile_inside(lo, masks)
+    if masks and inside is None:
+        return None
+    tests = [test for wrap in wraps for test in _straight(lo, wrap, T.shape(x.type))] + ([inside] if masks else [])
+    start, outer = lo.offset(memory_type(T.element(x.type)), form.pointer, base), [lo.const(s) for s in strides[:-1]]
+    if not tests:
+        return View(x.type, start, outer)
+    return _checked(lo, x, tests, start, outer, lambda room: tile_copies.load(lo, x, form, wraps, room))
+
+
+def _straight(lo, wrap, shape):
+    """Tests that a remainder is what is divided, all over the tile."""
+    reach = sum([s * (n - 1) for s, n in zip(wrap.strides, shape, strict=True)])
+    return [lo.w.compare("icmp sge", lo.const(wrap.first), lo.const(0)),
+            lo.w.compare("icmp slt", lo.const(lo.add(wrap.first, reach)), lo.const(wrap.by))]
+
+
+def _checked(lo, x, tests, start, outer, by_runtime):
+    """The tile where it lies if all tests hold, else a copy."""
+    ok, room = tests[0], lo.arena.take(T.shape(x.type), T.element(x.type))
+    for test in tests[1:]:
+        ok = lo.w.binary("and", ok, test)
+
+    lo.ahead.discard(id(x))  # what is rarely done need not be done fast
+
+    def copy():
+        with lo.inside():
+            if not by_runtime(room):
+                loop_nests.fill(lo, [(x, room)])
+        return [lo.address(room), *[lo.const(s) for s in room.strides[:-1]]]
+    start, *outer = lo.either(ok, lambda: [start, *outer], copy, likely=True)
+    return View(x.type, start, outer, room)

@@ -1,0 +1,1 @@
+"""What runs kernels on the CPU: thread pool, launcher, interrupts, fault reports."""

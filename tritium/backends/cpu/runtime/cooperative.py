@@ -1,0 +1,234 @@
+"""Launches whose programs wait for each other, in LLVM: `launch_cooperative_grid=True`.
+
+All programs run at once, each on a thread of its own: the caller's, and others that live as long as the launch. None
+starts before all threads and their arenas are there, so a launch that cannot be made runs nothing. A thread has the
+kernel's stack alone, and waits for the start asleep.
+"""
+
+from __future__ import annotations
+
+from ...llvm.target import CpuTarget
+
+__all__ = ["BIT", "MOST", "cooperative", "refusal"]
+
+MOST = 1024  # programs of a launch
+BIT = 1 << 62  # set in what a launcher is told of a kernel's scratch memory if its programs run at once
+
+# What a launch that was not made says: of too many programs, of threads the system did not give.
+REFUSALS = {
+    4: f"launch_cooperative_grid=True runs all programs at once, one thread each, and at most {MOST}; this grid has "
+       "%lld: launch fewer programs, and let each do several parts of the work in a loop",
+    5: "launch_cooperative_grid=True needs a thread for each of the %lld programs, and the system does not give so "
+       "many: launch fewer programs, and let each do several parts of the work in a loop",
+}  # fmt: skip
+
+
+def refusal(status: int, programs: int) -> str | None:
+    """What to say if the pool did not make a launch for this reason.
+
+    >>> "this grid has 2000" in refusal(4, 2000)
+    True
+    """
+    return REFUSALS[status].replace("%lld", str(programs)) if status in REFUSALS else None
+
+
+_TEXT = """
+; job, mutex, condition, the next program, threads that have begun, those without an arena, 1: run 2: leave, threads
+; that are done
+%crew = type { ptr, [128 x i8], [128 x i8], i64, i64, i64, i64, i64 }
+
+declare i32 @pthread_join(ptr, ptr)
+declare i32 @pthread_attr_init(ptr)
+declare i32 @pthread_attr_setstacksize(ptr, i64)
+declare i32 @pthread_attr_destroy(ptr)
+declare i32 @pthread_cond_broadcast(ptr)
+declare i32 @pthread_cond_destroy(ptr)
+declare i32 @pthread_mutex_destroy(ptr)
+
+; Run the one program whose number stands before the arena.
+define internal i64 @one_program(ptr %job, ptr %arena) nounwind {
+  %number.p = getelementptr i8, ptr %arena, i64 -8
+  %number = load i64, ptr %number.p
+  %end = add i64 %number, 1
+  call void @programs(ptr %job, i64 %number, i64 %end, ptr %arena)
+  ret i64 0
+}
+
+define internal void @run_one(ptr %job, ptr %arena, i64 %number) nounwind {
+  %number.p = getelementptr i8, ptr %arena, i64 -8
+  store i64 %number, ptr %number.p
+  %r = call i64 @guarded(ptr %job, ptr %arena, ptr @one_program)
+  ret void
+}
+
+define internal ptr @member(ptr %crew) nounwind {
+entry:
+  %floats = call i64 @own_floats()
+  %job = load ptr, ptr %crew
+  %arena = call ptr @arena_for(ptr %job, i64 0)
+  %none = icmp eq ptr %arena, null
+  %poor = zext i1 %none to i64
+  %mutex = getelementptr %crew, ptr %crew, i64 0, i32 1
+  %condition = getelementptr %crew, ptr %crew, i64 0, i32 2
+  %next.p = getelementptr %crew, ptr %crew, i64 0, i32 3
+  %begun.p = getelementptr %crew, ptr %crew, i64 0, i32 4
+  %poor.p = getelementptr %crew, ptr %crew, i64 0, i32 5
+  %word.p = getelementptr %crew, ptr %crew, i64 0, i32 6
+  %done.p = getelementptr %crew, ptr %crew, i64 0, i32 7
+  %r1 = call i32 @pthread_mutex_lock(ptr %mutex)
+  %number = load i64, ptr %next.p
+  %following = add i64 %number, 1
+  store i64 %following, ptr %next.p
+  %poor.0 = load i64, ptr %poor.p
+  %poor.1 = add i64 %poor.0, %poor
+  store i64 %poor.1, ptr %poor.p
+  %begun = load i64, ptr %begun.p
+  %begun.1 = add i64 %begun, 1
+  store i64 %begun.1, ptr %begun.p
+  %r2 = call i32 @pthread_cond_broadcast(ptr %condition)
+  br label %look
+look:
+  %word = load i64, ptr %word.p
+  %said = icmp ne i64 %word, 0
+  br i1 %said, label %go, label %wait
+wait:
+  %r3 = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
+  br label %look
+go:
+  %r4 = call i32 @pthread_mutex_unlock(ptr %mutex)
+  %run = icmp eq i64 %word, 1
+  br i1 %run, label %work, label %leave
+work:
+  call void @run_one(ptr %job, ptr %arena, i64 %number)
+  %header = getelementptr i8, ptr %arena, i64 -64
+  call void @running(ptr %header, ptr null)
+  br label %leave
+leave:
+  %r5 = atomicrmw add ptr %done.p, i64 1 release
+  ret ptr null
+}
+
+; The job with all programs at once. 0: done, 1: no memory, 4: too many programs, 5: not enough threads.
+define internal i32 @run_together(ptr %job, ptr %arena) nounwind noinline cold {
+entry:
+  %crew = alloca %crew, align 64
+  %attributes = alloca [128 x i8], align 16
+  %all = alloca [128 x i8], align 16
+  %before = alloca [128 x i8], align 16
+  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total = load i64, ptr %total.p
+  %many = icmp ugt i64 %total, {most}
+  br i1 %many, label %too_many, label %room
+too_many:
+  ret i32 4
+room:
+  %bytes = shl i64 %total, 3
+  %ids = call ptr @malloc(i64 %bytes)
+  %out = icmp eq ptr %ids, null
+  br i1 %out, label %no_memory, label %prepare
+no_memory:
+  ret i32 1
+prepare:
+  store ptr %job, ptr %crew
+  %mutex = getelementptr %crew, ptr %crew, i64 0, i32 1
+  %condition = getelementptr %crew, ptr %crew, i64 0, i32 2
+  %next.p = getelementptr %crew, ptr %crew, i64 0, i32 3
+  %begun.p = getelementptr %crew, ptr %crew, i64 0, i32 4
+  %poor.p = getelementptr %crew, ptr %crew, i64 0, i32 5
+  %word.p = getelementptr %crew, ptr %crew, i64 0, i32 6
+  %done.p = getelementptr %crew, ptr %crew, i64 0, i32 7
+  store i64 1, ptr %next.p                        ; the caller runs program 0
+  store i64 0, ptr %begun.p
+  store i64 0, ptr %poor.p
+  store i64 0, ptr %word.p
+  store i64 0, ptr %done.p
+  %r1 = call i32 @pthread_mutex_init(ptr %mutex, ptr null)
+  %r2 = call i32 @pthread_cond_init(ptr %condition, ptr null)
+  %r3 = call i32 @pthread_attr_init(ptr %attributes)
+  %r4 = call i32 @pthread_attr_setstacksize(ptr %attributes, i64 1048576)
+  %r5 = call i32 @sigfillset(ptr %all)
+  %d1 = call i32 @sigdelset(ptr %all, i32 11)     ; SIGSEGV, SIGBUS, SIGFPE, SIGILL: its own faults
+  %d2 = call i32 @sigdelset(ptr %all, i32 {bus})
+  %d3 = call i32 @sigdelset(ptr %all, i32 8)
+  %d4 = call i32 @sigdelset(ptr %all, i32 4)
+  %r6 = call i32 @pthread_sigmask(i32 {block}, ptr %all, ptr %before)
+  br label %check
+check:
+  %made = phi i64 [0, %prepare], [%made.1, %count]
+  %number = add i64 %made, 1
+  %missing = icmp slt i64 %number, %total
+  br i1 %missing, label %make, label %complete
+make:
+  %id.p = getelementptr ptr, ptr %ids, i64 %made
+  %refused = call i32 @pthread_create(ptr %id.p, ptr %attributes, ptr @member, ptr %crew)
+  %bad = icmp ne i32 %refused, 0
+  br i1 %bad, label %complete, label %count
+count:
+  %made.1 = add i64 %made, 1
+  br label %check
+complete:
+  %short = phi i1 [false, %check], [true, %make]
+  %r7 = call i32 @pthread_sigmask(i32 {set}, ptr %before, ptr null)
+  %r8 = call i32 @pthread_attr_destroy(ptr %attributes)
+  %r9 = call i32 @pthread_mutex_lock(ptr %mutex)
+  br label %gather
+gather:
+  %begun = load i64, ptr %begun.p
+  %waiting = icmp slt i64 %begun, %made
+  br i1 %waiting, label %wait, label %decide
+wait:
+  %r10 = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
+  br label %gather
+decide:
+  %poor = load i64, ptr %poor.p
+  %hungry = icmp ne i64 %poor, 0
+  %cannot = or i1 %short, %hungry
+  %word = select i1 %cannot, i64 2, i64 1
+  store i64 %word, ptr %word.p
+  %r11 = call i32 @pthread_cond_broadcast(ptr %condition)
+  %r12 = call i32 @pthread_mutex_unlock(ptr %mutex)
+  br i1 %cannot, label %join, label %own
+own:
+  call void @run_one(ptr %job, ptr %arena, i64 0)
+  br label %watch
+watch:                                            ; the others may need to hear of a signal
+  %done = load atomic i64, ptr %done.p acquire, align 8
+  %more = icmp slt i64 %done, %made
+  br i1 %more, label %rest, label %join
+rest:
+  %r13 = call i32 @usleep(i32 100)
+  %now = call i64 @ticks()
+  call void @look_for_signals(ptr %job, i64 %now)
+  br label %watch
+join:
+  %k = phi i64 [0, %decide], [0, %watch], [%k.1, %joined]
+  %left = icmp slt i64 %k, %made
+  br i1 %left, label %joined, label %end
+joined:
+  %thread.p = getelementptr ptr, ptr %ids, i64 %k
+  %thread = load ptr, ptr %thread.p
+  %r14 = call i32 @pthread_join(ptr %thread, ptr null)
+  %k.1 = add i64 %k, 1
+  br label %join
+end:
+  %r15 = call i32 @pthread_cond_destroy(ptr %condition)
+  %r16 = call i32 @pthread_mutex_destroy(ptr %mutex)
+  call void @free(ptr %ids)
+  %why = select i1 %hungry, i32 1, i32 5
+  %status = select i1 %cannot, i32 %why, i32 0
+  ret i32 %status
+}
+"""
+
+
+def cooperative(target: CpuTarget) -> str:
+    """The LLVM text for `target`; it stands beside the pool's.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> "icmp ugt i64 %total, 1024" in cooperative(cpu_target("x86-64-v3"))
+    True
+    """
+    from .pool import system_values
+
+    text = system_values(_TEXT, target).replace("{most}", str(MOST))
+    return text.replace(" nounwind {", " nounwind noinline cold {")  # all of it is slow anyway: it starts threads

@@ -1,0 +1,668 @@
+"""What a process says before it dies of a kernel that touches memory which is not there.
+
+A handler of SIGSEGV and SIGBUS, in LLVM, looks whether its thread runs a kernel. If so, it writes to stderr which one,
+in which program, the address, and the arguments next to it. Then, or where no kernel runs, it calls the handler that
+was installed before: Python's faulthandler, a debugger's, or the system's default action.
+
+A kernel describes itself by a *record* (fault_record.py), bytes among its constants: texts, each closed by a zero byte.
+
+    name, place of the definition, then for each pointer: slot (2 bytes), name, places of its loads, of its stores
+    (an atomic is both); -1 in place of a slot ends it
+
+The entry of a kernel puts the address of its record 40 bytes before the arena of its thread, and before each program
+the program's number 48 bytes before it (see pool.py). `TRITIUM_FAULT_HANDLER=0` leaves the signals alone.
+"""
+
+from __future__ import annotations
+
+from ...llvm.target import CpuTarget
+from ...llvm.writer import escaped
+
+__all__ = ["PROGRAM", "RECORD", "SYMBOLS", "faults"]
+
+SYMBOLS = ("tt.fault.install",)
+RECORD, PROGRAM = -40, -48  # where a kernel notes its record and the program that runs, in bytes from its arena
+_TEXTS = {
+    "kernel": "kernel `", "read": "` read from ", "wrote": "` wrote to ", "touched": "` touched ",
+    "nowhere": "` used an address that no memory can have", "signalled": "` was stopped by a signal",
+    "unmapped": ", where no memory is mapped", "forbidden": ", memory that may not be ",
+    "missing": ", memory that is not there",
+    "as.read": "read", "as.written": "written", "as.touched": "touched so",
+    "segv": " (SIGSEGV)\n", "bus": " (SIGBUS)\n",
+    "program": "note: in program (", "grid": ") of a grid of (", "close": ")\n", "comma": ", ",
+    "address": "note: the address is ", "past": " bytes past the start of argument `",
+    "before": " bytes before argument `",
+    "from": "` is loaded from here\n", "to": "` is stored to here\n", "note": "note: `", "quote": "`\n",
+    "stack": "note: the stack of the thread is used up\n",
+    "hint": "hint: run it with TRITON_INTERPRET=1, which checks every access\n",
+}  # fmt: skip
+
+_STUB = """
+define i32 @tt.fault.install() nounwind {
+  ret i32 0
+}
+define internal void @fault_stack() nounwind {
+  ret void
+}
+"""
+
+# Whether an access was a read (1), a write (2) or neither is known (0); the program counter and the stack pointer.
+_CONTEXT = {
+    "x86": """
+define internal i64 @fault_kind(ptr %context) nounwind {
+  %trap.p = getelementptr i8, ptr %context, i64 200
+  %trap = load i64, ptr %trap.p
+  %page = icmp eq i64 %trap, 14
+  %error.p = getelementptr i8, ptr %context, i64 192
+  %error = load i64, ptr %error.p
+  %bit = and i64 %error, 2
+  %write = icmp ne i64 %bit, 0
+  %kind = select i1 %write, i64 2, i64 1
+  %known = select i1 %page, i64 %kind, i64 0
+  ret i64 %known
+}
+define internal i64 @fault_pc(ptr %context) nounwind {
+  %p = getelementptr i8, ptr %context, i64 168
+  %pc = load i64, ptr %p
+  ret i64 %pc
+}
+define internal i64 @fault_sp(ptr %context) nounwind {
+  %p = getelementptr i8, ptr %context, i64 160
+  %sp = load i64, ptr %p
+  ret i64 %sp
+}
+""",
+    # The syndrome is one of the records after the registers, each of which begins with its kind and its size.
+    "arm": """
+define internal i64 @fault_kind(ptr %context) nounwind {
+entry:
+  br label %look
+look:
+  %at = phi i64 [464, %entry], [%after, %next]
+  %p = getelementptr i8, ptr %context, i64 %at
+  %magic = load i32, ptr %p
+  %size.p = getelementptr i8, ptr %p, i64 4
+  %size = load i32, ptr %size.p
+  switch i32 %magic, label %next [i32 0, label %unknown i32 1163088385, label %syndrome]
+next:
+  %size.w = zext i32 %size to i64
+  %after = add i64 %at, %size.w
+  %stuck = icmp eq i32 %size, 0
+  %over = icmp ugt i64 %after, 4544
+  %stop = or i1 %stuck, %over
+  br i1 %stop, label %unknown, label %look
+syndrome:
+  %word.p = getelementptr i8, ptr %p, i64 8
+  %word = load i64, ptr %word.p
+  %class = lshr i64 %word, 27
+  %low = and i64 %class, 31
+  %data = icmp eq i64 %low, 18
+  %bit = and i64 %word, 64
+  %write = icmp ne i64 %bit, 0
+  %kind = select i1 %write, i64 2, i64 1
+  %known = select i1 %data, i64 %kind, i64 0
+  ret i64 %known
+unknown:
+  ret i64 0
+}
+define internal i64 @fault_pc(ptr %context) nounwind {
+  %p = getelementptr i8, ptr %context, i64 440
+  %pc = load i64, ptr %p
+  ret i64 %pc
+}
+define internal i64 @fault_sp(ptr %context) nounwind {
+  %p = getelementptr i8, ptr %context, i64 432
+  %sp = load i64, ptr %p
+  ret i64 %sp
+}
+""",
+}
+
+_SAY = """
+@message = internal global [8192 x i8] zeroinitializer
+@length = internal global i64 0
+@speaking = internal global i32 0                 ; one thread at a time
+@told = internal global [2 x i64] zeroinitializer ; program counter and address of what was told last
+
+declare i64 @write(i32, ptr, i64)
+
+define internal void @say_byte(i8 %c) nounwind {
+entry:
+  %n = load i64, ptr @length
+  %room = icmp ult i64 %n, 8192
+  br i1 %room, label %put, label %done
+put:
+  %p = getelementptr i8, ptr @message, i64 %n
+  store i8 %c, ptr %p
+  %more = add i64 %n, 1
+  store i64 %more, ptr @length
+  br label %done
+done:
+  ret void
+}
+
+define internal void @say(ptr %text) nounwind {
+entry:
+  br label %next
+next:
+  %p = phi ptr [%text, %entry], [%q, %put]
+  %c = load i8, ptr %p
+  %end = icmp eq i8 %c, 0
+  br i1 %end, label %done, label %put
+put:
+  call void @say_byte(i8 %c)
+  %q = getelementptr i8, ptr %p, i64 1
+  br label %next
+done:
+  ret void
+}
+
+define internal void @say_number(i64 %x, i64 %base) nounwind {
+entry:
+  %digits = alloca [24 x i8]
+  br label %divide
+divide:
+  %left = phi i64 [%x, %entry], [%rest, %divide]
+  %at = phi i64 [24, %entry], [%before, %divide]
+  %rest = udiv i64 %left, %base
+  %whole = mul i64 %rest, %base
+  %digit = sub i64 %left, %whole
+  %letter = icmp ugt i64 %digit, 9
+  %zero = select i1 %letter, i64 87, i64 48
+  %code = add i64 %digit, %zero
+  %c = trunc i64 %code to i8
+  %before = sub i64 %at, 1
+  %p = getelementptr i8, ptr %digits, i64 %before
+  store i8 %c, ptr %p
+  %over = icmp eq i64 %rest, 0
+  br i1 %over, label %put, label %divide
+put:
+  %k = phi i64 [%before, %divide], [%k1, %put]
+  %q = getelementptr i8, ptr %digits, i64 %k
+  %d = load i8, ptr %q
+  call void @say_byte(i8 %d)
+  %k1 = add i64 %k, 1
+  %end = icmp eq i64 %k1, 24
+  br i1 %end, label %done, label %put
+done:
+  ret void
+}
+
+define internal void @say_address(i64 %x) nounwind {
+  call void @say_byte(i8 48)
+  call void @say_byte(i8 120)
+  call void @say_number(i64 %x, i64 16)
+  ret void
+}
+
+define internal void @say_three(i64 %x, i64 %y, i64 %z) nounwind {
+  call void @say_number(i64 %x, i64 10)
+  call void @say(ptr @fault.comma)
+  call void @say_number(i64 %y, i64 10)
+  call void @say(ptr @fault.comma)
+  call void @say_number(i64 %z, i64 10)
+  ret void
+}
+
+define internal void @speak() nounwind {
+entry:
+  %all = load i64, ptr @length
+  br label %more
+more:
+  %at = phi i64 [0, %entry], [%then, %wrote]
+  %p = getelementptr i8, ptr @message, i64 %at
+  %left = sub i64 %all, %at
+  %n = call i64 @write(i32 2, ptr %p, i64 %left)
+  %bad = icmp slt i64 %n, 1
+  br i1 %bad, label %done, label %wrote
+wrote:
+  %then = add i64 %at, %n
+  %over = icmp uge i64 %then, %all
+  br i1 %over, label %done, label %more
+done:
+  ret void
+}
+"""
+
+_REPORT = """
+; The text after this one.
+define internal ptr @after(ptr %text) nounwind {
+entry:
+  br label %next
+next:
+  %p = phi ptr [%text, %entry], [%q, %next]
+  %c = load i8, ptr %p
+  %q = getelementptr i8, ptr %p, i64 1
+  %end = icmp eq i8 %c, 0
+  br i1 %end, label %done, label %next
+done:
+  ret ptr %q
+}
+
+; Whether the pointer %pointer of a record is touched in a way (1: read, 2: written, 0: either).
+define internal i1 @is_touched(ptr %pointer, i64 %kind) nounwind {
+  %name = getelementptr i8, ptr %pointer, i64 2
+  %loads = call ptr @after(ptr %name)
+  %stores = call ptr @after(ptr %loads)
+  %l = load i8, ptr %loads
+  %s = load i8, ptr %stores
+  %read = icmp ne i8 %l, 0
+  %written = icmp ne i8 %s, 0
+  %either = or i1 %read, %written
+  %is.read = icmp eq i64 %kind, 1
+  %is.write = icmp eq i64 %kind, 2
+  %r = select i1 %is.read, i1 %read, i1 %either
+  %w = select i1 %is.write, i1 %written, i1 %r
+  ret i1 %w
+}
+
+; The pointer that begins nearest at or below an address, and the nearest above it: (entry, distance) of each.
+define internal void @nearest(ptr %first, ptr %slots, i64 %address, i64 %kind, i1 %all, ptr %found) nounwind {
+entry:
+  br label %look
+look:
+  %p = phi ptr [%first, %entry], [%next, %on]
+  %slot = load i16, ptr %p, align 1
+  %end = icmp eq i16 %slot, -1
+  br i1 %end, label %done, label %check
+check:
+  %name = getelementptr i8, ptr %p, i64 2
+  %loads = call ptr @after(ptr %name)
+  %stores = call ptr @after(ptr %loads)
+  %next = call ptr @after(ptr %stores)
+  %touched = call i1 @is_touched(ptr %p, i64 %kind)
+  %counts = or i1 %touched, %all
+  br i1 %counts, label %compare, label %on
+compare:
+  %slot.w = zext i16 %slot to i64
+  %base.p = getelementptr i64, ptr %slots, i64 %slot.w
+  %base = load i64, ptr %base.p
+  %over = sub i64 %address, %base
+  %under = sub i64 %base, %address
+  %is.above = icmp ugt i64 %base, %address
+  %distance = select i1 %is.above, i64 %under, i64 %over
+  %near = icmp ult i64 %distance, 1099511627776   ; a tebibyte: what is further away has nothing to do with it
+  br i1 %near, label %rank, label %on
+rank:
+  %which = select i1 %is.above, i64 16, i64 0
+  %best.p = getelementptr i8, ptr %found, i64 %which
+  %best.d = getelementptr i8, ptr %best.p, i64 8
+  %best = load ptr, ptr %best.p
+  %none = icmp eq ptr %best, null
+  %d = load i64, ptr %best.d
+  %closer = icmp ult i64 %distance, %d
+  %better = or i1 %none, %closer
+  br i1 %better, label %keep, label %on
+keep:
+  store ptr %p, ptr %best.p
+  store i64 %distance, ptr %best.d
+  br label %on
+on:
+  br label %look
+done:
+  ret void
+}
+
+; One argument: how far the address is from it, and the lines that touch it.
+define internal void @say_argument(ptr %pointer, i64 %distance, ptr %how, i64 %kind) nounwind {
+entry:
+  %name = getelementptr i8, ptr %pointer, i64 2
+  %loads = call ptr @after(ptr %name)
+  %stores = call ptr @after(ptr %loads)
+  call void @say(ptr @fault.address)
+  call void @say_number(i64 %distance, i64 10)
+  call void @say(ptr %how)
+  call void @say(ptr %name)
+  call void @say(ptr @fault.quote)
+  %l = load i8, ptr %loads
+  %no.loads = icmp eq i8 %l, 0
+  %is.write = icmp eq i64 %kind, 2
+  %skip.loads = or i1 %no.loads, %is.write
+  br i1 %skip.loads, label %then, label %read
+read:
+  call void @say(ptr @fault.note)
+  call void @say(ptr %name)
+  call void @say(ptr @fault.from)
+  call void @say(ptr %loads)
+  br label %then
+then:
+  %s = load i8, ptr %stores
+  %no.stores = icmp eq i8 %s, 0
+  %is.read = icmp eq i64 %kind, 1
+  %skip.stores = or i1 %no.stores, %is.read
+  br i1 %skip.stores, label %done, label %written
+written:
+  call void @say(ptr @fault.note)
+  call void @say(ptr %name)
+  call void @say(ptr @fault.to)
+  call void @say(ptr %stores)
+  br label %done
+done:
+  ret void
+}
+
+define internal void @say_arguments(ptr %first, ptr %slots, i64 %address, i64 %kind) nounwind {
+entry:
+  %found = alloca [4 x i64]
+  store [4 x i64] zeroinitializer, ptr %found
+  call void @nearest(ptr %first, ptr %slots, i64 %address, i64 %kind, i1 false, ptr %found)
+  %above.p = getelementptr i8, ptr %found, i64 16
+  %b = load ptr, ptr %found
+  %a = load ptr, ptr %above.p
+  %no.b = icmp eq ptr %b, null
+  %no.a = icmp eq ptr %a, null
+  %nothing = and i1 %no.b, %no.a
+  br i1 %nothing, label %any, label %tell
+any:                                              ; nobody is known to be touched so: any pointer will do
+  call void @nearest(ptr %first, ptr %slots, i64 %address, i64 %kind, i1 true, ptr %found)
+  br label %tell
+tell:
+  %below = load ptr, ptr %found
+  %below.d.p = getelementptr i8, ptr %found, i64 8
+  %below.d = load i64, ptr %below.d.p
+  %no.below = icmp eq ptr %below, null
+  br i1 %no.below, label %upper, label %lower
+lower:
+  call void @say_argument(ptr %below, i64 %below.d, ptr @fault.past, i64 %kind)
+  br label %upper
+upper:                                            ; the sizes are not known: where it is closer, it may be this one
+  %above = load ptr, ptr %above.p
+  %above.d.p = getelementptr i8, ptr %found, i64 24
+  %above.d = load i64, ptr %above.d.p
+  %no.above = icmp eq ptr %above, null
+  %closer = icmp ult i64 %above.d, %below.d
+  %alone = or i1 %no.below, %closer
+  %silent = xor i1 %alone, true
+  %skip = or i1 %no.above, %silent
+  br i1 %skip, label %done, label %over
+over:
+  call void @say_argument(ptr %above, i64 %above.d, ptr @fault.before, i64 %kind)
+  br label %done
+done:
+  ret void
+}
+
+; All of it: what happened to whom, where, and what to do.
+define internal void @report(i32 %signal, i32 %code, i64 %address, ptr %context, ptr %header, ptr %record) nounwind {
+entry:
+  store i64 0, ptr @length
+  %job.p = getelementptr i8, ptr %header, i64 8
+  %job = load ptr, ptr %job.p
+  %program.p = getelementptr i8, ptr %header, i64 16
+  %program = load i64, ptr %program.p
+  %slots.p = getelementptr %job, ptr %job, i64 0, i32 1
+  %slots = load ptr, ptr %slots.p
+  %grid.p = getelementptr %job, ptr %job, i64 0, i32 2
+  %grid = load ptr, ptr %grid.p
+  %place = call ptr @after(ptr %record)
+  %first = call ptr @after(ptr %place)
+  %seen = call i64 @fault_kind(ptr %context)
+  %sent = icmp slt i32 %code, 1
+  %kind = select i1 %sent, i64 0, i64 %seen
+  call void @say(ptr @fault.kernel)
+  call void @say(ptr %record)
+  br i1 %sent, label %signalled, label %fault
+signalled:                                        ; by a handler that is called before this one, and knew the address
+  call void @say(ptr @fault.signalled)
+  br label %named
+fault:
+  %nowhere = icmp eq i32 %code, 128               ; of the system, which does not know the address either
+  br i1 %nowhere, label %unknown, label %verb
+unknown:
+  call void @say(ptr @fault.nowhere)
+  br label %named
+verb:
+  %is.read = icmp eq i64 %kind, 1
+  %is.write = icmp eq i64 %kind, 2
+  %did.1 = select i1 %is.read, ptr @fault.read, ptr @fault.touched
+  %did = select i1 %is.write, ptr @fault.wrote, ptr %did.1
+  call void @say(ptr %did)
+  call void @say_address(i64 %address)
+  %is.bus = icmp eq i32 %signal, 7
+  br i1 %is.bus, label %missing, label %mapped
+missing:
+  call void @say(ptr @fault.missing)
+  br label %named
+mapped:
+  %is.mapped = icmp eq i32 %code, 2
+  br i1 %is.mapped, label %forbidden, label %unmapped
+unmapped:
+  call void @say(ptr @fault.unmapped)
+  br label %named
+forbidden:
+  call void @say(ptr @fault.forbidden)
+  %as.1 = select i1 %is.read, ptr @fault.as.read, ptr @fault.as.touched
+  %as = select i1 %is.write, ptr @fault.as.written, ptr %as.1
+  call void @say(ptr %as)
+  br label %named
+named:
+  %located = phi i1 [false, %signalled], [false, %unknown], [true, %missing], [true, %unmapped], [true, %forbidden]
+  %by.bus = icmp eq i32 %signal, 7
+  %name = select i1 %by.bus, ptr @fault.bus, ptr @fault.segv
+  call void @say(ptr %name)
+  call void @say(ptr %place)
+  %gx = load i64, ptr %grid
+  %gy.p = getelementptr i64, ptr %grid, i64 1
+  %gy = load i64, ptr %gy.p
+  %gz.p = getelementptr i64, ptr %grid, i64 2
+  %gz = load i64, ptr %gz.p
+  %x = urem i64 %program, %gx
+  %row = udiv i64 %program, %gx
+  %y = urem i64 %row, %gy
+  %z = udiv i64 %row, %gy
+  call void @say(ptr @fault.program)
+  call void @say_three(i64 %x, i64 %y, i64 %z)
+  call void @say(ptr @fault.grid)
+  call void @say_three(i64 %gx, i64 %gy, i64 %gz)
+  call void @say(ptr @fault.close)
+  br i1 %located, label %where, label %end
+where:                                            ; within a mebibyte below where the stack ends
+  %sp = call i64 @fault_sp(ptr %context)
+  %below = sub i64 %sp, %address
+  %shifted = add i64 %below, 4096
+  %is.stack = icmp ult i64 %shifted, 1052672
+  br i1 %is.stack, label %stack, label %arguments
+stack:
+  call void @say(ptr @fault.stack)
+  br label %end
+arguments:
+  call void @say_arguments(ptr %first, ptr %slots, i64 %address, i64 %kind)
+  br label %end
+end:
+  call void @say(ptr @fault.hint)
+  call void @speak()
+  ret void
+}
+"""
+
+_HANDLER = """
+@old.segv = internal global [152 x i8] zeroinitializer, align 8 ; struct sigaction
+@old.bus = internal global [152 x i8] zeroinitializer, align 8
+@stack_key = internal global i64 0                ; of the thread's stack for signals
+@is_installed = internal global i1 false
+
+declare i32 @sigaction(i32, ptr, ptr)
+declare i32 @sigaltstack(ptr, ptr)
+declare i32 @raise(i32)
+declare i32 @getpid()
+declare ptr @__errno_location()
+
+; 1 for the thread that may speak. Another waits until it is done, and says nothing; 2 s will do.
+define internal i1 @may_speak() nounwind {
+entry:
+  %swap = cmpxchg ptr @speaking, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %swap, 1
+  br i1 %mine, label %yes, label %wait
+wait:
+  %n = phi i32 [0, %entry], [%more, %again]
+  %state = load atomic i32, ptr @speaking acquire, align 4
+  %done = icmp eq i32 %state, 0
+  %tired = icmp sgt i32 %n, 2000
+  %stop = or i1 %done, %tired
+  br i1 %stop, label %no, label %again
+again:
+  %r = call i32 @usleep(i32 1000)
+  %more = add i32 %n, 1
+  br label %wait
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+define internal void @on_fault(i32 %signal, ptr %info, ptr %context) nounwind {
+entry:
+  %errno = call ptr @__errno_location()
+  %saved = load i32, ptr %errno
+  %code.p = getelementptr i8, ptr %info, i64 8
+  %code = load i32, ptr %code.p
+  %address.p = getelementptr i8, ptr %info, i64 16
+  %address = load i64, ptr %address.p
+  %key = load i64, ptr @key
+  %header = call ptr @pthread_getspecific(i64 %key)
+  %idle = icmp eq ptr %header, null
+  br i1 %idle, label %chain, label %served
+served:
+  %record.p = getelementptr i8, ptr %header, i64 24
+  %record = load ptr, ptr %record.p
+  %outside = icmp eq ptr %record, null
+  br i1 %outside, label %chain, label %inside
+inside:
+  %sent = icmp slt i32 %code, 1
+  br i1 %sent, label %sender, label %turn
+sender:                                           ; what another process sends is not the kernel's doing
+  %pid = call i32 @getpid()
+  %from = trunc i64 %address to i32
+  %own = icmp eq i32 %pid, %from
+  br i1 %own, label %turn, label %chain
+turn:                                             ; nobody goes on to die while another speaks
+  %mine = call i1 @may_speak()
+  br i1 %mine, label %again, label %chain
+again:                                            ; a handler that returns leads here again and again
+  %pc = call i64 @fault_pc(ptr %context)
+  %told.pc = load i64, ptr @told
+  %told.at.p = getelementptr i64, ptr @told, i64 1
+  %told.at = load i64, ptr %told.at.p
+  %same.pc = icmp eq i64 %pc, %told.pc
+  %same.at = icmp eq i64 %address, %told.at
+  %same = and i1 %same.pc, %same.at
+  br i1 %same, label %silent, label %speak
+speak:
+  store i64 %pc, ptr @told
+  store i64 %address, ptr %told.at.p
+  call void @report(i32 %signal, i32 %code, i64 %address, ptr %context, ptr %header, ptr %record)
+  br label %silent
+silent:
+  store atomic i32 0, ptr @speaking release, align 4
+  br label %chain
+chain:
+  store i32 %saved, ptr %errno
+  %by.bus = icmp eq i32 %signal, 7
+  %old = select i1 %by.bus, ptr @old.bus, ptr @old.segv
+  %handler = load ptr, ptr %old
+  %value = ptrtoint ptr %handler to i64
+  switch i64 %value, label %call [i64 0, label %default i64 1, label %ignored]
+ignored:                                          ; the system does not ignore faults, but what others send
+  %from.others = icmp slt i32 %code, 1
+  br i1 %from.others, label %done, label %default
+default:
+  %r1 = call i32 @sigaction(i32 %signal, ptr %old, ptr null)
+  %lost = icmp slt i32 %code, 1                   ; a fault happens again; what was sent must be sent again
+  br i1 %lost, label %resend, label %done
+resend:
+  %r2 = call i32 @raise(i32 %signal)
+  br label %done
+call:
+  %flags.p = getelementptr i8, ptr %old, i64 136
+  %flags = load i32, ptr %flags.p
+  %bit = and i32 %flags, 4
+  %long = icmp ne i32 %bit, 0
+  br i1 %long, label %call.long, label %call.short
+call.long:
+  call void %handler(i32 %signal, ptr %info, ptr %context)
+  br label %done
+call.short:
+  call void %handler(i32 %signal)
+  br label %done
+done:
+  ret void
+}
+
+define i32 @tt.fault.install() nounwind {
+  %action = alloca [152 x i8], align 8
+  store [152 x i8] zeroinitializer, ptr %action
+  store ptr @on_fault, ptr %action
+  %flags.p = getelementptr i8, ptr %action, i64 136
+  store i32 134217732, ptr %flags.p               ; SA_ONSTACK | SA_SIGINFO
+  %r1 = call i32 @pthread_key_create(ptr @stack_key, ptr @drop_stack)
+  store i1 true, ptr @is_installed
+  %r2 = call i32 @sigaction(i32 11, ptr %action, ptr @old.segv)
+  %r3 = call i32 @sigaction(i32 7, ptr %action, ptr @old.bus)
+  %r = or i32 %r2, %r3
+  ret i32 %r
+}
+
+; A stack for the signals of this thread, where nobody gave it one: its own may be what ran out.
+define internal void @fault_stack() nounwind {
+entry:
+  %old = alloca [24 x i8], align 8
+  %installed = load i1, ptr @is_installed
+  br i1 %installed, label %ask, label %done
+ask:
+  %r1 = call i32 @sigaltstack(ptr null, ptr %old)
+  %flags.p = getelementptr i8, ptr %old, i64 8
+  %flags = load i32, ptr %flags.p
+  %bit = and i32 %flags, 2                        ; SS_DISABLE
+  %has = icmp eq i32 %bit, 0
+  br i1 %has, label %done, label %make
+make:
+  %stack = call ptr @malloc(i64 65536)
+  %none = icmp eq ptr %stack, null
+  br i1 %none, label %done, label %give
+give:
+  store ptr %stack, ptr %old
+  store i32 0, ptr %flags.p
+  %size.p = getelementptr i8, ptr %old, i64 16
+  store i64 65536, ptr %size.p
+  %r2 = call i32 @sigaltstack(ptr %old, ptr null)
+  %key = load i64, ptr @stack_key
+  %before = call ptr @pthread_getspecific(i64 %key) ; of a stack that somebody took away
+  call void @free(ptr %before)
+  %r3 = call i32 @pthread_setspecific(i64 %key, ptr %stack)
+  br label %done
+done:
+  ret void
+}
+
+define internal void @drop_stack(ptr %stack) nounwind {
+entry:
+  %old = alloca [24 x i8], align 8
+  %r1 = call i32 @sigaltstack(ptr null, ptr %old)
+  %now = load ptr, ptr %old
+  %ours = icmp eq ptr %now, %stack
+  br i1 %ours, label %disable, label %release
+disable:
+  %flags.p = getelementptr i8, ptr %old, i64 8
+  store i32 2, ptr %flags.p
+  %r2 = call i32 @sigaltstack(ptr %old, ptr null)
+  br label %release
+release:
+  call void @free(ptr %stack)
+  ret void
+}
+"""
+
+
+def faults(target: CpuTarget) -> str:
+    """The handler's LLVM text for `target`; it stands after the pool's. Only what Linux hands to a handler is known.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> "@sigaltstack" in faults(cpu_target("aarch64"))
+    True
+    """
+    if "linux" not in target.triple:
+        return _STUB
+    texts = "\n".join(f'@fault.{name} = private unnamed_addr constant [{len(text) + 1} x i8] '
+                      f'c"{escaped(text.encode())}\\00"' for name, text in _TEXTS.items())
+    text = "\n".join((texts, _CONTEXT["arm" if target.simd == "neon" else "x86"], _SAY, _REPORT, _HANDLER))
+    return text.replace(" nounwind {", " nounwind noinline cold {")  # it runs once

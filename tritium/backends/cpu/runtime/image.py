@@ -1,0 +1,203 @@
+"""What compiled kernels call and what calls them: the CPU runtime, itself compiled once per machine and kept on disk.
+
+    runtime = Runtime.get()                                   the one of this process, made on first use
+    library = runtime.load(object_code)                       link a kernel; keep `library` as long as its addresses
+    runtime.launch_raw(entry, arena_bytes, gx, gy, gz, slots) launch with packed 8-byte slots
+    runtime.binder(records)(grid)(*args, **kwargs)            kernel[grid](...): try records, else ask records[0]
+    runtime.record(entry, arena_bytes, guards, ...)           such a record (see launcher/record.py)
+    runtime.symbols                                           name -> address of everything a kernel may call
+    runtime.num_threads, runtime.set_num_threads(n)
+
+The runtime comes in parts, each an object file of its own that is compiled, or read from the cache, when first needed:
+a kernel without a dot never pays for one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .... import knobs
+from ....errors import InternalError
+from ....language.grid import check_sizes
+from ....locks import busy, lock
+from ...launcher import fast_paths, guards, preconditions, record
+from ...launcher import launcher as native_launcher
+from ...launcher.parts import NATIVE, Part, Symbols, builtin
+from ...llvm import jit, writer
+from ...llvm.target import CpuTarget, cpu_target
+from ..library import dot, dot_amx, partial, sort, tile_copy  # fmt: skip
+from . import alone, cooperative, faults, float_state, interrupt, launcher, pool
+
+__all__ = ["PARTS", "Runtime"]
+
+
+def _core(target: CpuTarget) -> str:
+    text = "\n".join((pool.pool(target), alone.alone(), interrupt.interrupt(), float_state.float_state(target),
+                      cooperative.cooperative(target), faults.faults(target), launcher.launcher() if NATIVE else ""))
+    return text.replace(" noinline cold {", " noinline optnone {")  # LLVM need not spend time on it
+
+
+_CORE = (pool.SYMBOLS + alone.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS + (launcher.SYMBOLS if NATIVE else ()))
+PARTS = (
+    Part("core", _CORE, (pool, alone, interrupt, float_state, cooperative, faults, guards, native_launcher, fast_paths,
+                         preconditions, launcher), _core),
+    *(Part(f"partial.{n}", s, (partial,), lambda _, n=n: partial.partial(n)) for n, s in partial.SYMBOLS.items()),
+    Part("tile", tile_copy.SYMBOLS, (tile_copy,), lambda _: tile_copy.tile_copy()),
+    *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
+    Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),
+    *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
+)
+
+
+class _Job(ctypes.Structure):
+    """The pool's %job, for launches without the native builtin."""
+
+    _fields_ = (("entry", ctypes.c_void_p), ("slots", ctypes.c_char_p), ("grid", ctypes.c_void_p),
+                ("total", ctypes.c_int64), ("chunk", ctypes.c_int64), ("arena", ctypes.c_int64),
+                ("message", ctypes.c_char_p), ("program", ctypes.c_int64), ("thread", ctypes.c_void_p),
+                ("stop", ctypes.c_int64), ("together", ctypes.c_int64), ("raised", ctypes.c_int64),
+                ("stage", ctypes.c_int64), ("floats", ctypes.c_int64), ("due", ctypes.c_int64))  # fmt: skip
+
+
+class Runtime:
+    """The CPU runtime of this process; use `Runtime.get()`.
+
+    >>> runtime = Runtime.get()
+    >>> runtime.symbols["tt.load.4"] > 0
+    True
+    """
+
+    _lock = lock()
+    _instance: Runtime | None = None
+
+    @classmethod
+    def get(cls) -> Runtime:
+        """The runtime, made on first use.
+
+        >>> Runtime.get() is Runtime.get()
+        True
+        """
+        if cls._instance is None:
+            with cls._lock, busy():
+                if cls._instance is None:
+                    cls._instance = cls()
+        return cls._instance
+
+    def __init__(self):
+        self.target = cpu_target()
+        self.symbols: Mapping[str, int] = Symbols(self.target, PARTS)
+        self._limit = ctypes.c_int64.from_address(self.symbols["tt.pool.limit"])
+        ctypes.CFUNCTYPE(None)(self.symbols["tt.pool.setup"])()
+        ctypes.c_uint64.from_address(self.symbols["tt.pool.main"]).value = threading.main_thread().ident or 0
+        if knobs.fault_handler:
+            ctypes.CFUNCTYPE(ctypes.c_int32)(self.symbols["tt.fault.install"])()
+        os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(self.symbols["tt.pool.reset"]))
+        self.set_num_threads(knobs.num_threads)
+        self.launch_raw: Callable[..., None] = (
+            builtin(self.symbols["tt.def.launch_raw"]) if NATIVE else self.launch_raw_slowly)
+
+    def ask(self, judge: Callable[..., bool]) -> None:
+        """Have `judge(kernel, gx, gy, gz, address of the slots)` decide on launches that no kernel's checks know.
+
+        A false answer says that another kernel was launched.
+        """
+        self._judge = judge  # native code refers to it
+        if NATIVE:
+            ctypes.c_void_p.from_address(self.symbols["tt.judge"]).value = id(judge)
+
+    def record(self, entry: int, arena_bytes: int, guards: Sequence[record.Guard], owner: Any = None,
+               **form: Any) -> record.Record:
+        """The record of a kernel of this runtime; see `native.record.record`.
+
+        >>> Runtime.get().record(4096, 128, [record.INT32]).extra
+        128
+        """
+        run = self.symbols["tt.finish"] if NATIVE else 0
+        return record.record(run, entry, arena_bytes, guards, owner, **form)
+
+    def binder(self, records: list[Any]) -> Callable[[Any], Callable[..., Any]]:
+        """A function of a grid that gives a callable launching a kernel on it: `kernel[grid]` without Python code.
+
+        `records[0]` is called as `records[0](grid, *args, **kwargs)` when no record applies to a call, and may append
+        the record that does; the others are tried in order. A grid is one to three sizes in a tuple or a list, one int,
+        or a function of the arguments by name that returns these; anything else is left to `records[0]` as well.
+
+        >>> records = [lambda grid, x, y=0: (grid, x, y)]
+        >>> bind = Runtime.get().binder(records)
+        >>> bind((4,))(1, y=2)
+        ((4,), 1, 2)
+        """
+        if NATIVE:
+            return builtin(self.symbols["tt.def.bind"], records)
+        return lambda grid: functools.partial(records[0], grid)
+
+    def finder(self, records: list[Any]) -> Callable[..., Any]:
+        """A function that gives the `result` of the first record that applies to a call, without launching anything.
+
+        >>> Runtime.get().finder([lambda x, y=0: (x, y)])(1, y=2)
+        (1, 2)
+        """
+        return builtin(self.symbols["tt.def.lookup"], records) if NATIVE else records[0]
+
+    def load(self, object_code: bytes, *exports: str) -> jit.Library:
+        """Link a kernel's object file against the runtime and the process; `exports` as in `jit.load`.
+
+        >>> from tritium.backends.llvm.target import compile_text
+        >>> text = "define void @k(ptr %a, i64 %b, i64 %e, ptr %g, ptr %s) { ret void }"
+        >>> Runtime.get().load(compile_text(text, cpu_target())).address("k") > 0
+        True
+        """
+        return jit.load(object_code, self.symbols, exports)
+
+    @property
+    def num_threads(self) -> int:
+        """How many threads may work on one launch, the caller's included.
+
+        >>> Runtime.get().num_threads >= 1
+        True
+        """
+        return self._limit.value + 1
+
+    def set_num_threads(self, n: int) -> None:
+        """Let up to `n` threads work on one launch. Launches under way are not affected.
+
+        >>> runtime = Runtime.get()
+        >>> before = runtime.num_threads
+        >>> runtime.set_num_threads(1); runtime.num_threads
+        1
+        >>> runtime.set_num_threads(before)
+        """
+        if not 1 <= n <= 1024:
+            raise ValueError(f"the number of threads must be between 1 and 1024, got {n}")
+        self._limit.value = n - 1
+
+    def launch_raw_slowly(self, entry: int, arena_bytes: int, gx: int, gy: int, gz: int, slots: bytes) -> None:
+        """`launch_raw` through ctypes, for interpreters that take no native builtins. Signals do not stop it."""
+        try:
+            check_sizes((gx, gy, gz))
+        except ValueError as error:
+            raise TypeError(str(error)) from None
+        if not gx * gy * gz:
+            return
+        grid = (ctypes.c_int64 * 3)(gx, gy, gz)
+        together, arena_bytes = divmod(arena_bytes, cooperative.BIT)
+        job = _Job(entry, slots, ctypes.addressof(grid), gx * gy * gz, 0, arena_bytes, None, 0, None, 0, together)
+        # The function releases Python's lock itself, for it takes it to run handlers of signals; what they raise is
+        # raised here.
+        kind = ctypes.PYFUNCTYPE if interrupt.IS_CPYTHON else ctypes.CFUNCTYPE
+        run = kind(ctypes.c_int32, ctypes.c_void_p)(self.symbols["tt.run.released"])
+        status = run(ctypes.addressof(job))
+        if status == 1:
+            raise MemoryError
+        if status == 2:
+            x, y, z = job.program % gx, job.program // gx % gy, job.program // (gx * gy)
+            raise RuntimeError(f"device-side assert triggered: {job.message.decode()} [program ({x}, {y}, {z})]")
+        if (why := cooperative.refusal(status, gx * gy * gz)) is not None:
+            raise RuntimeError(why)
+        if status:
+            raise InternalError(f"the pool returned status {status}")

@@ -1,0 +1,201 @@
+"""How the shared launcher runs a kernel on the CPU: with the GIL released, by the pool.
+
+A record's `extra` is the number of bytes of scratch memory each worker needs, with `cooperative.BIT` set if all
+programs run at once; its `checks` are those of a kernel that takes something for granted, none of one that does not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from ...launcher import launcher as native
+from ...launcher import preconditions
+from . import cooperative
+
+__all__ = ["SYMBOLS", "Checks", "launcher"]
+
+SYMBOLS = (*native.SYMBOLS, "tt.finish", "tt.judge", "tt.def.launch_raw")
+
+
+class Checks(ctypes.Structure):
+    """`%checks`: a kernel's terms (see `terms.Terms`); the entry and the scratch memory of the kernel for launches that
+    they do not allow, once it is there."""
+
+    _fields_ = (("terms", ctypes.c_void_p), ("other", ctypes.c_void_p), ("other_arena", ctypes.c_int64))
+
+
+_FUNCTIONS = """
+ptr PyErr_NoMemory()
+ptr PyObject_CallFunction(ptr, ptr, ...)
+ptr PyErr_Format(ptr, ptr, ...)
+void PyErr_SetString(ptr, ptr)
+"""
+
+_TEXTS = {
+    "name.raw": "launch_raw",
+    "doc.raw": "launch_raw(entry, arena_bytes, gx, gy, gz, slots): run the kernel on packed slots",
+    "judged": "OLLLL",
+    "too_many": cooperative.REFUSALS[4],
+    "too_few": cooperative.REFUSALS[5],
+    "assertion": "device-side assert triggered: %s [program (%lld, %lld, %lld)]",
+    "usage": "launch_raw takes (entry, arena_bytes, gx, gy, gz, slots): sizes are below 2**31 and not negative, "
+    "their product is below 2**63, slots are bytes",
+}
+
+_RUN = """
+%checks = type { ptr, ptr, i64 }
+
+@tt.judge = global ptr null                       ; a Python function: whether a kernel is fit for a launch
+@tt.def.launch_raw = global %method { ptr @name.raw, ptr @launch_raw, i32 128, ptr @doc.raw }
+
+; Run a record's kernel, or the one that takes its place where it is not fit for the launch.
+define ptr @tt.finish(ptr %record, ptr %slots, ptr %grid, ptr %result) nounwind {
+entry:
+  %function.p = getelementptr %record, ptr %record, i64 0, i32 1
+  %function = load ptr, ptr %function.p
+  %arena.p = getelementptr %record, ptr %record, i64 0, i32 2
+  %arena = load i64, ptr %arena.p
+  %checks.p = getelementptr %record, ptr %record, i64 0, i32 10
+  %checks = load ptr, ptr %checks.p
+  %trusted = icmp eq ptr %checks, null
+  br i1 %trusted, label %run, label %check
+check:
+  %terms = load ptr, ptr %checks
+  %held = call i32 @hold(ptr %terms, ptr %slots, ptr %grid)
+  switch i32 %held, label %judge [i32 0, label %run i32 2, label %unfit]
+unfit:
+  %other.p = getelementptr %checks, ptr %checks, i64 0, i32 1
+  %other = load ptr, ptr %other.p
+  %other.arena.p = getelementptr %checks, ptr %checks, i64 0, i32 2
+  %other.arena = load i64, ptr %other.arena.p
+  %none = icmp eq ptr %other, null
+  br i1 %none, label %judge, label %run
+judge:                                            ; if it is not fit, another was launched in its place
+  %gx = load i64, ptr %grid
+  %gy.p = getelementptr i64, ptr %grid, i64 1
+  %gy = load i64, ptr %gy.p
+  %gz.p = getelementptr i64, ptr %grid, i64 2
+  %gz = load i64, ptr %gz.p
+  %judge.f = load ptr, ptr @tt.judge
+  %slots.i = ptrtoint ptr %slots to i64
+  %answer = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr %judge.f, ptr @judged, ptr %result, i64 %gx, i64 %gy,
+                                                            i64 %gz, i64 %slots.i)
+  %mute = icmp eq ptr %answer, null
+  br i1 %mute, label %raised, label %answered
+answered:
+  call void @Py_DecRef(ptr %answer)
+  %fit = icmp eq ptr %answer, @py.true
+  br i1 %fit, label %run, label %launched
+raised:
+  ret ptr null
+launched:
+  call void @Py_IncRef(ptr %result)
+  ret ptr %result
+run:
+  %chosen = phi ptr [%function, %entry], [%function, %check], [%function, %answered], [%other, %unfit]
+  %room = phi i64 [%arena, %entry], [%arena, %check], [%arena, %answered], [%other.arena, %unfit]
+  %returned = call ptr @run(ptr %chosen, i64 %room, ptr %slots, ptr %grid, ptr %result)
+  ret ptr %returned
+}
+
+; Run a kernel with the GIL released, and turn the outcome into what a builtin returns.
+define internal ptr @run(ptr %function, i64 %arena, ptr %slots, ptr %grid, ptr %result) nounwind {
+entry:
+  %job = alloca %job
+  store ptr %function, ptr %job
+  %slots.p = getelementptr %job, ptr %job, i64 0, i32 1
+  store ptr %slots, ptr %slots.p
+  %grid.p = getelementptr %job, ptr %job, i64 0, i32 2
+  store ptr %grid, ptr %grid.p
+  %gx = load i64, ptr %grid
+  %gy.p = getelementptr i64, ptr %grid, i64 1
+  %gy = load i64, ptr %gy.p
+  %gz.p = getelementptr i64, ptr %grid, i64 2
+  %gz = load i64, ptr %gz.p
+  %plane = mul i64 %gx, %gy
+  %total = mul i64 %plane, %gz
+  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  store i64 %total, ptr %total.p
+  %arena.p = getelementptr %job, ptr %job, i64 0, i32 5
+  %bytes = and i64 %arena, {bytes}
+  store i64 %bytes, ptr %arena.p
+  %message.p = getelementptr %job, ptr %job, i64 0, i32 6
+  store ptr null, ptr %message.p
+  %stop.p = getelementptr %job, ptr %job, i64 0, i32 9
+  store i64 0, ptr %stop.p
+  %together.p = getelementptr %job, ptr %job, i64 0, i32 10
+  %together = and i64 %arena, {together}
+  store i64 %together, ptr %together.p
+  %nothing = icmp eq i64 %total, 0
+  br i1 %nothing, label %fine, label %run
+run:
+  %status = call i32 @tt.run.released(ptr %job)
+  switch i32 %status, label %failed [i32 0, label %fine i32 1, label %no_memory i32 3, label %raised
+                                     i32 4, label %refused i32 5, label %refused]
+fine:
+  call void @Py_IncRef(ptr %result)
+  ret ptr %result
+no_memory:
+  %r1 = call ptr @PyErr_NoMemory()
+  ret ptr null
+raised:
+  ret ptr null
+refused:
+  %many = icmp eq i32 %status, 4
+  %why = select i1 %many, ptr @too_many, ptr @too_few
+  %r3 = call ptr (ptr, ptr, ...) @PyErr_Format(ptr @py.runtime_error, ptr %why, i64 %total)
+  ret ptr null
+failed:
+  %message = load ptr, ptr %message.p
+  %program.p = getelementptr %job, ptr %job, i64 0, i32 7
+  %program = load i64, ptr %program.p
+  %x = urem i64 %program, %gx
+  %row = udiv i64 %program, %gx
+  %y = urem i64 %row, %gy
+  %z = udiv i64 %row, %gy
+  %r2 = call ptr (ptr, ptr, ...) @PyErr_Format(ptr @py.runtime_error, ptr @assertion, ptr %message,
+                                               i64 %x, i64 %y, i64 %z)
+  ret ptr null
+}
+
+define internal ptr @launch_raw(ptr %self, ptr %args, i64 %count) nounwind {
+entry:
+  %grid = alloca [3 x i64]
+  %six = icmp eq i64 %count, 6
+  br i1 %six, label %numbers, label %wrong
+wrong:
+  call void @PyErr_SetString(ptr @py.type_error, ptr @usage)
+  ret ptr null
+numbers:
+  %entry.o = load ptr, ptr %args
+  %address = call ptr @PyLong_AsVoidPtr(ptr %entry.o)
+  %arena.a = getelementptr ptr, ptr %args, i64 1
+  %arena.o = load ptr, ptr %arena.a
+  %arena = call i64 @PyLong_AsLongLong(ptr %arena.o)
+  %slots.a = getelementptr ptr, ptr %args, i64 5
+  %slots.o = load ptr, ptr %slots.a
+  %slots = call ptr @PyBytes_AsString(ptr %slots.o)
+  %error = call ptr @PyErr_Occurred()
+  %ok = icmp eq ptr %error, null
+  br i1 %ok, label %sizes, label %raise
+raise:
+  ret ptr null
+sizes:
+  %dims = getelementptr ptr, ptr %args, i64 2
+  %valid = call i1 @read_grid(ptr %dims, ptr %grid)
+  br i1 %valid, label %run, label %wrong
+run:
+  %result = call ptr @run(ptr %address, i64 %arena, ptr %slots, ptr %grid, ptr @py.none)
+  ret ptr %result
+}
+"""
+
+
+def launcher() -> str:
+    """The launcher's LLVM text for the running interpreter; it stands after the pool's.
+
+    >>> launcher().count("define ptr @tt.finish(")
+    1
+    """
+    run = _RUN.replace("{bytes}", str(cooperative.BIT - 1)).replace("{together}", str(cooperative.BIT))
+    return "\n".join((native.launcher(), native.texts(_TEXTS), native.declare(_FUNCTIONS), preconditions.TEXT, run))

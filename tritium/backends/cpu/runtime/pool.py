@@ -1,0 +1,677 @@
+"""The thread pool, in LLVM: runs the programs of a launch on all cores.
+
+A *job* lives on the stack of the thread that launches it. That thread works too, and begins alone: while the rest of
+the job is estimated to take less than waking a thread does, nobody is disturbed. The estimate is what the kernel's
+programs took in its last launch; a kernel that is not known is timed as it runs. Then the job is opened, and workers
+join it through one word, `state`: odd means closed, otherwise it is twice the number of workers inside. Whoever is in
+takes programs from a shared counter. The caller closes the job and waits for those inside; it never waits for a worker
+that has not started, so a busy machine costs nothing.
+
+There is one open job at a time. A launch that finds the pool taken, by another Python thread, runs alone.
+
+Each thread owns an arena, kept from launch to launch. The 64 bytes before an arena say whom it serves:
+
+    -64  its size                                  -32  the frame to leave the program to (interrupt.py)
+    -56  the job                                   -24  free
+    -48  the program that runs                     -16  1 if this is the thread that launched the job
+    -40  the kernel's record (faults.py)            -8  the one program of a thread of a cooperative launch
+
+A kernel that writes past an array must not get at these, so that arenas lie between pages that nobody may touch.
+"""
+
+from __future__ import annotations
+
+from ...llvm.target import CpuTarget
+
+__all__ = ["SYMBOLS", "pool", "system_values"]
+
+SYMBOLS = ("tt.pool.setup", "tt.pool.reset", "tt.pool.limit", "tt.pool.spawned", "tt.run", "tt.arena", "tt.assert_fail")
+
+# Ticks of a steady counter and their number per second; what to do while spinning.
+_CLOCK = {
+    "arm": """
+define internal i64 @ticks() nounwind {
+  %t = call i64 asm sideeffect "mrs $0, cntvct_el0", "=r"()
+  ret i64 %t
+}
+define internal i64 @frequency() nounwind {
+  %f = call i64 asm "mrs $0, cntfrq_el0", "=r"()
+  ret i64 %f
+}
+define internal void @pause() nounwind {
+  call void asm sideeffect "isb", ""()
+  ret void
+}
+""",
+    # The time stamp counter runs at 2 to 4 GHz; the thresholds below need no more than that.
+    "x86": """
+declare i64 @llvm.readcyclecounter()
+declare void @llvm.x86.sse2.pause()
+define internal i64 @ticks() nounwind {
+  %t = call i64 @llvm.readcyclecounter()
+  ret i64 %t
+}
+define internal i64 @frequency() nounwind {
+  ret i64 3000000000
+}
+define internal void @pause() nounwind {
+  call void @llvm.x86.sse2.pause()
+  ret void
+}
+""",
+}
+
+# Values of SIG_BLOCK, SIG_SETMASK, SIGBUS and MAP_PRIVATE | MAP_ANONYMOUS, on macOS and Linux.
+_NUMBERS = ("{block}", "{set}", "{bus}", "{private}")
+_VALUES = {True: ("1", "3", "10", "4098"), False: ("0", "2", "7", "34")}
+
+_STATE = """
+; entry, arguments, grid, programs, programs per turn, arena bytes, message and program of the first failed assertion;
+; the caller's Python thread, 1 if programs are to stop, 1 if all run at once, 1 if a signal handler has raised; 1 if
+; the pool is taken and 2 if it is open, the caller's floating-point state, when to look for signals again
+%job = type { ptr, ptr, ptr, i64, i64, i64, ptr, i64, ptr, i64, i64, i64, i64, i64, i64 }
+%known = type { ptr, double }                     ; an entry, and the ticks of one program in its last launch
+
+@next = internal global i64 0, align 128          ; the first program nobody has taken
+@total = internal global i64 0                    ; programs of the open job: a hint that there is work left
+@state = internal global i64 1, align 128         ; odd: closed; else twice the workers inside
+@open_job = internal global ptr null
+@busy = internal global i32 0, align 128          ; a launch owns the pool
+@tt.pool.limit = global i64 0, align 128          ; workers that may help one job
+@tt.pool.spawned = global i64 0
+@asleep = internal global i64 0                   ; under the mutex
+@wake_after = internal global i64 0               ; ticks of remaining work that make it worth waking somebody
+@spin_for = internal global i64 0                 ; ticks a worker looks for work before it sleeps
+@key = internal global i64 0                      ; of the thread's arena
+@known = internal global [256 x %known] zeroinitializer, align 64 ; by a few bits of the entry; belongs to who is @busy
+@mutex = internal global [128 x i8] zeroinitializer, align 64
+@condition = internal global [128 x i8] zeroinitializer, align 64
+
+declare i32 @pthread_mutex_init(ptr, ptr)
+declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @pthread_cond_init(ptr, ptr)
+declare i32 @pthread_cond_wait(ptr, ptr)
+declare i32 @pthread_cond_signal(ptr)
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_detach(ptr)
+declare i32 @pthread_key_create(ptr, ptr)
+declare ptr @pthread_getspecific(i64)
+declare i32 @pthread_setspecific(i64, ptr)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @sigfillset(ptr)
+declare i32 @sigdelset(ptr, i32)
+declare i32 @sched_yield()
+declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
+declare i32 @mprotect(ptr, i64, i32)
+declare i32 @munmap(ptr, i64)
+declare ptr @malloc(i64)
+declare void @free(ptr)
+declare i32 @usleep(i32)
+declare i64 @llvm.umax.i64(i64, i64)
+declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.ctlz.i64(i64, i1)
+
+; Once per process, before anything else.
+define void @tt.pool.setup() nounwind noinline cold {
+  %per_second = call i64 @frequency()
+  %wake = udiv i64 %per_second, 33333             ; 30 us: what it takes until a sleeping thread runs
+  store i64 %wake, ptr @wake_after
+  %spin = udiv i64 %per_second, 50000             ; 20 us
+  store i64 %spin, ptr @spin_for
+  %look = udiv i64 %per_second, 20                ; 50 ms
+  store i64 %look, ptr @look_every
+  %r = call i32 @pthread_key_create(ptr @key, ptr @unmap_arena)
+  call void @free_pool()
+  ret void
+}
+
+; In the child of a fork there is one thread, Python's main thread, and whatever the others held is free.
+define void @tt.pool.reset() nounwind noinline cold {
+  %self = call i64 @pthread_self()
+  store i64 %self, ptr @tt.pool.main
+  call void @free_pool()
+  ret void
+}
+
+define internal void @free_pool() nounwind noinline cold {
+  %r1 = call i32 @pthread_mutex_init(ptr @mutex, ptr null)
+  %r2 = call i32 @pthread_cond_init(ptr @condition, ptr null)
+  store i64 0, ptr @asleep
+  store i64 0, ptr @tt.pool.spawned
+  store i64 1, ptr @state
+  call void @forget_launches()
+  store atomic i32 0, ptr @busy release, align 4
+  ret void
+}
+"""
+
+_ARENA = """
+; This thread's arena of at least so many bytes, 64-byte aligned; null when memory is out.
+define ptr @tt.arena(i64 %bytes) nounwind {
+entry:
+  %key = load i64, ptr @key
+  %old = call ptr @pthread_getspecific(i64 %key)
+  %none = icmp eq ptr %old, null
+  br i1 %none, label %grow, label %check
+check:
+  %capacity = load i64, ptr %old
+  %enough = icmp uge i64 %capacity, %bytes
+  br i1 %enough, label %found, label %grow
+found:
+  %arena = getelementptr i8, ptr %old, i64 64
+  ret ptr %arena
+grow:                                             ; to a power of two, so that growing kernels seldom come here
+  call void @unmap_arena(ptr %old)
+  %s1 = call i32 @pthread_setspecific(i64 %key, ptr null)
+  %atleast = call i64 @llvm.umax.i64(i64 %bytes, i64 65536)
+  %less = sub i64 %atleast, 1
+  %zeros = call i64 @llvm.ctlz.i64(i64 %less, i1 false)
+  %log = sub i64 64, %zeros
+  %size = shl i64 1, %log
+  %whole = add i64 %size, 196608                  ; the header's page and two around, of the largest size there is
+  %map = call ptr @mmap(ptr null, i64 %whole, i32 0, i32 {private}, i32 -1, i64 0)
+  %out = icmp eq ptr %map, inttoptr (i64 -1 to ptr)
+  br i1 %out, label %nothing, label %open
+nothing:
+  ret ptr null
+open:
+  %inside = getelementptr i8, ptr %map, i64 65536
+  %usable = sub i64 %whole, 131072
+  %failed = call i32 @mprotect(ptr %inside, i64 %usable, i32 3)
+  %refused = icmp ne i32 %failed, 0
+  br i1 %refused, label %undo, label %keep
+undo:
+  %r1 = call i32 @munmap(ptr %map, i64 %whole)
+  ret ptr null
+keep:
+  %new = getelementptr i8, ptr %inside, i64 64
+  store i64 %size, ptr %new
+  call void @running(ptr %new, ptr null)
+  call void @fault_stack()
+  %s2 = call i32 @pthread_setspecific(i64 %key, ptr %new)
+  %fresh = getelementptr i8, ptr %new, i64 64
+  ret ptr %fresh
+}
+
+define internal void @unmap_arena(ptr %header) nounwind noinline cold {
+entry:
+  %none = icmp eq ptr %header, null
+  br i1 %none, label %done, label %unmap
+unmap:
+  %size = load i64, ptr %header
+  %whole = add i64 %size, 196608
+  %map = getelementptr i8, ptr %header, i64 -65600
+  %r = call i32 @munmap(ptr %map, i64 %whole)
+  br label %done
+done:
+  ret void
+}
+
+; Note the kernel that runs on the arena after a header: faults of the thread are its doing until another is noted.
+define internal void @running(ptr %header, ptr %record) nounwind alwaysinline {
+  %record.p = getelementptr i8, ptr %header, i64 24
+  store volatile ptr %record, ptr %record.p
+  ret void
+}
+
+; The arena of this thread for a job; `caller` is 1 if it is the one that launched it.
+define internal ptr @arena_for(ptr %job, i64 %caller) nounwind alwaysinline {
+entry:
+  %bytes.p = getelementptr %job, ptr %job, i64 0, i32 5
+  %bytes = load i64, ptr %bytes.p
+  %arena = call ptr @tt.arena(i64 %bytes)
+  %none = icmp eq ptr %arena, null
+  br i1 %none, label %done, label %serve
+serve:
+  %owner = getelementptr i8, ptr %arena, i64 -56
+  store ptr %job, ptr %owner
+  %caller.p = getelementptr i8, ptr %arena, i64 -16
+  store i64 %caller, ptr %caller.p
+  br label %done
+done:
+  ret ptr %arena
+}
+
+; A kernel calls this with its arena; the first failure of a launch is kept, and the launch stops.
+define void @tt.assert_fail(ptr %arena, ptr %message, i64 %program) nounwind noinline cold {
+entry:
+  %owner = getelementptr i8, ptr %arena, i64 -56
+  %job = load ptr, ptr %owner
+  %message.p = getelementptr %job, ptr %job, i64 0, i32 6
+  %swap = cmpxchg ptr %message.p, ptr null, ptr %message acq_rel monotonic
+  %first = extractvalue { ptr, i1 } %swap, 1
+  br i1 %first, label %keep, label %done
+keep:
+  %program.p = getelementptr %job, ptr %job, i64 0, i32 7
+  store i64 %program, ptr %program.p
+  call void @stop(ptr %job)
+  br label %done
+done:
+  ret void
+}
+
+define internal void @programs(ptr %job, i64 %begin, i64 %end, ptr %arena) nounwind alwaysinline {
+  %entry = load ptr, ptr %job
+  %args.p = getelementptr %job, ptr %job, i64 0, i32 1
+  %args = load ptr, ptr %args.p
+  %grid.p = getelementptr %job, ptr %job, i64 0, i32 2
+  %grid = load ptr, ptr %grid.p
+  call void %entry(ptr %args, i64 %begin, i64 %end, ptr %grid, ptr %arena)
+  ret void
+}
+"""
+
+_WORKER = """
+; Take turns of the open job until none is left; returns how many programs were run.
+define internal i64 @drain(ptr %job, ptr %arena) nounwind {
+entry:
+  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total = load i64, ptr %total.p
+  %chunk.p = getelementptr %job, ptr %job, i64 0, i32 4
+  %chunk = load i64, ptr %chunk.p
+  br label %take
+take:
+  %done = phi i64 [0, %entry], [%so_far, %run]
+  %begin = atomicrmw add ptr @next, i64 %chunk monotonic
+  %over = icmp sge i64 %begin, %total
+  %stopped = call i1 @stopped(ptr %job)
+  %stop = or i1 %over, %stopped
+  br i1 %stop, label %leave, label %run
+run:
+  %to = add i64 %begin, %chunk
+  %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
+  call void @programs(ptr %job, i64 %begin, i64 %end, ptr %arena)
+  call void @tt.poll(ptr %arena)
+  %count = sub i64 %end, %begin
+  %so_far = add i64 %done, %count
+  br label %take
+leave:
+  ret i64 %done
+}
+
+define internal ptr @known_of(ptr %entry) nounwind {
+  %address = ptrtoint ptr %entry to i64
+  %high = lshr i64 %address, 12
+  %low = lshr i64 %address, 4
+  %mixed = xor i64 %low, %high
+  %slot = and i64 %mixed, 255
+  %place = getelementptr %known, ptr @known, i64 %slot
+  ret ptr %place
+}
+
+define internal void @learn(ptr %known, ptr %entry, i64 %since, i64 %programs) nounwind {
+  %now = call i64 @ticks()
+  %spent = sub i64 %now, %since
+  %spent.f = sitofp i64 %spent to double
+  %programs.f = sitofp i64 %programs to double
+  %each = fdiv double %spent.f, %programs.f
+  store ptr %entry, ptr %known
+  %each.p = getelementptr %known, ptr %known, i64 0, i32 1
+  store double %each, ptr %each.p
+  ret void
+}
+
+; Whether a worker would find work: the job is open, has programs left and room for a helper.
+define internal i1 @wanted(i64 %state) nounwind {
+  %next = load atomic i64, ptr @next monotonic, align 8
+  %total = load atomic i64, ptr @total monotonic, align 8
+  %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
+  %closed = trunc i64 %state to i1
+  %open = xor i1 %closed, true
+  %left = icmp slt i64 %next, %total
+  %inside = lshr i64 %state, 1
+  %room = icmp slt i64 %inside, %limit
+  %both = and i1 %open, %left
+  %all = and i1 %both, %room
+  ret i1 %all
+}
+
+; Under the mutex: wake up to two; each of them does the same, so that nobody wakes all the others one after another.
+define internal void @wake_two() nounwind {
+entry:
+  %n = load i64, ptr @asleep
+  %one = icmp sgt i64 %n, 0
+  br i1 %one, label %first, label %done
+first:
+  %r1 = call i32 @pthread_cond_signal(ptr @condition)
+  %two = icmp sgt i64 %n, 1
+  br i1 %two, label %second, label %done
+second:
+  %r2 = call i32 @pthread_cond_signal(ptr @condition)
+  br label %done
+done:
+  ret void
+}
+
+define internal ptr @worker(ptr %unused) nounwind {
+entry:
+  %floats = call i64 @own_floats()                ; not its maker's
+  br label %look
+look:
+  %since = call i64 @ticks()
+  br label %spin
+spin:
+  %state = load atomic i64, ptr @state acquire, align 8
+  %work = call i1 @wanted(i64 %state)
+  br i1 %work, label %join, label %idle
+join:
+  %more = add i64 %state, 2
+  %swap = cmpxchg ptr @state, i64 %state, i64 %more acq_rel monotonic
+  %joined = extractvalue { i64, i1 } %swap, 1
+  br i1 %joined, label %inside, label %spin
+inside:
+  %job = load ptr, ptr @open_job
+  %arena = call ptr @arena_for(ptr %job, i64 0)
+  %none = icmp eq ptr %arena, null                ; no memory: leave the work to those who have some
+  br i1 %none, label %leave, label %help
+help:
+  %ran = call i64 @guarded(ptr %job, ptr %arena, ptr @drain)
+  %header = getelementptr i8, ptr %arena, i64 -64
+  call void @running(ptr %header, ptr null)
+  br label %leave
+leave:
+  %left = atomicrmw sub ptr @state, i64 2 release
+  br i1 %none, label %sleep, label %look
+idle:
+  call void @pause()
+  %now = call i64 @ticks()
+  %spent = sub i64 %now, %since
+  %patience = load i64, ptr @spin_for
+  %tired = icmp sgt i64 %spent, %patience
+  br i1 %tired, label %sleep, label %spin
+sleep:
+  %r1 = call i32 @pthread_mutex_lock(ptr @mutex)
+  %n1 = load i64, ptr @asleep
+  %n2 = add i64 %n1, 1
+  store i64 %n2, ptr @asleep
+  %again = load atomic i64, ptr @state acquire, align 8
+  %missed = call i1 @wanted(i64 %again)           ; opened since: its caller may have signalled already
+  br i1 %missed, label %awake, label %wait
+wait:
+  %r2 = call i32 @pthread_cond_wait(ptr @condition, ptr @mutex)
+  br label %awake
+awake:
+  %n3 = load i64, ptr @asleep
+  %n4 = sub i64 %n3, 1
+  store i64 %n4, ptr @asleep
+  %then = load atomic i64, ptr @state acquire, align 8
+  %still = call i1 @wanted(i64 %then)
+  br i1 %still, label %pass, label %up
+pass:
+  call void @wake_two()
+  br label %up
+up:
+  %r3 = call i32 @pthread_mutex_unlock(ptr @mutex)
+  br label %look
+}
+
+; Threads are made when a job first wants them, and take no signals but for their own faults: those are Python's.
+define internal void @spawn(i64 %limit) nounwind noinline cold {
+entry:
+  %all = alloca [128 x i8], align 16
+  %before = alloca [128 x i8], align 16
+  %thread = alloca ptr
+  %r1 = call i32 @sigfillset(ptr %all)
+  %d1 = call i32 @sigdelset(ptr %all, i32 11)     ; SIGSEGV, SIGBUS, SIGFPE, SIGILL
+  %d2 = call i32 @sigdelset(ptr %all, i32 {bus})
+  %d3 = call i32 @sigdelset(ptr %all, i32 8)
+  %d4 = call i32 @sigdelset(ptr %all, i32 4)
+  %r2 = call i32 @pthread_sigmask(i32 {block}, ptr %all, ptr %before)
+  br label %check
+check:
+  %n = load i64, ptr @tt.pool.spawned
+  %missing = icmp slt i64 %n, %limit
+  br i1 %missing, label %make, label %done
+make:
+  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr null)
+  %bad = icmp ne i32 %failed, 0                   ; a limit of the system: go on with those there are
+  br i1 %bad, label %done, label %count
+count:
+  %id = load ptr, ptr %thread
+  %r3 = call i32 @pthread_detach(ptr %id)
+  %more = add i64 %n, 1
+  store atomic i64 %more, ptr @tt.pool.spawned monotonic, align 8
+  br label %check
+done:
+  %r4 = call i32 @pthread_sigmask(i32 {set}, ptr %before, ptr null)
+  ret void
+}
+"""
+
+_RUN = """
+; Run a job to its end. 0: done, 1: no memory for an arena, 2: an assertion failed, 3: a signal handler raised, and the
+; exception waits; from `run_together` 4: too many programs, 5: not enough threads.
+define i32 @tt.run(ptr %job) nounwind {
+entry:
+  %raised.p = getelementptr %job, ptr %job, i64 0, i32 11
+  store i64 0, ptr %raised.p
+  %stage.p = getelementptr %job, ptr %job, i64 0, i32 12
+  store i64 0, ptr %stage.p
+  %floats.p = getelementptr %job, ptr %job, i64 0, i32 13
+  %due.p = getelementptr %job, ptr %job, i64 0, i32 14
+  store i64 0, ptr %due.p
+  %arena = call ptr @arena_for(ptr %job, i64 1)
+  %none = icmp eq ptr %arena, null
+  br i1 %none, label %no_memory, label %begin
+no_memory:
+  ret i32 1
+begin:
+  call void @enter_launch()
+  %floats = call i64 @own_floats()
+  store i64 %floats, ptr %floats.p
+  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total = load i64, ptr %total.p
+  %together.p = getelementptr %job, ptr %job, i64 0, i32 10
+  %together = load i64, ptr %together.p
+  %all = icmp ne i64 %together, 0
+  %several = icmp ugt i64 %total, 1
+  %at_once = and i1 %all, %several
+  br i1 %at_once, label %crowd, label %share
+crowd:
+  %made = call i32 @run_together(ptr %job, ptr %arena)
+  br label %done
+share:
+  %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
+  %solo = icmp slt i64 %limit, 1
+  %single = xor i1 %several, true
+  %alone = or i1 %single, %solo
+  %how = select i1 %alone, ptr @run_alone, ptr @share
+  %r = call i64 @guarded(ptr %job, ptr %arena, ptr %how)
+  %stage = load i64, ptr %stage.p
+  %taken = icmp ne i64 %stage, 0
+  br i1 %taken, label %finish, label %done
+finish:
+  call void @close(ptr %job)
+  br label %done
+done:
+  %outcome = phi i32 [%made, %crowd], [0, %share], [0, %finish]
+  %header = getelementptr i8, ptr %arena, i64 -64
+  call void @running(ptr %header, ptr null)
+  call void @leave_launch()
+  %floats.then = load i64, ptr %floats.p          ; a signal handler may have set another
+  call void @give_floats(i64 %floats.then)
+  %stop.p = getelementptr %job, ptr %job, i64 0, i32 9
+  %stop = load atomic i64, ptr %stop.p monotonic, align 8
+  %over = icmp ne i64 %stop, 0
+  br i1 %over, label %why, label %end
+end:
+  ret i32 %outcome
+why:
+  %raised = load i64, ptr %raised.p
+  %is_raised = icmp ne i64 %raised, 0
+  %status = select i1 %is_raised, i32 3, i32 2
+  ret i32 %status
+}
+
+; Programs too short to ask themselves whether they are to stop run a thousand at a time.
+define internal i64 @run_alone(ptr %job, ptr %arena) nounwind {
+entry:
+  %kernel = load ptr, ptr %job
+  %args.p = getelementptr %job, ptr %job, i64 0, i32 1
+  %args = load ptr, ptr %args.p
+  %grid.p = getelementptr %job, ptr %job, i64 0, i32 2
+  %grid = load ptr, ptr %grid.p
+  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total = load i64, ptr %total.p
+  br label %run
+run:
+  %at = phi i64 [0, %entry], [%end, %more]
+  %to = add i64 %at, 1024
+  %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
+  call void %kernel(ptr %args, i64 %at, i64 %end, ptr %grid, ptr %arena)
+  %left = icmp ult i64 %end, %total
+  br i1 %left, label %more, label %done
+more:
+  call void @tt.poll(ptr %arena)
+  br label %run
+done:
+  ret i64 0
+}
+
+; Run programs until none is left to take; the pool may be taken and open afterwards, and others inside.
+define internal i64 @share(ptr %job, ptr %arena) nounwind {
+entry:
+  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total = load i64, ptr %total.p
+  %stage.p = getelementptr %job, ptr %job, i64 0, i32 12
+  %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
+  %swap = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %swap, 1
+  br i1 %mine, label %first, label %taken
+taken:
+  %r0 = call i64 @run_alone(ptr %job, ptr %arena)
+  ret i64 0
+first:                                            ; sixteen turns for each thread level out uneven programs
+  store i64 1, ptr %stage.p
+  %threads = add i64 %limit, 1
+  %turns = shl i64 %threads, 4
+  %share = udiv i64 %total, %turns
+  %some = call i64 @llvm.umax.i64(i64 %share, i64 1)
+  %chunk = call i64 @llvm.umin.i64(i64 %some, i64 1024)
+  %chunk.p = getelementptr %job, ptr %job, i64 0, i32 4
+  store i64 %chunk, ptr %chunk.p
+  %wake = load i64, ptr @wake_after
+  %wake.f = sitofp i64 %wake to double
+  %total.f = sitofp i64 %total to double
+  %kernel = load ptr, ptr %job
+  %known = call ptr @known_of(ptr %kernel)
+  %known.kernel = load ptr, ptr %known
+  %same = icmp eq ptr %known.kernel, %kernel
+  %each.p = getelementptr %known, ptr %known, i64 0, i32 1
+  %each = load double, ptr %each.p
+  %all = fmul double %each, %total.f
+  %much = fcmp ogt double %all, %wake.f
+  %at_once = and i1 %same, %much
+  %start = call i64 @ticks()
+  br i1 %at_once, label %open, label %own
+own:                                              ; alone, until the rest looks like more than waking somebody costs
+  %at = phi i64 [0, %first], [%end, %more]
+  %step = phi i64 [%chunk, %first], [%step1, %more]
+  %to = add i64 %at, %step
+  %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
+  call void @programs(ptr %job, i64 %at, i64 %end, ptr %arena)
+  %last = icmp sge i64 %end, %total
+  %failed = call i1 @stopped(ptr %job)
+  %stop = or i1 %last, %failed
+  br i1 %stop, label %alone_to_the_end, label %more
+alone_to_the_end:
+  call void @learn(ptr %known, ptr %kernel, i64 %start, i64 %end)
+  br label %done
+more:
+  %now = call i64 @ticks()
+  %spent = sub i64 %now, %start
+  %spent.f = sitofp i64 %spent to double
+  %end.f = sitofp i64 %end to double
+  %left.f = fsub double %total.f, %end.f
+  %rest = fmul double %spent.f, %left.f           ; spent / end * left > wake
+  %bound = fmul double %wake.f, %end.f
+  %long = fcmp ogt double %rest, %bound
+  %tenfold = fmul double %rest, 1.0e1
+  %short = fcmp olt double %tenfold, %bound       ; hardly worth the looking at the clock: look less often
+  %double = shl i64 %step, 1
+  %step1 = select i1 %short, i64 %double, i64 %step
+  br i1 %long, label %open, label %own
+open:
+  %from = phi i64 [0, %first], [%end, %more]
+  store atomic i64 %from, ptr @next monotonic, align 8
+  store atomic i64 %total, ptr @total monotonic, align 8
+  store ptr %job, ptr @open_job
+  store i64 2, ptr %stage.p
+  store atomic i64 0, ptr @state seq_cst, align 8
+  %spawned = load i64, ptr @tt.pool.spawned
+  %few = icmp slt i64 %spawned, %limit
+  br i1 %few, label %spawn, label %signal
+spawn:
+  call void @spawn(i64 %limit)
+  br label %signal
+signal:
+  %r1 = call i32 @pthread_mutex_lock(ptr @mutex)
+  call void @wake_two()
+  %r2 = call i32 @pthread_mutex_unlock(ptr @mutex)
+  %opened = call i64 @ticks()                     ; waking others is not part of what programs take
+  %ran = call i64 @drain(ptr %job, ptr %arena)
+  %busy = icmp sgt i64 %ran, 0
+  br i1 %busy, label %note, label %done
+note:
+  call void @learn(ptr %known, ptr %kernel, i64 %opened, i64 %ran)
+  br label %done
+done:
+  ret i64 0
+}
+
+; Give the pool back: nobody comes in any more, and those who are inside are waited for.
+define internal void @close(ptr %job) nounwind {
+entry:
+  %stage.p = getelementptr %job, ptr %job, i64 0, i32 12
+  %stage = load i64, ptr %stage.p
+  %opened = icmp eq i64 %stage, 2
+  br i1 %opened, label %shut, label %release
+shut:
+  %inside = atomicrmw or ptr @state, i64 1 acq_rel
+  br label %join
+join:                                             ; for those who are inside
+  %tries = phi i64 [0, %shut], [%tried, %again]
+  %state = load atomic i64, ptr @state acquire, align 8
+  %empty = icmp eq i64 %state, 1
+  br i1 %empty, label %release, label %waiting
+waiting:
+  %tried = add i64 %tries, 1
+  call void @pause()
+  %long_wait = icmp sgt i64 %tries, 2000
+  br i1 %long_wait, label %yield, label %again
+yield:
+  %r = call i32 @sched_yield()
+  %now = call i64 @ticks()
+  call void @look_for_signals(ptr %job, i64 %now)
+  br label %again
+again:
+  br label %join
+release:
+  store atomic i32 0, ptr @busy release, align 4
+  ret void
+}
+"""
+
+
+def system_values(text: str, target: CpuTarget) -> str:
+    """A text with the system's values of what {block}, {set}, {bus} and {private} stand for.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> system_values("i32 {block}", cpu_target("x86-64-v3")) in ("i32 0", "i32 1")
+    True
+    """
+    for name, number in zip(_NUMBERS, _VALUES["darwin" in target.triple or "apple" in target.triple]):
+        text = text.replace(name, number)
+    return text
+
+
+def pool(target: CpuTarget) -> str:
+    """The pool's LLVM text for `target`; it needs those of `faults` and `alone`.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> "cntvct_el0" in pool(cpu_target("aarch64"))
+    True
+    """
+    text = "\n".join((_STATE, _CLOCK["arm" if target.simd == "neon" else "x86"], _ARENA, _WORKER, _RUN))
+    return system_values(text, target)

@@ -1,0 +1,341 @@
+"""Tiles of addresses as what they mostly are: a box in a tensor, described by a start, a step and bounds on each axis.
+
+    a_ptr + m[:, None] * stride + k[None, :]      k < K      ->      base a_ptr, rows stride apart, columns below K
+
+Descriptors and pointer arithmetic look the same here. Copy engines are told of tensors by the host, so base, strides
+and sizes must follow from the kernel's arguments; only where the box starts may depend on the program and the round.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Arg, Op
+from .polynomial import Poly, keeps_integers
+
+ZERO, ONE = Poly(), Poly.of(1)
+ENDLESS = (1 << 31) - 1  # the size of an axis without a bound
+MOST_AXES = 5
+
+
+class Wrap(NamedTuple):
+    """(start + element) % modulus, computed in integers of a type."""
+
+    start: Poly
+    modulus: Poly
+    type: T.Scalar
+
+
+class Axis(NamedTuple):
+    """What an axis adds to a tile of integers: `step` for each element, or for each that has wrapped round."""
+
+    step: Poly = ZERO
+    wrap: Wrap | None = None
+
+    def scaled(self, by):
+        return Axis(self.step * by, self.wrap)
+
+
+class Form(NamedTuple):
+    """A tile that is linear in its indices: base (a pointer, or None) + offset + the sum of its axes."""
+
+    base: object
+    offset: Poly
+    axes: tuple
+
+    @property
+    def flat(self):
+        """True if all elements are equal."""
+        return not any(axis.step for axis in self.axes)
+
+
+def form(x, scalars):
+    """The Form of a tile of integers or pointers, or of a scalar; None if it has none."""
+    if type(x.type) is not T.Tile:
+        return _pointer(x, scalars) if T.is_ptr(x.type) else Form(None, scalars(x), ())
+    rule = _FORMS.get(x.kind) if type(x) is Op else None
+    return rule(x, scalars) if rule else None
+
+
+def _pointer(x, scalars):
+    """A scalar pointer: an argument of the kernel and an offset."""
+    offset = ZERO
+    while type(x) is Op and x.kind in (ops.addptr, ops.hint):
+        offset = offset + scalars(x.operands[1]) if x.kind is ops.addptr else offset
+        x = x.operands[0]
+    return Form(x, offset, ()) if type(x) is Arg else None
+
+
+def _of_operands(fn):
+    def rule(op, scalars):
+        forms = [form(x, scalars) for x in op.operands]
+        return None if any(f is None for f in forms) else fn(op, *forms)
+
+    return rule
+
+
+def _splat(op, x):
+    return x._replace(axes=(Axis(),) * len(op.attrs["shape"]))
+
+
+def _arange(op):
+    return Form(None, Poly.of(op.attrs["start"]), (Axis(ONE),))
+
+
+def _expand(op, x):
+    at = op.attrs["axis"]
+    return x._replace(axes=(*x.axes[:at], Axis(), *x.axes[at:]))
+
+
+def _broadcast(op, x):
+    """An axis of one element has nothing to add to its copies."""
+    old, new = op.operands[0].type.shape, op.type.shape
+    if any(axis.wrap and o != n for axis, o, n in zip(x.axes, old, new)):
+        return None
+    return x._replace(axes=tuple(Axis() if o != n else axis for o, n, axis in zip(old, new, x.axes)))
+
+
+def _sum(op, x, y, sign=1):
+    axes = []
+    for mine, theirs in zip(x.axes, y.axes):
+        theirs = theirs.scaled(sign)
+        if mine.step and theirs.step and (mine.wrap or theirs.wrap):
+            return None
+        axes.append(Axis(mine.step + theirs.step, mine.wrap or theirs.wrap))
+    if x.base is not None and y.base is not None:
+        return None
+    return Form(x.base if y.base is None else y.base, x.offset + y.offset * sign, tuple(axes))
+
+
+def _product(op, x, y):
+    x, y = (y, x) if x.flat else (x, y)
+    return Form(None, x.offset * y.offset, tuple(axis.scaled(y.offset) for axis in x.axes)) if y.flat else None
+
+
+def _remainder(op, x, y):
+    """A range that wraps round."""
+    turning = [k for k, axis in enumerate(x.axes) if axis.step]
+    if not y.flat or [x.axes[k] for k in turning] != [Axis(ONE)] or T.element(op.type) not in (T.i32, T.i64):
+        return None
+    wrap = Wrap(x.offset, y.offset, T.element(op.type))
+    return Form(None, ZERO, tuple(Axis(ONE, wrap) if k in turning else Axis() for k in range(len(x.axes))))
+
+
+def _cast(op, x):
+    return x if keeps_integers(T.element(op.operands[0].type), T.element(op.type)) else None
+
+
+_FORMS = {
+    ops.splat: _of_operands(_splat),
+    ops.arange: _of_operands(_arange),
+    ops.expand_dims: _of_operands(_expand),
+    ops.broadcast: _of_operands(_broadcast),
+    ops.trans: _of_operands(lambda op, x: x._replace(axes=tuple(x.axes[k] for k in op.attrs["order"]))),
+    ops.add: _of_operands(_sum),
+    ops.addptr: _of_operands(_sum),
+    ops.sub: _of_operands(lambda op, x, y: _sum(op, x, y, -1)),
+    ops.mul: _of_operands(_product),
+    ops.rem: _of_operands(_remainder),
+    ops.cast: _of_operands(_cast),
+    ops.hint: _of_operands(lambda op, x: x),
+}
+
+
+# --- masks ------------------------------------------------------------------------------------------------------------
+def bounds(mask, scalars):
+    """[(axis, low, high)] whose conjunction a mask is, counted from the box's start: low <= index < high, one of them
+    None; None if the mask is something else."""
+    found = _conditions(mask, scalars)
+    if found is None:
+        return None
+    out = []
+    for x in found:
+        axes = [k for k, axis in enumerate(x.axes) if axis.step]
+        if len(axes) != 1 or x.axes[axes[0]].wrap:
+            return None
+        step = x.axes[axes[0]].step.number
+        if step == 1:  # index + offset < 0
+            out.append((axes[0], None, x.offset * -1))
+        elif step == -1:  # offset - index < 0
+            out.append((axes[0], x.offset + ONE, None))
+        else:
+            return None
+    return out
+
+
+def _conditions(mask, scalars):
+    """Forms that must be negative."""
+    if type(mask) is not Op:
+        return None
+    if mask.kind is ops.and_:
+        both = [_conditions(x, scalars) for x in mask.operands]
+        return None if None in both else both[0] + both[1]
+    if mask.kind in _MOVES:
+        inner = _conditions(mask.operands[0], scalars)
+        moved = [_MOVES[mask.kind](mask, x) for x in inner or ()]
+        return None if inner is None or None in moved else moved
+    if mask.kind not in _COMPARES:
+        return None
+    x, y = (form(side, scalars) for side in mask.operands)
+    if x is None or y is None:
+        return None
+    swap, one_less = _COMPARES[mask.kind]
+    difference = _sum(mask, y, x, -1) if swap else _sum(mask, x, y, -1)
+    return None if difference is None else [difference._replace(offset=difference.offset - Poly.of(one_less))]
+
+
+_MOVES = {
+    ops.expand_dims: _expand,
+    ops.broadcast: _broadcast,
+    ops.trans: lambda op, x: x._replace(axes=tuple(x.axes[k] for k in op.attrs["order"])),
+}
+_COMPARES = {ops.lt: (False, 0), ops.le: (False, 1), ops.gt: (True, 0), ops.ge: (True, 1)}  # x <= y is x - y - 1 < 0
+
+
+def narrow(found, mask):
+    """True if all that a mask says of an access is that it lies in its tensor, and every position it compares is a
+    32-bit integer and an index: what descriptors have."""
+    if mask is None or not all(side.closed for side in found.sides):
+        return False
+    todo = [mask]
+    while todo:
+        x = todo.pop()
+        if type(x) is not Op:
+            return False
+        if x.kind in (ops.and_, ops.expand_dims, ops.broadcast):
+            todo += x.operands
+        elif x.kind not in (ops.lt, ops.ge) or any(_integers(y) > 1 for y in x.operands):
+            return False
+    return True
+
+
+def _integers(x):
+    """How many 32-bit integers are added up in a tile of indices; many if there is something else in it."""
+    if type(x) is not Op:
+        return _MANY
+    if x.kind is ops.arange:
+        return 0
+    if x.kind in (ops.add, ops.cast, ops.expand_dims, ops.broadcast):
+        return sum(map(_integers, x.operands))
+    if x.kind is not ops.splat:
+        return _MANY
+    scalar = x.operands[0]
+    while type(scalar) is Op and scalar.kind is ops.cast:
+        scalar = scalar.operands[0]
+    if type(scalar) is Op and scalar.kind is ops.constant:
+        return 1 if abs(scalar.attrs["value"]) <= ENDLESS else _MANY
+    return 1 if scalar.type is T.i32 else _MANY
+
+
+_MANY = 1 << 10
+
+
+# --- accesses ---------------------------------------------------------------------------------------------------------
+class Side(NamedTuple):
+    """One axis of the tensor a box is cut from: its size (None if endless), how far apart its elements are, where the
+    box starts, how many it takes, and whether what lies before 0 is masked off."""
+
+    size: Poly | None
+    stride: Poly
+    start: Poly
+    box: int
+    closed: bool = False
+
+
+class Access(NamedTuple):
+    """A tile of memory: its base argument, an offset, and the axes of its tensor from slowest to fastest. `tile` are
+    the places of the tile's own two axes among them; `wraps` the tile's axes that wrap round."""
+
+    base: Arg
+    offset: Poly
+    sides: tuple
+    tile: tuple
+    wraps: tuple
+    form: Form
+    limits: tuple
+
+
+def access(pointers, mask, scalars, uniform):
+    """The Access of a 2-D tile of pointers under a mask (or None); None if it is no box. `uniform` tells whether a
+    value is the same in all programs, known before the launch."""
+    f = form(pointers, scalars)
+    limits = () if mask is None else bounds(mask, scalars)
+    if f is None or limits is None or f.base is None or not uniform(f.base) or len(f.axes) != 2:
+        return None
+    steps = [axis.step for axis in f.axes]
+    fast = next((k for k in (1, 0) if steps[k] == ONE), None)
+    if fast is None or len(steps[1 - fast].terms) != 1 or not all(map(uniform, steps[1 - fast].values)):
+        return None
+    return _Box(f, limits, fast, pointers.type.shape, uniform).access()
+
+
+class _Box:
+    """Finds out which part of the offset is a position on which axis."""
+
+    def __init__(self, f, limits, fast, shape, uniform):
+        self.form, self.limits, self.fast, self.shape, self.uniform = f, limits, fast, shape, uniform
+        self.rest = f.offset
+        self.extra = []
+
+    def access(self):
+        sides = {k: self.bounded(k) for k in (0, 1)}
+        if any(side is False for side in sides.values()):
+            return None
+        for k in (1 - self.fast, self.fast):
+            if sides[k] is None:
+                sides[k] = self.endless(k)
+        if not self.settle_rest():
+            return None
+        order = [*self.extra, sides[1 - self.fast], sides[self.fast]]
+        if len(order) > MOST_AXES:
+            return None
+        places = (len(order) - 1, len(order) - 2) if self.fast == 0 else (len(order) - 2, len(order) - 1)
+        wraps = tuple(k for k in (0, 1) if self.form.axes[k].wrap)
+        return Access(self.form.base, self.rest, tuple(order), places, wraps, self.form, tuple(self.limits))
+
+    def bounded(self, k):
+        """The side of an axis that wraps or has bounds; None if it has neither, False if they are no tensor's."""
+        axis, box = self.form.axes[k], self.shape[k]
+        mine = [limit for limit in self.limits if limit[0] == k]
+        if axis.wrap:
+            known = not mine and all(map(self.uniform, axis.wrap.modulus.values))
+            return Side(axis.wrap.modulus, axis.step, axis.wrap.start, box) if known else False
+        highs, lows = [h for _, _, h in mine if h is not None], [low for _, low, _ in mine if low is not None]
+        if not mine:
+            return None
+        if not highs or len(set(highs)) > 1 or len(set(lows)) > 1:
+            return False
+        # the tensor begins at the lower bound; without one, the box starts where what the host does not know vanishes
+        start = (lows[0] if lows else highs[0].split(self.uniform)[1]) * -1
+        size = highs[0] + start
+        if not all(map(self.uniform, size.values)):
+            return False
+        self.rest = self.rest - start * axis.step
+        return Side(size, axis.step, start, box, bool(lows))
+
+    def endless(self, k):
+        """An axis without bounds takes whatever is a multiple of its step; the fastest one, numbers times values."""
+        step = self.form.axes[k].step
+        if k != self.fast:
+            start, self.rest = self.rest.divided(step)
+        else:
+            plain = Poly({m: c for m, c in self.rest.terms.items() if not any(map(self.uniform, m))})
+            start, self.rest = plain, self.rest - plain
+        return Side(None, step, start, self.shape[k])
+
+    def settle_rest(self):
+        """What is left is known to the host, or a value times what is: an axis of its own. False if it is neither."""
+        known, others = self.rest.split(self.uniform)
+        for product, times in others.terms.items():
+            stride = tuple(x for x in product if self.uniform(x))
+            moving = tuple(x for x in product if not self.uniform(x))
+            if not stride or times < 0:
+                return False
+            self.extra.append(Side(None, Poly({stride: times}), Poly({moving: 1}), 1))
+        self.rest = known
+        return True
+
+
+__all__ = ["ENDLESS", "Access", "Form", "Side", "access", "bounds", "form", "narrow"]

@@ -1,0 +1,69 @@
+"""Whether anybody sees what a load reads behind the end of a tensor.
+
+Kernels wrap their row numbers, `m % M`, so that the last tile reads something, and mask the rows behind the end when
+they store. What such a row holds then never matters: a row of a product depends on that row of its left operand alone,
+a column on that column of its right one.
+"""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir.core import Result
+from .affine import bounds
+from .polynomial import Scalars
+
+
+def unobserved(block, loop, plan, load, axis, access):
+    """True if elements of `load` at (start + index) % size on `axis` with start + index >= size reach no store. The
+    loop around the load is one of the block's ops."""
+    start, size, _ = access.form.axes[axis].wrap
+    if len(plan.dots) != 1 or plan.sum_of(plan.dots[0]) is None:
+        return False
+    (dot,) = plan.dots
+    sides = [k for k, x in enumerate(dot.operands[:2]) if plan.source(x)[0] is load]
+    if len(sides) != 1:
+        return False
+    kept = 0 if sides[0] == 0 else 1  # the axis of the operand that is not summed over, and of the result
+    own = 1 - kept if plan.source(dot.operands[sides[0]])[1] else kept
+    return axis == own and _hidden(block, Result(loop, plan.sum_of(dot)), kept, size - start)
+
+
+def _hidden(block, first, axis, end):
+    """True if every store of what is computed from `first` leaves out the indices from `end` on along `axis`."""
+    if len(first.op.types) == 1:
+        first = first.op
+    tainted, scalars = {_key(first): axis}, Scalars()  # along which axis
+    for op in block.ops:
+        touched = [k for k, x in enumerate(op.operands) if _key(x) in tainted]
+        inner = any(_key(x) in tainted for region in op.regions for x in _reads(region))
+        if inner:
+            return False
+        if not touched:
+            continue
+        if op.kind is ops.store:
+            found = bounds(op.operands[2], scalars) if touched == [1] and len(op.operands) > 2 else None
+            if found is None or not any(k == tainted[_key(op.operands[1])] and high == end for k, _, high in found):
+                return False
+            continue
+        axes = {tainted[_key(op.operands[k])] for k in touched}
+        if op.kind is ops.trans:
+            tainted[_key(op)] = op.attrs["order"].index(*axes)
+        elif op.kind.elementwise and not op.kind.effects and len(axes) == 1:
+            tainted[_key(op)] = axes.pop()
+        else:
+            return False
+    return True
+
+
+def _key(x):
+    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
+
+
+def _reads(block):
+    for op in block.ops:
+        yield from op.operands
+        for region in op.regions:
+            yield from _reads(region)
+
+
+__all__ = ["unobserved"]

@@ -1,0 +1,43 @@
+"""Quotients of small numbers by way of floats: which tile a program has is asked for in quotients, and the division of
+integers, for which GPUs have no instruction, is a seventh of the work of assembling a product.
+
+For 0 <= x < 2^21 the quotient is (x + 0.5) / y without its fraction, even if the float is off by 2^-22 of itself: it is
+at least 0.5 / y away from the next whole number, and x / y times 2^-22 is less.
+"""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir import types as T
+from ....ir.bounds import bounds
+from ....ir.core import Op, walk
+from ....passes.ranges import Derivations, granted
+
+SMALL = 1 << 21
+_KINDS = (ops.div, ops.rem)
+
+
+def quotients_are_small(module, taken):
+    """True if all scalars that are divided are small, at every launch or where the launcher sees to it: what it has to
+    is added to `taken`. False where nothing is divided."""
+    asked = [op for op in walk(module.body) if divides(op)]
+    if not asked:
+        return False
+    known, terms = Derivations(module), []
+    for op in asked:
+        rows = known.rows(op.operands[0])
+        if bounds(rows)[0] < 0:
+            return False
+        terms.append((*rows, ("constant", "i64", SMALL - 1), ("sub", "i64", len(rows), len(rows) - 1)))
+    return granted(terms, taken)
+
+
+def divides(op):
+    """True for a quotient or a remainder of scalars that is no shift and no product."""
+    if op.kind not in _KINDS or op.types != (T.i32,):
+        return False
+    divisor = op.operands[1]
+    return not (type(divisor) is Op and divisor.kind is ops.constant)
+
+
+__all__ = ["SMALL", "divides", "quotients_are_small"]

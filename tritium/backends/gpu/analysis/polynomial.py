@@ -1,0 +1,213 @@
+"""Integers of a kernel as polynomials: sums of products of values the compiler knows nothing more about.
+
+Addresses and bounds are compared this way: `K - step * 64`, counted from `step * 64` on, ends at `K`. Sums and products
+are taken not to overflow, as everywhere where addresses are reasoned about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Arg, Op
+
+MOST_TERMS = 8  # a longer sum is a value of its own
+
+
+class Poly:
+    """A sum of terms; `terms` maps a product (a sorted tuple of values) to its coefficient.
+
+    >>> x, y = Poly.of(Arg(T.i32, "x")), Poly.of(Arg(T.i32, "y"))
+    >>> (x + y) * 2 - x - y * 2
+    Poly(x)
+    """
+
+    __slots__ = ("terms",)
+
+    def __init__(self, terms=()):
+        self.terms = {m: c for m, c in dict(terms).items() if c}
+
+    @classmethod
+    def of(cls, x):
+        """The polynomial of one value, or of a number."""
+        return cls({(): x}) if isinstance(x, int) else cls({(x,): 1})
+
+    def __repr__(self):
+        spell = lambda m, c: "*".join(([] if c == 1 and m else [str(c)]) + [getattr(x, "name", "") or "?" for x in m])
+        return f"Poly({' + '.join(spell(m, c) for m, c in self.terms.items())})"
+
+    def __eq__(self, other):
+        return self.terms == other.terms
+
+    def __hash__(self):
+        return hash(frozenset(self.terms.items()))
+
+    def __bool__(self):
+        return bool(self.terms)
+
+    def __add__(self, other):
+        out = dict(self.terms)
+        for m, c in other.terms.items():
+            out[m] = out.get(m, 0) + c
+        return Poly(out)
+
+    def __sub__(self, other):
+        return self + other * -1
+
+    def __mul__(self, other):
+        if isinstance(other, int):
+            return Poly({m: c * other for m, c in self.terms.items()})
+        out = {}
+        for m, c in self.terms.items():
+            for n, d in other.terms.items():
+                key = tuple(sorted(m + n, key=hash))
+                out[key] = out.get(key, 0) + c * d
+        return Poly(out)
+
+    @property
+    def number(self):
+        """The integer it is; None if it holds values."""
+        return None if any(self.terms) else self.terms.get((), 0)
+
+    @property
+    def values(self):
+        """The values it is made of."""
+        return {x for m in self.terms for x in m}
+
+    def split(self, wanted):
+        """(the terms whose values all are `wanted`, the others)."""
+        mine = {m: c for m, c in self.terms.items() if all(map(wanted, m))}
+        return Poly(mine), Poly({m: c for m, c in self.terms.items() if m not in mine})
+
+    def divided(self, by):
+        """(quotient, remainder): the terms that are multiples of `by`, a single term, divided by it, and the rest."""
+        ((factor, times),) = by.terms.items()
+        quotient, rest = {}, {}
+        for m, c in self.terms.items():
+            left = _without(m, factor)
+            if left is None or c % times:
+                rest[m] = c
+            else:
+                quotient[left] = c // times
+        return Poly(quotient), Poly(rest)
+
+    def divisor(self, of):
+        """A power of two that divides it, where `of(value)` divides each value."""
+        out = 1 << 40
+        for m, c in self.terms.items():
+            power = c & -c
+            for x in m:
+                power *= of(x)
+            out = min(out, power)
+        return out
+
+
+def _without(product, factor):
+    left = list(product)
+    for x in factor:
+        if x not in left:
+            return None
+        left.remove(x)
+    return tuple(left)
+
+
+ROUND = Arg(T.i64, "round")  # how often the loop has gone round
+
+
+class Scalars:
+    """Polynomials of scalars, seen from inside a loop: what it counts is a start plus so much a round."""
+
+    def __init__(self, loop=None):
+        self.known = {}
+        if loop is not None:
+            self._enter(loop)
+
+    def _enter(self, loop):
+        body, (lo, _, step, *inits) = loop.regions[0], loop.operands
+        self.known[id(body.args[0])] = self(lo) + self(step) * Poly.of(ROUND)
+        for arg, init, out in zip(body.args[1:], inits, body.yields):
+            by = _increment(arg, out)
+            if by is not None and ROUND not in self(by).values:
+                self.known[id(arg)] = self(init) + self(by) * Poly.of(ROUND)
+
+    def __call__(self, x):
+        """The polynomial of a scalar."""
+        key = id(x)
+        if key not in self.known:
+            rule = _RULES.get(x.kind) if type(x) is Op and _is_integer(x.type) else None
+            found = rule(self, x) if rule else None
+            self.known[key] = Poly.of(x) if found is None or len(found.terms) > MOST_TERMS else found
+        return self.known[key]
+
+
+def _is_integer(t):
+    return type(t) is T.Scalar and t.is_int and t.kind != "bool"
+
+
+def _increment(arg, out):
+    """What a loop adds to a carried integer in every round; None if it does something else."""
+    if type(out) is Op and out.kind is ops.add and _is_integer(arg.type):
+        x, y = out.operands
+        return y if x is arg else x if y is arg else None
+    return None
+
+
+def keeps_integers(source, to):
+    """True if a cast between two types leaves every integer what it is.
+
+    >>> keeps_integers(T.i32, T.i64), keeps_integers(T.u32, T.i64), keeps_integers(T.i32, T.u64)
+    (True, True, False)
+    """
+    if not (_is_integer(source) and _is_integer(to)):
+        return False
+    return to.bits >= source.bits if source.signed == to.signed else to.signed and to.bits > source.bits
+
+
+def _widened(s, op):
+    return s(op.operands[0]) if keeps_integers(op.operands[0].type, op.type) else None
+
+
+def _shifted(s, op):
+    count = s(op.operands[1]).number
+    return s(op.operands[0]) * (1 << count) if count is not None and 0 <= count < 32 else None
+
+
+_RULES = {
+    ops.constant: lambda s, op: Poly.of(int(op.attrs["value"])),
+    ops.add: lambda s, op: s(op.operands[0]) + s(op.operands[1]),
+    ops.sub: lambda s, op: s(op.operands[0]) - s(op.operands[1]),
+    ops.mul: lambda s, op: s(op.operands[0]) * s(op.operands[1]),
+    ops.cast: _widened,
+    ops.shl: _shifted,
+    ops.hint: lambda s, op: s(op.operands[0]),
+}
+
+
+def in_order(product):
+    """The values of a product, which are kept by address, in an order that what is made of them may depend on."""
+    return sorted(product, key=_spelling)
+
+
+def _spelling(x):
+    return (x.kind.name if type(x) is Op else "", x.name if type(x) is Arg else "")
+
+
+def write(b, poly, rounds: Any = None, value: Callable[[Any], Any] = lambda x: x):
+    """Emit a polynomial as an i64; `rounds` stands for ROUND, `value` maps the others."""
+    total = None
+    for product, times in poly.terms.items():
+        part = None
+        for x in in_order(product):
+            x = rounds if x is ROUND else value(x)
+            x = x if x.type is T.i64 else ops.cast(b, x, to=T.i64)
+            part = x if part is None else ops.mul(b, part, x)
+        if part is None or times != 1:
+            number = ops.constant(b, value=times, type=T.i64)
+            part = number if part is None else ops.mul(b, part, number)
+        total = part if total is None else ops.add(b, total, part)
+    return ops.constant(b, value=0, type=T.i64) if total is None else total
+
+
+__all__ = ["ROUND", "Poly", "Scalars", "in_order", "keeps_integers", "write"]

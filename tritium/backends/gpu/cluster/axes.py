@@ -1,0 +1,272 @@
+"""Which axes of a kernel's tiles the blocks of a cluster share out among themselves.
+
+Axes of different tiles that must be cut together are one *dimension*: the rows of a sum and of both its terms, the rows
+of a product and of its left side. A dimension is worth cutting for the work on all tiles that have it, and costs what
+must be brought from other blocks: where an op looks at all of the axis, or combines along it. The best ones are taken,
+as long as no tile is cut twice; whatever has none of them is whole, the same in every block.
+
+Tiles that are computed from scalars alone belong to no dimension: they are made again in whatever part is wanted.
+"""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Arg, Op, Result
+
+LEAST_OF_DOT = 16  # rows or columns of a product that a block takes at least
+GOOD_ROWS = 64  # so many the tensor cores take at once
+FAR = 16  # times dearer than computing an element is to bring it from another block
+ROUNDS = 8  # a loop is taken to have
+
+
+# --- one rule for each kind of op: what its operands must be like for the result to be cut along an axis --------------
+def operand_axes(op, axis, blocks):
+    """Along which axis each operand of an op must be cut (None: it is whole) for its results, or for what it does to
+    memory, to be cut along `axis`; None if that cannot be.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: tile<8x4xf32>) {\\n %0 = trans %x {order=(1, 0)} : tile<4x8xf32>\\n}")
+    >>> operand_axes(m.body.ops[0], 0, 2)
+    (1,)
+    """
+    if op.kind in _ALIKE or op.kind.elementwise or op.kind.row is not None:
+        return (axis,) * len(op.operands)
+    rule = _RULES.get(op.kind)
+    return rule(op, axis, blocks) if rule else None
+
+
+_ALIKE = frozenset((ops.hint, ops.load, ops.store, ops.atomic, ops.atomic_cas, ops.rare, ops.assert_))
+
+
+def _packed(op, axis, blocks):
+    """Neighbours that are computed together stay together."""
+    shape = T.shape(op.operands[0].type) if op.operands else ()
+    inner = T.numel(T.with_shape(T.i1, shape[axis:])) if shape else 0
+    return (axis,) * len(op.operands) if shape and inner // blocks % op.attrs["pack"] == 0 else None
+
+
+def _expand_dims(op, axis, blocks):
+    return (axis - (axis > op.attrs["axis"]),) if axis != op.attrs["axis"] else None
+
+
+def _broadcast(op, axis, blocks):
+    return (axis if T.shape(op.operands[0].type)[axis] != 1 else None,)
+
+
+def _reshape(op, axis, blocks):
+    """The axis that begins at the same element."""
+    old, new = T.shape(op.operands[0].type), T.shape(op.type)
+    if op.attrs["reorder"]:
+        return None
+    behind = T.numel(T.with_shape(T.i1, new[axis:]))
+    for k, size in enumerate(old):
+        if size % blocks == 0 and T.numel(T.with_shape(T.i1, old[k:])) == behind:
+            return (k,)
+    return None
+
+
+def _join(op, axis, blocks):
+    return (axis, axis) if axis < len(op.type.shape) - 1 else None
+
+
+def _cat(op, axis, blocks):
+    return (axis, axis) if axis != op.attrs["axis"] else None
+
+
+def _gather(op, axis, blocks):
+    return (None if axis == op.attrs["axis"] else axis, axis)
+
+
+def _sort(op, axis, blocks):
+    return (axis,) if axis < len(op.type.shape) - 1 else None
+
+
+def _reduce(op, axis, blocks):
+    return (axis + (axis >= op.attrs["axis"]),) * len(op.operands)
+
+
+def _scan(op, axis, blocks):
+    return (axis,) * len(op.operands) if axis != op.attrs["axis"] else None
+
+
+def _dot(op, axis, blocks):
+    shape = op.type.shape
+    if axis < len(shape) - 2:
+        return (axis, axis, axis)
+    if shape[axis] // blocks < LEAST_OF_DOT:
+        return None
+    return (axis, None, axis) if axis == len(shape) - 2 else (None, axis, axis)
+
+
+_RULES = {
+    ops.arange: lambda op, axis, blocks: (),
+    ops.splat: lambda op, axis, blocks: (None,),
+    ops.expand_dims: _expand_dims,
+    ops.broadcast: _broadcast,
+    ops.reshape: _reshape,
+    ops.trans: lambda op, axis, blocks: (op.attrs["order"][axis],),
+    ops.join: _join,
+    ops.split: lambda op, axis, blocks: (axis,),
+    ops.cat: _cat,
+    ops.gather: _gather,
+    ops.sort: _sort,
+    ops.reduce: _reduce,
+    ops.scan: _scan,
+    ops.map_: _packed,
+    ops.inline_asm: _packed,
+    ops.dot: _dot,
+}
+
+# What costs no more than scalars if all that it takes does not.
+_REMADE = frozenset((ops.arange, ops.splat, ops.expand_dims, ops.broadcast, ops.reshape, ops.trans, ops.join, ops.cat,
+                     ops.hint, ops.rare, ops.map_))  # fmt: skip
+
+
+class Axes:
+    """The chosen axes: `of(x)` is the one along which the blocks have parts of a tile, None if all have all of it."""
+
+    def __init__(self, module, blocks):
+        self.blocks, self.parents, self.gain, self.order = blocks, {}, {}, {}
+        self._remade = {}
+        self._visit(module.body, 1)
+        self.chosen = self._choose()
+
+    def of(self, x):
+        """The axis of a value's own part, or of what an op without results does."""
+        tile = _tile(x)
+        if tile is None:
+            return None
+        return next((k for k in range(len(tile.shape)) if self._root((_key(x), k)) in self.chosen), None)
+
+    def remade(self, x):
+        """True if a tile is made again where it is wanted."""
+        if type(x.type) is not T.Tile:
+            return True
+        if type(x) is not Op:
+            return False
+        if id(x) not in self._remade:
+            simple = x.kind in _REMADE or x.kind.elementwise or x.kind.row is not None
+            self._remade[id(x)] = simple and len(x.types) == 1 and all(map(self.remade, x.operands))
+        return self._remade[id(x)]
+
+    # --- dimensions ---------------------------------------------------------------------------------------------------
+    def _root(self, node):
+        while self.parents.get(node, node) != node:
+            node = self.parents[node]
+        return node
+
+    def _tie(self, x, y):
+        """Two axes of two values are one dimension."""
+        a, b = self._root(x), self._root(y)
+        if a != b:
+            self.parents[b] = a
+            self.gain[a] = self.gain.get(a, 0) + self.gain.pop(b, 0)
+
+    def _node(self, x, axis):
+        node = (_key(x), axis)
+        if node not in self.parents:
+            self.parents[node] = node
+            self.order[node] = len(self.order)
+        return node
+
+    def _nodes(self, x):
+        """[(axis, node)] of a tile that is not remade; axes that the blocks cannot share are none."""
+        tile = _tile(x)
+        if tile is None or (type(x) is Op and x.types and self.remade(x)):
+            return []
+        return [(k, self._node(x, k)) for k, size in enumerate(tile.shape) if size % self.blocks == 0]
+
+    def _count(self, node, gain):
+        root = self._root(node)
+        self.gain[root] = self.gain.get(root, 0) + gain
+
+    # --- what each op says of them ------------------------------------------------------------------------------------
+    def _visit(self, block, rounds):
+        for op in block.ops:
+            if op.kind in (ops.for_, ops.while_):
+                self._loop(op)
+                for region in op.regions:
+                    self._visit(region, rounds * ROUNDS)
+            elif op.kind is ops.if_:
+                for k, x in enumerate(op.results):
+                    self._tie_values(x, *(region.yields[k] for region in op.regions))
+                for region in op.regions:
+                    self._visit(region, rounds)
+            elif not op.kind.terminator:
+                self._op(op, rounds)
+
+    def _loop(self, op):
+        first = 3 if op.kind is ops.for_ else 0
+        for k, init in enumerate(op.operands[first:]):
+            inside = [region.args[bool(first) + k] for region in op.regions]
+            self._tie_values(op.results[k], init, *inside, op.regions[-1].yields[k])
+
+    def _tie_values(self, first, *others):
+        for axis, node in self._nodes(first):
+            for x in others:
+                if not self.remade(x):
+                    self._tie(node, self._node(x, axis))
+
+    def _op(self, op, rounds):
+        values = op.results if op.types else (op,)
+        kept = {}
+        for axis, node in self._nodes(values[0]):
+            for other in values[1:]:
+                self._tie(node, self._node(other, axis))
+            wanted = operand_axes(op, axis, self.blocks)
+            if wanted is None:
+                self._count(node, -FAR * rounds * _elements(op))  # made whole, then cut
+                continue
+            self._count(node, rounds * _work(op, axis, self.blocks))
+            for k, (x, at) in enumerate(zip(op.operands, wanted)):
+                if at is not None and type(x.type) is T.Tile and not self.remade(x):
+                    self._tie(node, self._node(x, at))
+                    kept.setdefault(k, set()).add(at)
+        for k, x in enumerate(op.operands):
+            for axis, node in self._nodes(x) if type(x.type) is T.Tile else ():
+                if axis not in kept.get(k, ()):  # looked at as a whole
+                    self._count(node, -FAR * rounds * _elements(op if op.kind is ops.reduce else x))
+
+    # --- the choice ---------------------------------------------------------------------------------------------------
+    def _choose(self):
+        """Dimensions worth their cost, the best first; equal ones in the order of the program, then of the axes."""
+        tiles = {}  # value -> dimensions of its axes
+        for node in self.parents:
+            tiles.setdefault(node[0], []).append(self._root(node))
+        twice = {root for roots in tiles.values() for root in roots if roots.count(root) > 1}
+        wanted = sorted((r for r, gain in self.gain.items() if gain > 0 and r not in twice),
+                        key=lambda r: (-self.gain[r], self.order[r]))  # fmt: skip
+        chosen = set()
+        for root in wanted:
+            if not any(root in roots and chosen.intersection(roots) for roots in tiles.values()):
+                chosen.add(root)
+        return chosen
+
+
+def _key(x):
+    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
+
+
+def _tile(x):
+    """The type of a tile; of an op without results, what it works on."""
+    t = x.type if type(x) in (Arg, Result) or x.types else x.operands[0].type if x.operands else None
+    return t if type(t) is T.Tile else None
+
+
+def _elements(x):
+    if type(x) is Op and not x.types:
+        x = x.operands[0]
+    return max(T.numel(x.type if type(x) is not Op else x.types[0]), 1)
+
+
+def _work(op, axis, blocks):
+    """What an op costs that each block does a part of. Tensor cores want rows."""
+    if op.kind is not ops.dot:
+        return _elements(op)
+    depth = op.operands[0].type.shape[-1]
+    few = axis == len(op.type.shape) - 2 and op.type.shape[axis] // blocks < GOOD_ROWS
+    return _elements(op) * depth // (2 if few else 1)
+
+
+__all__ = ["Axes", "operand_axes"]

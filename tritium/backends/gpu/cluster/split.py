@@ -1,0 +1,374 @@
+"""One program for a cluster of blocks: what each of its blocks does.
+
+    x = load(p + arange(0, 1024))            x = load(p + (arange(0, 512) + rank * 512))
+    s = sum(x)                        ->     s = sum(gather_blocks(sum(x)))
+    store(q, s)                              if rank == 0: store(q, s)
+
+Tiles that are cut (`block_axes`) become as small as one block's part; the rest is the same in all blocks, as scalars
+are, and done by the first of them where memory changes. What comes after this pass sees an ordinary kernel.
+
+All blocks must see the same memory. Where one may load what another stores before or after, through the same argument
+of the kernel, they meet in between; so they do where the program waits for others, or tells them something.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .... import ops
+from ....ir import types as T
+from ....ir.builder import Builder
+from ....ir.core import Block, Op, Result, walk
+from ....ir.rewrite import copy_region, uses
+from ....passes.inline_calls import inline_calls
+from .. import ops as gpu_ops
+from .axes import Axes, operand_axes
+
+
+def split_blocks(module, blocks):
+    """The module as each of so many blocks of a cluster runs it (a power of two)."""
+    module = inline_calls(module)
+    return _Split(module, blocks).module()
+
+
+class _Split:
+    def __init__(self, module, blocks):
+        self.input, self.blocks, self.axes = module, blocks, Axes(module, blocks)
+        self.used = uses(module.body)
+        self.b = Builder()
+        self.b.arguments = list(module.args)
+        self.made = [{(_key(x), None): x for x in module.args}]  # per open region: (value, axis) -> its part
+        self.seen = _Accesses()
+        self.roots = {id(x): x for x in module.args}  # pointer -> the argument it comes from
+
+    def module(self):
+        b = self.b
+        mask = ops.constant(b, value=self.blocks - 1, type=T.i32)
+        self.rank = ops.and_(b, gpu_ops.block_rank(b), mask)  # so its bounds are plain to see
+        self.block(self.input.body)
+        return self.input.replace(body=b.finish(), attrs={**self.input.attrs, "num_ctas": self.blocks})
+
+    # --- values -------------------------------------------------------------------------------------------------------
+    def find(self, x, axis):
+        return self.find_key(_key(x), axis)
+
+    def find_key(self, key, axis=None):
+        return next((scope[key, axis] for scope in reversed(self.made) if (key, axis) in scope), None)
+
+    def remember(self, x, axis, value):
+        self.made[-1][_key(x), axis] = value
+        return value
+
+    def want(self, x, axis=None):
+        """A block's part of a value along an axis; all of it if there is none."""
+        axis = axis if type(x.type) is T.Tile else None
+        found = self.find(x, axis)
+        if found is not None:
+            return found
+        if type(x.type) is T.Tile and self.axes.remade(x):
+            if axis is None or operand_axes(x, axis, self.blocks) is not None:
+                return self.remember(x, axis, self.make(x, axis))
+            return self.remember(x, axis, self.cut(self.want(x), axis))
+        home = self.axes.of(x)
+        if axis is None:
+            return self.remember(x, None, self.join_parts(self.find(x, home), home))
+        return self.remember(x, axis, self.cut(self.want(x), axis))
+
+    def wanted(self, op, axis):
+        """The operands of an op that makes its results cut along an axis."""
+        places: Any = (None,) * len(op.operands) if axis is None else operand_axes(op, axis, self.blocks)
+        return [self.want(x, at) for x, at in zip(op.operands, places, strict=True)]
+
+    def make(self, op, axis):
+        """An op on the parts of its operands; gives its value or values."""
+        b, attrs = self.b, op.attrs
+        operands = self.wanted(op, axis)
+        if axis is not None and op.kind is ops.arange:
+            return self.own_range(op)
+        if axis is not None and "shape" in attrs:
+            attrs = {**attrs, "shape": self.part(attrs["shape"], axis)}
+        return b.emit(op.kind, operands, attrs, self.scalar_regions(op), op.loc)
+
+    def scalar_regions(self, op):
+        """Regions of scalars, which may use scalars from outside."""
+        if not op.regions:
+            return ()
+        known = {}
+        for (place, index), axis in (key for scope in self.made for key in scope):
+            if axis is None:
+                known.setdefault(place, {})[index] = self.find_key((place, index))
+        return [copy_region(self.b, region, known) for region in op.regions]
+
+    def part(self, shape, axis):
+        return tuple(n // self.blocks if k == axis else n for k, n in enumerate(shape))
+
+    def own_range(self, op):
+        start, end = op.attrs["start"], op.attrs["end"]
+        mine = ops.arange(self.b, start=start, end=start + (end - start) // self.blocks)
+        return ops.add(self.b, mine, ops.splat(self.b, self.first_of(mine), shape=mine.type.shape))
+
+    def first_of(self, mine):
+        """Where a block's own part begins on an axis."""
+        size = ops.constant(self.b, value=mine.type.shape[0], type=T.i32)
+        return ops.mul(self.b, self.rank, size)
+
+    # --- between blocks -----------------------------------------------------------------------------------------------
+    def gather(self, values, blocks=None):
+        """What blocks hold, in order along a new first axis."""
+        self.seen.clear()
+        made = self.b.emit(gpu_ops.gather_blocks, values, {"blocks": blocks or tuple(range(self.blocks))})
+        return _several(made)
+
+    def join_parts(self, x, axis):
+        """The whole of a tile that each block has a part of."""
+        (parts,) = self.gather([x])
+        order = (*range(1, axis + 1), 0, *range(axis + 1, len(parts.type.shape)))
+        shape = tuple(n * self.blocks if k == axis else n for k, n in enumerate(x.type.shape))
+        return ops.reshape(self.b, ops.trans(self.b, parts, order=order), shape=shape)
+
+    def cut(self, x, axis):
+        """A block's own part of a tile that it has all of."""
+        b, shape = self.b, self.part(x.type.shape, axis)
+        index = ops.arange(b, start=0, end=shape[axis])
+        index = ops.add(b, index, ops.splat(b, self.first_of(index), shape=index.type.shape))
+        index = ops.reshape(b, index, shape=tuple(n if k == axis else 1 for k, n in enumerate(shape)))
+        return ops.gather(b, x, ops.broadcast(b, index, shape=shape), axis=axis)
+
+    def from_first(self, values):
+        """What the first block holds, for all."""
+        return [ops.reshape(self.b, x, shape=x.type.shape[1:]) for x in self.gather(values, (0,))]
+
+    def by_first(self, op):
+        """Have the first block alone do something; if that gives values, all get them."""
+        b, types = self.b, op.types if id(op) in self.used else ()
+        for x in op.operands:
+            if not self.axes.remade(x):
+                self.want(x)  # may take all blocks
+        first = ops.eq(b, self.rank, ops.constant(b, value=0, type=T.i32))
+        with b.region() as then:
+            self.made.append({})
+            made = self.make(op, None)
+            self.made.pop()
+            ops.yield_(b, *(_several(made) if types else ()))
+        with b.region() as other:
+            ops.yield_(b, *(self.nothing(t) for t in types))
+        made = b.emit(ops.if_, (first,), {}, (then.block, other.block))
+        if types:
+            self.keep(op, None, tuple(self.from_first(_several(made))))
+
+    def nothing(self, t):
+        zero = ops.constant(self.b, value=0, type=T.element(t))
+        return ops.splat(self.b, zero, shape=t.shape) if type(t) is T.Tile else zero
+
+    def meet(self):
+        self.seen.clear()
+        gpu_ops.meet_blocks(self.b)
+
+    # --- ops ----------------------------------------------------------------------------------------------------------
+    def block(self, block):
+        for op in block.ops:
+            if op.kind.terminator or (len(op.types) == 1 and type(op.type) is T.Tile and self.axes.remade(op)):
+                continue  # made where it is wanted
+            self.b.loc = op.loc
+            _EMIT.get(op.kind, _Split.plain)(self, op)
+
+    def keep(self, op, axis, made):
+        for x, value in zip(op.results, _several(made)):
+            self.remember(x, axis, value)
+
+    def plain(self, op):
+        axis = self.axes.of(op.results[0] if op.types else op)
+        if axis is not None and operand_axes(op, axis, self.blocks) is None:
+            axis = None  # made whole; a part is cut off when it is wanted
+        self.keep(op, axis, self.make(op, axis))
+
+    def reduce(self, op):
+        """Along a cut axis each block combines its part, then all combine what they got."""
+        axis, along = self.axes.of(op.results[0]), op.attrs["axis"]
+        if axis is not None or along not in [self.axes.of(x) for x in op.operands if not self.axes.remade(x)]:
+            self.plain(op)
+            return
+        partial = self.b.emit(op.kind, [self.want(x, along) for x in op.operands], op.attrs, self.scalar_regions(op))
+        parts = self.gather(_several(partial))
+        self.keep(op, None, self.b.emit(op.kind, parts, {**op.attrs, "axis": 0}, self.scalar_regions(op)))
+
+    def load(self, op):
+        axis = self.axes.of(op)
+        self.before_read(op)
+        if axis is None and op.attrs["volatile"]:
+            self.by_first(op)
+        else:
+            self.keep(op, axis, self.make(op, axis))
+
+    def store(self, op):
+        axis = self.axes.of(op)
+        self.before_write(op)
+        if axis is None:
+            self.by_first(op)
+        else:
+            self.make(op, axis)
+
+    def atomic(self, op):
+        """A scalar one may let other programs go on, or wait for them: all that came before it is done."""
+        axis = self.axes.of(op)
+        ordered = op.attrs["sem"] != "relaxed" and type(op.type) is not T.Tile
+        if ordered:
+            self.meet()
+        self.before_write(op)
+        if axis is not None:
+            self.keep(op, axis, self.make(op, axis))
+        else:
+            self.by_first(op)
+            if ordered and id(op) not in self.used:
+                self.meet()
+
+    def barrier(self, op):
+        self.meet()
+
+    # --- control ------------------------------------------------------------------------------------------------------
+    def loop(self, op):
+        first = 3 if op.kind is ops.for_ else 0
+        axes = [self.axes.of(x) for x in op.results]
+        operands = [self.want(x) for x in op.operands[:first]]
+        inits = [self.want(x, axis) for x, axis in zip(op.operands[first:], axes)]
+        self.note_roots(op, first)
+        before = self.seen.copy()
+        self.seen.add_all(self, op)  # of the round before
+        regions = [self.region(region, [None] * bool(first) + axes, axes) for region in op.regions]
+        self.seen.join(before)
+        made = self.b.emit(op.kind, (*operands, *inits), op.attrs, regions, op.loc)
+        for x, axis, value in zip(op.results, axes, _several(made)):
+            self.remember(x, axis, value)
+
+    def branch(self, op):
+        axes, before = [self.axes.of(x) for x in op.results], self.seen.copy()
+        cond, regions, after = self.want(op.operands[0]), [], []
+        for region in op.regions:
+            self.seen = before.copy()
+            regions.append(self.region(region, [], axes))
+            after.append(self.seen)
+        self.seen = after[0]
+        self.seen.join(after[1])
+        made = self.b.emit(ops.if_, (cond,), op.attrs, regions, op.loc)
+        for x, axis, value in zip(op.results, axes, _several(made)):
+            self.remember(x, axis, value)
+
+    def region(self, block, axes, ends):
+        """A region on parts; a condition's end is a scalar."""
+        types = [a.type if at is None else T.with_shape(a.type, self.part(a.type.shape, at))
+                 for a, at in zip(block.args, axes)]  # fmt: skip
+        self.made.append({})
+        with self.b.region(types, [a.name for a in block.args]) as region:
+            for arg, axis, new in zip(block.args, axes, region.args):
+                self.remember(arg, axis, new)
+            self.block(Block(block.args, block.ops))
+            last = block.ops[-1]
+            ends = ends if len(last.operands) == len(ends) else [None] * len(last.operands)
+            self.b.emit(last.kind, [self.want(x, axis) for x, axis in zip(last.operands, ends)], last.attrs)
+        self.made.pop()
+        return region.block
+
+    # --- memory that blocks may see at different times ----------------------------------------------------------------
+    def root(self, x):
+        """The argument a pointer comes from; None if it cannot be known."""
+        while id(x) not in self.roots:
+            if type(x) is not Op or x.kind not in _SAME_ROOT:
+                return None
+            x = x.operands[0]
+        return self.roots[id(x)]
+
+    def note_roots(self, loop, first):
+        """Where the pointers come from that a loop carries."""
+        for k, (init, out) in enumerate(zip(loop.operands[first:], loop.regions[-1].yields)):
+            args = [region.args[bool(first) + k] for region in loop.regions]
+            self.roots |= dict.fromkeys(map(id, args), self.root(init))
+            if self.root(out) is not self.root(init):
+                self.roots |= dict.fromkeys(map(id, args))
+
+    def access(self, op):
+        """What an access touches."""
+        pointer, axis = op.operands[0], self.axes.of(op)
+        return _Access(self.root(pointer), axis is None, (id(pointer), axis))
+
+    def before_read(self, op):
+        mine = self.access(op)
+        if any(map(mine.meets, self.seen.writes)):
+            self.meet()
+        self.seen.reads.add(mine)
+
+    def before_write(self, op):
+        mine = self.access(op)
+        both = [x for x in self.seen.writes if not (x.whole and mine.whole)]  # these the first block does in turn
+        if any(map(mine.meets, (*self.seen.reads, *both))):
+            self.meet()
+        self.seen.writes.add(mine)
+
+
+class _Access(NamedTuple):
+    """The argument that leads to some memory, None if it is not known; whether all blocks touch all of it, or the first
+    does for all; and by which pointers, cut along which axis."""
+
+    root: Any
+    whole: bool
+    pointer: tuple
+
+    def meets(self, other):
+        """True if both may touch the same element in different blocks."""
+        apart = self.root is not other.root and self.root is not None and other.root is not None
+        return not apart and (self.whole or other.whole or self.pointer != other.pointer)
+
+
+class _Accesses:
+    """What has been read and written since the blocks met."""
+
+    def __init__(self, reads=(), writes=()):
+        self.reads, self.writes = set(reads), set(writes)
+
+    def clear(self):
+        self.reads.clear()
+        self.writes.clear()
+
+    def copy(self):
+        return _Accesses(self.reads, self.writes)
+
+    def join(self, other):
+        self.reads |= other.reads
+        self.writes |= other.writes
+
+    def add_all(self, split, op):
+        for inner in (x for region in op.regions for x in walk(region)):
+            if inner.kind is ops.load:
+                self.reads.add(split.access(inner))
+            elif inner.kind in _WRITES:
+                self.writes.add(split.access(inner))
+
+
+_WRITES = frozenset((ops.store, ops.atomic, ops.atomic_cas))
+_SAME_ROOT = frozenset((ops.addptr, ops.splat, ops.broadcast, ops.expand_dims, ops.reshape, ops.trans, ops.hint,
+                        ops.bitcast))  # fmt: skip
+
+_EMIT = {
+    ops.load: _Split.load,
+    ops.store: _Split.store,
+    ops.atomic: _Split.atomic,
+    ops.atomic_cas: _Split.atomic,
+    ops.reduce: _Split.reduce,
+    ops.print_: _Split.by_first,
+    ops.clock: _Split.by_first,
+    ops.barrier: _Split.barrier,
+    ops.for_: _Split.loop,
+    ops.while_: _Split.loop,
+    ops.if_: _Split.branch,
+}
+
+
+def _several(made):
+    """What a builder gave for an op, as a tuple."""
+    return made if type(made) is tuple else (made,)
+
+
+def _key(x):
+    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
+
+
+__all__ = ["split_blocks"]

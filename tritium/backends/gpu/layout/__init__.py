@@ -1,0 +1,1 @@
+"""Who holds which element of a tile: the layout algebra, rules for ops, and the assignment."""

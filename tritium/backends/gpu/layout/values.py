@@ -1,0 +1,42 @@
+"""Layouts of values in a module: an op's `layout` attribute, and the scratch memory of a `convert`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir import types as T
+from ....ir.core import Result
+from .linear import Layout, conversion
+
+
+def layout_of(x) -> Any:
+    """The layout of a tile value; None for scalars."""
+    if type(x) is Result:
+        found = x.op.attrs.get("layout")
+        return Layout(*found[x.index]) if found and found[x.index] else None
+    found = x.attrs.get("layout")
+    if found and type(found[0]) is not tuple:  # several results share the attribute
+        raise ValueError(f"{x!r} has several layouts")
+    return Layout(*found) if found and type(x.type) is T.Tile else None
+
+
+def scratch_of(op, room):
+    """Bytes of shared memory a `convert` takes where there is so much room."""
+    source, target, t = layout_of(op.operands[0]), layout_of(op), T.element(op.type)
+    if conversion(source, target) in ("same", "registers"):
+        return 0
+    needed = op.type.numel * (8 if type(t) is T.Ptr else t.bytes)
+    return needed >> len(splitting(source, target, needed, room))
+
+
+def splitting(source, target, needed, room):
+    """Elements' bits by which a tile is cut into pieces that fit: each is a bit of a register's number where the tile
+    goes to, and of a register's, a lane's or a warp's where it comes from. Those of a row come last: they make wide
+    accesses."""
+    bits, places = [], {*source.reg, *source.lane, *source.warp}
+    for x in sorted(target.reg, key=lambda x: (x < source.shape[-1], x not in source.reg, -x)):
+        if needed >> len(bits) <= room:
+            break
+        if x and x & (x - 1) == 0 and x in places:
+            bits.append(x)
+    return bits

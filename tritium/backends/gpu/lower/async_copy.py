@@ -1,0 +1,72 @@
+"""Copies into shared memory that run beside the computation."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from .. import ops as gpu_ops
+from ..layout.linear import image
+from .convert import read, write
+from .function import lower
+
+
+@lower(gpu_ops.ring)
+def ring(g, op):
+    """Copies start at once, where the scratch of a conversion may have been: its readers must be done."""
+    tile = op.attrs["tile"]
+    g.shared.before_write(g)
+    return [g.int(g.shared.reserve(tile.numel * tile.element.bytes * op.attrs["slots"], 1024))]
+
+
+@lower(gpu_ops.release)
+def release(g, op, address):
+    g.shared.release(int(address[0]))
+
+
+@lower(gpu_ops.share)
+def share(g, op, *tiles):
+    """Written at once, into buffers of their own: readers of the last round may still be at work, so all meet first."""
+    types = [x.type for x in op.operands]
+    bases = [g.shared.reserve(t.numel * t.element.bytes, 1024) for t in types]
+    g.shared.take_back(g)
+    g.target.barrier(g)
+    for x, value, t, base in zip(tiles, op.operands, types, bases):
+        images, _ = g.target.swizzled(t.shape, op.attrs["axis"], t.element.bytes)
+        write(g, x, t.element, g.layout(value), images, base)
+    g.target.proxy_fence(g)
+    g.target.barrier(g)
+    return tuple([g.int(base)] for base in bases)
+
+
+@lower(gpu_ops.async_load)
+def async_load(g, op, buffer, pointers, mask=None):
+    """One copy of up to 16 bytes for each vector of the thread; a masked-off one writes zeros."""
+    w, tile = g.w, op.attrs["tile"]
+    layout, width, size = g.layout(op.operands[1]), op.attrs["vector"], tile.element.bytes
+    images, _ = g.target.swizzled(tile.shape, op.attrs["axis"], size)
+    at = g.addresses(layout, lambda x: image(images, x))
+    once = g.owns(layout)
+    with w.when(once) if once is not None else nullcontext():
+        for r in range(0, layout.registers, width):
+            offset, constant = at[r]
+            address = g.shared.pointer(g, w.binary("add", buffer[0], offset))
+            g.target.async_copy(g, address, constant, pointers[r], width * size, None if mask is None else mask[r])
+
+
+@lower(gpu_ops.buffer_load)
+def buffer_load(g, op, buffer):
+    images, _ = g.target.swizzled(op.type.shape, op.attrs["axis"], op.type.element.bytes)
+    return read(g, op.type.element, g.layout(op), images, buffer[0])
+
+
+@lower(gpu_ops.async_commit)
+def async_commit(g, op):
+    g.target.async_commit(g)
+
+
+@lower(gpu_ops.async_wait)
+def async_wait(g, op):
+    """Every thread makes its own copies visible to the tensor cores before all meet: none waits for fresh copies."""
+    g.target.async_wait(g, op.attrs["pending"])
+    g.target.proxy_fence(g)
+    g.target.barrier(g)

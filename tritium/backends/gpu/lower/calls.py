@@ -1,0 +1,77 @@
+"""Functions that a kernel calls: every thread calls with its copy of the scalars, so all meet at barriers in them.
+
+Their scratch lies above that of whoever calls them; another call of the same function may still be reading it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .... import ops
+from ....ir.core import called, callees_first
+from ...llvm.writer import value
+from .function import Lowering, llvm_type, lower
+from .shared_memory import Scratch
+
+_ALIGNMENT = 1024  # of any buffer in shared memory
+
+
+class Callee(NamedTuple):
+    """A function as LLVM knows it."""
+
+    symbol: str
+    types: tuple
+
+    @property
+    def result(self):
+        """The LLVM type of what it returns."""
+        return self.types[0] if len(self.types) == 1 else f"{{ {', '.join(self.types)} }}" if self.types else "void"
+
+
+def callees(module):
+    """The functions of a module by name."""
+    return {function.name: Callee(f"fn{k}." + re.sub(r"[^\w$]", "_", function.name, flags=re.ASCII),
+                                  tuple(llvm_type(y.type) for y in function.body.yields))
+            for k, function in enumerate(module.functions)}
+
+
+def write_functions(g):
+    """Write the functions of a kernel that is lowered already; returns how much shared memory all of it takes."""
+    starts, total = dict.fromkeys(called(g.module.body), g.shared.bytes), g.shared.bytes
+    for function in reversed(callees_first(g.module)):  # callers first: their scratch is known then
+        scratch = Scratch(-(-starts[function.name] // _ALIGNMENT) * _ALIGNMENT)
+        scratch.fence_scratch()
+        inner = Lowering(function.replace(attrs=g.module.attrs), g.target, scratch)
+        inner.w, inner.callees, inner.lines = g.w, g.callees, g.lines
+        _write(inner, g.callees[function.name])
+        end = max(scratch.bytes, starts[function.name])
+        starts |= {name: max(end, starts.get(name, 0)) for name in called(function.body)}
+        total = max(total, scratch.bytes)
+    return total
+
+
+def _write(g, callee):
+    w, body = g.w, g.module.body
+    types = [llvm_type(arg.type) for arg in body.args]
+    parameters = [f"{t} a{k}" for k, t in enumerate(types)]
+    with g.function(callee.result, callee.symbol, parameters, "nounwind noinline convergent", "internal"):
+        for k, (arg, t) in enumerate(zip(body.args, types)):
+            g.set(arg, [value(t, f"%a{k}")])
+        parts = [x for (x,) in map(list, g.block(body))]
+        if len(parts) > 1:
+            whole = value(callee.result, "poison")
+            for k, part in enumerate(parts):
+                whole = w.effect(f"insertvalue {whole.typed}, {part.typed}, {k}", whole.type)
+            parts = [whole]
+        w.ret(*parts)
+
+
+@lower(ops.call)
+def call(g, op, *operands):
+    w, callee = g.w, g.callees[op.attrs["callee"]]
+    arguments = ", ".join(x.typed for (x,) in map(list, operands))
+    made = w.effect(f"call {callee.result} @{callee.symbol}({arguments})", callee.result)
+    if len(callee.types) < 2:
+        return [made]
+    return tuple([w.emit(t, f"extractvalue {made.typed}, {k}", made)] for k, t in enumerate(callee.types))

@@ -1,0 +1,72 @@
+"""The blocks of a cluster: who they are, where they meet, and what they read from each other's shared memory."""
+
+from __future__ import annotations
+
+from ....ir import types as T
+from .. import ops as gpu_ops
+from .function import llvm_type, lower
+
+
+@lower(gpu_ops.block_rank)
+def block_rank(g, op):
+    return [g.target.block_rank(g)]
+
+
+@lower(gpu_ops.meet_blocks)
+def meet_blocks(g, op):
+    g.target.meet_blocks(g)
+
+
+@lower(gpu_ops.gather_blocks)
+def gather_blocks(g, op, *values):
+    """Every thread leaves its registers in its own block's memory, then reads those of its like in the other blocks;
+    as many at a time as there is room for."""
+    w, threads, blocks = g.w, 32 * g.warps, op.attrs["blocks"]
+    types = [T.element(x.type) for x in op.operands]
+    outs = [[None] * (len(x) * len(blocks)) for x in values]
+    room = g.target.shared_bytes - g.shared.top - 16
+    waiting = [(k, r, _bytes(t)) for k, (x, t) in enumerate(zip(values, types)) for r in range(len(x))]
+    while waiting:
+        here, waiting = _that_fit(waiting, room // threads)
+        (base,) = g.shared.take([threads * sum(size for *_, size in here)])
+        g.shared.before_write(g)
+        places = []
+        for k, r, size in here:
+            offset = w.binary("mul", g.target.thread_id(g), g.int(size))
+            places.append((k, r, offset, base))
+            pointer, x = g.shared.pointer(g, offset, base), _as_stored(w, values[k][r], types[k])
+            w.effect(f"store {x.typed}, {pointer.typed}, align {size}")
+            base += threads * size
+        g.target.meet_blocks(g)
+        for n, block in enumerate(blocks):
+            for k, r, offset, start in places:
+                there = g.target.address_in_block(g, g.shared.pointer(g, offset), g.int(block))
+                found = g.target.load_from_block(g, there, start, 8 * _bytes(types[k]))
+                outs[k][n * len(values[k]) + r] = _as_value(w, found, types[k])
+        g.target.meet_blocks(g)  # nobody writes or goes while it is read
+    return tuple(outs)
+
+
+def _that_fit(waiting, room):
+    """(the first registers with at most so many bytes, one at least; the rest)."""
+    count, used = 0, 0
+    while count < len(waiting) and (not count or used + waiting[count][2] <= room):
+        used += waiting[count][2]
+        count += 1
+    return waiting[:count], waiting[count:]
+
+
+def _bytes(t):
+    return 8 if type(t) is T.Ptr else t.bytes
+
+
+def _as_stored(w, x, t):
+    return w.cast("ptrtoint", x, "i64") if type(t) is T.Ptr else w.cast("zext", x, "i8") if t is T.i1 else x
+
+
+def _as_value(w, x, t):
+    """A value from the bits that memory holds."""
+    kind = llvm_type(t)
+    if type(t) is T.Ptr or t is T.i1:
+        return w.cast("inttoptr" if type(t) is T.Ptr else "trunc", x, kind)
+    return x if x.type == kind else w.cast("bitcast", x, kind)

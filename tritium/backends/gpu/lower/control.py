@@ -1,0 +1,164 @@
+"""Loops and branches: LLVM blocks carrying every register of every carried tile."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Op
+from ....ir.rewrite import uses
+from ....passes.regions import counts_down
+from ...llvm.writer import Level, value
+from .. import ops as gpu_ops
+from .function import llvm_type, lower
+
+
+def _flat(lists):
+    return [x for xs in lists for x in xs]
+
+
+def _unflat(flat, lists):
+    out, k = [], 0
+    for xs in lists:
+        out.append(list(flat[k : k + len(xs)]))
+        k += len(xs)
+    return out
+
+
+@lower(ops.for_)
+def for_(g, op, lo, hi, step, *inits):
+    (body,) = op.regions
+    index_type = op.operands[0].type
+    until = ("s" if index_type.signed else "u") + ("gt" if counts_down(op) else "lt")
+    g.shared.fence_scratch()
+    kind, nonempty = llvm_type(index_type), op.attrs["nonempty"]
+    held = {k: g.target.hold(g, dot, inits[k], nonempty) for k, dot in _sums(body)}
+    inits = [() if k in held else xs for k, xs in enumerate(inits)]
+    with g.w.loop(lo[0], hi[0], step[0], _flat(inits), nonempty, kind, until) as loop:
+        g.set(body.args[0], [loop.index])
+        for k, xs in enumerate(_unflat(loop.carried, inits)):
+            g.set(body.args[1 + k], held[k].inside(loop.index, lo[0]) if k in held else xs)
+        g.loops += 1
+        ends = g.block(body)
+        g.loops -= 1
+        loop.next = _flat(() if k in held else xs for k, xs in enumerate(ends))
+        g.shared.fence_scratch()
+    return tuple(held[k].after(g) if k in held else xs for k, xs in enumerate(_unflat(loop.results, inits)))
+
+
+def _sums(body):
+    """(position among the carried values, dot) of those that only gather the products of one started dot."""
+    found = [(k, y) for k, y in enumerate(body.yields) if type(y) is Op and y.kind is gpu_ops.dot_shared]
+    if not found:
+        return
+    count = uses(body)
+    for k, dot in found:
+        arg = body.args[1 + k]
+        if dot.operands[2] is arg and count[id(arg)] == count[id(dot)] == 1:
+            yield k, dot
+
+
+@lower(ops.if_)
+def if_(g, op, cond):
+    w = g.w
+    names, end, parts = (w.label("then"), w.label("else")), w.label("end"), []
+    for region, name in zip(op.regions, names):
+        g.shared.fence_scratch()
+        with beside(w, name) as part:
+            # In a loop, what does not depend on the iteration is better computed before it.
+            with nullcontext() if g.loops else g.kept_here():
+                flat = [list(xs) for xs in g.block(region)]
+            w.jump(end)
+        parts.append((part, flat))
+    w.branch(cond[0], *names)
+    for (part, _), name in zip(parts, names):
+        w.levels[-1].lines += [f"{name}:", *part.lines]
+    w.block(end)
+    g.shared.fence_scratch()
+    (then, a), (other, b) = parts
+    return tuple([w.phi(x.type, (x, then.label), (y, other.label)) for x, y in zip(xs, ys)] for xs, ys in zip(a, b))
+
+
+@contextmanager
+def beside(w, label):
+    """Blocks written beside the open ones, to be put in place once the branch to them is written."""
+    w.levels.append(Level(label))
+    part = w.levels[-1]
+    yield part
+    w.levels.pop()
+
+
+@lower(ops.while_)
+def while_(g, op, *inits):
+    w, (cond, body) = g.w, op.regions
+    test, inside, done = w.label("while"), w.label("do"), w.label("done")
+    flat, depth = _flat(inits), len(w.levels)
+    g.shared.fence_scratch()
+    g.loops += 1
+    with beside(w, test) as part:
+        carried = [value(x.type, f"%{test}.{k}", depth) for k, x in enumerate(flat)]
+        for arg, xs in zip(cond.args, _unflat(carried, inits)):
+            g.set(arg, xs)
+        w.branch(g.block(cond)[0][0], inside, done)
+        w.block(inside)
+        for arg, xs in zip(body.args, _unflat(carried, inits)):
+            g.set(arg, xs)
+        after = _flat(g.block(body))
+        g.shared.fence_scratch()
+        w.jump(test)
+    g.loops -= 1
+    outer = w.levels[-1]
+    phis = [
+        f"  {c} = phi {c.type} [{x}, %{outer.label}], [{y}, %{part.label}]" for c, x, y in zip(carried, flat, after)
+    ]
+    w.jump(test)
+    outer.lines += [f"{test}:", *phis, *part.lines]
+    w.block(done)
+    return tuple(_unflat([value(c.type, str(c), depth - 1) for c in carried], inits))
+
+
+@lower(ops.rare)
+def rare(g, op, cond, usual, *arguments):
+    """A branch around the region for each register: warps whose lanes all take the usual value skip it."""
+    w, out = g.w, []
+    for r, x in enumerate(usual):
+        label, end = w.label("rare"), w.label("usual")
+        with beside(w, label) as part:
+            with g.kept_here():
+                (y,) = g.inline(op.regions[0], [a[r] for a in arguments])
+            w.jump(end)
+        before, condition = w.levels[-1].label, cond[r]
+        w.branch(condition, label, end, likely=False)
+        w.levels[-1].lines += [f"{label}:", *part.lines]
+        w.block(end)
+        out.append(w.phi(x.type, (y, part.label), (x, before)))
+    return out
+
+
+@lower(ops.barrier)
+def barrier(g, op):
+    g.target.barrier(g)
+
+
+@lower(ops.clock)
+def clock(g, op):
+    if op.attrs["what"] == "time":  # branches on it must be taken by all threads together
+        return g.spread_owned([g.target.clock(g, "globaltimer")], T.i64, None)
+    return [g.target.clock(g, op.attrs["what"])]
+
+
+@lower(ops.print_)
+def print_(g, op, *values):
+    g.target.print(g, op, values)
+
+
+@lower(ops.assert_)
+def assert_(g, op, cond, mask=None):
+    w = g.w
+    for k, c in enumerate(cond):
+        failed = w.binary("xor", c, w.const("i1", True))
+        if mask is not None:
+            failed = w.binary("and", failed, mask[k])
+        with w.when(failed, likely=False):
+            g.target.assert_failed(g, op)

@@ -1,0 +1,309 @@
+"""Moving a tile between layouts, and the ops that read elements of other threads."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+from .... import ops
+from ....ir import types as T
+from ...llvm.writer import lanes
+from .. import ops as gpu_ops
+from ..layout.linear import Layout, conversion, log2, pad, span_of
+from ..layout.values import splitting
+from .function import Registers, llvm_type, lower
+from .shared_memory import image_of, plan, vector_bits
+
+
+@lower(gpu_ops.convert)
+def convert(g, op, x):
+    source, target = g.layout(op.operands[0]), g.layout(op)
+    how = conversion(source, target)
+    if how == "same":
+        return x
+    if how == "registers":
+        elements = target.register_elements()
+        return Registers(len(elements), lambda r: x[source.register_of(elements[r])])
+    return through_shared(g, x, T.element(op.type), source, target)
+
+
+def through_shared(g, x, t, source, target):
+    """Write in one layout, read in the other; a tile too large for shared memory goes in pieces."""
+    size = 8 if type(t) is T.Ptr else t.bytes
+    bits = splitting(source, target, source.numel * size, g.target.shared_bytes - g.shared.top)
+    if not bits:
+        return _at_once(g, x, t, source, target, size)
+    from_part, to_part = without(source, bits), without(target, bits)
+    out = [None] * target.registers
+    for number in range(1 << len(bits)):
+        chosen = {x: number >> k & 1 for k, x in enumerate(bits)}
+        here = [x[r] for r in registers_with(source, chosen)]
+        arrived = _at_once(g, here, t, from_part, to_part, size, _has(g, source, chosen))
+        for r, y in zip(registers_with(target, chosen), arrived):
+            out[r] = y
+    return out
+
+
+def without(layout, bits):
+    """The layout of a piece: a tile without these bits."""
+    kept = [k for k in range(log2(layout.numel)) if 1 << k not in bits]
+    squeeze = lambda e: sum((e >> k & 1) << n for n, k in enumerate(kept))
+    return layout._replace(reg=tuple(x for x in layout.reg if x not in bits)).map(squeeze, (1 << len(kept),))
+
+
+def registers_with(layout, chosen):
+    """The registers that hold a piece: those whose numbers have the chosen bits."""
+    wanted = [(layout.reg.index(x), bit) for x, bit in chosen.items() if x in layout.reg]
+    return [r for r in range(layout.registers) if all(r >> k & 1 == bit for k, bit in wanted)]
+
+
+def _has(g, layout, chosen):
+    """i1: this thread holds a part of the piece (None if every one does)."""
+    w, out = g.w, None
+    for part, images in (("lane", layout.lane), ("warp", layout.warp)):
+        mine = [(1 << images.index(x), bit) for x, bit in chosen.items() if x in images]
+        if mine:
+            place = w.binary("and", g.place(part), g.int(sum(mask for mask, _ in mine)))
+            here = w.compare("icmp eq", place, g.int(sum(mask * bit for mask, bit in mine)))
+            out = here if out is None else w.binary("and", out, here)
+    return out
+
+
+def _at_once(g, x, t, source, target, size, writes=None):
+    """One trip, with 16-byte accesses where both sides allow; `writes` (i1) tells the threads that have something."""
+    images = plan(source, target, size)
+    (base,) = g.shared.take([source.numel * size])
+    g.shared.before_write(g)
+    with nullcontext() if writes is None else g.w.when(writes):
+        write(g, x, t, source, images, base, together=writes is None)
+    g.shared.after_write(g)
+    return read(g, t, target, images, base)
+
+
+def _groups(g, layout, images, size, base):
+    """(pointer, first register, count) for each vector access of a thread."""
+    width = vector_bits(layout, images, size)
+    at = g.addresses(layout, lambda x: image_of(x, images))
+    for r in range(0, layout.registers, 1 << width):
+        offset, constant = at[r]
+        if isinstance(base, int):
+            constant += base
+        else:
+            offset = g.w.binary("add", offset, base)
+        yield g.shared.pointer(g, offset, constant), r, 1 << width
+
+
+def _matrices(g, layout, images, size):
+    """True if a warp's registers are whole 8x8 matrices in memory: 16 bytes in four neighbouring lanes, eight rows."""
+    if not g.target.stores_matrices or size != 2 or len(layout.reg) < 3:
+        return False
+    places = [image_of(x, images) for x in (layout.reg[0], *layout.lane, *layout.reg[1:], *layout.warp)]
+    return places[:3] == [2, 4, 8] and all(places[3:6]) and not any(x % 16 for x in places[3:])
+
+
+def _write_matrices(g, x, layout, images, base):
+    """Four matrices at once: lane l gives the address of row l % 8 of matrix l / 8, its registers are parts of all."""
+    w, place = g.w, lambda e: image_of(e, images)
+    lane = g.spread([place(e) for e in (*layout.lane[2:], *layout.reg[1:3])], "lane")
+    thread = w.binary("xor", lane, g.spread([place(e) for e in layout.warp], "warp"))
+    for r, part in enumerate(span_of([place(e) for e in layout.reg[3:]])):
+        offset = w.binary("xor", thread, g.int(part)) if part else thread
+        if base:
+            offset = w.binary("add", offset, g.int(base) if isinstance(base, int) else base)
+        pairs = [pack(w, x[8 * r + 2 * k : 8 * r + 2 * k + 2]) for k in range(4)]
+        g.target.store_matrices(g, g.shared.pointer(g, offset), [w.cast("bitcast", pair, "i32") for pair in pairs])
+
+
+def write(g, x, t, layout, images, base, together=True):
+    """Store a tile to shared memory at byte address `base` by the address map `images`; mostly all threads together."""
+    w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
+    if together and _matrices(g, layout, images, size):
+        _write_matrices(g, x, layout, images, base)
+        return
+    for pointer, r, count in _groups(g, layout, images, size, base):
+        items = [
+            w.cast("zext", v, "i8") if kind == "i1" else w.cast("ptrtoint", v, "i64") if type(t) is T.Ptr else v
+            for v in x[r : r + count]
+        ]
+        w.effect(f"store {pack(w, items).typed}, {pointer.typed}, align {size * count}")
+
+
+def _matrices_to_read(g, layout, images, size):
+    """(register bits inside of a word, images that select a matrix's rows, whether it is turned on the way) if a warp
+    can read this as 8x8 matrices of 16-bit elements; None if not.
+
+    A lane gets a word of each matrix: as they lie, four lanes share a row of 16 bytes; turned, two rows make a word.
+    """
+    inner = log2(4 // size) if size in (1, 2, 4) else 0
+    if not g.target.loads_matrices or size > 4 or len(layout.reg) < inner + 1:
+        return None
+    place = lambda xs: [image_of(x, images) for x in xs]
+    word, first, rows = layout.reg[:inner], layout.lane[:2], layout.lane[2:]
+    whole = lambda xs: all(x and x % 16 == 0 for x in place(xs))
+    if any(x % 16 for x in place((*layout.reg[inner:], *layout.warp))):
+        return None
+    if place((*word, *first)) == [size << k for k in range(inner + 2)] and whole(rows):
+        return inner, rows, False
+    if size == 2 and place(rows) == [2, 4, 8] and whole((*word, *first)):
+        return inner, (*word, *first), True
+    return None
+
+
+def _read_matrices(g, t, layout, images, base, inner, rows, turned):
+    """Up to four matrices at once: lane l gives the address of row l % 8 of matrix l / 8, and gets a word of each."""
+    w, count = g.w, min(2, len(layout.reg) - inner)
+    taken = layout.reg[inner : inner + count]
+    addresses = Layout(layout.shape, layout.reg[inner + count :], pad((*rows, *taken), 5), layout.warp)
+    at, out = g.addresses(addresses, lambda x: image_of(x, images)), []
+    for offset, constant in at:
+        if isinstance(base, int):
+            constant += base
+        else:
+            offset = w.binary("add", offset, base)
+        address = g.shared.pointer(g, offset)
+        for word in g.target.load_matrices(g, address, constant, 1 << count, turned):
+            vector = w.cast("bitcast", word, f"<{4 // t.bytes} x {llvm_type(t)}>" if inner else llvm_type(t))
+            out += [w.extract(vector, k) for k in range(4 // t.bytes)] if inner else [vector]
+    return out
+
+
+def _neighbours_first(layout, images, size):
+    """The register bits, those first that walk neighbours in memory."""
+    first = []
+    while size << len(first) < 16:
+        at = [x for x in layout.reg if image_of(x, images) == size << len(first)]
+        if not at:
+            break
+        first += at[:1]
+    return (*first, *(x for x in layout.reg if x not in first))
+
+
+def write_piece(g, x, t, layout, images, base, chosen):
+    """Store the part of a tile whose elements' numbers have the `chosen` bits ({bit: 0 or 1}), highest in memory."""
+    kept = [at for k, at in enumerate(images) if 1 << k not in chosen]
+    here, writes = [x[r] for r in registers_with(layout, chosen)], _has(g, layout, chosen)
+    with nullcontext() if writes is None else g.w.when(writes):
+        write(g, here, t, without(layout, list(chosen)), kept, base, together=writes is None)
+
+
+def read(g, t, layout, images, base):
+    """Load a tile from shared memory at byte address `base` (a number or an i32 value)."""
+    w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
+    matrices = _matrices_to_read(g, layout, images, size) if kind != "i1" else None
+    if matrices:
+        return _read_matrices(g, t, layout, images, base, *matrices)
+    order = _neighbours_first(layout, images, size)
+    if order != layout.reg:
+        found = layout._replace(reg=order)
+        out = read(g, t, found, images, base)
+        return [out[found.register_of(e)] for e in layout.register_elements()]
+    stored = "i8" if kind == "i1" else "i64" if type(t) is T.Ptr else kind
+    out = []
+    for pointer, _, count in _groups(g, layout, images, size, base):
+        type_ = stored if count == 1 else f"<{count} x {stored}>"
+        loaded = w.effect(f"load {type_}, {pointer.typed}, align {size * count}", type_)
+        items = [loaded] if count == 1 else [w.extract(loaded, k) for k in range(count)]
+        out += [
+            w.cast("trunc", v, "i1") if kind == "i1" else w.cast("inttoptr", v, kind) if type(t) is T.Ptr else v
+            for v in items
+        ]
+    return out
+
+
+def pack(w, items) -> Any:
+    """Several values as one vector."""
+    if len(items) == 1:
+        return items[0]
+    vector, first = w.neighbours(items) or (None, 0)
+    if vector is not None and first == 0 and lanes(vector.type) == len(items):
+        return vector
+    type_ = f"<{len(items)} x {items[0].type}>"
+    out = None
+    for k, x in enumerate(items):
+        start = "poison" if out is None else str(out)
+        operands = (x,) if out is None else (out, x)
+        out = w.emit(type_, f"insertelement {type_} {start}, {x.typed}, i32 {k}", *operands)
+    return out
+
+
+def stage(g, x, t, layout):
+    """Put a tile into scratch in plain row-major order; returns its byte address. Readers may follow at once."""
+    size = 8 if type(t) is T.Ptr else t.bytes
+    images = tuple(size << k for k in range(log2(layout.numel)))
+    (base,) = g.shared.take([layout.numel * size])
+    g.shared.before_write(g)
+    write(g, x, t, layout, images, base)
+    g.shared.after_write(g)
+    return base
+
+
+@lower(ops.gather)
+def gather(g, op, x, index):
+    w, axis = g.w, op.attrs["axis"]
+    t, source, target = T.element(op.type), g.layout(op.operands[0]), g.layout(op)
+    base = stage(g, x, t, source)
+    stride = 1
+    for d in source.shape[axis + 1 :]:
+        stride *= d
+    low, width = log2(stride), log2(target.shape[axis])
+    # the element's own coordinates, with the axis replaced by the index
+    squeeze = lambda e: (e & (stride - 1)) | (e >> (low + width) << (low + log2(source.shape[axis])))
+    thread, parts = g.linear(target, squeeze)
+    out = []
+    for at, part in zip(index, parts):
+        at = w.cast("trunc", at, "i32") if at.type == "i64" else w.cast("sext", at, "i32") if at.type != "i32" else at
+        at = w.intrinsic("smax", "i32", at, g.int(0))
+        at = w.intrinsic("smin", "i32", at, g.int(source.shape[axis] - 1))
+        rest = w.binary("xor", thread, g.int(part)) if part else thread
+        out.append(g.shared.load(g, base, w.binary("add", w.binary("mul", at, g.int(stride)), rest), t))
+    return out
+
+
+@lower(ops.extract)
+def extract(g, op, x, *index):
+    layout = g.layout(op.operands[0])
+    base = stage(g, x, T.element(op.operands[0].type), layout)
+    return [g.shared.load(g, base, _flat_index(g, layout.shape, index), op.type)]
+
+
+def _flat_index(g, shape, index):
+    w, total = g.w, g.int(0)
+    for size, (at,) in zip(shape, index):
+        at = w.cast("trunc", at, "i32") if at.type == "i64" else w.cast("sext", at, "i32") if at.type != "i32" else at
+        total = w.binary("add", w.binary("mul", total, g.int(size)), at)
+    return total
+
+
+@lower(ops.insert)
+def insert(g, op, x, value, *index):
+    layout = g.layout(op)
+    wanted = _flat_index(g, layout.shape, index)
+    thread, parts = g.linear(layout, lambda e: e)
+    out = []
+    for old, part in zip(x, parts):
+        here = g.w.binary("xor", thread, g.int(part)) if part else thread
+        out.append(g.w.select(g.w.compare("icmp eq", here, wanted), value[0], old))
+    return out
+
+
+@lower(ops.histogram)
+def histogram(g, op, x, mask=None):
+    """Counted with atomics on shared memory, each element once."""
+    w, bins = g.w, op.attrs["bins"]
+    layout, target = g.layout(op.operands[0]), g.layout(op)
+    (base,) = g.shared.take([bins * 4])
+    g.shared.before_write(g)
+    images = tuple(4 << k for k in range(log2(bins)))
+    write(g, [g.int(0)] * target.registers, T.i32, target, images, base)
+    g.shared.after_write(g)
+    once = g.owns(layout)
+    for k, v in enumerate(x):
+        v = w.cast("trunc", v, "i32") if v.type == "i64" else w.cast("sext", v, "i32") if v.type != "i32" else v
+        inside = w.compare("icmp ult", v, g.int(bins))
+        for condition in (once, mask[k] if mask is not None else None):
+            inside = inside if condition is None else w.binary("and", inside, condition)
+        with w.when(inside):
+            p = g.shared.pointer(g, w.binary("add", w.binary("shl", v, g.int(2)), g.int(base)))
+            w.effect(f"atomicrmw add {p.typed}, i32 1 monotonic", "i32")
+    g.target.barrier(g)
+    return read(g, T.i32, target, images, base)

@@ -1,0 +1,417 @@
+"""Tile IR with layouts -> LLVM: each thread computes the registers its layout gives it.
+
+A tile value is a list of LLVM values, one for each register of its layout; a scalar is a list of one, equal in all
+threads. A lowering sees only the op it lowers: `LOWER[kind](g, op, *operand lists) -> list, or tuple of lists`.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any
+
+from .... import knobs, ops
+from ....errors import CompilationError, outermost
+from ....ir import types as T
+from ....ir.core import Result, walk
+from ....ir.opdef import KINDS
+from ....ir.rewrite import uses
+from ...llvm.lines import Lines
+from ...llvm.numbering import NumberingWriter
+from ...llvm.writer import value
+from .. import ops as gpu_ops
+from ..analysis.division import divides
+from ..layout.linear import image, log2
+from ..layout.values import layout_of
+
+LOWER = {}
+LONGEST_CHAIN = 100  # of ops whose registers wait to be asked for: each is a Python call
+_LLVM = {"i1": "i1", "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
+
+
+def lower(*kinds):
+    """Register a lowering for op kinds (given as kinds or names)."""
+
+    def register(fn):
+        for kind in kinds:
+            LOWER[KINDS[kind] if isinstance(kind, str) else kind] = fn
+        return fn
+
+    return register
+
+
+def llvm_type(t):
+    """LLVM's name of an element type: 8-bit floats are their codes, pointers global.
+
+    >>> llvm_type(T.u16), llvm_type(T.Ptr(T.f32)), llvm_type(T.f8e5)
+    ('i16', 'ptr addrspace(1)', 'i8')
+    """
+    t = T.element(t)
+    if type(t) is T.Ptr:
+        return "ptr addrspace(1)"
+    return _LLVM.get(t.name) or f"i{t.bits}"
+
+
+class Registers:
+    """A tile's registers, each written when first asked for: of eight neighbouring addresses one may be enough."""
+
+    __slots__ = ("_made", "_make", "_place", "depth", "loads")
+
+    def __init__(self, count, make):
+        self._made, self._make = [None] * count, make
+        self._place: Any = None  # the writer, what its lines are to end in, and the level they stay behind
+        self.depth, self.loads = 1, frozenset()  # how long a chain waits; which loads are waiting in it
+
+    def __len__(self):
+        return len(self._made)
+
+    def __getitem__(self, r):
+        if type(r) is slice:
+            return [self[k] for k in range(*r.indices(len(self._made)))]
+        found = self._made[r]
+        if found is None:
+            found = self._made[r] = self._make(r) if self._place is None else self._make_there(r)
+        return found
+
+    def _make_there(self, r):
+        w, here, floor = self._place
+        kept, w.here, w.floor = (w.here, w.floor), here, floor
+        found = self._make(r)
+        w.here, w.floor = kept
+        return found
+
+    def come_from(self, w):
+        """Have all registers written as lines from where the writer is now."""
+        self._place = w, w.here, w.floor
+
+    def __iter__(self):
+        return map(self.__getitem__, range(len(self._made)))
+
+
+class Lowering:
+    """The state of lowering one kernel: the writer, the values so far, and what the target offers."""
+
+    def __init__(self, module, target, shared):
+        self.module, self.target, self.shared = module, target, shared
+        self.w = NumberingWriter()
+        self.lines = Lines(not knobs.compilation.disable_line_info)
+        self.values = {}
+        self.late_loads = {}
+        self.used = uses(module.body)
+        self.warps = module.attrs["num_warps"]
+        self.small_quotients = module.attrs.get("small_quotients", False)
+        self.callees = {}  # functions by name
+        self.members = None  # how many warps meet at barriers, where it is not all
+        self._once: dict[Any, Any] = {}
+        self._head = 0  # level of what is computed once
+        self.loops = 0  # that are open
+        self._sums = {}  # value -> (value, number) whose sum it is, without wrapping
+        self._below = {}  # value -> power of two it is below, if it is not negative
+        self._zeros = {}  # value -> how many of its lowest bits are 0
+
+    # --- values -------------------------------------------------------------------------------------------------
+    def get(self, x):
+        """The registers of a value."""
+        return self.values[id(x.op)][x.index] if type(x) is Result else self.values[id(x)][0]
+
+    def layout(self, x):
+        return layout_of(x)
+
+    def set(self, op, out):
+        self.values[id(op)] = out if type(out) is tuple else (out,)
+
+    def function(self, result, name, parameters, attributes, linkage=""):
+        """Write the function of the module: as the writer's `function`, with its place."""
+        loc = next((op.loc for op in walk(self.module.body) if op.loc), None)
+        place = self.lines.function(name, loc and outermost(loc))
+        self.w.here = self.lines.at(loc)
+        return self.w.function(result, name, parameters, f"{attributes} {place}".rstrip(), linkage)
+
+    # --- blocks -------------------------------------------------------------------------------------------------
+    def block(self, block):
+        """Lower every op of a block but its closing yield; returns what it yields."""
+        earlier, here = frozenset(self.late_loads), self.w.here
+        for op in block.ops:
+            if op.kind.terminator:
+                break
+            self.op(op)
+        self.w.here = here
+        self.load_now(spare=earlier)  # what was begun here is not visible outside
+        return [self.get(y) for y in block.yields]
+
+    def op(self, op):
+        fn = LOWER.get(op.kind) or (_row if op.kind.row else None)
+        if fn is None:
+            raise CompilationError(None, None, f"op {op.kind.name} has no lowering for {self.target.name}")
+        self.w.here = self.lines.at(op.loc) or self.w.here
+        operands = [self.get(x) for x in op.operands]
+        waiting = [x for x in operands if type(x) is Registers]
+        if self.late_loads and (op.kind.effects == "write" or op.regions):
+            self.load_now(spare=frozenset().union(*[x.loads for x in waiting]) if op.kind is ops.store else frozenset())
+        out = fn(self, op, *operands)
+        if type(out) is Registers:
+            out.depth += max((x.depth for x in waiting), default=0)
+            out.loads = out.loads.union(*[x.loads for x in waiting])
+            out.come_from(self.w)
+            if out.depth > LONGEST_CHAIN:
+                out = list(out)
+        if op.types:
+            self.set(op, out)
+
+    def load_late(self, count, make):
+        """Registers of a large tile, loaded when they are asked for: all at once they would not fit. Whatever else
+        writes memory meanwhile makes the rest load first."""
+        out = Registers(count, make)
+        out.loads = frozenset((id(out),))
+        self.late_loads[id(out)] = out
+        return out
+
+    def load_now(self, spare=frozenset()):
+        """Finish the late loads, but for those a store is about to ask for."""
+        for key in [k for k in self.late_loads if k not in spare]:
+            list(self.late_loads.pop(key))
+
+    def inline(self, block, args):
+        """Lower a region of scalars in place: `args` are single LLVM values; returns the yielded ones."""
+        kept = self.values
+        self.values = dict(kept)
+        for arg, x in zip(block.args, args, strict=True):
+            self.values[id(arg)] = ([x],)
+        outs = [y[0] for y in self.block(block)]
+        self.values = kept
+        return outs
+
+    @contextmanager
+    def kept_here(self):
+        """Within it lines stay where they are written: what a branch skips is not computed."""
+        floor, self.w.floor = self.w.floor, len(self.w.levels) - 1
+        yield
+        self.w.floor = floor
+
+    @contextmanager
+    def group(self, warps):
+        """Within it, barriers are for so many warps, and what they alone compute is written where they alone go."""
+        kept, self._once = self._once, dict(self._once)
+        self.members, self._head = warps, len(self.w.levels) - 1
+        with self.kept_here():
+            yield
+        self.members, self._head = None, 0
+        self._once = kept | {key: x for key, x in self._once.items() if x is None}  # functions that were defined
+
+    # --- places -------------------------------------------------------------------------------------------------
+    def once(self, key, make):
+        """What `make()` gave the first time `key` was asked for: for values at the head of the kernel."""
+        if key not in self._once:
+            floor, self.w.floor = self.w.floor, self._head
+            self._once[key] = make()
+            self.w.floor = floor
+        return self._once[key]
+
+    def place(self, part):
+        """This thread's "lane" or "warp" number, as i32."""
+        return self.once(part, lambda: self._lane() if part == "lane" else self._warp())
+
+    def _lane(self):
+        return self.w.binary("and", self.target.thread_id(self), self.int(31))
+
+    def _warp(self):
+        return self.target.uniform(self, self.w.binary("lshr", self.target.thread_id(self), self.int(5)))
+
+    def spread(self, images, part):
+        """XOR over the set bits k of this thread's lane or warp of images[k], as i32."""
+        images = tuple(images)
+        return self.once((part, images), lambda: self._spread(images, part))
+
+    def _spread(self, images, part):
+        w, total = self.w, None
+        runs = {}  # bits that move by the same distance move together
+        odd = []
+        for k, x in enumerate(images):
+            if x and x & (x - 1) == 0:
+                runs.setdefault(x.bit_length() - 1 - k, []).append(k)
+            elif x:
+                odd.append((k, x))
+        for distance, bits in runs.items():
+            piece = w.binary("and", self.place(part), w.const("i32", sum(1 << k for k in bits)))
+            if distance:
+                piece = w.binary("shl" if distance > 0 else "lshr", piece, w.const("i32", abs(distance)))
+            total = piece if total is None else w.binary("xor" if odd else "or disjoint", total, piece)
+        for k, x in odd:
+            bit = w.binary("and", w.binary("lshr", self.place(part), w.const("i32", k)), w.const("i32", 1))
+            piece = w.binary("mul", bit, w.const("i32", x))
+            total = piece if total is None else w.binary("xor", total, piece)
+        return w.const("i32", 0) if total is None else total
+
+    def linear(self, layout, fn):
+        """i32 value of a linear function of this thread's element index: `fn` maps each image to what it adds.
+
+        Returns (thread part, [register parts as ints]): element of register r is thread part ^ register part.
+        """
+        lane = self.spread([fn(x) for x in layout.lane], "lane")
+        warp = self.spread([fn(x) for x in layout.warp], "warp")
+        thread = warp if lane == "0" else lane if warp == "0" else self.w.binary("xor", lane, warp)
+        return thread, [image([fn(x) for x in layout.reg], r) for r in range(layout.registers)]
+
+    def addresses(self, layout, fn):
+        """As `linear`, for addresses: [(i32 value, number to add)] of the registers.
+
+        Bits no thread's part has are added as a number, which accesses to memory take with them, so that few registers
+        need a value of their own.
+        """
+        thread, parts = self.linear(layout, fn)
+        taken = 0
+        for x in (*layout.lane, *layout.warp):
+            taken |= fn(x)
+        here = lambda bits: self.w.binary("xor", thread, self.int(bits)) if bits else thread
+        return Registers(len(parts), lambda r: (here(parts[r] & taken), parts[r] & ~taken))
+
+    def note_sum(self, x, base, constant, below=0):
+        """Remember that an integer or pointer is `base` and a number, and perhaps which power of two is above; returns
+        it."""
+        if constant:
+            self._sums[x] = base, constant
+        if below:
+            self._below[x] = below
+        return x
+
+    def sum_of(self, x):
+        """(value, number) whose sum `x` is: memory is accessed at a register and a number, so neighbours share one."""
+        return self._sums.get(x, (x, 0))
+
+    def add(self, x, y, made):
+        """Note what is known of the sum of two integers: to a multiple of 2^k, what is below 2^k adds no carry."""
+        for multiple, small in ((x, y), (y, x)):
+            base, constant = self.sum_of(small)
+            if constant and self._below.get(small, 1 << 63) <= 1 << self._zeros.get(multiple, 0):
+                return self.note_sum(made, self.w.binary("add", multiple, base), constant)
+        return made
+
+    def mul(self, x, y, made):
+        """Note what is known of the product of two integers."""
+        zeros = sum(map(self._zeros_of, (x, y)))
+        if zeros:
+            self._zeros[made] = zeros
+        return made
+
+    def _zeros_of(self, x):
+        """How many of an integer's lowest bits are known to be 0."""
+        return self._zeros.get(x, 0) if x[0] == "%" or x == "0" else log2(int(x) & -int(x))
+
+    def owns(self, layout):
+        """i1: this place is the lowest that holds its elements (None if all are); scalars belong to thread 0."""
+        w = self.w
+        if layout is None:
+            return w.compare("icmp eq", self.target.thread_id(self), self.int(0))
+        out = None
+        for part in ("lane", "warp"):
+            mask = layout.free(part)
+            if mask:
+                low = w.compare("icmp eq", w.binary("and", self.place(part), self.int(mask)), self.int(0))
+                out = low if out is None else w.binary("and", out, low)
+        return out
+
+    def spread_owned(self, registers, t, layout):
+        """Hand what owning places hold to their replicas, through shared memory."""
+        owner = self.owns(layout)
+        if owner is None:
+            return registers
+        scratch, w = self.shared, self.w
+        count = layout.numel if layout else 1
+        (base,) = scratch.take([count * (8 if type(t) is T.Ptr else t.bytes)])
+        thread, parts = self.linear(layout, lambda e: e) if layout else (self.int(0), [0])
+        at = [w.binary("xor", thread, self.int(p)) if p else thread for p in parts]
+        scratch.before_write(self)
+        with w.when(owner):
+            for x, index in zip(registers, at):
+                scratch.store(self, base, index, x, t)
+        scratch.after_write(self)
+        return [scratch.load(self, base, index, t) for index in at]
+
+    def const(self, t, x):
+        return self.w.const(t if isinstance(t, str) else llvm_type(t), x)
+
+    def int(self, x):
+        return self.w.const("i32", x)
+
+
+def _row(g, op, *operands):
+    """Any elementwise op with a row: its LLVM spelling on each register."""
+    if g.small_quotients and divides(op):
+        return [_small(g, op, *(x[0] for x in operands))]
+    t = T.element(op.operands[0].type)
+    native = g.target.native.get((op.kind.name, t))
+    if native:
+        return Registers(len(operands[0]), lambda r: native(g, *[x[r] for x in operands]))
+    spell = op.kind.row.llvm.get(t.kind) or op.kind.row.llvm.get("any")
+    if spell is None:
+        raise CompilationError(None, None, f"op {op.kind.name} on {t} reached the GPU lowering unexpanded")
+    plain = lambda r: scalar_row(g, spell, t, *[x[r] for x in operands])
+    note: Any = _NOTE.get(op.kind) if t.is_int and t is not T.i1 else None
+    return Registers(len(operands[0]), (lambda r: note(g, *[x[r] for x in operands], plain(r))) if note else plain)
+
+
+def _small(g, op, x, y):
+    """A quotient or a remainder of a small number; see `small_quotients`."""
+    quotient = g.target.small_quotient(g, x, y)
+    return quotient if op.kind is ops.div else g.w.binary("sub", x, g.w.binary("mul", quotient, y))
+
+
+_NOTE = {ops.add: Lowering.add, ops.mul: Lowering.mul}  # what addresses are made of
+
+
+def scalar_row(g, spell, t, *xs):
+    """One LLVM line for a row."""
+    w = g.w
+    if spell.startswith(("icmp", "fcmp")):
+        return w.compare(spell, *xs)
+    if spell.startswith("@llvm."):
+        extra = (w.const("i1", False),) if spell in ("@llvm.ctlz", "@llvm.cttz") else ()
+        return w.intrinsic(spell[6:], xs[0].type, *xs, *extra)
+    if t.is_float and spell in ("fadd", "fsub", "fmul") and g.module.attrs.get("enable_fp_fusion", True):
+        spell += " contract"
+    if spell in ("srem", "urem") and xs[1][0] == "%":  # a quotient either way, and perhaps there is one already
+        x, y = xs
+        return w.binary("sub", x, w.binary("mul", w.binary(spell.replace("rem", "div"), x, y), y))
+    return w.binary(spell, *xs)
+
+
+def lower_kernel(module, target, attributes=""):
+    """LLVM text of a kernel whose tiles have layouts, and the bytes of shared memory it needs."""
+    from .calls import callees, write_functions
+    from .shared_memory import Scratch
+
+    g = Lowering(module, target, Scratch(lends=any(op.kind is gpu_ops.box_store for op in walk(module.body))))
+    g.callees = callees(module)
+    parameters = [
+        (f"{_parameter_type(a)} {_name(k, a)}", value(_value_type(a), f"%{_name(k, a)}"))
+        for k, a in enumerate(module.args)
+    ]
+    threads = 32 * (g.warps + module.attrs.get("copy_warps", 0))
+    attributes = f'nounwind "nvvm.reqntid"="{threads}" {attributes}'.rstrip()
+    with g.function("ptx_kernel void", module.name, [p for p, _ in parameters], attributes):
+        for arg, (_, x) in zip(module.args, parameters):
+            g.set(arg, [g.w.cast("trunc", value("i8", str(x)), "i1") if arg.type is T.i1 else x])
+        g.block(module.body)
+        g.shared.take_back(g)  # the engine reads the memory of live programs only
+        g.w.ret()
+    total = write_functions(g) if module.functions else g.shared.bytes
+    head = ["@smem = external addrspace(3) global [0 x i8], align 1024"] if total else []
+    return "\n".join([*head, *g.lines.text(), g.w.text()]), total
+
+
+def _name(k, arg):
+    return f"a{k}.{arg.name}" if arg.name and arg.name.isascii() else f"a{k}"  # LLVM takes no other letters
+
+
+def _value_type(arg):
+    return "ptr" if "tensor_map" in arg.attrs else llvm_type(arg.type)
+
+
+def _parameter_type(arg):
+    if arg.type is T.i1:
+        return "i8"
+    if "tensor_map" in arg.attrs:
+        return 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'
+    align = arg.attrs.get("divisible")
+    if type(arg.type) is T.Ptr and align:
+        return f"{llvm_type(arg.type)} align {align}"
+    return llvm_type(arg.type)

@@ -1,0 +1,91 @@
+"""Global memory: vector loads and stores, predicated by masks; atomics, executed once for each element."""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir import types as T
+from .function import llvm_type, lower
+
+LARGE = 64  # registers of a tile that a thread should not try to hold all at once
+
+
+def _groups(g, op, pointers):
+    """First registers of the vector accesses, and their width."""
+    width = op.attrs.get("vector") or 1
+    return range(0, len(pointers), width), width
+
+
+def _stored(t):
+    return "i8" if t is T.i1 else "i64" if type(t) is T.Ptr else llvm_type(t)
+
+
+@lower(ops.load)
+def load(g, op, pointers, mask=None, other=None):
+    t, w = T.element(op.type), g.w
+    starts, width = _groups(g, op, pointers)
+
+    def vector(r):
+        fill = None if other is None else [_to_memory(w, t, other[r + k]) for k in range(width)]
+        items = g.target.load(g, pointers[r], _stored(t), width, None if mask is None else mask[r], fill, op.attrs)
+        return [_from_memory(w, t, x) for x in items]
+
+    if len(pointers) < LARGE or op.attrs["volatile"]:
+        return [x for r in starts for x in vector(r)]
+    found = {}
+
+    def element(r):
+        first = r - r % width
+        if first not in found:
+            found[first] = vector(first)
+        return found[first][r - first]
+
+    return g.load_late(len(pointers), element)
+
+
+def _to_memory(w, t, x):
+    """A value as memory holds it: bools are bytes, pointers integers."""
+    return w.cast("zext", x, "i8") if t is T.i1 else w.cast("ptrtoint", x, "i64") if type(t) is T.Ptr else x
+
+
+def _from_memory(w, t, x):
+    if t is T.i1:
+        return w.compare("icmp ne", x, w.const("i8", 0))
+    return w.cast("inttoptr", x, llvm_type(t)) if type(t) is T.Ptr else x
+
+
+@lower(ops.store)
+def store(g, op, pointers, values, mask=None):
+    t, w = T.element(op.operands[1].type), g.w
+    once = g.owns(g.layout(op.operands[0]))
+    starts, width = _groups(g, op, pointers)
+    for r in starts:
+        items = [_to_memory(w, t, x) for x in values[r : r + width]]
+        allowed = _both(w, once, None if mask is None else mask[r])
+        g.target.store(g, pointers[r], items, allowed, op.attrs)
+
+
+def _both(w, a, b):
+    return b if a is None else a if b is None else w.binary("and", a, b)
+
+
+@lower(ops.atomic, ops.atomic_cas)
+def atomic(g, op, pointers, *operands):
+    """Each element once, by the lowest place that holds it; the old values then go to every place that wants them. If
+    nobody does, the target need not bring them."""
+    cas = op.kind is ops.atomic_cas
+    values, mask = operands[:2] if cas else operands[:1], None if cas or len(operands) < 2 else operands[1]
+    t, w = T.element(op.type), g.w
+    layout = g.layout(op)
+    once = g.owns(layout)
+    ordered = op.attrs["sem"] != "relaxed"
+    if ordered and layout is None:
+        g.target.barrier(g)  # what the program's other threads wrote happens before
+    old, (starts, width) = [], _groups(g, op, pointers)
+    for r in starts:
+        allowed = _both(w, once, None if mask is None else mask[r])
+        old += g.target.atomic(g, op, pointers[r], t, [v[r : r + width] for v in values], allowed)
+    if id(op) in g.used:
+        return g.spread_owned(old, t, layout)
+    if ordered and layout is None:
+        g.target.barrier(g)
+    return old

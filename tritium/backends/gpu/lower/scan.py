@@ -1,0 +1,224 @@
+"""Scans along an axis: bit by bit in registers, between lanes by shuffles, between warps through shared memory. Large
+tiles go through shared memory whole, in loops over strips of them."""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import walk
+from ..layout.linear import axis_bits, log2
+from .convert import registers_with, without
+from .function import lower
+from .reduce import Axis, exchange_threads
+
+WRITTEN_OUT = 2500  # instructions; the assembler's time grows faster than their number
+TOGETHER = 4  # elements that a thread loads before it combines them
+
+
+@lower(ops.scan)
+def scan(g, op, *xs):
+    """Bit by bit along the axis: the half with the bit set takes in the total of the half without it.
+
+    Registers that differ only in bits already seen share a total, so only one of them keeps it.
+    """
+    layout, reverse = g.layout(op.operands[0]), op.attrs["reverse"]
+    types = [T.element(x.type) for x in op.operands]
+    combine = lambda a, b: g.inline(op.regions[0], [*a, *b])
+    bits, strips = _pieces(g, op, layout, types) if _instructions(op, layout) > WRITTEN_OUT else ((), None)
+    if strips is not None:
+        return _scan_pieces(strips, layout, bits, xs, combine, reverse)
+    prefix = [[x[r] for x in xs] for r in range(layout.registers)]
+    total, seen = dict(enumerate(prefix)), 0
+    for part, bit in Axis(layout, op.attrs["axis"]).bits:
+        if part == "reg":
+            prefix, total = _scan_registers(1 << bit, seen, prefix, total, combine, reverse)
+            seen |= 1 << bit
+        else:
+            prefix, total = _scan_threads(g, types, part, bit, seen, prefix, total, combine, reverse)
+    return tuple([p[k] for p in prefix] for k in range(len(xs)))
+
+
+def _scan_registers(step, seen, prefix, total, combine, reverse):
+    """One bit of the register number: both halves are this thread's own."""
+    later = lambda r: bool(r & step) != reverse
+    new_prefix = [combine(total[(r ^ step) & ~seen], p) if later(r) else p for r, p in enumerate(prefix)]
+    pairs = {r: (r | step, r) if reverse else (r, r | step) for r in total if not r & step}
+    return new_prefix, {r: combine(total[first], total[second]) for r, (first, second) in pairs.items()}
+
+
+def _scan_threads(g, types, part, bit, seen, prefix, total, combine, reverse):
+    """One bit of the lane or warp number: the other half's totals come from there."""
+    w, keys = g.w, list(total)
+    if part == "lane":
+        other = [[g.target.shuffle_xor(g, x, 1 << bit) for x in total[r]] for r in keys]
+    else:
+        other = exchange_threads(g, types, g.int(32 << bit), [total[r] for r in keys])
+    other = dict(zip(keys, other))
+    is_set = w.compare("icmp ne", w.binary("and", g.place(part), g.int(1 << bit)), g.int(0))
+    later = w.binary("xor", is_set, w.const("i1", True)) if reverse else is_set
+    pick = lambda yes, no: [w.select(later, a, b) for a, b in zip(yes, no)]
+    new_prefix = [pick(combine(other[r & ~seen], p), p) for r, p in enumerate(prefix)]
+    new_total = {r: combine(pick(other[r], total[r]), pick(total[r], other[r])) for r in keys}
+    return new_prefix, new_total
+
+
+def _instructions(op, layout):
+    """How many a thread would take, about, with everything written out."""
+    words = sum(max(1, T.element(x.type).bits // 32) for x in op.operands)
+    combine = words * sum(1 for inner in walk(op.regions[0]) if not inner.kind.terminator)
+    total, totals = 0, layout.registers
+    for part, _ in Axis(layout, op.attrs["axis"]).bits:
+        if part == "reg":
+            totals //= 2
+            total += (layout.registers // 2 + totals) * combine
+        else:
+            exchange = (9 if part == "warp" else 3) * words  # through shared memory all warps wait for it, twice
+            total += layout.registers * (combine + words) + totals * (combine + exchange)
+    return total
+
+
+def _pieces(g, op, layout, types):
+    """(bits of an element's number, the strips of a piece without them) by which a tile is cut into pieces that fit
+    into shared memory: as few as possible, which separate lines. No strips if there are no such bits."""
+    low, width = axis_bits(layout.shape, op.attrs["axis"])
+    along = ((1 << width) - 1) << low
+    bits = [x for x in layout.reg if x and x & (x - 1) == 0 and not x & along]
+    for count in range(len(bits) + 1):
+        cut = bits[:count]
+        strips = Strips(g, without(layout, cut), low - sum(x < along & -along for x in cut), width, types)
+        if strips.fit:
+            return cut, strips
+    return (), None
+
+
+def _scan_pieces(strips, layout, bits, xs, combine, reverse):
+    """Scan a tile piece by piece, all of one layout."""
+    out = [[None] * layout.registers for _ in xs]
+    for number in range(1 << len(bits)):
+        piece = registers_with(layout, {x: number >> k & 1 for k, x in enumerate(bits)})
+        made = strips.scan([[x[r] for r in piece] for x in xs], combine, reverse)
+        for whole, part in zip(out, made):
+            for r, y in zip(piece, part):
+                whole[r] = y
+    return tuple(out)
+
+
+class Strips:
+    """A tile in shared memory, whose axis has `width` bits of an element's number from `low` on. The lines along it are
+    cut into strips, one for each thread, or a thread has several lines; it scans its strips by itself.
+
+    In row-major order, strips would begin in the same banks: room is left between them.
+    """
+
+    def __init__(self, g, layout, low, width, types):
+        self.g, self.w, self.layout, self.low, self.types = g, g.w, layout, low, types
+        lines, threads = layout.numel >> width, 32 * g.warps
+        self.rounds = max(1, lines // threads)  # how many strips a thread has
+        self.parts = max(1, threads // lines)  # how many threads share a line
+        self.count = (1 << width) // self.parts  # elements of a strip
+        self.strip = low + width - log2(self.parts)  # bits of the numbers of elements in neighbouring strips
+        self.sizes = [8 if type(t) is T.Ptr else t.bytes for t in types]
+
+    @property
+    def bytes(self):
+        """How much room the tile takes, for each operand."""
+        return [(self.layout.numel + self.layout.numel // self.count) * size for size in self.sizes]
+
+    @property
+    def fit(self):
+        """Whether the tile fits beside what is in shared memory, and strips are worth a loop."""
+        exchange = 32 * self.g.warps * sum(self.sizes)
+        room = self.g.target.shared_bytes - self.g.shared.top - 16 * (len(self.types) + 1)
+        return self.count >= 2 * TOGETHER and sum(self.bytes) + exchange <= room
+
+    def scan(self, xs, combine, reverse):
+        g = self.g
+        g.shared.before_write(g)
+        bases = [g.shared.reserve(size, 16) for size in self.bytes]
+        for x, base, t, size in zip(xs, bases, self.types, self.sizes):
+            for r, pointer in enumerate(self.pointers(base, size)):
+                g.shared.put(g, pointer, x[r], t)
+        g.shared.after_write(g)
+        if self.rounds > 1:
+            with self.w.loop(0, self.rounds, type="i32") as loop:
+                first = self.w.binary("shl", loop.index, g.int(log2(32 * g.warps)))
+                self.scan_strip(bases, self.start(self.w.binary("or", first, g.target.thread_id(g))), combine, reverse)
+        else:
+            start = self.start(g.target.thread_id(g))
+            total = self.scan_strip(bases, start, combine, reverse)
+            if self.parts > 1:
+                self.add_before(bases, start, total, combine, reverse)
+        g.target.barrier(g)
+        out = tuple([g.shared.get(g, pointer, t) for pointer in self.pointers(base, size)]
+                    for base, t, size in zip(bases, self.types, self.sizes))  # fmt: skip
+        g.shared.release(bases[0])
+        return out
+
+    # --- addresses ----------------------------------------------------------------------------------------------
+    def pointers(self, base, size):
+        """Where the elements of this thread's registers are."""
+        g = self.g
+        for at, more in g.addresses(self.layout, lambda e: e):
+            more += more >> self.strip << self.low  # `at` has none of its bits: no carries
+            yield g.shared.pointer(g, self.w.binary("shl", self.apart(at), g.int(log2(size))), base + more * size)
+
+    def apart(self, at):
+        """The place of an element (i32), with the room between strips."""
+        w, g = self.w, self.g
+        return w.binary("add", at, w.binary("shl", w.binary("lshr", at, g.int(self.strip)), g.int(self.low)))
+
+    def start(self, number):
+        """The place of the first element of a strip (i32). Neighbours in memory have neighbouring numbers: those of
+        neighbouring lines, then those of a line."""
+        w, g = self.w, self.g
+        inner = w.binary("and", number, g.int((1 << self.low) - 1))
+        rest = w.binary("shl", w.binary("lshr", number, g.int(self.low)), g.int(self.strip))
+        return self.apart(w.binary("or", rest, inner))
+
+    # --- strips -------------------------------------------------------------------------------------------------
+    def scan_strip(self, bases, start, combine, reverse):
+        """Scan a strip in place; returns its total."""
+        total = self.group(bases, start, self.g.int(0), None, combine, reverse)
+        with self.w.loop(1, self.count // TOGETHER, carry=total, type="i32") as loop:
+            loop.next = self.group(bases, start, loop.index, list(loop.carried), combine, reverse)
+        return list(loop.results)
+
+    def group(self, bases, start, number, before, combine, reverse, chained=True):
+        """Combine a group of neighbours with what comes before, and `chained` with each other; returns the last."""
+        g, w = self.g, self.w
+        order = [self.count - 1 - k for k in range(TOGETHER)] if reverse else range(TOGETHER)
+        step = w.binary("mul", number, g.int(-TOGETHER if reverse else TOGETHER))
+        at = w.binary("add", start, w.binary("shl", step, g.int(self.low)))
+        places = [
+            [g.shared.pointer(g, w.binary("shl", at, g.int(log2(size))), base + (k << self.low) * size)
+             for base, size in zip(bases, self.sizes)]
+            for k in order
+        ]  # fmt: skip
+        found = [[g.shared.get(g, p, t) for p, t in zip(pointers, self.types)] for pointers in places]
+        made = before
+        for pointers, x in zip(places, found):
+            made = x if made is None else combine(made if chained else before, x)
+            for p, y, t in zip(pointers, made, self.types):
+                g.shared.put(g, p, y, t)
+        return made
+
+    def add_before(self, bases, start, total, combine, reverse):
+        """Combine every strip of a line with the total of those before it."""
+        g, w = self.g, self.w
+        prefix, totals = [total], {0: total}
+        for bit in range(self.low, self.low + log2(self.parts)):
+            part, bit = ("lane", bit) if bit < 5 else ("warp", bit - 5)
+            prefix, totals = _scan_threads(g, self.types, part, bit, 0, prefix, totals, combine, reverse)
+        thread = g.target.thread_id(g)
+        neighbour = w.binary("add" if reverse else "sub", thread, g.int(1 << self.low))
+        slots = g.shared.take([32 * g.warps * size for size in self.sizes])
+        g.shared.before_write(g)
+        for x, base, t in zip(prefix[0], slots, self.types):
+            g.shared.store(g, base, thread, x, t)
+        g.shared.after_write(g)
+        place = w.binary("and", thread, g.int((self.parts - 1) << self.low))
+        later = w.compare("icmp ne", place, g.int((self.parts - 1) << self.low if reverse else 0))
+        with w.when(later):
+            before = [g.shared.load(g, base, neighbour, t) for base, t in zip(slots, self.types)]
+            with w.loop(0, self.count // TOGETHER, type="i32") as loop:
+                self.group(bases, start, loop.index, before, combine, reverse, chained=False)

@@ -1,0 +1,255 @@
+"""Constants, ranges, casts and shape changes: what a thread can do with its own registers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .... import ops
+from ....ir import types as T
+from ....ops.meaning import convert
+from ...llvm.writer import value
+from ..layout.linear import axis_bits, coordinates
+from .function import Registers, llvm_type, lower
+
+
+@lower(ops.constant)
+def constant(g, op):
+    t = op.attrs["type"]
+    if type(t) is T.Ptr:
+        return [value("ptr addrspace(1)", "null")]
+    if t is T.bf16 or (t.bits == 8 and t.is_float):
+        code = int(np.asarray(convert(np.asarray(float(op.attrs["value"])), T.f64, t)).view(f"u{t.bits // 8}"))
+        return [value("bfloat", f"0xR{code:04X}") if t is T.bf16 else g.w.const("i8", code)]
+    return [g.const(t, op.attrs["value"])]
+
+
+@lower(ops.program_id)
+def program_id(g, op):
+    return [g.target.program_id(g, op.attrs["axis"])]
+
+
+@lower(ops.num_programs)
+def num_programs(g, op):
+    return [g.target.num_programs(g, op.attrs["axis"])]
+
+
+@lower(ops.arange)
+def arange(g, op):
+    start, at = op.attrs["start"], g.addresses(g.layout(op), lambda x: x)
+    below = 1 << (op.attrs["end"] - 1).bit_length()
+
+    def element(r):
+        base, constant = at[r]
+        x = g.w.binary("or disjoint", base, g.int(constant))
+        return g.note_sum(g.w.binary("add", x, g.int(start)), base, constant + start, below)
+
+    return Registers(len(at), element)
+
+
+@lower(ops.splat)
+def splat(g, op, x):
+    return [x[0]] * g.layout(op).registers
+
+
+def _pick(g, op, x, element_of):
+    """Result register r is the operand register that holds element_of(r's element)."""
+    source, target = g.layout(op.operands[0]), g.layout(op)
+    if source is None:
+        return [x[0]] * (target.registers if target else 1)
+    if target is None:
+        return [x[0]]
+    places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
+    elements = target.register_elements()
+    return Registers(len(elements), lambda r: x[places[element_of(elements[r])]])
+
+
+@lower(ops.expand_dims, ops.reshape)
+def same_elements(g, op, x):
+    return _pick(g, op, x, lambda e: e)
+
+
+@lower(ops.broadcast)
+def broadcast(g, op, x):
+    shape = T.shape(op.operands[0].type)
+    lost = [axis_bits(op.type.shape, k) for k, d in enumerate(shape) if d == 1 and op.type.shape[k] != 1]
+
+    def element_of(e):
+        for low, width in lost:  # axes come first to last, so higher bits go first and lower positions stay right
+            e = (e & ((1 << low) - 1)) | (e >> (low + width) << low)
+        return e
+
+    return _pick(g, op, x, element_of)
+
+
+@lower(ops.trans)
+def trans(g, op, x):
+    order, new = op.attrs["order"], op.type.shape
+    old = T.shape(op.operands[0].type)
+
+    def element_of(e):
+        at = coordinates(new, e)
+        index = 0
+        for axis, size in enumerate(old):
+            index = index * size + at[order.index(axis)]
+        return index
+
+    return _pick(g, op, x, element_of)
+
+
+@lower(ops.join)
+def join(g, op, x, y):
+    target = g.layout(op)
+    source = g.layout(op.operands[0])
+    if source is None:
+        return [(x, y)[e & 1][0] for e in target.register_elements()]
+    places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
+    return [(x, y)[e & 1][places[e >> 1]] for e in target.register_elements()]
+
+
+@lower(ops.split)
+def split(g, op, x):
+    source = g.layout(op.operands[0])
+    places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
+    layouts = op.attrs.get("layout")
+    if layouts is None:  # two scalars: every thread has both
+        return [x[places[0]]], [x[places[1]]]
+    from ..layout.linear import Layout
+
+    elements = Layout(*layouts[0]).register_elements()
+    return [x[places[e << 1]] for e in elements], [x[places[e << 1 | 1]] for e in elements]
+
+
+@lower(ops.cat)
+def cat(g, op, x, y):
+    low, width = axis_bits(op.type.shape, op.attrs["axis"])
+    bit = low + width - 1
+    source = g.layout(op.operands[0])
+    places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
+    drop = lambda e: (e & ((1 << bit) - 1)) | (e >> (bit + 1) << bit)
+    return [(x, y)[e >> bit & 1][places[drop(e)]] for e in g.layout(op).register_elements()]
+
+
+@lower(ops.hint)
+def hint(g, op, x):
+    return x
+
+
+@lower(ops.assume)
+def assume(g, op, cond):
+    g.w.declare("llvm.assume", "void", ["i1"])
+    g.w.effect(f"call void @llvm.assume(i1 {cond[0]})")
+
+
+@lower(ops.select)
+def select(g, op, cond, x, y):
+    return Registers(len(x), lambda r: g.w.select(cond[r], x[r], y[r]))
+
+
+@lower(ops.addptr)
+def addptr(g, op, p, offset):
+    pointee = T.element(op.type).pointee
+    widen = "sext" if T.element(op.operands[1].type).signed else "zext"
+    size = 8 if type(pointee) is T.Ptr else pointee.bytes
+
+    def step(start, n):
+        if n == "0":
+            return start
+        return g.w.emit("ptr addrspace(1)", f"getelementptr {_memory_type(pointee)}, {start.typed}, i64 {n}", start, n)
+
+    def move(r):
+        (start, already), (index, constant) = g.sum_of(p[r]), g.sum_of(offset[r])
+        base = step(start, g.w.cast(widen, index, "i64"))
+        total = already + constant * size
+        if not total:
+            return base
+        far = g.w.emit("ptr addrspace(1)", f"getelementptr i8, {base.typed}, i64 {total}", base)
+        return g.note_sum(far, base, total)
+
+    return Registers(len(p), move)
+
+
+def _memory_type(t):
+    return "i8" if t is T.i1 else llvm_type(t)
+
+
+@lower(ops.bitcast)
+def bitcast(g, op, x):
+    target = llvm_type(op.attrs["to"])
+    return Registers(len(x), lambda r: _bitcast(g, x[r], target))
+
+
+def _bitcast(g, x, target):
+    if x.type.startswith("ptr") != target.startswith("ptr"):
+        return g.w.cast("ptrtoint" if x.type.startswith("ptr") else "inttoptr", x, target)
+    return g.w.cast("bitcast", x, target)
+
+
+@lower(ops.cast)
+def cast(g, op, x):
+    source, target = T.element(op.operands[0].type), op.attrs["to"]
+    both = g.target.pair_cast(source, target)
+    if both is None:
+        return Registers(len(x), lambda r: convert_scalar(g, x[r], source, target))
+    made = {}
+
+    def half(r):
+        low = r & ~1
+        if low not in made:
+            made[low] = both(g, x[low], x[min(low + 1, len(x) - 1)])
+        return made[low][r & 1]
+
+    return Registers(len(x), half)
+
+
+def convert_scalar(g, x, source, target):
+    """Value conversion of one register."""
+    w, out = g.w, llvm_type(target)
+    if source is target:
+        return x
+    if type(source) is T.Ptr or type(target) is T.Ptr:
+        if target is T.i1:
+            return w.compare("icmp ne", x, value(x.type, "null"))
+        if type(source) is T.Ptr and type(target) is T.Ptr:
+            return x
+        return w.cast("ptrtoint" if type(source) is T.Ptr else "inttoptr", x, out)
+    if target is T.i1:
+        return w.compare(
+            "fcmp une" if source.is_float else "icmp ne", x, w.const(x.type, 0.0 if source.is_float else 0)
+        )
+    if source.is_int and target.is_int:
+        if target.bits == source.bits:
+            return x
+        if target.bits < source.bits:
+            return w.cast("trunc", x, out)
+        widen = "sext" if source.signed else "zext"
+        base, constant = g.sum_of(x)
+        wide = w.cast(widen, x, out)
+        return g.note_sum(wide, w.cast(widen, base, out), constant) if constant else wide
+    if source.is_int:
+        if target is T.bf16:
+            return convert_scalar(g, convert_scalar(g, x, source, T.f32), T.f32, target)
+        return w.cast("sitofp" if source.signed else "uitofp", x, out)
+    if source.bits == 8:
+        return convert_scalar(g, widen_fp8(g, x, source), T.f16, target)
+    if target.is_int:
+        return g.target.float_to_int(g, x, target)
+    return w.cast("fpext" if target.bits > source.bits else "fptrunc", x, out)
+
+
+def widen_fp8(g, x, t):
+    """The half that equals an 8-bit float code: the same fields, moved into place and rescaled."""
+    w = g.w
+    code = w.cast("zext", x, "i16")
+    if t is T.f8e5:
+        return w.cast("bitcast", w.binary("shl", code, w.const("i16", 8)), "half")
+    sign = w.binary("shl", w.binary("and", code, w.const("i16", 0x80)), w.const("i16", 8))
+    fields = w.binary("shl", w.binary("and", code, w.const("i16", 0x7F)), w.const("i16", 10 - t.mantissa))
+    scale = 2.0 ** (T.f16.bias - t.bias)
+    plain = w.cast("bitcast", w.binary("or", sign, fields), "half")
+    half = w.binary("fmul", plain, w.const("half", scale)) if scale != 1 else plain
+    if t.special == "fn":
+        is_nan = w.compare("icmp eq", w.binary("and", code, w.const("i16", 0x7F)), w.const("i16", 0x7F))
+        return w.select(is_nan, value("half", "0xH7E00"), half)
+    if t.special == "fnuz":
+        return w.select(w.compare("icmp eq", code, w.const("i16", 0x80)), value("half", "0xH7E00"), half)
+    return half

@@ -1,0 +1,210 @@
+"""Shared memory: addresses that are linear in the element's bits, and the scratch that conversions pass through.
+
+A shared layout maps each bit of an element's index to the byte-address bits it flips, so swizzles are layouts too and a
+conversion between register layouts is two linear maps. Which map is free of bank conflicts is found by counting.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ....ir import types as T
+from ..layout.linear import image, log2, span_of
+from .function import llvm_type
+
+BANK_ROW = 128  # bytes that all banks serve in one pass
+
+
+class Scratch:
+    """Shared memory, handed out in stack order: buffers that live for a while, and above them the scratch that every
+    conversion uses anew. Barriers come before scratch is written again and before it is read.
+
+    What lies below `start` belongs to callers."""
+
+    def __init__(self, start=0, lends=False):
+        self.buffers, self.bytes, self.dirty = [(0, start)] if start else [], 0, False  # (start, end) of those alive
+        self.lends, self.lent = lends, False  # whether the copy engine reads scratch at all; may be reading it now
+        self.lent_end = 0  # where what it reads ends, if that is all that is in use
+
+    @property
+    def top(self):
+        """Where free memory begins."""
+        return max((end for _, end in self.buffers), default=0)
+
+    def reserve(self, size, alignment):
+        """A buffer that lives until it is released; returns its byte address."""
+        start = -(-self.top // alignment) * alignment
+        self.buffers.append((start, start + size))
+        self.bytes = max(self.bytes, start + size)
+        return start
+
+    def release(self, start):
+        """End the life of the buffer at `start` and of all handed out after it. Somebody may still be reading them, so
+        whoever writes there next waits first."""
+        self.buffers = [b for b in self.buffers if b[0] < start]
+        self.dirty = True
+
+    def take(self, sizes):
+        """Byte addresses for tiles that live together until the next `take`."""
+        at, out = -(-self.top // 16) * 16, []
+        for size in sizes:
+            out.append(at)
+            at += (size + 15) // 16 * 16
+        self.bytes = max(self.bytes, at)
+        return out
+
+    def take_aligned(self, sizes, alignment):
+        """Like `take`, every buffer starting at a multiple of `alignment`."""
+        step = lambda size: (size + alignment - 1) // alignment * alignment
+        skip = -self.top % alignment
+        return self.take([skip, *map(step, sizes)])[1:] if skip else self.take(list(map(step, sizes)))
+
+    def before_write(self, g, written=False):
+        """Nobody may still be reading what is about to be overwritten; with `written`, the copy engine has written
+        all it was given too."""
+        self.take_back(g, written)
+        if self.dirty:
+            g.target.barrier(g)
+        self.dirty = False
+
+    def take_back(self, g, written=False):
+        """The thread that talks to the copy engine waits until it has read the scratch; the others meet it later."""
+        if self.lent:
+            with g.w.when(g.w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
+                g.target.await_boxes(g, 0, written)
+            self.dirty = True
+        self.lent, self.lent_end = False, 0
+
+    def lend(self, end):
+        """The copy engine reads what lies before `end`, while the program goes on."""
+        self.lent, self.lent_end, self.dirty = True, end, True
+
+    def behind_lent(self, size, alignment, most):
+        """A byte address behind what the engine is reading, so that nobody has to wait; None if it cannot be known, or
+        if it would leave room for fewer programs at once."""
+        start = -(-self.lent_end // alignment) * alignment
+        if not self.lent_end or start + size > most or 2 * self.bytes <= most:
+            return None
+        self.bytes = max(self.bytes, start + size)
+        return start
+
+    def after_write(self, g):
+        """Everyone sees what was written."""
+        g.target.barrier(g)
+        self.dirty = True
+
+    def fence_scratch(self):
+        """Control flow joins here: assume the scratch is in use."""
+        self.dirty, self.lent, self.lent_end = True, self.lends, 0
+
+    # --- access -------------------------------------------------------------------------------------------------
+    def pointer(self, g, offset, constant=0):
+        """Address of a byte offset (an i32 value, and a number) in shared memory, for an access that follows at once.
+
+        The number stays beside the access, which takes it as part of its address.
+        """
+        type_ = "ptr addrspace(3)"
+        start = g.w.emit(type_, f"getelementptr i8, ptr addrspace(3) @smem, i32 {offset}", offset)
+        return g.w.effect(f"getelementptr i8, {start.typed}, i32 {constant}", type_) if constant else start
+
+    def store(self, g, base, index, x, t):
+        """Write one element at an index (i32) of the buffer at byte `base`."""
+        self.put(g, self.pointer(g, self._offset(g, base, index, t)), x, t)
+
+    def load(self, g, base, index, t):
+        """Read one element at an index (i32) of the buffer at byte `base`."""
+        return self.get(g, self.pointer(g, self._offset(g, base, index, t)), t)
+
+    def put(self, g, pointer, x, t):
+        """Write one element."""
+        x = g.w.cast("zext", x, "i8") if x.type == "i1" else x
+        g.w.effect(f"store {x.typed}, {pointer.typed}")
+
+    def get(self, g, pointer, t):
+        """Read one element."""
+        kind = llvm_type(t)
+        if kind == "i1":
+            return g.w.cast("trunc", g.w.effect(f"load i8, {pointer.typed}", "i8"), "i1")
+        return g.w.effect(f"load {kind}, {pointer.typed}", kind)
+
+    @staticmethod
+    def _offset(g, base, index, t):
+        size = 8 if type(t) is T.Ptr else t.bytes
+        scaled = g.w.binary("shl", index, g.int(log2(size))) if size > 1 else index
+        return g.w.binary("add", scaled, g.int(base)) if base else scaled
+
+
+# --- choosing an address map ------------------------------------------------------------------------------------
+@functools.lru_cache(maxsize=4096)
+def plan(source, target, size):
+    """Byte-address images of the element bits for passing a tile of `size`-byte elements between two layouts.
+
+    Among row-major order, the reader's and the writer's own order, each with XOR swizzles, the one with the fewest
+    bank passes wins, and among those the one with the widest accesses.
+    """
+    bits = log2(source.numel)
+    best: Any = None
+    for order in dict.fromkeys((tuple(range(bits)), _own_order(target, bits), _own_order(source, bits))):
+        plain = [0] * bits
+        for k, bit in enumerate(order):
+            plain[bit] = size << k
+        for images in _swizzles(tuple(plain), size, bits):
+            (written, wide), (read, broad) = (passes(layout, images, size) for layout in (source, target))
+            cost = written + read, -(wide + broad)
+            if best is None or cost < best[0]:
+                best = (cost, images)
+    return best[1]
+
+
+def _own_order(layout, bits):
+    """Element bits in the order a thread, then its warp, walks them."""
+    order = []
+    for x in (*layout.reg[:4], *layout.lane, *layout.warp, *layout.reg[4:]):
+        bit = x.bit_length() - 1
+        if x and bit not in order:
+            order.append(bit)
+    return tuple(order + [b for b in range(bits) if b not in order])
+
+
+def _swizzles(plain, size, bits):
+    yield plain
+    top = log2(size) + bits
+    for unit in range(max(2, log2(size)), 5):  # XOR units of 4 (an element at least), 8 or 16 bytes of a bank row
+        for first in range(7, top):
+            yield tuple(x ^ _fold(x, unit, first) for x in plain)
+
+
+def _fold(x, unit, first):
+    """Address bits from `first` on, brought down onto the bank bits from `unit` to 6."""
+    return (x >> first << unit) & (BANK_ROW - 1) & ~((1 << unit) - 1) if x >> first else 0
+
+
+def vector_bits(layout, images, size):
+    """How many of a thread's lowest registers are neighbours in memory, as a power of two (16 bytes at most)."""
+    count = 0
+    while count < len(layout.reg) and size << count < 16 and image_of(layout.reg[count], images) == size << count:
+        count += 1
+    while count:  # whatever else selects an address must leave the bits inside the vector alone
+        rest = (*layout.reg[count:], *layout.lane, *layout.warp)
+        if not any(image_of(x, images) & ((size << count) - 1) for x in rest):
+            break
+        count -= 1
+    return count
+
+
+def image_of(element, images):
+    """Byte address of an element (or of an element part)."""
+    return image(images, element)
+
+
+def passes(layout, images, size):
+    """Bank passes a warp needs to move its tile once, instructions times conflicts; elements a thread moves at once."""
+    together = 1 << vector_bits(layout, images, size)
+    vector = size * together
+    group = max(1, min(32, BANK_ROW // max(vector, 4)))  # wide accesses are served in parts of the warp
+    rows = {}
+    for address in span_of([image_of(x, images) for x in layout.lane])[:group]:
+        rows.setdefault(address % BANK_ROW // 4, set()).add(address // 4)
+    conflicts = max(len(words) for words in rows.values())
+    return layout.registers // together * (32 // group) * conflicts, together

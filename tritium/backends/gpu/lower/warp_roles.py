@@ -1,0 +1,198 @@
+"""Warps with different work, the barriers in shared memory between them, and copies made by hand."""
+
+from __future__ import annotations
+
+from .. import ops as gpu_ops
+from ..layout.linear import log2
+from ..layout.swizzle import row_width
+from .control import beside
+from .function import llvm_type, lower
+
+TURNS = 2  # barrier of the first of two groups that take turns; the second has the next
+
+
+@lower(gpu_ops.warp_roles)
+def warp_roles(g, op):
+    """A branch; in the second region the kernel's own warps meet without the others.
+
+    Blocks that copy for each other know each other's barriers before, and none ends while others may write to it or
+    arrive there.
+    """
+    w, registers = g.w, op.attrs["registers"]
+    meet = g.target.meet_blocks if op.attrs["blocks"] > 1 else g.target.barrier
+    with w.when(w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
+        for arg in g.module.args:
+            if "tensor_map" in arg.attrs:
+                g.target.fetch_map(g, g.get(arg)[0])
+    meet(g)  # all know the barriers of the phases
+    is_behind = w.compare("icmp uge", g.place("warp"), g.int(g.warps))
+    behind, copying, working, end = (w.label(name) for name in ("behind", "copying", "working", "end"))
+    parts = []
+    for region, name, group in zip(op.regions, (copying, working), (1, g.warps)):
+        g.shared.fence_scratch()
+        with beside(w, name) as part:
+            if name is working:
+                g.target.more_registers(g, registers[2])
+            with g.group(group):
+                g.block(region)
+            w.jump(end)
+        parts.append(part)
+    w.branch(is_behind, behind, working)
+    w.block(behind)
+    g.target.fewer_registers(g, registers[1])
+    w.branch(w.compare("icmp eq", g.place("warp"), g.int(g.warps)), copying, end)
+    for part, name in zip(parts, (copying, working)):
+        w.levels[-1].lines += [f"{name}:", *part.lines]
+    w.block(end)
+    if op.attrs["blocks"] > 1:
+        meet(g)
+    g.shared.fence_scratch()
+
+
+@lower(gpu_ops.phases)
+def phases(g, op):
+    base = g.shared.reserve(8 * op.attrs["count"], 8)
+    with g.w.when(g.w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
+        for k in range(op.attrs["count"]):
+            g.target.start_phases(g, g.shared.pointer(g, g.int(base + 8 * k)), op.attrs["arrivals"])
+    return [g.int(base)]
+
+
+@lower(gpu_ops.arrive)
+def arrive(g, op, barrier, condition=None):
+    w, lane, blocks = g.w, g.place("lane"), op.attrs["blocks"]
+    here = w.compare("icmp eq", lane, g.int(0)) if blocks == 1 else w.compare("icmp ult", lane, g.int(blocks))
+    with w.when(here if condition is None else w.binary("and", here, condition[0])):
+        pointer = g.shared.pointer(g, barrier[0])
+        if blocks == 1:
+            g.target.arrive(g, pointer)
+        else:  # a lane for each
+            g.target.arrive_at(g, pointer, w.binary("and", lane, g.int(blocks - 1)))
+
+
+@lower(gpu_ops.await_phase)
+def await_phase(g, op, barrier, parity):
+    _await(g, barrier[0], parity[0])
+
+
+def _await(g, barrier, parity):
+    w = g.w
+    again, through = w.label("await"), w.label("through")
+    address = g.shared.pointer(g, barrier)
+    w.jump(again)
+    w.block(again)
+    w.branch(g.target.phase_over(g, address, parity), through, again)
+    w.block(through)
+
+
+def await_turn(g, barrier, parity):
+    """Wait for a phase, and then for this group's turn."""
+    _await(g, barrier[0], parity[0])
+    _take_turn(g)
+
+
+# Turns: each group has a barrier, at which it waits for the other to pass a turn on. The first group begins as if the
+# other had done so before; who passes the last turn on leaves that for loops to come.
+@lower(gpu_ops.open_turns)
+def open_turns(g, op):
+    with g.w.when(_is_group(g, 1)):
+        g.target.pass_by(g, TURNS, g.warps)
+
+
+@lower(gpu_ops.take_turn)
+def take_turn(g, op):
+    _take_turn(g)
+
+
+def _take_turn(g):
+    g.target.meet(g, g.w.binary("add", _group(g), g.int(TURNS)), g.warps)
+
+
+@lower(gpu_ops.pass_turn)
+def pass_turn(g, op):
+    g.target.pass_by(g, g.w.binary("sub", g.int(TURNS + 1), _group(g)), g.warps)
+
+
+@lower(gpu_ops.close_turns)
+def close_turns(g, op):
+    with g.w.when(_is_group(g, 0)):
+        g.target.meet(g, TURNS, g.warps)
+
+
+def _group(g):
+    """Which half of the warps this is one of: 0 or 1."""
+    return g.w.binary("lshr", g.place("warp"), g.int(log2(g.warps // 2)))
+
+
+def _is_group(g, number):
+    return g.w.compare("icmp eq", _group(g), g.int(number))
+
+
+@lower(gpu_ops.element_load)
+def element_load(g, op, buffer, origin, *numbers):
+    """The lanes take elements in turn; the engine's readers see them when it ends."""
+    w, tile, axis = g.w, op.attrs["tile"], op.attrs["axis"]
+    sides, turns = _sides([x[0] for x in numbers], op.attrs["wraps"])
+    size, kind = tile.element.bytes, llvm_type(tile)
+    with w.loop(g.place("lane"), g.int(tile.numel), g.int(32), type="i32") as loop:
+        index = _index(g, loop.index, tile.shape)
+        pointer, inside = _place(g, index, kind, origin[0], sides, turns)
+        (element,) = g.target.load(g, pointer, kind, 1, inside, None, {})
+        target = g.shared.pointer(g, w.binary("add", buffer[0], _swizzled(g, index, tile, axis, size)))
+        w.effect(f"store {element.typed}, {target.typed}, align {size}")
+    g.target.proxy_fence(g)
+    g.target.warp_barrier(g)
+
+
+def element_store(g, op, buffer, part, first, origin, numbers):
+    """All threads take elements in turn of a part of a tile that lies in a buffer, and write them or combine them with
+    what is there; `part` is its type, `first` the index of its first element."""
+    w, size, kind = g.w, part.element.bytes, llvm_type(part)
+    sides, turns = _sides(numbers, (False, False))
+    with w.loop(g.target.thread_id(g), g.int(part.numel), g.int(32 * g.warps), type="i32") as loop:
+        index = _index(g, loop.index, part.shape)
+        source = g.shared.pointer(g, w.binary("add", g.int(buffer), _swizzled(g, index, part, op.attrs["axis"], size)))
+        element = w.effect(f"load {kind}, {source.typed}, align {size}", kind)
+        whole = [w.binary("add", x, g.int(start)) for x, start in zip(index, first)]
+        pointer, inside = _place(g, whole, kind, origin, sides, turns)
+        if op.attrs["how"]:
+            g.target.atomic(g, op, pointer, part.element, [[element]], inside)
+        else:
+            g.target.store(g, pointer, [element], inside, {})
+
+
+def _sides(numbers, wraps):
+    """(step, low and high of each axis; start and modulus of each axis that wraps, None of the others)."""
+    rest = iter(numbers[6:])
+    return [numbers[3 * k : 3 * k + 3] for k in range(2)], [(next(rest), next(rest)) if x else None for x in wraps]
+
+
+def _index(g, number, shape):
+    return [g.w.binary("udiv", number, g.int(shape[1])), g.w.binary("urem", number, g.int(shape[1]))]
+
+
+def _place(g, index, kind, origin, sides, turns):
+    """(the address of an element, whether it is within bounds)."""
+    w, inside, place = g.w, None, g.w.const("i64", 0)
+    for narrow, (step, low, high), turn in zip(index, sides, turns):
+        i = w.cast("zext", narrow, "i64")
+        for condition in (w.compare("icmp sge", i, low), w.compare("icmp slt", i, high)):
+            inside = condition if inside is None else w.binary("and", inside, condition)
+        if turn:
+            start = w.binary("add", narrow if turn[0].type == "i32" else i, turn[0])
+            i = w.cast("sext", w.binary("srem", start, turn[1]), "i64")
+        place = w.binary("add", place, w.binary("mul", i, step))
+    return w.emit("ptr addrspace(1)", f"getelementptr {kind}, {origin.typed}, i64 {place}", origin, place), inside
+
+
+def _swizzled(g, index, tile, axis, size):
+    """Where an element lies in its buffer: as `swizzle.swizzled` has it, for an index known at run time."""
+    w = g.w
+    width, rows = row_width(tile.shape, axis, size), tile.shape[1 - axis]
+    along = w.binary("mul", index[axis], g.int(size))
+    chunk, inner = w.binary("udiv", along, g.int(width)), w.binary("urem", along, g.int(width))
+    row = w.binary("add", w.binary("mul", chunk, g.int(rows)), index[1 - axis])
+    at = w.binary("add", w.binary("mul", row, g.int(width)), inner)
+    mask = {128: 7, 64: 3, 32: 1}.get(width, 0)
+    turn = w.binary("shl", w.binary("and", w.binary("lshr", at, g.int(7)), g.int(mask)), g.int(4))
+    return w.binary("xor", at, turn)

@@ -1,0 +1,1 @@
+"""Loops that overlap copies with computation: software pipelining and warp specialization."""

@@ -1,0 +1,81 @@
+"""Software prefetching: loads of loops without dots are issued one iteration early, into registers.
+
+    for i in tl.range(lo, hi, step, num_stages=4):        x = load p(lo), if lo < hi        (prologue)
+      x = load p(i)                                       for i, with x:
+      body(x)                                      ->       next = load p(i + step), if i + step < hi
+                                                            body(x); x = next
+
+The load of the next iteration overlaps with the computation of this one. The prefetch distance is one iteration for any
+`num_stages` above 1: each stage holds a tile in registers, which lowers occupancy. The predicate of a prefetched load
+is the exit condition of the loop itself, so the prefetch reads no address that the loop does not.
+
+A load whose address depends on other loads is prefetched together with them. Loads are taken in program order until the
+register budget is spent. Loops that contain loops are left alone. So are loops with side effects other than stores that
+the launcher can prove not to alias the prefetched loads (`loop_plan.Overtaking`).
+"""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import walk
+from ....ir.rewrite import substitute, sweep
+from .. import ops as gpu_ops
+from .iteration import Copy
+from .schedule import Overtaking, Plan
+
+_NOT_IN_BODY = (ops.for_, ops.while_, ops.dot, gpu_ops.dot_shared)
+
+
+def load_ahead(module, registers, apart=None):
+    """The module with such loads prefetched, as far as they take no more than `registers` registers per thread.
+
+    Pairs of accesses that are assumed not to alias (`ir.bounds.Pair`) are added to the list `apart`; with None no
+    launcher checks them, and loads do not move above stores.
+    """
+    overtaking, threads = None if apart is None else Overtaking(module, apart), 32 * module.attrs["num_warps"]
+
+    def rule(b, op):
+        if op.kind is not ops.for_ or (op.attrs["num_stages"] or 1) < 2:
+            return None
+        if any(x.kind in _NOT_IN_BODY for x in walk(op.regions[0])):
+            return None
+        plan = Plan(op, None, overtaking)
+        fits = plan.only_stores() and plan.choose_loads(lambda load: _registers(load.type, threads), registers)
+        return _ahead(plan, b) if fits and plan.take_pairs() else None
+
+    return sweep(module, rule)
+
+
+def _registers(t, threads):
+    """The number of 32-bit registers per thread of a value. 16-bit elements count as one each: they are widened when
+    used."""
+    numel, element = (t.numel, t.element) if type(t) is T.Tile else (1, t)
+    return max(1, numel // threads) * (2 if type(element) is T.Ptr or element.bits > 32 else 1)
+
+
+def _ahead(plan, b):
+    """The new loop's results."""
+    loop, body = plan.loop, plan.body
+    lo, hi, step, *inits = loop.operands
+    plan.carry_out(b, hi)
+    first = _loaded(plan, lo, [inits[k] for k in plan.params])
+    names = [*(arg.name for arg in body.args), *[""] * len(first)]
+    with b.region([lo.type, *(x.type for x in (*inits, *first))], names) as region:
+        own, carried = region.args[: len(body.args)], region.args[len(body.args) :]
+        known = {id(load): x for load, x in zip(plan.indices, carried)}
+        copy = Copy(plan, {**known, **{id(arg): x for arg, x in zip(body.args, own)}})
+        following = [copy.value(body.yields[k]) for k in plan.params]
+        following = _loaded(plan, ops.add(b, own[0], step), following)
+        ops.yield_(b, *substitute(b, body, own, known), *following)
+    # The new loop must not be prefetched again.
+    attrs = {**loop.attrs, "num_stages": 1}
+    outs = b.emit_as_is(ops.for_, (*loop.operands, *first), attrs, (region.block,))
+    return (outs if type(outs) is tuple else (outs,))[: len(inits)]
+
+
+def _loaded(plan, i, values):
+    """The loads of iteration `i`, predicated on its existence; `values` are the loop-carried values they depend on."""
+    args = [plan.body.args[0], *(plan.body.args[1 + k] for k in plan.params)]
+    copy = Copy(plan, {id(arg): x for arg, x in zip(args, (i, *values))}, more=plan.goes_on(i))
+    return [copy.value(load) for load in plan.indices]

@@ -1,0 +1,60 @@
+"""Whether the buffers of a module with layouts, and what its conversions pass through, fit into shared memory."""
+
+from __future__ import annotations
+
+from ....ir.core import Result
+from .. import ops as gpu_ops
+from ..layout.swizzle import cuts
+from ..layout.values import scratch_of
+
+ALIGNMENT = 1024  # of buffers, at most
+
+
+def leaves_room(module, shared_bytes):
+    """True if every conversion finds room beside the buffers that are alive where it stands.
+
+    Reductions and the like are not counted: they need little.
+    """
+    return _fits(module.body, [], shared_bytes)
+
+
+def _fits(block, alive, shared_bytes):
+    """Buffers are handed out in stack order; `alive` are (address, bytes) of those in use."""
+    for op in block.ops:
+        alive += [(_key(x), -(-size // ALIGNMENT) * ALIGNMENT) for x, size in zip(op.results, _buffers(op))]
+        if op.kind is gpu_ops.release:
+            first = [k for k, (address, _) in enumerate(alive) if address == _key(op.operands[0])]
+            del alive[first[0] if first else len(alive) :]
+        room = shared_bytes - sum(size for _, size in alive)
+        if room < 0 or _scratch(op, room) > room:
+            return False
+        if not all(_fits(region, alive, shared_bytes) for region in op.regions):
+            return False
+    return True
+
+
+def _scratch(op, room):
+    """Bytes that an op needs while it runs, where there is so much room."""
+    if op.kind is gpu_ops.convert:
+        return scratch_of(op, room)
+    if op.kind is gpu_ops.box_store:
+        tile = op.operands[0].type
+        return _bytes(tile) >> len(cuts(tile, op.attrs["axis"], room)[0])
+    return 0
+
+
+def _buffers(op):
+    """Bytes of the buffers an op makes, one for each result."""
+    if op.kind is gpu_ops.ring:
+        return [op.attrs["slots"] * _bytes(op.attrs["tile"])]
+    if op.kind is gpu_ops.share:
+        return [_bytes(x.type) for x in op.operands]
+    return [8 * op.attrs["count"]] if op.kind is gpu_ops.phases else []
+
+
+def _bytes(tile):
+    return tile.numel * tile.element.bytes
+
+
+def _key(x):
+    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)

@@ -1,0 +1,143 @@
+"""The largest of scaled elements is the largest element, scaled: one product for each result, not for each element.
+
+    m = max(x * c)                            ->    m = max(x) * c        if 0 < c < inf
+    m = max(select(mask, x * c, -inf))        ->    m = max(select(mask, x, -inf)) * c
+
+Attention takes the maximum of scaled products, and then their distances to it. These are fused multiply-adds, so the
+products by themselves are for the maximum alone. Rounding keeps the order of elements, and what is no number stays so:
+the result is the same to the last bit. Only results of dots are worth it: other elements come from memory, which takes
+longer.
+
+Factors are arguments as a rule. That one is neither negative, nor so small or large that constants in the kernel might
+turn it to zero or infinity, is the launcher's to see: floats that are not negative are in the order of their bits.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Arg, Op, Result, walk
+from ....ir.rewrite import sweep
+from .. import ops as gpu_ops
+
+ORDINARY = 2.0**-60, 2.0**60  # arguments, and products of constants
+DOTS = (ops.dot, gpu_ops.dot_shared, gpu_ops.dot_wait)
+EXTREMES = (ops.max_, ops.min_, ops.max_nan, ops.min_nan)
+
+
+def unscale_extremes(module, taken):
+    """The module with such extremes, where nothing needs the scaled elements by themselves.
+
+    What must not be negative is added to `taken`, as rows of `ir.bounds`; without a list, nothing is done.
+    """
+    if taken is None or not any(map(_is_extreme, walk(module.body))):
+        return module
+    return _Unscaling(_Unscaling(module, taken, _masked, _behind_mask).run(), taken, _extremes, _of_extreme).run()
+
+
+class _Unscaling:
+    """One sweep: `find(products' readers)` chooses what is made anew, by `make`."""
+
+    def __init__(self, module, taken, find, make):
+        self.module, self.taken, self.make = module, taken, make
+        self.numbers = {}  # of factors' arguments, by the id of what is chosen
+        readers, products = {}, []
+        for op in walk(module.body):
+            for x in op.operands:
+                readers.setdefault(id(x.op if type(x) is Result else x), []).append(op)
+            products += [op] if op.kind is ops.mul and _factor(op) else []
+        for op in products:
+            number = _argument(_factor(op)[1], module.args)
+            if number is not None:
+                self.numbers |= {id(x): number for x in find(readers.get(id(op), []))}
+
+    def run(self):
+        return sweep(self.module, self.rule) if self.numbers else self.module
+
+    def rule(self, b, op):
+        number = self.numbers.get(id(b.original)) if b.original and op.kind is b.original.kind else None
+        if number is None:
+            return None
+        self.taken.extend(rows for rows in _rows(number) if rows not in self.taken)
+        return self.make(b, op)
+
+
+def _masked(readers):
+    """The selections between a product and an infinity, if that is all it is for."""
+    return readers if all(x.kind is ops.select and _infinite(x.operands[2]) for x in readers) else []
+
+
+def _behind_mask(b, op):
+    mask, product, infinity = op.operands
+    x, factor = _factor(product)
+    return ops.mul(b, b.emit_as_is(ops.select, (mask, x, infinity)), _spread(b, op.type, factor))
+
+
+def _extremes(readers):
+    """The extremes of a product that is fused with whatever else uses it."""
+    found = [x for x in readers if _is_extreme(x)]
+    return found if all(x in found or x.kind in (ops.add, ops.sub) for x in readers) else []
+
+
+def _of_extreme(b, op):
+    x, factor = _factor(op.operands[0])
+    found = b.emit_as_is(op.kind, (x,), op.attrs, op.regions)
+    return ops.mul(b, found, _spread(b, op.type, factor))
+
+
+def _spread(b, type_, x):
+    """A scalar as often as a type has elements."""
+    return ops.splat(b, x, shape=type_.shape) if type(type_) is T.Tile else x
+
+
+def _factor(product) -> Any:
+    """(x, c) of a product x * c of a dot's result in single precision, masked perhaps, and a scalar; None of others."""
+    for x, y in (product.operands, product.operands[::-1]):
+        if type(x) is type(y) is Op and y.kind is ops.splat and T.element(x.type) is T.f32 and _from_dot(x):
+            return x, y.operands[0]
+    return None
+
+
+def _from_dot(x):
+    if x.kind is ops.select and _infinite(x.operands[2]):
+        x = x.operands[1]
+    return type(x) is Op and x.kind in DOTS
+
+
+def _infinite(x):
+    while type(x) is Op and x.kind is ops.splat:
+        (x,) = x.operands
+    return type(x) is Op and x.kind is ops.constant and math.isinf(x.attrs["value"])
+
+
+def _argument(x, arguments):
+    """The number of the argument that a scalar is, but for constants it is multiplied with; None if there is none."""
+    constants = 1.0
+    while type(x) is Op and x.kind is ops.mul:
+        known = [y.attrs["value"] for y in x.operands if type(y) is Op and y.kind is ops.constant]
+        others = [y for y in x.operands if type(y) is Arg or y.kind is not ops.constant]
+        if len(known) != 1:
+            return None
+        constants, (x,) = constants * known[0], others
+    if type(x) is not Arg or not ORDINARY[0] <= constants <= ORDINARY[1]:
+        return None
+    return next((k for k, arg in enumerate(arguments) if arg is x), None)
+
+
+def _is_extreme(op):
+    if op.kind is not ops.reduce or len(op.operands) != 1:
+        return False
+    combined, last = op.regions[0].ops[0], op.regions[0].ops[-1]
+    return len(op.regions[0].ops) == 2 and combined.kind in EXTREMES and last.operands[0] is combined
+
+
+def _rows(number):
+    """That an argument is an ordinary factor, by its bits."""
+    least, most = (struct.unpack("i", struct.pack("f", x))[0] for x in ORDINARY)
+    bits = ("argument", "i32", number)
+    yield bits, ("constant", "i64", least), ("sub", "i64", 0, 1)
+    yield bits, ("constant", "i64", most), ("sub", "i64", 1, 0)

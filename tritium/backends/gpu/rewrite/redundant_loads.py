@@ -1,0 +1,132 @@
+"""Tiles whose neighbours are the same in memory, loaded once and spread out: words of many weights, scales of groups.
+
+    q = load p + k // 8 * n          ->     few = load p + (0, 8, 16, ...) // 8 * n
+    w = q >> k % 8 * 4                      q = few, every row eight times
+    acc = dot a, w, acc                     ...
+
+What a dot's side is computed from is copied ahead of its round, so this is about the copies and their room. The few
+addresses are made as the many were, of every eighth number; where that cannot be seen the load stays as it is.
+"""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir import types as T
+from ....ir.builder import Builder
+from ....ir.core import Op, walk
+from ....ir.rewrite import sweep
+from ....passes.axis_info import analyze
+from ....passes.simplify import number
+from ..pipeline.schedule import Plan, is_loaded
+
+
+def load_once(module, abilities, taken=None):
+    """The module with such loads behind the sides of dots; `abilities(module)` is what the target says (`Plan`).
+
+    What that takes for granted is added to `taken`; see `axis_info.analyze`.
+    """
+    loops = [op for op in walk(module.body) if op.kind is ops.for_ and _computes_sides(op)]
+    if not loops:
+        return module
+    info, can, depth = analyze(module, taken), abilities(module), module.attrs.get("num_stages", 3)
+    found = {}
+    for loop in loops:
+        stages = loop.attrs["num_stages"] if loop.attrs["num_stages"] is not None else depth
+        plan = Plan(loop, can)
+        if stages > 1 and plan.works_with_registers():
+            found |= _repeating(plan, info)
+
+    def rule(b, op):
+        steps = found.get(id(b.original))
+        if steps is None or op.kind is not ops.load or op.type is not b.original.type:
+            return None
+        return _spread(b, _few(b, op, steps), steps)
+
+    return sweep(module, rule) if found else module
+
+
+def _computes_sides(loop):
+    """True if a dot of the loop has a side that is not loaded as it is."""
+    dots = [op for op in loop.regions[0].ops if op.kind is ops.dot]
+    return any(not is_loaded(x) for dot in dots for x in dot.operands[:2])
+
+
+def _repeating(plan, info):
+    """{id of a load behind a side: how often its elements repeat along each axis}, where copies bring the few."""
+    dots = (*plan.dots, *plan.in_registers)
+    loads = [x for dot in dots for side in dot.operands[:2] for rank in (1, 2) for x in plan.behind(side, rank)]
+    found = {}
+    for load in loads:
+        steps = _steps(load, info)
+        few = _few(Builder(), load, steps) if max(steps) > 1 and not load.attrs["volatile"] else None
+        if few is not None and (plan.can_copy if len(steps) == 2 else plan.can_run_ahead)(few):
+            found[id(load)] = steps
+    return found
+
+
+def _steps(load, info):
+    """How many neighbours along each axis are one element, in aligned groups."""
+    facts = [info(x).constancy for x in load.operands if type(x.type) is T.Tile]
+    return tuple(map(min, load.type.shape, *facts))
+
+
+def _few(b, load, steps):
+    """The load of the first element of each group; None if its addresses or its mask cannot be made."""
+    operands = [_sampled(b, x, steps) for x in load.operands]
+    return None if None in operands else b.emit(ops.load, operands, load.attrs, loc=load.loc)
+
+
+def _spread(b, x, steps):
+    """The elements of `x`, each as often as it repeats."""
+    shape = T.shape(x.type)
+    parts = [(n,) if step == 1 else (step,) if n == 1 else (n, step) for n, step in zip(shape, steps)]
+    for axis in reversed(range(len(shape))):
+        if len(parts[axis]) == 2:
+            x = ops.expand_dims(b, x, axis=axis + 1)
+    x = ops.broadcast(b, x, shape=tuple(n for part in parts for n in part))
+    full = tuple(n * step for n, step in zip(shape, steps))
+    return x if T.shape(x.type) == full else ops.reshape(b, x, shape=full)
+
+
+def _sampled(b, x, steps, divisor=1):
+    """Every so many elements of a tile along each axis, divided by `divisor` where they are multiples of it; None if
+    that cannot be made of the scalars the tile is made of."""
+    if divisor == 1 and max(steps, default=1) == 1:
+        return x
+    if type(x) is not Op or type(x.type) is not T.Tile:
+        return None
+    shape = tuple(n // step for n, step in zip(x.type.shape, steps))
+    if x.kind is ops.arange:
+        return _sampled_range(b, x, steps[0], divisor)
+    if x.kind is ops.splat:
+        return ops.splat(b, x.operands[0], shape=shape) if divisor == 1 else None
+    if x.kind is ops.expand_dims:
+        axis = x.attrs["axis"]
+        inner = _sampled(b, x.operands[0], steps[:axis] + steps[axis + 1 :], divisor)
+        return None if inner is None else ops.expand_dims(b, inner, axis=axis)
+    if x.kind is ops.broadcast:
+        inner = tuple(step if n > 1 else 1 for n, step in zip(T.shape(x.operands[0].type), steps))
+        inner = _sampled(b, x.operands[0], inner, divisor)
+        return None if inner is None else ops.broadcast(b, inner, shape=shape)
+    return _sampled_result(b, x, steps) if divisor == 1 and x.kind.elementwise else None
+
+
+def _sampled_range(b, x, step, divisor):
+    start, count = x.attrs["start"], x.type.numel // step
+    if start % divisor or step % divisor:
+        return None
+    full = lambda n: ops.splat(b, ops.constant(b, value=n, type=T.i32), shape=(count,))
+    made = ops.arange(b, start=0, end=count)
+    made = made if step == divisor else ops.mul(b, made, full(step // divisor))
+    return ops.add(b, made, full(start // divisor)) if start else made
+
+
+def _sampled_result(b, x, steps):
+    """Of an op that goes element by element. Quotients of ranges are ranges, so that what lies side by side is seen."""
+    divisor = number(x.operands[1]) if x.kind is ops.div else None
+    if type(divisor) is int and divisor > 1:
+        quotient = _sampled(b, x.operands[0], steps, divisor)
+        if quotient is not None:
+            return quotient
+    operands = [_sampled(b, y, steps) if type(y.type) is T.Tile else y for y in x.operands]
+    return None if None in operands else b.emit(x.kind, operands, x.attrs, loc=x.loc)

@@ -1,0 +1,83 @@
+"""Carry a scalar instead of a tile where a loop only moves the tile by a uniform step.
+
+    for p: p += step            ->      for o: p = start + o; o += step
+
+The tile then costs nothing between rounds, its addresses are a fixed part per thread plus one scalar, and copies of a
+later round need only that scalar.
+"""
+
+from __future__ import annotations
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Op
+from ....ir.rewrite import substitute, sweep
+
+
+def scalar_steps(module):
+    """Every loop with its uniformly moving tiles carried as scalars."""
+    return sweep(module, _rule)
+
+
+def _rule(b, op):
+    if op.kind is not ops.for_:
+        return None
+    body = op.regions[0]
+    moved = [_step(arg, out) for arg, out in zip(body.args[1:], body.yields)]
+    if not any(moved):
+        return None
+    lo, hi, step, *inits = op.operands
+    starts = [ops.constant(b, value=0, type=_carrier(x.type)) if s else x for x, s in zip(inits, moved)]
+    with b.region(
+        [lo.type, *(x.type for x in starts)], [body.args[0].name, *(a.name for a in body.args[1:])]
+    ) as region:
+        index, *own = region.args
+        values = [_moved(b, x, o) if s else o for x, o, s in zip(inits, own, moved)]
+        outs = substitute(b, body, [index, *values])
+        ops.yield_(
+            b,
+            *[
+                ops.add(b, o, _to_carrier(b, _uniform(y, x), o.type)) if s else y
+                for y, x, o, s in zip(outs, values, own, moved)
+            ],
+        )
+    ends = b.emit(ops.for_, (lo, hi, step, *starts), op.attrs, (region.block,))
+    ends = ends if type(ends) is tuple else (ends,)
+    return tuple(_moved(b, x, o) if s else o for x, o, s in zip(inits, ends, moved))
+
+
+def _step(arg, out):
+    """True if `out` is the tile `arg` plus a splat."""
+    if type(arg.type) is not T.Tile or type(out) is not Op or out.kind not in (ops.add, ops.addptr):
+        return False
+    if not (T.is_ptr(arg.type) or arg.type.element.is_int):
+        return False
+    return any(x is arg and _is_splat(y) for x, y in _sides(out))
+
+
+def _sides(out):
+    x, y = out.operands
+    return [(x, y)] if out.kind is ops.addptr else [(x, y), (y, x)]
+
+
+def _is_splat(x):
+    return type(x) is Op and x.kind is ops.splat
+
+
+def _uniform(out, value):
+    """The scalar that `out` adds to `value`."""
+    return next(y.operands[0] for x, y in _sides(out) if x is value and _is_splat(y))
+
+
+def _carrier(t):
+    """Offsets of pointers are kept in 64 bits; integers wrap in their own type."""
+    return T.i64 if T.is_ptr(t) else t.element
+
+
+def _to_carrier(b, x, t):
+    return x if x.type is t else ops.cast(b, x, to=t)
+
+
+def _moved(b, start, offset):
+    kind = ops.addptr if T.is_ptr(start.type) else ops.add
+    return kind(b, start, ops.splat(b, offset, shape=start.type.shape))

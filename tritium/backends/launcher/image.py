@@ -1,0 +1,279 @@
+"""Object files of our own put into memory without LLVM, whose library takes longer to load than a kernel to start.
+
+Only what LLVM writes for the launcher is understood: ELF for x86-64 and AArch64, compiled position-independent for the
+small code model. Functions elsewhere are reached through stubs, objects elsewhere through a table of their addresses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from ...locks import once
+
+__all__ = ["Host", "UnknownObject", "host", "load"]
+
+
+class UnknownObject(Exception):
+    """An object file that needs a real linker."""
+
+
+class Host(NamedTuple):
+    """Any CPU of this machine's kind, as LLVM calls it: what needs no special instructions is compiled for it."""
+
+    triple: str
+    cpu: str
+    features: str = ""
+
+
+_HOSTS = {"x86_64": Host("x86_64-unknown-linux-gnu", "x86-64"),
+          "aarch64": Host("aarch64-unknown-linux-gnu", "generic")}  # fmt: skip
+
+
+def host() -> Host | None:
+    """What to compile objects for that `load` understands; None on other kinds of machines.
+
+    >>> host() in (None, *_HOSTS.values())
+    True
+    """
+    known = sys.platform == "linux" and sys.byteorder == "little" and struct.calcsize("P") == 8
+    return _HOSTS.get(os.uname().machine) if known else None
+
+
+# -- relocations: (value of the field, from the place and the symbol) --------------------------------------------------
+
+
+def _word64(memory, at: int, place: int, value: int) -> None:
+    struct.pack_into("<Q", memory, at, value & (1 << 64) - 1)
+
+
+def _relative32(memory, at: int, place: int, value: int) -> None:
+    struct.pack_into("<i", memory, at, value - place)
+
+
+def _bits(shift: int, count: int, place_bits: int, relative: bool = False, page: bool = False) -> Callable:
+    """Put `count` bits of a value, from bit `shift` on, into an instruction at bit `place_bits`."""
+
+    def patch(memory, at: int, place: int, value: int) -> None:
+        if page:
+            value, place = value & -4096, place & -4096
+        field = ((value - place if relative else value) >> shift) & (1 << count) - 1
+        word = struct.unpack_from("<I", memory, at)[0]
+        struct.pack_into("<I", memory, at, word | field << place_bits)
+
+    return patch
+
+
+def _page(memory, at: int, place: int, value: int) -> None:
+    """ADRP: the two lowest bits of the distance in pages stand apart."""
+    _bits(12, 2, 29, relative=True, page=True)(memory, at, place, value)
+    _bits(14, 19, 5, relative=True, page=True)(memory, at, place, value)
+
+
+class _Kind(NamedTuple):
+    """How a relocation is carried out; `via` says whether the symbol is reached by a stub or by the table."""
+
+    patch: Callable
+    via: str = ""
+
+
+def _low12(size: int) -> _Kind:
+    return _Kind(_bits(size, 12 - size, 10))
+
+
+class _Machine(NamedTuple):
+    """A kind of CPU: its number in ELF, its relocations, and the code that jumps to the address behind it."""
+
+    number: int
+    kinds: dict[int, _Kind]
+    jump: bytes
+
+
+_MACHINES = {
+    "x86_64": _Machine(62, {
+        1: _Kind(_word64), 2: _Kind(_relative32), 4: _Kind(_relative32, "stub"),
+        **dict.fromkeys((9, 41, 42), _Kind(_relative32, "table")),
+    }, bytes.fromhex("ff25020000009090")),  # jmp *2(%rip); nop; nop
+    "aarch64": _Machine(183, {
+        257: _Kind(_word64), 275: _Kind(_page), 277: _low12(0), 278: _low12(0), 284: _low12(1), 285: _low12(2),
+        286: _low12(3), 299: _low12(4), 311: _Kind(_page, "table"), 312: _low12(3)._replace(via="table"),
+        **dict.fromkeys((282, 283), _Kind(_bits(2, 26, 0, relative=True), "stub")),
+    }, bytes.fromhex("50000058" "00021fd6")),  # ldr x16, 8; br x16
+}  # fmt: skip
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+_PAGE, _STUB, _SLOT = 65536, 16, 8  # the largest pages of either kind of machine
+_ALLOCATED, _EXECUTABLE, _NO_BITS, _SYMBOLS, _RELOCATIONS = 2, 4, 8, 2, 4  # of ELF's section headers
+_UNDEFINED, _FIRST_RESERVED = 0, 0xFF00
+
+
+class _Section(NamedTuple):
+    name: int
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    entry: int
+
+
+class _Symbol(NamedTuple):
+    name: str
+    section: int
+    value: int
+
+
+class _File:
+    """An object file, taken apart."""
+
+    def __init__(self, code: bytes, machine: str):
+        found = _MACHINES.get(machine)
+        if found is None or code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (1, found.number):
+            raise UnknownObject("not a relocatable ELF file of this machine")
+        self.code, self.machine = code, found
+        start, = struct.unpack_from("<Q", code, 40)
+        count, = struct.unpack_from("<H", code, 60)
+        self.sections = [_Section(*row) for row in struct.iter_unpack("<IIQQQQIIQQ", code[start: start + 64 * count])]
+        self.symbols = [symbol for section in self.sections if section.type == _SYMBOLS
+                        for symbol in self._read_symbols(section)]
+
+    def content(self, section: _Section) -> bytes:
+        return self.code[section.offset: section.offset + section.size]
+
+    def _read_symbols(self, section: _Section) -> Iterable[_Symbol]:
+        names = self.content(self.sections[section.link])
+        for name, _info, _other, index, value, _size in struct.iter_unpack("<IBBHQQ", self.content(section)):
+            yield _Symbol(names[name: names.index(b"\0", name)].decode(), index, value)
+
+    def kept(self) -> list[int]:
+        """The sections that are needed when the code runs, code first; what unwinds stacks is not."""
+        names = self.content(self.sections[struct.unpack_from("<H", self.code, 62)[0]])
+        unwind = {k for k, section in enumerate(self.sections) if names.startswith(b".eh_frame\0", section.name)}
+        found = [k for k, section in enumerate(self.sections) if section.flags & _ALLOCATED and k not in unwind]
+        return sorted(found, key=lambda k: not self.sections[k].flags & _EXECUTABLE)
+
+    def relocations(self, kept: Iterable[int]) -> Iterable[tuple[int, int, _Symbol, _Kind, int]]:
+        """(section, offset, symbol, kind, addend)."""
+        for section in self.sections:
+            if section.type == _RELOCATIONS and section.info in kept:
+                for offset, info, addend in struct.iter_unpack("<QQq", self.content(section)):
+                    kind = self.machine.kinds.get(info & 0xFFFFFFFF)
+                    if kind is None:
+                        raise UnknownObject(f"relocation {info & 0xFFFFFFFF}")
+                    yield section.info, offset, self.symbols[info >> 32], kind, addend
+
+
+# -- loading -----------------------------------------------------------------------------------------------------------
+
+
+@once
+def _process():
+    return ctypes.CDLL(None)
+
+
+def _address(name: str, symbols: Mapping[str, int]) -> int:
+    found = symbols.get(name)
+    if found is None:
+        try:
+            found = ctypes.cast(_process()[name], ctypes.c_void_p).value
+        except AttributeError:
+            raise UnknownObject(f"nothing is called {name}") from None
+    return found or 0
+
+
+class _Plan:
+    """Where everything goes: code and stubs, from the next page on data and the table of addresses."""
+
+    def __init__(self, file: _File):
+        self.file, self.kept = file, file.kept()
+        self.relocations = list(file.relocations(set(self.kept)))
+        self.stubs, self.table = self._named("stub"), self._named("table")
+        self.places: dict[int, int] = {}
+        at = self._place(0, executable=True)
+        self.first_stub = (at + 15) & -16
+        self.data = (self.first_stub + _STUB * len(self.stubs) + _PAGE - 1) & -_PAGE
+        at = self._place(self.data, executable=False)
+        self.first_slot = (at + 7) & -8
+        self.size = self.first_slot + _SLOT * max(len(self.table), 1)
+
+    def _named(self, via: str) -> dict[str, int]:
+        """Symbols reached this way, numbered; what is in the file needs no stub."""
+        names = (symbol.name for _, _, symbol, kind, _ in self.relocations
+                 if kind.via == via and (via == "table" or symbol.section == _UNDEFINED))
+        return {name: k for k, name in enumerate(dict.fromkeys(names))}
+
+    def _place(self, at: int, executable: bool) -> int:
+        for k in self.kept:
+            section = self.file.sections[k]
+            if bool(section.flags & _EXECUTABLE) is executable:
+                at += -at % max(section.align, 1)
+                self.places[k] = at
+                at += section.size
+        return at
+
+    def write(self, memory, base: int, symbols: Mapping[str, int]) -> dict[str, int]:
+        """Fill the memory that begins at `base`; name -> address of what the file defines."""
+        file, defined = self.file, {}
+        for k, place in self.places.items():
+            section = file.sections[k]
+            if section.type != _NO_BITS:
+                memory[place: place + section.size] = file.content(section)
+        for symbol in file.symbols:
+            if symbol.section in self.places and symbol.name:
+                defined[symbol.name] = base + self.places[symbol.section] + symbol.value
+        known = {name: _address(name, symbols) for name in {**self.stubs, **self.table} if name not in defined}
+        known |= defined
+        for name, k in self.stubs.items():
+            at = self.first_stub + _STUB * k
+            memory[at: at + _STUB] = file.machine.jump + struct.pack("<Q", known[name])
+        for name, k in self.table.items():
+            struct.pack_into("<Q", memory, self.first_slot + _SLOT * k, known[name])
+        for section, offset, symbol, kind, addend in self.relocations:
+            at = self.places[section] + offset
+            kind.patch(memory, at, base + at, self._target(symbol, kind, base, known, symbols) + addend)
+        return defined
+
+    def _target(self, symbol: _Symbol, kind: _Kind, base: int, known: Mapping[str, int],
+                symbols: Mapping[str, int]) -> int:
+        if kind.via == "table":
+            return base + self.first_slot + _SLOT * self.table[symbol.name]
+        if symbol.section in self.places:
+            return base + self.places[symbol.section] + symbol.value
+        if symbol.section != _UNDEFINED:
+            raise UnknownObject(f"symbol {symbol.name} in section {symbol.section}")
+        if kind.via == "stub":
+            return base + self.first_stub + _STUB * self.stubs[symbol.name]
+        if kind.patch is not _word64:
+            raise UnknownObject(f"{symbol.name} may be out of reach")
+        return known.get(symbol.name) or _address(symbol.name, symbols)
+
+
+def load(object_code: bytes, symbols: Mapping[str, int], exports: Iterable[str]) -> dict[str, int]:
+    """Put an object file into this process for good; where each of `exports` lies.
+
+    `symbols` gives the addresses of what it refers to; what is not there is looked up among the process's own.
+    Raises UnknownObject for files that need LLVM's linker.
+
+    >>> load(b"no object", {}, ())
+    Traceback (most recent call last):
+    tritium.backends.launcher.image.UnknownObject: not a relocatable ELF file of this machine
+    """
+    import mmap
+
+    plan = _Plan(_File(object_code, os.uname().machine))
+    memory = mmap.mmap(-1, plan.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    defined = plan.write(memory, base, symbols)
+    code = (ctypes.c_void_p(base), ctypes.c_size_t(plan.data), mmap.PROT_READ | mmap.PROT_EXEC)
+    if _process().mprotect(*code):  # Linux makes what was written visible to the instruction cache as it does so
+        raise UnknownObject("code may not be made executable")
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # what may be running is never unmapped
+    return {name: defined[name] for name in exports}

@@ -1,0 +1,445 @@
+"""The launcher: Python builtins, in LLVM, that check arguments against records and run a kernel.
+
+Nothing is compiled per kernel. A *record* (see `record.py`) says what each argument of a call must look like for one
+specialisation of a kernel to apply, and which function runs it: the CPU's pool, or a GPU's driver. `bind` belongs to a
+list whose first element is a Python function and whose others are records; `bind(grid)` gives a callable that tries the
+records in turn, fills one 8-byte slot for each runtime parameter of the first that applies, and has the kernel run.
+When none applies it calls the Python function with the grid and the arguments: nothing has happened then. `ways` has
+the other builtins that go by records.
+
+Objects of the interpreter come in as symbols: `py.int` is the type `int`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ...knobs import HookChain
+from . import fast_paths
+from .guards import TYPE_OFFSET, guards
+
+__all__ = ["SYMBOLS", "declare", "launcher", "python_objects", "texts"]
+
+SYMBOLS = ("tt.def.bind", "tt.def.run", "tt.def.lookup")
+
+_FUNCTIONS = """
+ptr PyObject_GetAttr(ptr, ptr)
+ptr PyObject_GetItem(ptr, ptr)
+ptr PyObject_VectorcallMethod(ptr, ptr, i64, ptr)
+i32 PyObject_RichCompareBool(ptr, ptr, i32)
+ptr PyBytes_AsString(ptr)
+i64 PyLong_AsLongLong(ptr)
+i64 PyLong_AsLongLongAndOverflow(ptr, ptr)
+i64 PyLong_AsUnsignedLongLong(ptr)
+ptr PyLong_AsVoidPtr(ptr)
+double PyFloat_AsDouble(ptr)
+ptr PyTuple_Pack(i64, ...)
+ptr PyTuple_GetItem(ptr, i64)
+i64 PyTuple_Size(ptr)
+ptr PyList_GetItem(ptr, i64)
+i64 PyList_Size(ptr)
+ptr PyList_AsTuple(ptr)
+ptr PyDict_Copy(ptr)
+i32 PyDict_SetItem(ptr, ptr, ptr)
+i32 PyCallable_Check(ptr)
+ptr PyObject_CallOneArg(ptr, ptr)
+ptr PyObject_Vectorcall(ptr, ptr, i64, ptr)
+ptr PyCFunction_NewEx(ptr, ptr, ptr)
+ptr PyErr_Occurred()
+i32 PyErr_ExceptionMatches(ptr)
+void PyErr_Clear()
+void Py_IncRef(ptr)
+void Py_DecRef(ptr)
+"""
+
+# The names are interned strings; the dict keeps what the builtin refers to alive.
+_OBJECTS = {
+    "py.int": int, "py.float": float, "py.tuple": tuple, "py.list": list, "py.one": 1, "py.true": True,
+    "py.false": False, "py.none": None, "py.runtime_error": RuntimeError, "py.type_error": TypeError,
+    "py.dtype": sys.intern("dtype"), "py.data_ptr": sys.intern("data_ptr"), "py.is_cpu": sys.intern("is_cpu"),
+    "py.get_device": sys.intern("get_device"), "py.numel": sys.intern("numel"), "py.exception": Exception,
+    "py.retold": (KeyError, TypeError), "py.hook_chain": HookChain, "py.calls": sys.intern("calls"),
+}  # fmt: skip
+
+
+def python_objects() -> dict[str, int]:
+    """Addresses of the objects the launcher refers to; the interpreter's functions are found by name.
+
+    >>> python_objects()["py.none"] == id(None)
+    True
+    """
+    return {name: id(value) for name, value in _OBJECTS.items()}
+
+
+_TEXTS = {
+    "name.bind": "bind",
+    "name.call": "call",
+    "doc.bind": "bind(grid): a callable that launches the kernel on grid",
+    "doc.call": "launch the kernel",
+}
+
+_HEAD = """
+%method = type { ptr, ptr, i32, ptr }             ; PyMethodDef; 128: METH_FASTCALL, 2: METH_KEYWORDS, 8: METH_O
+
+@tt.def.bind = global %method { ptr @name.bind, ptr @bind, i32 8, ptr @doc.bind }
+@def.call = internal global %method { ptr @name.call, ptr @call, i32 130, ptr @doc.call }
+@nobody = internal global i8 0
+"""
+
+_GRID = """
+declare { i64, i1 } @llvm.smul.with.overflow.i64(i64, i64)
+
+; Read three sizes of a grid; false if one is no integer or out of range, or if there are too many programs.
+define internal i1 @read_grid(ptr %sizes, ptr %grid) nounwind {
+entry:
+  br label %next
+next:
+  %i = phi i64 [0, %entry], [%i1, %more]
+  %before = phi i64 [1, %entry], [%total, %more]
+  %size.p = getelementptr ptr, ptr %sizes, i64 %i
+  %size = load ptr, ptr %size.p
+  %n = call i64 @PyLong_AsLongLong(ptr %size)
+  %wrong = icmp ugt i64 %n, 2147483647            ; also if it is negative
+  br i1 %wrong, label %bad, label %good
+bad:
+  call void @PyErr_Clear()
+  ret i1 false
+good:
+  %slot = getelementptr i64, ptr %grid, i64 %i
+  store i64 %n, ptr %slot
+  %product = call { i64, i1 } @llvm.smul.with.overflow.i64(i64 %before, i64 %n)
+  %wraps = extractvalue { i64, i1 } %product, 1
+  br i1 %wraps, label %bad, label %more
+more:
+  %total = extractvalue { i64, i1 } %product, 0
+  %i1 = add i64 %i, 1
+  %another = icmp slt i64 %i1, 3
+  br i1 %another, label %next, label %done
+done:
+  ret i1 true
+}
+"""
+
+_CALL = """
+define internal ptr @bind(ptr %records, ptr %grid) nounwind {
+entry:
+  %self = call ptr (i64, ...) @PyTuple_Pack(i64 2, ptr %records, ptr %grid)
+  %none = icmp eq ptr %self, null
+  br i1 %none, label %raise, label %make
+make:
+  %bound = call ptr @PyCFunction_NewEx(ptr @def.call, ptr %self, ptr null)
+  call void @Py_DecRef(ptr %self)
+  ret ptr %bound
+raise:
+  ret ptr null
+}
+
+; Whether a call has the form a record was made for: so many positional arguments, these keywords.
+define internal i1 @same_form(ptr %record, i64 %count, ptr %names) nounwind {
+entry:
+  %n.p = getelementptr %record, ptr %record, i64 0, i32 5
+  %n = load i64, ptr %n.p
+  %same_n = icmp eq i64 %n, %count
+  br i1 %same_n, label %keywords, label %no
+keywords:
+  %names.p = getelementptr %record, ptr %record, i64 0, i32 6
+  %expected = load ptr, ptr %names.p
+  %identical = icmp eq ptr %expected, %names
+  br i1 %identical, label %yes, label %compare
+compare:
+  %any = icmp ne ptr %names, null
+  %some = icmp ne ptr %expected, null
+  %both = and i1 %any, %some
+  br i1 %both, label %ask, label %no
+ask:
+  %answer = call i32 @PyObject_RichCompareBool(ptr %names, ptr %expected, i32 2)
+  %equal = icmp eq i32 %answer, 1
+  br i1 %equal, label %yes, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; The grid of a call: a tuple as it is, a function called with all parameters by name. A new reference; null: exception.
+define internal ptr @grid_of(ptr %grid, ptr %record, ptr %args, i64 %count, ptr %names) nounwind {
+entry:
+  %defaults.p = getelementptr %record, ptr %record, i64 0, i32 8
+  %defaults = load ptr, ptr %defaults.p
+  %callable = call i32 @PyCallable_Check(ptr %grid)
+  %function = icmp ne i32 %callable, 0
+  br i1 %function, label %collect, label %ready
+ready:
+  call void @Py_IncRef(ptr %grid)
+  ret ptr %grid
+collect:
+  %all = call ptr @PyDict_Copy(ptr %defaults)
+  %no_dict = icmp eq ptr %all, null
+  br i1 %no_dict, label %raise, label %begin
+begin:
+  %own.p = getelementptr %record, ptr %record, i64 0, i32 9
+  %own = load ptr, ptr %own.p
+  %n.p = getelementptr %record, ptr %record, i64 0, i32 4
+  %n = load i64, ptr %n.p
+  br label %next
+next:
+  %i = phi i64 [0, %begin], [%i1, %put]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %name, label %ask
+name:
+  %by_place = icmp slt i64 %i, %count
+  %from = select i1 %by_place, ptr %own, ptr %names
+  %before = select i1 %by_place, i64 0, i64 %count
+  %k = sub i64 %i, %before
+  %key = call ptr @PyTuple_GetItem(ptr %from, i64 %k)
+  %no_key = icmp eq ptr %key, null
+  br i1 %no_key, label %drop, label %put
+put:
+  %arg.p = getelementptr ptr, ptr %args, i64 %i
+  %arg = load ptr, ptr %arg.p
+  %r = call i32 @PyDict_SetItem(ptr %all, ptr %key, ptr %arg)
+  %i1 = add i64 %i, 1
+  %good = icmp eq i32 %r, 0
+  br i1 %good, label %next, label %drop
+ask:
+  %answer = call ptr @PyObject_CallOneArg(ptr %grid, ptr %all)
+  call void @Py_DecRef(ptr %all)
+  ret ptr %answer
+drop:
+  call void @Py_DecRef(ptr %all)
+  br label %raise
+raise:
+  ret ptr null
+}
+
+; Read one to three sizes in a tuple or a list, or one int; false if it is something else.
+define internal i1 @read_sizes(ptr %given, ptr %grid) nounwind {
+entry:
+  %type.p = getelementptr i8, ptr %given, i64 {type}
+  %type = load ptr, ptr %type.p
+  %is_tuple = icmp eq ptr %type, @py.tuple
+  br i1 %is_tuple, label %tuple, label %other
+tuple:
+  %read = call i1 @read_tuple(ptr %given, ptr %grid)
+  ret i1 %read
+other:
+  %is_list = icmp eq ptr %type, @py.list
+  br i1 %is_list, label %list, label %number
+list:
+  %copied = call ptr @PyList_AsTuple(ptr %given)
+  br label %made
+number:
+  %is_int = icmp eq ptr %type, @py.int
+  br i1 %is_int, label %int, label %no
+int:
+  %single = call ptr (i64, ...) @PyTuple_Pack(i64 1, ptr %given)
+  br label %made
+made:
+  %new = phi ptr [%copied, %list], [%single, %int]
+  %failed = icmp eq ptr %new, null
+  br i1 %failed, label %forget, label %read_new
+forget:
+  call void @PyErr_Clear()
+  br label %no
+read_new:
+  %valid = call i1 @read_tuple(ptr %new, ptr %grid)
+  call void @Py_DecRef(ptr %new)
+  ret i1 %valid
+no:
+  ret i1 false
+}
+
+; Read a tuple of one to three sizes; false if there are more or fewer.
+define internal i1 @read_tuple(ptr %tuple, ptr %grid) nounwind {
+entry:
+  %sizes = alloca [3 x ptr]
+  %n = call i64 @PyTuple_Size(ptr %tuple)
+  %less = sub i64 %n, 1
+  %few = icmp ult i64 %less, 3
+  br i1 %few, label %next, label %no
+next:
+  %i = phi i64 [0, %entry], [%i1, %set]
+  %given = icmp slt i64 %i, %n
+  br i1 %given, label %take, label %set
+take:
+  %item = call ptr @PyTuple_GetItem(ptr %tuple, i64 %i)
+  br label %set
+set:
+  %size = phi ptr [@py.one, %next], [%item, %take]
+  %place = getelementptr ptr, ptr %sizes, i64 %i
+  store ptr %size, ptr %place
+  %i1 = add i64 %i, 1
+  %more = icmp slt i64 %i1, 3
+  br i1 %more, label %next, label %read
+read:
+  %valid = call i1 @read_grid(ptr %sizes, ptr %grid)
+  ret i1 %valid
+no:
+  ret i1 false
+}
+
+; The function of a list of records, called with the grid and the arguments.
+define internal ptr @ask_python(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names) nounwind {
+entry:
+  %python = call ptr @PyList_GetItem(ptr %records, i64 0)
+  %none = icmp eq ptr %python, null
+  br i1 %none, label %raise, label %measure
+measure:
+  %plain = icmp eq ptr %names, null
+  br i1 %plain, label %copy, label %keywords
+keywords:
+  %extra.k = call i64 @PyTuple_Size(ptr %names)
+  br label %copy
+copy:
+  %extra = phi i64 [0, %measure], [%extra.k, %keywords]
+  %n = add i64 %count, %extra
+  %room = add i64 %n, 1
+  %all = alloca ptr, i64 %room
+  store ptr %grid, ptr %all
+  %rest = getelementptr ptr, ptr %all, i64 1
+  %bytes = shl i64 %n, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %bytes, i1 false)
+  %positional = add i64 %count, 1
+  %result = call ptr @PyObject_Vectorcall(ptr %python, ptr %all, i64 %positional, ptr %names)
+  ret ptr %result
+raise:
+  ret ptr null
+}
+
+; Have %finish do the rest of a call for the first record that its arguments fit, their slots filled. Its answer;
+; @nobody if there is no such record; null with an exception.
+define internal ptr @serve(ptr %records, ptr %finish, ptr %context, ptr %args, i64 %count, ptr %names) nounwind {
+entry:
+  br label %next
+next:
+  %i = phi i64 [1, %entry], [%i1, %skip]
+  %n = call i64 @PyList_Size(ptr %records)
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %try, label %nobody
+try:
+  %i1 = add i64 %i, 1
+  %record.o = call ptr @PyList_GetItem(ptr %records, i64 %i)
+  call void @Py_IncRef(ptr %record.o)             ; a thread may empty the list while arguments are asked
+  %record = call ptr @PyBytes_AsString(ptr %record.o)
+  %bad_record = icmp eq ptr %record, null
+  br i1 %bad_record, label %raise, label %form
+form:
+  %fits = call i1 @same_form(ptr %record, i64 %count, ptr %names)
+  br i1 %fits, label %check, label %skip
+check:
+  %stack = call ptr @llvm.stacksave.p0()
+  %rows.w = getelementptr %record, ptr %record, i64 0, i32 3
+  %rows = load i64, ptr %rows.w
+  %slots = alloca i64, i64 %rows
+  %status = call i32 @fill(ptr %record, ptr %args, ptr %slots)
+  switch i32 %status, label %restore [i32 0, label %found i32 2, label %raise]
+restore:
+  call void @llvm.stackrestore.p0(ptr %stack)
+  br label %skip
+skip:
+  call void @Py_DecRef(ptr %record.o)
+  br label %next
+found:
+  %answer = call ptr %finish(ptr %record, ptr %slots, ptr %context, ptr %args, i64 %count, ptr %names)
+  call void @Py_DecRef(ptr %record.o)
+  ret ptr %answer
+nobody:
+  ret ptr @nobody
+raise:
+  call void @Py_DecRef(ptr %record.o)
+  ret ptr null
+}
+
+; Launch over the grid in %self, which is (records, grid).
+define internal ptr @over(ptr %record, ptr %slots, ptr %self, ptr %args, i64 %count, ptr %names) nounwind {
+entry:
+  %sizes = alloca [3 x i64]
+  %grid = call ptr @PyTuple_GetItem(ptr %self, i64 1)
+  %actual = call ptr @grid_of(ptr %grid, ptr %record, ptr %args, i64 %count, ptr %names)
+  %no_grid = icmp eq ptr %actual, null
+  br i1 %no_grid, label %unasked, label %read
+unasked:                                          ; a name the kernel has not: Python knows which it has
+  %misnamed = call i32 @PyErr_ExceptionMatches(ptr @py.retold)
+  %other = icmp eq i32 %misnamed, 0
+  br i1 %other, label %raise, label %retell
+retell:
+  call void @PyErr_Clear()
+  ret ptr @nobody
+raise:
+  ret ptr null
+read:
+  %valid = call i1 @read_sizes(ptr %actual, ptr %sizes)
+  br i1 %valid, label %run, label %odd
+run:
+  %result.p = getelementptr %record, ptr %record, i64 0, i32 7
+  %result = load ptr, ptr %result.p
+  %function = load ptr, ptr %record
+  %returned = call ptr %function(ptr %record, ptr %slots, ptr %sizes, ptr %result)
+  %quiet.p = getelementptr %record, ptr %record, i64 0, i32 12
+  %quiet.w = load i64, ptr %quiet.p
+  %quiet = icmp ne i64 %quiet.w, 0
+  %done = icmp ne ptr %returned, null
+  %hush = and i1 %quiet, %done
+  br i1 %hush, label %nothing, label %end
+nothing:                                          ; the result was for the function that checks the launch
+  call void @Py_DecRef(ptr %returned)
+  call void @Py_IncRef(ptr @py.none)
+  br label %end
+odd:                                              ; a float, five sizes, ...: Python knows what to say
+  %records = call ptr @PyTuple_GetItem(ptr %self, i64 0)
+  %asked = call ptr @ask_python(ptr %records, ptr %actual, ptr %args, i64 %count, ptr %names)
+  br label %end
+end:
+  %answer = phi ptr [%returned, %run], [@py.none, %nothing], [%asked, %odd]
+  call void @Py_DecRef(ptr %actual)
+  ret ptr %answer
+}
+
+define internal ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) nounwind {
+entry:
+  %records = call ptr @PyTuple_GetItem(ptr %self, i64 0)
+  %answer = call ptr @serve(ptr %records, ptr @over, ptr %self, ptr %args, i64 %count, ptr %names)
+  %none = icmp eq ptr %answer, @nobody
+  br i1 %none, label %python, label %end
+python:
+  %grid = call ptr @PyTuple_GetItem(ptr %self, i64 1)
+  %asked = call ptr @ask_python(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names)
+  ret ptr %asked
+end:
+  ret ptr %answer
+}
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare ptr @llvm.stacksave.p0()
+declare void @llvm.stackrestore.p0(ptr)
+"""
+
+
+def declare(functions: str) -> str:
+    """Declarations of functions written as in C, without names of parameters.
+
+    >>> declare("i64 PyLong_AsLongLong(ptr)")
+    'declare i64 @PyLong_AsLongLong(ptr)'
+    """
+    return "\n".join(f"declare {' @'.join(line.split(' ', 1))}" for line in functions.split("\n") if line)
+
+
+def texts(named: dict[str, str]) -> str:
+    """Constants that hold these texts.
+
+    >>> texts({"greeting": "hi"})
+    '@greeting = private constant [3 x i8] c"hi\\\\00"'
+    """
+    return "\n".join(f'@{name} = private constant [{len(text) + 1} x i8] c"{text}\\00"' for name, text in named.items())
+
+
+def launcher() -> str:
+    """The launcher's LLVM text for the running interpreter.
+
+    >>> launcher().count("define internal ptr @bind(")
+    1
+    """
+    objects = [f"@{name} = external global i8" for name in _OBJECTS]
+    call = _CALL.replace("{type}", str(TYPE_OFFSET))
+    more = fast_paths.TEXT.replace("{type}", str(TYPE_OFFSET))
+    named = texts(_TEXTS | fast_paths.TEXTS)
+    return "\n".join((_HEAD, named, declare(_FUNCTIONS), *objects, guards(), _GRID, call, more))

@@ -1,0 +1,1 @@
+"""PTX to machine code: ptxas, or the driver's linker."""

@@ -1,0 +1,87 @@
+"""PTX to machine code by the driver, in this process: starting `ptxas` takes longer than a small kernel needs.
+
+The driver's linker compiles for the GPU whose context is current, as parts of a program. A kernel without calls does
+not notice, but for `setmaxnreg`, which the linker ignores: all its warps have the registers they begin with.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+
+from ..runtime import cuda
+from .ptxas import failure, has_lines, usage
+
+_INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _VERBOSE, _LINES = 3, 4, 5, 6, 12, 13  # CUjit_option
+_PTX = 1  # CUjitInputType
+_ROOM = 8192  # bytes of a log
+_EXCHANGE = "setmaxnreg"
+_SUMS = re.compile(r"wgmma\.mma_async[^{]*\{([^}]*)\}")
+_BESIDE_SUMS = 36  # registers a product needs besides those of its sums
+
+
+def version():
+    """The driver's version, part of the cache key; 0 where there is no driver."""
+    lib, found = cuda.library(), ctypes.c_int()
+    if lib is not None and hasattr(lib, "cuDriverGetVersion"):
+        lib.cuDriverGetVersion(ctypes.byref(found))
+    return found.value
+
+
+def makes(ptx, sm):
+    """Whether the driver can be asked for the machine code of a PTX text for this architecture.
+
+    Only where a GPU of that kind is in use already: a process that merely compiles may want to fork.
+    """
+    if ".extern .func" in ptx or (_EXCHANGE in ptx and not _enough(ptx)) or context() is None:
+        return False
+    found = cuda.properties(cuda.current())
+    return found["major"] * 10 + found["minor"] == sm
+
+
+def context():
+    """The context that is current in this thread, of a driver that can link; else None."""
+    lib, found = cuda.library(), ctypes.c_void_p()
+    if lib is None or not hasattr(lib, "cuLinkCreate_v2") or lib.cuCtxGetCurrent(ctypes.byref(found)):
+        return None
+    return found.value
+
+
+def _enough(ptx):
+    """Whether the registers that threads begin with are likely enough: for the sums of one product, if they fit.
+
+    >>> _enough(".maxnreg 168 wgmma.mma_async.sync {%r1, %r2}, a; wgmma.mma_async.sync {%r1, %r2}, b;")
+    True
+    """
+    sums, most = set(_SUMS.findall(ptx)), re.search(r"\.maxnreg (\d+)", ptx)
+    return len(sums) == 1 and most is not None and sums.pop().count(",") + 1 + _BESIDE_SUMS <= int(most[1])
+
+
+def lacks_registers(ptx, said):
+    """Whether a kernel that was to exchange registers may not be well made without, as the driver's compiler said; it
+    says nothing of a text that it remembers.
+
+    >>> lacks_registers("setmaxnreg.inc", "Used 90 registers, 8 bytes spill stores, 8 bytes spill loads")
+    True
+    """
+    return _EXCHANGE in ptx and (usage(said).get("n_spills", 1) > 0 or "serialized" in said)
+
+
+def link(ptx):
+    """(cubin, what the driver's compiler said) of a PTX text; errors as `assemble`'s."""
+    data = ptx.encode() + b"\0"
+    said, wrong = (ctypes.create_string_buffer(_ROOM) for _ in range(2))
+    options = (ctypes.c_int * 6)(_INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _VERBOSE, _LINES)
+    values = (ctypes.c_void_p * 6)(ctypes.addressof(said), _ROOM, ctypes.addressof(wrong), _ROOM, 1, has_lines(ptx))
+    state, binary, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
+    cuda.call("cuLinkCreate_v2", 6, options, values, ctypes.byref(state))
+    try:
+        add, complete = cuda.function("cuLinkAddData_v2"), cuda.function("cuLinkComplete")
+        code = add(state, _PTX, data, ctypes.c_size_t(len(data)), b"kernel", 0, None, None)
+        code = code or complete(state, ctypes.byref(binary), ctypes.byref(size))
+        if code:
+            raise failure(f"the driver cannot compile the kernel: {cuda.explain(code)}\n"
+                          f"{wrong.value.decode(errors='replace').strip()}")
+        return ctypes.string_at(binary, size.value), said.value.decode(errors="replace")
+    finally:
+        cuda.call("cuLinkDestroy", state)

@@ -1,0 +1,142 @@
+"""PTX to machine code: with `ptxas` where there is one, else by the driver when the kernel is loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from .... import cache, knobs
+from ....errors import OutOfResources, PTXASError
+from ....locks import once
+
+
+@once
+def ptxas():
+    """Path of the assembler, or None: TRITON_PTXAS_PATH, the PATH, or a CUDA toolkit package beside us."""
+    found = knobs.nvidia.ptxas or shutil.which("ptxas")
+    if found:
+        return str(getattr(found, "path", found))
+    for module, inside in (("nvidia.cuda_nvcc", "bin/ptxas"), ("triton.backends.nvidia", "bin/ptxas")):
+        path = _inside(module, inside)
+        if path:
+            return path
+    return None
+
+
+def _inside(package, path):
+    from importlib.util import find_spec
+
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        candidate = Path(folder) / path
+        if os.access(candidate, os.X_OK):
+            return str(candidate)
+    return None
+
+
+@once
+def version(path):
+    """Version text of an assembler, part of the cache key; asking a program takes 20 ms, so the answer is kept."""
+    if not os.access(path, os.X_OK):
+        raise PTXASError(f"{path} is no assembler that can be run: no such program\nhint: see TRITON_PTXAS_PATH")
+    found = os.stat(path)
+    known = f"{path} {found.st_size} {found.st_mtime_ns} sealed"
+    manager = cache.get_cache_manager(hashlib.sha256(known.encode()).hexdigest())
+    kept = cache.read(manager, "version.txt")
+    if kept is not None:
+        return kept.decode()
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise PTXASError(f"{path} is no assembler that can be run: {error}\nhint: see TRITON_PTXAS_PATH") from None
+    cache.write(manager, "version.txt", said.splitlines()[-1].encode())
+    return said.splitlines()[-1]
+
+
+def assemble(ptx, arch, options=()):
+    """(cubin, {"n_regs", "n_spills"}) of a PTX text.
+
+    Raises PTXASError with what the assembler said, or OutOfResources if there are not enough registers.
+    """
+    with tempfile.TemporaryDirectory(prefix="tritium-") as folder:
+        source, binary = Path(folder) / "k.ptx", Path(folder) / "k.cubin"
+        source.write_text(ptx)
+        lines = ["-lineinfo"] if has_lines(ptx) else []
+        command = [ptxas(), "-v", f"--gpu-name={arch}", *lines, *options, str(source), "-o", str(binary)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise failure(f"ptxas failed with code {done.returncode}:\n{done.stderr.strip()}")
+        if knobs.nvidia.dump_ptxas_log:
+            print(done.stderr, end="")
+        return binary.read_bytes(), usage(done.stderr)
+
+
+def has_lines(ptx):
+    """Whether a PTX text says which lines of the source it comes from.
+
+    >>> has_lines(".loc 1 7 0")
+    True
+    """
+    return ".loc" in ptx
+
+
+_REGISTERS, _MOST = 65536, 255  # of an SM, of a thread
+_MANY, _LARGE = 256, 400_000  # words spilled; characters of a text that takes too long to be assembled twice
+
+
+def registers(num_warps, most=None):
+    """How many registers a thread can have where so many warps are a block, and nobody allows fewer.
+
+    >>> registers(4), registers(16), registers(16, most=64)
+    (255, 128, 64)
+    """
+    return min(_MOST, most or _MOST, _REGISTERS // (32 * num_warps) // 8 * 8)
+
+
+def with_all_registers(ptx, used):
+    """The text with leave for threads to use all registers they can have, if the assembler left many and spilled much.
+
+    So it does with kernels it finds too large, unless it is told. None where there is nothing to gain.
+
+    >>> with_all_registers(".reqntid 256\\n{", {"n_regs": 32, "n_spills": 900})
+    '.reqntid 256\\n.maxnreg 255\\n{'
+    """
+    threads = re.search(r"^\.reqntid (\d+).*$", ptx, re.MULTILINE)
+    if threads is None or ".maxnreg" in ptx or used.get("n_spills", 0) < _MANY or len(ptx) > _LARGE:
+        return None
+    most = registers(int(threads[1]) // 32)
+    return f"{ptx[:threads.end()]}\n.maxnreg {most}{ptx[threads.end():]}" if used["n_regs"] <= most // 2 else None
+
+
+def failure(said):
+    """The error for what an assembler said; for an instruction that finds too few registers, how many it wants.
+
+    >>> failure("(C7602) Insufficient registers (24) to compile ... with register target of 58 or higher.").required
+    58
+    """
+    found = re.search(r"Insufficient registers \((\d+)\).*register target of (\d+) or higher", said)
+    return OutOfResources(int(found[2]), int(found[1]), "registers") if found else PTXASError(said)
+
+
+def usage(log):
+    """Registers and spilled words out of `ptxas -v`; nothing if it does not say, as a driver that remembers a text.
+
+    >>> usage("Used 32 registers, ... 8 bytes spill stores, 16 bytes spill loads")
+    {'n_regs': 32, 'n_spills': 4}
+    """
+    registers = re.search(r"Used (\d+) registers", log)
+    if registers is None:
+        return {}
+    spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    return {
+        "n_regs": int(registers[1]),
+        "n_spills": max(int(spilled[1]), int(spilled[2])) // 4 if spilled else 0,
+    }

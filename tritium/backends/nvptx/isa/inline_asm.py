@@ -1,0 +1,121 @@
+"""User-written PTX, applied to every `pack` elements; those narrower than 32 bits travel packed in 32-bit registers."""
+
+from __future__ import annotations
+
+import re
+
+from .... import ops
+from ....errors import CompilationError
+from ....ir import types as T
+from ...gpu.lower.function import llvm_type
+from .words import pack_words, unpack_word
+
+_REGISTER = {"r": "i32", "l": "i64", "f": "float", "d": "double", "h": "i16", "b": "i1", "c": "i8"}
+
+
+def inline_asm(g, op, *xs):
+    """One asm statement for each group of `pack` registers."""
+    w, pack = g.w, op.attrs["pack"]
+    constraints = op.attrs["constraints"].replace(" ", "")
+    outputs, inputs = _constraints(constraints)
+    _check_placeholders(op.attrs["asm"], len(outputs) + len(inputs))
+    count = len(xs[0]) if xs else 1
+    outs = [[] for _ in op.types]
+    side = "" if op.attrs["pure"] else "sideeffect "
+    result = outputs[0] if len(outputs) == 1 else "{" + ", ".join(outputs) + "}"
+    text = op.attrs["asm"].replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A").replace("\t", "\\09")
+    for start in range(0, count, pack):
+        words = [word for x, value in zip(xs, op.operands) for word in _words(g, x[start : start + pack], value.type)]
+        if len(words) != len(inputs):
+            raise CompilationError(
+                None,
+                None,
+                f"inline assembly has {len(inputs)} inputs, but its arguments fill "
+                f"{len(words)} registers for pack={pack}",
+            )
+        arguments = ", ".join(_as(g, word, kind).typed for word, kind in zip(words, inputs))
+        call = f'asm {side}"{text}", "{constraints}"({arguments})'
+        if not outputs:
+            w.effect(f"call void {call}")
+            continue
+        made = w.effect(f"call {result} {call}", result)
+        parts = (
+            [made]
+            if len(outputs) == 1
+            else [w.emit(kind, f"extractvalue {result} {made}, {k}", made) for k, kind in enumerate(outputs)]
+        )
+        for out, t in zip(outs, op.types):
+            out += _elements(g, parts, T.element(t), pack)
+    return tuple(outs)
+
+
+def _constraints(text):
+    """LLVM types of the outputs and of the inputs that a constraint string names."""
+    outputs, inputs = [], []
+    for item in text.split(","):
+        if item.startswith("~"):
+            continue
+        letter = re.sub(r"[=&+*]", "", item)
+        if letter.isdigit():
+            inputs.append(outputs[int(letter)])
+        elif letter not in _REGISTER:
+            raise CompilationError(
+                None, None, f"unknown constraint {item!r} in inline assembly; use one of {', '.join(_REGISTER)}"
+            )
+        else:
+            (outputs if item.startswith("=") else inputs).append(_REGISTER[letter])
+    return outputs, inputs
+
+
+def _check_placeholders(text, count):
+    """Refuse what LLVM would end the process for: a `$` that stands for no register."""
+    for found in re.finditer(r"\$(?:\$|(\d+)|\{(\d+)\})?", text):
+        number = found[1] or found[2]
+        if found[0] == "$" or (number and int(number) >= count):
+            shown = text[found.start() :].split()[0]
+            have = f"write $0 to ${count - 1}" if count else "it has none"
+            raise CompilationError(
+                None,
+                None,
+                f"inline assembly: {shown!r} names no register; {have}, and $$ for a dollar sign",
+            )
+
+
+def _words(g, items, t):
+    t = T.element(t)
+    if type(t) is T.Ptr:
+        return [g.w.cast("ptrtoint", x, "i64") for x in items]
+    if t is T.i1:
+        return list(items)
+    return pack_words(g, list(items)) if t.bits < 32 else list(items)
+
+
+def _as(g, x, kind):
+    """A register of the type a constraint asks for."""
+    if x.type == kind:
+        return x
+    bits = {"float": 32, "double": 64, "half": 16, "bfloat": 16}
+    have, want = (bits.get(k) or int(k[1:]) for k in (x.type, kind))
+    if have == want:
+        return g.w.cast("bitcast", x, kind)
+    if x.type.startswith("i") and kind.startswith("i"):
+        return g.w.cast("zext" if want > have else "trunc", x, kind)
+    raise CompilationError(None, None, f"inline assembly: a {have}-bit argument does not fit a {want}-bit register")
+
+
+def _elements(g, parts, t, pack):
+    """Take the next result's elements from the front of the output registers."""
+    kind = llvm_type(t)
+    if t is T.i1 or t.bits >= 32:
+        return [_as(g, parts.pop(0), kind) for _ in range(pack)]
+    out = []
+    while len(out) < pack:
+        word = parts.pop(0)
+        word = g.w.cast("bitcast", word, "i32") if word.type == "float" else word
+        if pack * t.bits < 32 and word.type == "i32":
+            word = g.w.cast("trunc", word, f"i{pack * t.bits}")
+        out += unpack_word(g, word, kind)
+    return out[:pack]
+
+
+LOWER = {ops.inline_asm: inline_asm}

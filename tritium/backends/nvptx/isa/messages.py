@@ -1,0 +1,88 @@
+"""What a kernel tells the host: failed assertions and printed values."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from ....errors import innermost
+from ....ir import types as T
+from ...gpu.lower.shape import convert_scalar
+
+
+def assert_failed(g, op):
+    """Report the message with its place and stop the kernel."""
+    w = g.w
+    w.declare("__assertfail", "void", ["ptr", "ptr", "i32", "ptr", "i64"], "noreturn")
+    loc = innermost(op.loc) if op.loc else None
+    args = [
+        w.string(op.attrs["message"] or "assertion failed"),
+        w.string(loc.file if loc else "kernel"),
+        w.const("i32", loc.line if loc else 0),
+        w.string(loc.function if loc else g.module.name),
+        w.const("i64", 1),
+    ]
+    w.effect(f"call void @__assertfail({', '.join(a.typed for a in args)})")
+
+
+def print_values(g, op, values):
+    """One vprintf line for each element a thread owns."""
+    w, prefix = g.w, op.attrs["prefix"].replace("%", "%%")
+    w.declare("vprintf", "i32", ["ptr", "ptr"])
+    pids = [g.target.program_id(g, a) for a in range(3)]
+    if not values:
+        _vprintf(g, f"pid (%u, %u, %u){prefix}\n", pids)
+    for n, xs in enumerate(values):
+        x = op.operands[n]
+        layout = g.layout(x)
+        operand = f"(operand {n}) " if len(values) > 1 else ""
+        thread, parts = g.linear(layout, lambda e: e) if layout else (None, [0])
+        owner = g.owns(layout) if layout else None
+        xs = list(xs)  # written where every thread comes by
+        with w.when(owner) if owner is not None else nullcontext():
+            for v, part in zip(xs, parts):
+                index, columns = _indices(g, layout, thread, part)
+                spec, args = _format(g, v, T.element(x.type), op.attrs["hex"], op.attrs["exponents"])
+                idx = ", ".join(columns)
+                _vprintf(g, f"pid (%u, %u, %u) idx ({idx}){prefix}{operand}{spec}\n", [*pids, *index, *args])
+
+
+def _indices(g, layout, thread, part):
+    """The element's coordinates and how they are printed."""
+    if layout is None:
+        return [], []
+    w, index, columns = g.w, [], []
+    at = w.binary("xor", thread, g.int(part)) if part else thread
+    stride = layout.numel
+    for size in layout.shape:
+        stride //= size
+        index.append(w.binary("urem", w.binary("udiv", at, g.int(stride)), g.int(size)))
+        columns.append(f"%{max(1, len(str(size - 1)))}u")
+    return index, columns
+
+
+def _vprintf(g, text, args):
+    w = g.w
+    wide = [w.cast("fpext", a, "double") if a.type == "float" else a for a in args]
+    fields = ", ".join(a.type for a in wide) or "i32"
+    frame = w.alloca(f"{{{fields}}}")
+    for k, a in enumerate(wide):
+        p = w.emit("ptr", f"getelementptr {{{fields}}}, ptr {frame}, i32 0, i32 {k}", frame)
+        w.store(a, p)
+    w.effect(f"call i32 @vprintf(ptr {w.string(text)}, ptr {frame})", "i32")
+
+
+def _format(g, v, t, hexadecimal, exponents):
+    """(conversion of printf, arguments) for one value."""
+    w = g.w
+    if type(t) is T.Ptr:
+        return "0x%llx", [w.cast("ptrtoint", v, "i64")]
+    if t.is_float and (exponents or not hexadecimal):
+        return "%a" if exponents else "%f", [v if t in (T.f32, T.f64) else convert_scalar(g, v, t, T.f32)]
+    if t.is_float:
+        v = w.cast("bitcast", v, f"i{t.bits}")
+    if t.bits < 32:
+        v = w.cast("sext" if t.signed and not hexadecimal else "zext", v, "i32")
+    long = "ll" if t.bits == 64 else ""
+    if hexadecimal:
+        return f"0x%0{max(1, t.bits // 4)}{long}x", [v]
+    return f"%{long}{'d' if t.signed else 'u'}", [v]

@@ -1,0 +1,98 @@
+"""Tensor cores: which instructions take a dot, and what the passes ask about them."""
+
+from __future__ import annotations
+
+from .... import ops
+from ...gpu import ops as gpu_ops
+from ...gpu.layout.linear import mma_accumulator
+from ...gpu.lower.dot import dot as dot_by_threads
+from ...gpu.pipeline.schedule import Abilities
+from . import mma_sync, tma, wgmma
+
+_MOST, _OTHERS = 255, 63  # registers of a thread; those for operands and addresses, beside the results of dots
+
+
+def dot_layout(target):
+    """The accumulator layouts of `target`, for layout assignment; None means plain threads."""
+
+    def choose(a, b, out, precision, warps):
+        if wgmma.fits(a, b, out, precision, warps, target):
+            return mma_accumulator(out.shape, *wgmma.warp_split(out.shape[0], warps), rows=64)
+        if mma_sync.fits(a, b, out, precision, target):
+            return mma_sync.accumulator(out, warps)
+        return None
+
+    return choose
+
+
+def multiplies(target, warps):
+    """What `split_dots` asks: whether tensor cores multiply tiles of these types."""
+    choose = dot_layout(target)
+    return lambda a, b, out, precision: choose(a, b, out, precision, warps) is not None
+
+
+def fragments(target):
+    """Where `target` wants the operands of a dot that it takes from registers; None if it takes them elsewhere."""
+
+    def choose(a, b, out, precision, warps):
+        if wgmma.fits(a, b, out, precision, warps, target) or not mma_sync.fits(a, b, out, precision, target):
+            return None
+        return mma_sync.operands(a, b, out, warps)
+
+    return choose
+
+
+def abilities(target, info, warps):
+    """What `loop_plan` asks: which dots can start on buffers, how tiles lie in memory, how wide copies may be."""
+
+    def fits(op):
+        a, b = (x.type for x in op.operands[:2])
+        return wgmma.fits(a, b, op.type, op.attrs["precision"], warps, target)
+
+    def multiplies(op):
+        a, b = (x.type for x in op.operands[:2])
+        copies = target.sm >= mma_sync.COPIES_SINCE and len(op.type.shape) == 2
+        return copies and mma_sync.fits(a, b, op.type, op.attrs["precision"], target)
+
+    def axis(load):
+        known = info(load.operands[0])
+        return max(range(len(known.contiguity)), key=lambda k: (known.contiguity[k], k))
+
+    def takes(dot, side, axis):
+        split = wgmma.warp_split(dot.type.shape[0], warps)
+        return wgmma.may_lie(dot.operands["ab".index(side)].type, side, axis, split)
+
+    def vector(load):
+        known, size = info(load.operands[0]), load.type.element.bytes
+        along = axis(load)
+        width = min(known.contiguity[along], known.divisibility[along] // size, load.type.shape[along], 16 // size)
+        if len(load.operands) > 1:
+            width = min(width, info(load.operands[1]).constancy[along])
+        return width * size
+
+    def left_once(dot):
+        return wgmma.warp_split(dot.type.shape[0], warps)[1] == 1
+
+    def holds(tiles, registers=_MOST):
+        return sum(tile.numel for tile in tiles) <= (registers - _OTHERS) * 32 * warps
+
+    return Abilities(fits, multiplies, axis, takes, vector, left_once, holds)
+
+
+def dot(g, op, a, b, acc):
+    """Tensor cores where they fit, plain threads elsewhere."""
+    left, right, precision = op.operands[0].type, op.operands[1].type, op.attrs["precision"]
+    if wgmma.fits(left, right, op.type, precision, g.warps, g.target):
+        return wgmma.dot(g, op, a, b, acc)
+    if mma_sync.fits(left, right, op.type, precision, g.target):
+        return mma_sync.dot(g, op, a, b, acc)
+    return dot_by_threads(g, op, a, b, acc)
+
+
+LOWER = {
+    ops.dot: dot,
+    gpu_ops.dot_shared: wgmma.dot_shared,
+    gpu_ops.dot_wait: wgmma.dot_wait,
+    gpu_ops.box_load: tma.box_load,
+    gpu_ops.box_store: tma.box_store,
+}

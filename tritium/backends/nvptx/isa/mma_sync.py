@@ -1,0 +1,136 @@
+"""mma.sync, the tensor-core instruction of one warp: m16n8 with 32 bytes of K, operands in registers.
+
+Turing has smaller ones, whose fragments are parts of these: several of them do the work of one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ....ir import types as T
+from ...gpu.layout.linear import axis_bits, mma_accumulator, mma_operand
+from ..runtime.tensor_types import NAMES, STEP, multiplies
+from .words import pack_words
+
+COPIES_SINCE = 80  # the first architecture with copies to shared memory that run by themselves
+SINCE = {T.f16: 75, T.i8: 75, T.bf16: 80, T.f32: 80, T.f8e4nv: 89, T.f8e5: 89}  # architecture
+
+
+class Part(NamedTuple):
+    """One instruction: its shape, and which words of the operands and of the result it takes."""
+
+    shape: str
+    a: tuple
+    b: tuple
+    c: tuple
+
+
+WHOLE = {size: (Part(f"m16n8k{STEP // size}", (0, 1, 2, 3), (0, 1), (0, 1, 2, 3)),) for size in (1, 2, 4)}
+TURING = {
+    T.f16: tuple(Part("m16n8k8", (2 * k, 2 * k + 1), (k,), (0, 1, 2, 3)) for k in range(2)),
+    T.i8: tuple(Part("m8n8k16", (2 * k + m,), (k,), (2 * m, 2 * m + 1)) for k in range(2) for m in range(2)),
+}
+
+
+def fits(a, b, out, precision, target):
+    """True if mma.sync can do a dot of these tile types."""
+    large = out.shape[-2] >= 16 and out.shape[-1] >= 8
+    return large and multiplies(a, b, out, precision) and target.sm >= SINCE[a.element]
+
+
+def warp_grid(shape, warps):
+    """(warps along M, warps along N): the longer side of each warp's tile is halved first."""
+    m, n = shape[-2:]
+    along_m = along_n = 1
+    while along_m * along_n < warps:
+        if m // along_m > 16 and (m // along_m >= n // along_n or n // along_n <= 8):
+            along_m *= 2
+        else:
+            along_n *= 2
+    return along_m, along_n
+
+
+def accumulator(out, warps):
+    """Where the result of a dot of this type lives."""
+    return mma_accumulator(out.shape, *warp_grid(out.shape, warps))
+
+
+def operands(a, b, out, warps):
+    """Where the operands must be: each warp has what its part of the result needs."""
+    grid = warp_grid(out.shape, warps)
+    return tuple(mma_operand(t.shape, t.element.bits, *grid, side) for t, side in zip((a, b), "ab"))
+
+
+def dot(g, op, a, b, acc):
+    """acc + a @ b, one 16 x 8 piece of the result after the other."""
+    tiles = [x.type for x in op.operands[:2]]
+    wanted = [g.layout(x) for x in op.operands[:2]]
+    layout, out = g.layout(op), list(acc)
+    ta, tb = (t.element for t in tiles)
+    depth = STEP // ta.bytes
+    words_a, words_b = pack_words(g, a), pack_words(g, b)
+    index = [{e: r for r, e in reversed(list(enumerate(x.register_elements())))} for x in (layout, *wanted)]
+    for element in _pieces(layout):
+        batch, row, col = _split(layout.shape, element)
+        at = [index[0][element ^ x] for x in (0, 1, *_below(layout.shape))]
+        for k in range(0, tiles[0].shape[-1], depth):
+            fragment_a = _fragment(index[1], tiles[0].shape, batch, row, k, ta, words_a, rows=True)
+            fragment_b = _fragment(index[2], tiles[1].shape, batch, k, col, tb, words_b, rows=False)
+            for part in TURING[ta] if g.target.sm < 80 else WHOLE[ta.bytes]:
+                mine = [at[i] for i in part.c]
+                words = [fragment_a[i] for i in part.a], [fragment_b[i] for i in part.b], [out[r] for r in mine]
+                for r, x in zip(mine, _instruction(g, part.shape, ta, tb, *words)):
+                    out[r] = x
+    return out
+
+
+def _below(shape):
+    """Elements eight rows down, left and right: the second half of a piece's accumulators."""
+    down = 8 * shape[-1]
+    return down, down | 1
+
+
+def _pieces(layout):
+    """The first element of every 16 x 8 piece this thread takes part in."""
+    inner = {1, 8 * layout.shape[-1]}
+    reg = [x for x in layout.reg if x not in inner]
+    out = [0]
+    for x in reg:
+        out += [y ^ x for y in out]
+    return out
+
+
+def _split(shape, element):
+    (row_low, row_width), (_, col_width) = axis_bits(shape, -2), axis_bits(shape, -1)
+    return (
+        element >> (row_low + row_width),
+        element >> row_low & ((1 << row_width) - 1),
+        element & ((1 << col_width) - 1),
+    )
+
+
+def _fragment(index, shape, batch, row, col, t, words, rows):
+    """The words of the operand piece that starts at (batch, row, col); with `rows`, eight rows further comes second."""
+    per_word = 4 // t.bytes
+    at = lambda r, c: index[(batch * shape[-2] + r) * shape[-1] + c] // per_word
+    half = 4 * per_word
+    if rows:
+        return [words[at(row + dr, col + dk)] for dk in (0, half) for dr in (0, 8)]
+    return [words[at(row + dk, col)] for dk in (0, half)]
+
+
+def _instruction(g, shape, ta, tb, a, b, c):
+    w, integer = g.w, ta is T.i8
+    kind, letter = ("i32", "r") if integer else ("float", "f")
+    total = "s32" if integer else "f32"
+    sizes, first, lists = (len(c), len(a), len(b), len(c)), 0, []
+    for size in sizes:
+        lists.append("{" + ",".join(f"${first + i}" for i in range(size)) + "}")
+        first += size
+    body = f"mma.sync.aligned.{shape}.row.col.{total}.{NAMES[ta]}.{NAMES[tb]}.{total} {', '.join(lists)};"
+    constraints = ",".join([f"={letter}"] * len(c) + ["r"] * (len(a) + len(b)) + [letter] * len(c))
+    result = "{" + ", ".join([kind] * len(c)) + "}"
+    made = w.effect(
+        f'call {result} asm sideeffect "{body}", "{constraints}"({", ".join(x.typed for x in (*a, *b, *c))})', result
+    )
+    return [w.emit(kind, f"extractvalue {result} {made}, {k}", made) for k in range(len(c))]

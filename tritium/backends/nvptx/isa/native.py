@@ -1,0 +1,134 @@
+"""Elementwise ops with an instruction, or a routine, of their own on NVIDIA GPUs."""
+
+from __future__ import annotations
+
+from ....ir import types as T
+from ....ops.expand_erf import ERF_IS_ONE, ERF_LARGE, ERF_SMALL
+from . import remainder
+
+
+def _approximate(name):
+    """A row as one of the instructions that round a little less well."""
+
+    def emit(g, *xs):
+        full = f"llvm.nvvm.{name}"
+        g.w.declare(full, "float", ["float"] * len(xs), "nounwind memory(none)")
+        return g.w.emit("float", f"call float @{full}({', '.join(x.typed for x in xs)})", *xs)
+
+    return emit
+
+
+def _exp(g, x):
+    scaled = g.w.binary("fmul", x, g.w.const("float", 1.4426950408889634))
+    return _approximate("ex2.approx.ftz.f")(g, scaled)
+
+
+reciprocal = _approximate("rcp.approx.ftz.f")
+
+
+def _erf(g, x):
+    """As `ops.expand_erf` has it; what is left of one near it is small, so the instruction's exponential will do."""
+    w, const = g.w, lambda value: g.w.const("float", value)
+    a = w.intrinsic("fabs", "float", x)
+    small = w.intrinsic("fma", "float", _poly(w, w.binary("fmul", x, x), ERF_SMALL[T.f32]), x, x)
+    end = const(ERF_IS_ONE[T.f32])
+    a = w.select(w.compare("fcmp ogt", a, end), end, a)
+    rest = _exp(g, w.binary("fsub", const(-0.0), _poly(w, a, ERF_LARGE[T.f32])))
+    large = w.binary("fsub", const(1.0), rest)
+    return w.intrinsic("copysign", "float", w.select(w.compare("fcmp olt", a, const(1.0)), small, large), x)
+
+
+def _poly(w, x, coefficients):
+    """c[0] + c[1] x + c[2] x^2 ..., by Horner's rule."""
+    *rest, total = (w.const("float", c) for c in coefficients)
+    for c in reversed(rest):
+        total = w.intrinsic("fma", "float", total, x, c)
+    return total
+
+
+# The fast forms Triton users get for f32: two units in the last place, denormals flushed. Everything else is computed
+# as on the other targets.
+NATIVE = {
+    ("div", T.f32): _approximate("div.full"),
+    ("exp", T.f32): _exp,
+    ("exp2", T.f32): _approximate("ex2.approx.ftz.f"),
+    ("erf", T.f32): _erf,
+    ("sqrt", T.f32): _approximate("sqrt.approx.ftz.f"),
+    ("rsqrt", T.f32): _approximate("rsqrt.approx.ftz.f"),
+    ("rem", T.f32): remainder.emit,  # LLVM's own rounds the quotient
+    ("rem", T.f64): remainder.emit,
+}
+
+
+# --- to integers ------------------------------------------------------------------------------------------------------
+def float_to_int(g, x, to):
+    """One instruction, which keeps within the range by itself. It makes 0 of a nan where both have 32 bits."""
+    w, out = g.w, f"i{to.bits}"
+    if to.bits < 32:
+        return w.intrinsic("fptosi.sat" if to.signed else "fptoui.sat", out, x, overload=(out, x.type))
+    if x.type not in ("float", "double"):
+        x = w.cast("fpext", x, "float")
+    name = f"llvm.nvvm.{x.type[0]}2{'' if to.signed else 'u'}{'i' if to.bits == 32 else 'll'}.rz"
+    w.declare(name, out, [x.type], "nounwind memory(none)")
+    y = w.emit(out, f"call {out} @{name}({x.typed})", x)
+    if (x.type, to.bits) == ("float", 32):
+        return y
+    return w.select(w.compare("fcmp uno", x, x), w.const(out, 0), y)
+
+
+# --- 8-bit floats, two at a time ------------------------------------------------------------------------------------
+PAIR_CASTS_SINCE = 89
+_FP8 = {T.f8e4nv: "e4m3x2", T.f8e5: "e5m2x2"}
+
+
+def _narrow(name):
+    def emit(g, low, high):
+        """Rounded to nearest, finite; the first operand of the instruction lands in the upper byte."""
+        text = f'call i16 asm "cvt.rn.satfinite.{name}.f32 $0, $1, $2;", "=h,f,f"({high.typed}, {low.typed})'
+        both = g.w.emit("i16", text, low, high)
+        shifted = g.w.binary("lshr", both, g.w.const("i16", 8))
+        return [g.w.cast("trunc", x, "i8") for x in (both, shifted)]
+
+    return emit
+
+
+def _widen(name):
+    def emit(g, low, high):
+        w = g.w
+        wide = [w.cast("zext", x, "i16") for x in (low, high)]
+        both = w.binary("or", wide[0], w.binary("shl", wide[1], w.const("i16", 8)))
+        word = w.emit("i32", f'call i32 asm "cvt.rn.f16x2.{name} $0, $1;", "=r,h"(i16 {both})', both)
+        pair = w.cast("bitcast", word, "<2 x half>")
+        return [w.cast("fpext", w.extract(pair, k), "float") for k in range(2)]
+
+    return emit
+
+
+PAIR_CASTS = {(T.f32, t): _narrow(name) for t, name in _FP8.items()} | {
+    (t, T.f32): _widen(name) for t, name in _FP8.items()
+}
+
+
+
+# --- 16-bit floats: LLVM would find the pairs itself, after five lines for each ---------------------------------------
+HALF_PAIRS_SINCE = 80
+
+
+def _round(name, type_):
+    def emit(g, low, high):
+        full = f"llvm.nvvm.ff2{name}x2.rn"
+        g.w.declare(full, type_, ["float"] * 2, "nounwind memory(none)")
+        pair = g.w.emit(type_, f"call {type_} @{full}({high.typed}, {low.typed})", high, low)
+        return [g.w.extract(pair, k) for k in range(2)]
+
+    return emit
+
+
+_HALF_PAIRS = {(T.f32, T.f16): _round("f16", "<2 x half>"), (T.f32, T.bf16): _round("bf16", "<2 x bfloat>")}
+
+
+def pair_cast(target, source, to):
+    """The function (g, low, high) -> both converted, or None: an instruction that converts two neighbours."""
+    if (source, to) in _HALF_PAIRS:
+        return _HALF_PAIRS[source, to] if target.sm >= HALF_PAIRS_SINCE else None
+    return PAIR_CASTS.get((source, to)) if target.sm >= PAIR_CASTS_SINCE else None

@@ -1,0 +1,27 @@
+"""What NVIDIA GPUs do in one instruction."""
+
+from __future__ import annotations
+
+from .... import knobs, passes
+from ....ir import types as T
+from ....passes.legalize import BETWEEN_WIDE
+from ...gpu.rewrite.inline_calls import inline_for_gpu
+from .native import NATIVE, PAIR_CASTS, PAIR_CASTS_SINCE
+from .target import NvTarget, UnknownArchitecture
+
+# LLVM writes conversions of bf16 in integers where the architecture has none.
+CASTS = BETWEEN_WIDE | {(T.f16, T.f32), (T.f32, T.f16), (T.bf16, T.f32), (T.f32, T.bf16)}
+
+
+def facts(target):
+    """What one architecture can do."""
+    eight_bits = frozenset(PAIR_CASTS) if target.sm >= PAIR_CASTS_SINCE else frozenset()
+    return passes.Facts(rare=True, casts=CASTS | eight_bits, rows=frozenset(NATIVE))
+
+
+def pipeline(target) -> tuple:
+    """The passes to the stage `ttir`."""
+    nv = NvTarget.of(knobs.runtime.override_arch or target.arch)
+    if target.warp_size != 32:
+        raise UnknownArchitecture(f"warps of NVIDIA GPUs have 32 threads, not {target.warp_size}: {target}")
+    return (inline_for_gpu, *passes.CLEANUP, passes.legalize(facts(nv)), passes.dce)

@@ -1,0 +1,181 @@
+"""Hopper's copy engine: which boxes of tensors it moves to and from shared memory, and how the host describes them."""
+
+from __future__ import annotations
+
+from ....ir import types as T
+from ...gpu.layout.swizzle import cuts, row_width, swizzled
+from ...gpu.lower.convert import write_piece
+from ...gpu.lower.warp_roles import element_store
+from ...gpu.tma import Engine
+from ..runtime.tensor_map import MOST_MAPS, TYPES
+
+MOST_ROWS = 256  # of a box
+ALIGNMENT = 1024  # of what is swizzled
+SCRATCH = 32 << 10  # bytes of shared memory that are left to the computing warps
+_NAMES = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", **{f"f8{x}": f"fp8{x}" for x in
+          ("e5", "e4nv", "e4b15", "e5b16", "e4b8")}}  # fmt: skip
+
+
+def engine(target):
+    """The engine as `specialize_warps` sees it; None on architectures whose dots cannot read what it brings."""
+    if target.sm != 90:
+        return None
+    return Engine(fits, target.shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS, divides)
+
+
+def warps(number, columns):
+    """(warps behind so many, registers of a thread at first, of theirs later, of the others' later).
+
+    A multiprocessor has four parts with 16384 registers each, and warps take turns on them: one warp more leaves less
+    to all on its part. So four come, and give their registers away. Of blocks with four working warps there is room
+    for two, but for those with the widest instruction: its sums alone take 128 registers.
+    """
+    return (4, (128, 24, 232)) if number == 4 and columns < 256 else (4, (168, 56, 224))
+
+
+def signature_name(element):
+    """What signatures call an element type of the IR.
+
+    >>> signature_name("f16"), signature_name("i8")
+    ('fp16', 'i8')
+    """
+    return _NAMES.get(element, element)
+
+
+def fits(tile, axis, access):
+    """True if the engine can bring a 2-D tile with rows along `axis`: the address and all strides are multiples of 16
+    bytes, and a buffer is a whole number of swizzled blocks."""
+    size = tile.element.bytes
+    known = lambda x: x.attrs.get("divisible", 1)
+    aligned = [side.stride * size for side in access.sides[:-1]] + [access.offset * size]
+    numbers = [side.size for side in access.sides if side.size is not None] + aligned
+    return (
+        signature_name(tile.element.name) in TYPES
+        and access.tile[axis] == len(access.sides) - 1
+        and known(access.base) >= 16
+        and all(poly.divisor(known) >= 16 for poly in aligned)
+        and all(len(product) <= 2 for poly in numbers for product in poly.terms)
+        and row_width(tile.shape, axis, size) >= 16
+        and tile.shape[1 - axis] >= 8
+        and tile.numel * size % 1024 == 0
+    )
+
+
+def describe(tile, axis, access, blocks=1):
+    """(type of the elements, how many a box has on each axis, bytes over which it is swizzled); `blocks` as for
+    `part`."""
+    width = row_width(tile.shape, axis, tile.element.bytes)
+    rows, _ = part(tile, axis, blocks)
+    boxes = [1] * (len(access.sides) - 2) + [min(rows, MOST_ROWS), width // tile.element.bytes]
+    return signature_name(tile.element.name), tuple(boxes), width if width >= 32 else 0
+
+
+def part(tile, axis, blocks):
+    """(rows, chunks of a swizzled row) of the part of a tile that each of so many blocks brings to all of them: whole
+    chunks if there are enough, else all chunks of some rows.
+
+    >>> part(T.Tile((64, 256), T.f16), 1, 2), part(T.Tile((64, 256), T.f16), 0, 2)
+    ((64, 2), (128, 1))
+    """
+    rows, size = tile.shape[1 - axis], tile.element.bytes
+    chunks = tile.shape[axis] * size // row_width(tile.shape, axis, size)
+    return (rows, chunks // blocks) if chunks >= blocks else (rows // blocks, chunks)
+
+
+def divides(tile, axis, blocks):
+    """True if each of so many blocks can bring a part of a tile: rows are swizzled eight by eight."""
+    return part(tile, axis, blocks)[0] >= 8
+
+
+def box_load(g, op, buffer, barrier, tensor, *coordinates):
+    """One copy for each 128 bytes of a row and 256 rows of what this block brings, all by the warp's first lane."""
+    w, tile, axis, blocks = g.w, op.attrs["tile"], op.attrs["axis"], op.attrs["blocks"]
+    size, rows = tile.element.bytes, tile.shape[1 - axis]
+    width = row_width(tile.shape, axis, size)
+    own, chunks = part(tile, axis, blocks)
+    *outer, row, column = [x[0] for x in coordinates]
+    with w.when(first_lane(g)):
+        g.target.expect(g, g.shared.pointer(g, barrier[0]), tile.numel * size)
+        start = buffer[0], row, column
+        if blocks > 1:
+            steps = (chunks * rows * width, 0, chunks * width // size) if own == rows else (own * width, own, 0)
+            shift = lambda x, step: w.binary("add", x, w.binary("mul", g.target.block_rank(g), g.int(step)))
+            start = list(map(shift, start, steps))
+        for chunk in range(chunks):
+            for first in range(0, own, MOST_ROWS):
+                further = (chunk * rows + first) * width, first, chunk * width // size
+                place, *at = (w.binary("add", x, g.int(step)) for x, step in zip(start, further))
+                where = g.shared.pointer(g, place), tensor[0], (*outer, *at)
+                g.target.copy_box(g, *where, g.shared.pointer(g, barrier[0]), blocks)
+
+
+def combines(how, element):
+    """True if the engine can update memory by an atomic operation on elements of this type."""
+    return element in _COMBINED.get(how, ())
+
+
+_INTEGERS = (T.u32, T.i32, T.u64, T.i64)
+_COMBINED = {"add": (T.u32, T.i32, T.u64, T.f32, T.f16, T.bf16),
+             **dict.fromkeys(("min", "max", "and", "or", "xor"), _INTEGERS)}  # fmt: skip
+
+
+def box_store(g, op, value, tensor, *numbers):
+    """The tile goes to shared memory, swizzled, and from there in one copy for each 128 bytes of a row and 256 rows.
+
+    Where there is no room for all of it, it goes in pieces, through two buffers in turn if there is room for two.
+    """
+    w, tile, axis, rank = g.w, op.operands[0].type, op.attrs["axis"], op.attrs["rank"]
+    images, _ = swizzled(tile.shape, axis, tile.element.bytes)
+    bits, buffers = cuts(tile, axis, g.target.shared_bytes - -(-g.shared.top // ALIGNMENT) * ALIGNMENT)
+    part = T.Tile(tuple(n >> len(bits) if k == axis else n for k, n in enumerate(tile.shape)), tile.element)
+    size = part.numel * part.element.bytes
+    spare = None if op.attrs["ordered"] or bits else g.shared.behind_lent(size, ALIGNMENT, g.target.shared_bytes)
+    bases = [spare] if spare is not None else g.shared.take_aligned([size] * buffers, ALIGNMENT)
+    where, rest = [x[0] for x in numbers[:rank]], [x[0] for x in numbers[rank:]]
+    leader = w.compare("icmp eq", g.target.thread_id(g), g.int(0))
+    for number in range(1 << len(bits)):
+        if number == 0 and spare is None:
+            g.shared.before_write(g, op.attrs["ordered"])
+        elif number >= buffers:
+            with w.when(leader):
+                g.target.await_boxes(g, buffers - 1, False)
+            g.target.barrier(g)
+        base, chosen = bases[number % buffers], {bit: number >> k & 1 for k, bit in enumerate(bits)}
+        write_piece(g, value, tile.element, g.layout(op.operands[0]), images, base, chosen)
+        g.target.proxy_fence(g, everywhere=op.attrs["fenced"] and number == 0)
+        g.target.barrier(g)
+        first = tuple(number * part.shape[axis] if k == axis else 0 for k in range(2))
+        with w.when(w.binary("and", leader, rest[0]) if rest else leader):
+            _write_boxes(g, op, part, tensor[0], where, base, first[axis])
+            g.target.end_boxes(g)
+        if rest:
+            _write_elements(g, op, part, base, first, *rest)
+    g.shared.lend(bases[-1] + size)
+
+
+def _write_boxes(g, op, part, tensor, coordinates, base, first):
+    """Tell the engine of the rows of a piece that begins `first` elements behind the tile's start."""
+    w, axis, size = g.w, op.attrs["axis"], part.element.bytes
+    rows, width = part.shape[1 - axis], row_width(part.shape, axis, size)
+    *outer, row, column = coordinates
+    for chunk in range(part.shape[axis] * size // width):
+        for down in range(0, rows, MOST_ROWS):
+            source = g.shared.pointer(g, g.int(base + (chunk * rows + down) * width))
+            start = w.binary("add", row, g.int(down)), w.binary("add", column, g.int(first + chunk * width // size))
+            g.target.store_box(g, tensor, (*outer, *start), source, op.attrs["how"])
+
+
+def _write_elements(g, op, part, base, first, fits, origin, *numbers):
+    """What the engine cannot write, the threads do, behind all it has written and before what it will write."""
+    w = g.w
+    with w.when(w.binary("xor", fits, w.const("i1", True)), likely=False):
+        with w.when(w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
+            g.target.await_boxes(g, 0, True)
+        g.target.barrier(g)
+        element_store(g, op, base, part, first, origin, numbers)
+        g.target.proxy_fence(g, everywhere=True)
+
+
+def first_lane(g):
+    """i1: this is lane 0 of its warp."""
+    return g.once("first lane", lambda: g.w.compare("icmp eq", g.place("lane"), g.int(0)))

@@ -1,0 +1,338 @@
+"""Hopper's warpgroup instructions: four warps own 64 rows of the result each, operands are read from shared memory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ....ir import types as T
+from ...gpu.layout.linear import log2, mma_accumulator, mma_operand
+from ...gpu.layout.swizzle import row_width, swizzled
+from ...gpu.lower.convert import write
+from ...gpu.lower.warp_roles import await_turn
+from ..runtime.tensor_types import NAMES, STEP, multiplies
+from .words import pack_words
+
+MAX_N = 256  # columns of one instruction
+ALONG_K = {"a": 1, "b": 0}  # the axis of K in [M, K] and [K, N]
+
+
+def fits(a, b, out, precision, warps, target):
+    """True if these instructions can do a dot of these tile types."""
+    if target.sm != 90 or len(out.shape) != 2 or warps % 4 or not multiplies(a, b, out, precision):
+        return False
+    _, columns = warp_split(out.shape[0], warps)
+    return out.shape[0] >= 64 and out.shape[1] // columns >= 8
+
+
+def warp_split(m, warps):
+    """(warps along M, parts of N): warpgroups stack along M first."""
+    groups = warps // 4
+    along_m = min(groups, max(1, m // 64))
+    return along_m * 4, groups // along_m
+
+
+def layouts(op, warps):
+    """Where the result of a `dot_shared` lives, and where its left operand must be if it comes in registers."""
+    lhs, split = op.attrs["lhs"], warp_split(op.type.shape[0], warps)
+    out = mma_accumulator(op.type.shape, *split, rows=64)
+    left = mma_operand(lhs.shape, lhs.element.bits, *split, "a")
+    if type(op.operands[0].type) is T.Tile and lhs.element.bits == 32 and op.attrs["a_axis"] == 0:
+        order = _picked_rows(op.type.shape[0], split[0] // 4)
+        return out.reorder(0, order), left.reorder(0, order)
+    return out, left
+
+
+def _picked_rows(m, groups):
+    """Which bit of a tile's row number each bit of the instruction's stands for, if 32-bit elements are picked out of a
+    buffer with 128-byte rows along M: a thread's rows lie side by side, and its warp's in different banks.
+
+    An instruction's row bits 0-2 are lanes, 3 registers, 4 and 5 warps; then groups of warps, then further registers.
+    Lanes also walk K, which moves the swizzle's bits 4 and 5 of the address: bits 2, 3 and 6 are free.
+    """
+    bits = log2(m)
+    mine = (3, *range(6 + log2(groups), bits))[:2]
+    lanes = (1, 4, 2) if len(mine) == 1 else (4, 2, 3)
+    order = dict(zip((*mine, 0, 1, 2), (*range(len(mine)), *lanes)))
+    left = iter(k for k in range(bits) if k not in order.values())
+    return tuple(order[k] if k in order else next(left) for k in range(bits))
+
+
+def may_lie(tile, side, axis, split):
+    """True if an operand's rows may lie along `axis` in shared memory.
+
+    Along K always. Along M or N only 16-bit types, in rows of 32 bytes at least, each row the business of one group of
+    warps.
+    """
+    if axis == ALONG_K[side]:
+        return True
+    rows, columns = split
+    mine = tile.shape[axis] // (rows // 4 if side == "a" else columns) * tile.element.bytes
+    width = row_width(tile.shape, axis, tile.element.bytes)
+    return tile.element.bits == 16 and width >= 32 and mine >= width
+
+
+class Side(NamedTuple):
+    """One operand: at a byte address (i32) in shared memory with rows along `axis`, or in registers as words."""
+
+    tile: T.Tile
+    side: str
+    axis: int
+    base: object = None
+    words: list | None = None
+
+    @property
+    def k_major(self):
+        return self.axis == ALONG_K[self.side]
+
+    @property
+    def width(self):
+        """Bytes of a row."""
+        return row_width(self.tile.shape, self.axis, self.tile.element.bytes)
+
+    @property
+    def depth(self):
+        return self.tile.shape[ALONG_K[self.side]]
+
+    @property
+    def outer(self):
+        return self.tile.shape[1 - ALONG_K[self.side]]
+
+    def offset(self, outer):
+        """Bytes from the operand's start to row (or column) `outer`, which begins a row of the buffer."""
+        if self.k_major:
+            return outer * self.width
+        per_row = self.width // self.tile.element.bytes  # chunks of a row along M or N, each K rows high
+        return outer // per_row * self.depth * self.width
+
+    def descriptor(self, g, group, span, extra):
+        """The first k-step's: `span` rows (or columns) belong to each group, this one starts `extra` further."""
+        w = g.w
+        start = w.binary("add", w.emit("i32", "ptrtoint ptr addrspace(3) @smem to i32"), self.base)
+        if extra:
+            start = w.binary("add", start, g.int(self.offset(extra)))
+        if group is not None:
+            start = w.binary("add", start, w.binary("mul", group, g.int(self.offset(span))))
+        start = w.binary("lshr", w.binary("and", start, g.int(0x3FFFF)), g.int(4))
+        return w.binary("or", w.cast("zext", start, "i64"), w.const("i64", self.constant_bits()))
+
+    def constant_bits(self):
+        """Everything but the start address: swizzle, distance of groups of eight rows, distance of chunks."""
+        mode = {128: 1, 64: 2, 32: 3}[self.width]
+        leading = 16 if self.k_major else self.depth * self.width
+        bits = (mode << 62) | ((8 * self.width >> 4) << 32) | ((leading >> 4) << 16)
+        return bits - (1 << 64) if bits >> 63 else bits
+
+    def advance(self, step):
+        """How far (in 16-byte units) the start moves for a k-step."""
+        if self.k_major:
+            inside = self.width // STEP
+            return ((step // inside) * self.outer * self.width + (step % inside) * STEP) >> 4
+        return step * (STEP // self.tile.element.bytes) * self.width >> 4
+
+
+def dot(g, op, a, b, acc):
+    """acc + a @ b, both operands put into shared memory first."""
+    tiles = [x.type for x in op.operands[:2]]
+    split = warp_split(op.type.shape[0], g.warps)
+    axes = [_contiguous_axis(g.layout(x), x.type, side, split) for x, side in zip(op.operands, "ab")]
+    bases = g.shared.take_aligned([t.numel * t.element.bytes for t in tiles], 1024)
+    g.shared.before_write(g)
+    for x, value, axis, base in zip((a, b), op.operands, axes, bases):
+        images, _ = swizzled(value.type.shape, axis, value.type.element.bytes)
+        write(g, x, value.type.element, g.layout(value), images, base)
+    g.target.proxy_fence(g)
+    g.shared.after_write(g)
+    left, right = (Side(t, s, axis, g.int(base)) for t, s, axis, base in zip(tiles, "ab", axes, bases))
+    return issue(g, acc, left, right)
+
+
+def _contiguous_axis(layout, tile, side, split):
+    """The axis a tile's threads hold in runs, if an operand may lie so; else K."""
+    along_k = ALONG_K[side]
+    runs = layout.contiguous(1 - along_k) > layout.contiguous(along_k)
+    return 1 - along_k if runs and may_lie(tile, side, 1 - along_k, split) else along_k
+
+
+def issue(g, acc, left, right, pending=0, wait=None):
+    """All k-steps of one dot; at its end at most `pending` dots are unfinished, or it waits for none (None).
+
+    `wait(g)` waits for something first, when nothing else is left to do.
+    """
+    w, m, n = g.w, left.outer, right.outer
+    rows, columns = warp_split(m, g.warps)
+    along_m, mine = rows // 4, n // columns
+    group = w.binary("lshr", g.place("warp"), g.int(2))
+    group_m = w.binary("and", group, g.int(along_m - 1)) if along_m > 1 else None
+    group_n = w.binary("lshr", group, g.int(log2(along_m))) if columns > 1 else None
+    step_n = min(mine, MAX_N)
+    per, repeats = step_n // 2, m // (64 * along_m)  # accumulators of one instruction; blocks of rows
+    held, out = (acc, [*acc.names]) if isinstance(acc, Held) else (None, [*acc])
+    sides, count = [], len(out) // per
+    for k in range(count):
+        block, column = divmod(k, mine // step_n)
+        if left.words is None:
+            first = [left.descriptor(g, group_m, 64, block * along_m * 64)]
+        else:  # the words of this block of rows, four for each k-step
+            words = len(left.words) // repeats
+            first = left.words[block * words : (block + 1) * words]
+        sides.append((*first, right.descriptor(g, group_n, mine, column * step_n)))
+    if wait is not None:
+        out, *sides = _pinned(g, out, *sides)
+        wait(g)
+    ends = ["wgmma.commit_group.sync.aligned;", *([] if pending is None else [waiting(pending)])]
+    for k, (*first, second) in enumerate(sides):
+        mine = slice(k * per, (k + 1) * per)
+        last = ends if held or count == 1 else ends[:1]
+        out[mine] = _instructions(g, out[mine], left, first, right, second, last if k == count - 1 else (), held)
+    if held or count == 1 or pending is None:
+        return held or out
+    return settled(g, out, pending)
+
+
+def _pinned(g, *lists):
+    """Values as they are, but LLVM takes them for changed here: what computes them cannot move behind this."""
+    values = [x for xs in lists for x in xs if str(x).startswith("%")]
+    result = g.w.struct([x.type for x in values])
+    letters = [{"i32": "r", "i64": "l", "float": "f"}[x.type] for x in values]
+    constraints = ",".join([*(f"={letter}" for letter in letters), *map(str, range(len(values)))])
+    arguments = ", ".join(x.typed for x in values)
+    made = g.w.effect(f'call {result} asm sideeffect "", "{constraints}"({arguments})', result)
+    new = {x: g.w.emit(x.type, f"extractvalue {result} {made}, {k}", made) for k, x in enumerate(values)}
+    return [[new.get(x, x) for x in xs] for xs in lists]
+
+
+def _instructions(g, acc, left, first, right, second, ends, held):
+    """One asm statement: a block of the result, all its k-steps, and how it ends; its values are tied to a wait there.
+
+    If the sum starts at zero the first step stores its product instead of adding it, and no register need be zero. Sums
+    that are `held` are changed where they are.
+    """
+    count, t = len(acc), left.tile.element
+    letter, kind, total = ("r", "i32", "s32") if t is T.i8 else ("f", "float", "f32")
+    fresh = not held and all(x == g.const(x.type, 0 if t is T.i8 else 0.0) for x in acc)
+    in_registers = left.words is not None
+    name = f"m64n{2 * count}k{STEP // t.bytes}.{total}.{NAMES[t]}.{NAMES[right.tile.element]}"
+    outs = ", ".join(acc if held else (f"${i}" for i in range(count)))
+    at = 0 if held else count if fresh else 2 * count  # operands: outputs, the accumulators tied to them, then these
+    inputs, letters = [*first, second], ["r" if in_registers else "l"] * len(first) + ["l"]
+    adds, once = f"setp.{'ne' if fresh else 'eq'}.b32 p, 1, 1;", fresh
+    if held and held.begun is not None:
+        adds, once = f"mov.pred p, ${len(inputs)};", True
+        inputs, letters = [*inputs, held.begun], [*letters, "b"]
+    lines = [f"{{ .reg .pred p; .reg .b64 da, db; {adds} wgmma.fence.sync.aligned;"]
+    for step in range(left.depth * t.bytes // STEP):
+        lines.append(f"add.s64 db, ${at + len(first)}, {right.advance(step)};")
+        if in_registers:
+            source = "{" + ", ".join(f"${at + 4 * step + i}" for i in range(4)) + "}"
+        else:
+            source = "da"
+            lines.append(f"add.s64 da, ${at}, {left.advance(step)};")
+        lines.append(f"wgmma.mma_async.sync.aligned.{name} {{{outs}}}, {source}, db, {_flags(t, left, right)};")
+        if once and step == 0:
+            lines.append("setp.eq.b32 p, 1, 1;")
+    lines += [*ends, "}"]
+    if held:
+        _stated(g, " ".join(lines), 0, inputs, letters, "void")
+        return acc
+    if fresh:
+        return _stated(g, " ".join(lines), count, inputs, [f"=&{letter}"] * count + letters, kind)
+    return tied(g, " ".join(lines), acc, inputs, letters, letter, kind)
+
+
+def _flags(t, left, right):
+    """What follows the operands: add to D, signs, and for 16-bit types which operands lie along M or N."""
+    if t is T.i8:
+        return "p"
+    turned = [] if t.bits != 16 else [right] if left.words is not None else [left, right]
+    return ", ".join(["p", "1", "1", *(str(int(not side.k_major)) for side in turned)])
+
+
+def tied(g, body, acc, others, letters, letter, kind):
+    """An asm statement that changes accumulators in place."""
+    count = len(acc)
+    return _stated(g, body, count, (*acc, *others), [f"={letter}"] * count + [*map(str, range(count)), *letters], kind)
+
+
+def _stated(g, body, count, inputs, constraints, kind):
+    """The `count` results of an asm statement."""
+    w, result = g.w, g.w.struct([kind] * count) if count else "void"
+    arguments = ", ".join(x.typed for x in inputs)
+    body = f'asm sideeffect "{body}", "{",".join(constraints)},~{{memory}}"'
+    made = w.effect(f"call {result} {body}({arguments})", result)
+    return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]
+
+
+class Held:
+    """Sums that stay in registers of PTX's own while a loop goes round: nobody has copies of them to get rid of.
+
+    `begun` is an i1, false in the round that stores its first product instead of adding it; None if the registers hold
+    something before the loop.
+    """
+
+    def __init__(self, g, dot, init, nonempty):
+        self.w, self.pending, self.begun, self.fresh = g.w, dot.attrs["pending"], None, False
+        if isinstance(init, Held):
+            self.names, self.kind = init.names, init.kind
+            return
+        self.kind = init[0].type
+        name = g.w.label("sums").replace(".", "_")
+        self.names = [f"{name}_{k}" for k in range(len(init))]
+        g.w.effect(f'call void asm sideeffect ".reg .b32 {name}_<{len(init)}>;", ""()', at=0)
+        self.fresh = nonempty and all(x == g.const(self.kind, 0 if self.kind == "i32" else 0.0) for x in init)
+        if not self.fresh:
+            moves = " ".join(f"mov.b32 {name}, ${k};" for k, name in enumerate(self.names))
+            _stated(g, moves, 0, [*init], [self.letter] * len(init), "void")
+
+    @property
+    def letter(self):
+        return "r" if self.kind == "i32" else "f"
+
+    def inside(self, index, first):
+        """The sums in a round of the loop."""
+        if self.fresh:
+            self.begun = self.w.emit("i1", f"icmp ne {index.typed}, {first}", index, first)
+        return self
+
+    def after(self, g):
+        """The sums behind the loop: as they are while the last product may be running."""
+        return self.read(g) if self.pending == 0 else self
+
+    def read(self, g, pending=None):
+        """Their values, once at most so many dots are unfinished."""
+        wait = "" if pending is None else waiting(pending) + " "
+        moves = " ".join(f"mov.b32 ${k}, {name};" for k, name in enumerate(self.names))
+        return _stated(g, wait + moves, len(self.names), (), [f"={self.letter}"] * len(self.names), self.kind)
+
+
+def dot_shared(g, op, a, b, acc, *phase):
+    """Start a dot on buffers that copies have filled; the left operand may be in registers."""
+    in_registers = type(op.operands[0].type) is T.Tile
+    where = {"words": pack_words(g, _rounded(g, op, a))} if in_registers else {"base": a[0]}
+    left = Side(op.attrs["lhs"], "a", op.attrs["a_axis"], **where)
+    right = Side(op.attrs["rhs"], "b", op.attrs["b_axis"], b[0])
+    return issue(g, acc, left, right, op.attrs["pending"], (lambda g: await_turn(g, *phase)) if phase else None)
+
+
+def _rounded(g, op, a):
+    """A left side of the operand's type; rounded, if need be, into registers that no dot reads any more."""
+    source, to = op.operands[0].type.element, op.attrs["lhs"].element
+    if source is to:
+        return a
+    a, both = settled(g, a, 0), g.target.pair_cast(source, to)
+    return [x for k in range(0, len(a), 2) for x in both(g, a[k], a[k + 1])]
+
+
+def dot_wait(g, op, acc):
+    """The accumulators, tied to the wait so that nothing reads them before it."""
+    pending = op.attrs["pending"]
+    return acc.read(g, pending) if isinstance(acc, Held) else settled(g, acc, pending)
+
+
+def settled(g, acc, pending):
+    """Accumulators once at most so many dots are unfinished."""
+    kind = acc[0].type
+    return tied(g, waiting(pending), list(acc), (), [], "r" if kind == "i32" else "f", kind)
+
+
+def waiting(pending):
+    return f"wgmma.wait_group.sync.aligned {pending};"

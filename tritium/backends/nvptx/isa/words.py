@@ -1,0 +1,70 @@
+"""Elements as the 32-bit words they travel in between threads, memory and inline assembly."""
+
+from __future__ import annotations
+
+from ...gpu.lower.convert import pack
+from ...llvm.writer import lanes, value
+from ...llvm.writer import vector as vector_of
+
+LETTER = {16: "h", 32: "r", 64: "l"}  # of a register in inline assembly
+_BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
+
+
+def bytes_of(kind):
+    """Bytes of an LLVM element type.
+
+    >>> bytes_of("bfloat"), bytes_of("i1"), bytes_of("ptr addrspace(1)")
+    (2, 1, 8)
+    """
+    return _BYTES.get(kind) or (8 if kind.startswith("ptr") else max(1, int(kind[1:]) // 8))
+
+
+def bracketed(register, constant):
+    """An address in assembly.
+
+    >>> bracketed("$1", 16), bracketed("$1", 0)
+    ('[$1+16]', '[$1]')
+    """
+    return f"[{register}+{constant}]" if constant else f"[{register}]"
+
+
+def pack_words(g, items):
+    """Elements as 32-bit words (64-bit ones as they are; fewer than 4 bytes as one small integer)."""
+    w, size = g.w, bytes_of(items[0].type)
+    if size == 8:
+        return [w.cast("bitcast", x, "i64") for x in items]
+    per = min(len(items), 4 // size)
+    vector, first = w.neighbours(items) or (None, 0)
+    if vector is not None and per > 1 and first % per == 0 and lanes(vector.type) % per == 0:
+        words = w.cast("bitcast", vector, vector_of(lanes(vector.type) // per, f"i{8 * size * per}"))
+        count = len(items) // per
+        return [words] if words.type[0] == "i" else [w.extract(words, first // per + k) for k in range(count)]
+    return [w.cast("bitcast", pack(w, items[k : k + per]), f"i{8 * size * per}") for k in range(0, len(items), per)]
+
+
+def unpack_word(g, word, kind):
+    """The elements of LLVM type `kind` in an integer word, lowest first."""
+    w, bits = g.w, int(word.type[1:])
+    count = bits // (8 * bytes_of(kind))
+    if count == 1:
+        return [w.cast("bitcast", word, kind)]
+    vector = w.cast("bitcast", word, f"<{count} x {kind}>")
+    return [w.extract(vector, k) for k in range(count)]
+
+
+def through_words(g, x, fn):
+    """Apply a function of 32-bit words to a value of any type."""
+    w = g.w
+    size = 1 if x.type == "i1" else 8 * bytes_of(x.type)
+    if x.type.startswith("ptr"):
+        back = through_words(g, w.cast("ptrtoint", x, "i64"), fn)
+        return w.cast("inttoptr", back, x.type)
+    whole = w.cast("bitcast", x, f"i{size}")
+    if size < 32:
+        return w.cast("bitcast", w.cast("trunc", fn(w.cast("zext", whole, "i32")), f"i{size}"), x.type)
+    if size == 32:
+        return w.cast("bitcast", fn(whole), x.type)
+    pair = w.cast("bitcast", whole, "<2 x i32>")
+    low, high = (fn(w.extract(pair, k)) for k in range(2))
+    both = w.insert(w.insert(value("<2 x i32>", "poison"), low, 0), high, 1)
+    return w.cast("bitcast", both, x.type)

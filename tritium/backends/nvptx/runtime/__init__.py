@@ -1,0 +1,1 @@
+"""The CUDA driver: loading, launching, memory, tensor maps."""
