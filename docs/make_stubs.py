@@ -20,8 +20,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 from stub_writer import Stub, import_lines  # noqa: E402
 
-from tritium.language.calling import Builtin  # noqa: E402
-from tritium.language.source import Source  # noqa: E402
+from tritium.language.builtins.calling import Builtin  # noqa: E402
+from tritium.language.source.function import Source  # noqa: E402
 
 # What `tl.core` declares before its own names.
 CORE = '''\
@@ -71,7 +71,8 @@ def core(name: str) -> str:
     stub = Stub(module, home=".")
     names = {key: value for key, value in vars(module).items() if not isinstance(value, types.ModuleType)
              and not key.startswith("__") and key not in SKIPPED}  # fmt: skip
-    for key, value in names.items():
+    # Types come first: functions have them as defaults.
+    for key, value in sorted(names.items(), key=lambda item: isinstance(item[1], (Builtin, Source))):
         stub.add(key, value)
     return stub.text(CORE)
 

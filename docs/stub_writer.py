@@ -15,10 +15,10 @@ import sys
 import textwrap
 import types
 
-from tritium.language.calling import Builtin
-from tritium.language.dtypes import dtype
+from tritium.language.builtins.calling import Builtin
 from tritium.language.extra.library import LibraryFunction
-from tritium.language.source import Source
+from tritium.language.source.function import Source
+from tritium.language.types.dtypes import dtype
 
 WIDTH = 120
 NOTE = "# Written by docs/make_stubs.py from the objects themselves: change those, and run it again.\n\n"

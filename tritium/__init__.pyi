@@ -35,14 +35,14 @@ from .errors import (
     OutOfResources as OutOfResources,
     TritonError as TritonError,
 )
-from .language.aggregate import (
-    aggregate as aggregate,
-)
-from .language.source import (
+from .language.source.function import (
     cdiv as cdiv,
     constexpr_function as constexpr_function,
     must_use_result as must_use_result,
     next_power_of_2 as next_power_of_2,
+)
+from .language.types.aggregate import (
+    aggregate as aggregate,
 )
 from .runtime._allocation import (
     set_allocator as set_allocator,

@@ -245,7 +245,7 @@ def torch_dtype_name(dtype: Any) -> str:
     >>> torch_dtype_name(tl.float32)
     'float32'
     """
-    from tritium.language.dtypes import dtype as language_dtype
+    from tritium.language.types.dtypes import dtype as language_dtype
 
     if isinstance(dtype, language_dtype):
         return repr(dtype).rpartition(".")[2]

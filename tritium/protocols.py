@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tritium.language.signature import canonical
+from tritium.language.types.signature import canonical
 from tritium.refusals import refusal
 
 __all__ = ["Held", "address", "element_type", "from_dlpack", "from_interface", "short", "typestr_element"]

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tritium.language.signature import canonical, flatten
+from tritium.language.types.signature import canonical, flatten
 from tritium.protocols import DEFAULT_STREAM, Held, address, element_type, export, from_dlpack, from_interface, short
 from tritium.refusals import refusal
 

@@ -7,7 +7,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tritium.language.elementwise import BlocksDeprecation
+from tritium.language.builtins.elementwise import BlocksDeprecation
 
 
 @triton.jit

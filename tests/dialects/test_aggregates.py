@@ -6,7 +6,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tritium.frontend import lower
-from tritium.language import dialect
+from tritium.language.source import dialect
 
 
 @triton.aggregate

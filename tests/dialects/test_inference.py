@@ -10,7 +10,7 @@ import tritium as triton
 import tritium.language as tl
 from tritium import knobs
 from tritium.frontend import lower
-from tritium.language import dialect
+from tritium.language.source import dialect
 
 
 def level(kernel):

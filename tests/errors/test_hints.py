@@ -9,7 +9,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tritium.interp.eager import launch
-from tritium.language import spellings
+from tritium.language.source import spelling_hints
 
 
 @triton.jit
@@ -69,7 +69,7 @@ def test_functions_of_torch():
     torch = pytest.importorskip("torch")
     for name in ("relu", "tanh", "matmul"):
         value = getattr(torch, name)
-        assert spellings.of_callable(value.__name__, "torch").startswith("use tl.")
+        assert spelling_hints.of_callable(value.__name__, "torch").startswith("use tl.")
 
 
 @triton.jit
@@ -138,10 +138,10 @@ def test_interpreted_and_compiled_kernels_get_one_hint(kernel, more, hint):
         assert hint in str(caught.value).partition("hint: ")[2]
 
 
-@pytest.mark.parametrize("name", sorted(spellings._OTHERS))
+@pytest.mark.parametrize("name", sorted(spelling_hints._OTHERS))
 def test_proposed_functions_exist(name):
     """Every `tl.` name in a hint is one that kernels have."""
-    for word in spellings.instead_of(name).replace("(", " ").replace(")", " ").replace(",", " ").split():
+    for word in spelling_hints.instead_of(name).replace("(", " ").replace(")", " ").replace(",", " ").split():
         if word.startswith("tl."):
             found = tl
             for part in word.split(".")[1:]:

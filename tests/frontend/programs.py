@@ -136,7 +136,7 @@ def program(seed):
     body = main.body()
     helper = "\n".join(device.lines)
     return f"""import tritium.language as tl
-from tritium.language.source import device
+from tritium.language.source.function import device
 
 
 @device
@@ -170,7 +170,7 @@ def run_python(text, x, a, b, c):
 
     names = {"tl": SimpleNamespace(load=lambda p: p.data[p.at], store=store, static_range=range)}
     body = textwrap.dedent(text).replace("import tritium.language as tl", "").replace(
-        "from tritium.language.source import device", "").replace("@device", "")
+        "from tritium.language.source.function import device", "").replace("@device", "")
     exec(body, names)
     out = [0] * SIZE
     names["kernel"](Pointer(list(x)), Pointer(out), a, b, c)

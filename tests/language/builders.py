@@ -11,8 +11,8 @@ from tritium.interp.eager import Datum, EagerBuilder
 from tritium.interp.machine import Machine, interpret
 from tritium.ir import types as T
 from tritium.ir.core import Module
-from tritium.language.source import device
-from tritium.language.values import flatten, tensor
+from tritium.language.source.function import device
+from tritium.language.types.values import flatten, tensor
 from tritium.ops.meaning import np_dtype
 
 

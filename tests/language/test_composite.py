@@ -10,8 +10,8 @@ from tritium.errors import CompilationError
 from tritium.frontend import lower
 from tritium.interp.eager import launch
 from tritium.interp.machine import interpret
-from tritium.language.source import constexpr_function, device
-from tritium.language.values import flatten
+from tritium.language.source.function import constexpr_function, device
+from tritium.language.types.values import flatten
 
 
 def compiled(kernel, args, constants):

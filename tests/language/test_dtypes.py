@@ -7,7 +7,7 @@ import pytest
 
 import tritium.language as tl
 from tritium.ir import types as T
-from tritium.language import dtypes
+from tritium.language.types import dtypes
 
 SCALARS = {
     "int1": ("u1", 1), "int8": ("i8", 8), "int16": ("i16", 16), "int32": ("i32", 32), "int64": ("i64", 64),

@@ -52,7 +52,7 @@ def test_arguments_broadcast_and_keep_their_types(b):
 
 
 def test_functions_can_be_called_by_symbol(b):
-    from tritium.language.assembly import extern_elementwise
+    from tritium.language.builtins.assembly import extern_elementwise
     for symbol, kind in (("__nv_expf", tl.float32), ("__nv_exp", tl.float64), ("__ocml_exp_f32", tl.float32)):
         out = extern_elementwise.fn(b, "libdevice", "", [b.tile(kind.ir, 8)], {(kind,): (symbol, kind)}, True)
         assert out.dtype is kind and out.handle.kind.name == "exp"

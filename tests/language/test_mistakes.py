@@ -7,8 +7,8 @@ from builders import Bench, target
 
 import tritium.language as tl
 from tritium.errors import CompilationError, CompileTimeAssertionFailure
-from tritium.language import operators
-from tritium.language.values import to_tensor
+from tritium.language.builtins import operators
+from tritium.language.types.values import to_tensor
 
 CUDA = target("cuda", 90)
 

@@ -5,9 +5,9 @@ from builders import Bench, EagerBench, element
 
 import tritium.language as tl
 from tritium.ir import types as T
-from tritium.language import operators
-from tritium.language.returned import settled
-from tritium.language.values import using
+from tritium.language.builtins import operators
+from tritium.language.types.returned_constants import settled
+from tritium.language.types.values import using
 
 
 def plus(symbol):

@@ -4,8 +4,9 @@ import pytest
 from builders import Bench, element
 
 from tritium.ir import types as T
-from tritium.language import operators, rules
-from tritium.language.values import literal_type
+from tritium.language.builtins import operators
+from tritium.language.types import promotion
+from tritium.language.types.values import literal_type
 
 # Tensor with tensor for + - *, comparisons, where, minimum: the upper half, as the reference prints it.
 GOLDEN = """
@@ -43,9 +44,9 @@ def test_the_printed_table(x, y, expected):
         left, right = (F8[0] if name == "f8" else T.SCALARS[name] for name in (left, right))
         if expected == "ERR":
             with pytest.raises(TypeError, match="unexpected type"):
-                rules.promote(left, right)
+                promotion.promote(left, right)
         else:
-            assert rules.promote(left, right).name == expected
+            assert promotion.promote(left, right).name == expected
 
 
 def in_words(x, y, division, eight_bits=False):
@@ -76,12 +77,12 @@ def in_words(x, y, division, eight_bits=False):
 def test_every_pair_follows_the_rules(symbol):
     for x in EVERY:
         for y in EVERY:
-            expected = in_words(x, y, symbol in rules.DIVISIONS, symbol in "/%")
+            expected = in_words(x, y, symbol in promotion.DIVISIONS, symbol in "/%")
             if expected is None:
                 with pytest.raises(TypeError, match=r"unexpected type|different signedness"):
-                    rules.promote(x, y, symbol)
+                    promotion.promote(x, y, symbol)
             else:
-                assert rules.promote(x, y, symbol) is expected, (x, y, symbol)
+                assert promotion.promote(x, y, symbol) is expected, (x, y, symbol)
 
 
 @pytest.mark.parametrize("value, expected", [
@@ -106,14 +107,14 @@ INTS = [t for t in T.INTS if t is not T.i1]
 @pytest.mark.parametrize("tensor", EVERY, ids=str)
 def test_numbers_adapt_to_the_tensor(tensor):
     """The table of tensors with Python numbers."""
-    assert rules.promote_number(tensor, True) is tensor
+    assert promotion.promote_number(tensor, True) is tensor
     for number, wide in ((3.5, T.f32), (1e300, T.f64)):
-        assert rules.promote_number(tensor, number) is (tensor if tensor.is_float else wide)
+        assert promotion.promote_number(tensor, number) is (tensor if tensor.is_float else wide)
     if tensor is T.i1:
         for number, kind in ((1, T.i32), (2**31, T.u32), (2**40, T.i64), (2**63, T.u64)):
-            assert rules.promote_number(tensor, number) is kind
+            assert promotion.promote_number(tensor, number) is kind
     else:
-        assert rules.promote_number(tensor, 1) is tensor
+        assert promotion.promote_number(tensor, 1) is tensor
 
 
 @pytest.mark.parametrize("tensor, number, symbol, expected", [
@@ -121,12 +122,12 @@ def test_numbers_adapt_to_the_tensor(tensor):
     (T.i32, 3, "//", T.i32), (T.u8, 3, "%", T.u8), (T.i1, 2**31, "//", T.u32),
 ])
 def test_division_by_a_number(tensor, number, symbol, expected):
-    assert rules.promote_number(tensor, number, symbol) is expected
+    assert promotion.promote_number(tensor, number, symbol) is expected
 
 
 def test_division_of_bools_by_signed_numbers_is_refused():
     with pytest.raises(TypeError, match="because they have different signedness"):
-        rules.promote_number(T.i1, 3, "//")
+        promotion.promote_number(T.i1, 3, "//")
 
 
 @pytest.mark.parametrize("tensor, number, message", [
@@ -135,7 +136,7 @@ def test_division_of_bools_by_signed_numbers_is_refused():
 ])
 def test_numbers_that_do_not_fit(tensor, number, message):
     with pytest.raises(ValueError, match=message) as raised:
-        rules.promote_number(tensor, number)
+        promotion.promote_number(tensor, number)
     assert raised.value.hint
 
 

@@ -6,8 +6,8 @@ import pytest
 
 import tritium.language as tl
 from tests.test_examples import shown
-from tritium.language.calling import Builtin
-from tritium.language.source import Source
+from tritium.language.builtins.calling import Builtin
+from tritium.language.source.function import Source
 
 SIGNATURES = """
 abs(x)

@@ -9,8 +9,8 @@ from types import FunctionType
 import pytest
 
 import tritium.kernels
-from tritium.language import text
-from tritium.language.source import Source
+from tritium.language.source import lines as cutting
+from tritium.language.source.function import Source
 
 MODULES = [f"tritium.kernels.{m.name}" for m in pkgutil.iter_modules(tritium.kernels.__path__)]
 MODULES += ["tritium.language.standard", "tritium.language.random", "inspect", "textwrap", "dataclasses", "argparse"]
@@ -26,7 +26,7 @@ def test_functions_of_a_module_are_cut_as_inspect_cuts_them(name):
     functions = [f for f in functions if f.__code__.co_filename == module.__file__ and f.__name__ != "<lambda>"]
     assert functions or name.endswith("__init__")
     for fn in functions:
-        assert text.lines_of(fn) == inspect.getsourcelines(fn), fn
+        assert cutting.lines_of(fn) == inspect.getsourcelines(fn), fn
 
 
 CASES = {
@@ -51,7 +51,7 @@ CASES = {
 @pytest.mark.parametrize("code", CASES.values(), ids=CASES)
 def test_definitions_end_where_inspect_says(code):
     lines = code.splitlines(keepends=True)
-    assert text._block(lines) == inspect.getblock(lines)
+    assert cutting._block(lines) == inspect.getblock(lines)
 
 
 def test_a_decorated_function_is_the_one_beneath():
@@ -64,4 +64,4 @@ def test_a_decorated_function_is_the_one_beneath():
     def wrapper(x):
         return -x
 
-    assert textwrap.dedent("".join(text.lines_of(wrapper)[0])) == "def plain(x):\n    return x\n"
+    assert textwrap.dedent("".join(cutting.lines_of(wrapper)[0])) == "def plain(x):\n    return x\n"

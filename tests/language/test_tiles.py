@@ -8,9 +8,9 @@ import tritium.language as tl
 from tritium.frontend import lower
 from tritium.interp.machine import interpret
 from tritium.ir import types as T
-from tritium.language import operators
-from tritium.language.source import device
-from tritium.language.values import flatten
+from tritium.language.builtins import operators
+from tritium.language.source.function import device
+from tritium.language.types.values import flatten
 
 X = np.arange(6 * 10, dtype=np.float32).reshape(6, 10)
 

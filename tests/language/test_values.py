@@ -7,8 +7,8 @@ from builders import evaluate
 
 import tritium.language as tl
 from tritium.ir import types as T
-from tritium.language import operators
-from tritium.language.casting import convert
+from tritium.language.builtins import operators
+from tritium.language.builtins.casting import convert
 
 
 def op(symbol):

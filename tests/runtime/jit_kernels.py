@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tritium.language import dtypes as tl_types
-from tritium.language.constants import constexpr
+from tritium.language.types import dtypes as tl_types
+from tritium.language.types.constants import constexpr
 from tritium.runtime.jit import jit
 
 

@@ -14,7 +14,7 @@ from tritium.backends import backends
 from tritium.backends.compiler import BaseBackend, GPUTarget, Language, Options
 from tritium.compiler import ASTSource, CompileTimes, IRSource, LazyDict, compile, get_cache_key, make_backend
 from tritium.errors import CompilationError, InternalError
-from tritium.language.constants import constexpr
+from tritium.language.types.constants import constexpr
 from tritium.runtime.jit import jit
 
 TARGET = GPUTarget("fake", "paper", 1)

@@ -8,7 +8,7 @@ import tritium.language as tl
 from tritium.backends.cpu.runtime.image import Runtime
 from tritium.interp.eager import InterpretedFunction
 from tritium.interp.machine import programs
-from tritium.language.grid import grid_sizes
+from tritium.language.builtins.grid import grid_sizes
 
 
 def mark(p):

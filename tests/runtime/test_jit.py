@@ -11,7 +11,7 @@ from tests.runtime.jit_kernels import ODD, X, add, nothing, tl, with_option
 from tritium import knobs
 from tritium.compiler import CompiledKernel
 from tritium.errors import CompilationError
-from tritium.language import dtypes as tl_types
+from tritium.language.types import dtypes as tl_types
 from tritium.runtime.jit import JITFunction, jit
 from tritium.tensors import reinterpret
 from tritium.tools.tensor_descriptor import TensorDescriptor

@@ -8,8 +8,8 @@ import pytest
 
 from tests.runtime.jit_kernels import ODD, X, add, forget, kernels
 from tritium import knobs
-from tritium.language import dtypes as tl_types
-from tritium.language.constants import constexpr
+from tritium.language.types import dtypes as tl_types
+from tritium.language.types.constants import constexpr
 from tritium.runtime.jit import jit
 
 SCALE = constexpr(3)

@@ -12,7 +12,7 @@ from tritium import compiler, knobs
 from tritium.compiler import CompiledKernel
 from tritium.compiler.background import AsyncCompileMode, FutureKernel
 from tritium.errors import CompilationError, OutOfResources, is_ours
-from tritium.language import dtypes as tl_types
+from tritium.language.types import dtypes as tl_types
 from tritium.runtime.jit import jit
 from tritium.tensors import MockTensor
 

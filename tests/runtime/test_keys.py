@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 import tritium as triton
 import tritium.language as tl
 from tritium.compiler import ASTSource
-from tritium.language import fingerprints
-from tritium.language.fingerprints import fingerprint, is_fixed
+from tritium.language.source import fingerprints
+from tritium.language.source.fingerprints import fingerprint, is_fixed
 from tritium.runtime import saved
 from tritium.runtime.specialize import typed
 
@@ -577,7 +577,7 @@ def test_a_tuple_that_holds_the_function_itself():
 SCRIPT = """
 import dataclasses, enum, functools, re, sys
 sys.path.insert(0, {root!r})
-from tritium.language.fingerprints import fingerprint
+from tritium.language.source.fingerprints import fingerprint
 class Plain: pass
 o = Plain(); o.v = {{"a", "b", "c"}}; o.w = frozenset(("x", "y", "z")); o.me = o
 @dataclasses.dataclass

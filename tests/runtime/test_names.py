@@ -6,7 +6,7 @@ import pytest
 
 from tests.runtime.test_source import PAIRS, load
 from tritium import cache, knobs
-from tritium.language.names import Names, find
+from tritium.language.source.names import Names, find
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tritium.language.source import Source, constexpr_function, device, must_use_result
+from tritium.language.source.function import Source, constexpr_function, device, must_use_result
 
 numbers = itertools.count()
 
@@ -14,7 +14,7 @@ numbers = itertools.count()
 def load(path, text, name="f"):
     """Import `text` as a module of its own and give one of its functions."""
     file = path / f"kernels_{next(numbers)}.py"
-    file.write_text("from tritium.language.source import *\nimport math\n" + textwrap.dedent(text))
+    file.write_text("from tritium.language.source.function import *\nimport math\n" + textwrap.dedent(text))
     spec = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -69,10 +69,11 @@ PAIRS = {
                             "D = 2\n@device\ndef g(x, n=D): return n\n@device\ndef f(x): return g(x)"),
     "constexpr function": ("@constexpr_function\ndef g(x): return x\n@device\ndef f(x): return g(x)",
                            "@constexpr_function\ndef g(x): return 2\n@device\ndef f(x): return g(x)"),
-    "dtype": ("from tritium.language.dtypes import *\nT = float32\n@device\ndef f(x): return x.to(T)",
-              "from tritium.language.dtypes import *\nT = float16\n@device\ndef f(x): return x.to(T)"),
-    "alias of a builtin": ("import tritium.language.source as s\ng = s.cdiv\n@device\ndef f(x): return g(x, 2)",
-                           "import tritium.language.source as s\ng = s.device\n@device\ndef f(x): return g(x, 2)"),
+    "dtype": ("from tritium.language.types.dtypes import *\nT = float32\n@device\ndef f(x): return x.to(T)",
+              "from tritium.language.types.dtypes import *\nT = float16\n@device\ndef f(x): return x.to(T)"),
+    "alias of a builtin": (
+        "from tritium.language.source.function import cdiv as g\n@device\ndef f(x): return g(x, 2)",
+        "from tritium.language.source.function import device as g\n@device\ndef f(x): return g(x, 2)"),
     "recursion": ("@device\ndef g(x): return f(x) + 1\n@device\ndef f(x): return g(x)",
                   "@device\ndef g(x): return f(x) + 2\n@device\ndef f(x): return g(x)"),
     "named tuple": ("import collections\nP = collections.namedtuple('P', 'a b')\n@device\ndef f(x): return P(x, x)",
@@ -198,7 +199,7 @@ def test_constexpr_function_runs_on_the_host():
 
 @pytest.mark.parametrize(("n", "power"), [(0, 0), (1, 1), (2, 2), (3, 4), (2**40 - 1, 2**40), (2**40 + 1, 2**41)])
 def test_next_power_of_2(n, power):
-    from tritium.language.source import next_power_of_2
+    from tritium.language.source.function import next_power_of_2
 
     assert next_power_of_2(n) == power
 

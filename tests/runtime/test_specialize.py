@@ -6,8 +6,8 @@ import enum
 import numpy as np
 import pytest
 
-from tritium.language import dtypes as tl_types
-from tritium.language.constants import constexpr
+from tritium.language.types import dtypes as tl_types
+from tritium.language.types.constants import constexpr
 from tritium.runtime.jit import jit
 from tritium.runtime.specialize import How, specialize
 from tritium.tensors import MockTensor, TensorWrapper

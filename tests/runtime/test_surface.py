@@ -88,7 +88,7 @@ def test_import_brings_in_nothing_heavy():
 
 def test_decorating_touches_no_driver_and_no_compiler():
     text = ("import sys, tritium\n"
-            "from tritium.language.source import cdiv\n"
+            "from tritium.language.source.function import cdiv\n"
             "tritium.jit(cdiv.fn)\n"
             "print(*(m for m in sys.modules if m.startswith(('tritium.backends', 'tritium.compiler', 'tritium.ops'))))")
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)

@@ -13,7 +13,7 @@ from tritium import backends, locks
 from tritium.backends.cpu.fuse import index
 from tritium.backends.cpu.fuse.index import lanes_of
 from tritium.ir import types as T
-from tritium.language import dtypes
+from tritium.language.types import dtypes
 from tritium.runtime.launch import Launcher, disarm_all
 
 THREADS = 8

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import tritium.language as tl
-from tritium.language.calling import Builtin
+from tritium.language.builtins.calling import Builtin
 from tritium.language.extra import libdevice
-from tritium.language.source import Source
+from tritium.language.source.function import Source
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -28,7 +28,7 @@ from tritium.compiler.names import safe_name
 from tritium.compiler.sources import ASTSource, IRSource, sha256, with_options
 from tritium.errors import CompilationError, InternalError, TritonError, cut
 from tritium.ir.core import Module
-from tritium.language.signature import flatten
+from tritium.language.types.signature import flatten
 from tritium.locks import busy, imported
 
 __all__ = [
@@ -166,7 +166,7 @@ def max_shared_mem(device: int) -> int:
 def get_cache_key(src, backend: BaseBackend, backend_options: Options, env_vars: dict[str, str]) -> str:
     """What a kernel's key on disk is the hash of: compiler, source, machine, options, environment.
 
-    >>> from tritium.language.source import cdiv
+    >>> from tritium.language.source.function import cdiv
     >>> backend, source = make_backend(GPUTarget("cpu", "host", 1)), ASTSource(cdiv, {"x": "i32", "y": "i32"})
     >>> eight, four = (get_cache_key(source, backend, backend.parse_options({"num_warps": n}), {}) for n in (8, 4))
     >>> eight == four

@@ -16,7 +16,7 @@ from tritium.backends.driver import driver
 from tritium.cache import Files
 from tritium.compiler import inductor
 from tritium.errors import OutOfResources
-from tritium.language.grid import grid_sizes
+from tritium.language.builtins.grid import grid_sizes
 from tritium.locks import busy, lock
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tritium.backends.compiler import NAMES, Options
-from tritium.language.signature import flatten
+from tritium.language.types.signature import flatten
 
 _MARKS = {"llir": ";", "ptx": "//", "amdgcn": ";"}
 # Found out anew, or decided by the machine the text is compiled for next.

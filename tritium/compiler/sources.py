@@ -18,9 +18,9 @@ from tritium.compiler.names import SYMBOL, safe_name
 from tritium.errors import fail
 from tritium.ir.core import Module
 from tritium.ir.text import parse_module
-from tritium.language import signature as signatures
-from tritium.language.declared import check_listed
-from tritium.language.fingerprints import fingerprint
+from tritium.language.source.fingerprints import fingerprint
+from tritium.language.types import signature as signatures
+from tritium.language.types.annotations import check_listed
 from tritium.locks import once_property
 
 # Extensions whose text is tile IR; the other stages belong to a backend.
@@ -63,7 +63,7 @@ class ASTSource:
     `signature` maps parameter names to type strings ("constexpr" for constants); `constexprs` maps names, or index
     paths such as `(2,)` and `(1, 0)`, to values; `attrs` maps index paths to lists like `[["tt.divisibility", 16]]`.
 
-    >>> from tritium.language.source import cdiv
+    >>> from tritium.language.source.function import cdiv
     >>> ASTSource(cdiv, {"x": "i32", "y": "constexpr"}, {"y": 4}).constants
     {(1,): 4}
     """

@@ -6,8 +6,9 @@ import difflib
 from types import ModuleType
 
 from ..errors import fail
-from ..language import spellings, values
-from ..language.returned import plain
+from ..language.source import spelling_hints
+from ..language.types import values
+from ..language.types.returned_constants import plain
 
 
 def read(b, owner, wanted):
@@ -58,7 +59,7 @@ def hint(owner, wanted):
     if isinstance(owner, tuple | list) and wanted in _GROWS:
         return "a tuple never changes: bind a longer one, `t = t + [x]`, or write a list comprehension"
     ours = type(owner) is values.tensor or getattr(owner, "__name__", "").startswith("tritium.language")
-    return (ours and spellings.instead_of(wanted)) or _closest(wanted, owner)
+    return (ours and spelling_hints.instead_of(wanted)) or _closest(wanted, owner)
 
 
 def _closest(wanted, owner):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 
-from ..language import dtypes, indexing, values
+from ..language.builtins import indexing
+from ..language.types import dtypes, values
 from . import diagnose
 from .scope import Closure, describe
 

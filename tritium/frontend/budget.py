@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import knobs
 from ..errors import CompilationError
-from ..language.limits import PARTS
+from ..language.types.limits import PARTS
 from . import diagnose
 
 _CALL = 20  # what a call counts

@@ -10,10 +10,12 @@ from types import FunctionType, MethodType
 
 from ..errors import CompilationError, TritonError, UnsupportedLanguageConstruct, explain, fail
 from ..ir import types as T
-from ..language import dependencies, elementwise, indexing, program, spellings, values
-from ..language.limits import check_call
-from ..language.returned import Returned, plain, settled
-from ..language.source import ConstexprFunction, Source, cdiv
+from ..language.builtins import elementwise, indexing, program
+from ..language.source import dependencies, spelling_hints
+from ..language.source.function import ConstexprFunction, Source, cdiv
+from ..language.types import values
+from ..language.types.limits import check_call
+from ..language.types.returned_constants import Returned, plain, settled
 from . import attributes, control, diagnose, functions
 from .scope import Closure, Frame, describe, function_of, is_aggregate, same
 
@@ -210,7 +212,7 @@ def _call_python(b, node, function, args, kwargs):
                               {name: values.wrap(x) for name, x in kwargs.items()})
         raise diagnose.error(
             b, node, f"Unsupported function referenced: {name} is plain Python", at=node.func,
-            hint=spellings.of_callable(function.__name__, function.__module__ or ""))
+            hint=spelling_hints.of_callable(function.__name__, function.__module__ or ""))
     _check_constants(b, node, name, args, kwargs)
     b.checked(node, lambda _: check_call(function, [*args, *kwargs.values()]))
     return run_python(b, node, function, args, kwargs)
@@ -226,7 +228,7 @@ def _check_constants(b, node, name, args, kwargs):
 def _instead_of(name):
     if name == "str.format":
         return 'print values at run time with tl.device_print("x", x)'
-    return spellings.instead_of_builtin(name) or spellings.instead_of(name)
+    return spelling_hints.instead_of_builtin(name) or spelling_hints.instead_of(name)
 
 
 # --- functions from their source ----------------------------------------------------------------------------------

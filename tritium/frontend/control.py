@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from .. import ops
 from ..ir import types as T
 from ..ir.core import Block, Op
-from ..language import operators, program, values
-from ..language.dependencies import Compilable
-from ..language.returned import plain, returned
+from ..language.builtins import operators, program
+from ..language.source.dependencies import Compilable
+from ..language.types import values
+from ..language.types.returned_constants import plain, returned
 from . import binding, diagnose
 from .scope import MISSING, Closure, Deferred, Step, Unbound, describe, own_copies, reads, same
 

@@ -14,7 +14,9 @@ from ..errors import (
     UnsupportedOperator,
 )
 from ..ir.core import Arg, Op
-from ..language import dependencies, dialect, indexing, shaping, values
+from ..language.builtins import indexing, shaping
+from ..language.source import dependencies, dialect
+from ..language.types import values
 from .scope import MISSING, Deferred, Unbound, describe
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))  # as code objects spell it

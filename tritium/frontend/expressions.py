@@ -10,8 +10,9 @@ import builtins
 
 from .. import ops
 from ..ir.core import Block
-from ..language import calling, indexing, operators, program, values
-from ..language.limits import LETTERS, is_wide
+from ..language.builtins import calling, indexing, operators, program
+from ..language.types import values
+from ..language.types.limits import LETTERS, is_wide
 from . import attributes, binding, budget, calls, diagnose
 from .control import close, condition, several
 from .scope import Closure, describe, describe_type, same

@@ -14,9 +14,9 @@ from ..ir import types as T
 from ..ir.core import Module, Result, walk
 from ..ir.rewrite import effects
 from ..ir.rewrite import same as unchanged
-from ..language import values
-from ..language.aggregate import Aggregate
-from ..language.fingerprints import fingerprint
+from ..language.source.fingerprints import fingerprint
+from ..language.types import values
+from ..language.types.aggregate import Aggregate
 from . import control
 from .scope import Closure, Frame, same
 

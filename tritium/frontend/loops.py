@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from .. import ops
 from ..ir import types as T
 from ..ir.core import Arg, Block, Op
-from ..language import casting, program, rules, values
-from ..language.aggregate import Aggregate
-from ..language.limits import limits
+from ..language.builtins import casting, program
+from ..language.types import promotion, values
+from ..language.types.aggregate import Aggregate
+from ..language.types.limits import limits
 from . import budget, calls, diagnose
 from .control import RESULT, Exits, agree, any_of, close, condition, fill, flag, is_bound, run, several, zero
 from .scope import (
@@ -387,7 +388,7 @@ def _induction(b, bounds):
     parts = bounds[:3]
     kinds = [x.handle.type if type(x) is values.tensor else values.literal_type(x) for x in parts]
     for other in kinds:
-        kind = rules.promote(kind, other)
+        kind = promotion.promote(kind, other)
     return kind, *[casting.convert(b, x, kind).handle if type(x) is values.tensor
                    else values.constant(b, x, kind).handle for x in parts]
 

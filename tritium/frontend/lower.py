@@ -12,9 +12,9 @@ from ..errors import TritonError, fail
 from ..ir import types as T
 from ..ir.builder import Builder
 from ..ir.core import Module, Result
-from ..language import dtypes, values
-from ..language.declared import check_listed
-from ..language.dialect import OLDEST
+from ..language.source.dialect import OLDEST
+from ..language.types import dtypes, values
+from ..language.types.annotations import check_listed
 from ..locks import lock
 from . import binding, budget, calls, control, diagnose, expressions, functions, statements
 from .scope import Frame, function_of
@@ -227,7 +227,7 @@ def _descriptor(b, name, kind, attrs):
 
     The host has checked that the base and all strides but the last are multiples of 16 bytes, and that the last is 1.
     """
-    from ..language.descriptors import tensor_descriptor
+    from ..language.builtins.descriptors import tensor_descriptor
     rank, element = len(kind.block_type.shape), kind.block_type.element_ty.ir
     base = b.argument(T.Ptr(element), name, divisible=16)
     shape = [b.argument(T.i32, f"{name}_shape_{k}") for k in range(rank)]

@@ -18,8 +18,9 @@ from weakref import WeakKeyDictionary
 from .. import knobs
 from ..errors import explain, fail
 from ..ir.core import Loc
-from ..language import dependencies, dialect, spellings, values
-from ..language.aggregate import Aggregate
+from ..language.source import dependencies, dialect, spelling_hints
+from ..language.types import values
+from ..language.types.aggregate import Aggregate
 
 
 class Missing:
@@ -357,7 +358,7 @@ class Frame:
             return value
         if isinstance(value, FunctionType):
             raise fail(NameError, f"Unsupported function referenced: {name} is plain Python",
-                       hint=spellings.of_callable(name, value.__module__ or ""))
+                       hint=spelling_hints.of_callable(name, value.__module__ or ""))
         raise fail(
             NameError, f"Cannot access global variable {name} from within @jit'ed function: a kernel only sees globals "
             "that are constexpr, since the compiled code would not notice a change",
@@ -365,7 +366,7 @@ class Frame:
             f"`{name}: tl.constexpr` argument")
 
     def _suggestion(self, name):
-        instead = spellings.instead_of_builtin(name)
+        instead = spelling_hints.instead_of_builtin(name)
         if instead is not None:
             return instead
         known = [*self.names, *self.source.closure, *self.source.__globals__, *PYTHON]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 
 from ..errors import explain
-from ..language import indexing, spellings, values
-from ..language.returned import plain
+from ..language.builtins import indexing
+from ..language.source import spelling_hints
+from ..language.types import values
+from ..language.types.returned_constants import plain
 from . import binding, calls, control, diagnose, expressions, loops
 from .scope import MISSING, Unbound, names_of
 
@@ -152,6 +154,6 @@ def statement(b, node, rest):
         raise diagnose.unsupported(b, node, "nested function definition is not supported: nested function definitions "
                                    "are not allowed inside a @triton.jit kernel", hint=INSTEAD["FunctionDef"], at=node)
     hint = INSTEAD.get(kind.__name__)
-    if kind is ast.Import and node.names[0].name.partition(".")[0] in spellings.DEBUGGERS:
-        hint = spellings.instead_of_builtin("breakpoint")
+    if kind is ast.Import and node.names[0].name.partition(".")[0] in spelling_hints.DEBUGGERS:
+        hint = spelling_hints.instead_of_builtin("breakpoint")
     raise diagnose.unsupported(b, node, f"unsupported AST node type: {kind.__name__}", hint=hint)

@@ -11,10 +11,11 @@ from typing import Any
 
 from ..errors import fail
 from ..ir import types as T
-from ..language import descriptors, dtypes, values
-from ..language.constants import constexpr
-from ..language.declared import declaration
-from ..language.source import Source
+from ..language.builtins import descriptors
+from ..language.source.function import Source
+from ..language.types import dtypes, values
+from ..language.types.annotations import declaration
+from ..language.types.constants import constexpr
 from ..ops.meaning import scalar_of
 from ..protocols import short
 from ..refusals import refusal

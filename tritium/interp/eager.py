@@ -24,12 +24,12 @@ from .. import knobs
 from ..errors import InterpreterError, TritonError, cut, fail, is_ours, users_frames
 from ..ir.core import Loc, Op
 from ..ir.opdef import types_of
-from ..language import dialect, spellings
-from ..language.declared import check_listed
-from ..language.dependencies import is_language
-from ..language.grid import asked, grid_sizes
-from ..language.source import ConstexprFunction, Source
-from ..language.values import tensor, type_of, using
+from ..language.builtins.grid import asked, grid_sizes
+from ..language.source import dialect, spelling_hints
+from ..language.source.dependencies import is_language
+from ..language.source.function import ConstexprFunction, Source
+from ..language.types.annotations import check_listed
+from ..language.types.values import tensor, type_of, using
 from ..refusals import misnamed, of_argument, refusal
 from .arguments import Arguments, Declared
 from .float_state import default_floats
@@ -289,7 +289,7 @@ def _hint(raised):
         return attributes.hint(raised.obj, raised.name)
     if isinstance(raised, TypeError):
         called = re.search(r"\b(\w+)\(\)", str(raised))
-        return called and (spellings.instead_of_builtin(called[1]) or spellings.instead_of(called[1]))
+        return called and (spelling_hints.instead_of_builtin(called[1]) or spelling_hints.instead_of(called[1]))
     return None
 
 

@@ -9,7 +9,8 @@ import builtins
 
 import numpy as np
 
-from ..language import constants, elementwise, operators, program, returned, values
+from ..language.builtins import elementwise, operators, program
+from ..language.types import constants, returned_constants, values
 
 slice, range = builtins.slice, program.range  # what rewritten code finds under these names
 
@@ -70,12 +71,12 @@ def give_back(value):
     """What `return value` gives: a constant unless a run-time condition chose it."""
     b = values.require("return")
     value = constants.unwrap(value)
-    return bind(value) if b.decided and b.dialect.constants_return else returned.returned_eagerly(b, value)
+    return bind(value) if b.decided and b.dialect.constants_return else returned_constants.returned_eagerly(b, value)
 
 
 def give_back_constant(value):
     """The same where every `return` of the function gives this constant."""
-    return returned.returned_eagerly(values.require("return"), constants.unwrap(value))
+    return returned_constants.returned_eagerly(values.require("return"), constants.unwrap(value))
 
 
 def tensor_of(x):
@@ -144,7 +145,7 @@ def choose(test, then, other):
 
 def isinstance(x, kinds):
     """Python's `isinstance`; what a function returned may be a tensor."""
-    return builtins.isinstance(returned.settled(values.current(), x), kinds)
+    return builtins.isinstance(returned_constants.settled(values.current(), x), kinds)
 
 
 def holds(test):

@@ -18,7 +18,7 @@ from types import CellType, FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..language import values
+from ..language.types import values
 from . import meaning_of_python
 
 SUPPORT = "__tt"

@@ -1,6 +1,7 @@
 """The language of kernels: `import tritium.language as tl`."""
 
-from . import core, extra, math, members, random, semantic, standard, target_info
+from . import core, extra, math, random, semantic, standard, target_info
+from .builtins import members
 from .core import *  # noqa: F403
 from .random import *  # noqa: F403
 from .standard import *  # noqa: F403

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from . import deferred as _deferred
-from . import dialect as _dialect
-from .aggregate import *  # noqa: F403
-from .assembly import *  # noqa: F403
-from .block_pointers import *  # noqa: F403
-from .calling import builtin as _internal
-from .calling import is_builtin, user_builtin  # noqa: F401
-from .calling import warn as _warn
-from .casting import *  # noqa: F403
-from .constants import constexpr
-from .constants import unwrap as _unwrap_if_constexpr  # noqa: F401
-from .debug import *  # noqa: F403
-from .descriptors import *  # noqa: F403
-from .dtypes import *  # noqa: F403
-from .dtypes import get_int_dtype  # noqa: F401
-from .elementwise import *  # noqa: F403
-from .linalg import *  # noqa: F403
-from .memory import *  # noqa: F403
-from .program import *  # noqa: F403
-from .reductions import *  # noqa: F403
-from .shaping import *  # noqa: F403
-from .source import must_use_result  # noqa: F401
-from .values import Four, Pair, Tiles, slice, tensor, tuple  # noqa: F401
-from .values import to_tensor as _to_tensor
+from .builtins import deferred as _deferred
+from .builtins.assembly import *  # noqa: F403
+from .builtins.block_pointers import *  # noqa: F403
+from .builtins.calling import builtin as _internal
+from .builtins.calling import is_builtin, user_builtin  # noqa: F401
+from .builtins.calling import warn as _warn
+from .builtins.casting import *  # noqa: F403
+from .builtins.debug import *  # noqa: F403
+from .builtins.descriptors import *  # noqa: F403
+from .builtins.elementwise import *  # noqa: F403
+from .builtins.linalg import *  # noqa: F403
+from .builtins.memory import *  # noqa: F403
+from .builtins.program import *  # noqa: F403
+from .builtins.reductions import *  # noqa: F403
+from .builtins.shaping import *  # noqa: F403
+from .source import dialect as _dialect
+from .source.function import must_use_result  # noqa: F401
+from .types.aggregate import *  # noqa: F403
+from .types.constants import constexpr
+from .types.constants import unwrap as _unwrap_if_constexpr  # noqa: F401
+from .types.dtypes import *  # noqa: F403
+from .types.dtypes import get_int_dtype  # noqa: F401
+from .types.values import Four, Pair, Tiles, slice, tensor, tuple  # noqa: F401
+from .types.values import to_tensor as _to_tensor
 
 builtin = user_builtin
 extern = user_builtin

@@ -1,6 +1,6 @@
 """`tl.math`: the mathematical functions that are builtins. Many more are in `tl.extra.libdevice`."""
 
-from .elementwise import (
+from .builtins.elementwise import (
     abs,
     ceil,
     cos,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import core
 from .core import constexpr
-from .source import constexpr_function, device
+from .source.function import constexpr_function, device
 
 __all__ = [
     "pair_uniform_to_normal", "philox", "philox_impl", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .calling import Builtin
-from .values import to_tensor
+from .builtins.calling import Builtin
+from .types.values import to_tensor
 
 
 class TritonSemantic:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import core
 from .core import constexpr
-from .source import constexpr_function, device
+from .source.function import constexpr_function, device
 
 __all__ = [
     "argmax", "argmin", "atomic_poll", "bitonic_merge", "cdiv", "cumprod", "cumsum", "flip", "interleave", "max", "min",

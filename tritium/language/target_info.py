@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .calling import Builtin, current
-from .limits import capability
+from .builtins.calling import Builtin, current
+from .types.limits import capability
 
 # Set by the runtime, which knows the drivers: the language does not.
 host_target: Callable[[], Any] | None = None

@@ -4,7 +4,7 @@
     >>> pl.enter_scope("load")
 """
 
-from tritium.language.source import constexpr_function
+from tritium.language.source.function import constexpr_function
 
 __all__ = ["disable_semantic", "enable_semantic", "enter_scope", "exit_scope"]
 

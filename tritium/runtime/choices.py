@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tritium.language.fingerprints import COMMON
+from tritium.language.source.fingerprints import COMMON
 from tritium.locks import lock
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tritium.compiler import ASTSource, CompiledKernel, compile, make_backend
 from tritium.compiler.background import active_mode
 from tritium.compiler.collector import paused
 from tritium.errors import explain
-from tritium.language.fingerprints import COMMON, fingerprint
+from tritium.language.source.fingerprints import COMMON, fingerprint
 from tritium.locks import busy, lock
 from tritium.refusals import UnknownName, misnamed, of_argument, refusal
 from tritium.runtime import saved

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ov
 
 from tritium import knobs
 from tritium.errors import cut
-from tritium.language.source import Source
+from tritium.language.source.function import Source
 from tritium.locks import imported, once, once_property
 from tritium.runtime.launch import Form, Launcher
 
@@ -40,7 +40,8 @@ _HOMES = {
     "MockTensor": "tensors", "TensorWrapper": "tensors", "reinterpret": "tensors",
     "KernelParam": "runtime.specialize", "mangle_type": "runtime.specialize",
     "native_specialize_impl": "runtime.specialize", "JitFunctionInfo": "runtime.dispatch",
-    "ConstexprFunction": "language.source", "constexpr_function": "language.source", "JITCallable": "language.source",
+    "ConstexprFunction": "language.source.function", "constexpr_function": "language.source.function",
+    "JITCallable": "language.source.function",
 }  # fmt: skip
 
 
@@ -354,9 +355,9 @@ def jit(fn: Any = None, *, version=None, repr=None, launch_metadata=None, do_not
     With `noinline`, kernels call it rather than contain it: it is compiled once for all calls with the same types and
     constants, and takes scalars, pointers and constants but no blocks.
 
-    >>> from tritium.language.grid import grid_sizes
+    >>> from tritium.language.builtins.grid import grid_sizes
     >>> jit(noinline=True)(grid_sizes)
-    JITFunction(tritium.language.grid:grid_sizes)
+    JITFunction(tritium.language.builtins.grid:grid_sizes)
     """
 
     def decorate(fn):

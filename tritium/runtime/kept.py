@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tritium import cache, knobs
 from tritium.compiler.names import safe_name
-from tritium.language.fingerprints import COMMON
+from tritium.language.source.fingerprints import COMMON
 from tritium.runtime.tuning import OPTIONS, Config, innermost
 
 __all__ = ["Store", "key_text", "load", "save"]

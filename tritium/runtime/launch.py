@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from tritium import knobs
 from tritium.errors import InternalError, cut
-from tritium.language.fingerprints import is_fixed
-from tritium.language.grid import asked, grid_sizes
+from tritium.language.builtins.grid import asked, grid_sizes
+from tritium.language.source.fingerprints import is_fixed
 from tritium.locks import lock
 from tritium.refusals import misnamed, refusal
 

@@ -9,9 +9,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tritium.language import dtypes
-from tritium.language.fingerprints import COMMON
-from tritium.language.source import Source
+from tritium.language.source.fingerprints import COMMON
+from tritium.language.source.function import Source
+from tritium.language.types import dtypes
 
 
 class Specialization(NamedTuple):

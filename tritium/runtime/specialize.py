@@ -13,10 +13,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tritium.language.constants import constexpr, unwrap
-from tritium.language.declared import declaration
-from tritium.language.fingerprints import fingerprint
-from tritium.language.source import Source
+from tritium.language.source.fingerprints import fingerprint
+from tritium.language.source.function import Source
+from tritium.language.types.annotations import declaration
+from tritium.language.types.constants import constexpr, unwrap
 from tritium.protocols import short
 from tritium.refusals import refusal
 from tritium.tensors import (
@@ -223,7 +223,7 @@ _BY_VALUE = frozenset((int, str, bool, type(None)))
 def functions_in(x: Any) -> list[Source]:
     """The compiled functions among a constant and its parts.
 
-    >>> from tritium.language.source import cdiv
+    >>> from tritium.language.source.function import cdiv
     >>> len(functions_in((1, cdiv)))
     1
     """

@@ -117,7 +117,7 @@ def untuned(fn: Any) -> Any:
     >>> untuned(add_kernel).__name__, untuned(3)
     ('add_kernel', None)
     """
-    from tritium.language.source import ConstexprFunction, Source
+    from tritium.language.source.function import ConstexprFunction, Source
 
     while not isinstance(fn, Source) and hasattr(fn, "fn"):
         fn = fn.fn

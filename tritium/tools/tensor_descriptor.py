@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tritium.language.dtypes import parse_signature
+from tritium.language.types.dtypes import parse_signature
 from tritium.tensors import element_type
 
 __all__ = ["TensorDescriptor"]

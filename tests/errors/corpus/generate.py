@@ -97,7 +97,7 @@ def in_context(rng: random.Random) -> str:
 def in_call(rng: random.Random) -> str:
     """A function of the language, or a method, called with values of any kind."""
     import tritium.language as tl
-    from tritium.language.members import METHODS
+    from tritium.language.builtins.members import METHODS
 
     names = sorted(name for name in dir(tl) if callable(getattr(tl, name)) and not name.startswith("_"))
     args = [rng.choice(ATOMS) for _ in range(rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4, 6)))]

@@ -16,7 +16,7 @@ from tritium.backends.launcher import record
 from tritium.backends.launcher.calls import form_of, lookup_guard, pack
 from tritium.backends.launcher.entry_points import Demands, Roads
 from tritium.backends.launcher.parts import NATIVE
-from tritium.language.signature import flatten
+from tritium.language.types.signature import flatten
 from tritium.locks import busy, lock, once
 from tritium.refusals import of_argument, refusal
 from tritium.tensors import hold, read_only, slots

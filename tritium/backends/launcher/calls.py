@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ...language.fingerprints import is_fixed
-from ...language.signature import flatten
+from ...language.source.fingerprints import is_fixed
+from ...language.types.signature import flatten
 from ...tensors import is_torch_dtype
 from ..driver import Call
 from . import record

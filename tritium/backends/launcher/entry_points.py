@@ -14,9 +14,9 @@ from typing import Any
 
 from ... import knobs
 from ...ir import types as T
-from ...language.constants import unwrap
-from ...language.grid import check_sizes
-from ...language.signature import SCALARS
+from ...language.builtins.grid import check_sizes
+from ...language.types.constants import unwrap
+from ...language.types.signature import SCALARS
 from ...locks import lock
 from ...refusals import of_argument, refusal
 from ...tensors import constant_value, hold, reader_of, scalar

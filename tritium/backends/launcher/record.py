@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...language.fingerprints import is_fixed
+from ...language.source.fingerprints import is_fixed
 from .guards import CODES
 
 __all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT32", "INT64", "SKIP", "UINT64", "Guard", "Record", "check", "constant",

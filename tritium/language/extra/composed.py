@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tritium.ir import types as T
 
-from ..casting import bitcast, convert, splat_constant
-from ..deferred import ops
-from ..values import tensor
+from ..builtins.casting import bitcast, convert, splat_constant
+from ..builtins.deferred import ops
+from ..types.values import tensor
 
 
 def _kind(x):

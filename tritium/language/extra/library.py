@@ -15,12 +15,12 @@ from tritium.errors import fail
 from tritium.ir import types as T
 from tritium.locks import once_property
 
-from ..assembly import dispatch
-from ..calling import Builtin
-from ..casting import convert
-from ..deferred import row
-from ..dtypes import from_ir
-from ..values import tensor
+from ..builtins.assembly import dispatch
+from ..builtins.calling import Builtin
+from ..builtins.casting import convert
+from ..builtins.deferred import row
+from ..types.dtypes import from_ir
+from ..types.values import tensor
 from .composed import COMPOSED
 
 # Overloads, and the functions that have just these. A star marks the functions that AMD's library has too.

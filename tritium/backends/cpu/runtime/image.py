@@ -23,7 +23,7 @@ from typing import Any
 
 from .... import knobs
 from ....errors import InternalError
-from ....language.grid import check_sizes
+from ....language.builtins.grid import check_sizes
 from ....locks import busy, lock
 from ...launcher import fast_paths, guards, preconditions, record
 from ...launcher import launcher as native_launcher

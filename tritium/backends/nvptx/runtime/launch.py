@@ -11,7 +11,7 @@ import threading
 import weakref
 from typing import Any
 
-from ....language.signature import flatten
+from ....language.types.signature import flatten
 from ....locks import busy, lock, once
 from ....tensors import is_descriptor, reader_of, slots
 from ...launcher import fast_paths, guards, image, preconditions, record

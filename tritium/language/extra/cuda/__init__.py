@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from tritium.ir import types as T
 
-from ...calling import builtin
-from ...casting import convert, scalar_type
-from ...deferred import ops
-from ...limits import capability
-from ...values import tensor
+from ...builtins.calling import builtin
+from ...builtins.casting import convert, scalar_type
+from ...builtins.deferred import ops
+from ...types.limits import capability
+from ...types.values import tensor
 from . import libdevice
 
 

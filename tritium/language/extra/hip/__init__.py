@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...calling import builtin
-from ...deferred import ops
-from ...values import tensor
+from ...builtins.calling import builtin
+from ...builtins.deferred import ops
+from ...types.values import tensor
 from . import libdevice
 
 

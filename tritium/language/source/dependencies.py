@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from tritium import knobs
 from tritium.errors import Span, fail, render
-from tritium.language import dialect, spellings
-from tritium.language.constants import constexpr, unwrap
-from tritium.language.dtypes import dtype
-from tritium.language.fingerprints import Keyed, fingerprint, is_fixed
-from tritium.language.names import Names, find
+from tritium.language.source import dialect, spelling_hints
+from tritium.language.source.fingerprints import Keyed, fingerprint, is_fixed
+from tritium.language.source.names import Names, find
+from tritium.language.types.constants import constexpr, unwrap
+from tritium.language.types.dtypes import dtype
 
 _LANGUAGE = "tritium.language"
 
@@ -119,7 +119,7 @@ def merge_globals(sources: list[Compilable]) -> dict[tuple[str, int], tuple[obje
 def is_language(value: object) -> bool:
     """Whether `value` is part of the language itself (a builtin, a type, a library function), so never a dependency.
 
-    >>> from tritium.language.source import cdiv
+    >>> from tritium.language.source.function import cdiv
     >>> is_language(cdiv), is_language(3)
     (True, False)
     """
@@ -298,7 +298,7 @@ class _Meanings:
             return
         root = self._known.get(path.partition(".")[0], value)
         home = root.__name__ if isinstance(root, ModuleType) else module or type(value).__module__
-        hint = spellings.of_callable(getattr(value, "__name__", path.rpartition(".")[2]), home)
+        hint = spelling_hints.of_callable(getattr(value, "__name__", path.rpartition(".")[2]), home)
         raise fail(RuntimeError, render(f"Unsupported function referenced: {_named(value, path)}",
                                         [self.source.span(find(self.source)[path])], hint=hint), hint=hint)
 

@@ -16,8 +16,8 @@ from contextvars import ContextVar
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from ..locks import once, once_property
-from .constants import plain, unwrap, wrap
+from ...locks import once, once_property
+from ..types.constants import plain, unwrap, wrap
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -127,7 +127,7 @@ def user_builtin(fn):
     parameters = inspect.signature(fn).parameters
 
     def run(b, *args, **kwargs):
-        from .semantic import Generator, TritonSemantic
+        from ..semantic import Generator, TritonSemantic
         hidden = {"_semantic": TritonSemantic, "_generator": Generator}
         for name, make in hidden.items():
             if name in parameters:

@@ -7,14 +7,14 @@ import builtins
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..source.function import must_use_result
+from ..types.dtypes import block_type, check_shape, from_ir, pointer_type
+from ..types.values import tensor, to_tensor
 from .addressing import constants, indices, inside, padding, pointers, scalars, sequence
 from .broadcasting import common_shape
 from .calling import builtin
 from .deferred import ops
-from .dtypes import block_type, check_shape, from_ir, pointer_type
 from .memory import check_writable, choose, load, load_pointers, store, store_pointers
-from .source import must_use_result
-from .values import tensor, to_tensor
 
 __all__ = ["advance", "block_pointer", "make_block_ptr"]
 

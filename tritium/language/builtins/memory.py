@@ -5,15 +5,15 @@ from __future__ import annotations
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..types.constants import unwrap
+from ..types.dtypes import from_ir
+from ..types.limits import check_fp8
+from ..types.values import constant, number, tensor, to_tensor
 from .broadcasting import broadcast_together, spread
 from .calling import builtin
 from .casting import bitcast, convert, splat_constant
-from .constants import unwrap
 from .deferred import ops
-from .dtypes import from_ir
 from .indexing import only_element
-from .limits import check_fp8
-from .values import constant, number, tensor, to_tensor
 
 __all__ = [
     "atomic_add", "atomic_and", "atomic_cas", "atomic_load", "atomic_max", "atomic_min", "atomic_or", "atomic_store",

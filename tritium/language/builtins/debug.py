@@ -7,13 +7,13 @@ import string
 from tritium.errors import CompileTimeAssertionFailure, fail
 from tritium.ir import types as T
 
+from ..source.dialect import of_builder
+from ..types.constants import unwrap
+from ..types.values import tensor, to_tensor
 from .broadcasting import broadcast_together
 from .calling import builtin
 from .casting import convert, splat_constant
-from .constants import unwrap
 from .deferred import ops
-from .dialect import of_builder
-from .values import tensor, to_tensor
 
 __all__ = ["device_assert", "device_print", "expect_zero", "static_assert", "static_print"]
 

@@ -7,14 +7,14 @@ import builtins
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..types.constants import unwrap
+from ..types.promotion import promote
+from ..types.values import number, tensor, to_tensor
 from .calling import builtin, current
 from .casting import convert
-from .constants import unwrap
 from .deferred import ops
 from .operators import truth
-from .rules import promote
 from .shaping import constant_int
-from .values import number, tensor, to_tensor
 
 __all__ = [
     "assume", "condition", "debug_barrier", "max_constancy", "max_contiguous", "multiple_of", "num_programs",

@@ -6,10 +6,10 @@ import functools
 
 from tritium.ir import types as T
 
-from . import core, standard
+from .. import core, standard
+from ..types.values import tensor
 from .calling import Builtin
 from .casting import convert
-from .values import tensor
 
 BUILTINS = """
     cast broadcast_to trans permute split view reshape expand_dims item store advance atomic_cas atomic_xchg atomic_add

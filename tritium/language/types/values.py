@@ -14,10 +14,10 @@ from typing import Any, TypeAlias, TypeVar
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..builtins.calling import Builtin, as_builtin, builder_of, builtin, current, is_builtin, require, using
+from ..builtins.deferred import ops
 from . import dtypes
-from .calling import Builtin, as_builtin, builder_of, builtin, current, is_builtin, require, using
 from .constants import Returned, constexpr, unwrap, wrap
-from .deferred import ops
 from .dtypes import constexpr_type, from_ir, tuple_type
 
 __all__ = [
@@ -73,7 +73,7 @@ class tensor:
         if len(self.shape) != 2:
             raise fail(ValueError, f"only a matrix has .T, this has shape {self.shape}",
                        hint="use tl.permute with the order of the axes")
-        from .shaping import permute
+        from ..builtins.shaping import permute
         return permute.fn(require(".T"), self, 1, 0)
 
     # What a run-time value cannot do while a kernel is compiled, it can when its elements are known.
@@ -116,21 +116,21 @@ class tensor:
     # them by name, with `_semantic`.
 
     def __getitem__(self, index, _semantic=None) -> tensor:
-        from .operators import getitem
+        from ..builtins.operators import getitem
         return getitem(builder_of(_semantic, "indexing"), self, index)
 
     def __neg__(self, _semantic=None) -> tensor:
-        from .operators import unary
+        from ..builtins.operators import unary
         return unary(builder_of(_semantic, "-"), "-", self)
 
     def __invert__(self, _semantic=None) -> tensor:
-        from .operators import unary
+        from ..builtins.operators import unary
         return unary(builder_of(_semantic, "~"), "~", self)
 
 
 def _binary_method(symbol, reflected):
     def method(self, other, _semantic=None) -> tensor:
-        from .operators import binary
+        from ..builtins.operators import binary
         x, y = (unwrap(other), self) if reflected else (self, unwrap(other))
         return binary(builder_of(_semantic, symbol), symbol, x, y)
     method.__doc__ = f"The operator {symbol}."
@@ -139,7 +139,7 @@ def _binary_method(symbol, reflected):
 
 def _compare_method(symbol):
     def method(self, other, _semantic=None):
-        from .operators import compare
+        from ..builtins.operators import compare
         return compare(builder_of(_semantic, symbol), symbol, self, unwrap(other))
     method.__doc__ = f"The comparison {symbol}."
     return method

@@ -7,8 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import explain
-from ..refusals import UnknownName, misnamed, refusal
+from ...errors import explain
+from ...refusals import UnknownName, misnamed, refusal
 
 _LARGEST = 1 << 31  # program ids are i32
 _MOST = 1 << 63  # programs are counted in i64

@@ -9,14 +9,14 @@ from typing import Any
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..types.constants import unwrap
+from ..types.dtypes import dtype, from_ir
+from ..types.values import tensor, to_tensor, tuple
 from .broadcasting import broadcast_together
 from .calling import builtin
 from .casting import scalar_type
-from .constants import unwrap
 from .deferred import ops
-from .dtypes import dtype, from_ir
 from .shaping import constant_int
-from .values import tensor, to_tensor, tuple
 
 __all__ = ["extern_elementwise", "inline_asm_elementwise"]
 
@@ -65,7 +65,7 @@ def extern_elementwise(b, lib_name, lib_path, args, arg_type_symbol_dict, is_pur
 
         y = tl.core.extern_elementwise("", "", [x], {(tl.float32,): ("__nv_asinf", tl.float32)}, is_pure=True)
     """
-    from .extra.library import call_symbol
+    from ..extra.library import call_symbol
     overloads = {builtins.tuple(scalar_type(t) for t in key): entry for key, entry in arg_type_symbol_dict.items()}
     (symbol, dtype), xs = dispatch(b, unwrap(args), overloads, unwrap(lib_name) or "extern_elementwise")
     return call_symbol(b, symbol, xs, scalar_type(dtype))

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tritium import knobs
 from tritium.errors import Span, fail, node_span, render
-from tritium.language import dependencies, dialect, text
-from tritium.language.calling import current
-from tritium.language.constants import unwrap
+from tritium.language.builtins.calling import current
+from tritium.language.source import dependencies, dialect, lines
+from tritium.language.types.constants import unwrap
 from tritium.locks import busy, lock, once_property
 
 P = ParamSpec("P")
@@ -64,7 +64,7 @@ class Cells(Mapping):
 class Source(dependencies.Compilable):
     """The source of one Python function.
 
-    >>> from tritium.language.source import cdiv
+    >>> from tritium.language.source.function import cdiv
     >>> cdiv.src.splitlines()[0]
     'def cdiv(x, y) -> int:'
     """
@@ -93,9 +93,9 @@ class Source(dependencies.Compilable):
     @once_property
     def _lines(self) -> tuple[list[str], int]:
         try:
-            return text.lines_of(self.fn)
+            return lines.lines_of(self.fn)
         except (OSError, TypeError):
-            hint = text.ways_out(self.file)
+            hint = lines.ways_out(self.file)
             raise fail(ValueError, render(
                 "@jit functions should be defined in a Python file: a kernel is compiled from its text, and that of "
                 f"{self.__qualname__}, defined in {self.file}, cannot be read", hint=hint), hint=hint) from None

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 from tritium.errors import fail
 
-from .calling import builtin, current
+from ..builtins.calling import builtin, current
+from ..source.function import ConstexprFunction, Source
 from .constants import constexpr, unwrap, wrap
-from .source import ConstexprFunction, Source
 from .values import tensor, tuple, type_of
 
 __all__ = ["Aggregate", "_aggregate", "aggregate", "aggregate_replace", "aggregate_type"]
@@ -219,7 +219,7 @@ def _plain(fn):
     @functools.wraps(fn)
     def run(*args, _semantic=None, _generator=None, **kwargs):
         if takes_semantic:
-            from .semantic import TritonSemantic
+            from ..semantic import TritonSemantic
             kwargs["_semantic"] = _semantic if _semantic is not None else TritonSemantic(current())
         return fn(*map(wrap, args), **{name: wrap(value) for name, value in kwargs.items()})
     vars(run)["__triton_aggregate__"] = True

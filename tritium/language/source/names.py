@@ -15,13 +15,13 @@ from tritium import cache
 from tritium.errors import CompilationError, render
 
 if TYPE_CHECKING:
-    from tritium.language.dependencies import Compilable
+    from tritium.language.source.dependencies import Compilable
 
 
 class Names:
     """The outer names of a function and of those it calls, from the disk where they were found before.
 
-    >>> from tritium.language.source import device
+    >>> from tritium.language.source.function import device
     >>> from tritium.language.standard import sigmoid
     >>> names = Names(device(sigmoid.fn))
     >>> names.of(device(sigmoid.fn))
@@ -59,7 +59,7 @@ def _digest(text: str) -> str:
 def find(source: Compilable) -> dict[str, ast.expr]:
     """Outer name -> where it is first written.
 
-    >>> from tritium.language.source import device
+    >>> from tritium.language.source.function import device
     >>> from tritium.language.standard import sigmoid
     >>> find(device(sigmoid.fn))["core.exp"].col_offset
     20

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..types.dtypes import check_shape
+from ..types.values import tensor
 from .deferred import ops
-from .dtypes import check_shape
-from .values import tensor
 
 
 def common_shape(*shapes):

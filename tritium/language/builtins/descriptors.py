@@ -7,16 +7,16 @@ import builtins
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..types.constants import unwrap
+from ..types.dtypes import block_type, check_shape, dtype, from_ir, tensor_descriptor_type, tuple_type
+from ..types.limits import capability, limits
+from ..types.values import constant, number, tensor, to_tensor, tuple
 from .addressing import constants, indices, inside, padding, pointers, scalars, sequence
 from .broadcasting import spread
 from .calling import builtin
 from .casting import convert
-from .constants import unwrap
 from .deferred import ops
-from .dtypes import block_type, check_shape, dtype, from_ir, tensor_descriptor_type, tuple_type
-from .limits import capability, limits
 from .memory import check_writable, choose, load_pointers, store_pointers
-from .values import constant, number, tensor, to_tensor, tuple
 
 __all__ = ["load_tensor_descriptor", "make_tensor_descriptor", "store_tensor_descriptor", "tensor_descriptor"]
 

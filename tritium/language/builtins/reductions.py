@@ -8,13 +8,13 @@ from typing import Any
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..types.constants import unwrap
+from ..types.dtypes import check_shape, from_ir
+from ..types.values import Tiles, tensor, to_tensor, tuple
 from .broadcasting import broadcast_exactly, broadcast_together
 from .calling import builtin
-from .constants import unwrap
 from .deferred import ops
-from .dtypes import check_shape, from_ir
 from .shaping import constant_int, expand_dims, wrap_axis
-from .values import Tiles, tensor, to_tensor, tuple
 
 __all__ = ["associative_scan", "histogram", "map_elementwise", "reduce", "sort_last_axis"]
 

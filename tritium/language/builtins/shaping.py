@@ -7,14 +7,14 @@ import builtins
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..types.constants import unwrap
+from ..types.dtypes import check_shape, from_ir
+from ..types.limits import check_fp8
+from ..types.values import Pair, constant, number, tensor, to_tensor, tuple
 from .broadcasting import broadcast_exactly, broadcast_together
 from .calling import builtin, warn
 from .casting import convert, scalar_type
-from .constants import unwrap
 from .deferred import ops
-from .dtypes import check_shape, from_ir
-from .limits import check_fp8
-from .values import Pair, constant, number, tensor, to_tensor, tuple
 
 __all__ = [
     "arange", "broadcast", "broadcast_to", "cat", "expand_dims", "full", "gather", "item", "join", "permute",

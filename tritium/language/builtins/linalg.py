@@ -8,16 +8,16 @@ from tritium import knobs
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..types.constants import unwrap
+from ..types.dtypes import float32, from_ir
+from ..types.limits import capability, limits
+from ..types.promotion import is_fp8
+from ..types.values import tensor, to_tensor
 from .calling import builtin, warn
 from .casting import convert, scalar_type, splat_constant
-from .constants import unwrap
 from .deferred import ops
-from .dtypes import float32, from_ir
-from .limits import capability, limits
 from .microscaling import FORMATS, check_operand, common_float, unpacked_size, upcast
-from .rules import is_fp8
 from .shaping import constant_int, permute
-from .values import tensor, to_tensor
 
 __all__ = ["dot", "dot_scaled"]
 

@@ -7,12 +7,12 @@ import builtins
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..source.dependencies import Compilable
+from ..types.constants import unwrap
+from ..types.promotion import check_fits
+from ..types.values import constant, number, tensor, to_tensor, type_of
 from .casting import convert
-from .constants import unwrap
 from .deferred import ops
-from .dependencies import Compilable
-from .rules import check_fits
-from .values import constant, number, tensor, to_tensor, type_of
 
 
 def _kind(x):

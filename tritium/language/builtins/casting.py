@@ -5,14 +5,14 @@ from __future__ import annotations
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..types.constants import unwrap
+from ..types.dtypes import dtype as dtype_class
+from ..types.dtypes import from_ir
+from ..types.limits import check_fp8
+from ..types.promotion import is_fp8
+from ..types.values import constant, tensor, to_tensor
 from .calling import builtin
-from .constants import unwrap
 from .deferred import ops
-from .dtypes import dtype as dtype_class
-from .dtypes import from_ir
-from .limits import check_fp8
-from .rules import is_fp8
-from .values import constant, tensor, to_tensor
 
 __all__ = ["cast"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..types.promotion import is_fp8
+from ..types.values import constant, tensor
 from .broadcasting import spread
 from .casting import bitcast, convert, is_nonzero, splat_constant
 from .deferred import ops
-from .rules import is_fp8
-from .values import constant, tensor
 
 # format -> types its elements may have in memory, and the float type their bits stand for (None: packed 4-bit floats)
 FORMATS = {

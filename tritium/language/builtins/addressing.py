@@ -7,12 +7,12 @@ import builtins
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..types.constants import unwrap
+from ..types.dtypes import from_ir
+from ..types.values import constant, number, tensor, to_tensor
 from .broadcasting import spread
 from .casting import convert
-from .constants import unwrap
 from .deferred import ops
-from .dtypes import from_ir
-from .values import constant, number, tensor, to_tensor
 
 
 def sequence(values):

@@ -12,18 +12,18 @@ import operator
 from tritium.errors import UnsupportedOperator, fail
 from tritium.ir import types as T
 
+from ..source.dependencies import Compilable
+from ..source.dialect import of_builder
+from ..types.dtypes import from_ir
+from ..types.limits import check_operator
+from ..types.promotion import is_fp8, promote, promote_number
+from ..types.returned_constants import settled
+from ..types.values import constant, literal_type, number, tensor, to_tensor, type_of, unwrap
 from .broadcasting import broadcast_together
 from .calling import warn
 from .casting import convert, is_nonzero, splat_constant
 from .deferred import ops
-from .dependencies import Compilable
-from .dialect import of_builder
-from .dtypes import from_ir
 from .indexing import getitem, setitem
-from .limits import check_operator
-from .returned import settled
-from .rules import is_fp8, promote, promote_number
-from .values import constant, literal_type, number, tensor, to_tensor, type_of, unwrap
 
 __all__ = ["binary", "bring_together", "compare", "getitem", "logical_and", "logical_not", "logical_or", "setitem",
            "truth", "unary"]  # fmt: skip

@@ -8,20 +8,20 @@ from functools import reduce
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..source.dialect import of_builder
+from ..types.constants import unwrap
+from ..types.dtypes import from_ir
+from ..types.promotion import is_fp8, promote, promote_numbers
+from ..types.returned_constants import settled
+from ..types.values import literal_type, number, tensor, to_tensor
 from .broadcasting import broadcast_together, common_shape, spread
 from .calling import builtin, warn
 from .casting import bitcast, convert, is_nonzero
-from .constants import unwrap
 from .deferred import ops, row
-from .dialect import of_builder
-from .dtypes import from_ir
 from .operators import add as _add
 from .operators import as_kind, bring_together, common_kind, emit, is_pointer, numeric
 from .operators import mul as _mul
 from .operators import sub as _sub
-from .returned import settled
-from .rules import is_fp8, promote, promote_numbers
-from .values import literal_type, number, tensor, to_tensor
 
 __all__ = [
     "PropagateNan", "abs", "add", "ceil", "clamp", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma",

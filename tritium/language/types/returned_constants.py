@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import builtins
 
-from .calling import current
+from ..builtins.calling import current
+from ..source.dialect import of_builder
 from .constants import Returned, plain
-from .dialect import of_builder
 from .values import number, parts_of, tensor, to_tensor
 
 __all__ = ["Returned", "plain", "returned", "returned_eagerly", "settled"]
@@ -46,7 +46,7 @@ def returned(b, value, kinds=_KINDS):
     """What a function called in builder `b` hands back for a constant; in tuples too, others stay.
 
     >>> from types import SimpleNamespace
-    >>> from tritium.language.dialect import LEVELS
+    >>> from tritium.language.source.dialect import LEVELS
     >>> [type(returned(SimpleNamespace(dialect=LEVELS[name]), 3)) is int for name in LEVELS]
     [False, True, True]
     """

@@ -27,9 +27,9 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..locks import lock
-from .constants import constexpr
-from .dtypes import dtype
+from ...locks import lock
+from ..types.constants import constexpr
+from ..types.dtypes import dtype
 
 COMMON = frozenset((int, str, bool, float, type(None)))  # what most constants are
 
@@ -86,7 +86,7 @@ def is_fixed(value: object) -> bool:
         state: Any = [getattr(value, name, None) for name in kind.__dataclass_fields__]  # type: ignore[attr-defined]
         return all(is_fixed(part) and not isinstance(part, Keyed) for part in state) and \
             len(getattr(value, "__dict__", ())) <= len(state)
-    if kind.__module__ == "tritium.language.calling":  # a function of the language
+    if kind.__module__ == "tritium.language.builtins.calling":  # a function of the language
         return True
     return kind.__module__ in ("numpy", "torch") and kind.__name__ in _FIXED_THERE
 

@@ -1,0 +1,1 @@
+"""The builtins of `tl`: each writes ops of the tile IR."""

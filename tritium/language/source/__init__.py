@@ -1,0 +1,1 @@
+"""Python functions as the compiler sees them: text, names, dependencies, dialect."""

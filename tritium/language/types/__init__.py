@@ -1,0 +1,1 @@
+"""Types and values of the language: dtypes, constants, tensors, promotion."""
