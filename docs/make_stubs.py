@@ -54,6 +54,15 @@ def hand_on(names: dict[str, str]) -> str:
     return "".join(import_lines(homes[home], home, public=True) for home in sorted(homes))
 
 
+def place(package: str, module: str) -> str:
+    """How a stub of `package` names one of its modules: where its file is, which may be in `compat`."""
+    path = Path(importlib.import_module(f"{package}.{module}").__file__).resolve().with_suffix("")
+    inside = path.relative_to(ROOT / "tritium").parts
+    if inside[0] != "compat":
+        return f".{module}"
+    return "." * len(package.split(".")) + ".".join(inside)
+
+
 def lazy_package(name: str) -> str:
     """A package that imports its names when they are first used: `_HOMES` says from where."""
     package = importlib.import_module(name)
@@ -61,7 +70,8 @@ def lazy_package(name: str) -> str:
     for key, value in vars(package).items():
         if isinstance(value, types.FunctionType) and value.__module__ == name and not key.startswith("_"):
             stub.add(key, value)
-    names = {**{key: f".{home}" for key, home in package._HOMES.items()}, **dict.fromkeys(package._MODULES, ".")}
+    names = {key: place(name, home) for key, home in package._HOMES.items()}
+    names |= {key: place(name, key).rpartition(key)[0].rstrip(".") or "." for key in package._MODULES}
     return stub.text("__version__: str\n" if hasattr(package, "__version__") else "", hand_on(names))
 
 

@@ -18,7 +18,7 @@ OPS = IR | {"ops"}
 LANGUAGE = OPS | {"cache", "language"}
 BACKENDS = LANGUAGE | {"passes", "interp", "frontend", "backends", "tensors", "protocols"}
 RUNTIME = BACKENDS | {"compiler", "runtime", "testing"}
-EVERYTHING = RUNTIME | {"kernels", "tools", "alias", "profiler", "experimental"}
+EVERYTHING = RUNTIME | {"kernels", "tools", "alias", "compat"}
 ALLOWED = {
     "errors": {"knobs"},
     "knobs": set(),
@@ -40,15 +40,51 @@ ALLOWED = {
     "runtime": RUNTIME,
     "testing": RUNTIME,
     "kernels": RUNTIME,
-    "profiler": RUNTIME | {"experimental"},
-    "experimental": RUNTIME,
-    "_C": RUNTIME,
-    "_internal_testing": RUNTIME,
-    "_utils": set(),
+    "compat": RUNTIME,
     "alias": {"__init__"},
     "tools": EVERYTHING,
     "__init__": EVERYTHING,
     "__main__": EVERYTHING,
+}
+
+# The same inside of `backends`: folder -> part -> parts it may use.
+GPU_BASE = {"ops", "analysis"}
+INSIDE = {
+    "backends": {
+        "compiler": set(),
+        "driver": {"compiler"},
+        "llvm": set(),
+        "launcher": {"llvm", "driver"},
+        "cpu": {"llvm", "launcher", "compiler", "driver"},
+        "gpu": {"llvm"},
+        "nvptx": {"llvm", "launcher", "compiler", "driver", "gpu"},
+    },
+    "backends/gpu": {
+        "ops": set(),
+        "analysis": {"ops"},
+        "tma": GPU_BASE,
+        "layout": GPU_BASE,
+        "cluster": GPU_BASE,
+        "pipeline": GPU_BASE | {"tma", "layout"},
+        "rewrite": GPU_BASE | {"layout", "pipeline"},
+        "lower": GPU_BASE | {"layout"},
+    },
+    "backends/cpu": {
+        "library": set(),
+        "runtime": {"library"},
+        "fuse": set(),
+        "lower": {"fuse", "library", "runtime"},
+        "compile": {"fuse", "lower", "library"},
+        "assembly": {"compile", "lower", "runtime"},
+        "driver": {"runtime"},
+    },
+    "backends/nvptx": {
+        "runtime": set(),
+        "isa": {"runtime"},
+        "assemble": {"runtime"},
+        "compile": {"isa", "assemble"},
+        "driver": {"runtime"},
+    },
 }
 
 # (file, module): why this one import may point up. All of them happen inside functions.
@@ -121,6 +157,23 @@ def test_imports_point_down(path):
         excused = (relative.as_posix(), used) in EXCEPTIONS
         if used is not None and used != module and used not in ALLOWED[module] and not user and not excused:
             wrong.append(f"{relative}:{line} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("folder", INSIDE)
+def test_imports_point_down_inside_a_folder(folder):
+    package, allowed, wrong = ["tritium", *folder.split("/")], INSIDE[folder], []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        relative = path.relative_to(ROOT / folder)
+        part = relative.parts[0].removesuffix(".py")
+        if part == "__init__":
+            continue
+        assert part in allowed, f"{relative}: a new part; say in INSIDE what it may use"
+        for name, line in imports(ast.parse(path.read_text()), [*package, *relative.parts[:-1]]):
+            parts = name.split(".")
+            used = parts[len(package)] if parts[:len(package)] == package and len(parts) > len(package) else part
+            if used in allowed and used != part and used not in allowed[part]:
+                wrong.append(f"{folder}/{relative}:{line} imports {name}")
     assert not wrong, "\n".join(wrong)
 
 

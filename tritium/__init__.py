@@ -9,6 +9,8 @@ Names are imported when first used, so `import tritium` costs next to nothing an
 import importlib
 from typing import Any
 
+__path__ = [*__path__, f"{__path__[0]}/compat"]  # modules that only Triton's users look for
+
 from .interp import assembly as _assembly
 
 __version__: str  # the release of Triton whose programs run here, which libraries compare: `knobs.language.dialect`
@@ -35,7 +37,7 @@ __all__ = sorted({*_HOMES, *_MODULES, "__version__", "get_num_threads", "set_num
 
 
 def _run_assembly(op, xs):
-    from tritium.backends.cpu.runtime.assembly import run
+    from tritium.backends.cpu.assembly import run
 
     return run(op, xs)
 

@@ -14,7 +14,7 @@ from tritium import knobs
 from tritium.backends.driver import driver
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
 from tritium.kernels.vector_add import add_kernel
-from tritium.runtime.autotune import Autotuner, Config, autotune
+from tritium.runtime.autotuner import Autotuner, Config, autotune
 
 
 class Tensor:

@@ -5,7 +5,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tritium.runtime.autotune import Autotuner, Config, autotune, heuristics
+from tritium.runtime.autotuner import Autotuner, Config, autotune, heuristics
 from tritium.runtime.choices import Choices
 
 

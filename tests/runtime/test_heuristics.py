@@ -4,8 +4,8 @@ import numpy as np
 
 import tritium as triton
 from tests.runtime.tuned_kernels import Recorder, double_kernel, launch, timer
-from tritium.runtime.autotune import Config, autotune
-from tritium.runtime.heuristics import Heuristics, heuristics
+from tritium.runtime.autotuner import Config, autotune
+from tritium.runtime.heuristic import Heuristics, heuristics
 
 
 def test_values_see_arguments_and_earlier_values():

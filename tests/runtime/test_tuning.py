@@ -21,7 +21,7 @@ from tritium.backends.driver import driver
 from tritium.compiler import pool
 from tritium.errors import AutotunerError
 from tritium.runtime import kept, readiness, trials, tuning
-from tritium.runtime.autotune import Autotuner, Config, autotune
+from tritium.runtime.autotuner import Autotuner, Config, autotune
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = os.environ.get("TRITIUM_TEST_LONG") == "1"

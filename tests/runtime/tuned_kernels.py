@@ -2,7 +2,7 @@
 
 import tritium as triton
 import tritium.language as tl
-from tritium.runtime.autotune import Config, autotune
+from tritium.runtime.autotuner import Config, autotune
 from tritium.runtime.jit import KernelInterface
 
 

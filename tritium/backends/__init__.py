@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from tritium.locks import imported
 
+__path__ = [*__path__, f"{__path__[0]}/../compat/backends"]  # modules that only Triton's users look for
+
 # The name of a target's backend -> the package that compiles for it.
 FOLDERS = {
     "cpu": "tritium.backends.cpu",

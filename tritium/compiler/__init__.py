@@ -37,6 +37,7 @@ __all__ = [
 ]  # fmt: skip
 
 TRITON_VERSION = "3.6.0"
+__path__ = [*__path__, f"{__path__[0]}/../compat/compiler"]  # modules that only Triton's users look for
 
 
 def __getattr__(name: str):

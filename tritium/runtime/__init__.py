@@ -2,6 +2,8 @@
 
 import importlib
 
+__path__ = [*__path__, f"{__path__[0]}/../compat/runtime"]  # modules that only Triton's users look for
+
 _HOMES = {
     "Autotuner": "autotuner", "Config": "autotuner", "Heuristics": "autotuner", "autotune": "autotuner",
     "heuristics": "autotuner", "JITFunction": "jit", "KernelInterface": "jit", "MockTensor": "jit",

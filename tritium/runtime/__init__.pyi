@@ -2,22 +2,32 @@
 
 from . import (
     _allocation as _allocation,
-    async_compile as async_compile,
     autotuner as autotuner,
     build as build,
+    jit as jit,
+    memory as memory,
+)
+from ..compat.runtime import (
+    async_compile as async_compile,
     cache as cache,
     driver as driver,
     errors as errors,
     interpreter as interpreter,
-    jit as jit,
-    memory as memory,
+)
+from ..compat.runtime.async_compile import (
+    AsyncCompileMode as AsyncCompileMode,
+    FutureKernel as FutureKernel,
+)
+from ..compat.runtime.cache import (
+    RedisRemoteCacheBackend as RedisRemoteCacheBackend,
+    RemoteCacheBackend as RemoteCacheBackend,
+)
+from ..compat.runtime.errors import (
+    InterpreterError as InterpreterError,
+    OutOfResources as OutOfResources,
 )
 from ._allocation import (
     set_allocator as set_allocator,
-)
-from .async_compile import (
-    AsyncCompileMode as AsyncCompileMode,
-    FutureKernel as FutureKernel,
 )
 from .autotuner import (
     Autotuner as Autotuner,
@@ -25,14 +35,6 @@ from .autotuner import (
     Heuristics as Heuristics,
     autotune as autotune,
     heuristics as heuristics,
-)
-from .cache import (
-    RedisRemoteCacheBackend as RedisRemoteCacheBackend,
-    RemoteCacheBackend as RemoteCacheBackend,
-)
-from .errors import (
-    InterpreterError as InterpreterError,
-    OutOfResources as OutOfResources,
 )
 from .jit import (
     JITFunction as JITFunction,

@@ -7,10 +7,8 @@ from typing import NamedTuple
 
 from ... import ops
 from ...ir import types as T
-from .analysis.affine import ENDLESS
+from .analysis.affine import ENDLESS, limits
 from .analysis.polynomial import Poly
-
-LARGEST = (1 << 31) - 1  # coordinate
 
 
 class Engine(NamedTuple):
@@ -69,20 +67,14 @@ def reached(b, access, starts, sure=False, from_zero=False):
     return out
 
 
-def limits(side, from_zero=False):
-    """(least, greatest) coordinate of a box's start on a side of its tensor that the engine takes."""
-    least = -LARGEST - 1 if side.closed and not from_zero else 0
-    return least, LARGEST - side.box if side.size is None else LARGEST
-
-
 def by_element(b, access, shape, spell):
     """What it takes to move a tile of this shape element by element: (where its first element lies; step, low and high
     of each axis, then start and modulus of those that wrap; which do). `spell` writes a polynomial as an i64."""
-    form, limits = access.form, access.limits
+    form, bounds = access.form, access.limits
     out, wraps = [], tuple(bool(axis.wrap) for axis in form.axes)
     for k, axis in enumerate(form.axes):
-        lows = [spell(low) for n, low, _ in limits if n == k and low is not None]
-        highs = [spell(high) for n, _, high in limits if n == k and high is not None]
+        lows = [spell(low) for n, low, _ in bounds if n == k and low is not None]
+        highs = [spell(high) for n, _, high in bounds if n == k and high is not None]
         out += [spell(axis.step), *(lows[:1] or [spell(Poly())]), *(highs[:1] or [spell(Poly.of(shape[k]))])]
     for start, modulus, kind in (axis.wrap for axis in form.axes if axis.wrap):
         wide = spell(start), spell(modulus)
@@ -90,4 +82,4 @@ def by_element(b, access, shape, spell):
     return ops.addptr(b, access.base, spell(form.offset)), out, wraps
 
 
-__all__ = ["LARGEST", "Engine", "by_element", "limits", "reached", "recipe", "span"]
+__all__ = ["Engine", "by_element", "reached", "recipe", "span"]

@@ -9,7 +9,7 @@ from ...tensors import is_descriptor, reader_of
 from ..compiler import GPUTarget
 from ..driver import DriverBase
 from .runtime import cuda, launch
-from .services import Utils
+from .runtime.services import Utils
 
 
 class Driver(DriverBase):

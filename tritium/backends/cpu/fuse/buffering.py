@@ -12,9 +12,11 @@ from __future__ import annotations
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Result, walk
-from ..lower.table import WHOLE
 from .affine import ADDRESSING
 from .dependences import overtakes, positionwise
+
+# Operands that must lie in scratch memory before the op: kind -> their positions.
+WHOLE = {ops.gather: (0,), ops.dot: (0, 1)}
 
 __all__ = ["Wants", "carried_shifts"]
 

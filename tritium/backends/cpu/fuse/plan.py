@@ -10,8 +10,7 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Result, walk
 from ....passes.reduce_early import WIDE, runs_across
-from ..lower.table import WHOLE
-from .buffering import Wants
+from .buffering import WHOLE, Wants
 from .clip import clip_of, settles
 from .dependences import apart
 from .uniform_quotients import facts_of

@@ -11,7 +11,7 @@ from ...llvm.rows import llvm_type
 from ...llvm.writer import vector
 from ..fuse.index import strips, unravel
 from ..library.debug import print_line
-from ..runtime.assembly import check as check_assembly
+from .assembly import check as check_assembly
 from .reduce import each
 from .table import pulled, step
 

@@ -15,12 +15,10 @@ from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
 
-__all__ = ["PULL", "STEP", "WHOLE", "is_lazy", "lane_by_lane", "pulled", "puller", "step", "stepper"]
+__all__ = ["PULL", "STEP", "is_lazy", "lane_by_lane", "pulled", "puller", "step", "stepper"]
 
 PULL: dict = {}
 STEP: dict = {}
-# Operands that must lie in scratch memory before the op: kind -> their positions.
-WHOLE = {ops.gather: (0,), ops.dot: (0, 1)}
 
 
 def pulled(*kinds):

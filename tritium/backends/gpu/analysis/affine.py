@@ -18,6 +18,7 @@ from .polynomial import Poly, keeps_integers
 ZERO, ONE = Poly(), Poly.of(1)
 ENDLESS = (1 << 31) - 1  # the size of an axis without a bound
 MOST_AXES = 5
+LARGEST = (1 << 31) - 1  # coordinate that TMA takes
 
 
 class Wrap(NamedTuple):
@@ -338,4 +339,10 @@ class _Box:
         return True
 
 
-__all__ = ["ENDLESS", "Access", "Form", "Side", "access", "bounds", "form", "narrow"]
+def limits(side, from_zero=False):
+    """(least, greatest) coordinate of a box's start along a side of its tensor that TMA takes."""
+    least = -LARGEST - 1 if side.closed and not from_zero else 0
+    return least, LARGEST - side.box if side.size is None else LARGEST
+
+
+__all__ = ["ENDLESS", "Access", "Form", "Side", "access", "bounds", "form", "limits", "narrow"]

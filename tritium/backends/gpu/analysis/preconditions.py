@@ -11,7 +11,7 @@ from .... import ops
 from ....ir.core import Op
 from ....passes.ranges import Derivations, Rows, granted
 from ....passes.regions import counts_down
-from ..tma import limits
+from .affine import limits
 from .polynomial import ROUND, in_order
 
 __all__ = ["Certain"]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ....ir import types as T
 from ...gpu.layout.linear import axis_bits, mma_accumulator, mma_operand
-from ..runtime.tensor_types import NAMES, STEP, multiplies
+from .tensor_types import NAMES, STEP, multiplies
 from .words import pack_words
 
 COPIES_SINCE = 80  # the first architecture with copies to shared memory that run by themselves

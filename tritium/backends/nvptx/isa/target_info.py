@@ -5,7 +5,7 @@ from __future__ import annotations
 from .... import knobs, passes
 from ....ir import types as T
 from ....passes.legalize import BETWEEN_WIDE
-from ...gpu.rewrite.inline_calls import inline_for_gpu
+from ...gpu.rewrite.inline_for_gpu import inline_for_gpu
 from .native import NATIVE, PAIR_CASTS, PAIR_CASTS_SINCE
 from .target import NvTarget, UnknownArchitecture
 

@@ -9,7 +9,7 @@ from ...gpu.layout.linear import log2, mma_accumulator, mma_operand
 from ...gpu.layout.swizzle import row_width, swizzled
 from ...gpu.lower.convert import write
 from ...gpu.lower.warp_roles import await_turn
-from ..runtime.tensor_types import NAMES, STEP, multiplies
+from .tensor_types import NAMES, STEP, multiplies
 from .words import pack_words
 
 MAX_N = 256  # columns of one instruction

@@ -8,7 +8,7 @@
 
 import importlib
 
-from tritium.experimental.absent import Absent
+from ..experimental.absent import Absent
 
 INSTEAD = ("time kernels with triton.testing.do_bench, or profile the program with torch.profiler, which sees kernels "
            "launched by tritium")

@@ -3,12 +3,12 @@
 Files that import it can be imported; its functions explain themselves on use.
 
     >>> from tritium.experimental import gluon
-    >>> from tritium.experimental.gluon import language as gl
+    >>> from . import language as gl
     >>> gl.BlockedLayout
     <gluon.language.BlockedLayout: not part of tritium>
 """
 
-from tritium.experimental.absent import AbsentDecorator
+from ..absent import AbsentDecorator
 
 INSTEAD = "tritium chooses layouts itself; write the kernel with triton.jit and triton.language"
 
@@ -16,6 +16,6 @@ jit = AbsentDecorator("gluon.jit", INSTEAD)
 constexpr_function = AbsentDecorator("gluon.constexpr_function", INSTEAD)
 aggregate = AbsentDecorator("gluon.aggregate", INSTEAD)
 
-from tritium.experimental.gluon import language  # noqa: E402
+from . import language  # noqa: E402
 
 __all__ = ["aggregate", "constexpr_function", "jit", "language"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 
-from ...tensors import address_of, reader_of
-from ..launcher.calls import pack
-from .runtime import cuda, launch, tensor_map
+from ....tensors import address_of, reader_of
+from ...launcher.calls import pack
+from . import cuda, launch, tensor_map
 
 __all__ = ["Utils"]
 

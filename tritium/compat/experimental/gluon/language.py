@@ -1,7 +1,7 @@
 """`gluon.language`: any name can be imported from it, none can be used."""
 
-from tritium.experimental.absent import Absent
-from tritium.experimental.gluon import INSTEAD
+from ..absent import Absent
+from . import INSTEAD
 
 
 def __getattr__(name: str) -> Absent:

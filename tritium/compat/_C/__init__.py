@@ -1,5 +1,5 @@
 """Where frameworks look for Triton's native library."""
 
-from tritium._C import libtriton
+from . import libtriton
 
 __all__ = ["libtriton"]

@@ -1,7 +1,7 @@
 """The viewer of Proton's profiles; see `tritium.profiler`."""
 
-from tritium.experimental.absent import Absent
-from tritium.profiler import INSTEAD
+from ..experimental.absent import Absent
+from . import INSTEAD
 
 NAMES = ("get_min_time_bytes", "get_min_time_flops", "parse", "print_tree", "read", "show_metrics", "write_html")
 

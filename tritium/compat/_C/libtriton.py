@@ -6,9 +6,10 @@
 
 from types import SimpleNamespace
 
-from tritium.compiler.mlir_view import Context
 from tritium.runtime.cublas import CublasLt
 from tritium.runtime.specialize import native_specialize_impl
+
+from ..compiler.mlir_view import Context
 
 __all__ = ["ir", "native_specialize_impl", "nvidia"]
 

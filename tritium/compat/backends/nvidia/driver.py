@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tensors import address_of
-from ..nvptx.driver import Driver as CudaDriver
-from ..nvptx.runtime.launch import Launcher as CudaLauncher
-from ..nvptx.services import Utils as CudaUtils
+from tritium.backends.nvptx.driver import Driver as CudaDriver
+from tritium.backends.nvptx.runtime.launch import Launcher as CudaLauncher
+from tritium.backends.nvptx.runtime.services import Utils as CudaUtils
+from tritium.tensors import address_of
 
 __all__ = ["CudaDriver", "CudaLauncher", "CudaUtils", "make_tensordesc_arg"]
 
@@ -29,7 +29,7 @@ def make_tensordesc_arg(arg: Any, metadata: dict[str, Any] | None = None, _: Any
     rounds = bool(getattr(arg, "round_f32_to_tf32", False))
     if metadata is None:
         return [arg.base, *shape, *strides, nan, rounds, *shape, *strides]
-    from ..driver import driver
+    from tritium.backends.driver import driver
 
     utils, kind = driver.active.utils, metadata["elem_type"]
     if metadata.get("fp4_padded"):  # two elements to a byte

@@ -1,0 +1,1 @@
+"""Modules that Triton's users look for in `triton.runtime`."""
