@@ -4,6 +4,8 @@
 """
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -153,12 +155,40 @@ def test_cpp_wrapper(options):
         torch.testing.assert_close(compiled(x, y), Block.expected(x, y), rtol=1e-2, atol=1e-2)
 
 
+# Loads a package and calls it, in a process of its own: torch 2.11 dies of loading any package on some machines.
+LOAD = """
+import sys, torch
+path, inputs, result = sys.argv[1:]
+torch.save(torch._inductor.aoti_load_package(path)(*torch.load(inputs)), result)
+"""
+
+
+def packaged(module, folder, **config):
+    """The result of a module that is compiled ahead of time and loaded by another process; None if that dies."""
+    torch._dynamo.reset()
+    inputs, package, result = sides(), str(folder / "block.pt2"), folder / "result"
+    program = torch.export.export(module, inputs, strict=True)
+    torch._inductor.aoti_compile_and_package(program, package_path=package, inductor_configs=config)
+    torch.save(inputs, folder / "inputs")
+    done = subprocess.run([sys.executable, "-c", LOAD, package, str(folder / "inputs"), str(result)], check=False,
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode <= 0, done.stderr[-2000:]
+    return None if done.returncode else (torch.load(result), *inputs)
+
+
+class Product(torch.nn.Module):
+    """Nothing that a Triton kernel would compute."""
+
+    def forward(self, x, y):
+        return x @ y
+
+
 @NEEDS_COMPILER
 def test_ahead_of_time(tmp_path):
-    torch._dynamo.reset()
-    x, y = sides()
-    program = torch.export.export(Block(), (x, y), strict=True)
-    path = torch._inductor.aoti_compile_and_package(
-        program, package_path=str(tmp_path / "block.pt2"), inductor_configs=PRODUCTS)
-    loaded = torch._inductor.aoti_load_package(path)
-    torch.testing.assert_close(loaded(x, y), Block.expected(x, y), rtol=1e-2, atol=1e-2)
+    found = packaged(Block(), tmp_path, **PRODUCTS)
+    if found is None:
+        (tmp_path / "plain").mkdir()
+        assert packaged(Product(), tmp_path / "plain") is None, "only packages with our kernels cannot be loaded"
+        pytest.skip("torch dies here of loading any package, also of one without Triton kernels")
+    out, x, y = found
+    torch.testing.assert_close(out, Block.expected(x, y), rtol=1e-2, atol=1e-2)
