@@ -245,6 +245,31 @@ def test_columns_of_one_matrix_are_apart():
     assert not others(kernel)
 
 
+@triton.jit
+def rotate_halves(x, y, z, N: tl.constexpr):
+    """Two stores to parts of the same rows, from two other parts; one index runs over all rows."""
+    i = tl.program_id(0) * N + tl.arange(0, N)
+    at = i % 16 + 64 * (i // 16)
+    a, b = tl.load(x + at), tl.load(x + 16 + at)
+    tl.store(y + at, a - b)
+    tl.store(z + at, a + b)
+
+
+@pytest.mark.parametrize("y", [0, 1, 16, 20, 32, 48, 64, 128, 4096])
+@pytest.mark.parametrize("z", [0, 15, 16, 17, 32, 47, 48, 64, 96, 4096 + 16])
+def test_interleaved_rows_are_apart(y, z):
+    found, expected = floats(12000), floats(12000)
+    kernel = rotate_halves[(4,)](found[2048:], found[2048 + y:], found[2048 + z:], N=128)
+    launch(rotate_halves, (4,), [expected[2048:], expected[2048 + y:], expected[2048 + z:]], {"N": 128})
+    np.testing.assert_array_equal(found, expected)
+    assert kernel.metadata.apart
+    kernel.launcher._checks.other = None
+    interleaved = all(16 <= d % 64 <= 48 or d >= 4096 for d in (abs(z - y), y, z, abs(y - 16), abs(z - 16)))
+    if interleaved:
+        rotate_halves[(4,)](found[2048:], found[2048 + y:], found[2048 + z:], N=128)
+        assert not others(kernel)
+
+
 def test_rows_in_place_are_compiled_once():
     x = floats(8 * 64).reshape(8, 64)
     expected = x * 2

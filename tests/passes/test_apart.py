@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tritium import ops
-from tritium.ir.bounds import bounds, forbidden
+from tritium.ir.bounds import bounds, forbidden, residues
 from tritium.ir.core import walk
 from tritium.ir.text import parse_module
 from tritium.passes.apart import Accesses
@@ -197,3 +197,51 @@ def test_pointers_that_a_loop_moves_alike_do_not_keep_step_if_rounds_overtake_ea
     assert reach() == (-4 * 7 - 3, 4 * 7 + 3)
     least, most = reach(loop)
     assert least <= -4 * (7 + 4 * 8) - 3 and 4 * (7 + 4 * 8) + 3 <= most
+
+
+def interleaved(row, width, first):
+    """The pair of a load and a store of `width` neighbours of each row of so many elements, the store from `first` on."""
+    module = parse_module(f"""kernel @f(%x: ptr<i32>, %y: ptr<i32>) {{
+      %pid = program_id {{axis=0}} : i32
+      %n = constant {{value=32, type=i32}} : i32
+      %base = mul %pid, %n : i32
+      %i = arange {{start=0, end=32}} : tile<32xi32>
+      %b = splat %base {{shape=(32,)}} : tile<32xi32>
+      %k = add %b, %i : tile<32xi32>
+      %w = constant {{value={width}, type=i32}} : i32
+      %ws = splat %w {{shape=(32,)}} : tile<32xi32>
+      %column = rem %k, %ws : tile<32xi32>
+      %number = div %k, %ws : tile<32xi32>
+      %r = constant {{value={row}, type=i32}} : i32
+      %rs = splat %r {{shape=(32,)}} : tile<32xi32>
+      %begin = mul %number, %rs : tile<32xi32>
+      %f = constant {{value={first}, type=i32}} : i32
+      %fs = splat %f {{shape=(32,)}} : tile<32xi32>
+      %from = add %column, %begin : tile<32xi32>
+      %to = add %from, %fs : tile<32xi32>
+      %xs = splat %x {{shape=(32,)}} : tile<32xptr<i32>>
+      %xp = addptr %xs, %from : tile<32xptr<i32>>
+      %ys = splat %y {{shape=(32,)}} : tile<32xptr<i32>>
+      %yp = addptr %ys, %to : tile<32xptr<i32>>
+      %v = load %xp : tile<32xi32>
+      store %yp, %v
+    }}""")
+    accesses = [op for op in walk(module.body) if op.kind in (ops.load, ops.store)]
+    return Accesses(module).pair(*accesses, False)
+
+
+@pytest.mark.parametrize("row, width, first", [(16, 8, 0), (16, 8, 8), (20, 4, 0), (64, 16, -32), (-16, 8, 3), (9, 8, 0),
+                                               (8, 8, 0), (4, 8, 0)])  # fmt: skip
+def test_residues_at_which_accesses_meet(row, width, first):
+    pair = interleaved(row, width, first)
+    period, least, more = residues(pair, lambda rows: bounds(rows, {}, (3, 1, 1)))
+    i = np.arange(3 * 32)
+    x = 4 * (i % width + row * (i // width))
+    y = x + 4 * first
+    meet = {int(d) + e for d in (x[:, None] - y[None, :]).ravel() for e in range(-3, 4)}
+    assert all(not period or (d - least) % period <= more for d in meet)
+    assert (period, more) == ((4 * abs(row), 8 * width - 2) if abs(row) >= 2 * width else (0, 0))
+
+
+def test_a_row_length_that_is_an_argument_is_no_period():
+    assert pair_of("by_rows", "moved", "all").period == ()

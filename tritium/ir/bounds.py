@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from . import types as T
 
-__all__ = ["Pair", "arguments_of", "bounds", "forbidden"]
+__all__ = ["Pair", "arguments_of", "bounds", "forbidden", "residues"]
 
 _GRID = (2**31 - 1, 65535, 65535)  # programs along an axis, at most
 _BOUNDS = {t.name: (-(1 << t.bits - 1), (1 << t.bits - 1) - 1) if t.signed else (0, (1 << t.bits) - 1)
@@ -144,7 +144,8 @@ class Pair(NamedTuple):
 
     `same` holds arguments that must be equal, two by two, for them to be in step; None if they never are. `views` holds
     rows of the distance of each access from its parameter, in bytes, two by two: every view is right. `steps` holds
-    rows that must not be negative for them to be in step.
+    rows that must not be negative for them to be in step. `period` holds a number of bytes and two rows: modulo that
+    number, the distances are what these compute. It is empty where no such number tells the accesses apart.
     """
 
     x: int
@@ -153,6 +154,7 @@ class Pair(NamedTuple):
     same: tuple[tuple[int, int], ...] | None
     views: tuple[tuple, ...]
     steps: tuple = ()
+    period: tuple = ()
 
 
 def forbidden(pair, bounds_of):
@@ -164,3 +166,22 @@ def forbidden(pair, bounds_of):
     found = [(a - d - pair.sizes[1] + 1, b - c + pair.sizes[0] - 1)
              for (a, b), (c, d) in (map(bounds_of, view) for view in pair.views)]
     return max(least for least, _ in found), min(most for _, most in found)
+
+
+def residues(pair, bounds_of):
+    """(period, least, how many more): modulo the period, the distances of the second argument from the first with which
+    the accesses may meet. The period is 0 where that is all of them.
+
+    One access takes the first half of each row of 8 bytes, another one the second: only if the rows of both begin
+    together, distances being multiples of 8, do they never meet.
+
+    >>> residues(Pair(0, 1, (4, 4), None, (), (), (8, 0, 4)), {0: (0, 0), 4: (4, 4)}.get)
+    (8, -7, 6)
+    >>> residues(Pair(0, 1, (4, 4), None, (), (), (8, 0, 4)), {0: (0, 4), 4: (4, 4)}.get)
+    (0, 0, 0)
+    """
+    if not pair.period:
+        return 0, 0, 0
+    period, *view = pair.period
+    least, most = forbidden(pair._replace(views=(tuple(view),)), bounds_of)
+    return (period, least, most - least) if most - least < period - 1 else (0, 0, 0)

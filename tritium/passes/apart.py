@@ -6,6 +6,9 @@ from all that each access reaches in the whole launch, within its mask; and from
 moves both accesses alike left out. Accesses *in step* (the same offsets) never meet out of turn if the arguments are
 the same address. Where the rounds of a loop may overtake each other, what differs from round to round moves no two
 accesses alike.
+
+Accesses whose reaches overlap may still be interleaved: two halves of each row of one array. Modulo the length of a row
+their addresses differ, so a third view leaves out all parts that are multiples of such a length.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ class Accesses:
             same = tuple(sorted(same - {origins}))
         views = [(view, _reach(sizes, view)) for view in (self.whole(a, b), self.relative(p, q, loop))]
         ends = tuple(view for view, reach in views if reach < _FAR)
-        return Pair(x, y, sizes, same, ends, steps or ()) if ends else None
+        return Pair(x, y, sizes, same, ends, steps or (), self.period(p, q, sizes)) if ends else None
 
     def distinct(self, a, b):
         """Rows that must not be negative for access `b` to hit as many elements as it has positions; None if it does
@@ -138,6 +141,20 @@ class Accesses:
                   and not _is_among(x.parts[key].value, changing)}  # fmt: skip
         return x.rows(shared), y.rows(shared)
 
+    def period(self, p, q, sizes):
+        """A length of rows modulo which the accesses may be apart, and how far each reaches from the beginning of a
+        row; () if there is none. Of several lengths, the one that most distances are apart with."""
+        x, y = self.sum_of(p), self.sum_of(q)
+        found = []
+        for length in {abs(part.scale) for s in (x, y) for part in s.parts.values()}:
+            if length <= sum(sizes):
+                continue
+            view = tuple(s.rows({key for key, part in s.parts.items() if part.scale % length == 0}) for s in (x, y))
+            reach = _reach(sizes, view)
+            if reach < length - 1:
+                found.append((reach / length, length, view))
+        return (min(found)[1], *min(found)[2]) if found else ()
+
     def changing(self, loop):
         """What may differ from round to round. A pass may have put another in the place of the loop that the module
         had; they have their parameters in common."""
@@ -157,12 +174,13 @@ def packed(pairs):
     """Pairs as the metadata of a kernel: (lists of rows, each once; pairs whose views are numbers of these).
 
     >>> packed([Pair(0, 1, (4, 4), (), (("some rows", "some rows"),))])
-    (('some rows',), (Pair(x=0, y=1, sizes=(4, 4), same=(), views=((0, 0),), steps=()),))
+    (('some rows',), (Pair(x=0, y=1, sizes=(4, 4), same=(), views=((0, 0),), steps=(), period=()),))
     """
     table = {}
     number = lambda rows: table.setdefault(rows, len(table))
     out = [pair._replace(views=tuple(tuple(map(number, view)) for view in pair.views),
-                         steps=tuple(map(number, pair.steps))) for pair in pairs]  # fmt: skip
+                         steps=tuple(map(number, pair.steps)),
+                         period=(*pair.period[:1], *map(number, pair.period[1:]))) for pair in pairs]  # fmt: skip
     return tuple(table), tuple(out)
 
 

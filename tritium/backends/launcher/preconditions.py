@@ -13,7 +13,7 @@ import ctypes
 import itertools
 
 from ...ir import types as T
-from ...ir.bounds import Pair, arguments_of, bounds, forbidden
+from ...ir.bounds import Pair, arguments_of, bounds, forbidden, residues
 
 __all__ = ["TEXT", "Terms"]
 
@@ -28,7 +28,8 @@ class Terms:
     The native launcher reads `words`: how many slots, pairs and launches there are and where the latter begin; the
     numbers of the slots; of each pair its two slots and how many slots must be equal for it to be in step (-1 if it
     never is), then those, two by two; of each launch its grid, the slots' values, and for each pair its forbidden
-    distances and whether it may be in step.
+    distances, whether it may be in step, and its residues (`ir.bounds`): the period or 0, the least of them, which is no
+    more than the least distance, and how many follow.
 
     >>> terms = Terms([(("argument", "i32", 1), ("constant", "i32", 64), ("mul", "i32", 0, 1))])
     >>> slots = (ctypes.c_int64 * 2)(7, 3)
@@ -46,7 +47,7 @@ class Terms:
         self.types = {k: T.SCALARS[t] for one in rows for k, t in arguments_of(one).items()}
         table = [word for pair in self.pairs for word in _words(pair)]
         self._begin = 4 + len(self.types) + len(table)
-        self._size = 3 + len(self.types) + 3 * len(self.pairs)
+        self._size = 3 + len(self.types) + 6 * len(self.pairs)
         words = [len(self.types), len(self.pairs), 0, self._begin, *self.types, *table, *[0] * (_AT_HAND * self._size)]
         self.words = (ctypes.c_int64 * len(words))(*words)
         self._known, self._next = {}, 0
@@ -78,8 +79,8 @@ class Terms:
             return False
         reached = [bounds(rows, known, grid) for rows in self.distances]
         found = [forbidden(pair, reached.__getitem__) for pair in self.pairs]
-        return [(max(least, _WORD[0]), min(most, _WORD[1]), all(reached[k][0] >= 0 for k in pair.steps))
-                for pair, (least, most) in zip(self.pairs, found)]
+        return [(*_clipped(least, most), all(reached[k][0] >= 0 for k in pair.steps),
+                 *_below(least, residues(pair, reached.__getitem__))) for pair, (least, most) in zip(self.pairs, found)]
 
     def _keep(self, key, distances):
         """Let the native launcher know of a launch, in the place of the one it has known for longest."""
@@ -98,10 +99,23 @@ def _words(pair):
     return pair.x, pair.y, -1 if pair.same is None else len(same), *itertools.chain(*same)
 
 
-def _fits(pair, least, most, may, slot):
-    """Whether the arguments of a pair are far enough from each other, or in step."""
+def _clipped(least, most):
+    return max(least, _WORD[0]), min(most, _WORD[1])
+
+
+def _below(least, found):
+    """The residues with their least moved by periods to where no distance of `least` or more is before it. A distance
+    that far away fits into no word, and there they are of no use."""
+    period, first, more = found
+    if not period or least - period < _WORD[0]:
+        return 0, 0, 0
+    return period, least - (least - first) % period, more
+
+
+def _fits(pair, least, most, may, period, first, more, slot):
+    """Whether the arguments of a pair are far enough from each other, interleaved, or in step."""
     distance = _value(T.i64, slot(pair.y) - slot(pair.x))
-    if not least <= distance <= most:
+    if not least <= distance <= most or period and (distance - first) % period > more:
         return True
     return distance == 0 and may and pair.same is not None and all(slot(a) == slot(b) for a, b in pair.same)
 
@@ -125,8 +139,8 @@ start:
   %begin = load i64, ptr %begin.p
   %numbers = getelementptr i64, ptr %terms, i64 4
   %pairs = getelementptr i64, ptr %numbers, i64 %n
-  %m3 = mul i64 %m, 3
-  %nm = add i64 %n, %m3
+  %m6 = mul i64 %m, 6
+  %nm = add i64 %n, %m6
   %size = add i64 %nm, 3
   %gx = load i64, ptr %grid
   %gy.p = getelementptr i64, ptr %grid, i64 1
@@ -181,10 +195,10 @@ found:
 pair:
   %i = phi i64 [0, %found], [%i1, %passed]
   %p = phi ptr [%pairs, %found], [%p1, %passed]
-  %more.pairs = icmp slt i64 %i, %m3
+  %more.pairs = icmp slt i64 %i, %m6
   br i1 %more.pairs, label %one_pair, label %holds
 one_pair:
-  %i1 = add i64 %i, 3
+  %i1 = add i64 %i, 6
   %x.i = load i64, ptr %p
   %x.p = getelementptr i64, ptr %slots, i64 %x.i
   %x = load i64, ptr %x.p
@@ -203,7 +217,21 @@ one_pair:
   %after = icmp sge i64 %distance, %least
   %before = icmp sle i64 %distance, %most
   %meet = and i1 %after, %before
-  br i1 %meet, label %step, label %passed
+  br i1 %meet, label %interleaved, label %passed
+interleaved:
+  %period.p = getelementptr i64, ptr %least.p, i64 3
+  %period = load i64, ptr %period.p
+  %repeats = icmp ne i64 %period, 0
+  br i1 %repeats, label %modulo, label %step
+modulo:
+  %first.p = getelementptr i64, ptr %least.p, i64 4
+  %first = load i64, ptr %first.p
+  %more.p = getelementptr i64, ptr %least.p, i64 5
+  %more = load i64, ptr %more.p
+  %since = sub i64 %distance, %first
+  %residue = urem i64 %since, %period
+  %between = icmp ugt i64 %residue, %more
+  br i1 %between, label %passed, label %step
 step:
   %together = icmp eq i64 %distance, 0
   %may.p = getelementptr i64, ptr %least.p, i64 2
