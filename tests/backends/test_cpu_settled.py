@@ -66,3 +66,32 @@ def test_a_strip_inside_a_row_is_one_access():
     kernel = rows_of_table[(1,)](table, index, out, BLOCK=256)
     np.testing.assert_array_equal(out, table[index])
     assert "gather" not in kernel.asm["llir"]
+
+
+@triton.jit
+def sums_of_fields(x, w, sums, squares, FIELDS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
+                   BLOCK: tl.constexpr):  # fmt: skip
+    """Sums over the middle one of three axes; the first and last share an index, and each field has a weight."""
+    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    f = tl.arange(0, BLOCK)[None, :]
+    inside = f < FIELDS
+    y = tl.load(x + i % WIDTH + WIDTH * f + FIELDS * WIDTH * (i // WIDTH), inside, other=0.0)
+    y *= tl.load(w + f, inside, other=0.0)
+    total, of_squares = tl.sum(tl.where(inside, y, 0), 1), tl.sum(tl.where(inside, y * y, 0), 1)
+    tl.store(sums + i, total[:, None])
+    tl.store(squares + i, of_squares[:, None])
+
+
+@pytest.mark.parametrize("fields, width", [(26, 16), (26, 64), (32, 8), (30, 12), (17, 1)])
+def test_sums_across_rows_run_along_memory(fields, width):
+    """The weights, which lie along the sums, do not decide how the strips run: the fields do."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((32, fields, width), fields))
+    sums, squares = (np.zeros((32, width), np.float32) for _ in range(2))
+    options = dict(FIELDS=fields, WIDTH=width, ROWS=4 * width if width & width - 1 == 0 else 4, BLOCK=32)
+    grid = (32 * width // options["ROWS"],)
+    kernel = sums_of_fields[grid](x, w, sums, squares, **options)
+    y = (x * w[:, None]).astype(np.float64)
+    np.testing.assert_allclose(sums, y.sum(1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(squares, (y * y).sum(1), rtol=1e-5, atol=1e-5)
+    assert ("gather" not in kernel.asm["llir"]) == (width != 12)

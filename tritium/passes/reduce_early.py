@@ -68,7 +68,8 @@ def reduce_early(module):
 
 
 def runs_across(facts, x, axis):
-    """Whether a tile is loaded from memory that runs along another of its axes than `axis`.
+    """Whether a tile is loaded from memory that runs along another of its axes than `axis`. What it is computed with and
+    what is repeated along its axes, the weights of a row for instance, is read from few places and does not count.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module('''kernel @f(%p: tile<16x16xptr<f32>>) {
@@ -77,10 +78,10 @@ def runs_across(facts, x, axis):
     >>> runs_across(analyze(m), m.body.ops[0], 1)  # nothing is known of %p
     False
     """
-    seen, stack, found = set(), [x], False
+    seen, stack, found, size = set(), [x], False, T.numel(x.type)
     while stack:
         x = stack.pop()
-        if type(x) is not Op or type(x.type) is not T.Tile or id(x) in seen:
+        if type(x) is not Op or type(x.type) is not T.Tile or T.numel(x.type) < size or id(x) in seen:
             continue
         seen.add(id(x))
         if x.kind is ops.load:

@@ -81,19 +81,34 @@ def facts_of(lo, x):
 _LEAST = 8  # shorter strips would cost more than they spare
 
 
-def width(lo, roots, most):
-    """How many lanes, `most` at most, strips along the last axis had best have for `roots`: as many as neighbours go
-    together in each of the quotients and remainders that they are computed from."""
-    seen, stack = set(), [x for op in roots for x in op.operands]
+def width(lo, roots, most, axis=None):
+    """How many lanes, `most` at most, strips along an axis (the last one) had best have for `roots`: as many as
+    neighbours go together in each of the quotients and remainders that they are computed from."""
+    seen, stack = set(), [(x, len(T.shape(x.type)) - 1 if axis is None else axis) for op in roots for x in op.operands]
     while stack:
-        x = stack.pop()
-        if type(x) is not Op or type(x.type) is not T.Tile or id(x) in seen or lo.key(x) in lo.homes:
+        x, axis = stack.pop()
+        if type(x) is not Op or type(x.type) is not T.Tile or (id(x), axis) in seen or lo.key(x) in lo.homes:
             continue
-        seen.add(id(x))
+        seen.add((id(x), axis))
         if x.kind in _KINDS and T.element(x.type).is_int:
             facts = facts_of(lo, x)
-            run = max(facts.constancy[-1], facts.contiguity[-1])
+            run = max(facts.constancy[axis], facts.contiguity[axis])
             most = run if _LEAST <= run < most else most
         elif lo.is_lazy(x):
-            stack += x.operands
+            inner = _behind(x, axis)
+            stack += [] if inner is None else [(y, inner) for y in x.operands]
     return most
+
+
+def _behind(op, axis):
+    """The axis of an op's operands that an axis of its result runs along; None if there is none."""
+    if op.kind is ops.expand_dims:
+        added = op.attrs["axis"]
+        return None if axis == added else axis - (added < axis)
+    if op.kind is ops.trans:
+        return op.attrs["order"][axis]
+    if op.kind is ops.reshape:
+        last = axis == len(T.shape(op.type)) - 1
+        return len(T.shape(op.operands[0].type)) - 1 if last else None
+    return axis if all(T.shape(x.type) == T.shape(op.type) or len(T.shape(x.type)) in (0, len(T.shape(op.type)))
+                       for x in op.operands) else None

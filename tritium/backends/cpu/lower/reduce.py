@@ -14,7 +14,7 @@ from .... import ops
 from ....ir import types as T
 from ...llvm.rows import llvm_type
 from ...llvm.writer import lanes, vector
-from ..fuse import plan
+from ..fuse import plan, uniform_quotients
 from ..fuse.index import ZERO, Strips, strips, unravel, width_of
 from . import loop_nests, scratch_chunks, table
 from .elementwise import inline
@@ -185,11 +185,17 @@ def columns(lo, roots, axis):
         order = (*[a for a in range(len(shape)) if a != axis], axis)
         loop_nests.rows(lo, [], reductions, strips(shape, width, order), [])
     else:
-        walk = strips(kept, width)
+        walk = strips(kept, _settled(lo, roots, kept, axis, width))
         with lo.loops([kept[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
             _column(lo, reductions, axis, shape[axis], walk.index(lo, at, base), walk.width)
     for r in reductions:
         r.close()
+
+
+def _settled(lo, roots, kept, axis, width):
+    """The lanes of strips along the last of the kept axes, `width` at most, that quotients and remainders go along with."""
+    last = len(kept) - 1
+    return uniform_quotients.width(lo, roots, width, last + (last >= axis)) if kept[last] >= width else width
 
 
 def _column(lo, reductions, axis, size, kept, width):
