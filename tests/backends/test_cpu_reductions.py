@@ -237,3 +237,41 @@ def test_sums_across_rows_load_no_element_alone():
     kernel = masked_sums[(8,)](x, out, out, 512, 64, 1, 512, R=64, C=16, BOTH=False)
     assert out.tolist() == [64.0] * 512
     assert "gather" not in kernel.asm["llir"]
+
+
+@triton.jit
+def smaller(a, b):
+    """The smaller one, or a NaN."""
+    return tl.where((a < b) | (a != a), a, b)
+
+
+@triton.jit
+def masked_choices(x, least, rows, columns, stride_row, stride_column, R: tl.constexpr, C: tl.constexpr,
+                   SWAPPED: tl.constexpr):  # fmt: skip
+    i = tl.program_id(0) * R + tl.arange(0, R)[:, None]
+    chosen = tl.full((R, C), float("inf"), tl.float32)
+    for at in range(0, columns, C):
+        j = at + tl.arange(0, C)[None, :]
+        mask = (i < rows) & (j < columns)
+        v = tl.load(x + i * stride_row + j * stride_column, mask, other=-70.0)
+        chosen = tl.where(mask, smaller(v, chosen) if SWAPPED else smaller(chosen, v), chosen)
+    tl.store(least + i, tl.reduce(chosen, 1, smaller)[:, None], i < rows)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("r, c", [(64, 64), (64, 4), (8, 32), (1, 64)])
+@pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
+def test_masked_choices_in_loops(turned, r, c, swapped):
+    rows, columns = 150, 203
+    x = np.random.default_rng(0).standard_normal((columns, rows) if turned else (rows, columns)).astype(np.float32)
+    by_row = x.T if turned else x
+    by_row[::7, 100], by_row[3, 202], by_row[5, 0], by_row[149, 30] = np.nan, np.nan, np.nan, -np.inf
+    strides = (1, rows) if turned else (columns, 1)
+    outs = [np.zeros(rows, np.float32) for _ in range(2)]
+    grid, options = (-(-rows // r),), dict(R=r, C=c, SWAPPED=swapped)
+    interpreted(masked_choices, grid, (x, outs[0], rows, columns, *strides), options)
+    kernel = masked_choices[grid](x, outs[1], rows, columns, *strides, **options)
+    np.testing.assert_array_equal(outs[1], outs[0])
+    np.testing.assert_array_equal(outs[1], by_row.min(1))
+    if turned and r == 64:
+        assert "gather" not in kernel.asm["llir"]

@@ -3,7 +3,8 @@
 On a CPU a tile that is carried goes through memory in every round, while the partial results of a reduction stay in
 registers. It pays where there are enough elements for each result: combining the last of them costs a few steps.
 The order of a sum changes, as it may in any reduction. A loop that leaves some elements as they are, `where(mask,
-total + x, total)`, adds nothing to them instead.
+total + x, total)`, adds nothing to them instead. Besides single ops, the combination may be any that yields one of its
+two elements, `where(cond(a, b), a, b)`: minima that let a NaN through are written so.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from .simplify import number
 
 LEAST = 64  # elements for each result along contiguous ones
 WIDE = 8  # neighbours in memory that are worth a strip across the reduction
-# Combinations of which many equal elements are one of them; a sum must start from nothing instead.
+# Combinations of which many equal elements are one of them, as those are that choose one of two elements; a sum must
+# start from nothing instead.
 _IDEMPOTENT = (ops.max_, ops.min_, ops.max_nan, ops.min_nan, ops.and_, ops.or_)
 
 
@@ -95,11 +97,14 @@ def runs_across(facts, x, axis):
 
 
 class _Sum(NamedTuple):
-    """What a loop adds up, with the reduction of it; `turned` if strips will run across the reduction."""
+    """What a loop adds up: the reduction of it, whether strips will run across the reduction (`turned`), the ops of the
+    loop that combine it with `x`, the last one first, and the mask outside of which nothing is combined (or None)."""
 
     reduction: Op
-    kind: Any
     turned: bool
+    combination: list[Op]
+    mask: Any
+    x: Any
 
 
 def _all_tiles(loop, sums):
@@ -133,63 +138,104 @@ def _sum(loop, k, users, facts):
         return None
     reduction, shape = users[0], T.shape(loop.types[k])
     region, axis = reduction.regions[0], reduction.attrs["axis"]
-    if shape[axis] < 2 or len(region.ops) != 2:
-        return None
-    inner = region.ops[0]
-    kind, both = inner.kind, {id(x) for x in inner.operands} == {id(x) for x in region.args}
     start = loop.operands[3 + k]
-    fits = kind in _IDEMPOTENT or kind is ops.add and number(start) == 0
-    if type(start) is not Op or start.kind is not ops.splat or not fits:
+    if shape[axis] < 2 or type(start) is not Op or start.kind is not ops.splat or not _starts(region, start):
         return None
-    if not both or region.yields[0] is not inner:
+    found = _combined(loop.regions[0], k, region)
+    if found is None:
         return None
-    added = _added(loop.regions[0], k, kind)
-    if added is None:
-        return None
-    turned = axis == len(shape) - 1 and max(shape[:-1], default=1) >= WIDE and runs_across(facts, added[1], axis)
+    combination, mask, x = found
+    turned = axis == len(shape) - 1 and max(shape[:-1], default=1) >= WIDE and runs_across(facts, x, axis)
     short = axis == len(shape) - 1 and not turned and shape[axis] < LEAST
-    return None if short else _Sum(reduction, kind, turned)
+    return None if short else _Sum(reduction, turned, combination, mask, x)
 
 
-def _added(body, k, kind) -> Any:
-    """(mask, x) if all that a loop does with its tile is to combine it with x, in every round and where the mask is set
-    (None: everywhere); else None."""
+def _starts(region, start):
+    """Whether the result is the same if a loop starts from fewer elements that are all equal to `start`."""
+    y = region.yields[0]
+    if type(y) is not Op or any(op.regions or op.kind.effects for op in region.ops[:-1]):
+        return False
+    both = {id(x) for x in region.args}
+    if y.kind is ops.select:
+        return {id(x) for x in y.operands[1:]} == both
+    fits = y.kind in _IDEMPOTENT or y.kind is ops.add and number(start) == 0
+    return fits and {id(x) for x in y.operands} == both
+
+
+def _combined(body, k, region):
+    """(ops, mask, x) if all that a loop does with its tile is to combine it with x by these ops, as a region does with
+    two elements, in every round and where the mask is set (None: everywhere); else None."""
     arg, y = body.args[1 + k], body.yields[k]
-    counts, mask, inner = uses(body), None, y
-    if type(y) is Op and y.kind is ops.select and y.operands[2] is arg:
-        mask, inner = y.operands[:2]
-        if type(inner) is not Op or counts.get(id(inner)) != 1 or type(mask.type) is not T.Tile:
-            return None
-    if type(inner) is not Op or inner.kind is not kind or not any(x is arg for x in inner.operands):
+    if type(y) is not Op:
         return None
-    if counts.get(id(arg)) != (1 if mask is None else 2) or counts.get(id(y)) != 1:
-        return None
-    if not all(any(op is one for op in body.ops) for one in (y, inner)):
-        return None
-    given = [x for x in inner.operands if x is not arg]
-    return (mask, given[0]) if given else None
+    ways = [(None, y, [])]
+    if y.kind is ops.select and y.operands[2] is arg and type(y.operands[0].type) is T.Tile:
+        ways.append((*y.operands[:2], [y]))
+    for mask, last, outer in ways:
+        for this, other in (region.args, region.args[::-1]):
+            same = {id(this): arg}
+            if not _matches(region.yields[0], last, same) or id(other) not in same:
+                continue
+            combination = [*outer, *[same.get(id(op)) for op in reversed(region.ops[:-1])]]
+            if None not in combination and same[id(other)] is not arg and _used_only_by(body, arg, combination):
+                return combination, mask, same[id(other)]
+    return None
+
+
+def _matches(one, many, same):
+    """Whether a tile is computed from others as an element of a region is, each standing for one in `same`."""
+    if id(one) in same:
+        return same[id(one)] is many
+    if type(one) is Op:
+        if type(many) is not Op or one.kind is not many.kind or one.attrs != many.attrs or not one.operands:
+            return False
+        if not all(_matches(x, y, same) for x, y in zip(one.operands, many.operands, strict=True)):
+            return False
+    elif type(one) is not Arg:
+        return False
+    same[id(one)] = many
+    return True
+
+
+def _used_only_by(body, arg, combination):
+    """Whether ops of a loop's body, and nothing else, use its parameter and each other; the first is yielded once."""
+    counts, within = uses(body), uses(Block((), combination))
+    placed = {id(op) for op in body.ops}
+    return counts.get(id(arg)) == within.get(id(arg)) and all(id(op) in placed for op in combination) and \
+        all(counts.get(id(op)) == within.get(id(op), 0) + (op is combination[0]) for op in combination)
 
 
 def _rebuilt(b, loop, sums):
     """The loop with the results `sums` reduced; returns all of its results."""
     body, inits = loop.regions[0], list(loop.operands)
     args, lines, yields = list(body.args), list(body.ops[:-1]), list(body.yields)
-    for k, (reduction, kind, *_) in sums.items():
+    for k, (reduction, _, combination, mask, x) in sums.items():
         arg, y = args[1 + k], yields[k]
-        mask, x = _added(body, k, kind)
-        inner = y if mask is None else y.operands[1]
-        given = [] if mask is None else [Op(ops.select, (mask, x, _nothing(b, kind, inits[3 + k])), {}, (x.type,),
+        region = reduction.regions[0]
+        given = [] if mask is None else [Op(ops.select, (mask, x, _nothing(b, region, inits[3 + k])), {}, (x.type,),
                                             loc=y.loc)]  # fmt: skip
         part = reduction.replace(operands=(given[0] if given else x,))
         args[1 + k] = Arg(reduction.type, arg.name, arg.attrs)
-        yields[k] = Op(kind, (args[1 + k], part), inner.attrs, part.types, loc=y.loc)
+        made = _applied(region, (args[1 + k], part), T.shape(reduction.type), y.loc)
+        yields[k] = made[-1]
         at = next(n for n, op in enumerate(lines) if op is y)
-        lines[at:at + 1] = [*given, part, yields[k]]
-        lines = [op for op in lines if op is not inner]
+        lines[at:at + 1] = [*given, part, *made]
+        gone = {id(op) for op in combination}
+        lines = [op for op in lines if id(op) not in gone]
         inits[3 + k] = _first(b, inits[3 + k], reduction.type)
     lines.append(body.ops[-1].replace(operands=tuple(yields)))
     new = b.emit_as_is(ops.for_, inits, loop.attrs, (Block(args, lines),), loop.loc)
     return new if type(new) is tuple else (new,)
+
+
+def _applied(region, xs, shape, loc):
+    """The ops of a region on tiles of a shape (scalars for `()`) instead of elements."""
+    same, made = dict(zip(map(id, region.args), xs, strict=True)), []
+    for op in region.ops[:-1]:
+        types = tuple([T.with_shape(t, shape) for t in op.types])
+        same[id(op)] = Op(op.kind, tuple([same[id(x)] for x in op.operands]), op.attrs, types, loc=loc)
+        made.append(same[id(op)])
+    return made
 
 
 def _first(b, start, t):
@@ -200,10 +246,10 @@ def _first(b, start, t):
     return b.emit(ops.splat, (value,), {"shape": T.shape(t)})
 
 
-def _nothing(b, kind, start):
+def _nothing(b, region, start):
     """A tile that changes nothing: what the loop starts from, for a sum the zero that keeps the sign of zeros."""
     t = T.element(start.type)
-    if kind is not ops.add or not t.is_float:
+    if region.yields[0].kind is not ops.add or not t.is_float:
         return start
     zero = b.emit(ops.constant, (), {"value": -0.0, "type": t})
     return b.emit(ops.splat, (zero,), {"shape": T.shape(start.type)})
