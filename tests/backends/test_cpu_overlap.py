@@ -337,3 +337,26 @@ def test_addresses_as_arguments():
     expected = x[::-1].copy()
     kernel[(1, 1, 1)](x.ctypes.data, x.ctypes.data, 256, 256)
     np.testing.assert_array_equal(x, expected)
+
+
+@triton.jit
+def resize(x, y, n, SIZE: tl.constexpr, N: tl.constexpr):
+    """The nearest and the next element of a row that is read at twice the steps; indices come about through floats."""
+    i = tl.program_id(0) * N + tl.arange(0, N)
+    at = (i % (2 * SIZE)).to(tl.float32) * 0.5 - 0.25
+    first = tl.where((at > 0) | (at != at), at, 0.0).to(tl.int32)
+    row = i // (2 * SIZE) * SIZE
+    a, b = tl.load(x + row + first, i < n), tl.load(x + row + tl.minimum(first + 1, SIZE - 1), i < n)
+    tl.store(y + i, a + (b - a) * (at - first), i < n)
+
+
+@pytest.mark.parametrize("place", [256, 200, 60, 0, -63, -64, -127, -128, -200, -256, -400])
+def test_indices_that_come_about_through_floats(place):
+    """What they reach is known, so launches are told apart, and whatever meets is loaded before it is stored."""
+    found, expected = floats(2000), floats(2000)
+    kernel = resize[(4,)](found[1000:], found[1000 + place:], 256, SIZE=32, N=64)
+    launch(resize, (4,), [expected[1000:], expected[1000 + place:], 256], {"SIZE": 32, "N": 64})
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert kernel.metadata.apart and kernel.metadata.arena_bytes == 0
+    if place == 256:
+        assert not others(kernel)

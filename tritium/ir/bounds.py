@@ -3,10 +3,14 @@
 How a value is computed is written down as rows, `(name, type, operands...)`, which JSON keeps (`passes.ranges` writes
 them): the compiler asks what holds always, and the launcher, with the rows out of a kernel's metadata, what holds of
 the launch at hand. Integers wrap: where a result may leave its type nothing is known of it.
+
+An index may come about through floats, as those do that resize an image. Bounds of floats are widened by what rounding
+may add; floats of which nothing is known may be NaN.
 """
 
 from __future__ import annotations
 
+from math import inf, isinf, trunc
 from typing import NamedTuple
 
 from . import types as T
@@ -17,6 +21,10 @@ _GRID = (2**31 - 1, 65535, 65535)  # programs along an axis, at most
 _BOUNDS = {t.name: (-(1 << t.bits - 1), (1 << t.bits - 1) - 1) if t.signed else (0, (1 << t.bits) - 1)
            for t in (T.i1, T.i8, T.i16, T.i32, T.i64, T.u8, T.u16, T.u32, T.u64)}  # fmt: skip
 _BOUNDS["i1"] = (0, 1)
+_EVERY_FLOAT = (-inf, inf)
+# The largest number that counts as known, how far a result is rounded in relation to itself, and at least.
+_FLOATS = {"f16": (6e4, 2.0**-10, 1e-7), "bf16": (1e38, 2.0**-7, 1e-37), "f32": (1e38, 2.0**-23, 1e-37),
+           "f64": (1e300, 2.0**-52, 1e-300)}  # fmt: skip
 
 
 def bounds(rows, arguments=None, grid=None):
@@ -27,6 +35,9 @@ def bounds(rows, arguments=None, grid=None):
     """
     found = []
     for name, type_, *operands in rows:
+        if type_ in _FLOATS:
+            found.append(_float(name, type_, operands, found))
+            continue
         least, most = all_ = _BOUNDS[type_]
         if name in _LEAVES:
             low, high = _LEAVES[name](all_, operands, arguments, grid)
@@ -34,6 +45,22 @@ def bounds(rows, arguments=None, grid=None):
             low, high = _RULES[name](all_, operands, found)
         found.append((low, high) if least <= low and high <= most else all_)
     return found[-1]
+
+
+def _float(name, type_, operands, found):
+    """Between which bounds a float lies."""
+    if name == "any":
+        return _EVERY_FLOAT
+    low, high = operands * 2 if name == "constant" else _RULES[name](_EVERY_FLOAT, operands, found)
+    most, relative, least = _FLOATS[type_]
+    if not (-most < low and high < most):  # NaNs are neither
+        return _EVERY_FLOAT
+    return low - abs(low) * relative - least, high + abs(high) * relative + least
+
+
+def _truncated(all_, x):
+    """A float as an integer."""
+    return all_ if isinf(x[0]) else (trunc(x[0]), trunc(x[1]))
 
 
 def _argument(all_, operands, arguments, grid):
@@ -121,7 +148,7 @@ _RULES = {name: _of_ranges(fn) for name, fn in {
     "min": lambda all_, x, y: (min(x[0], y[0]), min(x[1], y[1])),
     "max": lambda all_, x, y: (max(x[0], y[0]), max(x[1], y[1])),
     "select": lambda all_, x, y: (min(x[0], y[0]), max(x[1], y[1])),
-    "cast": lambda all_, x: x,
+    "cast": lambda all_, x: x, "truncated": _truncated,
 }.items()}  # fmt: skip
 _RULES["below"] = lambda all_, operands, found: _below(found[operands[0]], found[operands[1]], operands[2])
 _RULES["above"] = lambda all_, operands, found: _above(found[operands[0]], found[operands[1]], operands[2])

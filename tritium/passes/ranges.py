@@ -5,6 +5,7 @@ Pointers are counted in bytes from the parameter they are computed from.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any, NamedTuple
 
 from .. import ops
@@ -125,7 +126,7 @@ class Rows:
         """The number of a value's row, written now if it is new."""
         key = self.key(x)
         if key in self.open:  # a loop's value that comes round to itself
-            return self.add(("any", _counted(x).name))
+            return self.add(_any(x))
         if key not in self.places:
             self.open.add(key)
             row = self.row(x)
@@ -158,16 +159,16 @@ class Rows:
         """The row of a value, or the number of one that says the same."""
         t = T.element(x.type)
         if len(self.out) + len(self.open) > MOST_ROWS:
-            return ("any", "i64")
+            return _any(x)
         if type(t) is T.Ptr:
             return self.pointer(x)
-        if type(t) is not T.Scalar or not t.is_int:
-            return ("any", "i64")
-        if type(x) is Arg:
-            return self.parameter(x, t)
-        rule = _ROWS.get(x.kind) if type(x) is Op else None
+        if type(t) is not T.Scalar or not t.is_int and t.name not in _FLOATS:
+            return _any(x)
         if type(x) is Op and x.kind in PASSED_ON:
             return self.seen_from(through(x, self.axes), x.operands[0])
+        if type(x) is Arg and t.is_int:
+            return self.parameter(x, t)
+        rule = (_ROWS if t.is_int else _FLOAT_ROWS).get(x.kind) if type(x) is Op else None
         if rule is None:
             return ("any", t.name)
         return rule(self, x, t)
@@ -230,8 +231,8 @@ class Rows:
             self.note(y, y_axes, ("above", x, x_axes, strict))
 
     def note(self, x, axes, limit):
-        """A limit of a value, unless it is known anyway."""
-        if id(x) in self.known.arguments or type(x) is Op and x.kind is ops.constant:
+        """A limit of an integer, unless it is known anyway."""
+        if T.element(x.type) in T.FLOATS or id(x) in self.known.arguments or type(x) is Op and x.kind is ops.constant:
             return
         self.limits.setdefault((id(x), axes if type(x.type) is T.Tile else ()), []).append(limit)
 
@@ -267,6 +268,12 @@ def _counted(x):
     return t if type(t) is T.Scalar and t.is_int else T.i64
 
 
+def _any(x):
+    """The row of a value of which nothing is known."""
+    t = T.element(x.type)
+    return ("any", t.name if type(t) is T.Scalar and t.name in _FLOATS else _counted(x).name)
+
+
 def widens(op):
     """Whether a cast keeps every integer."""
     source, target = T.element(op.operands[0].type), op.attrs["to"]
@@ -294,8 +301,9 @@ def _by_name(rows, op, t):
 
 def _cast_row(rows, op, t):
     source = T.element(op.operands[0].type)
-    whole = type(source) is T.Scalar and source.is_int
-    return _by_name(rows, op, t) if whole else ("any", t.name)
+    if type(source) is not T.Scalar or not source.is_int and source.name not in _FLOATS:
+        return ("any", t.name)
+    return ("truncated" if t.is_int and not source.is_int else "cast", t.name, rows.place(op.operands[0]))
 
 
 def _select_row(rows, op, t):
@@ -311,6 +319,15 @@ _ROWS = {
     **dict.fromkeys((ops.add, ops.sub, ops.mul, ops.div, ops.rem, ops.min_, ops.max_, ops.and_, ops.shr),
                     _by_name),
     ops.cast: _cast_row,
+}  # fmt: skip
+
+# Of floats, what an index is computed with.
+_FLOATS = ("f16", "bf16", "f32", "f64")
+_FLOAT_ROWS = {
+    ops.constant: lambda rows, op, t: ("constant", t.name, float(op.attrs["value"])) if isfinite(op.attrs["value"])
+    else ("any", t.name),
+    ops.select: _select_row, ops.cast: _cast_row,
+    **dict.fromkeys((ops.add, ops.sub, ops.mul, ops.min_, ops.max_), _by_name),
 }  # fmt: skip
 
 
