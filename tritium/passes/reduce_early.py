@@ -70,8 +70,8 @@ def reduce_early(module):
 
 
 def runs_across(facts, x, axis):
-    """Whether a tile is loaded from memory that runs along another of its axes than `axis`. What it is computed with and
-    what is repeated along its axes, the weights of a row for instance, is read from few places and does not count.
+    """Whether a tile is loaded from memory that runs along another of its axes than `axis`. Smaller tiles that are
+    repeated along its axes, the weights of a row for instance, are read from few places and do not count.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module('''kernel @f(%p: tile<16x16xptr<f32>>) {

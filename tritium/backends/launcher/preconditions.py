@@ -28,8 +28,8 @@ class Terms:
     The native launcher reads `words`: how many slots, pairs and launches there are and where the latter begin; the
     numbers of the slots; of each pair its two slots and how many slots must be equal for it to be in step (-1 if it
     never is), then those, two by two; of each launch its grid, the slots' values, and for each pair its forbidden
-    distances, whether it may be in step, and its residues (`ir.bounds`): the period or 0, the least of them, which is no
-    more than the least distance, and how many follow.
+    distances, whether it may be in step, and its residues (`ir.bounds`): the period or 0, the least of them, which is
+    no more than the least distance, and how many follow.
 
     >>> terms = Terms([(("argument", "i32", 1), ("constant", "i32", 64), ("mul", "i32", 0, 1))])
     >>> slots = (ctypes.c_int64 * 2)(7, 3)

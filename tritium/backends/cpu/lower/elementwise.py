@@ -5,8 +5,9 @@ from __future__ import annotations
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, Result
-from ...llvm.rows import bitcast, convert, elementwise, memory_type
+from ...llvm.rows import bitcast, elementwise, memory_type
 from ...llvm.writer import lanes
+from .. import lower_integers
 from ..fuse.index import ravel, source_index, width_of
 from . import exp, scratch_chunks
 from .predication import mask_of
@@ -27,10 +28,6 @@ def apply(lo, op, xs):
     return elementwise(lo.w, op.kind, T.element(op.operands[0].type), xs, lo.contract)
 
 
-def _cast(lo, op, x):
-    return convert(lo.w, x, T.element(op.operands[0].type), op.attrs["to"])
-
-
 def _bitcast(lo, op, x):
     return bitcast(lo.w, x, T.element(op.operands[0].type), op.attrs["to"])
 
@@ -44,11 +41,11 @@ def _addptr(lo, op, p, offset):
 
 
 _APPLY = {
-    ops.cast: _cast,
     ops.bitcast: _bitcast,
     ops.select: lambda lo, op, c, x, y: lo.w.select(c, x, y),
     ops.addptr: _addptr,
     **exp.APPLY,
+    **lower_integers.APPLY,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
+from .. import lower_integers
 from ..fuse import uniform_quotients
 from ..fuse.affine import form_of
 from ..fuse.index import strips, width_of
@@ -56,7 +57,7 @@ def _fill(lo, pairs):
         return
     width = width_for(lo, shape, *[T.element(x.type) for x, _ in pairs])
     width = uniform_quotients.width(lo, [x for x, _ in pairs if isinstance(x, Op)], width)
-    walk = strips(shape, 1 if all(_divides(x) for x, _ in pairs) else width)
+    walk = strips(shape, 1 if all(_divides(lo, x) for x, _ in pairs) else width)
     unrolled = len(walk.outer) > 0 and walk.total == 2 * walk.width and any(_gathers(lo, x) for x, _ in pairs)
     with lo.loops([shape[a] for a in walk.outer]) as at:
         if unrolled:
@@ -85,9 +86,10 @@ def _gathers(lo, x):
     return False
 
 
-def _divides(x):
-    """Integers are divided one by one: strips of them would only be taken apart."""
-    return isinstance(x, Op) and x.kind in (ops.div, ops.rem) and T.element(x.type).is_int
+def _divides(lo, x):
+    """Whether integers are divided one by one: strips of them would only be taken apart."""
+    return isinstance(x, Op) and x.kind in (ops.div, ops.rem) and T.element(x.type).is_int \
+        and not lower_integers.divides_strips(lo, x)
 
 
 # --- several ops in one nest ------------------------------------------------------------------------------------

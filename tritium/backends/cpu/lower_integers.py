@@ -1,0 +1,75 @@
+"""Strips of integers on x86, which has no vector instruction that divides them or that saturates a float.
+
+LLVM does both lane by lane. The quotient of integers of up to 32 bits is that of floats with more bits, truncated: the
+float is off by less than 1 / |y|, which is how far a fraction x / y is away from an integer.
+"""
+
+from __future__ import annotations
+
+from ... import ops
+from ...ir import types as T
+from ...passes.simplify import number
+from ..llvm.rows import convert, elementwise
+from ..llvm.writer import lanes, vector
+
+__all__ = ["APPLY", "divides_strips"]
+
+
+def divides_strips(lo, op) -> bool:
+    """Whether strips of an integer quotient or remainder are computed as a whole. Constants divide by multiplication."""
+    t = T.element(op.type)
+    return lo.target.simd != "neon" and t.is_int and 1 < t.bits <= 32 and number(op.operands[1]) is None \
+        and (t.signed or t.bits < 32 or lo.target.simd == "avx512")
+
+
+def _divide(lo, op, x, y):
+    """x / y or x % y towards zero; x / 0 is 0 and x % 0 is x. The smallest integer by -1 wraps: it stays as it is."""
+    w, t = lo.w, T.element(op.type)
+    if not divides_strips(lo, op) or lanes(x.type) == 1 or y[0] not in "%@":
+        return elementwise(w, op.kind, t, [x, y], lo.contract)
+    zero, one = w.const(x.type, 0), w.const(x.type, 1)
+    by_zero = w.compare("icmp eq", y, zero)
+    unsafe = by_zero
+    if t.signed:
+        smallest = w.compare("icmp eq", x, w.const(x.type, -(1 << t.bits - 1)))
+        unsafe = w.binary("or", by_zero, w.binary("and", smallest, w.compare("icmp eq", y, w.const(y.type, -1))))
+    divisor = w.select(unsafe, one, y)
+    quotient = _quotient(w, t, x, divisor)
+    if op.kind is ops.div:
+        return w.select(by_zero, zero, quotient)
+    return w.select(by_zero, x, w.binary("sub", x, w.binary("mul", quotient, divisor)))
+
+
+def _quotient(w, t, x, y):
+    """x / y where it is in the range of its type `t`."""
+    n, sign = lanes(x.type), "s" if t.signed or t.bits < 32 else "u"
+    wide = vector(n, "i32")
+    if t.bits < 32:
+        x, y = (w.cast("sext" if t.signed else "zext", z, wide) for z in (x, y))
+    real = vector(n, "double" if t.bits == 32 else "float")
+    found = w.binary("fdiv", *[w.cast(f"{sign}itofp", z, real) for z in (x, y)])
+    found = w.cast(f"fpto{sign}i", found, wide)
+    return found if t.bits == 32 else w.cast("trunc", found, vector(n, f"i{t.bits}"))
+
+
+def _cast(lo, op, x):
+    source, target = T.element(op.operands[0].type), op.attrs["to"]
+    saturates = source in (T.f32, T.f64) and type(target) is T.Scalar and target.is_int and target is not T.i1
+    if not saturates or lanes(x.type) == 1 or lo.target.simd == "neon":
+        return convert(lo.w, x, source, target)
+    return _saturated(lo.w, x, target)
+
+
+def _saturated(w, x, t):
+    """Floats as integers of type `t`: the nearest of its numbers for what it does not reach, 0 for NaN."""
+    least, end = (-(1 << t.bits - 1), 1 << t.bits - 1) if t.signed else (0, 1 << t.bits)
+    low, high = (w.const(x.type, float(limit)) for limit in (least, end))
+    out = vector(lanes(x.type), f"i{t.bits}")
+    above = w.compare("fcmp oge", x, high)
+    fits = w.binary("and", w.compare("fcmp oge", x, low), w.compare("fcmp olt", x, high))
+    found = w.cast("fptosi" if t.signed else "fptoui", w.select(fits, x, w.const(x.type, 0.0)), out)
+    found = w.select(above, w.const(out, end - 1), found)
+    return w.select(w.compare("fcmp olt", x, low), w.const(out, least), found) if least else found
+
+
+APPLY = {ops.cast: _cast, ops.div: _divide, ops.rem: _divide}
