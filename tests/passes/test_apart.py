@@ -200,7 +200,7 @@ def test_pointers_that_a_loop_moves_alike_do_not_keep_step_if_rounds_overtake_ea
 
 
 def interleaved(row, width, first):
-    """The pair of a load and a store of `width` neighbours of each row of so many elements, the store from `first` on."""
+    """The pair of a load and a store of `width` neighbours of each row of elements, the store from `first` on."""
     module = parse_module(f"""kernel @f(%x: ptr<i32>, %y: ptr<i32>) {{
       %pid = program_id {{axis=0}} : i32
       %n = constant {{value=32, type=i32}} : i32
@@ -230,8 +230,8 @@ def interleaved(row, width, first):
     return Accesses(module).pair(*accesses, False)
 
 
-@pytest.mark.parametrize("row, width, first", [(16, 8, 0), (16, 8, 8), (20, 4, 0), (64, 16, -32), (-16, 8, 3), (9, 8, 0),
-                                               (8, 8, 0), (4, 8, 0)])  # fmt: skip
+@pytest.mark.parametrize("row, width, first", [(16, 8, 0), (16, 8, 8), (20, 4, 0), (64, 16, -32), (-16, 8, 3),
+                                               (9, 8, 0), (8, 8, 0), (4, 8, 0)])  # fmt: skip
 def test_residues_at_which_accesses_meet(row, width, first):
     pair = interleaved(row, width, first)
     period, least, more = residues(pair, lambda rows: bounds(rows, {}, (3, 1, 1)))

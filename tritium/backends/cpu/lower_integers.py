@@ -16,7 +16,7 @@ __all__ = ["APPLY", "divides_strips"]
 
 
 def divides_strips(lo, op) -> bool:
-    """Whether strips of an integer quotient or remainder are computed as a whole. Constants divide by multiplication."""
+    """Whether strips of an integer quotient or remainder are divided at once. Constants divide by multiplication."""
     t = T.element(op.type)
     return lo.target.simd != "neon" and t.is_int and 1 < t.bits <= 32 and number(op.operands[1]) is None \
         and (t.signed or t.bits < 32 or lo.target.simd == "avx512")

@@ -193,7 +193,7 @@ def columns(lo, roots, axis):
 
 
 def _settled(lo, roots, kept, axis, width):
-    """The lanes of strips along the last of the kept axes, `width` at most, that quotients and remainders go along with."""
+    """The lanes of strips along the last kept axis, `width` at most, in which quotients and remainders are regular."""
     last = len(kept) - 1
     return uniform_quotients.width(lo, roots, width, last + (last >= axis)) if kept[last] >= width else width
 
