@@ -97,14 +97,10 @@ def runs_across(facts, x, axis):
 
 
 class _Sum(NamedTuple):
-    """What a loop adds up: the reduction of it, whether strips will run across the reduction (`turned`), the ops of the
-    loop that combine it with `x`, the last one first, and the mask outside of which nothing is combined (or None)."""
+    """What a loop adds up, with the reduction of it; `turned` if strips will run across the reduction."""
 
     reduction: Op
     turned: bool
-    combination: list[Op]
-    mask: Any
-    x: Any
 
 
 def _all_tiles(loop, sums):
@@ -144,10 +140,9 @@ def _sum(loop, k, users, facts):
     found = _combined(loop.regions[0], k, region)
     if found is None:
         return None
-    combination, mask, x = found
-    turned = axis == len(shape) - 1 and max(shape[:-1], default=1) >= WIDE and runs_across(facts, x, axis)
+    turned = axis == len(shape) - 1 and max(shape[:-1], default=1) >= WIDE and runs_across(facts, found[2], axis)
     short = axis == len(shape) - 1 and not turned and shape[axis] < LEAST
-    return None if short else _Sum(reduction, turned, combination, mask, x)
+    return None if short else _Sum(reduction, turned)
 
 
 def _starts(region, start):
@@ -163,8 +158,8 @@ def _starts(region, start):
 
 
 def _combined(body, k, region):
-    """(ops, mask, x) if all that a loop does with its tile is to combine it with x by these ops, as a region does with
-    two elements, in every round and where the mask is set (None: everywhere); else None."""
+    """(ops, mask, x) if all that a loop does with its tile is to combine it with x by these ops, the last one first, as a
+    region does with two elements, in every round and where the mask is set (None: everywhere); else None."""
     arg, y = body.args[1 + k], body.yields[k]
     if type(y) is not Op:
         return None
@@ -176,7 +171,7 @@ def _combined(body, k, region):
             same = {id(this): arg}
             if not _matches(region.yields[0], last, same) or id(other) not in same:
                 continue
-            combination = [*outer, *[same.get(id(op)) for op in reversed(region.ops[:-1])]]
+            combination = list(dict.fromkeys([*outer, *[same.get(id(op)) for op in reversed(region.ops[:-1])]]))
             if None not in combination and same[id(other)] is not arg and _used_only_by(body, arg, combination):
                 return combination, mask, same[id(other)]
     return None
@@ -209,9 +204,9 @@ def _rebuilt(b, loop, sums):
     """The loop with the results `sums` reduced; returns all of its results."""
     body, inits = loop.regions[0], list(loop.operands)
     args, lines, yields = list(body.args), list(body.ops[:-1]), list(body.yields)
-    for k, (reduction, _, combination, mask, x) in sums.items():
-        arg, y = args[1 + k], yields[k]
-        region = reduction.regions[0]
+    for k, (reduction, _) in sums.items():
+        arg, y, region = args[1 + k], yields[k], reduction.regions[0]
+        combination, mask, x = _combined(body, k, region)
         given = [] if mask is None else [Op(ops.select, (mask, x, _nothing(b, region, inits[3 + k])), {}, (x.type,),
                                             loc=y.loc)]  # fmt: skip
         part = reduction.replace(operands=(given[0] if given else x,))
