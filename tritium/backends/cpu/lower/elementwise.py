@@ -7,9 +7,8 @@ from ....ir import types as T
 from ....ir.core import Op, Result
 from ...llvm.rows import bitcast, elementwise, memory_type
 from ...llvm.writer import lanes
-from .. import lower_integers
 from ..fuse.index import ravel, source_index, width_of
-from . import exp, scratch_chunks
+from . import exp, integers, scratch_chunks
 from .predication import mask_of
 from .table import PULL, pulled, step
 
@@ -45,7 +44,7 @@ _APPLY = {
     ops.select: lambda lo, op, c, x, y: lo.w.select(c, x, y),
     ops.addptr: _addptr,
     **exp.APPLY,
-    **lower_integers.APPLY,
+    **integers.APPLY,
 }
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
-from .. import lower_integers
 from ..fuse import uniform_quotients
 from ..fuse.affine import form_of
 from ..fuse.index import strips, width_of
-from . import memory, predication, reduce, scratch_chunks, tile_copies, transpose
+from . import integers, memory, predication, reduce, scratch_chunks, tile_copies, transpose
 from .scratch_chunks import write
 from .tile_copies import is_zero
 
@@ -89,7 +88,7 @@ def _gathers(lo, x):
 def _divides(lo, x):
     """Whether integers are divided one by one: strips of them would only be taken apart."""
     return isinstance(x, Op) and x.kind in (ops.div, ops.rem) and T.element(x.type).is_int \
-        and not lower_integers.divides_strips(lo, x)
+        and not integers.divides_strips(lo, x)
 
 
 # --- several ops in one nest ------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ float is off by less than 1 / |y|, which is how far a fraction x / y is away fro
 
 from __future__ import annotations
 
-from ... import ops
-from ...ir import types as T
-from ...passes.simplify import number
-from ..llvm.rows import convert, elementwise
-from ..llvm.writer import lanes, vector
+from .... import ops
+from ....ir import types as T
+from ....passes.simplify import number
+from ...llvm.rows import convert, elementwise
+from ...llvm.writer import lanes, vector
 
 __all__ = ["APPLY", "divides_strips"]
 
