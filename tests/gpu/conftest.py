@@ -10,7 +10,8 @@ from tritium.interp.machine import interpret
 
 @pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
 def check(request):
-    """A function that runs a kernel and compares every array with what the interpreter makes of it."""
+    """A function that runs a kernel and compares every array with what the interpreter makes of it; returns what the
+    kernel was given and has made."""
 
     def run(kernel, *args, grid=(1,), arch=90, warps=4, stages=3, tolerance=0.0):
         if request.param == "cuda" and arch != 90:
@@ -23,5 +24,6 @@ def check(request):
             run_cuda(module, mine, grid, num_warps=warps, num_stages=stages)
         interpret(module, theirs, grid)
         agree(theirs, mine, tolerance)
+        return mine
 
     return run

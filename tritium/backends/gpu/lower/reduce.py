@@ -3,6 +3,8 @@ memory. Which bit of the axis lives where is read off the layout, so one routine
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from .... import ops
 from ....ir import types as T
 from ....ir.core import walk
@@ -41,14 +43,32 @@ def reduce(g, op, *xs):
         groups.setdefault(e & ~axis.mask, []).append([x[r] for x in xs])
     keys = list(groups)
     totals = [_tree(groups[k], combine) for k in keys]
-    sided = _may_round_apart(region)
-    for bit in axis.of("lane"):
-        others = [[g.target.shuffle_xor(g, x, 1 << bit) for x in t] for t in totals]
-        pairs = _in_order(g, bit, totals, others) if sided else zip(totals, others)
-        totals = [combine(*pair) for pair in pairs]
+    sided, lanes = _may_round_apart(region), axis.of("lane")
+    totals = _between_lanes(g, totals, lanes, combine)
     if axis.of("warp"):
-        totals = _across_warps(g, op, layout, axis, keys, totals, combine)
+        totals = _across_warps(g, op, layout, axis, keys, totals, combine, sided)
+    elif sided:
+        totals = _from_first(g, totals, lanes)
     return _arrange(g, op, keys, totals, axis, layout)
+
+
+def _between_lanes(g, totals, lanes, combine):
+    """Combine with the lanes that differ in these bits of their number, one bit after the other.
+
+    The lane without any of them, and those that it hears from, have what comes first on the left. So where the sides of
+    a combination matter, the result that counts is that lane's."""
+    for bit in lanes:
+        others = [[g.target.shuffle_xor(g, x, 1 << bit) for x in t] for t in totals]
+        totals = [combine(*pair) for pair in zip(totals, others)]
+    return totals
+
+
+def _from_first(g, totals, lanes):
+    """What the lane without these bits of its number has."""
+    if not lanes:
+        return totals
+    first = g.w.binary("and", g.place("lane"), g.int(31 & ~sum(1 << bit for bit in lanes)))
+    return [[g.target.shuffle_from(g, x, first) for x in t] for t in totals]
 
 
 def _may_round_apart(region):
@@ -68,14 +88,6 @@ def _may_round_apart(region):
     return any((op.kind.row or op.kind is ops.call) and rounds(op) for op in walk(region))
 
 
-def _in_order(g, bit, mine, others):
-    """(what the lane without the bit has, what the one with it has) of each total: both lanes combine alike."""
-    w = g.w
-    is_set = w.compare("icmp ne", w.binary("and", g.place("lane"), g.int(1 << bit)), g.int(0))
-    pick = lambda yes, no: [w.select(is_set, a, b) for a, b in zip(yes, no)]
-    return [(pick(other, total), pick(total, other)) for total, other in zip(mine, others)]
-
-
 def _tree(items, combine):
     while len(items) > 1:
         half = len(items) // 2
@@ -83,35 +95,63 @@ def _tree(items, combine):
     return items[0]
 
 
-def _across_warps(g, op, layout, axis, keys, totals, combine):
-    """Every warp leaves its partial results in shared memory; every thread collects those of its elements."""
+def _across_warps(g, op, layout, axis, keys, totals, combine, sided):
+    """Every warp leaves its partial results in shared memory; every thread collects those of its elements.
+
+    Lanes that want the same element share the work, if there are as many as partial results: each reads the few that
+    one access brings, and they exchange what these come to. The pairs that are combined are the same either way."""
     w = g.w
     types = [T.element(x.type) for x in op.operands]
     count = layout.numel >> len(axis.bits)  # results in all
     squeeze = _squeezer(layout.shape, op.attrs["axis"])
     kept = layout.map(squeeze, (count,))
     thread, _ = g.linear(kept._replace(reg=()), lambda x: x)
-    slot = g.spread(
-        [1 << axis.of("warp").index(k) if k in axis.of("warp") else 0 for k in range(len(layout.warp))], "warp"
-    )
-    partials = 1 << len(axis.of("warp"))
-    bases = g.shared.take([partials * count * t.bytes for t in types])
+    bits = len(axis.of("warp"))
+    idle = [k for k, x in enumerate(kept.lane) if not x]
+    alone = min(bits, _TOGETHER) if len(idle) >= bits else bits  # of the number of a partial, what a thread reads alone
+    shared = idle[: bits - alone]
+    place = [alone + k if k < len(shared) else k - len(shared) for k in range(bits)] if len(idle) >= bits else None
+    bases = g.shared.take([(count << bits) * t.bytes for t in types])
+    at = [w.binary("xor", thread, g.int(squeeze(key))) if squeeze(key) else thread for key in keys]
     g.shared.before_write(g)
-    for key, total in zip(keys, totals):
-        at = w.binary("xor", thread, g.int(squeeze(key))) if squeeze(key) else thread
-        at = w.binary("add", w.binary("mul", slot, g.int(count)), at)
-        for x, base, t in zip(total, bases, types):
-            g.shared.store(g, base, at, x, t)
+    with w.when(_is_first(g, axis.of("lane"))) if sided and axis.of("lane") else nullcontext():
+        for total, index in zip(totals, _slots(g, layout, axis, at, place, count)):
+            for x, base, t in zip(total, bases, types):
+                g.shared.store(g, base, index, x, t)
     g.shared.after_write(g)
-    out = []
-    for key in keys:
-        at = w.binary("xor", thread, g.int(squeeze(key))) if squeeze(key) else thread
-        rows = [
-            [g.shared.load(g, base, w.binary("add", at, g.int(p * count)), t) for base, t in zip(bases, types)]
-            for p in range(partials)
+    if place is None:
+        rows = lambda index: [
+            [g.shared.load(g, base, w.binary("add", index, g.int(p * count)), t) for base, t in zip(bases, types)]
+            for p in range(1 << bits)
         ]
-        out.append(_tree(rows, combine))
-    return out
+    else:
+        part = g.spread([1 << alone + shared.index(k) if k in shared else 0 for k in range(5)], "lane")
+        start = lambda index: w.binary("or disjoint", w.binary("shl", index, g.int(bits)), part)
+        rows = lambda index: list(
+            zip(*[g.shared.load_several(g, base, start(index), t, 1 << alone) for base, t in zip(bases, types)])
+        )
+    out = _between_lanes(g, [_tree(rows(index), combine) for index in at], shared[::-1], combine)
+    return _from_first(g, out, shared) if sided else out
+
+
+_TOGETHER = 2  # bits: four partial results of 4 bytes are one access
+
+
+def _is_first(g, lanes):
+    """i1: none of these bits of the lane's number is set."""
+    mask = sum(1 << bit for bit in lanes)
+    return g.w.compare("icmp eq", g.w.binary("and", g.place("lane"), g.int(mask)), g.int(0))
+
+
+def _slots(g, layout, axis, at, place, count):
+    """Where a warp leaves its partial results of the elements `at`: bit k of its number along the axis goes to bit
+    `place[k]` behind the element's, or, without places, one warp's are behind the other's."""
+    w, of = g.w, axis.of("warp")
+    image = {bit: 1 << (k if place is None else place[k]) for k, bit in enumerate(of)}
+    slot = g.spread([image.get(k, 0) for k in range(len(layout.warp))], "warp")
+    if place is None:
+        return [w.binary("add", w.binary("mul", slot, g.int(count)), x) for x in at]
+    return [w.binary("or disjoint", w.binary("shl", x, g.int(len(of))), slot) for x in at]
 
 
 def _squeezer(shape, axis):

@@ -116,6 +116,17 @@ class Scratch:
         """Read one element at an index (i32) of the buffer at byte `base`."""
         return self.get(g, self.pointer(g, self._offset(g, base, index, t)), t)
 
+    def load_several(self, g, base, index, t, count):
+        """Read `count` neighbours from an index (i32) that is a multiple of it, 16 bytes at a time."""
+        size, kind = 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
+        stored, together = "i8" if kind == "i1" else kind, min(count, 16 // size)
+        offset, out = self._offset(g, base, index, t), []
+        for k in range(0, count, together):
+            pointer, type_ = self.pointer(g, offset, k * size), f"<{together} x {stored}>" if together > 1 else stored
+            x = g.w.effect(f"load {type_}, {pointer.typed}, align {together * size}", type_)
+            out += [g.w.extract(x, e) for e in range(together)] if together > 1 else [x]
+        return [g.w.cast("trunc", x, "i1") for x in out] if kind == "i1" else out
+
     def put(self, g, pointer, x, t):
         """Write one element."""
         x = g.w.cast("zext", x, "i8") if x.type == "i1" else x

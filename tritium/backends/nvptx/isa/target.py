@@ -146,6 +146,10 @@ class NvTarget:
         """The value of the lane whose number differs by the bits of `distance`."""
         return through_words(g, x, lambda word: self._shuffle(g, "bfly", word, distance))
 
+    def shuffle_from(self, g, x, lane):
+        """The value of the lane of that number."""
+        return through_words(g, x, lambda word: self._shuffle(g, "idx", word, lane))
+
     def _shuffle(self, g, mode, x, by, at=-1):
         name = f"llvm.nvvm.shfl.sync.{mode}.i32"
         g.w.declare(name, "i32", ["i32"] * 4, "convergent nounwind")
