@@ -6,6 +6,7 @@ from .... import knobs, passes
 from ....ir import types as T
 from ....passes.legalize import BETWEEN_WIDE
 from ...gpu.rewrite.inline_for_gpu import inline_for_gpu
+from ...gpu.unroll_loops import unroll_loops
 from .native import NATIVE, PAIR_CASTS, PAIR_CASTS_SINCE
 from .target import NvTarget, UnknownArchitecture
 
@@ -24,4 +25,4 @@ def pipeline(target) -> tuple:
     nv = NvTarget.of(knobs.runtime.override_arch or target.arch)
     if target.warp_size != 32:
         raise UnknownArchitecture(f"warps of NVIDIA GPUs have 32 threads, not {target.warp_size}: {target}")
-    return (inline_for_gpu, *passes.CLEANUP, passes.legalize(facts(nv)), passes.dce)
+    return (inline_for_gpu, *passes.CLEANUP, unroll_loops, passes.legalize(facts(nv)), passes.dce)

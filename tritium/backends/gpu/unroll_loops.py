@@ -1,0 +1,113 @@
+"""Write short loops out: a few rounds, known in number, whose bodies together are small.
+
+    for i in 0, 6144, 2048:          acc = acc + load p + (0 + arange), 0 + arange < 5000
+      x = load p + (i + arange), i + arange < 5000            ->        ... twice more, for 2048 and 4096
+      acc = acc + x
+
+Then all of their loads are in flight at once, where a loop waits for those of a round before it comes to the next.
+What is known of the index becomes known of everything made of it: masks of rounds that lie inside are on, branches of
+the first round are taken or gone.
+
+Loops with dots are left to the pipeline, and those that ask for stages to `load_ahead`. A loop that is told how often
+to be unrolled (`loop_unroll_factor`) is left as it is, too.
+"""
+
+from __future__ import annotations
+
+from ... import ops
+from ...ir import types as T
+from ...ir.bounds import bounds
+from ...ir.core import walk
+from ...ir.rewrite import substitute, sweep
+from ...passes.dce import dce
+from ...passes.functions import each_function
+from ...passes.ranges import PASSED_ON, Derivations
+from ...passes.regions import trip_count
+from ...passes.simplify import apply_rules, truth
+
+MOST_ROUNDS = 8
+MOST_WORK = 2048  # operations on elements that a thread does in all rounds
+SLOW = 8  # what a function such as a logarithm counts
+
+_OTHER_LOOPS = (ops.for_, ops.while_, ops.dot, ops.call)
+_FREE = PASSED_ON | {ops.arange, ops.constant}
+_HOLDS = {  # whether a comparison holds always, or never, between numbers from (a, b) and (c, d)
+    ops.lt: lambda a, b, c, d: (b < c, a >= d),
+    ops.le: lambda a, b, c, d: (b <= c, a > d),
+    ops.gt: lambda a, b, c, d: (a > d, b <= c),
+    ops.ge: lambda a, b, c, d: (a >= d, b < c),
+    ops.eq: lambda a, b, c, d: (a == b == c == d, b < c or d < a),
+    ops.ne: lambda a, b, c, d: (b < c or d < a, a == b == c == d),
+}
+
+
+@each_function
+def unroll_loops(module):
+    """The module with such loops written out.
+
+    >>> from tritium.ir.text import parse_module
+    >>> print(unroll_loops(parse_module('''kernel @f(%p: ptr<i32>) {
+    ...   %0 = constant {value=0, type=i32} : i32
+    ...   %1 = constant {value=2, type=i32} : i32
+    ...   %2 = constant {value=1, type=i32} : i32
+    ...   for %0, %1, %2 {
+    ...   ^(%i: i32):
+    ...     %3 = addptr %p, %i : ptr<i32>
+    ...     store %3, %i
+    ...     yield
+    ...   }
+    ... }''')), end="")
+    kernel @f(%p: ptr<i32>) {
+      %1 = constant {value=0, type=i32} : i32
+      %2 = constant {value=1, type=i32} : i32
+      store %p, %1
+      %3 = addptr %p, %2 : ptr<i32>
+      store %3, %2
+    }
+    """
+    threads = 32 * module.attrs.get("num_warps", 4)
+    if not any(_is_short(op, threads) for op in walk(module.body)):
+        return module
+    unrolled = sweep(module, lambda b, op: _unrolled(b, op) if _is_short(op, threads) else apply_rules(b, op))
+    known = Derivations(unrolled)
+    return dce(sweep(unrolled, lambda b, op: _settled(b, op, known) or apply_rules(b, op)))
+
+
+def _is_short(op, threads):
+    rounds = trip_count(op)
+    if not rounds or rounds > MOST_ROUNDS or op.attrs["num_stages"] is not None or op.attrs["unroll"] is not None:
+        return False
+    body = op.regions[0]
+    return not any(x.kind in _OTHER_LOOPS for x in walk(body)) and rounds * _work(body, threads) <= MOST_WORK
+
+
+def _work(block, threads):
+    """About how many operations on elements a thread does in a block."""
+    return sum(_weight(op) * max([1, *(T.numel(t) // threads for t in op.types)]) for op in walk(block))
+
+
+def _weight(op):
+    if op.kind in _FREE or op.kind.terminator:
+        return 0
+    return SLOW if op.kind.row and op.kind.row.cost == "slow" else 1
+
+
+def _unrolled(b, op):
+    """What the loop leaves behind."""
+    index, values = op.operands[0].type, op.operands[3:]
+    first, _, step = (x.attrs["value"] for x in op.operands[:3])
+    for k in range(trip_count(op)):
+        values = substitute(b, op.regions[0], (ops.constant(b, value=first + k * step, type=index), *values))
+    return tuple(values)
+
+
+def _settled(b, op, known):
+    """The outcome of a comparison of integers, where it follows from how they are computed."""
+    holds = _HOLDS.get(op.kind)
+    if holds is None:
+        return None
+    t = T.element(op.operands[0].type)
+    if type(t) is not T.Scalar or not t.is_int:
+        return None
+    always, never = holds(*(end for x in op.operands for end in bounds(known.rows(x))))
+    return truth(b, always, op.type) if always or never else None
