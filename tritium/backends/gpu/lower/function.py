@@ -24,6 +24,7 @@ from ..layout.linear import image, log2
 from ..layout.values import layout_of
 
 LOWER = {}
+_BY_WARP = frozenset((ops.dot, gpu_ops.dot_shared))  # where a warp's number had better be known to be one for all lanes
 LONGEST_CHAIN = 100  # of ops whose registers wait to be asked for: each is a Python call
 _LLVM = {"i1": "i1", "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
 
@@ -99,6 +100,7 @@ class Lowering:
         self.used = uses(module.body)
         self.warps = module.attrs["num_warps"]
         self.small_quotients = module.attrs.get("small_quotients", False)
+        self.by_thread = not module.attrs.get("copy_warps") and not any(op.kind in _BY_WARP for op in walk(module.body))
         self.callees = {}  # functions by name
         self.members = None  # how many warps meet at barriers, where it is not all
         self._once: dict[Any, Any] = {}
@@ -207,7 +209,9 @@ class Lowering:
         return self._once[key]
 
     def place(self, part):
-        """This thread's "lane" or "warp" number, as i32."""
+        """This thread's "lane" or "warp" number, or its own in the program ("thread"), as i32."""
+        if part == "thread":
+            return self.target.thread_id(self)
         return self.once(part, lambda: self._lane() if part == "lane" else self._warp())
 
     def _lane(self):
@@ -217,7 +221,7 @@ class Lowering:
         return self.target.uniform(self, self.w.binary("lshr", self.target.thread_id(self), self.int(5)))
 
     def spread(self, images, part):
-        """XOR over the set bits k of this thread's lane or warp of images[k], as i32."""
+        """XOR over the set bits k of this thread's lane, warp or own number of images[k], as i32."""
         images = tuple(images)
         return self.once((part, images), lambda: self._spread(images, part))
 
@@ -231,7 +235,9 @@ class Lowering:
             elif x:
                 odd.append((k, x))
         for distance, bits in runs.items():
-            piece = w.binary("and", self.place(part), w.const("i32", sum(1 << k for k in bits)))
+            piece = self.place(part)
+            if part != "thread" or len(bits) < len(images):
+                piece = w.binary("and", piece, w.const("i32", sum(1 << k for k in bits)))
             if distance:
                 piece = w.binary("shl" if distance > 0 else "lshr", piece, w.const("i32", abs(distance)))
             total = piece if total is None else w.binary("xor" if odd else "or disjoint", total, piece)
@@ -246,10 +252,12 @@ class Lowering:
 
         Returns (thread part, [register parts as ints]): element of register r is thread part ^ register part.
         """
-        lane = self.spread([fn(x) for x in layout.lane], "lane")
-        warp = self.spread([fn(x) for x in layout.warp], "warp")
-        thread = warp if lane == "0" else lane if warp == "0" else self.w.binary("xor", lane, warp)
-        return thread, [image([fn(x) for x in layout.reg], r) for r in range(layout.registers)]
+        lanes, warps = [fn(x) for x in layout.lane], [fn(x) for x in layout.warp]
+        parts = [image([fn(x) for x in layout.reg], r) for r in range(layout.registers)]
+        if self.by_thread and layout.threads == 32 * self.warps:
+            return self.spread(lanes + warps, "thread"), parts
+        lane, warp = self.spread(lanes, "lane"), self.spread(warps, "warp")
+        return warp if lane == "0" else lane if warp == "0" else self.w.binary("xor", lane, warp), parts
 
     def addresses(self, layout, fn):
         """As `linear`, for addresses: [(i32 value, number to add)] of the registers.
