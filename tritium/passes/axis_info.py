@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from .. import ops
 from ..ir import types as T
+from ..ir.bounds import bounds
 from ..ir.core import Op, Result
 from .ranges import Derivations, granted
 from .simplify import number
@@ -52,8 +53,24 @@ def analyze(module, taken=None, loads=False):
     >>> analyze(m)(m.body.ops[2])
     AxisInfo(contiguity=(64,), divisibility=(16,), constancy=(1,))
     """
-    known = functools.cache(lambda: _looked_through(module, taken, loads))
-    return lambda x: _get(known(), x)
+    return Facts(module, taken, loads)
+
+
+class Facts:
+    """What is known of the values of a module; see `analyze`."""
+
+    def __init__(self, module, taken, loads):
+        self._known = functools.cache(lambda: _looked_through(module, taken, loads))
+
+    def __call__(self, x):
+        """The AxisInfo of a value."""
+        return _get(self._known(), x)
+
+    def is_nonnegative(self, x):
+        """True if an integer is 0 or more: always, or by what has been taken for granted so far."""
+        known = self._known()
+        rows = known.rows(x)
+        return bounds(rows)[0] >= 0 or rows in (known.taken or ())
 
 
 def _looked_through(module, taken, loads):
@@ -75,8 +92,12 @@ class _Known(dict):
 
     def nonnegative(self, x):
         """True if a value is 0 or more, or is taken to be."""
+        return granted([self.rows(x)], self.taken)
+
+    def rows(self, x):
+        """How a value is computed."""
         self.derivations = self.derivations or Derivations(self.module)
-        return granted([self.derivations.rows(x)], self.taken)
+        return self.derivations.rows(x)
 
 
 def _scalar(divisor):

@@ -21,6 +21,7 @@ from ....ir import types as T
 from ....ir.builder import Builder
 from ....ir.core import Arg, Block, Op, Result, walk
 from ....passes.axis_info import analyze
+from ....passes.simplify import number
 from .. import ops as gpu_ops
 from .linear import blocked, conversion, log2, product, replicated, stacked, turning
 from .rules import OPERAND, RESULT, simple
@@ -303,7 +304,7 @@ class _Assign:
         layouts = tuple(self.home(v) if type(v.type) is T.Tile else None for v in op.results)
         attrs = dict(op.attrs)
         if len(layouts) == 1 and layouts[0]:
-            attrs["layout"] = layouts[0]
+            attrs |= {"layout": layouts[0], **self.notes(op, layouts[0])}
         elif any(layouts):
             attrs["layout"] = layouts
         if regions is None:  # of scalars: reduce, scan, map, rare
@@ -344,7 +345,17 @@ class _Assign:
 
     def again(self, x, layout):
         operands = tuple(self.want(y, self.operand_layout(x, k, layout)) for k, y in enumerate(x.operands))
-        return self.b.place(x.replace(operands=operands, attrs={**x.attrs, "layout": layout}))
+        return self.b.place(x.replace(operands=operands, attrs={**x.attrs, "layout": layout, **self.notes(x, layout)}))
+
+    def notes(self, x, layout):
+        """What makes a quotient or a comparison of integers cheaper: the register bits that do not change it, for it is
+        the same within a run; and whether a number that is divided by a constant has a sign."""
+        if x.kind not in _EVENS_OUT or not T.element(x.operands[0].type).is_int:
+            return {}
+        alike, (dividend, divisor) = layout.within(self.info(x).constancy), x.operands
+        divided = x.kind in (ops.div, ops.rem) and T.element(x.type).signed and (number(divisor) or 0) > 0
+        unsigned = divided and self.info.is_nonnegative(dividend)
+        return {**({"alike": alike} if alike else {}), **({"unsigned": True} if unsigned else {})}
 
     def converted(self, x, layout):
         return self.b.place(Op(gpu_ops.convert, (x,), {"layout": layout}, (x.type,), loc=self.b.loc))
@@ -482,6 +493,7 @@ def _key(x):
     return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
 
 
+_EVENS_OUT = (ops.div, ops.rem, ops.shr, ops.lt, ops.le, ops.gt, ops.ge)  # of neighbours that differ, or of signs
 _ATOMIC = (ops.atomic, ops.atomic_cas)
 _MEMORY = (ops.load, ops.store, *_ATOMIC, gpu_ops.async_load)
 

@@ -55,6 +55,17 @@ class Layout(NamedTuple):
         """The part of the element index that each register adds, in register order."""
         return span_of(self.reg)
 
+    def within(self, groups):
+        """The register bits that stay within aligned groups of so many neighbours along each axis.
+
+        >>> Layout((8, 8), (1, 2, 8), (4, 16, 32), ()).within((2, 2))
+        5
+        """
+        inside = 0
+        for axis, size in enumerate(groups):
+            inside |= (size - 1) << axis_bits(self.shape, axis)[0]
+        return sum(1 << k for k, x in enumerate(self.reg) if x and not x & ~inside)
+
     def map(self, fn, shape=None):
         """Another layout with `fn` applied to every image."""
         return Layout(

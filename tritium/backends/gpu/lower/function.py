@@ -349,9 +349,12 @@ def _row(g, op, *operands):
     native = g.target.native.get((op.kind.name, t))
     if native:
         return Registers(len(operands[0]), lambda r: native(g, *[x[r] for x in operands]))
-    spell = op.kind.row.llvm.get(t.kind) or op.kind.row.llvm.get("any")
+    spell = op.kind.row.llvm.get("uint" if op.attrs.get("unsigned") else t.kind) or op.kind.row.llvm.get("any")
     if spell is None:
         raise CompilationError(None, None, f"op {op.kind.name} on {t} reached the GPU lowering unexpanded")
+    alike = op.attrs.get("alike")
+    if alike:
+        return Registers(len(operands[0]), lambda r: scalar_row(g, spell, t, *[x[r & ~alike] for x in operands]))
     plain = lambda r: scalar_row(g, spell, t, *[x[r] for x in operands])
     note: Any = _NOTE.get(op.kind) if t.is_int and t is not T.i1 else None
     return Registers(len(operands[0]), (lambda r: note(g, *[x[r] for x in operands], plain(r))) if note else plain)

@@ -23,11 +23,14 @@ def _stored(t):
 def load(g, op, pointers, mask=None, other=None):
     t, w = T.element(op.type), g.w
     starts, width = _groups(g, op, pointers)
+    seen = {}  # what registers of one address share
 
     def vector(r):
         fill = None if other is None else [_to_memory(w, t, other[r + k]) for k in range(width)]
-        items = g.target.load(g, pointers[r], _stored(t), width, None if mask is None else mask[r], fill, op.attrs)
-        return [_from_memory(w, t, x) for x in items]
+        key = pointers[r], None if mask is None else mask[r], fill and tuple(fill)
+        if key not in seen or op.attrs["volatile"]:
+            seen[key] = g.target.load(g, key[0], _stored(t), width, key[1], fill, op.attrs)
+        return [_from_memory(w, t, x) for x in seen[key]]
 
     if len(pointers) < LARGE or op.attrs["volatile"]:
         return [x for r in starts for x in vector(r)]
