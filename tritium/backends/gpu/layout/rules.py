@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Op, Result
 from .. import ops as gpu_ops
 from .linear import PARTS, Layout, axis_bits, blocked, turning
 
@@ -87,6 +87,16 @@ def _cat_result(a, op, source):
     return wide._replace(reg=(*wide.reg, bit))
 
 
+def _broadcast_result(a, op, source):
+    """What a reduction made, spread out again along its axis, lies where the reduced tile does."""
+    match op.operands[0]:
+        case Op(ops.expand_dims, (Op(ops.reduce) | Result(Op(ops.reduce)) as found,), {"axis": axis}):
+            made = found.op if type(found) is Result else found
+            if made.operands[0].type.shape == op.type.shape and made.attrs["axis"] % len(op.type.shape) == axis:
+                return a.home(a.leader(made.operands))
+    return a.usual(op.type.shape)
+
+
 def _usual_result(a, op, source):
     return a.usual(op.type.shape)
 
@@ -101,7 +111,7 @@ RESULT = {
     ops.join: _join_result,
     ops.split: _split_result,
     ops.cat: _cat_result,
-    ops.broadcast: _usual_result,
+    ops.broadcast: _broadcast_result,
     ops.gather: _usual_result,
     ops.histogram: _usual_result,
 }
