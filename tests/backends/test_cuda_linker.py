@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import subprocess
 import sys
 import threading
@@ -85,6 +86,40 @@ def test_warps_that_need_each_other_s_registers_get_them(said):
     assert not driver_link.lacks_registers("setmaxnreg.dec 24;", ignored)
     assert driver_link.lacks_registers("setmaxnreg.dec 24;", "")  # what the driver remembers it says nothing of
     assert ptxas.usage("") == {}
+
+
+SMALL, LARGE = ".reqntid 256\n{ ret; }", ".reqntid 512\n{ ret; }"
+
+
+@pytest.mark.parametrize(("text", "fits", "asked"), [
+    (LARGE, 4, [4]), (LARGE, 3, [4, 3]), (LARGE, 1, [4, 3, 2, None]), (SMALL, 8, [None]),
+    (".reqntid 1024\n{ ret; }", 2, [2]), (LARGE + "wgmma.mma_async", 4, [None]), (LARGE + " " * 10**5, 4, [None]),
+    (".reqntid 512\n.maxnreg 64\n{ ret; }", 4, [None])])  # fmt: skip
+def test_large_programs_get_the_registers_that_many_of_them_have(monkeypatch, text, fits, asked):
+    """As long as nothing is spilled; small ones get those they like."""
+    said = []
+
+    def note(ptx):
+        found = re.search(r"\.reqntid \d+\n\.minnctapersm (\d+)\n", ptx)
+        said.append(int(found[1]) if found else None)
+        return said[-1], "log"
+
+    monkeypatch.setattr(driver_link, "link", note)
+    monkeypatch.setattr(driver_link, "spills", lambda count: count is not None and count > fits)
+    assert driver_link.link_to_fit(text, 2048) == (asked[-1], "log") and said == asked
+
+
+@pytest.mark.skipif(ptxas.ptxas() is None, reason="ptxas is not installed")
+@pytest.mark.parametrize("most", [24, 255])
+def test_spilled_registers_are_seen_in_machine_code(most):
+    loads = "\n".join(f"ld.global.b32 %r{k}, [%rd1+{4 * k}];" for k in range(1, 60))
+    stores = "\n".join(f"st.global.b32 [%rd1+{4 * k}], %r{60 - k};" for k in range(1, 60))
+    text = f""".version 8.4\n.target sm_90a\n.address_size 64
+        .visible .entry k(.param .u64 p)\n.reqntid 32\n.maxnreg {most}\n{{
+        .reg .b32 %r<60>; .reg .b64 %rd<2>; ld.param.b64 %rd1, [p];
+        {loads}\nbar.sync 0;\n{stores}\nret; }}"""
+    binary, used = ptxas.assemble(text, "sm_90a")
+    assert ptxas.spills(binary) == (used["n_spills"] > 0) == (most == 24)
 
 
 def test_launcher_and_linker_are_brought_in_ahead(fake, monkeypatch):

@@ -191,7 +191,7 @@ def _assembled(text, options):
     """(machine code, what is known of the registers it uses) of a PTX text."""
     nv, extra = NvTarget.of(options.arch), tuple((options.ptx_options or "").split())
     if not extra and driver_link.makes(text, nv.sm):
-        binary, said = driver_link.link(text)
+        binary, said = driver_link.link_to_fit(text, nv.most_threads)
         if not driver_link.lacks_registers(text, said):
             return binary, ptxas.usage(said)
     if ptxas.ptxas() is None:

@@ -10,7 +10,7 @@ import ctypes
 import re
 
 from ..runtime import cuda
-from .ptxas import failure, has_lines, usage
+from .ptxas import failure, has_lines, spills, usage
 
 _INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _VERBOSE, _LINES = 3, 4, 5, 6, 12, 13  # CUjit_option
 _PTX = 1  # CUjitInputType
@@ -65,6 +65,29 @@ def lacks_registers(ptx, said):
     True
     """
     return _EXCHANGE in ptx and (usage(said).get("n_spills", 1) > 0 or "serialized" in said)
+
+
+def link_to_fit(ptx, most_threads):
+    """As `link`; of large programs, with so few registers that a processor of `most_threads` threads holds as many
+    programs at once as it can without spilling.
+
+    The linker takes whatever registers make a single thread fast; `ptxas`, which knows that it has the whole program,
+    looks at the processor too. Small programs are often better off so. But large ones leave it in large steps, and
+    while their warps wait for each other only other programs have something to do.
+    """
+    threads = _THREADS.search(ptx)
+    large = threads is not None and int(threads[1]) >= _LARGE and len(ptx) <= _LONGEST
+    if large and not any(word in ptx for word in _SETTLED):
+        for count in range(most_threads // int(threads[1]), 1, -1):
+            made = link(f"{ptx[:threads.end()]}\n.minnctapersm {count}{ptx[threads.end():]}")
+            if not spills(made[0]):
+                return made
+    return link(ptx)
+
+
+_THREADS = re.compile(r"^\.reqntid (\d+).*$", re.MULTILINE)
+_LARGE, _LONGEST = 512, 64_000  # threads; characters of a text that is not too long to be linked several times
+_SETTLED = ("mma", ".maxnreg", ".minnctapersm")  # tensor cores want their registers, others have been told
 
 
 def link(ptx):

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 from pathlib import Path
@@ -114,6 +115,42 @@ def with_all_registers(ptx, used):
         return None
     most = registers(int(threads[1]) // 32)
     return f"{ptx[:threads.end()]}\n.maxnreg {most}{ptx[threads.end():]}" if used["n_regs"] <= most // 2 else None
+
+
+def spills(cubin):
+    """Whether threads of a kernel keep something in memory of their own, read off its machine code (ELF).
+
+    >>> spills(b"no machine code")
+    False
+    """
+    if not cubin.startswith(b"\x7fELF"):
+        return False
+    start, = struct.unpack_from("<Q", cubin, 0x28)
+    size, count, names = struct.unpack_from("<3H", cubin, 0x3A)
+    headers = [start + k * size for k in range(count)]
+    strings, = struct.unpack_from("<Q", cubin, headers[names] + 0x18)
+    for header in headers:
+        name = strings + struct.unpack_from("<I", cubin, header)[0]
+        if cubin[name : name + len(_INFO)] == _INFO:
+            at, length = struct.unpack_from("<2Q", cubin, header + 0x18)
+            return any(size for _, size in _frames(cubin[at : at + length]))
+    return False
+
+
+_INFO = b".nv.info\0"
+_FRAME_SIZE, _SIZED = 0x11, 4  # an attribute: (function, bytes); the form of those that say how long they are
+
+
+def _frames(info):
+    """(function, bytes on its stack) in what is said of the functions of a binary."""
+    at = 0
+    while at < len(info):
+        form, attribute, size = struct.unpack_from("<2BH", info, at)
+        at += 4
+        if form == _SIZED:
+            if attribute == _FRAME_SIZE:
+                yield struct.unpack_from("<2I", info, at)
+            at += size
 
 
 def failure(said):

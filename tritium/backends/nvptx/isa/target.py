@@ -17,6 +17,8 @@ _PTX = {70: 83, 72: 83, 75: 83, 80: 83, 86: 83, 87: 83, 88: 90, 89: 84, 90: 84, 
         120: 87, 121: 88}  # fmt: skip
 _SHARED = {75: 65536, 80: 166912, 87: 166912, 86: 101376, 89: 101376, 90: 232448}
 
+_THREADS = {75: 1024, **dict.fromkeys((86, 87, 88, 89, 101, 110, 120, 121), 1536)}
+
 
 class UnknownArchitecture(TritonError, ValueError):
     """A name that stands for no NVIDIA GPU."""
@@ -50,6 +52,11 @@ class NvTarget:
     def shared_bytes(self):
         """The most shared memory a program can have."""
         return _SHARED.get(self.sm, _SHARED[90 if self.sm in (100, 103) else 86])
+
+    @property
+    def most_threads(self):
+        """The most threads that a processor holds at once."""
+        return _THREADS.get(self.sm, 2048)
 
     @property
     def native(self):
