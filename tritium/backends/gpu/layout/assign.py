@@ -96,10 +96,18 @@ class _Assign:
         return shape, tuple(order)
 
     def _vector(self, op):
-        """Elements one access may cover: contiguous, aligned, equally masked, and not so many that threads idle."""
+        """Elements one access covers in a layout of its own: as many as it may, and not so many that threads idle."""
+        element = T.element(_pointer(op).type).pointee
+        # Rather let threads idle: short ones cannot be copied, and are slow to update.
+        least = gpu_ops.MIN_TRANSFER // _size(element) if op.kind in (gpu_ops.async_load, *_ATOMIC) else 1
+        most = max(1, least, product(_pointer(op).type.shape) // (32 * self.warps))
+        return 1 << log2(min(self._reach(op), most))
+
+    def _reach(self, op):
+        """Elements one access may cover: contiguous, aligned, equally masked."""
         pointer = _pointer(op)
         element = T.element(pointer.type).pointee
-        size = 8 if type(element) is T.Ptr else element.bytes
+        size = _size(element)
         shape, order = self._order(op)
         axis, info = order[0], self.info(pointer)
         width = min(ANCHOR_BYTES // size, info.contiguity[axis], shape[axis], max(1, info.divisibility[axis] // size))
@@ -108,9 +116,6 @@ class _Assign:
             width = min(width, self.info(mask).constancy[axis])
         if op.kind in _ATOMIC:
             width = min(width, self.widest_atomic(op.attrs.get("how", "cas"), element))
-        # Rather let threads idle: short ones cannot be copied, and are slow to update.
-        least = gpu_ops.MIN_TRANSFER // size if op.kind in (gpu_ops.async_load, *_ATOMIC) else 1
-        width = min(width, max(1, least, product(shape) // (32 * self.warps)))
         return 1 << log2(max(1, width))
 
     def anchor(self, op):
@@ -412,10 +417,11 @@ class _Assign:
 
     def _serves(self, op, own, ideal):
         """True if storing from a tile's own layout is as good as bringing it to the ideal one first."""
-        if own.contiguous(self._order(op)[1][0]) < self._vector(op):
+        inner = own.contiguous(self._order(op)[1][0])
+        if inner < self._vector(op):
             return False
         if own.free("lane") or own.free("warp"):  # so few elements that moving them costs more than idle threads
-            return own.registers <= 2 * ideal.registers
+            return own.registers <= 2 * ideal.registers * min(inner, self._reach(op))
         return _coalesced(own, ideal)
 
     def load(self, op):
@@ -428,7 +434,7 @@ class _Assign:
         self.memory(op, self.anchor(op))
 
     def memory(self, op, layout):
-        width = min(self._vector(op), layout.contiguous(self._order(op)[1][0]))
+        width = min(self._reach(op), layout.contiguous(self._order(op)[1][0]))
         operands = tuple(self.want(x, layout) for x in op.operands)
         new = self.b.place(op.replace(operands=operands, attrs={**op.attrs, "layout": layout, "vector": width}))
         for old, made in zip(op.results, new.results):
@@ -483,6 +489,10 @@ class _Assign:
         """reduce, scan and map: their regions hold scalars only."""
         layout = self.home(op.results[0] if op.kind is ops.map_ else self.leader(op.operands))
         self.place(op, [self.want(x, layout) for x in op.operands])
+
+
+def _size(element):
+    return 8 if type(element) is T.Ptr else element.bytes
 
 
 def _bytes(x):
