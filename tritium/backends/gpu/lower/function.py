@@ -223,6 +223,8 @@ class Lowering:
     def spread(self, images, part):
         """XOR over the set bits k of this thread's lane, warp or own number of images[k], as i32."""
         images = tuple(images)
+        if part == "warp" and self.by_thread:
+            part, images = "thread", (0,) * 5 + images
         return self.once((part, images), lambda: self._spread(images, part))
 
     def _spread(self, images, part):
@@ -309,9 +311,8 @@ class Lowering:
         w = self.w
         if layout is None:
             return w.compare("icmp eq", self.target.thread_id(self), self.int(0))
-        out = None
-        for part in ("lane", "warp"):
-            mask = layout.free(part)
+        lanes, warps, out = layout.free("lane"), layout.free("warp"), None
+        for part, mask in (("thread", lanes | warps << 5),) if self.by_thread else (("lane", lanes), ("warp", warps)):
             if mask:
                 low = w.compare("icmp eq", w.binary("and", self.place(part), self.int(mask)), self.int(0))
                 out = low if out is None else w.binary("and", out, low)
