@@ -113,6 +113,8 @@ class Copy:
     def finished(self, dot):
         """What a dot has made. All that began before it are finished as well."""
         if id(dot) not in self.started:
+            self.prepare(dot)
+            self.reduce_first(dot)
             made = self.begin(dot, 0)
         else:
             after = len(self.started) - 1 - list(self.started).index(id(dot))
@@ -120,6 +122,13 @@ class Copy:
         self.over = max(self.over, 1 + list(self.started).index(id(dot)))
         self.met()
         return made
+
+    def reduce_first(self, dot):
+        """Nothing is done while a dot runs that is waited for at once. So what there is to be reduced is reduced first:
+        then threads need not hold it while the dot runs."""
+        for op in self.plan.body.ops[: self.plan.body.ops.index(dot)]:
+            if op.kind is ops.reduce and all(_source(x) in self.known for x in op.operands):
+                self.value(op)
 
     def met(self):
         """Once: have all warps meet, now that the dots of the round before are over, and do what waits for that."""
@@ -185,6 +194,10 @@ class Copy:
         ready = {key: y for key, y in ready.items() if key not in self.put}
         made = gpu_ops.share(self.b, *ready.values(), axis=axis)
         self.put |= zip(ready, made if type(made) is tuple else (made,))
+
+
+def _source(x):
+    return id(x.op if type(x) is Result else x)
 
 
 def _key(x):

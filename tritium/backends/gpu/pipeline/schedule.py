@@ -249,10 +249,13 @@ class Plan:
         """True if `x` follows from another load of its round."""
         return any(op is not x and self.computed_from(x, op) for op in self.body.ops if op.kind is ops.load)
 
-    def settle_dots(self):
+    def settle_dots(self, copies=False):
         """Find the dots that run on into the next round (`late`, by their positions among the carried values), and
-        those that begin a round together (`early`). The dots are then in the order in which they begin."""
+        those that begin a round together (`early`). The dots are then in the order in which they begin. Threads that
+        hold the addresses of `copies` have registers for less."""
         self.late = [k for k, out in enumerate(self.body.yields) if out in self.dots and self.runs_on(k, out)]
+        if copies:
+            self.late = [k for k in self.late if self.can.holds(self.at_once(self.body.yields[k]))]
         first = [dot for dot in self.dots if not self.is_late(dot) and self.can_begin(dot)]
         carried = [x.type for x in self.body.args[1:] if type(x.type) is T.Tile]
         self.early = first if len(first) > 1 and self.can.holds([*(dot.type for dot in first), *carried]) else []
@@ -268,6 +271,14 @@ class Plan:
         if sum(y is dot or y is arg for y in self.body.yields) != 1 or self.users(dot) or not self.sides_stay(dot):
             return False
         return self.sum_of(dot) == k or dot.operands[2] is not arg and self.follow_other_dots(self.users(arg), dot)
+
+    def at_once(self, dot):
+        """Tiles that threads hold at once if a dot runs on: its left side, if it has it in registers, what the loop
+        carries, and the largest result that is made meanwhile."""
+        others = [x.type for x in self.dots if x is not dot and x not in self.body.yields]
+        carried = [x.type for x in self.body.args[1:] if type(x.type) is T.Tile and len(x.type.shape) > 1]
+        left = [] if self.reads_in_place(dot, "a") else [dot.operands[0].type]
+        return [*left, *carried, *sorted(others, key=lambda t: t.numel)[-1:]]
 
     def can_begin(self, dot):
         """True if a dot needs no other of its round, and nothing is to be put into a buffer for it."""

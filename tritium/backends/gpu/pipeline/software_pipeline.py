@@ -63,7 +63,7 @@ class _Pipelined:
         lo, hi, self.step, *_ = plan.loop.operands
         self.index = lo.type
         plan.carry_out(b, hi)
-        plan.settle_dots()
+        plan.settle_dots(copies=True)
 
     def build(self):
         """The new loop's results."""

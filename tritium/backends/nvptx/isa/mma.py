@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .... import ops
+from ....ir import types as T
 from ...gpu import ops as gpu_ops
 from ...gpu.layout.linear import mma_accumulator
 from ...gpu.lower.dot import dot as dot_by_threads
@@ -74,9 +75,14 @@ def abilities(target, info, warps):
         return wgmma.warp_split(dot.type.shape[0], warps)[1] == 1
 
     def holds(tiles, registers=_MOST):
-        return sum(tile.numel for tile in tiles) <= (registers - _OTHERS) * 32 * warps
+        words = sum(tile.numel * _bytes(tile.element) // 4 for tile in tiles)
+        return words <= (registers - _OTHERS) * 32 * warps
 
     return Abilities(fits, multiplies, axis, takes, vector, left_once, holds)
+
+
+def _bytes(element):
+    return 8 if type(element) is T.Ptr else element.bytes
 
 
 def dot(g, op, a, b, acc):
