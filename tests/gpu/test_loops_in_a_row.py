@@ -56,6 +56,16 @@ def test_masked_blocks_then_whole_ones(check, m, block, warps, counts):
     check(masked_then_whole, *of_attention(m, block, 64, *counts), warps=warps, tolerance=4e-3)
 
 
+def test_the_tile_they_share_is_in_shared_memory_once():
+    """It stays where it is while the first loop's buffers are released, and the second loop's come there."""
+    text, metadata = emulator.llvm_of(module_of(masked_then_whole, of_attention(128, 64, 64, 2, 2))[0], num_warps=8)
+    tile, ring = 128 * 64 * 2, 2 * 3 * 64 * 64 * 2
+    assert metadata["copy_warps"] == 0 and metadata["shared"] == tile + ring
+    first_loop = text.index("wgmma.mma_async")
+    assert len(re.findall(r"store <8 x half>.*addrspace\(3\)|stmatrix", text[:first_loop])) > 0
+    assert not re.findall(r"store <8 x half>.*addrspace\(3\)", text[first_loop:])
+
+
 @pytest.mark.parametrize(("block", "runs_on"), [(64, True), (128, False)])
 def test_a_dot_runs_on_only_if_threads_hold_what_it_reads(block, runs_on):
     """Of four warps, a thread has 64 registers of sums. With 64 columns, 64 of products and 32 of what it multiplies

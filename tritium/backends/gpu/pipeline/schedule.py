@@ -365,15 +365,19 @@ class Plan:
         """i1: the loop has a round with index `i`."""
         return (ops.gt if counts_down(self.loop) else ops.lt)(self.b, i, self.hi)
 
-    def share_outer_operands(self):
-        """Operands made before the loop go into shared memory once: (operand, side) -> (address, axis of its rows)."""
-        out = {}
+    def outer_operands(self):
+        """Operands made before the loop that go into shared memory: (operand, side) -> (operand, axis of its rows)."""
+        found = {}
         for dot in (*self.dots, *self.in_registers):
             for side, x in zip("ab", dot.operands):
                 if self.outside(x) and (id(x), side) not in self.brought:
-                    axis = 1 if side == "a" else 0
-                    out[id(x), side] = gpu_ops.share(self.b, x, axis=axis), axis
-        return out
+                    found[id(x), side] = x, 1 if side == "a" else 0
+        return found
+
+    def share_outer_operands(self, operands=None):
+        """Put such operands into shared memory once: (operand, side) -> (address, axis of its rows)."""
+        found = self.outer_operands() if operands is None else operands
+        return {key: (gpu_ops.share(self.b, x, axis=axis), axis) for key, (x, axis) in found.items()}
 
     def slot_address(self, key, slot):
         b, size = self.b, self.loads[key].type.numel * self.loads[key].type.element.bytes

@@ -22,6 +22,10 @@ on, the row a token goes to), what it loads is carried in registers from one rou
 
 Only what is found through such an index in turn is loaded where it is needed.
 
+What dots of all rounds read, attention's Q for instance, is put into a buffer before the loop. If a later loop of the
+block reads it too, as where a mask parts the blocks, it stays there: the first loop's rings are released, and threads
+need not hold the tile while that loop runs.
+
 What runs ahead passes the stores of the rounds before. A loop that stores is pipelined if the launcher can see to it
 that these write elsewhere; each such pair of accesses is noted.
 """
@@ -29,6 +33,7 @@ that these write elsewhere; each such pair of accesses is noted.
 from __future__ import annotations
 
 from .... import ops
+from ....ir.core import walk
 from ....ir.rewrite import sweep
 from .. import ops as gpu_ops
 from .iteration import Copy
@@ -43,6 +48,7 @@ def pipeline_loops(module, can: Abilities, most=None, apart=None):
     """
     depth = module.attrs.get("num_stages", 3)
     overtaking = None if apart is None else Overtaking(module, apart)
+    kept = _Kept(module)
 
     def rule(b, op):
         if op.kind is not ops.for_:
@@ -50,16 +56,49 @@ def pipeline_loops(module, can: Abilities, most=None, apart=None):
         stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else depth
         stages, plan = min(stages, most or stages), Plan(op, can, overtaking)
         fits = stages > 1 and plan.works_with_registers() and plan.take_pairs()
-        return _Pipelined(plan, b, stages).build() if fits else None
+        return _Pipelined(plan, b, stages, kept).build() if fits else None
 
     return sweep(module, rule)
+
+
+class _Kept:
+    """Buffers that outlive the loop they were made for, because a later one of its block reads them as well."""
+
+    def __init__(self, module):
+        self.buffers = []  # (key, address, axis, tile) in the order in which they are made; keys as `Plan.shared` has them
+        self.siblings = {}  # id of an op of the module -> its block, and its place there
+        self._note(module.body)
+
+    def _note(self, block):
+        for k, op in enumerate(block.ops):
+            self.siblings[id(op)] = block, k
+            for region in op.regions:
+                self._note(region)
+
+    def here(self, b):
+        """{key: (address, axis)} of those in the block that is being written."""
+        return {key: (address, axis) for key, address, axis, _ in self.buffers if b.is_here(address)}
+
+    def wanted(self, b):
+        """The ids of what dots in later loops of the block read."""
+        block, k = self.siblings[id(b.original)]
+        loops = [op for op in block.ops[k + 1 :] if op.kind is ops.for_]
+        dots = [dot for loop in loops for dot in walk(loop.regions[0]) if dot.kind is ops.dot]
+        return {id(b.value(x)) for dot in dots for x in dot.operands[:2]}
+
+    def end(self, b, wanted):
+        """The first buffer of the block that no later loop reads, nor any made after it; None if there is none."""
+        first = None
+        while self.buffers and b.is_here(self.buffers[-1][1]) and self.buffers[-1][0][0] not in wanted:
+            first = self.buffers.pop()[1]
+        return first
 
 
 class _Pipelined:
     """A loop whose rounds start the copies of later ones."""
 
-    def __init__(self, plan, b, stages):
-        self.plan, self.b, self.stages, self.body = plan, b, stages, plan.body
+    def __init__(self, plan, b, stages, kept):
+        self.plan, self.b, self.stages, self.body, self.kept = plan, b, stages, plan.body, kept
         lo, hi, self.step, *_ = plan.loop.operands
         self.index = lo.type
         plan.carry_out(b, hi)
@@ -70,8 +109,10 @@ class _Pipelined:
         b, plan, stages = self.b, self.plan, self.stages
         lo, hi, step, *inits = plan.loop.operands
         ring = lambda x: gpu_ops.ring(b, tile=x.type, slots=stages, axis=plan.can.axis(x))
+        wanted = self.kept.wanted(b)
+        own = self.share_kept(wanted)
         plan.rings = {key: ring(load) for key, load in plan.loads.items()}
-        plan.shared = plan.share_outer_operands()
+        plan.shared |= plan.share_outer_operands(own)
         ahead_i, ahead = lo, [inits[k] for k in plan.params]
         ahead += self.load_indices(lo, ahead)
         for s in range(stages - 1):  # the first rounds' copies, before the loop
@@ -86,8 +127,18 @@ class _Pipelined:
         for k in plan.late:
             outs[k] = gpu_ops.dot_wait(b, outs[k], pending=0)
         gpu_ops.async_wait(b, pending=0)
-        gpu_ops.release(b, next(iter(plan.rings.values())))
+        gpu_ops.release(b, self.kept.end(b, wanted) or next(iter(plan.rings.values())))
         return tuple(outs)
+
+    def share_kept(self, wanted):
+        """Find operands that are in buffers already, and put those there that later loops want; returns the others."""
+        b, plan, operands = self.b, self.plan, self.plan.outer_operands()
+        there = self.kept.here(b)
+        new = {key: x for key, x in operands.items() if key not in there and key[0] in wanted}
+        made = plan.share_outer_operands(new)
+        self.kept.buffers += [(key, *made[key], new[key][0]) for key in made]
+        plan.shared = {key: found for key, found in {**there, **made}.items() if key in operands}
+        return {key: x for key, x in operands.items() if key not in plan.shared}
 
     def number(self, value):
         return ops.constant(self.b, value=value, type=self.index)
