@@ -79,6 +79,6 @@ def test_what_is_waited_for_at_once_begins_when_rows_are_reduced():
     """The sum of a row is computed before the product that reads the row, or threads would hold both."""
     text, _ = emulator.llvm_of(module_of(masked_then_whole, of_attention(128, 128, 64, 2, 0))[0], num_warps=4)
     body = text[text.index("wgmma.mma_async") :]
-    second = [m.start() for m in re.finditer(r"wgmma\.mma_async\S*m64n64k16", body)][0]
+    second = re.search(r"wgmma\.mma_async\S*m64n64k16", body).start()
     sums = len(re.findall("shfl.sync.bfly", body[:second]))
     assert sums == 16  # four rows of a thread, two exchanges each, for the largest and for the sum

@@ -96,6 +96,17 @@ class dot_shared:
         return acc
 
 
+@op("dot_buffers", attrs=("lhs", "rhs", "a_axis", "b_axis"), effects="read")
+class dot_buffers:
+    """acc + a @ b by plain threads: operands (a, b, acc), where a and b are addresses of buffers.
+
+    The attributes give the operands' tile types and the axes their rows lie along.
+    """
+
+    def infer(a, b, acc, *, lhs, rhs, a_axis, b_axis):
+        return acc
+
+
 @op("dot_wait", attrs=("pending",), effects="read")
 class dot_wait:
     """The accumulator once at most `pending` started dots are unfinished."""

@@ -23,7 +23,7 @@ from ....ir.core import Arg, Block, Op, Result, walk
 from ....passes.axis_info import analyze
 from ....passes.simplify import number
 from .. import ops as gpu_ops
-from .linear import blocked, conversion, log2, product, replicated, stacked, turning
+from .linear import blocked, conversion, log2, multiplied, product, replicated, stacked, turning
 from .rules import OPERAND, RESULT, simple
 
 ANCHOR_BYTES = 16  # the widest access of one thread
@@ -195,7 +195,11 @@ class _Assign:
     def dot_home(self, op, k):
         a, b = (x.type for x in op.operands[:2])
         layout = self.dot_layout(a, b, op.type, op.attrs["precision"], self.warps)
-        return layout or blocked(op.type.shape, 4, self.warps)
+        return layout or multiplied(op.type.shape, self.warps, (a.element.bytes, b.element.bytes))
+
+    def dot_buffers_home(self, op, k):
+        sizes = [op.attrs[side].element.bytes for side in ("lhs", "rhs")]
+        return multiplied(op.type.shape, self.warps, sizes, (op.attrs["a_axis"], op.attrs["b_axis"]))
 
     def dot_shared_home(self, op, k):
         return self.started(op, self.warps)[0]
@@ -532,6 +536,7 @@ _HOME = {  # anchors, and ops whose results come out of regions
     ops.atomic_cas: lambda self, op, k: self.anchor(op),
     ops.dot: _Assign.dot_home,
     gpu_ops.dot_shared: _Assign.dot_shared_home,
+    gpu_ops.dot_buffers: _Assign.dot_buffers_home,
     gpu_ops.buffer_load: _Assign.buffer_home,
     gpu_ops.gather_blocks: _Assign.gather_home,
     ops.for_: _Assign.loop_home,

@@ -238,6 +238,38 @@ def mma_operand(shape, bits, warps_m, warps_n, side):
     return Layout(tuple(shape), tuple(reg + batch), tuple(lane), tuple(warp))
 
 
+def multiplied(shape, warps, sizes=(4, 4), axes=(1, 1)):
+    """Where plain threads keep the result of a dot whose sides have elements of `sizes` bytes, in rows along `axes`.
+
+    A thread has about as many rows as columns. Along a side that lies so in memory, it has 16 bytes of neighbours, and
+    lanes follow; otherwise neighbouring lanes have neighbouring rows (or columns), which swizzled buffers keep in
+    different banks.
+
+    >>> multiplied((64, 64), 4)
+    Layout((64, 64), reg=(1, 2, 512, 1024, 2048), lane=(4, 8, 16, 64, 128), warp=(32, 256))
+    """
+    m, n = shape[-2:]
+    row, col = [n << k for k in range(log2(m))], [1 << k for k in range(log2(n))]
+    batch = [1 << k for k in range(log2(m * n), log2(product(shape)))]
+    mine = max(0, len(row) + len(col) - 5 - log2(warps))
+    cols = min(len(col), max(mine // 2, mine - len(row)))
+    rows = mine - cols
+    across = min(3, len(col) - cols)
+    down = min(5 - across, len(row) - rows)
+    across = min(5 - down, len(col) - cols)
+    first = [min(log2(max(1, 16 // size)), have) if lies else 0
+             for size, have, lies in zip(sizes, (rows, cols), (axes[0] == 0, axes[1] == 1))]  # fmt: skip
+    reg, lane, rest, last = [], [], [], []
+    for bits, lanes, count, low in ((col, across, cols, first[1]), (row, down, rows, first[0])):
+        reg += bits[:low]
+        lane += bits[low : low + lanes]
+        rest += bits[low + lanes : len(bits) - (count - low)]
+        last += bits[len(bits) - (count - low) :]
+    places = [*rest, *batch]
+    kept = places[log2(warps) :]
+    return Layout(tuple(shape), (*reg, *last, *kept), pad(lane, 5), pad(places[: log2(warps)], log2(warps)))
+
+
 def _powers(step, start, stop):
     out = []
     while start < stop:

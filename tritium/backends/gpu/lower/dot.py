@@ -1,44 +1,173 @@
-"""Dot without tensor cores: operands staged in shared memory, each thread multiplies what its accumulators need."""
+"""Dot without tensor cores: operands in shared memory, each thread multiplies what its accumulators need.
+
+A thread has some rows and some columns of the result, about as many of each, and goes along K. From a side whose rows
+lie along K it reads 16 bytes of K at once, of one row after the other; from one that lies along M or N, 16 bytes of
+that. Who has which row is chosen by `multiplied` so that the lanes of a warp read from different banks.
+"""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from .... import ops
 from ....ir import types as T
-from ..layout.linear import log2
+from .. import ops as gpu_ops
+from ..layout.linear import image, log2
 from .convert import write
 from .function import llvm_type, lower
 from .shape import convert_scalar
 
+UNROLLED = 1024  # products of one round of the loop along K; twice as many leave the cache of instructions
+
 
 @lower(ops.dot)
 def dot(g, op, a, b, acc):
-    w, t = g.w, T.element(op.type)
-    layout = g.layout(op)
-    (m, k), n = T.shape(op.operands[0].type)[-2:], op.type.shape[-1]
-    ta, tb = (T.element(x.type) for x in op.operands[:2])
-    bases = g.shared.take([a_or_b.type.numel * e.bytes for a_or_b, e in zip(op.operands, (ta, tb))])
+    types = [x.type for x in op.operands[:2]]
+    bases = g.shared.take([t.numel * t.element.bytes for t in types])
     g.shared.before_write(g)
-    for x, value, e, base in zip((a, b), op.operands, (ta, tb), bases):
-        source = g.layout(value)
-        write(g, x, e, source, tuple(e.bytes << i for i in range(log2(source.numel))), base)
+    sides = [_Side(g, t, axis, base) for t, axis, base in zip(types, _AXES, bases)]
+    for x, value, side in zip((a, b), op.operands, sides):
+        write(g, x, side.element, g.layout(value), side.images, side.base)
     g.shared.after_write(g)
-    # element (batch, row, col) of the result: row part of a's address, column part of b's
-    row_bits, col_bits = log2(m), log2(n)
-    batch = lambda e: e >> (row_bits + col_bits)
-    a_at = lambda e: (batch(e) * m + (e >> col_bits & (m - 1))) * k
-    b_at = lambda e: batch(e) * k * n + (e & (n - 1))
-    (a_thread, a_parts), (b_thread, b_parts) = g.linear(layout, a_at), g.linear(layout, b_at)
-    with w.loop(0, k, 1, carry=acc, type="i32", nonempty=True) as loop:
-        step = w.binary("mul", loop.index, g.int(n))
+    return _multiply(g, op, *sides, acc)
 
-        def fetch(thread, part, extra, base, e):
-            at = w.binary("add", w.binary("xor", thread, g.int(part)) if part else thread, extra)
-            return convert_scalar(g, g.shared.load(g, base, at, e), e, t)
 
-        rows = {p: fetch(a_thread, p, loop.index, bases[0], ta) for p in dict.fromkeys(a_parts)}
-        cols = {p: fetch(b_thread, p, step, bases[1], tb) for p in dict.fromkeys(b_parts)}
-        loop.next = [_multiply_add(g, t, rows[i], cols[j], c) for i, j, c in zip(a_parts, b_parts, loop.carried)]
+@lower(gpu_ops.dot_buffers)
+def dot_buffers(g, op, a, b, acc):
+    how = op.attrs
+    left, right = _Side(g, how["lhs"], how["a_axis"], a[0]), _Side(g, how["rhs"], how["b_axis"], b[0])
+    return _multiply(g, op, left, right, acc)
+
+
+_AXES = (1, 1)  # in rows, both sides, where threads write them
+
+
+class _Side:
+    """An operand in shared memory: where its elements lie, in rows along one of the last two axes."""
+
+    def __init__(self, g, tile, axis, base):
+        self.tile, self.element, self.axis, self.base = tile, tile.element, axis, base
+        self.outer, self.inner = tile.shape[-2:]
+        rows = tile.numel // self.inner
+        self.images, _ = g.target.swizzled((rows, self.inner), axis, tile.element.bytes)
+
+    def wide(self, axis):
+        """How many neighbours along `axis`, the last or the one before, are one access at most."""
+        along = self.inner if axis == 1 else self.outer
+        return min(along, max(1, 16 // self.element.bytes)) if axis == self.axis else 1
+
+    def neighbours(self, parts, most):
+        """How many of a thread's elements, at addresses with these parts, are one access."""
+        count = 1
+        while count < most and count * self.element.bytes in parts:
+            count *= 2
+        return count
+
+    def at(self, batch, row, col):
+        """Address of an element, or of a part of its number."""
+        return image(self.images, (batch * self.outer + row) * self.inner + col)
+
+
+class _Reads(NamedTuple):
+    """How a thread reads its rows or columns: the address of its first, and of each the part it adds; `k` is the part
+    of a step along K, and `taken` the bits that are not to be added. One access is of so many elements `along` K, or
+    `across`."""
+
+    side: _Side
+    thread: Any
+    parts: list
+    k: Any
+    taken: int
+    along: int
+    across: int
+
+
+def _multiply(g, op, a, b, acc):
+    """acc + a @ b, a few steps along K in each round of a loop."""
+    w, t, depth = g.w, T.element(op.type), a.inner
+    together = max(a.wide(1), b.wide(0))
+    steps = min(depth, max(together, 1 << log2(max(1, UNROLLED // g.layout(op).registers))))
+    rows, cols = _reads(g, op, a, b, steps)
+    with w.loop(0, depth, steps, carry=acc, type="i32", nonempty=True) as loop:
+        total = list(loop.carried)
+        starts = [_start(g, read, loop.index, steps, depth) for read in (rows, cols)]
+        for first in range(0, steps, together):
+            xs, ys = (_fetch(g, read, start, first, together, t) for read, start in zip((rows, cols), starts))
+            for k in range(together):
+                pairs = zip(rows.parts, cols.parts, total)
+                total = [_multiply_add(g, t, xs[i, k], ys[j, k], c) for i, j, c in pairs]
+        loop.next = total
     return list(loop.results)
+
+
+def _reads(g, op, a, b, steps):
+    """How a thread reads what it multiplies, in rounds of so many steps."""
+    layout, (m, n) = g.layout(op), op.type.shape[-2:]
+    batch, row, col = (lambda e: e >> log2(m * n)), (lambda e: e >> log2(n) & (m - 1)), (lambda e: e & (n - 1))
+    sides = (
+        (a, lambda e: a.at(batch(e), row(e), 0), lambda k: a.at(0, 0, k), 1),
+        (b, lambda e: b.at(batch(e), 0, col(e)), lambda k: b.at(0, k, 0), 0),
+    )
+    for side, place, step, axis in sides:
+        thread, parts = g.linear(layout, place)
+        taken = 0
+        for x in (*(place(e) for e in (*layout.lane, *layout.warp)), *(step(k) for k in _bits(steps, a.inner))):
+            taken |= x
+        across = side.neighbours(parts, side.wide(1 - axis))
+        yield _Reads(side, thread, parts, step, taken, side.wide(axis), across)
+
+
+def _bits(start, stop):
+    """The powers of two from `start` to below `stop`."""
+    return [1 << k for k in range(log2(start), log2(stop))]
+
+
+def _start(g, read, index, steps, depth):
+    """Where a thread's first element lies in a round that begins at `index` along K."""
+    w, moves, total = g.w, {}, read.thread
+    for k in _bits(steps, depth):
+        x = read.k(k)
+        for bit in (i for i in range(x.bit_length()) if x >> i & 1):
+            moves.setdefault(bit - log2(k), []).append(k)
+    for distance, bits in moves.items():
+        piece = w.binary("and", index, g.int(sum(bits)))
+        if distance:
+            piece = w.binary("shl" if distance > 0 else "lshr", piece, g.int(abs(distance)))
+        total = w.binary("xor", total, piece)
+    return total
+
+
+def _fetch(g, read, start, first, together, t):
+    """{(part of a row or column, step along K): its element, converted to `t`} of steps that one access covers."""
+    side, out = read.side, {}
+    size = side.element.bytes
+    for part in dict.fromkeys(read.parts):
+        for k in range(0, together, read.along):
+            if (part, k) in out:
+                continue
+            low = part & (read.across * size - 1)  # its place among neighbours across K
+            items = _load(g, side, start, part ^ low ^ read.k(first + k), read.taken, max(read.along, read.across))
+            for i, x in enumerate(items):
+                place = (part, k + i) if read.along > 1 else (part ^ low ^ i * size, k)
+                out[place] = convert_scalar(g, x, side.element, t)
+    return out
+
+
+def _load(g, side, start, at, taken, count):
+    """`count` neighbours, at an address whose bits in `taken` are exchanged, and the others added."""
+    w, kind = g.w, llvm_type(side.element)
+    offset = w.binary("xor", start, g.int(at & taken)) if at & taken else start
+    constant = at & ~taken
+    if isinstance(side.base, int):
+        constant += side.base
+    else:
+        offset = w.binary("add", offset, side.base)
+    pointer = g.shared.pointer(g, offset, constant)
+    if count == 1:
+        return [g.shared.get(g, pointer, side.element)]
+    loaded = f"<{count} x {kind}>"
+    x = w.effect(f"load {loaded}, {pointer.typed}, align {side.element.bytes * count}", loaded)
+    return [w.extract(x, k) for k in range(count)]
 
 
 def _multiply_add(g, t, x, y, z):

@@ -63,10 +63,26 @@ class Copy:
         if op in plan.in_registers:
             sides = [self.in_registers(x, side) for x, side in zip(op.operands, "ab")]
             return self.b.place(op.replace(operands=(*sides, self.value(op.operands[2]))))
+        if op in plan.by_threads:
+            return self.by_threads(op)
         if op.kind is ops.load and self.more is not None:
             mask, (pointer, *rest) = self.mask(op), (self.value(y) for y in op.operands)
             return self.b.place(op.replace(operands=(pointer, mask, *rest[1:])))
         return self.b.place(op.replace(operands=tuple(self.value(y) for y in op.operands)))
+
+    def by_threads(self, dot):
+        """A dot whose sides threads read from buffers."""
+        (a, a_axis), (rhs, b_axis) = (self.in_buffer(x, side) for side, x in zip("ab", dot.operands))
+        lhs, right, acc = dot.operands[0].type, dot.operands[1].type, self.value(dot.operands[2])
+        return gpu_ops.dot_buffers(self.b, a, rhs, acc, lhs=lhs, rhs=right, a_axis=a_axis, b_axis=b_axis)
+
+    def in_buffer(self, x, side):
+        """(address, axis its rows lie along) of an operand that is in a buffer."""
+        if (id(x), side) in self.plan.shared:
+            return self.plan.shared[id(x), side]
+        load, turned = self.plan.source(x)
+        axis = self.plan.can.axis(load)
+        return self.plan.slot_address(id(load), self.slot), 1 - axis if turned else axis
 
     def mask(self, load):
         """Where to load for a round that there may not be."""

@@ -23,6 +23,7 @@ class Abilities(NamedTuple):
     """What the target says of dots and loads.
 
     fits(dot): it can start this dot on buffers.   multiplies(dot): it has instructions for it, in registers at least.
+    copies(dot): it has none, but copies that run by themselves, to buffers that threads read.
     axis(load): along which its rows lie in memory.   vector(load): bytes of one copy.
     takes(dot, side, axis): its operand `side` ("a" or "b") may lie along `axis`.
     left_once(dot): of a left side in registers, each thread has elements of its own.
@@ -31,6 +32,7 @@ class Abilities(NamedTuple):
 
     fits: Callable
     multiplies: Callable
+    copies: Callable
     axis: Callable
     takes: Callable
     vector: Callable
@@ -77,6 +79,7 @@ class Plan:
         self.dots = [op for op in dots if can.fits(op)]
         self.in_registers = [op for op in dots if op not in self.dots and can.multiplies(op)]
         self.stores = [op for op in self.body.ops if op.kind is ops.store]
+        self.by_threads = [op for op in dots if can.copies(op) and self.comes_in_buffers(op)]
         self.rings = {}  # addresses of the buffers of loads that run ahead, by their keys
         self.shared = {}  # operands made before the loop that are in shared memory: as `share_outer_operands`
         self.brought = {}  # likewise, if the copy engine brings them there
@@ -100,7 +103,7 @@ class Plan:
         """As `works`, where loads may also run ahead that dots want in registers or computed with, or whose addresses
         follow from other loads."""
         alone, more = self.works(), {}
-        for dot in (*self.dots, *self.in_registers):
+        for dot in (*self.dots, *self.in_registers, *self.by_threads):
             for x in dot.operands[:2]:
                 more |= {id(load): load for load in self.behind(x) if self.can_copy(load)}
         direct, self.loads = self.loads, self.loads | more
@@ -108,6 +111,12 @@ class Plan:
             return self.with_rows()
         self.loads = direct
         return alone and self.find_slice() and self.with_rows()
+
+    def comes_in_buffers(self, dot):
+        """True if threads can read both sides of a dot as copies bring them, or as they were put before the loop."""
+        loads = [self.source(x)[0] for x in dot.operands[:2]]
+        there = [self.outside(x) or load is not None for x, load in zip(dot.operands, loads)]
+        return all(there) and any(loads) and all(self.can_copy(load) for load in loads if load is not None)
 
     def with_rows(self):
         """Have 1-D tiles run ahead as well (scales, sums of rows): read back from a buffer they come in any layout."""
@@ -368,7 +377,7 @@ class Plan:
     def outer_operands(self):
         """Operands made before the loop that go into shared memory: (operand, side) -> (operand, axis of its rows)."""
         found = {}
-        for dot in (*self.dots, *self.in_registers):
+        for dot in (*self.dots, *self.in_registers, *self.by_threads):
             for side, x in zip("ab", dot.operands):
                 if self.outside(x) and (id(x), side) not in self.brought:
                     found[id(x), side] = x, 1 if side == "a" else 0

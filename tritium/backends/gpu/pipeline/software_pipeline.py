@@ -65,7 +65,7 @@ class _Kept:
     """Buffers that outlive the loop they were made for, because a later one of its block reads them as well."""
 
     def __init__(self, module):
-        self.buffers = []  # (key, address, axis, tile) in the order in which they are made; keys as `Plan.shared` has them
+        self.buffers = []  # (key of `Plan.shared`, address, axis, tile) in the order in which they are made
         self.siblings = {}  # id of an op of the module -> its block, and its place there
         self._note(module.body)
 

@@ -55,6 +55,11 @@ def abilities(target, info, warps):
         copies = target.sm >= mma_sync.COPIES_SINCE and len(op.type.shape) == 2
         return copies and mma_sync.fits(a, b, op.type, op.attrs["precision"], target)
 
+    def copies(op):
+        a, b = (x.type for x in op.operands[:2])
+        alone = dot_layout(target)(a, b, op.type, op.attrs["precision"], warps) is None
+        return alone and target.sm >= mma_sync.COPIES_SINCE and len(op.type.shape) == 2
+
     def axis(load):
         known = info(load.operands[0])
         return max(range(len(known.contiguity)), key=lambda k: (known.contiguity[k], k))
@@ -78,7 +83,7 @@ def abilities(target, info, warps):
         words = sum(tile.numel * _bytes(tile.element) // 4 for tile in tiles)
         return words <= (registers - _OTHERS) * 32 * warps
 
-    return Abilities(fits, multiplies, axis, takes, vector, left_once, holds)
+    return Abilities(fits, multiplies, copies, axis, takes, vector, left_once, holds)
 
 
 def _bytes(element):
