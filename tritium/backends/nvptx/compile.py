@@ -183,8 +183,17 @@ def cubin(text, target, options, metadata):
     freer = ptxas.with_all_registers(text, used)
     if freer is not None:
         binary, used = min((binary, used), _assembled(freer, options), key=lambda made: made[1].get("n_spills", 0))
+    tighter = ptxas.with_room_for_another(text, used, metadata.get("shared", 0)) if _is_hopper(options) else None
+    if tighter is not None:
+        found, fewer = _assembled(tighter, options)
+        if not fewer.get("n_spills", 1):
+            binary, used = found, fewer
     metadata.update(used)
     return binary
+
+
+def _is_hopper(options):
+    return NvTarget.of(options.arch).sm == 90
 
 
 def _assembled(text, options):

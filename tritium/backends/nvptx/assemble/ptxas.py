@@ -90,6 +90,8 @@ def has_lines(ptx):
 
 
 _REGISTERS, _MOST = 65536, 255  # of an SM, of a thread
+_SHARED, _RESERVED, _THREADS = 233472, 1024, 2048  # bytes of an SM (Hopper), of them for each block; threads
+_CLOSE = 0.9  # of the registers in use: with fewer, the assembler would have to spill
 _MANY, _LARGE = 256, 400_000  # words spilled; characters of a text that takes too long to be assembled twice
 
 
@@ -151,6 +153,28 @@ def _frames(info):
             if attribute == _FRAME_SIZE:
                 yield struct.unpack_from("<2I", info, at)
             at += size
+
+
+def with_room_for_another(ptx, used, shared):
+    """The text with fewer registers, so that one more block finds room on an SM beside the others, with so much shared
+    memory each. None where shared memory leaves no such room, or the assembler used many more registers than that.
+
+    It is for kernels that wait for copies: while one block waits, another computes. The driver's compiler uses more
+    registers than it needs.
+
+    >>> with_room_for_another(".reqntid 256\\n{ cp.async.cg; mma", {"n_regs": 85, "n_spills": 0}, 73728)
+    '.reqntid 256\\n.maxnreg 80\\n{ cp.async.cg; mma'
+    """
+    found = re.search(r"^\.reqntid (\d+).*$", ptx, re.MULTILINE)
+    if found is None or ".maxnreg" in ptx or not ("cp.async" in ptx and "mma" in ptx) or "n_regs" not in used:
+        return None
+    threads, rounded = int(found[1]), -(-used["n_regs"] // 8) * 8
+    blocks = _REGISTERS // (threads * rounded) + 1
+    most = _REGISTERS // (threads * blocks) // 8 * 8
+    fits = blocks * (shared + _RESERVED) <= _SHARED and blocks * threads <= _THREADS
+    if not fits or most < _CLOSE * used["n_regs"]:
+        return None
+    return f"{ptx[:found.end()]}\n.maxnreg {most}{ptx[found.end():]}"
 
 
 def failure(said):
