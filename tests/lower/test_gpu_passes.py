@@ -20,7 +20,7 @@ from tritium.backends.gpu.rewrite.redundant_loads import load_once
 from tritium.backends.gpu.rewrite.simplify_induction import scalar_steps
 from tritium.backends.gpu.rewrite.split_dots import split_dots
 from tritium.backends.gpu.rewrite.swap_operands import turn_dots
-from tritium.backends.gpu.unroll_loops import unroll_loops
+from tritium.backends.gpu.rewrite.unroll_loops import unroll_loops
 from tritium.backends.nvptx.isa import mma, tma, wgmma
 from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.ir.text import parse_module, print_module

@@ -206,7 +206,9 @@ def _rebuilt(b, loop, sums):
     args, lines, yields = list(body.args), list(body.ops[:-1]), list(body.yields)
     for k, (reduction, _) in sums.items():
         arg, y, region = args[1 + k], yields[k], reduction.regions[0]
-        combination, mask, x = _combined(body, k, region)
+        found = _combined(body, k, region)
+        assert found, "a loop is rebuilt for reductions that were found in it"
+        combination, mask, x = found
         given = [] if mask is None else [Op(ops.select, (mask, x, _nothing(b, region, inits[3 + k])), {}, (x.type,),
                                             loc=y.loc)]  # fmt: skip
         part = reduction.replace(operands=(given[0] if given else x,))

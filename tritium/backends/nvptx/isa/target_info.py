@@ -6,7 +6,7 @@ from .... import knobs, passes
 from ....ir import types as T
 from ....passes.legalize import BETWEEN_WIDE
 from ...gpu.rewrite.inline_for_gpu import inline_for_gpu
-from ...gpu.unroll_loops import unroll_loops
+from ...gpu.rewrite.unroll_loops import unroll_loops
 from .native import NATIVE, PAIR_CASTS, PAIR_CASTS_SINCE
 from .target import NvTarget, UnknownArchitecture
 

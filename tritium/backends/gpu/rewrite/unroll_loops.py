@@ -14,16 +14,16 @@ to be unrolled (`loop_unroll_factor`) is left as it is, too.
 
 from __future__ import annotations
 
-from ... import ops
-from ...ir import types as T
-from ...ir.bounds import bounds
-from ...ir.core import walk
-from ...ir.rewrite import substitute, sweep
-from ...passes.dce import dce
-from ...passes.functions import each_function
-from ...passes.ranges import PASSED_ON, Derivations
-from ...passes.regions import trip_count
-from ...passes.simplify import apply_rules, truth
+from .... import ops
+from ....ir import types as T
+from ....ir.bounds import bounds
+from ....ir.core import walk
+from ....ir.rewrite import substitute, sweep
+from ....passes.dce import dce
+from ....passes.functions import each_function
+from ....passes.ranges import PASSED_ON, Derivations
+from ....passes.regions import trip_count
+from ....passes.simplify import apply_rules, truth
 
 MOST_ROUNDS = 8
 MOST_WORK = 2048  # operations on elements that a thread does in all rounds
