@@ -70,7 +70,7 @@ class Terms:
         if distances is False:
             return False
         self._keep(key, distances)
-        return all(_fits(pair, *limits, slot) for pair, limits in zip(self.pairs, distances))
+        return all(_fits(pair, slot, *limits) for pair, limits in zip(self.pairs, distances))
 
     def _judge(self, grid, values):
         """The forbidden distances of each pair; False if something is negative that must not be."""
@@ -112,7 +112,7 @@ def _below(least, found):
     return period, least - (least - first) % period, more
 
 
-def _fits(pair, least, most, may, period, first, more, slot):
+def _fits(pair, slot, least, most, may, period, first, more):
     """Whether the arguments of a pair are far enough from each other, interleaved, or in step."""
     distance = _value(T.i64, slot(pair.y) - slot(pair.x))
     if not least <= distance <= most or period and (distance - first) % period > more:

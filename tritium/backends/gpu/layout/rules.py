@@ -8,6 +8,8 @@ number of warps and the home of every tile.
 
 from __future__ import annotations
 
+from typing import Any
+
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, Result
@@ -91,7 +93,7 @@ def _broadcast_result(a, op, source):
     """What a reduction made, spread out again along its axis, lies where the reduced tile does."""
     match op.operands[0]:
         case Op(ops.expand_dims, (Op(ops.reduce) | Result(Op(ops.reduce)) as found,), {"axis": axis}):
-            made = found.op if type(found) is Result else found
+            made: Any = found.op if type(found) is Result else found
             if made.operands[0].type.shape == op.type.shape and made.attrs["axis"] % len(op.type.shape) == axis:
                 return a.home(a.leader(made.operands))
     return a.usual(op.type.shape)

@@ -25,11 +25,11 @@ def dot(g, op, a, b, acc):
     types = [x.type for x in op.operands[:2]]
     bases = g.shared.take([t.numel * t.element.bytes for t in types])
     g.shared.before_write(g)
-    sides = [_Side(g, t, axis, base) for t, axis, base in zip(types, _AXES, bases)]
-    for x, value, side in zip((a, b), op.operands, sides):
+    lhs, rhs = (_Side(g, t, axis, base) for t, axis, base in zip(types, _AXES, bases))
+    for x, value, side in zip((a, b), op.operands, (lhs, rhs)):
         write(g, x, side.element, g.layout(value), side.images, side.base)
     g.shared.after_write(g)
-    return _multiply(g, op, *sides, acc)
+    return _multiply(g, op, lhs, rhs, acc)
 
 
 @lower(gpu_ops.dot_buffers)

@@ -96,7 +96,7 @@ def _unrolled(b, op):
     """What the loop leaves behind."""
     index, values = op.operands[0].type, op.operands[3:]
     first, _, step = (x.attrs["value"] for x in op.operands[:3])
-    for k in range(trip_count(op)):
+    for k in range(trip_count(op) or 0):
         values = substitute(b, op.regions[0], (ops.constant(b, value=first + k * step, type=index), *values))
     return tuple(values)
 

@@ -75,13 +75,14 @@ def link_to_fit(ptx, most_threads):
     looks at the processor too. Small programs are often better off so. But large ones leave it in large steps, and
     while their warps wait for each other only other programs have something to do.
     """
-    threads = _THREADS.search(ptx)
-    large = threads is not None and int(threads[1]) >= _LARGE and len(ptx) <= _LONGEST
-    if large and not any(word in ptx for word in _SETTLED):
-        for count in range(most_threads // int(threads[1]), 1, -1):
-            made = link(f"{ptx[:threads.end()]}\n.minnctapersm {count}{ptx[threads.end():]}")
-            if not spills(made[0]):
-                return made
+    found = _THREADS.search(ptx)
+    if found is None or len(ptx) > _LONGEST or any(word in ptx for word in _SETTLED):
+        return link(ptx)
+    threads, end = int(found[1]), found.end()
+    for count in range(most_threads // threads, 1, -1) if threads >= _LARGE else ():
+        made = link(f"{ptx[:end]}\n.minnctapersm {count}{ptx[end:]}")
+        if not spills(made[0]):
+            return made
     return link(ptx)
 
 
