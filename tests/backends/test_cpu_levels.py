@@ -292,7 +292,7 @@ def test_dots_without_fused_steps_stay_in_registers():
     """In a process of its own: what was compiled for another processor before changes LLVM's ways."""
     code = """
 import re
-from tritium.backends.cpu import dot
+from tritium.backends.cpu.library import dot
 from tritium.backends.llvm.target import assembly, cpu_target
 for name in ("x86-64", "x86-64-v2", "x86-64-v2,+avx", "x86-64-v3,-fma"):
     for kind in ("f32", "f64"):

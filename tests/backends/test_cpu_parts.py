@@ -75,7 +75,7 @@ def test_tiles_are_kept_in_the_unit():
 def test_dot_keeps_its_tile_in_registers(name, products, kind):
     """In a process of its own: what was compiled for another processor before changes LLVM's ways."""
     code = (
-        "from tritium.backends.cpu import dot; from tritium.backends.llvm.target import assembly, cpu_target; "
+        "from tritium.backends.cpu.library import dot; from tritium.backends.llvm.target import assembly, cpu_target; "
         f"cpu = cpu_target({name!r}); print(assembly(dot.dot(cpu, {kind!r}), cpu))"
     )
     text = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -381,7 +381,7 @@ except RuntimeError as error:
 """)
     out = subprocess.run([sys.executable, "-c", f"""
 import runpy
-from tritium.backends.nvptx import cuda
+from tritium.backends.nvptx.runtime import cuda
 cuda.library = lambda: None
 runpy.run_path({str(file)!r})
 """], capture_output=True, text=True)

@@ -145,7 +145,7 @@ def test_what_the_driver_refuses_is_told(fake):
 
 PAGES_MET_ANEW = """
 import ctypes, resource
-from tritium.backends.nvptx import ahead
+from tritium.backends.nvptx.assemble import warm_up
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
@@ -164,7 +164,7 @@ def work():
 
 work()
 without = work()
-ahead.keep_freed_memory()
+warm_up.keep_freed_memory()
 work()
 print(without, work())
 """
