@@ -53,7 +53,7 @@ def test_from_cpp_a_kernel_takes_the_users_arguments_alone(kernels):
     kernel = product(kernels(store=True))
     metadata = kernel.metadata
     assert not (metadata.maps or metadata.copy_warps or metadata.persistent or metadata.nonnegative or metadata.apart
-                or metadata.overtaken)
+                or metadata.reordered)
     assert inductor.needs_launcher(kernel) is None and not turned(kernels(store=True)).metadata.nonnegative
 
 

@@ -1,4 +1,4 @@
-"""Runs what `split_blocks` makes on the interpreter: one machine for each block, on one memory.
+"""Runs what `split_clusters` makes on the interpreter: one machine for each block, on one memory.
 
 Blocks take turns: each runs until it must meet the others. So an order can be chosen, and what a block reads too early
 or too late, for want of a meeting, is read so in one of two orders.
@@ -8,8 +8,8 @@ import threading
 
 import numpy as np
 
-from tritium.backends.gpu.cluster.split import split_blocks
-from tritium.backends.gpu.rewrite.simplify_induction import scalar_steps
+from tritium.backends.gpu.cluster.split import split_clusters
+from tritium.backends.gpu.rewrite.simplify_induction import simplify_induction
 from tritium.interp.machine import Machine, programs
 from tritium.interp.memory import Memory
 from tritium.ir.verify import verify
@@ -17,7 +17,7 @@ from tritium.ir.verify import verify
 
 def interpret_in_blocks(module, args, grid=(1,), *, blocks=2, backwards=False):
     """Run every program of a launch on a cluster of so many blocks."""
-    module = verify(split_blocks(scalar_steps(module), blocks))
+    module = verify(split_clusters(simplify_induction(module), blocks))
     memory = Memory(True)
     first = Machine(memory, grid)
     values = [first.argument(arg.type, value, arg.name) for arg, value in zip(module.args, args, strict=True)]
@@ -86,12 +86,12 @@ class Block(Machine):
     def block_rank(self):
         return np.array(self.rank, np.int32)
 
-    def meet_blocks(self):
+    def cluster_barrier(self):
         self.cluster.meet(self.rank)
 
-    def gather_blocks(self, values, blocks):
+    def cluster_all_gather(self, values, blocks):
         self.cluster.left[self.rank] = values
-        self.meet_blocks()
+        self.cluster_barrier()
         found = tuple(np.stack([np.asarray(self.cluster.left[k][n]) for k in blocks]) for n in range(len(values)))
-        self.meet_blocks()
+        self.cluster_barrier()
         return found

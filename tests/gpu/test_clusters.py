@@ -10,8 +10,8 @@ from tests.gpu.test_language import module_of
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.gpu import ops as gpu_ops
 from tritium.backends.gpu.cluster.axes import Axes
-from tritium.backends.gpu.cluster.split import split_blocks
-from tritium.backends.gpu.rewrite.simplify_induction import scalar_steps
+from tritium.backends.gpu.cluster.split import split_clusters
+from tritium.backends.gpu.rewrite.simplify_induction import simplify_induction
 from tritium.compiler import ASTSource
 from tritium.interp.machine import interpret
 from tritium.ir.core import walk
@@ -48,7 +48,7 @@ def f16(*shape):
 
 
 def axes_of_stores(module, blocks):
-    module = scalar_steps(module)
+    module = simplify_induction(module)
     axes = Axes(module, blocks)
     return [axes.of(op) for op in walk(module.body) if op.kind.name == "store"]
 
@@ -157,8 +157,8 @@ def test_blocks_do_what_one_would(case, blocks, backwards):
 
 def test_products_need_nothing_of_other_blocks():
     args = f16(64, 32), f16(32, 64), np.zeros((64, 64), np.float32), 64, 64, 16, 2
-    made = kinds(split_blocks(scalar_steps(module_of(product, args)[0]), 2))
-    assert gpu_ops.meet_blocks not in made and gpu_ops.gather_blocks not in made
+    made = kinds(split_clusters(simplify_induction(module_of(product, args)[0]), 2))
+    assert gpu_ops.cluster_barrier not in made and gpu_ops.cluster_all_gather not in made
 
 
 # --- options ----------------------------------------------------------------------------------------------------------

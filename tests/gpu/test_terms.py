@@ -217,8 +217,8 @@ def test_loads_do_not_pass_stores_they_may_meet(fake, address, programs, functio
         kernel = rows_in_turn[(programs,)](Tensor(8 * MEGABYTE, "fp16"), Tensor(MEGABYTE, "fp16"), w, 256, 64, 64)
         rows_in_turn[(programs,)](Tensor(address, "fp16"), Tensor(MEGABYTE, "fp16"), w, 256, 64, 64)
     assert [note["function"] for note in fake.launches] == [FAST, function] * 2
-    assert kernel.metadata.overtaken and "cp.async" in kernel.asm["ptx"]
-    assert kernel.unassuming().metadata.overtaken == () and "cp.async" not in kernel.unassuming().asm["ptx"]
+    assert kernel.metadata.reordered and "cp.async" in kernel.asm["ptx"]
+    assert kernel.unassuming().metadata.reordered == () and "cp.async" not in kernel.unassuming().asm["ptx"]
 
 
 def test_stages_say_what_loads_pass():
@@ -227,5 +227,5 @@ def test_stages_say_what_loads_pass():
                        {"BLOCK": 64, "D": 64}, {(k,): [["tt.divisibility", 16]] for k in range(4)})
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
     again = parse_module(made.asm["ttgir"])
-    assert again.attrs["overtaken"] and str(again) == str(parse_module(str(again)))
-    assert Terms((), again.attrs["overtaken"]).words[:] == Terms((), made.metadata.overtaken).words[:]
+    assert again.attrs["reordered"] and str(again) == str(parse_module(str(again)))
+    assert Terms((), again.attrs["reordered"]).words[:] == Terms((), made.metadata.reordered).words[:]

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests import cases
-from tritium.backends.gpu.cluster.split import split_blocks
+from tritium.backends.gpu.cluster.split import split_clusters
 from tritium.backends.gpu.layout.assign import assign_layouts
-from tritium.backends.gpu.pipeline.prefetch import load_ahead
-from tritium.backends.gpu.pipeline.software_pipeline import pipeline_loops
+from tritium.backends.gpu.pipeline.prefetch import prefetch_loads
+from tritium.backends.gpu.pipeline.software_pipeline import software_pipeline
 from tritium.backends.gpu.pipeline.specialize_warps import specialize_warps
-from tritium.backends.gpu.pipeline.tma_stores import store_boxes
-from tritium.backends.gpu.rewrite.hoist_scales import unscale_extremes
-from tritium.backends.gpu.rewrite.redundant_loads import load_once
-from tritium.backends.gpu.rewrite.simplify_induction import scalar_steps
+from tritium.backends.gpu.pipeline.tma_stores import tma_stores
+from tritium.backends.gpu.rewrite.hoist_scales import hoist_scales
+from tritium.backends.gpu.rewrite.redundant_loads import eliminate_redundant_loads
+from tritium.backends.gpu.rewrite.simplify_induction import simplify_induction
 from tritium.backends.gpu.rewrite.split_dots import split_dots
-from tritium.backends.gpu.rewrite.swap_operands import turn_dots
+from tritium.backends.gpu.rewrite.swap_operands import swap_operands
 from tritium.backends.gpu.rewrite.unroll_loops import unroll_loops
 from tritium.backends.nvptx.isa import mma, tma, wgmma
 from tritium.backends.nvptx.isa.target import NvTarget
@@ -32,25 +32,25 @@ from tritium.passes.axis_info import analyze
 FOLDER = Path(__file__).parent / "gpu"
 
 
-def _overtaking(step, module):
+def _reordering(step, module):
     """What `step(module, apart)` makes, with a note of what it takes to be apart."""
     pairs = [] if module.attrs.get("launch_checks") else None
     made = step(module, pairs)
-    return made.replace(attrs={**made.attrs, "overtaken": packed(pairs)}) if pairs else made
+    return made.replace(attrs={**made.attrs, "reordered": packed(pairs)}) if pairs else made
 
 
 def _pipeline(module, nv):
-    can = mma.abilities(nv, analyze(module), module.attrs["num_warps"])
-    return _overtaking(lambda module, apart: pipeline_loops(module, can, apart=apart), module)
+    can = mma.capabilities(nv, analyze(module), module.attrs["num_warps"])
+    return _reordering(lambda module, apart: software_pipeline(module, can, apart=apart), module)
 
 
-def _load_ahead(module, nv):
-    return _overtaking(lambda module, apart: load_ahead(module, 16, apart), module)
+def _prefetch(module, nv):
+    return _reordering(lambda module, apart: prefetch_loads(module, 16, apart), module)
 
 
 def _specialize(module, nv):
-    abilities = lambda module: mma.abilities(nv, analyze(module, []), module.attrs["num_warps"])
-    return specialize_warps(module, abilities, tma.engine(nv))
+    capabilities = lambda module: mma.capabilities(nv, analyze(module, []), module.attrs["num_warps"])
+    return specialize_warps(module, capabilities, tma.engine(nv))
 
 
 def _assign(module, nv):
@@ -61,26 +61,27 @@ def _split(module, nv):
     return split_dots(module, mma.multiplies(nv, module.attrs["num_warps"]))
 
 
-def _turn(module, nv):
-    return turn_dots(module, lambda module: mma.abilities(nv, analyze(module), module.attrs["num_warps"]))
+def _swap(module, nv):
+    return swap_operands(module, lambda module: mma.capabilities(nv, analyze(module), module.attrs["num_warps"]))
 
 
-def _load_once(module, nv):
-    return load_once(module, lambda module: mma.abilities(nv, analyze(module), module.attrs["num_warps"]), [])
+def _redundant_loads(module, nv):
+    capabilities = lambda module: mma.capabilities(nv, analyze(module), module.attrs["num_warps"])
+    return eliminate_redundant_loads(module, capabilities, [])
 
 
 PASSES = {
-    "load_ahead": _load_ahead,
-    "load_once": _load_once,
-    "turn_dots": _turn,
-    "split_blocks": lambda module, nv: split_blocks(module, 2),
+    "prefetch_loads": _prefetch,
+    "eliminate_redundant_loads": _redundant_loads,
+    "swap_operands": _swap,
+    "split_clusters": lambda module, nv: split_clusters(module, 2),
     "split_dots": _split,
-    "unscale_extremes": lambda module, nv: unscale_extremes(module, []),
+    "hoist_scales": lambda module, nv: hoist_scales(module, []),
     "unroll_loops": lambda module, nv: unroll_loops(module),
-    "scalar_steps": lambda module, nv: scalar_steps(module),
-    "pipeline_loops": _pipeline,
+    "simplify_induction": lambda module, nv: simplify_induction(module),
+    "software_pipeline": _pipeline,
     "specialize_warps": _specialize,
-    "store_boxes": lambda module, nv: store_boxes(module, tma.engine(nv), len(module.args)),
+    "tma_stores": lambda module, nv: tma_stores(module, tma.engine(nv), len(module.args)),
     "assign_layouts": _assign,
 }
 

@@ -128,7 +128,7 @@ INT = {
 }
 
 # --- rounding to integers ---------------------------------------------------------------------------------------------
-ROUND = {
+ITERATION = {
     "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "rint": round,
     "round": lambda x: math.floor(abs(x) + Fraction(1, 2)) * (1 if x > 0 else -1),
 }
@@ -140,7 +140,7 @@ def agrees(row, t, got, exact, expected):
     return allowed(t, got, exact, expected)
 
 
-EXACT = {"div", "rem", *INT, *FLOAT, *COMPARE, *ROUND}
+EXACT = {"div", "rem", *INT, *FLOAT, *COMPARE, *ITERATION}
 CASES = [(row, t) for row in ops.ROWS.values() for t in row.accepts if row.name in EXACT]
 
 
@@ -154,9 +154,9 @@ def test_exact_rows(row, t):
             exact = expected = int(COMPARE[row.name](*x))
         elif t.is_int:
             exact = expected = wrap(t, INT[row.name](t, *x))
-        elif row.name in ROUND:
+        elif row.name in ITERATION:
             exact = expected = x[0] if is_special(x[0]) or x[0] == 0 else \
-                Fraction(ROUND[row.name](x[0])) or math.copysign(0.0, x[0])
+                Fraction(ITERATION[row.name](x[0])) or math.copysign(0.0, x[0])
         else:
             exact = expected = FLOAT[row.name](*x)
             if t.bits == 8 and not row.exact:  # computed in f32, converted back as a cast
@@ -223,7 +223,7 @@ def check_close(t, name, x, got, expected, mp):
 def test_every_row_has_a_reference():
     """A row added to the table needs an independent reference here."""
     for row in ops.ROWS.values():
-        known = row.name in COMPARE or row.name in ROUND or row.name in POLES or \
+        known = row.name in COMPARE or row.name in ITERATION or row.name in POLES or \
             all(row.name in (INT if t.is_int else FLOAT) for t in row.accepts)
         assert known, f"row {row.name} has no reference in {__file__}"
 

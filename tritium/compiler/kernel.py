@@ -286,7 +286,7 @@ class CompiledKernel:
     @property
     def _assuming(self) -> bool:
         """Whether it takes something for granted of its launches."""
-        return any(getattr(self.metadata, name, ()) for name in ("nonnegative", "maps", "apart", "overtaken"))
+        return any(getattr(self.metadata, name, ()) for name in ("nonnegative", "maps", "apart", "reordered"))
 
     def _require(self, name: str, needed: int, limit: int) -> None:
         if needed > limit:

@@ -71,7 +71,7 @@ def fit(metadata, args, grid):
     """Whether a launch is as the kernel takes for granted; the launcher would launch another, too."""
     bits = lambda x: int(x if isinstance(x, int | np.integer) else np.float32(x).view(np.int32))
     slots = (ctypes.c_int64 * len(args))(*map(bits, Memory(args).arguments))
-    terms = Terms(metadata["nonnegative"], metadata["overtaken"] or ((), ()))
+    terms = Terms(metadata["nonnegative"], metadata["reordered"] or ((), ()))
     return terms.hold(grid, ctypes.addressof(slots))
 
 

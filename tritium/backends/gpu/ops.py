@@ -20,8 +20,8 @@ class convert:
         return x
 
 
-@op("ring", attrs=("tile", "slots", "axis"), effects="write")
-class ring:
+@op("multibuffer", attrs=("tile", "slots", "axis"), effects="write")
+class multibuffer:
     """`slots` new buffers in shared memory for tiles of type `tile` with rows along `axis`; gives the address."""
 
     def infer(*, tile, slots, axis):
@@ -89,7 +89,7 @@ class dot_shared:
     or for none (None); an unfinished result may only be handed to further `dot_shared` and to `dot_wait`.
 
     Further operands are a barrier and a parity: with all it takes to begin at hand, the dot waits for that phase, and
-    then as `take_turn` does.
+    then as `ping_pong_wait` does.
     """
 
     def infer(a, b, acc, *phase, lhs, rhs, a_axis, b_axis, precision, pending):
@@ -127,8 +127,8 @@ class block_rank:
         return m.block_rank()
 
 
-@op("gather_blocks", attrs=("blocks",), effects="write")
-class gather_blocks:
+@op("cluster_all_gather", attrs=("blocks",), effects="write")
+class cluster_all_gather:
     """What each of these `blocks` of the cluster holds, along a new first axis, for several values at once. All blocks
     meet here."""
 
@@ -136,23 +136,23 @@ class gather_blocks:
         return tuple(T.with_shape(t, (len(blocks), *T.shape(t))) for t in values)
 
     def eval(m, op, *values):
-        return m.gather_blocks(values, op.attrs["blocks"])
+        return m.cluster_all_gather(values, op.attrs["blocks"])
 
 
-@op("meet_blocks", effects="write")
-class meet_blocks:
+@op("cluster_barrier", effects="write")
+class cluster_barrier:
     """All threads of all blocks of the cluster meet, and see what the others have written to memory."""
 
     def infer():
         return None
 
     def eval(m, op):
-        m.meet_blocks()
+        m.cluster_barrier()
 
 
 # --- warps with different work ----------------------------------------------------------------------------------------
-@op("warp_roles", attrs=("registers",), effects="write", blocks=1)
-class warp_roles:
+@op("warp_specialize", attrs=("registers",), effects="write", blocks=1)
+class warp_specialize:
     """Two regions for two groups of warps: the second for the kernel's own, the first for one of those that come behind
     them. `registers` are how many each thread begins with, then one behind them and one of the others. If several
     `blocks` copy for each other, they meet before and after."""
@@ -161,8 +161,8 @@ class warp_roles:
         return None
 
 
-@op("phases", attrs=("count", "arrivals"), effects="write")
-class phases:
+@op("mbarrier_init", attrs=("count", "arrivals"), effects="write")
+class mbarrier_init:
     """`count` new barriers in shared memory, each through with a phase when so many warps (or copies) have arrived and
     all announced bytes are there; gives the address. All threads of the program meet here."""
 
@@ -170,8 +170,8 @@ class phases:
         return T.i32
 
 
-@op("arrive", effects="write", blocks=1)
-class arrive:
+@op("mbarrier_arrive", effects="write", blocks=1)
+class mbarrier_arrive:
     """Every warp that comes here arrives once at the barrier at this address, in each of so many blocks; with a second
     operand, an i1, if that holds."""
 
@@ -179,48 +179,48 @@ class arrive:
         return None
 
 
-@op("await_phase", effects="write")
-class await_phase:
+@op("mbarrier_wait", effects="write")
+class mbarrier_wait:
     """Wait until the barrier at this address is through with a phase of this parity: operands (barrier, parity)."""
 
     def infer(barrier, parity):
         return None
 
 
-@op("open_turns", effects="write")
-class open_turns:
+@op("ping_pong_open", effects="write")
+class ping_pong_open:
     """The two halves of the kernel's own warps begin to take turns, the first with the first."""
 
     def infer():
         return None
 
 
-@op("take_turn", effects="write")
-class take_turn:
+@op("ping_pong_wait", effects="write")
+class ping_pong_wait:
     """A group of warps waits for its turn."""
 
     def infer():
         return None
 
 
-@op("pass_turn", effects="write")
-class pass_turn:
+@op("ping_pong_signal", effects="write")
+class ping_pong_signal:
     """It is the other group's turn."""
 
     def infer():
         return None
 
 
-@op("close_turns", effects="write")
-class close_turns:
+@op("ping_pong_close", effects="write")
+class ping_pong_close:
     """The last turn has been passed on, and nobody is to take it."""
 
     def infer():
         return None
 
 
-@op("box_load", attrs=("tile", "axis"), effects="write", blocks=1)
-class box_load:
+@op("tma_load", attrs=("tile", "axis"), effects="write", blocks=1)
+class tma_load:
     """Have the copy engine bring a box of a tensor into a buffer: operands (buffer, barrier, map, *coordinates).
 
     Its bytes are announced to the barrier, which waits for them. The coordinates are the box's start, slowest axis
@@ -244,8 +244,8 @@ class element_load:
         return None
 
 
-@op("box_store", attrs=("axis", "rank", "how", "ordered", "fenced"), effects="write")
-class box_store:
+@op("tma_store", attrs=("axis", "rank", "how", "ordered", "fenced"), effects="write")
+class tma_store:
     """Have the copy engine write a tile with rows along `axis` to a box of a tensor, and go on meanwhile.
 
     Operands (tile, map, `rank` coordinates). What lies outside of the tensor is dropped; with `how` the rest is

@@ -9,21 +9,21 @@ from ...passes import dce, licm, promise_arguments
 from ...passes.apart import packed
 from ...passes.axis_info import analyze
 from ..gpu import ops as gpu_ops
-from ..gpu.analysis.division import quotients_are_small
-from ..gpu.cluster.split import split_blocks
+from ..gpu.analysis.division import small_dividends
+from ..gpu.cluster.split import split_clusters
 from ..gpu.layout.assign import assign_layouts
 from ..gpu.lower import LOWER, lower_kernel
-from ..gpu.pipeline.ping_pong import turns_are_kept
-from ..gpu.pipeline.prefetch import load_ahead
-from ..gpu.pipeline.shared_budget import leaves_room
-from ..gpu.pipeline.software_pipeline import pipeline_loops
+from ..gpu.pipeline.ping_pong import keeps_ping_pong
+from ..gpu.pipeline.prefetch import prefetch_loads
+from ..gpu.pipeline.shared_budget import fits_shared_memory
+from ..gpu.pipeline.software_pipeline import software_pipeline
 from ..gpu.pipeline.specialize_warps import specialize_warps
-from ..gpu.pipeline.tma_stores import store_boxes
-from ..gpu.rewrite.hoist_scales import unscale_extremes
-from ..gpu.rewrite.redundant_loads import load_once
-from ..gpu.rewrite.simplify_induction import scalar_steps
+from ..gpu.pipeline.tma_stores import tma_stores
+from ..gpu.rewrite.hoist_scales import hoist_scales
+from ..gpu.rewrite.redundant_loads import eliminate_redundant_loads
+from ..gpu.rewrite.simplify_induction import simplify_induction
 from ..gpu.rewrite.split_dots import split_dots
-from ..gpu.rewrite.swap_operands import turn_dots
+from ..gpu.rewrite.swap_operands import swap_operands
 from ..llvm.target import assembly, llvm
 from .assemble import driver_link, ptxas
 from .isa import inline_asm, mma, tma, wgmma
@@ -41,12 +41,12 @@ def ttgir(module, target, options, metadata):
     once, turn dots, pipeline the loops around them, load ahead in others, give every tile a layout.
 
     Values that are taken for not negative are noted in the module's `nonnegative`, loads that run ahead of stores to
-    other memory in its `overtaken`; the launcher sees to it.
+    other memory in its `reordered`; the launcher sees to it.
     """
     nv = NvTarget.of(options.arch)
     if options.num_ctas > 1:
-        module = licm(split_blocks(scalar_steps(module), options.num_ctas))
-    module = scalar_steps(split_dots(module, mma.multiplies(nv, options.num_warps)))
+        module = licm(split_clusters(simplify_induction(module), options.num_ctas))
+    module = simplify_induction(split_dots(module, mma.multiplies(nv, options.num_warps)))
     module = _turned(_loaded_once(module, nv, options), nv, options)
     return _specialized(module, nv, options) or _pipelined(module, nv, options)
 
@@ -57,22 +57,22 @@ def _pipelined(module, nv, options):
     while True:
         taken = list(module.attrs.get("nonnegative", ())) if options.launch_checks else None
         pairs = [] if options.launch_checks and options.num_ctas == 1 else None  # blocks pass each other's stores
-        made = load_ahead(module, _ahead_registers(options), pairs)
+        made = prefetch_loads(module, _ahead_registers(options), pairs)
         made = made if made is module else dce(made)
-        made = pipeline_loops(made, mma.abilities(nv, analyze(made, taken), options.num_warps), most, pairs)
-        slots = max((op.attrs["slots"] for op in walk(made.body) if op.kind is gpu_ops.ring), default=1)
+        made = software_pipeline(made, mma.capabilities(nv, analyze(made, taken), options.num_warps), most, pairs)
+        slots = max((op.attrs["slots"] for op in walk(made.body) if op.kind is gpu_ops.multibuffer), default=1)
         if options.launch_checks:
-            boxed = store_boxes(made, tma.engine(nv), len(module.args), BY_ENGINE, taken)
+            boxed = tma_stores(made, tma.engine(nv), len(module.args), BY_ENGINE, taken)
             made = made if boxed is made else dce(boxed)
-        made = unscale_extremes(made, taken)
+        made = hoist_scales(made, taken)
         made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, taken, mma.fragments(nv), nv.widest_atomic)
-        if slots == 1 or leaves_room(made, nv.shared_bytes):
+        if slots == 1 or fits_shared_memory(made, nv.shared_bytes):
             break
         most = slots - 1
     if made.functions:
         made = made.replace(functions=[_function(f, made.attrs, nv) for f in promise_arguments(module).functions])
     told = {"nonnegative": tuple(taken)} if taken else {}
-    told |= {"overtaken": packed(pairs)} if pairs else {}
+    told |= {"reordered": packed(pairs)} if pairs else {}
     return made.replace(attrs={**made.attrs, **told}) if told else made
 
 
@@ -84,14 +84,15 @@ def _ahead_registers(options):
 
 def _function(function, attrs, nv):
     """A function with layouts; it has no dots."""
-    function = scalar_steps(function.replace(attrs=attrs))
+    function = simplify_induction(function.replace(attrs=attrs))
     return assign_layouts(function, widest_atomic=nv.widest_atomic).replace(attrs={})
 
 
 def _loaded_once(module, nv, options):
     """The module with what repeats in a tile loaded once, and a note of what that takes for granted."""
     taken = [] if options.launch_checks else None
-    made = load_once(module, lambda module: mma.abilities(nv, analyze(module, []), options.num_warps), taken)
+    capabilities = lambda module: mma.capabilities(nv, analyze(module, []), options.num_warps)
+    made = eliminate_redundant_loads(module, capabilities, taken)
     if made is module:
         return module
     told = {"nonnegative": tuple(taken)} if taken else {}
@@ -100,7 +101,7 @@ def _loaded_once(module, nv, options):
 
 def _turned(module, nv, options):
     """The module with dots turned that read their right side better as the left one."""
-    made = turn_dots(module, lambda module: mma.abilities(nv, analyze(module, []), options.num_warps))
+    made = swap_operands(module, lambda module: mma.capabilities(nv, analyze(module, []), options.num_warps))
     return module if made is module else dce(made)
 
 
@@ -109,21 +110,21 @@ def _specialized(module, nv, options):
     if not options.launch_checks or options.maxnreg:  # the launcher describes tensors; warps share out all registers
         return None
     made = _with_turns(module, nv, options, True)
-    if made is not None and not turns_are_kept(made):
+    if made is not None and not keeps_ping_pong(made):
         made = _with_turns(module, nv, options, False)
-    return made if made is None or leaves_room(made, nv.shared_bytes) else None
+    return made if made is None or fits_shared_memory(made, nv.shared_bytes) else None
 
 
 def _with_turns(module, nv, options, turns):
-    abilities = lambda module: mma.abilities(nv, analyze(module, []), options.num_warps)
+    capabilities = lambda module: mma.capabilities(nv, analyze(module, []), options.num_warps)
     taken = list(module.attrs.get("nonnegative", ()))
-    made = specialize_warps(module, abilities, tma.engine(nv), turns, taken)
+    made = specialize_warps(module, capabilities, tma.engine(nv), turns, taken)
     if made is module:
         return None
-    if quotients_are_small(module, taken):
+    if small_dividends(module, taken):
         made = made.replace(attrs={**made.attrs, "small_quotients": True})
-    made = dce(store_boxes(made, tma.engine(nv), len(module.args), taken=taken))
-    made = unscale_extremes(made, taken)
+    made = dce(tma_stores(made, tma.engine(nv), len(module.args), taken=taken))
+    made = hoist_scales(made, taken)
     made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, None, mma.fragments(nv), nv.widest_atomic)
     return made.replace(attrs={**made.attrs, "nonnegative": tuple(taken)}) if taken else made
 
@@ -137,7 +138,7 @@ def llir(module, target, options, metadata):
 
 
 # What the launcher must know: what the kernel takes for granted, and what it takes besides the user's arguments.
-_TOLD = {"nonnegative": (), "copy_warps": 0, "maps": (), "apart": (), "overtaken": (), "persistent": False}
+_TOLD = {"nonnegative": (), "copy_warps": 0, "maps": (), "apart": (), "reordered": (), "persistent": False}
 
 
 def _attributes(options, module):

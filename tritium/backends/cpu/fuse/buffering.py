@@ -13,7 +13,7 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Result, walk
 from .affine import ADDRESSING
-from .dependences import overtakes, positionwise
+from .dependences import positionwise, reorders
 
 # Operands that must lie in scratch memory before the op: kind -> their positions.
 WHOLE = {ops.gather: (0,), ops.dot: (0, 1)}
@@ -304,7 +304,7 @@ class Wants:
                     return None
                 inside = 2 << 2 * s
                 earlier = bits & -bits < inside >> 1  # then it is kept, and done by then
-                if earlier or not bits & inside or overtakes(self.lo, op, self.steps[s], bool(moved & inside)):
+                if earlier or not bits & inside or reorders(self.lo, op, self.steps[s], bool(moved & inside)):
                     return inside >> 1
                 return inside if last > s else None
         return None

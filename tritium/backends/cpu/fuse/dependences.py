@@ -19,7 +19,7 @@ from ....ir import types as T
 from ....ir.core import Arg, Result
 from ....passes.apart import MOST_PAIRS, Accesses
 
-__all__ = ["Taken", "apart", "origin", "overtakes", "positionwise"]
+__all__ = ["Taken", "apart", "origin", "positionwise", "reorders"]
 
 _WRITES = (ops.store, ops.atomic, ops.atomic_cas)
 
@@ -72,7 +72,7 @@ def origin(lo, p):
             p = p.operands[0]
 
 
-def overtakes(lo, load, step, moved) -> bool:
+def reorders(lo, load, step, moved) -> bool:
     """Whether a step that wants `load` strip by strip may have written to some of its elements before it reads them.
 
     `moved`: it wants elements at other positions than those at which it writes.

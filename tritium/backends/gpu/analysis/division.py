@@ -17,7 +17,7 @@ SMALL = 1 << 21
 _KINDS = (ops.div, ops.rem)
 
 
-def quotients_are_small(module, taken):
+def small_dividends(module, taken):
     """True if all scalars that are divided are small, at every launch or where the launcher sees to it: what it has to
     is added to `taken`. False where nothing is divided."""
     asked = [op for op in walk(module.body) if divides(op)]
@@ -40,4 +40,4 @@ def divides(op):
     return not (type(divisor) is Op and divisor.kind is ops.constant)
 
 
-__all__ = ["SMALL", "divides", "quotients_are_small"]
+__all__ = ["SMALL", "divides", "small_dividends"]

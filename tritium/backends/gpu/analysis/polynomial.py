@@ -113,7 +113,7 @@ def _without(product, factor):
     return tuple(left)
 
 
-ROUND = Arg(T.i64, "round")  # how often the loop has gone round
+ITERATION = Arg(T.i64, "round")  # how often the loop has gone round
 
 
 class Scalars:
@@ -126,11 +126,11 @@ class Scalars:
 
     def _enter(self, loop):
         body, (lo, _, step, *inits) = loop.regions[0], loop.operands
-        self.known[id(body.args[0])] = self(lo) + self(step) * Poly.of(ROUND)
+        self.known[id(body.args[0])] = self(lo) + self(step) * Poly.of(ITERATION)
         for arg, init, out in zip(body.args[1:], inits, body.yields):
             by = _increment(arg, out)
-            if by is not None and ROUND not in self(by).values:
-                self.known[id(arg)] = self(init) + self(by) * Poly.of(ROUND)
+            if by is not None and ITERATION not in self(by).values:
+                self.known[id(arg)] = self(init) + self(by) * Poly.of(ITERATION)
 
     def __call__(self, x):
         """The polynomial of a scalar."""
@@ -195,12 +195,12 @@ def _spelling(x):
 
 
 def write(b, poly, rounds: Any = None, value: Callable[[Any], Any] = lambda x: x):
-    """Emit a polynomial as an i64; `rounds` stands for ROUND, `value` maps the others."""
+    """Emit a polynomial as an i64; `rounds` stands for ITERATION, `value` maps the others."""
     total = None
     for product, times in poly.terms.items():
         part = None
         for x in in_order(product):
-            x = rounds if x is ROUND else value(x)
+            x = rounds if x is ITERATION else value(x)
             x = x if x.type is T.i64 else ops.cast(b, x, to=T.i64)
             part = x if part is None else ops.mul(b, part, x)
         if part is None or times != 1:
@@ -210,4 +210,4 @@ def write(b, poly, rounds: Any = None, value: Callable[[Any], Any] = lambda x: x
     return ops.constant(b, value=0, type=T.i64) if total is None else total
 
 
-__all__ = ["ROUND", "Poly", "Scalars", "in_order", "keeps_integers", "write"]
+__all__ = ["ITERATION", "Poly", "Scalars", "in_order", "keeps_integers", "write"]

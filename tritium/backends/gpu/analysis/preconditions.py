@@ -12,7 +12,7 @@ from ....ir.core import Op
 from ....passes.ranges import Derivations, Rows, granted
 from ....passes.regions import counts_down
 from .affine import limits
-from .polynomial import ROUND, in_order
+from .polynomial import ITERATION, in_order
 
 __all__ = ["Certain"]
 
@@ -74,7 +74,7 @@ class Certain:
         for product, factor in poly.terms.items():
             at = rows.add(("constant", "i64", factor))
             for x in in_order(product):
-                at = rows.add(("mul", "i64", at, self._round(rows, loop) if x is ROUND else rows.place(x)))
+                at = rows.add(("mul", "i64", at, self._round(rows, loop) if x is ITERATION else rows.place(x)))
             total = rows.add(("add", "i64", total, at))
         return total
 

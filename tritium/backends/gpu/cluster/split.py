@@ -1,7 +1,7 @@
 """One program for a cluster of blocks: what each of its blocks does.
 
     x = load(p + arange(0, 1024))            x = load(p + (arange(0, 512) + rank * 512))
-    s = sum(x)                        ->     s = sum(gather_blocks(sum(x)))
+    s = sum(x)                        ->     s = sum(cluster_all_gather(sum(x)))
     store(q, s)                              if rank == 0: store(q, s)
 
 Tiles that are cut (`block_axes`) become as small as one block's part; the rest is the same in all blocks, as scalars
@@ -25,7 +25,7 @@ from .. import ops as gpu_ops
 from .axes import Axes, operand_axes
 
 
-def split_blocks(module, blocks):
+def split_clusters(module, blocks):
     """The module as each of so many blocks of a cluster runs it (a power of two)."""
     module = inline_calls(module)
     return _Split(module, blocks).module()
@@ -116,7 +116,7 @@ class _Split:
     def gather(self, values, blocks=None):
         """What blocks hold, in order along a new first axis."""
         self.seen.clear()
-        made = self.b.emit(gpu_ops.gather_blocks, values, {"blocks": blocks or tuple(range(self.blocks))})
+        made = self.b.emit(gpu_ops.cluster_all_gather, values, {"blocks": blocks or tuple(range(self.blocks))})
         return _several(made)
 
     def join_parts(self, x, axis):
@@ -162,7 +162,7 @@ class _Split:
 
     def meet(self):
         self.seen.clear()
-        gpu_ops.meet_blocks(self.b)
+        gpu_ops.cluster_barrier(self.b)
 
     # --- ops ----------------------------------------------------------------------------------------------------------
     def block(self, block):
@@ -371,4 +371,4 @@ def _key(x):
     return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
 
 
-__all__ = ["split_blocks"]
+__all__ = ["split_clusters"]

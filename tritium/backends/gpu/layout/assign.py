@@ -457,7 +457,7 @@ class _Assign:
             self.place(turn, ())
         self.place(op, [*(self.scalar(x) for x in op.operands[:heads]), *inits], regions)
 
-    def take_turn(self, op):
+    def ping_pong_wait(self, op):
         """Conversions that leave the loop would keep the others waiting."""
         self.turn = op
 
@@ -538,7 +538,7 @@ _HOME = {  # anchors, and ops whose results come out of regions
     gpu_ops.dot_shared: _Assign.dot_shared_home,
     gpu_ops.dot_buffers: _Assign.dot_buffers_home,
     gpu_ops.buffer_load: _Assign.buffer_home,
-    gpu_ops.gather_blocks: _Assign.gather_home,
+    gpu_ops.cluster_all_gather: _Assign.gather_home,
     ops.for_: _Assign.loop_home,
     ops.while_: _Assign.loop_home,
     ops.if_: _Assign.branch_home,
@@ -551,7 +551,7 @@ _EMIT = {
     ops.load: _Assign.load,
     ops.atomic: _Assign.load,
     ops.atomic_cas: _Assign.load,
-    gpu_ops.take_turn: _Assign.take_turn,
+    gpu_ops.ping_pong_wait: _Assign.ping_pong_wait,
     ops.for_: _Assign.loop,
     ops.while_: _Assign.loop,
     ops.if_: _Assign.branch,

@@ -201,6 +201,6 @@ OPERAND = {
     ops.extract: _at_home,
     gpu_ops.dot_shared: _dot_shared_operand,
     gpu_ops.share: _share_operand,
-    gpu_ops.box_store: _at_home,
-    gpu_ops.gather_blocks: _at_home,
+    gpu_ops.tma_store: _at_home,
+    gpu_ops.cluster_all_gather: _at_home,
 }

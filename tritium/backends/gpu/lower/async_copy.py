@@ -10,7 +10,7 @@ from .convert import read, write
 from .function import lower
 
 
-@lower(gpu_ops.ring)
+@lower(gpu_ops.multibuffer)
 def ring(g, op):
     """Copies start at once, where the scratch of a conversion may have been: its readers must be done."""
     tile = op.attrs["tile"]

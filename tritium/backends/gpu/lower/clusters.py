@@ -12,13 +12,13 @@ def block_rank(g, op):
     return [g.target.block_rank(g)]
 
 
-@lower(gpu_ops.meet_blocks)
-def meet_blocks(g, op):
-    g.target.meet_blocks(g)
+@lower(gpu_ops.cluster_barrier)
+def cluster_barrier(g, op):
+    g.target.cluster_barrier(g)
 
 
-@lower(gpu_ops.gather_blocks)
-def gather_blocks(g, op, *values):
+@lower(gpu_ops.cluster_all_gather)
+def cluster_all_gather(g, op, *values):
     """Every thread leaves its registers in its own block's memory, then reads those of its like in the other blocks;
     as many at a time as there is room for."""
     w, threads, blocks = g.w, 32 * g.warps, op.attrs["blocks"]
@@ -37,13 +37,13 @@ def gather_blocks(g, op, *values):
             pointer, x = g.shared.pointer(g, offset, base), _as_stored(w, values[k][r], types[k])
             w.effect(f"store {x.typed}, {pointer.typed}, align {size}")
             base += threads * size
-        g.target.meet_blocks(g)
+        g.target.cluster_barrier(g)
         for n, block in enumerate(blocks):
             for k, r, offset, start in places:
                 there = g.target.address_in_block(g, g.shared.pointer(g, offset), g.int(block))
                 found = g.target.load_from_block(g, there, start, 8 * _bytes(types[k]))
                 outs[k][n * len(values[k]) + r] = _as_value(w, found, types[k])
-        g.target.meet_blocks(g)  # nobody writes or goes while it is read
+        g.target.cluster_barrier(g)  # nobody writes or goes while it is read
     return tuple(outs)
 
 

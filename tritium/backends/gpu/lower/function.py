@@ -391,7 +391,7 @@ def lower_kernel(module, target, attributes=""):
     from .calls import callees, write_functions
     from .shared_memory import Scratch
 
-    g = Lowering(module, target, Scratch(lends=any(op.kind is gpu_ops.box_store for op in walk(module.body))))
+    g = Lowering(module, target, Scratch(lends=any(op.kind is gpu_ops.tma_store for op in walk(module.body))))
     g.callees = callees(module)
     parameters = [
         (f"{_parameter_type(a)} {_name(k, a)}", value(_value_type(a), f"%{_name(k, a)}"))

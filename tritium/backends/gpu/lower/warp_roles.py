@@ -11,7 +11,7 @@ from .function import llvm_type, lower
 TURNS = 2  # barrier of the first of two groups that take turns; the second has the next
 
 
-@lower(gpu_ops.warp_roles)
+@lower(gpu_ops.warp_specialize)
 def warp_roles(g, op):
     """A branch; in the second region the kernel's own warps meet without the others.
 
@@ -19,7 +19,7 @@ def warp_roles(g, op):
     arrive there.
     """
     w, registers = g.w, op.attrs["registers"]
-    meet = g.target.meet_blocks if op.attrs["blocks"] > 1 else g.target.barrier
+    meet = g.target.cluster_barrier if op.attrs["blocks"] > 1 else g.target.barrier
     with w.when(w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
         for arg in g.module.args:
             if "tensor_map" in arg.attrs:
@@ -49,7 +49,7 @@ def warp_roles(g, op):
     g.shared.fence_scratch()
 
 
-@lower(gpu_ops.phases)
+@lower(gpu_ops.mbarrier_init)
 def phases(g, op):
     base = g.shared.reserve(8 * op.attrs["count"], 8)
     with g.w.when(g.w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
@@ -58,7 +58,7 @@ def phases(g, op):
     return [g.int(base)]
 
 
-@lower(gpu_ops.arrive)
+@lower(gpu_ops.mbarrier_arrive)
 def arrive(g, op, barrier, condition=None):
     w, lane, blocks = g.w, g.place("lane"), op.attrs["blocks"]
     here = w.compare("icmp eq", lane, g.int(0)) if blocks == 1 else w.compare("icmp ult", lane, g.int(blocks))
@@ -70,8 +70,8 @@ def arrive(g, op, barrier, condition=None):
             g.target.arrive_at(g, pointer, w.binary("and", lane, g.int(blocks - 1)))
 
 
-@lower(gpu_ops.await_phase)
-def await_phase(g, op, barrier, parity):
+@lower(gpu_ops.mbarrier_wait)
+def mbarrier_wait(g, op, barrier, parity):
     _await(g, barrier[0], parity[0])
 
 
@@ -93,14 +93,14 @@ def await_turn(g, barrier, parity):
 
 # Turns: each group has a barrier, at which it waits for the other to pass a turn on. The first group begins as if the
 # other had done so before; who passes the last turn on leaves that for loops to come.
-@lower(gpu_ops.open_turns)
-def open_turns(g, op):
+@lower(gpu_ops.ping_pong_open)
+def ping_pong_open(g, op):
     with g.w.when(_is_group(g, 1)):
         g.target.pass_by(g, TURNS, g.warps)
 
 
-@lower(gpu_ops.take_turn)
-def take_turn(g, op):
+@lower(gpu_ops.ping_pong_wait)
+def ping_pong_wait(g, op):
     _take_turn(g)
 
 
@@ -108,13 +108,13 @@ def _take_turn(g):
     g.target.meet(g, g.w.binary("add", _group(g), g.int(TURNS)), g.warps)
 
 
-@lower(gpu_ops.pass_turn)
-def pass_turn(g, op):
+@lower(gpu_ops.ping_pong_signal)
+def ping_pong_signal(g, op):
     g.target.pass_by(g, g.w.binary("sub", g.int(TURNS + 1), _group(g)), g.warps)
 
 
-@lower(gpu_ops.close_turns)
-def close_turns(g, op):
+@lower(gpu_ops.ping_pong_close)
+def ping_pong_close(g, op):
     with g.w.when(_is_group(g, 0)):
         g.target.meet(g, TURNS, g.warps)
 

@@ -22,7 +22,7 @@ def loop_of_rounds(build, b, op, job, slot, parity):
     plan, (lo, hi, step, *inits) = job.plan, op.operands
     carried = [*inits, slot, parity, slot]
     if build.turning:
-        gpu_ops.take_turn(b)
+        gpu_ops.ping_pong_wait(b)
     names = [*(a.name for a in plan.body.args), *STATE, "before"]
     with b.region([lo.type, *(x.type for x in carried)], names) as region:
         i, *own = region.args
@@ -33,7 +33,7 @@ def loop_of_rounds(build, b, op, job, slot, parity):
     outs = list(b.emit(ops.for_, (lo, hi, step, *carried), attrs, (region.block,)))
     outs, (slot, parity, last) = outs[: len(inits)], outs[len(inits) :]
     if build.turning:
-        gpu_ops.pass_turn(b)
+        gpu_ops.ping_pong_signal(b)
     for k in plan.late:
         outs[k] = gpu_ops.dot_wait(b, outs[k], pending=0)
     for number, group in enumerate(job.groups):
@@ -81,7 +81,7 @@ class Round(Copy):
         """Turns are passed on when the dots that begin a round are under way."""
         made = super().begin(dot, None if self.build.turning else pending)
         if self.build.turning and dot is self.plan.dots[-2]:
-            gpu_ops.pass_turn(self.b)
+            gpu_ops.ping_pong_signal(self.b)
         elif not self.build.turning and pending is not None:
             self.give_back_late()
         return made
@@ -89,7 +89,7 @@ class Round(Copy):
     def dot(self, op, pending):
         self.prepare(op)  # before it waits for its boxes
         for group in () if self.takes_turn(op) else self.first.get(id(op), ()):
-            gpu_ops.await_phase(self.b, *self.full(group))
+            gpu_ops.mbarrier_wait(self.b, *self.full(group))
         return super().dot(op, pending)
 
     def finished(self, dot):
@@ -111,7 +111,7 @@ class Round(Copy):
 # --- slots ------------------------------------------------------------------------------------------------------------
 def _empty(b, build, group, slot, *condition):
     """A group's slot is empty; with a condition, if that holds."""
-    gpu_ops.arrive(b, build.at(build.empty, group, slot, b), *condition, blocks=build.blocks)
+    gpu_ops.mbarrier_arrive(b, build.at(build.empty, group, slot, b), *condition, blocks=build.blocks)
 
 
 def i32(b, value):

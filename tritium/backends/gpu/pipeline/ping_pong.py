@@ -42,7 +42,7 @@ def _has_turns(job):
     return wide and sum(group.first is last for group in job.groups) <= 1
 
 
-def turns_are_kept(module):
+def keeps_ping_pong(module):
     """True if no warp waits for those of the other group from its first turn of a loop to its last, in a module with
     layouts."""
     return all(_block_is_quiet(block) for block in _blocks(module.body))
@@ -55,12 +55,12 @@ def _blocks(block):
 
 
 def _block_is_quiet(block):
-    """Around a loop from `take_turn` to `pass_turn`; within it, all of it."""
+    """Around a loop from `ping_pong_wait` to `ping_pong_signal`; within it, all of it."""
     marks = [op for op in block.ops if _is_mark(op)]
     held = inside = any(op.kind is gpu_ops.dot_shared for op in marks)
     for op in block.ops:
         if _is_mark(op):
-            held = inside or op.kind is gpu_ops.take_turn
+            held = inside or op.kind is gpu_ops.ping_pong_wait
         elif held and not _has_marks(op) and not _quiet(op):
             return False
     return True
@@ -76,8 +76,8 @@ def _has_marks(op):
     return any(_is_mark(inner) for region in op.regions for inner in region.ops)
 
 
-_MARKS = (gpu_ops.take_turn, gpu_ops.pass_turn)
-_ALONE = (gpu_ops.await_phase, gpu_ops.arrive, gpu_ops.dot_shared, gpu_ops.dot_wait, ops.load)
+_MARKS = (gpu_ops.ping_pong_wait, gpu_ops.ping_pong_signal)
+_ALONE = (gpu_ops.mbarrier_wait, gpu_ops.mbarrier_arrive, gpu_ops.dot_shared, gpu_ops.dot_wait, ops.load)
 
 
 def _quiet(op):
@@ -98,4 +98,4 @@ def _quiet(op):
 _MOVED = (ops.splat, ops.arange, ops.expand_dims, ops.broadcast, ops.trans, ops.reshape)
 
 
-__all__ = ["take_turns", "turns_are_kept"]
+__all__ = ["keeps_ping_pong", "take_turns"]

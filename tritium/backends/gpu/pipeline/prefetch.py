@@ -11,7 +11,7 @@ is the exit condition of the loop itself, so the prefetch reads no address that 
 
 A load whose address depends on other loads is prefetched together with them. Loads are taken in program order until the
 register budget is spent. Loops that contain loops are left alone. So are loops with side effects other than stores that
-the launcher can prove not to alias the prefetched loads (`loop_plan.Overtaking`).
+the launcher can prove not to alias the prefetched loads (`loop_plan.Reordering`).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ....ir.core import walk
 from ....ir.rewrite import substitute, sweep
 from .. import ops as gpu_ops
 from .iteration import Copy
-from .schedule import Overtaking, Plan
+from .schedule import Plan, Reordering
 
 _NOT_IN_BODY = (ops.for_, ops.while_, ops.dot, gpu_ops.dot_shared)
 
 
-def load_ahead(module, registers, apart=None):
+def prefetch_loads(module, registers, apart=None):
     """The module with such loads prefetched, as far as they take no more than `registers` registers per thread.
 
     Pairs of accesses that are assumed not to alias (`ir.bounds.Pair`) are added to the list `apart`; with None no
     launcher checks them, and loads do not move above stores.
     """
-    overtaking, threads = None if apart is None else Overtaking(module, apart), 32 * module.attrs["num_warps"]
+    overtaking, threads = None if apart is None else Reordering(module, apart), 32 * module.attrs["num_warps"]
 
     def rule(b, op):
         if op.kind is not ops.for_ or (op.attrs["num_stages"] or 1) < 2:

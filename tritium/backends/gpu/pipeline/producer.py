@@ -15,7 +15,7 @@ from ....ir.rewrite import effects, sweep
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
 from ..analysis.demanded_rows import unobserved
-from ..analysis.polynomial import ROUND, Scalars
+from ..analysis.polynomial import ITERATION, Scalars
 from .schedule import Plan
 
 
@@ -244,7 +244,7 @@ def _ahead(opened, block, jobs, can, engine, barred=()):
 # What needs too much shared memory beside a ring of buffers, may depend on who the threads are, or has all threads of a
 # cluster meet. Dots are looked at one by one.
 _OUT_OF_PLACE = frozenset((ops.scan, ops.sort, ops.gather, ops.extract, ops.histogram, ops.inline_asm,
-                           gpu_ops.gather_blocks, gpu_ops.meet_blocks))  # fmt: skip
+                           gpu_ops.cluster_all_gather, gpu_ops.cluster_barrier))  # fmt: skip
 
 
 def _job(opened, block, loop, can, engine, maps, barred):
@@ -321,7 +321,7 @@ def _values(found):
     polys += [p for side in found.sides for p in (side.size, side.stride, side.start) if p is not None]
     polys += [p for _, low, high in found.limits for p in (low, high) if p is not None]
     polys += [p for axis in found.form.axes if axis.wrap for p in axis.wrap[:2]]
-    return {x for poly in polys for x in poly.values if x is not ROUND}
+    return {x for poly in polys for x in poly.values if x is not ITERATION}
 
 
 def _pure(x, barred=()):

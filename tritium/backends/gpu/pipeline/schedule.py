@@ -1,6 +1,6 @@
-"""What a loop around dots lets be done: which loads can run ahead of their round, and which dots can run on behind it.
+"""The pipeline schedule of a loop around dots: which loads are prefetched, and which dots stay in flight.
 
-`pipeline_loops` and `specialize_warps` carry such plans out, `turn_dots` and `load_once` ask what would come of them.
+`software_pipeline` and `specialize_warps` emit it; `swap_operands` and `eliminate_redundant_loads` ask for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .. import ops as gpu_ops
 from ..ops import MIN_TRANSFER
 
 
-class Abilities(NamedTuple):
+class Capabilities(NamedTuple):
     """What the target says of dots and loads.
 
     fits(dot): it can start this dot on buffers.   multiplies(dot): it has instructions for it, in registers at least.
@@ -40,7 +40,7 @@ class Abilities(NamedTuple):
     holds: Callable
 
 
-class Overtaking:
+class Reordering:
     """Loads of a module that run ahead of stores, two by two; `taken` are the pairs that must be apart."""
 
     def __init__(self, module, taken):

@@ -10,7 +10,7 @@ from ..layout.values import scratch_of
 ALIGNMENT = 1024  # of buffers, at most
 
 
-def leaves_room(module, shared_bytes):
+def fits_shared_memory(module, shared_bytes):
     """True if every conversion finds room beside the buffers that are alive where it stands.
 
     Reductions and the like are not counted: they need little.
@@ -37,7 +37,7 @@ def _scratch(op, room):
     """Bytes that an op needs while it runs, where there is so much room."""
     if op.kind is gpu_ops.convert:
         return scratch_of(op, room)
-    if op.kind is gpu_ops.box_store:
+    if op.kind is gpu_ops.tma_store:
         tile = op.operands[0].type
         return _bytes(tile) >> len(cuts(tile, op.attrs["axis"], room)[0])
     return 0
@@ -45,11 +45,11 @@ def _scratch(op, room):
 
 def _buffers(op):
     """Bytes of the buffers an op makes, one for each result."""
-    if op.kind is gpu_ops.ring:
+    if op.kind is gpu_ops.multibuffer:
         return [op.attrs["slots"] * _bytes(op.attrs["tile"])]
     if op.kind is gpu_ops.share:
         return [_bytes(x.type) for x in op.operands]
-    return [8 * op.attrs["count"]] if op.kind is gpu_ops.phases else []
+    return [8 * op.attrs["count"]] if op.kind is gpu_ops.mbarrier_init else []
 
 
 def _bytes(tile):

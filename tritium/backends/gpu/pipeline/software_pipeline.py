@@ -37,17 +37,17 @@ from ....ir.core import walk
 from ....ir.rewrite import sweep
 from .. import ops as gpu_ops
 from .iteration import Copy
-from .schedule import Abilities, Overtaking, Plan
+from .schedule import Capabilities, Plan, Reordering
 
 
-def pipeline_loops(module, can: Abilities, most=None, apart=None):
+def software_pipeline(module, can: Capabilities, most=None, apart=None):
     """Pipeline every innermost loop around dots, in no more than `most` stages.
 
     Accesses that are taken to be apart (`ir.bounds.Pair`) are added to the list `apart`; with None there is no launcher
     to see to it.
     """
     depth = module.attrs.get("num_stages", 3)
-    overtaking = None if apart is None else Overtaking(module, apart)
+    overtaking = None if apart is None else Reordering(module, apart)
     kept = _Kept(module)
 
     def rule(b, op):
@@ -108,7 +108,7 @@ class _Pipelined:
         """The new loop's results."""
         b, plan, stages = self.b, self.plan, self.stages
         lo, hi, step, *inits = plan.loop.operands
-        ring = lambda x: gpu_ops.ring(b, tile=x.type, slots=stages, axis=plan.can.axis(x))
+        ring = lambda x: gpu_ops.multibuffer(b, tile=x.type, slots=stages, axis=plan.can.axis(x))
         wanted = self.kept.wanted(b)
         own = self.share_kept(wanted)
         plan.rings = {key: ring(load) for key, load in plan.loads.items()}

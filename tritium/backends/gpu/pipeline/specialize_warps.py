@@ -38,17 +38,17 @@ from .ping_pong import take_turns
 from .producer import AHEAD, Opened, buffers_of, find_jobs, has_dots, slots_of
 
 
-def specialize_warps(module, abilities, engine, turns=True, taken=None):
+def specialize_warps(module, capabilities, engine, turns=True, taken=None):
     """The module with a copying warp, if all its loops around dots let one do their loads.
 
-    `abilities(module)` says what the target can do with a module's dots and loads; `engine` is its copy engine, or
+    `capabilities(module)` says what the target can do with a module's dots and loads; `engine` is its copy engine, or
     None. With `turns`, two groups of warps may take turns where that helps. Values that it takes for not negative are
     added to `taken`, as rows of `ir.bounds`.
     """
     if engine is None or module.attrs["num_warps"] not in (4, 8) or not any(map(_multiplies, module.body.ops)):
         return module
     opened = Opened(module)
-    able, (_, registers) = abilities(opened.module), _warps(engine, module)
+    able, (_, registers) = capabilities(opened.module), _warps(engine, module)
     can = able._replace(
         vector=lambda load: MIN_TRANSFER,  # the engine minds no mask
         holds=lambda tiles: able.holds(tiles, registers[-1]),
@@ -105,21 +105,21 @@ class _Build:
         b.arguments = [*module.args, *self.grid, *self.maps]
         made = {}
         for (tile, axis, *_), keys in buffers_of(self.jobs, self.can).items():
-            made |= dict.fromkeys(keys, gpu_ops.ring(b, tile=tile, slots=self.slots, axis=axis))
+            made |= dict.fromkeys(keys, gpu_ops.multibuffer(b, tile=tile, slots=self.slots, axis=axis))
         for job in self.jobs:
             job.plan.rings = {key: made[key] for key in job.loads}
         self.rank = [gpu_ops.block_rank(b)] if self.opened.blocks > 1 else []
         count = self.slots * len(self.jobs[0].groups)
-        self.full = gpu_ops.phases(b, count=count, arrivals=1)
-        self.empty = gpu_ops.phases(b, count=count, arrivals=self.blocks * module.attrs["num_warps"])
+        self.full = gpu_ops.mbarrier_init(b, count=count, arrivals=1)
+        self.empty = gpu_ops.mbarrier_init(b, count=count, arrivals=self.blocks * module.attrs["num_warps"])
         if self.ahead:
             kinds = [(x.op.type, self.can.axis(x.op)) for x in self.ahead]
-            self.tiles = [gpu_ops.ring(b, tile=tile, slots=AHEAD, axis=axis) for tile, axis in kinds]
-            self.tiles_full = gpu_ops.phases(b, count=AHEAD, arrivals=1)
-            self.tiles_empty = gpu_ops.phases(b, count=AHEAD, arrivals=module.attrs["num_warps"])
+            self.tiles = [gpu_ops.multibuffer(b, tile=tile, slots=AHEAD, axis=axis) for tile, axis in kinds]
+            self.tiles_full = gpu_ops.mbarrier_init(b, count=AHEAD, arrivals=1)
+            self.tiles_empty = gpu_ops.mbarrier_init(b, count=AHEAD, arrivals=module.attrs["num_warps"])
         regions = self.role(self.copies), self.role(self.work, self.turning)
         warps, registers = _warps(self.engine, module)
-        b.emit(gpu_ops.warp_roles, (), {"registers": registers, "blocks": self.blocks}, regions)
+        b.emit(gpu_ops.warp_specialize, (), {"registers": registers, "blocks": self.blocks}, regions)
         told = tuple(
             recipe(self.engine, module.args, x.op.type, self.can.axis(x.op), x.access, x.blocks) for x in self.loads
         )
@@ -135,14 +135,14 @@ class _Build:
         with b.region() as region:
             zeros = [self.i32(0)] * len(self.state)
             if turning:
-                gpu_ops.open_turns(b)
+                gpu_ops.ping_pong_open(b)
             if not self.persistent:
                 places = [kind(b, axis=k) for kind in (ops.program_id, ops.num_programs) for k in range(3)]
                 body([*places, *self.rank], *zeros)
             else:
                 self.programs(body, zeros)
             if turning:
-                gpu_ops.close_turns(b)
+                gpu_ops.ping_pong_close(b)
             ops.yield_(b)
         return region.block
 
@@ -216,11 +216,11 @@ class _Build:
     def copy_tiles(self, scalar, slot, parity):
         """What the dots of all rounds read."""
         b = self.b
-        gpu_ops.await_phase(b, self.at(self.tiles_empty, 0, slot), ops.xor(b, parity, self.i32(1)))
+        gpu_ops.mbarrier_wait(b, self.at(self.tiles_empty, 0, slot), ops.xor(b, parity, self.i32(1)))
         filled = self.at(self.tiles_full, 0, slot)
         for load, ring in zip(self.ahead, self.tiles):
             self.copy(load, slot_address(b, ring, load.op.type, slot), filled, None, scalar)
-        gpu_ops.arrive(b, filled)
+        gpu_ops.mbarrier_arrive(b, filled)
         return self.after(slot, parity, slots=AHEAD)
 
     def copy_loop(self, job, bounds, slot, parity, scalar):
@@ -229,13 +229,13 @@ class _Build:
         with b.region([index, T.i64, T.i32, T.i32], ["i", "round", "slot", "parity"]) as region:
             (_, rounds, mine, phase), scalar = region.args, scalar.inside()
             for group, (*_, keys) in enumerate(job.groups):
-                gpu_ops.await_phase(b, self.at(self.empty, group, mine), ops.xor(b, phase, self.i32(1)))
+                gpu_ops.mbarrier_wait(b, self.at(self.empty, group, mine), ops.xor(b, phase, self.i32(1)))
                 filled = self.at(self.full, group, mine)
                 for key in sorted(keys, key=lambda key: -job.loads[key].blocks):  # first what other blocks wait for too
                     load = job.loads[key]
                     buffer = slot_address(b, job.plan.rings[key], load.op.type, mine)
                     self.copy(load, buffer, filled, rounds, scalar, job.loop)
-                gpu_ops.arrive(b, filled)
+                gpu_ops.mbarrier_arrive(b, filled)
             more = ops.add(b, rounds, ops.constant(b, value=1, type=T.i64))
             ops.yield_(b, more, *self.after(mine, phase))
         loop = b.place(_loop((*bounds, none, slot, parity), region.block, job in self.nonempty))
@@ -265,7 +265,7 @@ class _Build:
     def copy_box(self, load, buffer, barrier, starts):
         b, tile, axis = self.b, load.op.type, self.can.axis(load.op)
         where = [ops.cast(b, x, to=T.i32) for x in starts]
-        gpu_ops.box_load(b, buffer, barrier, self.maps[load.number], *where, tile=tile, axis=axis, blocks=load.blocks)
+        gpu_ops.tma_load(b, buffer, barrier, self.maps[load.number], *where, tile=tile, axis=axis, blocks=load.blocks)
 
     # --- the computing warps ------------------------------------------------------------------------------------------
     def work(self, places, *begin):
@@ -353,7 +353,7 @@ class _Work:
     def await_tiles(self, b, slot, parity):
         """The jobs' dots read tiles where they were brought to."""
         build = self.build
-        gpu_ops.await_phase(b, build.at(build.tiles_full, 0, slot, b), parity)
+        gpu_ops.mbarrier_wait(b, build.at(build.tiles_full, 0, slot, b), parity)
         for load, ring in zip(build.ahead, build.tiles):
             where = slot_address(b, ring, load.op.type, slot), build.can.axis(load.op)
             for job in build.jobs:
@@ -361,5 +361,5 @@ class _Work:
 
     def give_back_tiles(self, b, slot, parity):
         build = self.build
-        gpu_ops.arrive(b, build.at(build.tiles_empty, 0, slot, b))
+        gpu_ops.mbarrier_arrive(b, build.at(build.tiles_empty, 0, slot, b))
         self.state = (*self.state[:2], *build.after(slot, parity, b, AHEAD))

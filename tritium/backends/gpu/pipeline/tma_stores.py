@@ -1,6 +1,6 @@
 """Tiles that are stored as boxes of a tensor leave through the copy engine.
 
-    store pointers, tile, mask      ->      box_store tile, map, row, column
+    store pointers, tile, mask      ->      tma_store tile, map, row, column
 
 All threads put the tile into shared memory, one tells the engine, and the program goes on while it writes. The engine
 drops what lies outside of the tensor, as the mask does. But a box may not start before its tensor: those that do, the
@@ -26,7 +26,7 @@ from ..analysis.preconditions import Certain
 from ..tma import by_element, reached, recipe
 
 
-def store_boxes(module, engine, slots, kinds=(ops.store, ops.atomic), taken=None):
+def tma_stores(module, engine, slots, kinds=(ops.store, ops.atomic), taken=None):
     """The module with the stores and atomics (`kinds`) that can be done so given to the copy engine; `engine` is None
     where there is none.
 
@@ -72,7 +72,7 @@ class _Stores:
     def walk(self, block, loops, persistent):
         """Note the events of a block. The loop over programs is none of the program's: they know no order."""
         for op in block.ops:
-            if op.kind is gpu_ops.warp_roles:
+            if op.kind is gpu_ops.warp_specialize:
                 self.walk(op.regions[1], loops, persistent)
                 continue
             inner = loops | {id(op)} if op.kind in (ops.for_, ops.while_) and not persistent else loops
@@ -193,8 +193,8 @@ class _Build:
             numbers += [fits, origin, *steps]
         attrs = {"axis": box.axis, "rank": len(starts), "how": op.attrs["how"] if op.kind is ops.atomic else ""}
         attrs |= {"ordered": box.ordered, "fenced": box.fenced}
-        gpu_ops.box_store(b, op.operands[1], tensor, *numbers, **attrs)
+        gpu_ops.tma_store(b, op.operands[1], tensor, *numbers, **attrs)
         return ERASE
 
 
-__all__ = ["store_boxes"]
+__all__ = ["tma_stores"]

@@ -29,7 +29,7 @@ DOTS = (ops.dot, gpu_ops.dot_shared, gpu_ops.dot_wait)
 EXTREMES = (ops.max_, ops.min_, ops.max_nan, ops.min_nan)
 
 
-def unscale_extremes(module, taken):
+def hoist_scales(module, taken):
     """The module with such extremes, where nothing needs the scaled elements by themselves.
 
     What must not be negative is added to `taken`, as rows of `ir.bounds`; without a list, nothing is done.

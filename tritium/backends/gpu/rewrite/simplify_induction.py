@@ -14,7 +14,7 @@ from ....ir.core import Op
 from ....ir.rewrite import substitute, sweep
 
 
-def scalar_steps(module):
+def simplify_induction(module):
     """Every loop with its uniformly moving tiles carried as scalars."""
     return sweep(module, _rule)
 

@@ -27,11 +27,11 @@ from ..layout.rules import simple
 from ..pipeline.schedule import Plan, is_loaded
 
 
-def turn_dots(module, abilities):
-    """The module with such sums turned; `abilities(module)` says what the target's dots take (see `loop_plan`)."""
+def swap_operands(module, capabilities):
+    """The module with such sums turned; `capabilities(module)` says what the target's dots take (see `loop_plan`)."""
     if not any(op.kind is ops.dot and _may_gain(op.operands[1]) for op in walk(module.body)):
         return module
-    can, depth = abilities(module), module.attrs.get("num_stages", 3)
+    can, depth = capabilities(module), module.attrs.get("num_stages", 3)
 
     def rule(b, op):
         if op.kind is not ops.for_:

@@ -8,8 +8,8 @@ Then all of their loads are in flight at once, where a loop waits for those of a
 What is known of the index becomes known of everything made of it: masks of rounds that lie inside are on, branches of
 the first round are taken or gone.
 
-Loops with dots are left to the pipeline, and those that ask for stages to `load_ahead`. A loop that is told how often
-to be unrolled (`loop_unroll_factor`) is left as it is, too.
+Loops with dots are left to the pipeline, and those that ask for stages to `prefetch_loads`. A loop with a
+`loop_unroll_factor` of its own is left as it is, too.
 """
 
 from __future__ import annotations

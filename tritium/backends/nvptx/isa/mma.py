@@ -7,7 +7,7 @@ from ....ir import types as T
 from ...gpu import ops as gpu_ops
 from ...gpu.layout.linear import mma_accumulator
 from ...gpu.lower.dot import dot as dot_by_threads
-from ...gpu.pipeline.schedule import Abilities
+from ...gpu.pipeline.schedule import Capabilities
 from . import mma_sync, tma, wgmma
 
 _MOST, _OTHERS = 255, 63  # registers of a thread; those for operands and addresses, beside the results of dots
@@ -43,7 +43,7 @@ def fragments(target):
     return choose
 
 
-def abilities(target, info, warps):
+def capabilities(target, info, warps):
     """What `loop_plan` asks: which dots can start on buffers, how tiles lie in memory, how wide copies may be."""
 
     def fits(op):
@@ -83,7 +83,7 @@ def abilities(target, info, warps):
         words = sum(tile.numel * _bytes(tile.element) // 4 for tile in tiles)
         return words <= (registers - _OTHERS) * 32 * warps
 
-    return Abilities(fits, multiplies, copies, axis, takes, vector, left_once, holds)
+    return Capabilities(fits, multiplies, copies, axis, takes, vector, left_once, holds)
 
 
 def _bytes(element):
@@ -104,6 +104,6 @@ LOWER = {
     ops.dot: dot,
     gpu_ops.dot_shared: wgmma.dot_shared,
     gpu_ops.dot_wait: wgmma.dot_wait,
-    gpu_ops.box_load: tma.box_load,
-    gpu_ops.box_store: tma.box_store,
+    gpu_ops.tma_load: tma.tma_load,
+    gpu_ops.tma_store: tma.tma_store,
 }

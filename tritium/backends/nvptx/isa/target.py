@@ -106,7 +106,7 @@ class NvTarget:
         g.w.declare("llvm.nvvm.barrier.cta.sync.aligned.all", "void", ["i32"], "convergent nounwind")
         g.w.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
 
-    def meet_blocks(self, g):
+    def cluster_barrier(self, g):
         """All threads of the cluster meet, and see each other's memory."""
         body = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
         g.w.effect(f'call void asm sideeffect "{body}", "~{{memory}}"()')

@@ -87,7 +87,7 @@ def divides(tile, axis, blocks):
     return part(tile, axis, blocks)[0] >= 8
 
 
-def box_load(g, op, buffer, barrier, tensor, *coordinates):
+def tma_load(g, op, buffer, barrier, tensor, *coordinates):
     """One copy for each 128 bytes of a row and 256 rows of what this block brings, all by the warp's first lane."""
     w, tile, axis, blocks = g.w, op.attrs["tile"], op.attrs["axis"], op.attrs["blocks"]
     size, rows = tile.element.bytes, tile.shape[1 - axis]
@@ -119,7 +119,7 @@ _COMBINED = {"add": (T.u32, T.i32, T.u64, T.f32, T.f16, T.bf16),
              **dict.fromkeys(("min", "max", "and", "or", "xor"), _INTEGERS)}  # fmt: skip
 
 
-def box_store(g, op, value, tensor, *numbers):
+def tma_store(g, op, value, tensor, *numbers):
     """The tile goes to shared memory, swizzled, and from there in one copy for each 128 bytes of a row and 256 rows.
 
     Where there is no room for all of it, it goes in pieces, through two buffers in turn if there is room for two.

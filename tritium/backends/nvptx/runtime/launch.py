@@ -246,8 +246,8 @@ class Launcher:
         threads = (metadata.num_warps + getattr(metadata, "copy_warps", 0)) * metadata.warp_size
         self.info = launcher.Info(cuda.context(self.device).value, id(self.device), threads, metadata.shared, None,
                                   self._runtime.number_of(metadata.name), None, None)
-        nonnegative, overtaken = (getattr(metadata, name, ()) for name in ("nonnegative", "overtaken"))
-        self._terms: Any = Terms(nonnegative, overtaken or ((), ())) if nonnegative or overtaken else None
+        nonnegative, reordered = (getattr(metadata, name, ()) for name in ("nonnegative", "reordered"))
+        self._terms: Any = Terms(nonnegative, reordered or ((), ())) if nonnegative or reordered else None
         if self._terms is not None:
             self.info.terms = self._terms.address
         self._hidden = None

@@ -4,13 +4,13 @@ import re
 
 import numpy as np
 import pytest
+from tests.gpu.test_overtaking import compare
 
 import tritium as triton
 import tritium.language as tl
 from tests.gpu import emulator
 from tests.gpu.samples import data, rng
 from tests.gpu.test_language import module_of
-from tests.gpu.test_overtaking import compare
 
 
 def loads(kernel, *args, **options):
