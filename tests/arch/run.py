@@ -23,13 +23,13 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-HOUSE = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 FOLDER = "TRITIUM_FOREIGN_ROOT"
 
 # What runs machine code. The names of other backends are left out: they are the same at every level.
-QUICK = ["tests/exec", "tests/backends/test_cpu_parts.py", "tests/backends/test_cpu_elementwise.py"]
+QUICK = ["tests/exec", "tests/backends/cpu/test_parts.py", "tests/backends/cpu/test_elementwise.py"]
 TESTS = ["tests/exec", "tests/ops/test_rows_on_backends.py", "tests/ops/test_open_results.py",
-         *(f"tests/backends/test_cpu_{part}.py" for part in (
+         *(f"tests/backends/cpu/test_{part}.py" for part in (
              "control", "dot", "elementwise", "in_place", "launcher", "levels", "memory", "overlap", "parts",
              "plain_atomics", "programs", "random", "reductions", "runtime", "settled", "shapes")),
          *(f"tests/kernels/test_{part}.py" for part in ("atomics", "attention", "elementwise", "images", "matmul",
@@ -38,7 +38,7 @@ TESTS = ["tests/exec", "tests/ops/test_rows_on_backends.py", "tests/ops/test_ope
          "tests/compat/test_operators.py", "tests/compat/test_reductions.py", "tests/compat/test_scans.py",
          "tests/properties/test_kernels.py", "tests/properties/test_modules.py"]  # fmt: skip
 # Under QEMU, 10 to 20 times slower, and without torch.
-FOREIGN = [*TESTS[:3], *(f"tests/backends/test_cpu_{part}.py" for part in (
+FOREIGN = [*TESTS[:3], *(f"tests/backends/cpu/test_{part}.py" for part in (
     "cooperative", "elementwise", "faults", "memory", "plain_atomics", "programs", "reductions", "settled",
     "shapes"))]  # fmt: skip
 SAME = "not interpreter and not optimised and not legalised and not blocks and not emulated"
@@ -68,8 +68,8 @@ def run(name: str, command: list[str], level: str, tests: list[str], jobs: int, 
     parallel = ["-n", str(jobs)] if jobs > 1 else []
     start = time.monotonic()
     try:
-        done = subprocess.run([*command, "-q", "-p", "no:cacheprovider", *parallel, *tests], cwd=HOUSE,
-                              env={**os.environ, "TRITIUM_CPU": level, "PYTHONPATH": str(HOUSE)}, timeout=seconds,
+        done = subprocess.run([*command, "-q", "-p", "no:cacheprovider", *parallel, *tests], cwd=ROOT,
+                              env={**os.environ, "TRITIUM_CPU": level, "PYTHONPATH": str(ROOT)}, timeout=seconds,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         output, good, said = done.stdout, done.returncode == 0, f"ended with status {done.returncode}"
     except subprocess.TimeoutExpired as stopped:
@@ -122,7 +122,7 @@ def main() -> int:
     tests, abroad = (args.tests or [*(QUICK if args.quick else some), "-k", SAME] for some in (TESTS, FOREIGN))
     results = []
     if args.foreign != "only":
-        sys.path.insert(0, str(HOUSE))
+        sys.path.insert(0, str(ROOT))
         from tritium.backends.llvm.target import _host_level, runnable_levels
 
         chosen = args.levels or [*runnable_levels(), *([] if args.quick else BETWEEN[_host_level().machine])]

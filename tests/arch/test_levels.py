@@ -10,7 +10,7 @@ from tests.arch import run
 from tritium.backends.llvm.target import runnable_levels
 
 # One of each kind: arithmetic of every type, conversions, masks and atomics, functions, a dot, a sort.
-SOME = ["tests/exec/test_exec.py", "tests/backends/test_cpu_parts.py", "-k",
+SOME = ["tests/exec/test_exec.py", "tests/backends/cpu/test_parts.py", "-k",
         "(cpu and (memory or casts or functions)) or test_dot[f32] or test_dot[i8] or test_sort[f16]"]  # fmt: skip
 
 

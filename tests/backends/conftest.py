@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
-from tests.backends import fake_cuda
-from tests.backends.cuda_kernels import add, scalars, tiles
+from tests.backends.nvptx import fake_driver
+from tests.backends.nvptx.kernels import add, scalars, tiles
 from tritium.backends.cpu.runtime.image import Runtime
 from tritium.backends.driver import driver
 
@@ -21,10 +21,10 @@ def rt():
 
 @pytest.fixture
 def fake(monkeypatch):
-    made, _ = fake_cuda.install(monkeypatch)
+    made, _ = fake_driver.install(monkeypatch)
     for kernel in (add, scalars, tiles):
         kernel.device_caches.clear()
     yield made
     gc.collect()  # buffers go while their driver is there
     driver.reset_active()
-    fake_cuda.clear()
+    fake_driver.clear()

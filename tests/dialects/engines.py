@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.gpu import emulator
-from tests.gpu.test_language import module_of
+from tests.backends.gpu import emulator
+from tests.backends.gpu.test_language import module_of
 from tests.language.coverage import engines
 
 

@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 
-from tests.gpu.cluster_machine import interpret_in_blocks
+from tests.backends.gpu.cluster_machine import interpret_in_blocks
 from tritium import passes
 from tritium.interp.machine import interpret
 from tritium.ir.verify import verify

@@ -9,8 +9,8 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.backends.gpu import emulator
 from tests.exec.backends import backends_present
-from tests.gpu import emulator
 from tests.ops.exact import codes
 from tests.ops.samples import array_of
 from tritium import ops

@@ -1,0 +1,306 @@
+"""The CPUs one machine can be: TRITIUM_CPU, feature lists, and code that keeps to them."""
+
+import dataclasses
+import doctest
+import itertools
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.cpu import kernels
+from tritium import knobs, ops
+from tritium.backends.compiler import GPUTarget
+from tritium.backends.cpu.library import dot, sort
+from tritium.backends.llvm import levels, target
+from tritium.backends.llvm.levels import LEVELS
+from tritium.backends.llvm.target import CPU_TARGETS, assembly, cpu_target
+from tritium.ir import types as T
+
+HASWELL = LEVELS["x86-64-v3"]._replace(name="host", cpu="haswell", features="+avx2,-avx512f")
+X86_HOST = target._host_level().machine == "x86_64"
+X86 = [name for name, level in LEVELS.items() if level.machine == "x86_64"]
+
+
+def parse(text, host=HASWELL):
+    return levels.parse(text, lambda: host)
+
+
+def test_docstring_examples():
+    assert doctest.testmod(levels).failed == 0
+
+
+# -- features ----------------------------------------------------------------------------------------------------------
+
+
+def test_levels_grow():
+    for smaller, larger in itertools.pairwise(X86):
+        assert LEVELS[smaller].has < LEVELS[larger].has
+
+
+@pytest.mark.parametrize("text, gone, kept", [
+    ("sapphirerapids,-avx512f", r"avx512", {"avx2", "fma", "f16c", "avxvnni", "amx-bf16"}),
+    ("sapphirerapids,-avx512", r"avx512", {"avx2", "fma"}),
+    ("sapphirerapids,-avx", r"avx|fma|f16c|vaes|vpclmul", {"sse4.2", "amx-tile", "bmi2"}),
+    ("sapphirerapids,-amx", r"amx", {"avx512fp16"}),
+    ("sapphirerapids,-fma", r"fma$|avx512", {"avx2", "f16c"}),
+    ("sapphirerapids,-avx512bw", r"avx512(bw|vbmi|bitalg|bf16|fp16)", {"avx512f", "avx512vl", "avx512vnni"}),
+    ("x86-64-v2,-sse3", r"sse", {"popcnt", "cx16"}),
+    ("aarch64,-fp16,-dotprod", r"fullfp16|dotprod", {"lse", "rdm"}),
+])
+def test_what_needs_a_feature_goes_with_it(text, gone, kept):
+    level = parse(text)
+    assert not [f for f in level.has if re.match(gone, f)] and level.has >= kept
+    removed = LEVELS[text.split(",")[0]].has - level.has
+    assert removed and set(level.features.split(",")) == {f"-{f}" for f in removed}
+
+
+def test_what_a_feature_needs_comes_with_it():
+    assert parse("x86-64,+avx512bw").has == {"sse3", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", "f16c",
+                                             "avx512f", "avx512bw"}
+    assert parse("x86-64-v3,+avx512").has == LEVELS["x86-64-v4"].has
+    assert parse("x86-64-v3,+amx").has - LEVELS["x86-64-v3"].has == {"amx-tile", "amx-bf16", "amx-int8"}
+
+
+def test_features_count_from_left_to_right():
+    assert parse("x86-64-v4,-avx512,+avx512f").has == LEVELS["x86-64-v3"].has | {"avx512f"}
+    assert parse("x86-64-v3,+avx512,-avx512").has == LEVELS["x86-64-v3"].has
+
+
+@pytest.mark.parametrize("text", ["-avx", "host,-avx", " host , -avx "])
+def test_features_without_a_name_count_from_the_host(text):
+    level = parse(text)
+    assert (level.cpu, level.has & {"avx", "avx2", "fma", "f16c"}) == ("haswell", set())
+    assert level.features.startswith(HASWELL.features + ",-avx")
+
+
+@pytest.mark.parametrize("text, message", [
+    ("z80", "unknown CPU target 'z80'; use one of: host, x86-64, x86-64-v2, x86-64-v3, x86-64-v4, sapphirerapids, "),
+    ("", "unknown CPU target ''"),
+    ("host,avx2", r"'avx2' in 'host,avx2' is not a feature with \+ or - before it"),
+    ("x86-64-v3,+dotprod", r"'\+dotprod' .* the features of x86-64 are: avx512, amx, .* amx-complex"),
+    ("aarch64,+avx", "the features of AArch64 are: fp16, .*dotprod"),
+    ("x86-64,-sse2", "not a feature"),  # every x86-64 CPU has it
+])
+def test_unknown_words_are_answered_with_the_known_ones(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse(text)
+
+
+@pytest.mark.parametrize("text, lacks", [
+    ("x86-64-v4", "this CPU lacks avx512bw, avx512cd, avx512dq, avx512f, avx512vl"),
+    ("+amx", "this CPU lacks amx-bf16, amx-int8, amx-tile"),
+    ("aarch64", "it is an AArch64 target and this CPU is x86-64"),
+    ("x86-64-v4,-avx512", ""), ("x86-64", ""), ("host,-avx", ""), ("x86-64-v2,+fma", ""),
+])
+def test_what_a_machine_lacks(text, lacks):
+    assert levels.lacking(parse(text), HASWELL) == lacks
+
+
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, simd, masked, fma, f16c", [
+    ("x86-64", "sse", False, False, False), ("x86-64-v2", "sse", False, False, False),
+    ("x86-64-v3", "avx2", True, True, True), ("x86-64-v4", "avx512", True, True, True),
+    ("x86-64-v2,+avx", "avx", False, False, False), ("x86-64-v3,-fma", "avx2", True, False, True),
+    ("x86-64-v4,-avx512vl", "avx2", True, True, True), ("aarch64", "neon", False, True, True),
+])
+def test_targets_say_what_they_have(name, simd, masked, fma, f16c):
+    t = cpu_target(name)
+    assert (t.simd, t.masked, t.has_fma, t.has_f16_convert) == (simd, masked, fma, f16c)
+
+
+@triton.jit
+def mixed(x, h, o, n, N: tl.constexpr):
+    """Arithmetic with fused steps, half precision, a masked tail, a dot: what levels differ in."""
+    i = tl.arange(0, N)
+    a = tl.load(x + i, mask=i < n, other=1.0)
+    b = tl.load(h + i, mask=i < n, other=1.0).to(tl.float32)
+    t = tl.exp(a) * b + a / 3.0
+    tl.store(h + i, t.to(tl.float16), mask=i < n)
+    rows = tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    tl.store(o + rows, tl.dot(tl.load(o + rows), tl.load(o + rows)))
+
+
+# What may not stand in the assembly of a level.
+FOREIGN = {
+    "x86-64": r"\b(v\w+|pshufb|roundps|blendvps|ptest|pmulld|popcnt\w?|pinsrd|pextrd|\w*[yz]mm\w*)\b",
+    "x86-64-v2": r"\b(v[a-z]\w+|ymm\d+|zmm\d+)\b",
+    "x86-64-v2,+avx": r"\b(vfn?m(add|sub)\w+|vcvtph2ps|vcvtps2ph|vpmaskmov\w|zmm\d+)\b",
+    "x86-64-v3,-fma": r"\b(vfn?m(add|sub)\w+|zmm\d+)\b",
+    "x86-64-v3": r"\b(zmm\d+|ymm(1[6-9]|2\d|3\d)|k[1-7])\b",
+    "x86-64-v4,-avx512": r"\b(zmm\d+|ymm(1[6-9]|2\d|3\d)|k[1-7])\b",
+    "aarch64,-fp16,-dotprod": r"\b(sdot|udot|f(mul|add|mla)\s+v\d+\.8h.*)\b",
+}
+PRESENT = {"x86-64-v3": "vfmadd", "x86-64-v4": "zmm", "x86-64-v2,+avx": "ymm", "x86-64-v2": "mulps", "aarch64": "fmla"}
+
+
+def text_of(kernel, name):
+    made = triton.compile(triton.compiler.ASTSource(
+        kernel, {"x": "*fp32", "h": "*fp16", "o": "*fp32", "n": "i32", "N": "constexpr"}, {"N": 64}),
+        target=GPUTarget("cpu", name, 1))
+    cpu = cpu_target(name)
+    return "\n".join((made.asm["asm"], assembly(dot.dot(cpu, "f32"), cpu), assembly(sort.sort(cpu, "f16"), cpu)))
+
+
+@pytest.mark.parametrize("name", [*FOREIGN, "x86-64-v4", "aarch64"])
+def test_code_keeps_to_its_level(name):
+    """Kernels and the runtime's parts."""
+    text = text_of(mixed, name)
+    instructions = [line for line in text.splitlines() if line.startswith("\t") and not line.startswith("\t.")]
+    if name in FOREIGN:
+        assert [line for line in instructions if re.search(FOREIGN[name], line)] == []
+    assert PRESENT.get(name, "") in text and len(instructions) > 100
+
+
+def test_the_host_can_be_reduced():
+    """The features LLVM gets really switch off what the machine has, and the processor's name would bring."""
+    word, foreign = ("-avx", r"\bv[a-z]\w+\s.*[xyz]mm") if X86_HOST else ("-fp16", "fmul.*8h")
+    text = text_of(mixed, f"host,{word}")
+    assert not re.search(foreign, text)
+    assert cpu_target(f"host,{word}").cpu == target._host_level().cpu
+
+
+# -- the setting -------------------------------------------------------------------------------------------------------
+
+
+def run(setting, code, check=True):
+    """Python code in a process of its own under TRITIUM_CPU; what it wrote."""
+    out = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=600,
+                         env={**os.environ, "TRITIUM_CPU": setting, "TRITIUM_BACKEND": "cpu"})
+    assert out.returncode == 0 or not check, out.stderr
+    return out.stdout + out.stderr
+
+
+LAUNCH = """
+import numpy as np
+from tritium.kernels.vector_add import add_kernel
+x = np.arange(1000, dtype=np.float32)
+out = np.zeros_like(x)
+kernel = add_kernel[(1,)](x, x, out, 1000, BLOCK=1024)
+assert (out == 2 * x).all()
+"""
+
+
+@pytest.mark.parametrize("name", target.runnable_levels())
+def test_a_launch_at_every_level_of_this_machine(name):
+    code = LAUNCH + """
+from tritium.backends.cpu.runtime.image import Runtime
+from tritium.backends.llvm.target import cpu_target
+assert cpu_target() == Runtime.get().target
+print(cpu_target().cpu, cpu_target().simd, "zmm" in kernel.asm["asm"])
+"""
+    cpu, simd, wide = run(name, code).split()
+    assert cpu == (target._host_level() if name == "host" else LEVELS[name]).cpu
+    assert wide == str(simd == "avx512")
+
+
+@pytest.mark.parametrize("name", [name for name in LEVELS if name not in target.runnable_levels()])
+def test_a_level_this_machine_lacks(name):
+    """An error at the first launch that says what is missing; compiling for it works all the same."""
+    said = run(name, LAUNCH, check=False)
+    last = said[said.index("RuntimeError"):]
+    assert f"TRITIUM_CPU='{name}' cannot run here" in last and f"GPUTarget('cpu', '{name}', 1)" in last
+    assert re.search("lacks \\w|is an? .* target and this CPU is", last)
+    assert f"it can run {', '.join(target.runnable_levels())}" in last
+    run(name, f"from tritium.backends.llvm.target import *; assert compile_text('', cpu_target('{name}'))")
+
+
+def test_an_unknown_setting():
+    assert "ValueError: TRITIUM_CPU='pentium': unknown CPU target 'pentium'" in run("pentium", LAUNCH, check=False)
+
+
+def test_the_setting_is_settled_by_the_first_kernel():
+    """Loaded kernels go on; new ones would not agree with the runtime, and say so."""
+    code = LAUNCH + """
+from tritium import knobs
+knobs.cpu = "x86-64"
+add_kernel[(1,)](x, x, out, 1000, BLOCK=1024)
+try:
+    add_kernel[(1,)](x, x, out, 1000, BLOCK=2048)
+except RuntimeError as error:
+    print(error)
+knobs.cpu = "host"
+add_kernel[(1,)](x, x, out, 1000, BLOCK=2048)
+print((out == 2 * x).all())
+"""
+    said = run("host", code)
+    assert "knobs.cpu (TRITIUM_CPU) is 'x86-64' now, and this process has made code for 'host'" in said
+    assert said.endswith("True\n")
+
+
+def test_the_setting_is_part_of_keys_on_disk():
+    """Of kernels, and of the timings an autotuner keeps."""
+    code = LAUNCH + """
+from tritium.runtime.kept import Store
+from tritium.runtime.tuning import Config
+print(kernel.hash, Store.of(add_kernel, "add", (1,), [Config({"BLOCK": 64})]).manager.cache_dir)
+"""
+    found = [run(name, code).split() for name in ("host", "host,-avx" if X86_HOST else "host,-fp16")]
+    (kernel, tuned), (other_kernel, other_tuned) = found
+    assert kernel != other_kernel and tuned != other_tuned
+
+
+def test_kernels_for_another_level_are_not_launched():
+    """The runtime's parts are compiled for one CPU, and kernels give them room by its figures."""
+    source = triton.compiler.ASTSource(mixed, {"x": "*fp32", "h": "*fp16", "o": "*fp32", "n": "i32", "N": "constexpr"},
+                                       {"N": 64})
+    x, h, o = np.zeros(64, np.float32), np.zeros(64, np.float16), np.zeros(256, np.float32)
+    other = next(name for name in CPU_TARGETS if cpu_target(name) != cpu_target())
+    kernel = triton.compile(source, target=GPUTarget("cpu", other, 1))
+    with pytest.raises(RuntimeError, match=f"a kernel compiled for {other} cannot run here: "):
+        kernel[(1, 1, 1)](x, h, o, 3, 64)
+    far = "aarch64" if X86_HOST else "x86-64"
+    with pytest.raises(RuntimeError, match="target and this CPU is"):
+        triton.compile(source, target=GPUTarget("cpu", far, 1))[(1, 1, 1)](x, h, o, 3, 64)
+
+
+def test_the_setting_is_a_knob():
+    assert knobs.internal.knob_descriptors["cpu"].key == "TRITIUM_CPU"
+
+
+# -- what a level lacks ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["add", "max", "min"])
+def test_atomics_of_halves_without_conversions(monkeypatch, how):
+    """Every half met by others: rounding, subnormals, infinities, and NaN in sums."""
+    lean = dataclasses.replace(cpu_target(), has_f16_convert=False)
+    monkeypatch.setattr(kernels, "cpu_target", lambda: lean)
+    block, count = 1024, 1 << 16
+
+    def build(b, x, y):
+        first = ops.mul(b, ops.program_id(b, axis=0), b.c(block))
+        given = b.get(ops.addptr(b, y, first), (block,))
+        ops.atomic(b, b.rows(ops.addptr(b, x, first), (block,)), given, how=how)
+
+    every = np.arange(count, dtype=np.uint16).view(np.float16)
+    for other in (every[::-1], np.roll(every, 1), np.random.default_rng(5).permutation(every),
+                  np.full(count, 1e-7, np.float16)):
+        args = [x if how == "add" else np.where(np.isnan(x), np.float16(2), x) for x in (every, other)]
+        text = kernels.check(build, [T.Ptr(T.f16)] * 2, args, (count // block,))
+        assert "atomicrmw" not in text and "fpext" not in text
+
+
+def test_dots_without_fused_steps_stay_in_registers():
+    """In a process of its own: what was compiled for another processor before changes LLVM's ways."""
+    code = """
+import re
+from tritium.backends.cpu.library import dot
+from tritium.backends.llvm.target import assembly, cpu_target
+for name in ("x86-64", "x86-64-v2", "x86-64-v2,+avx", "x86-64-v3,-fma"):
+    for kind in ("f32", "f64"):
+        cpu = cpu_target(name)
+        blocks = assembly(dot.dot(cpu, kind), cpu).split("\\n.LBB")
+        hottest = max(blocks, key=lambda block: len(re.findall("mulp[sd]", block)))
+        columns = cpu.dot_columns // (4 if cpu.simd == "sse" else 8)
+        assert len(re.findall("mulp[sd]", hottest)) == cpu.dot_rows * columns, (name, kind, hottest)
+        assert not re.search(r"rsp.*mm|mm.*rsp", hottest), (name, kind, hottest)  # vectors to or from the stack
+"""
+    run("host", code)

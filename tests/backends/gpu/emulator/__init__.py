@@ -1,0 +1,78 @@
+"""An NVIDIA GPU in NumPy: runs the LLVM that the compiler writes, all threads of a program side by side.
+
+It knows what a real GPU does not tell: an access outside every buffer, a vector that is not aligned, a shuffle or a
+barrier that not all threads reach, and above all races. Two threads that touch one byte of shared memory, at least one
+of them writing, must have a barrier between them; copies in flight may not be read, operands of a running matrix
+product not overwritten. A program may be a cluster of blocks: these read each other's memory only after they met, and
+none ends while another may still touch its memory.
+
+    run(module, [array, 3], grid=(2,), arch=80)      # changes the arrays in place
+    run(module, [array, 3], grid=(2,), num_ctas=4)   # each program is a cluster of four blocks
+"""
+
+import ctypes
+
+import numpy as np
+
+from tests.backends.gpu.emulator.copy_engine import tensor_of
+from tests.backends.gpu.emulator.machine import Machine
+from tests.backends.gpu.emulator.memory import Fault, Memory
+from tritium import passes
+from tritium.backends import get
+from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.backends.launcher.preconditions import Terms
+from tritium.backends.nvptx.isa.target import NvTarget
+from tritium.backends.nvptx.runtime.tensor_map import Recipe
+
+__all__ = ["Fault", "execute", "fit", "llvm_of", "run"]
+
+
+def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
+    """(LLVM text, metadata) of a module for an architecture."""
+    target = GPUTarget("cuda", arch, 32)
+    backend = BaseBackend(target)
+    chosen = backend.parse_options({"num_warps": num_warps, "num_stages": num_stages, **options})
+    module = module.replace(attrs={**module.attrs, "num_warps": num_warps, "num_stages": num_stages})
+    value, metadata = passes.run(module, get(target).passes(target)), {}
+    for name, stage in get(target).stages:
+        value = stage(value, target, chosen, metadata)
+        if name == "llir":
+            room = NvTarget.of(arch).shared_bytes
+            assert metadata["shared"] <= room, f"{metadata['shared']} bytes of shared memory, sm_{arch} has {room}"
+            return value, metadata
+    raise AssertionError("no LLVM stage")
+
+
+def run(module, args, grid=(1,), arch=90, num_warps=4, num_stages=3, **options):
+    """Run every program of the grid, one after the other; returns what it printed."""
+    text, metadata = llvm_of(module, arch, num_warps, num_stages, **options)
+    x, y, z = grid = (*grid, 1, 1)[:3]
+    if not fit(metadata, args, grid):
+        return run(module, args, grid, arch, num_warps, num_stages, **options, launch_checks=False)
+    memory = Memory(args)
+    maps = [tensor_of(Recipe(*recipe), memory.arguments) for recipe in metadata["maps"]]
+    if metadata["persistent"]:
+        memory.arguments += grid
+        grid = min(BLOCKS, x * y * z), 1, 1
+    threads, blocks = 32 * (num_warps + metadata["copy_warps"]), options.get("num_ctas", 1)
+    return execute(text, memory, grid, threads, metadata["shared"], maps, blocks)
+
+
+def execute(text, memory, grid, threads, shared, maps=(), blocks=1):
+    """Run LLVM text for every program of a grid, each a block of `threads` or several; returns what it printed."""
+    machine, (x, y, z) = Machine(text, threads, memory, shared, maps, blocks), grid
+    for pid in ((i, j, k) for k in range(z) for j in range(y) for i in range(x)):
+        machine.program(pid, grid)
+    memory.read_back()
+    return "".join(machine.printed)
+
+
+def fit(metadata, args, grid):
+    """Whether a launch is as the kernel takes for granted; the launcher would launch another, too."""
+    bits = lambda x: int(x if isinstance(x, int | np.integer) else np.float32(x).view(np.int32))
+    slots = (ctypes.c_int64 * len(args))(*map(bits, Memory(args).arguments))
+    terms = Terms(metadata["nonnegative"], metadata["reordered"] or ((), ()))
+    return terms.hold(grid, ctypes.addressof(slots))
+
+
+BLOCKS = 2  # places for programs that kernels share out among themselves

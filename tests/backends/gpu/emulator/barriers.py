@@ -1,0 +1,110 @@
+"""Barriers of threads: the numbered ones of a block, which any of its warps may use, and the one of a cluster."""
+
+import numpy as np
+
+from tests.backends.gpu.emulator.memory import Fault
+
+NUMBERS = 16  # a block has so many barriers
+
+
+class Barriers:
+    """All barriers of a program. A warp that waits is not able to run until the others have come."""
+
+    def __init__(self, machine):
+        self.machine, self.numbered = machine, {}
+        self.agents = len(machine.shared.heard)
+        self.cluster = Barrier(self.agents)
+        self.owing = np.zeros(machine.threads // 32, bool)  # warps that came to the cluster's and have yet to wait
+
+    def come(self, guard, numbers, counts=None, waits=True):
+        """Warps come to barriers of their blocks that are for so many threads, or for all; or they only say so."""
+        m = self.machine
+        for warp in m.warps_of(guard, "a barrier") * 32:
+            if np.any(numbers[warp : warp + 32] != numbers[warp]):
+                raise Fault("the lanes of a warp name different barriers")
+        for number in np.unique(numbers[guard]):
+            if number >= NUMBERS:
+                raise Fault(f"there is no barrier {number}")
+            here = guard & (numbers == number)
+            count = None if counts is None else int(counts[here][0])
+            if count is not None and (count % 32 or not 0 < count <= m.members):
+                raise Fault(f"a barrier for {count} of a block's {m.members} threads")
+            for block, warps in m.blocks_of(m.warps_of(here, "a barrier")):
+                self._come(block, warps, int(number), count, waits)
+
+    def _come(self, block, warps, number, count, waits):
+        m = self.machine
+        barrier = self.numbered.setdefault((block, number), Barrier(self.agents))
+        barrier.come(m.shared, warps, count or m.members, waits)
+        barrier.places.add(m.here)
+        if count is None and (len(barrier.places) > 1 or m.done[block * m.members : (block + 1) * m.members].any()):
+            raise Fault("a barrier that not all threads reach")
+        m.waiting.reshape(-1, 32)[warps] = waits
+        if barrier.missing() == 0:
+            barrier.complete(m.shared)
+            m.waiting.reshape(-1, 32)[barrier.waiting] = False
+            m.shared.meetings[block] += 1
+            del self.numbered[block, number]
+
+    # --- all blocks of the cluster ----------------------------------------------------------------------------------
+    def come_to_cluster(self, guard):
+        """Warps say that they came."""
+        warps = self.machine.warps_of(guard, "a barrier")
+        if self.owing[warps].any():
+            raise Fault("a warp comes to the cluster's barrier twice before it waits")
+        self.owing[warps] = True
+        self.cluster.come(self.machine.shared, warps, self.machine.threads, waits=False)
+        self.settle()
+
+    def wait_for_cluster(self, guard):
+        """Warps that came wait until all others have."""
+        m, warps = self.machine, self.machine.warps_of(guard, "a barrier")
+        if not self.owing[warps].all():
+            raise Fault("a warp waits at the cluster's barrier and did not come to it")
+        early = np.isin(warps, self.cluster.warps)
+        self.cluster.waiting += list(warps[early])
+        m.waiting.reshape(-1, 32)[warps[early]] = True
+        self._release(warps[~early])
+
+    def settle(self):
+        """The cluster's barrier is complete when all have come that have not ended."""
+        m = self.machine
+        missing = ~m.done.reshape(-1, 32).all(1)
+        missing[self.cluster.warps] = False
+        if self.cluster.warps and not missing.any():
+            m.shared.met, m.shared.meetings = self.cluster.heard, m.shared.meetings + 1
+            self._release(self.cluster.waiting)
+            self.cluster = Barrier(self.agents)
+
+    def _release(self, warps):
+        m = self.machine
+        m.shared.heard[warps] = np.maximum(m.shared.heard[warps], m.shared.met)
+        m.waiting.reshape(-1, 32)[warps] = self.owing[warps] = False
+
+
+class Barrier:
+    """The warps that came so far, and what they know."""
+
+    def __init__(self, agents):
+        self.count, self.warps, self.waiting, self.places = None, [], [], set()
+        self.heard = np.zeros(agents, int)
+
+    def come(self, shared, warps, count, waits):
+        if self.count not in (None, count):
+            raise Fault(f"a barrier that is for {self.count} threads and for {count}")
+        if any(w in self.warps for w in warps):
+            raise Fault("a warp comes to a barrier twice")
+        self.count = count
+        self.warps += list(warps)
+        self.waiting += list(warps) if waits else []
+        if self.missing() < 0:
+            raise Fault("more warps come to a barrier than it is for")
+        shared.heard[warps, warps] += 1
+        self.heard = np.maximum(self.heard, shared.heard[warps].max(0))
+
+    def missing(self):
+        return self.count - 32 * len(self.warps)
+
+    def complete(self, shared):
+        """Those that waited have heard of all that came before."""
+        shared.heard[self.waiting] = np.maximum(shared.heard[self.waiting], self.heard)

@@ -1,0 +1,72 @@
+"""Tensor maps: what the copy engine reads for a box, and where it puts it."""
+
+import math
+
+import ml_dtypes
+import numpy as np
+
+from tests.backends.gpu.emulator.memory import SHARED_BASE, Fault
+
+_TURNS = {0: 0, 32: 1, 64: 3, 128: 7}
+
+
+class TensorMap:
+    """A tensor in memory, axes from slowest to fastest; strides in bytes."""
+
+    def __init__(self, address, shape, strides, box, element, size, swizzle):
+        self.address, self.shape, self.strides, self.box = address, shape, strides, box
+        self.element, self.size, self.swizzle = _ELEMENTS.get(element, f"{element[0]}{size}"), size, swizzle
+        if any(b > 256 for b in box) or (swizzle and box[-1] * size > swizzle) or box[-1] * size % 16:
+            raise Fault(f"the copy engine takes no boxes of {box}")
+        if address % 16 or any(s % 16 for s in strides[:-1]):
+            raise Fault("the copy engine wants addresses and strides that are multiples of 16")
+
+    def _places(self, start, shared):
+        """(addresses of the box's elements, which of them lie in the tensor, places of its bytes in shared memory)."""
+        if shared % 128:
+            raise Fault("the copy engine works on multiples of 128")
+        places = np.stack(np.meshgrid(*[np.arange(b) for b in self.box], indexing="ij")).reshape(len(self.box), -1)
+        at = places + np.array(start)[:, None]
+        inside = np.all((at >= 0) & (at < np.array(self.shape)[:, None]), axis=0)
+        index = shared + np.arange(at.shape[1] * self.size)
+        index ^= (index >> 7 & _TURNS[self.swizzle]) << 4
+        return self.address + (at * np.array(self.strides)[:, None]).sum(0), inside, index - SHARED_BASE
+
+    def read(self, memory, start, target):
+        """(places in shared memory, bytes) of the box at `start`; zeros outside of the tensor."""
+        address, inside, index = self._places(start, target)
+        data = np.zeros((len(address), self.size), np.uint8)
+        if inside.any():
+            data[inside] = memory.load(address[inside], self.size, None)
+        return index, data.reshape(-1)
+
+    def write(self, memory, start, source, how):
+        """(places in shared memory, a function that writes their bytes to the box at `start`, or combines them)."""
+        if min(start) < 0:
+            raise Fault("the copy engine writes no boxes that start before a tensor")
+        address, inside, index = self._places(start, source)
+
+        def write(data):
+            new = data.reshape(-1, self.size)[inside]
+            if how:
+                old = memory.load(address[inside], self.size, None)
+                both = zip(*(np.ascontiguousarray(x).view(self.element)[:, 0] for x in (old, new)))
+                with np.errstate(over="ignore"):
+                    new = np.array([how(x, y) for x, y in both], self.element)[:, None].view(np.uint8)
+            memory.store(address[inside], new, None)
+
+        return index, write if inside.any() else lambda data: None
+
+
+_ELEMENTS = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32, "fp64": np.float64}
+
+
+def tensor_of(recipe, values):
+    """The TensorMap of a recipe for the values of a kernel's arguments: what the launcher has the driver encode."""
+    total = lambda terms: sum(factor * math.prod(int(values[k]) for k in slots) for factor, slots in terms)
+    address = int(values[recipe.base]) + total(recipe.offset) * recipe.size
+    shape = [total(elements) for elements, _ in recipe.sides]
+    strides = [total(distance) * recipe.size for _, distance in recipe.sides]
+    if not all(1 <= n <= 1 << 32 for n in shape) or not all(0 < s < 1 << 40 for s in strides):
+        raise Fault("the copy engine has no such tensors: another kernel should have been launched")
+    return TensorMap(address, shape, strides, recipe.box, recipe.element, recipe.size, recipe.swizzle)

@@ -1,0 +1,391 @@
+"""Shared memory that notices races."""
+
+import numpy as np
+
+from tests.backends.gpu.emulator.memory import SHARED_BASE, WINDOW, Fault
+from tests.backends.gpu.emulator.phases import Phases
+
+NOBODY, MANY = -1, -2
+
+
+class Shared:
+    """The shared memory of a cluster's blocks, one behind the other; mostly there is one block. Each warp has a clock
+    that ticks when it tells others of its work, at a barrier or by arriving somewhere, and knows how far it has heard
+    of the others: `heard[w, u]`. What warp u did at its time c is before what w does if heard[w, u] > c. The last
+    columns are those of the blocks' copy engines."""
+
+    def __init__(self, size, warps=32, blocks=1):
+        self.size, self.warps, self.blocks = size, warps, blocks
+        self.bytes = np.zeros(blocks * size, np.uint8)
+        self.engine = blocks * warps  # that of the first block
+        self.heard = np.eye(blocks * (warps + 1), dtype=int)
+        self.written, self.writer = (np.full(blocks * size, NOBODY) for _ in range(2))  # time and thread
+        self.read = np.zeros((warps, blocks * size), np.int32)  # time, for each warp of a byte's block
+        self.reader = np.full((warps, blocks * size), NOBODY, np.int32)
+        self.readers = set()
+        self.meetings = np.zeros(blocks, int)  # barriers so far
+        self.added = np.full(blocks * size, NOBODY)  # when atomics came, in meetings
+        self.in_flight = np.zeros(blocks * size, bool)  # by asynchronous copies
+        self.unfenced = np.zeros(blocks * size, bool)  # ordinary writes the tensor cores do not see yet
+        self.filled = np.zeros(blocks * size, bool)
+        self.copies = [[[]] for _ in range(blocks)]  # open and closed groups of each block
+        self.products, self.open_products = {}, {}  # for each warpgroup: closed groups, and the open one
+        self.registers = []  # (warpgroup, names of those that a running group of its products reads)
+        self.phases, self.boxes = {}, []  # barriers in memory by place, copies of the engines under way
+        self.events = 0  # arrivals at them
+        self.lent = []  # groups of boxes that the engines write to global memory
+        self.met = np.zeros(len(self.heard), int)  # what all have heard of where the cluster met
+        self.far_read, self.far_readers = None, set()  # time, for each warp, of reads in blocks that are not its own
+        self.touched = np.full((blocks, len(self.heard)), NOBODY)  # when others last used a block's memory
+        self.left = np.zeros(blocks, bool)
+
+    def barrier(self, warps=None):
+        """Warps meet: each has heard of what the others did."""
+        warps = np.arange(self.engine) if warps is None else np.asarray(warps)
+        self.heard[warps, warps] += 1
+        self.heard[warps] = self.heard[warps].max(0)
+        self.meetings[np.unique(warps // self.warps)] += 1
+
+    # --- places -----------------------------------------------------------------------------------------------------
+    def block_of(self, thread):
+        return thread // (32 * self.warps)
+
+    def _at(self, address, size, what, threads):
+        address = address.astype(np.int64) - SHARED_BASE
+        if np.any(address % size):
+            raise Fault(f"shared {what} of {size} bytes at unaligned address")
+        index = address[:, None] + np.arange(size)
+        if np.any(index < 0) or np.any(index >= self.size):
+            raise Fault(f"shared {what} outside the kernel's {self.size} bytes, at {int(address.max())}")
+        return index if self.blocks == 1 else index + self.size * self.block_of(threads)[:, None]
+
+    def part(self, index, block, who):
+        """Bytes that an engine uses of a block's memory."""
+        if np.any(index < 0) or np.any(index >= self.size):
+            raise Fault(f"{who} outside shared memory")
+        return index + self.size * block
+
+    def _far_at(self, address, size, what, threads):
+        """(bytes, their blocks) that addresses name in the cluster; those of a block's own memory are its own."""
+        address = address.astype(np.int64)
+        block = np.where(address < WINDOW, self.block_of(threads), address // WINDOW - 1)
+        offset = address % WINDOW - SHARED_BASE
+        if np.any(block >= self.blocks):
+            raise Fault(f"{what} in block {block.max()} of a cluster of {self.blocks}")
+        if np.any(offset % size):
+            raise Fault(f"{what} of {size} bytes at unaligned address of a block's memory")
+        if np.any((offset < 0) | (offset + size > self.size)):
+            raise Fault(f"{what} outside a block's {self.size} bytes, at {int(offset.max())}")
+        return (self.size * block + offset)[:, None] + np.arange(size), block
+
+    def _touch(self, block, thread):
+        """A thread uses the memory of another block, which must be there."""
+        if self.left[block]:
+            raise Fault("a thread uses the shared memory of a block that has ended")
+        if block != self.block_of(thread):
+            self.touched[block, thread // 32] = self.heard[thread // 32, thread // 32]
+
+    def _first_warp(self, index):
+        """The first warp of the block whose memory these bytes are."""
+        return 0 if self.blocks == 1 else index // self.size * self.warps
+
+    def _meeting(self, index):
+        return self.meetings[0] if self.blocks == 1 else self.meetings[index // self.size]
+
+    # --- races ------------------------------------------------------------------------------------------------------
+    def _unheard_writes(self, index, thread):
+        """Where the last write is of another thread, and nobody told this one."""
+        writer = self.writer[index]
+        return (writer != NOBODY) & (writer != thread) & (self.heard[thread // 32, writer // 32] <= self.written[index])
+
+    def _check_heard(self, index, thread, what):
+        if np.any(self._unheard_writes(index, thread)):
+            raise Fault(f"race: {what} shared memory that another wrote since the last barrier")
+        if np.any(self.added[index] == self._meeting(index)):
+            raise Fault(f"race: {what} shared memory that atomics changed since the last barrier")
+
+    def _check_there(self, index):
+        if np.any(self.in_flight[index]):
+            raise Fault("shared memory is read while a copy into it is under way")
+        if not np.all(self.filled[index]):
+            raise Fault("shared memory is read before anybody wrote it")
+
+    def _note_read(self, index, thread):
+        warp = thread // 32
+        now, row = self.heard[warp, warp], warp % self.warps
+        several = (self.read[row, index] == now) & (self.reader[row, index] != thread)
+        self.read[row, index], self.reader[row, index] = now, thread
+        several |= self.reader[row, index] != thread  # two lanes at once
+        self.reader[np.broadcast_to(row, index.shape)[several], index[several]] = MANY
+        self.readers.update(np.unique(row))
+
+    def _check_write(self, index, thread, data=None):
+        warp, first = thread // 32, self._first_warp(index)
+        for row in self.readers:
+            read, other = self.read[row, index], first + row
+            mine = (warp == other) & (self.reader[row, index] == thread)
+            if np.any((read > 0) & (self.heard[warp, other] <= read) & ~mine):
+                raise Fault("race: a thread overwrites shared memory that another read since the last barrier")
+        for other in self.far_readers:
+            read = self.far_read[other, index]
+            if np.any((read > 0) & (self.heard[warp, other] <= read)):
+                raise Fault("race: a thread overwrites shared memory that another block read since they met")
+        twice = self._unheard_writes(index, thread)
+        if np.any(twice) and (data is None or np.any(self.bytes[index][twice] != data[twice])):
+            raise Fault("race: two threads write different values to one place of shared memory")
+        if np.any(self.in_flight[index]):
+            raise Fault("shared memory is written while a copy into it is under way")
+        for group in (group for groups in self.products.values() for group in groups):
+            if np.any(group[index]):
+                raise Fault("the operand of a running matrix product is overwritten")
+        if any(np.any(np.isin(index, part)) for group in self.lent if not group.read for part in group.parts):
+            raise Fault("shared memory is written while the copy engine reads it")
+
+    def _note_write(self, index, thread):
+        self.written[index], self.writer[index] = self.heard[thread // 32, thread // 32], thread
+
+    # --- accesses ---------------------------------------------------------------------------------------------------
+    def load(self, address, size, threads):
+        index, thread = self._at(address, size, "load", threads), threads[:, None]
+        self._check_heard(index, thread, "a thread reads")
+        self._check_there(index)
+        self._note_read(index, thread)
+        return self.bytes[index]
+
+    def load_far(self, address, size, threads):
+        """Memory of any block of the cluster: what was written there before all met."""
+        index, block = self._far_at(address, size, "a load", threads)
+        for b, t in np.unique(np.stack([block, threads // 32 * 32], 1), axis=0):
+            self._touch(b, t)
+        far, thread = block != self.block_of(threads), threads[:, None]
+        if np.any(far[:, None] & (self.met[self.writer[index] // 32] <= self.written[index])):
+            raise Fault("race: a thread reads what another block wrote since they met")
+        self._check_heard(index, thread, "a thread reads")
+        self._check_there(index)
+        self._note_read(index[~far], thread[~far])
+        if self.far_read is None:
+            self.far_read = np.zeros((self.engine, len(self.bytes)), np.int32)
+        warp = thread[far] // 32
+        self.far_read[warp, index[far]] = self.heard[warp, warp]
+        self.far_readers.update(np.unique(warp))
+        return self.bytes[index]
+
+    def store(self, address, data, threads):
+        index, thread = self._at(address, data.shape[1], "store", threads), threads[:, None]
+        self._check_write(index, thread, data)
+        self._write(index, thread, data)
+
+    def _write(self, index, thread, data):
+        self.bytes[index] = data
+        if np.any(self.bytes[index] != data):
+            raise Fault("race: two threads write different values to one place of shared memory")
+        self._note_write(index, thread)
+        self.unfenced[index] = self.filled[index] = True
+
+    def add(self, address, amount, threads):
+        """Atomic addition of 32-bit numbers: threads may meet at one place."""
+        index = self._at(address, 4, "atomic", threads)
+        if np.any(self._unheard_writes(index, threads[:, None])):
+            raise Fault("race: atomics on shared memory that another thread wrote since the last barrier")
+        words = self.bytes.view(np.uint32)
+        np.add.at(words, index[:, 0] // 4, amount)
+        self.added[index] = self._meeting(index)
+
+    # --- asynchronous copies ----------------------------------------------------------------------------------------
+    def start_copy(self, address, data, threads):
+        index, thread = self._at(address, data.shape[1], "copy", threads), threads[:, None]
+        self._check_write(index, thread)
+        self._write(index, thread, data)
+        self.in_flight[index] = True
+        block = self.block_of(threads)
+        for b in np.unique(block):
+            self.copies[b][-1].append((index[block == b], thread[block == b]))
+
+    def close_copies(self, blocks):
+        for b in blocks:
+            self.copies[b].append([])
+
+    def wait_copies(self, pending, blocks):
+        for b in blocks:
+            *closed, last = self.copies[b]
+            done = closed[: len(closed) - pending] if pending else closed
+            for index, thread in (copy for group in done for copy in group):
+                self.in_flight[index] = False
+                self._note_write(index, thread)
+            self.copies[b] = [*closed[len(done) :], last]
+
+    # --- barriers in memory, and the copy engine --------------------------------------------------------------------
+    def start_phases(self, address, arrivals, thread):
+        place = int(self._at(np.array([address]), 8, "barrier", np.array([thread]))[0, 0])
+        self.phases[place] = Phases(arrivals, len(self.heard), thread, self.heard[thread // 32, thread // 32])
+
+    def fence_phases(self, thread):
+        """The barriers that a thread made may be used by other blocks and by the engines."""
+        for phases in self.phases.values():
+            phases.fenced |= phases.maker == thread
+
+    def phases_at(self, address, thread, block=None):
+        """A barrier in a thread's own block, or in another one, or for an engine to tell."""
+        place = int(address) - SHARED_BASE + self.size * (self.block_of(thread) if block is None else block)
+        if place not in self.phases:
+            raise Fault("there is no barrier at this address of shared memory")
+        phases = self.phases[place]
+        if phases.maker // 32 != thread // 32 and self.heard[thread // 32, phases.maker // 32] <= phases.made:
+            raise Fault("race: a barrier is used by a thread that has not heard of it")
+        if block is not None and not phases.fenced:
+            raise Fault("a barrier that was made without a fence is used by another block or a copy engine")
+        return phases
+
+    def arrive(self, address, thread):
+        self._arrive(self.phases_at(address, thread), thread // 32)
+
+    def arrive_far(self, address, thread):
+        """Arrive at a barrier of any block of the cluster."""
+        index, block = self._far_at(np.array([address]), 8, "an arrival", np.array([thread]))
+        self._touch(block[0], thread)
+        phases = self.phases_at(int(index[0, 0]) - self.size * block[0] + SHARED_BASE, thread, block[0])
+        self._arrive(phases, thread // 32)
+
+    def _arrive(self, phases, warp):
+        self.heard[warp, warp] += 1
+        phases.hear(self.heard[warp])
+        phases.arrive()
+        self.events += 1
+
+    def phase_over(self, address, parity, thread):
+        """Whether a phase of this parity is over; warps that learn it is have heard of all that came before."""
+        phases, warp = self.phases_at(address, thread), thread // 32
+        if phases.number % 2 == parity:
+            return False
+        self.heard[warp] = np.maximum(self.heard[warp], phases.before)
+        phases.seen = phases.number
+        return True
+
+    def start_box(self, index, data, thread, barrier, block):
+        """The engine of a block writes data[i] at index[i] some time from now."""
+        if self.left[block]:
+            raise Fault("a copy into the shared memory of a block that has ended")
+        index = self.part(index, block, "the copy engine writes")
+        self._check_write(index, np.full_like(index, thread))
+        self.bytes[index] = data
+        self.filled[index], self.in_flight[index], self.unfenced[index] = True, True, False
+        self.boxes.append((index, block, self.heard[thread // 32].copy(), self.phases_at(barrier, thread, block)))
+
+    def finish_box(self):
+        """The oldest copy arrives; False if there is none."""
+        if not self.boxes:
+            return False
+        index, block, before, phases = self.boxes.pop(0)
+        engine = self.engine + block
+        self.in_flight[index] = False
+        self.written[index], self.writer[index] = self.heard[engine, engine], 32 * engine
+        self.touched[block, engine] = self.heard[engine, engine]
+        self.heard[engine, engine] += 1
+        phases.hear(np.maximum(before, self.heard[engine]))
+        phases.expect(-index.size)
+        self.events += 1
+        return True
+
+    def lend(self, index, thread, write):
+        """The engine reads these bytes some time from now, and calls write(bytes) even later."""
+        index = self.part(index, self.block_of(thread), "the copy engine reads")
+        self._check_read_by_engine(index, [thread // 32], "the copy engine")
+        group = next((group for group in self.lent if group.thread == thread and not group.closed), None)
+        if group is None:
+            group = Lent(thread)
+            self.lent.append(group)
+        group.parts.append(index)
+        group.writes.append((write, self.bytes[index]))
+
+    def close_boxes(self, thread):
+        for group in self.lent:
+            group.closed = group.closed or group.thread == thread
+
+    def await_boxes(self, pending, written, thread):
+        """A thread waits for its own groups."""
+        mine = [group for group in self.lent if group.thread == thread and group.closed]
+        done, warp = mine[: len(mine) - pending], thread // 32
+        for group in done:
+            for index in () if group.read else group.parts:
+                self._note_read_by_engine(index, warp)
+            group.read = True
+        if written:
+            self.write_boxes(done)
+
+    def write_boxes(self, groups):
+        """Nothing orders what is not waited for: the last comes first."""
+        for write, data in [x for group in reversed(groups) for x in reversed(group.writes)]:
+            write(data)
+        self.lent = [group for group in self.lent if group not in groups]
+
+    def leave(self, block):
+        """A block is over: its boxes are written, if they could be read in time, and nobody uses its memory now."""
+        lent = [group for group in self.lent if self.block_of(group.thread) == block]
+        if not all(group.closed and group.read for group in lent):
+            raise Fault("the program ends while the copy engine reads its memory")
+        self.write_boxes(lent)
+        unheard = self.touched[block] >= self.heard[block * self.warps : (block + 1) * self.warps].max(0)
+        if unheard[self.engine :].any() or any(box[1] == block for box in self.boxes):
+            raise Fault("a block ends while a copy into its shared memory may be under way")
+        if unheard.any():
+            raise Fault("a block ends while another may still use its shared memory")
+        self.left[block] = True
+
+    # --- tensor cores -----------------------------------------------------------------------------------------------
+    def fence(self, blocks):
+        for b in blocks:
+            self.unfenced[b * self.size : (b + 1) * self.size] = False
+
+    def _check_read_by_engine(self, index, warps, who):
+        """Tensor cores and the copy engine read what these warps have heard of, behind a fence."""
+        writer = self.writer[index] // 32
+        if any(np.any(self.heard[w, writer] <= self.written[index]) for w in warps) or np.any(self.in_flight[index]):
+            raise Fault(f"race: {who} reads what was written since the last barrier")
+        if np.any(self.unfenced[index]):
+            raise Fault(f"{who} reads ordinary writes without a proxy fence")
+        if not np.all(self.filled[index]):
+            raise Fault(f"{who} reads shared memory before anybody wrote it")
+
+    def _note_read_by_engine(self, index, warp):
+        row = warp % self.warps
+        self.read[row, index], self.reader[row, index] = self.heard[warp, warp], MANY
+        self.readers.add(row)
+
+    def begin_products(self, groups):
+        """Warpgroups may multiply now; until they close the group, or since."""
+        for g in groups:
+            self.open_products.setdefault(g, (np.zeros(len(self.bytes), bool), set()))
+
+    def operand(self, index, threads, group):
+        """Bytes a matrix product reads, whoever wrote them; they must not change until it is waited for."""
+        index = self.part(index, self.block_of(group), "a matrix product reads")
+        self._check_read_by_engine(index, np.unique(threads // 32), "a matrix product")
+        self.open_products[group][0][index] = True
+        return self.bytes[index]
+
+    def close_products(self, groups):
+        for g in groups:
+            read, names = self.open_products.pop(g)
+            self.products.setdefault(g, []).append(read)
+            self.registers.append((g, names))
+
+    def wait_products(self, pending, groups):
+        for g in groups:
+            running = self.products.get(g, [])
+            while len(running) > pending:
+                self.registers.remove(next(x for x in self.registers if x[0] == g))
+                index = np.nonzero(running.pop(0))[0]
+                for warp in range(g // 32, g // 32 + 4):
+                    self._note_read_by_engine(index, warp)
+
+    def reads_register(self, name, active):
+        """Whether a running product of some of these threads reads a register."""
+        return any(name in names and active[g] for g, names in self.registers)
+
+
+class Lent:
+    """A group of boxes that a thread has the copy engine write."""
+
+    def __init__(self, thread):
+        self.thread, self.closed, self.read = thread, False, False
+        self.parts, self.writes = [], []

@@ -1,0 +1,73 @@
+"""All threads have the same result of a reduction, to the last bit: they may branch on it. Without a GPU."""
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.gpu import emulator
+from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.compiler import ASTSource
+
+
+@triton.jit
+def joined(mean, squares, count, other_mean, other_squares, other_count):
+    away, total = other_mean - mean, count + other_count
+    share = other_count / total
+    return mean + away * share, squares + other_squares + away * away * count * share, total
+
+
+@triton.jit
+def moments(x_ptr, mean_ptr, squares_ptr, M: tl.constexpr, N: tl.constexpr):
+    rows, columns = tl.arange(0, M), tl.arange(0, N)
+    x = tl.load(x_ptr + rows[:, None] * N + columns[None, :])
+    count = tl.broadcast_to((columns % 3 + 1).to(tl.float32)[None, :], (M, N))
+    mean, squares, _ = tl.reduce((x, tl.zeros_like(x), count), 1, joined)
+    tl.store(mean_ptr + rows, mean)
+    tl.store(squares_ptr + rows, squares)
+
+
+@triton.jit
+def first_of(x, i, y, j):
+    left = (x > y) | ((x == y) & (i < j))
+    return tl.where(left, x, y), tl.where(left, i, j)
+
+
+@triton.jit
+def greatest(x_ptr, mean_ptr, squares_ptr, M: tl.constexpr, N: tl.constexpr):
+    rows, columns = tl.arange(0, M), tl.arange(0, N)
+    x = tl.load(x_ptr + rows[:, None] * N + columns[None, :])
+    value, index = tl.reduce((x, tl.broadcast_to(columns[None, :], (M, N))), 1, first_of)
+    tl.store(mean_ptr + rows, value)
+    tl.store(squares_ptr + rows, index.to(tl.float32))
+
+
+def module_of(kernel, shape, warps, arch):
+    target = GPUTarget("cuda", arch, 32)
+    types = dict.fromkeys(("x_ptr", "mean_ptr", "squares_ptr"), "*fp32")
+    options = BaseBackend(target).parse_options({"num_warps": warps})
+    return ASTSource(kernel, types, dict(zip("MN", shape))).make_ir(target, options)
+
+
+@pytest.mark.parametrize("arch", [75, 90])
+@pytest.mark.parametrize(("shape", "warps"), [((8, 128), 4), ((1, 256), 8), ((4, 32), 1)])
+def test_moments(shape, warps, arch):
+    """The emulator sees threads that write different bits to one place."""
+    x = np.random.default_rng(1).normal(50, 1, shape).astype(np.float32)
+    mean, squares = (np.zeros(shape[0], np.float32) for _ in range(2))
+    emulator.run(module_of(moments, shape, warps, arch), [x, mean, squares], (1,), arch, warps)
+    count = np.arange(shape[1]) % 3 + 1
+    wanted = np.average(x.astype(np.float64), 1, count)
+    np.testing.assert_allclose(mean, wanted, rtol=1e-6)
+    np.testing.assert_allclose(squares, ((x - wanted[:, None]) ** 2 * count).sum(1), rtol=1e-4)
+
+
+def test_what_only_chooses_is_not_handed_round():
+    """The first lane's result is handed to the others only where theirs may differ in a bit."""
+    text, _ = emulator.llvm_of(module_of(greatest, (1, 32), 1, 90), 90, 1)
+    ordered, _ = emulator.llvm_of(module_of(moments, (1, 32), 1, 90), 90, 1)
+    handed = "= call i32 @llvm.nvvm.shfl.sync.idx"
+    assert text.count(handed) == 0 and ordered.count(handed) == 3 and ordered.count(" select ") == 0
+    x, value, index = np.arange(32, dtype=np.float32) % 7, np.zeros(1, np.float32), np.zeros(1, np.float32)
+    emulator.run(module_of(greatest, (1, 32), 1, 90), [x, value, index], (1,), 90, 1)
+    assert (value[0], index[0]) == (6, 6)

@@ -1,0 +1,63 @@
+"""Registers that hold the same are computed and loaded once: quotients within a run, masks within a bound."""
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.gpu.test_language import data
+
+
+@triton.jit
+def scaled_channels(x, scale, o, size, N, SIZE: tl.constexpr, CHANNELS: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    channel = i // SIZE % CHANNELS
+    inside = i < N
+    v = tl.load(x + i, mask=inside, other=0.0) * tl.load(scale + channel)
+    v += tl.load(scale + i // size % CHANNELS, mask=inside, other=3.0)
+    tl.store(o + i, tl.where(inside, v, 1.0) + (i % SIZE).to(tl.float32))
+
+
+@pytest.mark.parametrize("size", [1, 2, 6, 8, 28, 64, 100])
+@pytest.mark.parametrize("n", [1024, 1021])
+def test_channels_of_any_size(check, size, n):
+    check(scaled_channels, data("f4", n), data("f4", 8), np.zeros(1024, "f4"), size, n, size, 8, 512, grid=(2,))
+
+
+@triton.jit
+def around_zero(o, p, q, start, N: tl.constexpr):
+    n = tl.arange(0, N)
+    i = start + n
+    tl.store(o + n, i // 8)
+    tl.store(p + n, i % 8)
+    tl.store(q + n, (i < 8).to(tl.int32) + 2 * (i >> 3))
+
+
+@pytest.mark.parametrize("start", [-512, -16, -3, 0, 5, 16])
+def test_quotients_of_either_sign(check, start):
+    check(around_zero, *(np.zeros(256, "i4") for _ in range(3)), start, 256, warps=1)
+
+
+@triton.jit
+def rows_of_scales(x, rows, columns, o, M: tl.constexpr, K: tl.constexpr, A: tl.constexpr, B: tl.constexpr):
+    m, k = tl.arange(0, M)[:, None], tl.arange(0, K)[None, :]
+    at = m * K + k
+    v = tl.load(x + at) + tl.load(rows + m // A + k * 0) * tl.load(columns + k // B + m * 0)
+    tl.store(o + at, tl.where((m >= 8) & (k < 24), v, -v))
+
+
+@pytest.mark.parametrize("warps", [1, 4])
+@pytest.mark.parametrize(("a", "b"), [(1, 16), (4, 4), (16, 1), (32, 32)])
+def test_groups_along_either_axis(check, a, b, warps):
+    out = np.zeros((32, 32), "f4")
+    check(rows_of_scales, data("f4", 32, 32), data("f4", 32), data("f4", 32), out, 32, 32, a, b, warps=warps)
+
+
+@triton.jit
+def volatile_words(x, o, N: tl.constexpr):
+    n = tl.arange(0, N)
+    tl.store(o + n, tl.load(x + n // 4, volatile=True))
+
+
+def test_volatile_words(check):
+    check(volatile_words, data("i4", 64), np.zeros(256, "i4"), 256, warps=2)

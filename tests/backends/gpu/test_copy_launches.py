@@ -1,0 +1,155 @@
+"""Launches of kernels that the copy engine feeds: maps, and when others are launched; the driver only takes notes."""
+
+import ctypes
+import gc
+import re
+
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.gpu.test_copy_engine import by_descriptors, product
+from tests.backends.nvptx import fake_driver
+from tritium.backends.driver import driver
+from tritium.backends.nvptx.runtime import cuda
+
+
+class Tensor:
+    """What kernels ask of a tensor."""
+
+    dtype, device = "fp16", "cuda:0"
+
+    def __init__(self, address):
+        self.address = address
+
+    def data_ptr(self):
+        return self.address
+
+    def get_device(self):
+        return 0
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    made, _ = fake_driver.install(monkeypatch)
+    made.maps, made.parameters = [], 9
+
+    def encode(out, kind, rank, address, dims, steps, box, ones, interleave, swizzle, promotion, fill):
+        read = lambda pointer, count, t: tuple((t * count).from_address(pointer))
+        made.maps.append((kind, address, read(dims, rank, ctypes.c_uint64), read(steps, rank - 1, ctypes.c_uint64),
+                          read(box, rank, ctypes.c_uint32), swizzle))  # fmt: skip
+        ctypes.c_uint64.from_address(out).value = address
+
+    def places(out, function, threads, shared):
+        fake_driver.word(out, fake_driver.I).value = 1
+
+    def exchange(out, address):
+        ctypes.c_uint64.from_address(out).value = address
+
+    made._cuTensorMapReplaceAddress = exchange
+    made._cuTensorMapEncodeTiled, made._cuOccupancyMaxActiveBlocksPerMultiprocessor = encode, places
+    product.device_caches.clear()
+    yield made
+    gc.collect()
+    driver.reset_active()
+    fake_driver.clear()
+
+
+def launch(a, b, c, m, n, k):
+    grid = (triton.cdiv(m, 64) * triton.cdiv(n, 64),)
+    return product[grid](a, b, c, m, n, k, k, 1, n, 1, n, 1, 64, 64, 64)
+
+
+A, B, C = (Tensor(4096 * k) for k in (1, 2, 3))
+
+
+def test_launches_describe_their_tensors(fake):
+    fake.parameters = 9 + 3 + 3
+    launch(A, B, C, 4096, 2048, 1024)
+    assert fake.maps == [(6, 4096, (1024, 4096), (2048,), (64, 64), 3), (6, 8192, (2048, 1024), (4096,), (64, 64), 3),
+                         (6, 12288, (2048, 4096), (4096,), (64, 64), 3)]  # fmt: skip
+    found = fake.launches[-1]
+    assert found["grid"] == (132, 1, 1) and found["block"] == (256, 1, 1)
+    assert found["slots"][9] & 0xFFFFFFFF == 64 * 32 and found["slots"][12:] == [4096, 8192, 12288]
+
+
+def test_maps_are_kept_until_a_tensor_differs(fake):
+    for _ in range(3):
+        launch(A, B, C, 256, 256, 128)
+    assert len(fake.maps) == 3 and fake.launches[-1]["grid"] == (16, 1, 1)
+    fake.parameters = 9 + 3 + 3
+    launch(A, Tensor(1 << 20), C, 256, 256, 128)
+    assert len(fake.maps) == 3 and fake.launches[-1]["slots"][12:14] == [4096, 1 << 20]  # only the address is exchanged
+    launch(A, Tensor(1 << 20), C, 512, 256, 128)
+    assert [x[1:3] for x in fake.maps[3:]] == [(4096, (128, 512)), (12288, (256, 512))]
+
+
+@triton.jit
+def walking(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    across = tl.cdiv(N, BN)
+    for tile in range(tl.program_id(0), tl.cdiv(M, BM) * across, tl.num_programs(0)):
+        i, j = tile // across * BM, tile % across * BN
+        total = tl.zeros((BM, BN), tl.float32)
+        for k in range(0, K, BK):
+            total = tl.dot(a.load([i, k]), b.load([k, j]), total)
+        c.store([i, j], total.to(tl.float16))
+
+
+@pytest.mark.parametrize(("address", "apart"), [(4 << 20, True), ((1 << 20) + 256 * 128 * 2, True), (1 << 20, False),
+                                                ((1 << 20) + 256 * 128 * 2 - 16, False), ((2 << 20) - 16, False)])
+def test_what_a_loop_writes_lies_apart_from_what_it_loads(fake, address, apart):
+    """Or another kernel is launched, whose loads wait for its stores."""
+    walking.device_caches.clear()
+    fake.parameters = 6
+    a, b, c = Tensor(1 << 20), Tensor(2 << 20), Tensor(address)
+    for _ in range(2):
+        walking[(4,)](a, b, c, 256, 64, 128, 64, 64, 64)
+        assert fake.launches[-1]["block"] == ((256, 1, 1) if apart else (128, 1, 1))
+    walking[(4,)](a, b, Tensor(8 << 20), 256, 64, 128, 64, 64, 64)
+    assert fake.launches[-1]["block"] == (256, 1, 1)
+
+
+@pytest.mark.parametrize(("grid", "block"), [(64, 256), (2**21, 256), (2**21 + 1, 128)])
+def test_launches_beyond_what_is_granted_take_another_kernel(fake, grid, block):
+    """The kernel itself does not look whether boxes are in reach, or small what it divides."""
+    kernel = product[(grid,)](A, B, C, 4096, 64, 4096, 4096, 1, 64, 1, 64, 1, 64, 64, 64)
+    assert fake.launches[-1]["block"] == (block, 1, 1)
+    assert kernel.metadata.nonnegative and "ld.global" not in kernel.asm["ptx"] and "st.global" not in kernel.asm["ptx"]
+
+
+@pytest.mark.parametrize(("depth", "grid", "block"), [(16, (64,), 256), (0, (64,), 128), (64, (8, 8), 128),
+                                                      (64, (8, 1, 2), 128), (64, (8, 1, 1), 256)])  # fmt: skip
+def test_empty_loops_and_further_axes_take_another_kernel(fake, depth, grid, block):
+    """Which asks whether there is a round, and for its place on the first axis."""
+    kernel = product[grid](A, B, C, 512, 512, depth, 64, 1, 512, 1, 512, 1, 64, 64, 64)
+    assert fake.launches[-1]["block"] == (block, 1, 1)
+    assert kernel.asm["ttgir"].count("nonempty=True") == 4 and not re.search(r"(div|rem)\.u32", kernel.asm["ptx"])
+
+
+def test_tensors_the_driver_refuses_take_another_kernel(fake):
+    launch(A, B, C, 256, 256, 128)
+    fake.fail["cuTensorMapEncodeTiled"] = 1
+    for _ in range(2):
+        launch(A, B, C, 256, 512, 128)
+        assert fake.launches[-1]["block"] == (128, 1, 1) and fake.launches[-1]["grid"] == (32, 1, 1)
+    del fake.fail["cuTensorMapEncodeTiled"]
+    launch(A, B, C, 256, 256, 128)
+    assert fake.launches[-1]["block"] == (256, 1, 1)
+
+
+def test_drivers_without_tensor_maps_take_another_kernel(fake, monkeypatch):
+    for name in ("cuTensorMapEncodeTiled", "cuTensorMapReplaceAddress"):
+        monkeypatch.delattr(fake, name)
+    launch(A, B, C, 256, 256, 128)
+    assert fake.launches[-1]["block"] == (128, 1, 1)
+
+
+def test_more_programs_than_32_bits_count_take_another_kernel(fake):
+    fake.parameters = 7
+    by_descriptors[(2**30, 4)](A, B, C, 256, 256, 128, 0, 64, 64, 64)
+    assert fake.launches[-1]["grid"] == (2**30, 4, 1) and fake.launches[-1]["block"] == (128, 1, 1)
+    with pytest.raises(cuda.CudaError, match="at most 2147483647 programs along axis 0 and 65535"):
+        by_descriptors[(1, 65536)](A, B, C, 256, 256, 128, 0, 64, 64, 64)

@@ -1,0 +1,155 @@
+"""Several dots of a round under way at once, and into the next round; against the interpreter."""
+
+import re
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.gpu import emulator
+from tests.backends.gpu.samples import data
+from tests.backends.gpu.test_language import module_of
+
+ROUNDS = (0, 1, 2, 5)
+
+
+@triton.jit
+def rounds_of(x_ptr, y_ptr, q_ptr, k_ptr, v_ptr, N, TWO: tl.constexpr, X: tl.constexpr, Y: tl.constexpr,
+              Y_FIRST: tl.constexpr, M: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    """Rounds of two to four dots, which need each other or not, and sums that are scaled or not, in either order."""
+    m, j, d = tl.arange(0, M), tl.arange(0, BN), tl.arange(0, D)
+    q = tl.load(q_ptr + m[:, None] * D + d[None, :])
+    x = tl.zeros((M, D), tl.float32)
+    y = tl.zeros((M, BN if Y == 1 or Y == 3 else D), tl.float32)
+    for s in range(0, N, BN):
+        n = s + j
+        k = tl.load(k_ptr + n[None, :] * D + d[:, None])
+        v = tl.load(v_ptr + n[None, :] * D + d[:, None])
+        p = tl.dot(q, k) * 0.125
+        if TWO:
+            p = p - tl.dot(q, v) * 0.25
+        p = (p * 0.125).to(q.dtype)
+        if Y_FIRST:
+            y = add_to(y, q, p, v, Y)
+        x = tl.dot(p, tl.trans(k), x) if X == 0 else x * 0.5 + tl.dot(p, tl.trans(k))
+        if not Y_FIRST:
+            y = add_to(y, q, p, v, Y)
+    tl.store(x_ptr + m[:, None] * D + d[None, :], x)
+    if Y == 1 or Y == 3:
+        tl.store(y_ptr + m[:, None] * BN + j[None, :], y)
+    else:
+        tl.store(y_ptr + m[:, None] * D + d[None, :], y)
+
+
+@triton.jit
+def add_to(y, q, p, v, Y: tl.constexpr):
+    """Nothing, a product of what is loaded or one of what was computed, or half of the sum and one of both."""
+    if Y == 1:
+        return tl.dot(q, v, y)
+    if Y == 2:
+        return tl.dot(p, tl.trans(v), y)
+    if Y == 3:
+        return y * 0.5 + tl.dot(q, v)
+    return y
+
+
+@pytest.mark.parametrize("warps", [4, 8, 16])
+@pytest.mark.parametrize("y_first", [0, 1])
+@pytest.mark.parametrize("y", [0, 1, 2, 3])
+@pytest.mark.parametrize("x", [0, 1])
+@pytest.mark.parametrize("two", [0, 1])
+def test_rounds_of_many_kinds(check, two, x, y, y_first, warps):
+    m, block, d = 64 if warps == 4 else 128, 32, 64
+    for rounds, stages in ((1, 3), (2, 2), (5, 2 + y_first)):
+        n = rounds * block
+        args = data("f2", m, d), data("f2", n, d), data("f2", n, d), n, two, x, y, y_first, m, block, d
+        check(rounds_of, np.zeros((m, d), "f4"), np.zeros((m, d), "f4"), *args, warps=warps, stages=stages,
+              tolerance=2e-3)  # fmt: skip
+
+
+@triton.jit
+def gated(a_ptr, b_ptr, c_ptr, out_ptr, K, SCALED: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Two sums of products with one left side; scaled, the second is waited for in every round."""
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    x = tl.zeros((BM, BN), tl.float32)
+    y = tl.zeros((BM, BN), tl.float32)
+    for s in range(0, K, BK):
+        a = tl.load(a_ptr + m[:, None] * K + (s + k)[None, :])
+        x = tl.dot(a, tl.load(b_ptr + (s + k)[:, None] * BN + n[None, :]), x)
+        c = tl.load(c_ptr + (s + k)[:, None] * BN + n[None, :])
+        if SCALED:
+            y = y * 0.5 + tl.dot(a, c)
+        else:
+            y = tl.dot(a, c, y)
+    tl.store(out_ptr + m[:, None] * BN + n[None, :], x * 2 + y)
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize("warps", [4, 8, 16])
+@pytest.mark.parametrize("scaled", [0, 1])
+def test_two_sums(check, scaled, warps, stages):
+    """With a copying warp, and with the threads' own copies."""
+    m, n, deep = 64, 64, 32
+    for rounds in ROUNDS:
+        k = rounds * deep
+        args = data("f2", m, k), data("f2", k, n), data("f2", k, n), np.zeros((m, n), "f4"), k, scaled, m, n, deep
+        check(gated, *args, warps=warps, stages=stages)
+
+
+@triton.jit
+def gradients(out_ptr, q_ptr, k_ptr, v_ptr, shift_ptr, N, M: tl.constexpr, BN: tl.constexpr, D: tl.constexpr,
+              ROWS: tl.constexpr):
+    """As those of attention's queries, or with rows of numbers in every round of its keys: two dots begin a round."""
+    m, j, d = tl.arange(0, M), tl.arange(0, BN), tl.arange(0, D)
+    q = tl.load(q_ptr + m[:, None] * D + d[None, :])
+    kept = tl.load(shift_ptr + m)
+    total = tl.zeros((M, D), tl.float32)
+    for s in range(0, N, BN):
+        n = s + j
+        k = tl.load(k_ptr + n[None, :] * D + d[:, None])
+        v = tl.load(v_ptr + n[None, :] * D + d[:, None])
+        shift = tl.load(shift_ptr + n)[None, :] if ROWS else kept[:, None]
+        p = tl.dot(q, k) * 0.125 - shift
+        p = p * (tl.dot(q, v) - shift)
+        total = tl.dot((p * 0.0625).to(q.dtype), tl.trans(k), total)
+    tl.store(out_ptr + m[:, None] * D + d[None, :], total)
+
+
+def of_gradients(m, block, d, rounds, rows):
+    n = rounds * block
+    return (np.zeros((m, d), "f4"), data("f2", m, d), data("f2", n, d), data("f2", n, d), data("f4", max(m, n)), n, m,
+            block, d, rows)  # fmt: skip
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize(("m", "warps"), [(64, 4), (128, 4), (128, 8), (256, 8)])
+@pytest.mark.parametrize("rows", [0, 1])
+def test_dots_that_begin_together(check, rows, m, warps, stages):
+    for rounds in ROUNDS:
+        check(gradients, *of_gradients(m, 32, 64, rounds, rows), warps=warps, stages=stages, tolerance=2e-3)
+
+
+@pytest.mark.parametrize(("rows", "waits"), [(0, [1, 0, 0]), (1, [1, 0, 1, 0])])
+def test_each_is_waited_for_when_its_result_is_wanted(rows, waits):
+    """The first of two while the second runs; the third not in its round, but behind the loop. With copies of the
+    threads' own all dots of the round before are over when the third begins; else nobody needs to know."""
+    text, metadata = emulator.llvm_of(module_of(gradients, of_gradients(128, 32, 64, 2, rows))[0], num_warps=8)
+    assert bool(metadata["copy_warps"]) == (not rows)
+    assert [int(x) for x in re.findall(r"wgmma\.wait_group\.sync\.aligned (\d+)", text)] == waits
+
+
+def test_results_that_find_no_registers_are_waited_for_at_once():
+    """Two results and a sum would take 192 of a thread's registers, and a copying warp leaves 232."""
+    text, metadata = emulator.llvm_of(module_of(gradients, of_gradients(128, 64, 64, 2, 0))[0], num_warps=4)
+    waits = re.findall(r"wgmma\.wait_group\.sync\.aligned (\d+)", text)
+    assert metadata["copy_warps"] and waits == ["0", "0", "1", "0"]
+
+
+def test_groups_of_warps_take_turns_at_three_dots():
+    """A group's turn is over when the dots that begin its round are under way; it takes the next before its last."""
+    text, _ = emulator.llvm_of(module_of(gradients, of_gradients(128, 32, 64, 2, 0))[0], num_warps=8)
+    kinds = {"take": r"sync\.aligned\.count\(i32 %", "pass": r"arrive\.aligned\.count\(i32 %", "dot": r"wgmma\.commit"}
+    found = re.findall("|".join(f"(?P<{name}>{pattern})" for name, pattern in kinds.items()), text)
+    order = [name for row in found for name, x in zip(kinds, row) if x]
+    assert order == ["take", "dot", "dot", "pass", "take", "dot", "pass"]

@@ -1,0 +1,86 @@
+"""Reductions between lanes and warps: of every type, few and many results, and functions whose sides matter."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.gpu.test_language import data
+
+bf16 = ml_dtypes.bfloat16
+
+
+@triton.jit
+def sums(x, o, M: tl.constexpr, K: tl.constexpr, AXIS: tl.constexpr):
+    m, k = tl.arange(0, M), tl.arange(0, K)
+    v = tl.load(x + m[:, None] * K + k[None, :])
+    left = k if AXIS == 0 else m
+    tl.store(o + left, tl.sum(v, AXIS))
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1024), (4, 512), (64, 32), (512, 8)])
+def test_sums(check, rows, columns, axis, warps):
+    o = np.zeros(columns if axis == 0 else rows, "f4")
+    check(sums, data("f4", rows, columns), o, rows, columns, axis, warps=warps)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i8", "f2", bf16, "f8"], ids=str)
+def test_every_type_across_warps(check, dtype):
+    total = {"i1": "i4", "i2": "i4", bf16: bf16}.get(dtype, dtype)
+    check(sums, data(dtype, 2, 256), np.zeros(2, total), 2, 256, 1, warps=16)
+
+
+@triton.jit
+def larger(a, i, b, j):
+    first = (a > b) | ((a == b) & (i < j))
+    return tl.where(first, a, b), tl.where(first, i, j)
+
+
+@triton.jit
+def truths_and_places(x, o, p, q, N: tl.constexpr):
+    n = tl.arange(0, N)
+    v = tl.load(x + n)
+    value, place = tl.reduce((v, n.to(tl.int64)), 0, larger)
+    tl.store(o, value)
+    tl.store(p, place)
+    tl.store(q, tl.reduce_or(v > 1, 0))
+
+
+@pytest.mark.parametrize("warps", [4, 16])
+def test_values_of_several_sizes(check, warps):
+    arrays = np.zeros(1, "i2"), np.zeros(1, "i8"), np.zeros(1, bool)
+    check(truths_and_places, data("i2", 512), *arrays, 512, warps=warps)
+
+
+@triton.jit
+def joined(mean, spread, count, other, wider, more):
+    total = count + more
+    part = tl.where(total == 0, 0.0, more / total)
+    apart = other - mean
+    return mean + apart * part, spread + wider + apart * apart * count * part, total
+
+
+@triton.jit
+def means(x, o, s, c, M: tl.constexpr, K: tl.constexpr, N: tl.constexpr):
+    m, k, n = tl.arange(0, M), tl.arange(0, K), tl.arange(0, N)
+    v = tl.load(x + m[:, None] * K + k[None, :])
+    weight = tl.broadcast_to((1 + k * k % 97)[None, :], [M, K]).to(tl.float32)
+    mean, spread, count = tl.reduce((v, tl.zeros_like(v), weight), 1, joined)
+    at = m[:, None] * N + n[None, :]
+    tl.store(o + at, tl.broadcast_to(mean[:, None], [M, N]))
+    tl.store(s + at, tl.broadcast_to(spread[:, None], [M, N]))
+    tl.store(c + at, tl.broadcast_to(count[:, None], [M, N]))
+
+
+@pytest.mark.parametrize("warps", [1, 2, 8, 16])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1024), (2, 512), (32, 64)])
+def test_all_threads_have_the_same_of_a_function_whose_sides_round_apart(check, rows, columns, warps):
+    rng = np.random.default_rng(3)
+    x = (rng.standard_normal((rows, columns)) * np.exp(3 * rng.standard_normal((rows, columns)))).astype("f4")
+    outs = [np.zeros((rows, 1024), "f4") for _ in range(3)]
+    seen = check(means, x, *outs, rows, columns, 1024, warps=warps, tolerance=1e-5)
+    for out in seen[1:4]:
+        assert (out == out[:, :1]).all()

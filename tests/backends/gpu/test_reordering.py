@@ -1,0 +1,185 @@
+"""Loops around dots that store: what runs ahead may pass only stores to other memory."""
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.gpu import emulator
+from tests.backends.gpu.samples import data, rng
+from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.test_loaded_addresses import SIZES, page_table
+from tests.backends.gpu.test_loops import ARCHS
+from tritium.interp.machine import interpret
+
+
+@triton.jit
+def linear_attention(out_ptr, q_ptr, k_ptr, v_ptr, L, BLOCK: tl.constexpr, D: tl.constexpr):
+    base = tl.program_id(0).to(tl.int64) * L * D
+    t, d = tl.arange(0, BLOCK), tl.arange(0, D)
+    state = tl.zeros((D, D), tl.float32)
+    for start in range(0, L, BLOCK):
+        rows = base + (start + t[:, None]) * D + d[None, :]
+        q, k, v = tl.load(q_ptr + rows), tl.load(k_ptr + rows), tl.load(v_ptr + rows)
+        s = tl.where(t[:, None] >= t[None, :], tl.dot(q, tl.trans(k)), 0.0)
+        out = tl.dot(s.to(v.dtype), v) + tl.dot(q, state.to(q.dtype))
+        state += tl.dot(tl.trans(k), v)
+        tl.store(out_ptr + rows, out.to(out_ptr.dtype.element_ty))
+
+
+def rarely(*shape):
+    """Mostly zeros: products of products stay small, and exact."""
+    return (rng.integers(-1, 2, shape) * (rng.random(shape) < 0.1)).astype("f2")
+
+
+def compare(kernel, memory, views, *args, arch=90):
+    """Run a kernel on arrays that may overlap, `views` of the same memory, and compare that with what the interpreter
+    leaves there. Returns whether the kernel that is pipelined was fit for it."""
+    bases = memory.copy(), memory.copy()
+    (module, mine), (_, theirs) = (module_of(kernel, (*views(base), *args)) for base in bases)
+    _, metadata = emulator.llvm_of(module, arch)
+    assert metadata["reordered"]
+    fit = emulator.fit(metadata, mine, (1, 1, 1))
+    emulator.run(module, mine, arch=arch)
+    interpret(module, theirs, (1,))
+    np.testing.assert_array_equal(*bases)
+    return fit
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_loads_run_ahead_of_stores_to_other_memory(check, stages, arch):
+    block, d = (64, 64) if arch == 90 else (32, 32)
+    for rounds in (0, 1, 2, 5):
+        length, programs = block * rounds, 2
+        q, k, v = (rarely(programs, max(length, 1), d) for _ in range(3))
+        args = np.zeros_like(q), q, k, v, length, block, d
+        check(linear_attention, *args, grid=(programs,), arch=arch, stages=stages)
+    text, metadata = emulator.llvm_of(module_of(linear_attention, args)[0], arch, num_stages=stages)
+    assert "cp.async" in text and len(metadata["reordered"][1]) == 3
+    text, metadata = emulator.llvm_of(module_of(linear_attention, args)[0], arch, launch_checks=False)
+    assert "cp.async" not in text and metadata["reordered"] == ()
+
+
+@pytest.mark.parametrize("arch", [90, 80])
+@pytest.mark.parametrize("which", [0, 2])
+@pytest.mark.parametrize("shift", [0, 1, -1, 32, 64, 159, -160, 160])
+def test_results_that_lie_on_what_is_loaded(shift, which, arch):
+    """In place, a row or a block further on or back: what a round stores, a later one may load."""
+    length, block, d, far = 160, 32, 32, 1000
+
+    def views(base):
+        starts = [length + k * far for k in range(3)]
+        return [base[start:start + length] for start in (starts[which] + shift, *starts)]
+
+    fit = compare(linear_attention, rarely(3 * far, d), views, length, block, d, arch=arch)
+    assert fit == (abs(shift) >= length)
+
+
+@triton.jit
+def kept_state(out_ptr, state_ptr, new_ptr, x_ptr, w_ptr, rounds, M: tl.constexpr, D: tl.constexpr,
+               BLOCK: tl.constexpr):
+    """Every round loads a state, and stores the next."""
+    i, d, k = tl.arange(0, M), tl.arange(0, D), tl.arange(0, BLOCK)
+    at = i[:, None] * D + d[None, :]
+    total = tl.zeros((M, D), tl.float32)
+    for r in range(rounds):
+        w = tl.load(w_ptr + (r * BLOCK + k)[:, None] * D + d[None, :])
+        state = tl.load(state_ptr + at)
+        total = tl.dot(tl.load(x_ptr + i[:, None] * BLOCK + k[None, :]), w, total)
+        total = tl.dot(state.to(tl.float16), tl.load(w_ptr + d[:, None] * D + d[None, :]), total)
+        tl.store(new_ptr + at, (state + r + 1) % 4)
+    tl.store(out_ptr + at, total)
+
+
+@pytest.mark.parametrize(("arch", "m", "d"), SIZES)
+@pytest.mark.parametrize("together", [False, True])
+def test_a_state_that_is_stored_and_loaded_through_two_arguments(together, arch, m, d):
+    """If it is one, every round must see what the last has stored."""
+    block = 32
+    sizes = np.array([m * d, m * d, m * d, m * block, 6 * block * d])
+    ends = np.cumsum(sizes) + np.arange(5) * 4096
+
+    def views(base):
+        out, state, new, x, w = (base[end - size:end] for end, size in zip(ends, sizes))
+        return out, state, state if together else new, x.astype("f2"), w.astype("f2")
+
+    fit = compare(kept_state, data("f4", ends[-1]), views, 6, m, d, block, arch=arch)
+    assert fit != together
+
+
+@triton.jit
+def own_state(out_ptr, state_ptr, x_ptr, w_ptr, rounds, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr):
+    """The same through one argument."""
+    i, d, k = tl.arange(0, M), tl.arange(0, D), tl.arange(0, BLOCK)
+    total = tl.zeros((M, D), tl.float32)
+    for r in range(rounds):
+        a = tl.load(x_ptr + i[:, None] * BLOCK + k[None, :])
+        state = tl.load(state_ptr + k[:, None] * D + d[None, :])
+        total = tl.dot(a, tl.load(w_ptr + (r * BLOCK + k)[:, None] * D + d[None, :]), total)
+        total = tl.dot(a, state, total)
+        tl.store(state_ptr + k[:, None] * D + d[None, :], 1 - state)
+    tl.store(out_ptr + i[:, None] * D + d[None, :], total)
+
+
+@pytest.mark.parametrize(("arch", "m", "d"), SIZES)
+def test_what_is_loaded_and_stored_through_one_argument_stays_in_its_round(check, arch, m, d):
+    """While the rest runs ahead."""
+    args = np.zeros((m, d), "f4"), data("f2", 32, d), data("f2", m, 32), data("f2", 5 * 32, d), 5, m, d, 32
+    text, metadata = emulator.llvm_of(module_of(own_state, args)[0], arch)
+    assert "cp.async" in text and len(metadata["reordered"][1]) == 2
+    check(own_state, *args, arch=arch)
+
+
+@triton.jit
+def twice(out_ptr, x_ptr, w_ptr, L, HEADS, BLOCK: tl.constexpr, D: tl.constexpr):
+    """Pointers that move, in a loop within another; then a loop on its own."""
+    t, d = tl.arange(0, BLOCK), tl.arange(0, D)
+    w = tl.load(w_ptr + d[:, None] * D + d[None, :])
+    for head in range(HEADS):
+        xs = x_ptr + (head * L + t[:, None]) * D + d[None, :]
+        outs = out_ptr + (head * L + t[:, None]) * D + d[None, :]
+        for _ in range(0, L, BLOCK):
+            tl.store(outs, tl.dot(tl.load(xs), w))
+            xs += BLOCK * D
+            outs += BLOCK * D
+    for s in range(0, L, BLOCK):
+        x = tl.load(x_ptr + (s + t[:, None]) * D + d[None, :])
+        tl.store(out_ptr + (HEADS * L + s + t[:, None]) * D + d[None, :], tl.dot(x, w) + s)
+
+
+@pytest.mark.parametrize("arch", [90, 80])
+@pytest.mark.parametrize("shift", [None, 0, 64, -64, 128])
+def test_pointers_that_move_past_stores(shift, arch):
+    """In units of the result, whose rows are as long as two of what is loaded."""
+    length, heads, block, d = 256, 2, 64, 64
+    size = length * heads * d
+
+    def views(base):
+        start = 8 * size if shift is None else size + shift * d
+        return base[start:start + 2 * size], base[size:2 * size].view("f2")[:size], base[:d * d].view("f2")[:d * d]
+
+    memory = np.zeros(12 * size, "f4")
+    memory[:2 * size].view("f2")[:] = rarely(4 * size)
+    assert compare(twice, memory, views, length, heads, block, d, arch=arch) == (shift is None)
+
+
+@triton.jit
+def paged_results(out_ptr, a_ptr, b_ptr, table_ptr, count, M: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
+                  TABLED: tl.constexpr):
+    """Where pages lie nobody knows before: a store may be what a later round is to load."""
+    i, d, n = tl.arange(0, M), tl.arange(0, D), tl.arange(0, PAGE)
+    a = tl.load(a_ptr + i[:, None] * PAGE + n[None, :])
+    for s in range(count):
+        page = tl.load(table_ptr + s)
+        rows = page if TABLED else s
+        b = tl.load(b_ptr + (rows * PAGE + n)[:, None] * D + d[None, :])
+        tl.store(out_ptr + ((s if TABLED else page) * M + i)[:, None] * D + d[None, :], tl.dot(a, b))
+
+
+@pytest.mark.parametrize("tabled", [False, True])
+def test_unknown_addresses_pass_no_stores(check, tabled):
+    args = np.zeros((6, 16, 64), "f4"), data("f2", 16, 32), data("f2", 6, 32, 64), page_table(6, 6), 6, 16, 64, 32
+    text, metadata = emulator.llvm_of(module_of(paged_results, (*args, tabled))[0], 80)
+    assert "cp.async" not in text and metadata["reordered"] == ()
+    check(paged_results, *args, tabled, arch=80)

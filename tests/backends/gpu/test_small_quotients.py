@@ -1,0 +1,58 @@
+"""Quotients that tell a program its tile: by floats where they are exact."""
+
+import re
+
+import numpy as np
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.gpu import emulator
+from tests.backends.gpu.samples import data, rng
+from tests.backends.gpu.test_language import module_of
+from tritium.backends.gpu.analysis.division import SMALL
+
+
+@triton.jit
+def quotients(a_ptr, b_ptr, c_ptr, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, ANY: tl.constexpr):
+    across = tl.cdiv(N, BN)
+    pid = tl.program_id(0)
+    i, j = pid // across, pid % across
+    if ANY:
+        j = (K - 64 + pid) % across
+    m, n, k = i * BM + tl.arange(0, BM), j * BN + tl.arange(0, BN), tl.arange(0, BK)
+    total = tl.zeros((BM, BN), tl.float32)
+    for s in range(0, K, BK):
+        a = tl.load(a_ptr + m[:, None] * K + (s + k)[None, :])
+        b = tl.load(b_ptr + (s + k)[:, None] * N + n[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], total)
+
+
+def test_small_quotients_are_floats(check):
+    args = data("f2", 192, 64), data("f2", 64, 96), np.zeros((192, 96), "f4"), 96, 64, 64, 32, 32, False
+    text, metadata = emulator.llvm_of(module_of(quotients, args)[0])
+    assert "rcp.approx" in text and not re.search(r"[su]div i32 %\S+, %", text.partition("working")[2])
+    values = [*args[:3], 96, 64]
+    assert emulator.fit(metadata, values, (9, 1, 1)) and not emulator.fit(metadata, values, (1 << 21 | 1, 1, 1))
+    check(quotients, *args, grid=(9,))
+
+
+def test_other_quotients_are_integers(check):
+    """Nobody knows how small what is divided is, or that it is not negative."""
+    args = data("f2", 64, 64), data("f2", 64, 96), np.zeros((64, 96), "f4"), 96, 64, 64, 32, 32, True
+    text, _ = emulator.llvm_of(module_of(quotients, args)[0])
+    assert "rcp.approx" not in text and re.search(r"sdiv i32 %\S+, %", text)
+    check(quotients, *args, grid=(3,))
+
+
+def test_quotients_by_floats_are_exact():
+    """For every dividend that counts as small, with the reciprocal as far off as the instruction may be."""
+    y = np.unique(np.concatenate([rng.integers(1, 2**31, 400), rng.integers(1, SMALL, 2000), np.arange(1, 300),
+                                  2 ** np.arange(31), 2 ** np.arange(1, 31) - 1])).astype("i8")  # fmt: skip
+    near = rng.integers(0, SMALL, (len(y), 40)) // y[:, None] * y[:, None] + rng.integers(-1, 2, (len(y), 40))
+    x = np.concatenate([near, np.broadcast_to([0, 1, SMALL - 1], (len(y), 3)), y[:, None] - 1], 1).clip(0, SMALL - 1)
+    reciprocal = (1 / y.astype("f4").astype("f8")).astype("f4")[:, None]
+    for off in (0, -np.inf, np.inf):
+        float_ = np.nextafter(reciprocal, np.float32(off)) if off else reciprocal
+        got = ((x + 0.5).astype("f4") * float_).astype("i4")
+        np.testing.assert_array_equal(got, x // y[:, None])

@@ -1,0 +1,178 @@
+"""Machine code by the driver's linker, and what is left to the assembler; the driver only takes notes."""
+
+import os
+import platform
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tests.backends.nvptx import fake_driver
+from tests.backends.nvptx.kernels import X, Y, Z, add
+from tritium.backends.nvptx.assemble import driver_link, ptxas, warm_up
+from tritium.backends.nvptx.runtime import cuda, launch
+from tritium.errors import PTXASError
+
+
+class Linker:
+    """The part of the driver that makes machine code: it gives what it was told back."""
+
+    def __init__(self, fake, code=0):
+        self.fake, self.code, self.added, self.gone = fake, code, [], 0
+        word = fake_driver.word
+
+        def create(count, options, values, out):
+            logs = (fake_driver.P * count).from_address(values)
+            names = (fake_driver.I * count).from_address(options)
+            self.wanted = {name: value for name, value in zip(names, logs) if name > 6}  # no logs
+            said = b"ptxas info : Used 40 registers, 8 bytes spill stores, 16 bytes spill loads\0"
+            fake_driver.ctypes.memmove(logs[0], said, len(said))
+            fake_driver.ctypes.memmove(logs[2], b"line 3: no such thing\0", 22)
+            word(out).value = 77
+            return 0
+
+        def add(state, kind, data, size, name, count, options, values):
+            self.added.append((state, kind, fake_driver.ctypes.string_at(data, size)))
+            return code
+
+        def complete(state, out, size):
+            self.binary = b"\x7fELF" + self.added[-1][2]
+            word(out).value = fake_driver.ctypes.cast(self.binary, fake_driver.P).value
+            word(size, fake_driver.S).value = len(self.binary)
+            return 0
+
+        def destroy(state):
+            self.gone += state == 77
+            return 0
+
+        I, P, S, U = fake_driver.I, fake_driver.P, fake_driver.S, fake_driver.U
+        for name, types, fn in (("cuLinkCreate_v2", (U, P, P, P), create), ("cuLinkComplete", (P, P, P), complete),
+                                ("cuLinkAddData_v2", (P, I, P, S, P, U, P, P), add), ("cuLinkDestroy", (P,), destroy)):
+            setattr(fake, name, fake_driver.ctypes.CFUNCTYPE(I, *types)(fn))
+
+
+def test_the_driver_makes_the_machine_code_of_its_own_gpu(fake):
+    linker = Linker(fake)
+    kernel = add[(1,)](X, Y, Z, 64, BLOCK=16)
+    (_, kind, text), = linker.added
+    assert kind == 1 and kernel.asm["ptx"].startswith(text[:-1].decode()) and linker.gone == 1
+    assert kernel.asm["cubin"] == linker.binary
+    assert linker.wanted == {12: 1, 13: 1}  # what it made, and the lines it comes from
+    assert (kernel.metadata.n_regs, kernel.metadata.n_spills) == (40, 4)
+
+
+def test_what_the_driver_cannot_make_goes_to_the_assembler(fake):
+    linker = Linker(fake)
+    cuda.use(0)
+    assert driver_link.makes("ret;", 90)
+    assert not driver_link.makes("setmaxnreg.dec 24;", 90)
+    product = "setmaxnreg.dec 24; wgmma.mma_async.sync {%r1, %r2}, %rd1, %rd2; "
+    assert driver_link.makes(product + ".maxnreg 168", 90) and not driver_link.makes(product + ".maxnreg 32", 90)
+    assert not driver_link.makes(product + product.replace("%r2", "%r3") + ".maxnreg 168", 90)
+    assert not driver_link.makes(".extern .func (.param .b32 r) vprintf;", 90)
+    assert not driver_link.makes("ret;", 80)
+    add[(1,)](X, Y, Z, 64, BLOCK=64, ptx_options="-O2")
+    fake.current = 0  # no context
+    assert not driver_link.makes("ret;", 90) and not linker.added
+
+
+@pytest.mark.parametrize("said", ["8 bytes spill stores, 16 bytes spill loads", "wgmma instructions are serialized"])
+def test_warps_that_need_each_other_s_registers_get_them(said):
+    assert driver_link.lacks_registers("setmaxnreg.dec 24;", said)
+    assert not driver_link.lacks_registers("ret;", said)
+    ignored = "Performance Loss: 'setmaxnreg' ignored. Used 90 registers"
+    assert not driver_link.lacks_registers("setmaxnreg.dec 24;", ignored)
+    assert driver_link.lacks_registers("setmaxnreg.dec 24;", "")  # what the driver remembers it says nothing of
+    assert ptxas.usage("") == {}
+
+
+SMALL, LARGE = ".reqntid 256\n{ ret; }", ".reqntid 512\n{ ret; }"
+
+
+@pytest.mark.parametrize(("text", "fits", "asked"), [
+    (LARGE, 4, [4]), (LARGE, 3, [4, 3]), (LARGE, 1, [4, 3, 2, None]), (SMALL, 8, [None]),
+    (".reqntid 1024\n{ ret; }", 2, [2]), (LARGE + "wgmma.mma_async", 4, [None]), (LARGE + " " * 10**5, 4, [None]),
+    (".reqntid 512\n.maxnreg 64\n{ ret; }", 4, [None])])  # fmt: skip
+def test_large_programs_get_the_registers_that_many_of_them_have(monkeypatch, text, fits, asked):
+    """As long as nothing is spilled; small ones get those they like."""
+    said = []
+
+    def note(ptx):
+        found = re.search(r"\.reqntid \d+\n\.minnctapersm (\d+)\n", ptx)
+        said.append(int(found[1]) if found else None)
+        return said[-1], "log"
+
+    monkeypatch.setattr(driver_link, "link", note)
+    monkeypatch.setattr(driver_link, "spills", lambda count: count is not None and count > fits)
+    assert driver_link.link_to_fit(text, 2048) == (asked[-1], "log") and said == asked
+
+
+@pytest.mark.skipif(ptxas.ptxas() is None, reason="ptxas is not installed")
+@pytest.mark.parametrize("most", [24, 255])
+def test_spilled_registers_are_seen_in_machine_code(most):
+    loads = "\n".join(f"ld.global.b32 %r{k}, [%rd1+{4 * k}];" for k in range(1, 60))
+    stores = "\n".join(f"st.global.b32 [%rd1+{4 * k}], %r{60 - k};" for k in range(1, 60))
+    text = f""".version 8.4\n.target sm_90a\n.address_size 64
+        .visible .entry k(.param .u64 p)\n.reqntid 32\n.maxnreg {most}\n{{
+        .reg .b32 %r<60>; .reg .b64 %rd<2>; ld.param.b64 %rd1, [p];
+        {loads}\nbar.sync 0;\n{stores}\nret; }}"""
+    binary, used = ptxas.assemble(text, "sm_90a")
+    assert ptxas.spills(binary) == (used["n_spills"] > 0) == (most == 24)
+
+
+def test_launcher_and_linker_are_brought_in_ahead(fake, monkeypatch):
+    linker = Linker(fake)
+    before = set(threading.enumerate())
+    monkeypatch.setattr(warm_up, "_start", fake_driver.START_AHEAD)
+    warm_up.start()  # no context yet
+    assert set(threading.enumerate()) == before and not linker.added
+    cuda.use(0)
+    for _ in range(2):
+        warm_up.start()
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    assert len(linker.added) == linker.gone == 1 and launch.Runtime._get.__func__.cache_info().currsize == 1
+
+
+def test_what_the_driver_refuses_is_told(fake):
+    linker = Linker(fake, code=218)
+    with pytest.raises(PTXASError, match="no such thing"):
+        add[(1,)](X, Y, Z, 64, BLOCK=32)
+    assert linker.gone == 1
+
+
+PAGES_MET_ANEW = """
+import ctypes, resource
+from tritium.backends.nvptx.assemble import warm_up
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def work():
+    '''8 MB in small blocks, filled and freed: how many pages the system had to bring.'''
+    before, blocks = faults(), [libc.malloc(65536) for _ in range(128)]
+    for block in blocks:
+        ctypes.memset(block, 1, 65536)
+    for block in reversed(blocks):
+        libc.free(block)
+    return faults() - before
+
+
+work()
+without = work()
+warm_up.keep_freed_memory()
+work()
+print(without, work())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries decide otherwise what to keep")
+def test_what_a_compilation_frees_stays_at_hand_for_the_next():
+    env = {**os.environ, "PYTHONMALLOC": "default"}  # or what Python frees teaches the C library as well
+    done = subprocess.run([sys.executable, "-c", PAGES_MET_ANEW], capture_output=True, text=True, check=True, env=env)
+    without, kept = map(int, done.stdout.split())
+    assert without > 100 > 10 > kept
