@@ -18,7 +18,7 @@ SOME = ["tests/exec/test_exec.py", "tests/backends/cpu/test_parts.py", "-k",
 def test_execution(level):
     """The host's own level is what all the other tests run at."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SOME], cwd=run.HOUSE,
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SOME], cwd=run.ROOT,
                           env={**environment, "TRITIUM_CPU": level}, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(run.counts(done.stdout).split()[0]) >= 20

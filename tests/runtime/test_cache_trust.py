@@ -33,6 +33,13 @@ def settings(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def variables(settings):
+    """A `monkeypatch` that is undone before the settings are: it would put back what they had set."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest.fixture
 def give(monkeypatch):
     """`give(path)`: it belongs to a stranger, and so does what is put there in its place; `give(path, user)`."""
     owners, held, hold = {}, [], os.open
@@ -417,30 +424,30 @@ def test_shared_files_can_be_read_by_others():
 
 
 @pytest.mark.parametrize("name", ["TRITIUM_CACHE_DIR", "TRITON_CACHE_DIR", "TRITIUM_HOME", "TRITON_DUMP_DIR"])
-def test_an_empty_variable_is_one_that_is_not_set(monkeypatch, tmp_path, name):
+def test_an_empty_variable_is_one_that_is_not_set(variables, tmp_path, name):
     for key in ("TRITIUM_CACHE_DIR", "TRITON_CACHE_DIR", "TRITIUM_HOME", "TRITON_HOME", "TRITON_DUMP_DIR"):
-        monkeypatch.delenv(key, raising=False)
+        variables.delenv(key, raising=False)
     knobs.cache.reset()
-    monkeypatch.setenv("HOME", str(tmp_path))
+    variables.setenv("HOME", str(tmp_path))
     wanted = knobs.cache.dir, knobs.cache.dump_dir
-    monkeypatch.setenv(name, "")
+    variables.setenv(name, "")
     assert (knobs.cache.dir, knobs.cache.dump_dir) == wanted == (
         str(tmp_path / ".triton" / "cache"), str(tmp_path / ".triton" / "dump"))
-    monkeypatch.setenv("TRITIUM_CACHE_DIR", "")
-    monkeypatch.setenv("TRITON_CACHE_DIR", "/theirs")
+    variables.setenv("TRITIUM_CACHE_DIR", "")
+    variables.setenv("TRITON_CACHE_DIR", "/theirs")
     assert knobs.cache.dir == "/theirs"
 
 
 @pytest.mark.parametrize("home", ["", "relative", None])
-def test_no_home(monkeypatch, tmp_path, home):
+def test_no_home(variables, tmp_path, home):
     for key in ("TRITIUM_CACHE_DIR", "TRITON_CACHE_DIR", "TRITIUM_HOME", "TRITON_HOME"):
-        monkeypatch.delenv(key, raising=False)
+        variables.delenv(key, raising=False)
     knobs.cache.reset()
     if home is None:
-        monkeypatch.delenv("HOME")
-        monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as for a user the system does not know
+        variables.delenv("HOME")
+        variables.setattr(os.path, "expanduser", lambda path: path)  # as for a user the system does not know
     else:
-        monkeypatch.setenv("HOME", home)
+        variables.setenv("HOME", home)
     private = tmp_path / "temporary" / f"tritium-{os.geteuid()}"
     assert knobs.cache.dir == str(private / ".triton" / "cache")
     with pytest.warns(UserWarning, match=f"there is no home directory.*{re.escape(str(private))}") as told:

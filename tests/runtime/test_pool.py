@@ -342,7 +342,7 @@ def test_they_have_no_framework_and_no_files_of_ours(workers, tmp_path):
     held = open(tmp_path / "held", "w")
     for pid in [workers.process.pid, *children(workers.process.pid)]:
         maps = Path(f"/proc/{pid}/maps").read_text()
-        assert "torch" not in maps and "libcuda" not in maps
+        assert "libtorch" not in maps and "libcuda" not in maps
         files = [os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir()]
         assert all(file == "/dev/null" or file.startswith(("socket:", "anon_inode:")) for file in files), files
         assert os.readlink(f"/proc/{pid}/cwd") == "/"

@@ -240,7 +240,7 @@ def test_workers_compile_for_a_tuner(monkeypatch):
     replies, over = [], workers._over
     monkeypatch.setattr(workers, "_over", lambda worker, reply: (replies.append(len(reply)), over(worker, reply)))
     t = tuned(blocks=(16, 32, 64, 128, 256, 512), do_bench=lambda fn, quantiles: fn() or [1.0] * 3)
-    assert (launch(t) == 2).all() and replies and min(replies) > 1000
+    assert (launch(t) == 2).all() and max(replies) > 1000  # a task that this process took back is answered with nothing
 
 
 def test_hooks_that_set_the_blocks_of_descriptors_run_before_compiling(monkeypatch):

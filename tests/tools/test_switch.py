@@ -13,7 +13,7 @@ import tritium
 from tritium.tools import switch
 
 CHECKOUT = Path(tritium.__path__[0]).parent
-NEEDED = {str(Path(importlib.util.find_spec(name).origin).parents[1]) for name in ("numpy", "ml_dtypes", "llvmlite")}
+NEEDED = [Path(importlib.util.find_spec(name).origin).parent for name in ("numpy", "ml_dtypes", "llvmlite")]
 ASK = ("import importlib.metadata as m, importlib.util as u; found = u.find_spec('triton')\n"
        "print(found is not None, m.version('triton') if found else None)\n"
        "import triton, triton.language as tl; print(triton.__name__, tl.__name__)")
@@ -28,7 +28,11 @@ class Environment:
         venv.create(folder, symlinks=True, with_pip=False, **options)
         self.python = folder / "bin" / "python"
         self.site = next((folder / "lib").glob("python*/site-packages"))
-        (self.site / "needed.pth").write_text("\n".join([str(CHECKOUT), *NEEDED]))
+        (self.site / "needed.pth").write_text(str(CHECKOUT))
+        for package in NEEDED:  # not their whole folder: another Triton may be there
+            for folder in (package, package.with_name(f"{package.name}.libs")):
+                if folder.exists():
+                    (self.site / folder.name).symlink_to(folder)
 
     def run(self, *arguments, **variables):
         inherited = {name: value for name, value in os.environ.items()
@@ -149,7 +153,7 @@ def test_enable_and_disable(environment):
 
 
 def test_enabling_a_checkout_that_nothing_else_leads_to(environment):
-    (environment.site / "needed.pth").write_text("\n".join(NEEDED))
+    (environment.site / "needed.pth").unlink()
     assert environment.tritium("enable", PYTHONPATH=str(CHECKOUT))[0] == 0
     assert environment.run("-c", ASK).stdout == ANSWER
 

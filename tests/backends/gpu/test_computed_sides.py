@@ -9,7 +9,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.samples import data, rng
-from tests.backends.gpu.test_redundant_loads import rings, ttgir_of, words
+from tests.backends.gpu.test_redundant_loads import buffers, ttgir_of, words
 
 bf16, e4m3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 
@@ -85,7 +85,7 @@ def test_weights_stay_in_registers(m, n, deep, tiles):
     text = ttgir_of(int4, int4_args(m, 3, m, n, deep, tiles=tiles))
     assert moves(text) == ["dot_shared"] and starts(text) == [(f"{n}x{deep}", f"{deep}x{m}")]
     row = f"1x{n}" if tiles else f"{n}"
-    assert rings(text) == sorted([f"{m}x{deep}xf16", f"{deep // 8}x{n}xi32", f"{row}xf16", f"{row}xi32"])
+    assert buffers(text) == sorted([f"{m}x{deep}xf16", f"{deep // 8}x{n}xi32", f"{row}xf16", f"{row}xi32"])
 
 
 def test_what_several_groups_of_warps_would_compute_is_shared():

@@ -27,9 +27,9 @@ def ttgir_of(kernel, args, arch=90, warps=4, **options):
     return print_module(stage(passes.run(module, get(target).passes(target)), target, chosen, {}))
 
 
-def rings(text):
+def buffers(text):
     """The tiles that are copied ahead."""
-    return sorted(re.findall(r"ring \{tile=tile<(\S+)>", text))
+    return sorted(re.findall(r"multibuffer \{tile=tile<(\S+)>", text))
 
 
 def words(*shape):
@@ -72,8 +72,8 @@ def test_packed_weights(check, arch, block, warps, along_k, stages):
 def test_a_word_of_weights_is_copied_once(check, along_k, starts):
     args = packed_args(64, 3, along_k, starts)
     text = ttgir_of(packed, args)
-    assert rings(text) == ["64x64xf16", "8x64xi32"]
-    (axis,) = re.findall(r"ring \{tile=tile<8x64xi32>, slots=\d, axis=(\d)", text)
+    assert buffers(text) == ["64x64xf16", "8x64xi32"]
+    (axis,) = re.findall(r"multibuffer \{tile=tile<8x64xi32>, slots=\d, axis=(\d)", text)
     assert int(axis) == 1 - along_k
     check(packed, *args)
 
@@ -116,12 +116,12 @@ def test_scales_of_groups(check, arch, block, warps, group, across):
 
 @pytest.mark.parametrize(("group", "across", "tile"), [(8, 1, "4x64xf16"), (64, 1, "1x64xf16"), (16, 8, "2x8xf16")])
 def test_a_scale_is_copied_once(group, across, tile):
-    assert tile in rings(ttgir_of(in_groups, group_args(group, across)))
+    assert tile in buffers(ttgir_of(in_groups, group_args(group, across)))
 
 
 def test_what_would_need_short_copies_stays():
     """One half float for the whole tile, or far from the next."""
-    assert "1x1xf16" not in rings(ttgir_of(in_groups, group_args(64, 64)))
+    assert "1x1xf16" not in buffers(ttgir_of(in_groups, group_args(64, 64)))
 
 
 @pytest.mark.parametrize(("where", "k"), [("groups", 80), ("rows", 80), ("rows", 77)])
@@ -133,8 +133,8 @@ def test_masks(check, arch, block, warps, where, k, other):
 
 
 def test_a_mask_that_cuts_through_groups_keeps_them_apart():
-    assert "4x64xf16" in rings(ttgir_of(in_groups, group_args(8, 1, "groups", k=80)))
-    assert "32x64xf16" in rings(ttgir_of(in_groups, group_args(8, 1, "rows", k=77)))
+    assert "4x64xf16" in buffers(ttgir_of(in_groups, group_args(8, 1, "groups", k=80)))
+    assert "32x64xf16" in buffers(ttgir_of(in_groups, group_args(8, 1, "rows", k=77)))
 
 
 @triton.jit
@@ -160,8 +160,8 @@ def test_quotients_below_zero(check, arch, block, warps, first):
 def test_what_is_taken_for_granted_is_noted():
     args = data("f2", 64, 96), words(32, 64), np.zeros((64, 64), "f4")
     text = ttgir_of(below_zero, (*args, 16, 3, 64, 64, 32))
-    assert "4x64xi32" in rings(text) and "nonnegative=" in text
-    assert "4x64xi32" not in rings(ttgir_of(below_zero, (*args, 16, 3, 64, 64, 32), launch_checks=False))
+    assert "4x64xi32" in buffers(text) and "nonnegative=" in text
+    assert "4x64xi32" not in buffers(ttgir_of(below_zero, (*args, 16, 3, 64, 64, 32), launch_checks=False))
 
 
 @triton.jit
@@ -186,5 +186,5 @@ def test_rows_and_what_cannot_be_seen_through(check, arch, block, warps):
         args = *args, rng.integers(0, 8, max(rounds, 1)).astype("i4"), np.zeros((block, 64), "f4"), rounds, block, 64
         check(rows, *args, 32, arch=arch, warps=warps)
     text = ttgir_of(rows, (*args, 32), arch, warps)
-    assert "32xf32" in rings(text) and "64xf32" not in rings(text)
+    assert "32xf32" in buffers(text) and "64xf32" not in buffers(text)
     assert "8x64xi16" not in text  # a carried tile is not made of scalars

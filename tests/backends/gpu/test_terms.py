@@ -126,7 +126,7 @@ class Tensor:
         return 0
 
 
-FAST, SAFE = 5001, 5002  # functions of the first and the second module that are loaded
+FAST, SAFE = 1004001, 1004002  # functions of the first and the second module that are loaded
 
 
 @pytest.fixture

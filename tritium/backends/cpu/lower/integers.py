@@ -54,7 +54,9 @@ def _quotient(w, t, x, y):
 
 def _cast(lo, op, x):
     source, target = T.element(op.operands[0].type), op.attrs["to"]
-    saturates = source in (T.f32, T.f64) and type(target) is T.Scalar and target.is_int and target is not T.i1
+    saturates = source in (T.f16, T.f32, T.f64) and type(target) is T.Scalar and target.is_int and target is not T.i1
+    if saturates and source is T.f16:  # LLVM gives NaN as the smallest i16 where there are vectors of f16
+        x, source = lo.w.cast("fpext", x, vector(lanes(x.type), "float")), T.f32
     if not saturates or lanes(x.type) == 1 or lo.target.simd == "neon":
         return convert(lo.w, x, source, target)
     return _saturated(lo.w, x, target)
