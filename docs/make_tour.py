@@ -43,8 +43,8 @@ regions.""", CPU, "source", "", 60),
 The same language, simplified. Each pass is a function from module to module; what it prints can be parsed again.""",
          CPU, "ttir", "", 60),
     Stop("CPU: LLVM", """
-Each run of elementwise ops between reductions has become one loop over strips of 16 elements, small enough for the
-registers. The mask is needed only in the last strip.""", CPU, "llir", "llvm", 64, "define void @"),
+Each run of elementwise ops between reductions has become one loop over chunks of 16 elements, small enough for the
+registers. The mask is needed only in the last chunk.""", CPU, "llir", "llvm", 64, "define void @"),
     Stop("CPU: machine code", """
 What LLVM makes of it for x86-64 with AVX2.""", CPU, "asm", "asm", 60, "softmax_kernel:"),
     Stop("GPU: tile IR with layouts", """

@@ -20,7 +20,7 @@ from .functions import each_function
 from .simplify import number
 
 LEAST = 64  # elements for each result along contiguous ones
-WIDE = 8  # neighbours in memory that are worth a strip across the reduction
+WIDE = 8  # neighbours in memory that are worth a chunk across the reduction
 # Combinations of which many equal elements are one of them, as those are that choose one of two elements; a sum must
 # start from nothing instead.
 _IDEMPOTENT = (ops.max_, ops.min_, ops.max_nan, ops.min_nan, ops.and_, ops.or_)
@@ -97,7 +97,7 @@ def runs_across(facts, x, axis):
 
 
 class _Sum(NamedTuple):
-    """What a loop adds up, with the reduction of it; `turned` if strips will run across the reduction."""
+    """What a loop adds up, with the reduction of it; `turned` if chunks will run across the reduction."""
 
     reduction: Op
     turned: bool

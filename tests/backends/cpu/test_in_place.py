@@ -7,7 +7,7 @@ import tritium as triton
 import tritium.language as tl
 
 rng = np.random.default_rng(0)
-N = 256  # several strips
+N = 256  # several chunks
 
 
 @triton.jit

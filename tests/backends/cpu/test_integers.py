@@ -1,4 +1,4 @@
-"""Strips of integers: quotients and remainders of all kinds, and floats that become integers."""
+"""Chunks of integers: quotients and remainders of all kinds, and floats that become integers."""
 
 import numpy as np
 import pytest

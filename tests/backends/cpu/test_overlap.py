@@ -12,7 +12,7 @@ from tritium.interp.eager import launch
 from tritium.interp.machine import interpret
 from tritium.ir.verify import verify
 
-N = 256  # several strips
+N = 256  # several chunks
 rng = np.random.default_rng(0)
 
 

@@ -121,28 +121,28 @@ def test_partial_accesses(rt, size):
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     for lanes, stride in itertools.product([0, 1, 0x8001, 0b1011, 0xFFFF, 2**64 - 1], [1, 2, -1, 0]):
         chosen = [i for i in range(64) if lanes >> i & 1]
-        memory, strip = numbers(256, np.int64).astype(dtype), numbers(64, np.int64).astype(dtype)
+        memory, chunk = numbers(256, np.int64).astype(dtype), numbers(64, np.int64).astype(dtype)
         middle, step = memory.ctypes.data + 128 * size, stride * size
         signed = lanes - 2**64 if lanes >> 63 else lanes
-        want = strip.copy()
+        want = chunk.copy()
         want[chosen] = [memory[128 + i * stride] for i in chosen]
-        fn("load", pointer, pointer, number, number)(strip.ctypes.data, middle, signed, step)
-        assert np.array_equal(strip, want)
-        strip, want = numbers(64, np.int64).astype(dtype), memory.copy()
+        fn("load", pointer, pointer, number, number)(chunk.ctypes.data, middle, signed, step)
+        assert np.array_equal(chunk, want)
+        chunk, want = numbers(64, np.int64).astype(dtype), memory.copy()
         for i in chosen:
-            want[128 + i * stride] = strip[i]
-        fn("store", pointer, pointer, number, number)(strip.ctypes.data, middle, signed, step)
+            want[128 + i * stride] = chunk[i]
+        fn("store", pointer, pointer, number, number)(chunk.ctypes.data, middle, signed, step)
         assert np.array_equal(memory, want)
 
         where = RNG.permutation(256)[:64]
         places = (memory.ctypes.data + where * size).astype(np.int64)
-        want = strip.copy()
+        want = chunk.copy()
         want[chosen] = memory[where[chosen]]
-        fn("gather", pointer, pointer, number)(strip.ctypes.data, places.ctypes.data, signed)
-        assert np.array_equal(strip, want)
-        strip, want = numbers(64, np.int64).astype(dtype), memory.copy()
-        want[where[chosen]] = strip[chosen]
-        fn("scatter", pointer, pointer, number)(strip.ctypes.data, places.ctypes.data, signed)
+        fn("gather", pointer, pointer, number)(chunk.ctypes.data, places.ctypes.data, signed)
+        assert np.array_equal(chunk, want)
+        chunk, want = numbers(64, np.int64).astype(dtype), memory.copy()
+        want[where[chosen]] = chunk[chosen]
+        fn("scatter", pointer, pointer, number)(chunk.ctypes.data, places.ctypes.data, signed)
         assert np.array_equal(memory, want)
 
 

@@ -24,11 +24,11 @@ def update(p, index, given, olds, n, HOW: tl.constexpr, PLACE: tl.constexpr, OLD
         at = p + tl.load(index + i)
     elif PLACE == "rows":
         at = p + tl.load(index + i // 32) % 8 * 32 + i % 32
-    elif PLACE == "strips":
+    elif PLACE == "chunks":
         at = p + i
     elif PLACE == "one":
         at = p + i * 0
-    elif PLACE == "masked strips":
+    elif PLACE == "masked chunks":
         at, mask = p + i, i < n
     else:
         at, mask = p + tl.load(index + i), (i < n) & (i % 3 != 0)
@@ -51,7 +51,7 @@ def update(p, index, given, olds, n, HOW: tl.constexpr, PLACE: tl.constexpr, OLD
         tl.store(olds + i, old, mask)
 
 
-PLACES = ["listed", "rows", "strips", "one", "masked strips", "masked list"]
+PLACES = ["listed", "rows", "chunks", "one", "masked chunks", "masked list"]
 
 
 def compare(how, dtype, place, old, n=411, programs=2):
@@ -80,7 +80,7 @@ def test_operations(how, dtype, rt):
     if np.dtype(dtype).kind == "f" and how in ("and", "or", "xor") or dtype == np.float16 and how != "add":
         return  # the language has none
     rt.set_num_threads(1)
-    for place in ("listed", "strips"):
+    for place in ("listed", "chunks"):
         compare(how, dtype, place, how != "add")
 
 

@@ -114,7 +114,7 @@ class Maker:
         b, r = self.b, self.random
         total = int(np.prod(shape))
         start = self.out
-        if r.random() < 0.5:  # a store that overlaps what the same strips read is a race without a barrier
+        if r.random() < 0.5:  # a store that overlaps what the same chunks read is a race without a barrier
             start = r.choice(self.pointers)
             ops.barrier(b)
         p = b.rows(ops.addptr(b, start, b.c(r.randrange(0, SIZE - total + 1))), shape)

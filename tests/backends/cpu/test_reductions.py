@@ -102,8 +102,8 @@ def test_softmax_and_layernorm():
 
 @pytest.mark.parametrize("lanes", [8, 32])
 @pytest.mark.parametrize("shape", [(16, 16), (64, 16), (32, 64), (6, 24)], ids=str)
-def test_strips_of_other_widths(monkeypatch, lanes, shape):
-    """What runs along rows stays inside them, however wide strips are."""
+def test_chunks_of_other_widths(monkeypatch, lanes, shape):
+    """What runs along rows stays inside them, however wide chunks are."""
     wide = dataclasses.replace(cpu_target(), W=lanes)
     monkeypatch.setattr(kernels, "cpu_target", lambda: wide)
 
@@ -127,9 +127,9 @@ def test_sum_and_sum_of_squares_share_a_loop():
         ops.store(b, y, ops.sub(b, ops.mul(b, q, b.c(1 / 256, T.f32)), ops.mul(b, mean, mean)))
 
     text = check(build, [F, F], [floats(256), np.zeros(1, np.float32)], tolerance=1e-5)
-    strip = f"<{cpu_target().W} x float>"
-    assert text.count(f"phi {strip}") == 2  # two carried accumulators
-    assert text.count(f"load {strip}") == 1
+    chunk = f"<{cpu_target().W} x float>"
+    assert text.count(f"phi {chunk}") == 2  # two carried accumulators
+    assert text.count(f"load {chunk}") == 1
 
 
 @pytest.mark.parametrize("reverse", [False, True])

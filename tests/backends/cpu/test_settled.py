@@ -1,4 +1,4 @@
-"""Indices that run over several axes and are taken apart again: quotients and remainders within strips."""
+"""Indices that run over several axes and are taken apart again: quotients and remainders within chunks."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_settled(how, inner, first=0, block=256):
 @pytest.mark.parametrize("first", [-256, -32, -5, 3, 16])
 @pytest.mark.parametrize("how", HOW)
 def test_settled_from_elsewhere(how, first):
-    """An index that begins below 0 rounds towards it; one that begins off a multiple meets borders inside strips."""
+    """An index that begins below 0 rounds towards it; one that begins off a multiple meets borders inside chunks."""
     test_settled(how, 64, first)
 
 
@@ -59,7 +59,7 @@ def rows_of_table(table, index, out, BLOCK: tl.constexpr):
     tl.store(out + i, tl.load(table + tl.load(index + i // 64) * 64 + i % 64))
 
 
-def test_a_strip_inside_a_row_is_one_access():
+def test_a_chunk_inside_a_row_is_one_access():
     table = np.random.default_rng(0).standard_normal((10, 64)).astype(np.float32)
     index = np.array([3, 9, 0, 0], np.int64)
     out = np.zeros((4, 64), np.float32)
@@ -84,7 +84,7 @@ def sums_of_fields(x, w, sums, squares, FIELDS: tl.constexpr, WIDTH: tl.constexp
 
 @pytest.mark.parametrize("fields, width", [(26, 16), (26, 64), (32, 8), (30, 12), (17, 1)])
 def test_sums_across_rows_run_along_memory(fields, width):
-    """The weights, which lie along the sums, do not decide how the strips run: the fields do."""
+    """The weights, which lie along the sums, do not decide how the chunks run: the fields do."""
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((32, fields, width), fields))
     sums, squares = (np.zeros((32, width), np.float32) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Native CPUs: strip loops over tiles, on all cores."""
+"""Native CPUs: loop nests of vector instructions over tiles, on all cores."""
 
 from __future__ import annotations
 

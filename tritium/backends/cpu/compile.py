@@ -1,4 +1,4 @@
-"""The stages of a CPU kernel: ttir -> llir (strip loops as LLVM text) -> obj (machine code)."""
+"""The stages of a CPU kernel: ttir -> llir (vector loops as LLVM text) -> obj (machine code)."""
 
 from __future__ import annotations
 

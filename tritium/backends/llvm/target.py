@@ -86,7 +86,7 @@ class CpuTarget:
     masked: bool  # llvm.masked.load and store are one instruction each
     dot_rows: int  # rows and columns of the register tile of dot
     dot_columns: int
-    W: int = 16  # lanes of a strip: four registers of NEON, two of the others, so that chains of operations overlap
+    W: int = 16  # lanes of a chunk: four registers of NEON, two of the others, so that chains of operations overlap
     has_fma: bool = True  # `llvm.fma` is an instruction rather than a call of libm
     has_f16_convert: bool = True  # half <-> float on vectors
     has_fp16: bool = False  # half arithmetic

@@ -1,8 +1,8 @@
 """Addresses and indices in closed form: base + sum of stride * index over the axes, plus what is not that regular.
 
-A `Form` describes a whole tile of integers or pointers by a few scalars, so that a strip's address is one scalar and no
+A `Form` describes a whole tile of integers or pointers by a few scalars, so that a chunk's address is one scalar and no
 vector of indices is ever built. Terms that follow no stride (a loaded index, a remainder) stay *loose*: tile values to
-evaluate where the address is needed, usually equal in all lanes of a strip.
+evaluate where the address is needed, usually equal in all lanes of a chunk.
 
 Forms count in 64 bits. A signed 32-bit index that overflows is taken to go on counting: as in C, such an overflow is
 undefined. Unsigned indices narrower than 64 bits wrap, so their sums and products are left loose.

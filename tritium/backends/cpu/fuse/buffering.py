@@ -28,7 +28,7 @@ DEEP = 120  # longer chains are cut: their loops would run out of registers
 _LOOPS = (ops.for_, ops.while_)
 # Steps whose loops do not visit every element of what they want, or visit it more than once.
 _SCATTERED = frozenset((ops.for_, ops.while_, ops.if_, ops.extract))
-# Steps that go from element to element: what is costly is computed in strips before.
+# Steps that go from element to element: what is costly is computed in chunks before.
 _ONE_BY_ONE = frozenset((ops.atomic, ops.atomic_cas, ops.print_, ops.histogram, ops.map_, ops.inline_asm))
 
 
@@ -69,7 +69,7 @@ class Wants:
         # key -> steps: all, loops, those needing all of it, those wanting elements from other positions than their own
         self.want, self.looped, self.whole, self.moved = {}, {}, {}, {}
         self.must, self.cut, self.kept = set(groups.forced), set(), set()
-        self.weight = {}  # id of a lazy op -> (instructions for a strip, longest chain, how many are arithmetic)
+        self.weight = {}  # id of a lazy op -> (instructions for a chunk, longest chain, how many are arithmetic)
 
     def find(self):
         """Find for each value the steps that want it, and decide which values are kept."""
@@ -133,7 +133,7 @@ class Wants:
 
     # --- costs ----------------------------------------------------------------------------------------------------
     def weigh(self, lazy):
-        """Roughly how many instructions a strip of each lazy value takes, and how long its longest chain is."""
+        """Roughly how many instructions a chunk of each lazy value takes, and how long its longest chain is."""
         users, weight = {}, self.weight
         for op in self.block.ops:
             for x in op.operands:
@@ -246,7 +246,7 @@ class Wants:
                 self.add(x, bits, looped, moved=moved)
 
     def before_broadcast(self, op, bits):
-        """What takes some work is computed in strips of its own shape before it is repeated."""
+        """What takes some work is computed in chunks of its own shape before it is repeated."""
         x, = op.operands
         while type(x) not in (Arg, Result) and x.kind is ops.expand_dims:
             x = x.operands[0]
@@ -325,5 +325,5 @@ def _own(op):
 
 
 def _hard(op):
-    """Only powers of two can be counted through in strips."""
+    """Only powers of two can be counted through in chunks."""
     return any(n & (n - 1) for n in (*T.shape(op.operands[0].type), *T.shape(op.type)))

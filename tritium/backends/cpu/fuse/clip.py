@@ -2,7 +2,7 @@
 
 A tile of 1024 elements of which 771 are real need not be walked to its end: stores do nothing beyond the mask, and a
 reduction meets the same element again and again there (what masked-off lanes of a load get, and what is computed from
-it). One strip beyond the end shows that element; the rest is accounted for at once.
+it). One chunk beyond the end shows that element; the rest is accounted for at once.
 """
 
 from __future__ import annotations

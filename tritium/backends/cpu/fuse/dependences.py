@@ -1,8 +1,8 @@
 """Which loads must be complete before the step that wants them writes.
 
-A step works strip by strip: it loads a strip, computes, stores, and goes on to the next. Block operations act on
-whole blocks, so nothing that a strip stores may be loaded by a later one. That holds where a store writes exactly the
-elements its own strip has loaded (`x[i] = f(x[i])`), and where it writes to another array. Everything else through the
+A step works chunk by chunk: it loads a chunk, computes, stores, and goes on to the next. Block operations act on
+whole blocks, so nothing that a chunk stores may be loaded by a later one. That holds where a store writes exactly the
+elements its own chunk has loaded (`x[i] = f(x[i])`), and where it writes to another array. Everything else through the
 same parameter, or through pointers of unknown origin, is loaded as a whole before the first store.
 
 Pointers computed from different parameters of the kernel are taken to point to different arrays, or to the same
@@ -73,7 +73,7 @@ def origin(lo, p):
 
 
 def reorders(lo, load, step, moved) -> bool:
-    """Whether a step that wants `load` strip by strip may have written to some of its elements before it reads them.
+    """Whether a step that wants `load` chunk by chunk may have written to some of its elements before it reads them.
 
     `moved`: it wants elements at other positions than those at which it writes.
     """

@@ -1,7 +1,7 @@
-"""Where in a tile a strip of lanes lies: one index for each axis, each a number plus a fixed pattern over the lanes.
+"""Where in a tile a chunk of lanes lies: one index for each axis, each a number plus a fixed pattern over the lanes.
 
 An index is `(base, lanes)`: `base` is an int or an i64 value equal in all lanes, `lanes` what lane l adds to it, or
-None when no lane adds anything. A strip along the last axis is `(i, iota(16))` there and `(row, None)` elsewhere;
+None when no lane adds anything. A chunk along the last axis is `(i, iota(16))` there and `(row, None)` elsewhere;
 shape ops only rearrange indices and cost no code.
 
     >>> iota(4).offsets, lanes_of((0, 0, 0)) is None
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ....ir import types as T
 
-__all__ = ["ZERO", "Lanes", "Strips", "iota", "lanes_of", "power_of_two", "source_index", "strips", "width_of"]
+__all__ = ["ZERO", "Chunks", "Lanes", "chunks", "iota", "lanes_of", "power_of_two", "source_index", "width_of"]
 
 ZERO = (0, None)  # the only index of an axis of size 1
 
@@ -69,8 +69,8 @@ def power_of_two(n: int) -> bool:
     return n & (n - 1) == 0
 
 
-class Strips(NamedTuple):
-    """How a tile is walked: loops over the `outer` axes, then strips of `width` lanes over the `inner` axes together.
+class Chunks(NamedTuple):
+    """How a tile is walked: loops over the `outer` axes, then chunks of `width` lanes over the `inner` axes together.
 
     `total` is the number of elements in the inner axes.
     """
@@ -82,7 +82,7 @@ class Strips(NamedTuple):
     total: int
 
     def index(self, lo, at, base):
-        """The index of the strip at element `base` of the inner axes, `at` being the indices of the outer axes."""
+        """The index of the chunk at element `base` of the inner axes, `at` being the indices of the outer axes."""
         idx: list[tuple] = [ZERO] * len(self.shape)
         for axis, i in zip(self.outer, at, strict=True):
             idx[axis] = (i, None)
@@ -95,22 +95,22 @@ class Strips(NamedTuple):
         return tuple(idx)
 
 
-def strips(shape: tuple[int, ...], width: int, order: tuple[int, ...] | None = None) -> Strips:
-    """Walk `shape` with the axes nested in `order` (the last innermost), in strips of at most `width` lanes.
+def chunks(shape: tuple[int, ...], width: int, order: tuple[int, ...] | None = None) -> Chunks:
+    """Walk `shape` with the axes nested in `order` (the last innermost), in chunks of at most `width` lanes.
 
-    Axes too short for a strip are walked together with the next ones outside them.
+    Axes too short for a chunk are walked together with the next ones outside them.
 
-    >>> strips((64, 128), 16)[1:]
+    >>> chunks((64, 128), 16)[1:]
     ((0,), (1,), 16, 128)
-    >>> strips((64, 4), 16)[1:]
+    >>> chunks((64, 4), 16)[1:]
     ((), (0, 1), 16, 256)
-    >>> strips((3, 6), 16)[1:]
+    >>> chunks((3, 6), 16)[1:]
     ((0,), (1,), 2, 6)
     """
     order = tuple(range(len(shape))) if order is None else order
     axes = [axis for axis in order if shape[axis] > 1]
     if not axes:
-        return Strips(shape, (), order[-1:], 1, 1)
+        return Chunks(shape, (), order[-1:], 1, 1)
     inner, total = [axes.pop()], shape[order[-1]]
     total = shape[inner[0]]
     while axes and total < width and power_of_two(total) and power_of_two(shape[axes[-1]]):
@@ -119,7 +119,7 @@ def strips(shape: tuple[int, ...], width: int, order: tuple[int, ...] | None = N
     fits = width
     while total % fits:
         fits //= 2
-    return Strips(shape, tuple(axes), tuple(inner), fits, total)
+    return Chunks(shape, tuple(axes), tuple(inner), fits, total)
 
 
 def source_index(lo, op, idx):

@@ -1,6 +1,6 @@
-"""Quotients and remainders that are regular within a strip: one scalar says it all.
+"""Quotients and remainders that are regular within a chunk: one scalar says it all.
 
-Whoever runs over several axes with one index takes it apart again: `x // 64` is equal in all lanes of a strip that
+Whoever runs over several axes with one index takes it apart again: `x // 64` is equal in all lanes of a chunk that
 begins at a multiple of its length, and `x % 64` counts up there. `passes.axis_info` knows where; an index that has to
 be 0 or more for that is noted for the launcher to see to, as the accesses that are taken to be apart are.
 """
@@ -13,23 +13,23 @@ from ....ir.core import Op
 from ....passes.axis_info import analyze
 from .index import iota
 
-__all__ = ["counting", "facts_of", "same", "strip", "width"]
+__all__ = ["chunk", "counting", "facts_of", "same", "width"]
 
 _KINDS = (ops.div, ops.rem, ops.shr, ops.and_)
 
 
 def same(lo, x, idx):
-    """The index of the one element that all lanes of a strip of `x` are equal to; None if that is not known."""
+    """The index of the one element that all lanes of a chunk of `x` are equal to; None if that is not known."""
     return _first(lo, x, idx, "constancy")
 
 
 def counting(lo, x, idx):
-    """The index of the first element if the lanes of a strip of `x` count up from it by one; None if not known."""
+    """The index of the first element if the lanes of a chunk of `x` count up from it by one; None if not known."""
     return _first(lo, x, idx, "contiguity")
 
 
-def strip(lo, x, idx):
-    """The strip of a quotient or remainder by way of its first element, or of a tile in scratch that is equal in all
+def chunk(lo, x, idx):
+    """The chunk of a quotient or remainder by way of its first element, or of a tile in scratch that is equal in all
     lanes because of one; None if it does not follow from that."""
     first = same(lo, x, idx)
     if first is not None:
@@ -78,11 +78,11 @@ def facts_of(lo, x):
     return lo.facts(x)
 
 
-_LEAST = 8  # shorter strips would cost more than they spare
+_LEAST = 8  # shorter chunks would cost more than they spare
 
 
 def width(lo, roots, most, axis=None):
-    """How many lanes, `most` at most, strips along an axis (the last one) had best have for `roots`: as many as
+    """How many lanes, `most` at most, chunks along an axis (the last one) had best have for `roots`: as many as
     neighbours go together in each of the quotients and remainders that they are computed from."""
     seen, stack = set(), [(x, len(T.shape(x.type)) - 1 if axis is None else axis) for op in roots for x in op.operands]
     while stack:

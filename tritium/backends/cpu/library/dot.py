@@ -107,12 +107,12 @@ class _Tile:
     def update(self, a: _Rows, b: _Matrix, k: Val, unroll: int, c: list[Val]) -> list[Val]:
         """The accumulators after `unroll` further ks from `k` on; several are lanes of one load."""
         w, operand = self.w, self.kind.operand
-        strips = [w.load(vector(unroll, operand), p, align=_BYTES[operand]) for p in self.at(a, k)]
+        chunks = [w.load(vector(unroll, operand), p, align=_BYTES[operand]) for p in self.at(a, k)]
         if a.step * unroll * _BYTES[operand] >= _LINE:
             self.ask_for(w.gep(operand, self.at(a, k)[0], w.const("i64", _STRIPS_AHEAD * unroll * a.step)), 1, 1)
-        for strip, p in zip(strips, self.at(a.copies, k) if a.copies else (), strict=False):
-            w.store(strip, p, align=_BYTES[operand])
-        strips = [self.wide(strip, unroll) for strip in strips]
+        for chunk, p in zip(chunks, self.at(a.copies, k) if a.copies else (), strict=False):
+            w.store(chunk, p, align=_BYTES[operand])
+        chunks = [self.wide(chunk, unroll) for chunk in chunks]
         for u in range(unroll):
             row, zero = w.binary("add", k, w.const("i64", u)) if u else k, w.const("i64", 0)
             line = w.load(vector(self.columns, operand), b.at(w, row, zero), align=_BYTES[operand])
@@ -121,8 +121,8 @@ class _Tile:
                 for ahead, cache in _ROWS_AHEAD:  # rows far apart are no stream that the hardware would follow
                     self.ask_for(b.at(w, w.binary("add", row, w.const("i64", ahead)), zero), cache, self.columns)
             line = self.wide(line, self.columns)
-            for i, strip in enumerate(strips):
-                c[i] = self.fused(self.spread(strip, u), line, c[i])
+            for i, chunk in enumerate(chunks):
+                c[i] = self.fused(self.spread(chunk, u), line, c[i])
         return c
 
     def at(self, a: _Rows, k: Val) -> list[Val]:
@@ -139,13 +139,13 @@ class _Tile:
             p = w.gep(self.kind.operand, place, w.const("i64", column)) if column else place
             w.effect(f"call void @llvm.prefetch.p0(ptr {p}, i32 0, i32 {4 - cache}, i32 1)")
 
-    def spread(self, strip: Val, lane: int) -> Val:
+    def spread(self, chunk: Val, lane: int) -> Val:
         """A lane of an operand in all columns."""
-        if lanes(strip.type) == 1:
-            return self.w.splat(strip, self.columns)
+        if lanes(chunk.type) == 1:
+            return self.w.splat(chunk, self.columns)
         if self.columns == 1:
-            return self.w.extract(strip, lane)
-        return self.w.shuffle(strip, None, [lane] * self.columns)
+            return self.w.extract(chunk, lane)
+        return self.w.shuffle(chunk, None, [lane] * self.columns)
 
     def rows_of(self, a: _Matrix, i: Val) -> _Rows:
         """Its rows of A where they lie."""

@@ -1,14 +1,14 @@
-"""Loads and stores of some lanes of a strip: the cold path of masked accesses where the CPU has no masked instructions.
+"""Loads and stores of some lanes of a chunk: the cold path of masked accesses where the CPU has no masked instructions.
 
 For each element size of 1, 2, 4 and 8 bytes:
 
     tt.copy.SIZE(ptr to, ptr from, i64 count)                       to[l] = from[l] for l below count
-    tt.load.SIZE(ptr strip, ptr source, i64 lanes, i64 stride)      strip[l] = source[l * stride bytes]
-    tt.store.SIZE(ptr strip, ptr target, i64 lanes, i64 stride)     target[l * stride bytes] = strip[l]
-    tt.gather.SIZE(ptr strip, ptr pointers, i64 lanes)              strip[l] = *pointers[l]
-    tt.scatter.SIZE(ptr strip, ptr pointers, i64 lanes)             *pointers[l] = strip[l]
+    tt.load.SIZE(ptr chunk, ptr source, i64 lanes, i64 stride)      chunk[l] = source[l * stride bytes]
+    tt.store.SIZE(ptr chunk, ptr target, i64 lanes, i64 stride)     target[l * stride bytes] = chunk[l]
+    tt.gather.SIZE(ptr chunk, ptr pointers, i64 lanes)              chunk[l] = *pointers[l]
+    tt.scatter.SIZE(ptr chunk, ptr pointers, i64 lanes)             *pointers[l] = chunk[l]
 
-`lanes` has a bit for each of up to 64 lanes, those without one are not touched: a load's caller fills the strip with
+`lanes` has a bit for each of up to 64 lanes, those without one are not touched: a load's caller fills the chunk with
 the value masked-off lanes get. Plain C functions over memory leave the registers of the hot path alone.
 """
 

@@ -32,7 +32,7 @@ class _Network:
 
     def __init__(self, w: Writer, bits: int, data: Val, n: Val):
         self.w, self.scalar, self.data, self.n = w, f"i{bits}", data, n
-        self.strip, self.align = vector(_LANES, self.scalar), bits // 8
+        self.chunk, self.align = vector(_LANES, self.scalar), bits // 8
 
     def load(self, index: Val, type: str) -> Val:
         return self.w.load(type, self.w.gep(self.scalar, self.data, index), align=self.align)
@@ -50,16 +50,16 @@ class _Network:
         first = 1 << partner.bit_length() - 1
         return self.w.shuffle(low, high, [i if not i & first else i + _LANES for i in range(_LANES)])
 
-    def strips(self, partners: list[int]) -> None:
-        """Do steps within every strip."""
+    def within_chunks(self, partners: list[int]) -> None:
+        """Do steps within every chunk."""
         with self.w.loop(0, self.n, _LANES) as loop:
-            x = self.load(loop.index, self.strip)
+            x = self.load(loop.index, self.chunk)
             for partner in partners:
                 x = self.within(x, partner)
             self.store(x, loop.index)
 
     def across(self, block: Val, distance: Val, mirrored: bool) -> None:
-        """Compare strips `distance` apart, or mirrored about the middle, in each block."""
+        """Compare chunks `distance` apart, or mirrored about the middle, in each block."""
         w = self.w
         half = w.binary("lshr", block, w.const("i64", 1))
         backwards = list(reversed(range(_LANES)))
@@ -68,18 +68,18 @@ class _Network:
             if mirrored:
                 last = w.binary("add", blocks.index, w.binary("sub", block, w.const("i64", _LANES)))
                 there = w.binary("sub", last, loop.index)
-                y = w.shuffle(self.load(there, self.strip), None, backwards)
+                y = w.shuffle(self.load(there, self.chunk), None, backwards)
             else:
                 there = w.binary("add", here, distance)
-                y = self.load(there, self.strip)
-            low, high = self.exchange(self.load(here, self.strip), y)
+                y = self.load(there, self.chunk)
+            low, high = self.exchange(self.load(here, self.chunk), y)
             self.store(low, here)
             self.store(w.shuffle(high, None, backwards) if mirrored else high, there)
 
     def large(self) -> None:
         """Sort 16 or more elements."""
         w = self.w
-        self.strips([1, 3, 1, 7, 2, 1, 15, 4, 2, 1])
+        self.within_chunks([1, 3, 1, 7, 2, 1, 15, 4, 2, 1])
         log = w.intrinsic("cttz", "i64", self.n, w.const("i1", 1))
         one, two = w.const("i64", 1), w.const("i64", 2)
         with w.loop(5, w.binary("add", log, one)) as merge:
@@ -88,7 +88,7 @@ class _Network:
             with w.loop(0, w.binary("sub", merge.index, w.const("i64", 5))) as step:
                 distance = w.binary("shl", one, w.binary("sub", w.binary("sub", merge.index, two), step.index))
                 self.across(w.binary("shl", distance, one), distance, mirrored=False)
-            self.strips([8, 4, 2, 1])
+            self.within_chunks([8, 4, 2, 1])
 
     def small(self) -> None:
         """Sort fewer than 16 elements: neighbours are compared n times, from even and odd places in turn."""

@@ -1,4 +1,4 @@
-"""Atomics: one element at a time, by LLVM's atomic instructions; by strips, without them, where nobody else runs."""
+"""Atomics: one element at a time, by LLVM's atomic instructions; by chunks, without them, where nobody else runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _atomic(lo, op):
 
 
 def _combined(w, how, t, old, x):
-    """What an element, or a strip of them, becomes."""
+    """What an element, or a chunk of them, becomes."""
     if how == "xchg":
         return x
     if how in ("max", "min"):

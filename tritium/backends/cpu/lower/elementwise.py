@@ -1,4 +1,4 @@
-"""Ops that act lane by lane, constants, and shape ops that only move indices: they cost a line for a strip, or none."""
+"""Ops that act lane by lane, constants, and shape ops that only move indices: they cost a line for a chunk, or none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["apply", "inline"]
 
 
 def apply(lo, op, xs):
-    """An elementwise op on single values or strips."""
+    """An elementwise op on single values or chunks."""
     if op.kind is ops.div and lanes(xs[0].type) > lanes(xs[1].type) and T.element(op.type) in _QUOTIENTS \
             and lo.target.has_fma:
         return _divide(lo, T.element(op.type), *xs)
@@ -56,7 +56,7 @@ _QUOTIENTS = {T.f32: -126, T.f64: -1022}  # -> exponent of the smallest normal n
 
 
 def _divide(lo, t, x, y):
-    """A strip by one number: its reciprocal is taken once, and what the product misses is added, which rounds right but
+    """A chunk by one number: its reciprocal is taken once, and what the product misses is added, which rounds right but
     for numerators so small that what is missing underflows.
 
     Infinities and NaNs have nothing to add. The reciprocal of a denormal would overflow, so both are scaled up. They
@@ -83,7 +83,7 @@ PULL.update(dict.fromkeys(_APPLY, _pull))
 
 @pulled(ops.select)
 def _select(lo, op, idx):
-    """A condition that is the same in all lanes picks whole strips, and most strips lie inside a mask as a whole."""
+    """A condition that is the same in all lanes picks whole chunks, and most chunks lie inside a mask as a whole."""
     condition, x, y = op.operands
     clamp = _clamp(op) if lo.target.simd == "neon" else None
     x, y = lo.spread([lo.ev(x, idx), lo.ev(y, idx)])
@@ -159,7 +159,7 @@ def _split(lo, op, idx):
 
 # --- regions of scalars -----------------------------------------------------------------------------------------
 def inline(lo, block, args):
-    """Evaluate a region that acts lane by lane on single values or strips; returns what it yields."""
+    """Evaluate a region that acts lane by lane on single values or chunks; returns what it yields."""
     made = {id(arg): x for arg, x in zip(block.args, args, strict=True)}
     return _inline(lo, block, made)
 
@@ -189,7 +189,7 @@ def _inline(lo, block, made):
 
 
 def _rare(lo, op, condition, usual, *args):
-    """Most strips have no lane that needs the region: they go round it."""
+    """Most chunks have no lane that needs the region: they go round it."""
     w = lo.w
     condition, usual, *args = lo.spread([condition, usual, *args])
     some = condition if condition.type == "i1" else \
@@ -222,6 +222,6 @@ def _step_rare(lo, op):
 
 @pulled(ops.map_)
 def _map(lo, op, idx):
-    """A region without loops or effects acts on whole strips."""
+    """A region without loops or effects acts on whole chunks."""
     out = inline(lo, op.regions[0], [lo.ev(x, idx) for x in op.operands])
     return out if len(op.types) > 1 else out[0]

@@ -1,4 +1,4 @@
-"""The state of writing a function in strips: open loops, what was computed in them, and i64 numbers.
+"""The state of writing a function in chunks: open loops, what was computed in them, and i64 numbers.
 
 A number is an int, or a value where it is known only when the kernel runs; arithmetic on ints costs no code. What was
 computed is remembered as long as the loop or branch is open that it was written to, so nothing is computed twice.

@@ -1,6 +1,6 @@
-"""Tile IR -> LLVM for CPUs: strips of 16 lanes, pulled through loops by whoever needs a tile as a whole.
+"""Tile IR -> LLVM for CPUs: chunks of 16 lanes, pulled through loops by whoever needs a tile as a whole.
 
-`lo.ev(x, idx)` writes the code that computes one strip of a tile (see index.py) and returns it: a vector, or a single
+`lo.ev(x, idx)` writes the code that computes one chunk of a tile (see index.py) and returns it: a vector, or a single
 value where all lanes are equal. Code goes to the outermost loop that its operands allow, so rows, columns and constants
 leave inner loops by themselves. Loops are opened by *steps* (plan.py): stores, reductions, dots, loops of the program.
 """
@@ -87,7 +87,7 @@ class Lowering(Emitter):
     """The state of lowering one kernel, or one function that it calls (see lower_calls.py).
 
     values: scalars so far     homes: tiles in scratch memory     shifts: tiles carried by loops as one number
-    pending: tiles whose strips go to scratch when they are computed
+    pending: tiles whose chunks go to scratch when they are computed
     """
 
     def __init__(self, module, target, taken=None):
@@ -210,7 +210,7 @@ class Lowering(Emitter):
 
     @contextmanager
     def keeping(self, xs):
-        """While open, strips of `xs` are written to scratch where they are computed; afterwards they live there."""
+        """While open, chunks of `xs` are written to scratch where they are computed; afterwards they live there."""
         mine = {self.key(x): self.room(x) for x in xs if self.key(x) not in self.homes}
         self.written -= mine.keys()
         outer = self.pending
@@ -302,14 +302,14 @@ class Lowering(Emitter):
             self._slots[name] = self.w.alloca(f"[{size} x i8]", align=64)
         return self._slots[name]
 
-    # --- strips ---------------------------------------------------------------------------------------------------
+    # --- chunks ---------------------------------------------------------------------------------------------------
     @staticmethod
     def key(x):
         """What stands for a value in tables."""
         return (id(x.op), x.index) if type(x) is Result else id(x)
 
     def is_lazy(self, op) -> bool:
-        """Whether an op waits until somebody wants its strips."""
+        """Whether an op waits until somebody wants its chunks."""
         found = self._lazy.get(id(op))
         if found is None:
             found = self._lazy[id(op)] = is_lazy(op)
@@ -327,14 +327,14 @@ class Lowering(Emitter):
         return found
 
     def ev(self, x, idx) -> Val:
-        """The strip of a value at an index: a vector, or one value where all lanes are equal."""
+        """The chunk of a value at an index: a vector, or one value where all lanes are equal."""
         if type(x.type) is not T.Tile:
             return self.scalar(x)
         k = self.key(x)
         found = self.memo.get((k, idx))
         if found is not None:
             return found
-        out = uniform_quotients.strip(self, x, idx)
+        out = uniform_quotients.chunk(self, x, idx)
         buffer = self.homes.get(k) if out is None else None
         if buffer is not None:
             return self.remember((k, idx), scratch_chunks.read(self, buffer, idx))
@@ -343,19 +343,19 @@ class Lowering(Emitter):
         op = x.op if type(x) is Result else x
         out = puller(op.kind)(self, op, idx) if out is None else out
         if type(out) is list:
-            for y, strip in zip(op.results, out, strict=True):
-                self.computed(self.key(y), idx, strip)
+            for y, chunk in zip(op.results, out, strict=True):
+                self.computed(self.key(y), idx, chunk)
             return out[x.index]
         self.computed(k, idx, out)
         return out
 
-    def computed(self, k, idx, strip):
-        """A strip was computed: note it, and write it to scratch if its tile is to be kept."""
-        self.remember((k, idx), strip)
+    def computed(self, k, idx, chunk):
+        """A chunk was computed: note it, and write it to scratch if its tile is to be kept."""
+        self.remember((k, idx), chunk)
         buffer = self.pending.get(k)
         if buffer is not None:
             self.written.add(k)
-            scratch_chunks.write(self, buffer, idx, strip)
+            scratch_chunks.write(self, buffer, idx, chunk)
 
     def shifted(self, x, shift, idx):
         w, start, t = self.w, self.ev(shift.start, idx), T.element(x.type)

@@ -1,4 +1,4 @@
-"""Strips of integers on x86, which has no vector instruction that divides them or that saturates a float.
+"""Chunks of integers on x86, which has no vector instruction that divides them or that saturates a float.
 
 LLVM does both lane by lane. The quotient of integers of up to 32 bits is that of floats with more bits, truncated: the
 float is off by less than 1 / |y|, which is how far a fraction x / y is away from an integer.
@@ -12,11 +12,11 @@ from ....passes.simplify import number
 from ...llvm.rows import convert, elementwise
 from ...llvm.writer import lanes, vector
 
-__all__ = ["APPLY", "divides_strips"]
+__all__ = ["APPLY", "divides_vectors"]
 
 
-def divides_strips(lo, op) -> bool:
-    """Whether strips of an integer quotient or remainder are divided at once. Constants divide by multiplication."""
+def divides_vectors(lo, op) -> bool:
+    """Whether chunks of an integer quotient or remainder are divided at once. Constants divide by multiplication."""
     t = T.element(op.type)
     return lo.target.simd != "neon" and t.is_int and 1 < t.bits <= 32 and number(op.operands[1]) is None \
         and (t.signed or t.bits < 32 or lo.target.simd == "avx512")
@@ -25,7 +25,7 @@ def divides_strips(lo, op) -> bool:
 def _divide(lo, op, x, y):
     """x / y or x % y towards zero; x / 0 is 0 and x % 0 is x. The smallest integer by -1 wraps: it stays as it is."""
     w, t = lo.w, T.element(op.type)
-    if not divides_strips(lo, op) or lanes(x.type) == 1 or y[0] not in "%@":
+    if not divides_vectors(lo, op) or lanes(x.type) == 1 or y[0] not in "%@":
         return elementwise(w, op.kind, t, [x, y], lo.contract)
     zero, one = w.const(x.type, 0), w.const(x.type, 1)
     by_zero = w.compare("icmp eq", y, zero)

@@ -7,7 +7,7 @@ from ....ir import types as T
 from ....ir.core import Op
 from ..fuse import uniform_quotients
 from ..fuse.affine import form_of
-from ..fuse.index import strips, width_of
+from ..fuse.index import chunks, width_of
 from . import integers, memory, predication, reduce, scratch_chunks, tile_copies, transpose
 from .scratch_chunks import write
 from .tile_copies import is_zero
@@ -16,9 +16,9 @@ __all__ = ["fill", "group", "inside_rows", "rows", "width_for"]
 
 
 def width_for(lo, shape, *types):
-    """How many lanes strips of these element types have: as many as 16 of 4 bytes take registers.
+    """How many lanes chunks of these element types have: as many as 16 of 4 bytes take registers.
 
-    Short tiles are done sooner than code for wide strips is compiled.
+    Short tiles are done sooner than code for wide chunks is compiled.
     """
     wide, total = max([t.bytes for t in types], default=4), 1
     for n in shape:
@@ -30,7 +30,7 @@ _SHORT = 4
 
 
 def inside_rows(width, shape):
-    """As many lanes as fit into a row: what runs along rows must not meet the next one in the same strip."""
+    """As many lanes as fit into a row: what runs along rows must not meet the next one in the same chunk."""
     while width > shape[-1]:
         width //= 2
     return width
@@ -56,26 +56,26 @@ def _fill(lo, pairs):
         return
     width = width_for(lo, shape, *[T.element(x.type) for x, _ in pairs])
     width = uniform_quotients.width(lo, [x for x, _ in pairs if isinstance(x, Op)], width)
-    walk = strips(shape, 1 if all(_divides(lo, x) for x, _ in pairs) else width)
+    walk = chunks(shape, 1 if all(_divides(lo, x) for x, _ in pairs) else width)
     unrolled = len(walk.outer) > 0 and walk.total == 2 * walk.width and any(_gathers(lo, x) for x, _ in pairs)
     with lo.loops([shape[a] for a in walk.outer]) as at:
         if unrolled:
             for base in range(0, walk.total, walk.width):
-                _fill_strip(lo, pairs, walk.index(lo, at, base))
+                _fill_chunk(lo, pairs, walk.index(lo, at, base))
             return
         with lo.counted(walk.total, walk.width) as base:
-            _fill_strip(lo, pairs, walk.index(lo, at, base))
+            _fill_chunk(lo, pairs, walk.index(lo, at, base))
 
 
-def _fill_strip(lo, pairs, idx):
+def _fill_chunk(lo, pairs, idx):
     made = [lo.ev(x, idx) for x, _ in pairs]
-    for (_, buffer), strip in zip(pairs, made, strict=True):
-        write(lo, buffer, idx, strip)
+    for (_, buffer), chunk in zip(pairs, made, strict=True):
+        write(lo, buffer, idx, chunk)
 
 
 def _gathers(lo, x):
     """Whether a tile is loaded from addresses that follow no stride along rows. What these have in common with those of
-    other rows then leaves the loop over rows, if a row is so short that its strips are written out."""
+    other rows then leaves the loop over rows, if a row is so short that its chunks are written out."""
     while isinstance(x, Op) and lo.is_lazy(x) and lo.key(x) not in lo.homes:
         if x.kind is ops.load:
             return bool(form_of(lo, x.operands[0]).loose)
@@ -86,9 +86,9 @@ def _gathers(lo, x):
 
 
 def _divides(lo, x):
-    """Whether integers are divided one by one: strips of them would only be taken apart."""
+    """Whether integers are divided one by one: chunks of them would only be taken apart."""
     return isinstance(x, Op) and x.kind in (ops.div, ops.rem) and T.element(x.type).is_int \
-        and not integers.divides_strips(lo, x)
+        and not integers.divides_vectors(lo, x)
 
 
 # --- several ops in one nest ------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def group(lo, roots, nest, force=None, clip=None) -> None:
     vectorised = all(r.lane_by_lane for r in reductions)
     width = width_for(lo, shape, *[T.element(x.type) for op in roots for x in op.operands[-2:] if not T.is_ptr(x.type)])
     width = uniform_quotients.width(lo, roots, inside_rows(width, shape) if reductions else width)
-    walk = strips(shape, width if vectorised else 1, memory.store_order(lo, stores) if not reductions else None)
+    walk = chunks(shape, width if vectorised else 1, memory.store_order(lo, stores) if not reductions else None)
     with lo.loops([shape[a] for a in walk.outer]) as at:
         stop = _stop(lo, clip, walk, at, bool(reductions)) if clip is not None and vectorised else None
         rows(lo, stores, reductions, walk, at, fills, stop)
@@ -125,7 +125,7 @@ def group(lo, roots, nest, force=None, clip=None) -> None:
 
 
 def _stop(lo, clip, walk, at, one_more):
-    """Where the strips of a row end: with the mask, or one strip later. None if the mask has no end to be known."""
+    """Where the chunks of a row end: with the mask, or one chunk later. None if the mask has no end to be known."""
     if walk.inner != (len(walk.shape) - 1,) or walk.total <= 2 * lo.width:
         return None
     mask = predication.mask_of(lo, clip, walk.index(lo, at, 0))
@@ -134,20 +134,20 @@ def _stop(lo, clip, walk, at, one_more):
     w, high = lo.w, lo.const(mask.high)
     if mask.condition is not None:
         high = w.select(mask.condition, high, lo.const(0))
-    strips_ = w.binary("add", w.intrinsic("smax", "i64", high, lo.const(0)), lo.const((1 + one_more) * lo.width - 1))
-    return w.intrinsic("smin", "i64", w.binary("and", strips_, lo.const(-lo.width)), lo.const(walk.total))
+    end = w.binary("add", w.intrinsic("smax", "i64", high, lo.const(0)), lo.const((1 + one_more) * lo.width - 1))
+    return w.intrinsic("smin", "i64", w.binary("and", end, lo.const(-lo.width)), lo.const(walk.total))
 
 
 def rows(lo, stores, reductions, walk, at, fills=(), stop=None) -> None:
-    """One row of a nest: its strips up to `stop`, then what the reductions make of them."""
+    """One row of a nest: its chunks up to `stop`, then what the reductions make of them."""
     inits = [x for r in reductions for x in r.inits(walk, stop)]
     if walk.total == walk.width:
-        _strip(lo, stores, reductions, fills, walk.index(lo, at, 0), ())
+        _chunk(lo, stores, reductions, fills, walk.index(lo, at, 0), ())
     else:
         end = walk.total if stop is None else stop
         with lo.loop(0, end, walk.width, carry=inits, nonempty=bool(reductions)) as loop:
             idx = walk.index(lo, at, loop.index)
-            loop.next = _strip(lo, stores, reductions, fills, idx, loop.carried, loop.index)
+            loop.next = _chunk(lo, stores, reductions, fills, idx, loop.carried, loop.index)
         rest = list(loop.results)
         for r in reductions:
             rest = r.take(rest, walk, stop)
@@ -155,7 +155,7 @@ def rows(lo, stores, reductions, walk, at, fills=(), stop=None) -> None:
         r.finish(at, walk)
 
 
-def _strip(lo, stores, reductions, fills, idx, carried, base=0):
+def _chunk(lo, stores, reductions, fills, idx, carried, base=0):
     """Everything is computed before anything is stored: a store may change what another reads."""
     carried, out = list(carried), []
     filled = [lo.ev(x, idx) for x, _ in fills]
@@ -165,8 +165,8 @@ def _strip(lo, stores, reductions, fills, idx, carried, base=0):
         n = r.carries
         out += r.accumulate(xs, carried[:n], base, width_of(idx))
         carried = carried[n:]
-    for (_, room), strip in zip(fills, filled, strict=True):
-        write(lo, room, idx, strip)
+    for (_, room), chunk in zip(fills, filled, strict=True):
+        write(lo, room, idx, chunk)
     for store in ready:
         store()
     return out

@@ -1,7 +1,7 @@
-"""Loads and stores of strips, whole and masked; atomics one element at a time.
+"""Loads and stores of chunks, whole and masked; atomics one element at a time.
 
-A strip's address is a scalar wherever the form of its pointers allows (affine.py): contiguous lanes are one vector
-access, equal ones a single access outside the inner loop. A strip that lies inside its mask as a whole needs no mask;
+A chunk's address is a scalar wherever the form of its pointers allows (affine.py): contiguous lanes are one vector
+access, equal ones a single access outside the inner loop. A chunk that lies inside its mask as a whole needs no mask;
 what does not goes through a cold path. (a + arange) % n is contiguous wherever it does not wrap.
 """
 
@@ -27,9 +27,9 @@ __all__ = ["Place", "contiguous", "gather", "place_of", "prepare_store", "scatte
 
 # --- where ------------------------------------------------------------------------------------------------------
 class Place(NamedTuple):
-    """Where the lanes of a strip lie in memory: at `pointer` and after it ("strip"), all there ("one"), or "listed".
+    """The addresses of a chunk's lanes: "contiguous" from `pointer` on, all at `pointer` ("uniform"), or "scattered".
 
-    `unbroken`, if there is one, must hold for a strip to be contiguous; `listed()` gives a pointer for each lane.
+    `unbroken` is None or a condition (i1) for a chunk to be contiguous; `listed()` returns a vector of pointers.
     """
 
     kind: str
@@ -41,11 +41,11 @@ class Place(NamedTuple):
 
 
 def place_of(lo, p, idx, wrap=True) -> Place:
-    """Where a strip of a tile of pointers points."""
+    """Where a chunk of a tile of pointers points."""
     form, n = form_of(lo, p), width_of(idx)
     if form.pointer is None:
         pointers = lo.ev(p, idx)
-        kind = "listed" if lanes(pointers.type) > 1 else "one"
+        kind = "scattered" if lanes(pointers.type) > 1 else "uniform"
         return Place(kind, pointers, n, pointers.level, lambda: lo.widen(pointers, n))
     terms, fixed, vectors, unbroken = _terms(lo, form, idx, wrap)
     if unbroken is not None and (vectors or fixed is not iota(n)):  # not contiguous in any case
@@ -59,8 +59,8 @@ def place_of(lo, p, idx, wrap=True) -> Place:
     def listed():
         return _listed(lo, pointer, element, fixed, vectors, n)
     if vectors or fixed is not None and fixed is not iota(n):
-        return Place("listed", pointer, n, level, listed)
-    return Place("one" if fixed is None else "strip", pointer, n, level, listed, unbroken)
+        return Place("scattered", pointer, n, level, listed)
+    return Place("uniform" if fixed is None else "contiguous", pointer, n, level, listed, unbroken)
 
 
 def _terms(lo, form: Form, idx, wrap):
@@ -151,7 +151,7 @@ def _load(lo, op, idx):
     p, mask, other = (*op.operands, None, None)[:3]
     t = T.element(op.types[0])
     place, m = place_of(lo, p, idx), mask_of(lo, mask, idx)
-    if id(op) in lo.ahead and place.kind == "strip" and place.width > 4:
+    if id(op) in lo.ahead and place.kind == "contiguous" and place.width > 4:
         _prefetch(lo, op, place)
     if m is None and place.unbroken is None:
         with lo.at(max(place.level, lo.region)):
@@ -190,11 +190,11 @@ def _other(lo, other, t, idx):
 
 
 def _read(lo, place, t, volatile=""):
-    """All lanes of a strip, right here: where a mask was asked, nothing may be read before the answer."""
+    """All lanes of a chunk, right here: where a mask was asked, nothing may be read before the answer."""
     m = memory_type(t)
-    if place.kind == "listed":
+    if place.kind == "scattered":
         return _gather(lo, place.listed(), m, t.bytes)
-    out = vector(place.width, m) if place.kind == "strip" else m
+    out = vector(place.width, m) if place.kind == "contiguous" else m
     return lo.w.effect(f"load {volatile}{out}, ptr {place.pointer}, align {t.bytes}", out)
 
 
@@ -202,17 +202,17 @@ def _masked_load(lo, op, place, mask, other, idx):
     level, t = max(place.level, mask.level(), other.level), T.element(op.type)
     n = place.width
     if not mask.in_lanes and place.unbroken is None:  # all lanes or none
-        wide = lanes(other.type) if place.kind == "one" else n
+        wide = lanes(other.type) if place.kind == "uniform" else n
         with lo.at(level):
             return lo.either(mask.condition, lambda: [lo.widen(_read(lo, place, t), wide)],
                              lambda: [lo.widen(other, wide)], likely=True if n > 1 else None)[0]
     other = lo.widen(other, n)
-    if place.kind == "one":  # one element, wanted by some lanes
+    if place.kind == "uniform":  # one element, wanted by some lanes
         with lo.at(level):
             some = lo.w.compare("icmp ne", mask.bits(lo), lo.const(0))
             x, = lo.either(some, lambda: [_read(lo, place, t)], lambda: [lo.w.const(memory_type(t), 0)])
             return lo.w.select(mask.lanes(lo), lo.widen(x, n), other)
-    if lo.target.simd == "avx512" and place.kind == "strip" and place.unbroken is None and mask.each is not None:
+    if lo.target.simd == "avx512" and place.kind == "contiguous" and place.unbroken is None and mask.each is not None:
         with lo.at(level):
             return _native_load(lo, place, t, mask, other)
     whole = _both(lo, mask.whole(lo), place.unbroken)
@@ -231,31 +231,31 @@ def _both(lo, x, y) -> Any:
 
 def _load_some(lo, place, t, mask, other):
     """The lanes that take part, by the runtime; the others are `other`."""
-    w, strip = lo.w, lo.slot("strip")
-    if place.kind == "strip" and lo.target.masked:
+    w, chunk = lo.w, lo.slot("chunk")
+    if place.kind == "contiguous" and lo.target.masked:
         return _native_load(lo, place, t, mask.pinned(lo), other)
-    count = mask.count(lo) if place.kind == "strip" else None
+    count = mask.count(lo) if place.kind == "contiguous" else None
     bits = mask.bits(lo, partial=True) if count is None else None
-    w.store(other, strip, t.bytes)
+    w.store(other, chunk, t.bytes)
     if count is not None:
-        w.call("void", f"tt.copy.{t.bytes}", strip, place.pointer, count)
-    elif place.kind == "strip":
-        w.call("void", f"tt.load.{t.bytes}", strip, place.pointer, bits, lo.const(t.bytes))
+        w.call("void", f"tt.copy.{t.bytes}", chunk, place.pointer, count)
+    elif place.kind == "contiguous":
+        w.call("void", f"tt.load.{t.bytes}", chunk, place.pointer, bits, lo.const(t.bytes))
     else:
         w.store(place.listed(), lo.slot("pointers"), 8)
-        w.call("void", f"tt.gather.{t.bytes}", strip, lo.slot("pointers"), bits)
-    return w.load(other.type, strip, t.bytes)
+        w.call("void", f"tt.gather.{t.bytes}", chunk, lo.slot("pointers"), bits)
+    return w.load(other.type, chunk, t.bytes)
 
 
 def _load_each(lo, op, other, idx):
-    """A strip that wraps, lane by lane."""
-    w, strip, t = lo.w, lo.slot("strip"), memory_type(T.element(op.type))
-    w.store(other, strip, T.element(op.type).bytes)
+    """A chunk that wraps, lane by lane."""
+    w, chunk, t = lo.w, lo.slot("chunk"), memory_type(T.element(op.type))
+    w.store(other, chunk, T.element(op.type).bytes)
 
     def load(place, lane):
-        w.store(w.load(t, place.pointer), w.gep(t, strip, lane))
+        w.store(w.load(t, place.pointer), w.gep(t, chunk, lane))
     _each_lane(lo, op.operands[0], (*op.operands, None)[1], idx, load)
-    return w.load(other.type, strip, T.element(op.type).bytes)
+    return w.load(other.type, chunk, T.element(op.type).bytes)
 
 
 def _each_lane(lo, p, mask, idx, access):
@@ -323,7 +323,7 @@ def contiguous(form, shape):
 
 
 def prepare_store(lo, op, idx, x=None):
-    """Compute a strip to store (unless it is given) and where; what this returns stores it."""
+    """Compute a chunk to store (unless it is given) and where; what this returns stores it."""
     p, v, *masks = op.operands
     mask = masks[0] if masks else None
     t = T.element(v.type)
@@ -341,7 +341,7 @@ def _store_scalar(lo, op):
 
 def _store(lo, op, place, mask, x, idx):
     w, n, t = lo.w, place.width, T.element(op.operands[1].type)
-    if place.kind == "one" and (mask is None or not mask.in_lanes):
+    if place.kind == "uniform" and (mask is None or not mask.in_lanes):
         x = w.extract(x, n - 1) if lanes(x.type) > 1 else x  # lanes compete for one element: the last wins
         if mask is None:
             w.store(x, place.pointer, t.bytes)
@@ -354,10 +354,10 @@ def _store(lo, op, place, mask, x, idx):
         with lo.when(mask.condition, likely=True):
             _store_all(lo, place, t, x)
         return
-    native = mask is not None and lo.target.simd == "avx512" and place.kind == "strip" and place.unbroken is None \
+    native = mask is not None and lo.target.simd == "avx512" and place.kind == "contiguous" and place.unbroken is None \
         and mask.each is not None
     mask = mask or Mask(n)
-    if place.kind == "one":
+    if place.kind == "uniform":
         _store_some(lo, place, t, mask, x)
     elif native:
         _native_store(lo, place, t, mask, x)
@@ -376,36 +376,36 @@ def _store(lo, op, place, mask, x, idx):
 
 
 def _store_all(lo, place, t, x):
-    if place.kind == "strip":
+    if place.kind == "contiguous":
         lo.w.store(x, place.pointer, t.bytes)
     else:
         scatter(lo, x, place.listed(), t.bytes)
 
 
 def _store_some(lo, place, t, mask, x, partial=False):
-    w, strip = lo.w, lo.slot("strip")
-    if place.kind == "strip" and lo.target.masked:
+    w, chunk = lo.w, lo.slot("chunk")
+    if place.kind == "contiguous" and lo.target.masked:
         _native_store(lo, place, t, mask.pinned(lo), x)
         return
-    count = mask.count(lo) if place.kind == "strip" else None
+    count = mask.count(lo) if place.kind == "contiguous" else None
     bits = mask.bits(lo, partial) if count is None else None
-    w.store(x, strip, t.bytes)
+    w.store(x, chunk, t.bytes)
     if count is not None:
-        w.call("void", f"tt.copy.{t.bytes}", place.pointer, strip, count)
-    elif place.kind == "strip":
-        w.call("void", f"tt.store.{t.bytes}", strip, place.pointer, bits, lo.const(t.bytes))
+        w.call("void", f"tt.copy.{t.bytes}", place.pointer, chunk, count)
+    elif place.kind == "contiguous":
+        w.call("void", f"tt.store.{t.bytes}", chunk, place.pointer, bits, lo.const(t.bytes))
     else:
         w.store(place.listed(), lo.slot("pointers"), 8)
-        w.call("void", f"tt.scatter.{t.bytes}", strip, lo.slot("pointers"), bits)
+        w.call("void", f"tt.scatter.{t.bytes}", chunk, lo.slot("pointers"), bits)
 
 
 def _store_each(lo, op, x, idx):
-    w, strip, t = lo.w, lo.slot("strip"), T.element(op.operands[1].type)
-    w.store(x, strip, t.bytes)
+    w, chunk, t = lo.w, lo.slot("chunk"), T.element(op.operands[1].type)
+    w.store(x, chunk, t.bytes)
 
     def store(place, lane):
         m = memory_type(t)
-        w.store(w.load(m, w.gep(m, strip, lane)), place.pointer)
+        w.store(w.load(m, w.gep(m, chunk, lane)), place.pointer)
     _each_lane(lo, op.operands[0], (*op.operands, None)[2], idx, store)
 
 

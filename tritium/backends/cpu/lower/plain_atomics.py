@@ -1,4 +1,4 @@
-"""Atomic updates of tiles while nobody else runs programs (alone.py): loads, arithmetic and stores, a strip at a time.
+"""Atomic updates of tiles while nobody else runs programs (alone.py): loads, arithmetic and stores, a chunk at a time.
 
 Only relaxed updates are done so, whose order with other accesses nobody counts on, and only if they need not be seen as
 atomic outside of this process (`scope="sys"`).
@@ -9,7 +9,7 @@ from __future__ import annotations
 from ....ir import types as T
 from ...llvm.rows import llvm_type
 from ..fuse import uniform_quotients
-from ..fuse.index import strips, width_of
+from ..fuse.index import chunks, width_of
 from . import loop_nests, scratch_chunks
 from .memory import place_of, store_order
 from .predication import mask_of
@@ -41,18 +41,18 @@ def update(lo, op, room, combined, one_by_one) -> None:
     width = 1
     if shape != (1,):
         width = uniform_quotients.width(lo, [op], loop_nests.width_for(lo, shape, t))
-    walk = strips(shape, width, store_order(lo, [op]))
+    walk = chunks(shape, width, store_order(lo, [op]))
     with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
         idx = walk.index(lo, at, base)
         place, m = place_of(lo, p, idx, wrap=False), mask_of(lo, mask, idx)
         x = lo.widen(lo.ev(v, idx), width_of(idx))
-        old = _strip(lo, t, place, m, x, combined, room is not None, one_by_one)
+        old = _chunk(lo, t, place, m, x, combined, room is not None, one_by_one)
         if room is not None:
             scratch_chunks.write(lo, room, idx, old)
 
 
-def _strip(lo, t, place, mask, x, combined, wanted, one_by_one):
-    """Update a strip; returns its old values if they are wanted."""
+def _chunk(lo, t, place, mask, x, combined, wanted, one_by_one):
+    """Update a chunk; returns its old values if they are wanted."""
     w, n = lo.w, place.width
     nothing = w.const(x.type, 0)
 
@@ -63,7 +63,7 @@ def _strip(lo, t, place, mask, x, combined, wanted, one_by_one):
     def each():
         old = _lanes(lo, t, place, mask, x, combined, wanted)
         return [old] if wanted else []
-    if n > 1 and (one_by_one or place.kind != "strip"):
+    if n > 1 and (one_by_one or place.kind != "contiguous"):
         made = each()
     elif mask is None:
         made = whole()
@@ -74,7 +74,7 @@ def _strip(lo, t, place, mask, x, combined, wanted, one_by_one):
 
 
 def _replace(w, t, pointer, x, combined):
-    """Update what lies at a pointer, a strip or an element."""
+    """Update what lies at a pointer, a chunk or an element."""
     old = w.effect(f"load {x.type}, ptr {pointer}, align {t.bytes}", x.type)
     w.store(combined(old, x), pointer, t.bytes)
     return old
@@ -82,12 +82,12 @@ def _replace(w, t, pointer, x, combined):
 
 def _lanes(lo, t, place, mask, x, combined, wanted):
     """Update the lanes that take part one after another: some of them may be the same element."""
-    w, n, kind, strip, pointers = lo.w, place.width, llvm_type(t), lo.slot("strip"), lo.slot("pointers")
+    w, n, kind, chunk, pointers = lo.w, place.width, llvm_type(t), lo.slot("chunk"), lo.slot("pointers")
     bits = None if mask is None else mask.bits(lo)
     w.store(place.listed(), pointers, 8)
-    w.store(x, strip, t.bytes)
+    w.store(x, chunk, t.bytes)
     with lo.loop(0, n) as loop:
-        mine = w.gep(kind, strip, loop.index)
+        mine = w.gep(kind, chunk, loop.index)
 
         def lane():
             pointer = w.effect(f"load ptr, ptr {w.gep('ptr', pointers, loop.index)}, align 8", "ptr")
@@ -100,4 +100,4 @@ def _lanes(lo, t, place, mask, x, combined, wanted):
             old, = lo.either(bit, lane, lambda: [w.const(kind, 0)])
         if wanted:
             w.store(old, mine, t.bytes)
-    return w.effect(f"load {x.type}, ptr {strip}, align {t.bytes}", x.type) if wanted else None
+    return w.effect(f"load {x.type}, ptr {chunk}, align {t.bytes}", x.type) if wanted else None

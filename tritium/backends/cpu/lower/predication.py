@@ -1,7 +1,7 @@
-"""Masks of strips as bounds on the lanes.
+"""Masks of chunks as bounds on the lanes.
 
 A comparison of indices changes once along the lanes, so a mask is a range of them: `i + 16 <= n` says that a whole
-strip takes part, at the price of one comparison. Terms that are equal in all lanes join in as one condition, and only
+chunk takes part, at the price of one comparison. Terms that are equal in all lanes join in as one condition, and only
 what is neither becomes a vector of bits.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["Mask", "limits", "mask_of", "tile_inside"]
 
 
 class Mask:
-    """Which lanes of a strip take part: those from `low` up to `high` along the lanes (i64 positions, `base` being the
+    """Which lanes of a chunk take part: those from `low` up to `high` along the lanes (i64 positions, `base` being the
     first lane's), if `condition` holds, and where `each` (a vector) is set. What is None does not restrict."""
 
     def __init__(self, n):
@@ -66,7 +66,7 @@ class Mask:
 
         def below(limit):
             room = w.intrinsic("smax", "i64", w.binary("sub", lo.const(limit), base), lo.const(0))
-            room = room if only else w.intrinsic("smin", "i64", room, lo.const(n))  # else the bound is in the strip
+            room = room if only else w.intrinsic("smin", "i64", room, lo.const(n))  # else the bound is in the chunk
             return w.binary("sub", w.binary("shl", one, room), one)
         if self.high is not None:
             bits = below(self.high)

@@ -9,7 +9,7 @@ from ....errors import arrow, innermost
 from ....ir import types as T
 from ...llvm.rows import llvm_type
 from ...llvm.writer import vector
-from ..fuse.index import strips, unravel
+from ..fuse.index import chunks, unravel
 from ..library.debug import print_line
 from .assembly import check as check_assembly
 from .reduce import each
@@ -97,7 +97,7 @@ def _assert(lo, op):
     condition, *masks = op.operands
     mask = masks[0] if masks else None
     shape = T.shape(condition.type)
-    walk = strips(shape, lo.width) if shape else None
+    walk = chunks(shape, lo.width) if shape else None
     with lo.loops([shape[a] for a in walk.outer] if walk else []) as at, \
             lo.counted(walk.total if walk else 1, walk.width if walk else 1) as base:
         idx = walk.index(lo, at, base) if walk else ()

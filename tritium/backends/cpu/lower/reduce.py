@@ -1,7 +1,7 @@
 """Reductions, scans, and maps whose regions need real control flow.
 
 A reduction along contiguous elements carries a vector of partial results and combines its lanes at the end; along
-another axis it carries a strip of results. A scan combines inside a strip in log2(lanes) rounds, then with what came
+another axis it carries a chunk of results. A scan combines inside a chunk in log2(lanes) rounds, then with what came
 before.
 """
 
@@ -15,7 +15,7 @@ from ....ir import types as T
 from ...llvm.rows import llvm_type
 from ...llvm.writer import lanes, vector
 from ..fuse import plan, uniform_quotients
-from ..fuse.index import ZERO, Strips, strips, unravel, width_of
+from ..fuse.index import ZERO, Chunks, chunks, unravel, width_of
 from . import loop_nests, scratch_chunks, table
 from .elementwise import inline
 from .table import step
@@ -45,7 +45,7 @@ _ONE_BY_ONE = ("fmax", "fmin", "fmaximum", "fminimum")
 
 
 def combine(lo, region, args):
-    """Apply a combination to single values or strips."""
+    """Apply a combination to single values or chunks."""
     if table.lane_by_lane(region):
         return lo.spread(inline(lo, region, args))
     return lo.run(region, args)
@@ -76,10 +76,10 @@ class Reduction:
         self.carries = len(op.operands)  # values that go round the loop
         self.rooms = [] if T.shape(op.types[0]) == () else [lo.room(x) for x in op.results]
 
-    def inits(self, walk: Strips, stop=None):
-        """What the accumulators start from: the neutral element, or anything where the first strip replaces it.
+    def inits(self, walk: Chunks, stop=None):
+        """What the accumulators start from: the neutral element, or anything where the first chunk replaces it.
 
-        A sum that stops early also carries the last strip, which stands for those after it.
+        A sum that stops early also carries the last chunk, which stands for those after it.
         """
         w = self.lo.w
         if walk.total == walk.width:
@@ -104,7 +104,7 @@ class Reduction:
         return rest
 
     def repeated(self, total, last, walk, stop):
-        """The total with the strips after `stop`, all equal to the last one."""
+        """The total with the chunks after `stop`, all equal to the last one."""
         w, t = self.lo.w, llvm_type(self.elements[0])
         left = w.binary("lshr", w.binary("sub", self.lo.const(walk.total), stop),
                         self.lo.const(walk.width.bit_length() - 1))
@@ -116,7 +116,7 @@ class Reduction:
         return w.select(w.compare("icmp eq", left, self.lo.const(0)), total, more)
 
     def accumulate(self, xs, carried, base, n):
-        """The accumulators after strip `xs`, the one at `base`."""
+        """The accumulators after chunk `xs`, the one at `base`."""
         lo = self.lo
         xs = [lo.widen(x, n) for x in xs]
         if not carried:
@@ -175,17 +175,17 @@ class Reduction:
 
 
 def columns(lo, roots, axis):
-    """Reductions along an axis that strips do not run along."""
+    """Reductions along an axis that chunks do not run along."""
     reductions = [Reduction(lo, op) for op in roots]
     shape = T.shape(roots[0].operands[0].type)
     kept = shape[:axis] + shape[axis + 1:]
     width = loop_nests.width_for(lo, shape, *[t for r in reductions for t in r.elements])
     width = width if all(r.lane_by_lane for r in reductions) else 1
-    if all(n == 1 for n in kept):  # strips along the axis after all
+    if all(n == 1 for n in kept):  # chunks along the axis after all
         order = (*[a for a in range(len(shape)) if a != axis], axis)
-        loop_nests.rows(lo, [], reductions, strips(shape, width, order), [])
+        loop_nests.rows(lo, [], reductions, chunks(shape, width, order), [])
     else:
-        walk = strips(kept, _settled(lo, roots, kept, axis, width))
+        walk = chunks(kept, _settled(lo, roots, kept, axis, width))
         with lo.loops([kept[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
             _column(lo, reductions, axis, shape[axis], walk.index(lo, at, base), walk.width)
     for r in reductions:
@@ -193,25 +193,25 @@ def columns(lo, roots, axis):
 
 
 def _settled(lo, roots, kept, axis, width):
-    """The lanes of strips along the last kept axis, `width` at most, in which quotients and remainders are regular."""
+    """The lanes of chunks along the last kept axis, `width` at most, in which quotients and remainders are regular."""
     last = len(kept) - 1
     return uniform_quotients.width(lo, roots, width, last + (last >= axis)) if kept[last] >= width else width
 
 
 def _column(lo, reductions, axis, size, kept, width):
-    def strip(i):
+    def chunk(i):
         idx = (*kept[:axis], (i, None), *kept[axis:])
         return [[lo.ev(x, idx) for x in r.op.operands] for r in reductions]
     if size == 1:
-        for r, xs in zip(reductions, strip(0), strict=True):
+        for r, xs in zip(reductions, chunk(0), strict=True):
             r.deliver(kept, xs)
         return
-    walk = Strips((), (), (), width, size * width)
+    walk = Chunks((), (), (), width, size * width)
     inits = [x for r in reductions for x in r.inits(walk)]
     with lo.loop(0, size, carry=inits) as loop:
         carried = list(loop.carried)
         loop.next = []
-        for r, xs in zip(reductions, strip(loop.index), strict=True):
+        for r, xs in zip(reductions, chunk(loop.index), strict=True):
             loop.next += r.accumulate(xs, carried[:len(xs)], loop.index, width)
             carried = carried[len(xs):]
     rest = list(loop.results)
@@ -237,21 +237,21 @@ def _scan(lo, op):
     if not table.lane_by_lane(op.regions[0]):
         width = 1
     if axis == last and (shape[last] >= 16 or last == 0):
-        walk = strips(shape, loop_nests.inside_rows(width, shape))
+        walk = chunks(shape, loop_nests.inside_rows(width, shape))
         with lo.loops([shape[a] for a in walk.outer]) as at:
-            _scan_strips(lo, op, rooms, walk.total, walk.width, lambda base: walk.index(lo, at, base))
+            _scan_chunks(lo, op, rooms, walk.total, walk.width, lambda base: walk.index(lo, at, base))
     else:
         kept = shape[:axis] + shape[axis + 1:]
-        walk = strips(kept, width)
+        walk = chunks(kept, width)
         with lo.loops([kept[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
             idx = walk.index(lo, at, base)
-            _scan_strips(lo, op, rooms, shape[axis], 1, lambda i: (*idx[:axis], (i, None), *idx[axis:]))
+            _scan_chunks(lo, op, rooms, shape[axis], 1, lambda i: (*idx[:axis], (i, None), *idx[axis:]))
     for result, room in zip(op.results, rooms, strict=True):
         lo.homes[lo.key(result)] = room
 
 
-def _scan_strips(lo, op, rooms, total, along, index):
-    """Scan `total` elements, `along` of them in each strip (1: strips run across the scan)."""
+def _scan_chunks(lo, op, rooms, total, along, index):
+    """Scan `total` elements, `along` of them in each chunk (1: chunks run across the scan)."""
     w, reverse, region = lo.w, op.attrs["reverse"], op.regions[0]
     n = along if along > 1 else max(width_of(index(0)), 1)
     types = [vector(n if along == 1 else 1, llvm_type(T.element(x.type))) for x in op.operands]
@@ -274,7 +274,7 @@ def _scan_strips(lo, op, rooms, total, along, index):
 
 
 def _scan_lanes(lo, region, xs, n, reverse):
-    """The scan of a strip: after round k each lane holds the combination of 2**k lanes."""
+    """The scan of a chunk: after round k each lane holds the combination of 2**k lanes."""
     w, by = lo.w, 1
     while by < n:
         picks = [min(l + by, n - 1) if reverse else max(l - by, 0) for l in range(n)]

@@ -10,7 +10,7 @@ from ..fuse.index import power_of_two
 __all__ = ["Arena", "Buffer", "View"]
 
 ALIGN = 64
-# A strip may be read as a whole where only some of its lanes are wanted.
+# A chunk may be read as a whole where only some of its lanes are wanted.
 SLACK = 256
 
 

@@ -1,4 +1,4 @@
-"""Strips to and from scratch memory."""
+"""Chunks to and from scratch memory."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def pointer(lo, buffer, base):
 
 
 def read(lo, buffer, idx) -> Val:
-    """A strip of a tile in scratch memory."""
+    """A chunk of a tile in scratch memory."""
     return read_flat(lo, buffer, *place(lo, buffer, idx))
 
 
 def read_flat(lo, buffer, base, pattern) -> Val:
-    """A strip of a tile in scratch memory whose lanes lie at `base` plus a pattern, in elements."""
+    """A chunk of a tile in scratch memory whose lanes lie at `base` plus a pattern, in elements."""
     w, t = lo.w, memory_type(buffer.element)
     start = pointer(lo, buffer, base)
     level, align = max(start.level, lo.region), buffer.element.bytes
@@ -76,7 +76,7 @@ def _read_pattern(lo, start, pattern, t, align, level):
 
 
 def write(lo, buffer, idx, x) -> None:
-    """Put a strip of a tile into scratch memory."""
+    """Put a chunk of a tile into scratch memory."""
     w, t = lo.w, memory_type(buffer.element)
     base, pattern = place(lo, buffer, idx)
     start = pointer(lo, buffer, base)

@@ -7,7 +7,7 @@ from ....errors import CompilationError
 from ....ir import types as T
 from ...llvm.rows import memory_type
 from ...llvm.writer import lanes, vector
-from ..fuse.index import ZERO, strips, width_of
+from ..fuse.index import ZERO, chunks, width_of
 from . import loop_nests, memory, scratch_chunks
 from .table import pulled, step
 
@@ -49,7 +49,7 @@ def _insert(lo, op):
 def _copy(lo, x, room, moved):
     """Write a tile into a buffer of another shape: `moved(idx)` is where index `idx` goes."""
     shape = T.shape(x.type)
-    walk = strips(shape, loop_nests.width_for(lo, shape, T.element(x.type)))
+    walk = chunks(shape, loop_nests.width_for(lo, shape, T.element(x.type)))
     with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
         idx = walk.index(lo, at, base)
         scratch_chunks.write(lo, room, moved(idx), lo.ev(x, idx))
@@ -74,7 +74,7 @@ def _join(lo, op):
         for k, x in enumerate(op.operands):
             scratch_chunks.write(lo, room, ((k, None),), lo.scalar(x))
     else:
-        walk = strips(shape, loop_nests.width_for(lo, shape, T.element(op.type)))
+        walk = chunks(shape, loop_nests.width_for(lo, shape, T.element(op.type)))
         with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
             idx = walk.index(lo, at, base)
             pair = [lo.widen(lo.ev(x, idx), width_of(idx)) for x in op.operands]
@@ -83,7 +83,7 @@ def _join(lo, op):
 
 
 def _interleave(lo, room, idx, pair):
-    """Strips of the two halves, element by element in turn."""
+    """Chunks of the two halves, element by element in turn."""
     n = width_of(idx)
     if n == 1:
         for k, x in enumerate(pair):

@@ -1,9 +1,9 @@
 """Who lowers which op on the CPU.
 
-    @pulled(ops.select)     fn(lo, op, idx) -> the strip of the result at `idx` (a list of strips for several results)
+    @pulled(ops.select)     fn(lo, op, idx) -> the chunk of the result at `idx` (a list of chunks for several results)
     @step(ops.store)        fn(lo, op): done where it stands, with loops of its own
 
-A pulled op costs nothing where it stands: its strips are computed inside the loops of whoever wants them. Ops on
+A pulled op costs nothing where it stands: its chunks are computed inside the loops of whoever wants them. Ops on
 scalars are pulled where they stand. An op in neither table cannot be compiled for the CPU.
 """
 
@@ -22,7 +22,7 @@ STEP: dict = {}
 
 
 def pulled(*kinds):
-    """Register how strips of an op's result are computed."""
+    """Register how chunks of an op's result are computed."""
     def register(fn):
         PULL.update(dict.fromkeys(kinds, fn))
         return fn
@@ -38,7 +38,7 @@ def step(*kinds):
 
 
 def puller(kind) -> Any:
-    """The function that computes strips of ops of this kind, or None."""
+    """The function that computes chunks of ops of this kind, or None."""
     return PULL.get(kind) or (PULL.get("row") if kind.row else None)
 
 
@@ -51,7 +51,7 @@ def stepper(kind):
 
 
 def is_lazy(op) -> bool:
-    """Whether a tile op waits until somebody wants its strips."""
+    """Whether a tile op waits until somebody wants its chunks."""
     if puller(op.kind) is None or not op.types or all(type(t) is not T.Tile for t in op.types):
         return False
     if op.kind is ops.load:
@@ -62,7 +62,7 @@ def is_lazy(op) -> bool:
 
 
 def lane_by_lane(block) -> bool:
-    """Whether a region of scalars can be evaluated on all lanes of a strip at once: no loops, no effects."""
+    """Whether a region of scalars can be evaluated on all lanes of a chunk at once: no loops, no effects."""
     for op in block.ops:
         if op.kind in (ops.if_, ops.rare):
             if not all(map(lane_by_lane, op.regions)):

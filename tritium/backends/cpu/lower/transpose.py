@@ -66,7 +66,7 @@ def store_across(lo, op, shape, axis, to) -> None:
 def _across(lo, x, shape, axis, to, masks, put) -> None:
     """Squares of a tile that lies inside all masks as a whole go without them; other tiles go element by element.
 
-    `put(idx, strip)` prepares a store and returns what does it.
+    `put(idx, chunk)` prepares a store and returns what does it.
     """
     inside = predication.tile_inside(lo, masks)
     if inside is None:

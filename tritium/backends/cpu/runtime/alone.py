@@ -1,6 +1,6 @@
 """Whether a thread is the only one that runs programs, in LLVM: then its atomic updates need no atomic instructions.
 
-One costs as much as a cache miss on most machines, and keeps a strip from being updated as a whole. A kernel asks
+One costs as much as a cache miss on most machines, and keeps a chunk from being updated as a whole. A kernel asks
 `tt.alone` before it updates a tile, and tells `tt.shared` when it has: in between it holds `@alone`, and a launch that
 begins meanwhile, from another Python thread, waits for it. Nobody is alone while the pool's workers help with the job,
 in a cooperative launch, or while another launch runs.
