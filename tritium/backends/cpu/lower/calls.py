@@ -14,7 +14,7 @@ from ....ir import types as T
 from ....ir.core import callees_first, walk
 from ...llvm.rows import llvm_type
 from ...llvm.writer import value
-from .table import step
+from .table import statement
 
 __all__ = ["Callee", "write_functions"]
 
@@ -76,7 +76,7 @@ def _return(w, callee, parts):
     w.ret(whole)
 
 
-@step(ops.call)
+@statement(ops.call)
 def _call(lo, op):
     w, callee = lo.w, lo.callees[op.attrs["callee"]]
     room = lo.arena.take((callee.scratch,), T.i8) if callee.scratch else None

@@ -21,7 +21,7 @@ from . import loop_nests
 from .dot import look_ahead, sums
 from .function import Shift
 from .scratch import Buffer
-from .table import step
+from .table import statement
 
 __all__ = ["Carried", "Wish"]
 
@@ -249,7 +249,7 @@ def _ready(lo, pairs):
 _PAST = {"slt": "sge", "ult": "uge", "sgt": "sle"}  # what holds of the bounds of a loop that makes no round
 
 
-@step(ops.for_)
+@statement(ops.for_)
 def _for(lo, op):
     (start, stop, by, *inits), (body,) = op.operands, op.regions
     index, *args = body.args
@@ -281,7 +281,7 @@ def _for(lo, op):
     carried.finish(loop.results)
 
 
-@step(ops.while_)
+@statement(ops.while_)
 def _while(lo, op):
     condition, body = op.regions
     carried = Carried(lo, op, op.operands)
@@ -320,7 +320,7 @@ def _while(lo, op):
 
 
 # --- branches ---------------------------------------------------------------------------------------------------
-@step(ops.if_)
+@statement(ops.if_)
 def _if(lo, op):
     tiles = {k: lo.room(x) for k, x in enumerate(op.results) if type(x.type) is T.Tile}
     singles = [k for k in range(len(op.types)) if k not in tiles]

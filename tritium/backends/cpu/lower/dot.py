@@ -12,7 +12,7 @@ from ...llvm.writer import value
 from ..library import dot
 from . import loop_nests, scratch_chunks
 from .scratch import Buffer
-from .table import step
+from .table import statement
 
 __all__ = ["look_ahead", "sums"]
 
@@ -22,7 +22,7 @@ _KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.
 _NEAR = 32 << 10  # bytes that stay in the first cache
 
 
-@step(ops.dot)
+@statement(ops.dot)
 def _dot(lo, op):
     a, b, acc = op.operands
     *batch, m, k = T.shape(a.type)

@@ -10,7 +10,7 @@ from ...llvm.writer import lanes
 from ..fuse.index import ravel, source_index, width_of
 from . import exp, integers, scratch_chunks
 from .predication import mask_of
-from .table import PULL, pulled, step
+from .table import PULL, pulled, statement
 
 __all__ = ["apply", "inline"]
 
@@ -214,8 +214,8 @@ def _pull_rare(lo, op, idx):
     return _rare(lo, op, *[lo.ev(x, idx) for x in op.operands])
 
 
-@step(ops.rare)
-def _step_rare(lo, op):
+@statement(ops.rare)
+def _scalar_rare(lo, op):
     """On scalars, where it stands."""
     lo.values[lo.key(op)] = _rare(lo, op, *[lo.scalar(x) for x in op.operands])
 

@@ -98,7 +98,7 @@ class Emitter:
     def __init__(self):
         self.w = _Numbered()
         self.memo, self.remembered = {}, [[]]
-        self.steps = {}  # index of a loop -> a number that divides it
+        self.divisors = {}  # index of a loop -> a number that divides it
         self.region = 0
 
     # --- lanes ----------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class Emitter:
 
     def divisor(self, x):
         """A number that divides x: 0 if x is 0, 1 if nothing is known."""
-        return abs(x) if type(x) is int else self.steps.get(x, 1)
+        return abs(x) if type(x) is int else self.divisors.get(x, 1)
 
     def offset(self, type, pointer, index):
         """The address of an element after `pointer`."""
@@ -206,7 +206,7 @@ class Emitter:
         """A counting loop, as the writer's."""
         with self.w.loop(start, stop, step, carry=carry, until=until, nonempty=nonempty) as loop:
             if type(start) is int and type(step) is int:
-                self.steps[loop.index] = gcd(start, step)
+                self.divisors[loop.index] = gcd(start, step)
             self.open()
             yield loop
             self.close()

@@ -26,7 +26,7 @@ from . import loop_nests, scratch_chunks, views
 from .emit import Emitter
 from .fault_record import record
 from .scratch import Arena, View
-from .table import is_lazy, puller, step, stepper
+from .table import is_lazy, puller, statement, statement_of
 
 __all__ = ["Lowered", "Lowering", "Shift", "lower"]
 
@@ -181,7 +181,7 @@ class Lowering(Emitter):
         """An op on scalars, where it stands."""
         fn = puller(op.kind)
         if fn is None:
-            stepper(op.kind)(self, op)
+            statement_of(op.kind)(self, op)
             return
         out = fn(self, op, ())
         for x, y in zip(op.results, out if type(out) is list else (out,), strict=True):
@@ -202,7 +202,7 @@ class Lowering(Emitter):
             elif s.ops[0].kind.terminator:
                 finish()
             else:
-                stepper(s.ops[0].kind)(self, s.ops[0])
+                statement_of(s.ops[0].kind)(self, s.ops[0])
         for op in s.after:
             self.eager(op)
         for k in s.dead:
@@ -371,7 +371,7 @@ class Lowering(Emitter):
         return self.w.const(llvm_type(t), x)
 
 
-@step(ops.yield_)
+@statement(ops.yield_)
 def _yield(lo, op):
     """Done by the op whose region it closes."""
 

@@ -20,7 +20,7 @@ from ..fuse.affine import Form, form_of, uniform, usual_stride
 from ..fuse.index import iota, lanes_of, width_of
 from ..fuse.uniform_quotients import counting
 from .predication import Mask, mask_of
-from .table import pulled, step
+from .table import pulled, statement
 
 __all__ = ["Place", "contiguous", "gather", "place_of", "prepare_store", "scatter", "store_order"]
 
@@ -161,7 +161,7 @@ def _load(lo, op, idx):
     return lo.w.compare("icmp ne", x, lo.w.const(x.type, 0)) if t is T.i1 else x
 
 
-@step(ops.load)
+@statement(ops.load)
 def _volatile_load(lo, op):
     """A tile that others may write to meanwhile is read where its load stands, once."""
     lo.force(op)
@@ -334,7 +334,7 @@ def prepare_store(lo, op, idx, x=None):
     return lambda: _store(lo, op, place, m, x, idx)
 
 
-@step(ops.store)
+@statement(ops.store)
 def _store_scalar(lo, op):
     prepare_store(lo, op, ())()
 

@@ -13,7 +13,7 @@ from ..fuse.index import chunks, unravel
 from ..library.debug import print_line
 from .assembly import check as check_assembly
 from .reduce import each
-from .table import pulled, step
+from .table import pulled, statement
 
 __all__ = []
 
@@ -28,17 +28,17 @@ def _num_programs(lo, op, idx):
     return lo.w.cast("trunc", lo.axis(op.attrs["axis"], count=True), "i32")
 
 
-@step(ops.barrier)
+@statement(ops.barrier)
 def _barrier(lo, op):
     """One thread runs a program: planning keeps loads before it before it."""
 
 
-@step(ops.assume)
+@statement(ops.assume)
 def _assume(lo, op):
     """Nothing here would become faster by knowing."""
 
 
-@step(ops.clock)
+@statement(ops.clock)
 def _clock(lo, op):
     w = lo.w
     if op.attrs["what"] == "smid":
@@ -52,7 +52,7 @@ def _clock(lo, op):
 
 
 # --- prints and assertions --------------------------------------------------------------------------------------
-@step(ops.print_)
+@statement(ops.print_)
 def _print(lo, op):
     w = lo.w
     program = [lo.axis(k) for k in range(3)]
@@ -90,7 +90,7 @@ def _printed(lo, x, t: Any, hexadecimal, exponents):
     return "int" if t.signed else "uint", w.cast("sext" if t.signed else "zext", x, "i64"), 0
 
 
-@step(ops.assert_)
+@statement(ops.assert_)
 def _assert(lo, op):
     """Any element that fails stops the launch."""
     w = lo.w
@@ -123,7 +123,7 @@ def _complaint(op):
 
 
 # --- inline assembly --------------------------------------------------------------------------------------------
-@step(ops.inline_asm)
+@statement(ops.inline_asm)
 def _inline_asm(lo, op):
     """The host's assembly, once for every `pack` elements."""
     shape = T.shape(op.types[0])

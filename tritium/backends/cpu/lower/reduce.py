@@ -18,7 +18,7 @@ from ..fuse import plan, uniform_quotients
 from ..fuse.index import ZERO, Chunks, chunks, unravel, width_of
 from . import loop_nests, scratch_chunks, table
 from .elementwise import inline
-from .table import step
+from .table import statement
 
 __all__ = ["Reduction", "columns", "combine"]
 
@@ -221,14 +221,14 @@ def _column(lo, reductions, axis, size, kept, width):
         rest = rest[n:]
 
 
-@step(ops.reduce)
+@statement(ops.reduce)
 def _reduce(lo, op):
     """Done in a nest that other steps may share (nests.group)."""
     loop_nests.group(lo, [op], plan.nest_of(lo, op))
 
 
 # --- scans ------------------------------------------------------------------------------------------------------
-@step(ops.scan)
+@statement(ops.scan)
 def _scan(lo, op):
     axis, shape = op.attrs["axis"], T.shape(op.operands[0].type)
     width = loop_nests.width_for(lo, shape, *[T.element(x.type) for x in op.operands])
@@ -286,7 +286,7 @@ def _scan_lanes(lo, region, xs, n, reverse):
 
 
 # --- maps -------------------------------------------------------------------------------------------------------
-@step(ops.map_)
+@statement(ops.map_)
 def _map(lo, op):
     """A region with control flow of its own, or of several elements at once: element after element."""
     pack, shape = op.attrs["pack"], T.shape(op.operands[0].type)

@@ -9,12 +9,12 @@ from ...llvm.rows import memory_type
 from ...llvm.writer import lanes, vector
 from ..fuse.index import ZERO, chunks, width_of
 from . import loop_nests, memory, scratch_chunks
-from .table import pulled, step
+from .table import pulled, statement
 
 __all__ = []
 
 
-@step(ops.reshape, ops.split)
+@statement(ops.reshape, ops.split)
 def _to_scalars(lo, op):
     """A tile of one or two elements becomes scalars."""
     x, = op.operands
@@ -25,13 +25,13 @@ def _to_scalars(lo, op):
         lo.values[lo.key(result)] = lo.ev(x, tuple(idx))
 
 
-@step(ops.extract)
+@statement(ops.extract)
 def _extract(lo, op):
     x, *index = op.operands
     lo.values[lo.key(op)] = lo.ev(x, tuple([(lo.index_of(lo.scalar(i), i.type), None) for i in index]))
 
 
-@step(ops.insert)
+@statement(ops.insert)
 def _insert(lo, op):
     x, element, *index = op.operands
     home = lo.homes.get(lo.key(x))
@@ -55,7 +55,7 @@ def _copy(lo, x, room, moved):
         scratch_chunks.write(lo, room, moved(idx), lo.ev(x, idx))
 
 
-@step(ops.cat)
+@statement(ops.cat)
 def _cat(lo, op):
     axis, room, start = op.attrs["axis"], lo.room(op), 0
     for x in op.operands:
@@ -67,7 +67,7 @@ def _cat(lo, op):
     lo.homes[lo.key(op)] = room
 
 
-@step(ops.join)
+@statement(ops.join)
 def _join(lo, op):
     room, shape = lo.room(op), T.shape(op.operands[0].type)
     if not shape:
@@ -125,7 +125,7 @@ def _gather(lo, op, idx):
 _SORT = {T.bf16: "bf16", **dict.fromkeys((T.f8e5, T.f8e5b16, T.f8e4nv, T.f8e4b8, T.f8e4b15), "f8"), T.i1: "u8"}
 
 
-@step(ops.sort)
+@statement(ops.sort)
 def _sort(lo, op):
     x, = op.operands
     room, t = lo.room(op), T.element(op.type)
@@ -139,7 +139,7 @@ def _sort(lo, op):
     lo.homes[lo.key(op)] = room
 
 
-@step(ops.histogram)
+@statement(ops.histogram)
 def _histogram(lo, op):
     """One element after the other."""
     x, *masks = op.operands

@@ -1,10 +1,10 @@
-"""Who lowers which op on the CPU.
+"""The CPU's lowering table: each op is evaluated lazily by chunks, or is a statement.
 
     @pulled(ops.select)     fn(lo, op, idx) -> the chunk of the result at `idx` (a list of chunks for several results)
-    @step(ops.store)        fn(lo, op): done where it stands, with loops of its own
+    @statement(ops.store)   fn(lo, op) lowers the op in program order, with its own loops
 
-A pulled op costs nothing where it stands: its chunks are computed inside the loops of whoever wants them. Ops on
-scalars are pulled where they stand. An op in neither table cannot be compiled for the CPU.
+A pulled tile op generates no code in place: each loop nest that uses its result computes the chunks it needs. Pulled
+ops on scalars are evaluated in place. An op in neither table cannot be compiled for the CPU.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
 
-__all__ = ["PULL", "STEP", "is_lazy", "lane_by_lane", "pulled", "puller", "step", "stepper"]
+__all__ = ["PULL", "STATEMENTS", "is_lazy", "lane_by_lane", "pulled", "puller", "statement", "statement_of"]
 
 PULL: dict = {}
-STEP: dict = {}
+STATEMENTS: dict = {}
 
 
 def pulled(*kinds):
-    """Register how chunks of an op's result are computed."""
+    """Register a function that computes chunks of an op's result."""
     def register(fn):
         PULL.update(dict.fromkeys(kinds, fn))
         return fn
     return register
 
 
-def step(*kinds):
-    """Register how an op is done where it stands."""
+def statement(*kinds):
+    """Register a function that lowers an op in program order."""
     def register(fn):
-        STEP.update(dict.fromkeys(kinds, fn))
+        STATEMENTS.update(dict.fromkeys(kinds, fn))
         return fn
     return register
 
@@ -42,16 +42,16 @@ def puller(kind) -> Any:
     return PULL.get(kind) or (PULL.get("row") if kind.row else None)
 
 
-def stepper(kind):
-    """The function that does ops of this kind where they stand."""
-    fn = STEP.get(kind)
+def statement_of(kind):
+    """The function that lowers ops of this kind in program order."""
+    fn = STATEMENTS.get(kind)
     if fn is None:
         raise CompilationError(None, None, f"op {kind.name} has no lowering for the cpu backend")
     return fn
 
 
 def is_lazy(op) -> bool:
-    """Whether a tile op waits until somebody wants its chunks."""
+    """Whether a tile op is evaluated by chunks, inside the loop nests that use it."""
     if puller(op.kind) is None or not op.types or all(type(t) is not T.Tile for t in op.types):
         return False
     if op.kind is ops.load:
