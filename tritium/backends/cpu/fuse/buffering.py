@@ -1,10 +1,10 @@
-"""Which steps want which tiles, and which tiles are worth keeping in scratch memory.
+"""Buffering decisions: which loop nests use which tiles, and which tiles are kept in scratch memory.
 
-A value that several steps want and that is costly is kept: the first step that computes it writes it to scratch on the
-way. A load that a step wants after memory may have changed is kept before the change, and before the step itself where
-its own stores may hit what it still has to load (dependences.py).
+A costly value with several uses is buffered: the first nest that computes it also writes it to scratch. A load whose
+uses follow a write that may alias is buffered before the write, and before its own nest if that nest's stores may hit
+elements it has still to load (dependences.py).
 
-A set of steps is an int: bit 2s+1 stands for step s, bit 2s for the loops that fill scratch memory just before it.
+A set of nests is an int: bit 2s+1 is nest s, bit 2s the loops that fill scratch memory just before it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ....ir.core import Arg, Result, walk
 from .affine import ADDRESSING
 from .dependences import positionwise, reorders
 
-# Operands that must lie in scratch memory before the op: kind -> their positions.
-WHOLE = {ops.gather: (0,), ops.dot: (0, 1)}
+# Operands that must be materialized in scratch memory before the op: kind -> their positions.
+MATERIALIZED = {ops.gather: (0,), ops.dot: (0, 1)}
 
-__all__ = ["Wants", "carried_shifts"]
+__all__ = ["Buffering", "carried_shifts"]
 
-KEEP = 8  # a value this costly is rather kept than computed again
+KEEP = 8  # instructions per chunk from which a value is buffered, not rematerialized
 LOAD = 8
 SLOW = 8
-WORK = 6  # so many operations are not done again for each row or column they are repeated over
-DEEP = 120  # longer chains are cut: their loops would run out of registers
+WORK = 6  # arithmetic operations from which a value is buffered before a broadcast
+DEEP = 120  # longer dependence chains are cut: their loops would spill registers
 _LOOPS = (ops.for_, ops.while_)
-# Steps whose loops do not visit every element of what they want, or visit it more than once.
+# Statements whose loops do not visit every element of their operands, or visit it more than once.
 _SCATTERED = frozenset((ops.for_, ops.while_, ops.if_, ops.extract))
-# Steps that go from element to element: what is costly is computed in chunks before.
+# Statements that run element by element: costly operands are computed by chunks before.
 _ONE_BY_ONE = frozenset((ops.atomic, ops.atomic_cas, ops.print_, ops.histogram, ops.map_, ops.inline_asm))
 
 
@@ -61,46 +61,46 @@ def _is_uniform(x):
     return type(x) not in (Arg, Result) and x.kind is ops.splat
 
 
-class Wants:
-    """Goes through a block backwards, from the steps to what they are computed from."""
+class Buffering:
+    """Propagates uses backwards through a block, from loop nests to the values they are computed from."""
 
     def __init__(self, lo, block, groups):
-        self.lo, self.block, self.groups, self.steps = lo, block, groups, groups.steps
-        # key -> steps: all, loops, those needing all of it, those wanting elements from other positions than their own
-        self.want, self.looped, self.whole, self.moved = {}, {}, {}, {}
-        self.must, self.cut, self.kept = set(groups.forced), set(), set()
+        self.lo, self.block, self.groups, self.nests = lo, block, groups, groups.nests
+        # key -> nests: all that use it, loops, those that need it materialized, those that read at permuted positions
+        self.uses, self.looped, self.needs_all, self.moved = {}, {}, {}, {}
+        self.required, self.cut, self.kept = set(groups.forced), set(), set()
         self.weight = {}  # id of a lazy op -> (instructions for a chunk, longest chain, how many are arithmetic)
 
     def find(self):
-        """Find for each value the steps that want it, and decide which values are kept."""
+        """Find the nests that use each value, and decide which values are buffered."""
         order = self.foreign() + list(self.block.ops)
         lazy = [op for op in order if self.lo.is_lazy(op)]
         self.weigh(lazy)
         waiting = {id(op) for op in lazy}
-        step_of = {}
-        for step in self.steps:
-            step_of.update([(id(op), step.index) for op in step.ops])
-            if step.force is not None:
-                self.add(step.force, 2 << 2 * step.index)
+        nest_of = {}
+        for nest in self.nests:
+            nest_of.update([(id(op), nest.index) for op in nest.ops])
+            if nest.force is not None:
+                self.add(nest.force, 2 << 2 * nest.index)
         for op in reversed(order):
             if id(op) in waiting:
                 self.lazy(op)
-            elif id(op) in step_of:
-                self.root(op, 2 << 2 * step_of[id(op)])
-        for step in self.steps:  # what others are computed from comes first
-            for values in (step.before, step.keeps, step.first_keeps):
+            elif id(op) in nest_of:
+                self.root(op, 2 << 2 * nest_of[id(op)])
+        for nest in self.nests:  # producers come first
+            for values in (nest.before, nest.keeps, nest.first_keeps):
                 values.reverse()
 
-    def last(self, made):
-        """The last step that wants each value (or makes it: `made` gives those)."""
+    def last_use(self, made):
+        """key -> index of the last nest that uses a value, or of the one that computes it (from `made`)."""
         out = dict(made)
-        for k, bits in self.want.items():
+        for k, bits in self.uses.items():
             out[k] = bits.bit_length() - 1 >> 1
         return out
 
-    def steps_of(self, x):
-        """(numbers of the steps that want a value in their own loops, whether others want it before theirs)."""
-        bits, out, s, alone = self.want[self.lo.key(x)], [], 0, False
+    def nests_using(self, x):
+        """(indices of the nests whose loops use a value, whether the loops before some nest use it as well)."""
+        bits, out, s, alone = self.uses[self.lo.key(x)], [], 0, False
         while bits:
             if bits & 2:
                 out.append(s)
@@ -109,7 +109,7 @@ class Wants:
         return out, alone
 
     def foreign(self):
-        """Lazy ops from outside that this block may have to compute, operands first."""
+        """Lazy ops of enclosing blocks that this block may compute, operands first."""
         if self.lo.plan is None:  # the kernel itself
             return []
         lo, out, pending = self.lo, [], []
@@ -133,7 +133,7 @@ class Wants:
 
     # --- costs ----------------------------------------------------------------------------------------------------
     def weigh(self, lazy):
-        """Roughly how many instructions a chunk of each lazy value takes, and how long its longest chain is."""
+        """Estimate the instructions per chunk of each lazy value, and its longest dependence chain."""
         users, weight = {}, self.weight
         for op in self.block.ops:
             for x in op.operands:
@@ -156,12 +156,12 @@ class Wants:
             weight[id(op)] = (LOAD, depth + 1, 0) if kind is ops.load else \
                 (min(cost + own, 1000), depth + 1, min(work + own, 1000))
             if depth >= DEEP and self.keepable(op):
-                self.must.add(self.lo.key(op.results[0]))
+                self.required.add(self.lo.key(op.results[0]))
                 self.cut.add(self.lo.key(op.results[0]))
                 weight[id(op)] = (1, 0, 0)
 
     def for_rows(self):
-        """The ids of values that are wanted once for each row of a tile, and by nobody else."""
+        """The ids of values whose only uses are one per row of a tile."""
         rows, others = set(), set()
         for op in reversed(self.block.ops):
             column = op.kind is ops.expand_dims and op.attrs["axis"] == 1
@@ -172,12 +172,12 @@ class Wants:
         return rows - others
 
     def heavy(self, op):
-        """Whether a value is rather kept than computed again."""
+        """Whether a value is costly enough to buffer instead of rematerializing it."""
         return self.weight.get(id(op), (0,))[0] >= KEEP and self.keepable(op)
 
     def keepable(self, op):
-        """Addresses are described, not kept, unless they were loaded. A remainder along lanes is contiguous where it
-        does not wrap, a kept one is not; one that only numbers rows is better kept."""
+        """Whether a value may be buffered. Addresses have closed forms instead, unless loaded. A remainder along lanes
+        is contiguous where it does not wrap, and not from a buffer; one that only indexes rows is buffered."""
         element = T.element(op.types[0])
         if op.kind is ops.load:
             return True
@@ -185,33 +185,33 @@ class Wants:
             return False
         return op.kind is not ops.rem or element.is_float or id(op) in self.row_numbers
 
-    # --- wants ----------------------------------------------------------------------------------------------------
-    def add(self, x, bits, looped=0, whole=0, moved=0):
-        """Steps `bits` want x."""
+    # --- uses ------------------------------------------------------------------------------------------------------
+    def add(self, x, bits, looped=0, needs_all=0, moved=0):
+        """Add nests `bits` to the uses of x."""
         if type(x.type) is not T.Tile:
             return
         k = self.lo.key(x)
-        self.want[k] = self.want.get(k, 0) | bits
+        self.uses[k] = self.uses.get(k, 0) | bits
         if looped:
             self.looped[k] = self.looped.get(k, 0) | looped
-        if whole:
-            self.whole[k] = self.whole.get(k, 0) | whole
+        if needs_all:
+            self.needs_all[k] = self.needs_all.get(k, 0) | needs_all
         if moved:
             self.moved[k] = self.moved.get(k, 0) | moved
 
     def root(self, op, bit):
-        """A step's op wants its operands, and what its regions use from outside."""
+        """Add the uses of a statement: its operands, and what its regions capture."""
         loops = op.kind in _LOOPS
         shifts = carried_shifts(op) if loops else ()
         first = 3 if op.kind is ops.for_ else 0
         for k, x in enumerate(op.operands):
             if k - first in shifts:  # after the loop the tile is the one before it, moved
-                later = self.want.get(self.lo.key(op.results[k - first]), 0)
+                later = self.uses.get(self.lo.key(op.results[k - first]), 0)
                 self.add(x, bit | later, looped=bit)
             else:
                 self.add(x, bit)
                 if op.kind in _ONE_BY_ONE and type(x) not in (Arg, Result) and self.heavy(x) and not _plain_load(x):
-                    self.must.add(self.lo.key(x))
+                    self.required.add(self.lo.key(x))
         if op.regions:
             inside = {id(o) for r in op.regions for o in walk(r)}
             for region in op.regions:
@@ -221,11 +221,11 @@ class Wants:
                             self.add(x, bit, looped=bit if loops else 0)
 
     def lazy(self, op):
-        """A lazy op wants its operands for the steps that compute it."""
+        """Propagate the uses of a lazy op to its operands."""
         bits = looped = moved = 0
         for x in op.results:
             k = self.lo.key(x)
-            if k in self.want:
+            if k in self.uses:
                 bits |= self.decide(op, x, k)
                 moved |= self.moved.get(k, 0)
                 if k not in self.kept:
@@ -235,18 +235,18 @@ class Wants:
         if op.kind is ops.broadcast:
             self.before_broadcast(op, bits)
         moved = bits & moved if positionwise(op) else bits
-        complete = WHOLE.get(op.kind, ())
+        complete = MATERIALIZED.get(op.kind, ())
         if op.kind is ops.split or op.kind is ops.reshape and _hard(op):
             complete = (0,)
         for k, x in enumerate(op.operands):
             if k in complete:
-                self.must.add(self.lo.key(x))
-                self.add(x, bits, whole=bits, moved=moved)
+                self.required.add(self.lo.key(x))
+                self.add(x, bits, needs_all=bits, moved=moved)
             else:
                 self.add(x, bits, looped, moved=moved)
 
     def before_broadcast(self, op, bits):
-        """What takes some work is computed in chunks of its own shape before it is repeated."""
+        """Buffer a costly operand of a broadcast, so that it is computed once, in chunks of its own shape."""
         x, = op.operands
         while type(x) not in (Arg, Result) and x.kind is ops.expand_dims:
             x = x.operands[0]
@@ -254,16 +254,16 @@ class Wants:
             return
         if self.weight.get(id(x), (0, 0, 0))[2] >= WORK and self.keepable(x):
             k = self.lo.key(x)
-            self.must.add(k)
-            self.whole[k] = self.whole.get(k, 0) | bits
+            self.required.add(k)
+            self.needs_all[k] = self.needs_all.get(k, 0) | bits
 
-    # --- keeping --------------------------------------------------------------------------------------------------
+    # --- decisions ------------------------------------------------------------------------------------------------
     def decide(self, op, x, k):
-        """Keep a value or not; returns the steps that compute it."""
-        bits = self.want[k]
+        """Decide whether to buffer a value; returns the nests that compute it."""
+        bits = self.uses[k]
         if k in self.lo.homes:
             return 0
-        keep = k in self.must or (bits & (bits - 1) or self.looped.get(k, 0)) and self.heavy(op)
+        keep = k in self.required or (bits & (bits - 1) or self.looped.get(k, 0)) and self.heavy(op)
         deadline = self.deadline(op, bits, self.moved.get(k, 0)) if op.kind is ops.load else None
         if not keep and deadline is None:
             return bits
@@ -272,51 +272,51 @@ class Wants:
         s = first.bit_length() - 1 >> 1
         if deadline is not None and deadline < first:
             first = deadline
-            self.steps[first.bit_length() - 1 >> 1].before.append(x)
+            self.nests[first.bit_length() - 1 >> 1].before.append(x)
         else:
-            first = self.keep(op, x, k, self.steps[s], first)
-        self.want[k] = bits | first
+            first = self.keep(op, x, k, self.nests[s], first)
+        self.uses[k] = bits | first
         return first
 
-    def keep(self, op, x, k, step, first):
-        """Let the first step that wants it put a value into scratch; returns the bit of the loops that do."""
-        if step.force is not None and self.lo.key(step.force) == k:
+    def keep(self, op, x, k, nest, first):
+        """Buffer a value in the first nest that uses it; returns the bit of the loops that write it."""
+        if nest.force is not None and self.lo.key(nest.force) == k:
             return first
-        alone = k in self.cut or self.whole.get(k, 0) & first or self.looped.get(k, 0) & first \
-            or not self.keepable(op)  # loops that only want addresses do not compute it
-        before = 1 << 2 * step.index
+        alone = k in self.cut or self.needs_all.get(k, 0) & first or self.looped.get(k, 0) & first \
+            or not self.keepable(op)  # loops that only use addresses do not compute it
+        before = 1 << 2 * nest.index
         if first == before:
-            (step.before if alone else step.first_keeps).append(x)
+            (nest.before if alone else nest.first_keeps).append(x)
             return first
-        if alone or any(o.kind in _SCATTERED or o.kind in _ONE_BY_ONE for o in step.ops):
-            step.before.append(x)
+        if alone or any(o.kind in _SCATTERED or o.kind in _ONE_BY_ONE for o in nest.ops):
+            nest.before.append(x)
             return before
-        step.keeps.append(x)
+        nest.keeps.append(x)
         return first
 
     def deadline(self, op, bits, moved):
-        """The bit of the loops by which a load must be done, or None: those of the first step that changes memory if
-        it wants the load itself and changes only what it has loaded, else the ones before it."""
+        """The bit of the last loops that may perform a load, or None if any may: the first nest that writes memory if
+        it uses the load and overwrites only elements already loaded, else the loops before it."""
         position, last = self.groups.positions.get(id(op), -1), bits.bit_length() - 1 >> 1
         for s, at in self.groups.writes:
             if at > position:
                 if last < s:
                     return None
                 inside = 2 << 2 * s
-                earlier = bits & -bits < inside >> 1  # then it is kept, and done by then
-                if earlier or not bits & inside or reorders(self.lo, op, self.steps[s], bool(moved & inside)):
+                earlier = bits & -bits < inside >> 1  # then it is buffered before the write
+                if earlier or not bits & inside or reorders(self.lo, op, self.nests[s], bool(moved & inside)):
                     return inside >> 1
                 return inside if last > s else None
         return None
 
 
 def _plain_load(op):
-    """A load without a mask costs no more element by element."""
+    """Whether an op is a load without a mask, which costs no more element by element."""
     return op.kind is ops.load and len(op.operands) == 1
 
 
 def _own(op):
-    """What an op adds to the cost of its operands."""
+    """The cost of an op without its operands."""
     if op.kind.elementwise:
         return SLOW if op.kind.row and op.kind.row.cost == "slow" else 1
     if op.kind in ADDRESSING:
@@ -325,5 +325,5 @@ def _own(op):
 
 
 def _hard(op):
-    """Only powers of two can be counted through in chunks."""
+    """Whether a reshape has sizes that are no powers of two: chunks cannot be indexed through it."""
     return any(n & (n - 1) for n in (*T.shape(op.operands[0].type), *T.shape(op.type)))

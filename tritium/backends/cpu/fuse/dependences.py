@@ -72,12 +72,12 @@ def origin(lo, p):
             p = p.operands[0]
 
 
-def reorders(lo, load, step, moved) -> bool:
+def reorders(lo, load, nest, moved) -> bool:
     """Whether a step that wants `load` chunk by chunk may have written to some of its elements before it reads them.
 
     `moved`: it wants elements at other positions than those at which it writes.
     """
-    return any(not _keeps_off(lo, load, op, moved) for op in step.ops if op.kind in _WRITES)
+    return any(not _keeps_off(lo, load, op, moved) for op in nest.ops if op.kind in _WRITES)
 
 
 def apart(lo, op, others) -> bool:

@@ -1,7 +1,7 @@
-"""Which loops a block becomes, which tiles they share through scratch memory, and how long those live.
+"""Loop fusion: groups the statements of a block into loop nests, and records the last use of each value.
 
-Tile ops are computed inside the loops of the *steps* that want them: stores, reductions, dots, loops of the program.
-This file groups the ops that need loops into steps; buffering.py decides what the steps keep for each other.
+Elementwise ops have no loops of their own: the loop nests of stores, reductions, dots and control flow compute them.
+`buffering.py` decides which tiles the nests share through scratch memory.
 """
 
 from __future__ import annotations
@@ -10,60 +10,61 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Result, walk
 from ....passes.reduce_early import WIDE, runs_across
-from .buffering import WHOLE, Wants
+from .buffering import MATERIALIZED, Buffering
 from .clip import clip_of, settles
 from .dependences import apart
 from .uniform_quotients import facts_of
 
-__all__ = ["Plan", "Step", "nest_of", "plan"]
+__all__ = ["LoopNest", "Plan", "iteration_space", "plan"]
 
 
-class Step:
-    """One or several ops done in one nest of loops, and perhaps a value to `force` into scratch memory there.
+class LoopNest:
+    """Statements that share one loop nest, or a value to `force` (materialize) in scratch memory, or both.
 
-    before: values to put into scratch with loops of their own first   first_keeps: kept on the way there
-    keeps: values its loops write to scratch on the way                dead: values nobody wants after it
-    after: ops on scalars that had to wait for it                      mark: bits above it stand for ops that come later
-    clip: the mask beyond which its loops need not go                  index: its number
-    view: only dots want `force`, before memory changes: they may read it where it lies
+    space: its iteration space (`iteration_space`), None if not shared   index: its position in program order
+    before: values to materialize with their own loops first             first_keeps: buffered by those loops
+    keeps: values that its loops also write to scratch                   dead: values not live after it
+    after: scalar ops that depend on it                                  clip: mask at whose end its loops stop
+    mark: dependence bits above this one belong to later ops
+    in_place: only dots read `force`, before the next write, so they may read it in global memory
     """
 
-    __slots__ = ("after", "before", "clip", "dead", "first_keeps", "force", "index", "keeps", "mark", "nest", "ops",
-                 "view")  # fmt: skip
+    __slots__ = ("after", "before", "clip", "dead", "first_keeps", "force", "in_place", "index", "keeps", "mark", "ops",
+                 "space")  # fmt: skip
 
-    def __init__(self, index, force=None, nest=None, mark=0):
-        self.index, self.force, self.nest, self.mark, self.clip, self.view = index, force, nest, mark, None, False
+    def __init__(self, index, force=None, space=None, mark=0):
+        self.index, self.force, self.space, self.mark, self.clip, self.in_place = index, force, space, mark, None, False
         self.ops, self.before, self.first_keeps, self.keeps, self.dead, self.after = [], [], [], [], [], []
 
 
 class Plan:
-    """The steps of a block and the ops on scalars between them, in order.
+    """The loop nests and scalar ops of a block in program order.
 
-    `last` is the last step that wants a value, `mine` the values made here and the block's parameters.
+    last_use: key of a value -> index of the last nest that reads it     owned: keys of values defined in this block
     """
 
-    def __init__(self, block, program, last, mine):
-        self.block, self.program, self.last, self.mine = block, program, last, mine
+    def __init__(self, block, program, last_use, owned):
+        self.block, self.program, self.last_use, self.owned = block, program, last_use, owned
 
 
 def plan(lo, block) -> Plan:
-    """Plan a block; values that lie in scratch memory already (`lo.homes`) stay there."""
+    """Plan a block; values already in scratch memory (`lo.homes`) stay there."""
     groups = _Groups(lo, block)
-    wants = Wants(lo, block, groups)
-    wants.find()
-    _clip(groups.steps, wants)
-    _view(groups, wants)
-    last = wants.last(groups.made)
-    mine = {*groups.made, *wants.kept}
-    for k, s in last.items():
-        if k in mine:
-            groups.steps[s].dead.append(k)
-    mine.update([id(arg) for arg in block.args])
-    return Plan(block, groups.program, last, mine)
+    buffering = Buffering(lo, block, groups)
+    buffering.find()
+    _clip(groups.nests, buffering)
+    _mark_in_place(groups, buffering)
+    last_use = buffering.last_use(groups.made)
+    owned = {*groups.made, *buffering.kept}
+    for k, s in last_use.items():
+        if k in owned:
+            groups.nests[s].dead.append(k)
+    owned.update([id(arg) for arg in block.args])
+    return Plan(block, groups.program, last_use, owned)
 
 
-def nest_of(lo, op):
-    """What kind of loops an op needs: ops with equal ones may share them. None for loops it shares with nobody."""
+def iteration_space(lo, op):
+    """The iteration space of an op's loops: ops with equal ones may share a nest. None: never shared."""
     shape = T.shape(op.operands[0].type) if op.operands else ()
     if not shape:
         return None
@@ -79,19 +80,19 @@ def nest_of(lo, op):
 
 
 class _Groups:
-    """Goes through a block once and puts its ops into steps.
+    """Assigns the ops of a block to loop nests in one pass.
 
-    What a value is computed from is an int with a bit for each op that was placed before it and each load: an op may
-    join the loops of a step only if it needs nothing that the step makes or that comes after it.
+    The dependences of a value are an int with a bit for each placed op and each load: an op may join a nest only if it
+    depends on nothing that the nest or a later op computes.
     """
 
     def __init__(self, lo, block):
-        self.lo, self.steps, self.program = lo, [], []
-        self.made = {}  # key of a value that a step makes -> its number
-        self.writes = []  # (step, position in the block) of what changes memory
+        self.lo, self.nests, self.program = lo, [], []
+        self.made = {}  # key of a value -> index of the nest that computes it
+        self.writes = []  # (index of a nest, position in the block) of each write to memory
         self.positions, self.forced = {}, set()
         self.depends, self.bit = {}, 1
-        self.group = 0  # bits of the ops in the last step, as long as others may join it
+        self.group = 0  # bits of the ops in the last nest while it is open for more
         for position, op in enumerate(block.ops):
             self.positions[id(op)] = position
             depends = self.depends_on(op)
@@ -103,7 +104,7 @@ class _Groups:
                 self.place(op, depends, position)
 
     def depends_on(self, op):
-        """The bits of everything an op uses, inside its regions too."""
+        """The dependence bits of an op's operands, including those used in its regions."""
         out, known = 0, self.depends
         for x in op.operands:
             out |= known.get(id(x.op) if type(x) is Result else id(x), 0)
@@ -118,109 +119,109 @@ class _Groups:
         return self.bit
 
     def wait(self, op, depends):
-        """A lazy op. Loads stay between the stores around them: after one, and before one that would join its loop."""
+        """Record a lazy op. A load that follows a store closes the open nest: later stores must not join it."""
         if op.kind is ops.load:
-            if depends & self.group or self.steps and any(o.kind is ops.store for o in self.steps[-1].ops):
+            if depends & self.group or self.nests and any(o.kind is ops.store for o in self.nests[-1].ops):
                 self.group = 0
             depends |= self.new_bit()
         self.depends[id(op)] = depends
 
     def place_scalar(self, op, depends):
-        """An op on scalars is done where it stands, or after the step it needs."""
-        if op.kind.effects:  # what reads memory stays behind the stores before it
+        """Place a scalar op in program order, or after the open nest if it depends on it."""
+        if op.kind.effects:  # a read stays after the stores before it
             self.group = 0
             depends |= self.new_bit()
         self.depends[id(op)] = depends
         if depends & self.group:
-            self.steps[-1].after.append(op)
+            self.nests[-1].after.append(op)
         else:
             self.program.append(op)
 
     def place(self, op, depends, position):
-        """An op that needs loops: in those of a step that has them, or in new ones."""
-        for k in WHOLE.get(op.kind, ()):
+        """Add an op that needs loops to an existing nest, or to a new one."""
+        for k in MATERIALIZED.get(op.kind, ()):
             self.force(op.operands[k])
-        nest, bit = nest_of(self.lo, op), self.new_bit()
-        step = self.filling(op, nest, depends) or self.open_group(op, nest, depends, bit) or self.new_step(nest, bit)
-        step.ops.append(op)
+        space, bit = iteration_space(self.lo, op), self.new_bit()
+        nest = self.filling(op, space, depends) or self.open_group(op, space, depends, bit) or self.new_nest(space, bit)
+        nest.ops.append(op)
         self.depends[id(op)] = bit
         for x in op.results:
-            self.made[self.lo.key(x)] = step.index
+            self.made[self.lo.key(x)] = nest.index
         if op.kind.effects == "write" or any(o.kind.effects == "write" for r in op.regions for o in walk(r)):
-            self.writes.append((step.index, position))
+            self.writes.append((nest.index, position))
 
-    def new_step(self, nest, bit):
-        step = Step(len(self.steps), nest=nest, mark=bit >> 1)
-        self.steps.append(step)
-        self.program.append(step)
-        self.group = bit if nest else 0
-        return step
+    def new_nest(self, space, bit):
+        nest = LoopNest(len(self.nests), space=space, mark=bit >> 1)
+        self.nests.append(nest)
+        self.program.append(nest)
+        self.group = bit if space else 0
+        return nest
 
-    def open_group(self, op, nest, depends, bit):
-        """The last step, if its loops are the right ones; it moves to where the op stands."""
-        if not nest or not self.group or depends & self.group:
+    def open_group(self, op, space, depends, bit):
+        """The open nest if it has the same iteration space; it moves down to the op."""
+        if not space or not self.group or depends & self.group:
             return None
-        step = self.steps[-1]
-        if step.nest != nest or not apart(self.lo, op, step.ops):
+        nest = self.nests[-1]
+        if nest.space != space or not apart(self.lo, op, nest.ops):
             return None
-        self.program.remove(step)
-        self.program.append(step)
+        self.program.remove(nest)
+        self.program.append(nest)
         self.group |= bit
-        return step
+        return nest
 
-    def filling(self, op, nest, depends):
-        """A step that fills scratch with the tile a reduction runs over: there its elements are at hand."""
-        if op.kind is not ops.reduce or nest[0] != "rows":
+    def filling(self, op, space, depends):
+        """The nest that materializes an operand of a reduction: the reduction reads its elements from registers."""
+        if op.kind is not ops.reduce or space[0] != "rows":
             return None
         keys = [self.lo.key(x) for x in op.operands]
-        for step in self.steps:
-            fills = step.force is not None and step.nest == nest and self.lo.key(step.force) in keys
-            if fills and depends < step.mark << 1:
-                return step
+        for nest in self.nests:
+            fills = nest.force is not None and nest.space == space and self.lo.key(nest.force) in keys
+            if fills and depends < nest.mark << 1:
+                return nest
         return None
 
     def force(self, x):
-        """A step that puts an operand into scratch, unless it gets there anyway."""
+        """Add a nest that materializes an operand, unless it is or will be in scratch."""
         k, op = self.lo.key(x), x.op if type(x) is Result else x
         if type(op) is Arg or k in self.lo.homes or k in self.forced or not self.lo.is_lazy(op):
             return
         self.forced.add(k)
-        step = Step(len(self.steps), x, ("rows", T.shape(x.type)), self.bit)
-        self.steps.append(step)
-        self.program.append(step)
+        nest = LoopNest(len(self.nests), x, ("rows", T.shape(x.type)), self.bit)
+        self.nests.append(nest)
+        self.program.append(nest)
         self.group = 0
 
 
 def _is_scalar(op):
-    """Ops without tiles that change nothing are done where they stand."""
+    """Whether an op has no tiles, no regions and no writes: it is evaluated in program order."""
     if op.regions or op.kind.effects == "write":
         return False
     return all(type(t) is not T.Tile for t in (*op.types, *[x.type for x in op.operands]))
 
 
-def _view(groups, wants):
-    """Find the loads that only dots want, with nothing written between."""
-    for step in groups.steps:
-        x = step.force
-        if x is None or step.ops or type(x) is Result or x.kind is not ops.load or len(T.shape(x.type)) < 2:
+def _mark_in_place(groups, buffering):
+    """Mark the loads that only dots use, with no write in between."""
+    for nest in groups.nests:
+        x = nest.force
+        if x is None or nest.ops or type(x) is Result or x.kind is not ops.load or len(T.shape(x.type)) < 2:
             continue
-        later, alone = wants.steps_of(x)
-        dots = all(o.kind is ops.dot for s in later for o in groups.steps[s].ops)
-        step.view = dots and not alone and not any(step.index <= s < later[-1] for s, _ in groups.writes)
+        later, alone = buffering.nests_using(x)
+        dots = all(o.kind is ops.dot for s in later for o in groups.nests[s].ops)
+        nest.in_place = dots and not alone and not any(nest.index <= s < later[-1] for s, _ in groups.writes)
 
 
-def _clip(steps, wants):
-    """Let loops stop where their mask ends, unless what they keep is wanted beyond."""
-    for step in reversed(steps):
-        if not step.ops or step.nest is None or step.nest[0] != "rows" or step.force is not None:
+def _clip(nests, buffering):
+    """Clip nests at the end of their mask, unless a buffered value is used beyond it."""
+    for nest in reversed(nests):
+        if not nest.ops or nest.space is None or nest.space[0] != "rows" or nest.force is not None:
             continue
-        masks = [clip_of(op) for op in step.ops]
+        masks = [clip_of(op) for op in nest.ops]
         if masks[0] is not None and all(m is masks[0] for m in masks) and \
-                all(_ends(x, masks[0], step, steps, wants) for x in step.keeps):
-            step.clip = masks[0]
+                all(_stops_at(x, masks[0], nest, nests, buffering) for x in nest.keeps):
+            nest.clip = masks[0]
 
 
-def _ends(x, mask, step, steps, wants):
-    """Whether all later steps that want a value stop at the end of `mask`, too."""
-    later, alone = wants.steps_of(x)
-    return not alone and all(steps[s].clip is mask for s in later if s != step.index) and settles(x, mask)
+def _stops_at(x, mask, nest, nests, buffering):
+    """Whether all later nests that use a value are clipped at the end of `mask`, too."""
+    later, alone = buffering.nests_using(x)
+    return not alone and all(nests[s].clip is mask for s in later if s != nest.index) and settles(x, mask)

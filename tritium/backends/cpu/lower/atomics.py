@@ -164,7 +164,7 @@ def _cas(lo, op):
 
 def _room(lo, op):
     """A buffer for the old values of a tile, if somebody wants them."""
-    wanted = lo.plan.last.get(lo.key(op), -1) > lo.now
+    wanted = lo.plan.last_use.get(lo.key(op), -1) > lo.now
     return lo.room(op) if T.shape(op.type) and wanted else None
 
 

@@ -40,7 +40,7 @@ class Wish(NamedTuple):
             return False
         if any(b is self.buffer and k != id(self.arg) for k, b in lo.homes.items()):
             return False
-        last = plan.last.get(id(self.arg), -1)
+        last = plan.last_use.get(id(self.arg), -1)
         if last < lo.now:
             return True
         return last == lo.now and self.in_place(lo, x)

@@ -163,7 +163,7 @@ class Lowering(Emitter):
                 self.eager(item)
             else:
                 self.now = item.index
-                self.step(item, finish)
+                self.nest(item, finish)
         self.plan, self.now = outer
 
     def run(self, region, args):
@@ -187,25 +187,25 @@ class Lowering(Emitter):
         for x, y in zip(op.results, out if type(out) is list else (out,), strict=True):
             self.values[self.key(x)] = y
 
-    def step(self, s, finish):
+    def nest(self, nest, finish):
         """One step: what it needs in scratch first, its loops, the scalars that wait for it; room is given back."""
         self.now -= 0.5  # the step itself is still to come: what it reads must not be overwritten yet
-        with self.keeping(s.first_keeps):
-            for x in s.before:
+        with self.keeping(nest.first_keeps):
+            for x in nest.before:
                 (self.postpone if described(x) else self.force)(x)
         self.now += 0.5
-        with self.keeping(s.keeps):
-            if s.ops and s.nest is not None:
-                loop_nests.group(self, s.ops, s.nest, s.force, s.clip)
-            elif s.force is not None:
-                self.bring(s)
-            elif s.ops[0].kind.terminator:
+        with self.keeping(nest.keeps):
+            if nest.ops and nest.space is not None:
+                loop_nests.group(self, nest.ops, nest.space, nest.force, nest.clip)
+            elif nest.force is not None:
+                self.bring(nest)
+            elif nest.ops[0].kind.terminator:
                 finish()
             else:
-                statement_of(s.ops[0].kind)(self, s.ops[0])
-        for op in s.after:
+                statement_of(nest.ops[0].kind)(self, nest.ops[0])
+        for op in nest.after:
             self.eager(op)
-        for k in s.dead:
+        for k in nest.dead:
             self.drop(k)
 
     @contextmanager
@@ -258,13 +258,13 @@ class Lowering(Emitter):
             self.region, self.w.rare, self.pending = outer
         buffer.late = fill
 
-    def bring(self, s):
+    def bring(self, nest):
         """What a step is to have in one piece: a view of memory where that will do, else a copy in scratch."""
-        found = views.view(self, s.force) if s.view and self.key(s.force) not in self.homes else None
+        found = views.view(self, nest.force) if nest.in_place and self.key(nest.force) not in self.homes else None
         if found is None:
-            self.force(s.force)
+            self.force(nest.force)
         else:
-            self.homes[self.key(s.force)] = found
+            self.homes[self.key(nest.force)] = found
 
     def adopt(self, x, buffer):
         """Let value `x` live in `buffer`, too."""
@@ -279,11 +279,11 @@ class Lowering(Emitter):
 
     def owns(self, x):
         """Whether a value was made in the present block: then the plan knows all who want it."""
-        return self.key(x) in self.plan.mine
+        return self.key(x) in self.plan.owned
 
     def dies(self, x):
         """Whether nobody wants a value of this block after the present step."""
-        return self.plan.last.get(self.key(x), -1) <= self.now
+        return self.plan.last_use.get(self.key(x), -1) <= self.now
 
     def address(self, buffer):
         """Where a buffer begins."""

@@ -92,15 +92,15 @@ def _divides(lo, x):
 
 
 # --- several ops in one nest ------------------------------------------------------------------------------------
-def group(lo, roots, nest, force=None, clip=None) -> None:
+def group(lo, roots, space, force=None, clip=None) -> None:
     """Stores and reductions over tiles of one shape, and a tile to put into scratch, in one nest of loops.
 
     `clip` is a mask beyond which they meet nothing new.
     """
-    if nest[0] == "columns":
-        reduce.columns(lo, roots, nest[2])
+    if space[0] == "columns":
+        reduce.columns(lo, roots, space[2])
         return
-    shape = nest[1]
+    shape = space[1]
     stores = [op for op in roots if op.kind is ops.store]
     axes = transpose.turned(lo, stores[0], shape) if len(roots) == 1 and stores and force is None else None
     if axes:

@@ -223,8 +223,8 @@ def _column(lo, reductions, axis, size, kept, width):
 
 @statement(ops.reduce)
 def _reduce(lo, op):
-    """Done in a nest that other steps may share (nests.group)."""
-    loop_nests.group(lo, [op], plan.nest_of(lo, op))
+    """Lowered in a loop nest that other statements may share (`loop_nests.group`)."""
+    loop_nests.group(lo, [op], plan.iteration_space(lo, op))
 
 
 # --- scans ------------------------------------------------------------------------------------------------------
