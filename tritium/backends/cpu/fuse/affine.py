@@ -99,10 +99,10 @@ def _find(lo, x) -> Form:
     t = x.type
     if type(t) is not T.Tile:
         return _scalar(lo, x)
-    shifted = lo.shifts.get(lo.key(x))
-    if shifted is not None:
-        form = form_of(lo, shifted.start)
-        return form._replace(base=lo.add(form.base, shifted.by))
+    induction = lo.inductions.get(lo.key(x))
+    if induction is not None:
+        form = form_of(lo, induction.start)
+        return form._replace(base=lo.add(form.base, induction.offset))
     op = None if type(x) in (Arg, Result) else x
     rule = _RULES.get(op.kind) if op is not None else None
     form = rule(lo, op) if rule else None

@@ -18,7 +18,7 @@ from .dependences import positionwise, reorders
 # Operands that must be materialized in scratch memory before the op: kind -> their positions.
 MATERIALIZED = {ops.gather: (0,), ops.dot: (0, 1)}
 
-__all__ = ["Buffering", "carried_shifts"]
+__all__ = ["Buffering", "induction_tiles"]
 
 KEEP = 8  # instructions per chunk from which a value is buffered, not rematerialized
 LOAD = 8
@@ -32,14 +32,14 @@ _SCATTERED = frozenset((ops.for_, ops.while_, ops.if_, ops.extract))
 _ONE_BY_ONE = frozenset((ops.atomic, ops.atomic_cas, ops.print_, ops.histogram, ops.map_, ops.inline_asm))
 
 
-def carried_shifts(op) -> frozenset[int]:
-    """Which tiles carried by a loop only have equal amounts added to all elements: they are carried as one number."""
+def induction_tiles(op) -> frozenset[int]:
+    """The positions of loop-carried tiles that every iteration advances by a uniform amount: carried as one scalar."""
     body = op.regions[-1]
     args = body.args[1:] if op.kind is ops.for_ else body.args
-    return frozenset(k for k, (arg, y) in enumerate(zip(args, body.yields)) if _is_shift(arg, y))
+    return frozenset(k for k, (arg, y) in enumerate(zip(args, body.yields)) if _is_induction(arg, y))
 
 
-def _is_shift(arg, y):
+def _is_induction(arg, y):
     t = arg.type
     if type(t) is not T.Tile or not (type(t.element) is T.Ptr or t.element.is_int and t.element.bits >= 32):
         return False
@@ -202,10 +202,10 @@ class Buffering:
     def root(self, op, bit):
         """Add the uses of a statement: its operands, and what its regions capture."""
         loops = op.kind in _LOOPS
-        shifts = carried_shifts(op) if loops else ()
+        inductions = induction_tiles(op) if loops else ()
         first = 3 if op.kind is ops.for_ else 0
         for k, x in enumerate(op.operands):
-            if k - first in shifts:  # after the loop the tile is the one before it, moved
+            if k - first in inductions:  # after the loop the tile is its start plus an offset
                 later = self.uses.get(self.lo.key(op.results[k - first]), 0)
                 self.add(x, bit | later, looped=bit)
             else:

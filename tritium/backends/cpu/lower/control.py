@@ -1,7 +1,7 @@
 """Loops and branches of the program.
 
-A loop carries scalars as they are and tiles in scratch memory, updated in place where nothing still reads the old
-elements. Tiles of pointers or indices to which every round adds one amount are carried as that amount.
+Loops carry scalars in SSA values and tiles in scratch memory, updated in place if the old elements are dead. A tile of
+pointers or indices that every iteration advances by a uniform amount is carried as a scalar induction variable.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ...llvm.rows import llvm_type
 from ...llvm.writer import Level, Val, value
 from ..fuse import polls
 from ..fuse.affine import Form, form_of
-from ..fuse.buffering import carried_shifts
+from ..fuse.buffering import induction_tiles
 from . import loop_nests
 from .dot import look_ahead, sums
-from .function import Shift
+from .function import InductionTile
 from .scratch import Buffer
 from .table import statement
 
@@ -66,8 +66,8 @@ def reads(lo, x):
         op = x.op if type(x) is Result else x
         if buffer is not None:
             found[buffer] = found.get(buffer, True) and aligned
-        elif k in lo.shifts:
-            stack.append((lo.shifts[k].start, aligned))
+        elif k in lo.inductions:
+            stack.append((lo.inductions[k].start, aligned))
         elif type(op) is not Arg and lo.is_lazy(op):
             aligned = aligned and (op.kind.elementwise or op.kind in (ops.load, ops.hint, ops.map_, ops.rare))
             stack += [(y, aligned) for y in op.operands]
@@ -84,9 +84,9 @@ class Carried:
     def __init__(self, lo, op, inits, idle=None):
         self.lo, self.op, self.inits = lo, op, inits
         self.sums = sums(op, inits) if idle is not None else frozenset()
-        self.shifts = carried_shifts(op)
+        self.inductions = induction_tiles(op)
         tiles = {k for k, x in enumerate(inits) if type(x.type) is T.Tile}
-        self.buffers = {k: self.buffer(k) for k in sorted(tiles - self.shifts)}
+        self.buffers = {k: self.buffer(k) for k in sorted(tiles - self.inductions)}
         self.singles = [k for k in range(len(inits)) if k not in self.buffers]
         self.trace()
         self.fill(self.buffers.keys() - self.sums)
@@ -110,7 +110,7 @@ class Carried:
         inside |= {id(arg) for region in self.op.regions for arg in region.args}
         used = [y for region in self.op.regions for op in walk(region) for y in op.operands
                 if id(y.op if type(y) is Result else y) not in inside]
-        used += [self.inits[k] for k in self.shifts]
+        used += [self.inits[k] for k in self.inductions]
         starts = sum(lo.key(y) == lo.key(x) for y in self.inits)
         return starts > 1 or any(home in reads(lo, y) for y in used)
 
@@ -119,7 +119,7 @@ class Carried:
         lo, body = self.lo, self.op.regions[-1]
         args = body.args[len(body.args) - len(self.inits):]
         for k, (x, arg, y) in enumerate(zip(self.inits, args, body.yields, strict=True)):
-            if k in self.shifts or type(x.type) is T.Ptr and _leads_to(y, arg):
+            if k in self.inductions or type(x.type) is T.Ptr and _leads_to(y, arg):
                 alike = [self.op.results[k], *[r.args[len(r.args) - len(self.inits) + k] for r in self.op.regions]]
                 lo.origins.update((lo.key(z), x) for z in alike)
 
@@ -132,14 +132,14 @@ class Carried:
 
     def starts(self):
         """The single values the loop starts with."""
-        return [self.lo.const(0) if k in self.shifts else self.lo.scalar(self.inits[k]) for k in self.singles]
+        return [self.lo.const(0) if k in self.inductions else self.lo.scalar(self.inits[k]) for k in self.singles]
 
     def enter(self, args, singles):
         """Give the parameters of a region their values in this round."""
         lo = self.lo
         for k, x in zip(self.singles, singles, strict=True):
-            if k in self.shifts:
-                lo.shifts[id(args[k])] = Shift(self.inits[k], x)
+            if k in self.inductions:
+                lo.inductions[id(args[k])] = InductionTile(self.inits[k], x)
             else:
                 lo.values[id(args[k])] = x
         for k, buffer in self.buffers.items():
@@ -173,11 +173,11 @@ class Carried:
         lo = self.lo
         pairs = [(yields[k], b) for k, b in self.buffers.items() if lo.homes.get(lo.key(yields[k])) is not b]
         write_back(lo, pairs)
-        return [self.moved(yields[k], args[k]) if k in self.shifts else lo.scalar(yields[k]) for k in self.singles]
+        return [self.moved(yields[k], args[k]) if k in self.inductions else lo.scalar(yields[k]) for k in self.singles]
 
     def moved(self, y, arg):
         """By how much a tile has moved in all when it is `y`, this round having begun with `arg`."""
-        lo, by = self.lo, self.lo.shifts[id(arg)].by
+        lo, by = self.lo, self.lo.inductions[id(arg)].offset
         while y is not arg:
             x, more = y.operands
             if y.kind is ops.add and not (x is arg or _leads_to(x, arg)):
@@ -196,8 +196,8 @@ class Carried:
         """Give the loop's results their values."""
         lo, results = self.lo, self.op.results
         for k, x in zip(self.singles, singles, strict=True):
-            if k in self.shifts:
-                lo.shifts[lo.key(results[k])] = Shift(self.inits[k], x)
+            if k in self.inductions:
+                lo.inductions[lo.key(results[k])] = InductionTile(self.inits[k], x)
             else:
                 lo.values[lo.key(results[k])] = x
         for k, buffer in self.buffers.items():
@@ -274,7 +274,7 @@ def _for(lo, op):
                 loop.next = carried.leave(body.yields, args)
                 if dots:  # the round is long
                     lo.w.hide(loop.index)
-                    loop.next = [lo.w.hidden(x) if k in carried.shifts else x
+                    loop.next = [lo.w.hidden(x) if k in carried.inductions else x
                                  for k, x in zip(carried.singles, loop.next, strict=True)]
             lo.block(body, finish)
             carried.drop(args)

@@ -28,7 +28,7 @@ from .fault_record import record
 from .scratch import Arena, View
 from .table import is_lazy, puller, statement, statement_of
 
-__all__ = ["Lowered", "Lowering", "Shift", "lower"]
+__all__ = ["InductionTile", "Lowered", "Lowering", "lower"]
 
 
 class Lowered(NamedTuple):
@@ -39,11 +39,11 @@ class Lowered(NamedTuple):
     arena_bytes: int
 
 
-class Shift(NamedTuple):
-    """A tile that is another one with one amount (in elements, i64) added to all of its elements."""
+class InductionTile(NamedTuple):
+    """A loop-carried tile as a scalar induction variable: the tile `start` plus `offset` (elements, i64) everywhere."""
 
     start: object
-    by: Val
+    offset: Val
 
 
 def lower(module, target, taken=None, nonnegative=None, written=None) -> Lowered:
@@ -86,7 +86,7 @@ def _symbol(name):
 class Lowering(Emitter):
     """The state of lowering one kernel, or one function that it calls (see lower_calls.py).
 
-    values: scalars so far     homes: tiles in scratch memory     shifts: tiles carried by loops as one number
+    values: scalars so far     homes: tiles in scratch memory     inductions: loop-carried tiles as induction variables
     pending: tiles whose chunks go to scratch when they are computed
     """
 
@@ -96,7 +96,7 @@ class Lowering(Emitter):
         self.width = target.W
         self.contract = module.attrs.get("enable_fp_fusion", True) is not False
         self.arena = Arena()
-        self.values, self.homes, self.shifts, self.pending, self.written = {}, {}, {}, {}, set()
+        self.values, self.homes, self.inductions, self.pending, self.written = {}, {}, {}, {}, set()
         self.taken = taken or Taken(module)
         self.origins = {}  # key of a pointer (or a tile) that a loop only moves -> the one it starts from
         self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
@@ -338,8 +338,8 @@ class Lowering(Emitter):
         buffer = self.homes.get(k) if out is None else None
         if buffer is not None:
             return self.remember((k, idx), scratch_chunks.read(self, buffer, idx))
-        if k in self.shifts:
-            return self.remember((k, idx), self.shifted(x, self.shifts[k], idx))
+        if k in self.inductions:
+            return self.remember((k, idx), self.advanced(x, self.inductions[k], idx))
         op = x.op if type(x) is Result else x
         out = puller(op.kind)(self, op, idx) if out is None else out
         if type(out) is list:
@@ -357,12 +357,13 @@ class Lowering(Emitter):
             self.written.add(k)
             scratch_chunks.write(self, buffer, idx, chunk)
 
-    def shifted(self, x, shift, idx):
-        w, start, t = self.w, self.ev(shift.start, idx), T.element(x.type)
+    def advanced(self, x, induction, idx):
+        """A chunk of an induction tile."""
+        w, start, offset, t = self.w, self.ev(induction.start, idx), induction.offset, T.element(x.type)
         if type(t) is T.Ptr:
-            text = f"getelementptr {memory_type(t.pointee)}, {start.typed}, {shift.by.typed}"
-            return w.emit(start.type, text, start, shift.by)
-        return w.binary("add", start, self.widen(w.cast("trunc", shift.by, llvm_type(t)), lanes(start.type)))
+            text = f"getelementptr {memory_type(t.pointee)}, {start.typed}, {offset.typed}"
+            return w.emit(start.type, text, start, offset)
+        return w.binary("add", start, self.widen(w.cast("trunc", offset, llvm_type(t)), lanes(start.type)))
 
     def literal(self, t, x):
         """A constant of an element type."""
