@@ -32,7 +32,7 @@ def numbers(shape, dtype):
 def test_dot(rt, kind):
     address = rt.symbols[dot.SYMBOLS[kind]]
     fn = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 6, ctypes.c_void_p, ctypes.c_bool)(address)
-    dtype, panel = OPERANDS[kind], np.empty((66, dot.room(rt.target, 66, 200)), np.float64)
+    dtype, panel = OPERANDS[kind], np.empty((66, dot.panel_width(rt.target, 66, 200)), np.float64)
     wide = np.int32 if np.dtype(dtype).kind in "iu" else dtype
     for (m, n, k), gap, fresh, room in itertools.product(SIZES, (0, 3, 70), (False, True), (panel.ctypes.data, None)):
         a, b, c = numbers((m, k + gap), dtype), numbers((k, n + gap), dtype), numbers((m, n + gap), wide)

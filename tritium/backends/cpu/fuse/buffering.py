@@ -124,7 +124,7 @@ class Buffering:
                     out.append(pending.pop())
                 continue
             x = x.op if type(x) is Result else x
-            if type(x) is Arg or id(x) in seen or not lo.is_lazy(x) or lo.key(x.results[0]) in lo.homes:
+            if type(x) is Arg or id(x) in seen or not lo.is_lazy(x) or lo.key(x.results[0]) in lo.buffers:
                 continue
             seen.add(id(x))
             pending.append(x)
@@ -261,7 +261,7 @@ class Buffering:
     def decide(self, op, x, k):
         """Decide whether to buffer a value; returns the nests that compute it."""
         bits = self.uses[k]
-        if k in self.lo.homes:
+        if k in self.lo.buffers:
             return 0
         keep = k in self.required or (bits & (bits - 1) or self.looped.get(k, 0)) and self.heavy(op)
         deadline = self.deadline(op, bits, self.moved.get(k, 0)) if op.kind is ops.load else None

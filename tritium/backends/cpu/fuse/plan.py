@@ -48,7 +48,7 @@ class Plan:
 
 
 def plan(lo, block) -> Plan:
-    """Plan a block; values already in scratch memory (`lo.homes`) stay there."""
+    """Plan a block; values already in scratch memory (`lo.buffers`) stay there."""
     groups = _Groups(lo, block)
     buffering = Buffering(lo, block, groups)
     buffering.find()
@@ -183,7 +183,7 @@ class _Groups:
     def force(self, x):
         """Add a nest that materializes an operand, unless it is or will be in scratch."""
         k, op = self.lo.key(x), x.op if type(x) is Result else x
-        if type(op) is Arg or k in self.lo.homes or k in self.forced or not self.lo.is_lazy(op):
+        if type(op) is Arg or k in self.lo.buffers or k in self.forced or not self.lo.is_lazy(op):
             return
         self.forced.add(k)
         nest = LoopNest(len(self.nests), x, ("rows", T.shape(x.type)), self.bit)

@@ -59,7 +59,7 @@ def _first(lo, x, idx, fact):
 
 def _asks(lo, x):
     """Whether facts are worth asking for: they are found only for kernels that divide an index."""
-    if lo.key(x) in lo.homes:
+    if lo.key(x) in lo.buffers:
         if lo.divides is None:
             lo.divides = _divides(lo.module.body)
         return lo.divides
@@ -87,7 +87,7 @@ def width(lo, roots, most, axis=None):
     seen, stack = set(), [(x, len(T.shape(x.type)) - 1 if axis is None else axis) for op in roots for x in op.operands]
     while stack:
         x, axis = stack.pop()
-        if type(x) is not Op or type(x.type) is not T.Tile or (id(x), axis) in seen or lo.key(x) in lo.homes:
+        if type(x) is not Op or type(x.type) is not T.Tile or (id(x), axis) in seen or lo.key(x) in lo.buffers:
             continue
         seen.add((id(x), axis))
         if x.kind in _KINDS and T.element(x.type).is_int:

@@ -2,7 +2,7 @@
 
     tt.dot.KIND(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel, i1 fresh)
 
-Strides are in elements. If `fresh`, C = A @ B, whatever C held before. `panel` is scratch memory (`room`); if it is
+Strides are in elements. If `fresh`, C = A @ B, whatever C held. `panel` is scratch memory (`panel_width`); if it is
 null, for a B that lies in the cache, nothing is copied.
 
 A register tile of C is kept while k runs: for each k one row of B is loaded and multiplied by one element of each row
@@ -28,7 +28,7 @@ from typing import NamedTuple
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, lanes, value, vector
 
-__all__ = ["KINDS", "SYMBOLS", "dot", "room"]
+__all__ = ["KINDS", "SYMBOLS", "dot", "panel_width"]
 
 
 class Kind(NamedTuple):
@@ -238,11 +238,11 @@ def _copies(target: CpuTarget) -> bool:
     return target.simd == "neon"
 
 
-def room(target: CpuTarget, m: int, n: int) -> int:
-    """How many times K elements of C's type of scratch memory a product into M x N wants.
+def panel_width(target: CpuTarget, m: int, n: int) -> int:
+    """The columns of the scratch panel (K rows, elements of C's type) for a product into M x N.
 
     >>> from tritium.backends.llvm.target import cpu_target
-    >>> room(cpu_target("aarch64"), 64, 64), room(cpu_target("aarch64"), 64, 128)
+    >>> panel_width(cpu_target("aarch64"), 64, 64), panel_width(cpu_target("aarch64"), 64, 128)
     (16, 96)
     """
     return target.dot_columns + (target.dot_columns + m if _copies(target) and n >= _WIDE else 0)

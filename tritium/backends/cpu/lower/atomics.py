@@ -34,14 +34,14 @@ def _atomic(lo, op):
 
     def combined(old, x):
         return _in_f32(lo.w, how, t, old, x) if in_f32 else _combined(lo.w, how, t, old, x)
-    room = _room(lo, op)
+    buffer = _old_values(lo, op)
     if plain_atomics.allowed(op):
-        plain_atomics.if_alone(lo, lambda: plain_atomics.update(lo, op, room, combined, one_by_one=in_f32),
-                               lambda: _each(lo, op, p, mask, update, room))
+        plain_atomics.if_alone(lo, lambda: plain_atomics.update(lo, op, buffer, combined, one_by_one=in_f32),
+                               lambda: _each(lo, op, p, mask, update, buffer))
     else:
-        _each(lo, op, p, mask, update, room)
-    if room is not None:
-        lo.homes[lo.key(op)] = room
+        _each(lo, op, p, mask, update, buffer)
+    if buffer is not None:
+        lo.buffers[lo.key(op)] = buffer
 
 
 def _combined(w, how, t, old, x):
@@ -156,20 +156,20 @@ def _cas(lo, op):
         orders = f"{order} {_ON_FAILURE[order]}"
         pair = w.effect(f"cmpxchg ptr {pointer}, {x.typed}, {y.typed} {orders}", f"{{ {integer}, i1 }}")
         return w.cast("bitcast", w.emit(integer, f"extractvalue {pair.type} {pair}, 0", pair), code)
-    room = _room(lo, op)
-    _each(lo, op, p, None, update, room)
-    if room is not None:
-        lo.homes[lo.key(op)] = room
+    buffer = _old_values(lo, op)
+    _each(lo, op, p, None, update, buffer)
+    if buffer is not None:
+        lo.buffers[lo.key(op)] = buffer
 
 
-def _room(lo, op):
+def _old_values(lo, op):
     """A buffer for the old values of a tile, if somebody wants them."""
     wanted = lo.plan.last_use.get(lo.key(op), -1) > lo.now
-    return lo.room(op) if T.shape(op.type) and wanted else None
+    return lo.allocate(op) if T.shape(op.type) and wanted else None
 
 
-def _each(lo, op, p, mask, update, room):
-    """Update every element that takes part; the old values go to scratch if there is room."""
+def _each(lo, op, p, mask, update, buffer):
+    """Update every element that takes part; the old values go to scratch if there is buffer."""
     shape = T.shape(op.type)
     with lo.counted(math.prod(shape)) as i:
         idx = tuple(unravel(lo, (i, None), shape)) if shape else ()
@@ -179,7 +179,7 @@ def _each(lo, op, p, mask, update, room):
         else:
             nothing = lo.w.const(llvm_type(T.element(op.type)), 0)
             old, = lo.either(m.condition, lambda: [update(idx, place.pointer)], lambda: [nothing])
-        if room is not None:
-            scratch_chunks.write(lo, room, idx, old)
+        if buffer is not None:
+            scratch_chunks.write(lo, buffer, idx, old)
     if not shape:
         lo.values[lo.key(op)] = old

@@ -79,11 +79,11 @@ def _return(w, callee, parts):
 @statement(ops.call)
 def _call(lo, op):
     w, callee = lo.w, lo.callees[op.attrs["callee"]]
-    room = lo.arena.take((callee.scratch,), T.i8) if callee.scratch else None
-    scratch = lo.scratch if room is None else lo.address(room)
+    buffer = lo.arena.take((callee.scratch,), T.i8) if callee.scratch else None
+    scratch = lo.scratch if buffer is None else lo.address(buffer)
     made = w.call(callee.result, callee.symbol, lo.program, lo.grid, lo.base, scratch, *map(lo.scalar, op.operands))
-    if room is not None:
-        lo.arena.release(room)
+    if buffer is not None:
+        lo.arena.release(buffer)
     parts = [made] if made.type[0] != "{" else [
         w.emit(t, f"extractvalue {made.typed}, {k}", made)
         for k, t in enumerate(("i1",) * callee.stops + callee.types)]

@@ -23,22 +23,22 @@ from .function import InductionTile
 from .scratch import Buffer
 from .table import statement
 
-__all__ = ["Carried", "Wish"]
+__all__ = ["Carried", "Destination"]
 
 
-class Wish(NamedTuple):
-    """Where a value had best be put: the buffer of the tile `arg` that a loop carries, which it will become."""
+class Destination(NamedTuple):
+    """The preferred buffer of a value: that of the loop-carried tile `arg`, whose next value it is."""
 
     buffer: Buffer
     arg: object
     body: object
 
     def allows(self, lo, x) -> bool:
-        """Whether the old elements may be overwritten now, by `x`."""
+        """Whether `x` may overwrite the old elements now."""
         plan = lo.plan
         if plan.block is not self.body or not self.buffer.fits(x.type):
             return False
-        if any(b is self.buffer and k != id(self.arg) for k, b in lo.homes.items()):
+        if any(b is self.buffer and k != id(self.arg) for k, b in lo.buffers.items()):
             return False
         last = plan.last_use.get(id(self.arg), -1)
         if last < lo.now:
@@ -46,7 +46,7 @@ class Wish(NamedTuple):
         return last == lo.now and self.in_place(lo, x)
 
     def in_place(self, lo, x) -> bool:
-        """Whether `x` wants of the old tile only the element that it replaces."""
+        """Whether each element of `x` reads only the old element that it replaces."""
         made = x.op if type(x) is Result else x
         if type(made) is not Arg and made.kind in (ops.for_, ops.while_):
             return uses(self.body).get(id(self.arg), 0) == 1 and any(y is self.arg for y in made.operands)
@@ -54,7 +54,7 @@ class Wish(NamedTuple):
 
 
 def reads(lo, x):
-    """The buffers that computing a value reads -> whether only at the index that is computed."""
+    """The buffers read to compute a value -> whether each element reads only its own index."""
     found, seen, stack = {}, set(), [(x, True)]
     while stack:
         x, aligned = stack.pop()
@@ -62,7 +62,7 @@ def reads(lo, x):
         if type(x.type) is not T.Tile or (k, aligned) in seen:
             continue
         seen.add((k, aligned))
-        buffer = lo.homes.get(k)
+        buffer = lo.buffers.get(k)
         op = x.op if type(x) is Result else x
         if buffer is not None:
             found[buffer] = found.get(buffer, True) and aligned
@@ -75,10 +75,10 @@ def reads(lo, x):
 
 
 class Carried:
-    """What a loop carries from round to round.
+    """The loop-carried values of a loop.
 
-    `idle()`, where given, tells whether it makes no round at all: only then sums of products need the zeros they start
-    from, for the first product of all is stored as it is.
+    `idle()` emits the condition (i1) for zero iterations: only then accumulators of dots need their initial zeros, as
+    the first iteration stores its product instead of adding it.
     """
 
     def __init__(self, lo, op, inits, idle=None):
@@ -95,27 +95,27 @@ class Carried:
                 self.fill(self.sums)
 
     def buffer(self, k):
-        """The init's own room if nobody needs it any more; where the result is wanted; or a new one."""
+        """The initial value's buffer if that value is dead, else the result's destination, or a new buffer."""
         lo, x = self.lo, self.inits[k]
-        home = lo.homes.get(lo.key(x))
-        if home is not None and lo.owns(x) and lo.dies(x) and not self.captured(x):
-            home.users += 1
-            return home
-        return lo.room(self.op.results[k])
+        held = lo.buffers.get(lo.key(x))
+        if held is not None and lo.owns(x) and lo.dies(x) and not self.captured(x):
+            held.users += 1
+            return held
+        return lo.allocate(self.op.results[k])
 
     def captured(self, x):
-        """Whether the loop reads a tile in scratch other than as what it starts from."""
-        lo, home = self.lo, self.lo.homes[self.lo.key(x)]
+        """Whether the loop reads a buffered tile other than as its initial value."""
+        lo, held = self.lo, self.lo.buffers[self.lo.key(x)]
         inside = {id(op) for region in self.op.regions for op in walk(region)}
         inside |= {id(arg) for region in self.op.regions for arg in region.args}
         used = [y for region in self.op.regions for op in walk(region) for y in op.operands
                 if id(y.op if type(y) is Result else y) not in inside]
         used += [self.inits[k] for k in self.inductions]
         starts = sum(lo.key(y) == lo.key(x) for y in self.inits)
-        return starts > 1 or any(home in reads(lo, y) for y in used)
+        return starts > 1 or any(held in reads(lo, y) for y in used)
 
     def trace(self):
-        """Note where pointers come from that the loop only moves."""
+        """Record the origins of pointers that the loop only advances."""
         lo, body = self.lo, self.op.regions[-1]
         args = body.args[len(body.args) - len(self.inits):]
         for k, (x, arg, y) in enumerate(zip(self.inits, args, body.yields, strict=True)):
@@ -124,18 +124,18 @@ class Carried:
                 lo.origins.update((lo.key(z), x) for z in alike)
 
     def fill(self, which):
-        """Put the inits `which` into their buffers."""
+        """Write the initial values `which` to their buffers."""
         lo = self.lo
         pairs = [(self.inits[k], b) for k, b in self.buffers.items()
-                 if k in which and lo.homes.get(lo.key(self.inits[k])) is not b]
+                 if k in which and lo.buffers.get(lo.key(self.inits[k])) is not b]
         write_back(lo, pairs)
 
     def starts(self):
-        """The single values the loop starts with."""
+        """The initial values of the carried scalars."""
         return [self.lo.const(0) if k in self.inductions else self.lo.scalar(self.inits[k]) for k in self.singles]
 
     def enter(self, args, singles):
-        """Give the parameters of a region their values in this round."""
+        """Bind the parameters of a region to their values in this iteration."""
         lo = self.lo
         for k, x in zip(self.singles, singles, strict=True):
             if k in self.inductions:
@@ -146,18 +146,18 @@ class Carried:
             lo.adopt(args[k], buffer)
 
     def begin(self, args, index, start):
-        """Products must know whether this is the first round: then there is nothing to add them to."""
+        """Emit the test for the first iteration, in which dots store their product instead of adding it."""
         if self.sums:
             first = self.lo.w.compare("icmp eq", index, start)
             self.lo.starts.update((id(args[k]), first) for k in self.sums)
 
-    def wish(self, body, args):
-        """Have the values that the round ends with computed where they belong."""
+    def set_destinations(self, body, args):
+        """Have the values that the body yields computed in the buffers of the carried tiles."""
         lo = self.lo
         for k, buffer in self.buffers.items():
             x = body.yields[k]
             while x is not None and x is not args[k]:
-                lo.wishes[lo.key(x)] = Wish(buffer, args[k], body)
+                lo.destinations[lo.key(x)] = Destination(buffer, args[k], body)
                 made = x.op if type(x) is Result else x
                 if type(made) is Arg:
                     break
@@ -169,14 +169,14 @@ class Carried:
                     break
 
     def leave(self, yields, args):
-        """Write back the tiles; returns the single values of the next round."""
+        """Write back the tiles; returns the scalars of the next iteration."""
         lo = self.lo
-        pairs = [(yields[k], b) for k, b in self.buffers.items() if lo.homes.get(lo.key(yields[k])) is not b]
+        pairs = [(yields[k], b) for k, b in self.buffers.items() if lo.buffers.get(lo.key(yields[k])) is not b]
         write_back(lo, pairs)
         return [self.moved(yields[k], args[k]) if k in self.inductions else lo.scalar(yields[k]) for k in self.singles]
 
     def moved(self, y, arg):
-        """By how much a tile has moved in all when it is `y`, this round having begun with `arg`."""
+        """The offset of an induction tile at its next value `y`; `arg` is its value in this iteration."""
         lo, by = self.lo, self.lo.inductions[id(arg)].offset
         while y is not arg:
             x, more = y.operands
@@ -188,12 +188,12 @@ class Carried:
         return lo.const(by)
 
     def drop(self, args):
-        """The region is over."""
+        """Release the buffers of a region's parameters."""
         for k in self.buffers:
             self.lo.drop(id(args[k]))
 
     def finish(self, singles):
-        """Give the loop's results their values."""
+        """Bind the loop's results."""
         lo, results = self.lo, self.op.results
         for k, x in zip(self.singles, singles, strict=True):
             if k in self.inductions:
@@ -201,7 +201,7 @@ class Carried:
             else:
                 lo.values[lo.key(results[k])] = x
         for k, buffer in self.buffers.items():
-            lo.homes[lo.key(results[k])] = buffer
+            lo.buffers[lo.key(results[k])] = buffer
 
 
 def _leads_to(x, arg):
@@ -213,27 +213,27 @@ def _leads_to(x, arg):
 
 
 def write_back(lo, pairs):
-    """Put values into buffers that some of them are computed from, each before its old contents are gone."""
+    """A parallel copy of values into buffers that some of them are computed from."""
     pairs, aside = list(pairs), {}
     while pairs:
         ready = _ready(lo, pairs)
-        if ready is None:  # each waits for another: put one aside
+        if ready is None:  # a cycle: materialize one in a temporary
             x = next(x for x, _ in pairs if lo.key(x) not in aside)
-            room = lo.arena.take(T.shape(x.type), T.element(x.type))
-            loop_nests.fill(lo, [(x, room)])
-            aside[lo.key(x)] = lo.homes.get(lo.key(x))
-            lo.homes[lo.key(x)] = room
+            buffer = lo.arena.take(T.shape(x.type), T.element(x.type))
+            loop_nests.fill(lo, [(x, buffer)])
+            aside[lo.key(x)] = lo.buffers.get(lo.key(x))
+            lo.buffers[lo.key(x)] = buffer
             continue
         loop_nests.fill(lo, ready)
         pairs = [p for p in pairs if p not in ready]
     for k, before in aside.items():
         lo.drop(k)
         if before is not None:
-            lo.homes[k] = before
+            lo.buffers[k] = before
 
 
 def _ready(lo, pairs):
-    """Pairs of one shape that can be written in one nest of loops now: as many as possible, or any one."""
+    """Pairs of one shape that one loop nest can write now: as many as possible, or any one; None for a cycle."""
     wanted = [reads(lo, x) for x, _ in pairs]
     shapes = dict.fromkeys(b.shape for _, b in pairs)
     choices = [[k for k, (_, b) in enumerate(pairs) if b.shape == shape] for shape in shapes]
@@ -246,7 +246,7 @@ def _ready(lo, pairs):
 
 
 # --- loops ------------------------------------------------------------------------------------------------------
-_PAST = {"slt": "sge", "ult": "uge", "sgt": "sle"}  # what holds of the bounds of a loop that makes no round
+_PAST = {"slt": "sge", "ult": "uge", "sgt": "sle"}  # the comparison of the bounds of a loop with zero iterations
 
 
 @statement(ops.for_)
@@ -264,15 +264,15 @@ def _for(lo, op):
             lo.values[id(index)] = lo.w.cast("trunc", loop.index, llvm_type(t))
             if polls.is_long(op):
                 polls.ask(lo, loop.index, body)
-                lo.w.fits(loop.index, lo.values[id(index)], t.signed)  # LLVM saw that from the end it ran to
+                lo.w.fits(loop.index, lo.values[id(index)], t.signed)  # LLVM inferred this from the loop's bound
             lo.remember(("form", id(index)), Form(None, loop.index, ()), loop.index.level)
             carried.enter(args, loop.carried)
             carried.begin(args, loop.index, bounds[0])
-            carried.wish(body, args)
+            carried.set_destinations(body, args)
 
             def finish():
                 loop.next = carried.leave(body.yields, args)
-                if dots:  # the round is long
+                if dots:  # the iteration is long
                     lo.w.hide(loop.index)
                     loop.next = [lo.w.hidden(x) if k in carried.inductions else x
                                  for k, x in zip(carried.singles, loop.next, strict=True)]
@@ -300,7 +300,7 @@ def _while(lo, op):
         w.branch(go_on[0], f"{name}.body", f"{name}.done")
         w.block(f"{name}.body")
         carried.enter(body.args, singles[:-1])
-        carried.wish(body, body.args)
+        carried.set_destinations(body, body.args)
         ends = []
         lo.block(body, lambda: ends.extend(carried.leave(body.yields, body.args)))
         carried.drop(body.args)
@@ -322,7 +322,7 @@ def _while(lo, op):
 # --- branches ---------------------------------------------------------------------------------------------------
 @statement(ops.if_)
 def _if(lo, op):
-    tiles = {k: lo.room(x) for k, x in enumerate(op.results) if type(x.type) is T.Tile}
+    tiles = {k: lo.allocate(x) for k, x in enumerate(op.results) if type(x.type) is T.Tile}
     singles = [k for k in range(len(op.types)) if k not in tiles]
 
     def branch(region):
@@ -340,4 +340,4 @@ def _if(lo, op):
     for k, x in zip(singles, picked, strict=True):
         lo.values[lo.key(op.results[k])] = x
     for k, buffer in tiles.items():
-        lo.homes[lo.key(op.results[k])] = buffer
+        lo.buffers[lo.key(op.results[k])] = buffer

@@ -33,9 +33,9 @@ def _dot(lo, op):
     x, y = lo.force(a), lo.force(b)
     zero = _is_zero(acc)
     fresh = lo.w.const("i1", zero) if lo.key(acc) not in lo.starts else lo.starts[lo.key(acc)]
-    total = lo.room(op) if zero else _accumulator(lo, op, acc, (x, y))
+    total = lo.allocate(op) if zero else _accumulator(lo, op, acc, (x, y))
     sizes = [lo.const(s) for s in (m, n, k, *[buffer.strides[-2] for buffer in (x, y, total)])]
-    panel = None if _near(kind, y) else lo.arena.take((k, dot.room(lo.target, m, n)), T.element(op.type))
+    panel = None if _near(kind, y) else lo.arena.take((k, dot.panel_width(lo.target, m, n)), T.element(op.type))
     place = value("ptr", "null") if panel is None else lo.address(panel)
     with lo.loops(batch) as at:
         where = []
@@ -47,7 +47,7 @@ def _dot(lo, op):
         lo.w.call("void", f"tt.dot.{kind}", *where, *sizes, place, fresh)
     if panel is not None:
         lo.arena.release(panel)
-    lo.homes[lo.key(op)] = total
+    lo.buffers[lo.key(op)] = total
 
 
 def _near(kind, y):
@@ -63,13 +63,13 @@ def _is_zero(x):
 
 def _accumulator(lo, op, acc, factors):
     """The buffer the product is added to, holding `acc`; never one that the product is still read from."""
-    home = lo.homes.get(lo.key(acc))
-    if home is not None and lo.owns(acc) and lo.dies(acc) and all(home.offset != x.offset for x in factors):
-        home.users += 1
-        return home
-    room = lo.room(op)
-    loop_nests.fill(lo, [(acc, room)])
-    return room
+    held = lo.buffers.get(lo.key(acc))
+    if held is not None and lo.owns(acc) and lo.dies(acc) and all(held.offset != x.offset for x in factors):
+        held.users += 1
+        return held
+    buffer = lo.allocate(op)
+    loop_nests.fill(lo, [(acc, buffer)])
+    return buffer
 
 
 def sums(loop, inits) -> frozenset[int]:

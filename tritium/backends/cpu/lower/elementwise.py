@@ -144,7 +144,7 @@ def _moved(lo, op, idx):
 def _reshape(lo, op, idx):
     """A tile in scratch memory is read at its row-major position; others are indexed through."""
     x, = op.operands
-    buffer = lo.homes.get(lo.key(x))
+    buffer = lo.buffers.get(lo.key(x))
     if buffer is None or not buffer.flat:
         return lo.ev(x, source_index(lo, op, idx))
     base, lane = ravel(lo, idx, T.shape(op.type)) if idx else (0, None)

@@ -1,8 +1,8 @@
-"""Tile IR -> LLVM for CPUs: chunks of 16 lanes, pulled through loops by whoever needs a tile as a whole.
+"""Tile IR -> LLVM for CPUs: loop nests over vector chunks of a tile, 16 lanes each.
 
-`lo.ev(x, idx)` writes the code that computes one chunk of a tile (see index.py) and returns it: a vector, or a single
-value where all lanes are equal. Code goes to the outermost loop that its operands allow, so rows, columns and constants
-leave inner loops by themselves. Loops are opened by *steps* (plan.py): stores, reductions, dots, loops of the program.
+`lo.ev(x, idx)` emits the code that computes one chunk of a tile (see index.py) and returns it: a vector, or a scalar if
+all lanes are equal. Code is emitted in the outermost loop in which its operands are defined: loop-invariant code is
+hoisted as it is written. Statements open loop nests (plan.py): stores, reductions, dots, control flow.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def lower(module, target, taken=None, nonnegative=None, written=None) -> Lowered
     return Lowered(lo.w.text(), lo.name, lo.arena.bytes)
 
 
-# What LLVM calls by itself: a kernel of such a name would be called in its place.
+# Functions that LLVM inserts calls of: a kernel of such a name would be called instead.
 _TAKEN = frozenset(("memcpy", "memmove", "memset", "bcmp", "fmod", "fmodf", "clock_gettime", "dprintf", "main"))
 
 
@@ -84,10 +84,10 @@ def _symbol(name):
 
 
 class Lowering(Emitter):
-    """The state of lowering one kernel, or one function that it calls (see lower_calls.py).
+    """The state of lowering one kernel, or one function that it calls (see calls.py).
 
-    values: scalars so far     homes: tiles in scratch memory     inductions: loop-carried tiles as induction variables
-    pending: tiles whose chunks go to scratch when they are computed
+    values: scalars     buffers: tiles in scratch memory     inductions: loop-carried tiles as induction variables
+    pending: tiles whose chunks are written to scratch when computed
     """
 
     def __init__(self, module, target, taken=None):
@@ -96,18 +96,18 @@ class Lowering(Emitter):
         self.width = target.W
         self.contract = module.attrs.get("enable_fp_fusion", True) is not False
         self.arena = Arena()
-        self.values, self.homes, self.inductions, self.pending, self.written = {}, {}, {}, {}, set()
+        self.values, self.buffers, self.inductions, self.pending, self.written = {}, {}, {}, {}, set()
         self.taken = taken or Taken(module)
-        self.origins = {}  # key of a pointer (or a tile) that a loop only moves -> the one it starts from
-        self.wishes = {}  # key -> (buffer a value had best be put into, the carried tile that lies there)
-        self.starts = {}  # key of a sum of products that a loop carries -> whether the first of them is to come (i1)
+        self.origins = {}  # key of a pointer (or a tile) that a loop only advances -> its initial value
+        self.destinations = {}  # key of a value -> the loop-carried buffer it should be computed in
+        self.starts = {}  # key of a loop-carried accumulator of dots -> whether this is the first iteration (i1)
         self.facts = self.divides = None  # what is known along axes, whether it is worth asking (uniform_quotients.py)
-        self.ahead = set()  # ids of loads that a loop of dots reads row by row
-        self.assumed = frozenset()  # keys of masks that are known to hold everywhere
-        self.plan: Any = None  # of the block that is being written
+        self.ahead = set()  # ids of loads to prefetch: a loop of dots reads them row by row
+        self.assumed = frozenset()  # keys of masks known to be true everywhere
+        self.plan: Any = None  # of the current block
         self.now = 0
         self.callees = {}  # functions by name
-        self.stop = self.w.ret  # end the program at once
+        self.stop = self.w.ret  # emits the end of the program
         self._slots, self._lazy = {}, {}
 
     # --- the kernel -----------------------------------------------------------------------------------------------
@@ -167,18 +167,18 @@ class Lowering(Emitter):
         self.plan, self.now = outer
 
     def run(self, region, args):
-        """Lower a region of scalars with control flow of its own; returns what it yields."""
+        """Lower a region of scalars with control flow; returns the values it yields."""
         known = set(self.memo)
         for arg, x in zip(region.args, args, strict=True):
             self.values[self.key(arg)] = x
         self.block(region, lambda: None)
         made = [self.scalar(y) for y in region.yields]
-        for key in self.memo.keys() - known:  # the next time its values are others
+        for key in self.memo.keys() - known:  # the next copy of the region has other values
             del self.memo[key]
         return made
 
     def eager(self, op):
-        """An op on scalars, where it stands."""
+        """Lower a scalar op in program order."""
         fn = puller(op.kind)
         if fn is None:
             statement_of(op.kind)(self, op)
@@ -188,8 +188,8 @@ class Lowering(Emitter):
             self.values[self.key(x)] = y
 
     def nest(self, nest, finish):
-        """One step: what it needs in scratch first, its loops, the scalars that wait for it; room is given back."""
-        self.now -= 0.5  # the step itself is still to come: what it reads must not be overwritten yet
+        """Lower a loop nest: values to materialize first, its loops, the scalars after it; then free dead buffers."""
+        self.now -= 0.5  # values that the nest itself reads are still live
         with self.keeping(nest.first_keeps):
             for x in nest.before:
                 (self.postpone if described(x) else self.force)(x)
@@ -210,8 +210,8 @@ class Lowering(Emitter):
 
     @contextmanager
     def keeping(self, xs):
-        """While open, chunks of `xs` are written to scratch where they are computed; afterwards they live there."""
-        mine = {self.key(x): self.room(x) for x in xs if self.key(x) not in self.homes}
+        """While open, chunks of `xs` are also written to scratch when computed; afterwards `xs` are buffered."""
+        mine = {self.key(x): self.allocate(x) for x in xs if self.key(x) not in self.buffers}
         self.written -= mine.keys()
         outer = self.pending
         self.pending = {**outer, **mine}
@@ -219,74 +219,74 @@ class Lowering(Emitter):
         self.pending = outer
         for k, buffer in mine.items():
             if k in self.written:
-                self.homes[k] = buffer
+                self.buffers[k] = buffer
             else:
                 self.arena.release(buffer)
 
     # --- scratch --------------------------------------------------------------------------------------------------
-    def room(self, x):
-        """A buffer for a value: the one where it is wanted in the end if that is free to overwrite, or a new one."""
-        wish = self.wishes.get(self.key(x))
-        if wish is not None and wish.allows(self, x):
-            wish.buffer.users += 1
-            return wish.buffer
+    def allocate(self, x):
+        """A buffer for a value: its destination if that may be overwritten, else a new one."""
+        destination = self.destinations.get(self.key(x))
+        if destination is not None and destination.allows(self, x):
+            destination.buffer.users += 1
+            return destination.buffer
         return self.arena.take(T.shape(x.type), T.element(x.type))
 
     def force(self, x, buffer=None):
-        """Put a tile into scratch memory, unless it lies there already; returns its buffer."""
+        """Materialize a tile in scratch memory if it is not there yet; returns its buffer."""
         k = self.key(x)
-        found = self.homes.get(k)
+        found = self.buffers.get(k)
         if found is not None and buffer is None:
             return found
-        buffer = buffer or self.room(x)
+        buffer = buffer or self.allocate(x)
         loop_nests.fill(self, [(x, buffer)])
-        self.homes[k] = buffer
+        self.buffers[k] = buffer
         return buffer
 
     def postpone(self, x):
-        """Put a tile into scratch memory here if anybody turns out to read it there."""
+        """Materialize a tile here if its buffer is read later."""
         k, level, region = self.key(x), len(self.w.levels) - 1, self.region
-        buffer = self.homes[k] = self.room(x)
+        buffer = self.buffers[k] = self.allocate(x)
 
         def fill():
             outer, self.region = (self.region, self.w.rare, self.pending), region
             self.w.rare, self.pending = 0, {}
-            del self.homes[k]
+            del self.buffers[k]
             with self.at(level):
                 loop_nests.fill(self, [(x, buffer)])
-            self.homes[k] = buffer
+            self.buffers[k] = buffer
             self.region, self.w.rare, self.pending = outer
         buffer.late = fill
 
     def bring(self, nest):
-        """What a step is to have in one piece: a view of memory where that will do, else a copy in scratch."""
-        found = views.view(self, nest.force) if nest.in_place and self.key(nest.force) not in self.homes else None
+        """Materialize a nest's tile: as a view of global memory if possible, else as a copy in scratch."""
+        found = views.view(self, nest.force) if nest.in_place and self.key(nest.force) not in self.buffers else None
         if found is None:
             self.force(nest.force)
         else:
-            self.homes[self.key(nest.force)] = found
+            self.buffers[self.key(nest.force)] = found
 
     def adopt(self, x, buffer):
-        """Let value `x` live in `buffer`, too."""
+        """Add value `x` to the users of `buffer`."""
         buffer.users += 1
-        self.homes[self.key(x)] = buffer
+        self.buffers[self.key(x)] = buffer
 
     def drop(self, k):
-        """Forget that a value lies in scratch."""
-        buffer = self.homes.pop(k, None)
+        """Release a value's buffer."""
+        buffer = self.buffers.pop(k, None)
         if buffer is not None:
             self.arena.release(buffer)
 
     def owns(self, x):
-        """Whether a value was made in the present block: then the plan knows all who want it."""
+        """Whether a value is defined in the current block: then the plan knows all its uses."""
         return self.key(x) in self.plan.owned
 
     def dies(self, x):
-        """Whether nobody wants a value of this block after the present step."""
+        """Whether a value of this block is dead after the current nest."""
         return self.plan.last_use.get(self.key(x), -1) <= self.now
 
     def address(self, buffer):
-        """Where a buffer begins."""
+        """The address of a buffer."""
         if type(buffer) is View:
             return buffer.start
         if buffer.late is not None:
@@ -297,7 +297,7 @@ class Lowering(Emitter):
         return self.cse(("buffer", buffer.offset), lambda: self.w.gep("i8", self.scratch, self.const(buffer.offset)))
 
     def slot(self, name, size=256):
-        """A small piece of the stack, for what has to pass through memory."""
+        """A stack slot for vectors that pass through memory."""
         if name not in self._slots:
             self._slots[name] = self.w.alloca(f"[{size} x i8]", align=64)
         return self._slots[name]
@@ -305,11 +305,11 @@ class Lowering(Emitter):
     # --- chunks ---------------------------------------------------------------------------------------------------
     @staticmethod
     def key(x):
-        """What stands for a value in tables."""
+        """The key of a value in dictionaries."""
         return (id(x.op), x.index) if type(x) is Result else id(x)
 
     def is_lazy(self, op) -> bool:
-        """Whether an op waits until somebody wants its chunks."""
+        """Whether an op is evaluated by chunks, inside the loop nests that use it."""
         found = self._lazy.get(id(op))
         if found is None:
             found = self._lazy[id(op)] = is_lazy(op)
@@ -327,7 +327,7 @@ class Lowering(Emitter):
         return found
 
     def ev(self, x, idx) -> Val:
-        """The chunk of a value at an index: a vector, or one value where all lanes are equal."""
+        """The chunk of a value at an index: a vector, or a scalar if all lanes are equal."""
         if type(x.type) is not T.Tile:
             return self.scalar(x)
         k = self.key(x)
@@ -335,7 +335,7 @@ class Lowering(Emitter):
         if found is not None:
             return found
         out = uniform_quotients.chunk(self, x, idx)
-        buffer = self.homes.get(k) if out is None else None
+        buffer = self.buffers.get(k) if out is None else None
         if buffer is not None:
             return self.remember((k, idx), scratch_chunks.read(self, buffer, idx))
         if k in self.inductions:
@@ -350,7 +350,7 @@ class Lowering(Emitter):
         return out
 
     def computed(self, k, idx, chunk):
-        """A chunk was computed: note it, and write it to scratch if its tile is to be kept."""
+        """Record a computed chunk, and write it to scratch if its tile is buffered."""
         self.remember((k, idx), chunk)
         buffer = self.pending.get(k)
         if buffer is not None:
@@ -374,11 +374,11 @@ class Lowering(Emitter):
 
 @statement(ops.yield_)
 def _yield(lo, op):
-    """Done by the op whose region it closes."""
+    """Lowered by the op whose region it terminates."""
 
 
 def _code(t, x):
-    """The bits of a constant of a type that is carried as its code."""
+    """The bits of a constant of a type that is represented by its encoding."""
     import numpy as np
 
     from ....ops.meaning import scalar_of

@@ -76,7 +76,7 @@ def _fill_chunk(lo, pairs, idx):
 def _gathers(lo, x):
     """Whether a tile is loaded from addresses that follow no stride along rows. What these have in common with those of
     other rows then leaves the loop over rows, if a row is so short that its chunks are written out."""
-    while isinstance(x, Op) and lo.is_lazy(x) and lo.key(x) not in lo.homes:
+    while isinstance(x, Op) and lo.is_lazy(x) and lo.key(x) not in lo.buffers:
         if x.kind is ops.load:
             return bool(form_of(lo, x.operands[0]).loose)
         if not x.kind.elementwise or not x.operands:
@@ -108,8 +108,8 @@ def group(lo, roots, space, force=None, clip=None) -> None:
         return
     if len(roots) == 1 and stores and force is None and tile_copies.store(lo, stores[0]):
         return
-    room = None if force is None or lo.key(force) in lo.homes else lo.room(force)
-    fills = [] if room is None else [(force, room)]
+    buffer = None if force is None or lo.key(force) in lo.buffers else lo.allocate(force)
+    fills = [] if buffer is None else [(force, buffer)]
     reductions = [reduce.Reduction(lo, op) for op in roots if op.kind is ops.reduce]
     vectorised = all(r.lane_by_lane for r in reductions)
     width = width_for(lo, shape, *[T.element(x.type) for op in roots for x in op.operands[-2:] if not T.is_ptr(x.type)])
@@ -120,8 +120,8 @@ def group(lo, roots, space, force=None, clip=None) -> None:
         rows(lo, stores, reductions, walk, at, fills, stop)
     for r in reductions:
         r.close()
-    if room is not None:
-        lo.homes[lo.key(force)] = room
+    if buffer is not None:
+        lo.buffers[lo.key(force)] = buffer
 
 
 def _stop(lo, clip, walk, at, one_more):
@@ -165,8 +165,8 @@ def _chunk(lo, stores, reductions, fills, idx, carried, base=0):
         n = r.carries
         out += r.accumulate(xs, carried[:n], base, width_of(idx))
         carried = carried[n:]
-    for (_, room), chunk in zip(fills, filled, strict=True):
-        write(lo, room, idx, chunk)
+    for (_, buffer), chunk in zip(fills, filled, strict=True):
+        write(lo, buffer, idx, chunk)
     for store in ready:
         store()
     return out

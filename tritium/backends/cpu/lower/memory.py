@@ -77,7 +77,7 @@ def _terms(lo, form: Form, idx, wrap):
     for loose in form.loose:
         at = loose.index(lo, idx)
         first = counting(lo, loose.value, at) if type(loose.scale) is int else None
-        if first is not None and lo.key(loose.value) not in lo.homes:
+        if first is not None and lo.key(loose.value) not in lo.buffers:
             start = lo.index_of(lo.ev(loose.value, first), T.element(loose.value.type))
             terms.append(lo.mul(start, loose.scale))
             fixed = _plus(fixed, [loose.scale * o for o in range(width_of(idx))])
@@ -107,7 +107,7 @@ def _wrapped(lo, loose, at):
         return None
     top, n = (form_of(lo, y) for y in x.operands)
     axes = [a for a, (_, lane) in enumerate(at) if lane is not None]
-    if top.loose or not uniform(n) or lo.key(x) in lo.homes or len(axes) != 1:
+    if top.loose or not uniform(n) or lo.key(x) in lo.buffers or len(axes) != 1:
         return None
     (axis,), w = axes, lo.w
     base, lane = at[axis]

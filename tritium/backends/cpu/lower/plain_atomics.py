@@ -34,8 +34,8 @@ def if_alone(lo, plain, shared) -> None:
     lo.either(w.call("i1", "tt.alone", lo.base), alone, shared)
 
 
-def update(lo, op, room, combined, one_by_one) -> None:
-    """Update a tile with what `combined(old, given)` makes of its elements; old values go to `room` if there is one."""
+def update(lo, op, buffer, combined, one_by_one) -> None:
+    """Replace each element of a tile by `combined(old, given)`; the old values are written to `buffer` if given."""
     p, v, mask = (*op.operands, None)[:3]
     shape, t = T.shape(op.type), T.element(op.type)
     width = 1
@@ -46,9 +46,9 @@ def update(lo, op, room, combined, one_by_one) -> None:
         idx = walk.index(lo, at, base)
         place, m = place_of(lo, p, idx, wrap=False), mask_of(lo, mask, idx)
         x = lo.widen(lo.ev(v, idx), width_of(idx))
-        old = _chunk(lo, t, place, m, x, combined, room is not None, one_by_one)
-        if room is not None:
-            scratch_chunks.write(lo, room, idx, old)
+        old = _chunk(lo, t, place, m, x, combined, buffer is not None, one_by_one)
+        if buffer is not None:
+            scratch_chunks.write(lo, buffer, idx, old)
 
 
 def _chunk(lo, t, place, mask, x, combined, wanted, one_by_one):

@@ -65,9 +65,9 @@ class Mask:
         only = partial and self.low is None and self.each is None and self.condition is None
 
         def below(limit):
-            room = w.intrinsic("smax", "i64", w.binary("sub", lo.const(limit), base), lo.const(0))
-            room = room if only else w.intrinsic("smin", "i64", room, lo.const(n))  # else the bound is in the chunk
-            return w.binary("sub", w.binary("shl", one, room), one)
+            left = w.intrinsic("smax", "i64", w.binary("sub", lo.const(limit), base), lo.const(0))
+            left = left if only else w.intrinsic("smin", "i64", left, lo.const(n))  # else the bound is in the chunk
+            return w.binary("sub", w.binary("shl", one, left), one)
         if self.high is not None:
             bits = below(self.high)
         if self.low is not None:
@@ -95,9 +95,9 @@ class Mask:
         places = w.lanes_of("i32", range(n))
         for limit, test in ((self.high, "icmp slt"), (self.low, "icmp sge")):
             if limit is not None:
-                room = w.intrinsic("smax", "i64", lo.const(lo.sub(limit, self.base)), lo.const(0))
-                room = w.cast("trunc", w.intrinsic("smin", "i64", room, lo.const(n)), "i32")
-                inside = w.compare(test, places, lo.widen(room, n))
+                left = w.intrinsic("smax", "i64", lo.const(lo.sub(limit, self.base)), lo.const(0))
+                left = w.cast("trunc", w.intrinsic("smin", "i64", left, lo.const(n)), "i32")
+                inside = w.compare(test, places, lo.widen(left, n))
                 total = inside if total is None else w.binary("and", total, inside)
         if self.condition is not None:
             condition = lo.widen(self.condition, n)
@@ -131,10 +131,10 @@ _COMPARE = {ops.lt: (0, 1, 0), ops.le: (0, 1, 1), ops.gt: (1, 0, 0), ops.ge: (1,
 
 def _restrict(lo, mask, m, idx):
     while type(m.type) is T.Tile and type(m) not in (Arg, Result) and m.kind in _THROUGH \
-            and lo.key(m) not in lo.homes:
+            and lo.key(m) not in lo.buffers:
         idx = source_index(lo, m, idx)
         m = m.operands[0]
-    computed = type(m) not in (Arg, Result) and type(m.type) is T.Tile and lo.key(m) not in lo.homes
+    computed = type(m) not in (Arg, Result) and type(m.type) is T.Tile and lo.key(m) not in lo.buffers
     if computed and m.kind is ops.and_:
         for x in m.operands:
             _restrict(lo, mask, x, idx)

@@ -74,7 +74,7 @@ class Reduction:
         self.known: Any = _known(op) if self.lane_by_lane else None
         self.totals = []
         self.carries = len(op.operands)  # values that go round the loop
-        self.rooms = [] if T.shape(op.types[0]) == () else [lo.room(x) for x in op.results]
+        self.buffers = [] if T.shape(op.types[0]) == () else [lo.allocate(x) for x in op.results]
 
     def inits(self, walk: Chunks, stop=None):
         """What the accumulators start from: the neutral element, or anything where the first chunk replaces it.
@@ -163,15 +163,15 @@ class Reduction:
         """Results at an index of the reduced tile."""
         lo = self.lo
         for k, (result, x) in enumerate(zip(self.op.results, xs, strict=True)):
-            if not self.rooms:
+            if not self.buffers:
                 lo.values[lo.key(result)] = x
             else:
-                scratch_chunks.write(lo, self.rooms[k], idx, x)
+                scratch_chunks.write(lo, self.buffers[k], idx, x)
 
     def close(self):
         """After the loops: the results lie in scratch."""
-        for result, room in zip(self.op.results, self.rooms):
-            self.lo.homes[self.lo.key(result)] = room
+        for result, buffer in zip(self.op.results, self.buffers):
+            self.lo.buffers[self.lo.key(result)] = buffer
 
 
 def columns(lo, roots, axis):
@@ -232,25 +232,25 @@ def _reduce(lo, op):
 def _scan(lo, op):
     axis, shape = op.attrs["axis"], T.shape(op.operands[0].type)
     width = loop_nests.width_for(lo, shape, *[T.element(x.type) for x in op.operands])
-    rooms = [lo.room(x) for x in op.results]
+    buffers = [lo.allocate(x) for x in op.results]
     last = len(shape) - 1
     if not table.lane_by_lane(op.regions[0]):
         width = 1
     if axis == last and (shape[last] >= 16 or last == 0):
         walk = chunks(shape, loop_nests.inside_rows(width, shape))
         with lo.loops([shape[a] for a in walk.outer]) as at:
-            _scan_chunks(lo, op, rooms, walk.total, walk.width, lambda base: walk.index(lo, at, base))
+            _scan_chunks(lo, op, buffers, walk.total, walk.width, lambda base: walk.index(lo, at, base))
     else:
         kept = shape[:axis] + shape[axis + 1:]
         walk = chunks(kept, width)
         with lo.loops([kept[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
             idx = walk.index(lo, at, base)
-            _scan_chunks(lo, op, rooms, shape[axis], 1, lambda i: (*idx[:axis], (i, None), *idx[axis:]))
-    for result, room in zip(op.results, rooms, strict=True):
-        lo.homes[lo.key(result)] = room
+            _scan_chunks(lo, op, buffers, shape[axis], 1, lambda i: (*idx[:axis], (i, None), *idx[axis:]))
+    for result, buffer in zip(op.results, buffers, strict=True):
+        lo.buffers[lo.key(result)] = buffer
 
 
-def _scan_chunks(lo, op, rooms, total, along, index):
+def _scan_chunks(lo, op, buffers, total, along, index):
     """Scan `total` elements, `along` of them in each chunk (1: chunks run across the scan)."""
     w, reverse, region = lo.w, op.attrs["reverse"], op.regions[0]
     n = along if along > 1 else max(width_of(index(0)), 1)
@@ -268,8 +268,8 @@ def _scan_chunks(lo, op, rooms, total, along, index):
             xs = [w.select(first, x, y) for x, y in zip(xs, merged, strict=True)]
         else:
             xs = lo.either(first, lambda: xs, lambda: combine(lo, region, [*before, *xs]))
-        for room, x in zip(rooms, xs, strict=True):
-            scratch_chunks.write(lo, room, idx, x)
+        for buffer, x in zip(buffers, xs, strict=True):
+            scratch_chunks.write(lo, buffer, idx, x)
         loop.next = [w.extract(x, 0 if reverse else along - 1) for x in xs] if along > 1 else xs
 
 
@@ -295,15 +295,15 @@ def _map(lo, op):
 
 def each(lo, op, shape, pack, compute):
     """Results of `compute` on every `pack` neighbouring elements of the operands."""
-    rooms = [lo.room(x) for x in op.results]
+    buffers = [lo.allocate(x) for x in op.results]
     total = 1
     for n in shape:
         total *= n
     with lo.counted(total, pack) as base:
         at = [tuple(unravel(lo, (lo.add(base, k), None), shape)) for k in range(pack)]
         made = compute([lo.ev(x, idx) for x in op.operands for idx in at])
-        for j, room in enumerate(rooms):
+        for j, buffer in enumerate(buffers):
             for k, idx in enumerate(at):
-                scratch_chunks.write(lo, room, idx, made[j * pack + k])
-    for result, room in zip(op.results, rooms, strict=True):
-        lo.homes[lo.key(result)] = room
+                scratch_chunks.write(lo, buffer, idx, made[j * pack + k])
+    for result, buffer in zip(op.results, buffers, strict=True):
+        lo.buffers[lo.key(result)] = buffer

@@ -1,4 +1,4 @@
-"""Scratch memory: tiles that several loops want lie row-major in the worker's arena, at offsets shared over time."""
+"""Scratch memory: row-major buffers in the worker's arena, at offsets that buffers with disjoint lifetimes share."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from ..fuse.index import power_of_two
 __all__ = ["Arena", "Buffer", "View"]
 
 ALIGN = 64
-# A chunk may be read as a whole where only some of its lanes are wanted.
+# A full chunk may be loaded where only some of its lanes are used.
 SLACK = 256
 
 
-# Rows a power of two apart fall into the same few sets of a cache: from this size on they are set apart.
+# Rows a power of two apart fall into the same few sets of a cache: from this row size (bytes) on they are padded.
 CONFLICT = 512
 
 
-# Room so many times as large as what is put there is left for something larger: tiles that follow each other in one
-# place stay in the cache.
+# A free block more than this many times as large is left for a larger buffer: buffers that reuse one offset stay in the
+# cache.
 MUCH = 16
 
 
 class Buffer:
-    """Room for a tile in the arena; `users` counts the values that live in it, `flat` says that rows have no gaps.
+    """A tile's memory in the arena; `users` counts the live values in it, `flat` is whether rows have no padding.
 
-    `late`, if there is one, writes the code that fills it: nobody has wanted to know yet where it lies.
+    `late`, if not None, emits the code that fills the buffer, on its first use.
     """
 
     __slots__ = ("element", "flat", "late", "offset", "shape", "size", "strides", "users")
@@ -52,23 +52,23 @@ class Buffer:
 
 
 class View:
-    """A tile that lies elsewhere: at `start` (a value), `strides` known when the kernel runs, or copied into `room`."""
+    """A strided view of a tile in global memory, at `start` with run-time `strides`, or of its `copy` in the arena."""
 
     flat = False
 
-    def __init__(self, t, start, outer, room=None):
-        self.shape, self.element, self.start, self.room = T.shape(t), T.element(t), start, room
+    def __init__(self, t, start, outer, copy=None):
+        self.shape, self.element, self.start, self.copy = T.shape(t), T.element(t), start, copy
         self.strides = (*outer, 1)
-        self.offset = room.offset if room is not None else None
+        self.offset = copy.offset if copy is not None else None
         self.users = 1
 
     def fits(self, t) -> bool:
-        """Nothing is ever put there."""
+        """Never: a view is read-only."""
         return False
 
 
 class Arena:
-    """Hands out offsets, first fit; `bytes` is how much was in use at most.
+    """A first-fit allocator of offsets; `bytes` is the peak use.
 
     >>> arena = Arena()
     >>> x, y = arena.take((16,), T.f32), arena.take((16,), T.f32)
@@ -100,13 +100,13 @@ class Arena:
         return buffer
 
     def release(self, buffer: Buffer | View) -> None:
-        """One user less; the last one gives the room back."""
+        """Drop one user; the last one frees the buffer."""
         buffer.users -= 1
         if buffer.users:
             return
         if isinstance(buffer, View):
-            if buffer.room is not None:
-                self.release(buffer.room)
+            if buffer.copy is not None:
+                self.release(buffer.copy)
             return
         free = sorted([*self._free, (buffer.offset, buffer.size)])
         merged = free[:1]

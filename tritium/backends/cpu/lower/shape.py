@@ -34,67 +34,67 @@ def _extract(lo, op):
 @statement(ops.insert)
 def _insert(lo, op):
     x, element, *index = op.operands
-    home = lo.homes.get(lo.key(x))
-    if home is not None and lo.owns(x) and lo.dies(x):
-        room = home
-        room.users += 1
+    held = lo.buffers.get(lo.key(x))
+    if held is not None and lo.owns(x) and lo.dies(x):
+        buffer = held
+        buffer.users += 1
     else:
-        room = lo.room(op)
-        loop_nests.fill(lo, [(x, room)])
+        buffer = lo.allocate(op)
+        loop_nests.fill(lo, [(x, buffer)])
     idx = tuple([(lo.index_of(lo.scalar(i), i.type), None) for i in index])
-    scratch_chunks.write(lo, room, idx, lo.scalar(element))
-    lo.homes[lo.key(op)] = room
+    scratch_chunks.write(lo, buffer, idx, lo.scalar(element))
+    lo.buffers[lo.key(op)] = buffer
 
 
-def _copy(lo, x, room, moved):
+def _copy(lo, x, buffer, moved):
     """Write a tile into a buffer of another shape: `moved(idx)` is where index `idx` goes."""
     shape = T.shape(x.type)
     walk = chunks(shape, loop_nests.width_for(lo, shape, T.element(x.type)))
     with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
         idx = walk.index(lo, at, base)
-        scratch_chunks.write(lo, room, moved(idx), lo.ev(x, idx))
+        scratch_chunks.write(lo, buffer, moved(idx), lo.ev(x, idx))
 
 
 @statement(ops.cat)
 def _cat(lo, op):
-    axis, room, start = op.attrs["axis"], lo.room(op), 0
+    axis, buffer, start = op.attrs["axis"], lo.allocate(op), 0
     for x in op.operands:
         def moved(idx, start=start):
             i, lane = idx[axis]
             return (*idx[:axis], (lo.add(i, start), lane), *idx[axis + 1:])
-        _copy(lo, x, room, moved)
+        _copy(lo, x, buffer, moved)
         start += T.shape(x.type)[axis]
-    lo.homes[lo.key(op)] = room
+    lo.buffers[lo.key(op)] = buffer
 
 
 @statement(ops.join)
 def _join(lo, op):
-    room, shape = lo.room(op), T.shape(op.operands[0].type)
+    buffer, shape = lo.allocate(op), T.shape(op.operands[0].type)
     if not shape:
         for k, x in enumerate(op.operands):
-            scratch_chunks.write(lo, room, ((k, None),), lo.scalar(x))
+            scratch_chunks.write(lo, buffer, ((k, None),), lo.scalar(x))
     else:
         walk = chunks(shape, loop_nests.width_for(lo, shape, T.element(op.type)))
         with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
             idx = walk.index(lo, at, base)
             pair = [lo.widen(lo.ev(x, idx), width_of(idx)) for x in op.operands]
-            _interleave(lo, room, idx, pair)
-    lo.homes[lo.key(op)] = room
+            _interleave(lo, buffer, idx, pair)
+    lo.buffers[lo.key(op)] = buffer
 
 
-def _interleave(lo, room, idx, pair):
+def _interleave(lo, buffer, idx, pair):
     """Chunks of the two halves, element by element in turn."""
     n = width_of(idx)
     if n == 1:
         for k, x in enumerate(pair):
-            scratch_chunks.write(lo, room, (*idx, (k, None)), x)
+            scratch_chunks.write(lo, buffer, (*idx, (k, None)), x)
         return
     picks = [l // 2 + n * (l % 2) for l in range(2 * n)]
     both = lo.w.shuffle(*pair, picks)
-    if room.element is T.i1:
+    if buffer.element is T.i1:
         both = lo.w.cast("zext", both, vector(2 * n, "i8"))
-    start = scratch_chunks.position(lo, room, (*idx, ZERO))
-    lo.w.store(both, scratch_chunks.pointer(lo, room, start), room.element.bytes)
+    start = scratch_chunks.position(lo, buffer, (*idx, ZERO))
+    lo.w.store(both, scratch_chunks.pointer(lo, buffer, start), buffer.element.bytes)
 
 
 @pulled(ops.gather)
@@ -128,15 +128,16 @@ _SORT = {T.bf16: "bf16", **dict.fromkeys((T.f8e5, T.f8e5b16, T.f8e4nv, T.f8e4b8,
 @statement(ops.sort)
 def _sort(lo, op):
     x, = op.operands
-    room, t = lo.room(op), T.element(op.type)
+    buffer, t = lo.allocate(op), T.element(op.type)
     *rows, n = T.shape(op.type)
     if n & (n - 1):
         raise CompilationError(None, None, f"sort needs a last axis of a power of two, got {n}")
-    loop_nests.fill(lo, [(x, room)])
+    loop_nests.fill(lo, [(x, buffer)])
     with lo.loops(rows) as at:
-        start = scratch_chunks.pointer(lo, room, scratch_chunks.position(lo, room, (*[(i, None) for i in at], ZERO)))
+        first = scratch_chunks.position(lo, buffer, (*[(i, None) for i in at], ZERO))
+        start = scratch_chunks.pointer(lo, buffer, first)
         lo.w.call("void", f"tt.sort.{_SORT.get(t, t.name)}", start, lo.const(n), lo.const(int(op.attrs["descending"])))
-    lo.homes[lo.key(op)] = room
+    lo.buffers[lo.key(op)] = buffer
 
 
 @statement(ops.histogram)
@@ -144,16 +145,16 @@ def _histogram(lo, op):
     """One element after the other."""
     x, *masks = op.operands
     mask = masks[0] if masks else None
-    w, room, bins = lo.w, lo.room(op), op.attrs["bins"]
+    w, buffer, bins = lo.w, lo.allocate(op), op.attrs["bins"]
     size, = T.shape(x.type)
     with lo.counted(bins) as i:
-        scratch_chunks.write(lo, room, ((i, None),), w.const("i32", 0))
+        scratch_chunks.write(lo, buffer, ((i, None),), w.const("i32", 0))
     with lo.counted(size) as i:
         bin = lo.const(lo.index_of(lo.ev(x, ((i, None),)), T.element(x.type)))
         counts = w.compare("icmp ult", bin, lo.const(bins))
         if mask is not None:
             counts = w.binary("and", counts, lo.ev(mask, ((i, None),)))
         with lo.when(counts):
-            place = w.gep("i32", lo.address(room), bin)
+            place = w.gep("i32", lo.address(buffer), bin)
             w.store(w.binary("add", w.load("i32", place), w.const("i32", 1)), place)
-    lo.homes[lo.key(op)] = room
+    lo.buffers[lo.key(op)] = buffer

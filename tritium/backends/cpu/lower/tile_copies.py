@@ -41,7 +41,7 @@ def wrap_of(lo, loose) -> Wrap | None:
     return None if strides is None else Wrap(loose.scale, top.base, by.base, strides)
 
 
-def load(lo, op, form: Form, wraps: list[Wrap], room: Buffer) -> bool:
+def load(lo, op, form: Form, wraps: list[Wrap], buffer: Buffer) -> bool:
     """Have the runtime copy what `op` loads from pointers of this form; False if that takes more than it can do."""
     _, mask, other = (*op.operands, None, None)[:3]
     shape = T.shape(op.type)
@@ -59,7 +59,7 @@ def load(lo, op, form: Form, wraps: list[Wrap], room: Buffer) -> bool:
     element = T.element(op.type)
     start = lo.offset(memory_type(element), form.pointer, form.base)
     numbers = (axes[0][0], *shape, *ends, *axes[0][1:], *axes[1][1:], element.bytes)
-    lo.w.call("void", "tt.tile.load", lo.address(room), lo.const(room.strides[0]), start, *map(lo.const, numbers))
+    lo.w.call("void", "tt.tile.load", lo.address(buffer), lo.const(buffer.strides[0]), start, *map(lo.const, numbers))
     return True
 
 
@@ -67,15 +67,15 @@ def store(lo, op) -> bool:
     """Have the runtime store a tile that lies in scratch; False if it does not, or that takes more."""
     p, x, *masks = op.operands
     mask = masks[0] if masks else None
-    shape, element, room = T.shape(x.type), T.element(x.type), lo.homes.get(lo.key(x))
-    if type(room) is not Buffer or len(shape) != 2 or shape[1] * element.bytes < _NARROW:
+    shape, element, buffer = T.shape(x.type), T.element(x.type), lo.buffers.get(lo.key(x))
+    if type(buffer) is not Buffer or len(shape) != 2 or shape[1] * element.bytes < _NARROW:
         return False
     form, ends = form_of(lo, p), predication.limits(lo, mask, shape)
     if form.pointer is None or form.loose or form.strides[1] != 1 or ends is None:
         return False
     start = lo.offset(memory_type(element), form.pointer, form.base)
-    lo.w.call("void", "tt.tile.store", start, lo.const(form.strides[0]), lo.address(room),
-              *map(lo.const, (room.strides[0], *shape, *ends, element.bytes)))
+    lo.w.call("void", "tt.tile.store", start, lo.const(form.strides[0]), lo.address(buffer),
+              *map(lo.const, (buffer.strides[0], *shape, *ends, element.bytes)))
     return True
 
 

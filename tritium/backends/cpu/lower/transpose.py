@@ -15,7 +15,7 @@ __all__ = ["contiguous_axis", "fill_across", "store_across", "turned"]
 def contiguous_axis(lo, x, seen=None):
     """The axis of a tile along which the memory it comes from is contiguous; None when nothing speaks for one."""
     seen = set() if seen is None else seen
-    if lo.key(x) in lo.homes:
+    if lo.key(x) in lo.buffers:
         return len(T.shape(x.type)) - 1
     if type(x) in (Arg, Result) or type(x.type) is not T.Tile or id(x) in seen or not lo.is_lazy(x):
         return None
@@ -89,7 +89,7 @@ def _masks(lo, x):
     found, seen, stack = {}, set(), [x]
     while stack:
         x = stack.pop()
-        if type(x) in (Arg, Result) or type(x.type) is not T.Tile or id(x) in seen or lo.key(x) in lo.homes \
+        if type(x) in (Arg, Result) or type(x.type) is not T.Tile or id(x) in seen or lo.key(x) in lo.buffers \
                 or not lo.is_lazy(x):
             continue
         seen.add(id(x))

@@ -38,7 +38,7 @@ def view(lo, x) -> View | None:
     start, outer = lo.offset(memory_type(T.element(x.type)), form.pointer, base), [lo.const(s) for s in strides[:-1]]
     if not tests:
         return View(x.type, start, outer)
-    return _checked(lo, x, tests, start, outer, lambda room: tile_copies.load(lo, x, form, wraps, room))
+    return _checked(lo, x, tests, start, outer, lambda buffer: tile_copies.load(lo, x, form, wraps, buffer))
 
 
 def _straight(lo, wrap, shape):
@@ -50,7 +50,7 @@ def _straight(lo, wrap, shape):
 
 def _checked(lo, x, tests, start, outer, by_runtime):
     """The tile where it lies if all tests hold, else a copy."""
-    ok, room = tests[0], lo.arena.take(T.shape(x.type), T.element(x.type))
+    ok, buffer = tests[0], lo.arena.take(T.shape(x.type), T.element(x.type))
     for test in tests[1:]:
         ok = lo.w.binary("and", ok, test)
 
@@ -58,8 +58,8 @@ def _checked(lo, x, tests, start, outer, by_runtime):
 
     def copy():
         with lo.inside():
-            if not by_runtime(room):
-                loop_nests.fill(lo, [(x, room)])
-        return [lo.address(room), *[lo.const(s) for s in room.strides[:-1]]]
+            if not by_runtime(buffer):
+                loop_nests.fill(lo, [(x, buffer)])
+        return [lo.address(buffer), *[lo.const(s) for s in buffer.strides[:-1]]]
     start, *outer = lo.either(ok, lambda: [start, *outer], copy, likely=True)
-    return View(x.type, start, outer, room)
+    return View(x.type, start, outer, buffer)
