@@ -78,6 +78,15 @@ def test_the_readme_links_every_page():
     assert len(pages) > 20 and not missing, f"no link to {', '.join(missing)}"
 
 
+def test_every_term_of_the_glossary_names_a_file():
+    rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", (ROOT / "docs" / "glossary.md").read_text(), re.M)
+    terms = [(term, where) for term, _, where in rows if term != "term"]
+    assert len(terms) > 60 and len({term for term, _ in terms}) == len(terms)
+    for term, where in terms:
+        paths = re.findall(r"`([^`]+)`", where)
+        assert paths and all((ROOT / path).is_file() for path in paths), f"{term}: {where}"
+
+
 def test_the_readme_says_how_to_start():
     text = (ROOT / "README.md").read_text()
     for needed in ("make demo", "make test", "docs/map.md"):
