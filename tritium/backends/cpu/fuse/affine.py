@@ -1,11 +1,11 @@
-"""Addresses and indices in closed form: base + sum of stride * index over the axes, plus what is not that regular.
+"""Affine forms of addresses and indices: base + sum of stride * index over the axes, plus irregular terms.
 
-A `Form` describes a whole tile of integers or pointers by a few scalars, so that a chunk's address is one scalar and no
-vector of indices is ever built. Terms that follow no stride (a loaded index, a remainder) stay *loose*: tile values to
-evaluate where the address is needed, usually equal in all lanes of a chunk.
+A `Form` describes a tile of integers or pointers by a few scalars, so that a chunk's address is one scalar and no
+vector of indices is built. Terms that are not affine (a loaded index, a remainder) stay *loose*: tile values that are
+evaluated where the address is needed, usually uniform in a chunk.
 
-Forms count in 64 bits. A signed 32-bit index that overflows is taken to go on counting: as in C, such an overflow is
-undefined. Unsigned indices narrower than 64 bits wrap, so their sums and products are left loose.
+Forms are computed in 64 bits: overflow of a signed 32-bit index is undefined, as in C. Unsigned indices narrower than
+64 bits wrap, so their sums and products are left loose.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Loose(NamedTuple):
     path: tuple = ()
 
     def index(self, lo, idx):
-        """The index in `value` that `idx` of the form's tile stands for."""
+        """The index in `value` of the element at `idx` of the form's tile."""
         for op in self.path:
             idx = source_index(lo, op, idx)
         return idx
@@ -45,7 +45,7 @@ class Form(NamedTuple):
 
     @property
     def level(self) -> int:
-        """The deepest level of what it is made of."""
+        """The deepest loop level of its parts."""
         parts = [self.base, *self.strides, *[x.scale for x in self.loose]]
         if self.pointer is not None:
             parts.append(self.pointer)
@@ -58,7 +58,7 @@ def uniform(form: Form) -> bool:
 
 
 def unfolded(path, strides):
-    """Strides after the shape ops in `path` (outermost first); None where they are not kept."""
+    """Strides after the shape ops in `path` (outermost first); None if they are not affine."""
     for op in reversed(path):
         if op.kind is ops.expand_dims:
             at = op.attrs["axis"]
@@ -73,7 +73,7 @@ def unfolded(path, strides):
 
 
 def usual_stride(lo, form: Form, axis: int):
-    """The stride along an axis where remainders do not wrap: good enough to guess what is wanted next."""
+    """The stride along an axis if no remainder wraps: an estimate for prefetching."""
     total = form.strides[axis]
     for loose in form.loose:
         x = loose.value
@@ -86,7 +86,7 @@ def usual_stride(lo, form: Form, axis: int):
 
 
 def form_of(lo, x) -> Form:
-    """The form of a value of integers or pointers: at worst itself as a loose term."""
+    """The form of integers or pointers; a value that is not affine is its own loose term."""
     key = ("form", lo.key(x))
     found = lo.memo.get(key)
     if found is None:
@@ -151,11 +151,11 @@ def _trans(lo, op):
 
 
 def _reshape(lo, op):
-    """Splitting an axis or moving axes of size 1 keeps the form; merging axes only where one continues the other."""
+    """Splitting an axis or moving axes of size 1 keeps the form; merging axes does if their strides are nested."""
     source, target = T.shape(op.operands[0].type), op.attrs["shape"]
     form = form_of(lo, op.operands[0])
     if form.loose and not all(map(power_of_two, source)):
-        return None  # no index arithmetic reaches through it
+        return None  # indices cannot be delinearized
     merged = []
     for n, s in zip(source, form.strides):
         if n == 1:
@@ -179,7 +179,7 @@ def _reshape(lo, op):
 
 
 def _wraps(t):
-    """Whether arithmetic on an integer type has to wrap before it becomes an address."""
+    """Whether arithmetic on an integer type may wrap before the extension to 64 bits."""
     return t.kind != "int" and t.bits < 64
 
 
@@ -221,7 +221,7 @@ def _shl(lo, op):
 
 
 def _cast(lo, op):
-    """Widening keeps the value; what narrows or turns into something else is evaluated."""
+    """Widening casts keep the form; others are loose."""
     source, target = T.element(op.operands[0].type), op.attrs["to"]
     pointers = [type(t) is T.Ptr for t in (source, target)]
     if all(pointers):
@@ -234,7 +234,7 @@ def _cast(lo, op):
 
 
 def _repointed(lo, op, source, target):
-    """A pointer to other elements: the same address, counted in their size."""
+    """A cast of the pointee type: the same address, in units of the new element size."""
     form = form_of(lo, op.operands[0])
     before, after = source.pointee.bytes, target.pointee.bytes
     if before == after or form.pointer is None:
@@ -259,12 +259,12 @@ _RULES = {
     ops.reshape: _reshape, ops.add: _sum(1), ops.sub: _sum(-1), ops.mul: _mul, ops.shl: _shl, ops.cast: _cast,
     ops.addptr: _addptr, ops.hint: _hint,
 }
-# What is cheaper to describe again than to keep.
+# Ops that are cheaper to rematerialize than to buffer.
 ADDRESSING = frozenset(_RULES)
 
 
 def described(x) -> bool:
-    """Whether `x` is a remainder of numbers that forms describe: no memory is read to compute it."""
+    """Whether `x` is an integer remainder of values with forms: computing it reads no memory."""
     if type(x) in (Arg, Result) or x.kind is not ops.rem or not T.element(x.type).is_int:
         return False
     stack = list(x.operands)

@@ -1,8 +1,8 @@
-"""Which loops may stop where their mask ends.
+"""Bounds clipping: which loops may end where their mask ends.
 
-A tile of 1024 elements of which 771 are real need not be walked to its end: stores do nothing beyond the mask, and a
-reduction meets the same element again and again there (what masked-off lanes of a load get, and what is computed from
-it). One chunk beyond the end shows that element; the rest is accounted for at once.
+Of a tile of 1024 elements with 771 inside the mask, the loop skips the rest: stores have no effect beyond the mask, and
+all elements of a reduction there are equal (computed from the `other` of masked loads). The loop runs one chunk beyond
+the end for the value of these elements, and the reduction combines it as many times as there are chunks left.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Result
 
-__all__ = ["REPEATABLE", "clip_of", "settles"]
+__all__ = ["REPEATABLE", "clip_mask", "uniform_beyond"]
 
-# Combinations for which many equal elements are easily accounted for: added, or the same as one.
+# Combinations of n equal elements in closed form: n * x, or x.
 REPEATABLE = (ops.add, ops.max_, ops.min_, ops.max_nan, ops.min_nan, ops.and_, ops.or_)
 
 
-def clip_of(op):
-    """The mask beyond which a store or a reduction meets nothing new; None if there is none."""
+def clip_mask(op):
+    """The mask at whose end the loop of a store or a reduction may stop; None if there is none."""
     if op.kind is ops.store:
         return op.operands[2] if len(op.operands) > 2 else None
     region, = op.regions
     if len(op.operands) > 1 or len(region.ops) != 2 or region.ops[0].kind not in REPEATABLE:
         return None
     x, = op.operands
-    return next((m for m in _masks(x) if settles(x, m)), None)
+    return next((m for m in _masks(x) if uniform_beyond(x, m)), None)
 
 
 def _masks(x):
-    """The masks that a tile's elements were loaded or selected by."""
+    """The masks of the loads and selects that a tile is computed from."""
     found, seen, stack = [], set(), [x]
     while stack:
         x = stack.pop()
@@ -46,8 +46,8 @@ def _masks(x):
     return found
 
 
-def settles(x, m, known=None) -> bool:
-    """Whether a tile has one value (for each row) in all lanes where mask `m`, true up to some lane, is false."""
+def uniform_beyond(x, m, known=None) -> bool:
+    """Whether a tile is uniform along each row where mask `m`, true up to some lane, is false."""
     known = {} if known is None else known
     if type(x.type) is not T.Tile or x is m:
         return True
@@ -55,21 +55,22 @@ def settles(x, m, known=None) -> bool:
         return False
     found = known.get(id(x))
     if found is None:
-        found = known[id(x)] = _settles(x, m, known)
+        found = known[id(x)] = _uniform_beyond(x, m, known)
     return found
 
 
-def _settles(x, m, known):
+def _uniform_beyond(x, m, known):
     if x.kind is ops.splat:
         return True
     if x.kind is ops.load:
-        return len(x.operands) > 1 and x.operands[1] is m and (len(x.operands) == 2 or settles(x.operands[2], m, known))
+        return len(x.operands) > 1 and x.operands[1] is m and \
+            (len(x.operands) == 2 or uniform_beyond(x.operands[2], m, known))
     if x.kind is ops.select and x.operands[0] is m:
-        return settles(x.operands[2], m, known)
+        return uniform_beyond(x.operands[2], m, known)
     if x.kind is ops.expand_dims:
-        return x.attrs["axis"] == len(T.shape(x.type)) - 1 or settles(x.operands[0], m, known)
+        return x.attrs["axis"] == len(T.shape(x.type)) - 1 or uniform_beyond(x.operands[0], m, known)
     if x.kind is ops.broadcast:
-        return T.shape(x.operands[0].type)[-1] == 1 or settles(x.operands[0], m, known)
+        return T.shape(x.operands[0].type)[-1] == 1 or uniform_beyond(x.operands[0], m, known)
     if x.kind.elementwise or x.kind in (ops.hint, ops.rare):
-        return all(settles(y, m, known) for y in x.operands)
+        return all(uniform_beyond(y, m, known) for y in x.operands)
     return False

@@ -1,8 +1,8 @@
-"""Where in a tile a chunk of lanes lies: one index for each axis, each a number plus a fixed pattern over the lanes.
+"""The coordinates of a vector chunk in a tile: one index for each axis, a scalar plus constant offsets of the lanes.
 
-An index is `(base, lanes)`: `base` is an int or an i64 value equal in all lanes, `lanes` what lane l adds to it, or
-None when no lane adds anything. A chunk along the last axis is `(i, iota(16))` there and `(row, None)` elsewhere;
-shape ops only rearrange indices and cost no code.
+An index is `(base, lanes)`: `base` is an int or a uniform i64 value, `lanes` the offsets of the lanes, or None if all
+are 0. A chunk along the last axis is `(i, iota(16))` there and `(row, None)` elsewhere; shape ops only rearrange
+indices and generate no code.
 
     >>> iota(4).offsets, lanes_of((0, 0, 0)) is None
     ((0, 1, 2, 3), True)
@@ -21,7 +21,7 @@ ZERO = (0, None)  # the only index of an axis of size 1
 
 
 class Lanes:
-    """What each lane adds to an index: interned, so equality is `is`."""
+    """The offsets of the lanes of an index: interned, so equality is `is`."""
 
     __slots__ = ("offsets",)
 
@@ -53,7 +53,7 @@ def iota(n: int) -> Lanes | None:
 
 
 def width_of(idx) -> int:
-    """How many lanes an index has (1 when it is the same in all).
+    """The number of lanes of an index (1 if it is uniform).
 
     >>> width_of(((0, None), (16, iota(16)))), width_of(())
     (16, 1)
@@ -70,7 +70,7 @@ def power_of_two(n: int) -> bool:
 
 
 class Chunks(NamedTuple):
-    """How a tile is walked: loops over the `outer` axes, then chunks of `width` lanes over the `inner` axes together.
+    """A traversal of a tile: loops over the `outer` axes, then chunks of `width` lanes over the collapsed `inner` axes.
 
     `total` is the number of elements in the inner axes.
     """
@@ -96,9 +96,9 @@ class Chunks(NamedTuple):
 
 
 def chunks(shape: tuple[int, ...], width: int, order: tuple[int, ...] | None = None) -> Chunks:
-    """Walk `shape` with the axes nested in `order` (the last innermost), in chunks of at most `width` lanes.
+    """Traverse `shape` with the axes nested in `order` (the last innermost), in chunks of at most `width` lanes.
 
-    Axes too short for a chunk are walked together with the next ones outside them.
+    Axes shorter than a chunk are collapsed with the next outer ones.
 
     >>> chunks((64, 128), 16)[1:]
     ((0,), (1,), 16, 128)
@@ -123,12 +123,12 @@ def chunks(shape: tuple[int, ...], width: int, order: tuple[int, ...] | None = N
 
 
 def source_index(lo, op, idx):
-    """The index in a shape op's operand that index `idx` of its result stands for."""
+    """The index in a shape op's operand of the element at index `idx` of its result."""
     return _SOURCE[op.kind.name](lo, op, idx)
 
 
 def _reshape(lo, op, idx):
-    """Axes that keep their place keep their index; the others are counted through in row-major order.
+    """Axes that a reshape keeps keep their index; the others are linearized and delinearized in row-major order.
 
     Bases are multiples of what the lanes span and sizes are powers of two, so no carry passes between base and lanes.
     """

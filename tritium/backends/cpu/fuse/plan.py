@@ -11,7 +11,7 @@ from ....ir import types as T
 from ....ir.core import Arg, Result, walk
 from ....passes.reduce_early import WIDE, runs_across
 from .buffering import MATERIALIZED, Buffering
-from .clip import clip_of, settles
+from .clip import clip_mask, uniform_beyond
 from .dependences import apart
 from .uniform_quotients import facts_of
 
@@ -215,7 +215,7 @@ def _clip(nests, buffering):
     for nest in reversed(nests):
         if not nest.ops or nest.space is None or nest.space[0] != "rows" or nest.force is not None:
             continue
-        masks = [clip_of(op) for op in nest.ops]
+        masks = [clip_mask(op) for op in nest.ops]
         if masks[0] is not None and all(m is masks[0] for m in masks) and \
                 all(_stops_at(x, masks[0], nest, nests, buffering) for x in nest.keeps):
             nest.clip = masks[0]
@@ -224,4 +224,4 @@ def _clip(nests, buffering):
 def _stops_at(x, mask, nest, nests, buffering):
     """Whether all later nests that use a value are clipped at the end of `mask`, too."""
     later, alone = buffering.nests_using(x)
-    return not alone and all(nests[s].clip is mask for s in later if s != nest.index) and settles(x, mask)
+    return not alone and all(nests[s].clip is mask for s in later if s != nest.index) and uniform_beyond(x, mask)

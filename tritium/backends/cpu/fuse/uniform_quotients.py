@@ -1,7 +1,7 @@
-"""Quotients and remainders that are regular within a chunk: one scalar says it all.
+"""Quotients and remainders that are uniform or contiguous within a chunk, computed as one scalar.
 
-Whoever runs over several axes with one index takes it apart again: `x // 64` is equal in all lanes of a chunk that
-begins at a multiple of its length, and `x % 64` counts up there. `passes.axis_info` knows where; an index that has to
+Kernels that linearize several axes delinearize the index by division: `x // 64` is uniform in a chunk that starts at a
+multiple of its length, and `x % 64` is contiguous there. `passes.axis_info` knows where; an index that has to
 be 0 or more for that is noted for the launcher to see to, as the accesses that are taken to be apart are.
 """
 
@@ -19,18 +19,18 @@ _KINDS = (ops.div, ops.rem, ops.shr, ops.and_)
 
 
 def same(lo, x, idx):
-    """The index of the one element that all lanes of a chunk of `x` are equal to; None if that is not known."""
+    """The index of the first element if the chunk of `x` is uniform; None if that is not known."""
     return _first(lo, x, idx, "constancy")
 
 
 def counting(lo, x, idx):
-    """The index of the first element if the lanes of a chunk of `x` count up from it by one; None if not known."""
+    """The index of the first element if the chunk of `x` is contiguous (x, x + 1, ...); None if that is not known."""
     return _first(lo, x, idx, "contiguity")
 
 
 def chunk(lo, x, idx):
-    """The chunk of a quotient or remainder by way of its first element, or of a tile in scratch that is equal in all
-    lanes because of one; None if it does not follow from that."""
+    """The chunk of a uniform or contiguous quotient or remainder, or of a buffered tile that is uniform because of one;
+    None if it is neither."""
     first = same(lo, x, idx)
     if first is not None:
         return lo.ev(x, first)
@@ -78,12 +78,12 @@ def facts_of(lo, x):
     return lo.facts(x)
 
 
-_LEAST = 8  # shorter chunks would cost more than they spare
+_LEAST = 8  # shorter chunks cost more than they save
 
 
 def width(lo, roots, most, axis=None):
-    """How many lanes, `most` at most, chunks along an axis (the last one) had best have for `roots`: as many as
-    neighbours go together in each of the quotients and remainders that they are computed from."""
+    """The best number of lanes, at most `most`, for chunks of `roots` along an axis (the last one): the shortest run of
+    uniform or contiguous elements in the quotients and remainders that `roots` are computed from."""
     seen, stack = set(), [(x, len(T.shape(x.type)) - 1 if axis is None else axis) for op in roots for x in op.operands]
     while stack:
         x, axis = stack.pop()
@@ -101,7 +101,7 @@ def width(lo, roots, most, axis=None):
 
 
 def _behind(op, axis):
-    """The axis of an op's operands that an axis of its result runs along; None if there is none."""
+    """The axis of an op's operands that corresponds to an axis of its result; None if there is none."""
     if op.kind is ops.expand_dims:
         added = op.attrs["axis"]
         return None if axis == added else axis - (added < axis)

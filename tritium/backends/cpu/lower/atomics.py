@@ -1,4 +1,4 @@
-"""Atomics: one element at a time, by LLVM's atomic instructions; by chunks, without them, where nobody else runs."""
+"""Atomics: LLVM's atomic instructions element by element, or plain chunks while no other thread runs programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ....ir import types as T
 from ...llvm.rows import llvm_type
 from ..fuse.index import unravel
 from . import plain_atomics, scratch_chunks
-from .memory import place_of
+from .memory import addresses_of
 from .predication import mask_of
 from .table import statement
 
@@ -45,7 +45,7 @@ def _atomic(lo, op):
 
 
 def _combined(w, how, t, old, x):
-    """What an element, or a chunk of them, becomes."""
+    """The new value of an element or a chunk."""
     if how == "xchg":
         return x
     if how in ("max", "min"):
@@ -55,7 +55,7 @@ def _combined(w, how, t, old, x):
 
 
 def _in_f32(w, how, t, old, x):
-    """What a float of 16 bits becomes; it is computed in f32.
+    """The new value of a 16-bit float, computed in f32.
 
     The second rounding, from f32, changes nothing: f32 has more than twice the digits.
     """
@@ -85,7 +85,7 @@ def _opcode(how, t):
 
 
 def _by_swaps(lo, pointer, x, t, how, order):
-    """Combine with a float of 16 bits through its code: compare and swap until nobody came between."""
+    """Update a 16-bit float by a compare-and-swap loop on its encoding."""
     w, kind = lo.w, x.type
     x = w.cast("bitcast", x, "i16")
     first = w.effect(f"load atomic i16, ptr {pointer} monotonic, align 2", "i16")
@@ -163,17 +163,17 @@ def _cas(lo, op):
 
 
 def _old_values(lo, op):
-    """A buffer for the old values of a tile, if somebody wants them."""
+    """A buffer for the old values of a tile if they are used, else None."""
     wanted = lo.plan.last_use.get(lo.key(op), -1) > lo.now
     return lo.allocate(op) if T.shape(op.type) and wanted else None
 
 
 def _each(lo, op, p, mask, update, buffer):
-    """Update every element that takes part; the old values go to scratch if there is buffer."""
+    """Update every active element; the old values are written to `buffer` if given."""
     shape = T.shape(op.type)
     with lo.counted(math.prod(shape)) as i:
         idx = tuple(unravel(lo, (i, None), shape)) if shape else ()
-        place, m = place_of(lo, p, idx), mask_of(lo, mask, idx)
+        place, m = addresses_of(lo, p, idx), mask_of(lo, mask, idx)
         if m is None:
             old = update(idx, place.pointer)
         else:

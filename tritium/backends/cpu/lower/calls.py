@@ -1,7 +1,7 @@
-"""Functions that a kernel calls: LLVM functions of scalars, with the program and its scratch memory handed on.
+"""Functions that a kernel calls: LLVM functions of scalars, which also take the program id and scratch memory.
 
-A function's scratch lies in a buffer that the caller takes for the time of the call. One that may fail an assertion
-says so with a first result, and its caller stops as well.
+The caller allocates a function's scratch for the call. A function that may fail an assertion returns a flag first, on
+which its caller returns as well.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .table import statement
 
 __all__ = ["Callee", "write_functions"]
 
-# What every function takes before its own parameters.
+# The parameters of every function before its own.
 _HANDED_ON = ("i64 program", "ptr grid", "ptr arena", "ptr noalias scratch")
 
 
 class Callee(NamedTuple):
-    """A function as LLVM knows it: the types of its results, whether a flag precedes them, the scratch it needs."""
+    """An LLVM function: the types of its results, whether a flag precedes them, the bytes of scratch it needs."""
 
     symbol: str
     types: tuple

@@ -1,5 +1,5 @@
-"""Matrix multiplication: operands are put row-major into scratch, which is all the packing needed; the runtime's
-register-tiled loops add the product to the accumulator, in place where nobody needs the old one."""
+"""Matrix multiplication: operands are materialized row-major in scratch, which is all the packing needed; the runtime's
+register-tiled loops add the product to the accumulator, in place if the old one is dead."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def _dot(lo, op):
 
 
 def _near(kind, y):
-    """Whether a right factor lies in the first cache, having just been put into scratch, and may be read there."""
+    """Whether a rhs fits in the first cache, having just been written to scratch: it is read there, not copied."""
     return kind in dot.KINDS and type(y) is Buffer and y.size <= _NEAR
 
 
 def _is_zero(x):
-    """Whether a product is added to nothing."""
+    """Whether an accumulator is zero."""
     return isinstance(x, Op) and x.kind is ops.splat and isinstance(x.operands[0], Op) \
         and x.operands[0].kind is ops.constant and x.operands[0].attrs["value"] == 0
 
 
-def _accumulator(lo, op, acc, factors):
-    """The buffer the product is added to, holding `acc`; never one that the product is still read from."""
+def _accumulator(lo, op, acc, operands):
+    """The buffer of the accumulator, holding `acc`; never one of the operands."""
     held = lo.buffers.get(lo.key(acc))
-    if held is not None and lo.owns(acc) and lo.dies(acc) and all(held.offset != x.offset for x in factors):
+    if held is not None and lo.owns(acc) and lo.dies(acc) and all(held.offset != x.offset for x in operands):
         held.users += 1
         return held
     buffer = lo.allocate(op)
@@ -73,7 +73,7 @@ def _accumulator(lo, op, acc, factors):
 
 
 def sums(loop, inits) -> frozenset[int]:
-    """Which tiles carried by a loop start from zero and have a product added in each round, and nothing else."""
+    """The positions of loop-carried accumulators: zero at first, and in each iteration only a product is added."""
     body = loop.regions[-1]
     used, added = uses(body), {id(op.operands[2]) for op in body.ops if op.kind is ops.dot}
     args = body.args[len(body.args) - len(inits):]
@@ -82,7 +82,7 @@ def sums(loop, inits) -> frozenset[int]:
 
 
 def look_ahead(lo, block) -> bool:
-    """Note the loads that feed the dots of a loop: their rows are worth asking for in advance. Are there any dots?"""
+    """Mark the loads that feed the dots of a loop for prefetching; returns whether there are dots."""
     dots = [op for op in block.ops if op.kind is ops.dot]
     for op in dots:
         for x in op.operands[:2]:

@@ -1,4 +1,4 @@
-"""Ops that act lane by lane, constants, and shape ops that only move indices: they cost a line for a chunk, or none."""
+"""Elementwise ops, constants, and shape ops that only rearrange indices: at most one instruction for each chunk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["apply", "inline"]
 
 
 def apply(lo, op, xs):
-    """An elementwise op on single values or chunks."""
+    """An elementwise op on scalars or chunks."""
     if op.kind is ops.div and lanes(xs[0].type) > lanes(xs[1].type) and T.element(op.type) in _QUOTIENTS \
             and lo.target.has_fma:
         return _divide(lo, T.element(op.type), *xs)
@@ -56,11 +56,11 @@ _QUOTIENTS = {T.f32: -126, T.f64: -1022}  # -> exponent of the smallest normal n
 
 
 def _divide(lo, t, x, y):
-    """A chunk by one number: its reciprocal is taken once, and what the product misses is added, which rounds right but
-    for numerators so small that what is missing underflows.
+    """A chunk divided by a scalar: a multiplication by its reciprocal and a correction by the residual, which rounds
+    correctly except for numerators so small that the residual underflows.
 
-    Infinities and NaNs have nothing to add. The reciprocal of a denormal would overflow, so both are scaled up. They
-    also get the signs with which a difference of zero leaves the sign of a zero alone: x is minus the numerator.
+    Infinities and NaNs need no correction. The reciprocal of a denormal would overflow, so both are scaled up. They
+    also get the signs with which a residual of zero keeps the sign of a zero: x is minus the numerator.
     """
     w, n = lo.w, lanes(x.type)
     one, size = w.const(y.type, 1.0), w.intrinsic("fabs", y.type, y)
@@ -83,7 +83,7 @@ PULL.update(dict.fromkeys(_APPLY, _pull))
 
 @pulled(ops.select)
 def _select(lo, op, idx):
-    """A condition that is the same in all lanes picks whole chunks, and most chunks lie inside a mask as a whole."""
+    """A uniform condition selects full chunks, and most chunks are inside a mask."""
     condition, x, y = op.operands
     clamp = _clamp(op) if lo.target.simd == "neon" else None
     x, y = lo.spread([lo.ev(x, idx), lo.ev(y, idx)])
@@ -92,9 +92,9 @@ def _select(lo, op, idx):
     mask = mask_of(lo, condition, idx) if width_of(idx) > 1 else None
     if mask is not None and mask.bounded and mask.each is None:
         x, y = lo.widen(x, mask.n), lo.widen(y, mask.n)
-        whole = mask.whole(lo)
-        with lo.at(max(whole.level, mask.level(), x.level, y.level)):
-            picked, = lo.either(whole, lambda: [x], lambda: [lo.w.select(mask.pinned(lo).lanes(lo), x, y)], True)
+        full = mask.all_lanes(lo)
+        with lo.at(max(full.level, mask.level(), x.level, y.level)):
+            picked, = lo.either(full, lambda: [x], lambda: [lo.w.select(mask.pinned(lo).lanes(lo), x, y)], True)
         return picked
     condition = lo.ev(condition, idx)
     if lanes(condition.type) == 1:
@@ -142,7 +142,7 @@ def _moved(lo, op, idx):
 
 @pulled(ops.reshape)
 def _reshape(lo, op, idx):
-    """A tile in scratch memory is read at its row-major position; others are indexed through."""
+    """A buffered tile is read at its row-major position; other tiles at the source index."""
     x, = op.operands
     buffer = lo.buffers.get(lo.key(x))
     if buffer is None or not buffer.flat:
@@ -159,7 +159,7 @@ def _split(lo, op, idx):
 
 # --- regions of scalars -----------------------------------------------------------------------------------------
 def inline(lo, block, args):
-    """Evaluate a region that acts lane by lane on single values or chunks; returns what it yields."""
+    """Evaluate a region that acts lane by lane on scalars or chunks; returns the values it yields."""
     made = {id(arg): x for arg, x in zip(block.args, args, strict=True)}
     return _inline(lo, block, made)
 
@@ -173,7 +173,7 @@ def _inline(lo, block, made):
     for op in block.ops:
         if op.kind.terminator:
             return [get(x) for x in op.operands]
-        if op.kind is ops.if_:  # both sides are computed, lanes choose
+        if op.kind is ops.if_:  # both branches are computed, lanes select
             then, other = (_inline(lo, region, dict(made)) for region in op.regions)
             picked = [lo.w.select(*lo.spread([get(op.operands[0]), x, y])) for x, y in zip(then, other, strict=True)]
             made[id(op)] = picked[0] if len(picked) == 1 else picked
@@ -189,17 +189,17 @@ def _inline(lo, block, made):
 
 
 def _rare(lo, op, condition, usual, *args):
-    """Most chunks have no lane that needs the region: they go round it."""
+    """Branch around the region if no lane of the chunk needs it, as in most chunks."""
     w = lo.w
     condition, usual, *args = lo.spread([condition, usual, *args])
     some = condition if condition.type == "i1" else \
         w.intrinsic("vector.reduce.or", "i1", condition, overload=(condition.type,))
 
     def needed():
-        pinned = [w.effect(f"freeze {x.typed}", x.type) for x in args]  # what is computed from them stays here
+        pinned = [w.effect(f"freeze {x.typed}", x.type) for x in args]  # not hoisted
         if usual.type[0] != "<":
             return [w.select(condition, *inline(lo, op.regions[0], pinned), usual)]
-        # lane by lane: a region is long, and LLVM takes long over code that few run
+        # lane by lane: a region is long, and its vector code would take LLVM long to compile
         with lo.loop(0, lanes(usual.type), carry=[usual]) as loop:
             made, = inline(lo, op.regions[0], [w.extract(x, loop.index) for x in pinned])
             chosen = w.select(w.extract(condition, loop.index), made, w.extract(loop.carried[0], loop.index))
@@ -216,12 +216,12 @@ def _pull_rare(lo, op, idx):
 
 @statement(ops.rare)
 def _scalar_rare(lo, op):
-    """On scalars, where it stands."""
+    """On scalars, in program order."""
     lo.values[lo.key(op)] = _rare(lo, op, *[lo.scalar(x) for x in op.operands])
 
 
 @pulled(ops.map_)
 def _map(lo, op, idx):
-    """A region without loops or effects acts on whole chunks."""
+    """A region without loops or effects acts on chunks."""
     out = inline(lo, op.regions[0], [lo.ev(x, idx) for x in op.operands])
     return out if len(op.types) > 1 else out[0]

@@ -1,7 +1,7 @@
-"""The state of writing a function in chunks: open loops, what was computed in them, and i64 numbers.
+"""The emitter of a function: open loops, values available in them (CSE), and arithmetic on i64 scalars.
 
-A number is an int, or a value where it is known only when the kernel runs; arithmetic on ints costs no code. What was
-computed is remembered as long as the loop or branch is open that it was written to, so nothing is computed twice.
+An i64 scalar is an int, or a value if it is known only at run time; arithmetic on ints generates no code. A computed
+value is available until the loop or branch that it was emitted in is closed, so nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["Emitter", "level_of"]
 
 
 def level_of(*xs):
-    """The deepest level of numbers; ints have none."""
+    """The deepest loop level of i64 scalars; ints have none."""
     return max([x.level for x in xs if type(x) is Val], default=0)
 
 
 class _Numbered(NumberingWriter):
-    """A writer of which nothing is computed twice; `rare` counts the open branches that are seldom taken.
+    """A writer with value numbering; `rare` counts the open cold branches.
 
-    LLVM spends a millisecond on better addresses for a loop. One that seldom runs, or whose rounds are long, hides how
-    its values move on.
+    LLVM spends a millisecond on loop strength reduction. Loops that are cold, or have long iterations, hide their
+    induction variables from it.
     """
 
     def __init__(self):
@@ -35,24 +35,24 @@ class _Numbered(NumberingWriter):
         self._polled = {}
 
     def hide(self, index):
-        """Do not let LLVM see how an open loop counts."""
+        """Hide the induction variable of an open loop from LLVM."""
         self._hidden.add(index)
 
     def hidden(self, x):
-        """The same value, of which LLVM does not know where it comes from."""
+        """The same value, opaque to LLVM."""
         return self.effect(f"freeze {x.typed}", x.type)
 
     def poll(self, index, arena, iterations):
-        """Have an open loop ask after so many iterations whether it is to stop (see polls.py)."""
+        """Make an open loop poll for an interrupt every `iterations` iterations (see polls.py)."""
         self._polled[index] = arena, iterations
 
     def fits(self, index, narrow, signed):
-        """Note that `narrow`, of which an open loop's index is the wide form, can be widened again for nothing."""
+        """Record that widening `narrow`, a truncated loop index, gives `index` again."""
         word = "sext" if signed else "zext"
         self.levels[-1].made[f"{word} {narrow.typed} to {index.type}"] = index
 
     def latch(self, n, index, lo, following, hi, by, until):
-        """A loop that asks has a limit nearer than its end: what is new is done when that is reached."""
+        """The latch of a polling loop: at a limit before the end it polls and sets the next limit."""
         if index not in self._polled:
             return super().latch(n, index, lo, following, hi, by, until)
         arena, iterations = self._polled[index]
@@ -71,7 +71,7 @@ class _Numbered(NumberingWriter):
         return [back, f"ask.{n}"], [f"{limit} = phi i64 [{first}, %BEFORE], [{limit}, %{back}], [{further}, %ask.{n}]"]
 
     def _limit(self, at, hi, by, iterations, until, level):
-        """An index that is about so many iterations away from `at`, or the end if that is nearer. Nothing overflows."""
+        """The index about `iterations` iterations after `at`, or the end if that is nearer, without overflow."""
         def line(text, type="i64"):
             return self.effect(text, type, level)
         up = until != "sgt"
@@ -93,12 +93,12 @@ class _Numbered(NumberingWriter):
 
 
 class Emitter:
-    """A writer with a memory. `region` is the level of the innermost block of the program: reads stay inside it."""
+    """A writer with CSE. `region` is the level of the innermost block of the kernel: loads are not hoisted above it."""
 
     def __init__(self):
         self.w = _Numbered()
         self.memo, self.remembered = {}, [[]]
-        self.divisors = {}  # index of a loop -> a number that divides it
+        self.divisors = {}  # index of a loop -> a known divisor of it
         self.region = 0
 
     # --- lanes ----------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Emitter:
             return value(vector(n, x.type), "zeroinitializer" if zero else f"splat ({x.type} {x})")
         return self.cse(("wide", x, n), lambda: self.w.splat(x, n))
 
-    # --- i64 numbers: ints, or values -----------------------------------------------------------------------------
+    # --- i64 scalars: ints, or values -----------------------------------------------------------------------------
     def const(self, x) -> Any:
         """An i64 as a value."""
         return self.w.const("i64", x) if type(x) is int else x
@@ -148,7 +148,7 @@ class Emitter:
         return self.cse(("*", x, y), lambda: self.w.binary("mul nsw", self.const(x), self.const(y)))
 
     def divide(self, x, n):
-        """x / n of numbers that are not negative."""
+        """x / n of nonnegative integers."""
         if type(x) is int or n == 1:
             return x // n if type(x) is int else x
         shift = n & (n - 1) == 0
@@ -156,7 +156,7 @@ class Emitter:
         return self.cse(("/", x, n), lambda: self.w.binary("lshr" if shift else "udiv", x, by))
 
     def modulo(self, x, n):
-        """x % n of numbers that are not negative."""
+        """x % n of nonnegative integers."""
         if type(x) is int:
             return x % n
         if n == 1:
@@ -166,7 +166,7 @@ class Emitter:
         return self.cse(("%", x, n), lambda: self.w.binary("and" if mask else "urem", x, by))
 
     def divisor(self, x):
-        """A number that divides x: 0 if x is 0, 1 if nothing is known."""
+        """A known divisor of x: 0 if x is 0, 1 if nothing is known."""
         return abs(x) if type(x) is int else self.divisors.get(x, 1)
 
     def offset(self, type, pointer, index):
@@ -182,13 +182,13 @@ class Emitter:
 
     # --- levels ---------------------------------------------------------------------------------------------------
     def remember(self, key, x, level=None):
-        """Find `x` again under `key` as long as it can be used."""
+        """Make `x` available under `key` while its level is open."""
         self.memo[key] = x
         self.remembered[x.level if level is None else level].append(key)
         return x
 
     def cse(self, key, make):
-        """What was computed under `key`, or `make()`."""
+        """The available value of `key`, else `make()`."""
         found = self.memo.get(key)
         return found if found is not None else self.remember(key, make())
 
@@ -197,7 +197,7 @@ class Emitter:
         self.remembered.append([])
 
     def close(self):
-        """The innermost level is closed: what was computed in it cannot be used any more."""
+        """The innermost level was closed: its values are no longer available."""
         for key in self.remembered.pop():
             self.memo.pop(key, None)
 
@@ -222,7 +222,7 @@ class Emitter:
 
     @contextmanager
     def counted(self, size, step=1):
-        """A loop from 0 to `size`; none where one round is enough."""
+        """A loop from 0 to `size`; no loop if one iteration is enough."""
         if size <= step:
             yield 0
         else:
@@ -231,7 +231,7 @@ class Emitter:
 
     @contextmanager
     def when(self, condition, likely=None):
-        """Do what is written inside only if `condition`."""
+        """Emit the code inside under `condition`."""
         with self.w.when(condition, likely):
             self.open()
             yield
@@ -239,21 +239,21 @@ class Emitter:
 
     @contextmanager
     def inside(self):
-        """A block of the program begins at the innermost level: nothing is read from memory before it."""
+        """Begin a block of the kernel at the innermost level: no load inside is hoisted above it."""
         outer, self.region = self.region, len(self.w.levels) - 1
         yield
         self.region = outer
 
     @contextmanager
     def assuming(self, masks):
-        """Inside, these masks (by key) hold everywhere."""
+        """Inside, these masks (by key) are true everywhere."""
         outer, self.assumed = self.assumed, self.assumed | set(masks)
         yield
         self.assumed = outer
 
     @contextmanager
     def at(self, level):
-        """Write at an outer level."""
+        """Emit at an outer level."""
         level = max(level, self.region)
         inner, self.w.levels[level + 1:] = self.w.levels[level + 1:], []
         known, self.remembered[level + 1:] = self.remembered[level + 1:], []
@@ -283,7 +283,7 @@ class Emitter:
         return [w.phi(x.type, (x, ends[0].label), (y, ends[1].label)) for x, y in zip(*made, strict=True)]
 
     def fresh(self, idx):
-        """The same index, for code that is to stay in the innermost level."""
+        """The same index, pinned: code that uses it stays in the innermost level."""
         def pinned(base):
             return self.w.effect(f"add i64 {self.const(base)}, 0", "i64")
         return tuple([(pinned(b), l) if l is not None else (b, l) for b, l in idx])

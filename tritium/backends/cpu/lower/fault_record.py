@@ -1,4 +1,4 @@
-"""The record of a kernel: what the handler of faults has to know of it (see faults.py)."""
+"""The fault record of a kernel: the data that the fault handler reads (see faults.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_PLACES = 6
 
 
 def record(module) -> bytes:
-    """What the handler has to know of a kernel.
+    """The fault record of a kernel, encoded.
 
     >>> from tritium.ir.text import parse_module
     >>> record(parse_module("kernel @k(%n: i32, %p: ptr<i32>) {\\n  store %p, %n\\n}"))

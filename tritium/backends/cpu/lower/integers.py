@@ -1,7 +1,7 @@
-"""Chunks of integers on x86, which has no vector instruction that divides them or that saturates a float.
+"""Vectors of integers on x86, which has no vector instruction for division or saturating conversion.
 
-LLVM does both lane by lane. The quotient of integers of up to 32 bits is that of floats with more bits, truncated: the
-float is off by less than 1 / |y|, which is how far a fraction x / y is away from an integer.
+LLVM expands both lane by lane. The quotient of integers of up to 32 bits is that of floats with more bits, truncated:
+the float is off by less than 1 / |y|, the least distance of a fraction x / y from an integer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["APPLY", "divides_vectors"]
 
 
 def divides_vectors(lo, op) -> bool:
-    """Whether chunks of an integer quotient or remainder are divided at once. Constants divide by multiplication."""
+    """Whether an integer quotient or remainder is computed on vectors. Constants divide by multiplication."""
     t = T.element(op.type)
     return lo.target.simd != "neon" and t.is_int and 1 < t.bits <= 32 and number(op.operands[1]) is None \
         and (t.signed or t.bits < 32 or lo.target.simd == "avx512")

@@ -1,4 +1,4 @@
-"""Loops over tiles: filling scratch memory, and several stores and reductions in one nest."""
+"""Loop nests over tiles: materializing tiles in scratch memory, and fused stores and reductions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["fill", "group", "inside_rows", "rows", "width_for"]
 
 
 def width_for(lo, shape, *types):
-    """How many lanes chunks of these element types have: as many as 16 of 4 bytes take registers.
+    """The lanes of chunks of these element types, which take as many registers as 16 lanes of 4 bytes.
 
-    Short tiles are done sooner than code for wide chunks is compiled.
+    Short tiles use narrower chunks: compiling code for wide ones takes longer than they save.
     """
     wide, total = max([t.bytes for t in types], default=4), 1
     for n in shape:
@@ -30,7 +30,7 @@ _SHORT = 4
 
 
 def inside_rows(width, shape):
-    """As many lanes as fit into a row: what runs along rows must not meet the next one in the same chunk."""
+    """The largest width that fits into a row: a reduction along rows must not mix two rows in a chunk."""
     while width > shape[-1]:
         width //= 2
     return width
@@ -38,11 +38,11 @@ def inside_rows(width, shape):
 
 # --- filling ----------------------------------------------------------------------------------------------------
 def fill(lo, pairs) -> None:
-    """Compute tiles of one shape and put each into its buffer, in one nest of loops."""
+    """Compute tiles of one shape and write each to its buffer, in one loop nest."""
     zeros, pairs = [b for x, b in pairs if is_zero(x)], [(x, b) for x, b in pairs if not is_zero(x)]
     if pairs:
         _fill(lo, pairs)
-    for buffer in zeros:  # last: the others may be computed from what lies there
+    for buffer in zeros:  # last: the others may read the old contents
         scratch_chunks.clear(lo, buffer)
 
 
@@ -74,8 +74,8 @@ def _fill_chunk(lo, pairs, idx):
 
 
 def _gathers(lo, x):
-    """Whether a tile is loaded from addresses that follow no stride along rows. What these have in common with those of
-    other rows then leaves the loop over rows, if a row is so short that its chunks are written out."""
+    """Whether a tile is loaded from addresses that are not affine. If a row is short enough to unroll its chunks, the
+    parts of the addresses that do not depend on the row are hoisted out of the loop over rows."""
     while isinstance(x, Op) and lo.is_lazy(x) and lo.key(x) not in lo.buffers:
         if x.kind is ops.load:
             return bool(form_of(lo, x.operands[0]).loose)
@@ -86,23 +86,23 @@ def _gathers(lo, x):
 
 
 def _divides(lo, x):
-    """Whether integers are divided one by one: chunks of them would only be taken apart."""
+    """Whether integers are divided one by one, as there is no vector division."""
     return isinstance(x, Op) and x.kind in (ops.div, ops.rem) and T.element(x.type).is_int \
         and not integers.divides_vectors(lo, x)
 
 
-# --- several ops in one nest ------------------------------------------------------------------------------------
+# --- fused statements -------------------------------------------------------------------------------------------
 def group(lo, roots, space, force=None, clip=None) -> None:
-    """Stores and reductions over tiles of one shape, and a tile to put into scratch, in one nest of loops.
+    """Lower stores and reductions over tiles of one shape, and a tile to materialize, in one loop nest.
 
-    `clip` is a mask beyond which they meet nothing new.
+    `clip` is a mask at whose end the loops may stop (clip.py).
     """
     if space[0] == "columns":
         reduce.columns(lo, roots, space[2])
         return
     shape = space[1]
     stores = [op for op in roots if op.kind is ops.store]
-    axes = transpose.turned(lo, stores[0], shape) if len(roots) == 1 and stores and force is None else None
+    axes = transpose.transposed_axes(lo, stores[0], shape) if len(roots) == 1 and stores and force is None else None
     if axes:
         transpose.store_across(lo, stores[0], shape, *axes)
         return
@@ -125,7 +125,7 @@ def group(lo, roots, space, force=None, clip=None) -> None:
 
 
 def _stop(lo, clip, walk, at, one_more):
-    """Where the chunks of a row end: with the mask, or one chunk later. None if the mask has no end to be known."""
+    """The end of a clipped row: the end of the mask, or one chunk later. None if the mask has no single upper bound."""
     if walk.inner != (len(walk.shape) - 1,) or walk.total <= 2 * lo.width:
         return None
     mask = predication.mask_of(lo, clip, walk.index(lo, at, 0))
@@ -139,7 +139,7 @@ def _stop(lo, clip, walk, at, one_more):
 
 
 def rows(lo, stores, reductions, walk, at, fills=(), stop=None) -> None:
-    """One row of a nest: its chunks up to `stop`, then what the reductions make of them."""
+    """One row of a nest: its chunks up to `stop`, then the results of the reductions."""
     inits = [x for r in reductions for x in r.inits(walk, stop)]
     if walk.total == walk.width:
         _chunk(lo, stores, reductions, fills, walk.index(lo, at, 0), ())
@@ -156,7 +156,7 @@ def rows(lo, stores, reductions, walk, at, fills=(), stop=None) -> None:
 
 
 def _chunk(lo, stores, reductions, fills, idx, carried, base=0):
-    """Everything is computed before anything is stored: a store may change what another reads."""
+    """One chunk of all statements: values are computed before stores, which may overwrite what another reads."""
     carried, out = list(carried), []
     filled = [lo.ev(x, idx) for x, _ in fills]
     elements = [[lo.ev(x, idx) for x in r.op.operands] for r in reductions]

@@ -1,8 +1,8 @@
-"""Loads and stores of chunks, whole and masked; atomics one element at a time.
+"""Loads and stores of chunks, full and masked.
 
-A chunk's address is a scalar wherever the form of its pointers allows (affine.py): contiguous lanes are one vector
-access, equal ones a single access outside the inner loop. A chunk that lies inside its mask as a whole needs no mask;
-what does not goes through a cold path. (a + arange) % n is contiguous wherever it does not wrap.
+A chunk's address is a scalar if its pointers have an affine form (affine.py): contiguous lanes are one vector access,
+uniform ones a single access outside the inner loop. A chunk inside its mask is accessed without it; other chunks take a
+cold path. (a + arange) % n is contiguous where it does not wrap.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..fuse.uniform_quotients import counting
 from .predication import Mask, mask_of
 from .table import pulled, statement
 
-__all__ = ["Place", "contiguous", "gather", "place_of", "prepare_store", "scatter", "store_order"]
+__all__ = ["Addresses", "addresses_of", "contiguous", "gather", "prepare_store", "scatter", "store_order"]
 
 
-# --- where ------------------------------------------------------------------------------------------------------
-class Place(NamedTuple):
+# --- addresses ---------------------------------------------------------------------------------------------------
+class Addresses(NamedTuple):
     """The addresses of a chunk's lanes: "contiguous" from `pointer` on, all at `pointer` ("uniform"), or "scattered".
 
     `unbroken` is None or a condition (i1) for a chunk to be contiguous; `listed()` returns a vector of pointers.
@@ -40,16 +40,16 @@ class Place(NamedTuple):
     unbroken: Val | None = None
 
 
-def place_of(lo, p, idx, wrap=True) -> Place:
-    """Where a chunk of a tile of pointers points."""
+def addresses_of(lo, p, idx, wrap=True) -> Addresses:
+    """The addresses in a chunk of a tile of pointers."""
     form, n = form_of(lo, p), width_of(idx)
     if form.pointer is None:
         pointers = lo.ev(p, idx)
         kind = "scattered" if lanes(pointers.type) > 1 else "uniform"
-        return Place(kind, pointers, n, pointers.level, lambda: lo.widen(pointers, n))
+        return Addresses(kind, pointers, n, pointers.level, lambda: lo.widen(pointers, n))
     terms, fixed, vectors, unbroken = _terms(lo, form, idx, wrap)
     if unbroken is not None and (vectors or fixed is not iota(n)):  # not contiguous in any case
-        return place_of(lo, p, idx, wrap=False)
+        return addresses_of(lo, p, idx, wrap=False)
     element = memory_type(T.element(p.type).pointee)
     pointer = form.pointer
     for term in sorted([x for x in terms if x != 0], key=lambda x: x.level if type(x) is Val else 0):
@@ -59,12 +59,12 @@ def place_of(lo, p, idx, wrap=True) -> Place:
     def listed():
         return _listed(lo, pointer, element, fixed, vectors, n)
     if vectors or fixed is not None and fixed is not iota(n):
-        return Place("scattered", pointer, n, level, listed)
-    return Place("uniform" if fixed is None else "contiguous", pointer, n, level, listed, unbroken)
+        return Addresses("scattered", pointer, n, level, listed)
+    return Addresses("uniform" if fixed is None else "contiguous", pointer, n, level, listed, unbroken)
 
 
 def _terms(lo, form: Form, idx, wrap):
-    """What lanes have in common, the fixed and the computed offsets between them, and when they are contiguous."""
+    """(uniform terms, constant offsets of the lanes, vectors of offsets, condition for a contiguous chunk)."""
     terms, fixed, vectors, unbroken = [form.base], None, [], None
     for (base, lane), stride in zip(idx, form.strides, strict=True):
         terms.append(lo.mul(base, stride))
@@ -97,10 +97,10 @@ def _terms(lo, form: Form, idx, wrap):
 
 
 def _wrapped(lo, loose, at):
-    """(x % n of the first lane, whether it goes on counting in the others), for x that counts up along the lanes.
+    """(x % n of the first lane, whether it does not wrap in the others), for x that is contiguous along the lanes.
 
-    The remainder is taken once, where the axis begins; along the axis it wraps at most once if the axis is not longer
-    than n. None if `loose` is no such remainder.
+    The remainder is computed once, at the start of the axis; along the axis it wraps at most once if the axis is not
+    longer than n. None if `loose` is no such remainder.
     """
     x = loose.value
     if type(x) in (Arg, Result) or x.kind is not ops.rem or type(loose.scale) is not int or loose.scale != 1:
@@ -150,7 +150,7 @@ def _listed(lo, pointer, element, fixed, vectors, n):
 def _load(lo, op, idx):
     p, mask, other = (*op.operands, None, None)[:3]
     t = T.element(op.types[0])
-    place, m = place_of(lo, p, idx), mask_of(lo, mask, idx)
+    place, m = addresses_of(lo, p, idx), mask_of(lo, mask, idx)
     if id(op) in lo.ahead and place.kind == "contiguous" and place.width > 4:
         _prefetch(lo, op, place)
     if m is None and place.unbroken is None:
@@ -163,12 +163,12 @@ def _load(lo, op, idx):
 
 @statement(ops.load)
 def _volatile_load(lo, op):
-    """A tile that others may write to meanwhile is read where its load stands, once."""
+    """A volatile tile is loaded in program order, once."""
     lo.force(op)
 
 
 def _prefetch(lo, op, place):
-    """Ask for what lies some rows further on: rows far apart are no stream that the hardware would follow."""
+    """Prefetch some rows ahead: the hardware prefetcher does not follow rows far apart."""
     w, p = lo.w, op.operands[0]
     distance = lo.mul(usual_stride(lo, form_of(lo, p), 0), _ROWS_AHEAD)
     further = w.gep(memory_type(T.element(op.type)), place.pointer, lo.const(distance))
@@ -181,7 +181,7 @@ _ROWS_AHEAD = 4
 
 
 def _other(lo, other, t, idx):
-    """What masked-off lanes get."""
+    """The values of masked-off lanes."""
     w = lo.w
     if other is None:
         return w.const(memory_type(t), 0)
@@ -190,7 +190,7 @@ def _other(lo, other, t, idx):
 
 
 def _read(lo, place, t, volatile=""):
-    """All lanes of a chunk, right here: where a mask was asked, nothing may be read before the answer."""
+    """All lanes of a chunk, loaded at the current position: a load must not be hoisted above the test of its mask."""
     m = memory_type(t)
     if place.kind == "scattered":
         return _gather(lo, place.listed(), m, t.bytes)
@@ -207,7 +207,7 @@ def _masked_load(lo, op, place, mask, other, idx):
             return lo.either(mask.condition, lambda: [lo.widen(_read(lo, place, t), wide)],
                              lambda: [lo.widen(other, wide)], likely=True if n > 1 else None)[0]
     other = lo.widen(other, n)
-    if place.kind == "uniform":  # one element, wanted by some lanes
+    if place.kind == "uniform":  # one element, read by some lanes
         with lo.at(level):
             some = lo.w.compare("icmp ne", mask.bits(lo), lo.const(0))
             x, = lo.either(some, lambda: [_read(lo, place, t)], lambda: [lo.w.const(memory_type(t), 0)])
@@ -215,12 +215,12 @@ def _masked_load(lo, op, place, mask, other, idx):
     if lo.target.simd == "avx512" and place.kind == "contiguous" and place.unbroken is None and mask.each is not None:
         with lo.at(level):
             return _native_load(lo, place, t, mask, other)
-    whole = _both(lo, mask.whole(lo), place.unbroken)
+    full = _both(lo, mask.all_lanes(lo), place.unbroken)
 
     def some_lanes():
         return [_load_some(lo, place, t, mask, other) if place.unbroken is None else _load_each(lo, op, other, idx)]
-    with lo.at(max(level, whole.level)):
-        return lo.either(whole, lambda: [_read(lo, place, t)], some_lanes, True)[0]
+    with lo.at(max(level, full.level)):
+        return lo.either(full, lambda: [_read(lo, place, t)], some_lanes, True)[0]
 
 
 def _both(lo, x, y) -> Any:
@@ -230,7 +230,7 @@ def _both(lo, x, y) -> Any:
 
 
 def _load_some(lo, place, t, mask, other):
-    """The lanes that take part, by the runtime; the others are `other`."""
+    """The active lanes, loaded by the runtime; the others are `other`."""
     w, chunk = lo.w, lo.slot("chunk")
     if place.kind == "contiguous" and lo.target.masked:
         return _native_load(lo, place, t, mask.pinned(lo), other)
@@ -259,10 +259,10 @@ def _load_each(lo, op, other, idx):
 
 
 def _each_lane(lo, p, mask, idx, access):
-    """`access(place, lane)` for the lanes that take part, one by one."""
+    """`access(place, lane)` for the active lanes, one by one."""
     with lo.loop(0, width_of(idx)) as loop:
         at = tuple([(b if lane is None else lo.add(b, loop.index), None) for b, lane in idx])
-        place, m = place_of(lo, p, at), mask_of(lo, mask, at)
+        place, m = addresses_of(lo, p, at), mask_of(lo, mask, at)
         if m is None:
             access(place, loop.index)
         else:
@@ -275,7 +275,7 @@ def _native_load(lo, place, t, mask, other):
 
 
 def _memory_call(lo, name, where, kind, mask, x):
-    """llvm.masked.load or gather with `x` for the lanes that are off; store or scatter of `x`."""
+    """llvm.masked.load or gather with `x` for inactive lanes; store or scatter of `x`."""
     w, reads = lo.w, name in ("load", "gather")
     full = f"llvm.masked.{name}.{mangle(x.type)}.{kind}"
     where_type = where.split(" align")[0]
@@ -307,7 +307,7 @@ def scatter(lo, x, pointers, align):
 
 # --- stores -----------------------------------------------------------------------------------------------------
 def store_order(lo, stores):
-    """The order of axes in which most is contiguous: the axis along which the first store's memory runs comes last."""
+    """The loop order of the axes: the axis along which the first store is contiguous is innermost."""
     shape = T.shape(stores[0].operands[0].type)
     axis = contiguous(form_of(lo, stores[0].operands[0]), shape)
     last = len(shape) - 1
@@ -317,20 +317,20 @@ def store_order(lo, stores):
 
 
 def contiguous(form, shape):
-    """The last axis along which pointers of this form move by one element; None if there is none."""
+    """The last axis with stride 1 in pointers of this form; None if there is none."""
     axes = [a for a, s in enumerate(form.strides) if type(s) is int and s == 1 and shape[a] > 1]
     return axes[-1] if axes else None
 
 
 def prepare_store(lo, op, idx, x=None):
-    """Compute a chunk to store (unless it is given) and where; what this returns stores it."""
+    """Compute the addresses and value (unless given) of a chunk; returns a function that emits the store."""
     p, v, *masks = op.operands
     mask = masks[0] if masks else None
     t = T.element(v.type)
     x = lo.ev(v, idx) if x is None else x
     if t is T.i1:
         x = lo.w.cast("zext", x, vector(lanes(x.type), "i8"))
-    place, m = place_of(lo, p, idx), mask_of(lo, mask, idx)
+    place, m = addresses_of(lo, p, idx), mask_of(lo, mask, idx)
     return lambda: _store(lo, op, place, m, x, idx)
 
 
@@ -342,7 +342,7 @@ def _store_scalar(lo, op):
 def _store(lo, op, place, mask, x, idx):
     w, n, t = lo.w, place.width, T.element(op.operands[1].type)
     if place.kind == "uniform" and (mask is None or not mask.in_lanes):
-        x = w.extract(x, n - 1) if lanes(x.type) > 1 else x  # lanes compete for one element: the last wins
+        x = w.extract(x, n - 1) if lanes(x.type) > 1 else x  # all lanes store to one element: the last wins
         if mask is None:
             w.store(x, place.pointer, t.bytes)
             return
@@ -362,17 +362,17 @@ def _store(lo, op, place, mask, x, idx):
     elif native:
         _native_store(lo, place, t, mask, x)
     else:
-        whole = _both(lo, mask.whole(lo), place.unbroken)
+        full = _both(lo, mask.all_lanes(lo), place.unbroken)
 
         def some_lanes():
             if place.unbroken is None:
                 _store_some(lo, place, t, mask, x, partial=True)
             else:
                 _store_each(lo, op, x, idx)
-        if whole is None:
+        if full is None:
             _store_all(lo, place, t, x)
         else:
-            lo.either(whole, lambda: _store_all(lo, place, t, x), some_lanes, True)
+            lo.either(full, lambda: _store_all(lo, place, t, x), some_lanes, True)
 
 
 def _store_all(lo, place, t, x):

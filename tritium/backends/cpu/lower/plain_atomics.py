@@ -1,7 +1,7 @@
-"""Atomic updates of tiles while nobody else runs programs (alone.py): loads, arithmetic and stores, a chunk at a time.
+"""Atomic updates while no other thread runs programs (alone.py): plain loads, arithmetic and stores of chunks.
 
-Only relaxed updates are done so, whose order with other accesses nobody counts on, and only if they need not be seen as
-atomic outside of this process (`scope="sys"`).
+Only for relaxed updates, which are not ordered with other accesses, and only if they need not be atomic for other
+processes (`scope="sys"`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ...llvm.rows import llvm_type
 from ..fuse import uniform_quotients
 from ..fuse.index import chunks, width_of
 from . import loop_nests, scratch_chunks
-from .memory import place_of, store_order
+from .memory import addresses_of, store_order
 from .predication import mask_of
 
 __all__ = ["allowed", "if_alone", "update"]
@@ -25,7 +25,7 @@ def allowed(op) -> bool:
 
 
 def if_alone(lo, plain, shared) -> None:
-    """Write both ways: `plain()` if nobody else runs programs at present, else `shared()`."""
+    """Emit both versions: `plain()` if no other thread runs programs, else `shared()`."""
     w = lo.w
 
     def alone():
@@ -44,7 +44,7 @@ def update(lo, op, buffer, combined, one_by_one) -> None:
     walk = chunks(shape, width, store_order(lo, [op]))
     with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
         idx = walk.index(lo, at, base)
-        place, m = place_of(lo, p, idx, wrap=False), mask_of(lo, mask, idx)
+        place, m = addresses_of(lo, p, idx, wrap=False), mask_of(lo, mask, idx)
         x = lo.widen(lo.ev(v, idx), width_of(idx))
         old = _chunk(lo, t, place, m, x, combined, buffer is not None, one_by_one)
         if buffer is not None:
@@ -52,11 +52,11 @@ def update(lo, op, buffer, combined, one_by_one) -> None:
 
 
 def _chunk(lo, t, place, mask, x, combined, wanted, one_by_one):
-    """Update a chunk; returns its old values if they are wanted."""
+    """Update a chunk; returns its old values if `wanted`."""
     w, n = lo.w, place.width
     nothing = w.const(x.type, 0)
 
-    def whole():
+    def full():
         old = _replace(w, t, place.pointer, x, combined)
         return [old] if wanted else []
 
@@ -66,22 +66,22 @@ def _chunk(lo, t, place, mask, x, combined, wanted, one_by_one):
     if n > 1 and (one_by_one or place.kind != "contiguous"):
         made = each()
     elif mask is None:
-        made = whole()
+        made = full()
     else:
         none = lambda: [nothing] if wanted else []
-        made = lo.either(mask.whole(lo), whole, none if n == 1 or not mask.in_lanes else each)
+        made = lo.either(mask.all_lanes(lo), full, none if n == 1 or not mask.in_lanes else each)
     return made[0] if wanted else None
 
 
 def _replace(w, t, pointer, x, combined):
-    """Update what lies at a pointer, a chunk or an element."""
+    """Update the chunk or element at a pointer."""
     old = w.effect(f"load {x.type}, ptr {pointer}, align {t.bytes}", x.type)
     w.store(combined(old, x), pointer, t.bytes)
     return old
 
 
 def _lanes(lo, t, place, mask, x, combined, wanted):
-    """Update the lanes that take part one after another: some of them may be the same element."""
+    """Update the active lanes one by one: several may be the same element."""
     w, n, kind, chunk, pointers = lo.w, place.width, llvm_type(t), lo.slot("chunk"), lo.slot("pointers")
     bits = None if mask is None else mask.bits(lo)
     w.store(place.listed(), pointers, 8)

@@ -1,8 +1,8 @@
-"""Masks of chunks as bounds on the lanes.
+"""Predication: masks of chunks as bounds on the lanes.
 
-A comparison of indices changes once along the lanes, so a mask is a range of them: `i + 16 <= n` says that a whole
-chunk takes part, at the price of one comparison. Terms that are equal in all lanes join in as one condition, and only
-what is neither becomes a vector of bits.
+A comparison of affine indices changes once along the lanes, so a mask is a range of lanes: one scalar comparison,
+`i + 16 <= n`, tells that all lanes are active. Uniform terms become one condition; only the remaining ones become a
+vector of bits.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = ["Mask", "limits", "mask_of", "tile_inside"]
 
 
 class Mask:
-    """Which lanes of a chunk take part: those from `low` up to `high` along the lanes (i64 positions, `base` being the
-    first lane's), if `condition` holds, and where `each` (a vector) is set. What is None does not restrict."""
+    """The active lanes of a chunk: those in [low, high) (i64 indices; the first lane's is `base`), if `condition` holds
+    and where `each` (a vector) is set. None means no restriction."""
 
     def __init__(self, n):
         self.n, self.base = n, 0
@@ -30,7 +30,7 @@ class Mask:
 
     @property
     def bounded(self):
-        """Whether `base` means something."""
+        """Whether `base` is used."""
         return self.low is not None or self.high is not None
 
     @property
@@ -38,8 +38,8 @@ class Mask:
         """Whether lanes differ."""
         return self.bounded or self.each is not None
 
-    def whole(self, lo) -> Any:
-        """An i1: all lanes take part (None: they always do)."""
+    def all_lanes(self, lo) -> Any:
+        """An i1: all lanes are active (None: always)."""
         w, tests = lo.w, []
         high = self.high
         if high is not None and self.condition is not None:  # one test instead of two in the inner loop
@@ -58,7 +58,7 @@ class Mask:
         return total
 
     def bits(self, lo, partial=False):
-        """An i64 with a bit for each lane that takes part; `partial` promises that not all do."""
+        """An i64 with a bit for each active lane; `partial` asserts that not all are active."""
         w, n = lo.w, self.n
         base = w.effect(f"add i64 {lo.const(self.base)}, 0", "i64")
         one, bits = lo.const(1), lo.const((1 << n) - 1)
@@ -73,14 +73,14 @@ class Mask:
         if self.low is not None:
             bits = w.binary("and", bits, w.binary("xor", below(self.low), lo.const(-1)))
         if self.each is not None:
-            packed = w.effect(f"bitcast {self.each.typed} to i{n}", f"i{n}")  # only where it is wanted: it costs
+            packed = w.effect(f"bitcast {self.each.typed} to i{n}", f"i{n}")  # not hoisted: it is costly
             bits = w.binary("and", bits, w.cast("zext", packed, "i64"))
         if self.condition is not None:
             bits = w.select(self.condition, bits, lo.const(0))
         return bits
 
     def count(self, lo):
-        """How many lanes take part, an i64, where they are the first ones and not all; less than 0 means none."""
+        """The number of active lanes (i64; negative: none) if they are the first ones; None for other masks."""
         if self.high is None or self.low is not None or self.each is not None:
             return None
         w, high = lo.w, lo.const(self.high)
@@ -105,7 +105,7 @@ class Mask:
         return total
 
     def pinned(self, lo):
-        """The same mask, for code that is to stay in the innermost level."""
+        """The same mask, pinned: code that uses it stays in the innermost level."""
         mask = copy.copy(self)
         mask.base = lo.w.effect(f"add i64 {lo.const(self.base)}, 0", "i64")
         return mask
@@ -117,7 +117,7 @@ class Mask:
 
 
 def mask_of(lo, m, idx) -> Mask | None:
-    """The mask at an index; None when everything takes part."""
+    """The mask at an index; None if all lanes are active."""
     if m is None or lo.key(m) in lo.assumed:
         return None
     mask = Mask(width_of(idx))
@@ -152,7 +152,7 @@ def _restrict(lo, mask, m, idx):
 
 
 def _bound(lo, mask, m, idx):
-    """Turn a comparison that changes once along the lanes into a bound; False if it is not one."""
+    """Add a comparison that changes once along the lanes as a bound; False if it is not one."""
     t = T.element(m.operands[0].type)
     if type(t) is T.Ptr or not t.signed:
         return False
@@ -192,9 +192,9 @@ def _tighten(lo, mask, side, limit, pick):
     setattr(mask, side, limit)
 
 
-# --- whole tiles ------------------------------------------------------------------------------------------------
+# --- tiles ---------------------------------------------------------------------------------------------------
 def tile_inside(lo, masks) -> Val | None:
-    """An i1: all elements of these masks (key -> value) are set. None if that takes more than their corners to tell."""
+    """An i1: these masks (key -> value) are true everywhere. None if that does not follow from their corners."""
     tests = []
     for m in masks.values():
         if not _corners(lo, m, tests):
@@ -206,7 +206,7 @@ def tile_inside(lo, masks) -> Val | None:
 
 
 def _corners(lo, m, tests) -> bool:
-    """Add tests of the elements at which a mask fails first; False if it may fail anywhere."""
+    """Add a test of the corner at which a mask fails first; False if it may fail elsewhere."""
     while type(m) not in (Arg, Result) and m.kind in _THROUGH:
         m = m.operands[0]
     if type(m) not in (Arg, Result) and m.kind is ops.and_:
@@ -236,8 +236,8 @@ def _difference(lo, m):
 
 
 def limits(lo, m, shape) -> list | None:
-    """The numbers below which the index along each axis must lie where mask `m` is set (the size where it does not
-    matter); None if there is more to the mask."""
+    """The upper bound of the index along each axis where mask `m` is true (the size if unrestricted); None if the mask
+    is not a box."""
     found: list[Any] = [None] * len(shape)
     if m is not None and not _limits(lo, m, (), found):
         return None

@@ -1,4 +1,4 @@
-"""What a program knows of itself and what it says: ids, prints, assertions, clocks, inline assembly."""
+"""Program ids, prints, assertions, clocks and inline assembly."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def _num_programs(lo, op, idx):
 
 @statement(ops.barrier)
 def _barrier(lo, op):
-    """One thread runs a program: planning keeps loads before it before it."""
+    """Nothing: one thread runs a program, and planning does not move loads across it."""
 
 
 @statement(ops.assume)
 def _assume(lo, op):
-    """Nothing here would become faster by knowing."""
+    """Nothing: the lowering makes no use of it."""
 
 
 @statement(ops.clock)
@@ -92,7 +92,7 @@ def _printed(lo, x, t: Any, hexadecimal, exponents):
 
 @statement(ops.assert_)
 def _assert(lo, op):
-    """Any element that fails stops the launch."""
+    """A false element ends the launch."""
     w = lo.w
     condition, *masks = op.operands
     mask = masks[0] if masks else None
@@ -161,7 +161,7 @@ def _call_asm(lo, op, xs, pack):
 
 
 def _check_asm(lo, op, result, statement, types):
-    """Ask whether the statement assembles: inside the kernel, LLVM would end the process."""
+    """Check that the statement assembles: inside the kernel, LLVM would end the process."""
     listed = ", ".join(f"{t} %x{k}" for k, t in enumerate(types))
     check_assembly(op, f"define {result} @f({listed}) {{ %y = {statement}({listed}) ret {result} %y }}", lo.target)
 

@@ -1,8 +1,8 @@
 """Reductions, scans, and maps whose regions need real control flow.
 
 A reduction along contiguous elements carries a vector of partial results and combines its lanes at the end; along
-another axis it carries a chunk of results. A scan combines inside a chunk in log2(lanes) rounds, then with what came
-before.
+another axis it carries a chunk of results. A scan combines within a chunk in log2(lanes) steps, then with the prefix of
+the chunks before.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["Reduction", "columns", "combine"]
 
 _SMALLEST = {"int": lambda t: -(1 << t.bits - 1), "uint": lambda t: 0, "bool": lambda t: 0}
 _LARGEST = {"int": lambda t: (1 << t.bits - 1) - 1, "uint": lambda t: (1 << t.bits) - 1, "bool": lambda t: 1}
-# Combinations LLVM can do across the lanes of a vector, by type class, and the value that changes nothing. A NaN loses
-# against any number, so it is what maxnum and minnum start from.
+# Combinations that LLVM can do across the lanes of a vector, by type class, and their neutral elements. That of maxnum
+# and minnum is NaN, which loses against any number.
 _KNOWN = {
     ops.add: ({"int": "add", "uint": "add", "float": "fadd"}, lambda t: -0.0 if t.is_float else 0),
     ops.mul: ({"int": "mul", "uint": "mul", "float": "fmul"}, lambda t: 1.0 if t.is_float else 1),
@@ -40,12 +40,12 @@ _KNOWN = {
     ops.min_nan: ({"float": "fminimum"}, lambda t: inf),
 }
 
-# Reductions of floats that LLVM does lane by lane where they are no instruction: x86.
+# Reductions of floats that LLVM expands lane by lane on x86.
 _ONE_BY_ONE = ("fmax", "fmin", "fmaximum", "fminimum")
 
 
 def combine(lo, region, args):
-    """Apply a combination to single values or chunks."""
+    """Apply a combination to scalars or chunks."""
     if table.lane_by_lane(region):
         return lo.spread(inline(lo, region, args))
     return lo.run(region, args)
@@ -65,7 +65,7 @@ def _known(op):
 
 
 class Reduction:
-    """One reduction inside a nest of loops."""
+    """One reduction inside a loop nest."""
 
     def __init__(self, lo, op):
         self.lo, self.op, self.region = lo, op, op.regions[0]
@@ -73,13 +73,13 @@ class Reduction:
         self.lane_by_lane = table.lane_by_lane(self.region)
         self.known: Any = _known(op) if self.lane_by_lane else None
         self.totals = []
-        self.carries = len(op.operands)  # values that go round the loop
+        self.carries = len(op.operands)  # loop-carried values
         self.buffers = [] if T.shape(op.types[0]) == () else [lo.allocate(x) for x in op.results]
 
     def inits(self, walk: Chunks, stop=None):
-        """What the accumulators start from: the neutral element, or anything where the first chunk replaces it.
+        """The initial accumulators: the neutral element, or anything if the first chunk replaces it.
 
-        A sum that stops early also carries the last chunk, which stands for those after it.
+        A clipped sum also carries the last chunk, which stands for those after it.
         """
         w = self.lo.w
         if walk.total == walk.width:
@@ -91,11 +91,11 @@ class Reduction:
 
     @property
     def adds(self):
-        """Whether equal elements do not count once but each time."""
+        """Whether repeated elements change the result."""
         return self.known is not None and self.known[0] in ("add", "fadd")
 
     def take(self, results, walk, stop):
-        """The totals of a row from the loop's results; returns those that belong to others."""
+        """Take the totals of a row from the loop's results; returns the remaining ones."""
         mine, rest = results[:self.carries], results[self.carries:]
         if self.carries > len(self.elements):
             total, last = mine
@@ -153,7 +153,7 @@ class Reduction:
         return xs
 
     def finish(self, at, walk):
-        """Hand out the result of a row, `at` being the indices of the outer loops."""
+        """Deliver the result of a row; `at` are the indices of the outer loops."""
         axis = self.op.attrs["axis"]
         where = dict(zip(walk.outer, at, strict=True))
         idx = tuple([(where[a], None) if a in where else ZERO for a in range(len(walk.shape)) if a != axis])
@@ -169,30 +169,30 @@ class Reduction:
                 scratch_chunks.write(lo, self.buffers[k], idx, x)
 
     def close(self):
-        """After the loops: the results lie in scratch."""
+        """Bind the results to their buffers, after the loops."""
         for result, buffer in zip(self.op.results, self.buffers):
             self.lo.buffers[self.lo.key(result)] = buffer
 
 
 def columns(lo, roots, axis):
-    """Reductions along an axis that chunks do not run along."""
+    """Reductions along an axis other than that of the chunks."""
     reductions = [Reduction(lo, op) for op in roots]
     shape = T.shape(roots[0].operands[0].type)
     kept = shape[:axis] + shape[axis + 1:]
     width = loop_nests.width_for(lo, shape, *[t for r in reductions for t in r.elements])
     width = width if all(r.lane_by_lane for r in reductions) else 1
-    if all(n == 1 for n in kept):  # chunks along the axis after all
+    if all(n == 1 for n in kept):  # chunks along the reduced axis
         order = (*[a for a in range(len(shape)) if a != axis], axis)
         loop_nests.rows(lo, [], reductions, chunks(shape, width, order), [])
     else:
-        walk = chunks(kept, _settled(lo, roots, kept, axis, width))
+        walk = chunks(kept, _regular_width(lo, roots, kept, axis, width))
         with lo.loops([kept[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
             _column(lo, reductions, axis, shape[axis], walk.index(lo, at, base), walk.width)
     for r in reductions:
         r.close()
 
 
-def _settled(lo, roots, kept, axis, width):
+def _regular_width(lo, roots, kept, axis, width):
     """The lanes of chunks along the last kept axis, `width` at most, in which quotients and remainders are regular."""
     last = len(kept) - 1
     return uniform_quotients.width(lo, roots, width, last + (last >= axis)) if kept[last] >= width else width
@@ -274,7 +274,7 @@ def _scan_chunks(lo, op, buffers, total, along, index):
 
 
 def _scan_lanes(lo, region, xs, n, reverse):
-    """The scan of a chunk: after round k each lane holds the combination of 2**k lanes."""
+    """The scan of a chunk: after step k each lane holds the combination of 2**k lanes."""
     w, by = lo.w, 1
     while by < n:
         picks = [min(l + by, n - 1) if reverse else max(l - by, 0) for l in range(n)]
@@ -288,7 +288,7 @@ def _scan_lanes(lo, region, xs, n, reverse):
 # --- maps -------------------------------------------------------------------------------------------------------
 @statement(ops.map_)
 def _map(lo, op):
-    """A region with control flow of its own, or of several elements at once: element after element."""
+    """A map with control flow, or of several elements at once: element by element."""
     pack, shape = op.attrs["pack"], T.shape(op.operands[0].type)
     each(lo, op, shape, pack, lambda args: lo.run(op.regions[0], args))
 

@@ -1,4 +1,4 @@
-"""Chunks to and from scratch memory."""
+"""Loads and stores of chunks in scratch memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["clear", "place", "pointer", "position", "read", "read_flat", "write"
 
 
 def place(lo, buffer, idx):
-    """Row-major position of the first lane, and what each lane adds to it."""
+    """(row-major position of the first lane, offsets of the lanes from it)."""
     base, offsets = 0, None
     for (b, lane), stride in zip(idx, buffer.strides, strict=True):
         base = lo.add(base, lo.mul(b, stride))
@@ -24,7 +24,7 @@ def place(lo, buffer, idx):
 
 
 def position(lo, buffer, idx):
-    """Row-major position of an index that is the same in all lanes (or of the first lane)."""
+    """Row-major position of a uniform index (or of the first lane)."""
     return place(lo, buffer, idx)[0]
 
 
@@ -56,7 +56,7 @@ def read_flat(lo, buffer, base, pattern) -> Val:
 
 
 def clear(lo, buffer) -> None:
-    """Set all of a buffer to zero."""
+    """Fill a buffer with zeros."""
     w = lo.w
     w.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
     size = buffer.strides[0] * buffer.shape[0] * buffer.element.bytes
@@ -64,7 +64,7 @@ def clear(lo, buffer) -> None:
 
 
 def _read_pattern(lo, start, pattern, t, align, level):
-    """Lanes close to each other come from one load and a shuffle, others one by one."""
+    """Lanes close to each other are one load and a shuffle, others a gather."""
     w, offsets = lo.w, pattern.offsets
     n, span = len(offsets), 1
     while span <= max(offsets):
@@ -76,7 +76,7 @@ def _read_pattern(lo, start, pattern, t, align, level):
 
 
 def write(lo, buffer, idx, x) -> None:
-    """Put a chunk of a tile into scratch memory."""
+    """Write a chunk of a tile to scratch memory."""
     w, t = lo.w, memory_type(buffer.element)
     base, pattern = place(lo, buffer, idx)
     start = pointer(lo, buffer, base)

@@ -1,4 +1,4 @@
-"""Ops that move elements about in ways no index rewriting follows: they go through scratch memory."""
+"""Ops that permute elements in ways that index arithmetic cannot express: they go through scratch memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _insert(lo, op):
 
 
 def _copy(lo, x, buffer, moved):
-    """Write a tile into a buffer of another shape: `moved(idx)` is where index `idx` goes."""
+    """Write a tile to a buffer of another shape; `moved` maps an index of the tile to one of the buffer."""
     shape = T.shape(x.type)
     walk = chunks(shape, loop_nests.width_for(lo, shape, T.element(x.type)))
     with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
@@ -83,7 +83,7 @@ def _join(lo, op):
 
 
 def _interleave(lo, buffer, idx, pair):
-    """Chunks of the two halves, element by element in turn."""
+    """Write chunks of the two operands interleaved."""
     n = width_of(idx)
     if n == 1:
         for k, x in enumerate(pair):
@@ -99,7 +99,7 @@ def _interleave(lo, buffer, idx, pair):
 
 @pulled(ops.gather)
 def _gather(lo, op, idx):
-    """Elements of a tile in scratch memory; indices outside are moved to the nearest end."""
+    """Elements of a tile in scratch memory; indices out of bounds are clamped."""
     x, index = op.operands
     w, axis, buffer = lo.w, op.attrs["axis"], lo.force(x)
     i = lo.index_of(lo.ev(index, idx), T.element(index.type))

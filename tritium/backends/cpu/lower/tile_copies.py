@@ -1,6 +1,6 @@
-"""Tiles that the runtime copies as a whole (tile_copy.py): matrices whose rows are contiguous, cut off by their masks.
+"""Calls of the runtime's tile copies (tile_copy.py): matrices with contiguous rows, clipped by their masks.
 
-The loops for that would be the larger part of a kernel, and at edges of matrices they seldom run.
+Inline loops would be most of a kernel's code, and run seldom: at the edges of matrices.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .scratch import Buffer
 
 __all__ = ["Wrap", "is_zero", "load", "store", "wrap_of"]
 
-_NARROW = 128  # rows of fewer bytes are copied faster by the kernel itself
+_NARROW = 128  # bytes; shorter rows are copied faster inline
 
 
 class Wrap(NamedTuple):
-    """`scale` times the remainder by `by` of what starts with `first` and moves by `strides`."""
+    """`scale` times ((first + sum of strides * index) % by)."""
 
     scale: Any
     first: Any
@@ -42,7 +42,7 @@ def wrap_of(lo, loose) -> Wrap | None:
 
 
 def load(lo, op, form: Form, wraps: list[Wrap], buffer: Buffer) -> bool:
-    """Have the runtime copy what `op` loads from pointers of this form; False if that takes more than it can do."""
+    """Call the runtime to copy the tile that `op` loads from pointers of this form; False if it cannot."""
     _, mask, other = (*op.operands, None, None)[:3]
     shape = T.shape(op.type)
     if len(shape) != 2 or other is not None and not is_zero(other):
@@ -64,7 +64,7 @@ def load(lo, op, form: Form, wraps: list[Wrap], buffer: Buffer) -> bool:
 
 
 def store(lo, op) -> bool:
-    """Have the runtime store a tile that lies in scratch; False if it does not, or that takes more."""
+    """Call the runtime to store a buffered tile; False if the tile is not buffered or the runtime cannot."""
     p, x, *masks = op.operands
     mask = masks[0] if masks else None
     shape, element, buffer = T.shape(x.type), T.element(x.type), lo.buffers.get(lo.key(x))

@@ -1,4 +1,4 @@
-"""Tiles that lie in memory one way and are wanted the other: squares of 4 x 4 are turned in registers."""
+"""Transposing loads and stores: tiles contiguous along another axis are transposed in registers, 4 x 4 at a time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..fuse.affine import form_of
 from ..fuse.index import ZERO, iota
 from . import memory, predication, scratch_chunks
 
-__all__ = ["contiguous_axis", "fill_across", "store_across", "turned"]
+__all__ = ["contiguous_axis", "fill_across", "store_across", "transposed_axes"]
 
 
 def contiguous_axis(lo, x, seen=None):
-    """The axis of a tile along which the memory it comes from is contiguous; None when nothing speaks for one."""
+    """The axis along which a tile's source in memory is contiguous; None if there is none."""
     seen = set() if seen is None else seen
     if lo.key(x) in lo.buffers:
         return len(T.shape(x.type)) - 1
@@ -36,8 +36,8 @@ def contiguous_axis(lo, x, seen=None):
     return None
 
 
-def turned(lo, op, shape):
-    """(axis along which a store's value comes from memory, axis along which it goes there) where they differ."""
+def transposed_axes(lo, op, shape):
+    """(contiguous axis of a store's source, contiguous axis of its target) if they differ, else None."""
     if len(shape) < 2:
         return None
     to = memory.contiguous(form_of(lo, op.operands[0]), shape)
@@ -48,7 +48,7 @@ def turned(lo, op, shape):
 
 
 def fill_across(lo, x, buffer, axis) -> None:
-    """Memory runs along `axis`, scratch along the last: squares of 4 x 4 are read one way and written the other."""
+    """Materialize a tile that is contiguous along `axis` in memory: load, transpose and write 4 x 4 squares."""
     last = len(buffer.shape) - 1
 
     def put(idx, line):
@@ -57,16 +57,16 @@ def fill_across(lo, x, buffer, axis) -> None:
 
 
 def store_across(lo, op, shape, axis, to) -> None:
-    """Read along `axis`, store along `to`."""
+    """Store a tile whose source is contiguous along `axis` and whose target is along `to`."""
     _, x, *mask = op.operands
     masks = _masks(lo, x) | {lo.key(m): m for m in mask}
     _across(lo, x, shape, axis, to, masks, lambda at, line: memory.prepare_store(lo, op, at, line))
 
 
 def _across(lo, x, shape, axis, to, masks, put) -> None:
-    """Squares of a tile that lies inside all masks as a whole go without them; other tiles go element by element.
+    """Transpose squares without masks if the tile is inside all of them, else copy element by element.
 
-    `put(idx, chunk)` prepares a store and returns what does it.
+    `put(idx, chunk)` prepares a store and returns a function that emits it.
     """
     inside = predication.tile_inside(lo, masks)
     if inside is None:
@@ -85,7 +85,7 @@ def _across(lo, x, shape, axis, to, masks, put) -> None:
 
 
 def _masks(lo, x):
-    """The masks of all loads a tile is computed from, by key."""
+    """The masks of all loads that a tile is computed from, by key."""
     found, seen, stack = {}, set(), [x]
     while stack:
         x = stack.pop()
@@ -119,7 +119,7 @@ def _squares(lo, x, shape, axis, to, put) -> None:
 
 
 def _transposed(lo, xs):
-    """Four vectors of four lanes, rows for columns."""
+    """The transpose of four vectors of four lanes."""
     w = lo.w
     xs = [lo.widen(x, 4) for x in xs]
     low = [w.shuffle(xs[0], xs[1], (0, 4, 1, 5)), w.shuffle(xs[2], xs[3], (0, 4, 1, 5))]

@@ -1,7 +1,7 @@
-"""Tiles that dots read where they lie: a load whose rows are contiguous in memory needs no copy in scratch.
+"""Views: dots read a tile with contiguous rows in global memory, without a copy in scratch.
 
-Where a tile crosses the edge of its mask, or an index wraps round (`(start + arange) % n`), it is copied after all:
-which one it is turns out when the kernel runs.
+A tile that crosses the edge of its mask, or whose index wraps (`(start + arange) % n`), is copied; the kernel tests for
+that at run time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["view"]
 
 
 def view(lo, x) -> View | None:
-    """The tile that `x` loads, where it lies; None if its rows are not contiguous."""
+    """A view of the tile that `x` loads; None if its rows are not contiguous."""
     form = form_of(lo, x.operands[0])
     if form.pointer is None:
         return None
@@ -25,7 +25,7 @@ def view(lo, x) -> View | None:
     if len(wraps) < len(found):
         return None
     base, strides = form.base, form.strides
-    for wrap in wraps:  # where it does not wrap
+    for wrap in wraps:  # as if it did not wrap
         base = lo.add(base, lo.mul(wrap.first, wrap.scale))
         strides = [lo.add(a, lo.mul(b, wrap.scale)) for a, b in zip(strides, wrap.strides, strict=True)]
     if type(strides[-1]) is not int or strides[-1] != 1:
@@ -42,19 +42,19 @@ def view(lo, x) -> View | None:
 
 
 def _straight(lo, wrap, shape):
-    """Tests that a remainder is what is divided, all over the tile."""
+    """Tests that a remainder equals its dividend in the whole tile."""
     reach = sum([s * (n - 1) for s, n in zip(wrap.strides, shape, strict=True)])
     return [lo.w.compare("icmp sge", lo.const(wrap.first), lo.const(0)),
             lo.w.compare("icmp slt", lo.const(lo.add(wrap.first, reach)), lo.const(wrap.by))]
 
 
 def _checked(lo, x, tests, start, outer, by_runtime):
-    """The tile where it lies if all tests hold, else a copy."""
+    """A view of the tile if all tests hold, else of a copy."""
     ok, buffer = tests[0], lo.arena.take(T.shape(x.type), T.element(x.type))
     for test in tests[1:]:
         ok = lo.w.binary("and", ok, test)
 
-    lo.ahead.discard(id(x))  # what is rarely done need not be done fast
+    lo.ahead.discard(id(x))  # the copy is cold: no prefetching
 
     def copy():
         with lo.inside():
