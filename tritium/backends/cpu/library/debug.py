@@ -1,4 +1,4 @@
-"""What kernels say: `device_print`, one line per element, in Triton's format.
+"""Output of kernels: `device_print`, one line per element, in Triton's format.
 
     pid (0, 1, 0) idx ( 3,  12) value: 7
 

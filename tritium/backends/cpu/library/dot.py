@@ -3,21 +3,20 @@
     tt.dot.KIND(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel, i1 fresh)
 
 Strides are in elements. If `fresh`, C = A @ B, whatever C held. `panel` is scratch memory (`panel_width`); if it is
-null, for a B that lies in the cache, nothing is copied.
+null, for a B that is in the cache, nothing is copied.
 
-A register tile of C is kept while k runs: for each k one row of B is loaded and multiplied by one element of each row
-of A. NEON multiplies by a lane of a register, so a register of ks of A is loaded at once. x86 broadcasts from memory,
-one k a round: with more, LLVM loads all it will broadcast and spills it.
+A register tile of C stays in registers during the loop over k: for each k one row of B is loaded and multiplied by one
+element of each row of A. NEON multiplies by a lane of a register, so a register of ks of A is loaded at once. x86
+broadcasts from memory, one k in each iteration: with more, LLVM loads all operands first and spills them.
 
-A and B may lie anywhere. The first rows of A meet a panel of B, as wide as a register tile, where it lies, and copy it
-to `panel` on the way, in the shadow of the multiplications; the other rows find it there, in one piece and in the
-cache.
+The first rows of A multiply a panel of B, as wide as a register tile, in place, and copy it to `panel` meanwhile; the
+other rows read the copy, which is contiguous and in the cache.
 
-Tiles of large matrices have rows far apart, on pages of their own, and are not in the cache. If they are wide enough
-to make up for it, A is copied as well, while it meets the first panel, in the order in which it will be read; and while
-a panel is multiplied the next one is copied, a few rows with each row of tiles. Only NEON gains from that.
+Tiles of large matrices have rows far apart, on different pages, and are not in the cache. If they are wide enough for
+it to pay off, A is packed as well, while it multiplies the first panel, in the order in which it will be read; and
+while a panel is multiplied the next one is copied, a few rows with each row of tiles. Only NEON gains from that.
 
-What the tile does not divide is done by narrower tiles, down to one row and one column.
+Rows and columns that remain are computed by narrower tiles, down to one row and one column.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ SYMBOLS = {kind: f"tt.dot.{kind}" for kind in KINDS}
 _BYTES = {"float": 4, "double": 8, "i32": 4, "i8": 1}
 
 
-_ZEROS = value("ptr", "@zeros")  # what a fresh C is taken to hold: as long as the widest row of a tile
+_ZEROS = value("ptr", "@zeros")  # initial values of a fresh C: as long as the widest row of a tile
 
 
-def _whole(w: Writer, n: Val, step: int) -> Val:
+def _round_down(w: Writer, n: Val, step: int) -> Val:
     """The largest multiple of `step` up to `n`."""
     return n if step == 1 else w.binary("sub", n, w.binary("urem", n, w.const("i64", step)))
 
@@ -72,9 +71,9 @@ class _Matrix(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Some rows of A: where each begins, by how many elements a further k moves on, and perhaps where they are copied.
+    """Some rows of A: their addresses, the distance of consecutive ks in elements, and the rows to copy them to.
 
-    A tile loads some ks of a row at once. In a copy these of one row are followed by those of the next.
+    A tile loads some ks of a row at once. In a copy those of one row are followed by those of the next.
     """
 
     places: list[Val]
@@ -83,15 +82,15 @@ class _Rows(NamedTuple):
 
 
 class _Tile:
-    """One register tile: `rows` x `columns` of C, held as vectors of `columns` lanes; `unroll` ks are one round.
+    """One register tile: `rows` x `columns` of C, held as vectors of `columns` lanes; an iteration does `unroll` ks.
 
-    The rows of B it meets are copied to `panel` if there is one. With `onward`, those of C below are asked for.
+    The rows of B it reads are copied to `panel` if given. With `prefetch_below`, the rows of C below are prefetched.
     """
 
     def __init__(self, w: Writer, kind: Kind, unroll: int, rows: int, columns: int, panel: _Matrix | None = None,
-                 onward: bool = False):
+                 prefetch_below: bool = False):
         self.w, self.kind, self.unroll, self.rows, self.columns, self.panel = w, kind, unroll, rows, columns, panel
-        self.onward = onward
+        self.prefetch_below = prefetch_below
         self.type = vector(columns, kind.accumulator)
 
     def fused(self, x: Val, y: Val, z: Val) -> Val:
@@ -109,7 +108,7 @@ class _Tile:
         w, operand = self.w, self.kind.operand
         chunks = [w.load(vector(unroll, operand), p, align=_BYTES[operand]) for p in self.at(a, k)]
         if a.step * unroll * _BYTES[operand] >= _LINE:
-            self.ask_for(w.gep(operand, self.at(a, k)[0], w.const("i64", _STRIPS_AHEAD * unroll * a.step)), 1, 1)
+            self.prefetch(w.gep(operand, self.at(a, k)[0], w.const("i64", _CHUNKS_AHEAD * unroll * a.step)), 1, 1)
         for chunk, p in zip(chunks, self.at(a.copies, k) if a.copies else (), strict=False):
             w.store(chunk, p, align=_BYTES[operand])
         chunks = [self.wide(chunk, unroll) for chunk in chunks]
@@ -118,28 +117,28 @@ class _Tile:
             line = w.load(vector(self.columns, operand), b.at(w, row, zero), align=_BYTES[operand])
             if self.panel:
                 w.store(line, self.panel.at(w, row, zero), align=_BYTES[operand])
-                for ahead, cache in _ROWS_AHEAD:  # rows far apart are no stream that the hardware would follow
-                    self.ask_for(b.at(w, w.binary("add", row, w.const("i64", ahead)), zero), cache, self.columns)
+                for ahead, cache in _ROWS_AHEAD:  # the hardware prefetcher does not follow rows far apart
+                    self.prefetch(b.at(w, w.binary("add", row, w.const("i64", ahead)), zero), cache, self.columns)
             line = self.wide(line, self.columns)
             for i, chunk in enumerate(chunks):
-                c[i] = self.fused(self.spread(chunk, u), line, c[i])
+                c[i] = self.fused(self.broadcast(chunk, u), line, c[i])
         return c
 
     def at(self, a: _Rows, k: Val) -> list[Val]:
-        """Where the rows' elements `k` lie."""
+        """The addresses of the rows' elements `k`."""
         w = self.w
         k = w.binary("mul", k, w.const("i64", a.step)) if a.step > 1 else k
         return [w.gep(self.kind.operand, row, k) for row in a.places]
 
-    def ask_for(self, place: Val, cache: int, elements: int) -> None:
-        """Have some elements brought into a cache."""
+    def prefetch(self, place: Val, cache: int, elements: int) -> None:
+        """Prefetch some elements into a cache."""
         w, step = self.w, _LINE // _BYTES[self.kind.operand]
         w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
         for column in range(0, elements, step):
             p = w.gep(self.kind.operand, place, w.const("i64", column)) if column else place
             w.effect(f"call void @llvm.prefetch.p0(ptr {p}, i32 0, i32 {4 - cache}, i32 1)")
 
-    def spread(self, chunk: Val, lane: int) -> Val:
+    def broadcast(self, chunk: Val, lane: int) -> Val:
         """A lane of an operand in all columns."""
         if lanes(chunk.type) == 1:
             return self.w.splat(chunk, self.columns)
@@ -148,7 +147,7 @@ class _Tile:
         return self.w.shuffle(chunk, None, [lane] * self.columns)
 
     def rows_of(self, a: _Matrix, i: Val) -> _Rows:
-        """Its rows of A where they lie."""
+        """Its rows of A in place."""
         w = self.w
         return _Rows([a.at(w, w.binary("add", i, w.const("i64", r)), w.const("i64", 0)) for r in range(self.rows)])
 
@@ -158,13 +157,13 @@ class _Tile:
         c_rows = [c.at(w, w.binary("add", i, w.const("i64", r)), j) for r in range(self.rows)]
         align = _BYTES[c.type]
         totals = [w.load(self.type, w.select(fresh, _ZEROS, p), align=align) for p in c_rows]
-        if self.onward:
+        if self.prefetch_below:
             below = w.binary("mul", c.stride, w.const("i64", self.rows))
             for p in c_rows:
-                self.ask_for(w.gep(c.type, p, below), 1, self.columns)
+                self.prefetch(w.gep(c.type, p, below), 1, self.columns)
         start = w.const("i64", 0)
         for unroll in (self.unroll,) if a.copies or a.step > 1 else sorted({self.unroll, 1}, reverse=True):
-            stop = _whole(w, depth, unroll)
+            stop = _round_down(w, depth, unroll)
             with w.loop(start, stop, unroll, carry=totals) as loop:
                 loop.next = self.update(a, b, loop.index, unroll, list(loop.carried))
             start, totals = stop, loop.results
@@ -173,24 +172,24 @@ class _Tile:
 
 
 class _Large:
-    """The whole tiles of a product that copies A and one panel of B ahead; `room` has the places for them.
+    """The full tiles of a product that packs A and the next panel of B into `scratch`.
 
-    A's own rows are needed for the first panel only.
+    The rows of A itself are read for the first panel only.
     """
 
-    def __init__(self, tile: _Tile, a: _Matrix, b: _Matrix, room: Val, depth: Val, bottom: Val, right: Val):
+    def __init__(self, tile: _Tile, a: _Matrix, b: _Matrix, scratch: Val, depth: Val, bottom: Val, right: Val):
         w, self.tile, self.a, self.b, self.depth, self.bottom, self.right = tile.w, tile, a, b, depth, bottom, right
         size = w.binary("mul", depth, w.const("i64", tile.columns))
-        self.panels = [room, w.gep(b.type, room, size)]
+        self.panels = [scratch, w.gep(b.type, scratch, size)]
         self.copies = w.gep(b.type, self.panels[1], size)
         rows = w.const("i64", tile.rows)
         upper = w.binary("sub", w.binary("add", w.binary("mul", depth, rows), bottom), w.const("i64", 1))
         self.share = w.binary("udiv", upper, bottom)  # rows of the next panel for each row of tiles
 
     def write(self, c: _Matrix, fresh: Val) -> None:
-        """All of them."""
+        """Compute all full tiles of C."""
         w, tile, zero = self.tile.w, self.tile, self.tile.w.const("i64", 0)
-        self.bring(zero, self.panels[0], zero, self.depth, w.const("i64", _ROWS_AHEAD[-1][0]))
+        self.copy_panel(zero, self.panels[0], zero, self.depth, w.const("i64", _ROWS_AHEAD[-1][0]))
         with w.loop(0, self.right, tile.columns) as columns:
             j = columns.index
             odd = w.cast("trunc", w.binary("udiv", j, w.const("i64", tile.columns)), "i1")
@@ -203,38 +202,38 @@ class _Large:
                 i = rows.index
                 start = w.binary("udiv", w.binary("mul", i, self.share), w.const("i64", tile.rows))
                 stop = w.intrinsic("smin", "i64", w.binary("add", start, self.share), end)
-                self.bring(after, other, start, stop, self.share)
+                self.copy_panel(after, other, start, stop, self.share)
                 copied = self.copy_of(i)
                 with w.when(begins):
                     tile.write(tile.rows_of(self.a, i)._replace(copies=copied), lines, c, i, j, self.depth, fresh)
                 with w.when(w.binary("xor", begins, w.const("i1", True))):
                     tile.write(copied, lines, c, i, j, self.depth, fresh)
 
-    def bring(self, j: Val, panel: Val, start: Val, stop: Val, ahead: Val) -> None:
-        """Copy rows of the panel of B in column `j`, and ask for those that come next."""
+    def copy_panel(self, j: Val, panel: Val, start: Val, stop: Val, ahead: Val) -> None:
+        """Copy rows of the panel of B in column `j`, and prefetch the following ones."""
         w, tile, b, align = self.tile.w, self.tile, self.b, _BYTES[self.b.type]
         with w.loop(start, stop) as ks:
-            tile.ask_for(b.at(w, w.binary("add", ks.index, ahead), j), 1, tile.columns)
+            tile.prefetch(b.at(w, w.binary("add", ks.index, ahead), j), 1, tile.columns)
             line = w.load(vector(tile.columns, b.type), b.at(w, ks.index, j), align=align)
             w.store(line, w.gep(b.type, panel, w.binary("mul", ks.index, w.const("i64", tile.columns))), align=align)
 
     def copy_of(self, i: Val) -> _Rows:
-        """Where the copies of a tile's rows of A are."""
+        """The copies of a tile's rows of A."""
         w, tile = self.tile.w, self.tile
         start = w.gep(self.a.type, self.copies, w.binary("mul", i, self.depth))
         return _Rows([w.gep(self.a.type, start, w.const("i64", r * tile.unroll)) for r in range(tile.rows)], tile.rows)
 
 
-# How many rows further the panel of B is asked for, and for which cache. Where rows are a power of two apart, few of
-# them fit into the first cache at once.
+# (prefetch distance in rows of the panel of B, cache level). Of rows a power of two apart, few fit into the first cache
+# at once.
 _ROWS_AHEAD = ((8, 1), (32, 2))
-_STRIPS_AHEAD = 8  # of copied rows of A
+_CHUNKS_AHEAD = 8  # prefetch distance in copied rows of A
 _LINE = 64  # bytes of a cache line
-_WIDE = 128  # so many columns make use of a copy of A
+_WIDE = 128  # columns from which packing A pays off
 
 
 def _copies(target: CpuTarget) -> bool:
-    """Whether large products are any faster for copies."""
+    """Whether packing makes large products faster."""
     return target.simd == "neon"
 
 
@@ -268,12 +267,12 @@ def dot(target: CpuTarget, kind: str) -> str:
         if _copies(target):
             large = _is_large(w, m, n, depth, lda, panel, target.dot_rows, unroll)
             with w.when(large):
-                tile = _Tile(w, k, unroll, target.dot_rows, widest, onward=True)
-                bottom, right = _whole(w, m, tile.rows), _whole(w, n, tile.columns)
+                tile = _Tile(w, k, unroll, target.dot_rows, widest, prefetch_below=True)
+                bottom, right = _round_down(w, m, tile.rows), _round_down(w, n, tile.columns)
                 _Large(tile, a, _Matrix(b, ldb, k.operand), panel, depth, bottom, right).write(c, fresh)
         left = w.const("i64", 0)
         for width in widths:
-            right = _whole(w, n, width)
+            right = _round_down(w, n, width)
             with w.loop(left, right, width) as columns:
                 lines = _Matrix(w.gep(k.operand, b, columns.index), ldb, k.operand)
                 top = w.const("i64", 0)
@@ -282,10 +281,10 @@ def dot(target: CpuTarget, kind: str) -> str:
                     first = _Tile(w, k, unroll, target.dot_rows, width, packed)
                     lines, top = _first_rows(first, a, lines, c, columns.index, depth, m, fresh, large)
                 for height in _heights(target):
-                    bottom = _whole(w, m, height)
+                    bottom = _round_down(w, m, height)
                     with w.loop(top, bottom, height) as rows:
-                        onward = not _copies(target) and (height, width) == (target.dot_rows, widest)
-                        tile = _Tile(w, k, unroll, height, width, onward=onward)
+                        prefetch_below = not _copies(target) and (height, width) == (target.dot_rows, widest)
+                        tile = _Tile(w, k, unroll, height, width, prefetch_below=prefetch_below)
                         tile.write(tile.rows_of(a, rows.index), lines, c, rows.index, columns.index, depth, fresh)
                     top = w.intrinsic("smax", "i64", top, bottom)
             left = right
@@ -294,32 +293,32 @@ def dot(target: CpuTarget, kind: str) -> str:
 
 
 def _is_large(w, m, n, depth, lda, panel, rows, unroll):
-    """Whether to copy A and B: A's rows are parts of longer ones, enough panels follow, `unroll` divides K, and there
-    is room."""
-    apart = w.compare("icmp sge", lda, w.binary("add", depth, depth))
+    """Whether to pack A and B: A's rows are far apart, enough panels follow, `unroll` divides K, and there is scratch
+    memory."""
+    distant = w.compare("icmp sge", lda, w.binary("add", depth, depth))
     wide = w.compare("icmp sge", n, w.const("i64", _WIDE))
     high = w.compare("icmp sge", m, w.const("i64", rows))
-    even = w.compare("icmp eq", _whole(w, depth, unroll), depth)
-    room = w.compare("icmp ne", panel, value("ptr", "null"))
-    return functools.reduce(lambda x, y: w.binary("and", x, y), (apart, wide, high, even, room))
+    even = w.compare("icmp eq", _round_down(w, depth, unroll), depth)
+    given = w.compare("icmp ne", panel, value("ptr", "null"))
+    return functools.reduce(lambda x, y: w.binary("and", x, y), (distant, wide, high, even, given))
 
 
 def _heights(target):
-    """Rows of the tiles that divide up what is left below the larger ones: sizes are powers of two."""
+    """The heights of the tiles that cover the remaining rows: sizes are powers of two."""
     return (target.dot_rows, 2, 1) if target.dot_rows % 4 else (target.dot_rows, 1)
 
 
 def _first_rows(tile, a, b, c, j, depth, m, fresh, done):
-    """Do the first rows of a panel of B, copying it; returns where the others find it, and the first of them.
+    """Multiply the first rows by a panel of B and copy it; returns the panel for the other rows, and the first of them.
 
-    All rows of whole tiles may be `done` already.
+    `done`: all rows of full tiles have been computed already.
     """
     w, packed, zero = tile.w, tile.panel, tile.w.const("i64", 0)
     near = w.compare("icmp eq", packed.base, value("ptr", "null"))
     worth = w.compare("icmp sge", w.select(w.binary("or", done, near), zero, m), w.const("i64", tile.rows))
     with w.when(worth, likely=True):
-        top = w.effect("add i64 0, 0", "i64")  # what is computed from it stays in here
+        top = w.effect("add i64 0, 0", "i64")  # not hoisted
         tile.write(tile.rows_of(a, top), b, c, top, j, depth, fresh)
     found = _Matrix(w.select(worth, packed.base, b.base), w.select(worth, packed.stride, b.stride), b.type)
-    ready = w.select(done, _whole(w, m, tile.rows), zero)
+    ready = w.select(done, _round_down(w, m, tile.rows), zero)
     return found, w.select(worth, w.const("i64", tile.rows), ready)

@@ -3,10 +3,10 @@
     tt.dot.bf16(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel, i1 fresh)
 
 M, N and K are multiples of 32. The unit has eight tiles of 16 rows of 64 bytes: four hold 32 x 32 of C, two each hold
-32 ks of A and of B. A is read where it lies. The unit wants pairs of ks side by side in B, so 32 columns at a time are
-brought into that order in `panel`: row p has B[2p, c], B[2p + 1, c] for each column c.
+32 ks of A and of B. A is read in place. The unit needs pairs of ks side by side in B, so 32 columns at a time are
+packed in that order into `panel`: row p has B[2p, c], B[2p + 1, c] for each column c.
 
-The unit takes subnormal operands for zero and makes zeros of subnormal results, whatever the thread's state says.
+The unit flushes subnormal operands and results to zero, regardless of the thread's floating-point state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROWS = 16
 _PANEL_ROW = 128  # bytes: 32 columns, two ks
 # palette 1; from byte 16 the width of each tile in bytes (u16), from byte 48 its rows
 _CONFIG = bytes([1]) + bytes(15) + b"\x40\x00" * 8 + bytes(16) + bytes([_ROWS] * 8) + bytes(8)
-_A, _B = (4, 5), (6, 7)  # numbers of tiles; C has 0 to 3
+_A, _B = (4, 5), (6, 7)  # tile registers; C has 0 to 3
 
 
 def dot_bf16(target: CpuTarget) -> str:
@@ -48,7 +48,7 @@ def dot_bf16(target: CpuTarget) -> str:
                 i = rows.index
                 place = w.gep("float", w.gep("float", c, w.binary("mul", i, ldc)), j)
                 _block(w, w.gep("i16", a, w.binary("mul", i, lda)), lda, panel, place, ldc, depth, fresh)
-        w.effect("call void @llvm.x86.tilerelease()")  # nothing to save when threads are switched
+        w.effect("call void @llvm.x86.tilerelease()")  # no tiles to save at a context switch
         w.ret()
     return w.text()
 

@@ -8,7 +8,7 @@ For each element size of 1, 2, 4 and 8 bytes:
     tt.gather.SIZE(ptr chunk, ptr pointers, i64 lanes)              chunk[l] = *pointers[l]
     tt.scatter.SIZE(ptr chunk, ptr pointers, i64 lanes)             *pointers[l] = chunk[l]
 
-`lanes` has a bit for each of up to 64 lanes, those without one are not touched: a load's caller fills the chunk with
+`lanes` has a bit for each active lane of up to 64, others are not touched: a load's caller fills the chunk with
 the value masked-off lanes get. Plain C functions over memory leave the registers of the hot path alone.
 """
 

@@ -5,7 +5,7 @@
 A bitonic network over vectors: no branch depends on the data. Each merge first compares elements mirrored about the
 middle of a block (i with k-1-i), so every comparison sorts upwards and the network needs no directions.
 
-Elements are turned into signed integers in the wanted order and back, so that one network serves all types of a width:
+Elements are mapped to signed integers of the same order and back, so that one network serves all types of a width:
 floats of any format are sign and magnitude (-0 before 0, nan at the ends), and complementing reverses the order.
 """
 
@@ -28,7 +28,7 @@ SYMBOLS = {kind: f"tt.sort.{kind}" for kind in KINDS}
 
 
 class _Network:
-    """Writes the steps of the network on `data`."""
+    """Emits the stages of the network on `data`."""
 
     def __init__(self, w: Writer, bits: int, data: Val, n: Val):
         self.w, self.scalar, self.data, self.n = w, f"i{bits}", data, n
@@ -51,7 +51,7 @@ class _Network:
         return self.w.shuffle(low, high, [i if not i & first else i + _LANES for i in range(_LANES)])
 
     def within_chunks(self, partners: list[int]) -> None:
-        """Do steps within every chunk."""
+        """Emit the stages within every chunk."""
         with self.w.loop(0, self.n, _LANES) as loop:
             x = self.load(loop.index, self.chunk)
             for partner in partners:
@@ -91,11 +91,11 @@ class _Network:
             self.within_chunks([8, 4, 2, 1])
 
     def small(self) -> None:
-        """Sort fewer than 16 elements: neighbours are compared n times, from even and odd places in turn."""
+        """Sort fewer than 16 elements: an odd-even transposition sort of n passes."""
         w = self.w
         one = w.const("i64", 1)
-        with w.loop(0, self.n) as turn:
-            start = w.binary("and", turn.index, one)
+        with w.loop(0, self.n) as iteration:
+            start = w.binary("and", iteration.index, one)
             with w.loop(start, w.binary("sub", self.n, one), 2) as loop:
                 right = w.binary("add", loop.index, one)
                 low, high = self.exchange(self.load(loop.index, self.scalar), self.load(right, self.scalar))
@@ -103,7 +103,7 @@ class _Network:
                 self.store(high, right)
 
     def convert(self, kind: str, lanes: int, before: Val, after: Val) -> None:
-        """Turn elements into keys, or back, so many lanes at a time; complemented `before` or `after`."""
+        """Map elements to keys or back, `lanes` at a time; complemented `before` or `after`."""
         w = self.w
         before, after = w.splat(before, lanes), w.splat(after, lanes)
         with w.loop(0, self.n, lanes) as loop:
@@ -112,7 +112,7 @@ class _Network:
 
 
 def _key(w: Writer, kind: str, x: Val) -> Val:
-    """`x` as a signed integer in its order; applied twice, the element again."""
+    """The order-preserving signed integer of `x`; an involution."""
     bits = int(element(x.type)[1:])
     if kind == "uint":
         x = w.binary("xor", x, w.const(x.type, -(1 << bits - 1)))

@@ -1,4 +1,4 @@
-"""Whole tiles to and from scratch memory: what a kernel does at the edges of a matrix, and where it puts its result.
+"""Copies of tiles to and from scratch memory, clipped at the edges of a matrix.
 
     tt.tile.load(ptr to, i64 to_stride, ptr from, i64 stride, i64 rows, i64 columns, i64 row_end, i64 column_end,
                  i64 row_first, i64 row_wrap, i64 column_first, i64 column_wrap, i64 size)
@@ -8,8 +8,8 @@
                   i64 size)
         to[i, j] = from[i, j] where i < row_end and j < column_end
 
-Strides count elements of `size` bytes; remainders have the sign of what is divided. A call takes LLVM a fraction of the
-time that the loops would, once in every kernel.
+Strides are in elements of `size` bytes; remainders have the sign of the dividend. Compiling a call takes a fraction of
+the time that inline loops would take in every kernel.
 """
 
 from __future__ import annotations
