@@ -1,4 +1,4 @@
-"""Inline assembly of the interpreter: run op by op, as machine code."""
+"""Inline assembly in the interpreter: each op is compiled and run as machine code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(op, xs):
 
 @functools.lru_cache(maxsize=256)
 def _compiled(attrs, kinds, shape, loc):
-    """A kernel that does nothing but load, the assembly, and store: its address, its scratch memory, its library."""
+    """A kernel that only loads, runs the assembly and stores: (its address, its scratch bytes, its library)."""
     from .compile import prepare
     from .lower.function import lower
     from .runtime.image import Runtime
@@ -58,7 +58,7 @@ def _compiled(attrs, kinds, shape, loc):
 
 
 def _memory_kind(kind):
-    """How a type lies in memory: bools as bytes, pointers as numbers."""
+    """The type of an element in memory: bools are bytes, pointers are integers."""
     return T.i8 if kind is T.i1 else T.i64 if type(kind) is T.Ptr else kind
 
 

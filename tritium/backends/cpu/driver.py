@@ -1,4 +1,4 @@
-"""The CPU as a device: its figures, and how kernels are loaded and launched on it."""
+"""The CPU as a device: its properties, and loading and launching of kernels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _runtime():
 
 
 def _judge(kernel, gx: int, gy: int, gz: int, address: int) -> bool:
-    """Called by the native launcher when it cannot tell whether a kernel is fit for a launch."""
+    """Called by the native launcher if it cannot decide whether a launch meets the preconditions of a kernel."""
     return kernel.launcher.judge((gx, gy, gz), address)
 
 
@@ -76,11 +76,11 @@ class Driver(DriverBase):
         return torch.device("cpu")
 
     def get_current_device(self) -> int:
-        """The only one."""
+        """Always 0."""
         return 0
 
     def set_current_device(self, device: int) -> None:
-        """There is nothing to choose."""
+        """Device 0 is the only one."""
         if device != 0:
             raise ValueError(f"the CPU is device 0; there is no device {device}")
 
@@ -93,7 +93,7 @@ class Driver(DriverBase):
         return 0, 0
 
     def get_device_interface(self):
-        """What code written for `torch.cuda` asks of a device."""
+        """A substitute for `torch.cuda`."""
         return Interface
 
     def get_benchmarker(self) -> Callable:
@@ -122,16 +122,16 @@ class Driver(DriverBase):
             _runtime().set_num_threads(n)
 
     def guarded_launch(self, kernel, call: Call) -> tuple[Callable, Any] | None:
-        """The native launcher, with a record of what these arguments look like."""
+        """The native launcher, with a record of guards on these arguments."""
         form = form_of(call, _tensor_guard, kernel.metadata.stores)
         if form is None:
             return None
-        made = _runtime().record(kernel.function, _room(kernel.metadata), owner=kernel, result=kernel,
+        made = _runtime().record(kernel.function, _arena_word(kernel.metadata), owner=kernel, result=kernel,
                                  checks=kernel.launcher.checks, **form)
         return _runtime().binder, made
 
     def guarded_lookup(self, kernel, call: Call) -> tuple[Callable, Any] | None:
-        """The native lookup, with a record of what these arguments look like."""
+        """The native lookup, with a record of guards on these arguments."""
         form = form_of(call, lookup_guard(_tensor_guard))
         if form is None or not NATIVE:
             return None
@@ -144,7 +144,7 @@ class Driver(DriverBase):
         stores = frozenset(getattr(metadata, "stores", ()))
 
         def make(form: dict[str, Any]) -> record.Record:
-            return runtime.record(kernel.function, _room(metadata), owner=kernel, result=kernel,
+            return runtime.record(kernel.function, _arena_word(metadata), owner=kernel, result=kernel,
                                   checks=launcher.checks, quiet=True, **form)
 
         return Roads(kernel, demands, lambda args: demands.form(args, _tensor_guard, stores), make,
@@ -159,7 +159,7 @@ _C_TYPES = {
 
 
 class Utils:
-    """Figures of the machine, and loading of binaries."""
+    """Properties of the machine, and loading of binaries."""
 
     def get_device_properties(self, device: int = 0) -> dict[str, int]:
         """Figures under the names GPUs use: cores are multiprocessors, a kernel's scratch memory is shared memory.
@@ -184,11 +184,11 @@ class Utils:
         module.unload()
 
     def get_current_device(self) -> int:
-        """The only one."""
+        """Always 0."""
         return 0
 
     def set_current_device(self, device: int) -> None:
-        """There is nothing to choose."""
+        """Device 0 is the only one."""
 
     def get_device_capability(self, device: int = 0) -> tuple[int, int]:
         """CPUs have no such version."""
@@ -243,7 +243,7 @@ class Interface:
 
     @staticmethod
     def current_device() -> int:
-        """The only one."""
+        """Always 0."""
         return 0
 
     @staticmethod
@@ -260,11 +260,11 @@ class Interface:
 # -- launching ---------------------------------------------------------------------------------------------------------
 
 
-_judging = lock()  # of the kernels that take another's place, one is kept
+_judging = lock()  # one fallback variant of a kernel is kept
 
 
-def _room(metadata) -> int:
-    """What the pool is told of a kernel: the scratch memory of a program, and whether all programs run at once."""
+def _arena_word(metadata) -> int:
+    """The pool's word on a kernel: the bytes of scratch memory of a program, and a bit if all programs run at once."""
     from tritium.backends.cpu.runtime.cooperative import BIT
 
     return metadata.arena_bytes | (BIT if metadata.launch_cooperative_grid else 0)
@@ -273,14 +273,14 @@ def _room(metadata) -> int:
 class Launcher:
     """Launches one kernel on any arguments: packs a slot of 8 bytes for each run-time value.
 
-    `CompiledKernel.run` goes here with what it cannot do alone. Where the kernel takes something for granted that does
-    not hold of a launch, the kernel that `otherwise()` gives is launched.
+    `CompiledKernel.run` uses it for arguments that the native launcher cannot handle. If a launch does not meet the
+    preconditions, the fallback variant, `otherwise()`, is launched.
     """
 
     def __init__(self, src, metadata):
         self._name, self._names, self._types = metadata.name, tuple(src.signature), tuple(src.signature.values())
         self._stores = frozenset(getattr(metadata, "stores", ()))
-        self._room = _room(metadata)
+        self._arena_word = _arena_word(metadata)
         self._launch = _runtime().launch_raw
         self._terms: Any = None
         self._checks: Any = None
@@ -295,16 +295,16 @@ class Launcher:
 
     @property
     def checks(self) -> int:
-        """The address of what the native launcher looks into before each launch; 0 if there is nothing."""
+        """The address of the preconditions that the native launcher checks before each launch; 0 if there are none."""
         return 0 if self._checks is None else ctypes.addressof(self._checks)
 
     def __call__(self, gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *args) -> None:
-        args, packed = self._pack(args)  # what protocols showed of the arguments must outlive the launch
+        args, packed = self._pack(args)  # the arguments' memory must outlive the launch
         if enter is not None:
             enter(told)
         at = ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value or 0
         if self._terms is None or self.judge((gx, gy, gz), at):
-            self._launch(function, self._room, gx, gy, gz, packed)
+            self._launch(function, self._arena_word, gx, gy, gz, packed)
         if leave is not None:
             leave(told)
 
@@ -328,7 +328,7 @@ class Launcher:
         return held, b"".join(packed)
 
     def judge(self, sizes: tuple[int, int, int], address: int) -> bool:
-        """True if the kernel is fit for the launch of the slots at an address; else another is launched."""
+        """True if the slots at an address meet the preconditions; else the fallback variant is launched."""
         if self._terms.hold(sizes, address):
             return True
         if not self._checks.other:
@@ -337,7 +337,7 @@ class Launcher:
                     kernel = self.otherwise()
                     kernel._init_handles()
                     self._other = kernel  # its code must stay
-                    self._checks.other_arena = _room(kernel.metadata)
+                    self._checks.other_arena = _arena_word(kernel.metadata)
                     self._checks.other = kernel.function
         count = sum(len(flatten(type_)) for type_ in self._types)
         self._launch(self._checks.other, self._checks.other_arena, *sizes, ctypes.string_at(address, 8 * count))

@@ -1,1 +1,1 @@
-"""What every backend needs of LLVM: a text writer, target machines, pass lists, and an engine for the host."""
+"""The LLVM layer of all backends: a text writer, target machines, pass lists, and a JIT linker for the host."""

@@ -1,4 +1,4 @@
-"""Machine code in this process: objects are linked into memory and give the addresses of their functions."""
+"""JIT linking: object files are linked into this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Library", "load"]
 
 
 class Library:
-    """A linked object. Its code is unmapped when the last reference goes: whoever keeps an address keeps this."""
+    """A linked object. Its code is unmapped with the last reference: users of an address must hold one."""
 
     __slots__ = ("_addresses", "_engine", "_name", "_trackers")
 
@@ -24,7 +24,7 @@ class Library:
         self._trackers = [tracker]
 
     def address(self, name: str) -> int:
-        """Where the function or variable `name` lies.
+        """The address of the function or variable `name`.
 
         >>> from tritium.backends.llvm.target import compile_text, cpu_target
         >>> library = load(compile_text("define i32 @seven() { ret i32 7 }", cpu_target()))
@@ -43,12 +43,12 @@ class Library:
         return found
 
     def unload(self) -> None:
-        """Unmap the code now, whoever keeps the library."""
+        """Unmap the code now, regardless of other references."""
         self._trackers.clear()
         self._addresses.clear()
 
     def pin(self) -> Library:
-        """Keep the code mapped until the process ends, for what threads may still run while Python shuts down."""
+        """Keep the code mapped until the process ends: threads may still run it while Python shuts down."""
         _immortal(self)
         return self
 
@@ -85,7 +85,7 @@ def load(object_code: bytes, symbols: Mapping[str, int] | None = None, exports: 
     """
     builder = llvm().JITLibraryBuilder().add_object_img(object_code).add_current_process()
     symbols = symbols or {}
-    # Asking for an address may compile what lies there, so only what the object mentions is asked for.
+    # Looking up an address may compile its part, so only symbols that the object mentions are looked up.
     text = object_code.decode("latin-1")
     ours = set(_OURS.findall(text))  # one search instead of one for each symbol
     for name in [name for name in symbols if (name in ours if name.startswith("tt.") else name in text)]:

@@ -1,4 +1,4 @@
-"""CPUs by name: the levels of x86-64 and AArch64, and lists of features that are added to one or taken from it.
+"""CPUs by name: the levels of x86-64 and AArch64, and lists of features that are added to or removed from one.
 
     >>> wide = parse("x86-64-v4,-fma", _haswell)
     >>> wide.has >= {"avx2"}, "avx512f" in wide.has, wide.features.split(",")[-1]
@@ -14,7 +14,7 @@ __all__ = ["LEVELS", "Level", "known", "lacking", "parse", "runnable", "words"]
 
 
 class Level(NamedTuple):
-    """A CPU as LLVM knows it, and the features that count here: those kernels use, or LLVM when it compiles them."""
+    """A CPU by its LLVM name, and the features that kernels, or LLVM when it compiles them, make use of."""
 
     name: str
     machine: str  # "x86_64" or "aarch64"
@@ -24,7 +24,7 @@ class Level(NamedTuple):
     triple: str  # of LLVM
 
 
-# feature -> what it needs. These are the words of a list; SSE2 is not among them, as every x86-64 CPU has it.
+# feature -> the features it requires. SSE2 is not listed, as every x86-64 CPU has it.
 _X86 = {
     "sse3": (), "ssse3": ("sse3",), "sse4.1": ("ssse3",), "sse4.2": ("sse4.1",), "popcnt": (), "cx16": (), "sahf": (),
     "avx": ("sse4.2",), "avx2": ("avx",), "fma": ("avx",), "f16c": ("avx",), "vaes": ("avx",), "vpclmulqdq": ("avx",),
@@ -43,7 +43,7 @@ _ARM = {
 }  # fmt: skip
 _NEEDS = {"x86_64": _X86, "aarch64": _ARM}
 _V4 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
-# A word of users -> the features it adds, and those it takes away.
+# A name in a feature list -> the features that + adds, and those that - removes.
 _GROUPS = {
     "x86_64": {"avx512": (_V4, ("avx512f",)), "amx": (("amx-tile", "amx-bf16", "amx-int8"), ("amx-tile",))},
     "aarch64": {"fp16": (("fullfp16",), ("fullfp16",))},
@@ -51,7 +51,7 @@ _GROUPS = {
 
 
 def _with_needs(machine: str, features: Iterable[str]) -> frozenset[str]:
-    """The features and all they need."""
+    """The features and all that they require."""
     found, left = set(), list(features)
     while left:
         feature = left.pop()
@@ -62,7 +62,7 @@ def _with_needs(machine: str, features: Iterable[str]) -> frozenset[str]:
 
 
 def _without(machine: str, has: frozenset[str], features: Iterable[str]) -> frozenset[str]:
-    """`has` less the features and all that need one of them."""
+    """`has` without the features and all that require one of them."""
     return frozenset(f for f in has if _with_needs(machine, (f,)).isdisjoint(features))
 
 
@@ -90,7 +90,7 @@ def _haswell() -> Level:
 
 
 def known(machine: str, features: Iterable[str]) -> frozenset[str]:
-    """The features that count, of all that a machine has.
+    """The relevant features of all that a machine has.
 
     >>> sorted(known("x86_64", ["avx", "3dnow", "fma"]))
     ['avx', 'fma']
@@ -99,7 +99,7 @@ def known(machine: str, features: Iterable[str]) -> frozenset[str]:
 
 
 def words(machine: str) -> list[str]:
-    """The words that may stand after a + or a -.
+    """The names that may follow a + or a -.
 
     >>> words("aarch64")[:3]
     ['fp16', 'crc', 'lse']
@@ -108,7 +108,7 @@ def words(machine: str) -> list[str]:
 
 
 def parse(text: str, host: Callable[[], Level]) -> Level:
-    """The CPU that a text names: `host` or a level, and features to add (+) or take away (-), from left to right.
+    """The CPU that a text names: `host` or a level, and features to add (+) or remove (-), from left to right.
 
     Without a name the features count from the host's. What a feature needs comes with it; what needs a feature goes
     with it. `host` is called where the text speaks of it.
@@ -142,7 +142,7 @@ _NAMES = {"x86_64": "x86-64", "aarch64": "AArch64"}
 
 
 def lacking(level: Level, host: Level) -> str:
-    """Why `host` cannot run code for `level`, in words; empty if it can.
+    """The reason why `host` cannot run code for `level`; empty if it can.
 
     >>> lacking(LEVELS["x86-64-v4"], _haswell())
     'this CPU lacks avx512bw, avx512cd, avx512dq, avx512f, avx512vl'
@@ -156,7 +156,7 @@ def lacking(level: Level, host: Level) -> str:
 
 
 def runnable(host: Level) -> list[str]:
-    """The names of what `host` can run.
+    """The names of the levels that `host` can run.
 
     >>> runnable(_haswell())
     ['host', 'x86-64', 'x86-64-v2', 'x86-64-v3']

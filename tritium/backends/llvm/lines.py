@@ -1,7 +1,7 @@
-"""Which line of the user's source each LLVM line comes from, as the debug metadata of a module.
+"""Debug metadata of a module: the source line of each LLVM line.
 
-Only lines: debuggers and profilers show where in the source a program is, and no variables. The language's own library
-counts as the line that calls it.
+Line tables only: debuggers and profilers show source lines, but no variables. Functions of the language's own library
+have the line of their call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .writer import escaped
 
 __all__ = ["Lines"]
 
-_FIRST = 2  # of the numbers of metadata; the writer uses those below
+_FIRST = 2  # first metadata number; the writer uses those below
 
 
 class Lines:
@@ -35,7 +35,7 @@ class Lines:
         self._file = ""
 
     def function(self, name: str, loc: Loc | None) -> str:
-        """What the head of a function says that begins at `loc`; "" if nobody knows or wants to know."""
+        """The attachment of a function defined at `loc`; "" if it has no location or line tables are off."""
         self._places, self._scope = {}, 0
         if loc is None or not self._wanted:
             return ""
@@ -49,7 +49,7 @@ class Lines:
         return f"!dbg !{self._scope}"
 
     def at(self, loc: Loc | None) -> str:
-        """What a line from `loc` ends in; "" where nobody knows."""
+        """The attachment of a line from `loc`; "" if it has no location."""
         if loc is None or not self._scope:
             return ""
         found = self._places.get(id(loc))

@@ -1,7 +1,7 @@
-"""A writer that writes no line twice, none that integer constants decide, and no branch that the last one decides.
+"""A writer with value numbering, constant folding of integers, and merging of branches on the same condition.
 
-Unrolled tiles repeat themselves: the same row, column or mask for every register. LLVM would find out, but its passes
-over addresses take time that grows faster than the number of lines.
+Unrolled tiles repeat computations: the same row, column or mask for every register. LLVM would eliminate them, but its
+passes over addresses take time that grows faster than the number of lines.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _ABSORBING = frozenset(("mul", "and"))  # x * 0 is 0
 
 
 class Branch(NamedTuple):
-    """A branch around a part that is over: its condition, the label and the level of the part; and how many lines were
-    behind it when it ended, and how many of them without effects."""
+    """A closed branch: its condition, the label and the level of its block; and the number of lines after it when it
+    was closed, and of those without effects."""
 
     condition: Val
     likely: bool | None
@@ -37,12 +37,12 @@ class Branch(NamedTuple):
     pure: int
 
     def may_go_on(self, level: Level) -> bool:
-        """Whether nothing with an effect has been written since."""
+        """Whether no line with an effect has been emitted since."""
         return len(level.lines) - self.lines == level.pure - self.pure
 
 
 class NumberingWriter(Writer):
-    """As `Writer`; a line without effects that its level has already is found again.
+    """As `Writer`; a line without effects that is available at its level is reused.
 
     >>> w = NumberingWriter()
     >>> with w.function("i32", "f", ["i32 x"]) as (x,):
@@ -77,7 +77,7 @@ class NumberingWriter(Writer):
 
     @contextmanager
     def when(self, condition: Val, likely: bool | None = None) -> Iterator[Level]:
-        """As `Writer.when`. Two parts in a row on one condition are one.
+        """As `Writer.when`. Two consecutive blocks on one condition are merged.
 
         >>> w = NumberingWriter()
         >>> with w.function("void", "f", ["i1 c", "ptr p", "i64 n"]) as (c, p, n):
@@ -127,7 +127,7 @@ class NumberingWriter(Writer):
 
 
 def _folded(w: Writer, opcode: str, x: Val, y: Val) -> Val | None:
-    """What an operation on integers is if constants say so; else None."""
+    """The folded result of an operation on integers; None if it does not fold."""
     if y == "0" and opcode in _RIGHT_ZERO:
         return x
     if x == "0" and opcode in _LEFT_ZERO:

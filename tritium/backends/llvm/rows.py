@@ -1,8 +1,8 @@
-"""Elementwise ops and casts -> LLVM, on single values and on vectors alike.
+"""Elementwise ops and casts -> LLVM, on scalars and vectors.
 
-What LLVM leaves undefined is defined here as the ops' meaning says: division by zero gives 0, a shift by the width or
-more shifts everything out, a float outside an integer type's range becomes its nearest end. So any line written here
-may run where the program would not have come, and lines can be moved out of loops and branches.
+Cases that LLVM leaves undefined get the meaning of the op: division by zero is 0, a shift by the width or more shifts
+all bits out, a float outside an integer type's range saturates. So every line may be executed speculatively, and can be
+hoisted out of loops and branches.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..llvm.writer import Val, Writer, lanes, vector
 
 __all__ = ["bitcast", "convert", "elementwise", "llvm_type", "memory_type"]
 
-# 8-bit floats and bf16 are carried as their codes: arithmetic on them is already written in simpler ops.
+# 8-bit floats and bf16 are represented by their encodings: arithmetic on them has been legalized.
 _TYPES = {t: f"i{t.bits}" for t in T.SCALARS.values()} | {T.f16: "half", T.f32: "float", T.f64: "double"}
 _FUSABLE = frozenset(("fadd", "fsub", "fmul"))
 _EXTRA = {"@llvm.ctlz": "i1"}  # intrinsics with a second, constant false operand
@@ -62,7 +62,7 @@ def elementwise(w: Writer, kind, t, xs: list[Val], contract: bool = True) -> Val
 
 
 def _number(x: Val) -> int | None:
-    """The integer a constant (or a splat of one) stands for; None for what is computed."""
+    """The value of an integer constant (or a splat of one); None for other values."""
     text = x[x.rindex(" ") + 1 : -1] if x.startswith("splat") else x
     if text == "zeroinitializer":
         return 0
@@ -76,7 +76,7 @@ def _division(w: Writer, opcode: str, t, x: Val, y: Val) -> Val:
     zero = w.const(y.type, 0)
     by_zero = w.compare("icmp eq", y, zero)
     safe, wide = w.select(by_zero, w.const(y.type, 1), y), x
-    if t.signed and t.bits < 64:  # the smallest number divided by -1 overflows, unless there are bits to spare
+    if t.signed and t.bits < 64:  # the smallest integer divided by -1 overflows, unless computed in a wider type
         type = vector(lanes(x.type), f"i{2 * t.bits}")
         wide, safe = w.cast("sext", x, type), w.cast("sext", safe, type)
     elif t.signed:

@@ -1,4 +1,4 @@
-"""LLVM target machines, and the way from LLVM text to machine code.
+"""LLVM target machines, and compilation of LLVM text to machine code.
 
 llvmlite takes 60 ms to import, so nothing here imports it before the first compilation.
 
@@ -23,7 +23,7 @@ from . import levels
 __all__ = ["CPU_TARGETS", "PASSES", "CpuTarget", "Machine", "assembly", "check_runs_here", "compile_text", "cpu_target",
            "llvm", "llvm_version", "optimized", "runnable_levels"]  # fmt: skip
 
-# Tile code reaches LLVM folded and hoisted; four cheap passes clean up what the text writer left. The O1 to O3
+# Tile code reaches LLVM folded and hoisted; four cheap passes clean up the rest. The O1 to O3
 # pipelines cost 3 to 20 times as much and gain nothing on it.
 PASSES = ("sroa", "newgvn", "instcombine", "simplifycfg")
 
@@ -65,7 +65,7 @@ def llvm_version() -> str:
 
 
 class Machine(Protocol):
-    """What LLVM must know of a machine. `CpuTarget` has these fields; so has each GPU target."""
+    """The fields of an LLVM target machine, which `CpuTarget` and each GPU target have."""
 
     @property
     def triple(self) -> str: ...
@@ -77,7 +77,7 @@ class Machine(Protocol):
 
 @dataclass(frozen=True)
 class CpuTarget:
-    """A CPU: what LLVM must know of it, and the few numbers the lowering asks for."""
+    """A CPU: its LLVM target machine, and the features and sizes that the lowering uses."""
 
     triple: str
     cpu: str
@@ -95,14 +95,14 @@ class CpuTarget:
     has_amx: bool = False  # a unit that multiplies tiles of bf16
 
 
-# What the registers hold, with the operands, and products before they are summed where that takes two instructions.
+# Register tiles that fit with the operands, and with the products where multiply and add are two instructions.
 _TILES = {"neon": (4, 16), "sse": (6, 8), "avx": (4, 16), "avx2": (6, 16), "avx512": (8, 32)}
 _AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq")
 _AMX = ("amx-tile", "amx-bf16")
 
 
 def _cpu(level: levels.Level) -> CpuTarget:
-    """What the lowering must know of a level."""
+    """The target of a level."""
     return (_x86 if level.machine == "x86_64" else _arm)(level.triple, level.cpu, level.features, level.has)
 
 
@@ -140,7 +140,7 @@ def cpu_target(name: str | None = "host") -> CpuTarget:
 def check_runs_here(name: str | None) -> None:
     """Raise unless this process can run kernels compiled for the CPU called `name`.
 
-    Kernels and the runtime they call agree on the CPU: the room a dot needs is the kernel's to give.
+    Kernels and the runtime they call agree on the CPU: the kernel allocates the scratch memory of a dot.
 
     >>> check_runs_here("host")
     """
@@ -158,7 +158,7 @@ def _named(name: str) -> CpuTarget:
     return _cpu(levels.parse(name, _host_level))
 
 
-_settled: list[str] = []  # the setting that "host" stands for in this process
+_settled: list[str] = []  # the value of "host" in this process
 
 
 def _process_cpu() -> CpuTarget:
@@ -185,7 +185,7 @@ def _chosen(setting: str) -> CpuTarget:
 
 
 def _lacking(level: levels.Level) -> str:
-    """Why this machine cannot run code for `level`, and what it can run."""
+    """The reason why this machine cannot run code for `level`, and the levels it can run."""
     host = _host_level()
     why = levels.lacking(level, host)
     return why and f"{why}; it can run {', '.join(levels.runnable(host))}"
@@ -202,7 +202,7 @@ def runnable_levels() -> list[str]:
 
 @locks.once
 def _host_level() -> levels.Level:
-    """This machine, with all it has."""
+    """This machine, with all its features."""
     binding = llvm()
     triple, cpu, known = binding.get_process_triple(), binding.get_host_cpu_name(), binding.get_host_cpu_features()
     has = {feature for feature, present in known.items() if present}
@@ -220,7 +220,7 @@ def _host_level() -> levels.Level:
 
 
 def _may_use_tiles() -> bool:
-    """Ask for AMX's tiles, once per process: Linux gives threads room to save them only on request."""
+    """Request AMX tiles, once per process: Linux saves them for threads only on request."""
     if sys.platform != "linux":
         return False
     import ctypes
@@ -235,7 +235,7 @@ _HWCAPS = {"crc": (16, 7), "lse": (16, 8), "fullfp16": (16, 10), "rdm": (16, 12)
 
 
 def _arm_extensions() -> set[str]:
-    """What LLVM infers from the CPU's name, if it knows it, and does not list among the host's features."""
+    """The features that LLVM infers from a CPU's name, but does not list among the host's features."""
     if sys.platform == "darwin":
         return {"crc", "lse", "rdm", "rcpc", "fullfp16", "dotprod"}
     import ctypes
@@ -274,7 +274,7 @@ _ADD = {
 
 @contextmanager
 def _parsed(text: str, machine: Machine, opt: int):
-    """The verified LLVM module of `text`; text LLVM rejects is our defect and is kept for whoever looks into it.
+    """The verified LLVM module of `text`; text that LLVM rejects is a defect of the compiler, and is kept in a file.
 
     Module and context are closed in this order by hand: left to the garbage collector, a context may go first and take
     the memory of its module with it.
@@ -356,7 +356,7 @@ def assembly(text: str, machine: Machine, *, passes: tuple[str, ...] | str = PAS
 
 
 def optimized(text: str, machine: Machine, *, passes: tuple[str, ...] | str = PASSES) -> str:
-    """The LLVM text after `passes`: what code generation gets to see.
+    """The LLVM text after `passes`, as code generation sees it.
 
     >>> "ret i32 5" in optimized("define i32 @f() { %x = add i32 2, 3 ret i32 %x }", cpu_target("aarch64"))
     True

@@ -28,8 +28,8 @@ and carries its type, so a line is an f-string away:
       ret void
     }
 
-Every open loop or branch is a *level* with a line buffer of its own. A line without effects goes to the level of its
-deepest operand: what a loop does not change leaves it by itself, and no LLVM loop pass is needed.
+Every open loop or branch is a *level* with its own line buffer. A line without effects is emitted at the level of its
+deepest operand: loop-invariant code is hoisted as it is written, and no LLVM loop pass is needed.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Level:
 
 
 class Loop:
-    """An open loop; set `next` to the values of the carried variables for the next round before it closes."""
+    """An open loop; set `next` to the carried values of the next iteration before it closes."""
 
     __slots__ = ("carried", "index", "next", "results")
 
@@ -195,11 +195,11 @@ class Writer:
         self._strings: dict[bytes, Val] = {}
         self._structs: dict[str, str] = {}
         self._constants: dict[tuple, Val] = {}
-        self._lanes: dict[str, tuple[Val, int]] = {}  # what was extracted, and which lane of which vector it is
+        self._lanes: dict[str, tuple[Val, int]] = {}  # an extracted value -> (its vector, its lane)
         self._weighted = False
         self.levels: list[Level] = []
         self.floor = 0
-        self.here = ""  # what every line ends in: metadata that says where it comes from
+        self.here = ""  # the debug location that every line ends in
 
     # -- the module ------------------------------------------------------------------------------------------------
 
@@ -479,7 +479,7 @@ class Writer:
 
     @contextmanager
     def level(self) -> Iterator[Level]:
-        """Open a level: what depends on values defined in it stays in it. Its lines join the outer level at the end."""
+        """Open a level: lines that depend on its values stay in it. Its lines join the outer level when it closes."""
         inner = Level(self.levels[-1].label)
         self.levels.append(inner)
         yield inner
@@ -490,7 +490,7 @@ class Writer:
 
     @contextmanager
     def when(self, condition: Val, likely: bool | None = None) -> Iterator[Level]:
-        """Do what is written inside only if `condition`; a level of its own.
+        """Emit the code inside under `condition`, as a level.
 
         >>> w = Writer()
         >>> with w.function("void", "f", ["i1 c", "ptr p"]) as (c, p):
@@ -521,7 +521,7 @@ class Writer:
     @contextmanager
     def loop(self, start: int | Val, stop: int | Val, step: int | Val = 1, carry: Sequence[Val] = (),
              nonempty: bool = False, type: str = "i64", until: str = "slt") -> Iterator[Loop]:
-        """Count from `start` to below `stop`, carrying values round; `nonempty` promises one round at least.
+        """Count from `start` to below `stop`, with loop-carried values; `nonempty` asserts at least one iteration.
 
         `type` is the index's, `until` the comparison with `stop` that keeps it going ("sgt" counts down).
 
@@ -547,7 +547,7 @@ class Writer:
 
     def _close_loop(self, n: int, loop: Loop, lo: Val, hi: Val, by: Val, carry: Sequence[Val], guard: Val | None,
                     until: str):
-        """Write header, body and latch after whatever the body left in the outer level's buffer."""
+        """Emit header, body and latch after the lines that the body hoisted to the outer level."""
         body = self.levels[-1]
         following = self.advance(n, loop.index, by)
         backs, extra = self.latch(n, loop.index, lo, following, hi, by, until)
@@ -565,7 +565,7 @@ class Writer:
         outer.lines += [f"  {line}".replace("BEFORE", before) for line in extra]
         outer.lines += body.lines
         self.block(f"done.{n}")
-        if guard is None:  # there is no way here but through the loop
+        if guard is None:  # reached only through the loop
             loop.results = tuple(value(y.type, str(y), min(y.level, len(self.levels) - 1)) for y in loop.next)
         else:
             loop.results = tuple(self.phi(x.type, (x, before), (y, last)) for x, y in zip(carry, loop.next))

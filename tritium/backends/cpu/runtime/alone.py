@@ -1,13 +1,13 @@
-"""Whether a thread is the only one that runs programs, in LLVM: then its atomic updates need no atomic instructions.
+"""Detection of a single running thread, in LLVM: its atomic updates need no atomic instructions.
 
-One costs as much as a cache miss on most machines, and keeps a chunk from being updated as a whole. A kernel asks
-`tt.alone` before it updates a tile, and tells `tt.shared` when it has: in between it holds `@alone`, and a launch that
-begins meanwhile, from another Python thread, waits for it. Nobody is alone while the pool's workers help with the job,
-in a cooperative launch, or while another launch runs.
+An atomic instruction costs as much as a cache miss on most machines, and rules out vector updates. A kernel calls
+`tt.alone` before it updates a tile, and `tt.shared` after: in between it holds the lock `@alone`, and a launch that
+begins meanwhile, from another Python thread, waits for it. `tt.alone` fails while workers of the pool run the job, in a
+cooperative launch, or while another launch runs.
 
 The holder looks at the number of launches after it has taken `@alone`, a launch at `@alone` after it has counted
 itself: one of them sees the other. No program is left and no signal handler runs while it holds `@alone`, so that it is
-always given back soon. Other processes are not asked: kernels that update memory they share with them say so with
+always released soon. Other processes are not considered: kernels that update memory shared with them use
 `scope="sys"`.
 """
 

@@ -1,8 +1,8 @@
-"""What a process says before it dies of a kernel that touches memory which is not there.
+"""The report of a process that crashes on an invalid memory access of a kernel.
 
-A handler of SIGSEGV and SIGBUS, in LLVM, looks whether its thread runs a kernel. If so, it writes to stderr which one,
-in which program, the address, and the arguments next to it. Then, or where no kernel runs, it calls the handler that
-was installed before: Python's faulthandler, a debugger's, or the system's default action.
+A handler of SIGSEGV and SIGBUS, in LLVM, tests whether its thread runs a kernel. If so, it writes the kernel, the
+program, the address and the nearest arguments to stderr. Then, or if no kernel runs, it calls the handler that was
+installed before: Python's faulthandler, a debugger's, or the system's default action.
 
 A kernel describes itself by a *record* (fault_record.py), bytes among its constants: texts, each closed by a zero byte.
 

@@ -1,9 +1,9 @@
 """The floating-point state of kernels, in LLVM: round to nearest, keep subnormals, trap nothing.
 
-A thread's state decides how its arithmetic rounds and whether it flushes subnormals. Threads of the pool are born with
-a copy of their maker's, and a caller may have set its own: `torch.set_flush_denormal(True)`, a library compiled with
--ffast-math. All programs of a launch run in the default state, so it does not matter which thread runs which. The
-caller gets its own back.
+A thread's state decides how its arithmetic rounds and whether it flushes subnormals. Threads of the pool inherit the
+state of the thread that starts them, and a caller may have set its own: `torch.set_flush_denormal(True)`, a library
+compiled with -ffast-math. All programs of a launch run in the default state, on any thread. The caller's state is
+restored after.
 
 `@own_floats` gives the state a thread was in and leaves it in the default one, `@give_floats` restores that. Both write
 the register only where it differs: reading it costs a few nanoseconds, writing it stalls.

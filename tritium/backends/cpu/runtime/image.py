@@ -1,4 +1,4 @@
-"""What compiled kernels call and what calls them: the CPU runtime, itself compiled once per machine and kept on disk.
+"""The CPU runtime, which runs kernels and which they call; compiled once per machine and cached on disk.
 
     runtime = Runtime.get()                                   the one of this process, made on first use
     library = runtime.load(object_code)                       link a kernel; keep `library` as long as its addresses
@@ -102,9 +102,9 @@ class Runtime:
             builtin(self.symbols["tt.def.launch_raw"]) if NATIVE else self.launch_raw_slowly)
 
     def ask(self, judge: Callable[..., bool]) -> None:
-        """Have `judge(kernel, gx, gy, gz, address of the slots)` decide on launches that no kernel's checks know.
+        """Let `judge(kernel, gx, gy, gz, address of the slots)` decide on launches that the native checks cannot.
 
-        A false answer says that another kernel was launched.
+        A false answer means that another kernel was launched.
         """
         self._judge = judge  # native code refers to it
         if NATIVE:
@@ -112,7 +112,7 @@ class Runtime:
 
     def record(self, entry: int, arena_bytes: int, guards: Sequence[record.Guard], owner: Any = None,
                **form: Any) -> record.Record:
-        """The record of a kernel of this runtime; see `native.record.record`.
+        """The record of a kernel of this runtime; see `launcher.record.record`.
 
         >>> Runtime.get().record(4096, 128, [record.INT32]).extra
         128

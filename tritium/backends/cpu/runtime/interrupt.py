@@ -1,9 +1,9 @@
-"""How a launch is stopped before its programs have ended, in LLVM: by Ctrl-C, by a failed assertion.
+"""Early termination of a launch, in LLVM: by Ctrl-C or by a failed assertion.
 
-Kernels call `tt.poll` now and then: from loops that may run for long, and between programs. The thread that launched
+Kernels poll by calling `tt.poll`: in loops that may run for long, and between programs. The thread that launched
 the kernel lets Python run its signal handlers there, every 50 ms; if one raises, the job's `stop` is set. Every thread
-that finds it set leaves its program at once: `longjmp` to the frame that runs programs. A loop that was left half-way
-must not be continued after: what follows may count on what it has computed.
+that finds it set leaves its program at once: `longjmp` to the frame that runs programs. A program that was left in
+a loop must not be continued after it: the code that follows relies on the results of the loop.
 
 Python runs signal handlers in its main thread only. A launch from another thread is not stopped by a signal, and never
 waits for the GIL.

@@ -1,4 +1,4 @@
-"""How the shared launcher runs a kernel on the CPU: with the GIL released, by the pool.
+"""The CPU part of the shared launcher: runs a kernel on the pool, with the GIL released.
 
 A record's `extra` is the number of bytes of scratch memory each worker needs, with `cooperative.BIT` set if all
 programs run at once; its `checks` are those of a kernel that takes something for granted, none of one that does not.

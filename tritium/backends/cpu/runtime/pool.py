@@ -1,22 +1,22 @@
 """The thread pool, in LLVM: runs the programs of a launch on all cores.
 
-A *job* lives on the stack of the thread that launches it. That thread works too, and begins alone: while the rest of
-the job is estimated to take less than waking a thread does, nobody is disturbed. The estimate is what the kernel's
-programs took in its last launch; a kernel that is not known is timed as it runs. Then the job is opened, and workers
-join it through one word, `state`: odd means closed, otherwise it is twice the number of workers inside. Whoever is in
-takes programs from a shared counter. The caller closes the job and waits for those inside; it never waits for a worker
+A *job* lives on the stack of the thread that launches it. That thread works too, and begins alone: no worker is woken
+while the rest of the job is estimated to take less time than waking one. The estimate is the time of the kernel's
+programs in its last launch; the first launch of a kernel is timed as it runs. Then the job is opened, and workers join
+it through one word, `state`: odd means closed, otherwise it is twice the number of workers inside. All threads inside
+take programs from a shared counter. The caller closes the job and waits for those inside; it never waits for a worker
 that has not started, so a busy machine costs nothing.
 
 There is one open job at a time. A launch that finds the pool taken, by another Python thread, runs alone.
 
-Each thread owns an arena, kept from launch to launch. The 64 bytes before an arena say whom it serves:
+Each thread owns an arena, kept from launch to launch. The 64 bytes before an arena describe its use:
 
     -64  its size                                  -32  the frame to leave the program to (interrupt.py)
     -56  the job                                   -24  free
     -48  the program that runs                     -16  1 if this is the thread that launched the job
     -40  the kernel's record (faults.py)            -8  the one program of a thread of a cooperative launch
 
-A kernel that writes past an array must not get at these, so that arenas lie between pages that nobody may touch.
+Guard pages before and after an arena protect these from kernels that write out of bounds.
 """
 
 from __future__ import annotations
