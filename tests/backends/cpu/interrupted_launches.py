@@ -31,13 +31,13 @@ def endless(started, out):
 def until(started, flag, out):
     """Ends when somebody sets the flag; sums up tiles on the way."""
     total = tl.zeros((256,), tl.int32)
-    rounds = 0
+    iterations = 0
     tl.atomic_xchg(started, 1)
     while tl.load(flag, volatile=True) == 0:
         total += tl.arange(0, 256)
-        rounds += 1
+        iterations += 1
     total += tl.arange(0, 256)
-    tl.store(out + tl.program_id(0), tl.sum(total, 0) - rounds * 32640)
+    tl.store(out + tl.program_id(0), tl.sum(total, 0) - iterations * 32640)
 
 
 @triton.jit

@@ -174,7 +174,7 @@ def test_operands_that_wrap_and_end(size, across, other):
 @pytest.mark.parametrize("seen", [False, True], ids=["only added to", "also stored"])
 @pytest.mark.parametrize("down", [False, True])
 def test_sums_from_zero(seen, down):
-    """Loops of no, one and three rounds, entered again and again: each begins with zeros, whatever its room held."""
+    """Loops of zero, one and three iterations, entered repeatedly: each starts from zeros, whatever its buffer held."""
     shape = (32, 32)
 
     def build(b, x, y, z, o, n):

@@ -85,7 +85,7 @@ def test_random_permutations(store, dtype):
 
 
 @triton.jit
-def turn(p, rows, columns, N: tl.constexpr, HOW: tl.constexpr):
+def transpose(p, rows, columns, N: tl.constexpr, HOW: tl.constexpr):
     i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
     if HOW == "pointers":
         tl.store(p + j * N + i, tl.load(p + i * N + j))
@@ -108,7 +108,7 @@ def test_squares(how, n):
         expected[:n - 3, :n // 2] = x[:n // 2, :n - 3].T
     else:
         expected = x + x[0] if how == "rows" else x.T.copy()
-    turn[(1,)](x, n // 2, n - 3, N=n, HOW=how)
+    transpose[(1,)](x, n // 2, n - 3, N=n, HOW=how)
     np.testing.assert_array_equal(x, expected)
 
 

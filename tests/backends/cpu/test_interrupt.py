@@ -84,8 +84,8 @@ def test_loops_that_ask_make_every_round(bounds):
     """The limit at which a loop asks lies between here and the end, wherever these are."""
     out = np.zeros(2, np.int64)
     kernel = count_up[(1,)](out, *bounds)
-    rounds = range(*bounds)
-    assert out.tolist() == [len(rounds), rounds[-1] if rounds else -1]
+    iterations = range(*bounds)
+    assert out.tolist() == [len(iterations), iterations[-1] if iterations else -1]
     assert "@tt.poll" in kernel.asm["llir"]
 
 
@@ -96,8 +96,8 @@ def test_loops_that_ask_make_every_round(bounds):
 def test_loops_that_count_down_make_every_round(start, stop, step):
     out = np.zeros(2, np.int64)
     count_down[(1,)](out, start, stop, STEP=step)
-    rounds = range(start, stop, step)
-    assert out.tolist() == [len(rounds), rounds[-1] if rounds else -1]
+    iterations = range(start, stop, step)
+    assert out.tolist() == [len(iterations), iterations[-1] if iterations else -1]
 
 
 @triton.jit

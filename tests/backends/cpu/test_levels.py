@@ -248,7 +248,7 @@ print(kernel.hash, Store.of(add_kernel, "add", (1,), [Config({"BLOCK": 64})]).ma
 
 
 def test_kernels_for_another_level_are_not_launched():
-    """The runtime's parts are compiled for one CPU, and kernels give them room by its figures."""
+    """The runtime's parts are compiled for one CPU, and kernels allocate their scratch memory by its sizes."""
     source = triton.compiler.ASTSource(mixed, {"x": "*fp32", "h": "*fp16", "o": "*fp32", "n": "i32", "N": "constexpr"},
                                        {"N": 64})
     x, h, o = np.zeros(64, np.float32), np.zeros(64, np.float16), np.zeros(256, np.float32)

@@ -34,13 +34,13 @@ def test_dot(rt, kind):
     fn = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 6, ctypes.c_void_p, ctypes.c_bool)(address)
     dtype, panel = OPERANDS[kind], np.empty((66, dot.panel_width(rt.target, 66, 200)), np.float64)
     wide = np.int32 if np.dtype(dtype).kind in "iu" else dtype
-    for (m, n, k), gap, fresh, room in itertools.product(SIZES, (0, 3, 70), (False, True), (panel.ctypes.data, None)):
+    for (m, n, k), gap, fresh, space in itertools.product(SIZES, (0, 3, 70), (False, True), (panel.ctypes.data, None)):
         a, b, c = numbers((m, k + gap), dtype), numbers((k, n + gap), dtype), numbers((m, n + gap), wide)
         want = c.copy()
         want[:, :n] *= not fresh
         with np.errstate(over="ignore"):
             want[:, :n] += a[:, :k].astype(wide) @ b[:, :n].astype(wide)
-        fn(a.ctypes.data, b.ctypes.data, c.ctypes.data, m, n, k, k + gap, n + gap, n + gap, room, fresh)
+        fn(a.ctypes.data, b.ctypes.data, c.ctypes.data, m, n, k, k + gap, n + gap, n + gap, space, fresh)
         tolerance = 0 if wide is np.int32 else 1e-4
         assert np.allclose(c, want, rtol=tolerance, atol=tolerance), (m, n, k, gap)
 

@@ -219,11 +219,11 @@ def masked_sums(x, total, least, rows, columns, stride_row, stride_column, R: tl
 
 @pytest.mark.parametrize("both", [False, True], ids=["sums", "and minima"])
 @pytest.mark.parametrize("r, c", [(64, 64), (64, 4), (32, 16), (8, 32), (2, 128), (1, 64)])
-@pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
-def test_masked_sums_in_loops(turned, r, c, both):
+@pytest.mark.parametrize("transposed", [False, True], ids=["rows", "columns"])
+def test_masked_sums_in_loops(transposed, r, c, both):
     rows, columns = 150, 203
-    x = np.random.default_rng(0).standard_normal((columns, rows) if turned else (rows, columns)).astype(np.float32)
-    strides = (1, rows) if turned else (columns, 1)
+    x = np.random.default_rng(0).standard_normal((columns, rows) if transposed else (rows, columns)).astype(np.float32)
+    strides = (1, rows) if transposed else (columns, 1)
     outs = [np.zeros((2, rows), np.float32) for _ in range(2)]
     grid, options = (-(-rows // r),), dict(R=r, C=c, BOTH=both)
     interpreted(masked_sums, grid, (x, *outs[0], rows, columns, *strides), options)
@@ -260,18 +260,18 @@ def masked_choices(x, least, rows, columns, stride_row, stride_column, R: tl.con
 
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("r, c", [(64, 64), (64, 4), (8, 32), (1, 64)])
-@pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
-def test_masked_choices_in_loops(turned, r, c, swapped):
+@pytest.mark.parametrize("transposed", [False, True], ids=["rows", "columns"])
+def test_masked_choices_in_loops(transposed, r, c, swapped):
     rows, columns = 150, 203
-    x = np.random.default_rng(0).standard_normal((columns, rows) if turned else (rows, columns)).astype(np.float32)
-    by_row = x.T if turned else x
+    x = np.random.default_rng(0).standard_normal((columns, rows) if transposed else (rows, columns)).astype(np.float32)
+    by_row = x.T if transposed else x
     by_row[::7, 100], by_row[3, 202], by_row[5, 0], by_row[149, 30] = np.nan, np.nan, np.nan, -np.inf
-    strides = (1, rows) if turned else (columns, 1)
+    strides = (1, rows) if transposed else (columns, 1)
     outs = [np.zeros(rows, np.float32) for _ in range(2)]
     grid, options = (-(-rows // r),), dict(R=r, C=c, SWAPPED=swapped)
     interpreted(masked_choices, grid, (x, outs[0], rows, columns, *strides), options)
     kernel = masked_choices[grid](x, outs[1], rows, columns, *strides, **options)
     np.testing.assert_array_equal(outs[1], outs[0])
     np.testing.assert_array_equal(outs[1], by_row.min(1))
-    if turned and r == 64:
+    if transposed and r == 64:
         assert "gather" not in kernel.asm["llir"]

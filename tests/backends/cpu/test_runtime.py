@@ -38,9 +38,9 @@ def slot(w, args, i, type="ptr"):
 
 
 def count_program(w, args, program, grid, arena):
-    """out[program] += 1, after args[1] rounds of writing to the arena."""
-    out, rounds = slot(w, args, 0), slot(w, args, 1, "i64")
-    with w.loop(0, rounds) as loop:
+    """out[program] += 1, after args[1] iterations of writing to the arena."""
+    out, iterations = slot(w, args, 0), slot(w, args, 1, "i64")
+    with w.loop(0, iterations) as loop:
         w.effect(f"store volatile i64 {loop.index}, ptr {arena}")
     place = w.gep("i64", out, program)
     w.store(w.binary("add", w.load("i64", place), w.const("i64", 1)), place)
@@ -51,9 +51,9 @@ def counter():
     return kernel(count_program)
 
 
-def count(rt, counter, grid, rounds=1, arena=64):
+def count(rt, counter, grid, iterations=1, arena=64):
     out = np.zeros(max(int(np.prod(grid)), 1), np.int64)
-    rt.launch_raw(counter[1], arena, *grid, pack(["NDARRAY", "INT64"], [out.ctypes.data, rounds]))
+    rt.launch_raw(counter[1], arena, *grid, pack(["NDARRAY", "INT64"], [out.ctypes.data, iterations]))
     return out
 
 
@@ -70,10 +70,10 @@ def test_docstring_examples(module):
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("grid", [(1, 1, 1), (2, 1, 1), (7, 3, 5), (1000, 1, 1), (33, 1, 31)])
-@pytest.mark.parametrize("rounds", [1, 3000])
-def test_every_program_runs_once(rt, counter, threads, grid, rounds):
+@pytest.mark.parametrize("iterations", [1, 3000])
+def test_every_program_runs_once(rt, counter, threads, grid, iterations):
     rt.set_num_threads(threads)
-    assert (count(rt, counter, grid, rounds) == 1).all()
+    assert (count(rt, counter, grid, iterations) == 1).all()
 
 
 def test_long_launches_are_shared_and_short_ones_are_not(rt):
@@ -90,9 +90,9 @@ def test_long_launches_are_shared_and_short_ones_are_not(rt):
     _library, entry = kernel(note_thread)
     rt.set_num_threads(2)
 
-    def threads(rounds, programs=64):
+    def threads(iterations, programs=64):
         out, who = np.zeros(programs, np.int64), np.zeros(programs, np.int64)
-        slots = pack(["NDARRAY", "INT64", "NDARRAY"], [out.ctypes.data, rounds, who.ctypes.data])
+        slots = pack(["NDARRAY", "INT64", "NDARRAY"], [out.ctypes.data, iterations, who.ctypes.data])
         rt.launch_raw(entry, 64, programs, 1, 1, slots)
         assert (out == 1).all()
         return len(set(who))

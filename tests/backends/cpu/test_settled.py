@@ -27,7 +27,7 @@ def two_axes(x, w, b, index, out, first, n, INNER: tl.constexpr, OUTER: tl.const
     tl.store(out + tl.where(i < 0, n - 1, i), y, mask | (i == -1))
 
 
-HOW = ["affine", "looked up", "numbers", "bits", "turned"]
+HOW = ["affine", "looked up", "numbers", "bits", "transposed"]
 
 
 @pytest.mark.parametrize("inner", [64, 48, 40, 24, 7, 1])

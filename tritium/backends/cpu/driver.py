@@ -126,7 +126,7 @@ class Driver(DriverBase):
         form = form_of(call, _tensor_guard, kernel.metadata.stores)
         if form is None:
             return None
-        made = _runtime().record(kernel.function, _arena_word(kernel.metadata), owner=kernel, result=kernel,
+        made = _runtime().record(kernel.function, _room(kernel.metadata), owner=kernel, result=kernel,
                                  checks=kernel.launcher.checks, **form)
         return _runtime().binder, made
 
@@ -144,7 +144,7 @@ class Driver(DriverBase):
         stores = frozenset(getattr(metadata, "stores", ()))
 
         def make(form: dict[str, Any]) -> record.Record:
-            return runtime.record(kernel.function, _arena_word(metadata), owner=kernel, result=kernel,
+            return runtime.record(kernel.function, _room(metadata), owner=kernel, result=kernel,
                                   checks=launcher.checks, quiet=True, **form)
 
         return Roads(kernel, demands, lambda args: demands.form(args, _tensor_guard, stores), make,
@@ -263,7 +263,7 @@ class Interface:
 _judging = lock()  # one fallback variant of a kernel is kept
 
 
-def _arena_word(metadata) -> int:
+def _room(metadata) -> int:
     """The pool's word on a kernel: the bytes of scratch memory of a program, and a bit if all programs run at once."""
     from tritium.backends.cpu.runtime.cooperative import BIT
 
@@ -273,14 +273,14 @@ def _arena_word(metadata) -> int:
 class Launcher:
     """Launches one kernel on any arguments: packs a slot of 8 bytes for each run-time value.
 
-    `CompiledKernel.run` uses it for arguments that the native launcher cannot handle. If a launch does not meet the
-    preconditions, the fallback variant, `otherwise()`, is launched.
+    `CompiledKernel.run` goes here with what it cannot do alone. Where the kernel takes something for granted that does
+    not hold of a launch, the kernel that `otherwise()` gives is launched.
     """
 
     def __init__(self, src, metadata):
         self._name, self._names, self._types = metadata.name, tuple(src.signature), tuple(src.signature.values())
         self._stores = frozenset(getattr(metadata, "stores", ()))
-        self._arena_word = _arena_word(metadata)
+        self._room = _room(metadata)
         self._launch = _runtime().launch_raw
         self._terms: Any = None
         self._checks: Any = None
@@ -304,7 +304,7 @@ class Launcher:
             enter(told)
         at = ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value or 0
         if self._terms is None or self.judge((gx, gy, gz), at):
-            self._launch(function, self._arena_word, gx, gy, gz, packed)
+            self._launch(function, self._room, gx, gy, gz, packed)
         if leave is not None:
             leave(told)
 
@@ -328,7 +328,7 @@ class Launcher:
         return held, b"".join(packed)
 
     def judge(self, sizes: tuple[int, int, int], address: int) -> bool:
-        """True if the slots at an address meet the preconditions; else the fallback variant is launched."""
+        """True if the kernel is fit for the launch of the slots at an address; else another is launched."""
         if self._terms.hold(sizes, address):
             return True
         if not self._checks.other:
@@ -337,7 +337,7 @@ class Launcher:
                     kernel = self.otherwise()
                     kernel._init_handles()
                     self._other = kernel  # its code must stay
-                    self._checks.other_arena = _arena_word(kernel.metadata)
+                    self._checks.other_arena = _room(kernel.metadata)
                     self._checks.other = kernel.function
         count = sum(len(flatten(type_)) for type_ in self._types)
         self._launch(self._checks.other, self._checks.other_arena, *sizes, ctypes.string_at(address, 8 * count))

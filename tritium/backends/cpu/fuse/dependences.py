@@ -73,9 +73,9 @@ def origin(lo, p):
 
 
 def reorders(lo, load, nest, moved) -> bool:
-    """Whether a step that wants `load` chunk by chunk may have written to some of its elements before it reads them.
+    """Whether a loop nest that uses `load` by chunks may overwrite some of its elements before it reads them.
 
-    `moved`: it wants elements at other positions than those at which it writes.
+    `moved`: it reads elements at other positions than those that it writes.
     """
     return any(not _keeps_off(lo, load, op, moved) for op in nest.ops if op.kind in _WRITES)
 

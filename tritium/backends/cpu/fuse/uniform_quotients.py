@@ -1,8 +1,8 @@
 """Quotients and remainders that are uniform or contiguous within a chunk, computed as one scalar.
 
 Kernels that linearize several axes delinearize the index by division: `x // 64` is uniform in a chunk that starts at a
-multiple of its length, and `x % 64` is contiguous there. `passes.axis_info` knows where; an index that has to
-be 0 or more for that is noted for the launcher to see to, as the accesses that are taken to be apart are.
+multiple of its length, and `x % 64` is contiguous there. `passes.axis_info` finds such runs; if they depend on
+an index that is 0 or more, that is a precondition, which the launcher checks.
 """
 
 from __future__ import annotations

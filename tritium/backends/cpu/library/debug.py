@@ -2,7 +2,7 @@
 
     pid (0, 1, 0) idx ( 3,  12) value: 7
 
-Everything but the numbers is known when the kernel is compiled, so a line is one call of libc's `dprintf`, which writes
+All text but the values is known when the kernel is compiled, so a line is one call of libc's `dprintf`, which writes
 it whole: lines of threads do not mix, and nothing has to be flushed.
 """
 
@@ -40,7 +40,7 @@ def line_format(text: str, kind: str, shape: Sequence[int] = (), digits: int = 0
 
 def print_line(w: Writer, text: str, kind: str, program: Sequence[Val], shape: Sequence[int] = (),
                index: Sequence[Val] = (), x: Val | None = None, digits: int = 0) -> None:
-    """Write a call that prints one line: `program` and `index` are i64, `x` is i64, double or ptr as `kind` wants.
+    """Write a call that prints one line: `program` and `index` are i64, `x` is i64, double or ptr, depending on `kind`.
 
     >>> w = Writer()
     >>> with w.function("void", "hello", ["i64 p"]) as (p,):

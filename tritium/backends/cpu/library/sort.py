@@ -133,8 +133,8 @@ def sort(target: CpuTarget, kind: str) -> str:
     w = Writer()
     with w.function("void", SYMBOLS[kind], ["ptr data", "i64 n", "i64 descending"]) as (data, n, descending):
         network = _Network(w, bits, data, n)
-        wish = w.compare("icmp ne", descending, w.const("i64", 0))
-        down = w.cast("sext", wish, network.scalar)
+        wanted = w.compare("icmp ne", descending, w.const("i64", 0))
+        down = w.cast("sext", wanted, network.scalar)
         zero = w.const(network.scalar, 0)
         large = w.compare("icmp sge", n, w.const("i64", _LANES))
         small = w.binary("xor", large, w.const("i1", 1))

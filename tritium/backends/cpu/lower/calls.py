@@ -70,10 +70,10 @@ def _return(w, callee, parts):
     if len(parts) < 2:
         w.ret(*parts)
         return
-    whole = value(callee.result, "poison")
+    result = value(callee.result, "poison")
     for k, part in enumerate(parts):
-        whole = w.effect(f"insertvalue {whole.typed}, {part.typed}, {k}", whole.type)
-    w.ret(whole)
+        result = w.effect(f"insertvalue {result.typed}, {part.typed}, {k}", result.type)
+    w.ret(result)
 
 
 @statement(ops.call)

@@ -60,7 +60,7 @@ def _poly(w: Writer, x: Val, coefficients) -> Val:
 
 
 def _scaled(w: Writer, x: Val, n: Val, vanishes: Val) -> Val:
-    """x times 2^n for whole numbers n, 0 where it `vanishes`."""
+    """x times 2^n for integral n, 0 where it `vanishes`."""
     name, size = _INTRINSIC[element(x.type)]
     t, mask = vector(size, element(x.type)), f"i{size}"
     full = f"llvm.x86.avx512.mask.scalef.{name}.512"

@@ -63,7 +63,7 @@ def _cast(lo, op, x):
 
 
 def _saturated(w, x, t):
-    """Floats as integers of type `t`: the nearest of its numbers for what it does not reach, 0 for NaN."""
+    """Floats as integers of type `t`, saturated; 0 for NaN."""
     least, end = (-(1 << t.bits - 1), 1 << t.bits - 1) if t.signed else (0, 1 << t.bits)
     low, high = (w.const(x.type, float(limit)) for limit in (least, end))
     out = vector(lanes(x.type), f"i{t.bits}")

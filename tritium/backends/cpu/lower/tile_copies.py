@@ -58,8 +58,8 @@ def load(lo, op, form: Form, wraps: list[Wrap], buffer: Buffer) -> bool:
         return False
     element = T.element(op.type)
     start = lo.offset(memory_type(element), form.pointer, form.base)
-    numbers = (axes[0][0], *shape, *ends, *axes[0][1:], *axes[1][1:], element.bytes)
-    lo.w.call("void", "tt.tile.load", lo.address(buffer), lo.const(buffer.strides[0]), start, *map(lo.const, numbers))
+    sizes = (axes[0][0], *shape, *ends, *axes[0][1:], *axes[1][1:], element.bytes)
+    lo.w.call("void", "tt.tile.load", lo.address(buffer), lo.const(buffer.strides[0]), start, *map(lo.const, sizes))
     return True
 
 
