@@ -55,7 +55,7 @@ def _compiled(module, trusting=True):
     from tritium.backends.cpu.runtime.image import Runtime
     from tritium.backends.launcher.preconditions import Terms
     from tritium.backends.llvm.target import compile_text, cpu_target
-    from tritium.passes.apart import packed
+    from tritium.passes.alias import packed
 
     cpu, taken = cpu_target(), [] if trusting else None
     text, name, arena = lower(prepare(passes.run(module, passes.CLEANUP), cpu), cpu, taken)

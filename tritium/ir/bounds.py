@@ -1,11 +1,11 @@
-"""Between which bounds an integer lies: for every launch, or for one whose arguments and grid are known.
+"""Interval analysis of integers: over every launch, or over one whose arguments and grid are known.
 
-How a value is computed is written down as rows, `(name, type, operands...)`, which JSON keeps (`passes.ranges` writes
-them): the compiler asks what holds always, and the launcher, with the rows out of a kernel's metadata, what holds of
-the launch at hand. Integers wrap: where a result may leave its type nothing is known of it.
+The derivation of a value is a list of rows, `(name, type, operands...)`, which survives JSON (`passes.ranges` writes
+it). The compiler evaluates the rows for all launches; the launcher evaluates those in a kernel's metadata, its
+preconditions, for the launch at hand. Integers wrap: a result that may leave its type has unknown bounds.
 
-An index may come about through floats, as those do that resize an image. Bounds of floats are widened by what rounding
-may add; floats of which nothing is known may be NaN.
+An index may be computed with floats, as in kernels that resize an image. Bounds of floats are widened by the rounding
+error; floats with unknown bounds may be NaN.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import NamedTuple
 
 from . import types as T
 
-__all__ = ["Pair", "arguments_of", "bounds", "forbidden", "residues"]
+__all__ = ["Pair", "arguments_of", "bounds", "dependence_distances", "residues"]
 
 _GRID = (2**31 - 1, 65535, 65535)  # programs along an axis, at most
 _BOUNDS = {t.name: (-(1 << t.bits - 1), (1 << t.bits - 1) - 1) if t.signed else (0, (1 << t.bits) - 1)
            for t in (T.i1, T.i8, T.i16, T.i32, T.i64, T.u8, T.u16, T.u32, T.u64)}  # fmt: skip
 _BOUNDS["i1"] = (0, 1)
 _EVERY_FLOAT = (-inf, inf)
-# The largest number that counts as known, how far a result is rounded in relation to itself, and at least.
+# The largest magnitude with known bounds, the relative rounding error, the absolute rounding error.
 _FLOATS = {"f16": (6e4, 2.0**-10, 1e-7), "bf16": (1e38, 2.0**-7, 1e-37), "f32": (1e38, 2.0**-23, 1e-37),
            "f64": (1e300, 2.0**-52, 1e-300)}  # fmt: skip
 
 
 def bounds(rows, arguments=None, grid=None):
-    """(least, greatest) that the value of the last row can be, for arguments by number and a grid, or for all.
+    """(least, greatest) value of the last row, for arguments by index and a grid, or for all launches.
 
     >>> bounds([("between", "i32", 0, 15), ("constant", "i32", 16), ("rem", "i32", 0, 1)])
     (0, 15)
@@ -48,7 +48,7 @@ def bounds(rows, arguments=None, grid=None):
 
 
 def _float(name, type_, operands, found):
-    """Between which bounds a float lies."""
+    """The bounds of a float."""
     if name == "any":
         return _EVERY_FLOAT
     low, high = operands * 2 if name == "constant" else _RULES[name](_EVERY_FLOAT, operands, found)
@@ -89,7 +89,7 @@ def _toward_zero(a, b):
 
 
 def _div(all_, x, y):
-    """By anything but zero, which has no meaning."""
+    """Division; a zero divisor is undefined and left out."""
     parts = [(low, high) for low, high in ((max(y[0], 1), y[1]), (y[0], min(y[1], -1))) if low <= high]
     values = [_corners(_toward_zero, x, part) for part in parts]
     return (min(v[0] for v in values), max(v[1] for v in values)) if values else all_
@@ -102,7 +102,7 @@ def _rem(all_, x, y):
 
 
 def _and(all_, x, y):
-    """No bit that one side lacks."""
+    """A nonnegative operand bounds the result."""
     above = [z[1] for z in (x, y) if z[0] >= 0]
     return (0, min(above)) if above else all_
 
@@ -112,7 +112,7 @@ def _shr(all_, x, y):
 
 
 def _index(all_, first, end, step):
-    """A loop counts up unless its step is negative for certain; from one number in one step it meets no others."""
+    """The index of a loop, which counts up unless its step is known to be negative."""
     if step[1] < 0:
         return min(first[1], end[0] + 1), first[1]
     rest = (end[1] - 1 - first[0]) % step[0] if first[0] == first[1] and step[0] == step[1] > 0 else 0
@@ -120,15 +120,15 @@ def _index(all_, first, end, step):
 
 
 def _carried(all_, start, step, first, end, by):
-    """What grows by `step` in each round, the last included."""
+    """A value that grows by `step` in each iteration, after the last one included."""
     if by[0] <= 0:
         return all_
-    rounds = max(0, -(-(end[1] - first[0]) // by[0]))
-    return start[0] + min(0, rounds * step[0]), start[1] + max(0, rounds * step[1])
+    iterations = max(0, -(-(end[1] - first[0]) // by[0]))
+    return start[0] + min(0, iterations * step[0]), start[1] + max(0, iterations * step[1])
 
 
 def _below(x, y, strict):
-    """Where x is less than y; if it never is, anything may be said of it."""
+    """x where it is less than y; if it never is, any bounds are right."""
     return x[0], max(x[0], min(x[1], y[1] - strict))
 
 
@@ -157,7 +157,7 @@ _RULES["at_least"] = lambda all_, operands, found: (
 
 
 def arguments_of(rows):
-    """The numbers of the arguments that rows mention.
+    """The indices of the arguments that rows refer to, with their types.
 
     >>> arguments_of([("argument", "i32", 3), ("program_id", "i32", 0), ("argument", "i64", 1)])
     {1: 'i64', 3: 'i32'}
@@ -167,12 +167,12 @@ def arguments_of(rows):
 
 # --- pairs of accesses ------------------------------------------------------------------------------------------------
 class Pair(NamedTuple):
-    """Two accesses to memory: the numbers of their parameters and the bytes of an element of each.
+    """Two accesses to memory: the indices of their parameters and the bytes of an element of each.
 
-    `same` holds arguments that must be equal, two by two, for them to be in step; None if they never are. `views` holds
-    rows of the distance of each access from its parameter, in bytes, two by two: every view is right. `steps` holds
-    rows that must not be negative for them to be in step. `period` holds a number of bytes and two rows: modulo that
-    number, the distances are what these compute. It is empty where no such number tells the accesses apart.
+    `same` holds pairs of arguments that must be equal for the accesses to be identical; None if they never are. `views`
+    holds pairs of rows, the offset of each access from its parameter in bytes: every view is right. `injective` holds
+    rows that must be >= 0 for identical accesses to carry no dependence. `period` holds a number of bytes and two rows,
+    the offsets modulo that number; it is empty if no such number shows the accesses disjoint.
     """
 
     x: int
@@ -180,14 +180,14 @@ class Pair(NamedTuple):
     sizes: tuple[int, int]
     same: tuple[tuple[int, int], ...] | None
     views: tuple[tuple, ...]
-    steps: tuple = ()
+    injective: tuple = ()
     period: tuple = ()
 
 
-def forbidden(pair, bounds_of):
-    """(least, most) distance of the second argument from the first, in bytes, with which the accesses may meet.
+def dependence_distances(pair, bounds_of):
+    """(least, most) distance of the second argument from the first, in bytes, at which the accesses may overlap.
 
-    >>> forbidden(Pair(0, 1, (4, 4), None, ((0, 60), )), {0: (0, 60), 60: (8, 20)}.get)
+    >>> dependence_distances(Pair(0, 1, (4, 4), None, ((0, 60), )), {0: (0, 60), 60: (8, 20)}.get)
     (-23, 55)
     """
     found = [(a - d - pair.sizes[1] + 1, b - c + pair.sizes[0] - 1)
@@ -196,11 +196,11 @@ def forbidden(pair, bounds_of):
 
 
 def residues(pair, bounds_of):
-    """(period, least, how many more): modulo the period, the distances of the second argument from the first with which
-    the accesses may meet. The period is 0 where that is all of them.
+    """(period, least, count of further ones): the dependence distances modulo the period. The period is 0 if no
+    distance is free of a dependence.
 
-    One access takes the first half of each row of 8 bytes, another one the second: only if the rows of both begin
-    together, distances being multiples of 8, do they never meet.
+    One access covers the first half of each row of 8 bytes, another one the second: they are disjoint only if the rows
+    of both begin together, at distances that are multiples of 8.
 
     >>> residues(Pair(0, 1, (4, 4), None, (), (), (8, 0, 4)), {0: (0, 0), 4: (4, 4)}.get)
     (8, -7, 6)
@@ -210,5 +210,5 @@ def residues(pair, bounds_of):
     if not pair.period:
         return 0, 0, 0
     period, *view = pair.period
-    least, most = forbidden(pair._replace(views=(tuple(view),)), bounds_of)
+    least, most = dependence_distances(pair._replace(views=(tuple(view),)), bounds_of)
     return (period, least, most - least) if most - least < period - 1 else (0, 0, 0)

@@ -26,7 +26,7 @@ from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
 from tritium.passes import dce
-from tritium.passes.apart import packed
+from tritium.passes.alias import packed
 from tritium.passes.axis_info import analyze
 
 FOLDER = Path(__file__).parent / "gpu"

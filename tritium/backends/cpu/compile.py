@@ -6,7 +6,7 @@ import functools
 
 from ... import knobs, passes
 from ...ir import types as T
-from ...passes.apart import packed
+from ...passes.alias import packed
 from ...passes.legalize import BETWEEN_WIDE, WIDE
 from ..llvm import target as machines
 

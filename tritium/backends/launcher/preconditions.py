@@ -1,10 +1,9 @@
-"""What a kernel takes for granted of its launches, and whether it holds of one.
+"""Preconditions of a kernel, and guards that check them at each launch.
 
-A kernel may count on values not being negative (`nonnegative`, rows of `ir.bounds`), and on accesses through different
-arguments being apart or in step (`apart`, rows and pairs as `passes.apart.packed` gives them). The first follows from
-the grid and the scalar arguments, and so do the distances of two pointers with which their accesses would meet: the
-native launcher keeps the last few of these launches, and compares. Only where a launch differs from all of them does it
-ask Python.
+A kernel may assume that values are not negative (`nonnegative`, rows of `ir.bounds`), and that accesses through
+different arguments are disjoint or identical (`disjoint`, rows and pairs as `passes.alias.packed` returns them). The
+first follows from the grid and the scalar arguments, and so do the dependence distances of two pointers. The native
+launcher caches the last few combinations and compares; it calls Python only for a launch that matches none of them.
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ import ctypes
 import itertools
 
 from ...ir import types as T
-from ...ir.bounds import Pair, arguments_of, bounds, forbidden, residues
+from ...ir.bounds import Pair, arguments_of, bounds, dependence_distances, residues
 
 __all__ = ["TEXT", "Terms"]
 
 MOST_REMEMBERED = 1024  # launches
-_AT_HAND = 8  # of these, by the native launcher
+_AT_HAND = 8  # launches in the native launcher's cache
 _WORD = (-(1 << 63), (1 << 63) - 1)
 
 
 class Terms:
-    """What must hold of a launch, and the launches of which it is known.
+    """The preconditions of a kernel, and a cache of launches that satisfy them.
 
-    The native launcher reads `words`: how many slots, pairs and launches there are and where the latter begin; the
-    numbers of the slots; of each pair its two slots and how many slots must be equal for it to be in step (-1 if it
-    never is), then those, two by two; of each launch its grid, the slots' values, and for each pair its forbidden
-    distances, whether it may be in step, and its residues (`ir.bounds`): the period or 0, the least of them, which is
-    no more than the least distance, and how many follow.
+    The native launcher reads `words`: the numbers of slots, pairs and cached launches and the offset of the launches;
+    the indices of the slots; for each pair its two slots, the number of slot pairs that must be equal for identical
+    accesses (-1 if they never are) and those slot pairs; for each launch its grid, the values of the slots, and for
+    each pair its dependence distances, whether its accesses may be identical, and its residues (`ir.bounds`): the
+    period or 0, the least residue, which is no more than the least distance, and the count of further ones.
 
     >>> terms = Terms([(("argument", "i32", 1), ("constant", "i32", 64), ("mul", "i32", 0, 1))])
     >>> slots = (ctypes.c_int64 * 2)(7, 3)
@@ -54,11 +53,11 @@ class Terms:
 
     @property
     def address(self):
-        """Where the words are."""
+        """The address of the words."""
         return ctypes.addressof(self.words)
 
     def hold(self, grid, address):
-        """Whether they hold of a launch with the slots at an address."""
+        """True if a launch with the slots at an address satisfies them."""
         slot = lambda k: ctypes.c_int64.from_address(address + 8 * k).value
         values = [slot(k) for k in self.types]
         key = (*grid, *values)
@@ -73,17 +72,17 @@ class Terms:
         return all(_fits(pair, slot, *limits) for pair, limits in zip(self.pairs, distances))
 
     def _judge(self, grid, values):
-        """The forbidden distances of each pair; False if something is negative that must not be."""
+        """The dependence distances of each pair; False if a value is negative that must not be."""
         known = {k: _value(t, x) for (k, t), x in zip(self.types.items(), values)}
         if any(bounds(rows, known, grid)[0] < 0 for rows in self.nonnegative):
             return False
         reached = [bounds(rows, known, grid) for rows in self.distances]
-        found = [forbidden(pair, reached.__getitem__) for pair in self.pairs]
-        return [(*_clipped(least, most), all(reached[k][0] >= 0 for k in pair.steps),
+        found = [dependence_distances(pair, reached.__getitem__) for pair in self.pairs]
+        return [(*_clipped(least, most), all(reached[k][0] >= 0 for k in pair.injective),
                  *_below(least, residues(pair, reached.__getitem__))) for pair, (least, most) in zip(self.pairs, found)]
 
     def _keep(self, key, distances):
-        """Let the native launcher know of a launch, in the place of the one it has known for longest."""
+        """Enter a launch into the native launcher's cache, in place of the oldest."""
         entry = [*key, *itertools.chain(*distances)]
         used = [self._begin + k * self._size for k in range(self.words[2])]
         if any(self.words[at:at + len(entry)] == entry for at in used):
@@ -104,8 +103,7 @@ def _clipped(least, most):
 
 
 def _below(least, found):
-    """The residues with their least moved by periods to where no distance of `least` or more is before it. A distance
-    that far away fits into no word, and there they are of no use."""
+    """The residues, their least reduced by whole periods to at most `least`; none if that underflows a word."""
     period, first, more = found
     if not period or least - period < _WORD[0]:
         return 0, 0, 0
@@ -113,7 +111,7 @@ def _below(least, found):
 
 
 def _fits(pair, slot, least, most, may, period, first, more):
-    """Whether the arguments of a pair are far enough from each other, interleaved, or in step."""
+    """True if the accesses of a pair are disjoint, interleaved, or identical."""
     distance = _value(T.i64, slot(pair.y) - slot(pair.x))
     if not least <= distance <= most or period and (distance - first) % period > more:
         return True
@@ -127,7 +125,7 @@ def _value(t, slot):
 
 
 TEXT = """
-; Whether a kernel's terms hold of a launch. 0: they do, 1: there is no telling, 2: arguments meet that must not.
+; Check a kernel's preconditions. 0: they hold, 1: the launch is not cached, 2: accesses overlap that must not.
 define internal i32 @hold(ptr %terms, ptr %slots, ptr %grid) nounwind {
 start:
   %n = load i64, ptr %terms
@@ -188,7 +186,7 @@ differs:
   %at1 = add i64 %at, %size
   br label %next
 
-; -- the pairs: the distance of two pointers is not among those forbidden, or they are in step -------------------------
+; -- the pairs: the distance of two pointers is no dependence distance, or the accesses are identical ------------------
 found:
   %limits = getelementptr i64, ptr %values, i64 %n
   br label %pair
@@ -239,8 +237,8 @@ step:
   %may = icmp ne i64 %may.w, 0
   %ever = icmp sge i64 %c, 0
   %may.ever = and i1 %may, %ever
-  %in_step = and i1 %together, %may.ever
-  br i1 %in_step, label %equality, label %unfit
+  %identical = and i1 %together, %may.ever
+  br i1 %identical, label %equality, label %unfit
 equality:
   %t = phi i64 [0, %step], [%t1, %one_equality]
   %more.equals = icmp slt i64 %t, %c

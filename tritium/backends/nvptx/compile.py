@@ -6,7 +6,7 @@ from ... import knobs, ops
 from ...ir.core import walk
 from ...locks import once
 from ...passes import dce, licm, promise_arguments
-from ...passes.apart import packed
+from ...passes.alias import packed
 from ...passes.axis_info import analyze
 from ..gpu import ops as gpu_ops
 from ..gpu.analysis.division import small_dividends

@@ -7,7 +7,7 @@ same parameter, or through pointers of unknown origin, is loaded as a whole befo
 
 Pointers computed from different parameters of the kernel are taken to point to different arrays, or to the same
 elements in step (an element-wise kernel called in place), if the launcher can tell whether that holds of a launch: each
-such pair of accesses is noted (`passes.apart`), and where it does not hold, a kernel compiled without is launched.
+such pair of accesses is noted (`passes.alias`), and where it does not hold, a kernel compiled without is launched.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import functools
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Result
-from ....passes.apart import MOST_PAIRS, Accesses
+from ....passes.alias import MOST_PAIRS, AliasAnalysis
 
 __all__ = ["Taken", "apart", "origin", "positionwise", "reorders"]
 
@@ -34,24 +34,24 @@ class Taken:
     @functools.cached_property
     def accesses(self):
         """What is known of the module's accesses."""
-        return Accesses(self.module)
+        return AliasAnalysis(self.module)
 
     def distinct(self, a, b) -> bool:
         """Whether accesses through the same pointers, one of which writes, may be taken not to hit an element twice."""
         if type(b.operands[0].type) is not T.Tile:
             return True
-        found = self.accesses.distinct(a, b)
+        found = self.accesses.injectivity(a, b)
         if found and self.nonnegative is not None:
             self.nonnegative += [rows for rows in found if rows not in self.nonnegative]
         return found is not None and (not found or self.nonnegative is not None)
 
-    def apart(self, a, b, in_step) -> bool:
-        """Whether two accesses may be taken to be apart; `in_step` if they may also hit the same elements in step."""
+    def apart(self, a, b, identical) -> bool:
+        """Whether two accesses may be taken to be apart; `identical` if they may also hit the same elements in step."""
         if self.pairs is None:
             return False
-        key = id(a), id(b), in_step
+        key = id(a), id(b), identical
         if key not in self._known:
-            pair = self.accesses.pair(a, b, in_step) if len(self.pairs) < MOST_PAIRS else None
+            pair = self.accesses.pair(a, b, identical) if len(self.pairs) < MOST_PAIRS else None
             self._known[key] = pair is not None
             if pair is not None and pair not in self.pairs:
                 self.pairs.append(pair)

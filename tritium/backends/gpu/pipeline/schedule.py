@@ -13,7 +13,7 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, Result, walk
 from ....ir.rewrite import effects
-from ....passes.apart import MOST_PAIRS, Accesses
+from ....passes.alias import MOST_PAIRS, AliasAnalysis
 from ....passes.regions import counts_down
 from .. import ops as gpu_ops
 from ..ops import MIN_TRANSFER
@@ -49,7 +49,7 @@ class Reordering:
     @functools.cached_property
     def accesses(self):
         """What is known of the module's accesses."""
-        return Accesses(self.module)
+        return AliasAnalysis(self.module)
 
     def pair(self, load, store, loop):
         """The pair of a load and a store in a loop; None if no launcher could tell."""

@@ -1,4 +1,4 @@
-"""When two accesses can meet: the distances found must hold every one at which elements do, and not many more."""
+"""Alias analysis: the dependence distances contain every distance at which elements overlap, and few others."""
 
 import itertools
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tritium import ops
-from tritium.ir.bounds import bounds, forbidden, residues
+from tritium.ir.bounds import bounds, dependence_distances, residues
 from tritium.ir.core import walk
 from tritium.ir.text import parse_module
-from tritium.passes.apart import Accesses
+from tritium.passes.alias import AliasAnalysis
 
 TILES = """
   %pid = program_id {axis=0} : i32
@@ -36,7 +36,7 @@ TILES = """
 """
 
 
-def pair_of(load, store, mask, in_step=True):
+def pair_of(load, store, mask, identical=True):
     """The pair of a load and a store of 4 and 4 bytes at these offsets, both masked."""
     module = parse_module(f"""kernel @f(%x: ptr<i32>, %y: ptr<i32>, %n: i32, %s: i32) {{{TILES}
       %xs = splat %x {{shape=(8, 8)}} : tile<8x8xptr<i32>>
@@ -47,7 +47,7 @@ def pair_of(load, store, mask, in_step=True):
       store %yp, %v, %{mask}
     }}""")
     accesses = [op for op in walk(module.body) if op.kind in (ops.load, ops.store)]
-    return Accesses(module).pair(*accesses, in_step)
+    return AliasAnalysis(module).pair(*accesses, identical)
 
 
 R, C = np.indices((8, 8))
@@ -59,34 +59,34 @@ MASKS = {"few_rows": lambda n, s: n > R, "few_columns": lambda n, s: n > C, "few
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("load, store", [*itertools.product(OFFSETS, repeat=2)])
-def test_distances_at_which_accesses_meet_are_forbidden(load, store, mask):
+def test_dependence_distances_hold_every_overlap(load, store, mask):
     pair = pair_of(load, store, mask)
     for n, s, programs in itertools.product((1, 3, 8, 20), (1, 8, 13, -2), (1, 3)):
-        found = forbidden(pair, lambda rows, n=n, s=s, g=programs: bounds(rows, {2: n, 3: s}, (g, 1, 1)))
+        found = dependence_distances(pair, lambda rows, n=n, s=s, g=programs: bounds(rows, {2: n, 3: s}, (g, 1, 1)))
         inside = MASKS[mask](n, s)
         for pid in range(programs):
             x, y = (4 * OFFSETS[k](pid, s)[inside] for k in (load, store))
-            if x.size:  # elements are 4 bytes: they meet up to 3 bytes off
+            if x.size:  # elements are 4 bytes: they overlap up to 3 bytes off
                 assert found[0] <= x.min() - y.max() - 3 and x.max() - y.min() + 3 <= found[1], (n, s, pid)
 
 
 def test_a_mask_of_columns_says_nothing_of_rows():
     pair = pair_of("by_rows", "by_rows", "few_columns")
-    least, most = forbidden(pair, lambda rows: bounds(rows, {2: 2, 3: 8}, (1, 1, 1)))
+    least, most = dependence_distances(pair, lambda rows: bounds(rows, {2: 2, 3: 8}, (1, 1, 1)))
     assert (least, most) == (-4 * (7 * 8 + 1) - 3, 4 * (7 * 8 + 1) + 3)
 
 
 def test_what_moves_both_is_left_out():
     pair = pair_of("moved", "moved", "all")
-    near, far = (forbidden(pair, lambda rows, g=g: bounds(rows, {2: 8, 3: 8}, (g, 1, 1))) for g in (1, 1000))
+    near, far = (dependence_distances(pair, lambda rows, g=g: bounds(rows, {2: 8, 3: 8}, (g, 1, 1))) for g in (1, 1000))
     assert near == far
 
 
-@pytest.mark.parametrize("load, store, in_step, same", [
+@pytest.mark.parametrize("load, store, identical, same", [
     ("by_rows", "by_rows", True, ()), ("by_rows", "by_columns", True, None), ("by_rows", "by_rows", False, None),
 ])  # fmt: skip
-def test_steps(load, store, in_step, same):
-    assert pair_of(load, store, "few", in_step).same == same
+def test_steps(load, store, identical, same):
+    assert pair_of(load, store, "few", identical).same == same
 
 
 STRIDED = """kernel @f(%x: ptr<f32>, %y: ptr<i32>, %z: ptr<i16>, %sx: i32, %sy: i32, %order: ptr<i32>) {
@@ -115,7 +115,7 @@ STRIDED = """kernel @f(%x: ptr<f32>, %y: ptr<i32>, %z: ptr<i16>, %sx: i32, %sy: 
 def test_strides_that_must_be_equal_and_sizes_that_differ():
     module = parse_module(STRIDED)
     x, y, z, order, gathered = (op for op in module.body.ops if op.kind is ops.load)
-    accesses = Accesses(module)
+    accesses = AliasAnalysis(module)
     assert accesses.pair(x, y, True).same == ((3, 4),)
     assert accesses.pair(x, z, True).same is None
     assert accesses.pair(order, gathered, True) is None  # a loaded index may be anything
@@ -145,9 +145,9 @@ LOOP = """kernel @f(%x: ptr<i32>, %y: ptr<i32>, %n: i32) {
 def test_pointers_that_a_loop_moves(step, same, wanted):
     module = parse_module(LOOP.replace("STEP", step))
     accesses = [op for op in walk(module.body) if op.kind in (ops.load, ops.store)]
-    pair = Accesses(module).pair(*accesses, True)
+    pair = AliasAnalysis(module).pair(*accesses, True)
     assert pair.same == same
-    assert forbidden(pair, lambda rows: bounds(rows, {2: 6}, (1, 1, 1))) == wanted
+    assert dependence_distances(pair, lambda rows: bounds(rows, {2: 6}, (1, 1, 1))) == wanted
 
 
 @pytest.mark.parametrize(("pointer", "offset"), [("%p", "%at"), ("%q", "%at"), ("%p", "%by")])
@@ -176,9 +176,9 @@ def test_rounds_that_overtake_each_other_meet_where_others_do_not(pointer, offse
     }}""")
     load, store = (op for op in walk(module.body) if op.kind in (ops.load, ops.store))
     loop, = (op for op in walk(module.body) if op.kind is ops.for_)
-    pair = Accesses(module).pair(load, store, False, loop)
+    pair = AliasAnalysis(module).pair(load, store, False, loop)
     for programs in (1, 3):
-        least, most = forbidden(pair, lambda rows, g=programs: bounds(rows, {2: end}, (g, 1, 1)))
+        least, most = dependence_distances(pair, lambda rows, g=programs: bounds(rows, {2: end}, (g, 1, 1)))
         rounds = range(first, end, step)
         places = [(4 * ((i if offset == "%at" else k * step) + (pointer == "%q") * k * step),
                    4 * (i if offset == "%at" else k * step)) for k, i in enumerate(rounds)]
@@ -192,7 +192,7 @@ def test_pointers_that_a_loop_moves_alike_do_not_keep_step_if_rounds_overtake_ea
     module = parse_module(LOOP.replace("STEP", "%8"))
     load, store = (op for op in walk(module.body) if op.kind in (ops.load, ops.store))
     loop, = (op for op in walk(module.body) if op.kind is ops.for_)
-    reach = lambda *loop: forbidden(Accesses(module).pair(load, store, False, *loop),
+    reach = lambda *loop: dependence_distances(AliasAnalysis(module).pair(load, store, False, *loop),
                                     lambda rows: bounds(rows, {2: 5}, (1, 1, 1)))  # fmt: skip
     assert reach() == (-4 * 7 - 3, 4 * 7 + 3)
     least, most = reach(loop)
@@ -227,7 +227,7 @@ def interleaved(row, width, first):
       store %yp, %v
     }}""")
     accesses = [op for op in walk(module.body) if op.kind in (ops.load, ops.store)]
-    return Accesses(module).pair(*accesses, False)
+    return AliasAnalysis(module).pair(*accesses, False)
 
 
 @pytest.mark.parametrize("row, width, first", [(16, 8, 0), (16, 8, 8), (20, 4, 0), (64, 16, -32), (-16, 8, 3),

@@ -1,0 +1,378 @@
+"""Alias analysis of accesses through different parameters of a kernel, as conditions that a launcher can evaluate.
+
+Element i of one access and element j of another, in the same program, overlap only if the distance between the two
+arguments lies within bounds that follow from the address computation. The bounds are derived twice, and both hold: from
+the extent of each access over the whole launch, within its mask; and from the elements of one program, without the
+terms that both addresses have in common. *Identical* accesses (the same offsets) carry no dependence between different
+positions if the arguments are the same address. Where iterations of a loop may be reordered, terms that vary with the
+iteration do not count as common.
+
+Accesses with overlapping extents may still be interleaved: two halves of each row of one array. Their addresses differ
+modulo the length of a row, so a third view drops all terms that are multiples of such a length.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import ops
+from ..ir import types as T
+from ..ir.bounds import Pair, arguments_of, bounds, dependence_distances
+from ..ir.core import Arg, Op, Result, walk
+from .ranges import PASSED_ON, Carried, Derivations, Rows, through, widens
+
+__all__ = ["MOST_PAIRS", "AliasAnalysis", "packed"]
+
+MOST_PAIRS = 64  # of a kernel: more would make its launches slow
+_UNBOUNDED = 1 << 31  # bytes; larger extents count as unbounded
+_SIZE, _GRID = 64, (1, 1, 1)  # a typical argument and launch, for which extents must be bounded
+
+
+class AliasAnalysis:
+    """Pairwise dependences between the loads, stores and atomics of a module."""
+
+    def __init__(self, module):
+        self.known, self._reached, self._offsets = Derivations(module), {}, {}
+
+    def pair(self, a, b, identical, loop=None):
+        """The `Pair` of two accesses; None if no launch could be shown to keep them disjoint.
+
+        `identical`: both may touch the same element at the same position. `loop` encloses both, and its iterations may
+        be reordered.
+        """
+        p, q = a.operands[0], b.operands[0]
+        x, y = origins = self.origin(p), self.origin(q)
+        if x is None or y is None:
+            return None
+        sizes = tuple(T.element(x.type).pointee.bytes for x in (p, q))
+        steps = self.injectivity(a, b) if identical and sizes[0] == sizes[1] else None
+        same = None if steps is None else _equalities(self.known, p, q, {})
+        if same is not None:
+            same = tuple(sorted(same - {origins}))
+        views = [(view, _reach(sizes, view)) for view in (self.launch_extents(a, b), self.relative_extents(p, q, loop))]
+        ends = tuple(view for view, reach in views if reach < _UNBOUNDED)
+        return Pair(x, y, sizes, same, ends, steps or (), self.period(p, q, sizes)) if ends else None
+
+    def injectivity(self, a, b):
+        """Conditions (rows, each >= 0) under which access `b` is injective: no two positions touch the same element.
+        None if it is not, or nothing is known. `a` is an access at the same offsets.
+
+        The stride of each axis must exceed the extent of all axes with smaller strides, within the mask if both
+        accesses have the same one. Strides known only at run time are assumed to be larger, outer axes first.
+        """
+        p, strides = b.operands[0], {}
+        for axes, scale, x in self.offset_of(p).tiles():
+            step = None if type(x) is Carried else self.stride_of(x, axes, scale)
+            if step is None or step.axis in strides:
+                return None
+            strides[step.axis] = step
+        long = {axis for axis, n in enumerate(T.shape(p.type)) if n > 1}
+        if not long <= strides.keys():
+            return None
+        mask = _mask(b) if _mask(a) is _mask(b) else None
+        steps = sorted((strides[axis] for axis in long), key=lambda x: (bool(x.factors), -x.axis if x.factors else
+                                                                        abs(x.scale)))
+        found = [rows for rows in self.injectivity_rows(p, mask, steps) if bounds(rows)[0] < 0]
+        return tuple(found) if all(map(arguments_of, found)) else None
+
+    def injectivity_rows(self, p, mask, steps):
+        """For each stride, the rows of its excess over the extent of the strides before it."""
+        rows, out = Rows(self.known, mask), []
+        reach = rows.add(("constant", "i64", T.element(p.type).pointee.bytes))
+        for step in steps:
+            by = rows.add(("constant", "i64", step.scale if step.factors else abs(step.scale)))
+            for factor in step.factors:
+                by = rows.add(("mul", "i64", by, rows.seen_from((), factor)))
+            rows.add(("sub", "i64", by, reach))
+            out.append(tuple(rows.out))
+            index = rows.seen_from((step.axis,), step.index)
+            reach = rows.add(("add", "i64", reach, rows.add(("mul", "i64", by, index))))
+        return out
+
+    def stride_of(self, x, axes: Any, scale):
+        """The stride of a tile along the one axis it varies with; None if there is no such axis."""
+        factors = []
+        while type(x) is not Op or x.kind is not ops.arange:
+            if type(x) is Op and (x.kind in PASSED_ON or x.kind is ops.cast and widens(x)):
+                axes, x = through(x, axes), x.operands[0]
+            elif type(x) is Op and x.kind in (ops.add, ops.sub, ops.mul):
+                y, other = x.operands if _is_uniform(x.operands[1]) else x.operands[::-1]
+                if not _is_uniform(other) or _is_uniform(y):
+                    return None
+                factors += [_repeated(other)] if x.kind is ops.mul else []
+                scale = -scale if x.kind is ops.sub and other is x.operands[0] else scale
+                x = y
+            else:
+                return None
+        return _Stride(axes[0], scale, tuple(factors), x) if type(axes[0]) is int else None
+
+    def origin(self, p):
+        """The index of the parameter that pointers are derived from."""
+        while True:
+            carried = self.known.carried(p)
+            if carried is not None:
+                p = carried.start
+            elif type(p) is Arg:
+                return self.known.arguments.get(id(p))
+            elif type(p) is not Op or not p.operands or not T.is_ptr(p.operands[0].type):
+                return None
+            else:
+                p = p.operands[0]
+
+    def offset_of(self, p):
+        """The offset of a pointer from its parameter."""
+        if id(p) not in self._offsets:
+            self._offsets[id(p)] = _Offset(self.known, p)
+        return self._offsets[id(p)]
+
+    def launch_extents(self, a, b):
+        """The extents of two accesses over the whole launch."""
+        for x in (a, b):
+            if id(x) not in self._reached:
+                self._reached[id(x)] = self.known.rows(x.operands[0], _mask(x))
+        return self._reached[id(a)], self._reached[id(b)]
+
+    def relative_extents(self, p, q, loop=None):
+        """The extents of two accesses without their common terms, in any two iterations of a loop."""
+        x, y = self.offset_of(p), self.offset_of(q)
+        varying = set() if loop is None else self.varying(loop)
+        shared = {key for key in x.terms.keys() & y.terms.keys()
+                  if x.terms[key].uniform and x.terms[key].scale == y.terms[key].scale
+                  and not _is_among(x.terms[key].value, varying)}  # fmt: skip
+        return x.rows(shared), y.rows(shared)
+
+    def period(self, p, q, sizes):
+        """A row length modulo which the accesses may be disjoint, and the extent of each from the beginning of a row;
+        () if there is none. Of several lengths, the one that leaves the most distances disjoint."""
+        x, y = self.offset_of(p), self.offset_of(q)
+        found = []
+        for length in {abs(term.scale) for s in (x, y) for term in s.terms.values()}:
+            if length <= sum(sizes):
+                continue
+            view = tuple(s.rows({key for key, term in s.terms.items() if term.scale % length == 0}) for s in (x, y))
+            reach = _reach(sizes, view)
+            if reach < length - 1:
+                found.append((reach / length, length, view))
+        return (min(found)[1], *min(found)[2]) if found else ()
+
+    def varying(self, loop):
+        """Ids of the values that may vary with the iteration.
+
+        A pass may have replaced the loop of the module by another with the same parameters.
+        """
+        before, _ = self.known.loops.get(id(loop.regions[0].args[0]), (loop, 0))
+        within = [op for x in (before, loop) for op in (x, *walk(x.regions[0]))]
+        return {id(x) for op in within for x in (op, *(arg for region in op.regions for arg in region.args))}
+
+
+def _reach(sizes, view):
+    """The number of dependence distances of a view, in a launch with typical arguments."""
+    usual = {k: _SIZE for rows in view for k in arguments_of(rows)}
+    least, most = dependence_distances(Pair(0, 1, sizes, None, (view,)), lambda rows: bounds(rows, usual, _GRID))
+    return most - least
+
+
+def packed(pairs):
+    """Pairs as metadata of a kernel: (unique lists of rows; pairs whose views are indices into these).
+
+    >>> packed([Pair(0, 1, (4, 4), (), (("some rows", "some rows"),))])
+    (('some rows',), (Pair(x=0, y=1, sizes=(4, 4), same=(), views=((0, 0),), injective=(), period=()),))
+    """
+    table = {}
+    number = lambda rows: table.setdefault(rows, len(table))
+    out = [pair._replace(views=tuple(tuple(map(number, view)) for view in pair.views),
+                         injective=tuple(map(number, pair.injective)),
+                         period=(*pair.period[:1], *map(number, pair.period[1:]))) for pair in pairs]  # fmt: skip
+    return tuple(table), tuple(out)
+
+
+def _mask(op):
+    """The mask of an access."""
+    at = _MASKS[op.kind]
+    return op.operands[at] if at < len(op.operands) else None
+
+
+_MASKS = {ops.load: 1, ops.store: 2, ops.atomic: 2, ops.atomic_cas: 3}
+
+
+# --- offsets as sums of terms -----------------------------------------------------------------------------------------
+class _Term(NamedTuple):
+    """`scale` times a value, or times the displacement of a pointer by a loop; `uniform` if equal in all elements."""
+
+    scale: int
+    value: Any
+    uniform: bool
+
+
+class _Stride(NamedTuple):
+    """`scale` bytes times the `factors` for each element of `index` along an axis."""
+
+    axis: int
+    scale: int
+    factors: tuple
+    index: Op
+
+
+class _Offset:
+    """The offset of a pointer from its parameter, in bytes: a constant and terms by key."""
+
+    def __init__(self, known, p, axes=None):
+        self.known, self.constant_part, self.terms = known, 0, {}
+        self.axes = tuple(range(len(T.shape(p.type)))) if axes is None else axes
+        self.expand(p, 1)
+
+    def tiles(self):
+        """(axes, scale, value) of each term that is not uniform. A tile that a loop only shifts counts as its start."""
+        for (_, axes), (scale, x, uniform) in self.terms.items():
+            start = self.known.shifted(x) if type(x) is Arg else None
+            if start is not None:
+                yield from ((inner, scale * times, y) for inner, times, y in _Offset(self.known, start, axes).tiles())
+            elif scale and not uniform:
+                yield axes, scale, x
+
+    def expand(self, x, scale):
+        """Add `scale` times a value, expanded into terms."""
+        carried = self.known.carried(x)
+        if carried is not None:
+            self.expand(carried.start, scale)
+            self.add(_key_of(carried), scale, carried, _moves_uniformly(carried))
+        elif type(x) is Op and x.kind in _EXPAND and not _wraps(x.type):
+            _EXPAND[x.kind](self, x, scale)
+        elif not T.is_ptr(x.type):
+            tile = type(x.type) is T.Tile
+            self.add((id(x), self.axes if tile else ()), scale, x, not tile)
+        elif type(x) is not Arg or id(x) not in self.known.arguments:
+            self.add((id(x), None), scale, x, False)
+
+    def add(self, key, scale, value, uniform):
+        """Add a term."""
+        before = self.terms.get(key, _Term(0, value, uniform))
+        self.terms[key] = before._replace(scale=before.scale + scale)
+
+    def through(self, op, scale):
+        """Expand the operand of a broadcast, view or widening cast."""
+        outer, self.axes = self.axes, through(op, self.axes)
+        self.expand(op.operands[0], scale)
+        self.axes = outer
+
+    def cast(self, op, scale):
+        """Expand value-preserving casts; others are terms of their own."""
+        if T.is_ptr(op.type) or widens(op):
+            self.through(op, scale)
+        else:
+            self.add((id(op), self.axes), scale, op, type(op.type) is not T.Tile)
+
+    def sum(self, op, scale):
+        """x + y, x - y, pointer + y elements."""
+        x, y = op.operands
+        by = {ops.add: 1, ops.sub: -1}.get(op.kind) or T.element(op.type).pointee.bytes
+        self.expand(x, scale)
+        self.expand(y, scale * by)
+
+    def product(self, op, scale):
+        """x times a constant."""
+        for x, y in (op.operands, op.operands[::-1]):
+            number = _constant(y)
+            if number is not None:
+                self.expand(x, scale * number)
+                return
+        self.add((id(op), self.axes if type(op.type) is T.Tile else ()), scale, op, type(op.type) is not T.Tile)
+
+    def constant(self, op, scale):
+        """A constant."""
+        self.constant_part += scale * int(op.attrs["value"])
+
+    def rows(self, without):
+        """The rows of the offset without some terms."""
+        rows = Rows(self.known)
+        at = rows.add(("constant", "i64", self.constant_part))
+        for scale, x, _ in (term for key, term in self.terms.items() if key not in without):
+            start = rows.add(("constant", "i64", 0)) if type(x) is Carried else None
+            place = rows.place(x) if start is None else rows.add(rows.moved(x, start))
+            by = rows.add(("constant", "i64", scale))
+            at = rows.add(("add", "i64", at, rows.add(("mul", "i64", place, by))))
+        return tuple(rows.out)
+
+
+_EXPAND = {
+    **dict.fromkeys(PASSED_ON, _Offset.through), **dict.fromkeys((ops.add, ops.sub, ops.addptr), _Offset.sum),
+    ops.cast: _Offset.cast, ops.mul: _Offset.product, ops.constant: _Offset.constant,
+}  # fmt: skip
+
+
+def _wraps(t):
+    """True for unsigned integers narrower than an address, which may wrap on purpose."""
+    t = T.element(t)
+    return type(t) is T.Scalar and not t.signed and t.bits < 64
+
+
+def _constant(x):
+    while type(x) is Op and x.kind in PASSED_ON:
+        x = x.operands[0]
+    return int(x.attrs["value"]) if type(x) is Op and x.kind is ops.constant else None
+
+
+def _repeated(x):
+    """The operand behind broadcasts and views."""
+    while type(x) is Op and x.kind in PASSED_ON:
+        x = x.operands[0]
+    return x
+
+
+def _is_uniform(x):
+    return type(_repeated(x).type) is not T.Tile
+
+
+def _is_among(x, values):
+    """True if a value, or the loop that moves it, is in a set of ids."""
+    return id(x.loop if type(x) is Carried else x.op if type(x) is Result else x) in values
+
+
+def _moves_uniformly(carried):
+    return all(_is_uniform(step.operands[1]) for step in carried.steps)
+
+
+def _key_of(carried):
+    """The key of a loop-carried pointer: equal for pointers that advance by the same amounts."""
+    steps = [(id(_repeated(step.operands[1])), T.element(step.type).pointee.bytes) for step in carried.steps]
+    return id(carried.loop), tuple(steps)
+
+
+# --- identical accesses -----------------------------------------------------------------------------------------------
+def _equalities(known, x, y, found):
+    """Pairs of arguments whose equality makes two values equal; None if no equalities suffice."""
+    if x is y:
+        return frozenset()
+    key = id(x), id(y)
+    if key not in found:
+        found[key] = None  # cut cycles
+        found[key] = _equalities_of_operands(known, x, y, found)
+    return found[key]
+
+
+def _equalities_of_operands(known, x, y, found):
+    if T.shape(x.type) != T.shape(y.type) or _comparable(x.type) != _comparable(y.type):
+        return None
+    numbers = [known.arguments.get(id(z)) for z in (x, y)]
+    if None not in numbers:
+        return frozenset((tuple(numbers),))
+    moves = [known.carried(z) for z in (x, y)]
+    if None not in moves:
+        steps = [[step.operands[1] for step in move.steps] for move in moves]
+        operands = [(move.start, *added) for move, added in zip(moves, steps)]
+        same_op = moves[0].loop is moves[1].loop
+    elif type(x) is Op and type(y) is Op:
+        operands = x.operands, y.operands
+        same_op = x.kind is y.kind and x.attrs == y.attrs and not x.kind.effects and not x.regions
+    else:
+        return None
+    if not same_op or len(operands[0]) != len(operands[1]):
+        return None
+    equalities = [_equalities(known, x, y, found) for x, y in zip(*operands)]
+    return None if None in equalities else frozenset().union(*equalities)
+
+
+def _comparable(t):
+    """The part of a type that equal values share: of pointers, the size of an element."""
+    t = T.element(t)
+    return t.pointee.bytes if type(t) is T.Ptr else t
