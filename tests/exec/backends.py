@@ -57,11 +57,11 @@ def _compiled(module, trusting=True):
     from tritium.backends.llvm.target import compile_text, cpu_target
     from tritium.passes.alias import packed
 
-    cpu, taken = cpu_target(), [] if trusting else None
-    text, name, arena = lower(prepare(passes.run(module, passes.CLEANUP), cpu), cpu, taken)
+    cpu, pairs = cpu_target(), [] if trusting else None
+    text, name, arena = lower(prepare(passes.run(module, passes.CLEANUP), cpu), cpu, pairs)
     library = Runtime.get().load(compile_text(text, cpu, opt=2))
     _compiled.libraries.append(library)  # the code lives as long as its library
-    return library.address(name), arena, Terms(apart=packed(taken or ()))
+    return library.address(name), arena, Terms(apart=packed(pairs or ()))
 
 
 _compiled.libraries = []

@@ -103,12 +103,12 @@ def evaluated(module, args, pid):
 
 @given(modules(), st.booleans())
 def test_what_it_says_is_true(case, trusting):
-    """Of every launch; or, where signs are taken for granted, of those that the launcher lets pass."""
+    """Of every launch; or, where signs are preconditions, of those that satisfy them."""
     module, args, pid = case
-    taken = [] if trusting else None
-    info = analyze(module, taken)
+    preconditions = [] if trusting else None
+    info = analyze(module, preconditions)
     launch = dict(enumerate(map(int, args))), (4, 1, 1)
-    if any(bounds(rows, *launch)[0] < 0 for rows in taken or ()):
+    if any(bounds(rows, *launch)[0] < 0 for rows in preconditions or ()):
         return
     values = evaluated(module, args, pid)
     for x, value in zip(module.body.yields, values):
@@ -130,9 +130,9 @@ def test_values_lie_within_their_bounds(case):
                 assert low <= int(value.min()) and int(value.max()) <= high, (x, known.rows(x))
 
 
-def facts(text, *names, taken=None):
+def facts(text, *names, preconditions=None):
     module = parse_module(text)
-    info = analyze(module, taken)
+    info = analyze(module, preconditions)
     return [info(op) for op in module.body.ops if op.kind.name in names]
 
 
@@ -203,19 +203,19 @@ WRAPPED = """kernel @f(%start: i32 {divisible=16}, %n: i32 {divisible=16}) {
 
 def test_a_wrapped_index_counts_up_in_launches_where_it_does_not_start_below_0():
     """(start + arange) % n, as kernels address their operands."""
-    taken = []
+    preconditions = []
     assert facts(WRAPPED.replace("OP", "rem"), "rem")[0].contiguity == (1,)
-    assert facts(WRAPPED.replace("OP", "rem"), "rem", taken=taken)[0].contiguity == (16,)
-    rows, = taken
+    assert facts(WRAPPED.replace("OP", "rem"), "rem", preconditions=preconditions)[0].contiguity == (16,)
+    rows, = preconditions
     assert bounds(rows, {0: 0, 1: 32}, (1, 1, 1)) == (0, 63)
     assert bounds(rows, {0: -16, 1: 32}, (1, 1, 1)) == (-16, 47)
     assert bounds(rows, {0: 2**31 - 16, 1: 32}, (1, 1, 1))[0] < 0  # it wraps
 
 
 def test_a_start_that_is_negative_for_certain_is_not_taken_for_anything_else():
-    taken = []
+    preconditions = []
     text = WRAPPED.replace("OP", "div").replace("add", "sub").replace("%1, %0", "%0, %1")
-    assert facts(text, "div", taken=taken)[0].constancy == (1,) and not taken
+    assert facts(text, "div", preconditions=preconditions)[0].constancy == (1,) and not preconditions
 
 
 @pytest.mark.parametrize("op, count, field", [("shr", 3, "constancy"), ("and", 7, "contiguity")])
@@ -257,9 +257,9 @@ GROUPED = """kernel @f(%M: i32, %N: i32 {divisible=16}) {
 def test_the_columns_of_a_grouped_product(m, n, programs, fit):
     """Programs in groups of rows: their columns are not negative unless there are more programs than tiles, or so many
     columns that 32 bits may not hold them."""
-    taken = []
-    assert facts(GROUPED, "rem", taken=taken)[-1].contiguity == (16,)
-    assert (bounds(taken[0], {0: m, 1: n}, (programs, 1, 1))[0] >= 0) is fit
+    preconditions = []
+    assert facts(GROUPED, "rem", preconditions=preconditions)[-1].contiguity == (16,)
+    assert (bounds(preconditions[0], {0: m, 1: n}, (programs, 1, 1))[0] >= 0) is fit
 
 
 def test_what_loops_count_and_carry_is_bounded_by_their_rounds():

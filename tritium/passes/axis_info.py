@@ -16,7 +16,7 @@ from .. import ops
 from ..ir import types as T
 from ..ir.bounds import bounds
 from ..ir.core import Op, Result
-from .ranges import Derivations, granted
+from .ranges import Derivations, assume
 from .simplify import number
 
 EVERYTHING = 1 << 40  # divides zero
@@ -38,13 +38,13 @@ class AxisInfo(NamedTuple):
         return AxisInfo(*(tuple(map(min, x, y)) for x, y in zip(self, other)))
 
 
-def analyze(module, taken=None, loads=False):
-    """A function from a value of the module to its AxisInfo; nothing is looked at before it is asked.
+def analyze(module, preconditions=None, loads=False):
+    """A function from a value of the module to its AxisInfo, computed lazily.
 
-    Quotients and remainders keep runs only of what is not negative. With a list `taken`, a value whose sign depends on
-    the launch is taken for not negative, and how it is computed (`passes.ranges`) is noted there: the facts hold of
-    launches for which all of these are 0 or more. With `loads`, what is loaded from equal addresses is equal: it holds
-    where the elements of a group are loaded at once, by one load for all.
+    Quotients and remainders keep runs only of nonnegative values. With a list `preconditions`, a value whose sign
+    depends on the launch is assumed to be nonnegative and its rows (`passes.ranges`) are added to the list: the result
+    holds for launches in which all of these are 0 or more. With `loads`, elements loaded from equal addresses are
+    equal, which holds where one load instruction serves all elements of a group.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%x: ptr<f32> {divisible=16}) {\\n"
@@ -53,28 +53,28 @@ def analyze(module, taken=None, loads=False):
     >>> analyze(m)(m.body.ops[2])
     AxisInfo(contiguity=(64,), divisibility=(16,), constancy=(1,))
     """
-    return Facts(module, taken, loads)
+    return AxisAnalysis(module, preconditions, loads)
 
 
-class Facts:
-    """What is known of the values of a module; see `analyze`."""
+class AxisAnalysis:
+    """The AxisInfo of the values of a module; see `analyze`."""
 
-    def __init__(self, module, taken, loads):
-        self._known = functools.cache(lambda: _looked_through(module, taken, loads))
+    def __init__(self, module, preconditions, loads):
+        self._known = functools.cache(lambda: _looked_through(module, preconditions, loads))
 
     def __call__(self, x):
         """The AxisInfo of a value."""
         return _get(self._known(), x)
 
     def is_nonnegative(self, x):
-        """True if an integer is 0 or more: always, or by what has been taken for granted so far."""
+        """True if an integer is 0 or more: always, or by a precondition recorded so far."""
         known = self._known()
         rows = known.rows(x)
-        return bounds(rows)[0] >= 0 or rows in (known.taken or ())
+        return bounds(rows)[0] >= 0 or rows in (known.preconditions or ())
 
 
-def _looked_through(module, taken, loads):
-    known = _Known(module, taken, loads)
+def _looked_through(module, preconditions, loads):
+    known = _Known(module, preconditions, loads)
     for arg in module.args:
         known[id(arg)] = (_nothing(arg.type) if T.shape(arg.type) else _scalar(arg.attrs.get("divisible", 1)),)
     _block(module.body, known)
@@ -84,15 +84,15 @@ def _looked_through(module, taken, loads):
 class _Known(dict):
     """id of a value's op -> facts of its results; and what may be said of signs."""
 
-    def __init__(self, module, taken, loads):
+    def __init__(self, module, preconditions, loads):
         super().__init__()
         self.loads = loads
-        self.module, self.taken, self.derivations = module, taken, None
+        self.module, self.preconditions, self.derivations = module, preconditions, None
         self.later = []  # ops of modules made from this one: kept, so that each has its id for itself
 
     def nonnegative(self, x):
-        """True if a value is 0 or more, or is taken to be."""
-        return granted([self.rows(x)], self.taken)
+        """True if a value is 0 or more, or assumed to be."""
+        return assume([self.rows(x)], self.preconditions)
 
     def rows(self, x):
         """How a value is computed."""

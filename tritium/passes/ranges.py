@@ -331,24 +331,24 @@ _FLOAT_ROWS = {
 }  # fmt: skip
 
 
-def granted(terms, taken):
-    """True if nothing of what these rows compute is negative: at every launch, or where a launcher lets it through.
+def assume(conditions, preconditions):
+    """True if the values of these rows are nonnegative, at every launch or under preconditions.
 
-    What it has to see to is added to `taken`, if that can be expected of ordinary launches; with None there is no
-    launcher to see to anything.
+    Conditions that depend on the launch are added to `preconditions`, if typical launches satisfy them; with None no
+    preconditions are allowed.
 
-    >>> taken = []
-    >>> granted([(("program_id", "i32", 0),), (("argument", "i32", 0),)], taken), taken
+    >>> preconditions = []
+    >>> assume([(("program_id", "i32", 0),), (("argument", "i32", 0),)], preconditions), preconditions
     (True, [(('argument', 'i32', 0),)])
     """
-    unsettled = [rows for rows in dict.fromkeys(terms) if bounds(rows)[0] < 0]
-    if unsettled and (taken is None or not all(map(_likely, unsettled))):
+    unsettled = [rows for rows in dict.fromkeys(conditions) if bounds(rows)[0] < 0]
+    if unsettled and (preconditions is None or not all(map(_likely, unsettled))):
         return False
     if unsettled:
-        taken += [rows for rows in unsettled if rows not in taken]
+        preconditions += [rows for rows in unsettled if rows not in preconditions]
     return True
 
 
 def _likely(rows):
-    """True if a launch with ordinary arguments, one program of some size, has the value at 0 or more."""
+    """True if the value is nonnegative in a typical launch: one program, arguments of medium size."""
     return bounds(rows, dict.fromkeys(arguments_of(rows), 1024), (1, 1, 1))[0] >= 0

@@ -11,7 +11,7 @@ from tests.backends.gpu.modules import run_cuda
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
 from tritium import ops
-from tritium.backends.gpu.analysis.preconditions import Certain
+from tritium.backends.gpu.analysis.preconditions import Assumptions
 from tritium.backends.nvptx import compile
 from tritium.interp.machine import interpret
 
@@ -35,7 +35,7 @@ def everywhere(monkeypatch):
     """Kernels without a copying warp leave stores to their threads; here they do not, so that all kinds are tried. And
     they look for themselves whether a box is within reach, which else the launcher does."""
     monkeypatch.setattr(compile, "BY_ENGINE", (ops.store, ops.atomic))
-    monkeypatch.setattr(Certain, "reaches", lambda *args, **options: False)
+    monkeypatch.setattr(Assumptions, "in_range", lambda *args, **options: False)
 
 
 @pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -11,7 +11,7 @@ from tests.backends.gpu.modules import H100, binary, run_cuda
 from tests.backends.gpu.test_copy_engine import attention, by_descriptors, data, product, product_args
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
-from tritium.backends.gpu.analysis.preconditions import Certain
+from tritium.backends.gpu.analysis.preconditions import Assumptions
 from tritium.backends.nvptx.assemble.ptxas import ptxas
 from tritium.interp.machine import interpret
 
@@ -79,7 +79,7 @@ def test_boxes_that_the_engine_cannot_bring(check, rounds):
 @pytest.mark.parametrize("looks", [False, True], ids=["certain", "looks"])
 def test_descriptors(check, looks, monkeypatch):
     if looks:
-        monkeypatch.setattr(Certain, "reaches", lambda *args, **options: False)
+        monkeypatch.setattr(Assumptions, "in_range", lambda *args, **options: False)
     m, n, k = 112, 80, 144
     check(by_descriptors, data(np.float16, m, k), data(np.float16, n, k), np.zeros((m, n), np.float32), m, n, k, -16,
           128, 64, 64, grid=(2, 2))  # fmt: skip

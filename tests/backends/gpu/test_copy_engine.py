@@ -12,7 +12,7 @@ from tests.backends.gpu.modules import run_cuda
 from tests.backends.gpu.samples import data, rng
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
-from tritium.backends.gpu.analysis.preconditions import Certain
+from tritium.backends.gpu.analysis.preconditions import Assumptions
 from tritium.interp.machine import interpret
 from tritium.kernels.attention import forward_kernel
 from tritium.tensors import is_descriptor
@@ -158,7 +158,7 @@ def by_descriptors(a_ptr, b_ptr, c_ptr, M, N, K, row, BM: tl.constexpr, BN: tl.c
 def test_descriptors(check, row, looks, monkeypatch):
     """Outside of a descriptor's bounds, before them too, there are zeros; whoever looks for boxes out of reach."""
     if looks:
-        monkeypatch.setattr(Certain, "reaches", lambda *args, **options: False)
+        monkeypatch.setattr(Assumptions, "in_range", lambda *args, **options: False)
     m, n, k = 112, 80, 144
     check(by_descriptors, data(np.float16, m, k), data(np.float16, n, k), np.zeros((m, n), np.float32), m, n, k, row,
           64, 64, 64, grid=(2, 2))  # fmt: skip

@@ -40,8 +40,8 @@ def ttgir(module, target, options, metadata):
     """Share the work out to the blocks of a cluster, split dots that tensor cores cannot do at once, load what repeats
     once, turn dots, pipeline the loops around them, load ahead in others, give every tile a layout.
 
-    Values that are taken for not negative are noted in the module's `nonnegative`, loads that run ahead of stores to
-    other memory in its `reordered`; the launcher sees to it.
+    The module's `nonnegative` holds the values assumed not to be negative, its `reordered` the loads that are hoisted
+    above stores to other memory: preconditions that the launcher checks.
     """
     nv = NvTarget.of(options.arch)
     if options.num_ctas > 1:
@@ -55,25 +55,27 @@ def _pipelined(module, nv, options):
     """The module with pipelined loops and layouts; with fewer stages than asked for if their buffers find no room."""
     most = None
     while True:
-        taken = list(module.attrs.get("nonnegative", ())) if options.launch_checks else None
+        preconditions = list(module.attrs.get("nonnegative", ())) if options.launch_checks else None
         pairs = [] if options.launch_checks and options.num_ctas == 1 else None  # blocks pass each other's stores
         made = prefetch_loads(module, _ahead_registers(options), pairs)
         made = made if made is module else dce(made)
-        made = software_pipeline(made, mma.capabilities(nv, analyze(made, taken), options.num_warps), most, pairs)
+        capabilities = mma.capabilities(nv, analyze(made, preconditions), options.num_warps)
+        made = software_pipeline(made, capabilities, most, pairs)
         slots = max((op.attrs["slots"] for op in walk(made.body) if op.kind is gpu_ops.multibuffer), default=1)
         if options.launch_checks:
-            boxed = tma_stores(made, tma.engine(nv), len(module.args), BY_ENGINE, taken)
+            boxed = tma_stores(made, tma.engine(nv), len(module.args), BY_ENGINE, preconditions)
             made = made if boxed is made else dce(boxed)
-        made = hoist_scales(made, taken)
-        made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, taken, mma.fragments(nv), nv.widest_atomic)
+        made = hoist_scales(made, preconditions)
+        made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, preconditions, mma.fragments(nv),
+                              nv.widest_atomic)
         if slots == 1 or fits_shared_memory(made, nv.shared_bytes):
             break
         most = slots - 1
     if made.functions:
         made = made.replace(functions=[_function(f, made.attrs, nv) for f in promise_arguments(module).functions])
-    told = {"nonnegative": tuple(taken)} if taken else {}
-    told |= {"reordered": packed(pairs)} if pairs else {}
-    return made.replace(attrs={**made.attrs, **told}) if told else made
+    attrs = {"nonnegative": tuple(preconditions)} if preconditions else {}
+    attrs |= {"reordered": packed(pairs)} if pairs else {}
+    return made.replace(attrs={**made.attrs, **attrs}) if attrs else made
 
 
 def _ahead_registers(options):
@@ -89,14 +91,14 @@ def _function(function, attrs, nv):
 
 
 def _loaded_once(module, nv, options):
-    """The module with what repeats in a tile loaded once, and a note of what that takes for granted."""
-    taken = [] if options.launch_checks else None
+    """The module without redundant loads, and the preconditions of that."""
+    preconditions = [] if options.launch_checks else None
     capabilities = lambda module: mma.capabilities(nv, analyze(module, []), options.num_warps)
-    made = eliminate_redundant_loads(module, capabilities, taken)
+    made = eliminate_redundant_loads(module, capabilities, preconditions)
     if made is module:
         return module
-    told = {"nonnegative": tuple(taken)} if taken else {}
-    return dce(licm(made.replace(attrs={**made.attrs, **told})))
+    attrs = {"nonnegative": tuple(preconditions)} if preconditions else {}
+    return dce(licm(made.replace(attrs={**made.attrs, **attrs})))
 
 
 def _turned(module, nv, options):
@@ -117,28 +119,28 @@ def _specialized(module, nv, options):
 
 def _with_turns(module, nv, options, turns):
     capabilities = lambda module: mma.capabilities(nv, analyze(module, []), options.num_warps)
-    taken = list(module.attrs.get("nonnegative", ()))
-    made = specialize_warps(module, capabilities, tma.engine(nv), turns, taken)
+    preconditions = list(module.attrs.get("nonnegative", ()))
+    made = specialize_warps(module, capabilities, tma.engine(nv), turns, preconditions)
     if made is module:
         return None
-    if small_dividends(module, taken):
+    if small_dividends(module, preconditions):
         made = made.replace(attrs={**made.attrs, "small_quotients": True})
-    made = dce(tma_stores(made, tma.engine(nv), len(module.args), taken=taken))
-    made = hoist_scales(made, taken)
+    made = dce(tma_stores(made, tma.engine(nv), len(module.args), preconditions=preconditions))
+    made = hoist_scales(made, preconditions)
     made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, None, mma.fragments(nv), nv.widest_atomic)
-    return made.replace(attrs={**made.attrs, "nonnegative": tuple(taken)}) if taken else made
+    return made.replace(attrs={**made.attrs, "nonnegative": tuple(preconditions)}) if preconditions else made
 
 
 def llir(module, target, options, metadata):
-    """LLVM text; notes how much shared memory it takes, and what it takes for granted."""
-    metadata |= {name: module.attrs.get(name, usual) for name, usual in _TOLD.items()}
+    """LLVM text; the metadata gets the shared memory and the preconditions of the kernel."""
+    metadata |= {name: module.attrs.get(name, usual) for name, usual in _LAUNCH_METADATA.items()}
     text, shared = lower_kernel(module, NvTarget.of(options.arch), _attributes(options, module))
     metadata["shared"] = max(shared, options.min_shared_mem)
     return text
 
 
-# What the launcher must know: what the kernel takes for granted, and what it takes besides the user's arguments.
-_TOLD = {"nonnegative": (), "copy_warps": 0, "maps": (), "apart": (), "reordered": (), "persistent": False}
+# Metadata for the launcher, with defaults: preconditions of the kernel, and what its implicit arguments need.
+_LAUNCH_METADATA = {"nonnegative": (), "copy_warps": 0, "maps": (), "apart": (), "reordered": (), "persistent": False}
 
 
 def _attributes(options, module):

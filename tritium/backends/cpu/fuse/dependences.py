@@ -5,9 +5,9 @@ whole blocks, so nothing that a chunk stores may be loaded by a later one. That 
 elements its own chunk has loaded (`x[i] = f(x[i])`), and where it writes to another array. Everything else through the
 same parameter, or through pointers of unknown origin, is loaded as a whole before the first store.
 
-Pointers computed from different parameters of the kernel are taken to point to different arrays, or to the same
-elements in step (an element-wise kernel called in place), if the launcher can tell whether that holds of a launch: each
-such pair of accesses is noted (`passes.alias`), and where it does not hold, a kernel compiled without is launched.
+Pointers derived from different parameters of the kernel are assumed to access disjoint or identical elements (an
+element-wise kernel called in place), if the launcher can check that: each such pair of accesses is a precondition
+(`passes.alias`), and a launch that breaks one runs the fallback variant of the kernel.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from ....ir import types as T
 from ....ir.core import Arg, Result
 from ....passes.alias import MOST_PAIRS, AliasAnalysis
 
-__all__ = ["Taken", "apart", "origin", "positionwise", "reorders"]
+__all__ = ["Assumptions", "disjoint", "origin", "positionwise", "reorders"]
 
 _WRITES = (ops.store, ops.atomic, ops.atomic_cas)
 
 
-class Taken:
-    """What is taken for granted of launches, if there is a launcher to make sure of it: accesses that are apart or in
-    step, as `pairs`, and rows of values that are not negative."""
+class Assumptions:
+    """Preconditions of a kernel: `pairs` of accesses that are disjoint or identical, and rows of values that are
+    `nonnegative`. With None for a list, nothing of its kind is assumed."""
 
     def __init__(self, module, pairs=None, nonnegative=None):
         self.module, self.pairs, self.nonnegative, self._known = module, pairs, nonnegative, {}
 
     @functools.cached_property
-    def accesses(self):
-        """What is known of the module's accesses."""
+    def alias(self):
+        """The alias analysis of the module."""
         return AliasAnalysis(self.module)
 
-    def distinct(self, a, b) -> bool:
-        """Whether accesses through the same pointers, one of which writes, may be taken not to hit an element twice."""
+    def injective(self, a, b) -> bool:
+        """Whether accesses through the same pointers, one of which writes, may be assumed to be injective."""
         if type(b.operands[0].type) is not T.Tile:
             return True
-        found = self.accesses.injectivity(a, b)
+        found = self.alias.injectivity(a, b)
         if found and self.nonnegative is not None:
             self.nonnegative += [rows for rows in found if rows not in self.nonnegative]
         return found is not None and (not found or self.nonnegative is not None)
 
-    def apart(self, a, b, identical) -> bool:
-        """Whether two accesses may be taken to be apart; `identical` if they may also hit the same elements in step."""
+    def disjoint(self, a, b, identical) -> bool:
+        """Whether two accesses may be assumed to be disjoint, or, with `identical`, to be identical."""
         if self.pairs is None:
             return False
         key = id(a), id(b), identical
         if key not in self._known:
-            pair = self.accesses.pair(a, b, identical) if len(self.pairs) < MOST_PAIRS else None
+            pair = self.alias.pair(a, b, identical) if len(self.pairs) < MOST_PAIRS else None
             self._known[key] = pair is not None
             if pair is not None and pair not in self.pairs:
                 self.pairs.append(pair)
@@ -80,8 +80,8 @@ def reorders(lo, load, nest, moved) -> bool:
     return any(not _keeps_off(lo, load, op, moved) for op in nest.ops if op.kind in _WRITES)
 
 
-def apart(lo, op, others) -> bool:
-    """Whether a store may share loops with others: they hit the same elements in step, or other arrays."""
+def disjoint(lo, op, others) -> bool:
+    """Whether a store may share loops with others: their accesses are identical or disjoint."""
     if op.kind is not ops.store:
         return True
     return all(_keeps_off(lo, other, op, False) for other in others if other.kind is ops.store)
@@ -91,9 +91,9 @@ def _keeps_off(lo, a, b, moved):
     """Whether no element of one access is hit by another position of the other, which writes."""
     p, q = a.operands[0], b.operands[0]
     if p is q:
-        return not moved and lo.taken.distinct(a, b)
+        return not moved and lo.assumptions.injective(a, b)
     x, y = origin(lo, p), origin(lo, q)
-    return x is not None and y is not None and x is not y and lo.taken.apart(a, b, not moved)
+    return x is not None and y is not None and x is not y and lo.assumptions.disjoint(a, b, not moved)
 
 
 def positionwise(op) -> bool:

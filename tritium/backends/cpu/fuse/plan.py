@@ -12,7 +12,7 @@ from ....ir.core import Arg, Result, walk
 from ....passes.reduce_early import WIDE, runs_across
 from .buffering import MATERIALIZED, Buffering
 from .clip import clip_mask, uniform_beyond
-from .dependences import apart
+from .dependences import disjoint
 from .uniform_quotients import facts_of
 
 __all__ = ["LoopNest", "Plan", "iteration_space", "plan"]
@@ -162,7 +162,7 @@ class _Groups:
         if not space or not self.group or depends & self.group:
             return None
         nest = self.nests[-1]
-        if nest.space != space or not apart(self.lo, op, nest.ops):
+        if nest.space != space or not disjoint(self.lo, op, nest.ops):
             return None
         self.program.remove(nest)
         self.program.append(nest)

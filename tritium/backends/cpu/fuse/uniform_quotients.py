@@ -74,7 +74,7 @@ def _divides(block):
 def facts_of(lo, x):
     """What is known of a value along its axes."""
     if lo.facts is None:
-        lo.facts = analyze(lo.module, lo.taken.nonnegative, loads=True)
+        lo.facts = analyze(lo.module, lo.assumptions.nonnegative, loads=True)
     return lo.facts(x)
 
 

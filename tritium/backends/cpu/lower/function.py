@@ -19,7 +19,7 @@ from ...llvm.rows import llvm_type, memory_type
 from ...llvm.writer import Val, lanes
 from ..fuse import polls, uniform_quotients
 from ..fuse.affine import described
-from ..fuse.dependences import Taken
+from ..fuse.dependences import Assumptions
 from ..fuse.plan import plan
 from ..runtime import faults
 from . import loop_nests, scratch_chunks, views
@@ -46,12 +46,12 @@ class InductionTile(NamedTuple):
     offset: Val
 
 
-def lower(module, target, taken=None, nonnegative=None, written=None) -> Lowered:
+def lower(module, target, pairs=None, nonnegative=None, written=None) -> Lowered:
     """The LLVM text of a kernel whose ops the passes have made simple enough.
 
-    To the list `taken` are added the accesses that are taken to be apart (`ir.bounds.Pair`), to the list `nonnegative`
-    rows of values that are taken not to be negative; without them none are. Reports of faults name the accesses of
-    `written`: the kernel as the user wrote it, where that is another module.
+    Preconditions are added to two lists: accesses that are assumed to be disjoint to `pairs` (`ir.bounds.Pair`), rows
+    of values that are assumed not to be negative to `nonnegative`; with None nothing is assumed. Reports of faults name
+    the accesses of `written`: the kernel as the user wrote it, where that is another module.
 
     >>> from tritium.backends.llvm.target import cpu_target
     >>> from tritium.ir.text import parse_module
@@ -64,7 +64,7 @@ def lower(module, target, taken=None, nonnegative=None, written=None) -> Lowered
     """
     from . import atomics, control, dot, program, shape  # noqa: F401  (fill the tables)
 
-    lo = Lowering(module, target, Taken(module, taken, nonnegative))
+    lo = Lowering(module, target, Assumptions(module, pairs, nonnegative))
     if module.functions:
         from .calls import write_functions
 
@@ -90,14 +90,14 @@ class Lowering(Emitter):
     pending: tiles whose chunks are written to scratch when computed
     """
 
-    def __init__(self, module, target, taken=None):
+    def __init__(self, module, target, assumptions=None):
         super().__init__()
         self.module, self.target, self.name = module, target, _symbol(module.name)
         self.width = target.W
         self.contract = module.attrs.get("enable_fp_fusion", True) is not False
         self.arena = Arena()
         self.values, self.buffers, self.inductions, self.pending, self.written = {}, {}, {}, {}, set()
-        self.taken = taken or Taken(module)
+        self.assumptions = assumptions or Assumptions(module)
         self.origins = {}  # key of a pointer (or a tile) that a loop only advances -> its initial value
         self.destinations = {}  # key of a value -> the loop-carried buffer it should be computed in
         self.starts = {}  # key of a loop-carried accumulator of dots -> whether this is the first iteration (i1)

@@ -11,25 +11,25 @@ from .... import ops
 from ....ir import types as T
 from ....ir.bounds import bounds
 from ....ir.core import Op, walk
-from ....passes.ranges import Derivations, granted
+from ....passes.ranges import Derivations, assume
 
 SMALL = 1 << 21
 _KINDS = (ops.div, ops.rem)
 
 
-def small_dividends(module, taken):
-    """True if all scalars that are divided are small, at every launch or where the launcher sees to it: what it has to
-    is added to `taken`. False where nothing is divided."""
+def small_dividends(module, preconditions):
+    """True if all scalar dividends are small, at every launch or under conditions that are added to `preconditions`.
+    False if nothing is divided."""
     asked = [op for op in walk(module.body) if divides(op)]
     if not asked:
         return False
-    known, terms = Derivations(module), []
+    known, conditions = Derivations(module), []
     for op in asked:
         rows = known.rows(op.operands[0])
         if bounds(rows)[0] < 0:
             return False
-        terms.append((*rows, ("constant", "i64", SMALL - 1), ("sub", "i64", len(rows), len(rows) - 1)))
-    return granted(terms, taken)
+        conditions.append((*rows, ("constant", "i64", SMALL - 1), ("sub", "i64", len(rows), len(rows) - 1)))
+    return assume(conditions, preconditions)
 
 
 def divides(op):

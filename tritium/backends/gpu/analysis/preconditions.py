@@ -1,45 +1,45 @@
-"""What is certain at every launch that the launcher lets through: boxes are within reach, loops have rounds.
+"""Preconditions on boxes, loops and the grid: boxes are within TMA's range, loops run at least one iteration.
 
-Where a box starts follows from arguments, the grid and rounds of loops, so the bounds of its coordinates can be asked
-of a launch (`ir.bounds`). A kernel that takes them for granted needs no code for boxes the engine cannot move, nor for
-loops without a round or grids of several axes.
+The start of a box follows from arguments, the grid and loop iterations, so the launcher can evaluate the bounds of its
+coordinates (`ir.bounds`). A kernel with these preconditions needs no code for boxes that TMA cannot copy, for loops
+without an iteration, or for grids of several axes.
 """
 
 from __future__ import annotations
 
 from .... import ops
 from ....ir.core import Op
-from ....passes.ranges import Derivations, Rows, granted
+from ....passes.ranges import Derivations, Rows, assume
 from ....passes.regions import counts_down
 from .affine import limits
 from .polynomial import ITERATION, in_order
 
-__all__ = ["Certain"]
+__all__ = ["Assumptions"]
 
-_OF_A_PROGRAM = {"program_id", "index", "carried", "between", "any"}  # rows of what programs may differ in
+_PROGRAM_DEPENDENT = {"program_id", "index", "carried", "between", "any"}  # rows that may differ between programs
 
 
-class Certain:
-    """What is certain of a module; what that takes for granted is added to `taken`.
+class Assumptions:
+    """Assumptions about the launches of a module; those that a launch may break are added to `preconditions`.
 
-    `grid` tells which arguments of the module are none of the user's: their number -> the row that stands for it. With
-    no list to add to, only what holds of every launch is certain.
+    `grid` maps the indices of implicit arguments to the rows of their values. With None for `preconditions`, only
+    conditions that hold at every launch are assumed.
     """
 
-    def __init__(self, module, taken, grid):
-        self.known, self.taken, self.grid = Derivations(module), taken, grid
+    def __init__(self, module, preconditions, grid):
+        self.known, self.preconditions, self.grid = Derivations(module), preconditions, grid
 
-    def reaches(self, access, from_zero=False, loop=None):
-        """True if the engine moves what the language says wherever the box lies; `loop` is the one that rounds count.
-
-        So it does if the coordinates of its start keep within limits, as they do with ordinary arguments.
+    def in_range(self, access, from_zero=False, loop=None):
+        """True if TMA copies a box as the language specifies: the coordinates of its start stay within limits, in all
+        iterations of `loop`.
         """
-        return granted((rows for side in access.sides for rows in self._terms(side, from_zero, loop)), self.taken)
+        conditions = [rows for side in access.sides for rows in self._conditions(side, from_zero, loop)]
+        return assume(conditions, self.preconditions)
 
-    def goes_round(self, loop):
-        """True if a loop has a round: one from a constant to a number that is the same for all programs.
+    def is_nonempty(self, loop):
+        """True if a loop runs at least one iteration: its bounds are a constant and a value equal in all programs.
 
-        Others may be empty for some programs of an ordinary launch, which were then left to another, slower kernel.
+        Other loops may be empty in some programs of a typical launch, which would then run the slower fallback.
         """
         lo, hi, _ = loop.operands[:3]
         if type(lo) is not Op or lo.kind is not ops.constant or counts_down(loop):
@@ -47,18 +47,18 @@ class Certain:
         rows = Rows(self.known)
         end = rows.place(hi)
         found, after = tuple(map(self._own, rows.out)), len(rows.out)
-        if _OF_A_PROGRAM & {name for name, *_ in found}:
+        if _PROGRAM_DEPENDENT & {name for name, *_ in found}:
             return False
-        rounds = *found, ("constant", "i64", lo.attrs["value"] + 1), ("sub", "i64", end, after)
-        return granted([rounds], self.taken)
+        trips = *found, ("constant", "i64", lo.attrs["value"] + 1), ("sub", "i64", end, after)
+        return assume([trips], self.preconditions)
 
     def has_one_axis(self):
         """True if the grid has one axis: the others have one program each."""
         y, z = (("num_programs", "i32", axis) for axis in (1, 2))
-        return granted([(y, z, ("mul", "i64", 0, 1), ("constant", "i64", 1), ("sub", "i64", 3, 2))], self.taken)
+        return assume([(y, z, ("mul", "i64", 0, 1), ("constant", "i64", 1), ("sub", "i64", 3, 2))], self.preconditions)
 
-    def _terms(self, side, from_zero, loop):
-        """Rows of what must not be negative."""
+    def _conditions(self, side, from_zero, loop):
+        """Rows that must not be negative for the start along one axis to stay within limits."""
         least, most = limits(side, from_zero)
         if side.start.number is not None and least <= side.start.number <= most:
             return
@@ -69,16 +69,16 @@ class Certain:
         yield (*found, ("constant", "i64", most), ("sub", "i64", bound, start))
 
     def _place(self, rows, poly, loop):
-        """The number of a polynomial's row."""
+        """The index of a polynomial's row."""
         total = rows.add(("constant", "i64", 0))
         for product, factor in poly.terms.items():
             at = rows.add(("constant", "i64", factor))
             for x in in_order(product):
-                at = rows.add(("mul", "i64", at, self._round(rows, loop) if x is ITERATION else rows.place(x)))
+                at = rows.add(("mul", "i64", at, self._iteration(rows, loop) if x is ITERATION else rows.place(x)))
             total = rows.add(("add", "i64", total, at))
         return total
 
-    def _round(self, rows, loop):
+    def _iteration(self, rows, loop):
         zero, one = (rows.add(("constant", "i64", k)) for k in (0, 1))
         return rows.add(("carried", "i64", zero, one, *map(rows.place, loop.operands[:3])))
 

@@ -42,25 +42,26 @@ def one_by_one(how, element):
 
 
 def assign_layouts(
-    module, dot_layout=no_tensor_cores, started=None, taken=None, fragments=no_tensor_cores, widest_atomic=one_by_one
+    module, dot_layout=no_tensor_cores, started=None, preconditions=None, fragments=no_tensor_cores,
+    widest_atomic=one_by_one,
 ):
     """The module with a `layout` on every op that makes a tile, and conversions where layouts meet.
 
-    `dot_layout(a, b, out, precision, warps)` names the accumulator layout of a dot of these types; None leaves it to
-    plain threads. `started(op, warps)` are the layouts of a `dot_shared` and of its left operand in registers.
-    `taken` is for what the vectors take for granted; see `axis_info.analyze`. `fragments(a, b, out, precision, warps)`
-    gives the layouts of both operands of a dot that takes them from registers, None for others.
-    `widest_atomic(how, element)` is the most neighbours that one atomic instruction updates.
+    `dot_layout(a, b, out, precision, warps)` returns the accumulator layout of a dot of these types, None for a dot
+    without tensor cores. `started(op, warps)` returns the layouts of a `dot_shared` and of its lhs in registers.
+    Assumptions behind vectorized accesses are added to `preconditions`; see `axis_info.analyze`. `fragments(a, b, out,
+    precision, warps)` returns the layouts of both operands of a dot that reads them from registers, None for others.
+    `widest_atomic(how, element)` returns the number of neighbouring elements that one atomic instruction updates.
     """
-    return _Assign(module, dot_layout, started, taken, fragments, widest_atomic).module()
+    return _Assign(module, dot_layout, started, preconditions, fragments, widest_atomic).module()
 
 
 class _Assign:
-    def __init__(self, module, dot_layout, started, taken, fragments, widest_atomic):
+    def __init__(self, module, dot_layout, started, preconditions, fragments, widest_atomic):
         self.input, self.warps = module, module.attrs["num_warps"]
         self.dot_layout, self.started, self.fragments = dot_layout, started, fragments
         self.widest_atomic = widest_atomic
-        self.info = analyze(module, taken)
+        self.info = analyze(module, preconditions)
         self.rests_memo = {}
         self.undecided = set()  # loop parameters whose layout the loop's body is still to settle
         self.homes = {}
@@ -69,7 +70,7 @@ class _Assign:
         self.b.arguments = list(module.args)
         self.made = [{}]  # per open region: (id of value, layout) -> value in that layout
         self.loops = [False]  # per open region: whether it is a loop's
-        self.turn = None  # to be taken when all is done that comes before a loop
+        self.turn = None  # of a ping-pong schedule: claimed once everything before a loop is done
         self.left = False  # some tiles were made again elsewhere, so those at home may have no reader
         self._group_widths(module.body)
         self._choose_homes(module.body)

@@ -41,31 +41,31 @@ class Capabilities(NamedTuple):
 
 
 class Reordering:
-    """Loads of a module that run ahead of stores, two by two; `taken` are the pairs that must be apart."""
+    """Legality of hoisting loads above stores; `pairs` collects the access pairs that must be disjoint."""
 
-    def __init__(self, module, taken):
-        self.module, self.taken, self._known = module, taken, {}
+    def __init__(self, module, pairs):
+        self.module, self.pairs, self._known = module, pairs, {}
 
     @functools.cached_property
-    def accesses(self):
-        """What is known of the module's accesses."""
+    def alias(self):
+        """The alias analysis of the module."""
         return AliasAnalysis(self.module)
 
     def pair(self, load, store, loop):
-        """The pair of a load and a store in a loop; None if no launcher could tell."""
+        """The `Pair` of a load and a store in a loop; None if no launcher could prove them disjoint."""
         key = id(load), id(store)
         if key not in self._known:  # with what the key stands for, so that it stands for nothing else
-            x, y = (self.accesses.origin(op.operands[0]) for op in (load, store))
-            pair = None if x == y else self.accesses.pair(load, store, False, loop)
+            x, y = (self.alias.origin(op.operands[0]) for op in (load, store))
+            pair = None if x == y else self.alias.pair(load, store, False, loop)
             self._known[key] = pair, load, store
         return self._known[key][0]
 
     def take(self, pairs):
-        """Count on these; False if there are too many."""
-        new = [pair for pair in dict.fromkeys(pairs) if pair not in self.taken]
-        if len(self.taken) + len(new) > MOST_PAIRS:
+        """Add preconditions; False if there are too many."""
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self.pairs]
+        if len(self.pairs) + len(new) > MOST_PAIRS:
             return False
-        self.taken += new
+        self.pairs += new
         return True
 
 

@@ -30,7 +30,7 @@ from ....ir.core import Arg, Block, Op, Result, walk
 from ....ir.rewrite import substitute, sweep
 from .. import ops as gpu_ops
 from ..analysis.polynomial import write
-from ..analysis.preconditions import Certain
+from ..analysis.preconditions import Assumptions
 from ..ops import MIN_TRANSFER
 from ..tma import by_element, reached, recipe, span
 from .consumer import STATE, i32, loop_of_rounds, slot_address
@@ -38,12 +38,12 @@ from .ping_pong import take_turns
 from .producer import AHEAD, Opened, buffers_of, find_jobs, has_dots, slots_of
 
 
-def specialize_warps(module, capabilities, engine, turns=True, taken=None):
+def specialize_warps(module, capabilities, engine, turns=True, preconditions=None):
     """The module with a copying warp, if all its loops around dots let one do their loads.
 
     `capabilities(module)` says what the target can do with a module's dots and loads; `engine` is its copy engine, or
     None. With `turns`, two groups of warps may take turns where that helps. Values that it takes for not negative are
-    added to `taken`, as rows of `ir.bounds`.
+    added to `preconditions`, as rows of `ir.bounds`.
     """
     if engine is None or module.attrs["num_warps"] not in (4, 8) or not any(map(_multiplies, module.body.ops)):
         return module
@@ -54,7 +54,7 @@ def specialize_warps(module, capabilities, engine, turns=True, taken=None):
         holds=lambda tiles: able.holds(tiles, registers[-1]),
     )
     found = find_jobs(opened, can, engine)
-    return _Build(opened, can, engine, turns, taken, found).build() if found else module
+    return _Build(opened, can, engine, turns, preconditions, found).build() if found else module
 
 
 def _multiplies(op):
@@ -78,9 +78,9 @@ def _talks(op):
 class _Build:
     """The new kernel: its buffers and barriers, then one region for each role."""
 
-    def __init__(self, opened, can, engine, turns, taken, found):
+    def __init__(self, opened, can, engine, turns, preconditions, found):
         self.opened, self.can, self.engine = opened, can, engine
-        self.certain = Certain(opened.module, taken, opened.grid)
+        self.assumptions = Assumptions(opened.module, preconditions, opened.grid)
         self.jobs, self.outer, self.writes, self.ahead = found
         module = opened.module
         self.b = Builder()
@@ -90,8 +90,8 @@ class _Build:
         self.blocks = max(load.blocks for load in self.loads)
         self.turning = turns and take_turns(self.jobs, module.attrs["num_warps"])
         self.persistent = not any(map(_talks, walk(module.body)))
-        self.one_axis = self.persistent and self.asks_for_one_axis() and self.certain.has_one_axis()
-        self.nonempty = [job for job in self.jobs if self.certain.goes_round(job.loop)]
+        self.one_axis = self.persistent and self.asks_for_one_axis() and self.assumptions.has_one_axis()
+        self.nonempty = [job for job in self.jobs if self.assumptions.is_nonempty(job.loop)]
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
 
@@ -247,7 +247,7 @@ class _Build:
         b.loc = load.op.loc
         starts = [write(b, side.start, rounds, scalar) for side in load.access.sides]
         fits = None
-        if not self.certain.reaches(load.access, loop=loop):
+        if not self.assumptions.in_range(load.access, loop=loop):
             fits = reached(b, load.access, starts, sure=load.sure)
         if fits is None:
             self.copy_box(load, buffer, barrier, starts)

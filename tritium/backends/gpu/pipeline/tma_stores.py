@@ -22,21 +22,21 @@ from ....ir.rewrite import ERASE, sweep, uses
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
 from ..analysis.polynomial import Scalars, write
-from ..analysis.preconditions import Certain
+from ..analysis.preconditions import Assumptions
 from ..tma import by_element, reached, recipe
 
 
-def tma_stores(module, engine, slots, kinds=(ops.store, ops.atomic), taken=None):
+def tma_stores(module, engine, slots, kinds=(ops.store, ops.atomic), preconditions=None):
     """The module with the stores and atomics (`kinds`) that can be done so given to the copy engine; `engine` is None
     where there is none.
 
     The first `slots` arguments are the kernel's own: what the host knows before a launch. Values that it takes for not
-    negative are added to `taken`, as rows of `ir.bounds`.
+    negative are added to `preconditions`, as rows of `ir.bounds`.
     """
     if engine is None or not any(op.kind in kinds for op in walk(module.body)):
         return module
     found = _Stores(module, engine, slots, kinds).chosen()
-    return _Build(module, engine, slots, found, taken).build() if found else module
+    return _Build(module, engine, slots, found, preconditions).build() if found else module
 
 
 class Box(NamedTuple):
@@ -158,10 +158,10 @@ def _apart(x, y):
 class _Build:
     """Writes the new module: boxes of one tensor share a map, behind those that are there."""
 
-    def __init__(self, module, engine, slots, chosen, taken):
+    def __init__(self, module, engine, slots, chosen, preconditions):
         self.module, self.boxes = module, {id(box.op): box for box in chosen}
         sizes = range(3) if module.attrs.get("persistent", False) else ()  # the grid comes behind the user's arguments
-        self.certain = Certain(module, taken, {slots + k: ("num_programs", "i32", k) for k in sizes})
+        self.assumptions = Assumptions(module, preconditions, {slots + k: ("num_programs", "i32", k) for k in sizes})
         self.told, self.numbers, own = list(module.attrs.get("maps", ())), {}, module.args[:slots]
         for key, box in self.boxes.items():
             found = recipe(engine, own, box.op.operands[1].type, box.axis, box.access)
@@ -186,7 +186,7 @@ class _Build:
         starts = [spell(side.start) for side in box.access.sides]
         numbers = [ops.cast(b, x, to=T.i32) for x in starts]
         fits = None
-        if not self.certain.reaches(box.access, from_zero=True):
+        if not self.assumptions.in_range(box.access, from_zero=True):
             fits = reached(b, box.access, starts, sure=box.sure, from_zero=True)
         if fits is not None:
             origin, steps, _ = by_element(b, box.access, op.operands[1].type.shape, spell)

@@ -29,21 +29,22 @@ DOTS = (ops.dot, gpu_ops.dot_shared, gpu_ops.dot_wait)
 EXTREMES = (ops.max_, ops.min_, ops.max_nan, ops.min_nan)
 
 
-def hoist_scales(module, taken):
+def hoist_scales(module, preconditions):
     """The module with such extremes, where nothing needs the scaled elements by themselves.
 
-    What must not be negative is added to `taken`, as rows of `ir.bounds`; without a list, nothing is done.
+    Values that must not be negative are added to `preconditions`, as rows of `ir.bounds`; with None nothing is hoisted.
     """
-    if taken is None or not any(map(_is_extreme, walk(module.body))):
+    if preconditions is None or not any(map(_is_extreme, walk(module.body))):
         return module
-    return _Unscaling(_Unscaling(module, taken, _masked, _behind_mask).run(), taken, _extremes, _of_extreme).run()
+    masked = _Unscaling(module, preconditions, _masked, _behind_mask).run()
+    return _Unscaling(masked, preconditions, _extremes, _of_extreme).run()
 
 
 class _Unscaling:
     """One sweep: `find(products' readers)` chooses what is made anew, by `make`."""
 
-    def __init__(self, module, taken, find, make):
-        self.module, self.taken, self.make = module, taken, make
+    def __init__(self, module, preconditions, find, make):
+        self.module, self.preconditions, self.make = module, preconditions, make
         self.numbers = {}  # of factors' arguments, by the id of what is chosen
         readers, products = {}, []
         for op in walk(module.body):
@@ -62,7 +63,7 @@ class _Unscaling:
         number = self.numbers.get(id(b.original)) if b.original and op.kind is b.original.kind else None
         if number is None:
             return None
-        self.taken.extend(rows for rows in _rows(number) if rows not in self.taken)
+        self.preconditions.extend(rows for rows in _rows(number) if rows not in self.preconditions)
         return self.make(b, op)
 
 

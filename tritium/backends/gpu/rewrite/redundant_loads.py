@@ -20,15 +20,15 @@ from ....passes.simplify import number
 from ..pipeline.schedule import Plan, is_loaded
 
 
-def eliminate_redundant_loads(module, capabilities, taken=None):
+def eliminate_redundant_loads(module, capabilities, preconditions=None):
     """The module with such loads behind the sides of dots; `capabilities(module)` is what the target says (`Plan`).
 
-    What that takes for granted is added to `taken`; see `axis_info.analyze`.
+    Assumptions are added to `preconditions`; see `axis_info.analyze`.
     """
     loops = [op for op in walk(module.body) if op.kind is ops.for_ and _computes_sides(op)]
     if not loops:
         return module
-    info, can, depth = analyze(module, taken), capabilities(module), module.attrs.get("num_stages", 3)
+    info, can, depth = analyze(module, preconditions), capabilities(module), module.attrs.get("num_stages", 3)
     found = {}
     for loop in loops:
         stages = loop.attrs["num_stages"] if loop.attrs["num_stages"] is not None else depth
