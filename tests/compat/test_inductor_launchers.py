@@ -52,7 +52,7 @@ def test_the_static_launcher_is_refused_where_a_kernel_takes_more_than_the_users
 def test_from_cpp_a_kernel_takes_the_users_arguments_alone(kernels):
     kernel = product(kernels(store=True))
     metadata = kernel.metadata
-    assert not (metadata.maps or metadata.copy_warps or metadata.persistent or metadata.nonnegative or metadata.apart
+    assert not (metadata.maps or metadata.copy_warps or metadata.persistent or metadata.nonnegative or metadata.disjoint
                 or metadata.reordered)
     assert inductor.needs_launcher(kernel) is None and not turned(kernels(store=True)).metadata.nonnegative
 
@@ -94,7 +94,7 @@ def test_a_cpu_kernel_runs_from_cpp(kernels, tmp_path):
 
 def test_a_cpu_kernel_that_takes_something_for_granted_has_no_shared_object(kernels):
     kernel = turned(kernels(), GPUTarget("cpu", "host", 1))
-    assert kernel.metadata.apart or kernel.metadata.nonnegative, "the test needs such a kernel"
+    assert kernel.metadata.disjoint or kernel.metadata.nonnegative, "the test needs such a kernel"
     with pytest.raises(ValueError, match="launch_checks=False"):
         kernel.asm["so"]
 

@@ -39,11 +39,11 @@ def run_cpu(module, args, grid=(1,)):
     from tritium.backends.cpu.runtime.image import Runtime
     from tritium.backends.launcher.record import pack
 
-    address, arena, terms = _compiled(module)
+    address, arena, preconditions = _compiled(module)
     slots = b"".join(pack(["TENSOR"], [x.ctypes.data]) if isinstance(x, np.ndarray)
                      else pack([_CODES.get(a.type.name, "ANY64")], [x]) for a, x in zip(module.args, args, strict=True))
     grid = (*grid, 1, 1)[:3]
-    if not terms.hold(grid, ctypes.cast(ctypes.c_char_p(slots), ctypes.c_void_p).value):
+    if not preconditions.hold(grid, ctypes.cast(ctypes.c_char_p(slots), ctypes.c_void_p).value):
         address, arena, _ = _compiled(module, False)
     Runtime.get().launch_raw(address, arena, *grid, slots)
 
@@ -53,7 +53,7 @@ def _compiled(module, trusting=True):
     from tritium.backends.cpu.compile import prepare
     from tritium.backends.cpu.lower.function import lower
     from tritium.backends.cpu.runtime.image import Runtime
-    from tritium.backends.launcher.preconditions import Terms
+    from tritium.backends.launcher.preconditions import Preconditions
     from tritium.backends.llvm.target import compile_text, cpu_target
     from tritium.passes.alias import packed
 
@@ -61,7 +61,7 @@ def _compiled(module, trusting=True):
     text, name, arena = lower(prepare(passes.run(module, passes.CLEANUP), cpu), cpu, pairs)
     library = Runtime.get().load(compile_text(text, cpu, opt=2))
     _compiled.libraries.append(library)  # the code lives as long as its library
-    return library.address(name), arena, Terms(apart=packed(pairs or ()))
+    return library.address(name), arena, Preconditions(disjoint=packed(pairs or ()))
 
 
 _compiled.libraries = []

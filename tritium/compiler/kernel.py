@@ -264,29 +264,29 @@ class CompiledKernel:
         if hooks.kernel_load_end_hook:
             hooks.kernel_load_end_hook(self.module, self.function, *event)
         self._launcher = drv.launcher_cls(self.src, self.metadata)
-        if self._assuming:
-            self._launcher.otherwise = self.unassuming
+        if self._has_preconditions:
+            self._launcher.fallback = self.fallback_variant
         self._roads = drv.roads(self)
         self._run = self._launcher if self._roads is None else self._roads.run  # last: a thread that sees it may launch
 
-    def unassuming(self) -> CompiledKernel:
-        """The same kernel, compiled to take nothing about its launches for granted."""
+    def fallback_variant(self) -> CompiledKernel:
+        """The same kernel, compiled without preconditions on its launches."""
         from tritium.compiler import IRSource, compile
 
         options = {name: getattr(self.metadata, name) for name in NAMES} | {"launch_checks": False}
         came = self.src.fn is not None and self.src.fn.fn is None  # from another process, without its function
         source = IRSource.of("ttir", str(self.asm["ttir"])) if came else self.src
         kernel = compile(source, self.metadata.target, options)
-        if kernel._assuming:
+        if kernel._has_preconditions:
             raise RuntimeError(f"{self.name} was compiled from a late stage, for launches unlike this one: with no "
                                "negative index, or with arguments that share no memory"
                                "\nhint: compile it from its source")
         return kernel
 
     @property
-    def _assuming(self) -> bool:
-        """Whether it takes something for granted of its launches."""
-        return any(getattr(self.metadata, name, ()) for name in ("nonnegative", "maps", "apart", "reordered"))
+    def _has_preconditions(self) -> bool:
+        """Whether launches must satisfy preconditions."""
+        return any(getattr(self.metadata, name, ()) for name in ("nonnegative", "maps", "disjoint", "reordered"))
 
     def _require(self, name: str, needed: int, limit: int) -> None:
         if needed > limit:

@@ -282,7 +282,7 @@ def test_loops_over_tiles(check, kernel, parts, sizes, programs, stages):
     """The copying warp goes along, and the ring's phases go on from tile to tile."""
     check(kernel, *walk_args(*sizes), 64, 64, 64, parts, grid=(programs,), stages=stages)
     _, metadata = emulator.llvm_of(module_of(kernel, (*walk_args(*sizes), 64, 64, 64, parts))[0], num_stages=stages)
-    assert metadata["copy_warps"] and metadata["apart"][0] == 2
+    assert metadata["copy_warps"] and metadata["disjoint"][0] == 2
 
 
 def test_parts_go_through_buffers_of_their_own(check):

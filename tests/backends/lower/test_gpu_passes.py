@@ -33,7 +33,7 @@ FOLDER = Path(__file__).parent / "gpu"
 
 
 def _reordering(step, module):
-    """What `step(module, apart)` makes, with a note of what it takes to be apart."""
+    """The result of `step(module, pairs)`, with its preconditions as an attribute."""
     pairs = [] if module.attrs.get("launch_checks") else None
     made = step(module, pairs)
     return made.replace(attrs={**made.attrs, "reordered": packed(pairs)}) if pairs else made
@@ -41,11 +41,11 @@ def _reordering(step, module):
 
 def _pipeline(module, nv):
     can = mma.capabilities(nv, analyze(module), module.attrs["num_warps"])
-    return _reordering(lambda module, apart: software_pipeline(module, can, apart=apart), module)
+    return _reordering(lambda module, pairs: software_pipeline(module, can, pairs=pairs), module)
 
 
 def _prefetch(module, nv):
-    return _reordering(lambda module, apart: prefetch_loads(module, 16, apart), module)
+    return _reordering(lambda module, pairs: prefetch_loads(module, 16, pairs), module)
 
 
 def _specialize(module, nv):

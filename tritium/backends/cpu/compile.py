@@ -49,12 +49,12 @@ WITHOUT_TILES = functools.partial(passes.inline_calls, wanted=passes.has_tiles)
 
 
 def llir(module, target, options, metadata) -> str:
-    """LLVM text; notes how much scratch memory a worker needs, and which accesses the launcher must find apart."""
+    """LLVM text; the metadata gets the scratch memory of a worker and the preconditions of the kernel."""
     from .lower.function import lower
 
-    cpu, (apart, nonnegative) = machines.cpu_target(target.arch), ([], []) if options.launch_checks else (None, None)
-    text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu, apart, nonnegative, module)
-    metadata["apart"], metadata["nonnegative"] = packed(apart) if apart else (), tuple(nonnegative or ())
+    cpu, (disjoint, nonnegative) = machines.cpu_target(target.arch), ([], []) if options.launch_checks else (None, None)
+    text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu, disjoint, nonnegative, module)
+    metadata["disjoint"], metadata["nonnegative"] = packed(disjoint) if disjoint else (), tuple(nonnegative or ())
     metadata["shared"] = max(metadata["arena_bytes"], 1)  # host code divides by it to size its grid
     return text
 

@@ -273,8 +273,8 @@ def _room(metadata) -> int:
 class Launcher:
     """Launches one kernel on any arguments: packs a slot of 8 bytes for each run-time value.
 
-    `CompiledKernel.run` goes here with what it cannot do alone. Where the kernel takes something for granted that does
-    not hold of a launch, the kernel that `otherwise()` gives is launched.
+    `CompiledKernel.run` delegates launches that it cannot do alone. A launch that breaks a precondition of the kernel
+    runs the variant that `fallback()` returns.
     """
 
     def __init__(self, src, metadata):
@@ -282,16 +282,16 @@ class Launcher:
         self._stores = frozenset(getattr(metadata, "stores", ()))
         self._room = _room(metadata)
         self._launch = _runtime().launch_raw
-        self._terms: Any = None
+        self._preconditions: Any = None
         self._checks: Any = None
-        self.otherwise: Any = None
-        apart, nonnegative = (getattr(metadata, name, ()) for name in ("apart", "nonnegative"))
-        if apart or nonnegative:
+        self.fallback: Any = None
+        disjoint, nonnegative = (getattr(metadata, name, ()) for name in ("disjoint", "nonnegative"))
+        if disjoint or nonnegative:
             from tritium.backends.cpu.runtime.launcher import Checks
-            from tritium.backends.launcher.preconditions import Terms
+            from tritium.backends.launcher.preconditions import Preconditions
 
-            self._terms = Terms(nonnegative, apart or ((), ()))
-            self._checks = Checks(self._terms.address, None, 0)
+            self._preconditions = Preconditions(nonnegative, disjoint or ((), ()))
+            self._checks = Checks(self._preconditions.address, None, 0)
 
     @property
     def checks(self) -> int:
@@ -303,7 +303,7 @@ class Launcher:
         if enter is not None:
             enter(told)
         at = ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value or 0
-        if self._terms is None or self.judge((gx, gy, gz), at):
+        if self._preconditions is None or self.judge((gx, gy, gz), at):
             self._launch(function, self._room, gx, gy, gz, packed)
         if leave is not None:
             leave(told)
@@ -328,13 +328,13 @@ class Launcher:
         return held, b"".join(packed)
 
     def judge(self, sizes: tuple[int, int, int], address: int) -> bool:
-        """True if the kernel is fit for the launch of the slots at an address; else another is launched."""
-        if self._terms.hold(sizes, address):
+        """True if a launch with the slots at an address satisfies the preconditions; else the fallback is launched."""
+        if self._preconditions.hold(sizes, address):
             return True
         if not self._checks.other:
             with _judging, busy():
                 if not self._checks.other:
-                    kernel = self.otherwise()
+                    kernel = self.fallback()
                     kernel._init_handles()
                     self._other = kernel  # its code must stay
                     self._checks.other_arena = _room(kernel.metadata)

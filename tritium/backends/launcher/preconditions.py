@@ -14,14 +14,14 @@ import itertools
 from ...ir import types as T
 from ...ir.bounds import Pair, arguments_of, bounds, dependence_distances, residues
 
-__all__ = ["TEXT", "Terms"]
+__all__ = ["TEXT", "Preconditions"]
 
 MOST_REMEMBERED = 1024  # launches
 _AT_HAND = 8  # launches in the native launcher's cache
 _WORD = (-(1 << 63), (1 << 63) - 1)
 
 
-class Terms:
+class Preconditions:
     """The preconditions of a kernel, and a cache of launches that satisfy them.
 
     The native launcher reads `words`: the numbers of slots, pairs and cached launches and the offset of the launches;
@@ -30,17 +30,17 @@ class Terms:
     each pair its dependence distances, whether its accesses may be identical, and its residues (`ir.bounds`): the
     period or 0, the least residue, which is no more than the least distance, and the count of further ones.
 
-    >>> terms = Terms([(("argument", "i32", 1), ("constant", "i32", 64), ("mul", "i32", 0, 1))])
+    >>> preconditions = Preconditions([(("argument", "i32", 1), ("constant", "i32", 64), ("mul", "i32", 0, 1))])
     >>> slots = (ctypes.c_int64 * 2)(7, 3)
-    >>> terms.hold((1, 1, 1), ctypes.addressof(slots)), list(terms.words[:9])
+    >>> preconditions.hold((1, 1, 1), ctypes.addressof(slots)), list(preconditions.words[:9])
     (True, [1, 0, 1, 5, 1, 1, 1, 1, 3])
     >>> slots[1] = -3
-    >>> terms.hold((1, 1, 1), ctypes.addressof(slots))
+    >>> preconditions.hold((1, 1, 1), ctypes.addressof(slots))
     False
     """
 
-    def __init__(self, nonnegative=(), apart=((), ())):
-        self.nonnegative, (self.distances, pairs) = nonnegative, apart
+    def __init__(self, nonnegative=(), disjoint=((), ())):
+        self.nonnegative, (self.distances, pairs) = nonnegative, disjoint
         self.pairs = [Pair(*pair) for pair in pairs]
         rows = (*nonnegative, *self.distances)
         self.types = {k: T.SCALARS[t] for one in rows for k, t in arguments_of(one).items()}
@@ -126,16 +126,16 @@ def _value(t, slot):
 
 TEXT = """
 ; Check a kernel's preconditions. 0: they hold, 1: the launch is not cached, 2: accesses overlap that must not.
-define internal i32 @hold(ptr %terms, ptr %slots, ptr %grid) nounwind {
+define internal i32 @hold(ptr %preconditions, ptr %slots, ptr %grid) nounwind {
 start:
-  %n = load i64, ptr %terms
-  %m.p = getelementptr i64, ptr %terms, i64 1
+  %n = load i64, ptr %preconditions
+  %m.p = getelementptr i64, ptr %preconditions, i64 1
   %m = load i64, ptr %m.p
-  %count.p = getelementptr i64, ptr %terms, i64 2
+  %count.p = getelementptr i64, ptr %preconditions, i64 2
   %count = load i64, ptr %count.p
-  %begin.p = getelementptr i64, ptr %terms, i64 3
+  %begin.p = getelementptr i64, ptr %preconditions, i64 3
   %begin = load i64, ptr %begin.p
-  %numbers = getelementptr i64, ptr %terms, i64 4
+  %numbers = getelementptr i64, ptr %preconditions, i64 4
   %pairs = getelementptr i64, ptr %numbers, i64 %n
   %m6 = mul i64 %m, 6
   %nm = add i64 %n, %m6
@@ -154,7 +154,7 @@ next:
   %known = icmp slt i64 %k, %count
   br i1 %known, label %compare, label %unknown
 compare:
-  %e = getelementptr i64, ptr %terms, i64 %at
+  %e = getelementptr i64, ptr %preconditions, i64 %at
   %ex = load i64, ptr %e
   %ey.p = getelementptr i64, ptr %e, i64 1
   %ey = load i64, ptr %ey.p

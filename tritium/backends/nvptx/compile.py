@@ -140,7 +140,9 @@ def llir(module, target, options, metadata):
 
 
 # Metadata for the launcher, with defaults: preconditions of the kernel, and what its implicit arguments need.
-_LAUNCH_METADATA = {"nonnegative": (), "copy_warps": 0, "maps": (), "apart": (), "reordered": (), "persistent": False}
+_LAUNCH_METADATA = {
+    "nonnegative": (), "copy_warps": 0, "maps": (), "disjoint": (), "reordered": (), "persistent": False,
+}  # fmt: skip
 
 
 def _attributes(options, module):

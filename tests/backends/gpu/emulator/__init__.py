@@ -20,7 +20,7 @@ from tests.backends.gpu.emulator.memory import Fault, Memory
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
-from tritium.backends.launcher.preconditions import Terms
+from tritium.backends.launcher.preconditions import Preconditions
 from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.backends.nvptx.runtime.tensor_map import Recipe
 
@@ -71,8 +71,8 @@ def fit(metadata, args, grid):
     """Whether a launch is as the kernel takes for granted; the launcher would launch another, too."""
     bits = lambda x: int(x if isinstance(x, int | np.integer) else np.float32(x).view(np.int32))
     slots = (ctypes.c_int64 * len(args))(*map(bits, Memory(args).arguments))
-    terms = Terms(metadata["nonnegative"], metadata["reordered"] or ((), ()))
-    return terms.hold(grid, ctypes.addressof(slots))
+    preconditions = Preconditions(metadata["nonnegative"], metadata["reordered"] or ((), ()))
+    return preconditions.hold(grid, ctypes.addressof(slots))
 
 
 BLOCKS = 2  # places for programs that kernels share out among themselves

@@ -1,7 +1,7 @@
 """The CPU part of the shared launcher: runs a kernel on the pool, with the GIL released.
 
 A record's `extra` is the number of bytes of scratch memory each worker needs, with `cooperative.BIT` set if all
-programs run at once; its `checks` are those of a kernel that takes something for granted, none of one that does not.
+programs run at once; its `checks` are null for a kernel without preconditions.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ SYMBOLS = (*native.SYMBOLS, "tt.finish", "tt.judge", "tt.def.launch_raw")
 
 
 class Checks(ctypes.Structure):
-    """`%checks`: a kernel's terms (see `terms.Terms`); the entry and the scratch memory of the kernel for launches that
-    they do not allow, once it is there."""
+    """`%checks`: a kernel's preconditions (`launcher.preconditions`); the entry and the scratch memory of its fallback
+    variant, once it is loaded."""
 
-    _fields_ = (("terms", ctypes.c_void_p), ("other", ctypes.c_void_p), ("other_arena", ctypes.c_int64))
+    _fields_ = (("preconditions", ctypes.c_void_p), ("other", ctypes.c_void_p), ("other_arena", ctypes.c_int64))
 
 
 _FUNCTIONS = """
@@ -45,10 +45,10 @@ _TEXTS = {
 _RUN = """
 %checks = type { ptr, ptr, i64 }
 
-@tt.judge = global ptr null                       ; a Python function: whether a kernel is fit for a launch
+@tt.judge = global ptr null                       ; a Python function: check the preconditions of a launch
 @tt.def.launch_raw = global %method { ptr @name.raw, ptr @launch_raw, i32 128, ptr @doc.raw }
 
-; Run a record's kernel, or the one that takes its place where it is not fit for the launch.
+; Run a record's kernel, or its fallback variant if the launch breaks a precondition.
 define ptr @tt.finish(ptr %record, ptr %slots, ptr %grid, ptr %result) nounwind {
 entry:
   %function.p = getelementptr %record, ptr %record, i64 0, i32 1
@@ -60,8 +60,8 @@ entry:
   %trusted = icmp eq ptr %checks, null
   br i1 %trusted, label %run, label %check
 check:
-  %terms = load ptr, ptr %checks
-  %held = call i32 @hold(ptr %terms, ptr %slots, ptr %grid)
+  %preconditions = load ptr, ptr %checks
+  %held = call i32 @hold(ptr %preconditions, ptr %slots, ptr %grid)
   switch i32 %held, label %judge [i32 0, label %run i32 2, label %unfit]
 unfit:
   %other.p = getelementptr %checks, ptr %checks, i64 0, i32 1
@@ -70,7 +70,7 @@ unfit:
   %other.arena = load i64, ptr %other.arena.p
   %none = icmp eq ptr %other, null
   br i1 %none, label %judge, label %run
-judge:                                            ; if it is not fit, another was launched in its place
+judge:                                            ; if they do not hold, it has launched the fallback variant
   %gx = load i64, ptr %grid
   %gy.p = getelementptr i64, ptr %grid, i64 1
   %gy = load i64, ptr %gy.p

@@ -27,20 +27,20 @@ from .schedule import Plan, Reordering
 _NOT_IN_BODY = (ops.for_, ops.while_, ops.dot, gpu_ops.dot_shared)
 
 
-def prefetch_loads(module, registers, apart=None):
+def prefetch_loads(module, registers, pairs=None):
     """The module with such loads prefetched, as far as they take no more than `registers` registers per thread.
 
-    Pairs of accesses that are assumed not to alias (`ir.bounds.Pair`) are added to the list `apart`; with None no
+    Pairs of accesses that are assumed not to alias (`ir.bounds.Pair`) are added to the list `pairs`; with None no
     launcher checks them, and loads do not move above stores.
     """
-    overtaking, threads = None if apart is None else Reordering(module, apart), 32 * module.attrs["num_warps"]
+    reordering, threads = None if pairs is None else Reordering(module, pairs), 32 * module.attrs["num_warps"]
 
     def rule(b, op):
         if op.kind is not ops.for_ or (op.attrs["num_stages"] or 1) < 2:
             return None
         if any(x.kind in _NOT_IN_BODY for x in walk(op.regions[0])):
             return None
-        plan = Plan(op, None, overtaking)
+        plan = Plan(op, None, reordering)
         fits = plan.only_stores() and plan.choose_loads(lambda load: _registers(load.type, threads), registers)
         return _ahead(plan, b) if fits and plan.take_pairs() else None
 

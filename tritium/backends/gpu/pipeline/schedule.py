@@ -72,8 +72,8 @@ class Reordering:
 class Plan:
     """A loop: its dots, the loads that can run ahead, and what their addresses depend on."""
 
-    def __init__(self, loop, can, overtaking=None):
-        self.loop, self.can, self.body, self.overtaking = loop, can, loop.regions[0], overtaking
+    def __init__(self, loop, can, reordering=None):
+        self.loop, self.can, self.body, self.reordering = loop, can, loop.regions[0], reordering
         self.inside = {id(op): op for op in self.body.ops}
         dots = [op for op in self.body.ops if op.kind is ops.dot]
         self.dots = [op for op in dots if can.fits(op)]
@@ -131,19 +131,19 @@ class Plan:
 
     def only_stores(self):
         """True if nothing in the loop writes memory but stores that loads may pass."""
-        allowed = () if self.overtaking is None else self.stores
+        allowed = () if self.reordering is None else self.stores
         return not any("write" in (op.kind.effects, effects(op)) for op in self.body.ops if op not in allowed)
 
     def passes_stores(self, load):
         """True if a load may run ahead of what the loop stores."""
-        return self.overtaking is None or all(self.overtaking.pair(load, store, self.loop) for store in self.stores)
+        return self.reordering is None or all(self.reordering.pair(load, store, self.loop) for store in self.stores)
 
     def take_pairs(self):
         """Note what the launcher has to see to; False if that is too much."""
-        if self.overtaking is None or not self.stores:
+        if self.reordering is None or not self.stores:
             return True
         loads = [*self.loads.values(), *self.looked_up]
-        return self.overtaking.take([self.overtaking.pair(x, store, self.loop) for x in loads for store in self.stores])
+        return self.reordering.take([self.reordering.pair(x, store, self.loop) for x in loads for store in self.stores])
 
     def behind(self, x, rank=2):
         """The loads of 2-D tiles that a dot's operand is computed from element by element, cheaply, or is spread from;

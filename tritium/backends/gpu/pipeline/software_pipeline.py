@@ -40,21 +40,21 @@ from .iteration import Copy
 from .schedule import Capabilities, Plan, Reordering
 
 
-def software_pipeline(module, can: Capabilities, most=None, apart=None):
+def software_pipeline(module, can: Capabilities, most=None, pairs=None):
     """Pipeline every innermost loop around dots, in no more than `most` stages.
 
-    Accesses that are taken to be apart (`ir.bounds.Pair`) are added to the list `apart`; with None there is no launcher
-    to see to it.
+    Accesses that are assumed to be disjoint (`ir.bounds.Pair`) are added to the list `pairs`; with None
+    nothing is assumed.
     """
     depth = module.attrs.get("num_stages", 3)
-    overtaking = None if apart is None else Reordering(module, apart)
+    reordering = None if pairs is None else Reordering(module, pairs)
     kept = _Kept(module)
 
     def rule(b, op):
         if op.kind is not ops.for_:
             return None
         stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else depth
-        stages, plan = min(stages, most or stages), Plan(op, can, overtaking)
+        stages, plan = min(stages, most or stages), Plan(op, can, reordering)
         fits = stages > 1 and plan.works_with_registers() and plan.take_pairs()
         return _Pipelined(plan, b, stages, kept).build() if fits else None
 

@@ -11,7 +11,7 @@
 The copying warp needs nothing but scalars, so it runs ahead of the others, into the next program too: a kernel that
 only loads, multiplies and stores is started once for each place on the GPU and takes its programs in turn. Where users
 write such a loop over tiles themselves, both roles go round it; that what it stores lies apart from what the copying
-warp has loaded ahead is the launcher's to see (`apart` of the module).
+warp has loaded ahead is the launcher's to see (`disjoint` of the module).
 
 A program of several blocks has such warps in each of them. Boxes that all blocks want they bring together, each a part
 to all: a slot is empty when the warps of all blocks are through with it, and full as ever.
@@ -123,9 +123,9 @@ class _Build:
         told = tuple(
             recipe(self.engine, module.args, x.op.type, self.can.axis(x.op), x.access, x.blocks) for x in self.loads
         )
-        apart = tuple(span(module.args, x.op.operands[1].type, x.access) for x in self.writes)
+        disjoint = tuple(span(module.args, x.op.operands[1].type, x.access) for x in self.writes)
         attrs = {"copy_warps": warps, "registers": registers[0], "maps": told, "persistent": self.persistent}
-        attrs |= {"apart": (len(told), apart)} if apart else {}
+        attrs |= {"disjoint": (len(told), disjoint)} if disjoint else {}
         return module.replace(body=b.finish(), attrs={**module.attrs, **attrs})
 
     # --- programs -----------------------------------------------------------------------------------------------------

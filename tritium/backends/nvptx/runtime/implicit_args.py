@@ -14,7 +14,7 @@ import math
 from . import tensor_map
 from .tensor_map import MOST_MAPS
 
-__all__ = ["MOST_MAPS", "TEXT", "Hidden"]
+__all__ = ["MOST_MAPS", "TEXT", "ImplicitArguments"]
 
 _NO_MAP = "u8"  # spans are never described to the driver: their elements are bytes to it
 
@@ -37,8 +37,8 @@ class _Map(ctypes.Structure):
     )
 
 
-class _Hidden(ctypes.Structure):
-    """`%hidden`."""
+class _Memory(ctypes.Structure):
+    """`%implicit`."""
 
     _fields_ = (
         ("maps", ctypes.c_int64),
@@ -53,20 +53,20 @@ class _Hidden(ctypes.Structure):
     )
 
 
-class Hidden:
-    """The hidden parameters of one kernel, in the memory the native launcher reads.
+class ImplicitArguments:
+    """The implicit arguments of one kernel, in the memory the native launcher reads.
 
-    `maps` are recipes; slots are numbered as the kernel's arguments. `apart` is (number of maps, spans): the tensors of
-    the first maps must lie apart from the spans in memory.
+    `maps` are recipes; slots are numbered as the kernel's arguments. `disjoint` is (number of maps, spans): the
+    tensors of the first maps must be disjoint from the spans in memory.
     """
 
-    def __init__(self, maps, persistent, slots, apart=()):
+    def __init__(self, maps, persistent, slots, disjoint=()):
         self._kept = []
-        loads, spans = apart or (0, ())
+        loads, spans = disjoint or (0, ())
         self.maps = [self._map(tensor_map.Recipe(*recipe)) for recipe in maps]
         self.spans = [self._map(tensor_map.Recipe(_NO_MAP, size, base, offset, sides, (1,) * len(sides), 0))
                       for size, base, offset, sides in spans]
-        self.memory = _Hidden(len(maps), persistent, 0, slots, loads=loads, spans=len(spans))
+        self.memory = _Memory(len(maps), persistent, 0, slots, loads=loads, spans=len(spans))
         for k, found in enumerate(self.maps):
             self.memory.map[k] = ctypes.addressof(found)
         for k, found in enumerate(self.spans):
@@ -93,7 +93,7 @@ class Hidden:
 
     def fit(self, sizes):
         """Whether the driver could describe all tensors of the launch under way, on a grid of these sizes, and those
-        that must lie apart do."""
+        that must be disjoint are."""
         return all(found.state == 1 for found in self.maps) and not self.memory.meet and math.prod(sizes) < 1 << 31
 
     def settle(self, count):
@@ -109,7 +109,7 @@ def _three(term):
 
 TEXT = """
 %map = type { i32, i32, i32, i32, ptr, [5 x i32], [5 x i32], i64, [10 x i64], ptr, i64 }
-%hidden = type { i64, i64, i64, i64, [16 x ptr], i64, i64, i64, [16 x ptr] }
+%implicit = type { i64, i64, i64, i64, [16 x ptr], i64, i64, i64, [16 x ptr] }
 
 ; The value of a slot, or 1 for none.
 define internal i64 @factor(ptr %slots, i64 %which) nounwind {
@@ -281,15 +281,15 @@ entry:
 }
 
 ; Whether one of a kernel's spans meets a tensor it may not meet; noted for Python too.
-define internal i1 @spans_meet(ptr %hidden, ptr %slots) nounwind {
+define internal i1 @spans_meet(ptr %implicit, ptr %slots) nounwind {
 entry:
-  %loads.p = getelementptr %hidden, ptr %hidden, i64 0, i32 5
+  %loads.p = getelementptr %implicit, ptr %implicit, i64 0, i32 5
   %loads = load i64, ptr %loads.p
-  %spans.p = getelementptr %hidden, ptr %hidden, i64 0, i32 6
+  %spans.p = getelementptr %implicit, ptr %implicit, i64 0, i32 6
   %spans = load i64, ptr %spans.p
-  %meet.p = getelementptr %hidden, ptr %hidden, i64 0, i32 7
-  %maps = getelementptr %hidden, ptr %hidden, i64 0, i32 4
-  %list = getelementptr %hidden, ptr %hidden, i64 0, i32 8
+  %meet.p = getelementptr %implicit, ptr %implicit, i64 0, i32 7
+  %maps = getelementptr %implicit, ptr %implicit, i64 0, i32 4
+  %list = getelementptr %implicit, ptr %implicit, i64 0, i32 8
   br label %span
 span:
   %j = phi i64 [0, %entry], [%j1, %inner]
@@ -321,10 +321,10 @@ done:
 }
 
 ; Bring all maps of a kernel up to date; false if there is one the driver cannot make, or tensors meet that may not.
-define internal i1 @describe_all(ptr %hidden, ptr %slots) nounwind {
+define internal i1 @describe_all(ptr %implicit, ptr %slots) nounwind {
 entry:
-  %count = load i64, ptr %hidden
-  %maps = getelementptr %hidden, ptr %hidden, i64 0, i32 4
+  %count = load i64, ptr %implicit
+  %maps = getelementptr %implicit, ptr %implicit, i64 0, i32 4
   br label %next
 next:
   %k = phi i64 [0, %entry], [%k1, %one]
@@ -339,22 +339,22 @@ one:
   %k1 = add i64 %k, 1
   br label %next
 done:
-  %meet = call i1 @spans_meet(ptr %hidden, ptr %slots)
-  %apart = xor i1 %meet, true
-  %out = and i1 %good, %apart
+  %meet = call i1 @spans_meet(ptr %implicit, ptr %slots)
+  %disjoint = xor i1 %meet, true
+  %out = and i1 %good, %disjoint
   ret i1 %out
 }
 
-; Add a kernel's hidden parameters behind the others: the grid (at %sizes), the maps. How many programs to start.
-define internal i64 @add_hidden(ptr %hidden, ptr %parameters, ptr %sizes, i64 %programs) nounwind {
+; Add a kernel's implicit arguments behind the others: the grid (at %sizes), the maps. How many programs to start.
+define internal i64 @add_implicit(ptr %implicit, ptr %parameters, ptr %sizes, i64 %programs) nounwind {
 entry:
-  %slots.p = getelementptr %hidden, ptr %hidden, i64 0, i32 3
+  %slots.p = getelementptr %implicit, ptr %implicit, i64 0, i32 3
   %slots = load i64, ptr %slots.p
   %behind = getelementptr ptr, ptr %parameters, i64 %slots
-  %persistent.p = getelementptr %hidden, ptr %hidden, i64 0, i32 1
+  %persistent.p = getelementptr %implicit, ptr %implicit, i64 0, i32 1
   %persistent.i = load i64, ptr %persistent.p
   %persistent = icmp ne i64 %persistent.i, 0
-  %places.p = getelementptr %hidden, ptr %hidden, i64 0, i32 2
+  %places.p = getelementptr %implicit, ptr %implicit, i64 0, i32 2
   %places = load i64, ptr %places.p
   %fewer = icmp ult i64 %programs, %places
   %start = select i1 %fewer, i64 %programs, i64 %places
@@ -371,8 +371,8 @@ grid:
   br label %maps
 maps:
   %out = phi ptr [%behind, %entry], [%further, %grid]
-  %count = load i64, ptr %hidden
-  %first = getelementptr %hidden, ptr %hidden, i64 0, i32 4
+  %count = load i64, ptr %implicit
+  %first = getelementptr %implicit, ptr %implicit, i64 0, i32 4
   br label %next
 next:
   %k = phi i64 [0, %maps], [%k1, %one]

@@ -19,7 +19,7 @@ from ...launcher import launcher as native_launcher
 from ...launcher.calls import form_of, lookup_guard, pack
 from ...launcher.entry_points import Demands, Roads
 from ...launcher.parts import NATIVE, Part, Symbols, builtin
-from ...launcher.preconditions import Terms
+from ...launcher.preconditions import Preconditions
 from . import cuda, implicit_args, launcher
 
 _PART = Part("cuda", launcher.SYMBOLS, (guards, native_launcher, fast_paths, preconditions, launcher, implicit_args),
@@ -247,14 +247,16 @@ class Launcher:
         self.info = launcher.Info(cuda.context(self.device).value, id(self.device), threads, metadata.shared, None,
                                   self._runtime.number_of(metadata.name), None, None)
         nonnegative, reordered = (getattr(metadata, name, ()) for name in ("nonnegative", "reordered"))
-        self._terms: Any = Terms(nonnegative, reordered or ((), ())) if nonnegative or reordered else None
-        if self._terms is not None:
-            self.info.terms = self._terms.address
-        self._hidden = None
+        self._preconditions: Any = None
+        if nonnegative or reordered:
+            self._preconditions = Preconditions(nonnegative, reordered or ((), ()))
+            self.info.preconditions = self._preconditions.address
+        self._implicit = None
         if getattr(metadata, "maps", ()):
-            self._hidden = implicit_args.Hidden(metadata.maps, metadata.persistent, self.slot_count, metadata.apart)
-            self.info.hidden = self._hidden.address
-        self.otherwise: Any = None  # gives the kernel for launches that this one is not fit for
+            self._implicit = implicit_args.ImplicitArguments(metadata.maps, metadata.persistent, self.slot_count,
+                                                             metadata.disjoint)
+            self.info.implicit = self._implicit.address
+        self.fallback: Any = None  # returns the variant for launches that break a precondition
         self._other = None
         self._blocks, attributes = metadata.num_ctas, attributes_of(metadata)
         if attributes:
@@ -292,8 +294,8 @@ class Launcher:
     def _settle(self, function):
         if self._blocks > PORTABLE:
             allow_large_clusters(function)
-        if self._hidden is not None:
-            self._hidden.settle(lambda: self._places(function))
+        if self._implicit is not None:
+            self._implicit.settle(lambda: self._places(function))
 
     def _places(self, function):
         """How many programs fit on the device at once."""
@@ -303,13 +305,13 @@ class Launcher:
             return active_blocks(function, self.info.shared, self.info.threads, self.device)
 
     def judge(self, sizes, address, stream):
-        """True if the kernel is fit for the launch of the slots at an address; else another is launched."""
-        fit = self._hidden is None or self._hidden.fit(sizes)
-        if fit and (self._terms is None or self._terms.hold(sizes, address)):
+        """True if a launch with the slots at an address satisfies the preconditions; else the fallback is launched."""
+        fit = self._implicit is None or self._implicit.fit(sizes)
+        if fit and (self._preconditions is None or self._preconditions.hold(sizes, address)):
             return True
         if self._other is None:
             with _judging, busy():
-                self._other = self._other or self.otherwise()
+                self._other = self._other or self.fallback()
         run = self._other.launcher
         run._send(self._other.function, ctypes.string_at(address, 8 * self.slot_count), sizes, stream)
         return False
@@ -432,7 +434,7 @@ _HINTS = {
 
 
 def _judge(kernel, gx, gy, gz, address, stream):
-    """Called by the native launcher when a launch differs in what the kernel takes something for granted of."""
+    """Called by the native launcher when a launch is not among those known to satisfy the preconditions."""
     run = kernel if isinstance(kernel, Launcher) else kernel.launcher
     return run.judge((gx, gy, gz), address, stream)
 

@@ -31,8 +31,8 @@ class Info(ctypes.Structure):
         ("shared", ctypes.c_uint32),
         ("config", ctypes.c_void_p),  # CUlaunchConfig of one program, for launches with attributes
         ("number", ctypes.c_int64),  # stands for the kernel's name
-        ("terms", ctypes.c_void_p),  # launches the kernel was found fit for last, see `terms.Terms`
-        ("hidden", ctypes.c_void_p),  # what the kernel takes besides the slots, see `hidden.Hidden`
+        ("preconditions", ctypes.c_void_p),  # the kernel's preconditions, see `launcher.preconditions`
+        ("implicit", ctypes.c_void_p),  # implicit arguments, see `implicit_args.ImplicitArguments`
     )
 
 
@@ -103,31 +103,31 @@ measure:                                          ; sizes that do not fit are CU
   %wide = icmp ugt i64 %xyz, 2147483647
   %trusting.p = getelementptr %record, ptr %record, i64 0, i32 2
   %trusting = load ptr, ptr %trusting.p
-  %hidden.p = getelementptr %info, ptr %trusting, i64 0, i32 7
-  %hidden = load ptr, ptr %hidden.p
-  %open = icmp eq ptr %hidden, null
+  %implicit.p = getelementptr %info, ptr %trusting, i64 0, i32 7
+  %implicit = load ptr, ptr %implicit.p
+  %open = icmp eq ptr %implicit, null
   br i1 %wide, label %failed, label %tensors
 tensors:
   br i1 %open, label %trust, label %describe
-describe:                                         ; the copy engine must be told of the tensors
+describe:                                         ; TMA needs tensor maps
   %yz = or i64 %gy, %gz
   %high = icmp ugt i64 %yz, 65535                 ; the driver would say so, but may not see this grid
   br i1 %high, label %failed, label %tell
 tell:
-  %described = call i1 @describe_all(ptr %hidden, ptr %slots)
+  %described = call i1 @describe_all(ptr %implicit, ptr %slots)
   %plane = mul i64 %gx, %gy
   %space = mul i64 %plane, %gz
   %few = icmp ult i64 %space, 2147483648          ; programs that share themselves out count in 32 bits
   %simple.t = and i1 %described, %few
   br i1 %simple.t, label %trust, label %judge
 
-trust:                                            ; what a kernel takes for granted depends on the grid and some slots
-  %terms.p = getelementptr %info, ptr %trusting, i64 0, i32 6
-  %terms = load ptr, ptr %terms.p
-  %nothing = icmp eq ptr %terms, null
+trust:                                            ; preconditions depend on the grid and some slots
+  %preconditions.p = getelementptr %info, ptr %trusting, i64 0, i32 6
+  %preconditions = load ptr, ptr %preconditions.p
+  %nothing = icmp eq ptr %preconditions, null
   br i1 %nothing, label %collect, label %like
 like:
-  %held = call i32 @hold(ptr %terms, ptr %slots, ptr %grid)
+  %held = call i32 @hold(ptr %preconditions, ptr %slots, ptr %grid)
   %fits = icmp eq i32 %held, 0
   br i1 %fits, label %collect, label %judge
 judge:
@@ -149,7 +149,7 @@ collect:                                          ; the driver wants the address
   %rows.p = getelementptr %record, ptr %record, i64 0, i32 3
   %rows = load i64, ptr %rows.p
   %room = add i64 %rows, 1
-  %more.room = add i64 %room, {hidden}
+  %more.room = add i64 %room, {implicit}
   %parameters = alloca ptr, i64 %more.room
   br label %next
 next:
@@ -165,8 +165,8 @@ count_programs:
   %programs = mul i64 %gx.y, %gz
   br i1 %open, label %place, label %hide
 hide:
-  %started = call i64 @add_hidden(ptr %hidden, ptr %parameters, ptr %grid, i64 %programs)
-  %shares.p = getelementptr %hidden, ptr %hidden, i64 0, i32 1
+  %started = call i64 @add_implicit(ptr %implicit, ptr %parameters, ptr %grid, i64 %programs)
+  %shares.p = getelementptr %implicit, ptr %implicit, i64 0, i32 1
   %shares = load i64, ptr %shares.p
   %persistent = icmp ne i64 %shares, 0
   %few.x = select i1 %persistent, i64 %started, i64 %gx
@@ -269,7 +269,7 @@ def launcher() -> str:
     >>> launcher().count("define ptr @tt.cuda.run(")
     1
     """
-    run = _RUN.replace("{ring}", str(RING)).replace("{hidden}", str(3 + implicit_args.MOST_MAPS))
+    run = _RUN.replace("{ring}", str(RING)).replace("{implicit}", str(3 + implicit_args.MOST_MAPS))
     formats = native.texts({"format": "iOLLLL", "judged": "OLLLLL"})
     texts = (native.launcher(), formats, native.declare(_FUNCTIONS), preconditions.TEXT, implicit_args.TEXT, run)
     return "\n".join(texts)

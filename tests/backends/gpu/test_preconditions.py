@@ -13,7 +13,7 @@ from tests.backends.gpu.modules import binary
 from tests.backends.nvptx import fake_driver
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.driver import driver
-from tritium.backends.launcher.preconditions import Terms
+from tritium.backends.launcher.preconditions import Preconditions
 from tritium.backends.nvptx import compile
 from tritium.compiler import ASTSource
 from tritium.interp.machine import interpret
@@ -70,17 +70,17 @@ def test_launches_that_pass_the_check_read_the_right_elements_in_wide_vectors():
     np.testing.assert_array_equal(found, wanted)
 
 
-def terms_of(text):
+def preconditions_of(text):
     _, metadata = binary(parse_module(text), GPUTarget("cuda", 90, 32), num_warps=1)
-    return Terms(metadata["nonnegative"])
+    return Preconditions(metadata["nonnegative"])
 
 
 def test_the_check_of_a_launch():
-    terms = terms_of(WRAPPED.replace("OP", "rem"))
+    preconditions = preconditions_of(WRAPPED.replace("OP", "rem"))
     judged = {}
     for start in (0, 16, -16, -256, 2**31 - 240):
         slots = (ctypes.c_int64 * 4)(4096, 8192, start, 32)
-        judged[start] = terms.hold((2, 1, 1), ctypes.addressof(slots))
+        judged[start] = preconditions.hold((2, 1, 1), ctypes.addressof(slots))
     assert judged == {0: True, 16: True, -16: False, -256: False, 2**31 - 240: False}
 
 
@@ -152,8 +152,8 @@ def launched_functions(fake):
 
 
 def test_a_launch_the_kernel_is_not_fit_for_goes_to_another(fake, monkeypatch):
-    x, asked, judge = Tensor(), [], Terms.hold
-    monkeypatch.setattr(Terms, "hold", lambda *args: asked.append(1) or judge(*args))
+    x, asked, judge = Tensor(), [], Preconditions.hold
+    monkeypatch.setattr(Preconditions, "hold", lambda *args: asked.append(1) or judge(*args))
     starts = (0, 0, 0, 16, -16, -32, 16, 16)
     kernels = {wrapped[(2,)](x, x, start, 32, BLOCK=128, num_warps=1) for start in starts}
     assert launched_functions(fake) == [(FAST if start >= 0 else SAFE, start) for start in starts]
@@ -161,7 +161,7 @@ def test_a_launch_the_kernel_is_not_fit_for_goes_to_another(fake, monkeypatch):
     assert len(kernels) == 1  # whichever runs, it is the same specialisation to the outside
     fast, = kernels
     assert len(fast.metadata.nonnegative) == 1
-    assert fast.unassuming().metadata.nonnegative == ()
+    assert fast.fallback_variant().metadata.nonnegative == ()
 
 
 def test_another_grid_is_judged_anew(fake):
@@ -178,7 +178,7 @@ def test_what_goes_wrong_while_judging_is_raised(fake):
     def refuse():
         raise RuntimeError("there is no other")
 
-    kernel.launcher.otherwise = refuse
+    kernel.launcher.fallback = refuse
     with pytest.raises(RuntimeError, match="there is no other"):
         wrapped[(2,)](x, x, -16, 32, BLOCK=128, num_warps=1)
     assert launched_functions(fake) == [(FAST, 0)]
@@ -218,7 +218,7 @@ def test_loads_do_not_pass_stores_they_may_meet(fake, address, programs, functio
         rows_in_turn[(programs,)](Tensor(address, "fp16"), Tensor(MEGABYTE, "fp16"), w, 256, 64, 64)
     assert [note["function"] for note in fake.launches] == [FAST, function] * 2
     assert kernel.metadata.reordered and "cp.async" in kernel.asm["ptx"]
-    assert kernel.unassuming().metadata.reordered == () and "cp.async" not in kernel.unassuming().asm["ptx"]
+    assert kernel.fallback_variant().metadata.reordered == () and "cp.async" not in kernel.fallback_variant().asm["ptx"]
 
 
 def test_stages_say_what_loads_pass():
@@ -228,4 +228,4 @@ def test_stages_say_what_loads_pass():
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
     again = parse_module(made.asm["ttgir"])
     assert again.attrs["reordered"] and str(again) == str(parse_module(str(again)))
-    assert Terms((), again.attrs["reordered"]).words[:] == Terms((), made.metadata.reordered).words[:]
+    assert Preconditions((), again.attrs["reordered"]).words[:] == Preconditions((), made.metadata.reordered).words[:]
