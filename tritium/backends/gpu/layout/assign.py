@@ -1,14 +1,14 @@
-"""Give every tile a layout, so that memory is touched in wide, coalesced accesses and tiles move as little as possible.
+"""Assign a layout to every tile, so that memory accesses are wide and coalesced and few bytes change threads.
 
-Memory ops and dots are anchors: their layout follows from how memory is laid out or from what the tensor cores want.
-Everything else takes the layout of its costliest operand. A cheap tile (ranges, splats, address arithmetic) belongs
-nowhere: it is made again in whatever layout its user has. So is one that simple ops spread from fewer bytes, such as
-the addresses of rows that a loaded index names.
+Memory ops and dots are anchors: their layout follows from the order of memory or from the tensor cores. Every other
+tile takes the layout of its costliest operand. Rematerializable tiles (ranges, splats, address arithmetic) have no
+layout of their own: they are recomputed in the layout of each user. So are tiles that simple ops broadcast from fewer
+bytes, such as the addresses of rows that a loaded index names.
 
-Where an anchor wants a costly tile in another layout, a `convert` says so. It stands where the fewest bytes cross:
-going back from the user through simple ops, a tile is made again as long as that is cheaper than to move it, an
-operation on an element counting as a byte. What is not simple (loads, reductions, dots, what a loop carries) is never
-made twice. A tile from outside of a loop is moved before the loop.
+Where a user needs a tile in another layout, a `convert` is placed where the fewest bytes change threads: going back
+from the user through simple ops, a tile is rematerialized as long as that is cheaper than a conversion, an operation on
+an element counting as a byte. Other ops (loads, reductions, dots, loop-carried values) are never duplicated. A tile
+defined outside of a loop is converted before the loop.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from ....ir.core import Arg, Block, Op, Result, walk
 from ....passes.axis_info import analyze
 from ....passes.simplify import number
 from .. import ops as gpu_ops
-from .linear import blocked, conversion, log2, multiplied, product, replicated, stacked, turning
+from .linear import blocked, conversion, log2, multiplied, product, replicated, stacked, transposing
 from .rules import OPERAND, RESULT, simple
 
 ANCHOR_BYTES = 16  # the widest access of one thread
-HELD_BYTES = 128  # that a thread may hold through a loop to save a conversion in each round
-_SPREADS = (ops.expand_dims, ops.broadcast)  # moving what they are given is never worse than moving what they make
+HELD_BYTES = 128  # that a thread may hold through a loop to save a conversion in each iteration
+_BROADCASTS = (ops.expand_dims, ops.broadcast)  # converting their operand is never worse than their result
 
 
 def no_tensor_cores(a, b, out, precision, warps):
-    """What targets without them say of every dot."""
+    """The `dot_layout` and `fragments` of targets without tensor cores."""
     return None
 
 
 def one_by_one(how, element):
-    """What targets say of every atomic whose instructions update one element."""
+    """The `widest_atomic` of targets whose atomic instructions update one element."""
     return 1
 
 
@@ -62,18 +62,18 @@ class _Assign:
         self.dot_layout, self.started, self.fragments = dot_layout, started, fragments
         self.widest_atomic = widest_atomic
         self.info = analyze(module, preconditions)
-        self.rests_memo = {}
-        self.undecided = set()  # loop parameters whose layout the loop's body is still to settle
-        self.homes = {}
+        self.cost_memo = {}
+        self.undecided = set()  # loop parameters whose layout depends on the loop's body
+        self.anchors = {}
         self.widths = {}
         self.b = Builder()
         self.b.arguments = list(module.args)
         self.made = [{}]  # per open region: (id of value, layout) -> value in that layout
         self.loops = [False]  # per open region: whether it is a loop's
-        self.turn = None  # of a ping-pong schedule: claimed once everything before a loop is done
-        self.left = False  # some tiles were made again elsewhere, so those at home may have no reader
+        self.wait = None  # of a ping-pong schedule: claimed once everything before a loop is done
+        self.may_be_dead = False  # some tiles were rematerialized, so the originals may have no reader
         self._group_widths(module.body)
-        self._choose_homes(module.body)
+        self._choose_anchors(module.body)
 
     def module(self):
         self.block(self.input.body)
@@ -97,15 +97,15 @@ class _Assign:
         return shape, tuple(order)
 
     def _vector(self, op):
-        """Elements one access covers in a layout of its own: as many as it may, and not so many that threads idle."""
+        """Elements per access in a layout of its own: as many as possible without idle threads."""
         element = T.element(_pointer(op).type).pointee
-        # Rather let threads idle: short ones cannot be copied, and are slow to update.
+        # Idle threads cost less here: short async copies do not exist, and short atomics are slow.
         least = gpu_ops.MIN_TRANSFER // _size(element) if op.kind in (gpu_ops.async_load, *_ATOMIC) else 1
         most = max(1, least, product(_pointer(op).type.shape) // (32 * self.warps))
         return 1 << log2(min(self._reach(op), most))
 
     def _reach(self, op):
-        """Elements one access may cover: contiguous, aligned, equally masked."""
+        """The most elements per access: contiguous, aligned, with one predicate."""
         pointer = _pointer(op)
         element = T.element(pointer.type).pointee
         size = _size(element)
@@ -119,177 +119,182 @@ class _Assign:
             width = min(width, self.widest_atomic(op.attrs.get("how", "cas"), element))
         return 1 << log2(max(1, width))
 
-    def anchor(self, op):
+    def coalesced(self, op):
         """The coalesced layout of a memory op."""
         shape, order = self._order(op)
         return blocked(shape, self.widths[shape, order], self.warps, order)
 
-    # --- homes ----------------------------------------------------------------------------------------------------
-    def _choose_homes(self, block):
+    # --- anchors ----------------------------------------------------------------------------------------------------
+    def _choose_anchors(self, block):
         for op in block.ops:
             if op.kind in (ops.for_, ops.while_):
                 self._choose_carried(op)
             for region in op.regions:
-                self._choose_homes(region)
+                self._choose_anchors(region)
             for value in op.results:
                 if type(value.type) is T.Tile:
-                    self.home(value)
+                    self.anchor(value)
 
     def _choose_carried(self, op):
-        """A carried tile lives where the loop makes it; one the loop only passes on, where it was before."""
+        """A carried tile has the layout of the yielded value, or that of its init if the loop only passes it on."""
         heads = 3 if op.kind is ops.for_ else 0
         parameters = [r.args[heads and 1 :] for r in op.regions]
         body, inits = op.regions[-1], op.operands[heads:]
         for args in parameters:
             for arg, init in zip(args, inits):
                 if type(arg.type) is T.Tile:
-                    self.homes[id(arg)] = self.home(init)
+                    self.anchors[id(arg)] = self.anchor(init)
                     self.undecided.add(id(arg))
-        self._choose_homes(body)
-        settled = [self.home(out) if type(out.type) is T.Tile and not self.cheap(out) else None for out in body.yields]
+        self._choose_anchors(body)
+        settled = [self.anchor(out) if type(out.type) is T.Tile and not self.is_rematerializable(out) else None
+                   for out in body.yields]  # fmt: skip
         for args in parameters:
             for arg, layout in zip(args, settled):
-                self.homes[id(arg)] = layout or self.homes.get(id(arg))
+                self.anchors[id(arg)] = layout or self.anchors.get(id(arg))
                 self.undecided.discard(id(arg))
-        self.rests_memo.clear()
+        self.cost_memo.clear()
         self._forget(body)
 
     def _forget(self, block):
-        """Homes found before the loop's own were settled are found again."""
+        """Drop the layouts of a block that were computed before those of the loop's parameters were known."""
         for op in block.ops:
             for k in range(len(op.types)):
-                self.homes.pop((id(op), k), None)
+                self.anchors.pop((id(op), k), None)
             for region in op.regions:
                 self._forget(region)
 
-    def home(self, x):
-        """The layout a tile is made in."""
+    def anchor(self, x):
+        """The layout a tile is computed in."""
         if type(x) is Arg:
-            return self.homes[id(x)]
+            return self.anchors[id(x)]
         op, k = (x.op, x.index) if type(x) is Result else (x, 0)
         key = (id(op), k)
-        if key not in self.homes:
-            self.homes[key] = self._home(op, k)
-        return self.homes[key]
+        if key not in self.anchors:
+            self.anchors[key] = self._anchor(op, k)
+        return self.anchors[key]
 
-    def _home(self, op, k):
-        return _HOME.get(op.kind, _Assign.follow)(self, op, k)
+    def _anchor(self, op, k):
+        return _ANCHOR.get(op.kind, _Assign.follow)(self, op, k)
 
     def follow(self, op, k):
-        """The layout that comes with the costliest operand."""
+        """The layout that follows from the costliest operand."""
         tiles = [x for x in op.operands if type(x.type) is T.Tile]
         if not tiles:
-            return self.usual(op.types[k].shape)
-        source, rule = self.home(self.leader(tiles)), RESULT.get(op.kind)
+            return self.default(op.types[k].shape)
+        source, rule = self.anchor(self.leader(tiles)), RESULT.get(op.kind)
         if rule:
             return rule(self, op, source)
-        return source if source.shape == op.types[k].shape else self.usual(op.types[k].shape)
+        return source if source.shape == op.types[k].shape else self.default(op.types[k].shape)
 
     def leader(self, tiles):
-        """The tile that others follow: the first with a home of its own, else the first that rests on some."""
-        return max(tiles, key=lambda x: math.inf if self.rests(x) is None else not self.cheap(x))
+        """The tile whose layout the others take: the first with an anchor, else the first that is not free."""
+        costs = [self.rematerialization_cost(x) for x in tiles]
+        ranks = [math.inf if cost is None else cost != 0 for cost in costs]
+        return tiles[ranks.index(max(ranks))]
 
-    def usual(self, shape):
-        """Where a tile of this shape is best placed when nothing else says so: as memory ops on such tiles have it."""
+    def default(self, shape):
+        """The layout of a tile without an anchor: that of the memory ops on tiles of its shape."""
         return blocked(shape, max([v for (s, _), v in self.widths.items() if s == shape] or [1]), self.warps)
 
-    def dot_home(self, op, k):
+    def dot_anchor(self, op, k):
         a, b = (x.type for x in op.operands[:2])
         layout = self.dot_layout(a, b, op.type, op.attrs["precision"], self.warps)
         return layout or multiplied(op.type.shape, self.warps, (a.element.bytes, b.element.bytes))
 
-    def dot_buffers_home(self, op, k):
+    def dot_buffers_anchor(self, op, k):
         sizes = [op.attrs[side].element.bytes for side in ("lhs", "rhs")]
         return multiplied(op.type.shape, self.warps, sizes, (op.attrs["a_axis"], op.attrs["b_axis"]))
 
-    def dot_shared_home(self, op, k):
+    def dot_shared_anchor(self, op, k):
         return self.started(op, self.warps)[0]
 
-    def buffer_home(self, op, k):
+    def buffer_anchor(self, op, k):
         if len(op.type.shape) == 1:
-            return self.usual(op.type.shape)
-        return turning(op.type.shape, op.type.element.bytes, op.attrs["axis"], self.warps)
+            return self.default(op.type.shape)
+        return transposing(op.type.shape, op.type.element.bytes, op.attrs["axis"], self.warps)
 
-    def loop_home(self, op, k):
+    def loop_anchor(self, op, k):
         body = op.regions[-1]
-        return self.homes[id((body.args[1:] if op.kind is ops.for_ else body.args)[k])]
+        return self.anchors[id((body.args[1:] if op.kind is ops.for_ else body.args)[k])]
 
-    def branch_home(self, op, k):
-        return self.home(self.leader([r.yields[k] for r in op.regions]))
+    def branch_anchor(self, op, k):
+        return self.anchor(self.leader([r.yields[k] for r in op.regions]))
 
-    def join_home(self, op, k):
-        """Two scalars are in every thread, so is the pair."""
+    def join_anchor(self, op, k):
+        """A pair of scalars is in every thread, as they are."""
         if type(op.operands[0].type) is not T.Tile:
             return replicated(op.type.shape, self.warps)
         return self.follow(op, k)
 
-    def gather_home(self, op, k):
-        """Where the value is in each block; the blocks count in registers."""
+    def gather_anchor(self, op, k):
+        """The layout of the value in each block; blocks count in registers."""
         x = op.operands[k]
-        source = self.home(x) if type(x.type) is T.Tile else replicated((), self.warps)
+        source = self.anchor(x) if type(x.type) is T.Tile else replicated((), self.warps)
         return stacked(source, op.types[k].shape)
 
-    # --- cheapness ------------------------------------------------------------------------------------------------
-    def cheap(self, x):
-        """True if making a tile again costs less than moving it: ranges, splats, integer and simple arithmetic."""
-        return self.rests(x) == 0
+    # --- rematerialization ----------------------------------------------------------------------------------------
+    def is_rematerializable(self, x):
+        """True if recomputing a tile costs less than converting it: ranges, splats, integer and simple arithmetic."""
+        return self.rematerialization_cost(x) == 0
 
-    def rests(self, x):
-        """Bytes of the costly tiles that a tile without a home is spread from, 0 if it is cheap; None if it has one."""
+    def rematerialization_cost(self, x):
+        """Bytes of the anchored tiles that a tile is broadcast from, 0 if it is free; None if it is anchored itself."""
         if type(x.type) is not T.Tile:
             return 0
         if type(x) is not Op:
             return 0 if id(x) in self.undecided else None
-        if id(x) not in self.rests_memo:
-            self.rests_memo[id(x)] = self._rests(x) if simple(x) else None
-        return self.rests_memo[id(x)]
+        if id(x) not in self.cost_memo:
+            self.cost_memo[id(x)] = self._rematerialization_cost(x) if simple(x) else None
+        return self.cost_memo[id(x)]
 
-    def _rests(self, x):
-        spreads, total = x.kind in _SPREADS, 0
+    def _rematerialization_cost(self, x):
+        broadcasts, total = x.kind in _BROADCASTS, 0
         for y in x.operands:
-            below = self.rests(y)
+            below = self.rematerialization_cost(y)
             if below is None:
-                if not spreads:
+                if not broadcasts:
                     return None
                 below = _bytes(y)
             total += below
-        return total if spreads or total <= _bytes(x) else None
+        return total if broadcasts or total <= _bytes(x) else None
 
-    def crossing(self, x, layout, most):
-        """Bytes that cross for `x` to come in `layout`, or `most` if they are no fewer."""
-        rests = self.rests(x)
-        if rests == 0 or self.find(x, layout) is not None:
+    def transfer_cost(self, x, layout, most):
+        """Bytes that change threads for `x` to be in `layout`, at most `most`."""
+        cost = self.rematerialization_cost(x)
+        if cost == 0 or self.find(x, layout) is not None:
             return 0
-        if rests is not None:
-            return min(rests, most)
-        most = min(most, self.moving(x, layout))
-        return self.remaking(x, layout, most) if simple(x) else most
+        if cost is not None:
+            return min(cost, most)
+        most = min(most, self.conversion_cost(x, layout))
+        return self.recompute_cost(x, layout, most) if simple(x) else most
 
-    def moving(self, x, layout):
-        """Bytes that cross where a tile is converted from its home."""
-        return _bytes(x) if conversion(self.home(x), layout) in ("lanes", "shared") else 0
+    def conversion_cost(self, x, layout):
+        """Bytes that change threads if a tile is converted from its anchor."""
+        return _bytes(x) if conversion(self.anchor(x), layout) in ("lanes", "shared") else 0
 
-    def remaking(self, x, layout, most):
-        """Bytes that cross where a tile is made again, one for each operation on an element, or `most`."""
-        total = 0 if x.kind in OPERAND else x.type.numel  # what only moves elements does nothing to registers
+    def recompute_cost(self, x, layout, most):
+        """Bytes that change threads if a tile is recomputed, plus one per operation on an element, at most `most`."""
+        total = 0 if x.kind in OPERAND else x.type.numel  # data movement in registers is free
         for k, y in enumerate(x.operands):
             if total >= most:
                 return most
-            total += self.crossing(y, self.operand_layout(x, k, layout), most - total)
+            total += self.transfer_cost(y, self.operand_layout(x, k, layout), most - total)
         return min(total, most)
 
-    def copied(self, x, layout):
-        """True if a spread tile takes work that warps would do over and over in `layout`, and is large."""
-        return self.rests(x) != 0 and x.kind not in OPERAND and 4 <= self.home(x).registers <= layout.registers // 2
+    def replicates_work(self, x, layout):
+        """True if recomputing a large broadcast tile in `layout` would repeat its work in several warps."""
+        if self.rematerialization_cost(x) == 0 or x.kind in OPERAND:
+            return False
+        return 4 <= self.anchor(x).registers <= layout.registers // 2
 
     # --- rebuilding -----------------------------------------------------------------------------------------------
     def block(self, block):
         for op in block.ops:
             self.b.loc = op.loc
             tile = [type(t) is T.Tile for t in op.types]
-            movable = not op.kind.effects or op.kind is gpu_ops.buffer_load  # its buffer is as it is to the round's end
-            if any(tile) and movable and len(op.types) == 1 and self.rests(op) is not None:
-                continue  # made where it is wanted
+            movable = not op.kind.effects or op.kind is gpu_ops.buffer_load  # constant in an iteration
+            if any(tile) and movable and len(op.types) == 1 and self.rematerialization_cost(op) is not None:
+                continue  # rematerialized at its uses
             self.emit(op)
 
     def emit(self, op):
@@ -299,19 +304,19 @@ class _Assign:
         elif not any(type(x.type) is T.Tile for x in (*op.operands, *op.results)):
             self.place(op, [self.scalar(x) for x in op.operands])
         else:
-            layout = self.home(op.results[0]) if op.types and type(op.types[0]) is T.Tile else None
-            self.place(op, [self.want(x, self.operand_layout(op, k, layout)) for k, x in enumerate(op.operands)])
+            layout = self.anchor(op.results[0]) if op.types and type(op.types[0]) is T.Tile else None
+            self.place(op, [self.in_layout(x, self.operand_layout(op, k, layout)) for k, x in enumerate(op.operands)])
 
     def operand_layout(self, op, k, layout):
-        """The layout in which operand k must come for the result to be made in `layout`."""
+        """The layout of operand k that yields the result in `layout`."""
         if type(op.operands[k].type) is not T.Tile:
             return None
         rule = OPERAND.get(op.kind)
         return rule(self, op, k, layout) if rule else layout
 
     def place(self, op, operands, regions=None):
-        """Emit a copy of `op` with its layout, remembering its results at home."""
-        layouts = tuple(self.home(v) if type(v.type) is T.Tile else None for v in op.results)
+        """Emit a copy of `op` with its anchor layout."""
+        layouts = tuple(self.anchor(v) if type(v.type) is T.Tile else None for v in op.results)
         attrs = dict(op.attrs)
         if len(layouts) == 1 and layouts[0]:
             attrs |= {"layout": layouts[0], **self.notes(op, layouts[0])}
@@ -334,32 +339,32 @@ class _Assign:
         return None
 
     def scalar(self, x):
-        return self.want(x, None)
+        return self.in_layout(x, None)
 
-    def want(self, x, layout):
-        """The value `x` in `layout`, made again or converted if need be."""
+    def in_layout(self, x, layout):
+        """The value `x` in `layout`, rematerialized or converted if necessary."""
         if type(x.type) is not T.Tile:
             layout = None
         found = self.find(x, layout)
         if found is None:
             if type(x.type) is not T.Tile:
                 found = x  # an argument of the kernel
-            elif self.rests(x) is None:
-                return self.moved(x, layout)
-            elif self.copied(x, layout):
-                found = self.converted(self.want(x, self.home(x)), layout)
+            elif self.rematerialization_cost(x) is None:
+                return self.relayout(x, layout)
+            elif self.replicates_work(x, layout):
+                found = self.converted(self.in_layout(x, self.anchor(x)), layout)
             else:
-                found = self.again(x, layout)
+                found = self.rematerialize(x, layout)
             self.remember(x, layout, found)
         return found
 
-    def again(self, x, layout):
-        operands = tuple(self.want(y, self.operand_layout(x, k, layout)) for k, y in enumerate(x.operands))
+    def rematerialize(self, x, layout):
+        operands = tuple(self.in_layout(y, self.operand_layout(x, k, layout)) for k, y in enumerate(x.operands))
         return self.b.place(x.replace(operands=operands, attrs={**x.attrs, "layout": layout, **self.notes(x, layout)}))
 
     def notes(self, x, layout):
-        """What makes a quotient or a comparison of integers cheaper: the register bits that do not change it, for it is
-        the same within a run; and whether a number that is divided by a constant has a sign."""
+        """Attributes that make a quotient or comparison of integers cheaper: register bits it does not depend on, and
+        whether a dividend of a constant is known to be nonnegative."""
         if x.kind not in _EVENS_OUT or not T.element(x.operands[0].type).is_int:
             return {}
         alike, (dividend, divisor) = layout.within(self.info(x).constancy), x.operands
@@ -370,24 +375,24 @@ class _Assign:
     def converted(self, x, layout):
         return self.b.place(Op(gpu_ops.convert, (x,), {"layout": layout}, (x.type,), loc=self.b.loc))
 
-    def moved(self, x, layout):
-        """A costly tile away from home: made again of what is cheaper to move, or converted."""
+    def relayout(self, x, layout):
+        """An anchored tile in another layout: rematerialized from tiles that are cheaper to convert, or converted."""
         with self.outside_loops(x, layout):
-            moving = self.moving(x, layout)
-            if simple(x) and self.remaking(x, layout, moving) < moving:
-                self.left = True
-                found = self.again(x, layout)
+            converting = self.conversion_cost(x, layout)
+            if simple(x) and self.recompute_cost(x, layout, converting) < converting:
+                self.may_be_dead = True
+                found = self.rematerialize(x, layout)
             else:
-                found = self.converted(self.find(x, self.home(x)), layout)
+                found = self.converted(self.find(x, self.anchor(x)), layout)
             self.remember(x, layout, found)
         return found
 
     @contextmanager
     def outside_loops(self, x, layout):
-        """Emit where `x` was made: before the loops that only read it, if threads can hold it in `layout` till then."""
-        home, depth = self.home(x), len(self.made)
-        if layout.registers <= max(home.registers, HELD_BYTES // x.type.element.bytes):
-            while self.loops[depth - 1] and (_key(x), home) not in self.made[depth - 1]:
+        """Emit at the definition of `x`, before loops that only read it, if registers can hold it in `layout`."""
+        anchor, depth = self.anchor(x), len(self.made)
+        if layout.registers <= max(anchor.registers, HELD_BYTES // x.type.element.bytes):
+            while self.loops[depth - 1] and (_key(x), anchor) not in self.made[depth - 1]:
                 depth -= 1
         inner = self.made[depth:], self.loops[depth:]
         del self.made[depth:], self.loops[depth:]
@@ -397,8 +402,8 @@ class _Assign:
         self.loops += inner[1]
 
     def swept(self, block):
-        """The block without tiles that nobody reads after all."""
-        if not self.left:
+        """The block without dead tiles."""
+        if not self.may_be_dead:
             return block
         kept, read = [], set()
         for op in reversed(block.ops):
@@ -410,22 +415,22 @@ class _Assign:
 
     # --- ops with rules of their own ------------------------------------------------------------------------------
     def store(self, op):
-        """Values come to the coalesced layout, unless their own serves as well."""
+        """Store from the coalesced layout, unless that of the value is as good."""
         pointer = op.operands[0]
         if type(pointer.type) is not T.Tile:
             self.place(op, [self.scalar(x) for x in op.operands])
             return
-        layout, value = self.anchor(op), op.operands[1]
-        if not self.cheap(value) and self._serves(op, self.home(value), layout):
-            layout = self.home(value)
+        layout, value = self.coalesced(op), op.operands[1]
+        if not self.is_rematerializable(value) and self._serves(op, self.anchor(value), layout):
+            layout = self.anchor(value)
         self.memory(op, layout)
 
     def _serves(self, op, own, ideal):
-        """True if storing from a tile's own layout is as good as bringing it to the ideal one first."""
+        """True if storing from a tile's own layout is as good as converting it to the ideal one first."""
         inner = own.contiguous(self._order(op)[1][0])
         if inner < self._vector(op):
             return False
-        if own.free("lane") or own.free("warp"):  # so few elements that moving them costs more than idle threads
+        if own.free("lane") or own.free("warp"):  # so few elements that converting them costs more than idle threads
             return own.registers <= 2 * ideal.registers * min(inner, self._reach(op))
         return _coalesced(own, ideal)
 
@@ -433,14 +438,14 @@ class _Assign:
         if type(op.operands[0].type) is not T.Tile:
             self.place(op, [self.scalar(x) for x in op.operands])
         else:
-            self.memory(op, self.home(op))
+            self.memory(op, self.anchor(op))
 
     def async_load(self, op):
-        self.memory(op, self.anchor(op))
+        self.memory(op, self.coalesced(op))
 
     def memory(self, op, layout):
         width = min(self._reach(op), layout.contiguous(self._order(op)[1][0]))
-        operands = tuple(self.want(x, layout) for x in op.operands)
+        operands = tuple(self.in_layout(x, layout) for x in op.operands)
         new = self.b.place(op.replace(operands=operands, attrs={**op.attrs, "layout": layout, "vector": width}))
         for old, made in zip(op.results, new.results):
             self.remember(old, layout, made)
@@ -450,20 +455,20 @@ class _Assign:
         inits, layouts = [], []
         body = op.regions[-1]
         for arg, x in zip(body.args[heads and 1 :], op.operands[heads:]):
-            layouts.append(self.homes[id(arg)] if type(arg.type) is T.Tile else None)
-            inits.append(self.want(x, layouts[-1]))
-        turn, self.turn = self.turn, None
+            layouts.append(self.anchors[id(arg)] if type(arg.type) is T.Tile else None)
+            inits.append(self.in_layout(x, layouts[-1]))
+        wait, self.wait = self.wait, None
         regions = tuple(self.region(r, layouts, heads and 1, loop=True) for r in op.regions)
-        if turn is not None:
-            self.place(turn, ())
+        if wait is not None:
+            self.place(wait, ())
         self.place(op, [*(self.scalar(x) for x in op.operands[:heads]), *inits], regions)
 
     def ping_pong_wait(self, op):
-        """Conversions that leave the loop would keep the others waiting."""
-        self.turn = op
+        """Defer the wait until the conversions before the loop are done, which would delay the other warpgroup."""
+        self.wait = op
 
     def region(self, block, layouts, skip=0, loop=False):
-        """Rebuild a region; its parameters carry their layouts, and a body's yields come back to them."""
+        """Rebuild a region; its parameters have the given layouts, and so have the yields of a loop body."""
         args = []
         self.made.append({})
         self.loops.append(loop)
@@ -476,24 +481,24 @@ class _Assign:
             self.block(Block(block.args, block.ops[:-1]))
             last = block.ops[-1]
             wanted = layouts if len(last.operands) == len(layouts) else [None] * len(last.operands)
-            ends = tuple(self.want(y, self.homes_or(y, lay)) for y, lay in zip(last.operands, wanted))
+            ends = tuple(self.in_layout(y, self.anchor_or(y, lay)) for y, lay in zip(last.operands, wanted))
             self.b.place(last.replace(operands=ends))
         self.made.pop()
         self.loops.pop()
         return self.swept(Block(args, region.block.ops))
 
-    def homes_or(self, y, layout):
-        return None if type(y.type) is not T.Tile else layout or self.home(y)
+    def anchor_or(self, y, layout):
+        return None if type(y.type) is not T.Tile else layout or self.anchor(y)
 
     def branch(self, op):
-        layouts = [self.home(v) if type(v.type) is T.Tile else None for v in op.results]
+        layouts = [self.anchor(v) if type(v.type) is T.Tile else None for v in op.results]
         regions = tuple(self.region(r, layouts, len(r.args)) for r in op.regions)
         self.place(op, [self.scalar(op.operands[0])], regions)
 
     def combining(self, op):
         """reduce, scan and map: their regions hold scalars only."""
-        layout = self.home(op.results[0] if op.kind is ops.map_ else self.leader(op.operands))
-        self.place(op, [self.want(x, layout) for x in op.operands])
+        layout = self.anchor(op.results[0] if op.kind is ops.map_ else self.leader(op.operands))
+        self.place(op, [self.in_layout(x, layout) for x in op.operands])
 
 
 def _size(element):
@@ -508,7 +513,7 @@ def _key(x):
     return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
 
 
-_EVENS_OUT = (ops.div, ops.rem, ops.shr, ops.lt, ops.le, ops.gt, ops.ge)  # of neighbours that differ, or of signs
+_EVENS_OUT = (ops.div, ops.rem, ops.shr, ops.lt, ops.le, ops.gt, ops.ge)  # equal in runs, or cheaper without a sign
 _ATOMIC = (ops.atomic, ops.atomic_cas)
 _MEMORY = (ops.load, ops.store, *_ATOMIC, gpu_ops.async_load)
 
@@ -531,19 +536,19 @@ def _coalesced(own, ideal):
     return lowest == sorted(x for x in ideal.lane if x)[:3]
 
 
-_HOME = {  # anchors, and ops whose results come out of regions
-    ops.load: lambda self, op, k: self.anchor(op),
-    ops.atomic: lambda self, op, k: self.anchor(op),
-    ops.atomic_cas: lambda self, op, k: self.anchor(op),
-    ops.dot: _Assign.dot_home,
-    gpu_ops.dot_shared: _Assign.dot_shared_home,
-    gpu_ops.dot_buffers: _Assign.dot_buffers_home,
-    gpu_ops.buffer_load: _Assign.buffer_home,
-    gpu_ops.cluster_all_gather: _Assign.gather_home,
-    ops.for_: _Assign.loop_home,
-    ops.while_: _Assign.loop_home,
-    ops.if_: _Assign.branch_home,
-    ops.join: _Assign.join_home,
+_ANCHOR = {  # anchors, and ops whose results come out of regions
+    ops.load: lambda self, op, k: self.coalesced(op),
+    ops.atomic: lambda self, op, k: self.coalesced(op),
+    ops.atomic_cas: lambda self, op, k: self.coalesced(op),
+    ops.dot: _Assign.dot_anchor,
+    gpu_ops.dot_shared: _Assign.dot_shared_anchor,
+    gpu_ops.dot_buffers: _Assign.dot_buffers_anchor,
+    gpu_ops.buffer_load: _Assign.buffer_anchor,
+    gpu_ops.cluster_all_gather: _Assign.gather_anchor,
+    ops.for_: _Assign.loop_anchor,
+    ops.while_: _Assign.loop_anchor,
+    ops.if_: _Assign.branch_anchor,
+    ops.join: _Assign.join_anchor,
 }
 
 _EMIT = {

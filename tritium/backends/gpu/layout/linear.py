@@ -158,8 +158,8 @@ def blocked(shape, per_thread, warps, order=None):
     return Layout(tuple(shape), tuple(reg + rest), pad(lane, 5), pad(warp, log2(warps)))
 
 
-def turning(shape, size, axis, warps):
-    """A layout for turning a 2-D tile whose rows lie along `axis`: 16 bytes of the other axis in a thread's registers,
+def transposing(shape, size, axis, warps):
+    """A layout for transposing a 2-D tile with rows along `axis`: 16 bytes of the other axis in a thread's registers,
     lanes along the rows."""
     bit = lambda a, k: 1 << (k + (log2(shape[1]) if a == 0 else 0))
     across = [bit(1 - axis, k) for k in range(log2(shape[1 - axis]))]

@@ -1,9 +1,9 @@
-"""How layouts pass through ops: one rule for each kind of op that moves elements.
+"""Layout propagation through ops that move elements, forwards and backwards.
 
-`RESULT[kind](a, op, source)` is the layout of the result when the leading operand is in `source`; without a rule it is
-`source` itself, or the usual layout if the shape changes. `OPERAND[kind](a, op, k, layout)` is where operand k must be
-for the result to be made in `layout`; without a rule it is there as well. `a` is the assignment under way: it knows the
-number of warps and the home of every tile.
+`RESULT[kind](a, op, source)` returns the layout of the result if the leading operand has layout `source`; the default
+is `source`, or the default layout of the shape if the shape changes. `OPERAND[kind](a, op, k, layout)` returns the
+layout of operand k that yields the result in `layout`; the default is `layout`. `a` is the assignment in progress,
+which provides the number of warps and the anchor layout of every tile.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, Result
 from .. import ops as gpu_ops
-from .linear import PARTS, Layout, axis_bits, blocked, turning
+from .linear import PARTS, Layout, axis_bits, blocked, transposing
 
 _FREE = (
     ops.splat,
@@ -33,7 +33,7 @@ _FREE = (
 
 
 def simple(x):
-    """True for an op whose result may be made in several layouts."""
+    """True for an op that may be rematerialized in another layout."""
     if type(x) is not Op:
         return False
     row = x.kind.row
@@ -41,13 +41,13 @@ def simple(x):
 
 
 def _top_bit(op):
-    """The bit of the element index that tells the two halves of a `cat` apart."""
+    """The bit of the element index that selects the half of a `cat`."""
     low, width = axis_bits(op.type.shape, op.attrs["axis"])
     return 1 << (low + width - 1)
 
 
 def with_low_register(layout):
-    """A layout whose first register bit is the tile's lowest bit (what `split` takes apart)."""
+    """A layout whose first register bit is the tile's lowest bit, the one that `split` removes."""
     if 1 in layout.reg:
         return layout._replace(reg=(1, *(x for x in layout.reg if x != 1)))
     return blocked(layout.shape, 2, 1 << len(layout.warp))
@@ -90,17 +90,17 @@ def _cat_result(a, op, source):
 
 
 def _broadcast_result(a, op, source):
-    """What a reduction made, spread out again along its axis, lies where the reduced tile does."""
+    """A reduction's result, broadcast along the reduced axis, has the layout of the reduced tile."""
     match op.operands[0]:
         case Op(ops.expand_dims, (Op(ops.reduce) | Result(Op(ops.reduce)) as found,), {"axis": axis}):
             made: Any = found.op if type(found) is Result else found
             if made.operands[0].type.shape == op.type.shape and made.attrs["axis"] % len(op.type.shape) == axis:
-                return a.home(a.leader(made.operands))
-    return a.usual(op.type.shape)
+                return a.anchor(a.leader(made.operands))
+    return a.default(op.type.shape)
 
 
-def _usual_result(a, op, source):
-    return a.usual(op.type.shape)
+def _default_result(a, op, source):
+    return a.default(op.type.shape)
 
 
 RESULT = {
@@ -114,8 +114,8 @@ RESULT = {
     ops.split: _split_result,
     ops.cat: _cat_result,
     ops.broadcast: _broadcast_result,
-    ops.gather: _usual_result,
-    ops.histogram: _usual_result,
+    ops.gather: _default_result,
+    ops.histogram: _default_result,
 }
 
 
@@ -125,7 +125,7 @@ def _shape(op, k):
 
 
 def _reshape_operand(a, op, k, layout):
-    return layout.reshape(_shape(op, k)) if layout else a.home(op.operands[k])
+    return layout.reshape(_shape(op, k)) if layout else a.anchor(op.operands[k])
 
 
 def _trans_operand(a, op, k, layout):
@@ -149,28 +149,28 @@ def _cat_operand(a, op, k, layout):
 
 
 def _split_operand(a, op, k, layout):
-    return with_low_register(a.home(op.operands[k]))
+    return with_low_register(a.anchor(op.operands[k]))
 
 
-def _at_home(a, op, k, layout):
-    """Read through shared memory or in registers: the tile may be wherever it is."""
-    return a.home(op.operands[k])
+def _anchored(a, op, k, layout):
+    """Any layout will do: the op reads the tile through shared memory or register by register."""
+    return a.anchor(op.operands[k])
 
 
 def _with_first(a, op, k, layout):
-    """Every operand where the first one is."""
-    return a.home(op.operands[0])
+    """The layout of the first operand."""
+    return a.anchor(op.operands[0])
 
 
 def _gather_operand(a, op, k, layout):
-    return layout if k == 1 else a.home(op.operands[k])
+    return layout if k == 1 else a.anchor(op.operands[k])
 
 
 def _dot_operand(a, op, k, layout):
     if k == 2:
         return layout
     fragments = a.fragments(*(x.type for x in op.operands), op.attrs["precision"], a.warps)
-    return fragments[k] if fragments else a.home(op.operands[k])
+    return fragments[k] if fragments else a.anchor(op.operands[k])
 
 
 def _dot_shared_operand(a, op, k, layout):
@@ -178,11 +178,11 @@ def _dot_shared_operand(a, op, k, layout):
 
 
 def _share_operand(a, op, k, layout):
-    """What can be made anywhere is made with the buffer's rows in registers."""
+    """Rematerializable tiles are computed with the rows of the buffer in registers."""
     x = op.operands[k]
-    if not a.cheap(x):
-        return a.home(x)
-    return turning(x.type.shape, x.type.element.bytes, 1 - op.attrs["axis"], a.warps)
+    if not a.is_rematerializable(x):
+        return a.anchor(x)
+    return transposing(x.type.shape, x.type.element.bytes, 1 - op.attrs["axis"], a.warps)
 
 
 OPERAND = {
@@ -196,11 +196,11 @@ OPERAND = {
     ops.gather: _gather_operand,
     ops.dot: _dot_operand,
     ops.assert_: _with_first,
-    ops.histogram: _at_home,
-    ops.print_: _at_home,
-    ops.extract: _at_home,
+    ops.histogram: _anchored,
+    ops.print_: _anchored,
+    ops.extract: _anchored,
     gpu_ops.dot_shared: _dot_shared_operand,
     gpu_ops.share: _share_operand,
-    gpu_ops.tma_store: _at_home,
-    gpu_ops.cluster_all_gather: _at_home,
+    gpu_ops.tma_store: _anchored,
+    gpu_ops.cluster_all_gather: _anchored,
 }
