@@ -18,18 +18,18 @@ from tritium.ir.opdef import KINDS, types_of
 from tritium.ir.verify import verify
 from tritium.ops.expand import EXPAND
 from tritium.passes import dce, run
-from tritium.passes.legalize import Facts, legalize
+from tritium.passes.legalize import TargetInfo, legalize
 
 DTYPES = {T.f32: np.float32, T.f64: np.float64, T.i32: np.int32, T.u32: np.uint32, T.i64: np.int64, T.u64: np.uint64}
 
 
 # --- evaluating -----------------------------------------------------------------------------------------------------
-def expanded(kind, elements, shape, facts=None):
+def expanded(kind, elements, shape, target_info=None):
     """A module whose body yields the op's value, with only simple rows left."""
     b = Builder()
     args = [b.argument(T.Tile(shape, t) if shape else t) for t in elements]
     ops.yield_(b, kind(b, *args))
-    return verify(run(Module("f", b.finish()), (legalize(facts or Facts()), dce)))
+    return verify(run(Module("f", b.finish()), (legalize(target_info or TargetInfo()), dce)))
 
 
 def by_expansion(kind, elements, *xs):
@@ -320,7 +320,7 @@ def test_exp_is_short():
 def test_rare_paths_may_branch():
     """A target with branches keeps the reduction of huge angles out of the way; the result is the same."""
     x = np.array([1.0, 1e6, -3e38, 0.5, np.inf, 12345.678], np.float32)
-    module = expanded(ops.sin, (T.f32,), x.shape, Facts(rare=True))
+    module = expanded(ops.sin, (T.f32,), x.shape, TargetInfo(rare=True))
     assert [op.kind for op in module.body.ops].count(ops.rare) == 1
     with np.errstate(all="ignore"):
         out, = Machine().run(module.body, (x,))

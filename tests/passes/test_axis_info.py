@@ -130,14 +130,14 @@ def test_values_lie_within_their_bounds(case):
                 assert low <= int(value.min()) and int(value.max()) <= high, (x, known.rows(x))
 
 
-def facts(text, *names, preconditions=None):
+def axis_info_of(text, *names, preconditions=None):
     module = parse_module(text)
     info = analyze(module, preconditions)
     return [info(op) for op in module.body.ops if op.kind.name in names]
 
 
 def test_addresses_of_a_row_are_contiguous_and_aligned():
-    row, = facts("""kernel @f(%p: ptr<f16> {divisible=16}, %stride: i32 {divisible=16}) {
+    row, = axis_info_of("""kernel @f(%p: ptr<f16> {divisible=16}, %stride: i32 {divisible=16}) {
       %0 = program_id {axis=0} : i32
       %1 = mul %0, %stride : i32
       %2 = addptr %p, %1 : ptr<f16>
@@ -149,7 +149,7 @@ def test_addresses_of_a_row_are_contiguous_and_aligned():
 
 
 def test_a_mask_against_an_aligned_bound_is_constant_in_groups():
-    mask, = facts("""kernel @f(%n: i32 {divisible=16}) {
+    mask, = axis_info_of("""kernel @f(%n: i32 {divisible=16}) {
       %0 = arange {start=0, end=64} : tile<64xi32>
       %1 = splat %n {shape=(64,)} : tile<64xi32>
       %2 = lt %0, %1 : tile<64xi1>
@@ -172,8 +172,8 @@ def test_a_pointer_carried_round_a_loop_keeps_what_every_round_keeps():
         yield %8
       }
     }"""
-    assert facts(text.replace("STEP", "64"), "for") == [AxisInfo((32,), (16,), (1,))]
-    assert facts(text.replace("STEP", "3"), "for") == [AxisInfo((32,), (4,), (1,))]
+    assert axis_info_of(text.replace("STEP", "64"), "for") == [AxisInfo((32,), (16,), (1,))]
+    assert axis_info_of(text.replace("STEP", "3"), "for") == [AxisInfo((32,), (4,), (1,))]
 
 
 @pytest.mark.parametrize("op, field, wanted", [("div", "constancy", 8), ("rem", "contiguity", 8)])
@@ -188,8 +188,8 @@ def test_quotients_of_negative_numbers_promise_nothing(op, field, wanted):
       %5 = splat %4 {{shape=(16,)}} : tile<16xi32>
       %6 = {op} %3, %5 : tile<16xi32>
     }}"""
-    assert getattr(facts(text.replace("START", "8"), op)[0], field) == (wanted,)
-    assert getattr(facts(text.replace("START", "-8"), op)[0], field) == (1,)
+    assert getattr(axis_info_of(text.replace("START", "8"), op)[0], field) == (wanted,)
+    assert getattr(axis_info_of(text.replace("START", "-8"), op)[0], field) == (1,)
 
 
 WRAPPED = """kernel @f(%start: i32 {divisible=16}, %n: i32 {divisible=16}) {
@@ -204,8 +204,8 @@ WRAPPED = """kernel @f(%start: i32 {divisible=16}, %n: i32 {divisible=16}) {
 def test_a_wrapped_index_counts_up_in_launches_where_it_does_not_start_below_0():
     """(start + arange) % n, as kernels address their operands."""
     preconditions = []
-    assert facts(WRAPPED.replace("OP", "rem"), "rem")[0].contiguity == (1,)
-    assert facts(WRAPPED.replace("OP", "rem"), "rem", preconditions=preconditions)[0].contiguity == (16,)
+    assert axis_info_of(WRAPPED.replace("OP", "rem"), "rem")[0].contiguity == (1,)
+    assert axis_info_of(WRAPPED.replace("OP", "rem"), "rem", preconditions=preconditions)[0].contiguity == (16,)
     rows, = preconditions
     assert bounds(rows, {0: 0, 1: 32}, (1, 1, 1)) == (0, 63)
     assert bounds(rows, {0: -16, 1: 32}, (1, 1, 1)) == (-16, 47)
@@ -215,14 +215,14 @@ def test_a_wrapped_index_counts_up_in_launches_where_it_does_not_start_below_0()
 def test_a_start_that_is_negative_for_certain_is_not_taken_for_anything_else():
     preconditions = []
     text = WRAPPED.replace("OP", "div").replace("add", "sub").replace("%1, %0", "%0, %1")
-    assert facts(text, "div", preconditions=preconditions)[0].constancy == (1,) and not preconditions
+    assert axis_info_of(text, "div", preconditions=preconditions)[0].constancy == (1,) and not preconditions
 
 
 @pytest.mark.parametrize("op, count, field", [("shr", 3, "constancy"), ("and", 7, "contiguity")])
 def test_shifts_and_masks_round_down_and_need_no_sign(op, count, field):
     text = WRAPPED.replace("splat %n", "splat %c").replace("OP", op).replace(
         "%0 = arange", f"%c = constant {{value={count}, type=i32}} : i32\n  %0 = arange")
-    assert getattr(facts(text, op)[0], field) == (8,)
+    assert getattr(axis_info_of(text, op)[0], field) == (8,)
 
 
 GROUPED = """kernel @f(%M: i32, %N: i32 {divisible=16}) {
@@ -258,7 +258,7 @@ def test_the_columns_of_a_grouped_product(m, n, programs, fit):
     """Programs in groups of rows: their columns are not negative unless there are more programs than tiles, or so many
     columns that 32 bits may not hold them."""
     preconditions = []
-    assert facts(GROUPED, "rem", preconditions=preconditions)[-1].contiguity == (16,)
+    assert axis_info_of(GROUPED, "rem", preconditions=preconditions)[-1].contiguity == (16,)
     assert (bounds(preconditions[0], {0: m, 1: n}, (programs, 1, 1))[0] >= 0) is fit
 
 

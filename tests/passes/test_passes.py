@@ -11,11 +11,11 @@ from tritium.ir import types as T
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
 from tritium.passes import accumulate, dce, licm, reduce_early, simplify, sink_stores
-from tritium.passes.legalize import Facts, legalize
+from tritium.passes.legalize import TargetInfo, legalize
 
-NATIVE_HALF = Facts(floats=frozenset((T.f16, T.f32, T.f64)), rows=frozenset((("exp2", T.f32),)),
+NATIVE_HALF = TargetInfo(floats=frozenset((T.f16, T.f32, T.f64)), rows=frozenset((("exp2", T.f32),)),
                     casts=frozenset((a, b) for a in (T.f16, T.f32, T.f64) for b in (T.f16, T.f32, T.f64)))
-ONLY_WIDE_DOT = Facts(dot=frozenset((T.f32, T.f64)))
+ONLY_WIDE_DOT = TargetInfo(dot=frozenset((T.f32, T.f64)))
 
 # What a file runs. Passes that leave dead code behind are followed by dce, so that a case shows what remains.
 PIPELINES = {

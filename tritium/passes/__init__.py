@@ -11,7 +11,7 @@ from ..ir.verify import name_of, verify
 from .accumulate import accumulate
 from .dce import dce
 from .inline_calls import has_tiles, inline_calls
-from .legalize import Facts, is_legal, legalize
+from .legalize import TargetInfo, is_legal, legalize
 from .licm import licm
 from .promise_arguments import promise_arguments
 from .reduce_early import reduce_early
@@ -50,6 +50,6 @@ def run(module, pipeline, watch=None):
 
 
 __all__ = [
-    "CLEANUP", "PASSES", "Facts", "accumulate", "dce", "has_tiles", "inline_calls", "is_legal", "legalize", "licm",
+    "CLEANUP", "PASSES", "TargetInfo", "accumulate", "dce", "has_tiles", "inline_calls", "is_legal", "legalize", "licm",
     "name_of", "promise_arguments", "reduce_early", "run", "simplify", "sink_stores",
 ]  # fmt: skip

@@ -4,7 +4,7 @@
     divisibility  the first value of every such group is a multiple of it (for pointers, in bytes)
     constancy     every aligned group of so many neighbours is equal
 
-All are powers of two. A scalar has one axis of length 1. The facts decide how wide memory can be touched.
+All are powers of two. A scalar has one axis of length 1. They decide the width of memory accesses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EVERYTHING = 1 << 40  # divides zero
 
 
 class AxisInfo(NamedTuple):
-    """The facts of one value, a number for each axis."""
+    """The axis info of one value, a number for each axis."""
 
     contiguity: tuple
     divisibility: tuple
@@ -82,7 +82,7 @@ def _looked_through(module, preconditions, loads):
 
 
 class _Known(dict):
-    """id of a value's op -> facts of its results; and what may be said of signs."""
+    """id of a value's op -> AxisInfo of its results; and queries of signs."""
 
     def __init__(self, module, preconditions, loads):
         super().__init__()
@@ -111,7 +111,7 @@ def _nothing(t):
 
 
 def _get(known, x):
-    """The facts of a value; one that a pass has put in place of another is looked at when it is asked for."""
+    """The AxisInfo of a value, computed on demand for values that a later pass has created."""
     op, k = (x.op, x.index) if type(x) is Result else (x, 0)
     if id(op) not in known and type(op) is Op and not op.regions:
         known.later.append(op)
@@ -166,7 +166,7 @@ def _loop(op, known):
     known[id(op)] = tuple(carried)
 
 
-# --- one rule for each op that keeps facts ----------------------------------------------------------------------
+# --- one rule for each op that preserves axis info -------------------------------------------------------------
 def _lowest_bit(n):
     return n & -n if n else EVERYTHING
 
@@ -204,7 +204,7 @@ def _trans(op, x):
 
 
 def _reshape(op, x):
-    """Axes that survive keep their facts; an axis cut in two keeps them in its inner part."""
+    """Axes that survive keep their info; an axis split in two keeps it in its inner part."""
     old, new = T.shape(op.operands[0].type), T.shape(op.type)
     plain = [(d, k) for k, d in enumerate(old) if d != 1]
     wanted = [(d, k) for k, d in enumerate(new) if d != 1]

@@ -1,8 +1,8 @@
-"""Write what a target lacks in terms of what it has.
+"""Legalize: rewrite ops that a target lacks into ops that it has.
 
 Rows without an instruction are expanded (ops/expand.py); arithmetic on floats that are not native is done in f32 and
-rounded back; conversions of narrow floats become integer arithmetic on their bits. A target says what it has in a
-`Facts` record. Values keep their types: a bf16 tile stays a bf16 tile, which a backend may carry as 16-bit integers.
+rounded back; conversions of narrow floats become integer arithmetic on their bits. A `TargetInfo` describes the target.
+Values keep their types: a bf16 tile stays a bf16 tile, which a backend may carry as 16-bit integers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ WIDE = frozenset((T.f32, T.f64))
 BETWEEN_WIDE = frozenset(((T.f32, T.f64), (T.f64, T.f32)))
 
 
-class Facts(NamedTuple):
-    """What a target does in one instruction.
+class TargetInfo(NamedTuple):
+    """The operations that a target has instructions for.
 
     floats  float types with arithmetic and comparison
     casts   pairs (from, to) of float types it converts between, rounding to nearest
@@ -44,11 +44,11 @@ class Facts(NamedTuple):
     rare: bool = False
 
 
-PORTABLE = Facts()
+PORTABLE = TargetInfo()
 
 
-def legalize(facts=PORTABLE):
-    """The pass that leaves only what `facts` says a target has; what it writes is simplified on the way.
+def legalize(target_info=PORTABLE):
+    """The pass that leaves only ops that a target has, simplified.
 
     Run `simplify` before it, not after: it would join conversions that the target can only do in two steps.
 
@@ -61,7 +61,7 @@ def legalize(facts=PORTABLE):
 
     def rule(b, op):
         if op.kind is ops.cast:     # simplification would join again what is split here
-            return _cast(facts, b, op)
+            return _cast(target_info, b, op)
         made = apply_rules(b, op)
         return legal(b, op) if made is None else made
 
@@ -71,7 +71,7 @@ def legalize(facts=PORTABLE):
             return None
         key = (kind, T.element(op.operands[0].type)) if op.operands else kind
         if key not in chosen:
-            chosen[key] = _choose(facts, *key) if op.operands else None
+            chosen[key] = _choose(target_info, *key) if op.operands else None
         make = chosen[key]
         return None if make is None else make(b, op)
 
@@ -81,7 +81,7 @@ def legalize(facts=PORTABLE):
     return legalize
 
 
-def is_legal(module, facts=PORTABLE) -> bool:
+def is_legal(module, target_info=PORTABLE) -> bool:
     """Whether a target has all that a module needs: then a simplified module stays as it is.
 
     >>> from tritium.ir.text import parse_module
@@ -94,29 +94,29 @@ def is_legal(module, facts=PORTABLE) -> bool:
     def fits(op):
         kind = op.kind
         if kind is ops.cast:
-            return _converts(facts, T.element(op.operands[0].type), op.attrs["to"], op.attrs["rounding"])
+            return _converts(target_info, T.element(op.operands[0].type), op.attrs["to"], op.attrs["rounding"])
         if kind is ops.print_:
-            return all(type(t := T.element(x.type)) is not T.Scalar or not t.is_float or t in facts.floats
+            return all(type(t := T.element(x.type)) is not T.Scalar or not t.is_float or t in target_info.floats
                        for x in op.operands)
         if kind.row is None and kind not in OTHERS or not op.operands:
             return True
         key = (kind, T.element(op.operands[0].type))
         if key not in known:
-            known[key] = _choose(facts, *key) is None
+            known[key] = _choose(target_info, *key) is None
         return known[key]
     return all(map(fits, walk(module.body)))
 
 
-def _choose(facts, kind, t):
+def _choose(target_info, kind, t):
     """What to do with ops of `kind` on elements of type `t`; None to leave them."""
     if kind in OTHERS:
-        return OTHERS[kind](facts, t)
-    if t.is_float and t not in facts.floats:
+        return OTHERS[kind](target_info, t)
+    if t.is_float and t not in target_info.floats:
         if kind in BITWISE and t.special != "fnuz":     # there the code of -0 is NaN
             return BITWISE[kind]
-        return lambda b, op: _promote(facts, b, op)
+        return lambda b, op: _promote(target_info, b, op)
     spelled = t.kind in kind.row.llvm or "any" in kind.row.llvm
-    native = (kind.name, t) in facts.rows or (spelled and (kind.name, t) not in facts.lacks)
+    native = (kind.name, t) in target_info.rows or (spelled and (kind.name, t) not in target_info.lacks)
     if native or kind not in EXPAND:
         return None
     expand = EXPAND[kind]
@@ -130,7 +130,7 @@ def _wider(b, x):
     return ops.cast(b, x, to=T.f32) if type(t) is T.Scalar and t.is_float and t.bits < 32 else x
 
 
-def _promote(facts, b, op):
+def _promote(target_info, b, op):
     """f(x, y) -> narrow(f(widen x, widen y)); what loses nothing on the way back needs no rounding."""
     to = T.element(op.type)
     wide = [_wider(b, x) for x in op.operands]
@@ -141,12 +141,12 @@ def _promote(facts, b, op):
     made = b.emit(op.kind, wide, op.attrs)
     if not to.is_float:
         return made
-    return _exactly(facts, b, made, to) if op.kind.row.exact else ops.cast(b, made, to=to)
+    return _exactly(target_info, b, made, to) if op.kind.row.exact else ops.cast(b, made, to=to)
 
 
-def _exactly(facts, b, x, to):
+def _exactly(target_info, b, x, to):
     """f32 `x`, which is a value of `to`, as one."""
-    return ops.cast(b, x, to=to) if (T.f32, to) in facts.casts else narrow(Expr(b, x), to, "exact").v
+    return ops.cast(b, x, to=to) if (T.f32, to) in target_info.casts else narrow(Expr(b, x), to, "exact").v
 
 
 def _abs(b, op):
@@ -166,36 +166,36 @@ BITWISE = {ops.abs_: _abs, ops.copysign: _copysign}
 
 
 # --- conversions --------------------------------------------------------------------------------------------------
-def _cast(facts, b, op):
+def _cast(target_info, b, op):
     x, = op.operands
     source, to, rounding = T.element(x.type), op.attrs["to"], op.attrs["rounding"]
-    if _converts(facts, source, to, rounding):
+    if _converts(target_info, source, to, rounding):
         return None
     if not _is_float(source):
         return ops.cast(b, ops.cast(b, x, to=T.f32), to=to)
     if not _is_float(to):      # an integer, a bool
         return ops.cast(b, _wider(b, x), to=to)
-    return _between_floats(facts, Expr(b, x), source, to, rounding)
+    return _between_floats(target_info, Expr(b, x), source, to, rounding)
 
 
 def _is_float(t):
     return type(t) is T.Scalar and t.is_float
 
 
-def _converts(facts, source, to, rounding) -> bool:
+def _converts(target_info, source, to, rounding) -> bool:
     """Whether the target converts between these types by itself."""
     if not _is_float(to):
-        return not _is_float(source) or source in facts.floats
+        return not _is_float(source) or source in target_info.floats
     if not _is_float(source):
-        return to in WIDE or to in facts.floats
+        return to in WIDE or to in target_info.floats
     if source is T.f32 and to is T.f64:
         return True
     if source is T.f64 and to is T.f32:
         return rounding != "rtz"
-    return source is not to and rounding is None and (source, to) in facts.casts
+    return source is not to and rounding is None and (source, to) in target_info.casts
 
 
-def _between_floats(facts, x, source, to, rounding):
+def _between_floats(target_info, x, source, to, rounding):
     """What the target does not convert by itself."""
     if source is to:
         return x.v
@@ -206,48 +206,48 @@ def _between_floats(facts, x, source, to, rounding):
             return toward_zero_f32(x).cast(to, rounding).v
         return (x.cast(T.f32) if to.bits == 8 else to_odd_f32(x)).cast(to).v
     if source is not T.f32:
-        wide = x.cast(T.f32) if (source, T.f32) in facts.casts else widen(x)
+        wide = x.cast(T.f32) if (source, T.f32) in target_info.casts else widen(x)
         return wide.cast(to, rounding if to.bits < 32 else None).v
     return narrow(x, to, rounding).v
 
 
 # --- other ops that compute on elements -----------------------------------------------------------------------------
-def _dot(facts, t):
+def _dot(target_info, t):
     """Operands that the target's matrix product does not take are widened; so is a narrow accumulator."""
-    if not t.is_float or t in facts.dot and (t.bits >= 32 or facts.fits == 1):
+    if not t.is_float or t in target_info.dot and (t.bits >= 32 or target_info.fits == 1):
         return None
 
     def widened(b, op):
         x, y, acc = op.operands
         sizes = (*T.shape(x.type)[-2:], T.shape(y.type)[-1])
-        if t in facts.dot and not any(n % facts.fits for n in sizes) and T.element(op.type) is T.f32:
+        if t in target_info.dot and not any(n % target_info.fits for n in sizes) and T.element(op.type) is T.f32:
             return None
         made = b.emit(ops.dot, (_wider(b, x), _wider(b, y), _wider(b, acc)), op.attrs)
         return ops.cast(b, made, to=T.element(op.type))
     return widened
 
 
-def _sort(facts, t):
+def _sort(target_info, t):
     """Narrow floats are sorted as f32."""
-    if not t.is_float or t in facts.floats:
+    if not t.is_float or t in target_info.floats:
         return None
-    return lambda b, op: _exactly(facts, b, b.emit(ops.sort, (_wider(b, op.operands[0]),), op.attrs), t)
+    return lambda b, op: _exactly(target_info, b, b.emit(ops.sort, (_wider(b, op.operands[0]),), op.attrs), t)
 
 
-def _print(facts, t):
+def _print(target_info, t):
     """Narrow floats are printed as f32; as the integers that their bits are where the bits are asked for."""
     def widened(b, op):
         bits = op.attrs["hex"] and not op.attrs["exponents"]
         turn = (lambda x: Expr(b, x).ubits.v) if bits else (lambda x: _wider(b, x))
-        xs = [turn(x) if type(e := T.element(x.type)) is T.Scalar and e.is_float and e not in facts.floats else x
+        xs = [turn(x) if type(e := T.element(x.type)) is T.Scalar and e.is_float and e not in target_info.floats else x
               for x in op.operands]
         return None if same(xs, op.operands) else b.emit(ops.print_, xs, op.attrs) or ()
     return widened
 
 
-def _rare(facts, t):
+def _rare(target_info, t):
     """Without branches the region is computed for every element."""
-    return None if facts.rare else _both
+    return None if target_info.rare else _both
 
 
 def _both(b, op):

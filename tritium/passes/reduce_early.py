@@ -69,7 +69,7 @@ def reduce_early(module):
     return sweep(module, rule)
 
 
-def runs_across(facts, x, axis):
+def runs_across(info, x, axis):
     """Whether a tile is loaded from memory that runs along another of its axes than `axis`. Smaller tiles that are
     repeated along its axes, the weights of a row for instance, are read from few places and do not count.
 
@@ -87,7 +87,7 @@ def runs_across(facts, x, axis):
             continue
         seen.add(id(x))
         if x.kind is ops.load:
-            runs = facts(x.operands[0]).contiguity
+            runs = info(x.operands[0]).contiguity
             if runs[axis] >= WIDE // 2:
                 return False
             found |= any(n >= WIDE for n in runs)
@@ -118,9 +118,9 @@ def _candidates(module):
     for op in walk(module.body):
         for x in op.operands:
             users.setdefault((id(x.op), x.index) if type(x) is Result else (id(x), 0), []).append(op)
-    found, facts = {}, analyze(module)
+    found, info = {}, analyze(module)
     for loop in loops:
-        sums = {k: _sum(loop, k, users.get((id(loop), k), []), facts) for k in range(len(loop.types))}
+        sums = {k: _sum(loop, k, users.get((id(loop), k), []), info) for k in range(len(loop.types))}
         sums = {k: s for k, s in sums.items() if s is not None}
         if any(s.turned for s in sums.values()) and not _all_tiles(loop, sums):
             sums = {k: s for k, s in sums.items() if not s.turned}
@@ -129,7 +129,7 @@ def _candidates(module):
     return found
 
 
-def _sum(loop, k, users, facts):
+def _sum(loop, k, users, info):
     if len(users) != 1 or users[0].kind is not ops.reduce or len(users[0].operands) > 1:
         return None
     reduction, shape = users[0], T.shape(loop.types[k])
@@ -140,7 +140,7 @@ def _sum(loop, k, users, facts):
     found = _combined(loop.regions[0], k, region)
     if found is None:
         return None
-    turned = axis == len(shape) - 1 and max(shape[:-1], default=1) >= WIDE and runs_across(facts, found[2], axis)
+    turned = axis == len(shape) - 1 and max(shape[:-1], default=1) >= WIDE and runs_across(info, found[2], axis)
     short = axis == len(shape) - 1 and not turned and shape[axis] < LEAST
     return None if short else _Sum(reduction, turned)
 

@@ -1,4 +1,4 @@
-"""How values travel through the regions of loops and branches: the facts that passes over control flow share."""
+"""Data flow through the regions of loops and branches, shared by passes over control flow."""
 
 from __future__ import annotations
 

@@ -10,20 +10,20 @@ from ...passes.alias import packed
 from ...passes.legalize import BETWEEN_WIDE, WIDE
 from ..llvm import target as machines
 
-__all__ = ["assembly_view", "facts", "llir", "obj", "pipeline", "prepare"]
+__all__ = ["assembly_view", "llir", "obj", "pipeline", "prepare", "target_info"]
 
 
-def facts(cpu) -> passes.Facts:
+def target_info(cpu) -> passes.TargetInfo:
     """What a CPU does in one instruction. bf16 and 8-bit floats are carried as their codes everywhere.
 
-    >>> T.f16 in facts(machines.cpu_target("aarch64")).floats
+    >>> T.f16 in target_info(machines.cpu_target("aarch64")).floats
     True
     """
     from .library.dot_amx import MULTIPLE
     from .lower.exp import NATIVE
 
     half = {(T.f16, T.f32), (T.f32, T.f16)} if cpu.has_f16_convert else set()
-    return passes.Facts(floats=WIDE | ({T.f16} if cpu.has_fp16 else set()), casts=BETWEEN_WIDE | half,
+    return passes.TargetInfo(floats=WIDE | ({T.f16} if cpu.has_fp16 else set()), casts=BETWEEN_WIDE | half,
                         rows=NATIVE if cpu.simd == "avx512" else frozenset(), rare=True,
                         dot=WIDE | ({T.bf16} if cpu.has_amx else set()), fits=MULTIPLE)
 
@@ -36,7 +36,7 @@ def pipeline(target) -> tuple:
 def prepare(module, cpu, watch=None):
     """Have loops and branches hand on less through memory, and leave only ops that `cpu` has instructions for: calls on
     scalars. `watch` sees every pass, as in `passes.run`."""
-    has = facts(cpu)
+    has = target_info(cpu)
     if module.functions:
         module = passes.run(module, (WITHOUT_TILES, *passes.CLEANUP), watch)
     moved = passes.run(module, (passes.reduce_early, passes.sink_stores), watch)

@@ -13,7 +13,7 @@ from ....passes.reduce_early import WIDE, runs_across
 from .buffering import MATERIALIZED, Buffering
 from .clip import clip_mask, uniform_beyond
 from .dependences import disjoint
-from .uniform_quotients import facts_of
+from .uniform_quotients import axis_info_of
 
 __all__ = ["LoopNest", "Plan", "iteration_space", "plan"]
 
@@ -74,7 +74,7 @@ def iteration_space(lo, op):
         axis = op.attrs["axis"]
         along = axis == len(shape) - 1 and (shape[-1] >= 16 or len(shape) == 1)
         if along and max(shape[:-1], default=1) >= WIDE and len(op.operands) == 1:
-            along = not runs_across(lambda x: facts_of(lo, x), op.operands[0], axis)
+            along = not runs_across(lambda x: axis_info_of(lo, x), op.operands[0], axis)
         return ("rows", shape) if along else ("columns", shape, axis)
     return None
 

@@ -13,7 +13,7 @@ from ....ir.core import Op
 from ....passes.axis_info import analyze
 from .index import iota
 
-__all__ = ["chunk", "counting", "facts_of", "same", "width"]
+__all__ = ["axis_info_of", "chunk", "counting", "same", "width"]
 
 _KINDS = (ops.div, ops.rem, ops.shr, ops.and_)
 
@@ -52,13 +52,13 @@ def _first(lo, x, idx, fact):
     base, lane = idx[axis]
     if lane is not iota(n) or n & (n - 1) or lo.divisor(base) % n:
         return None
-    if getattr(facts_of(lo, x), fact)[axis] % n:
+    if getattr(axis_info_of(lo, x), fact)[axis] % n:
         return None
     return tuple([(b, None) for b, _ in idx])
 
 
 def _asks(lo, x):
-    """Whether facts are worth asking for: they are found only for kernels that divide an index."""
+    """Whether axis info is worth computing: only kernels that divide an index need it."""
     if lo.key(x) in lo.buffers:
         if lo.divides is None:
             lo.divides = _divides(lo.module.body)
@@ -71,11 +71,11 @@ def _divides(block):
                or any(map(_divides, op.regions)) for op in block.ops if op.types or op.regions)
 
 
-def facts_of(lo, x):
+def axis_info_of(lo, x):
     """What is known of a value along its axes."""
-    if lo.facts is None:
-        lo.facts = analyze(lo.module, lo.assumptions.nonnegative, loads=True)
-    return lo.facts(x)
+    if lo.axis_info is None:
+        lo.axis_info = analyze(lo.module, lo.assumptions.nonnegative, loads=True)
+    return lo.axis_info(x)
 
 
 _LEAST = 8  # shorter chunks cost more than they save
@@ -91,8 +91,8 @@ def width(lo, roots, most, axis=None):
             continue
         seen.add((id(x), axis))
         if x.kind in _KINDS and T.element(x.type).is_int:
-            facts = facts_of(lo, x)
-            run = max(facts.constancy[axis], facts.contiguity[axis])
+            info = axis_info_of(lo, x)
+            run = max(info.constancy[axis], info.contiguity[axis])
             most = run if _LEAST <= run < most else most
         elif lo.is_lazy(x):
             inner = _behind(x, axis)

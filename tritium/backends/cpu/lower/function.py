@@ -101,7 +101,7 @@ class Lowering(Emitter):
         self.origins = {}  # key of a pointer (or a tile) that a loop only advances -> its initial value
         self.destinations = {}  # key of a value -> the loop-carried buffer it should be computed in
         self.starts = {}  # key of a loop-carried accumulator of dots -> whether this is the first iteration (i1)
-        self.facts = self.divides = None  # what is known along axes, whether it is worth asking (uniform_quotients.py)
+        self.axis_info = self.divides = None  # AxisInfo by value, whether to compute it (uniform_quotients.py)
         self.ahead = set()  # ids of loads to prefetch: a loop of dots reads them row by row
         self.assumed = frozenset()  # keys of masks known to be true everywhere
         self.plan: Any = None  # of the current block

@@ -66,8 +66,8 @@ def _repeating(plan, info):
 
 def _steps(load, info):
     """How many neighbours along each axis are one element, in aligned groups."""
-    facts = [info(x).constancy for x in load.operands if type(x.type) is T.Tile]
-    return tuple(map(min, load.type.shape, *facts))
+    constancies = [info(x).constancy for x in load.operands if type(x.type) is T.Tile]
+    return tuple(map(min, load.type.shape, *constancies))
 
 
 def _few(b, load, steps):

@@ -1,4 +1,4 @@
-"""What NVIDIA GPUs do in one instruction."""
+"""TargetInfo of NVIDIA GPUs: the operations they have instructions for."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .target import NvTarget, UnknownArchitecture
 CASTS = BETWEEN_WIDE | {(T.f16, T.f32), (T.f32, T.f16), (T.bf16, T.f32), (T.f32, T.bf16)}
 
 
-def facts(target):
-    """What one architecture can do."""
+def target_info(target):
+    """The TargetInfo of one architecture."""
     eight_bits = frozenset(PAIR_CASTS) if target.sm >= PAIR_CASTS_SINCE else frozenset()
-    return passes.Facts(rare=True, casts=CASTS | eight_bits, rows=frozenset(NATIVE))
+    return passes.TargetInfo(rare=True, casts=CASTS | eight_bits, rows=frozenset(NATIVE))
 
 
 def pipeline(target) -> tuple:
@@ -25,4 +25,4 @@ def pipeline(target) -> tuple:
     nv = NvTarget.of(knobs.runtime.override_arch or target.arch)
     if target.warp_size != 32:
         raise UnknownArchitecture(f"warps of NVIDIA GPUs have 32 threads, not {target.warp_size}: {target}")
-    return (inline_for_gpu, *passes.CLEANUP, unroll_loops, passes.legalize(facts(nv)), passes.dce)
+    return (inline_for_gpu, *passes.CLEANUP, unroll_loops, passes.legalize(target_info(nv)), passes.dce)
