@@ -1,4 +1,4 @@
-"""How the integers of a kernel are computed, as the rows of `ir.bounds`: what holds of them can be asked of a launch.
+"""Derivations of the integers of a kernel as rows of `ir.bounds`, which a launcher can evaluate.
 
 Pointers are counted in bytes from the parameter they are computed from.
 """
@@ -13,12 +13,12 @@ from ..ir import types as T
 from ..ir.bounds import arguments_of, bounds
 from ..ir.core import Arg, Op, Result, walk
 
-MOST_ROWS = 64  # of one value; what lies further back may be anything
+MOST_ROWS = 64  # of one value; operands further back count as unknown
 PASSED_ON = frozenset((ops.splat, ops.expand_dims, ops.broadcast, ops.trans, ops.reshape, ops.hint))
 
 
 class Derivations:
-    """How the integers of a module are computed.
+    """The derivations of the integers of a module.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%n: i32) {\\n %0 = program_id {axis=0} : i32\\n %1 = mul %0, %n : i32\\n}")
@@ -32,7 +32,7 @@ class Derivations:
     def __init__(self, module):
         self.arguments = {id(arg): k for k, arg in enumerate(module.args)}
         self.loops = {}  # parameter of a loop's body -> (loop, which)
-        self.pointers = {}  # pointer that a loop carries, or leaves behind -> Carried, if the loop only moves it
+        self.pointers = {}  # pointer carried by a loop, or its result -> Carried, if the loop only advances it
         for op in walk(module.body):
             if op.kind is ops.for_:
                 self.loops |= {id(arg): (op, k) for k, arg in enumerate(op.regions[0].args)}
@@ -41,11 +41,11 @@ class Derivations:
         self.promised = dict(filter(None, map(_promise, module.body.ops)))
 
     def carried(self, x):
-        """How a loop moves a pointer that it carries; None where it does something else."""
+        """How a loop advances a pointer that it carries; None if it does anything else."""
         return self.pointers.get(_key(x))
 
     def shifted(self, x):
-        """The tile of integers that a loop starts from which adds one amount to all elements in every round."""
+        """The initial value of a carried integer tile to which a loop adds a scalar in every iteration; else None."""
         loop, k = self.loops.get(id(x), (None, 0))
         if not k:
             return None
@@ -62,12 +62,12 @@ class Derivations:
         return loop.operands[2 + k]
 
     def rows(self, x, mask=None):
-        """The rows of a value, its own last; with a mask, of those of its elements where the mask holds."""
+        """The rows of a value, its own last; with a mask, of the elements where the mask is true."""
         return Rows(self, mask).of(x)
 
 
 class Carried(NamedTuple):
-    """A pointer that starts as `start` and is moved by the `addptr` ops `steps` in every round of a loop."""
+    """A pointer that starts as `start` and is advanced by the `addptr` ops `steps` in every iteration of a loop."""
 
     loop: Op
     start: Any
@@ -95,7 +95,7 @@ def _carried_pointers(loop):
 
 
 def _promise(op):
-    """(value, what it is at least) where the program promises so: `tl.assume(x >= 0)`."""
+    """(id of a value, its lower bound) of an assumption of the program: `tl.assume(x >= 0)`."""
     cond = op.operands[0] if op.kind is ops.assume else None
     if type(cond) is not Op or cond.kind not in (ops.ge, ops.gt) or type(cond.operands[1]) is not Op:
         return None
@@ -104,7 +104,7 @@ def _promise(op):
 
 
 class Rows:
-    """Writes down how values are computed, each once.
+    """Builds the rows of values, each once.
 
     With a mask, `axes` tells which axis of the mask each axis of the value at hand runs along: `i[:, None] < n` says
     something of `i[:, None]` and nothing of `i[None, :]`.
@@ -123,9 +123,9 @@ class Rows:
         return tuple(self.out[:at + 1])
 
     def place(self, x):
-        """The number of a value's row, written now if it is new."""
+        """The index of a value's row, added if it is new."""
         key = self.key(x)
-        if key in self.open:  # a loop's value that comes round to itself
+        if key in self.open:  # a cycle through a loop
             return self.add(_any(x))
         if key not in self.places:
             self.open.add(key)
@@ -140,23 +140,23 @@ class Rows:
         return self.places[key]
 
     def key(self, x):
-        """What stands for a value: under a mask, equal values along different axes are not the same."""
+        """The key of a value: under a mask, one value along different axes has different keys."""
         return (id(x), self.axes if type(x.type) is T.Tile else ())
 
     def add(self, row):
-        """Write a row; its number."""
+        """Add a row and return its index."""
         self.out.append(row)
         return len(self.out) - 1
 
     def seen_from(self, axes, x):
-        """The place of a value whose axes are these."""
+        """The index of the row of a value with these axes."""
         outer, self.axes = self.axes, axes
         at = self.place(x)
         self.axes = outer
         return at
 
     def row(self, x):
-        """The row of a value, or the number of one that says the same."""
+        """The row of a value, or the index of an equal one."""
         t = T.element(x.type)
         if len(self.out) + len(self.open) > MOST_ROWS:
             return _any(x)
@@ -188,7 +188,7 @@ class Rows:
         return ("carried", t.name, *map(self.place, (loop.operands[2 + k], step, *loop.operands[:3])))
 
     def pointer(self, x):
-        """The row of a pointer's distance from its parameter, in bytes."""
+        """The row of a pointer's offset from its parameter, in bytes."""
         if type(x) is Arg and id(x) in self.known.arguments:
             return ("constant", "i64", 0)
         if type(x) is Op and x.kind in PASSED_ON:
@@ -201,7 +201,7 @@ class Rows:
         return ("any", "i64") if carried is None else self.moved(carried, self.place(carried.start))
 
     def moved(self, carried, start):
-        """The row of a pointer that a loop moves from `start` on."""
+        """The row of a pointer that a loop advances from `start`."""
         if carried.loop.kind is not ops.for_:
             return ("any", "i64")
         steps = self.add(("constant", "i64", 0))
@@ -210,13 +210,13 @@ class Rows:
         return ("carried", "i64", start, steps, *map(self.place, carried.loop.operands[:3]))
 
     def bytes(self, op):
-        """The place of what `addptr` adds."""
+        """The index of the row of the bytes that `addptr` adds."""
         size = self.add(("constant", "i64", T.element(op.type).pointee.bytes))
         return self.add(("mul", "i64", self.place(op.operands[1]), size))
 
     # --- masks ------------------------------------------------------------------------------------------------------
     def limit(self, mask):
-        """Note what holds where a mask does: `x < y`, and of both sides of `&`."""
+        """Record the limits that a mask implies: of `x < y`, and of both operands of `&`."""
         if type(mask) is not Op:
             return
         if mask.kind is ops.and_ or mask.kind in PASSED_ON:
@@ -231,13 +231,13 @@ class Rows:
             self.note(y, y_axes, ("above", x, x_axes, strict))
 
     def note(self, x, axes, limit):
-        """A limit of an integer, unless it is known anyway."""
+        """Record a limit of an integer that is not an argument or a constant."""
         if T.element(x.type) in T.FLOATS or id(x) in self.known.arguments or type(x) is Op and x.kind is ops.constant:
             return
         self.limits.setdefault((id(x), axes if type(x.type) is T.Tile else ()), []).append(limit)
 
     def bare(self, x):
-        """A value, and its axes, behind what only repeats or widens it."""
+        """A value, and its axes, behind broadcasts, views and widening casts."""
         axes = self.axes
         while type(x) is Op and (x.kind in PASSED_ON or x.kind is ops.cast and widens(x)):
             axes, x = through(x, axes), x.operands[0]
@@ -245,14 +245,14 @@ class Rows:
 
 
 def _bare(x):
-    """What a tile repeats."""
+    """The operand behind broadcasts and views."""
     while type(x) is Op and x.kind in PASSED_ON:
         x = x.operands[0]
     return x
 
 
 def _step(x, out):
-    """What a loop adds to its parameter `x` in every round; None if it does something else."""
+    """The value that a loop adds to its parameter `x` in every iteration; None if it does anything else."""
     if type(out) is not Op or out.kind is not ops.add:
         return None
     left, right = out.operands
@@ -263,19 +263,19 @@ _LIMITS = {ops.lt: (1, True), ops.le: (0, True), ops.gt: (1, False), ops.ge: (0,
 
 
 def _counted(x):
-    """The type in which a value is counted."""
+    """The integer type of a value's row."""
     t = T.element(x.type)
     return t if type(t) is T.Scalar and t.is_int else T.i64
 
 
 def _any(x):
-    """The row of a value of which nothing is known."""
+    """The row of an unknown value."""
     t = T.element(x.type)
     return ("any", t.name if type(t) is T.Scalar and t.name in _FLOATS else _counted(x).name)
 
 
 def widens(op):
-    """Whether a cast keeps every integer."""
+    """Whether a cast preserves every integer."""
     source, target = T.element(op.operands[0].type), op.attrs["to"]
     if any(type(t) is not T.Scalar or not t.is_int for t in (source, target)):
         return False
@@ -283,7 +283,7 @@ def widens(op):
 
 
 def through(op, axes):
-    """The axes of an op's operand, given those of its result; where there is no telling, ones found nowhere else."""
+    """The axes of an op's operand, given those of its result; fresh ones if they are unknown."""
     if axes is None or op.kind is ops.splat:
         return axes and ()
     if op.kind is ops.expand_dims:
