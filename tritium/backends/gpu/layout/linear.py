@@ -80,7 +80,7 @@ class Layout(NamedTuple):
     def trans(self, order):
         """Axis k of the result is axis order[k] of this one."""
         move = _moves(self.shape, tuple(order))
-        return self.map(lambda x: spread(x, move), tuple(self.shape[k] for k in order))
+        return self.map(lambda x: permute_bits(x, move), tuple(self.shape[k] for k in order))
 
     def untrans(self, order):
         """The layout whose `trans(order)` is this one."""
@@ -93,7 +93,7 @@ class Layout(NamedTuple):
         """Bit k of the index along `axis` becomes bit order[k]."""
         low, width = axis_bits(self.shape, axis)
         moves = (*range(low), *(low + k for k in order), *range(low + width, log2(self.numel)))
-        return self.map(lambda x: spread(x, moves))
+        return self.map(lambda x: permute_bits(x, moves))
 
     def drop(self, axis):
         """The layout along the other axes: bits of `axis` vanish (its places become replicas)."""
@@ -421,7 +421,7 @@ def _moves(shape, order):
     return tuple(moves)
 
 
-def spread(x, moves):
+def permute_bits(x, moves):
     """Each set bit k of x goes to bit moves[k]."""
     out, k = 0, 0
     while x:
