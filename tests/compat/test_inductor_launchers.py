@@ -44,7 +44,7 @@ def test_the_static_launcher_is_refused_where_a_grid_could_break_them(kernels):
 
 def test_the_static_launcher_is_refused_where_a_kernel_takes_more_than_the_users_arguments(kernels):
     kernel = product(kernels())
-    assert kernel.metadata.maps and kernel.metadata.copy_warps, "the test needs a warp-specialized kernel"
+    assert kernel.metadata.tensor_maps and kernel.metadata.producer_warps, "the test needs a warp-specialized kernel"
     with pytest.raises(NotImplementedError, match="only tritium's launcher"):
         kernel._cubin_path
 
@@ -52,8 +52,8 @@ def test_the_static_launcher_is_refused_where_a_kernel_takes_more_than_the_users
 def test_from_cpp_a_kernel_takes_the_users_arguments_alone(kernels):
     kernel = product(kernels(store=True))
     metadata = kernel.metadata
-    assert not (metadata.maps or metadata.copy_warps or metadata.persistent or metadata.nonnegative or metadata.disjoint
-                or metadata.reordered)
+    assert not (metadata.tensor_maps or metadata.producer_warps or metadata.persistent)
+    assert not (metadata.nonnegative or metadata.disjoint or metadata.reordered)
     assert inductor.needs_launcher(kernel) is None and not turned(kernels(store=True)).metadata.nonnegative
 
 

@@ -223,7 +223,7 @@ def test_the_default_backend(monkeypatch):
             drivers.default.get_current_device()
 
 
-def test_strides_that_the_copy_engine_does_not_take():
+def test_strides_that_tma_does_not_take():
     for arch, refused in ((90, True), (80, False)):
         b = Bench(target("cuda", arch))
         arguments = [b.tile("ptr<f32>"), [8, 5], [5, 1], [4, 4]]

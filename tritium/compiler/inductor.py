@@ -75,8 +75,9 @@ def options(src) -> dict[str, Any]:
 def needs_launcher(kernel) -> str | None:
     """Why only tritium's own launcher may start a kernel; None if the user's arguments are all it takes."""
     metadata = kernel.metadata
-    told = {name: getattr(metadata, name, ()) for name in ("maps", "copy_warps", "persistent", "disjoint", "reordered")}
-    if told["maps"] or told["copy_warps"] or told["persistent"]:
+    names = ("tensor_maps", "producer_warps", "persistent", "disjoint", "reordered")
+    told = {name: getattr(metadata, name, ()) for name in names}
+    if told["tensor_maps"] or told["producer_warps"] or told["persistent"]:
         return f"{kernel.name} has implicit arguments, extra warps or a persistent grid: only tritium's launcher fits"
     if told["disjoint"] or told["reordered"]:
         return f"{kernel.name} assumes that arguments do not alias, which only tritium's launcher checks"

@@ -250,7 +250,7 @@ class CompiledKernel:
         drv.check_target(self.metadata.target)
         device = drv.get_current_device()
         limits = drv.utils.get_device_properties(device)
-        threads = (self.metadata.num_warps + getattr(self.metadata, "copy_warps", 0)) * self.metadata.warp_size
+        threads = (self.metadata.num_warps + getattr(self.metadata, "producer_warps", 0)) * self.metadata.warp_size
         self._require("shared memory", self.metadata.shared, limits["max_shared_mem"])
         self._require("threads", threads, limits.get("max_threads_per_block", threads))
         self._require("tensor memory", self.metadata.tmem_size, _TENSOR_MEMORY_COLUMNS)
@@ -286,7 +286,7 @@ class CompiledKernel:
     @property
     def _has_preconditions(self) -> bool:
         """Whether launches must satisfy preconditions."""
-        return any(getattr(self.metadata, name, ()) for name in ("nonnegative", "maps", "disjoint", "reordered"))
+        return any(getattr(self.metadata, name, ()) for name in ("nonnegative", "tensor_maps", "disjoint", "reordered"))
 
     def _require(self, name: str, needed: int, limit: int) -> None:
         if needed > limit:

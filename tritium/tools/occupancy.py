@@ -109,7 +109,7 @@ def occupancy(kernel: Any) -> Occupancy:
     >>> occupancy(Kernel(metadata=metadata, n_regs=32)).limiter
     'warps'
     """
-    warps = kernel.metadata.num_warps + getattr(kernel.metadata, "copy_warps", 0)
+    warps = kernel.metadata.num_warps + getattr(kernel.metadata, "producer_warps", 0)
     return occupancy_of(kernel.n_regs, kernel.metadata.shared, warps, kernel.metadata.target)
 
 

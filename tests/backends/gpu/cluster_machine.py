@@ -1,6 +1,6 @@
 """Runs what `split_clusters` makes on the interpreter: one machine for each block, on one memory.
 
-Blocks take turns: each runs until it must meet the others. So an order can be chosen, and what a block reads too early
+Blocks alternate: each runs until it must meet the others. So an order can be chosen, and what a block reads too early
 or too late, for want of a meeting, is read so in one of two orders.
 """
 
@@ -27,7 +27,7 @@ def interpret_in_blocks(module, args, grid=(1,), *, blocks=2, backwards=False):
 
 
 class Cluster:
-    """Blocks that take turns."""
+    """Blocks that alternate."""
 
     def __init__(self, blocks, backwards):
         self.order = list(range(blocks))[:: -1 if backwards else 1]

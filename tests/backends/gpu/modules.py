@@ -7,7 +7,7 @@ import struct
 import numpy as np
 
 from tests.backends.gpu.emulator import fit
-from tests.backends.gpu.emulator.copy_engine import tensor_of
+from tests.backends.gpu.emulator.tma import tensor_of
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
@@ -72,7 +72,7 @@ def run_cuda(module, args, grid=(1,), num_warps=4, num_stages=3, num_ctas=1):
         x * num_ctas,
         y,
         z,
-        32 * (num_warps + metadata["copy_warps"]),
+        32 * (num_warps + metadata["producer_warps"]),
         1,
         1,
         metadata["shared"],
@@ -93,11 +93,11 @@ def hidden_parameters(metadata, values, grid):
     if metadata["persistent"]:
         more = [ctypes.c_int32(n) for n in grid]
         grid = (min(BLOCKS, grid[0] * grid[1] * grid[2]), 1, 1)
-    for recipe in (tensor_map.Recipe(*r) for r in metadata["maps"]):
-        found = tensor_of(recipe, values)
-        strides = [s // recipe.size for s in found.strides]
-        more.append(tensor_map.encode(found.address, recipe.element, recipe.size, found.shape, strides, recipe.box,
-                                      recipe.swizzle))  # fmt: skip
+    for template in (tensor_map.Template(*r) for r in metadata["tensor_maps"]):
+        found = tensor_of(template, values)
+        strides = [s // template.size for s in found.strides]
+        more.append(tensor_map.encode(found.address, template.element, template.size, found.shape, strides,
+                                      template.box, template.swizzle))  # fmt: skip
     return grid, more
 
 

@@ -1,4 +1,4 @@
-"""All threads have the same result of a reduction, to the last bit: they may branch on it. Without a GPU."""
+"""All threads get bit-identical results of a reduction: they may branch on it. Without a GPU."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Programs of several blocks: which axes they share, what each does, and that together they do what one would."""
+"""Clusters: which axes are split, the work of each block, and equality with a program of one block."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Programs of several blocks, whose copying warps bring for all what all want."""
+"""Clusters whose producer warps multicast the boxes that all blocks need."""
 
 import ml_dtypes
 import numpy as np
@@ -8,9 +8,9 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu import emulator
 from tests.backends.gpu.modules import H100, binary, run_cuda
-from tests.backends.gpu.test_copy_engine import attention, by_descriptors, data, product, product_args
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
+from tests.backends.gpu.test_tma import attention, by_descriptors, data, product, product_args
 from tritium.backends.gpu.analysis.preconditions import Assumptions
 from tritium.backends.nvptx.assemble.ptxas import ptxas
 from tritium.interp.machine import interpret
@@ -21,13 +21,13 @@ e4m3 = ml_dtypes.float8_e4m3fn
 @pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
 def check(request):
     """A function that runs a kernel and compares every array with what the interpreter makes of it; `shared` tells how
-    many boxes blocks bring to each other in a round."""
+    many boxes blocks bring to each other in an iteration."""
 
     def run(kernel, *args, grid=(1,), blocks=2, shared=1, **options):
         module, values = module_of(kernel, args)
         mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
         text, metadata = emulator.llvm_of(module, num_ctas=blocks, **options)
-        assert metadata["copy_warps"]
+        assert metadata["producer_warps"]
         assert text.count(".multicast::cluster") == shared
         (emulator.run if request.param == "emulated" else run_cuda)(module, mine, grid, num_ctas=blocks, **options)
         interpret(module, theirs, grid)
@@ -40,10 +40,10 @@ def check(request):
     ((128, 128, 128), (128, 64, 64), {}),  # rows of one chunk: every block brings half of them
     ((256, 128, 192), (128, 128, 64), {"num_stages": 4}),  # of two chunks: one each
     ((200, 96, 176), (128, 128, 64), {"num_stages": 2}),
-    ((192, 64, 16), (256, 64, 64), {"num_warps": 8}),  # one round, a tile larger than the matrix
+    ((192, 64, 16), (256, 64, 64), {"num_warps": 8}),  # one iteration, a tile larger than the matrix
     ((256, 256, 64), (256, 256, 32), {"num_warps": 8, "shared": 2}),  # of four chunks: two each
     ((256, 128, 128), (256, 128, 64), {"blocks": 4, "shared": 2}),  # of two chunks: a quarter of both
-    ((128, 128, 64), (128, 128, 64), {"blocks": 4}),  # the left side is shared: parts have columns of their own
+    ((128, 128, 64), (128, 128, 64), {"blocks": 4}),  # the lhs is shared: parts have columns of their own
 ], ids=str)  # fmt: skip
 def test_products(check, sizes, tile, options):
     args, grid = product_args(*sizes, tile)
@@ -51,7 +51,7 @@ def test_products(check, sizes, tile, options):
 
 
 @pytest.mark.parametrize(("dtype", "blocks"), [(np.float16, 2), (ml_dtypes.bfloat16, 4), (e4m3, 2), (e4m3, 4)], ids=str)
-def test_products_of_turned_matrices(check, dtype, blocks):
+def test_products_of_transposed_matrices(check, dtype, blocks):
     args, grid = product_args(64 * blocks, 64, 256, (64 * blocks, 64, 64), dtype, turned=True)
     check(product, *args, grid=grid, blocks=blocks)
 
@@ -69,11 +69,11 @@ def wide(a_ptr, b_ptr, c_ptr, K, am, BM: tl.constexpr, BN: tl.constexpr, BK: tl.
     tl.store(c_ptr + (z + 1) * BM * BN + m[:, None] * BN + n[None, :], total)
 
 
-@pytest.mark.parametrize("rounds", [0, 1, 5])
-def test_boxes_that_the_engine_cannot_bring(check, rounds):
+@pytest.mark.parametrize("trips", [0, 1, 5])
+def test_boxes_that_tma_cannot_load(check, trips):
     """Every block brings them whole for itself, while the other may still be reading what came before."""
     a, b, c = data(np.float16, 128, 320), data(np.float16, 512, 64), np.zeros((3, 128, 64), np.float32)
-    check(wide, a, b, c, 64 * rounds, 320, 128, 64, 64, grid=(3,))
+    check(wide, a, b, c, 64 * trips, 320, 128, 64, 64, grid=(3,))
 
 
 @pytest.mark.parametrize("looks", [False, True], ids=["certain", "looks"])
@@ -87,7 +87,7 @@ def test_descriptors(check, looks, monkeypatch):
 
 @pytest.mark.parametrize(("warps", "rows", "stages"), [(4, 128, 2), (8, 256, 2)])
 def test_attention(check, warps, rows, stages):
-    """Two boxes with barriers of their own; with 8 warps, groups take turns within each block."""
+    """Two boxes with barriers of their own; with 8 warps, groups alternate within each block."""
     q, k, v = (data(np.float16, 2, 256, 64) / 4 for _ in range(3))
     check(attention, q, k, v, np.zeros_like(q), 256, rows, 64, 64, grid=(256 // rows, 2), num_warps=warps,
           num_stages=stages, shared=2)  # fmt: skip
@@ -108,13 +108,13 @@ def rounds_of_tiles(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.const
 
 
 def test_loops_over_tiles(check):
-    """Programs that go round several tiles themselves."""
+    """Programs that iterate over several tiles themselves."""
     m, n, k = 256, 128, 128
     check(rounds_of_tiles, data(np.float16, m, k), data(np.float16, k, n), np.zeros((m, n), np.float32), m, n, k,
           128, 64, 64, grid=(2,))  # fmt: skip
 
 
-def test_small_boxes_are_not_shared(check):
+def test_small_boxes_are_not_multicast(check):
     """A quarter of 16 rows is less than what is swizzled as one."""
     args, grid = product_args(256, 64, 64, (256, 64, 16))
     check(product, *args, grid=grid, blocks=4, shared=0)

@@ -1,4 +1,4 @@
-"""Several dots of a round under way at once, and into the next round; against the interpreter."""
+"""Several dots in flight at once, and across the back edge of a loop; against the interpreter."""
 
 import re
 
@@ -17,7 +17,7 @@ ROUNDS = (0, 1, 2, 5)
 @triton.jit
 def rounds_of(x_ptr, y_ptr, q_ptr, k_ptr, v_ptr, N, TWO: tl.constexpr, X: tl.constexpr, Y: tl.constexpr,
               Y_FIRST: tl.constexpr, M: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
-    """Rounds of two to four dots, which need each other or not, and sums that are scaled or not, in either order."""
+    """Iterations of two to four dots, dependent or not, and accumulators that are scaled or not, in either order."""
     m, j, d = tl.arange(0, M), tl.arange(0, BN), tl.arange(0, D)
     q = tl.load(q_ptr + m[:, None] * D + d[None, :])
     x = tl.zeros((M, D), tl.float32)
@@ -59,10 +59,10 @@ def add_to(y, q, p, v, Y: tl.constexpr):
 @pytest.mark.parametrize("y", [0, 1, 2, 3])
 @pytest.mark.parametrize("x", [0, 1])
 @pytest.mark.parametrize("two", [0, 1])
-def test_rounds_of_many_kinds(check, two, x, y, y_first, warps):
+def test_iterations_of_many_kinds(check, two, x, y, y_first, warps):
     m, block, d = 64 if warps == 4 else 128, 32, 64
-    for rounds, stages in ((1, 3), (2, 2), (5, 2 + y_first)):
-        n = rounds * block
+    for trips, stages in ((1, 3), (2, 2), (5, 2 + y_first)):
+        n = trips * block
         args = data("f2", m, d), data("f2", n, d), data("f2", n, d), n, two, x, y, y_first, m, block, d
         check(rounds_of, np.zeros((m, d), "f4"), np.zeros((m, d), "f4"), *args, warps=warps, stages=stages,
               tolerance=2e-3)  # fmt: skip
@@ -70,7 +70,7 @@ def test_rounds_of_many_kinds(check, two, x, y, y_first, warps):
 
 @triton.jit
 def gated(a_ptr, b_ptr, c_ptr, out_ptr, K, SCALED: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """Two sums of products with one left side; scaled, the second is waited for in every round."""
+    """Two sums of products with one lhs; scaled, the second is waited for in every iteration."""
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     x = tl.zeros((BM, BN), tl.float32)
     y = tl.zeros((BM, BN), tl.float32)
@@ -89,10 +89,10 @@ def gated(a_ptr, b_ptr, c_ptr, out_ptr, K, SCALED: tl.constexpr, BM: tl.constexp
 @pytest.mark.parametrize("warps", [4, 8, 16])
 @pytest.mark.parametrize("scaled", [0, 1])
 def test_two_sums(check, scaled, warps, stages):
-    """With a copying warp, and with the threads' own copies."""
+    """With a producer warp, and with the threads' own copies."""
     m, n, deep = 64, 64, 32
-    for rounds in ROUNDS:
-        k = rounds * deep
+    for trips in ROUNDS:
+        k = trips * deep
         args = data("f2", m, k), data("f2", k, n), data("f2", k, n), np.zeros((m, n), "f4"), k, scaled, m, n, deep
         check(gated, *args, warps=warps, stages=stages)
 
@@ -100,7 +100,7 @@ def test_two_sums(check, scaled, warps, stages):
 @triton.jit
 def gradients(out_ptr, q_ptr, k_ptr, v_ptr, shift_ptr, N, M: tl.constexpr, BN: tl.constexpr, D: tl.constexpr,
               ROWS: tl.constexpr):
-    """As those of attention's queries, or with rows of numbers in every round of its keys: two dots begin a round."""
+    """Gradients of attention's queries, or of its keys with 1-D loads in every iteration: two dots are issued first."""
     m, j, d = tl.arange(0, M), tl.arange(0, BN), tl.arange(0, D)
     q = tl.load(q_ptr + m[:, None] * D + d[None, :])
     kept = tl.load(shift_ptr + m)
@@ -116,8 +116,8 @@ def gradients(out_ptr, q_ptr, k_ptr, v_ptr, shift_ptr, N, M: tl.constexpr, BN: t
     tl.store(out_ptr + m[:, None] * D + d[None, :], total)
 
 
-def of_gradients(m, block, d, rounds, rows):
-    n = rounds * block
+def of_gradients(m, block, d, trips, rows):
+    n = trips * block
     return (np.zeros((m, d), "f4"), data("f2", m, d), data("f2", n, d), data("f2", n, d), data("f4", max(m, n)), n, m,
             block, d, rows)  # fmt: skip
 
@@ -125,29 +125,29 @@ def of_gradients(m, block, d, rounds, rows):
 @pytest.mark.parametrize("stages", [2, 3])
 @pytest.mark.parametrize(("m", "warps"), [(64, 4), (128, 4), (128, 8), (256, 8)])
 @pytest.mark.parametrize("rows", [0, 1])
-def test_dots_that_begin_together(check, rows, m, warps, stages):
-    for rounds in ROUNDS:
-        check(gradients, *of_gradients(m, 32, 64, rounds, rows), warps=warps, stages=stages, tolerance=2e-3)
+def test_dots_issued_together(check, rows, m, warps, stages):
+    for trips in ROUNDS:
+        check(gradients, *of_gradients(m, 32, 64, trips, rows), warps=warps, stages=stages, tolerance=2e-3)
 
 
 @pytest.mark.parametrize(("rows", "waits"), [(0, [1, 0, 0]), (1, [1, 0, 1, 0])])
-def test_each_is_waited_for_when_its_result_is_wanted(rows, waits):
-    """The first of two while the second runs; the third not in its round, but behind the loop. With copies of the
-    threads' own all dots of the round before are over when the third begins; else nobody needs to know."""
+def test_each_is_waited_for_at_its_first_use(rows, waits):
+    """The first of two while the second runs; the third not in its iteration, but behind the loop. With copies of the
+    threads' own all dots of the iteration before are over when the third begins; else nobody needs to know."""
     text, metadata = emulator.llvm_of(module_of(gradients, of_gradients(128, 32, 64, 2, rows))[0], num_warps=8)
-    assert bool(metadata["copy_warps"]) == (not rows)
+    assert bool(metadata["producer_warps"]) == (not rows)
     assert [int(x) for x in re.findall(r"wgmma\.wait_group\.sync\.aligned (\d+)", text)] == waits
 
 
 def test_results_that_find_no_registers_are_waited_for_at_once():
-    """Two results and a sum would take 192 of a thread's registers, and a copying warp leaves 232."""
+    """Two results and a sum would take 192 of a thread's registers, and a producer warp leaves 232."""
     text, metadata = emulator.llvm_of(module_of(gradients, of_gradients(128, 64, 64, 2, 0))[0], num_warps=4)
     waits = re.findall(r"wgmma\.wait_group\.sync\.aligned (\d+)", text)
-    assert metadata["copy_warps"] and waits == ["0", "0", "1", "0"]
+    assert metadata["producer_warps"] and waits == ["0", "0", "1", "0"]
 
 
-def test_groups_of_warps_take_turns_at_three_dots():
-    """A group's turn is over when the dots that begin its round are under way; it takes the next before its last."""
+def test_ping_pong_of_three_dots():
+    """A group signals when the first dots of its iteration are issued, and waits before its last."""
     text, _ = emulator.llvm_of(module_of(gradients, of_gradients(128, 32, 64, 2, 0))[0], num_warps=8)
     kinds = {"take": r"sync\.aligned\.count\(i32 %", "pass": r"arrive\.aligned\.count\(i32 %", "dot": r"wgmma\.commit"}
     found = re.findall("|".join(f"(?P<{name}>{pattern})" for name, pattern in kinds.items()), text)

@@ -1,4 +1,4 @@
-"""The emulator's numbered barriers: warps of a block that meet, take turns, or only say that they came."""
+"""The emulator's named barriers: warps that synchronize, alternate, or only arrive."""
 
 import numpy as np
 import pytest
@@ -109,14 +109,14 @@ show:"""
             "  br label %over", "over:", "  ret void"]  # fmt: skip
 
 
-def test_warps_take_turns():
+def test_warps_alternate():
     expected = 1
     for k in range(6):
         expected = 2 * expected + k % 2
     assert (run(turns(release=True)) == expected).all()
 
 
-def test_warps_that_give_no_turn_away():
+def test_warps_that_never_signal():
     with pytest.raises(Fault, match="deadlock"):
         run(turns(release=False))
 

@@ -1,4 +1,4 @@
-"""The emulator's clusters: blocks that meet, read each other's memory, and copy for each other."""
+"""The emulator's clusters: cluster barriers, distributed shared memory, and multicast."""
 
 import re
 
@@ -9,8 +9,8 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu import emulator
 from tests.backends.gpu.emulator import Fault, execute
-from tests.backends.gpu.emulator.copy_engine import TensorMap
 from tests.backends.gpu.emulator.memory import Memory
+from tests.backends.gpu.emulator.tma import TensorMap
 from tests.backends.gpu.test_clusters import CASES, product
 from tests.backends.gpu.test_language import module_of
 from tritium.interp.machine import interpret
@@ -322,7 +322,7 @@ SECOND = [*AGAIN, *wait("%full", 1, "refilled"), *take(1), "  %x = add i32 0, %s
 
 @pytest.mark.parametrize("how", ["", ".release.cluster"])
 def test_blocks_copy_for_each_other(how):
-    """Row r of the tensor begins with 32 r; the boxes of the second round lie 16 rows further down."""
+    """Row r of the tensor begins with 32 r; the boxes of the second iteration lie 16 rows further down."""
     out = run([*FIRST, *only("last", *release(how=how), name="free"), *SECOND], shared=4096)
     t = np.arange(64)
     assert (out == (t + (256 + t)) + (512 + t) + (768 + t)).all()

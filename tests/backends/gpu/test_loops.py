@@ -1,4 +1,4 @@
-"""Loops around dots as kernels have them: nested, one after the other, left early; against the interpreter."""
+"""Loops around dots: nested, consecutive, with early exits; against the interpreter."""
 
 import re
 from itertools import groupby
@@ -33,7 +33,7 @@ ARCHS = [90, 89, 80]  # warpgroups that multiply from buffers; warps that read t
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-def test_programs_that_take_tiles_in_turn(check, arch):
+def test_programs_that_loop_over_tiles(check, arch):
     """The buffers of a tile lie where the tile before it passed to its stores."""
     m, n, k = 112, 48, 64
     args = data("f2", m, k), data("f2", k, n), np.zeros((m, n), "f4"), m, n, k, 64, 32, 32
@@ -41,8 +41,8 @@ def test_programs_that_take_tiles_in_turn(check, arch):
 
 
 @pytest.mark.parametrize(("arch", "room"), [(86, 101376), (80, 166912), (90, 232448)])
-def test_rings_have_as_many_slots_as_there_is_room_for(arch, room):
-    """Seven rounds' tiles of 32 KiB fit nowhere, with what the result passes through beside them."""
+def test_multibuffers_have_as_many_slots_as_fit(arch, room):
+    """Seven iterations' tiles of 32 KiB fit nowhere, with what the result passes through beside them."""
     args = data("f2", 256, 128), data("f2", 128, 128), np.zeros((256, 128), "f4"), 256, 128, 128, 128, 128, 64
     _, metadata = emulator.llvm_of(module_of(tiles_in_turn, args)[0], arch, 4, 7)
     assert room - (40 << 10) < metadata["shared"] <= room
@@ -51,7 +51,7 @@ def test_rings_have_as_many_slots_as_there_is_room_for(arch, room):
 @pytest.mark.parametrize("warps", [1, 2, 8])
 @pytest.mark.parametrize("stages", [2, 4])
 @pytest.mark.parametrize("dtype", ["i1", "f2", "f4"])
-def test_rings_that_warps_read_back(check, dtype, stages, warps):
+def test_multibuffers_that_are_read_back(check, dtype, stages, warps):
     """Tiles too small for warpgroups, on any architecture: bytes, halves and words, lying along K and along N."""
     m, n, k = 32, 64, 256
     args = data(dtype, m, k), data(dtype, k, n), np.zeros((m, n), "i4" if dtype == "i1" else "f4")
@@ -84,7 +84,7 @@ def widened(a_ptr, b_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.c
 
 @pytest.mark.parametrize("warps", [4, 8])
 @pytest.mark.parametrize("arch", ARCHS)
-def test_operands_that_are_computed_run_ahead_too(check, arch, warps):
+def test_loads_of_computed_operands_are_prefetched(check, arch, warps):
     """Bytes are copied as they are, and widened when they have been read back."""
     small = lambda *shape: (data("i1", *shape) % 5).astype("i1")
     args = small(64, 128), small(64, 128), np.zeros((64, 64), "f4"), 128, 64, 64, 32
@@ -151,8 +151,8 @@ def widened_left_side(a_ptr, b_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr
     tl.store(c_ptr + i[:, None] * BN + j[None, :], total)
 
 
-def test_left_sides_in_registers_are_rounded_when_dots_are_over(check):
-    """The next round may compute them while a dot runs, but not write the registers it reads."""
+def test_lhs_in_registers_is_rounded_after_dots_finish(check):
+    """The next iteration may compute them while a dot runs, but not write the registers it reads."""
     args = (data("i1", 64, 128) % 5).astype("i1"), data("f2", 128, 64), np.zeros((64, 64), "f4"), 128, 64, 64, 32
     text, _ = emulator.llvm_of(module_of(widened_left_side, args)[0])
     steps = re.finditer(r"call <2 x half> @llvm\.nvvm\.ff2f16|mma_async|wgmma\.wait_group\.sync\.aligned \d", text)
@@ -166,7 +166,7 @@ def test_two_dots_on_one_sum(check, stages):
     """The second takes up what the first has not finished; buffers are given back when it has."""
     args = data("f2", 64, 256), data("f2", 256, 64), np.zeros((64, 64), "f4"), 256, 64, 64, 32
     _, metadata = emulator.llvm_of(module_of(two_in_a_row, args)[0], num_stages=stages)
-    assert len(metadata["maps"]) == 5  # the last is the result's
+    assert len(metadata["tensor_maps"]) == 5  # the last is the result's
     check(two_in_a_row, *args, stages=stages)
     check(two_in_a_row, *args, stages=stages, arch=80)
 
@@ -180,17 +180,17 @@ def turned_arguments(blocks):
 
 
 @pytest.mark.parametrize(("blocks", "warps"), TURNED)
-def test_right_sides_that_lie_across_become_left_ones(check, blocks, warps):
-    """The copy engine brings them, and threads pick them out of their buffers: no element takes another way."""
+def test_transposed_rhs_is_swapped(check, blocks, warps):
+    """TMA brings them, and threads pick them out of their buffers: no element takes another way."""
     args = turned_arguments(blocks)
     text, metadata = emulator.llvm_of(module_of(lying_across, args)[0], num_warps=warps)
-    assert "wgmma.mma_async" in text and len(metadata["maps"]) == 3  # the last is the result's
-    assert not re.search(r"wait_group.sync.aligned [1-9]", text), "the next round's registers are those of this one"
+    assert "wgmma.mma_async" in text and len(metadata["tensor_maps"]) == 3  # the last is the result's
+    assert not re.search(r"wait_group.sync.aligned [1-9]", text), "the next iteration's registers are those of this one"
     check(lying_across, *args, grid=(-(-96 // blocks[0]), -(-112 // blocks[1])), warps=warps)
 
 
 @pytest.mark.parametrize(("blocks", "warps"), TURNED)
-def test_right_sides_that_lie_across_without_the_copy_engine(blocks, warps):
+def test_transposed_rhs_without_tma(blocks, warps):
     module, args = module_of(lying_across, turned_arguments(blocks))
     text, _ = emulator.llvm_of(module, num_warps=warps, launch_checks=False)
     assert "cp.async.cg" in text and "wgmma.mma_async" in text and text.count("bar") < 12
@@ -223,8 +223,8 @@ def half_of_a_pair(a_ptr, b_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, B
 
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize(("kernel", "depth"), [(changing_right_side, 32), (half_of_a_pair, 192)])
-def test_right_sides_that_are_no_loads(check, kernel, depth, arch):
-    """They go through one buffer: the dot of the round before must have read it."""
+def test_rhs_that_is_no_load(check, kernel, depth, arch):
+    """They go through one buffer: the dot of the iteration before must have read it."""
     check(kernel, data("f2", 64, 96), data("f2", depth, 64), np.zeros((64, 64), "f4"), 96, 64, 64, 32, arch=arch)
 
 
@@ -267,10 +267,10 @@ def begun_elsewhere(a_ptr, b_ptr, c_ptr, first, K, BM: tl.constexpr, BN: tl.cons
 
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize(("integers", "first"), [(False, 0), (False, 3), (True, 0), (True, -5)])
-@pytest.mark.parametrize("rounds", [0, 1, 4])
-def test_sums_that_begin_with_something(check, rounds, integers, first, twice):
-    """They stay in registers of their own all through the loop, which may have no round at all."""
-    size = 32 * rounds
+@pytest.mark.parametrize("trips", [0, 1, 4])
+def test_initialized_accumulators(check, trips, integers, first, twice):
+    """They stay in registers of their own all through the loop, which may have no iteration at all."""
+    size = 32 * trips
     kinds = ("i1", "i4") if integers else ("f2", "f4")
     a, b = (data(kinds[0], 64, max(size, 1)) for _ in range(2))
     args = a, b, np.full((64, 64), 99, kinds[1]), first, size, 64, 64, 32, integers, twice
@@ -330,11 +330,11 @@ def few_bits(a_ptr, q_ptr, scale_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constex
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(("arch", "block", "warps"), [(90, 64, 4), (90, 128, 8), (80, 16, 4), (89, 32, 2)])
 @pytest.mark.parametrize("stages", [2, 3])
-def test_weights_of_few_bits_run_ahead(check, arch, block, warps, turned, stages):
-    """No warp copies the left side alone: threads would wait for the weights in every round."""
+def test_packed_weights_are_prefetched(check, arch, block, warps, turned, stages):
+    """No warp copies the lhs alone: threads would wait for the weights in every iteration."""
     size = 4 * 32
     q = rng.integers(0, 256, (64, size // 2) if turned else (size // 2, 64)).astype("i4")
     args = (data("f2", block, size), q, data("f4", 4, 64), np.zeros((block, 64), "f4"), size, block, 64, 32, turned)
     text, metadata = emulator.llvm_of(module_of(few_bits, args)[0], arch, num_warps=warps, num_stages=stages)
-    assert not metadata["copy_warps"] and text.count("cp.async.commit_group") == stages
+    assert not metadata["producer_warps"] and text.count("cp.async.commit_group") == stages
     check(few_bits, *args, arch=arch, warps=warps, stages=stages)

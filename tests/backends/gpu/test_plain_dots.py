@@ -1,4 +1,4 @@
-"""Loops around dots that no tensor core does: threads multiply what copies have brought, against the interpreter."""
+"""Loops around dots without tensor cores: threads multiply prefetched tiles, against the interpreter."""
 
 import re
 
@@ -15,7 +15,7 @@ from tests.backends.gpu.test_language import module_of
 @triton.jit
 def along(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr, TA: tl.constexpr,
           TB: tl.constexpr):  # fmt: skip
-    """Sides that lie along K, or along M and N; the last round is not full."""
+    """Operands that lie along K, or along M and N; the last iteration is not full."""
     i, j = tl.arange(0, M), tl.arange(0, N)
     total = tl.zeros((M, N), c_ptr.dtype.element_ty)
     for s in range(0, K, BK):
@@ -34,7 +34,7 @@ def of_along(dtype, m, n, k, block, turned):
 
 @pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize(("shape", "warps"), [((32, 64), 1), ((64, 32), 4), ((16, 16), 4), ((128, 8), 2), ((4, 4), 2)])
-def test_sides_lie_either_way(check, shape, warps, turned):
+def test_operands_contiguous_along_either_axis(check, shape, warps, turned):
     """More and fewer elements than threads, long and square."""
     for block, stages in ((16, 2), (32, 3)):
         check(along, *of_along("f4", *shape, 80, block, turned), warps=warps, stages=stages, tolerance=1e-5)
@@ -47,8 +47,8 @@ def test_doubles(check, turned, arch):
 
 
 @pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
-def test_copies_run_ahead_and_accesses_are_wide(turned):
-    """Sixteen bytes at a time, from whichever axis lies in rows. Columns of a right side that lies along K are not
+def test_copies_are_prefetched_and_accesses_vectorized(turned):
+    """Sixteen bytes at a time, from whichever axis lies in rows. Columns of a rhs that lies along K are not
     neighbours in a thread, so the result passes through shared memory."""
     text, metadata = emulator.llvm_of(module_of(along, of_along("f4", 64, 64, 128, 16, turned))[0], num_warps=4)
     assert "cp.async" in text and "mma" not in text
@@ -64,7 +64,7 @@ def test_before_there_were_copies_operands_are_staged():
 
 @triton.jit
 def outside(a_ptr, b_ptr, c_ptr, N, M: tl.constexpr, BN: tl.constexpr, K: tl.constexpr):
-    """A left side of all rounds, and a tile that is stored as well as multiplied."""
+    """A lhs of all iterations, and a tile that is stored as well as multiplied."""
     i, j, k = tl.arange(0, M), tl.arange(0, BN), tl.arange(0, K)
     a = tl.load(a_ptr + i[:, None] * K + k[None, :])
     total = tl.zeros((M, BN), tl.float32)
@@ -74,8 +74,8 @@ def outside(a_ptr, b_ptr, c_ptr, N, M: tl.constexpr, BN: tl.constexpr, K: tl.con
     tl.store(c_ptr + i[:, None] * BN + j[None, :], total)
 
 
-@pytest.mark.parametrize("rounds", [1, 3])
-def test_what_all_rounds_read_is_put_into_a_buffer_once(check, rounds):
+@pytest.mark.parametrize("trips", [1, 3])
+def test_loop_invariant_operands_are_shared_once(check, trips):
     m, k, block = 32, 16, 32
-    args = data("f4", m, k), data("f4", k, rounds * block), np.zeros((m, block), "f4"), rounds * block, m, block, k
+    args = data("f4", m, k), data("f4", k, trips * block), np.zeros((m, block), "f4"), trips * block, m, block, k
     check(outside, *args, tolerance=1e-5)

@@ -193,7 +193,7 @@ def test_a_launch_may_ask_for_a_kernel_that_takes_nothing_for_granted(fake):
 # --- loads that run ahead of stores -----------------------------------------------------------------------------------
 @triton.jit
 def rows_in_turn(out_ptr, x_ptr, w_ptr, L, BLOCK: tl.constexpr, D: tl.constexpr):
-    """A product in every round, stored in that round; programs have rows of their own."""
+    """A product in every iteration, stored in that iteration; programs have rows of their own."""
     base = tl.program_id(0).to(tl.int64) * L * D
     t, d = tl.arange(0, BLOCK), tl.arange(0, D)
     w = tl.load(w_ptr + d[:, None] * D + d[None, :])

@@ -1,4 +1,4 @@
-"""Loops without dots that are given stages: what the next round loads is under way while this one computes."""
+"""Loops without dots that ask for stages: loads of the next iteration overlap with this one."""
 
 import re
 
@@ -39,7 +39,7 @@ def test_rows_of_any_number(check, count, dtype):
 
 
 def test_the_user_asks_for_it():
-    """Twice the loads: those of the first round, and those of the next. By default loops have none ahead."""
+    """Twice the loads: those of the first iteration, and those of the next. By default loops have none ahead."""
     args = np.zeros((4, 128), "f4"), data("f4", 4, 128), 128, 128, 4, 128, 128
     assert loads(rows, *args, 1) == loads(rows, *args, None) == 1
     assert loads(rows, *args, 2) == loads(rows, *args, 4) == 2
@@ -57,7 +57,7 @@ def test_tiles_that_find_registers(block, warps, ahead):
 
 @pytest.mark.parametrize("shift", [None, 0, 1, -1, 4, -4, 5, -5, 20, -20])
 def test_rows_that_lie_on_others(shift):
-    """In place, or some rows further on or back: what a round stores, a later one may load. Numbers wrap round."""
+    """In place, or some rows further on or back: what an iteration stores, a later one may load. Numbers wrap."""
     count, cols = 20, 64
 
     def views(base):
@@ -70,7 +70,7 @@ def test_rows_that_lie_on_others(shift):
 
 @triton.jit
 def own_rows(x_ptr, y_ptr, n_rows, BLOCK: tl.constexpr):
-    """Every round loads what the last has stored, through one argument."""
+    """Every iteration loads what the last has stored, through one argument."""
     columns = tl.arange(0, BLOCK)
     for row in tl.range(1, n_rows, num_stages=3):
         before = tl.load(x_ptr + (row - 1) * BLOCK + columns)
@@ -78,7 +78,7 @@ def own_rows(x_ptr, y_ptr, n_rows, BLOCK: tl.constexpr):
         tl.store(x_ptr + row * BLOCK + columns, before + y)
 
 
-def test_what_is_stored_through_the_same_argument_is_loaded_in_its_round(check):
+def test_loads_that_may_alias_a_store_are_not_prefetched(check):
     args = np.zeros((6, 128), "f4"), data("f4", 6, 128), 6, 128
     assert loads(own_rows, *args) == 3
     check(own_rows, *args)
@@ -125,7 +125,7 @@ def test_rows_that_others_name(check, n):
 
 @triton.jit
 def chase(out_ptr, next_ptr, in_ptr, n, BLOCK: tl.constexpr):
-    """Where a round loads from, the last has loaded; what that names is summed up."""
+    """Where an iteration loads from, the last has loaded; what that names is summed up."""
     at, columns = 0, tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     for _ in tl.range(n, num_stages=2):
@@ -135,7 +135,7 @@ def chase(out_ptr, next_ptr, in_ptr, n, BLOCK: tl.constexpr):
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 6])
-def test_loads_that_follow_from_loads_of_earlier_rounds(check, n):
+def test_loads_that_depend_on_loads_of_earlier_iterations(check, n):
     args = np.zeros(128, "f4"), rng.permutation(8).astype("i4"), data("f4", 8, 128)
     assert loads(chase, *args, 5, 128) == 4
     check(chase, *args, n, 128)
@@ -204,7 +204,7 @@ def wide(out_ptr, in_ptr, n, BLOCK: tl.constexpr):
 
 
 @pytest.mark.parametrize("arch", [75, 80, 90])
-def test_every_architecture_loads_ahead(check, arch):
+def test_every_architecture_prefetches(check, arch):
     args = np.zeros((3, 128), "i8"), data("i8", 3, 128), 3, 128
     assert loads(wide, *args, arch=arch) == 2
     check(wide, *args, arch=arch)

@@ -1,4 +1,4 @@
-"""Tiles behind the sides of dots whose neighbours are one word in memory: packed weights, scales of groups."""
+"""Operands of dots with repeated elements: packed weights, scales of groups."""
 
 import re
 
@@ -37,24 +37,24 @@ def words(*shape):
 
 
 @triton.jit
-def packed(a_ptr, q_ptr, c_ptr, M, rounds, ALONG_K: tl.constexpr, STARTS: tl.constexpr, BM: tl.constexpr,
+def packed(a_ptr, q_ptr, c_ptr, M, trips, ALONG_K: tl.constexpr, STARTS: tl.constexpr, BM: tl.constexpr,
            BN: tl.constexpr, BK: tl.constexpr):
     """Weights of four bits, eight of a column in a word; words of a row or of a column side by side."""
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(STARTS, STARTS + BK)
     total = tl.zeros((BM, BN), tl.float32)
-    step, side = (rounds * BK // 8 if ALONG_K else 1), (1 if ALONG_K else BN)
+    step, side = (trips * BK // 8 if ALONG_K else 1), (1 if ALONG_K else BN)
     q_ptrs = q_ptr + (k[:, None] // 8 - STARTS // 8) * side + n[None, :] * step
-    for s in range(0, rounds):
-        a = tl.load(a_ptr + m[:, None] * (rounds * BK) + (s * BK + k - STARTS)[None, :], mask=m[:, None] < M, other=0.0)
+    for s in range(0, trips):
+        a = tl.load(a_ptr + m[:, None] * (trips * BK) + (s * BK + k - STARTS)[None, :], mask=m[:, None] < M, other=0.0)
         w = (tl.load(q_ptrs) >> (k % 8 * 4)[:, None]) & 0xF
         total = tl.dot(a, (w - 8).to(a.dtype), total)
         q_ptrs += BK // 8 * side
     tl.store(c_ptr + m[:, None] * BN + n[None, :], total)
 
 
-def packed_args(m, rounds, along_k=False, starts=0, n=64, deep=64, block=64):
-    q = words(n, max(rounds * deep // 8, 1)) if along_k else words(max(rounds * deep // 8, 1), n)
-    return (data("f2", m, max(rounds * deep, 1)), q, np.zeros((block, n), "f4"), m, rounds, along_k, starts, block, n,
+def packed_args(m, trips, along_k=False, starts=0, n=64, deep=64, block=64):
+    q = words(n, max(trips * deep // 8, 1)) if along_k else words(max(trips * deep // 8, 1), n)
+    return (data("f2", m, max(trips * deep, 1)), q, np.zeros((block, n), "f4"), m, trips, along_k, starts, block, n,
             deep)  # fmt: skip
 
 
@@ -62,9 +62,9 @@ def packed_args(m, rounds, along_k=False, starts=0, n=64, deep=64, block=64):
 @pytest.mark.parametrize(("arch", "block", "warps"), ARCHS)
 @pytest.mark.parametrize("along_k", [False, True])
 def test_packed_weights(check, arch, block, warps, along_k, stages):
-    """Any number of rounds, rows that are off."""
-    for rounds in (0, 1, 2, 5):
-        check(packed, *packed_args(block - 3, rounds, along_k, block=block), arch=arch, warps=warps, stages=stages)
+    """Any number of iterations, rows that are off."""
+    for trips in (0, 1, 2, 5):
+        check(packed, *packed_args(block - 3, trips, along_k, block=block), arch=arch, warps=warps, stages=stages)
 
 
 @pytest.mark.parametrize("starts", [0, 64])
@@ -79,14 +79,14 @@ def test_a_word_of_weights_is_copied_once(check, along_k, starts):
 
 
 @triton.jit
-def in_groups(a_ptr, w_ptr, scale_ptr, c_ptr, K, rounds, GROUP: tl.constexpr, ACROSS: tl.constexpr,
+def in_groups(a_ptr, w_ptr, scale_ptr, c_ptr, K, trips, GROUP: tl.constexpr, ACROSS: tl.constexpr,
               WHERE: tl.constexpr, OTHER: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Weights of eight bits with a scale for GROUP rows by ACROSS columns, loaded as a tile."""
     m, n = tl.arange(0, BM), tl.arange(0, BN)
     total = tl.zeros((BM, BN), tl.float32)
-    for s in range(0, rounds):
+    for s in range(0, trips):
         k = s * BK + tl.arange(0, BK)
-        a = tl.load(a_ptr + m[:, None] * (rounds * BK) + k[None, :])
+        a = tl.load(a_ptr + m[:, None] * (trips * BK) + k[None, :])
         w = tl.load(w_ptr + k[:, None] * BN + n[None, :])
         at = scale_ptr + (k[:, None] // GROUP) * (BN // ACROSS) + n[None, :] // ACROSS
         if WHERE == "everywhere":
@@ -99,10 +99,10 @@ def in_groups(a_ptr, w_ptr, scale_ptr, c_ptr, K, rounds, GROUP: tl.constexpr, AC
     tl.store(c_ptr + m[:, None] * BN + n[None, :], total)
 
 
-def group_args(group, across, where="everywhere", other=0.0, k=None, rounds=3, deep=32, block=64, n=64):
-    deepest = max(rounds * deep, 1)
+def group_args(group, across, where="everywhere", other=0.0, k=None, trips=3, deep=32, block=64, n=64):
+    deepest = max(trips * deep, 1)
     scale = np.exp2(rng.integers(-2, 2, (-(-deepest // group), n // across))).astype("f2")
-    return (data("f2", block, deepest), data("i1", deepest, n), scale, np.zeros((block, n), "f4"), k or deepest, rounds,
+    return (data("f2", block, deepest), data("i1", deepest, n), scale, np.zeros((block, n), "f4"), k or deepest, trips,
             group, across, where, other, block, n, deep)  # fmt: skip
 
 
@@ -110,8 +110,8 @@ def group_args(group, across, where="everywhere", other=0.0, k=None, rounds=3, d
 @pytest.mark.parametrize(("group", "across"), [(8, 1), (32, 1), (64, 1), (16, 16), (1, 4), (128, 64)])
 def test_scales_of_groups(check, arch, block, warps, group, across):
     """Groups of some rows, of a whole tile and of several, also of columns."""
-    for rounds in (0, 1, 2, 5):
-        check(in_groups, *group_args(group, across, rounds=rounds, block=block), arch=arch, warps=warps)
+    for trips in (0, 1, 2, 5):
+        check(in_groups, *group_args(group, across, trips=trips, block=block), arch=arch, warps=warps)
 
 
 @pytest.mark.parametrize(("group", "across", "tile"), [(8, 1, "4x64xf16"), (64, 1, "1x64xf16"), (16, 8, "2x8xf16")])
@@ -138,12 +138,12 @@ def test_a_mask_that_cuts_through_groups_keeps_them_apart():
 
 
 @triton.jit
-def below_zero(a_ptr, q_ptr, c_ptr, first, rounds, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def below_zero(a_ptr, q_ptr, c_ptr, first, trips, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Quotients are rounded towards zero: around it more neighbours are equal, and groups lie elsewhere."""
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     total = tl.zeros((BM, BN), tl.float32)
-    for s in range(0, rounds):
-        a = tl.load(a_ptr + m[:, None] * (rounds * BK) + (s * BK + k)[None, :])
+    for s in range(0, trips):
+        a = tl.load(a_ptr + m[:, None] * (trips * BK) + (s * BK + k)[None, :])
         w = tl.load(q_ptr + ((first + s * BK + k)[:, None] // 8 + 8) * BN + n[None, :])
         total = tl.dot(a, (w & 7).to(a.dtype), total)
     tl.store(c_ptr + m[:, None] * BN + n[None, :], total)
@@ -165,12 +165,12 @@ def test_what_is_taken_for_granted_is_noted():
 
 
 @triton.jit
-def rows(a_ptr, w_ptr, scale_ptr, row_ptr, c_ptr, rounds, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def rows(a_ptr, w_ptr, scale_ptr, row_ptr, c_ptr, trips, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """A row of scales for pairs of columns; another that depends on what is loaded, and a tile that is carried."""
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     total, at = tl.zeros((BM, BN), tl.float32), k // 4
-    for s in range(0, rounds):
-        a = tl.load(a_ptr + m[:, None] * (rounds * BK) + (s * BK + k)[None, :])
+    for s in range(0, trips):
+        a = tl.load(a_ptr + m[:, None] * (trips * BK) + (s * BK + k)[None, :])
         scale = tl.load(scale_ptr + s * BN // 2 + n // 2)
         row = tl.load(row_ptr + s)
         w = tl.load(w_ptr + row * BN + at[:, None] * BN + n[None, :])
@@ -181,9 +181,9 @@ def rows(a_ptr, w_ptr, scale_ptr, row_ptr, c_ptr, rounds, BM: tl.constexpr, BN: 
 
 @pytest.mark.parametrize(("arch", "block", "warps"), ARCHS)
 def test_rows_and_what_cannot_be_seen_through(check, arch, block, warps):
-    for rounds in (0, 1, 2, 5):
-        args = data("f2", block, max(rounds * 32, 1)), data("i2", 16, 64), data("f4", max(rounds, 1), 32)
-        args = *args, rng.integers(0, 8, max(rounds, 1)).astype("i4"), np.zeros((block, 64), "f4"), rounds, block, 64
+    for trips in (0, 1, 2, 5):
+        args = data("f2", block, max(trips * 32, 1)), data("i2", 16, 64), data("f4", max(trips, 1), 32)
+        args = *args, rng.integers(0, 8, max(trips, 1)).astype("i4"), np.zeros((block, 64), "f4"), trips, block, 64
         check(rows, *args, 32, arch=arch, warps=warps)
     text = ttgir_of(rows, (*args, 32), arch, warps)
     assert "32xf32" in buffers(text) and "64xf32" not in buffers(text)

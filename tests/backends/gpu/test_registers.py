@@ -40,7 +40,7 @@ def test_products_of_odd_sizes_do_not_spill(blocks):
 
 @pytest.mark.parametrize("arch", [80, 86, 89])
 @pytest.mark.parametrize(("blocks", "warps"), [((64, 64, 32), 4), ((128, 128, 32), 4), ((128, 256, 32), 8)])
-def test_rings_before_hopper_do_not_spill(arch, blocks, warps):
+def test_multibuffers_before_hopper_do_not_spill(arch, blocks, warps):
     """Operands are read back piece by piece; the accumulators take half of the registers."""
     types = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16") | dict.fromkeys("MNK", "i32")
     constants = dict(zip(("M_BLOCK", "N_BLOCK", "K_BLOCK"), blocks))
@@ -52,14 +52,14 @@ def test_rings_before_hopper_do_not_spill(arch, blocks, warps):
 
 
 @pytest.mark.parametrize(("blocks", "warps"), [((64, 256, 64), 4), ((128, 128, 64), 4), ((128, 256, 64), 8)])
-def test_products_with_a_copying_warp_do_not_spill(blocks, warps):
+def test_products_with_a_producer_warp_do_not_spill(blocks, warps):
     """An instruction's sums must fit in the registers that threads begin with, all sums in those they end up with."""
     types = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16") | dict.fromkeys("MNK", "i32")
     constants = dict(zip(("M_BLOCK", "N_BLOCK", "K_BLOCK"), blocks))
     aligned = {(k,): [["tt.divisibility", 16]] for k in range(6)}
     source = ASTSource(product, types | dict.fromkeys(constants, "constexpr"), constants, aligned)
     kernel = compile(source, target=GPUTarget("cuda", 90, 32), options=dict(num_warps=warps))
-    assert kernel.metadata.copy_warps and kernel.n_spills == 0
+    assert kernel.metadata.producer_warps and kernel.n_spills == 0
 
 
 @triton.jit

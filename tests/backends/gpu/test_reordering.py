@@ -1,4 +1,4 @@
-"""Loops around dots that store: what runs ahead may pass only stores to other memory."""
+"""Loops around dots with stores: loads are hoisted only above stores to other memory."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu import emulator
 from tests.backends.gpu.samples import data, rng
+from tests.backends.gpu.test_index_loads import SIZES, page_table
 from tests.backends.gpu.test_language import module_of
-from tests.backends.gpu.test_loaded_addresses import SIZES, page_table
 from tests.backends.gpu.test_loops import ARCHS
 from tritium.interp.machine import interpret
 
@@ -48,10 +48,10 @@ def compare(kernel, memory, views, *args, arch=90):
 
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("stages", [2, 3, 4])
-def test_loads_run_ahead_of_stores_to_other_memory(check, stages, arch):
+def test_loads_are_hoisted_above_stores_to_other_memory(check, stages, arch):
     block, d = (64, 64) if arch == 90 else (32, 32)
-    for rounds in (0, 1, 2, 5):
-        length, programs = block * rounds, 2
+    for trips in (0, 1, 2, 5):
+        length, programs = block * trips, 2
         q, k, v = (rarely(programs, max(length, 1), d) for _ in range(3))
         args = np.zeros_like(q), q, k, v, length, block, d
         check(linear_attention, *args, grid=(programs,), arch=arch, stages=stages)
@@ -65,7 +65,7 @@ def test_loads_run_ahead_of_stores_to_other_memory(check, stages, arch):
 @pytest.mark.parametrize("which", [0, 2])
 @pytest.mark.parametrize("shift", [0, 1, -1, 32, 64, 159, -160, 160])
 def test_results_that_lie_on_what_is_loaded(shift, which, arch):
-    """In place, a row or a block further on or back: what a round stores, a later one may load."""
+    """In place, a row or a block further on or back: what an iteration stores, a later one may load."""
     length, block, d, far = 160, 32, 32, 1000
 
     def views(base):
@@ -77,13 +77,13 @@ def test_results_that_lie_on_what_is_loaded(shift, which, arch):
 
 
 @triton.jit
-def kept_state(out_ptr, state_ptr, new_ptr, x_ptr, w_ptr, rounds, M: tl.constexpr, D: tl.constexpr,
+def kept_state(out_ptr, state_ptr, new_ptr, x_ptr, w_ptr, trips, M: tl.constexpr, D: tl.constexpr,
                BLOCK: tl.constexpr):
-    """Every round loads a state, and stores the next."""
+    """Every iteration loads a state, and stores the next."""
     i, d, k = tl.arange(0, M), tl.arange(0, D), tl.arange(0, BLOCK)
     at = i[:, None] * D + d[None, :]
     total = tl.zeros((M, D), tl.float32)
-    for r in range(rounds):
+    for r in range(trips):
         w = tl.load(w_ptr + (r * BLOCK + k)[:, None] * D + d[None, :])
         state = tl.load(state_ptr + at)
         total = tl.dot(tl.load(x_ptr + i[:, None] * BLOCK + k[None, :]), w, total)
@@ -95,7 +95,7 @@ def kept_state(out_ptr, state_ptr, new_ptr, x_ptr, w_ptr, rounds, M: tl.constexp
 @pytest.mark.parametrize(("arch", "m", "d"), SIZES)
 @pytest.mark.parametrize("together", [False, True])
 def test_a_state_that_is_stored_and_loaded_through_two_arguments(together, arch, m, d):
-    """If it is one, every round must see what the last has stored."""
+    """If it is one, every iteration must see what the last has stored."""
     block = 32
     sizes = np.array([m * d, m * d, m * d, m * block, 6 * block * d])
     ends = np.cumsum(sizes) + np.arange(5) * 4096
@@ -109,11 +109,11 @@ def test_a_state_that_is_stored_and_loaded_through_two_arguments(together, arch,
 
 
 @triton.jit
-def own_state(out_ptr, state_ptr, x_ptr, w_ptr, rounds, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr):
+def own_state(out_ptr, state_ptr, x_ptr, w_ptr, trips, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr):
     """The same through one argument."""
     i, d, k = tl.arange(0, M), tl.arange(0, D), tl.arange(0, BLOCK)
     total = tl.zeros((M, D), tl.float32)
-    for r in range(rounds):
+    for r in range(trips):
         a = tl.load(x_ptr + i[:, None] * BLOCK + k[None, :])
         state = tl.load(state_ptr + k[:, None] * D + d[None, :])
         total = tl.dot(a, tl.load(w_ptr + (r * BLOCK + k)[:, None] * D + d[None, :]), total)
@@ -123,7 +123,7 @@ def own_state(out_ptr, state_ptr, x_ptr, w_ptr, rounds, M: tl.constexpr, D: tl.c
 
 
 @pytest.mark.parametrize(("arch", "m", "d"), SIZES)
-def test_what_is_loaded_and_stored_through_one_argument_stays_in_its_round(check, arch, m, d):
+def test_loads_and_stores_through_one_argument_stay_in_order(check, arch, m, d):
     """While the rest runs ahead."""
     args = np.zeros((m, d), "f4"), data("f2", 32, d), data("f2", m, 32), data("f2", 5 * 32, d), 5, m, d, 32
     text, metadata = emulator.llvm_of(module_of(own_state, args)[0], arch)
@@ -167,7 +167,7 @@ def test_pointers_that_move_past_stores(shift, arch):
 @triton.jit
 def paged_results(out_ptr, a_ptr, b_ptr, table_ptr, count, M: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
                   TABLED: tl.constexpr):
-    """Where pages lie nobody knows before: a store may be what a later round is to load."""
+    """Where pages lie nobody knows before: a store may be what a later iteration is to load."""
     i, d, n = tl.arange(0, M), tl.arange(0, D), tl.arange(0, PAGE)
     a = tl.load(a_ptr + i[:, None] * PAGE + n[None, :])
     for s in range(count):
@@ -178,7 +178,7 @@ def paged_results(out_ptr, a_ptr, b_ptr, table_ptr, count, M: tl.constexpr, D: t
 
 
 @pytest.mark.parametrize("tabled", [False, True])
-def test_unknown_addresses_pass_no_stores(check, tabled):
+def test_unknown_addresses_are_not_hoisted_above_stores(check, tabled):
     args = np.zeros((6, 16, 64), "f4"), data("f2", 16, 32), data("f2", 6, 32, 64), page_table(6, 6), 6, 16, 64, 32
     text, metadata = emulator.llvm_of(module_of(paged_results, (*args, tabled))[0], 80)
     assert "cp.async" not in text and metadata["reordered"] == ()

@@ -130,7 +130,7 @@ def test_what_does_not_fit_is_refused(road):
 
 
 def test_kernels_with_parameters_of_their_own(road):
-    """Copies by the copy engine, programs that share themselves out: the launcher adds what they need."""
+    """Copies by TMA, programs that share themselves out: the launcher adds what they need."""
     n, block = 512, 128
     a, b = (torch.randn(n, n, device="cuda", dtype=torch.float16) for _ in range(2))
     c = torch.zeros_like(a)

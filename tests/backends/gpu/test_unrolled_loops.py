@@ -1,4 +1,4 @@
-"""Loops of a few known rounds, written out: what they leave behind, masks, branches of the first round, steps back."""
+"""Unrolled loops: results, masks, branches of the first iteration, negative steps."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def row_sums(x, o, least, N: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @pytest.mark.parametrize("n", [1, 256, 257, 1000, 2048])
-def test_masked_rounds(check, n):
+def test_masked_iterations(check, n):
     check(row_sums, data("f4", n), np.zeros(256, "f4"), np.zeros(256, "f4"), n, 256, warps=4)
 
 

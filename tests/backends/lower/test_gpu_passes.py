@@ -50,7 +50,7 @@ def _prefetch(module, nv):
 
 def _specialize(module, nv):
     capabilities = lambda module: mma.capabilities(nv, analyze(module, []), module.attrs["num_warps"])
-    return specialize_warps(module, capabilities, tma.engine(nv))
+    return specialize_warps(module, capabilities, tma.support(nv))
 
 
 def _assign(module, nv):
@@ -81,7 +81,7 @@ PASSES = {
     "simplify_induction": lambda module, nv: simplify_induction(module),
     "software_pipeline": _pipeline,
     "specialize_warps": _specialize,
-    "tma_stores": lambda module, nv: tma_stores(module, tma.engine(nv), len(module.args)),
+    "tma_stores": lambda module, nv: tma_stores(module, tma.support(nv), len(module.args)),
     "assign_layouts": _assign,
 }
 

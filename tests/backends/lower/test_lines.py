@@ -109,7 +109,7 @@ def test_lines_of_pipelined_loops(arch):
     assert lines_of(ptx, r"st\.global") == here("out")
 
 
-def test_lines_of_a_copying_warp():
+def test_lines_of_a_producer_warp():
     ptx = compiled(product, ("*fp16", "*fp16", "*fp32", "i32"), {"B": 64}, 90)["ptx"]
     assert lines_of(ptx, r"cp\.async\.bulk\.tensor.*mbarrier") == here("left", "dot")
     assert lines_of(ptx, r"mma_async") == here("dot")

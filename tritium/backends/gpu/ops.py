@@ -1,4 +1,4 @@
-"""Ops that exist only at the GPU stage: layout conversions, and shared memory filled ahead of its use."""
+"""Ops of the GPU stage: layout conversions, shared-memory buffers, asynchronous copies, MMAs, mbarriers, TMA."""
 
 # The functions of an op's class have no `self`.
 # pyright: reportAttributeAccessIssue=false
@@ -22,7 +22,7 @@ class convert:
 
 @op("multibuffer", attrs=("tile", "slots", "axis"), effects="write")
 class multibuffer:
-    """`slots` new buffers in shared memory for tiles of type `tile` with rows along `axis`; gives the address."""
+    """Allocate `slots` buffers in shared memory for tiles of type `tile` with rows along `axis`; gives the address."""
 
     def infer(*, tile, slots, axis):
         return T.i32
@@ -30,7 +30,7 @@ class multibuffer:
 
 @op("release", effects="write")
 class release:
-    """The buffer at this address, and all made after it, are not read any more: their memory may be used again."""
+    """Free the buffer at this address, and all allocated after it."""
 
     def infer(address):
         return None
@@ -41,7 +41,8 @@ MIN_TRANSFER = 4  # bytes: no asynchronous copy is shorter
 
 @op("async_load", attrs=("tile", "axis"), effects="write")
 class async_load:
-    """Start copying a tile from global memory into a buffer: operands (buffer address, pointers[, mask])."""
+    """Start an asynchronous copy of a tile from global memory into a buffer: operands (buffer address, pointers[,
+    mask])."""
 
     def infer(buffer, pointers, mask=None, *, tile, axis):
         return None
@@ -49,7 +50,7 @@ class async_load:
 
 @op("buffer_load", attrs=("tile", "axis"), effects="read")
 class buffer_load:
-    """Read a tile back from a buffer that copies have filled: operand (buffer address)."""
+    """Read a tile back from a filled buffer: operand (buffer address)."""
 
     def infer(buffer, *, tile, axis):
         return tile
@@ -57,7 +58,7 @@ class buffer_load:
 
 @op("async_commit", effects="write")
 class async_commit:
-    """Close a group of copies."""
+    """Close a group of asynchronous copies."""
 
     def infer():
         return None
@@ -65,7 +66,7 @@ class async_commit:
 
 @op("async_wait", attrs=("pending",), effects="write")
 class async_wait:
-    """Wait until at most `pending` groups of copies are under way, then let all threads see what arrived."""
+    """Wait until at most `pending` groups of copies are in flight, then make what arrived visible to all threads."""
 
     def infer(*, pending):
         return None
@@ -73,7 +74,7 @@ class async_wait:
 
 @op("share", attrs=("axis",), effects="write")
 class share:
-    """Put tiles into shared-memory buffers of their own, rows along `axis`; gives their byte addresses."""
+    """Write tiles into newly allocated buffers in shared memory, rows along `axis`; gives their byte addresses."""
 
     def infer(*tiles, axis):
         return (T.i32,) * len(tiles)
@@ -81,15 +82,15 @@ class share:
 
 @op("dot_shared", attrs=("lhs", "rhs", "a_axis", "b_axis", "precision", "pending"), effects="read")
 class dot_shared:
-    """Start acc + a @ b: operands (a, b, acc), where a and b are addresses of buffers, or a is a tile in registers.
+    """Issue acc + a @ b: operands (a, b, acc), where a and b are addresses of buffers, or a is a tile in registers.
 
-    The attributes give the operands' tile types and the axes their rows lie along; those of a tile in registers lay so
-    in the buffer it comes from. Such a tile may come unrounded, in f32: then it is rounded when the dots before are
-    over, which read such registers, too. The dot waits until at most `pending` dots, this one included, are unfinished,
-    or for none (None); an unfinished result may only be handed to further `dot_shared` and to `dot_wait`.
+    The attributes give the operands' tile types and contiguous axes; for a tile in registers, the axis in the buffer it
+    was read from. Such a tile may be unrounded, in f32: it is rounded when the earlier dots, which may read the same
+    registers, are finished. The dot waits until at most `pending` dots, this one included, are unfinished, or for none
+    (None); an unfinished result may only be used by further `dot_shared` and by `dot_wait`.
 
-    Further operands are a barrier and a parity: with all it takes to begin at hand, the dot waits for that phase, and
-    then as `ping_pong_wait` does.
+    Further operands are an mbarrier and a parity: when its operands are ready, the dot waits for that phase, and then
+    as `ping_pong_wait` does.
     """
 
     def infer(a, b, acc, *phase, lhs, rhs, a_axis, b_axis, precision, pending):
@@ -98,9 +99,9 @@ class dot_shared:
 
 @op("dot_buffers", attrs=("lhs", "rhs", "a_axis", "b_axis"), effects="read")
 class dot_buffers:
-    """acc + a @ b by plain threads: operands (a, b, acc), where a and b are addresses of buffers.
+    """acc + a @ b without MMA: operands (a, b, acc), where a and b are addresses of buffers.
 
-    The attributes give the operands' tile types and the axes their rows lie along.
+    The attributes give the operands' tile types and contiguous axes.
     """
 
     def infer(a, b, acc, *, lhs, rhs, a_axis, b_axis):
@@ -109,7 +110,7 @@ class dot_buffers:
 
 @op("dot_wait", attrs=("pending",), effects="read")
 class dot_wait:
-    """The accumulator once at most `pending` started dots are unfinished."""
+    """The accumulator once at most `pending` issued dots are unfinished."""
 
     def infer(acc, *, pending):
         return acc
@@ -118,7 +119,7 @@ class dot_wait:
 # --- clusters: the blocks that share a program -----------------------------------------------------------------------
 @op("block_rank")
 class block_rank:
-    """Which block of its cluster this is, counted from 0; equal in all its threads."""
+    """The rank of this block in its cluster, from 0; uniform in the block."""
 
     def infer():
         return T.i32
@@ -129,8 +130,8 @@ class block_rank:
 
 @op("cluster_all_gather", attrs=("blocks",), effects="write")
 class cluster_all_gather:
-    """What each of these `blocks` of the cluster holds, along a new first axis, for several values at once. All blocks
-    meet here."""
+    """All-gather over these `blocks` of the cluster, along a new first axis, for several values at once. A cluster
+    barrier."""
 
     def infer(*values, blocks):
         return tuple(T.with_shape(t, (len(blocks), *T.shape(t))) for t in values)
@@ -141,7 +142,7 @@ class cluster_all_gather:
 
 @op("cluster_barrier", effects="write")
 class cluster_barrier:
-    """All threads of all blocks of the cluster meet, and see what the others have written to memory."""
+    """Barrier of all threads of the cluster, which makes their writes to memory visible to each other."""
 
     def infer():
         return None
@@ -153,9 +154,9 @@ class cluster_barrier:
 # --- warps with different work ----------------------------------------------------------------------------------------
 @op("warp_specialize", attrs=("registers",), effects="write", blocks=1)
 class warp_specialize:
-    """Two regions for two groups of warps: the second for the kernel's own, the first for one of those that come behind
-    them. `registers` are how many each thread begins with, then one behind them and one of the others. If several
-    `blocks` copy for each other, they meet before and after."""
+    """Two regions: the first for the producer warp, the second for the consumer warps. `registers` are those of a
+    thread at launch, of a producer, and of a consumer after `setmaxnreg`. If several `blocks` multicast, a cluster
+    barrier precedes and follows."""
 
     def infer(*, regions, registers, blocks):
         return None
@@ -163,8 +164,8 @@ class warp_specialize:
 
 @op("mbarrier_init", attrs=("count", "arrivals"), effects="write")
 class mbarrier_init:
-    """`count` new barriers in shared memory, each through with a phase when so many warps (or copies) have arrived and
-    all announced bytes are there; gives the address. All threads of the program meet here."""
+    """Allocate `count` mbarriers in shared memory; a phase completes after `arrivals` arrivals of warps (or copies) and
+    all expected bytes. Gives the address. A barrier of the block."""
 
     def infer(*, count, arrivals):
         return T.i32
@@ -172,8 +173,8 @@ class mbarrier_init:
 
 @op("mbarrier_arrive", effects="write", blocks=1)
 class mbarrier_arrive:
-    """Every warp that comes here arrives once at the barrier at this address, in each of so many blocks; with a second
-    operand, an i1, if that holds."""
+    """Every warp arrives once at the mbarrier at this address, in each of `blocks` blocks; with a second operand, an
+    i1, if that holds."""
 
     def infer(barrier, condition=None, *, blocks):
         return None
@@ -181,7 +182,7 @@ class mbarrier_arrive:
 
 @op("mbarrier_wait", effects="write")
 class mbarrier_wait:
-    """Wait until the barrier at this address is through with a phase of this parity: operands (barrier, parity)."""
+    """Wait until the mbarrier at this address has completed a phase of this parity: operands (barrier, parity)."""
 
     def infer(barrier, parity):
         return None
@@ -189,7 +190,7 @@ class mbarrier_wait:
 
 @op("ping_pong_open", effects="write")
 class ping_pong_open:
-    """The two halves of the kernel's own warps begin to take turns, the first with the first."""
+    """Ping-pong scheduling of the two consumer warpgroups begins, with the first group."""
 
     def infer():
         return None
@@ -197,7 +198,7 @@ class ping_pong_open:
 
 @op("ping_pong_wait", effects="write")
 class ping_pong_wait:
-    """A group of warps waits for its turn."""
+    """A warpgroup waits for the signal of the other one."""
 
     def infer():
         return None
@@ -205,7 +206,7 @@ class ping_pong_wait:
 
 @op("ping_pong_signal", effects="write")
 class ping_pong_signal:
-    """It is the other group's turn."""
+    """A warpgroup signals the other one."""
 
     def infer():
         return None
@@ -213,7 +214,7 @@ class ping_pong_signal:
 
 @op("ping_pong_close", effects="write")
 class ping_pong_close:
-    """The last turn has been passed on, and nobody is to take it."""
+    """Consume the last signal, for which no group waits."""
 
     def infer():
         return None
@@ -221,11 +222,10 @@ class ping_pong_close:
 
 @op("tma_load", attrs=("tile", "axis"), effects="write", blocks=1)
 class tma_load:
-    """Have the copy engine bring a box of a tensor into a buffer: operands (buffer, barrier, map, *coordinates).
+    """Issue a TMA load of a box of a tensor into a buffer: operands (buffer, barrier, map, *coordinates).
 
-    Its bytes are announced to the barrier, which waits for them. The coordinates are the box's start, slowest axis
-    first; what lies outside of the tensor becomes zeros. Several `blocks` that want the same box bring a part of it
-    each, to all of them.
+    The mbarrier expects its bytes. The coordinates are the start of the box, slowest axis first; elements outside of
+    the tensor become zeros. Several `blocks` that need the same box multicast a part of it each.
     """
 
     def infer(buffer, barrier, tensor, *coordinates, tile, axis, blocks):
@@ -234,10 +234,10 @@ class tma_load:
 
 @op("element_load", attrs=("tile", "axis", "wraps"), effects="write")
 class element_load:
-    """Bring a tile into a buffer element by element, for boxes the copy engine cannot read; done when it ends.
+    """Load a tile into a buffer element by element, for boxes that TMA cannot read; complete when it returns.
 
     Operands (buffer, origin, step, low, high of each axis, then start and modulus of each axis that `wraps`): element
-    (i, j) lies at origin + i * step + j * step, or at (start + i) % modulus; it is zero outside of low ... high.
+    (i, j) is at origin + i * step + j * step, or at (start + i) % modulus; it is zero outside of low ... high.
     """
 
     def infer(buffer, origin, *numbers, tile, axis, wraps):
@@ -246,12 +246,12 @@ class element_load:
 
 @op("tma_store", attrs=("axis", "rank", "how", "ordered", "fenced"), effects="write")
 class tma_store:
-    """Have the copy engine write a tile with rows along `axis` to a box of a tensor, and go on meanwhile.
+    """Issue a TMA store of a tile with rows along `axis` to a box of a tensor.
 
-    Operands (tile, map, `rank` coordinates). What lies outside of the tensor is dropped; with `how` the rest is
-    combined with what is there, by an atomic operation. If `ordered`, the program's earlier boxes are written first; if
-    `fenced`, what its threads wrote to global memory is. Further operands are an i1, whether the engine can do so, and
-    for the threads to do it origin, step, low and high of each axis as in `element_load`.
+    Operands (tile, map, `rank` coordinates). Elements outside of the tensor are dropped; with `how` the others update
+    memory by an atomic operation. If `ordered`, earlier TMA stores of the program complete first; if `fenced`, the
+    threads' writes to global memory are visible to TMA. Further operands are an i1, whether TMA can store the box, and
+    for the threads to store it instead origin, step, low and high of each axis as in `element_load`.
     """
 
     def infer(value, tensor, *numbers, axis, rank, how, ordered, fenced):

@@ -1,4 +1,4 @@
-"""Copy engines: what passes ask about the target's, and what the host is told about the tensors it moves boxes of."""
+"""TMA: the description of the target's unit for the passes, and templates of tensor maps for the host."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from .analysis.affine import ENDLESS, limits
 from .analysis.polynomial import Poly
 
 
-class Engine(NamedTuple):
-    """What the target says of its copy engine.
+class Tma(NamedTuple):
+    """The TMA unit of a target.
 
-    fits(tile, axis, access): it can move this tile.   room: bytes of shared memory for rings of buffers.
-    warps(number, columns): how many warps come behind so many to have one of them copy, and the registers of a thread:
-    at first, of theirs, of the others'. `columns` are those of the widest dot.
-    describe(tile, axis, access, blocks): element type, box and swizzle of its map, as the host is told; `blocks` bring
-    it together.
-    combines(how, element): it can update memory by this atomic operation.   maps: how many a kernel may have.
-    divides(tile, axis, blocks): so many blocks of a cluster can bring a part of this tile each.
+    fits(tile, axis, access): it can move this tile. room: bytes of shared memory for multibuffers. warps(number,
+    columns): (extra warps for a producer beside `number` consumer warps, registers per thread at launch, in producers,
+    in consumers); `columns` are those of the widest dot. describe(tile, axis, access, blocks): element type, box and
+    swizzle of the tensor map; `blocks` multicast it. combines(how, element): it has this atomic update. maps: how many
+    tensor maps a kernel may have. divides(tile, axis, blocks): each of `blocks` blocks can multicast a part of this
+    tile.
     """
 
     fits: Callable
@@ -32,31 +31,31 @@ class Engine(NamedTuple):
     divides: Callable
 
 
-def recipe(engine, arguments, tile, axis, access, blocks=1):
-    """What the host must know to describe the tensor of an access that so many blocks bring together; numbers as sums
-    of (factor, arguments)."""
-    element, boxes, swizzle = engine.describe(tile, axis, access, blocks)
+def tensor_map(tma, arguments, tile, axis, access, blocks=1):
+    """The template of the tensor map of an access that `blocks` blocks multicast; numbers are sums of (factor,
+    arguments)."""
+    element, boxes, swizzle = tma.describe(tile, axis, access, blocks)
     return (element, *span(arguments, tile, access), boxes, swizzle)
 
 
 def span(arguments, tile, access):
-    """Where the tensor of an access lies: bytes of an element, base argument, offset, and sides, as in a recipe."""
+    """The memory of the tensor of an access: bytes of an element, base argument, offset, and dims, as in a template."""
     numbers = {x: k for k, x in enumerate(arguments)}
     spell = lambda poly: tuple((c, tuple(sorted(numbers[x] for x in m))) for m, c in poly.terms.items())
-    sides = tuple((spell(Poly.of(ENDLESS) if s.size is None else s.size), spell(s.stride)) for s in access.sides)
-    return (tile.element.bytes, numbers[access.base], spell(access.offset), sides)
+    dims = tuple((spell(Poly.of(ENDLESS) if s.size is None else s.size), spell(s.stride)) for s in access.dims)
+    return (tile.element.bytes, numbers[access.base], spell(access.offset), dims)
 
 
 def reached(b, access, starts, sure=False, from_zero=False):
-    """i1: the engine moves what the language says; None if it always does. `starts` are the box's, as i64.
+    """i1: TMA moves the box as the language defines; None if it always does. `starts` are the coordinates, as i64.
 
-    It takes 32-bit coordinates, which need not be looked at if it is `sure` of them; with `from_zero`, none that are
-    negative. What lies outside of the tensor it reads as zeros, and does not write.
+    TMA takes 32-bit coordinates, which are checked unless they are `sure` to be in range; with `from_zero`, none may be
+    negative. Elements outside of the tensor are read as zeros, and not written.
     """
     out = None
-    for side, start in zip(access.sides, starts):
-        least, most = limits(side, from_zero)
-        number = side.start.number
+    for dim, start in zip(access.dims, starts):
+        least, most = limits(dim, from_zero)
+        number = dim.start.number
         if number is not None and least <= number <= most:
             continue
         looked_at = [] if sure and least else [(ops.ge, least)]
@@ -68,8 +67,8 @@ def reached(b, access, starts, sure=False, from_zero=False):
 
 
 def by_element(b, access, shape, spell):
-    """What it takes to move a tile of this shape element by element: (where its first element lies; step, low and high
-    of each axis, then start and modulus of those that wrap; which do). `spell` writes a polynomial as an i64."""
+    """The operands to move a tile of this shape element by element: (address of its first element; step, low and high
+    of each axis, then start and modulus of axes that wrap; which axes wrap). `spell` emits a polynomial as an i64."""
     form, bounds = access.form, access.limits
     out, wraps = [], tuple(bool(axis.wrap) for axis in form.axes)
     for k, axis in enumerate(form.axes):
@@ -82,4 +81,4 @@ def by_element(b, access, shape, spell):
     return ops.addptr(b, access.base, spell(form.offset)), out, wraps
 
 
-__all__ = ["Engine", "by_element", "reached", "recipe", "span"]
+__all__ = ["Tma", "by_element", "reached", "span", "tensor_map"]

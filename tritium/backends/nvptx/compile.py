@@ -29,9 +29,9 @@ from .assemble import driver_link, ptxas
 from .isa import inline_asm, mma, tma, wgmma
 from .isa.target import NvTarget
 
-# What the copy engine writes in kernels without a copying warp. Threads store as fast there; one by one they do not
+# What TMA writes in kernels without a producer warp. Threads store as fast there; one by one they do not
 # combine so.
-BY_ENGINE = (ops.atomic,)
+BY_TMA = (ops.atomic,)
 
 LOWER.update({**mma.LOWER, **inline_asm.LOWER})
 
@@ -47,7 +47,7 @@ def ttgir(module, target, options, metadata):
     if options.num_ctas > 1:
         module = licm(split_clusters(simplify_induction(module), options.num_ctas))
     module = simplify_induction(split_dots(module, mma.multiplies(nv, options.num_warps)))
-    module = _turned(_loaded_once(module, nv, options), nv, options)
+    module = _swapped_operands(_loaded_once(module, nv, options), nv, options)
     return _specialized(module, nv, options) or _pipelined(module, nv, options)
 
 
@@ -63,7 +63,7 @@ def _pipelined(module, nv, options):
         made = software_pipeline(made, capabilities, most, pairs)
         slots = max((op.attrs["slots"] for op in walk(made.body) if op.kind is gpu_ops.multibuffer), default=1)
         if options.launch_checks:
-            boxed = tma_stores(made, tma.engine(nv), len(module.args), BY_ENGINE, preconditions)
+            boxed = tma_stores(made, tma.support(nv), len(module.args), BY_TMA, preconditions)
             made = made if boxed is made else dce(boxed)
         made = hoist_scales(made, preconditions)
         made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, preconditions, mma.fragments(nv),
@@ -101,31 +101,31 @@ def _loaded_once(module, nv, options):
     return dce(licm(made.replace(attrs={**made.attrs, **attrs})))
 
 
-def _turned(module, nv, options):
+def _swapped_operands(module, nv, options):
     """The module with dots turned that read their right side better as the left one."""
     made = swap_operands(module, lambda module: mma.capabilities(nv, analyze(module, []), options.num_warps))
     return module if made is module else dce(made)
 
 
 def _specialized(module, nv, options):
-    """The module with a copying warp and layouts; None if it cannot have one."""
+    """The module with a producer warp and layouts; None if it cannot have one."""
     if not options.launch_checks or options.maxnreg:  # the launcher describes tensors; warps share out all registers
         return None
-    made = _with_turns(module, nv, options, True)
+    made = _with_ping_pong(module, nv, options, True)
     if made is not None and not keeps_ping_pong(made):
-        made = _with_turns(module, nv, options, False)
+        made = _with_ping_pong(module, nv, options, False)
     return made if made is None or fits_shared_memory(made, nv.shared_bytes) else None
 
 
-def _with_turns(module, nv, options, turns):
+def _with_ping_pong(module, nv, options, ping_pong):
     capabilities = lambda module: mma.capabilities(nv, analyze(module, []), options.num_warps)
     preconditions = list(module.attrs.get("nonnegative", ()))
-    made = specialize_warps(module, capabilities, tma.engine(nv), turns, preconditions)
+    made = specialize_warps(module, capabilities, tma.support(nv), ping_pong, preconditions)
     if made is module:
         return None
     if small_dividends(module, preconditions):
         made = made.replace(attrs={**made.attrs, "small_quotients": True})
-    made = dce(tma_stores(made, tma.engine(nv), len(module.args), preconditions=preconditions))
+    made = dce(tma_stores(made, tma.support(nv), len(module.args), preconditions=preconditions))
     made = hoist_scales(made, preconditions)
     made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, None, mma.fragments(nv), nv.widest_atomic)
     return made.replace(attrs={**made.attrs, "nonnegative": tuple(preconditions)}) if preconditions else made
@@ -141,7 +141,7 @@ def llir(module, target, options, metadata):
 
 # Metadata for the launcher, with defaults: preconditions of the kernel, and what its implicit arguments need.
 _LAUNCH_METADATA = {
-    "nonnegative": (), "copy_warps": 0, "maps": (), "disjoint": (), "reordered": (), "persistent": False,
+    "nonnegative": (), "producer_warps": 0, "tensor_maps": (), "disjoint": (), "reordered": (), "persistent": False,
 }  # fmt: skip
 
 

@@ -254,7 +254,7 @@ def _as_scalar(b, value, kind):
 
 
 def _check_alignment(base, strides):
-    """The copy engine takes strides that are multiples of 16 bytes; those that are known can be checked."""
+    """TMA takes strides that are multiples of 16 bytes; those that are known can be checked."""
     size = base.handle.type.pointee.bytes
     for stride in strides[:-1]:
         known = number(unwrap(stride))

@@ -14,15 +14,15 @@ import ctypes
 
 import numpy as np
 
-from tests.backends.gpu.emulator.copy_engine import tensor_of
 from tests.backends.gpu.emulator.machine import Machine
 from tests.backends.gpu.emulator.memory import Fault, Memory
+from tests.backends.gpu.emulator.tma import tensor_of
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.launcher.preconditions import Preconditions
 from tritium.backends.nvptx.isa.target import NvTarget
-from tritium.backends.nvptx.runtime.tensor_map import Recipe
+from tritium.backends.nvptx.runtime.tensor_map import Template
 
 __all__ = ["Fault", "execute", "fit", "llvm_of", "run"]
 
@@ -50,11 +50,11 @@ def run(module, args, grid=(1,), arch=90, num_warps=4, num_stages=3, **options):
     if not fit(metadata, args, grid):
         return run(module, args, grid, arch, num_warps, num_stages, **options, launch_checks=False)
     memory = Memory(args)
-    maps = [tensor_of(Recipe(*recipe), memory.arguments) for recipe in metadata["maps"]]
+    maps = [tensor_of(Template(*template), memory.arguments) for template in metadata["tensor_maps"]]
     if metadata["persistent"]:
         memory.arguments += grid
         grid = min(BLOCKS, x * y * z), 1, 1
-    threads, blocks = 32 * (num_warps + metadata["copy_warps"]), options.get("num_ctas", 1)
+    threads, blocks = 32 * (num_warps + metadata["producer_warps"]), options.get("num_ctas", 1)
     return execute(text, memory, grid, threads, metadata["shared"], maps, blocks)
 
 

@@ -10,7 +10,7 @@ def signed(x):
 
 
 def _quotient(x, y):
-    """Towards zero; what LLVM leaves undefined is zero here."""
+    """Towards zero; results that LLVM leaves undefined are zero here."""
     safe = np.where(y == 0, 1, y).astype(x.dtype)
     q = np.abs(x.astype(object)) // np.abs(safe.astype(object)) if x.dtype.itemsize == 8 else None
     if q is None:

@@ -303,7 +303,8 @@ def _fence_phases(s, guard, operands):
 
 
 def _map_address(s, guard, operands):
-    """Where a block of the cluster has what one's own block has at an address; who uses it finds if there is none."""
+    """mapa: the address in another block's shared memory that corresponds to one in the own block; checked when
+    used."""
     target, address, rank = (operands[0], *[s.get(x).astype(np.uint64) for x in operands[1:]])
     s.set(target, (address % np.uint64(WINDOW) + (rank + np.uint64(1)) * np.uint64(WINDOW)).astype(np.uint32), guard)
 

@@ -1,4 +1,4 @@
-"""Barriers of threads: the numbered ones of a block, which any of its warps may use, and the one of a cluster."""
+"""Named barriers of a block, which any of its warps may use, and the barrier of a cluster."""
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class Barriers:
 
 
 class Barrier:
-    """The warps that came so far, and what they know."""
+    """The warps that arrived so far, and their vector clocks."""
 
     def __init__(self, agents):
         self.count, self.warps, self.waiting, self.places = None, [], [], set()
@@ -106,5 +106,5 @@ class Barrier:
         return self.count - 32 * len(self.warps)
 
     def complete(self, shared):
-        """Those that waited have heard of all that came before."""
+        """Waiting warps are ordered after everything before the barrier."""
         shared.heard[self.waiting] = np.maximum(shared.heard[self.waiting], self.heard)

@@ -26,7 +26,7 @@ class Machine:
 
     def __init__(self, text, threads, memory, shared_bytes, maps=(), blocks=1):
         text = re.sub(r",? !dbg !\d+", "", text)  # which line of the source each comes from
-        self.maps = {MAPS + k: x for k, x in enumerate(maps)}  # what the copy engine knows of tensors
+        self.maps = {MAPS + k: x for k, x in enumerate(maps)}  # what TMA knows of tensors
         self.blocks, self.members, self.threads = blocks, threads, blocks * threads
         self.memory, self.shared_bytes = memory, shared_bytes
         self.lanes, self.printed, self.strings = np.arange(self.threads), [], {}

@@ -57,7 +57,7 @@ class Memory:
         self.watch = None  # of clusters
 
     def read_back(self):
-        """Put what changed into the arrays."""
+        """Copy changed memory back into the arrays."""
         for start, host, _ in self.arrays:
             part = slice(start, start + host.nbytes)
             changed = self.bytes[part] != self.before[part]
@@ -75,7 +75,7 @@ class Memory:
         return index
 
     def load(self, address, size, threads, atomic=False):
-        """What lies at addresses; `threads` are who asks, None the copy engine."""
+        """The elements at addresses; `threads` are the readers, None for TMA."""
         index = self._at(address, size, "load")
         if self.watch is not None and threads is not None:
             self.watch.load(index, threads[:, None], atomic)
@@ -100,7 +100,7 @@ class Watch:
         self.written, self.added, self.read = rows(2), rows(2), [rows(2) for _ in range(shared.blocks)]  # time and warp
 
     def _unheard(self, noted, index, thread):
-        """Where another block did what is noted since the blocks met."""
+        """Where another block accessed memory since the last cluster barrier."""
         time, warp = noted[:, index]
         return (
             (warp // self.shared.warps != self.shared.block_of(thread)) & (self.shared.met[warp] <= time) & (time > 0)
@@ -127,6 +127,6 @@ class Watch:
         self._note(self.added if atomic else self.written, index, thread)
 
     def stored(self, index, thread, lost):
-        """Threads that wrote at once: what is lost was overwritten by the same block."""
+        """Threads that wrote at the same time: lost values were overwritten by the same block."""
         if np.any(lost & (self.written[1][index] // self.shared.warps != self.shared.block_of(thread))):
             raise Fault("race: two blocks write different values to one place of global memory")

@@ -1,4 +1,4 @@
-"""Barriers that lie in shared memory."""
+"""mbarriers: barriers in shared memory."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Shared memory that notices races."""
+"""Shared memory with race detection."""
 
 import numpy as np
 
@@ -12,12 +12,12 @@ class Shared:
     """The shared memory of a cluster's blocks, one behind the other; mostly there is one block. Each warp has a clock
     that ticks when it tells others of its work, at a barrier or by arriving somewhere, and knows how far it has heard
     of the others: `heard[w, u]`. What warp u did at its time c is before what w does if heard[w, u] > c. The last
-    columns are those of the blocks' copy engines."""
+    columns are those of the blocks' TMA units."""
 
     def __init__(self, size, warps=32, blocks=1):
         self.size, self.warps, self.blocks = size, warps, blocks
         self.bytes = np.zeros(blocks * size, np.uint8)
-        self.engine = blocks * warps  # that of the first block
+        self.tma = blocks * warps  # that of the first block
         self.heard = np.eye(blocks * (warps + 1), dtype=int)
         self.written, self.writer = (np.full(blocks * size, NOBODY) for _ in range(2))  # time and thread
         self.read = np.zeros((warps, blocks * size), np.int32)  # time, for each warp of a byte's block
@@ -40,8 +40,8 @@ class Shared:
         self.left = np.zeros(blocks, bool)
 
     def barrier(self, warps=None):
-        """Warps meet: each has heard of what the others did."""
-        warps = np.arange(self.engine) if warps is None else np.asarray(warps)
+        """A barrier of warps: each is ordered after the earlier accesses of the others."""
+        warps = np.arange(self.tma) if warps is None else np.asarray(warps)
         self.heard[warps, warps] += 1
         self.heard[warps] = self.heard[warps].max(0)
         self.meetings[np.unique(warps // self.warps)] += 1
@@ -60,7 +60,7 @@ class Shared:
         return index if self.blocks == 1 else index + self.size * self.block_of(threads)[:, None]
 
     def part(self, index, block, who):
-        """Bytes that an engine uses of a block's memory."""
+        """Bytes that TMA uses of a block's memory."""
         if np.any(index < 0) or np.any(index >= self.size):
             raise Fault(f"{who} outside shared memory")
         return index + self.size * block
@@ -139,7 +139,7 @@ class Shared:
             if np.any(group[index]):
                 raise Fault("the operand of a running matrix product is overwritten")
         if any(np.any(np.isin(index, part)) for group in self.lent if not group.read for part in group.parts):
-            raise Fault("shared memory is written while the copy engine reads it")
+            raise Fault("shared memory is written while TMA reads it")
 
     def _note_write(self, index, thread):
         self.written[index], self.writer[index] = self.heard[thread // 32, thread // 32], thread
@@ -153,7 +153,7 @@ class Shared:
         return self.bytes[index]
 
     def load_far(self, address, size, threads):
-        """Memory of any block of the cluster: what was written there before all met."""
+        """Distributed shared memory: values written before the last cluster barrier."""
         index, block = self._far_at(address, size, "a load", threads)
         for b, t in np.unique(np.stack([block, threads // 32 * 32], 1), axis=0):
             self._touch(b, t)
@@ -164,7 +164,7 @@ class Shared:
         self._check_there(index)
         self._note_read(index[~far], thread[~far])
         if self.far_read is None:
-            self.far_read = np.zeros((self.engine, len(self.bytes)), np.int32)
+            self.far_read = np.zeros((self.tma, len(self.bytes)), np.int32)
         warp = thread[far] // 32
         self.far_read[warp, index[far]] = self.heard[warp, warp]
         self.far_readers.update(np.unique(warp))
@@ -183,7 +183,7 @@ class Shared:
         self.unfenced[index] = self.filled[index] = True
 
     def add(self, address, amount, threads):
-        """Atomic addition of 32-bit numbers: threads may meet at one place."""
+        """Atomic addition of 32-bit numbers; several threads may update one address."""
         index = self._at(address, 4, "atomic", threads)
         if np.any(self._unheard_writes(index, threads[:, None])):
             raise Fault("race: atomics on shared memory that another thread wrote since the last barrier")
@@ -214,7 +214,7 @@ class Shared:
                 self._note_write(index, thread)
             self.copies[b] = [*closed[len(done) :], last]
 
-    # --- barriers in memory, and the copy engine --------------------------------------------------------------------
+    # --- barriers in memory, and TMA --------------------------------------------------------------------
     def start_phases(self, address, arrivals, thread):
         place = int(self._at(np.array([address]), 8, "barrier", np.array([thread]))[0, 0])
         self.phases[place] = Phases(arrivals, len(self.heard), thread, self.heard[thread // 32, thread // 32])
@@ -225,7 +225,7 @@ class Shared:
             phases.fenced |= phases.maker == thread
 
     def phases_at(self, address, thread, block=None):
-        """A barrier in a thread's own block, or in another one, or for an engine to tell."""
+        """A barrier in a thread's own block, or in another one, or for TMA to signal."""
         place = int(address) - SHARED_BASE + self.size * (self.block_of(thread) if block is None else block)
         if place not in self.phases:
             raise Fault("there is no barrier at this address of shared memory")
@@ -233,7 +233,7 @@ class Shared:
         if phases.maker // 32 != thread // 32 and self.heard[thread // 32, phases.maker // 32] <= phases.made:
             raise Fault("race: a barrier is used by a thread that has not heard of it")
         if block is not None and not phases.fenced:
-            raise Fault("a barrier that was made without a fence is used by another block or a copy engine")
+            raise Fault("a barrier that was made without a fence is used by another block or TMA")
         return phases
 
     def arrive(self, address, thread):
@@ -253,7 +253,7 @@ class Shared:
         self.events += 1
 
     def phase_over(self, address, parity, thread):
-        """Whether a phase of this parity is over; warps that learn it is have heard of all that came before."""
+        """Whether a phase of this parity is complete; warps that see so are ordered after everything before it."""
         phases, warp = self.phases_at(address, thread), thread // 32
         if phases.number % 2 == parity:
             return False
@@ -262,10 +262,10 @@ class Shared:
         return True
 
     def start_box(self, index, data, thread, barrier, block):
-        """The engine of a block writes data[i] at index[i] some time from now."""
+        """TMA of a block writes data[i] at index[i] some time from now."""
         if self.left[block]:
             raise Fault("a copy into the shared memory of a block that has ended")
-        index = self.part(index, block, "the copy engine writes")
+        index = self.part(index, block, "TMA writes")
         self._check_write(index, np.full_like(index, thread))
         self.bytes[index] = data
         self.filled[index], self.in_flight[index], self.unfenced[index] = True, True, False
@@ -276,20 +276,20 @@ class Shared:
         if not self.boxes:
             return False
         index, block, before, phases = self.boxes.pop(0)
-        engine = self.engine + block
+        tma = self.tma + block
         self.in_flight[index] = False
-        self.written[index], self.writer[index] = self.heard[engine, engine], 32 * engine
-        self.touched[block, engine] = self.heard[engine, engine]
-        self.heard[engine, engine] += 1
-        phases.hear(np.maximum(before, self.heard[engine]))
+        self.written[index], self.writer[index] = self.heard[tma, tma], 32 * tma
+        self.touched[block, tma] = self.heard[tma, tma]
+        self.heard[tma, tma] += 1
+        phases.hear(np.maximum(before, self.heard[tma]))
         phases.expect(-index.size)
         self.events += 1
         return True
 
     def lend(self, index, thread, write):
-        """The engine reads these bytes some time from now, and calls write(bytes) even later."""
-        index = self.part(index, self.block_of(thread), "the copy engine reads")
-        self._check_read_by_engine(index, [thread // 32], "the copy engine")
+        """TMA reads these bytes some time from now, and calls write(bytes) even later."""
+        index = self.part(index, self.block_of(thread), "TMA reads")
+        self._check_read_by_proxy(index, [thread // 32], "TMA")
         group = next((group for group in self.lent if group.thread == thread and not group.closed), None)
         if group is None:
             group = Lent(thread)
@@ -307,13 +307,13 @@ class Shared:
         done, warp = mine[: len(mine) - pending], thread // 32
         for group in done:
             for index in () if group.read else group.parts:
-                self._note_read_by_engine(index, warp)
+                self._note_read_by_proxy(index, warp)
             group.read = True
         if written:
             self.write_boxes(done)
 
     def write_boxes(self, groups):
-        """Nothing orders what is not waited for: the last comes first."""
+        """TMA stores that are not waited for are unordered: the last one is done first."""
         for write, data in [x for group in reversed(groups) for x in reversed(group.writes)]:
             write(data)
         self.lent = [group for group in self.lent if group not in groups]
@@ -322,10 +322,10 @@ class Shared:
         """A block is over: its boxes are written, if they could be read in time, and nobody uses its memory now."""
         lent = [group for group in self.lent if self.block_of(group.thread) == block]
         if not all(group.closed and group.read for group in lent):
-            raise Fault("the program ends while the copy engine reads its memory")
+            raise Fault("the program ends while TMA reads its memory")
         self.write_boxes(lent)
         unheard = self.touched[block] >= self.heard[block * self.warps : (block + 1) * self.warps].max(0)
-        if unheard[self.engine :].any() or any(box[1] == block for box in self.boxes):
+        if unheard[self.tma :].any() or any(box[1] == block for box in self.boxes):
             raise Fault("a block ends while a copy into its shared memory may be under way")
         if unheard.any():
             raise Fault("a block ends while another may still use its shared memory")
@@ -336,8 +336,9 @@ class Shared:
         for b in blocks:
             self.unfenced[b * self.size : (b + 1) * self.size] = False
 
-    def _check_read_by_engine(self, index, warps, who):
-        """Tensor cores and the copy engine read what these warps have heard of, behind a fence."""
+    def _check_read_by_proxy(self, index, warps, who):
+        """Check a read by the async proxy (tensor cores, TMA): these warps are ordered after the writes, with a
+        fence."""
         writer = self.writer[index] // 32
         if any(np.any(self.heard[w, writer] <= self.written[index]) for w in warps) or np.any(self.in_flight[index]):
             raise Fault(f"race: {who} reads what was written since the last barrier")
@@ -346,7 +347,7 @@ class Shared:
         if not np.all(self.filled[index]):
             raise Fault(f"{who} reads shared memory before anybody wrote it")
 
-    def _note_read_by_engine(self, index, warp):
+    def _note_read_by_proxy(self, index, warp):
         row = warp % self.warps
         self.read[row, index], self.reader[row, index] = self.heard[warp, warp], MANY
         self.readers.add(row)
@@ -359,7 +360,7 @@ class Shared:
     def operand(self, index, threads, group):
         """Bytes a matrix product reads, whoever wrote them; they must not change until it is waited for."""
         index = self.part(index, self.block_of(group), "a matrix product reads")
-        self._check_read_by_engine(index, np.unique(threads // 32), "a matrix product")
+        self._check_read_by_proxy(index, np.unique(threads // 32), "a matrix product")
         self.open_products[group][0][index] = True
         return self.bytes[index]
 
@@ -376,7 +377,7 @@ class Shared:
                 self.registers.remove(next(x for x in self.registers if x[0] == g))
                 index = np.nonzero(running.pop(0))[0]
                 for warp in range(g // 32, g // 32 + 4):
-                    self._note_read_by_engine(index, warp)
+                    self._note_read_by_proxy(index, warp)
 
     def reads_register(self, name, active):
         """Whether a running product of some of these threads reads a register."""
@@ -384,7 +385,7 @@ class Shared:
 
 
 class Lent:
-    """A group of boxes that a thread has the copy engine write."""
+    """A group of boxes that a thread has TMA write."""
 
     def __init__(self, thread):
         self.thread, self.closed, self.read = thread, False, False

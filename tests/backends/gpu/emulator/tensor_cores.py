@@ -47,7 +47,7 @@ def _add_product(s, names, threads, rows, columns, product, integer):
 
 
 def mma(s, guard, operands, high, depth, ka, kb):
-    """mma.sync m16n8 or m8n8: each warp multiplies what its lanes hold."""
+    """mma.sync m16n8 or m8n8 on the fragments of each warp."""
     outs, left, right, acc = operands
     for name, source in zip(outs, acc):
         s.registers[name] = np.array(s.get(source))

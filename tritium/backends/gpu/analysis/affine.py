@@ -1,9 +1,9 @@
-"""Tiles of addresses as what they mostly are: a box in a tensor, described by a start, a step and bounds on each axis.
+"""Affine access analysis: a tile of addresses as a box in a tensor, with a start, a stride and bounds on each axis.
 
     a_ptr + m[:, None] * stride + k[None, :]      k < K      ->      base a_ptr, rows stride apart, columns below K
 
-Descriptors and pointer arithmetic look the same here. Copy engines are told of tensors by the host, so base, strides
-and sizes must follow from the kernel's arguments; only where the box starts may depend on the program and the round.
+Descriptors and pointer arithmetic look the same here. The host encodes tensor maps, so base, strides and sizes must
+follow from the kernel's arguments; only the start of the box may depend on the program and the iteration.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Wrap(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """What an axis adds to a tile of integers: `step` for each element, or for each that has wrapped round."""
+    """The contribution of an axis to an affine tile: `step` per element, or per wrapped element."""
 
     step: Poly = ZERO
     wrap: Wrap | None = None
@@ -40,7 +40,7 @@ class Axis(NamedTuple):
 
 
 class Form(NamedTuple):
-    """A tile that is linear in its indices: base (a pointer, or None) + offset + the sum of its axes."""
+    """An affine tile: base (a pointer, or None) + offset + the sum of its axes."""
 
     base: object
     offset: Poly
@@ -53,7 +53,7 @@ class Form(NamedTuple):
 
 
 def form(x, scalars):
-    """The Form of a tile of integers or pointers, or of a scalar; None if it has none."""
+    """The Form of a tile of integers or pointers, or of a scalar; None if it is not affine."""
     if type(x.type) is not T.Tile:
         return _pointer(x, scalars) if T.is_ptr(x.type) else Form(None, scalars(x), ())
     rule = _FORMS.get(x.kind) if type(x) is Op else None
@@ -91,7 +91,7 @@ def _expand(op, x):
 
 
 def _broadcast(op, x):
-    """An axis of one element has nothing to add to its copies."""
+    """An axis of one element contributes nothing to its copies."""
     old, new = op.operands[0].type.shape, op.type.shape
     if any(axis.wrap and o != n for axis, o, n in zip(x.axes, old, new)):
         return None
@@ -116,12 +116,12 @@ def _product(op, x, y):
 
 
 def _remainder(op, x, y):
-    """A range that wraps round."""
-    turning = [k for k, axis in enumerate(x.axes) if axis.step]
-    if not y.flat or [x.axes[k] for k in turning] != [Axis(ONE)] or T.element(op.type) not in (T.i32, T.i64):
+    """A range that wraps."""
+    varying = [k for k, axis in enumerate(x.axes) if axis.step]
+    if not y.flat or [x.axes[k] for k in varying] != [Axis(ONE)] or T.element(op.type) not in (T.i32, T.i64):
         return None
     wrap = Wrap(x.offset, y.offset, T.element(op.type))
-    return Form(None, ZERO, tuple(Axis(ONE, wrap) if k in turning else Axis() for k in range(len(x.axes))))
+    return Form(None, ZERO, tuple(Axis(ONE, wrap) if k in varying else Axis() for k in range(len(x.axes))))
 
 
 def _cast(op, x):
@@ -146,7 +146,7 @@ _FORMS = {
 
 # --- masks ------------------------------------------------------------------------------------------------------------
 def bounds(mask, scalars):
-    """[(axis, low, high)] whose conjunction a mask is, counted from the box's start: low <= index < high, one of them
+    """[(axis, low, high)] whose conjunction is the mask, relative to the box's start: low <= index < high, one of them
     None; None if the mask is something else."""
     found = _conditions(mask, scalars)
     if found is None:
@@ -179,7 +179,7 @@ def _conditions(mask, scalars):
         return None if inner is None or None in moved else moved
     if mask.kind not in _COMPARES:
         return None
-    x, y = (form(side, scalars) for side in mask.operands)
+    x, y = (form(dim, scalars) for dim in mask.operands)
     if x is None or y is None:
         return None
     swap, one_less = _COMPARES[mask.kind]
@@ -196,9 +196,9 @@ _COMPARES = {ops.lt: (False, 0), ops.le: (False, 1), ops.gt: (True, 0), ops.ge: 
 
 
 def narrow(found, mask):
-    """True if all that a mask says of an access is that it lies in its tensor, and every position it compares is a
-    32-bit integer and an index: what descriptors have."""
-    if mask is None or not all(side.closed for side in found.sides):
+    """True if the mask of an access only says that it is inside of its tensor, and every index it compares is a 32-bit
+    integer, as with descriptors."""
+    if mask is None or not all(dim.closed for dim in found.dims):
         return False
     todo = [mask]
     while todo:
@@ -213,7 +213,7 @@ def narrow(found, mask):
 
 
 def _integers(x):
-    """How many 32-bit integers are added up in a tile of indices; many if there is something else in it."""
+    """The number of 32-bit integers that are summed in a tile of indices; `_MANY` if it contains something else."""
     if type(x) is not Op:
         return _MANY
     if x.kind is ops.arange:
@@ -234,9 +234,9 @@ _MANY = 1 << 10
 
 
 # --- accesses ---------------------------------------------------------------------------------------------------------
-class Side(NamedTuple):
-    """One axis of the tensor a box is cut from: its size (None if endless), how far apart its elements are, where the
-    box starts, how many it takes, and whether what lies before 0 is masked off."""
+class Dim(NamedTuple):
+    """One dimension of the tensor of a box: its size (None if unbounded), its stride, the start and the size of the
+    box, and whether elements before 0 are masked off."""
 
     size: Poly | None
     stride: Poly
@@ -246,12 +246,12 @@ class Side(NamedTuple):
 
 
 class Access(NamedTuple):
-    """A tile of memory: its base argument, an offset, and the axes of its tensor from slowest to fastest. `tile` are
-    the places of the tile's own two axes among them; `wraps` the tile's axes that wrap round."""
+    """A box in memory: base argument, offset, and the dimensions of its tensor from slowest to fastest. `tile` are the
+    positions of the tile's two axes among them; `wraps` the tile's axes that wrap."""
 
     base: Arg
     offset: Poly
-    sides: tuple
+    dims: tuple
     tile: tuple
     wraps: tuple
     form: Form
@@ -259,8 +259,8 @@ class Access(NamedTuple):
 
 
 def access(pointers, mask, scalars, uniform):
-    """The Access of a 2-D tile of pointers under a mask (or None); None if it is no box. `uniform` tells whether a
-    value is the same in all programs, known before the launch."""
+    """The Access of a 2-D tile of pointers under a mask (or None); None if it is not a box. `uniform(x)` says whether a
+    value is the same in all programs, and known before the launch."""
     f = form(pointers, scalars)
     limits = () if mask is None else bounds(mask, scalars)
     if f is None or limits is None or f.base is None or not uniform(f.base) or len(f.axes) != 2:
@@ -273,7 +273,7 @@ def access(pointers, mask, scalars, uniform):
 
 
 class _Box:
-    """Finds out which part of the offset is a position on which axis."""
+    """Assigns the terms of the offset to the axes."""
 
     def __init__(self, f, limits, fast, shape, uniform):
         self.form, self.limits, self.fast, self.shape, self.uniform = f, limits, fast, shape, uniform
@@ -281,15 +281,15 @@ class _Box:
         self.extra = []
 
     def access(self):
-        sides = {k: self.bounded(k) for k in (0, 1)}
-        if any(side is False for side in sides.values()):
+        dims = {k: self.bounded(k) for k in (0, 1)}
+        if any(dim is False for dim in dims.values()):
             return None
         for k in (1 - self.fast, self.fast):
-            if sides[k] is None:
-                sides[k] = self.endless(k)
+            if dims[k] is None:
+                dims[k] = self.endless(k)
         if not self.settle_rest():
             return None
-        order = [*self.extra, sides[1 - self.fast], sides[self.fast]]
+        order = [*self.extra, dims[1 - self.fast], dims[self.fast]]
         if len(order) > MOST_AXES:
             return None
         places = (len(order) - 1, len(order) - 2) if self.fast == 0 else (len(order) - 2, len(order) - 1)
@@ -297,12 +297,13 @@ class _Box:
         return Access(self.form.base, self.rest, tuple(order), places, wraps, self.form, tuple(self.limits))
 
     def bounded(self, k):
-        """The side of an axis that wraps or has bounds; None if it has neither, False if they are no tensor's."""
+        """The Dim of an axis that wraps or has bounds; None if it has neither, False if they do not describe a
+        tensor."""
         axis, box = self.form.axes[k], self.shape[k]
         mine = [limit for limit in self.limits if limit[0] == k]
         if axis.wrap:
             known = not mine and all(map(self.uniform, axis.wrap.modulus.values))
-            return Side(axis.wrap.modulus, axis.step, axis.wrap.start, box) if known else False
+            return Dim(axis.wrap.modulus, axis.step, axis.wrap.start, box) if known else False
         highs, lows = [h for _, _, h in mine if h is not None], [low for _, low, _ in mine if low is not None]
         if not mine:
             return None
@@ -314,35 +315,35 @@ class _Box:
         if not all(map(self.uniform, size.values)):
             return False
         self.rest = self.rest - start * axis.step
-        return Side(size, axis.step, start, box, bool(lows))
+        return Dim(size, axis.step, start, box, bool(lows))
 
     def endless(self, k):
-        """An axis without bounds takes whatever is a multiple of its step; the fastest one, numbers times values."""
+        """An unbounded axis takes the multiples of its step; the fastest one, terms without uniform values."""
         step = self.form.axes[k].step
         if k != self.fast:
             start, self.rest = self.rest.divided(step)
         else:
             plain = Poly({m: c for m, c in self.rest.terms.items() if not any(map(self.uniform, m))})
             start, self.rest = plain, self.rest - plain
-        return Side(None, step, start, self.shape[k])
+        return Dim(None, step, start, self.shape[k])
 
     def settle_rest(self):
-        """What is left is known to the host, or a value times what is: an axis of its own. False if it is neither."""
+        """Terms that are left are uniform, or a value times a uniform stride: an extra dimension. False if neither."""
         known, others = self.rest.split(self.uniform)
         for product, times in others.terms.items():
             stride = tuple(x for x in product if self.uniform(x))
             moving = tuple(x for x in product if not self.uniform(x))
             if not stride or times < 0:
                 return False
-            self.extra.append(Side(None, Poly({stride: times}), Poly({moving: 1}), 1))
+            self.extra.append(Dim(None, Poly({stride: times}), Poly({moving: 1}), 1))
         self.rest = known
         return True
 
 
-def limits(side, from_zero=False):
-    """(least, greatest) coordinate of a box's start along a side of its tensor that TMA takes."""
-    least = -LARGEST - 1 if side.closed and not from_zero else 0
-    return least, LARGEST - side.box if side.size is None else LARGEST
+def limits(dim, from_zero=False):
+    """(least, greatest) coordinate of a box's start in a dimension that TMA takes."""
+    least = -LARGEST - 1 if dim.closed and not from_zero else 0
+    return least, LARGEST - dim.box if dim.size is None else LARGEST
 
 
-__all__ = ["ENDLESS", "Access", "Form", "Side", "access", "bounds", "form", "limits", "narrow"]
+__all__ = ["ENDLESS", "Access", "Dim", "Form", "access", "bounds", "form", "limits", "narrow"]

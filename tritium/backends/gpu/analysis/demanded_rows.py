@@ -1,8 +1,8 @@
-"""Whether anybody sees what a load reads behind the end of a tensor.
+"""Demanded rows: whether elements that a load reads out of bounds reach a store.
 
-Kernels wrap their row numbers, `m % M`, so that the last tile reads something, and mask the rows behind the end when
-they store. What such a row holds then never matters: a row of a product depends on that row of its left operand alone,
-a column on that column of its right one.
+Kernels wrap their row indices, `m % M`, so that the last tile reads valid memory, and mask the rows behind the end when
+they store. The contents of such a row are dead: a row of a product depends on that row of its lhs alone, a column on
+that column of its rhs.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from .affine import bounds
 from .polynomial import Scalars
 
 
-def unobserved(block, loop, plan, load, axis, access):
+def unobserved(block, loop, schedule, load, axis, access):
     """True if elements of `load` at (start + index) % size on `axis` with start + index >= size reach no store. The
-    loop around the load is one of the block's ops."""
+    loop around the load is an op of the block."""
     start, size, _ = access.form.axes[axis].wrap
-    if len(plan.dots) != 1 or plan.sum_of(plan.dots[0]) is None:
+    if len(schedule.dots) != 1 or schedule.sum_of(schedule.dots[0]) is None:
         return False
-    (dot,) = plan.dots
-    sides = [k for k, x in enumerate(dot.operands[:2]) if plan.source(x)[0] is load]
-    if len(sides) != 1:
+    (dot,) = schedule.dots
+    operands = [k for k, x in enumerate(dot.operands[:2]) if schedule.source(x)[0] is load]
+    if len(operands) != 1:
         return False
-    kept = 0 if sides[0] == 0 else 1  # the axis of the operand that is not summed over, and of the result
-    own = 1 - kept if plan.source(dot.operands[sides[0]])[1] else kept
-    return axis == own and _hidden(block, Result(loop, plan.sum_of(dot)), kept, size - start)
+    kept = 0 if operands[0] == 0 else 1  # the axis of the operand that is not summed over, and of the result
+    own = 1 - kept if schedule.source(dot.operands[operands[0]])[1] else kept
+    return axis == own and _hidden(block, Result(loop, schedule.sum_of(dot)), kept, size - start)
 
 
 def _hidden(block, first, axis, end):
-    """True if every store of what is computed from `first` leaves out the indices from `end` on along `axis`."""
+    """True if every store of a value computed from `first` masks off the indices from `end` on along `axis`."""
     if len(first.op.types) == 1:
         first = first.op
     tainted, scalars = {_key(first): axis}, Scalars()  # along which axis

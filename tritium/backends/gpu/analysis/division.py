@@ -1,8 +1,8 @@
-"""Quotients of small numbers by way of floats: which tile a program has is asked for in quotients, and the division of
-integers, for which GPUs have no instruction, is a seventh of the work of assembling a product.
+"""Division strength reduction: quotients of small integers by way of floats. Programs compute the index of their tile
+by quotients, and integer division, for which GPUs have no instruction, is a seventh of the time to assemble a matmul.
 
-For 0 <= x < 2^21 the quotient is (x + 0.5) / y without its fraction, even if the float is off by 2^-22 of itself: it is
-at least 0.5 / y away from the next whole number, and x / y times 2^-22 is less.
+For 0 <= x < 2^21 the quotient is (x + 0.5) / y truncated, even with a relative error of 2^-22: the float is at least
+0.5 / y away from the next integer, and x / y times 2^-22 is less.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _KINDS = (ops.div, ops.rem)
 
 
 def small_dividends(module, preconditions):
-    """True if all scalar dividends are small, at every launch or under conditions that are added to `preconditions`.
-    False if nothing is divided."""
+    """True if all scalar dividends are small, at every launch or under preconditions that the launcher checks, which
+    are added to `preconditions`. False if nothing is divided."""
     asked = [op for op in walk(module.body) if divides(op)]
     if not asked:
         return False
@@ -33,7 +33,7 @@ def small_dividends(module, preconditions):
 
 
 def divides(op):
-    """True for a quotient or a remainder of scalars that is no shift and no product."""
+    """True for a quotient or a remainder of scalars whose divisor is not a constant."""
     if op.kind not in _KINDS or op.types != (T.i32,):
         return False
     divisor = op.operands[1]

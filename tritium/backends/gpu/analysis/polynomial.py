@@ -1,7 +1,7 @@
-"""Integers of a kernel as polynomials: sums of products of values the compiler knows nothing more about.
+"""Scalar integers of a kernel as polynomials over opaque values.
 
-Addresses and bounds are compared this way: `K - step * 64`, counted from `step * 64` on, ends at `K`. Sums and products
-are taken not to overflow, as everywhere where addresses are reasoned about.
+Addresses and bounds are compared this way: `K - step * 64`, relative to `step * 64`, ends at `K`. Sums and products are
+assumed not to overflow, as in all address analysis.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class Poly:
 
     @property
     def number(self):
-        """The integer it is; None if it holds values."""
+        """The constant it is; None if it has values."""
         return None if any(self.terms) else self.terms.get((), 0)
 
     @property
     def values(self):
-        """The values it is made of."""
+        """The values in its terms."""
         return {x for m in self.terms for x in m}
 
     def split(self, wanted):
@@ -113,11 +113,11 @@ def _without(product, factor):
     return tuple(left)
 
 
-ITERATION = Arg(T.i64, "round")  # how often the loop has gone round
+ITERATION = Arg(T.i64, "round")  # the number of the iteration
 
 
 class Scalars:
-    """Polynomials of scalars, seen from inside a loop: what it counts is a start plus so much a round."""
+    """Polynomials of scalars inside of a loop: an induction variable is its start plus its step times ITERATION."""
 
     def __init__(self, loop=None):
         self.known = {}
@@ -147,7 +147,7 @@ def _is_integer(t):
 
 
 def _increment(arg, out):
-    """What a loop adds to a carried integer in every round; None if it does something else."""
+    """The loop-invariant increment of a carried integer; None if it is updated otherwise."""
     if type(out) is Op and out.kind is ops.add and _is_integer(arg.type):
         x, y = out.operands
         return y if x is arg else x if y is arg else None
@@ -155,7 +155,7 @@ def _increment(arg, out):
 
 
 def keeps_integers(source, to):
-    """True if a cast between two types leaves every integer what it is.
+    """True if a cast between two types preserves every integer.
 
     >>> keeps_integers(T.i32, T.i64), keeps_integers(T.u32, T.i64), keeps_integers(T.i32, T.u64)
     (True, True, False)
@@ -186,7 +186,7 @@ _RULES = {
 
 
 def in_order(product):
-    """The values of a product, which are kept by address, in an order that what is made of them may depend on."""
+    """The values of a product, which are sorted by address, in a deterministic order for emission."""
     return sorted(product, key=_spelling)
 
 
@@ -194,13 +194,13 @@ def _spelling(x):
     return (x.kind.name if type(x) is Op else "", x.name if type(x) is Arg else "")
 
 
-def write(b, poly, rounds: Any = None, value: Callable[[Any], Any] = lambda x: x):
-    """Emit a polynomial as an i64; `rounds` stands for ITERATION, `value` maps the others."""
+def write(b, poly, iteration: Any = None, value: Callable[[Any], Any] = lambda x: x):
+    """Emit a polynomial as an i64; `iteration` stands for ITERATION, `value` maps the others."""
     total = None
     for product, times in poly.terms.items():
         part = None
         for x in in_order(product):
-            x = rounds if x is ITERATION else value(x)
+            x = iteration if x is ITERATION else value(x)
             x = x if x.type is T.i64 else ops.cast(b, x, to=T.i64)
             part = x if part is None else ops.mul(b, part, x)
         if part is None or times != 1:

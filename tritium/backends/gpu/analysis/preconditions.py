@@ -1,8 +1,8 @@
-"""Preconditions on boxes, loops and the grid: boxes are within TMA's range, loops run at least one iteration.
+"""Preconditions of a launch that make code unnecessary: boxes are in range of TMA, loops have an iteration.
 
-The start of a box follows from arguments, the grid and loop iterations, so the launcher can evaluate the bounds of its
-coordinates (`ir.bounds`). A kernel with these preconditions needs no code for boxes that TMA cannot copy, for loops
-without an iteration, or for grids of several axes.
+The start of a box follows from arguments, the grid and iterations of loops, so the launcher can check the bounds of its
+coordinates (`ir.bounds`). A kernel with these preconditions has no code for boxes that TMA cannot move, nor for empty
+loops or grids of several axes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .polynomial import ITERATION, in_order
 
 __all__ = ["Assumptions"]
 
-_PROGRAM_DEPENDENT = {"program_id", "index", "carried", "between", "any"}  # rows that may differ between programs
+_PROGRAM_DEPENDENT = {"program_id", "index", "carried", "between", "any"}  # rows that differ between programs
 
 
 class Assumptions:
-    """Assumptions about the launches of a module; those that a launch may break are added to `preconditions`.
+    """Facts about a module that hold at every launch; their preconditions are added to `preconditions`.
 
     `grid` maps the indices of implicit arguments to the rows of their values. With None for `preconditions`, only
     conditions that hold at every launch are assumed.
@@ -30,16 +30,16 @@ class Assumptions:
         self.known, self.preconditions, self.grid = Derivations(module), preconditions, grid
 
     def in_range(self, access, from_zero=False, loop=None):
-        """True if TMA copies a box as the language specifies: the coordinates of its start stay within limits, in all
-        iterations of `loop`.
+        """True if TMA moves the box as the language defines in every iteration of `loop`.
+
+        The coordinates of its start must be in range, as they are with ordinary arguments.
         """
-        conditions = [rows for side in access.sides for rows in self._conditions(side, from_zero, loop)]
-        return assume(conditions, self.preconditions)
+        return assume((rows for dim in access.dims for rows in self._terms(dim, from_zero, loop)), self.preconditions)
 
-    def is_nonempty(self, loop):
-        """True if a loop runs at least one iteration: its bounds are a constant and a value equal in all programs.
+    def has_iterations(self, loop):
+        """True if a loop from a constant to a bound that is uniform over programs has an iteration.
 
-        Other loops may be empty in some programs of a typical launch, which would then run the slower fallback.
+        Other loops may be empty for some programs of an ordinary launch, which would then need the slower fallback.
         """
         lo, hi, _ = loop.operands[:3]
         if type(lo) is not Op or lo.kind is not ops.constant or counts_down(loop):
@@ -49,21 +49,21 @@ class Assumptions:
         found, after = tuple(map(self._own, rows.out)), len(rows.out)
         if _PROGRAM_DEPENDENT & {name for name, *_ in found}:
             return False
-        trips = *found, ("constant", "i64", lo.attrs["value"] + 1), ("sub", "i64", end, after)
-        return assume([trips], self.preconditions)
+        count = *found, ("constant", "i64", lo.attrs["value"] + 1), ("sub", "i64", end, after)
+        return assume([count], self.preconditions)
 
     def has_one_axis(self):
-        """True if the grid has one axis: the others have one program each."""
+        """True if the grid has one axis: the sizes of the others are 1."""
         y, z = (("num_programs", "i32", axis) for axis in (1, 2))
         return assume([(y, z, ("mul", "i64", 0, 1), ("constant", "i64", 1), ("sub", "i64", 3, 2))], self.preconditions)
 
-    def _conditions(self, side, from_zero, loop):
-        """Rows that must not be negative for the start along one axis to stay within limits."""
-        least, most = limits(side, from_zero)
-        if side.start.number is not None and least <= side.start.number <= most:
+    def _terms(self, dim, from_zero, loop):
+        """Rows that must not be negative."""
+        least, most = limits(dim, from_zero)
+        if dim.start.number is not None and least <= dim.start.number <= most:
             return
         rows = Rows(self.known)
-        start = self._place(rows, side.start, loop)
+        start = self._place(rows, dim.start, loop)
         found, bound = tuple(map(self._own, rows.out)), len(rows.out)
         yield (*found, ("constant", "i64", least), ("sub", "i64", start, bound))
         yield (*found, ("constant", "i64", most), ("sub", "i64", bound, start))

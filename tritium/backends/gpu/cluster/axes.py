@@ -1,11 +1,11 @@
-"""Which axes of a kernel's tiles the blocks of a cluster share out among themselves.
+"""Which axes of a kernel's tiles are split over the blocks of a cluster.
 
-Axes of different tiles that must be cut together are one *dimension*: the rows of a sum and of both its terms, the rows
-of a product and of its left side. A dimension is worth cutting for the work on all tiles that have it, and costs what
-must be brought from other blocks: where an op looks at all of the axis, or combines along it. The best ones are taken,
-as long as no tile is cut twice; whatever has none of them is whole, the same in every block.
+Axes of different tiles that must be split together are one *dimension*: the rows of a sum and of both its terms, the
+rows of a product and of its lhs. The gain of a dimension is the work on all tiles that have it, less the traffic
+between blocks where an op needs the whole axis or reduces along it. The best dimensions are chosen, so that no tile is
+split twice; tiles without one are replicated in every block.
 
-Tiles that are computed from scalars alone belong to no dimension: they are made again in whatever part is wanted.
+Tiles computed from scalars alone belong to no dimension: they are rematerialized for any part.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Op, Result
 
-LEAST_OF_DOT = 16  # rows or columns of a product that a block takes at least
-GOOD_ROWS = 64  # so many the tensor cores take at once
-FAR = 16  # times dearer than computing an element is to bring it from another block
-ROUNDS = 8  # a loop is taken to have
+LEAST_OF_DOT = 16  # minimum of rows or columns of a dot per block
+GOOD_ROWS = 64  # rows of one MMA
+FAR = 16  # cost of an element from another block, relative to computing it
+TRIP_COUNT = 8  # assumed of loops
 
 
 # --- one rule for each kind of op: what its operands must be like for the result to be cut along an axis --------------
 def operand_axes(op, axis, blocks):
-    """Along which axis each operand of an op must be cut (None: it is whole) for its results, or for what it does to
-    memory, to be cut along `axis`; None if that cannot be.
+    """The axis along which each operand of an op must be split (None: replicated) for its results, or its effect on
+    memory, to be split along `axis`; None if that is impossible.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%x: tile<8x4xf32>) {\\n %0 = trans %x {order=(1, 0)} : tile<4x8xf32>\\n}")
@@ -40,7 +40,7 @@ _ALIKE = frozenset((ops.hint, ops.load, ops.store, ops.atomic, ops.atomic_cas, o
 
 
 def _packed(op, axis, blocks):
-    """Neighbours that are computed together stay together."""
+    """Neighbours that are computed together stay in one block."""
     shape = T.shape(op.operands[0].type) if op.operands else ()
     inner = T.numel(T.with_shape(T.i1, shape[axis:])) if shape else 0
     return (axis,) * len(op.operands) if shape and inner // blocks % op.attrs["pack"] == 0 else None
@@ -118,13 +118,13 @@ _RULES = {
     ops.dot: _dot,
 }
 
-# What costs no more than scalars if all that it takes does not.
+# Rematerializable if all operands are.
 _REMADE = frozenset((ops.arange, ops.splat, ops.expand_dims, ops.broadcast, ops.reshape, ops.trans, ops.join, ops.cat,
                      ops.hint, ops.rare, ops.map_))  # fmt: skip
 
 
 class Axes:
-    """The chosen axes: `of(x)` is the one along which the blocks have parts of a tile, None if all have all of it."""
+    """The chosen axes: `of(x)` is the axis along which a tile is split over the blocks, None if it is replicated."""
 
     def __init__(self, module, blocks):
         self.blocks, self.parents, self.gain, self.order = blocks, {}, {}, {}
@@ -133,14 +133,14 @@ class Axes:
         self.chosen = self._choose()
 
     def of(self, x):
-        """The axis of a value's own part, or of what an op without results does."""
+        """The axis of a value, or of the effect of an op without results."""
         tile = _tile(x)
         if tile is None:
             return None
         return next((k for k in range(len(tile.shape)) if self._root((_key(x), k)) in self.chosen), None)
 
     def remade(self, x):
-        """True if a tile is made again where it is wanted."""
+        """True if a tile is rematerialized at its uses."""
         if type(x.type) is not T.Tile:
             return True
         if type(x) is not Op:
@@ -171,7 +171,7 @@ class Axes:
         return node
 
     def _nodes(self, x):
-        """[(axis, node)] of a tile that is not remade; axes that the blocks cannot share are none."""
+        """[(axis, node)] of a tile that is not rematerialized, for the axes that can be split."""
         tile = _tile(x)
         if tile is None or (type(x) is Op and x.types and self.remade(x)):
             return []
@@ -182,19 +182,19 @@ class Axes:
         self.gain[root] = self.gain.get(root, 0) + gain
 
     # --- what each op says of them ------------------------------------------------------------------------------------
-    def _visit(self, block, rounds):
+    def _visit(self, block, trips):
         for op in block.ops:
             if op.kind in (ops.for_, ops.while_):
                 self._loop(op)
                 for region in op.regions:
-                    self._visit(region, rounds * ROUNDS)
+                    self._visit(region, trips * TRIP_COUNT)
             elif op.kind is ops.if_:
                 for k, x in enumerate(op.results):
                     self._tie_values(x, *(region.yields[k] for region in op.regions))
                 for region in op.regions:
-                    self._visit(region, rounds)
+                    self._visit(region, trips)
             elif not op.kind.terminator:
-                self._op(op, rounds)
+                self._op(op, trips)
 
     def _loop(self, op):
         first = 3 if op.kind is ops.for_ else 0
@@ -208,7 +208,7 @@ class Axes:
                 if not self.remade(x):
                     self._tie(node, self._node(x, axis))
 
-    def _op(self, op, rounds):
+    def _op(self, op, trips):
         values = op.results if op.types else (op,)
         kept = {}
         for axis, node in self._nodes(values[0]):
@@ -216,9 +216,9 @@ class Axes:
                 self._tie(node, self._node(other, axis))
             wanted = operand_axes(op, axis, self.blocks)
             if wanted is None:
-                self._count(node, -FAR * rounds * _elements(op))  # made whole, then cut
+                self._count(node, -FAR * trips * _elements(op))  # made whole, then cut
                 continue
-            self._count(node, rounds * _work(op, axis, self.blocks))
+            self._count(node, trips * _work(op, axis, self.blocks))
             for k, (x, at) in enumerate(zip(op.operands, wanted)):
                 if at is not None and type(x.type) is T.Tile and not self.remade(x):
                     self._tie(node, self._node(x, at))
@@ -226,11 +226,11 @@ class Axes:
         for k, x in enumerate(op.operands):
             for axis, node in self._nodes(x) if type(x.type) is T.Tile else ():
                 if axis not in kept.get(k, ()):  # looked at as a whole
-                    self._count(node, -FAR * rounds * _elements(op if op.kind is ops.reduce else x))
+                    self._count(node, -FAR * trips * _elements(op if op.kind is ops.reduce else x))
 
     # --- the choice ---------------------------------------------------------------------------------------------------
     def _choose(self):
-        """Dimensions worth their cost, the best first; equal ones in the order of the program, then of the axes."""
+        """Dimensions with a positive gain, the best first; ties in program order, then in the order of axes."""
         tiles = {}  # value -> dimensions of its axes
         for node in self.parents:
             tiles.setdefault(node[0], []).append(self._root(node))
@@ -249,7 +249,7 @@ def _key(x):
 
 
 def _tile(x):
-    """The type of a tile; of an op without results, what it works on."""
+    """The type of a tile; for an op without results, of its first operand."""
     t = x.type if type(x) in (Arg, Result) or x.types else x.operands[0].type if x.operands else None
     return t if type(t) is T.Tile else None
 
@@ -261,7 +261,7 @@ def _elements(x):
 
 
 def _work(op, axis, blocks):
-    """What an op costs that each block does a part of. Tensor cores want rows."""
+    """The cost of an op that is split over the blocks. MMAs need rows."""
     if op.kind is not ops.dot:
         return _elements(op)
     depth = op.operands[0].type.shape[-1]

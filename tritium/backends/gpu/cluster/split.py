@@ -1,14 +1,14 @@
-"""One program for a cluster of blocks: what each of its blocks does.
+"""Split a program over the blocks of a cluster.
 
     x = load(p + arange(0, 1024))            x = load(p + (arange(0, 512) + rank * 512))
     s = sum(x)                        ->     s = sum(cluster_all_gather(sum(x)))
     store(q, s)                              if rank == 0: store(q, s)
 
-Tiles that are cut (`block_axes`) become as small as one block's part; the rest is the same in all blocks, as scalars
-are, and done by the first of them where memory changes. What comes after this pass sees an ordinary kernel.
+Split tiles (`axes`) have the size of one block's part; all else is replicated, as scalars are, and the first block does
+its writes to memory. Later passes see an ordinary kernel.
 
-All blocks must see the same memory. Where one may load what another stores before or after, through the same argument
-of the kernel, they meet in between; so they do where the program waits for others, or tells them something.
+All blocks must see the same memory. A cluster barrier separates a load of one block from a store of another through the
+same argument of the kernel; also where the program waits for other programs, or signals them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .axes import Axes, operand_axes
 
 
 def split_clusters(module, blocks):
-    """The module as each of so many blocks of a cluster runs it (a power of two)."""
+    """The module as run by each of `blocks` blocks of a cluster (a power of two)."""
     module = inline_calls(module)
     return _Split(module, blocks).module()
 
@@ -60,7 +60,7 @@ class _Split:
         return value
 
     def want(self, x, axis=None):
-        """A block's part of a value along an axis; all of it if there is none."""
+        """A block's part of a value along an axis; the whole value if the axis is None."""
         axis = axis if type(x.type) is T.Tile else None
         found = self.find(x, axis)
         if found is not None:
@@ -75,12 +75,12 @@ class _Split:
         return self.remember(x, axis, self.cut(self.want(x), axis))
 
     def wanted(self, op, axis):
-        """The operands of an op that makes its results cut along an axis."""
+        """The operands of an op whose results are split along an axis."""
         places: Any = (None,) * len(op.operands) if axis is None else operand_axes(op, axis, self.blocks)
         return [self.want(x, at) for x, at in zip(op.operands, places, strict=True)]
 
     def make(self, op, axis):
-        """An op on the parts of its operands; gives its value or values."""
+        """Emit an op on the parts of its operands; gives its value or values."""
         b, attrs = self.b, op.attrs
         operands = self.wanted(op, axis)
         if axis is not None and op.kind is ops.arange:
@@ -108,26 +108,26 @@ class _Split:
         return ops.add(self.b, mine, ops.splat(self.b, self.first_of(mine), shape=mine.type.shape))
 
     def first_of(self, mine):
-        """Where a block's own part begins on an axis."""
+        """The first index of a block's part on an axis."""
         size = ops.constant(self.b, value=mine.type.shape[0], type=T.i32)
         return ops.mul(self.b, self.rank, size)
 
     # --- between blocks -----------------------------------------------------------------------------------------------
     def gather(self, values, blocks=None):
-        """What blocks hold, in order along a new first axis."""
+        """All-gather: the values of blocks, in order along a new first axis."""
         self.seen.clear()
         made = self.b.emit(gpu_ops.cluster_all_gather, values, {"blocks": blocks or tuple(range(self.blocks))})
         return _several(made)
 
     def join_parts(self, x, axis):
-        """The whole of a tile that each block has a part of."""
+        """The whole of a split tile."""
         (parts,) = self.gather([x])
         order = (*range(1, axis + 1), 0, *range(axis + 1, len(parts.type.shape)))
         shape = tuple(n * self.blocks if k == axis else n for k, n in enumerate(x.type.shape))
         return ops.reshape(self.b, ops.trans(self.b, parts, order=order), shape=shape)
 
     def cut(self, x, axis):
-        """A block's own part of a tile that it has all of."""
+        """A block's part of a replicated tile."""
         b, shape = self.b, self.part(x.type.shape, axis)
         index = ops.arange(b, start=0, end=shape[axis])
         index = ops.add(b, index, ops.splat(b, self.first_of(index), shape=index.type.shape))
@@ -135,11 +135,11 @@ class _Split:
         return ops.gather(b, x, ops.broadcast(b, index, shape=shape), axis=axis)
 
     def from_first(self, values):
-        """What the first block holds, for all."""
+        """Broadcast the values of the first block."""
         return [ops.reshape(self.b, x, shape=x.type.shape[1:]) for x in self.gather(values, (0,))]
 
     def by_first(self, op):
-        """Have the first block alone do something; if that gives values, all get them."""
+        """Predicate an op on the first block; its results are broadcast to all."""
         b, types = self.b, op.types if id(op) in self.used else ()
         for x in op.operands:
             if not self.axes.remade(x):
@@ -183,7 +183,7 @@ class _Split:
         self.keep(op, axis, self.make(op, axis))
 
     def reduce(self, op):
-        """Along a cut axis each block combines its part, then all combine what they got."""
+        """Along a split axis each block reduces its part, then all reduce the gathered partial results."""
         axis, along = self.axes.of(op.results[0]), op.attrs["axis"]
         if axis is not None or along not in [self.axes.of(x) for x in op.operands if not self.axes.remade(x)]:
             self.plain(op)
@@ -209,7 +209,7 @@ class _Split:
             self.make(op, axis)
 
     def atomic(self, op):
-        """A scalar one may let other programs go on, or wait for them: all that came before it is done."""
+        """A scalar atomic may synchronize with other programs: a cluster barrier precedes it."""
         axis = self.axes.of(op)
         ordered = op.attrs["sem"] != "relaxed" and type(op.type) is not T.Tile
         if ordered:
@@ -233,7 +233,7 @@ class _Split:
         inits = [self.want(x, axis) for x, axis in zip(op.operands[first:], axes)]
         self.note_roots(op, first)
         before = self.seen.copy()
-        self.seen.add_all(self, op)  # of the round before
+        self.seen.add_all(self, op)  # of the previous iteration
         regions = [self.region(region, [None] * bool(first) + axes, axes) for region in op.regions]
         self.seen.join(before)
         made = self.b.emit(op.kind, (*operands, *inits), op.attrs, regions, op.loc)
@@ -254,7 +254,7 @@ class _Split:
             self.remember(x, axis, value)
 
     def region(self, block, axes, ends):
-        """A region on parts; a condition's end is a scalar."""
+        """A region on parts; the terminator of a condition is a scalar."""
         types = [a.type if at is None else T.with_shape(a.type, self.part(a.type.shape, at))
                  for a, at in zip(block.args, axes)]  # fmt: skip
         self.made.append({})
@@ -270,7 +270,7 @@ class _Split:
 
     # --- memory that blocks may see at different times ----------------------------------------------------------------
     def root(self, x):
-        """The argument a pointer comes from; None if it cannot be known."""
+        """The argument a pointer is derived from; None if unknown."""
         while id(x) not in self.roots:
             if type(x) is not Op or x.kind not in _SAME_ROOT:
                 return None
@@ -278,7 +278,7 @@ class _Split:
         return self.roots[id(x)]
 
     def note_roots(self, loop, first):
-        """Where the pointers come from that a loop carries."""
+        """Record the arguments of loop-carried pointers."""
         for k, (init, out) in enumerate(zip(loop.operands[first:], loop.regions[-1].yields)):
             args = [region.args[bool(first) + k] for region in loop.regions]
             self.roots |= dict.fromkeys(map(id, args), self.root(init))
@@ -286,7 +286,7 @@ class _Split:
                 self.roots |= dict.fromkeys(map(id, args))
 
     def access(self, op):
-        """What an access touches."""
+        """The memory that an op accesses."""
         pointer, axis = op.operands[0], self.axes.of(op)
         return _Access(self.root(pointer), axis is None, (id(pointer), axis))
 
@@ -298,28 +298,28 @@ class _Split:
 
     def before_write(self, op):
         mine = self.access(op)
-        both = [x for x in self.seen.writes if not (x.whole and mine.whole)]  # these the first block does in turn
+        both = [x for x in self.seen.writes if not (x.whole and mine.whole)]  # the first block does these in order
         if any(map(mine.meets, (*self.seen.reads, *both))):
             self.meet()
         self.seen.writes.add(mine)
 
 
 class _Access(NamedTuple):
-    """The argument that leads to some memory, None if it is not known; whether all blocks touch all of it, or the first
-    does for all; and by which pointers, cut along which axis."""
+    """The argument that an access is derived from, None if unknown; whether it is replicated, or done by the first
+    block for all; and its pointers with the axis along which they are split."""
 
     root: Any
     whole: bool
     pointer: tuple
 
     def meets(self, other):
-        """True if both may touch the same element in different blocks."""
+        """True if both may access the same element in different blocks."""
         apart = self.root is not other.root and self.root is not None and other.root is not None
         return not apart and (self.whole or other.whole or self.pointer != other.pointer)
 
 
 class _Accesses:
-    """What has been read and written since the blocks met."""
+    """Reads and writes since the last cluster barrier."""
 
     def __init__(self, reads=(), writes=()):
         self.reads, self.writes = set(reads), set(writes)
@@ -363,7 +363,7 @@ _EMIT = {
 
 
 def _several(made):
-    """What a builder gave for an op, as a tuple."""
+    """The values that a builder gave for an op, as a tuple."""
     return made if type(made) is tuple else (made,)
 
 

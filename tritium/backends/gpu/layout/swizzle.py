@@ -1,5 +1,5 @@
 """The one shared-memory layout of matrix operands: rows of up to 128 bytes, XOR-swizzled. Tensor cores, ldmatrix and
-the copy engines all read and write it without bank conflicts."""
+the TMA units all read and write it without bank conflicts."""
 
 from __future__ import annotations
 

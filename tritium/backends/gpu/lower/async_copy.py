@@ -11,7 +11,7 @@ from .function import lower
 
 
 @lower(gpu_ops.multibuffer)
-def ring(g, op):
+def multibuffer(g, op):
     """Copies start at once, where the scratch of a conversion may have been: its readers must be done."""
     tile = op.attrs["tile"]
     g.shared.before_write(g)

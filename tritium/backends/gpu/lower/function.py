@@ -100,7 +100,8 @@ class Lowering:
         self.used = uses(module.body)
         self.warps = module.attrs["num_warps"]
         self.small_quotients = module.attrs.get("small_quotients", False)
-        self.by_thread = not module.attrs.get("copy_warps") and not any(op.kind in _BY_WARP for op in walk(module.body))
+        specialized = module.attrs.get("producer_warps")
+        self.by_thread = not specialized and not any(op.kind in _BY_WARP for op in walk(module.body))
         self.callees = {}  # functions by name
         self.members = None  # how many warps meet at barriers, where it is not all
         self._once: dict[Any, Any] = {}
@@ -397,13 +398,13 @@ def lower_kernel(module, target, attributes=""):
         (f"{_parameter_type(a)} {_name(k, a)}", value(_value_type(a), f"%{_name(k, a)}"))
         for k, a in enumerate(module.args)
     ]
-    threads = 32 * (g.warps + module.attrs.get("copy_warps", 0))
+    threads = 32 * (g.warps + module.attrs.get("producer_warps", 0))
     attributes = f'nounwind "nvvm.reqntid"="{threads}" {attributes}'.rstrip()
     with g.function("ptx_kernel void", module.name, [p for p, _ in parameters], attributes):
         for arg, (_, x) in zip(module.args, parameters):
             g.set(arg, [g.w.cast("trunc", value("i8", str(x)), "i1") if arg.type is T.i1 else x])
         g.block(module.body)
-        g.shared.take_back(g)  # the engine reads the memory of live programs only
+        g.shared.take_back(g)  # TMA reads the memory of live programs only
         g.w.ret()
     total = write_functions(g) if module.functions else g.shared.bytes
     head = ["@smem = external addrspace(3) global [0 x i8], align 1024"] if total else []

@@ -24,7 +24,7 @@ class Scratch:
 
     def __init__(self, start=0, lends=False):
         self.buffers, self.bytes, self.dirty = [(0, start)] if start else [], 0, False  # (start, end) of those alive
-        self.lends, self.lent = lends, False  # whether the copy engine reads scratch at all; may be reading it now
+        self.lends, self.lent = lends, False  # whether TMA reads scratch at all; may be reading it now
         self.lent_end = 0  # where what it reads ends, if that is all that is in use
 
     @property
@@ -61,7 +61,7 @@ class Scratch:
         return self.take([skip, *map(step, sizes)])[1:] if skip else self.take(list(map(step, sizes)))
 
     def before_write(self, g, written=False):
-        """Nobody may still be reading what is about to be overwritten; with `written`, the copy engine has written
+        """Nobody may still be reading what is about to be overwritten; with `written`, TMA has written
         all it was given too."""
         self.take_back(g, written)
         if self.dirty:
@@ -69,7 +69,7 @@ class Scratch:
         self.dirty = False
 
     def take_back(self, g, written=False):
-        """The thread that talks to the copy engine waits until it has read the scratch; the others meet it later."""
+        """The thread that talks to TMA waits until it has read the scratch; the others meet it later."""
         if self.lent:
             with g.w.when(g.w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
                 g.target.await_boxes(g, 0, written)
@@ -77,11 +77,11 @@ class Scratch:
         self.lent, self.lent_end = False, 0
 
     def lend(self, end):
-        """The copy engine reads what lies before `end`, while the program goes on."""
+        """TMA reads what lies before `end`, while the program goes on."""
         self.lent, self.lent_end, self.dirty = True, end, True
 
     def behind_lent(self, size, alignment, most):
-        """A byte address behind what the engine is reading, so that nobody has to wait; None if it cannot be known, or
+        """A byte address behind what TMA is reading, so that nobody has to wait; None if it cannot be known, or
         if it would leave room for fewer programs at once."""
         start = -(-self.lent_end // alignment) * alignment
         if not self.lent_end or start + size > most or 2 * self.bytes <= most:

@@ -8,7 +8,7 @@ from ..layout.swizzle import row_width
 from .control import beside
 from .function import llvm_type, lower
 
-TURNS = 2  # barrier of the first of two groups that take turns; the second has the next
+PING_PONG = 2  # named barrier of the first warpgroup; the second has the next
 
 
 @lower(gpu_ops.warp_specialize)
@@ -96,7 +96,7 @@ def await_turn(g, barrier, parity):
 @lower(gpu_ops.ping_pong_open)
 def ping_pong_open(g, op):
     with g.w.when(_is_group(g, 1)):
-        g.target.pass_by(g, TURNS, g.warps)
+        g.target.pass_by(g, PING_PONG, g.warps)
 
 
 @lower(gpu_ops.ping_pong_wait)
@@ -105,18 +105,18 @@ def ping_pong_wait(g, op):
 
 
 def _take_turn(g):
-    g.target.meet(g, g.w.binary("add", _group(g), g.int(TURNS)), g.warps)
+    g.target.meet(g, g.w.binary("add", _group(g), g.int(PING_PONG)), g.warps)
 
 
 @lower(gpu_ops.ping_pong_signal)
 def ping_pong_signal(g, op):
-    g.target.pass_by(g, g.w.binary("sub", g.int(TURNS + 1), _group(g)), g.warps)
+    g.target.pass_by(g, g.w.binary("sub", g.int(PING_PONG + 1), _group(g)), g.warps)
 
 
 @lower(gpu_ops.ping_pong_close)
 def ping_pong_close(g, op):
     with g.w.when(_is_group(g, 0)):
-        g.target.meet(g, TURNS, g.warps)
+        g.target.meet(g, PING_PONG, g.warps)
 
 
 def _group(g):
@@ -130,7 +130,7 @@ def _is_group(g, number):
 
 @lower(gpu_ops.element_load)
 def element_load(g, op, buffer, origin, *numbers):
-    """The lanes take elements in turn; the engine's readers see them when it ends."""
+    """The lanes take elements in turn; TMA's readers see them when it ends."""
     w, tile, axis = g.w, op.attrs["tile"], op.attrs["axis"]
     sides, turns = _sides([x[0] for x in numbers], op.attrs["wraps"])
     size, kind = tile.element.bytes, llvm_type(tile)

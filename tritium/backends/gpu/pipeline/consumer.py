@@ -1,9 +1,9 @@
-"""The loops of the computing warps: rounds of dots on buffers that a copying warp fills.
+"""The loops of the consumer warps: dots on buffers that a producer warp fills.
 
     for i:
       wait until slot s is full
-      acc = dot_shared ring_a[s], ring_b[s], acc
-      slot s - 1 is empty
+      acc = dot_shared buffer_a[s], buffer_b[s], acc
+      arrive: slot s - 1 is empty
 """
 
 from __future__ import annotations
@@ -11,106 +11,108 @@ from __future__ import annotations
 from .... import ops
 from ....ir import types as T
 from .. import ops as gpu_ops
-from .iteration import Copy
+from .iteration import IterationEmitter
 from .producer import bytes_of
 
 STATE = ("slot", "parity")
 
 
-def loop_of_rounds(build, b, op, job, slot, parity):
-    """A loop in place of `op`, from a slot and the parity of its phase: its results, then the next slot and parity."""
-    plan, (lo, hi, step, *inits) = job.plan, op.operands
+def consumer_loop(build, b, op, loop, slot, parity):
+    """Emit the consumer loop for `op`, starting at a slot and the parity of its phase: its results, then the next slot
+    and parity."""
+    schedule, (lo, hi, step, *inits) = loop.schedule, op.operands
     carried = [*inits, slot, parity, slot]
-    if build.turning:
+    if build.ping_pong:
         gpu_ops.ping_pong_wait(b)
-    names = [*(a.name for a in plan.body.args), *STATE, "before"]
+    names = [*(a.name for a in schedule.body.args), *STATE, "before"]
     with b.region([lo.type, *(x.type for x in carried)], names) as region:
         i, *own = region.args
         own, (slot, parity, before) = own[: len(inits)], own[len(inits) :]
-        ends = Round(build, job, i, own, slot, parity, before, ops.ne(b, i, lo)).body()
+        ends = ConsumerIteration(build, loop, i, own, slot, parity, before, ops.ne(b, i, lo)).body()
         ops.yield_(b, *ends, *build.after(slot, parity, b), slot)
-    attrs = {**op.attrs, "nonempty": job in build.nonempty}
+    attrs = {**op.attrs, "nonempty": loop in build.nonempty}
     outs = list(b.emit(ops.for_, (lo, hi, step, *carried), attrs, (region.block,)))
     outs, (slot, parity, last) = outs[: len(inits)], outs[len(inits) :]
-    if build.turning:
+    if build.ping_pong:
         gpu_ops.ping_pong_signal(b)
-    for k in plan.late:
+    for k in schedule.in_flight:
         outs[k] = gpu_ops.dot_wait(b, outs[k], pending=0)
-    for number, group in enumerate(job.groups):
-        if plan.is_late(group.last):
-            _empty(b, build, number, last, *(() if attrs["nonempty"] else (plan.goes_on(lo),)))
+    for number, group in enumerate(loop.groups):
+        if schedule.stays_in_flight(group.last):
+            _arrive_empty(b, build, number, last, *(() if attrs["nonempty"] else (schedule.has_iteration(lo),)))
     return [*outs, slot, parity]
 
 
-class Round(Copy):
-    """One round: every dot waits for boxes that it is the first to read, and gives back what it is the last to read.
+class ConsumerIteration(IterationEmitter):
+    """One iteration: a dot waits for the groups it reads first, and releases those it reads last.
 
-    Dots that run on into the next round are over when that has waited for another dot, or when its own have begun.
+    Dots in flight across the back edge are finished when the next iteration has waited for another dot, or has issued
+    its own.
     """
 
-    def __init__(self, build, job, i, values, slot, parity, before=None, again=None):
-        super().__init__(job.plan, {id(a): v for a, v in zip(job.plan.body.args, (i, *values))}, slot)
+    def __init__(self, build, loop, i, values, slot, parity, before=None, again=None):
+        super().__init__(loop.schedule, {id(a): v for a, v in zip(loop.schedule.body.args, (i, *values))}, slot)
         self.build, self.parity, self.before, self.again = build, parity, before, again
-        self.first, self.last = {}, {}  # by dots: the numbers of groups
-        for k, group in enumerate(job.groups):
+        self.first, self.last = {}, {}  # dot -> numbers of groups
+        for k, group in enumerate(loop.groups):
             self.first.setdefault(id(group.first), []).append(k)
             self.last.setdefault(id(group.last), []).append(k)
-        late = {id(group.last) for group in job.groups if job.plan.is_late(group.last)}
-        self.unfinished = [k for key in late for k in self.last[key]]  # of the round before
-        self.held = {key: groups for key, groups in self.last.items() if key not in late}  # until their dots are over
+        in_flight = {id(group.last) for group in loop.groups if loop.schedule.stays_in_flight(group.last)}
+        self.unfinished = [k for key in in_flight for k in self.last[key]]  # of the previous iteration
+        self.held = {key: groups for key, groups in self.last.items() if key not in in_flight}
 
     def in_order(self):
-        """Where several dots read a box, they come in the order that says who is first and who last."""
-        return self.plan.dots if self.first != self.last else ()
+        """If several dots read a box, they are issued in the order that defines the first and the last reader."""
+        return self.schedule.dots if self.first != self.last else ()
 
     def full(self, group):
-        """(barrier, parity) of a group's slot that is full."""
+        """(barrier, parity) of the full slot of a group."""
         return self.build.at(self.build.full, group, self.slot, self.b), self.parity
 
     def gate(self, dot):
-        """In its turn a dot waits for a box once more, if another has done so before."""
-        if not self.takes_turn(dot):
+        """A dot that waits for the other warpgroup waits for its box at that point, too."""
+        if not self.waits_for_turn(dot):
             return ()
         group, *_ = self.first.get(id(dot)) or self.last[id(dot)]
         return self.full(group)
 
-    def takes_turn(self, dot):
-        return self.build.turning and self.plan.is_late(dot)
+    def waits_for_turn(self, dot):
+        return self.build.ping_pong and self.schedule.stays_in_flight(dot)
 
     def begin(self, dot, pending):
-        """Turns are passed on when the dots that begin a round are under way."""
-        made = super().begin(dot, None if self.build.turning else pending)
-        if self.build.turning and dot is self.plan.dots[-2]:
+        """The other warpgroup is signaled when the dots at the start of an iteration are issued."""
+        made = super().begin(dot, None if self.build.ping_pong else pending)
+        if self.build.ping_pong and dot is self.schedule.dots[-2]:
             gpu_ops.ping_pong_signal(self.b)
-        elif not self.build.turning and pending is not None:
-            self.give_back_late()
+        elif not self.build.ping_pong and pending is not None:
+            self.release_in_flight()
         return made
 
     def dot(self, op, pending):
         self.prepare(op)  # before it waits for its boxes
-        for group in () if self.takes_turn(op) else self.first.get(id(op), ()):
+        for group in () if self.waits_for_turn(op) else self.first.get(id(op), ()):
             gpu_ops.mbarrier_wait(self.b, *self.full(group))
         return super().dot(op, pending)
 
     def finished(self, dot):
-        if self.build.turning and id(dot) not in self.started:
+        if self.build.ping_pong and id(dot) not in self.started:
             self.begin(dot, None)
         made = super().finished(dot)
-        self.give_back_late()
+        self.release_in_flight()
         for group in [k for key in list(self.started)[: self.over] for k in self.held.pop(key, ())]:
-            _empty(self.b, self.build, group, self.slot)
+            _arrive_empty(self.b, self.build, group, self.slot)
         return made
 
-    def give_back_late(self):
-        """The dots of the round before are over, and so are their boxes."""
+    def release_in_flight(self):
+        """The dots of the previous iteration are finished: release their slots."""
         for group in self.unfinished:
-            _empty(self.b, self.build, group, self.before, self.again)
+            _arrive_empty(self.b, self.build, group, self.before, self.again)
         self.unfinished = []
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------
-def _empty(b, build, group, slot, *condition):
-    """A group's slot is empty; with a condition, if that holds."""
+def _arrive_empty(b, build, group, slot, *condition):
+    """Arrive at the barrier of an empty slot; with a condition, if it holds."""
     gpu_ops.mbarrier_arrive(b, build.at(build.empty, group, slot, b), *condition, blocks=build.blocks)
 
 
@@ -118,8 +120,8 @@ def i32(b, value):
     return ops.constant(b, value=value, type=T.i32)
 
 
-def slot_address(b, ring, tile, slot):
-    return ops.add(b, ring, ops.mul(b, slot, i32(b, bytes_of(tile))))
+def slot_address(b, buffer, tile, slot):
+    return ops.add(b, buffer, ops.mul(b, slot, i32(b, bytes_of(tile))))
 
 
-__all__ = ["STATE", "i32", "loop_of_rounds", "slot_address"]
+__all__ = ["STATE", "consumer_loop", "i32", "slot_address"]

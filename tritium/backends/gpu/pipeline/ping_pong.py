@@ -1,15 +1,14 @@
-"""Two groups of warps take turns at the tensor cores.
+"""Ping-pong scheduling: two warpgroups alternate on the tensor cores.
 
-Attention multiplies, computes exponentials, and multiplies again. If all warps do so at once, the tensor cores wait for
-the exponentials; if two groups take turns, one multiplies while the other computes:
+Attention multiplies, computes exponentials, and multiplies again. If all warps do so at once, the tensor cores idle
+during the exponentials; if two warpgroups alternate, one multiplies while the other computes:
 
     group 0   QK            softmax         PV QK           softmax         PV QK
     group 1            QK            softmax         PV QK           softmax
 
-A turn begins before the product that runs on into the next round and ends when those that the next round begins with
-are under way. Who holds a turn must not wait for the other group, and there is nothing to be gained if all warps have
-to meet between turns. What can be done before a turn is done by then: scaling and rounding would keep the tensor cores
-waiting.
+A group holds the tensor cores from the dot that stays in flight until the first dots of the next iteration are issued.
+It must not wait for the other group meanwhile, and a barrier of all warps between would cost the gain. Operands are
+scaled and rounded before a group waits, since the tensor cores would idle otherwise.
 """
 
 from __future__ import annotations
@@ -26,25 +25,23 @@ WARPS = 8  # of both
 ROWS = 64  # of a result, that one group multiplies by itself
 
 
-def take_turns(jobs, warps):
-    """True if loops gain by it: each begins with dots whose results are computed with before the last, which runs
-    on."""
-    return warps == WARPS and all(map(_has_turns, jobs))
+def use_ping_pong(loops, warps):
+    """True if loops gain: each starts with dots whose results are used before the last dot, which stays in flight."""
+    return warps == WARPS and all(map(_can_alternate, loops))
 
 
-def _has_turns(job):
-    plan, (*openers, last) = job.plan, job.plan.dots
-    if len(plan.late) != 1 or not plan.is_late(last) or not plan.follows_other_dot(last, last):
+def _can_alternate(loop):
+    schedule, (*openers, last) = loop.schedule, loop.schedule.dots
+    if len(schedule.in_flight) != 1 or not schedule.stays_in_flight(last) or not schedule.follows_other_dot(last, last):
         return False
-    if len(openers) != max(1, len(plan.early)) or not all(map(plan.can_begin, openers)):
+    if len(openers) != max(1, len(schedule.issued_first)) or not all(map(schedule.can_begin, openers)):
         return False
-    wide = all(dot.type.shape[0] >= GROUPS * ROWS for dot in plan.dots)
-    return wide and sum(group.first is last for group in job.groups) <= 1
+    wide = all(dot.type.shape[0] >= GROUPS * ROWS for dot in schedule.dots)
+    return wide and sum(group.first is last for group in loop.groups) <= 1
 
 
 def keeps_ping_pong(module):
-    """True if no warp waits for those of the other group from its first turn of a loop to its last, in a module with
-    layouts."""
+    """True if no warp waits for the other group while its group holds the tensor cores, in a module with layouts."""
     return all(_block_is_quiet(block) for block in _blocks(module.body))
 
 
@@ -55,7 +52,7 @@ def _blocks(block):
 
 
 def _block_is_quiet(block):
-    """Around a loop from `ping_pong_wait` to `ping_pong_signal`; within it, all of it."""
+    """Checks the ops between `ping_pong_wait` and `ping_pong_signal`; in a loop that alternates, all ops."""
     marks = [op for op in block.ops if _is_mark(op)]
     held = inside = any(op.kind is gpu_ops.dot_shared for op in marks)
     for op in block.ops:
@@ -67,12 +64,12 @@ def _block_is_quiet(block):
 
 
 def _is_mark(op):
-    """True if a turn is taken or passed on; a dot that waits for a phase takes one."""
+    """True if an op waits for, or signals, the other group; a dot with a phase waits."""
     return op.kind in _MARKS or op.kind is gpu_ops.dot_shared and len(op.operands) > 3
 
 
 def _has_marks(op):
-    """True for a loop in which turns are passed on and taken: it is looked at by itself."""
+    """True for a loop in which the groups alternate: it is checked by itself."""
     return any(_is_mark(inner) for region in op.regions for inner in region.ops)
 
 
@@ -81,7 +78,7 @@ _ALONE = (gpu_ops.mbarrier_wait, gpu_ops.mbarrier_arrive, gpu_ops.dot_shared, gp
 
 
 def _quiet(op):
-    """True if every warp does this for itself."""
+    """True if an op does not synchronize warps."""
     if op.kind is gpu_ops.convert:
         return conversion(layout_of(op.operands[0]), layout_of(op)) in ("same", "registers")
     if op.kind is ops.reduce:
@@ -98,4 +95,4 @@ def _quiet(op):
 _MOVED = (ops.splat, ops.arange, ops.expand_dims, ops.broadcast, ops.trans, ops.reshape)
 
 
-__all__ = ["keeps_ping_pong", "take_turns"]
+__all__ = ["keeps_ping_pong", "use_ping_pong"]

@@ -11,7 +11,7 @@ is the exit condition of the loop itself, so the prefetch reads no address that 
 
 A load whose address depends on other loads is prefetched together with them. Loads are taken in program order until the
 register budget is spent. Loops that contain loops are left alone. So are loops with side effects other than stores that
-the launcher can prove not to alias the prefetched loads (`loop_plan.Reordering`).
+the launcher can prove not to alias the prefetched loads (`schedule.Reordering`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ....ir import types as T
 from ....ir.core import walk
 from ....ir.rewrite import substitute, sweep
 from .. import ops as gpu_ops
-from .iteration import Copy
-from .schedule import Plan, Reordering
+from .iteration import IterationEmitter
+from .schedule import Reordering, Schedule
 
 _NOT_IN_BODY = (ops.for_, ops.while_, ops.dot, gpu_ops.dot_shared)
 
@@ -40,9 +40,9 @@ def prefetch_loads(module, registers, pairs=None):
             return None
         if any(x.kind in _NOT_IN_BODY for x in walk(op.regions[0])):
             return None
-        plan = Plan(op, None, reordering)
-        fits = plan.only_stores() and plan.choose_loads(lambda load: _registers(load.type, threads), registers)
-        return _ahead(plan, b) if fits and plan.take_pairs() else None
+        schedule = Schedule(op, None, reordering)
+        fits = schedule.only_stores() and schedule.choose_loads(lambda load: _registers(load.type, threads), registers)
+        return _ahead(schedule, b) if fits and schedule.take_pairs() else None
 
     return sweep(module, rule)
 
@@ -54,19 +54,19 @@ def _registers(t, threads):
     return max(1, numel // threads) * (2 if type(element) is T.Ptr or element.bits > 32 else 1)
 
 
-def _ahead(plan, b):
+def _ahead(schedule, b):
     """The new loop's results."""
-    loop, body = plan.loop, plan.body
+    loop, body = schedule.loop, schedule.body
     lo, hi, step, *inits = loop.operands
-    plan.carry_out(b, hi)
-    first = _loaded(plan, lo, [inits[k] for k in plan.params])
+    schedule.bind(b, hi)
+    first = _loaded(schedule, lo, [inits[k] for k in schedule.params])
     names = [*(arg.name for arg in body.args), *[""] * len(first)]
     with b.region([lo.type, *(x.type for x in (*inits, *first))], names) as region:
         own, carried = region.args[: len(body.args)], region.args[len(body.args) :]
-        known = {id(load): x for load, x in zip(plan.indices, carried)}
-        copy = Copy(plan, {**known, **{id(arg): x for arg, x in zip(body.args, own)}})
-        following = [copy.value(body.yields[k]) for k in plan.params]
-        following = _loaded(plan, ops.add(b, own[0], step), following)
+        known = {id(load): x for load, x in zip(schedule.indices, carried)}
+        emitter = IterationEmitter(schedule, {**known, **{id(arg): x for arg, x in zip(body.args, own)}})
+        following = [emitter.value(body.yields[k]) for k in schedule.params]
+        following = _loaded(schedule, ops.add(b, own[0], step), following)
         ops.yield_(b, *substitute(b, body, own, known), *following)
     # The new loop must not be prefetched again.
     attrs = {**loop.attrs, "num_stages": 1}
@@ -74,8 +74,9 @@ def _ahead(plan, b):
     return (outs if type(outs) is tuple else (outs,))[: len(inits)]
 
 
-def _loaded(plan, i, values):
+def _loaded(schedule, i, values):
     """The loads of iteration `i`, predicated on its existence; `values` are the loop-carried values they depend on."""
-    args = [plan.body.args[0], *(plan.body.args[1 + k] for k in plan.params)]
-    copy = Copy(plan, {id(arg): x for arg, x in zip(args, (i, *values))}, more=plan.goes_on(i))
-    return [copy.value(load) for load in plan.indices]
+    args = [schedule.body.args[0], *(schedule.body.args[1 + k] for k in schedule.params)]
+    known = {id(arg): x for arg, x in zip(args, (i, *values))}
+    emitter = IterationEmitter(schedule, known, more=schedule.has_iteration(i))
+    return [emitter.value(load) for load in schedule.indices]

@@ -1,7 +1,7 @@
-"""Loops around dots that two groups of warps can share: one that copies their tiles, and one that multiplies.
+"""Loops around dots that can be warp-specialized: a producer warp loads tiles, consumer warps multiply them.
 
-The copying warp has scalars alone, so where the boxes of tiles lie must follow from the kernel's arguments and the
-program's index; and it runs ahead, so nothing it loads may have been written by the program before.
+The producer warp computes scalars only, so the coordinates of boxes must follow from the kernel's arguments and the
+program's index. It runs ahead, so the program must not have written the memory it loads.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
 from ..analysis.demanded_rows import unobserved
 from ..analysis.polynomial import ITERATION, Scalars
-from .schedule import Plan
+from .schedule import Schedule
 
 
 def has_dots(op):
-    """True for a dot, and for what holds one."""
+    """True for a dot, and for ops with a dot in a region."""
     return op.kind is ops.dot or any(inner.kind is ops.dot for region in op.regions for inner in walk(region))
 
 
@@ -30,8 +30,8 @@ def bytes_of(tile):
 
 
 class Opened:
-    """A kernel whose program index and grid are arguments: `places`, the index on each axis, then the sizes; and
-    behind them the block's `rank` where programs have several `blocks`."""
+    """A kernel whose program index and grid are arguments (`places`): the index on each axis, then the grid sizes, then
+    the block's `rank` if programs have several `blocks`."""
 
     def __init__(self, module):
         self.original, self.blocks = module, module.attrs.get("num_ctas", 1)
@@ -50,7 +50,7 @@ class Opened:
 
     @property
     def grid(self):
-        """Number of each argument that is a place -> the row of `ir.bounds` that stands for it."""
+        """{number of an argument in `places`: the row of `ir.bounds` for it}."""
         rows = [(kind, "i32", axis) for kind in ("program_id", "num_programs") for axis in range(3)]
         rows += [("between", "i32", 0, self.blocks - 1)] * (self.blocks > 1)
         return dict(enumerate(rows, len(self.original.args)))
@@ -61,8 +61,8 @@ class Opened:
 
 
 class Load(NamedTuple):
-    """A load the engine does: where its box lies, whether it surely reaches that, the number of its map, and how many
-    blocks bring it together."""
+    """A load done by TMA: its box, whether its coordinates surely are in range, the number of its tensor map, and the
+    number of blocks that multicast it."""
 
     op: Op
     access: Access
@@ -72,79 +72,79 @@ class Load(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Loads that arrive together, and are given back together: the dots that read them first and last, their keys."""
+    """Loads that share an mbarrier: the dots that read them first and last, and their keys."""
 
     first: Op
     last: Op
     keys: list
 
 
-class Job(NamedTuple):
-    """A loop to take apart; each of its loads is in one of the `groups`."""
+class ProducerLoop(NamedTuple):
+    """A loop to specialize; each of its loads is in one of the `groups`."""
 
-    loop: Op
-    plan: Plan
+    op: Op
+    schedule: Schedule
     loads: dict
     groups: list
     stages: int
 
 
 class Written(NamedTuple):
-    """A store in a loop around the jobs: what it writes must lie apart from what they load."""
+    """A store in the loop around the producer loops: it must be disjoint from the memory they load."""
 
     op: Op
     access: Access
 
 
 class Found(NamedTuple):
-    """The jobs of a kernel, the loop around them or None, and what that writes; and loads before the jobs that the
-    engine does as well, `ahead` of the program that needs them."""
+    """The producer loops of a kernel, the loop around them or None, and the stores of that loop. `ahead` are
+    loop-invariant loads before them that TMA does as well, prefetched for the next program."""
 
-    jobs: list
+    loops: list
     outer: Op | None = None
     writes: tuple = ()
     ahead: tuple = ()
 
 
-def find_jobs(opened, can, engine):
-    """What is found in a kernel; None unless all loops around dots can be taken apart.
+def find_producer_loops(opened, can, tma):
+    """The producer loops of a kernel; None unless all loops around dots can be specialized.
 
-    Nothing may be written before the last of them, but by a loop that goes round them, to memory of its own.
+    The kernel writes nothing before the last of them, except in a loop around them, to memory that they do not load.
     """
     body = opened.module.body
     if any(op.kind in _OUT_OF_PLACE for op in walk(body)):
         return None
     outer, *others = filter(has_dots, body.ops)
     if others or any(op.kind is ops.dot for region in outer.regions for op in region.ops):
-        jobs = _jobs(opened, body, can, engine)
-        if not jobs:
+        loops = _producer_loops(opened, body, can, tma)
+        if not loops:
             return None
-        return Found(_together(opened, jobs, None, can, engine), ahead=_ahead(opened, body, jobs, can, engine))
+        return Found(_multicast(opened, loops, None, can, tma), ahead=_ahead(opened, body, loops, can, tma))
     if outer.kind is not ops.for_ or not all(map(_pure, outer.operands[:3])) or _written(body, outer):
         return None
     inside = outer.regions[0]
-    jobs = _jobs(opened, inside, can, engine, barred=inside.args[1:])
-    if not jobs:
+    loops = _producer_loops(opened, inside, can, tma, barred=inside.args[1:])
+    if not loops:
         return None
-    ahead = tuple(x for x in _ahead(opened, inside, jobs, can, engine, inside.args[1:]) if _bounded(x.access))
-    writes = _writes(opened, inside, jobs, ahead)
+    ahead = tuple(x for x in _ahead(opened, inside, loops, can, tma, inside.args[1:]) if _bounded(x.access))
+    writes = _writes(opened, inside, loops, ahead)
     if writes is None and ahead:
-        ahead, writes = (), _writes(opened, inside, jobs)
-    if writes is None or len(writes) > engine.maps:
+        ahead, writes = (), _writes(opened, inside, loops)
+    if writes is None or len(writes) > tma.maps:
         return None
-    return Found(_together(opened, jobs, outer, can, engine), outer, writes, ahead)
+    return Found(_multicast(opened, loops, outer, can, tma), outer, writes, ahead)
 
 
-def _together(opened, jobs, outer, can, engine):
-    """The jobs, with boxes that all blocks of a program want brought by them together. They must go round the loops in
-    step, for they share the slots' barriers."""
+def _multicast(opened, loops, outer, can, tma):
+    """The loops, with boxes that all blocks of a cluster load marked for multicast. The blocks share the mbarriers of
+    the slots, so all must run the same iterations."""
     same = lambda values: all(_pure(x, (opened.rank,)) for x in values)
-    loops = [job.loop for job in jobs] + [outer] * (outer is not None)
-    if opened.blocks == 1 or not all(same(loop.operands[:3]) for loop in loops):
-        return jobs
-    shared = lambda x: same(_values(x.access)) and engine.divides(x.op.type, can.axis(x.op), opened.blocks)
+    nest = [loop.op for loop in loops] + [outer] * (outer is not None)
+    if opened.blocks == 1 or not all(same(loop.operands[:3]) for loop in nest):
+        return loops
+    shared = lambda x: same(_values(x.access)) and tma.divides(x.op.type, can.axis(x.op), opened.blocks)
     mark = lambda x: x._replace(blocks=opened.blocks) if shared(x) else x
-    return [job._replace(loads={key: mark(load) for key, load in job.loads.items()}) for job in jobs]
+    return [loop._replace(loads={key: mark(load) for key, load in loop.loads.items()}) for loop in loops]
 
 
 def _written(block, until):
@@ -153,23 +153,23 @@ def _written(block, until):
     return any(effects(op) == "write" and op.kind is not ops.assume for op in before)
 
 
-def _jobs(opened, block, can, engine, barred=()):
-    """The loops of a block to take apart; what they load may not depend on the `barred` values."""
-    jobs, maps = [], []
+def _producer_loops(opened, block, can, tma, barred=()):
+    """The loops of a block to specialize; their loads must not depend on the `barred` values."""
+    loops, maps = [], []
     for op in filter(has_dots, block.ops):
-        job = _job(opened, block, op, can, engine, maps, barred) if op.kind is ops.for_ else None
-        if job is None:
+        loop = _producer_loop(opened, block, op, can, tma, maps, barred) if op.kind is ops.for_ else None
+        if loop is None:
             return []
-        jobs.append(job)
-    alike = len({len(job.groups) for job in jobs}) == 1  # they share their barriers
-    fit = len(maps) <= engine.maps and slots_of(jobs, can, engine) > 1
-    return jobs if alike and fit and not _written(block, jobs[-1].loop) else []
+        loops.append(loop)
+    alike = len({len(loop.groups) for loop in loops}) == 1  # they share their barriers
+    fit = len(maps) <= tma.maps and slots_of(loops, can, tma) > 1
+    return loops if alike and fit and not _written(block, loops[-1].op) else []
 
 
-def _writes(opened, block, jobs, ahead=()):
-    """What the loop around the jobs writes; None if it does more than store boxes with bounds, or to a tensor that is
-    loaded as well."""
-    found = [load.access for load in (*(load for job in jobs for load in job.loads.values()), *ahead)]
+def _writes(opened, block, loops, ahead=()):
+    """The stores of the loop around the producer loops; None if it writes anything but bounded boxes, or a tensor that
+    is also loaded."""
+    found = [load.access for load in (*(load for loop in loops for load in loop.loads.values()), *ahead)]
     if not all(map(_bounded, found)):
         return None
     loaded, writes = {id(x.base) for x in found}, []
@@ -185,99 +185,100 @@ def _writes(opened, block, jobs, ahead=()):
 
 
 def _bounded(found):
-    """True if the host knows where the tensor of an access ends."""
-    return all(side.size is not None for side in found.sides)
+    """True if the host knows the size of the tensor of an access."""
+    return all(dim.size is not None for dim in found.dims)
 
 
-def buffers_of(jobs, can):
-    """{a buffer's tile and place: keys of the loads that go through it}. Jobs come one after the other and share the
-    barriers of their slots, so they share the buffers as well."""
+def buffers_of(loops, can):
+    """{(tile, axis, group, position): keys of the loads that use the buffer}. Loops run one after the other and share
+    the mbarriers of their slots, so they share buffers as well."""
     out = {}
-    for job in jobs:
-        for group, (*_, keys) in enumerate(job.groups):
+    for loop in loops:
+        for group, (*_, keys) in enumerate(loop.groups):
             for place, key in enumerate(keys):
-                load = job.loads[key].op
+                load = loop.loads[key].op
                 out.setdefault((load.type, can.axis(load), group, place), []).append(key)
     return out
 
 
-def slots_of(jobs, can, engine):
-    """How many rounds' boxes there is room for."""
-    size = sum(bytes_of(tile) for tile, *_ in buffers_of(jobs, can))
-    return min(*(job.stages + _is_held_over(job) for job in jobs), engine.room // size)
+def slots_of(loops, can, tma):
+    """The number of pipeline stages that fit into shared memory."""
+    size = sum(bytes_of(tile) for tile, *_ in buffers_of(loops, can))
+    return min(*(loop.stages + _is_held_over(loop) for loop in loops), tma.room // size)
 
 
-def _is_held_over(job):
-    """True if boxes that a round begins with are held into the next one: their slot is not there to be filled again."""
-    return any(group.first is not group.last and job.plan.is_late(group.last) for group in job.groups)
+def _is_held_over(loop):
+    """True if a slot is held into the next iteration: it cannot be refilled meanwhile."""
+    return any(group.first is not group.last and loop.schedule.stays_in_flight(group.last) for group in loop.groups)
 
 
-AHEAD = 2  # programs whose tiles find room: one at work, one to come
-_ALONE = 8  # working warps of a block that shares its multiprocessor with no other
+AHEAD = 2  # programs with buffers: the current and the next
+_ALONE = 8  # consumer warps of a block that has its multiprocessor to itself
 
 
-def _ahead(opened, block, jobs, can, engine, barred=()):
-    """The loads of a block that only the jobs' dots read, as they lie, if there is room for those of two programs."""
-    read, found, plans = {}, [], [job.plan for job in jobs]
-    for plan in plans:
-        for dot in plan.dots:
-            for side, x in zip("ab", dot.operands):
+def _ahead(opened, block, loops, can, tma, barred=()):
+    """The loop-invariant loads that only dots of the loops read, in the layout of memory, if buffers for two programs
+    fit."""
+    read, found, schedules = {}, [], [loop.schedule for loop in loops]
+    for schedule in schedules:
+        for dot in schedule.dots:
+            for operand, x in zip("ab", dot.operands):
                 if type(x) is Op and x.kind is ops.load and any(x is op for op in block.ops):
-                    read.setdefault(id(x), (x, []))[1].append((plan, dot, side))
+                    read.setdefault(id(x), (x, []))[1].append((schedule, dot, operand))
     readers = lambda x: [op for op in walk(opened.module.body) if any(y is x for y in op.operands)]
     for x, places in read.values():
         if {id(op) for op in readers(x)} == {id(dot) for _, dot, _ in places} and all(
-            plan.can_copy(x) and dot.operands[2] is not x and plan.lies_right(dot, x, side, False)
-            for plan, dot, side in places
+            schedule.can_copy(x) and dot.operands[2] is not x and schedule.layout_fits(dot, x, operand, False)
+            for schedule, dot, operand in places
         ):
             mask = x.operands[1] if len(x.operands) > 1 else None
             box = access(x.operands[0], mask, Scalars(), opened.uniform)
-            if box and not box.wraps and not x.attrs["volatile"] and engine.fits(x.type, can.axis(x), box):
+            if box and not box.wraps and not x.attrs["volatile"] and tma.fits(x.type, can.axis(x), box):
                 if all(_pure(y, barred) for y in _values(box)):
-                    found.append(Load(x, box, narrow(box, mask), sum(len(job.loads) for job in jobs) + len(found)))
-    used = slots_of(jobs, can, engine) * sum(bytes_of(tile) for tile, *_ in buffers_of(jobs, can))
+                    found.append(Load(x, box, narrow(box, mask), sum(len(loop.loads) for loop in loops) + len(found)))
+    used = slots_of(loops, can, tma) * sum(bytes_of(tile) for tile, *_ in buffers_of(loops, can))
     wanted = AHEAD * sum(bytes_of(load.op.type) for load in found)
-    fits = used + wanted <= engine.room and found and found[-1].number < engine.maps
+    fits = used + wanted <= tma.room and found and found[-1].number < tma.maps
     return tuple(found) if fits and opened.module.attrs["num_warps"] == _ALONE else ()
 
 
-# What needs too much shared memory beside a ring of buffers, may depend on who the threads are, or has all threads of a
-# cluster meet. Dots are looked at one by one.
+# Ops that need too much shared memory beside the multibuffers, may depend on thread indices, or synchronize the
+# cluster. Dots are checked one by one.
 _OUT_OF_PLACE = frozenset((ops.scan, ops.sort, ops.gather, ops.extract, ops.histogram, ops.inline_asm,
                            gpu_ops.cluster_all_gather, gpu_ops.cluster_barrier))  # fmt: skip
 
 
-def _job(opened, block, loop, can, engine, maps, barred):
-    module, plan = opened.module, Plan(loop, can)
-    stages = loop.attrs["num_stages"] if loop.attrs["num_stages"] is not None else module.attrs.get("num_stages", 3)
-    if stages < 2 or not plan.works():
+def _producer_loop(opened, block, op, can, tma, maps, barred):
+    module, schedule = opened.module, Schedule(op, can)
+    stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else module.attrs.get("num_stages", 3)
+    if stages < 2 or not schedule.works():
         return None
-    plan.settle_dots()
-    if not all(_pure(x, barred) for x in loop.operands[:3]) or not _staged(plan):
+    schedule.schedule_dots()
+    if not all(_pure(x, barred) for x in op.operands[:3]) or not _staged(schedule):
         return None
-    scalars, loads = Scalars(loop), {}
-    inside = {id(x) for x in (*plan.body.ops, *plan.body.args)}
-    for key, load in plan.loads.items():
+    scalars, loads = Scalars(op), {}
+    inside = {id(x) for x in (*schedule.body.ops, *schedule.body.args)}
+    for key, load in schedule.loads.items():
         mask = load.operands[1] if len(load.operands) > 1 else None
         found = access(load.operands[0], mask, scalars, opened.uniform)
-        if found is None or load.attrs["volatile"] or not engine.fits(load.type, can.axis(load), found):
+        if found is None or load.attrs["volatile"] or not tma.fits(load.type, can.axis(load), found):
             return None
         if not all(_pure(x, barred) and id(_op(x)) not in inside for x in _values(found)):
             return None
-        if not all(unobserved(block, loop, plan, load, axis, found) for axis in found.wraps):
+        if not all(unobserved(block, op, schedule, load, axis, found) for axis in found.wraps):
             return None
         loads[key] = Load(load, found, narrow(found, mask), len(maps))
         maps.append(found)
-    groups = _groups(plan)
-    return None if _stays(plan, groups) else Job(loop, plan, loads, groups, stages)
+    groups = _groups(schedule)
+    return None if _prefers_async_copies(schedule, groups) else ProducerLoop(op, schedule, loads, groups, stages)
 
 
-def _groups(plan):
-    """The staged loads by the dots that read them first and last."""
+def _groups(schedule):
+    """The staged loads, grouped by the dots that read them first and last."""
     readers = {}
-    for dot in plan.dots:
-        for load in (plan.source(x)[0] for x in dot.operands[:2]):
-            if load is not None and id(load) in plan.loads:
+    for dot in schedule.dots:
+        for load in (schedule.source(x)[0] for x in dot.operands[:2]):
+            if load is not None and id(load) in schedule.loads:
                 readers.setdefault(id(load), []).append(dot)
     found = {}
     for key, dots in readers.items():
@@ -285,30 +286,30 @@ def _groups(plan):
     return list(found.values())
 
 
-def _stays(plan, groups):
-    """True for a loop that is better off with copies of the threads' own: dots share what they read, and threads load
-    something besides in every round. On an H200, in different runs, gradients of keys and values took 1.03 and 1.10
-    times as long with a copying warp, those of queries, without such loads, 0.75 and 0.88. It seems that several small
-    blocks hide the wait for those loads, where one with a copying warp does not."""
+def _prefers_async_copies(schedule, groups):
+    """True if cp.async by all threads is faster than a producer warp: dots share tiles, and the threads have other
+    loads in each iteration. On an H200, in different runs, gradients of keys and values took 1.03 and 1.10 times as
+    long with a producer warp; those of queries, without such loads, 0.75 and 0.88. Several small blocks seem to hide
+    the latency of those loads, where one block with a producer warp does not."""
     alone = all(group.first is group.last for group in groups)
-    return not alone and any(op.kind is ops.load and id(op) not in plan.loads for op in plan.body.ops)
+    return not alone and any(op.kind is ops.load and id(op) not in schedule.loads for op in schedule.body.ops)
 
 
-def _staged(plan):
-    """True if every load that a dot reads is copied ahead, and lies as the dot wants it or is read back on the left.
+def _staged(schedule):
+    """True if every load that a dot reads is prefetched, in a layout the dot accepts or as an lhs that is read back.
 
-    What a side is computed from, weights of few bits for example, the threads would load in the round that needs it;
-    copies of their own run ahead.
+    An operand computed from loads (weights of few bits for example) would be loaded by the threads in the iteration
+    that needs it; cp.async prefetches it.
     """
-    for dot in plan.dots:
-        for side, x in zip("ab", dot.operands):
-            load, turned = plan.source(x)
-            fits = side == "a" or load is None or plan.lies_right(dot, load, side, turned)
-            if load is not None and not (id(load) in plan.loads and fits):
+    for dot in schedule.dots:
+        for operand, x in zip("ab", dot.operands):
+            load, transposed = schedule.source(x)
+            fits = operand == "a" or load is None or schedule.layout_fits(dot, load, operand, transposed)
+            if load is not None and not (id(load) in schedule.loads and fits):
                 return False
-            if load is None and any(plan.can_copy(x) for x in plan.behind(x)):
+            if load is None and any(schedule.can_copy(x) for x in schedule.loads_behind(x)):
                 return False
-    return all(op.kind is not ops.dot or op in plan.dots for op in plan.body.ops)
+    return all(op.kind is not ops.dot or op in schedule.dots for op in schedule.body.ops)
 
 
 def _op(x):
@@ -316,17 +317,17 @@ def _op(x):
 
 
 def _values(found):
-    """Everything an access is computed from but the round."""
+    """All values an access depends on except the iteration."""
     polys = [found.offset, found.form.offset]
-    polys += [p for side in found.sides for p in (side.size, side.stride, side.start) if p is not None]
+    polys += [p for dim in found.dims for p in (dim.size, dim.stride, dim.start) if p is not None]
     polys += [p for _, low, high in found.limits for p in (low, high) if p is not None]
     polys += [p for axis in found.form.axes if axis.wrap for p in axis.wrap[:2]]
     return {x for poly in polys for x in poly.values if x is not ITERATION}
 
 
 def _pure(x, barred=()):
-    """True if a scalar follows from arguments and the program's index alone, without memory or control flow; none of
-    them `barred`."""
+    """True if a scalar depends on arguments and the program's index only, without memory or control flow, and on none
+    of the `barred` values."""
     todo, seen = [x], set()
     while todo:
         op = todo.pop()
@@ -341,5 +342,5 @@ def _pure(x, barred=()):
     return True
 
 
-__all__ = ["AHEAD", "Found", "Job", "Load", "Opened", "Written", "buffers_of", "bytes_of", "find_jobs", "has_dots",
-           "slots_of"]  # fmt: skip
+__all__ = ["AHEAD", "Found", "Load", "Opened", "ProducerLoop", "Written", "buffers_of", "bytes_of",
+           "find_producer_loops", "has_dots", "slots_of"]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Whether the buffers of a module with layouts, and what its conversions pass through, fit into shared memory."""
+"""The shared-memory budget: whether the buffers of a module with layouts, and the scratch of its conversions, fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ALIGNMENT = 1024  # of buffers, at most
 
 
 def fits_shared_memory(module, shared_bytes):
-    """True if every conversion finds room beside the buffers that are alive where it stands.
+    """True if the scratch of every conversion fits beside the live buffers.
 
     Reductions and the like are not counted: they need little.
     """
@@ -19,7 +19,7 @@ def fits_shared_memory(module, shared_bytes):
 
 
 def _fits(block, alive, shared_bytes):
-    """Buffers are handed out in stack order; `alive` are (address, bytes) of those in use."""
+    """Buffers are allocated in stack order; `alive` are (address, bytes) of those in use."""
     for op in block.ops:
         alive += [(_key(x), -(-size // ALIGNMENT) * ALIGNMENT) for x, size in zip(op.results, _buffers(op))]
         if op.kind is gpu_ops.release:
@@ -34,7 +34,7 @@ def _fits(block, alive, shared_bytes):
 
 
 def _scratch(op, room):
-    """Bytes that an op needs while it runs, where there is so much room."""
+    """Bytes of scratch of an op, if `room` bytes are free."""
     if op.kind is gpu_ops.convert:
         return scratch_of(op, room)
     if op.kind is gpu_ops.tma_store:
@@ -44,7 +44,7 @@ def _scratch(op, room):
 
 
 def _buffers(op):
-    """Bytes of the buffers an op makes, one for each result."""
+    """Bytes of the buffers an op allocates, one for each result."""
     if op.kind is gpu_ops.multibuffer:
         return [op.attrs["slots"] * _bytes(op.attrs["tile"])]
     if op.kind is gpu_ops.share:

@@ -1,14 +1,14 @@
-"""Tiles that are stored as boxes of a tensor leave through the copy engine.
+"""Stores of tiles that are boxes of a tensor go through TMA.
 
     store pointers, tile, mask      ->      tma_store tile, map, row, column
 
-All threads put the tile into shared memory, one tells the engine, and the program goes on while it writes. The engine
-drops what lies outside of the tensor, as the mask does. But a box may not start before its tensor: those that do, the
-threads write, element by element.
+All threads write the tile into shared memory, one issues the TMA store, and the program goes on while it completes. TMA
+drops elements outside of the tensor, as the mask does. But a box must not start before its tensor: such boxes are
+stored by the threads, element by element.
 
-Nothing orders the engine's writes with what threads read and write afterwards, so a store is left to the threads if
-the program may touch global memory behind it in any other way. Boxes of the engine wait for one another, unless they
-are parts of one tensor that cannot meet.
+TMA stores are not ordered with later accesses of the threads, so a store stays with the threads if the program may
+access global memory in any other way after it. TMA stores wait for one another, unless they write disjoint boxes of one
+tensor.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
 from ..analysis.polynomial import Scalars, write
 from ..analysis.preconditions import Assumptions
-from ..tma import by_element, reached, recipe
+from ..tma import by_element, reached, tensor_map
 
 
-def tma_stores(module, engine, slots, kinds=(ops.store, ops.atomic), preconditions=None):
-    """The module with the stores and atomics (`kinds`) that can be done so given to the copy engine; `engine` is None
-    where there is none.
+def tma_stores(module, tma, slots, kinds=(ops.store, ops.atomic), preconditions=None):
+    """The module with its stores and atomics (`kinds`) done by TMA where possible; `tma` is None if the target has
+    none.
 
-    The first `slots` arguments are the kernel's own: what the host knows before a launch. Values that it takes for not
+    The first `slots` arguments are the kernel's own, which the host knows before a launch. Values assumed not to be
     negative are added to `preconditions`, as rows of `ir.bounds`.
     """
-    if engine is None or not any(op.kind in kinds for op in walk(module.body)):
+    if tma is None or not any(op.kind in kinds for op in walk(module.body)):
         return module
-    found = _Stores(module, engine, slots, kinds).chosen()
-    return _Build(module, engine, slots, found, preconditions).build() if found else module
+    found = _Stores(module, tma, slots, kinds).chosen()
+    return _Build(module, tma, slots, found, preconditions).build() if found else module
 
 
 class Box(NamedTuple):
-    """A store as a box: where it lies, the axis its rows lie along, and whether the engine surely reaches it; then
-    whether it may meet what boxes before it have written, and whether threads may have written there."""
+    """A store as a box: its access, its contiguous axis, whether its coordinates surely are in range; whether it may
+    overlap earlier boxes (`ordered`), and whether threads may have written there (`fenced`)."""
 
     op: Op
     access: Access
@@ -52,7 +52,7 @@ class Box(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An op that touches global memory, the loops around it, and its block."""
+    """An op that accesses global memory, the loops around it, and its block."""
 
     op: Op
     loops: frozenset
@@ -60,17 +60,17 @@ class Event(NamedTuple):
 
 
 class _Stores:
-    """Looks for the stores that are boxes, and for what else the program does with global memory."""
+    """Finds the stores that are boxes, and all other accesses to global memory."""
 
-    def __init__(self, module, engine, slots, kinds):
-        self.module, self.engine, self.kinds = module, engine, kinds
+    def __init__(self, module, tma, slots, kinds):
+        self.module, self.tma, self.kinds = module, tma, kinds
         self.own = {id(x) for x in module.args[:slots]}
         self.scalars, self.used = Scalars(), uses(module.body)
         self.events = []
         self.walk(module.body, frozenset(), module.attrs.get("persistent", False))
 
     def walk(self, block, loops, persistent):
-        """Note the events of a block. The loop over programs is none of the program's: they know no order."""
+        """Record the events of a block. The persistent loop is skipped: programs are not ordered."""
         for op in block.ops:
             if op.kind is gpu_ops.warp_specialize:
                 self.walk(op.regions[1], loops, persistent)
@@ -82,7 +82,7 @@ class _Stores:
                 self.events.append(Event(op, loops, block))
 
     def chosen(self):
-        """The boxes, in the program's order."""
+        """The boxes, in program order."""
         boxes = {id(e.op): self.box(e.op) for e in self.events if e.op.kind in self.kinds}
         boxes = {key: box for key, box in boxes.items() if box is not None}
         while True:
@@ -90,7 +90,7 @@ class _Stores:
             if len(kept) == len(boxes):
                 break
             boxes = kept
-        room = self.engine.maps - len(self.module.attrs.get("maps", ()))
+        room = self.tma.maps - len(self.module.attrs.get("tensor_maps", ()))
         return self.ordered(boxes) if len(boxes) <= room else []
 
     def box(self, op):
@@ -101,26 +101,26 @@ class _Stores:
         found = access(pointers, mask, self.scalars, lambda x: type(x) is Arg and id(x) in self.own)
         if found is None or found.wraps:
             return None
-        axis = found.tile.index(len(found.sides) - 1)
-        if not self.engine.fits(value.type, axis, found):
+        axis = found.tile.index(len(found.dims) - 1)
+        if not self.tma.fits(value.type, axis, found):
             return None
         return Box(op, found, axis, narrow(found, mask))
 
     def only_writes(self, op):
-        """True for a store without hints, or an atomic whose old values nobody wants, in no order."""
+        """True for a store without cache hints, or a relaxed atomic whose result is unused."""
         if op.kind is ops.store:
             return not op.attrs["cache"] and not op.attrs["eviction"]
         unordered = op.attrs["sem"] == "relaxed" and op.attrs["scope"] == "gpu" and id(op) not in self.used
-        return unordered and self.engine.combines(op.attrs["how"], op.type.element)
+        return unordered and self.tma.combines(op.attrs["how"], op.type.element)
 
     def seen_later(self, op, boxes):
-        """True if what threads do behind this op may touch what it has written."""
+        """True if threads may access memory after this op, or in a later iteration."""
         at = self.place(op)
         later = (e.op for k, e in enumerate(self.events) if k > at or self.events[at].loops & e.loops)
         return any(id(other) not in boxes for other in later)
 
     def written_before(self, op, boxes):
-        """True if threads may have written before this op."""
+        """True if threads may have written memory before this op."""
         at = self.place(op)
         earlier = (e.op for k, e in enumerate(self.events) if k < at or self.events[at].loops & e.loops)
         return any(id(x) not in boxes and x.kind.effects_of(x) == "write" for x in earlier)
@@ -146,35 +146,35 @@ _TOUCHES = (ops.load, ops.store, ops.atomic, ops.atomic_cas, ops.inline_asm, ops
 
 
 def _apart(x, y):
-    """True if two boxes of one tensor, written in one round, cannot meet."""
-    if (x.base, x.offset, len(x.sides)) != (y.base, y.offset, len(y.sides)):
+    """True if two boxes of one tensor, written in one iteration, are disjoint."""
+    if (x.base, x.offset, len(x.dims)) != (y.base, y.offset, len(y.dims)):
         return False
-    if any((a.size, a.stride) != (b.size, b.stride) for a, b in zip(x.sides, y.sides)):
+    if any((a.size, a.stride) != (b.size, b.stride) for a, b in zip(x.dims, y.dims)):
         return False
-    distances = [((b.start - a.start).number, a.box, b.box) for a, b in zip(x.sides, y.sides)]
+    distances = [((b.start - a.start).number, a.box, b.box) for a, b in zip(x.dims, y.dims)]
     return any(d is not None and (d >= mine or -d >= theirs) for d, mine, theirs in distances)
 
 
 class _Build:
-    """Writes the new module: boxes of one tensor share a map, behind those that are there."""
+    """Emits the new module: boxes of one tensor share a tensor map, appended to the existing ones."""
 
-    def __init__(self, module, engine, slots, chosen, preconditions):
+    def __init__(self, module, tma, slots, chosen, preconditions):
         self.module, self.boxes = module, {id(box.op): box for box in chosen}
         sizes = range(3) if module.attrs.get("persistent", False) else ()  # the grid comes behind the user's arguments
         self.assumptions = Assumptions(module, preconditions, {slots + k: ("num_programs", "i32", k) for k in sizes})
-        self.told, self.numbers, own = list(module.attrs.get("maps", ())), {}, module.args[:slots]
+        self.templates, self.numbers, own = list(module.attrs.get("tensor_maps", ())), {}, module.args[:slots]
         for key, box in self.boxes.items():
-            found = recipe(engine, own, box.op.operands[1].type, box.axis, box.access)
-            if found not in self.told:
-                self.told.append(found)
-            self.numbers[key] = self.told.index(found)
+            found = tensor_map(tma, own, box.op.operands[1].type, box.axis, box.access)
+            if found not in self.templates:
+                self.templates.append(found)
+            self.numbers[key] = self.templates.index(found)
 
     def build(self):
         module, old = self.module, [x for x in self.module.args if "tensor_map" in x.attrs]
-        new = [Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(old), len(self.told))]
+        new = [Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(old), len(self.templates))]
         self.maps = [*old, *new]
         swept = sweep(module, self.rule)
-        attrs = {"persistent": False, **module.attrs, "maps": tuple(self.told)}
+        attrs = {"persistent": False, **module.attrs, "tensor_maps": tuple(self.templates)}
         return swept.replace(body=Block([*module.args, *new], swept.body.ops), attrs=attrs)
 
     def rule(self, b, op):
@@ -183,7 +183,7 @@ class _Build:
         key = id(b.original)
         box, tensor = self.boxes[key], self.maps[self.numbers[key]]
         spell = lambda poly: write(b, poly, None, b.value)
-        starts = [spell(side.start) for side in box.access.sides]
+        starts = [spell(dim.start) for dim in box.access.dims]
         numbers = [ops.cast(b, x, to=T.i32) for x in starts]
         fits = None
         if not self.assumptions.in_range(box.access, from_zero=True):

@@ -1,15 +1,14 @@
-"""The largest of scaled elements is the largest element, scaled: one product for each result, not for each element.
+"""Hoist scales out of max: the maximum of scaled elements is the scaled maximum, one product per result.
 
     m = max(x * c)                            ->    m = max(x) * c        if 0 < c < inf
     m = max(select(mask, x * c, -inf))        ->    m = max(select(mask, x, -inf)) * c
 
-Attention takes the maximum of scaled products, and then their distances to it. These are fused multiply-adds, so the
-products by themselves are for the maximum alone. Rounding keeps the order of elements, and what is no number stays so:
-the result is the same to the last bit. Only results of dots are worth it: other elements come from memory, which takes
-longer.
+Attention computes the maximum of scaled products, then their differences from it. The differences are fused
+multiply-adds, so the products serve the maximum alone. Rounding is monotonic and NaNs propagate: the result is
+bit-identical. Only results of dots are rewritten: other elements come from memory, which takes longer.
 
-Factors are arguments as a rule. That one is neither negative, nor so small or large that constants in the kernel might
-turn it to zero or infinity, is the launcher's to see: floats that are not negative are in the order of their bits.
+Factors usually are arguments. The launcher checks that one is not negative, nor so small or large that constants in the
+kernel might scale it to zero or infinity: non-negative floats are ordered as their bits.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ EXTREMES = (ops.max_, ops.min_, ops.max_nan, ops.min_nan)
 
 
 def hoist_scales(module, preconditions):
-    """The module with such extremes, where nothing needs the scaled elements by themselves.
+    """The module with such extremes rewritten, where nothing else needs the scaled elements.
 
     Values that must not be negative are added to `preconditions`, as rows of `ir.bounds`; with None nothing is hoisted.
     """
@@ -41,7 +40,7 @@ def hoist_scales(module, preconditions):
 
 
 class _Unscaling:
-    """One sweep: `find(products' readers)` chooses what is made anew, by `make`."""
+    """One sweep: `find(readers of a product)` chooses the ops to rewrite, `make` emits them."""
 
     def __init__(self, module, preconditions, find, make):
         self.module, self.preconditions, self.make = module, preconditions, make
@@ -68,7 +67,7 @@ class _Unscaling:
 
 
 def _masked(readers):
-    """The selections between a product and an infinity, if that is all it is for."""
+    """The selects between a product and an infinity, if the product has no other uses."""
     return readers if all(x.kind is ops.select and _infinite(x.operands[2]) for x in readers) else []
 
 
@@ -79,7 +78,7 @@ def _behind_mask(b, op):
 
 
 def _extremes(readers):
-    """The extremes of a product that is fused with whatever else uses it."""
+    """The extremes of a product whose other uses are fused multiply-adds."""
     found = [x for x in readers if _is_extreme(x)]
     return found if all(x in found or x.kind in (ops.add, ops.sub) for x in readers) else []
 
@@ -91,12 +90,12 @@ def _of_extreme(b, op):
 
 
 def _spread(b, type_, x):
-    """A scalar as often as a type has elements."""
+    """A scalar, broadcast to a type."""
     return ops.splat(b, x, shape=type_.shape) if type(type_) is T.Tile else x
 
 
 def _factor(product) -> Any:
-    """(x, c) of a product x * c of a dot's result in single precision, masked perhaps, and a scalar; None of others."""
+    """(x, c) of a product x * c of an f32 result of a dot, perhaps masked, and a scalar; None for other products."""
     for x, y in (product.operands, product.operands[::-1]):
         if type(x) is type(y) is Op and y.kind is ops.splat and T.element(x.type) is T.f32 and _from_dot(x):
             return x, y.operands[0]
@@ -116,7 +115,7 @@ def _infinite(x):
 
 
 def _argument(x, arguments):
-    """The number of the argument that a scalar is, but for constants it is multiplied with; None if there is none."""
+    """The number of the argument that a scalar is, up to constant factors; None if it is none."""
     constants = 1.0
     while type(x) is Op and x.kind is ops.mul:
         known = [y.attrs["value"] for y in x.operands if type(y) is Op and y.kind is ops.constant]
@@ -137,7 +136,7 @@ def _is_extreme(op):
 
 
 def _rows(number):
-    """That an argument is an ordinary factor, by its bits."""
+    """Preconditions: the argument is an ordinary factor, by its bits."""
     least, most = (struct.unpack("i", struct.pack("f", x))[0] for x in ORDINARY)
     bits = ("argument", "i32", number)
     yield bits, ("constant", "i64", least), ("sub", "i64", 0, 1)

@@ -1,6 +1,6 @@
-"""Put functions in place of their calls where a GPU had better not call: registers of tiles, and tensor cores.
+"""Inline calls that a GPU should not make: with tiles in registers, and in code with dots.
 
-Tensor cores work while a thread goes on, which the assembler gives up in code that calls.
+MMAs are asynchronous, which ptxas gives up in functions with calls.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Tiles whose neighbours are the same in memory, loaded once and spread out: words of many weights, scales of groups.
+"""Redundant-load elimination: tiles with repeated neighbours (packed weights, scales of groups) are loaded once and
+broadcast.
 
     q = load p + k // 8 * n          ->     few = load p + (0, 8, 16, ...) // 8 * n
     w = q >> k % 8 * 4                      q = few, every row eight times
     acc = dot a, w, acc                     ...
 
-What a dot's side is computed from is copied ahead of its round, so this is about the copies and their room. The few
-addresses are made as the many were, of every eighth number; where that cannot be seen the load stays as it is.
+The operands of a dot are prefetched, so this saves copies and buffers. The addresses of the distinct elements are
+recomputed from every eighth index; if that is not possible the load stays.
 """
 
 from __future__ import annotations
@@ -17,24 +18,25 @@ from ....ir.core import Op, walk
 from ....ir.rewrite import sweep
 from ....passes.axis_info import analyze
 from ....passes.simplify import number
-from ..pipeline.schedule import Plan, is_loaded
+from ..pipeline.schedule import Schedule, is_loaded
 
 
 def eliminate_redundant_loads(module, capabilities, preconditions=None):
-    """The module with such loads behind the sides of dots; `capabilities(module)` is what the target says (`Plan`).
+    """The module with such loads rewritten in operands of dots; `capabilities(module)` describes the target
+    (`schedule`).
 
-    Assumptions are added to `preconditions`; see `axis_info.analyze`.
+    Preconditions are added to `preconditions`; see `axis_info.analyze`.
     """
-    loops = [op for op in walk(module.body) if op.kind is ops.for_ and _computes_sides(op)]
+    loops = [op for op in walk(module.body) if op.kind is ops.for_ and _computes_operands(op)]
     if not loops:
         return module
     info, can, depth = analyze(module, preconditions), capabilities(module), module.attrs.get("num_stages", 3)
     found = {}
     for loop in loops:
         stages = loop.attrs["num_stages"] if loop.attrs["num_stages"] is not None else depth
-        plan = Plan(loop, can)
-        if stages > 1 and plan.works_with_registers():
-            found |= _repeating(plan, info)
+        schedule = Schedule(loop, can)
+        if stages > 1 and schedule.works_with_registers():
+            found |= _repeating(schedule, info)
 
     def rule(b, op):
         steps = found.get(id(b.original))
@@ -45,39 +47,41 @@ def eliminate_redundant_loads(module, capabilities, preconditions=None):
     return sweep(module, rule) if found else module
 
 
-def _computes_sides(loop):
-    """True if a dot of the loop has a side that is not loaded as it is."""
+def _computes_operands(loop):
+    """True if a dot of the loop has an operand that is not a plain load."""
     dots = [op for op in loop.regions[0].ops if op.kind is ops.dot]
     return any(not is_loaded(x) for dot in dots for x in dot.operands[:2])
 
 
-def _repeating(plan, info):
-    """{id of a load behind a side: how often its elements repeat along each axis}, where copies bring the few."""
-    dots = (*plan.dots, *plan.in_registers)
-    loads = [x for dot in dots for side in dot.operands[:2] for rank in (1, 2) for x in plan.behind(side, rank)]
+def _repeating(schedule, info):
+    """{id of a load behind an operand: repetitions of its elements along each axis}, if the distinct ones can be
+    copied."""
+    dots = (*schedule.dots, *schedule.in_registers)
+    operands = [x for dot in dots for x in dot.operands[:2]]
+    loads = [load for x in operands for rank in (1, 2) for load in schedule.loads_behind(x, rank)]
     found = {}
     for load in loads:
         steps = _steps(load, info)
         few = _few(Builder(), load, steps) if max(steps) > 1 and not load.attrs["volatile"] else None
-        if few is not None and (plan.can_copy if len(steps) == 2 else plan.can_run_ahead)(few):
+        if few is not None and (schedule.can_copy if len(steps) == 2 else schedule.can_prefetch)(few):
             found[id(load)] = steps
     return found
 
 
 def _steps(load, info):
-    """How many neighbours along each axis are one element, in aligned groups."""
+    """The number of equal neighbours along each axis, in aligned groups."""
     constancies = [info(x).constancy for x in load.operands if type(x.type) is T.Tile]
     return tuple(map(min, load.type.shape, *constancies))
 
 
 def _few(b, load, steps):
-    """The load of the first element of each group; None if its addresses or its mask cannot be made."""
+    """The load of the first element of each group; None if its addresses or its mask cannot be recomputed."""
     operands = [_sampled(b, x, steps) for x in load.operands]
     return None if None in operands else b.emit(ops.load, operands, load.attrs, loc=load.loc)
 
 
 def _spread(b, x, steps):
-    """The elements of `x`, each as often as it repeats."""
+    """The elements of `x`, each repeated `steps` times along each axis."""
     shape = T.shape(x.type)
     parts = [(n,) if step == 1 else (step,) if n == 1 else (n, step) for n, step in zip(shape, steps)]
     for axis in reversed(range(len(shape))):
@@ -89,8 +93,8 @@ def _spread(b, x, steps):
 
 
 def _sampled(b, x, steps, divisor=1):
-    """Every so many elements of a tile along each axis, divided by `divisor` where they are multiples of it; None if
-    that cannot be made of the scalars the tile is made of."""
+    """Every `steps`-th element of a tile along each axis, divided by `divisor` if they are multiples of it; None if
+    that cannot be recomputed from scalars."""
     if divisor == 1 and max(steps, default=1) == 1:
         return x
     if type(x) is not Op or type(x.type) is not T.Tile:
@@ -122,7 +126,7 @@ def _sampled_range(b, x, step, divisor):
 
 
 def _sampled_result(b, x, steps):
-    """Of an op that goes element by element. Quotients of ranges are ranges, so that what lies side by side is seen."""
+    """For an elementwise op. A quotient of a range becomes a range, which keeps contiguity visible."""
     divisor = number(x.operands[1]) if x.kind is ops.div else None
     if type(divisor) is int and divisor > 1:
         quotient = _sampled(b, x.operands[0], steps, divisor)

@@ -1,9 +1,9 @@
-"""Carry a scalar instead of a tile where a loop only moves the tile by a uniform step.
+"""Induction-variable simplification: a loop-carried tile with a uniform step becomes a scalar offset.
 
     for p: p += step            ->      for o: p = start + o; o += step
 
-The tile then costs nothing between rounds, its addresses are a fixed part per thread plus one scalar, and copies of a
-later round need only that scalar.
+The tile is not live across iterations, its addresses are an invariant part per thread plus one scalar, and prefetching
+a later iteration needs only that scalar.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ....ir.rewrite import substitute, sweep
 
 
 def simplify_induction(module):
-    """Every loop with its uniformly moving tiles carried as scalars."""
+    """Every loop with its uniformly stepped tiles carried as scalars."""
     return sweep(module, _rule)
 
 
@@ -52,10 +52,10 @@ def _step(arg, out):
         return False
     if not (T.is_ptr(arg.type) or arg.type.element.is_int):
         return False
-    return any(x is arg and _is_splat(y) for x, y in _sides(out))
+    return any(x is arg and _is_splat(y) for x, y in _addends(out))
 
 
-def _sides(out):
+def _addends(out):
     x, y = out.operands
     return [(x, y)] if out.kind is ops.addptr else [(x, y), (y, x)]
 
@@ -66,7 +66,7 @@ def _is_splat(x):
 
 def _uniform(out, value):
     """The scalar that `out` adds to `value`."""
-    return next(y.operands[0] for x, y in _sides(out) if x is value and _is_splat(y))
+    return next(y.operands[0] for x, y in _addends(out) if x is value and _is_splat(y))
 
 
 def _carrier(t):

@@ -1,12 +1,12 @@
-"""Products of f32 as sums of products of shorter numbers, which tensor cores multiply.
+"""Split f32 dots into dots of shorter types that tensor cores multiply.
 
-    x = x1 + x2 (+ x3)        x1 is x rounded to the shorter type, x2 what is left, rounded, ...
+    x = x1 + x2 (+ x3)        x1 is x rounded to the shorter type, x2 the rounded remainder, ...
     a @ b = (a2 @ b1 + a1 @ b2) + a1 @ b1
 
-What the left-out terms are worth is below the precision asked for (`WAYS`). The corrections, which is all but the last
-term, are summed by themselves, and dropped where they are not finite: if an operand is infinite, what is left of it is
-not a number, and a correction may be zero times infinity. Then the last term alone is what IEEE arithmetic says.
-Tensor cores cut off what does not fit when they add; the accumulator takes no part in that, and is added to in f32.
+The omitted terms are below the requested precision (`WAYS`). The corrections, all terms but the last, are summed
+separately, and dropped where they are not finite: the remainder of an infinite operand is NaN, and a correction may be
+zero times infinity. The last term alone then gives the IEEE result. Tensor cores truncate when they add; so the
+accumulator is added separately, in f32.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ....ir.rewrite import sweep
 
 
 class Way(NamedTuple):
-    """How a precision is reached: the parts' type, the precision of their dots, how many parts, and which of them are
-    multiplied (left, right), the smallest products first."""
+    """How a precision is reached: the type of the parts, the precision of their dots, the number of parts, and the
+    products (part of the lhs, part of the rhs), smallest first."""
 
     element: T.Scalar
     precision: str
@@ -40,7 +40,7 @@ BF16_DROPS = 16
 
 
 def split_dots(module, multiplies):
-    """The module with dots of f32 taken apart whose parts tensor cores multiply.
+    """The module with f32 dots split where tensor cores multiply the parts.
 
     `multiplies(a, b, out, precision)` says so of tile types; other dots stay as they are, exact.
     """
@@ -50,8 +50,8 @@ def split_dots(module, multiplies):
         if way is None:
             return None
         left, right, acc = op.operands
-        sides = [T.with_element(x.type, way.element) for x in (left, right)]
-        if left.type.element is not T.f32 or not multiplies(*sides, op.type, way.precision):
+        types = [T.with_element(x.type, way.element) for x in (left, right)]
+        if left.type.element is not T.f32 or not multiplies(*types, op.type, way.precision):
             return None
         return _sum(b, way, _parts(b, left, way), _parts(b, right, way), acc)
 
@@ -81,7 +81,7 @@ def _parts(b, x, way):
 
 
 def _short(b, x):
-    """f32 rounded to what tensor cores look at of it; cut off where that would overflow."""
+    """f32 rounded to the bits that tensor cores read; truncated where rounding would overflow."""
     bits = ops.bitcast(b, x, to=T.i32)
     up = ops.add(b, bits, _tile(b, 1 << TF32_DROPS - 1, bits.type))
     small = ops.lt(b, ops.abs_(b, x), _tile(b, _limit(TF32_DROPS), x.type))
@@ -89,7 +89,7 @@ def _short(b, x):
 
 
 def _below_overflow(b, x):
-    """x, cut off to a bf16 where rounding it to one would overflow."""
+    """x, truncated to a bf16 where rounding it to one would overflow."""
     large = ops.ge(b, ops.abs_(b, x), _tile(b, _limit(BF16_DROPS), x.type))
     cut = _cut(b, ops.bitcast(b, x, to=T.i32), BF16_DROPS)
     return ops.select(b, large, ops.bitcast(b, cut, to=T.f32), x)
@@ -100,7 +100,7 @@ def _cut(b, bits, count):
 
 
 def _limit(drops):
-    """The least f32 that rounds up to infinity if its last `drops` bits go."""
+    """The least f32 that rounds up to infinity if its last `drops` bits are dropped."""
     return (2.0 - 2.0 ** (drops - 24)) * 2.0**127
 
 

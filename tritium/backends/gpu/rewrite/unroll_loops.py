@@ -1,15 +1,14 @@
-"""Write short loops out: a few rounds, known in number, whose bodies together are small.
+"""Unroll short loops: a small constant trip count, and a small total body.
 
     for i in 0, 6144, 2048:          acc = acc + load p + (0 + arange), 0 + arange < 5000
       x = load p + (i + arange), i + arange < 5000            ->        ... twice more, for 2048 and 4096
       acc = acc + x
 
-Then all of their loads are in flight at once, where a loop waits for those of a round before it comes to the next.
-What is known of the index becomes known of everything made of it: masks of rounds that lie inside are on, branches of
-the first round are taken or gone.
+The loads of all iterations are then in flight at once. The index is a constant, so masks of iterations within bounds
+and branches of the first iteration fold.
 
-Loops with dots are left to the pipeline, and those that ask for stages to `prefetch_loads`. A loop with a
-`loop_unroll_factor` of its own is left as it is, too.
+Loops with dots are left to the software pipeline, and those that ask for stages to `prefetch_loads`. Loops with a
+`loop_unroll_factor` are left alone.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from ....passes.ranges import PASSED_ON, Derivations
 from ....passes.regions import trip_count
 from ....passes.simplify import apply_rules, truth
 
-MOST_ROUNDS = 8
-MOST_WORK = 2048  # operations on elements that a thread does in all rounds
-SLOW = 8  # what a function such as a logarithm counts
+MAX_TRIP_COUNT = 8
+MOST_WORK = 2048  # operations on elements that a thread does in all trips
+SLOW = 8  # weight of a function such as a logarithm
 
 _OTHER_LOOPS = (ops.for_, ops.while_, ops.dot, ops.call)
 _FREE = PASSED_ON | {ops.arange, ops.constant}
@@ -74,15 +73,15 @@ def unroll_loops(module):
 
 
 def _is_short(op, threads):
-    rounds = trip_count(op)
-    if not rounds or rounds > MOST_ROUNDS or op.attrs["num_stages"] is not None or op.attrs["unroll"] is not None:
+    trips = trip_count(op)
+    if not trips or trips > MAX_TRIP_COUNT or op.attrs["num_stages"] is not None or op.attrs["unroll"] is not None:
         return False
     body = op.regions[0]
-    return not any(x.kind in _OTHER_LOOPS for x in walk(body)) and rounds * _work(body, threads) <= MOST_WORK
+    return not any(x.kind in _OTHER_LOOPS for x in walk(body)) and trips * _work(body, threads) <= MOST_WORK
 
 
 def _work(block, threads):
-    """About how many operations on elements a thread does in a block."""
+    """The approximate number of element operations per thread in a block."""
     return sum(_weight(op) * max([1, *(T.numel(t) // threads for t in op.types)]) for op in walk(block))
 
 
@@ -93,7 +92,7 @@ def _weight(op):
 
 
 def _unrolled(b, op):
-    """What the loop leaves behind."""
+    """The results of the loop."""
     index, values = op.operands[0].type, op.operands[3:]
     first, _, step = (x.attrs["value"] for x in op.operands[:3])
     for k in range(trip_count(op) or 0):
@@ -102,7 +101,7 @@ def _unrolled(b, op):
 
 
 def _settled(b, op, known):
-    """The outcome of a comparison of integers, where it follows from how they are computed."""
+    """The outcome of a comparison of integers, if it follows from their ranges."""
     holds = _HOLDS.get(op.kind)
     if holds is None:
         return None

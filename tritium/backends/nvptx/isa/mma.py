@@ -1,4 +1,4 @@
-"""Tensor cores: which instructions take a dot, and what the passes ask about them."""
+"""Tensor cores: which MMA instruction computes a dot, and the target's answers to the passes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST, _OTHERS = 255, 63  # registers of a thread; those for operands and addres
 
 
 def dot_layout(target):
-    """The accumulator layouts of `target`, for layout assignment; None means plain threads."""
+    """The accumulator layouts of `target`, for layout assignment; None means no MMA."""
 
     def choose(a, b, out, precision, warps):
         if wgmma.fits(a, b, out, precision, warps, target):
@@ -27,13 +27,13 @@ def dot_layout(target):
 
 
 def multiplies(target, warps):
-    """What `split_dots` asks: whether tensor cores multiply tiles of these types."""
+    """The predicate of `split_dots`: whether tensor cores multiply tiles of these types."""
     choose = dot_layout(target)
     return lambda a, b, out, precision: choose(a, b, out, precision, warps) is not None
 
 
 def fragments(target):
-    """Where `target` wants the operands of a dot that it takes from registers; None if it takes them elsewhere."""
+    """The layouts of the operands of a dot that `target` reads from registers; None if it reads shared memory."""
 
     def choose(a, b, out, precision, warps):
         if wgmma.fits(a, b, out, precision, warps, target) or not mma_sync.fits(a, b, out, precision, target):
@@ -44,7 +44,7 @@ def fragments(target):
 
 
 def capabilities(target, info, warps):
-    """What `loop_plan` asks: which dots can start on buffers, how tiles lie in memory, how wide copies may be."""
+    """The `Capabilities` of the target: which dots can read buffers, contiguous axes of loads, widths of copies."""
 
     def fits(op):
         a, b = (x.type for x in op.operands[:2])
@@ -64,9 +64,9 @@ def capabilities(target, info, warps):
         known = info(load.operands[0])
         return max(range(len(known.contiguity)), key=lambda k: (known.contiguity[k], k))
 
-    def takes(dot, side, axis):
+    def takes(dot, operand, axis):
         split = wgmma.warp_split(dot.type.shape[0], warps)
-        return wgmma.may_lie(dot.operands["ab".index(side)].type, side, axis, split)
+        return wgmma.may_lie(dot.operands["ab".index(operand)].type, operand, axis, split)
 
     def vector(load):
         known, size = info(load.operands[0]), load.type.element.bytes
@@ -76,14 +76,14 @@ def capabilities(target, info, warps):
             width = min(width, info(load.operands[1]).constancy[along])
         return width * size
 
-    def left_once(dot):
+    def lhs_once(dot):
         return wgmma.warp_split(dot.type.shape[0], warps)[1] == 1
 
     def holds(tiles, registers=_MOST):
         words = sum(tile.numel * _bytes(tile.element) // 4 for tile in tiles)
         return words <= (registers - _OTHERS) * 32 * warps
 
-    return Capabilities(fits, multiplies, copies, axis, takes, vector, left_once, holds)
+    return Capabilities(fits, multiplies, copies, axis, takes, vector, lhs_once, holds)
 
 
 def _bytes(element):
@@ -91,7 +91,7 @@ def _bytes(element):
 
 
 def dot(g, op, a, b, acc):
-    """Tensor cores where they fit, plain threads elsewhere."""
+    """An MMA where one fits, FMAs by threads elsewhere."""
     left, right, precision = op.operands[0].type, op.operands[1].type, op.attrs["precision"]
     if wgmma.fits(left, right, op.type, precision, g.warps, g.target):
         return wgmma.dot(g, op, a, b, acc)

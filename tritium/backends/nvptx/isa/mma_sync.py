@@ -1,6 +1,6 @@
-"""mma.sync, the tensor-core instruction of one warp: m16n8 with 32 bytes of K, operands in registers.
+"""mma.sync, the MMA of one warp: m16n8 with 32 bytes of K, operands in registers.
 
-Turing has smaller ones, whose fragments are parts of these: several of them do the work of one.
+Turing has smaller shapes, whose fragments are parts of these: several of them do the work of one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SINCE = {T.f16: 75, T.i8: 75, T.bf16: 80, T.f32: 80, T.f8e4nv: 89, T.f8e5: 89}  
 
 
 class Part(NamedTuple):
-    """One instruction: its shape, and which words of the operands and of the result it takes."""
+    """One instruction: its shape, and the words of the operands and of the result it takes."""
 
     shape: str
     a: tuple
@@ -39,7 +39,7 @@ def fits(a, b, out, precision, target):
 
 
 def warp_grid(shape, warps):
-    """(warps along M, warps along N): the longer side of each warp's tile is halved first."""
+    """(warps along M, warps along N): the longer dimension of each warp's tile is halved first."""
     m, n = shape[-2:]
     along_m = along_n = 1
     while along_m * along_n < warps:
@@ -51,14 +51,14 @@ def warp_grid(shape, warps):
 
 
 def accumulator(out, warps):
-    """Where the result of a dot of this type lives."""
+    """The layout of the result of a dot of this type."""
     return mma_accumulator(out.shape, *warp_grid(out.shape, warps))
 
 
 def operands(a, b, out, warps):
-    """Where the operands must be: each warp has what its part of the result needs."""
+    """The layouts of the operands: each warp has those of its part of the result."""
     grid = warp_grid(out.shape, warps)
-    return tuple(mma_operand(t.shape, t.element.bits, *grid, side) for t, side in zip((a, b), "ab"))
+    return tuple(mma_operand(t.shape, t.element.bits, *grid, operand) for t, operand in zip((a, b), "ab"))
 
 
 def dot(g, op, a, b, acc):
@@ -85,13 +85,13 @@ def dot(g, op, a, b, acc):
 
 
 def _below(shape):
-    """Elements eight rows down, left and right: the second half of a piece's accumulators."""
+    """The elements eight rows down: the second half of a piece's accumulators."""
     down = 8 * shape[-1]
     return down, down | 1
 
 
 def _pieces(layout):
-    """The first element of every 16 x 8 piece this thread takes part in."""
+    """The first element of every 16 x 8 piece of this thread."""
     inner = {1, 8 * layout.shape[-1]}
     reg = [x for x in layout.reg if x not in inner]
     out = [0]

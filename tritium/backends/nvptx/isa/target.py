@@ -218,7 +218,7 @@ class NvTarget:
     def async_wait(self, g, pending):
         g.w.effect(f'call void asm sideeffect "cp.async.wait_group {pending};", "~{{memory}}"()')
 
-    # --- barriers in shared memory, and the copy engine -------------------------------------------------------------
+    # --- barriers in shared memory, and TMA -------------------------------------------------------------
     def warp_barrier(self, g):
         """The lanes of a warp meet, and see each other's memory."""
         g.w.effect('call void asm sideeffect "bar.warp.sync 0xffffffff;", "~{memory}"()')
@@ -232,7 +232,7 @@ class NvTarget:
         g.w.effect(f'call void asm sideeffect "setmaxnreg.inc.sync.aligned.u32 {count};", ""()')
 
     def start_phases(self, g, barrier, arrivals):
-        """Make a barrier of 8 bytes; the copy engine knows of it once the threads have met."""
+        """Make a barrier of 8 bytes; TMA knows of it once the threads have met."""
         body = f"mbarrier.init.shared::cta.b64 [$0], {arrivals}; fence.mbarrier_init.release.cluster;"
         g.w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({barrier.typed})')
 
@@ -260,7 +260,7 @@ class NvTarget:
         return g.w.compare("icmp ne", over, g.int(0))
 
     def fetch_map(self, g, tensor):
-        """Have the copy engine read what it must know of a tensor, before it is asked to copy."""
+        """Have TMA read what it must know of a tensor, before it is asked to copy."""
         g.w.effect(f'call void asm sideeffect "prefetch.tensormap [$0];", "l,~{{memory}}"({tensor.typed})')
 
     def copy_box(self, g, target, tensor, coordinates, barrier, blocks=1):

@@ -1,4 +1,4 @@
-"""Hopper's copy engine: which boxes of tensors it moves to and from shared memory, and how the host describes them."""
+"""TMA on Hopper: which boxes of tensors it moves to and from shared memory, and their tensor maps."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from ....ir import types as T
 from ...gpu.layout.swizzle import cuts, row_width, swizzled
 from ...gpu.lower.convert import write_piece
 from ...gpu.lower.warp_roles import element_store
-from ...gpu.tma import Engine
+from ...gpu.tma import Tma
 from ..runtime.tensor_map import MOST_MAPS, TYPES
 
 MOST_ROWS = 256  # of a box
 ALIGNMENT = 1024  # of what is swizzled
-SCRATCH = 32 << 10  # bytes of shared memory that are left to the computing warps
+SCRATCH = 32 << 10  # bytes of shared memory left to the consumer warps
 _NAMES = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", **{f"f8{x}": f"fp8{x}" for x in
           ("e5", "e4nv", "e4b15", "e5b16", "e4b8")}}  # fmt: skip
 
 
-def engine(target):
-    """The engine as `specialize_warps` sees it; None on architectures whose dots cannot read what it brings."""
+def support(target):
+    """The TMA unit of a target; None on architectures whose dots cannot read its buffers."""
     if target.sm != 90:
         return None
-    return Engine(fits, target.shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS, divides)
+    return Tma(fits, target.shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS, divides)
 
 
 def warps(number, columns):
-    """(warps behind so many, registers of a thread at first, of theirs later, of the others' later).
+    """(number of extra warps, registers per thread (at launch, in producers, in consumers after setmaxnreg)).
 
-    A multiprocessor has four parts with 16384 registers each, and warps take turns on them: one warp more leaves less
-    to all on its part. So four come, and give their registers away. Of blocks with four working warps there is room
-    for two, but for those with the widest instruction: its sums alone take 128 registers.
+    A multiprocessor has four partitions with 16384 registers each, and warps are distributed over them: one extra warp
+    would cost the warps of its partition registers. So four are added, which give their registers away. Two blocks with
+    four consumer warps fit, except with the widest instruction: its accumulators alone take 128 registers.
     """
     return (4, (128, 24, 232)) if number == 4 and columns < 256 else (4, (168, 56, 224))
 
 
 def signature_name(element):
-    """What signatures call an element type of the IR.
+    """The name of an element type of the IR in signatures.
 
     >>> signature_name("f16"), signature_name("i8")
     ('fp16', 'i8')
@@ -43,15 +43,15 @@ def signature_name(element):
 
 
 def fits(tile, axis, access):
-    """True if the engine can bring a 2-D tile with rows along `axis`: the address and all strides are multiples of 16
-    bytes, and a buffer is a whole number of swizzled blocks."""
+    """True if TMA can load a 2-D tile with rows along `axis`: the address and all strides are multiples of 16 bytes,
+    and a buffer is a whole number of swizzled blocks."""
     size = tile.element.bytes
     known = lambda x: x.attrs.get("divisible", 1)
-    aligned = [side.stride * size for side in access.sides[:-1]] + [access.offset * size]
-    numbers = [side.size for side in access.sides if side.size is not None] + aligned
+    aligned = [dim.stride * size for dim in access.dims[:-1]] + [access.offset * size]
+    numbers = [dim.size for dim in access.dims if dim.size is not None] + aligned
     return (
         signature_name(tile.element.name) in TYPES
-        and access.tile[axis] == len(access.sides) - 1
+        and access.tile[axis] == len(access.dims) - 1
         and known(access.base) >= 16
         and all(poly.divisor(known) >= 16 for poly in aligned)
         and all(len(product) <= 2 for poly in numbers for product in poly.terms)
@@ -62,17 +62,16 @@ def fits(tile, axis, access):
 
 
 def describe(tile, axis, access, blocks=1):
-    """(type of the elements, how many a box has on each axis, bytes over which it is swizzled); `blocks` as for
-    `part`."""
+    """(element type, box size in each dimension, bytes of the swizzle) of a tensor map; `blocks` as for `part`."""
     width = row_width(tile.shape, axis, tile.element.bytes)
     rows, _ = part(tile, axis, blocks)
-    boxes = [1] * (len(access.sides) - 2) + [min(rows, MOST_ROWS), width // tile.element.bytes]
+    boxes = [1] * (len(access.dims) - 2) + [min(rows, MOST_ROWS), width // tile.element.bytes]
     return signature_name(tile.element.name), tuple(boxes), width if width >= 32 else 0
 
 
 def part(tile, axis, blocks):
-    """(rows, chunks of a swizzled row) of the part of a tile that each of so many blocks brings to all of them: whole
-    chunks if there are enough, else all chunks of some rows.
+    """(rows, chunks of a swizzled row) of the part of a tile that each of `blocks` blocks multicasts: whole chunks if
+    there are enough, else all chunks of some rows.
 
     >>> part(T.Tile((64, 256), T.f16), 1, 2), part(T.Tile((64, 256), T.f16), 0, 2)
     ((64, 2), (128, 1))
@@ -83,12 +82,12 @@ def part(tile, axis, blocks):
 
 
 def divides(tile, axis, blocks):
-    """True if each of so many blocks can bring a part of a tile: rows are swizzled eight by eight."""
+    """True if each of `blocks` blocks can multicast a part of a tile: the swizzle repeats every eight rows."""
     return part(tile, axis, blocks)[0] >= 8
 
 
 def tma_load(g, op, buffer, barrier, tensor, *coordinates):
-    """One copy for each 128 bytes of a row and 256 rows of what this block brings, all by the warp's first lane."""
+    """One copy per 128 bytes of a row and 256 rows of this block's part, all by the warp's first lane."""
     w, tile, axis, blocks = g.w, op.attrs["tile"], op.attrs["axis"], op.attrs["blocks"]
     size, rows = tile.element.bytes, tile.shape[1 - axis]
     width = row_width(tile.shape, axis, size)
@@ -110,7 +109,7 @@ def tma_load(g, op, buffer, barrier, tensor, *coordinates):
 
 
 def combines(how, element):
-    """True if the engine can update memory by an atomic operation on elements of this type."""
+    """True if TMA has this atomic operation on elements of this type."""
     return element in _COMBINED.get(how, ())
 
 
@@ -120,9 +119,9 @@ _COMBINED = {"add": (T.u32, T.i32, T.u64, T.f32, T.f16, T.bf16),
 
 
 def tma_store(g, op, value, tensor, *numbers):
-    """The tile goes to shared memory, swizzled, and from there in one copy for each 128 bytes of a row and 256 rows.
+    """The tile is written to shared memory, swizzled, and stored by one copy per 128 bytes of a row and 256 rows.
 
-    Where there is no room for all of it, it goes in pieces, through two buffers in turn if there is room for two.
+    If it does not fit, it is stored in pieces, with double buffering if two pieces fit.
     """
     w, tile, axis, rank = g.w, op.operands[0].type, op.attrs["axis"], op.attrs["rank"]
     images, _ = swizzled(tile.shape, axis, tile.element.bytes)
@@ -154,7 +153,7 @@ def tma_store(g, op, value, tensor, *numbers):
 
 
 def _write_boxes(g, op, part, tensor, coordinates, base, first):
-    """Tell the engine of the rows of a piece that begins `first` elements behind the tile's start."""
+    """Issue the stores of a piece that begins `first` elements behind the tile's start."""
     w, axis, size = g.w, op.attrs["axis"], part.element.bytes
     rows, width = part.shape[1 - axis], row_width(part.shape, axis, size)
     *outer, row, column = coordinates
@@ -166,7 +165,7 @@ def _write_boxes(g, op, part, tensor, coordinates, base, first):
 
 
 def _write_elements(g, op, part, base, first, fits, origin, *numbers):
-    """What the engine cannot write, the threads do, behind all it has written and before what it will write."""
+    """Threads store a piece that TMA cannot, ordered after the earlier TMA stores and before the later ones."""
     w = g.w
     with w.when(w.binary("xor", fits, w.const("i1", True)), likely=False):
         with w.when(w.compare("icmp eq", g.target.thread_id(g), g.int(0))):

@@ -1,4 +1,4 @@
-"""Hopper's warpgroup instructions: four warps own 64 rows of the result each, operands are read from shared memory."""
+"""Hopper's warpgroup MMA (wgmma): four warps own 64 rows of the result, operands are read from shared memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def warp_split(m, warps):
 
 
 def layouts(op, warps):
-    """Where the result of a `dot_shared` lives, and where its left operand must be if it comes in registers."""
+    """(layout of the result of a `dot_shared`, layout of its lhs if that is in registers)."""
     lhs, split = op.attrs["lhs"], warp_split(op.type.shape[0], warps)
     out = mma_accumulator(op.type.shape, *split, rows=64)
     left = mma_operand(lhs.shape, lhs.element.bits, *split, "a")
@@ -43,11 +43,11 @@ def layouts(op, warps):
 
 
 def _picked_rows(m, groups):
-    """Which bit of a tile's row number each bit of the instruction's stands for, if 32-bit elements are picked out of a
-    buffer with 128-byte rows along M: a thread's rows lie side by side, and its warp's in different banks.
+    """The bit of a tile's row index for each row bit of the instruction, where 32-bit elements are read from a buffer
+    with 128-byte rows along M: a thread's rows are adjacent, and its warp's in different banks.
 
-    An instruction's row bits 0-2 are lanes, 3 registers, 4 and 5 warps; then groups of warps, then further registers.
-    Lanes also walk K, which moves the swizzle's bits 4 and 5 of the address: bits 2, 3 and 6 are free.
+    An instruction's row bits 0-2 are lanes, 3 registers, 4 and 5 warps; then warpgroups, then further registers. Lanes
+    also step along K, which moves the swizzle's bits 4 and 5 of the address: bits 2, 3 and 6 are free.
     """
     bits = log2(m)
     mine = (3, *range(6 + log2(groups), bits))[:2]
@@ -57,32 +57,31 @@ def _picked_rows(m, groups):
     return tuple(order[k] if k in order else next(left) for k in range(bits))
 
 
-def may_lie(tile, side, axis, split):
-    """True if an operand's rows may lie along `axis` in shared memory.
+def may_lie(tile, operand, axis, split):
+    """True if an operand may be contiguous along `axis` in shared memory.
 
-    Along K always. Along M or N only 16-bit types, in rows of 32 bytes at least, each row the business of one group of
-    warps.
+    Along K always. Along M or N only 16-bit types, in rows of at least 32 bytes, each row within one warpgroup.
     """
-    if axis == ALONG_K[side]:
+    if axis == ALONG_K[operand]:
         return True
     rows, columns = split
-    mine = tile.shape[axis] // (rows // 4 if side == "a" else columns) * tile.element.bytes
+    mine = tile.shape[axis] // (rows // 4 if operand == "a" else columns) * tile.element.bytes
     width = row_width(tile.shape, axis, tile.element.bytes)
     return tile.element.bits == 16 and width >= 32 and mine >= width
 
 
-class Side(NamedTuple):
+class Operand(NamedTuple):
     """One operand: at a byte address (i32) in shared memory with rows along `axis`, or in registers as words."""
 
     tile: T.Tile
-    side: str
+    operand: str
     axis: int
     base: object = None
     words: list | None = None
 
     @property
     def k_major(self):
-        return self.axis == ALONG_K[self.side]
+        return self.axis == ALONG_K[self.operand]
 
     @property
     def width(self):
@@ -91,11 +90,11 @@ class Side(NamedTuple):
 
     @property
     def depth(self):
-        return self.tile.shape[ALONG_K[self.side]]
+        return self.tile.shape[ALONG_K[self.operand]]
 
     @property
     def outer(self):
-        return self.tile.shape[1 - ALONG_K[self.side]]
+        return self.tile.shape[1 - ALONG_K[self.operand]]
 
     def offset(self, outer):
         """Bytes from the operand's start to row (or column) `outer`, which begins a row of the buffer."""
@@ -105,7 +104,8 @@ class Side(NamedTuple):
         return outer // per_row * self.depth * self.width
 
     def descriptor(self, g, group, span, extra):
-        """The first k-step's: `span` rows (or columns) belong to each group, this one starts `extra` further."""
+        """The descriptor of the first k-step: each group has `span` rows (or columns), this one starts `extra`
+        further."""
         w = g.w
         start = w.binary("add", w.emit("i32", "ptrtoint ptr addrspace(3) @smem to i32"), self.base)
         if extra:
@@ -116,14 +116,14 @@ class Side(NamedTuple):
         return w.binary("or", w.cast("zext", start, "i64"), w.const("i64", self.constant_bits()))
 
     def constant_bits(self):
-        """Everything but the start address: swizzle, distance of groups of eight rows, distance of chunks."""
+        """All fields but the start address: swizzle, stride of groups of eight rows, stride of chunks."""
         mode = {128: 1, 64: 2, 32: 3}[self.width]
         leading = 16 if self.k_major else self.depth * self.width
         bits = (mode << 62) | ((8 * self.width >> 4) << 32) | ((leading >> 4) << 16)
         return bits - (1 << 64) if bits >> 63 else bits
 
     def advance(self, step):
-        """How far (in 16-byte units) the start moves for a k-step."""
+        """The step of the start address per k-step, in 16-byte units."""
         if self.k_major:
             inside = self.width // STEP
             return ((step // inside) * self.outer * self.width + (step % inside) * STEP) >> 4
@@ -131,10 +131,10 @@ class Side(NamedTuple):
 
 
 def dot(g, op, a, b, acc):
-    """acc + a @ b, both operands put into shared memory first."""
+    """acc + a @ b, with both operands written to shared memory first."""
     tiles = [x.type for x in op.operands[:2]]
     split = warp_split(op.type.shape[0], g.warps)
-    axes = [_contiguous_axis(g.layout(x), x.type, side, split) for x, side in zip(op.operands, "ab")]
+    axes = [_contiguous_axis(g.layout(x), x.type, operand, split) for x, operand in zip(op.operands, "ab")]
     bases = g.shared.take_aligned([t.numel * t.element.bytes for t in tiles], 1024)
     g.shared.before_write(g)
     for x, value, axis, base in zip((a, b), op.operands, axes, bases):
@@ -142,21 +142,21 @@ def dot(g, op, a, b, acc):
         write(g, x, value.type.element, g.layout(value), images, base)
     g.target.proxy_fence(g)
     g.shared.after_write(g)
-    left, right = (Side(t, s, axis, g.int(base)) for t, s, axis, base in zip(tiles, "ab", axes, bases))
+    left, right = (Operand(t, s, axis, g.int(base)) for t, s, axis, base in zip(tiles, "ab", axes, bases))
     return issue(g, acc, left, right)
 
 
-def _contiguous_axis(layout, tile, side, split):
-    """The axis a tile's threads hold in runs, if an operand may lie so; else K."""
-    along_k = ALONG_K[side]
+def _contiguous_axis(layout, tile, operand, split):
+    """The axis along which threads hold runs of a tile, if an operand may be contiguous along it; else K."""
+    along_k = ALONG_K[operand]
     runs = layout.contiguous(1 - along_k) > layout.contiguous(along_k)
-    return 1 - along_k if runs and may_lie(tile, side, 1 - along_k, split) else along_k
+    return 1 - along_k if runs and may_lie(tile, operand, 1 - along_k, split) else along_k
 
 
 def issue(g, acc, left, right, pending=0, wait=None):
     """All k-steps of one dot; at its end at most `pending` dots are unfinished, or it waits for none (None).
 
-    `wait(g)` waits for something first, when nothing else is left to do.
+    `wait(g)` is emitted last before the first instruction.
     """
     w, m, n = g.w, left.outer, right.outer
     rows, columns = warp_split(m, g.warps)
@@ -167,7 +167,7 @@ def issue(g, acc, left, right, pending=0, wait=None):
     step_n = min(mine, MAX_N)
     per, repeats = step_n // 2, m // (64 * along_m)  # accumulators of one instruction; blocks of rows
     held, out = (acc, [*acc.names]) if isinstance(acc, Held) else (None, [*acc])
-    sides, count = [], len(out) // per
+    operands, count = [], len(out) // per
     for k in range(count):
         block, column = divmod(k, mine // step_n)
         if left.words is None:
@@ -175,12 +175,12 @@ def issue(g, acc, left, right, pending=0, wait=None):
         else:  # the words of this block of rows, four for each k-step
             words = len(left.words) // repeats
             first = left.words[block * words : (block + 1) * words]
-        sides.append((*first, right.descriptor(g, group_n, mine, column * step_n)))
+        operands.append((*first, right.descriptor(g, group_n, mine, column * step_n)))
     if wait is not None:
-        out, *sides = _pinned(g, out, *sides)
+        out, *operands = _pinned(g, out, *operands)
         wait(g)
     ends = ["wgmma.commit_group.sync.aligned;", *([] if pending is None else [waiting(pending)])]
-    for k, (*first, second) in enumerate(sides):
+    for k, (*first, second) in enumerate(operands):
         mine = slice(k * per, (k + 1) * per)
         last = ends if held or count == 1 else ends[:1]
         out[mine] = _instructions(g, out[mine], left, first, right, second, last if k == count - 1 else (), held)
@@ -190,7 +190,7 @@ def issue(g, acc, left, right, pending=0, wait=None):
 
 
 def _pinned(g, *lists):
-    """Values as they are, but LLVM takes them for changed here: what computes them cannot move behind this."""
+    """The same values, opaque to LLVM: their definitions cannot move behind this point."""
     values = [x for xs in lists for x in xs if str(x).startswith("%")]
     result = g.w.struct([x.type for x in values])
     letters = [{"i32": "r", "i64": "l", "float": "f"}[x.type] for x in values]
@@ -202,10 +202,10 @@ def _pinned(g, *lists):
 
 
 def _instructions(g, acc, left, first, right, second, ends, held):
-    """One asm statement: a block of the result, all its k-steps, and how it ends; its values are tied to a wait there.
+    """One asm statement: a block of the result, all its k-steps, and the commit; a wait there is tied to its values.
 
-    If the sum starts at zero the first step stores its product instead of adding it, and no register need be zero. Sums
-    that are `held` are changed where they are.
+    If the accumulator starts at zero, the first step overwrites it, and no register need be zeroed. Accumulators that
+    are `held` are updated in place.
     """
     count, t = len(acc), left.tile.element
     letter, kind, total = ("r", "i32", "s32") if t is T.i8 else ("f", "float", "f32")
@@ -240,15 +240,16 @@ def _instructions(g, acc, left, first, right, second, ends, held):
 
 
 def _flags(t, left, right):
-    """What follows the operands: add to D, signs, and for 16-bit types which operands lie along M or N."""
+    """The immediates after the operands: scale-d, signs, and for 16-bit types which operands are contiguous along M or
+    N."""
     if t is T.i8:
         return "p"
     turned = [] if t.bits != 16 else [right] if left.words is not None else [left, right]
-    return ", ".join(["p", "1", "1", *(str(int(not side.k_major)) for side in turned)])
+    return ", ".join(["p", "1", "1", *(str(int(not operand.k_major)) for operand in turned)])
 
 
 def tied(g, body, acc, others, letters, letter, kind):
-    """An asm statement that changes accumulators in place."""
+    """An asm statement that updates accumulators in place."""
     count = len(acc)
     return _stated(g, body, count, (*acc, *others), [f"={letter}"] * count + [*map(str, range(count)), *letters], kind)
 
@@ -263,10 +264,10 @@ def _stated(g, body, count, inputs, constraints, kind):
 
 
 class Held:
-    """Sums that stay in registers of PTX's own while a loop goes round: nobody has copies of them to get rid of.
+    """Accumulators that stay in PTX registers throughout a loop, without copies in LLVM.
 
-    `begun` is an i1, false in the round that stores its first product instead of adding it; None if the registers hold
-    something before the loop.
+    `begun` is an i1, false in the iteration that overwrites them with its first product; None if they are initialized
+    before the loop.
     """
 
     def __init__(self, g, dot, init, nonempty):
@@ -288,33 +289,33 @@ class Held:
         return "r" if self.kind == "i32" else "f"
 
     def inside(self, index, first):
-        """The sums in a round of the loop."""
+        """The accumulators in an iteration of the loop."""
         if self.fresh:
             self.begun = self.w.emit("i1", f"icmp ne {index.typed}, {first}", index, first)
         return self
 
     def after(self, g):
-        """The sums behind the loop: as they are while the last product may be running."""
+        """The accumulators after the loop, while the last dot may be in flight."""
         return self.read(g) if self.pending == 0 else self
 
     def read(self, g, pending=None):
-        """Their values, once at most so many dots are unfinished."""
+        """Their values, once at most `pending` dots are unfinished."""
         wait = "" if pending is None else waiting(pending) + " "
         moves = " ".join(f"mov.b32 ${k}, {name};" for k, name in enumerate(self.names))
         return _stated(g, wait + moves, len(self.names), (), [f"={self.letter}"] * len(self.names), self.kind)
 
 
 def dot_shared(g, op, a, b, acc, *phase):
-    """Start a dot on buffers that copies have filled; the left operand may be in registers."""
+    """Issue a dot on filled buffers; the lhs may be in registers."""
     in_registers = type(op.operands[0].type) is T.Tile
     where = {"words": pack_words(g, _rounded(g, op, a))} if in_registers else {"base": a[0]}
-    left = Side(op.attrs["lhs"], "a", op.attrs["a_axis"], **where)
-    right = Side(op.attrs["rhs"], "b", op.attrs["b_axis"], b[0])
+    left = Operand(op.attrs["lhs"], "a", op.attrs["a_axis"], **where)
+    right = Operand(op.attrs["rhs"], "b", op.attrs["b_axis"], b[0])
     return issue(g, acc, left, right, op.attrs["pending"], (lambda g: await_turn(g, *phase)) if phase else None)
 
 
 def _rounded(g, op, a):
-    """A left side of the operand's type; rounded, if need be, into registers that no dot reads any more."""
+    """The lhs in the type of the operand; if it must be rounded, into registers that no unfinished dot reads."""
     source, to = op.operands[0].type.element, op.attrs["lhs"].element
     if source is to:
         return a
@@ -323,13 +324,13 @@ def _rounded(g, op, a):
 
 
 def dot_wait(g, op, acc):
-    """The accumulators, tied to the wait so that nothing reads them before it."""
+    """The accumulators, tied to the wait so that no use is scheduled before it."""
     pending = op.attrs["pending"]
     return acc.read(g, pending) if isinstance(acc, Held) else settled(g, acc, pending)
 
 
 def settled(g, acc, pending):
-    """Accumulators once at most so many dots are unfinished."""
+    """The accumulators once at most `pending` dots are unfinished."""
     kind = acc[0].type
     return tied(g, waiting(pending), list(acc), (), [], "r" if kind == "i32" else "f", kind)
 

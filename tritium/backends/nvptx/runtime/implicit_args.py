@@ -1,9 +1,8 @@
-"""What a kernel takes besides the user's arguments: tensor maps for the copy engine, and the grid if it shares out its
-programs itself.
+"""Implicit kernel arguments: tensor maps for TMA, and the grid of a persistent kernel.
 
-Maps follow from the arguments (`tensor_map.Recipe`). The native launcher computes the numbers of each from the slots
-and has the driver encode the map again only where one differs from the last launch; where it is the address alone, the
-driver exchanges it.
+Tensor maps are functions of the arguments (`tensor_map.Template`). The native launcher evaluates them from the slots
+and has the driver encode a map again only if a value differs from the last launch; if only the address differs, the
+driver replaces that.
 """
 
 from __future__ import annotations
@@ -56,16 +55,16 @@ class _Memory(ctypes.Structure):
 class ImplicitArguments:
     """The implicit arguments of one kernel, in the memory the native launcher reads.
 
-    `maps` are recipes; slots are numbered as the kernel's arguments. `disjoint` is (number of maps, spans): the
-    tensors of the first maps must be disjoint from the spans in memory.
+    `maps` are templates of tensor maps; slots are numbered as the kernel's arguments. `disjoint` is (number of maps,
+    spans): the tensors of the first maps must be disjoint from the spans in memory.
     """
 
     def __init__(self, maps, persistent, slots, disjoint=()):
         self._kept = []
         loads, spans = disjoint or (0, ())
-        self.maps = [self._map(tensor_map.Recipe(*recipe)) for recipe in maps]
-        self.spans = [self._map(tensor_map.Recipe(_NO_MAP, size, base, offset, sides, (1,) * len(sides), 0))
-                      for size, base, offset, sides in spans]
+        self.maps = [self._map(tensor_map.Template(*template)) for template in maps]
+        self.spans = [self._map(tensor_map.Template(_NO_MAP, size, base, offset, dims, (1,) * len(dims), 0))
+                      for size, base, offset, dims in spans]
         self.memory = _Memory(len(maps), persistent, 0, slots, loads=loads, spans=len(spans))
         for k, found in enumerate(self.maps):
             self.memory.map[k] = ctypes.addressof(found)
@@ -74,30 +73,30 @@ class ImplicitArguments:
 
     @property
     def address(self):
-        """Where it lies."""
+        """The address of the record."""
         return ctypes.addressof(self.memory)
 
-    def _map(self, recipe):
-        rank = len(recipe.sides)
-        byte = lambda terms: [(factor * recipe.size, slots) for factor, slots in terms]
-        sums = [[(1, (recipe.base,)), *byte(recipe.offset)]]
-        sums += [elements for elements, _ in reversed(recipe.sides)]
-        sums += [byte(distance) for _, distance in reversed(recipe.sides[:-1])]
+    def _map(self, template):
+        rank = len(template.dims)
+        byte = lambda terms: [(factor * template.size, slots) for factor, slots in terms]
+        sums = [[(1, (template.base,)), *byte(template.offset)]]
+        sums += [elements for elements, _ in reversed(template.dims)]
+        sums += [byte(distance) for _, distance in reversed(template.dims[:-1])]
         words = [word for terms in sums for word in (len(terms), *(x for term in terms for x in _three(term)))]
         program, memory = (ctypes.c_int64 * len(words))(*words), (ctypes.c_char * 192)()
         start = ctypes.addressof(memory) + -ctypes.addressof(memory) % 64
         self._kept += [program, memory]
-        return _Map(tensor_map.TYPES[recipe.element], rank, tensor_map.SWIZZLES[recipe.swizzle], 0, start,
-                    (ctypes.c_int32 * 5)(*reversed(recipe.box)), (ctypes.c_int32 * 5)(*[1] * 5), len(sums),
-                    (ctypes.c_int64 * 10)(), ctypes.addressof(program), recipe.size)
+        return _Map(tensor_map.TYPES[template.element], rank, tensor_map.SWIZZLES[template.swizzle], 0, start,
+                    (ctypes.c_int32 * 5)(*reversed(template.box)), (ctypes.c_int32 * 5)(*[1] * 5), len(sums),
+                    (ctypes.c_int64 * 10)(), ctypes.addressof(program), template.size)
 
     def fit(self, sizes):
-        """Whether the driver could describe all tensors of the launch under way, on a grid of these sizes, and those
-        that must be disjoint are."""
+        """True if the driver could encode all tensor maps of the current launch, on a grid of these sizes, and the
+        tensors that must be disjoint are."""
         return all(found.state == 1 for found in self.maps) and not self.memory.meet and math.prod(sizes) < 1 << 31
 
     def settle(self, count):
-        """Find out how many programs fit on the device at once, by `count()`; only where it matters, and once."""
+        """Find the number of resident programs by `count()`; only for persistent kernels, and once."""
         if self.memory.persistent and not self.memory.places:
             self.memory.places = max(1, count())
 

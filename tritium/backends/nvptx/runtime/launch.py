@@ -243,7 +243,7 @@ class Launcher:
     def __init__(self, src, metadata):
         self.name, self._types, self._names = metadata.name, tuple(src.signature.values()), tuple(src.signature)
         self._runtime, self.device = Runtime.get(), cuda.current()
-        threads = (metadata.num_warps + getattr(metadata, "copy_warps", 0)) * metadata.warp_size
+        threads = (metadata.num_warps + getattr(metadata, "producer_warps", 0)) * metadata.warp_size
         self.info = launcher.Info(cuda.context(self.device).value, id(self.device), threads, metadata.shared, None,
                                   self._runtime.number_of(metadata.name), None, None)
         nonnegative, reordered = (getattr(metadata, name, ()) for name in ("nonnegative", "reordered"))
@@ -252,9 +252,9 @@ class Launcher:
             self._preconditions = Preconditions(nonnegative, reordered or ((), ()))
             self.info.preconditions = self._preconditions.address
         self._implicit = None
-        if getattr(metadata, "maps", ()):
-            self._implicit = implicit_args.ImplicitArguments(metadata.maps, metadata.persistent, self.slot_count,
-                                                             metadata.disjoint)
+        if getattr(metadata, "tensor_maps", ()):
+            self._implicit = implicit_args.ImplicitArguments(metadata.tensor_maps, metadata.persistent,
+                                                             self.slot_count, metadata.disjoint)
             self.info.implicit = self._implicit.address
         self.fallback: Any = None  # returns the variant for launches that break a precondition
         self._other = None

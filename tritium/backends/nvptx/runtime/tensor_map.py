@@ -1,4 +1,4 @@
-"""Tensor maps: what the copy engine of Hopper and later GPUs is told about a tensor in global memory."""
+"""Tensor maps: the descriptors by which TMA, on Hopper and later GPUs, addresses a tensor in global memory."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def encode(address, element, element_bytes, shape, strides, block, swizzle=128, 
     """
     number = element if isinstance(element, int) else TYPES.get(element)
     if number is None:
-        raise ValueError(f"the copy engine knows no {element}: use one of {', '.join(TYPES)}")
+        raise ValueError(f"TMA knows no {element}: use one of {', '.join(TYPES)}")
     if strides[-1] != 1:
-        raise ValueError(f"the last stride of a tensor the copy engine reads must be 1, not {strides[-1]}")
+        raise ValueError(f"the last stride of a tensor TMA reads must be 1, not {strides[-1]}")
     rank = len(shape)
     dims = (ctypes.c_uint64 * rank)(*reversed(shape))
     steps = (ctypes.c_uint64 * max(rank - 1, 1))(*(s * element_bytes for s in reversed(strides[:-1])))
@@ -39,18 +39,19 @@ def encode(address, element, element_bytes, shape, strides, block, swizzle=128, 
     return found
 
 
-# --- maps that follow from a kernel's arguments -----------------------------------------------------------------------
-class Recipe(NamedTuple):
-    """How a launch describes a tensor: which argument is its base, and its numbers as sums of (factor, arguments).
+# --- templates: functions of a kernel's arguments ---------------------------------------------------------------------
+class Template(NamedTuple):
+    """A tensor map as a function of a launch's arguments: its base argument, and numbers as sums of (factor,
+    arguments).
 
-    `offset` is added to the base, `sides` are (elements, distance) of each axis, slowest first, all in elements; then
-    the elements of a box on each axis and the bytes over which it is swizzled.
+    `offset` is added to the base, `dims` are (size, stride) of each dimension, slowest first, all in elements; then the
+    box size in each dimension and the bytes of the swizzle.
     """
 
     element: str
     size: int
     base: int
     offset: tuple
-    sides: tuple
+    dims: tuple
     box: tuple
     swizzle: int

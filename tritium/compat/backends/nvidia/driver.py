@@ -40,4 +40,4 @@ def make_tensordesc_arg(arg: Any, metadata: dict[str, Any] | None = None, _: Any
     return [made, *arg.shape, *strides]
 
 
-_TF32 = 11  # CUtensorMapDataType: float32 that the copy engine rounds
+_TF32 = 11  # CUtensorMapDataType: float32 that TMA rounds

@@ -1,4 +1,4 @@
-"""Loops around dots that load rows of numbers besides: scales, sums, zeros. They are copied ahead with the tiles."""
+"""Loops around dots that also load 1-D tiles (scales, sums, zeros), which are prefetched with the tiles."""
 
 import re
 
@@ -13,15 +13,15 @@ from tests.backends.gpu.test_language import module_of
 
 
 @triton.jit
-def scaled(a_ptr, b_ptr, left_ptr, right_ptr, shift_ptr, c_ptr, M, N, K, rounds, OTHER: tl.constexpr, BM: tl.constexpr,
+def scaled(a_ptr, b_ptr, left_ptr, right_ptr, shift_ptr, c_ptr, M, N, K, trips, OTHER: tl.constexpr, BM: tl.constexpr,
            BN: tl.constexpr, BK: tl.constexpr):
     """Products of blocks along K, each with a scale for every row and column; one more sum, where columns are off."""
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     total = tl.zeros((BM, BN), tl.float32)
-    for s in range(0, rounds):
+    for s in range(0, trips):
         a = tl.load(a_ptr + m[:, None] * K + (s * BK + k)[None, :], mask=m[:, None] < M, other=0.0)
         b = tl.load(b_ptr + (s * BK + k)[:, None] * N + n[None, :], mask=n[None, :] < N, other=0.0)
-        left = tl.load(left_ptr + m * rounds + s, mask=m < M, other=0.0)
+        left = tl.load(left_ptr + m * trips + s, mask=m < M, other=0.0)
         right = tl.load(right_ptr + s * N + n, mask=n < N, other=OTHER)
         shift = tl.load(shift_ptr + s * BK + k)
         total += tl.dot(a, b) * left[:, None] * right[None, :] + tl.sum(shift, 0)
@@ -35,18 +35,18 @@ ARCHS = [(90, 64, 16), (90, 64, 4), (90, 16, 4), (80, 32, 4)]
 @pytest.mark.parametrize("stages", [2, 4])
 @pytest.mark.parametrize(("arch", "block", "warps"), ARCHS)
 @pytest.mark.parametrize(("m", "n", "other"), [(1, 1, 0.0), (0, 0, 3.0), (3, 16, -2.0)])
-def test_rows_run_ahead(check, arch, block, warps, stages, m, n, other):
-    """Strided, contiguous and of halves; masked, with zeros or other numbers elsewhere; any number of rounds."""
+def test_rows_are_prefetched(check, arch, block, warps, stages, m, n, other):
+    """Strided, contiguous and of halves; masked, with zeros or other numbers elsewhere; any number of iterations."""
     m, n, deep = block - m, 64 - n, 32
-    for rounds in (0, 1, 2, 5):
-        k = rounds * deep
-        args = data("f2", m, k), data("f2", k, n), data("f4", m, rounds), data("f4", rounds, n), data("f2", max(k, 1))
-        args = *args, np.zeros((block, 64), "f4"), m, n, k, rounds, other, block, 64, deep
+    for trips in (0, 1, 2, 5):
+        k = trips * deep
+        args = data("f2", m, k), data("f2", k, n), data("f4", m, trips), data("f4", trips, n), data("f2", max(k, 1))
+        args = *args, np.zeros((block, 64), "f4"), m, n, k, trips, other, block, 64, deep
         check(scaled, *args, arch=arch, warps=warps, stages=stages)
 
 
 @pytest.mark.parametrize(("arch", "block", "warps"), [ARCHS[0], *ARCHS[2:]])
-def test_what_runs_ahead_is_loaded_by_copies_alone(arch, block, warps):
+def test_prefetched_tiles_are_loaded_by_copies_alone(arch, block, warps):
     """No thread loads what it computes with."""
     args = data("f2", block, 64), data("f2", 64, 64), data("f4", block, 2), data("f4", 2, 64), data("f2", 64)
     args = *args, np.zeros((block, 64), "f4"), block, 64, 64, 2, 0.0, block, 64, 32
@@ -55,12 +55,12 @@ def test_what_runs_ahead_is_loaded_by_copies_alone(arch, block, warps):
 
 
 @triton.jit
-def picked(a_ptr, b_ptr, order_ptr, weight_ptr, c_ptr, rounds, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """Rows that follow from other loads of their round: weights of what the order names."""
+def picked(a_ptr, b_ptr, order_ptr, weight_ptr, c_ptr, trips, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Rows that follow from other loads of their iteration: weights of what the order names."""
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     total = tl.zeros((BM, BN), tl.float32)
-    for s in range(0, rounds):
-        a = tl.load(a_ptr + m[:, None] * (rounds * BK) + (s * BK + k)[None, :])
+    for s in range(0, trips):
+        a = tl.load(a_ptr + m[:, None] * (trips * BK) + (s * BK + k)[None, :])
         b = tl.load(b_ptr + (s * BK + k)[:, None] * BN + n[None, :])
         order = tl.load(order_ptr + s * BN + n)
         total += tl.dot(a, b) * tl.load(weight_ptr + order)[None, :] + order[None, :]
@@ -68,21 +68,21 @@ def picked(a_ptr, b_ptr, order_ptr, weight_ptr, c_ptr, rounds, BM: tl.constexpr,
 
 
 @pytest.mark.parametrize(("arch", "block", "warps"), ARCHS)
-def test_rows_that_other_rows_name(check, arch, block, warps):
+def test_rows_that_depend_on_other_rows(check, arch, block, warps):
     """The order runs ahead; the weights it names are loaded when it is there."""
-    rounds, deep = 3, 32
-    order = rng.permutation(rounds * 64).astype("i4").reshape(rounds, 64)
-    args = data("f2", block, rounds * deep), data("f2", rounds * deep, 64), order, data("f4", rounds * 64)
-    check(picked, *args, np.zeros((block, 64), "f4"), rounds, block, 64, deep, arch=arch, warps=warps)
+    trips, deep = 3, 32
+    order = rng.permutation(trips * 64).astype("i4").reshape(trips, 64)
+    args = data("f2", block, trips * deep), data("f2", trips * deep, 64), order, data("f4", trips * 64)
+    check(picked, *args, np.zeros((block, 64), "f4"), trips, block, 64, deep, arch=arch, warps=warps)
 
 
 @triton.jit
-def running(a_ptr, b_ptr, seen_ptr, c_ptr, rounds, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """A row that the round before has stored: it may not run ahead."""
+def running(a_ptr, b_ptr, seen_ptr, c_ptr, trips, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """A row that the iteration before has stored: it may not run ahead."""
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     total = tl.zeros((BM, BN), tl.float32)
-    for s in range(0, rounds):
-        a = tl.load(a_ptr + m[:, None] * (rounds * BK) + (s * BK + k)[None, :])
+    for s in range(0, trips):
+        a = tl.load(a_ptr + m[:, None] * (trips * BK) + (s * BK + k)[None, :])
         b = tl.load(b_ptr + (s * BK + k)[:, None] * BN + n[None, :])
         seen = tl.load(seen_ptr + n)
         total += tl.dot(a, b) + seen[None, :]
@@ -93,7 +93,7 @@ def running(a_ptr, b_ptr, seen_ptr, c_ptr, rounds, BM: tl.constexpr, BN: tl.cons
 
 
 @pytest.mark.parametrize(("arch", "block", "warps"), ARCHS)
-def test_rows_that_rounds_hand_on_through_memory(check, arch, block, warps):
-    rounds, deep = 4, 32
-    args = data("f2", block, rounds * deep), data("f2", rounds * deep, 64), data("f4", 64)
-    check(running, *args, np.zeros((block, 64), "f4"), rounds, block, 64, deep, arch=arch, warps=warps)
+def test_rows_that_iterations_pass_through_memory(check, arch, block, warps):
+    trips, deep = 4, 32
+    args = data("f2", block, trips * deep), data("f2", trips * deep, 64), data("f4", 64)
+    check(running, *args, np.zeros((block, 64), "f4"), trips, block, 64, deep, arch=arch, warps=warps)

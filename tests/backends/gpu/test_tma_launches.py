@@ -1,4 +1,4 @@
-"""Launches of kernels that the copy engine feeds: maps, and when others are launched; the driver only takes notes."""
+"""Launches of kernels with tensor maps, and of their fallback variants; on a driver that only records."""
 
 import ctypes
 import gc
@@ -8,7 +8,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_copy_engine import by_descriptors, product
+from tests.backends.gpu.test_tma import by_descriptors, product
 from tests.backends.nvptx import fake_driver
 from tritium.backends.driver import driver
 from tritium.backends.nvptx.runtime import cuda
@@ -73,7 +73,7 @@ def test_launches_describe_their_tensors(fake):
     assert found["slots"][9] & 0xFFFFFFFF == 64 * 32 and found["slots"][12:] == [4096, 8192, 12288]
 
 
-def test_maps_are_kept_until_a_tensor_differs(fake):
+def test_tensor_maps_are_kept_until_a_tensor_differs(fake):
     for _ in range(3):
         launch(A, B, C, 256, 256, 128)
     assert len(fake.maps) == 3 and fake.launches[-1]["grid"] == (16, 1, 1)
@@ -123,7 +123,7 @@ def test_launches_beyond_what_is_granted_take_another_kernel(fake, grid, block):
 @pytest.mark.parametrize(("depth", "grid", "block"), [(16, (64,), 256), (0, (64,), 128), (64, (8, 8), 128),
                                                       (64, (8, 1, 2), 128), (64, (8, 1, 1), 256)])  # fmt: skip
 def test_empty_loops_and_further_axes_take_another_kernel(fake, depth, grid, block):
-    """Which asks whether there is a round, and for its place on the first axis."""
+    """Which asks whether there is an iteration, and for its place on the first axis."""
     kernel = product[grid](A, B, C, 512, 512, depth, 64, 1, 512, 1, 512, 1, 64, 64, 64)
     assert fake.launches[-1]["block"] == (block, 1, 1)
     assert kernel.asm["ttgir"].count("nonempty=True") == 4 and not re.search(r"(div|rem)\.u32", kernel.asm["ptx"])

@@ -1,4 +1,4 @@
-"""Tiles that Hopper's copy engine writes: right for every start and bound, in the order of the program."""
+"""Stores of tiles by TMA: right for every start and bound, in program order."""
 
 import ml_dtypes
 import numpy as np
@@ -24,17 +24,17 @@ def data(dtype, *shape):
     return (np.abs(made) if np.dtype(dtype).kind == "u" else made).astype(dtype)
 
 
-def box_stores(module, **options):
-    """How many copies by the engine a kernel's text has: (to memory, combined with it)."""
+def tma_stores_of(module, **options):
+    """How many copies by TMA a kernel's text has: (to memory, combined with it)."""
     text, _ = emulator.llvm_of(module, **options)
     return text.count("cp.async.bulk.tensor.2d.global"), text.count("cp.reduce.async.bulk")
 
 
 @pytest.fixture(autouse=True)
 def everywhere(monkeypatch):
-    """Kernels without a copying warp leave stores to their threads; here they do not, so that all kinds are tried. And
+    """Kernels without a producer warp leave stores to their threads; here they do not, so that all kinds are tried. And
     they look for themselves whether a box is within reach, which else the launcher does."""
-    monkeypatch.setattr(compile, "BY_ENGINE", (ops.store, ops.atomic))
+    monkeypatch.setattr(compile, "BY_TMA", (ops.store, ops.atomic))
     monkeypatch.setattr(Assumptions, "in_range", lambda *args, **options: False)
 
 
@@ -42,10 +42,10 @@ def everywhere(monkeypatch):
 def check(request):
     """A function that runs a kernel and compares every array with what the interpreter makes of it."""
 
-    def run(kernel, *args, grid=(1,), warps=4, stages=3, engine=True):
+    def run(kernel, *args, grid=(1,), warps=4, stages=3, tma=True):
         module, values = module_of(kernel, args)
         mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
-        assert any(box_stores(module, num_warps=warps, num_stages=stages)) == engine
+        assert any(tma_stores_of(module, num_warps=warps, num_stages=stages)) == tma
         where = emulator.run if request.param == "emulated" else run_cuda
         where(module, mine, grid, num_warps=warps, num_stages=stages)
         interpret(module, theirs, grid)
@@ -70,7 +70,7 @@ def test_types(check, dtype):
 
 
 @pytest.mark.parametrize(("row", "column"), [(0, 0), (-16, 0), (48, 32), (0, -8), (-80, 0), (0, 1000)])
-def test_what_lies_outside_is_dropped(check, row, column):
+def test_elements_outside_are_dropped(check, row, column):
     x = data(np.float32, 80, 96)
     check(doubled, x, np.zeros_like(x), 80, 96, row, column, 64, 32, grid=(2,))
 
@@ -83,9 +83,9 @@ def test_boxes(check, block, warps):
 
 
 @pytest.mark.parametrize("block", [(4, 128), (16, 4)], ids=str)
-def test_boxes_the_engine_does_not_write(check, block):
+def test_boxes_that_tma_does_not_store(check, block):
     x = data(np.float32, 32, 128)
-    check(doubled, x, np.zeros_like(x), 32, 128, 0, 0, *block, engine=False)
+    check(doubled, x, np.zeros_like(x), 32, 128, 0, 0, *block, tma=False)
 
 
 @triton.jit
@@ -164,7 +164,7 @@ def over_and_over(x_ptr, y_ptr, N, BM: tl.constexpr, BN: tl.constexpr):
     y.store([0, 8], tile * 3)
 
 
-def test_boxes_that_meet_are_written_in_order(check):
+def test_overlapping_boxes_are_stored_in_order(check):
     check(over_and_over, data(np.float16, 16, 64), np.zeros((16, 256), np.float16), 256, 16, 64)
 
 
@@ -179,10 +179,10 @@ def there_and_back(x_ptr, y_ptr, z_ptr, N, BM: tl.constexpr, BN: tl.constexpr):
 
 
 def test_what_the_program_reads_again_is_written_by_threads(check):
-    """Only the last store is the engine's: what the first one writes is read."""
+    """Only the last store is TMA's: what the first one writes is read."""
     x = data(np.float16, 16, 64)
     check(there_and_back, x, np.zeros((16, 64), np.float16), np.zeros_like(x), 64, 16, 64)
-    assert box_stores(module_of(there_and_back, (x, x.copy(), x.copy(), 64, 16, 64))[0]) == (1, 0)
+    assert tma_stores_of(module_of(there_and_back, (x, x.copy(), x.copy(), 64, 16, 64))[0]) == (1, 0)
 
 
 @triton.jit
@@ -215,14 +215,14 @@ def test_atomics(check, how, dtype):
     check(combined, x, y, 40, 80, how, 16, 64, grid=(4,))
 
 
-def test_threads_store_without_a_copying_warp_and_on_other_architectures(monkeypatch):
+def test_threads_store_without_a_producer_warp_and_on_other_architectures(monkeypatch):
     x = data(np.float16, 96, 128)
     module, _ = module_of(doubled, (x, np.zeros_like(x), 96, 128, 0, 16, 32, 64))
     for arch in (80, 100):
-        assert box_stores(module, arch=arch) == (0, 0)
-    assert box_stores(module) != (0, 0)
+        assert tma_stores_of(module, arch=arch) == (0, 0)
+    assert tma_stores_of(module) != (0, 0)
     monkeypatch.undo()
-    assert box_stores(module) == (0, 0)
+    assert tma_stores_of(module) == (0, 0)
 
 
 # --- loops over tiles, written by the user ----------------------------------------------------------------------------
@@ -279,18 +279,18 @@ def walk_args(m, n, k):
     (walking_by_pointers, 1, (64, 64, 64), 3, 2),
 ], ids=str)  # fmt: skip
 def test_loops_over_tiles(check, kernel, parts, sizes, programs, stages):
-    """The copying warp goes along, and the ring's phases go on from tile to tile."""
+    """The producer warp goes along, and the multibuffer's phases go on from tile to tile."""
     check(kernel, *walk_args(*sizes), 64, 64, 64, parts, grid=(programs,), stages=stages)
     _, metadata = emulator.llvm_of(module_of(kernel, (*walk_args(*sizes), 64, 64, 64, parts))[0], num_stages=stages)
-    assert metadata["copy_warps"] and metadata["disjoint"][0] == 2
+    assert metadata["producer_warps"] and metadata["disjoint"][0] == 2
 
 
 def test_parts_go_through_buffers_of_their_own(check):
-    """Where there is room, the second need not wait until the engine has read the first."""
-    args, ring, part = (*walk_args(256, 128, 64), 128, 128, 64, 2), 4 * 2 * 128 * 64 * 2, 128 * 64 * 2
+    """Where there is room, the second need not wait until TMA has read the first."""
+    args, buffers, part = (*walk_args(256, 128, 64), 128, 128, 64, 2), 4 * 2 * 128 * 64 * 2, 128 * 64 * 2
     check(walking, *args, grid=(1,), warps=8, stages=4)
     _, metadata = emulator.llvm_of(module_of(walking, args)[0], num_warps=8, num_stages=4)
-    assert metadata["shared"] >= ring + 2 * part
+    assert metadata["shared"] >= buffers + 2 * part
 
 
 @triton.jit
@@ -308,6 +308,6 @@ def recurrent(h_ptr, w_ptr, steps, N, BM: tl.constexpr, BN: tl.constexpr, BK: tl
 
 def test_loops_that_read_what_they_wrote_keep_their_order(check):
     h, w = data(np.float16, 64 * 4, 64), np.eye(64, dtype=np.float16)
-    check(recurrent, h, w, 3, 64, 64, 64, 64, engine=False)
+    check(recurrent, h, w, 3, 64, 64, 64, 64, tma=False)
     _, metadata = emulator.llvm_of(module_of(recurrent, (h, w, 3, 64, 64, 64, 64))[0])
-    assert not metadata["copy_warps"]
+    assert not metadata["producer_warps"]

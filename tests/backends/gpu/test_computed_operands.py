@@ -1,4 +1,4 @@
-"""Right sides of dots that threads compute from what is copied ahead: warpgroups take them from registers, turned."""
+"""An rhs that threads compute from prefetched loads: wgmma reads it from registers, with operands swapped."""
 
 import re
 
@@ -15,12 +15,12 @@ bf16, e4m3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 
 
 def loop_of(text):
-    """What is done in every round."""
+    """What is done in every iteration."""
     return "".join(re.findall(r" = for (.*?)\n +yield", text, re.DOTALL))
 
 
 def moves(text):
-    """How tiles change hands in every round."""
+    """How tiles change hands in every iteration."""
     return re.findall(r"(share|convert|dot_shared|dot) %", loop_of(text))
 
 
@@ -30,14 +30,14 @@ def starts(text):
 
 
 @triton.jit
-def int4(a_ptr, q_ptr, scale_ptr, zero_ptr, c_ptr, M, rounds, GROUP: tl.constexpr, TILES: tl.constexpr,
+def int4(a_ptr, q_ptr, scale_ptr, zero_ptr, c_ptr, M, trips, GROUP: tl.constexpr, TILES: tl.constexpr,
          BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Weights of four bits with a scale and a zero for each group of rows, loaded as rows or as tiles."""
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
-    a_ptrs = a_ptr + m[:, None] * (rounds * BK) + k[None, :]
+    a_ptrs = a_ptr + m[:, None] * (trips * BK) + k[None, :]
     q_ptrs = q_ptr + (k[:, None] // 8) * BN + n[None, :]
     total = tl.zeros((BM, BN), tl.float32)
-    for step in range(0, rounds):
+    for step in range(0, trips):
         a = tl.load(a_ptrs, mask=m[:, None] < M, other=0.0)
         if TILES:
             at = (step * BK + k)[:, None] // GROUP * BN + n[None, :]
@@ -52,11 +52,11 @@ def int4(a_ptr, q_ptr, scale_ptr, zero_ptr, c_ptr, M, rounds, GROUP: tl.constexp
     tl.store(c_ptr + m[:, None] * BN + n[None, :], total, mask=m[:, None] < M)
 
 
-def int4_args(m, rounds, block, n=64, deep=64, group=128, tiles=False, dtype="f2"):
-    groups, k = max(1, -(-rounds * deep // group)), max(rounds * deep, 8)
+def int4_args(m, trips, block, n=64, deep=64, group=128, tiles=False, dtype="f2"):
+    groups, k = max(1, -(-trips * deep // group)), max(trips * deep, 8)
     scale = np.exp2(rng.integers(-2, 2, (groups, n))).astype(dtype)
     zero = rng.integers(0, 16, (groups, n)).astype("i4")
-    return (data(dtype, m, k), words(k // 8, n), scale, zero, np.zeros((block, n), "f4"), m, rounds, group, tiles,
+    return (data(dtype, m, k), words(k // 8, n), scale, zero, np.zeros((block, n), "f4"), m, trips, group, tiles,
             block, n, deep)  # fmt: skip
 
 
@@ -65,16 +65,16 @@ def int4_args(m, rounds, block, n=64, deep=64, group=128, tiles=False, dtype="f2
                                                            (90, 16, 128, 4), (90, 64, 64, 8), (80, 16, 64, 4)])
 @pytest.mark.parametrize("tiles", [False, True])
 def test_weights_of_four_bits(check, arch, block, n, warps, tiles, stages):
-    """Any number of rounds, with all rows or some."""
-    for rounds, off in ((0, 0), (1, 3), (2, 0), (5, 5)):
-        args = int4_args(block - off, rounds, block, n, tiles=tiles)
+    """Any number of iterations, with all rows or some."""
+    for trips, off in ((0, 0), (1, 3), (2, 0), (5, 5)):
+        args = int4_args(block - off, trips, block, n, tiles=tiles)
         check(int4, *args, arch=arch, warps=warps, stages=stages)
 
 
 @pytest.mark.parametrize(("dtype", "group", "deep"), [(bf16, 128, 64), ("f2", 32, 64), (bf16, 32, 128), ("f2", 64, 32)])
 def test_groups_and_types(check, dtype, group, deep):
-    for rounds in (1, 3):
-        check(int4, *int4_args(64, rounds, 64, 64, deep, group, True, dtype))
+    for trips in (1, 3):
+        check(int4, *int4_args(64, trips, 64, 64, deep, group, True, dtype))
 
 
 @pytest.mark.parametrize("deep", [64, 128])
@@ -94,51 +94,51 @@ def test_what_several_groups_of_warps_would_compute_is_shared():
 
 
 @triton.jit
-def eight(a_ptr, w_ptr, c_ptr, rounds, ALONG_K: tl.constexpr, ROWS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+def eight(a_ptr, w_ptr, c_ptr, trips, ALONG_K: tl.constexpr, ROWS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
           BK: tl.constexpr, TOTAL: tl.constexpr):
     """Weights of eight bits in halves, which lie along either side; so do the rows of a."""
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     total = tl.zeros((BM, BN), TOTAL)
-    for s in range(0, rounds):
+    for s in range(0, trips):
         d = s * BK + k
-        a = tl.load(a_ptr + (m[:, None] * (rounds * BK) + d[None, :] if ROWS else m[:, None] + d[None, :] * BM))
-        w = tl.load(w_ptr + (n[None, :] * (rounds * BK) + d[:, None] if ALONG_K else n[None, :] + d[:, None] * BN))
+        a = tl.load(a_ptr + (m[:, None] * (trips * BK) + d[None, :] if ROWS else m[:, None] + d[None, :] * BM))
+        w = tl.load(w_ptr + (n[None, :] * (trips * BK) + d[:, None] if ALONG_K else n[None, :] + d[:, None] * BN))
         total = tl.dot(a, (w >> 1).to(a.dtype), total, input_precision="tf32", out_dtype=TOTAL)
     tl.store(c_ptr + m[:, None] * BN + n[None, :], total)
 
 
-def eight_args(dtype, rounds, along_k, rows, block, n=64, deep=64):
-    k = max(rounds * deep, 1)
+def eight_args(dtype, trips, along_k, rows, block, n=64, deep=64):
+    k = max(trips * deep, 1)
     total = tl.int32 if dtype == "i1" else tl.float32
     return (data(dtype, block, k) if rows else data(dtype, k, block), data("i1", n, k), np.zeros((block, n), "f4"),
-            rounds, along_k, rows, block, n, deep, total)  # fmt: skip
+            trips, along_k, rows, block, n, deep, total)  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["f2", bf16, "i1", e4m3, "f4"], ids=str)
 @pytest.mark.parametrize(("along_k", "rows"), [(False, True), (True, True), (True, False)])
 @pytest.mark.parametrize("block", [16, 64])
 def test_weights_of_eight_bits(check, dtype, along_k, rows, block):
-    for rounds in (0, 1, 3):
-        check(eight, *eight_args(dtype, rounds, along_k, rows, block))
+    for trips in (0, 1, 3):
+        check(eight, *eight_args(dtype, trips, along_k, rows, block))
 
 
 @pytest.mark.parametrize(("dtype", "rows", "turned"), [("f2", True, True), ("f2", False, True), (bf16, True, True),
                                                        (e4m3, True, True), (e4m3, False, False)])
-def test_what_the_other_side_must_be(dtype, rows, turned):
+def test_which_operands_are_swapped(dtype, rows, turned):
     """It is read from its buffer, where only 16-bit types may lie along M."""
     found = starts(ttgir_of(eight, eight_args(dtype, 3, True, rows, 32)))
     assert found == ([("64x64", "64x32")] if turned else [])
 
 
 @triton.jit
-def transposed(a_ptr, w_ptr, c_ptr, d_ptr, rounds, STORES: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+def transposed(a_ptr, w_ptr, c_ptr, d_ptr, trips, STORES: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
                BK: tl.constexpr):
     """Weights that are computed first, and then transposed; in a loop that may store something besides."""
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     total = tl.zeros((BM, BN), tl.float32)
-    for s in range(0, rounds):
-        a = tl.load(a_ptr + m[:, None] * (rounds * BK) + (s * BK + k)[None, :])
-        w = tl.load(w_ptr + n[:, None] * (rounds * BK) + (s * BK + k)[None, :])
+    for s in range(0, trips):
+        a = tl.load(a_ptr + m[:, None] * (trips * BK) + (s * BK + k)[None, :])
+        w = tl.load(w_ptr + n[:, None] * (trips * BK) + (s * BK + k)[None, :])
         total = tl.dot(a, (w * 2).to(a.dtype).T, total)
         if STORES:
             tl.store(d_ptr + s * BK + k, k)
@@ -148,9 +148,9 @@ def transposed(a_ptr, w_ptr, c_ptr, d_ptr, rounds, STORES: tl.constexpr, BM: tl.
 @pytest.mark.parametrize("stores", [False, True])
 @pytest.mark.parametrize("block", [16, 64])
 def test_transposed_weights(check, block, stores):
-    for rounds in (0, 1, 3):
-        args = data("f2", block, max(64 * rounds, 1)), data("i1", 64, max(64 * rounds, 1)), np.zeros((block, 64), "f4")
-        args = *args, np.zeros(max(64 * rounds, 1), "i4"), rounds, stores, block, 64, 64
+    for trips in (0, 1, 3):
+        args = data("f2", block, max(64 * trips, 1)), data("i1", 64, max(64 * trips, 1)), np.zeros((block, 64), "f4")
+        args = *args, np.zeros(max(64 * trips, 1), "i4"), trips, stores, block, 64, 64
         check(transposed, *args)
     if not stores:
         text = ttgir_of(transposed, args)
@@ -158,13 +158,13 @@ def test_transposed_weights(check, block, stores):
 
 
 @triton.jit
-def other_uses(a_ptr, w_ptr, s_ptr, c_ptr, rounds, CASE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+def other_uses(a_ptr, w_ptr, s_ptr, c_ptr, trips, CASE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
                BK: tl.constexpr):
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     total, held = tl.zeros((BM, BN), tl.float32), tl.zeros((BK, BN), tl.int32)
-    for s in range(0, rounds):
+    for s in range(0, trips):
         d = s * BK + k
-        a = tl.load(a_ptr + m[:, None] * (rounds * BK) + d[None, :])
+        a = tl.load(a_ptr + m[:, None] * (trips * BK) + d[None, :])
         w = tl.load(w_ptr + n[None, :] + d[:, None] * BN)
         if CASE == "scaled sums":
             total = total * 0.5 + tl.dot(a, w.to(a.dtype))
@@ -192,24 +192,24 @@ CASES = ["scaled sums", "carried", "reduced", "both", "unlike rows", "from a dot
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("block", [16, 64])
 def test_others_are_as_they_were(check, case, block):
-    """Sums that are used in between, and sides that are computed of something else."""
-    for rounds in (0, 1, 3):
-        args = data("f2", block, max(64 * rounds, 1)), data("i4", max(64 * rounds, 1), 64), data("i4", 256)
-        args = *args, np.zeros((block, 64), "f4"), rounds, case, block, 64, 64
+    """Sums that are used in between, and operands that are computed of something else."""
+    for trips in (0, 1, 3):
+        args = data("f2", block, max(64 * trips, 1)), data("i4", max(64 * trips, 1), 64), data("i4", 256)
+        args = *args, np.zeros((block, 64), "f4"), trips, case, block, 64, 64
         check(other_uses, *args)
     found = starts(ttgir_of(other_uses, args))
     assert [rhs for _, rhs in found if rhs != "64x64"] == (["64x16"] if (case, block) == ("unlike rows", 16) else [])
 
 
 @triton.jit
-def two_sums(a_ptr, b_ptr, w_ptr, c_ptr, d_ptr, rounds, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def two_sums(a_ptr, b_ptr, w_ptr, c_ptr, d_ptr, trips, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """One sum to turn and one that stays, of the same weights."""
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     one, two = tl.zeros((BM, BN), tl.float32), tl.zeros((BM, BN), tl.float32)
-    for s in range(0, rounds):
+    for s in range(0, trips):
         d = s * BK + k
-        a = tl.load(a_ptr + m[:, None] * (rounds * BK) + d[None, :])
-        b = tl.load(b_ptr + m[:, None] * (rounds * BK) + d[None, :])
+        a = tl.load(a_ptr + m[:, None] * (trips * BK) + d[None, :])
+        b = tl.load(b_ptr + m[:, None] * (trips * BK) + d[None, :])
         w = tl.load(w_ptr + n[None, :] + d[:, None] * BN).to(a.dtype)
         one = tl.dot(a, w, one)
         two = tl.dot(b, w, two) * 0.5
@@ -218,18 +218,18 @@ def two_sums(a_ptr, b_ptr, w_ptr, c_ptr, d_ptr, rounds, BM: tl.constexpr, BN: tl
 
 
 @pytest.mark.parametrize("block", [16, 64])
-def test_sums_side_by_side(check, block):
-    for rounds in (0, 1, 4):
-        k = max(64 * rounds, 1)
+def test_independent_accumulators(check, block):
+    for trips in (0, 1, 4):
+        k = max(64 * trips, 1)
         args = data("f2", block, k), data("f2", block, k), data("i1", k, 64)
-        args = *args, *(np.zeros((block, 64), "f4") for _ in range(2)), rounds, block, 64, 64
+        args = *args, *(np.zeros((block, 64), "f4") for _ in range(2)), trips, block, 64, 64
         check(two_sums, *args)
 
 
 @triton.jit
 def beside(a_ptr, w_ptr, scale_ptr, v_ptr, x_ptr, y_ptr, N, EACH: tl.constexpr, OTHER: tl.constexpr, M: tl.constexpr,
            BN: tl.constexpr, D: tl.constexpr):
-    """A sum with weights that are computed, and another sum of any kind with the same left side or one made of it."""
+    """A sum with weights that are computed, and another sum of any kind with the same lhs or one made of it."""
     m, j, d = tl.arange(0, M), tl.arange(0, BN), tl.arange(0, D)
     x = tl.zeros((M, D), tl.float32)
     y = tl.zeros((M, D), tl.float32)
@@ -252,10 +252,10 @@ def beside(a_ptr, w_ptr, scale_ptr, v_ptr, x_ptr, y_ptr, N, EACH: tl.constexpr, 
 
 @pytest.mark.parametrize("other", [0, 1, 2, 3])
 @pytest.mark.parametrize(("arch", "m", "warps"), [(90, 16, 4), (90, 64, 4), (90, 128, 8), (80, 32, 4)])
-def test_computed_sides_beside_other_sums(check, arch, m, warps, other):
+def test_computed_operands_beside_other_accumulators(check, arch, m, warps, other):
     block, d, each = 32, 64, 8
-    for rounds, dtype in ((1, "i4"), (2, "f4"), (5, "i4")):
-        n = rounds * block
+    for trips, dtype in ((1, "i4"), (2, "f4"), (5, "i4")):
+        n = trips * block
         scale = np.exp2(rng.integers(-1, 2, n)).astype("f4")
         args = data("f2", m, n), data(dtype, n // each, d), scale, data("f2", n, d)
         args = *args, np.zeros((m, d), "f4"), np.zeros((m, d), "f4"), n, each, other, m, block, d

@@ -1,4 +1,4 @@
-"""Kernels whose tiles Hopper's copy engine brings: right for every start and bound."""
+"""Loads of tiles by TMA: right for every start and bound."""
 
 
 import ml_dtypes
@@ -25,12 +25,12 @@ e4m3 = ml_dtypes.float8_e4m3fn
 def check(request):
     """A function that runs a kernel and compares every array with what the interpreter makes of it."""
 
-    def run(kernel, *args, grid=(1,), warps=4, stages=3, engine=True):
+    def run(kernel, *args, grid=(1,), warps=4, stages=3, tma=True):
         module, values = module_of(kernel, args)
         values = [part for x in values for part in ((x.base, *x.shape, *x.strides) if is_descriptor(x) else (x,))]
         mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
         _, metadata = emulator.llvm_of(module, num_warps=warps, num_stages=stages)
-        assert bool(metadata["maps"]) == engine
+        assert bool(metadata["tensor_maps"]) == tma
         if request.param == "emulated":
             emulator.run(module, mine, grid, num_warps=warps, num_stages=stages)
         else:
@@ -80,7 +80,7 @@ def product_args(m, n, k, blocks, dtype=np.float16, turned=False):
     ((80, 96, 176), (64, 64, 64), {"stages": 2}),
     ((48, 64, 64), (64, 128, 64), {}),  # a block larger than the matrix
     ((128, 256, 128), (128, 256, 64), {"warps": 8}),
-    ((64, 64, 16), (64, 64, 64), {}),  # one round
+    ((64, 64, 16), (64, 64, 64), {}),  # one iteration
 ], ids=str)  # fmt: skip
 def test_products(check, sizes, blocks, options):
     args, grid = product_args(*sizes, blocks)
@@ -88,14 +88,14 @@ def test_products(check, sizes, blocks, options):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, e4m3], ids=lambda d: np.dtype(d).name)
-def test_products_of_turned_matrices(check, dtype):
+def test_products_of_transposed_matrices(check, dtype):
     args, grid = product_args(64, 64, 256, (64, 64, 64), dtype, turned=True)
     check(product, *args, grid=grid)
 
 
-def test_odd_strides_leave_the_engine_out(check):
+def test_odd_strides_do_not_use_tma(check):
     args, grid = product_args(64, 60, 60, (64, 64, 64))
-    check(product, *args, grid=grid, engine=False)
+    check(product, *args, grid=grid, tma=False)
 
 
 @triton.jit
@@ -118,10 +118,10 @@ def test_starts_before_the_tensor(check, row, column):
     check(shifted, a, b, c, 96 * 256 + 64, row, 128, 256, column, 64, 64, 64, grid=(2,))
 
 
-@pytest.mark.parametrize("rounds", [0, 1, 7])
-def test_numbers_of_rounds(check, rounds):
+@pytest.mark.parametrize("trips", [0, 1, 7])
+def test_trip_counts(check, trips):
     a, b = data(np.float16, 64, 512), data(np.float16, 512, 64)
-    check(shifted, a, b, np.zeros((1, 64, 64), np.float32), 0, 0, 64 * rounds, 512, 0, 64, 64, 64)
+    check(shifted, a, b, np.zeros((1, 64, 64), np.float32), 0, 0, 64 * trips, 512, 0, 64, 64, 64)
 
 
 @triton.jit
@@ -134,8 +134,8 @@ def triangle(a_ptr, b_ptr, c_ptr, K, B: tl.constexpr):
     tl.store(c_ptr + (pid * B + r[:, None]) * B + r[None, :], total)
 
 
-def test_programs_with_different_numbers_of_rounds(check):
-    """The first has none: nothing is taken for granted of a loop that programs go round differently often."""
+def test_programs_with_different_trip_counts(check):
+    """The first has none: nothing is taken for granted of a loop whose trip count differs between programs."""
     a, b, c = data(np.float16, 192, 192), data(np.float16, 192, 64), np.ones((192, 64), np.float32)
     check(triangle, a, b, c, 192, 64, grid=(3,))
 
@@ -174,7 +174,7 @@ def by_host_descriptors(a_tiles, b_tiles, c_tiles, K, BM: tl.constexpr, BN: tl.c
 
 
 def test_descriptors_of_the_host(check):
-    """Columns that are no multiple of 16 in rows that are: the end of a row masks nothing for the engine."""
+    """Columns that are no multiple of 16 in rows that are: the end of a row masks nothing for TMA."""
     a = TensorDescriptor(data(np.float16, 100, 144), [100, 137], [144, 1], [64, 64])
     b, c = data(np.float16, 137, 72), np.zeros((100, 72), np.float32)
     b, c = (TensorDescriptor.from_tensor(x, [64, 64]) for x in (b, c))
@@ -227,7 +227,7 @@ def attention(q_ptr, k_ptr, v_ptr, out_ptr, L, BM: tl.constexpr, BN: tl.constexp
     (4, 2, 128, 64), (4, 3, 128, 64), (8, 2, 128, 64), (8, 4, 128, 64), (8, 2, 256, 64), (8, 2, 128, 128)
 ])  # fmt: skip
 def test_attention(check, warps, stages, rows, d):
-    """Two dots, each with barriers of its own; the second runs on into the next round. Groups of 4 warps take turns."""
+    """Two dots with mbarriers of their own; the second stays in flight across the back edge. Warpgroups alternate."""
     q, k, v = (rng.standard_normal((2, 256, d)).astype(np.float16) / 4 for _ in range(3))
     grid = 256 // rows, 2
     check(attention, q, k, v, np.zeros_like(q), 256, rows, 64, d, grid=grid, warps=warps, stages=stages)
@@ -235,7 +235,7 @@ def test_attention(check, warps, stages, rows, d):
 
 @pytest.mark.parametrize(("length", "causal", "d"), [(200, False, 128), (192, True, 128), (64, True, 64)])
 def test_attention_with_masks(check, length, causal, d):
-    """The last blocks of queries and keys are cut off; some programs go one round, some more."""
+    """The last blocks of queries and keys are cut off; some programs have one iteration, some more."""
     q, k, v = (rng.standard_normal((2, length, d)).astype(np.float16) / 4 for _ in range(3))
     args = (q, k, v, np.zeros_like(q), np.zeros((2, length), np.float32), 0.125, length, d * length, d, 128, 64, causal)
     check(forward_kernel, *args, grid=(-(-length // 128), 2), warps=8, stages=2)
@@ -254,13 +254,13 @@ def one_left_side(a_ptr, b_ptr, c_ptr, N, AGAIN: tl.constexpr, BM: tl.constexpr,
 
 
 @pytest.mark.parametrize(("warps", "again", "maps"), [(8, False, 3), (8, True, 2), (4, False, 2)])
-def test_tiles_of_all_rounds_are_copied_ahead(check, warps, again, maps):
+def test_loop_invariant_tiles_are_prefetched(check, warps, again, maps):
     """Each of two blocks has three programs, and room for the tiles of two. But what threads read as well they load.
     With four warps there is another block to multiply meanwhile."""
     a, b, c = data(np.float16, 768, 64), data(np.float16, 64, 192), np.zeros((768, 64), np.float32)
     args = a, b, c, 192, again, 128, 64, 64
     _, metadata = emulator.llvm_of(module_of(one_left_side, args)[0], num_warps=warps)
-    assert len(metadata["maps"]) == maps
+    assert len(metadata["tensor_maps"]) == maps
     check(one_left_side, *args, grid=(6,), warps=warps)
 
 
@@ -306,16 +306,16 @@ def attention_of_bytes(q_ptr, k_ptr, v_ptr, out_ptr, L, BM: tl.constexpr, BN: tl
     tl.store(out_ptr + m[:, None] * D + d[None, :], acc)
 
 
-def test_groups_take_turns_unless_they_have_to_meet():
+def test_ping_pong_unless_warps_synchronize():
     """Probabilities of 8 bits go to other threads between the products, through shared memory."""
-    turns = {}
+    signals = {}
     for kernel, dtype in ((attention, np.float16), (attention_of_bytes, e4m3)):
         q, k, v = (np.zeros((256, 64), dtype) for _ in range(3))
         module, _ = module_of(kernel, (q, k, v, np.zeros((256, 64), np.float16), 256, 128, 64, 64))
         text, metadata = emulator.llvm_of(module, num_warps=8, num_stages=2)
-        assert metadata["copy_warps"]
-        turns[kernel] = text.count("call void @llvm.nvvm.barrier.cta.arrive.aligned.count")
-    assert turns == {attention: 3, attention_of_bytes: 0}
+        assert metadata["producer_warps"]
+        signals[kernel] = text.count("call void @llvm.nvvm.barrier.cta.arrive.aligned.count")
+    assert signals == {attention: 3, attention_of_bytes: 0}
 
 
 @triton.jit
@@ -352,7 +352,7 @@ def causal(q_ptr, k_ptr, v_ptr, out_ptr, L, HEADS: tl.constexpr, BM: tl.constexp
 
 @pytest.mark.parametrize(("warps", "d"), [(4, 64), (8, 64), (8, 128)])
 def test_causal_attention_in_a_loop_over_heads(check, warps, d):
-    """Two loops one after the other, the first of no rounds in some programs, and one around them."""
+    """Two loops one after the other, the first of no iterations in some programs, and one around them."""
     q, k, v = (rng.standard_normal((2, 256, d)).astype(np.float16) / 4 for _ in range(3))
     check(causal, q, k, v, np.zeros_like(q), 256, 2, 128, 64, d, grid=(2,), warps=warps, stages=2)
 
@@ -392,7 +392,7 @@ def two_loops_of_a_group(a_ptr, b_ptr, c_ptr, K, G, BM: tl.constexpr, BN: tl.con
 
 
 def test_loops_one_after_the_other_want_the_same_scalars(check):
-    """What the copying warp works out in one loop it does not have in the next."""
+    """What the producer warp works out in one loop it does not have in the next."""
     a, b = data(np.float16, 128, 128), data(np.float16, 128, 64)
     check(two_loops_of_a_group, a, b, np.zeros((256, 64), np.float32), 128, 2, 64, 64, 64, grid=(4,))
 
@@ -400,7 +400,7 @@ def test_loops_one_after_the_other_want_the_same_scalars(check):
 @triton.jit
 def read_twice(q_ptr, k_ptr, v_ptr, out_ptr, N, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr,
                AGAIN: tl.constexpr):
-    """A tile that two dots of a round read, with or without another tile's dot between them."""
+    """A tile that two dots of an iteration read, with or without another tile's dot between them."""
     i, j, d = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, D)
     q = tl.load(q_ptr + i[:, None] * D + d[None, :])
     total = tl.zeros((BM, D), tl.float32)
@@ -418,15 +418,15 @@ def read_twice(q_ptr, k_ptr, v_ptr, out_ptr, N, BM: tl.constexpr, BN: tl.constex
 
 
 @pytest.mark.parametrize("stages", [2, 3])
-@pytest.mark.parametrize("rounds", [1, 2, 5])
+@pytest.mark.parametrize("trips", [1, 2, 5])
 @pytest.mark.parametrize(("again", "warps"), [(0, 4), (1, 4), (2, 4), (1, 8)])
-def test_tiles_that_several_dots_read(check, again, warps, rounds, stages):
+def test_tiles_that_several_dots_read(check, again, warps, trips, stages):
     """They are given back behind the last of them."""
     rows, block, d = 16 * warps, 32, 64
-    args = (data("f2", rows, d), data("f2", rounds * block, d), data("f2", rounds * block, d),
-            np.zeros((rows, d), "f4"), rounds * block, rows, block, d, again)  # fmt: skip
+    args = (data("f2", rows, d), data("f2", trips * block, d), data("f2", trips * block, d),
+            np.zeros((rows, d), "f4"), trips * block, rows, block, d, again)  # fmt: skip
     _, metadata = emulator.llvm_of(module_of(read_twice, args)[0], num_warps=warps, num_stages=stages)
-    assert metadata["copy_warps"]
+    assert metadata["producer_warps"]
     check(read_twice, *args, warps=warps, stages=stages)
 
 

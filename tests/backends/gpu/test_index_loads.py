@@ -1,4 +1,4 @@
-"""Loops around dots whose tiles lie where a load of the same round says: they run ahead all the same."""
+"""Loops around dots with data-dependent addresses: index loads are prefetched with the tiles."""
 
 import re
 
@@ -39,8 +39,8 @@ def page_table(count, pages, further=0):
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.parametrize(("arch", "m", "d"), SIZES)
-def test_rows_on_pages_are_copied_ahead(check, arch, m, d, stages):
-    """The next round's pages are looked up while this one is at work; those of rounds that are not, never."""
+def test_rows_on_pages_are_prefetched(check, arch, m, d, stages):
+    """The next iteration's pages are looked up while this one is at work; those of iterations that are not, never."""
     page, block = 8, 32
     for length in (0, 1, 13, 32, 33, 64, 130, 200):
         width = -(-max(length, 1) // block) * block
@@ -54,7 +54,7 @@ def test_rows_on_pages_are_copied_ahead(check, arch, m, d, stages):
 @triton.jit
 def whole_pages(a_ptr, b_ptr, table_ptr, c_ptr, first, end, step, M: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
                 SCALED: tl.constexpr):
-    """A page in every round, with no mask that would keep the look-up within its table."""
+    """A page in every iteration, with no mask that would keep the look-up within its table."""
     i, d, n = tl.arange(0, M), tl.arange(0, D), tl.arange(0, PAGE)
     total = tl.zeros((M, D), tl.float32)
     for s in range(first, end, step):
@@ -70,7 +70,7 @@ def whole_pages(a_ptr, b_ptr, table_ptr, c_ptr, first, end, step, M: tl.constexp
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("stages", [2, 4])
 @pytest.mark.parametrize(("arch", "m", "d"), SIZES)
-def test_pages_are_looked_up_only_for_rounds_there_are(check, arch, m, d, stages, scaled):
+def test_index_loads_are_predicated_on_their_iteration(check, arch, m, d, stages, scaled):
     """Also in loops that skip some, and where the page is of interest in itself."""
     page = 32
     for first, end, step in ((0, 6, 1), (0, 1, 1), (0, 0, 1), (3, 3, 2), (1, 6, 2)):

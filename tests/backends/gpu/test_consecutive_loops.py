@@ -1,4 +1,4 @@
-"""Loops that come one after the other and multiply with the same tile, and what threads hold meanwhile."""
+"""Consecutive loops that read the same operand, and the registers that are live meanwhile."""
 
 import re
 
@@ -59,8 +59,8 @@ def test_masked_blocks_then_whole_ones(check, m, block, warps, counts):
 def test_the_tile_they_share_is_in_shared_memory_once():
     """It stays where it is while the first loop's buffers are released, and the second loop's come there."""
     text, metadata = emulator.llvm_of(module_of(masked_then_whole, of_attention(128, 64, 64, 2, 2))[0], num_warps=8)
-    tile, ring = 128 * 64 * 2, 2 * 3 * 64 * 64 * 2
-    assert metadata["copy_warps"] == 0 and metadata["shared"] == tile + ring
+    tile, buffers = 128 * 64 * 2, 2 * 3 * 64 * 64 * 2
+    assert metadata["producer_warps"] == 0 and metadata["shared"] == tile + buffers
     first_loop = text.index("wgmma.mma_async")
     assert len(re.findall(r"store <8 x half>.*addrspace\(3\)|stmatrix", text[:first_loop])) > 0
     assert not re.findall(r"store <8 x half>.*addrspace\(3\)", text[first_loop:])
@@ -75,7 +75,7 @@ def test_a_dot_runs_on_only_if_threads_hold_what_it_reads(block, runs_on):
     assert ("1" in waits) == runs_on
 
 
-def test_what_is_waited_for_at_once_begins_when_rows_are_reduced():
+def test_reductions_precede_a_dot_that_is_waited_for():
     """The sum of a row is computed before the product that reads the row, or threads would hold both."""
     text, _ = emulator.llvm_of(module_of(masked_then_whole, of_attention(128, 128, 64, 2, 0))[0], num_warps=4)
     body = text[text.index("wgmma.mma_async") :]

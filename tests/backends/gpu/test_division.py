@@ -1,4 +1,4 @@
-"""Quotients that tell a program its tile: by floats where they are exact."""
+"""Quotients that compute the index of a tile: by floats where they are exact."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Tensor maps: what the copy engine reads for a box, and where it puts it."""
+"""TMA: tensor maps, the boxes they read, and their layout in shared memory."""
 
 import math
 
@@ -17,14 +17,14 @@ class TensorMap:
         self.address, self.shape, self.strides, self.box = address, shape, strides, box
         self.element, self.size, self.swizzle = _ELEMENTS.get(element, f"{element[0]}{size}"), size, swizzle
         if any(b > 256 for b in box) or (swizzle and box[-1] * size > swizzle) or box[-1] * size % 16:
-            raise Fault(f"the copy engine takes no boxes of {box}")
+            raise Fault(f"TMA takes no boxes of {box}")
         if address % 16 or any(s % 16 for s in strides[:-1]):
-            raise Fault("the copy engine wants addresses and strides that are multiples of 16")
+            raise Fault("TMA wants addresses and strides that are multiples of 16")
 
     def _places(self, start, shared):
         """(addresses of the box's elements, which of them lie in the tensor, places of its bytes in shared memory)."""
         if shared % 128:
-            raise Fault("the copy engine works on multiples of 128")
+            raise Fault("TMA works on multiples of 128")
         places = np.stack(np.meshgrid(*[np.arange(b) for b in self.box], indexing="ij")).reshape(len(self.box), -1)
         at = places + np.array(start)[:, None]
         inside = np.all((at >= 0) & (at < np.array(self.shape)[:, None]), axis=0)
@@ -43,7 +43,7 @@ class TensorMap:
     def write(self, memory, start, source, how):
         """(places in shared memory, a function that writes their bytes to the box at `start`, or combines them)."""
         if min(start) < 0:
-            raise Fault("the copy engine writes no boxes that start before a tensor")
+            raise Fault("TMA writes no boxes that start before a tensor")
         address, inside, index = self._places(start, source)
 
         def write(data):
@@ -61,12 +61,12 @@ class TensorMap:
 _ELEMENTS = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32, "fp64": np.float64}
 
 
-def tensor_of(recipe, values):
-    """The TensorMap of a recipe for the values of a kernel's arguments: what the launcher has the driver encode."""
+def tensor_of(template, values):
+    """The TensorMap of a template for the values of a kernel's arguments, as the driver encodes it at a launch."""
     total = lambda terms: sum(factor * math.prod(int(values[k]) for k in slots) for factor, slots in terms)
-    address = int(values[recipe.base]) + total(recipe.offset) * recipe.size
-    shape = [total(elements) for elements, _ in recipe.sides]
-    strides = [total(distance) * recipe.size for _, distance in recipe.sides]
+    address = int(values[template.base]) + total(template.offset) * template.size
+    shape = [total(elements) for elements, _ in template.dims]
+    strides = [total(distance) * template.size for _, distance in template.dims]
     if not all(1 <= n <= 1 << 32 for n in shape) or not all(0 < s < 1 << 40 for s in strides):
-        raise Fault("the copy engine has no such tensors: another kernel should have been launched")
-    return TensorMap(address, shape, strides, recipe.box, recipe.element, recipe.size, recipe.swizzle)
+        raise Fault("TMA has no such tensors: another kernel should have been launched")
+    return TensorMap(address, shape, strides, template.box, template.element, template.size, template.swizzle)
