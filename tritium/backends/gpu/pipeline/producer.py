@@ -16,7 +16,7 @@ from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
 from ..analysis.demanded_rows import unobserved
 from ..analysis.polynomial import ITERATION, Scalars
-from .schedule import Schedule
+from .schedule import Schedule, stages_of
 
 
 def has_dots(op):
@@ -250,7 +250,7 @@ _OUT_OF_PLACE = frozenset((ops.scan, ops.sort, ops.gather, ops.extract, ops.hist
 
 def _producer_loop(opened, block, op, can, tma, maps, barred):
     module, schedule = opened.module, Schedule(op, can)
-    stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else module.attrs.get("num_stages", 3)
+    stages = stages_of(op, module)
     if stages < 2 or not schedule.works():
         return None
     schedule.schedule_dots()

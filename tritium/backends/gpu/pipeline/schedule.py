@@ -400,6 +400,12 @@ class Schedule:
 _SPREADS = (ops.trans, ops.expand_dims, ops.broadcast, ops.reshape)  # views and broadcasts
 
 
+def stages_of(loop, module):
+    """The number of stages of a loop: its own `num_stages`, else the kernel's, else 3."""
+    own = loop.attrs["num_stages"]
+    return module.attrs.get("num_stages", 3) if own is None else own
+
+
 def is_loaded(x):
     """True for a load, or a transposed load."""
     x = x.operands[0] if type(x) is Op and x.kind is ops.trans else x

@@ -38,7 +38,7 @@ from ....ir.core import walk
 from ....ir.rewrite import sweep
 from .. import ops as gpu_ops
 from .iteration import IterationEmitter
-from .schedule import Capabilities, Reordering, Schedule
+from .schedule import Capabilities, Reordering, Schedule, stages_of
 
 
 def software_pipeline(module, can: Capabilities, most=None, pairs=None):
@@ -47,14 +47,13 @@ def software_pipeline(module, can: Capabilities, most=None, pairs=None):
     Pairs of accesses that are assumed not to alias (`ir.bounds.Pair`) are added to the list `pairs`; with None no
     launcher checks them, and loads do not move above stores.
     """
-    depth = module.attrs.get("num_stages", 3)
     reordering = None if pairs is None else Reordering(module, pairs)
     kept = _Kept(module)
 
     def rule(b, op):
         if op.kind is not ops.for_:
             return None
-        stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else depth
+        stages = stages_of(op, module)
         stages, schedule = min(stages, most or stages), Schedule(op, can, reordering)
         fits = stages > 1 and schedule.works_with_registers() and schedule.take_pairs()
         return _Pipelined(schedule, b, stages, kept).build() if fits else None

@@ -18,7 +18,7 @@ from ....ir.core import Op, walk
 from ....ir.rewrite import sweep
 from ....passes.axis_info import analyze
 from ....passes.simplify import number
-from ..pipeline.schedule import Schedule, is_loaded
+from ..pipeline.schedule import Schedule, is_loaded, stages_of
 
 
 def eliminate_redundant_loads(module, capabilities, preconditions=None):
@@ -30,12 +30,11 @@ def eliminate_redundant_loads(module, capabilities, preconditions=None):
     loops = [op for op in walk(module.body) if op.kind is ops.for_ and _computes_operands(op)]
     if not loops:
         return module
-    info, can, depth = analyze(module, preconditions), capabilities(module), module.attrs.get("num_stages", 3)
+    info, can = analyze(module, preconditions), capabilities(module)
     found = {}
     for loop in loops:
-        stages = loop.attrs["num_stages"] if loop.attrs["num_stages"] is not None else depth
         schedule = Schedule(loop, can)
-        if stages > 1 and schedule.works_with_registers():
+        if stages_of(loop, module) > 1 and schedule.works_with_registers():
             found |= _repeating(schedule, info)
 
     def rule(b, op):

@@ -22,21 +22,20 @@ from ....ir import types as T
 from ....ir.core import Op, walk
 from ....ir.rewrite import substitute, sweep
 from ..layout.rules import simple
-from ..pipeline.schedule import Schedule, is_loaded
+from ..pipeline.schedule import Schedule, is_loaded, stages_of
 
 
 def swap_operands(module, capabilities):
     """The module with such accumulators transposed; `capabilities(module)` describes the target (`schedule`)."""
     if not any(op.kind is ops.dot and _may_gain(op.operands[1]) for op in walk(module.body)):
         return module
-    can, depth = capabilities(module), module.attrs.get("num_stages", 3)
+    can = capabilities(module)
 
     def rule(b, op):
         if op.kind is not ops.for_:
             return None
-        stages = op.attrs["num_stages"] if op.attrs["num_stages"] is not None else depth
         schedule = Schedule(op, can)
-        dots = (*schedule.dots, *schedule.in_registers) if stages > 1 else ()
+        dots = (*schedule.dots, *schedule.in_registers) if stages_of(op, module) > 1 else ()
         chosen = {schedule.sum_of(dot) for dot in dots if schedule.sum_of(dot) is not None and _gains(schedule, dot)}
         return _transpose(b, op, chosen) if chosen else None
 
