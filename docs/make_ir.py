@@ -15,7 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "ir.md"
 EXAMPLES = ROOT / "tests" / "text" / "roundtrip.tir"
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+
+from generated import write_or_check  # noqa: E402
 
 from tritium.backends.gpu import ops as gpu_ops  # noqa: E402, F401  (declares the ops of the GPU stage)
 from tritium.ir import text as ir_text  # noqa: E402
@@ -41,13 +43,7 @@ op that has an effect is never removed, and stays in order with others that have
 
 def main() -> int:
     text = page()
-    if "--check" in sys.argv[1:]:
-        same = PAGE.exists() and PAGE.read_text() == text
-        print("docs/ir.md is up to date" if same else "docs/ir.md is out of date: run `make docs`")
-        return 0 if same else 1
-    PAGE.write_text(text)
-    print(f"written: {PAGE}")
-    return 0
+    return write_or_check(PAGE, text, sys.argv[1:])
 
 
 def page() -> str:

@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "tour.md"
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+
+from generated import write_or_check  # noqa: E402
 
 CPU, GPU = "cpu:x86-64-v3:1", "cuda:90:32"
 
@@ -110,13 +112,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TRITON_CACHE_DIR"] = folder
         text = page()
-    if "--check" in sys.argv[1:]:
-        same = PAGE.exists() and PAGE.read_text() == text
-        print("docs/tour.md is up to date" if same else "docs/tour.md is out of date: run `make docs`")
-        return 0 if same else 1
-    PAGE.write_text(text)
-    print(f"written: {PAGE}")
-    return 0
+    return write_or_check(PAGE, text, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -184,7 +184,7 @@ class CompiledKernel:
     """The result of a compilation. `kernel[grid](*args)` launches it on all parameters, constants included.
 
     Nothing touches a device before the first launch (or `_init_handles`), which loads the binary. The binary is
-    unloaded when the kernel is collected: whoever uses `function`, in a graph for example, keeps the kernel.
+    unloaded when the kernel is collected, so keep the kernel as long as its `function` is used, in a graph for example.
 
     >>> import numpy as np
     >>> from tritium.kernels.vector_add import add_kernel

@@ -205,7 +205,7 @@ class _Parser:
         return Loc(self.file or "", first, columns[0], last, columns[1])
 
     def error(self, message, taken=0):
-        """An error at the next token, or at the last but so many that were taken."""
+        """An error at the next token, or `taken` tokens before it."""
         _, piece, at = self.tokens[min(self.k - taken, len(self.tokens) - 1)]  # the text may end too early
         return ParseError(message, self.loc(at, at + len(piece)))
 

@@ -159,7 +159,7 @@ def _starts(region, start):
 
 def _combined(body, k, region):
     """(ops, mask, x) if all that a loop does with its tile is to combine it with x by these ops, the last first, as a
-    region does with two elements, in every round and where the mask is set (None: everywhere); else None."""
+    region does with two elements, in every iteration and where the mask is set (None: everywhere); else None."""
     arg, y = body.args[1 + k], body.yields[k]
     if type(y) is not Op:
         return None

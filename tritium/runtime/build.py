@@ -82,7 +82,7 @@ def _library(job: _Job, folder: Callable[[], str]) -> str:
     code = files.read(filename) if files and filename in files.paths else None
     if files and code is not None and not cache.signing_key():
         return files.paths[filename]
-    if code is not None:  # what was checked, wherever it came from and whoever may change it there
+    if code is not None:  # write the bytes that were verified: the file in the cache may change
         path = os.path.join(folder(), filename)
         Path(path).write_bytes(code)
         return path

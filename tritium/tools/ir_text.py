@@ -124,5 +124,5 @@ def _matches(old: list[str], new: list[str], but_for: re.Pattern[str]) -> list[d
 
 
 def _numbered(line: str) -> list[str]:
-    """The values without a name of their own that a line of IR defines: results of an op, or parameters."""
+    """The numbered values that a line of IR defines: results of an op, or parameters."""
     return [a or b for a, b in _DEFINES.findall(line)]

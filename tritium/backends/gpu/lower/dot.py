@@ -83,7 +83,7 @@ class _Reads(NamedTuple):
 
 
 def _multiply(g, op, a, b, acc):
-    """acc + a @ b, a few steps along K in each round of a loop."""
+    """acc + a @ b as a loop along K, a few elements in each iteration."""
     w, t, depth = g.w, T.element(op.type), a.inner
     together = max(a.wide(1), b.wide(0))
     steps = min(depth, max(together, 1 << log2(max(1, UNROLLED // g.layout(op).registers))))
