@@ -1,5 +1,7 @@
-"""For tests and docstring examples: one cache directory per run, the `gpu` marker, how hard hypothesis tries."""
+"""For tests and docstring examples: one cache directory per run, settings that end with the test that made them, the
+`gpu` marker, how hard hypothesis tries."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -24,6 +26,17 @@ else:
     settings.register_profile("fuzz", max_examples=3000, deadline=None,
                               suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     settings.load_profile("quick")
+
+
+@pytest.fixture(autouse=True)
+def settings_end_with_the_test():
+    """`monkeypatch.setattr` would leave a setting's old value behind as one made from Python, and in the environment."""
+    from tritium import knobs
+
+    with contextlib.ExitStack() as stack:
+        for group in filter(lambda value: isinstance(value, knobs.Group), list(vars(knobs).values())):
+            stack.enter_context(group.scope())
+        yield
 
 
 def pytest_addoption(parser):

@@ -53,6 +53,7 @@ def applies(x, out, F: tl.constexpr, T: tl.constexpr):
 
 
 def test_saved_specialisations_tell_their_target():
+    knobs.backend = "cpu"  # also where there is a GPU
     x, out, told = np.ones(1, np.float32), np.zeros(1, np.float32), []
     with knobs.runtime.scope():
         knobs.runtime.jit_cache_hook = lambda **what: told.append(what["compile"]["specialization_data"])
@@ -76,6 +77,7 @@ def fits(x, N: tl.constexpr):
 
 
 def test_kernels_that_fail_in_the_background_leave_nothing():
+    knobs.backend = "cpu"  # also where there is a GPU
     x = np.zeros(1, np.int32)
     with pytest.raises(triton.compiler.errors.CompileTimeAssertionFailure), ThreadPoolExecutor(1) as pool, \
             triton.compiler.AsyncCompileMode(pool):

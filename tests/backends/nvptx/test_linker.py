@@ -6,14 +6,16 @@ import re
 import subprocess
 import sys
 import threading
+import types
 
 import pytest
 
 from tests.backends.nvptx import fake_driver
 from tests.backends.nvptx.kernels import X, Y, Z, add
+from tritium.backends.nvptx import compile as stages
 from tritium.backends.nvptx.assemble import driver_link, ptxas, warm_up
 from tritium.backends.nvptx.runtime import cuda, launch
-from tritium.errors import PTXASError
+from tritium.errors import OutOfResources, PTXASError
 
 
 class Linker:
@@ -61,6 +63,23 @@ def test_the_driver_makes_the_machine_code_of_its_own_gpu(fake):
     assert kernel.asm["cubin"] == linker.binary
     assert linker.wanted == {12: 1, 13: 1}  # what it made, and the lines it comes from
     assert (kernel.metadata.n_regs, kernel.metadata.n_spills) == (40, 4)
+
+
+def test_too_few_registers_for_another_block_keep_the_first_code(monkeypatch):
+    """Some instructions need more than the compiler was asked to do with: the driver then makes nothing at all."""
+    asked = []
+
+    def assembled(text, options):
+        asked.append(text)
+        if ".maxnreg" in text:
+            raise OutOfResources(82, 80, "registers")
+        return b"first", {"n_regs": 85, "n_spills": 0}
+
+    monkeypatch.setattr(stages, "_assembled", assembled)
+    metadata = {"shared": 73728, "name": "k"}
+    text = ".reqntid 256\n{ cp.async.cg; mma"
+    assert stages.cubin(text, None, types.SimpleNamespace(arch="90a"), metadata) == b"first"
+    assert len(asked) == 2 and metadata["n_regs"] == 85
 
 
 def test_what_the_driver_cannot_make_goes_to_the_assembler(fake):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from ... import knobs, ops
+from ...errors import OutOfResources
 from ...ir.core import walk
 from ...locks import once
 from ...passes import dce, licm, promise_arguments
@@ -190,9 +193,10 @@ def cubin(text, target, options, metadata):
         binary, used = min((binary, used), _assembled(freer, options), key=lambda made: made[1].get("n_spills", 0))
     tighter = ptxas.with_room_for_another(text, used, metadata.get("shared", 0)) if _is_hopper(options) else None
     if tighter is not None:
-        found, fewer = _assembled(tighter, options)
-        if not fewer.get("n_spills", 1):
-            binary, used = found, fewer
+        with contextlib.suppress(OutOfResources):  # some instructions need more registers than that
+            found, fewer = _assembled(tighter, options)
+            if not fewer.get("n_spills", 1):
+                binary, used = found, fewer
     metadata.update(used)
     return binary
 
