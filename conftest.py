@@ -30,7 +30,7 @@ else:
 
 @pytest.fixture(autouse=True)
 def settings_end_with_the_test():
-    """`monkeypatch.setattr` would leave a setting's old value behind as one made from Python, and in the environment."""
+    """`monkeypatch.setattr` would leave a setting's old value behind, as one made from Python."""
     from tritium import knobs
 
     with contextlib.ExitStack() as stack:

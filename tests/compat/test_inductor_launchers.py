@@ -14,6 +14,7 @@ from tests.compat.inductor_kernels import H200, product, turned, write
 from tritium import cache
 from tritium.backends.compiler import GPUTarget
 from tritium.compiler import ASTSource, inductor
+from tritium.ir.preconditions import preconditions_of
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_what_inductor_says_of_a_kernel_is_read_off_its_decorator(kernels):
 
 def test_the_static_launcher_takes_a_kernel_whose_terms_every_grid_of_inductor_keeps(kernels):
     kernel = turned(kernels())
-    assert kernel.metadata.nonnegative, "the test needs a kernel that takes something for granted"
+    assert preconditions_of(kernel.metadata).nonnegative, "the test needs a kernel that takes something for granted"
     assert inductor.needs_launcher(kernel) is None
     kernel._cubin_path = "somewhere"
     assert kernel._cubin_path == "somewhere"
@@ -53,8 +54,8 @@ def test_from_cpp_a_kernel_takes_the_users_arguments_alone(kernels):
     kernel = product(kernels(store=True))
     metadata = kernel.metadata
     assert not (metadata.tensor_maps or metadata.producer_warps or metadata.persistent)
-    assert not (metadata.nonnegative or metadata.disjoint or metadata.reordered)
-    assert inductor.needs_launcher(kernel) is None and not turned(kernels(store=True)).metadata.nonnegative
+    assert not metadata.preconditions
+    assert inductor.needs_launcher(kernel) is None and not turned(kernels(store=True)).metadata.preconditions
 
 
 def test_descriptors_are_refused_from_cpp(kernels):
@@ -94,7 +95,7 @@ def test_a_cpu_kernel_runs_from_cpp(kernels, tmp_path):
 
 def test_a_cpu_kernel_that_takes_something_for_granted_has_no_shared_object(kernels):
     kernel = turned(kernels(), GPUTarget("cpu", "host", 1))
-    assert kernel.metadata.disjoint or kernel.metadata.nonnegative, "the test needs such a kernel"
+    assert kernel.metadata.preconditions, "the test needs such a kernel"
     with pytest.raises(ValueError, match="launch_checks=False"):
         kernel.asm["so"]
 

@@ -53,15 +53,16 @@ def _compiled(module, trusting=True):
     from tritium.backends.cpu.compile import prepare
     from tritium.backends.cpu.lower.function import lower
     from tritium.backends.cpu.runtime.image import Runtime
-    from tritium.backends.launcher.preconditions import Preconditions
+    from tritium.backends.launcher.preconditions import Guard
     from tritium.backends.llvm.target import compile_text, cpu_target
-    from tritium.passes.alias import packed
+    from tritium.ir.preconditions import Preconditions
+    from tritium.passes.assumed import packed
 
     cpu, pairs = cpu_target(), [] if trusting else None
     text, name, arena = lower(prepare(passes.run(module, passes.CLEANUP), cpu), cpu, pairs)
     library = Runtime.get().load(compile_text(text, cpu, opt=2))
     _compiled.libraries.append(library)  # the code lives as long as its library
-    return library.address(name), arena, Preconditions(disjoint=packed(pairs or ()))
+    return library.address(name), arena, Guard(Preconditions(disjoint=packed(pairs or ())))
 
 
 _compiled.libraries = []

@@ -8,6 +8,7 @@ from tests import cases
 from tritium import passes
 from tritium.errors import InternalError
 from tritium.ir import types as T
+from tritium.ir.core import Block
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
 from tritium.passes import accumulate, dce, licm, reduce_early, simplify, sink_stores
@@ -63,9 +64,29 @@ def test_run_names_the_pass_that_broke_the_module():
     module = parse_module("kernel @f(%x: i32) {\n  %0 = add %x, %x : i32\n  print %0 {prefix=\"\"}\n}")
 
     def breaks(module):
-        from tritium.ir.core import Block
         return module.replace(body=Block(module.args, module.body.ops[1:]))
 
     breaks.__module__ = "tritium.passes.breaks"
     with pytest.raises(InternalError, match=r"not defined before it.*after pass breaks"):
         passes.run(module, (breaks,))
+
+
+def test_first_that_takes_the_last_if_none_will_do():
+    seen, module = [], parse_module("kernel @f(%x: i32) { %0 = add %x, %x : i32 }")
+    choice = passes.first_that(lambda made: False, lambda module: ((passes.dce,), (passes.simplify, passes.licm)))
+    assert passes.run(module, (choice,), lambda *step: seen.append(step)) is module
+    assert [step for step, *_ in seen] == [passes.simplify, passes.licm]  # what was given up is not shown
+
+
+def test_first_that_passes_over_what_changes_nothing():
+    module = parse_module("kernel @f(%x: i32) { %0 = add %x, %x : i32 }")
+    never = passes.must_change(passes.licm)
+    choice = passes.first_that(lambda made: True, lambda module: ((never,), (passes.dce,)))
+    assert not passes.run(module, (choice,)).body.ops and passes.name_of(never) == "licm"
+
+
+def test_passes_of_alternatives_are_verified():
+    module = parse_module("kernel @f(%x: i32) { %0 = add %x, %x : i32 print %0 {prefix=\"\"} }")
+    breaks = lambda module: module.replace(body=Block(module.args, module.body.ops[1:]))
+    with pytest.raises(InternalError, match="not defined before it"):
+        passes.run(module, (passes.first_that(lambda made: True, lambda module: ((breaks,),)),))

@@ -11,6 +11,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tritium.compiler import CompiledKernel
+from tritium.ir.preconditions import preconditions_of
 
 
 @triton.jit
@@ -118,7 +119,7 @@ def test_launches_that_it_is_not_fit_for_are_right_without_the_function():
     memory = np.arange(64, dtype=np.float32)
     x, y = memory[:48], memory[8:56]
     compiled = shifted.warmup(x, y, 4, BLOCK=8, grid=(1,))
-    assert compiled.metadata.disjoint, "the test needs a kernel that takes something for granted"
+    assert preconditions_of(compiled.metadata).disjoint, "the test needs a kernel that takes something for granted"
     compiled.src.fn = without_function(shifted)
     wanted = memory.copy()
     for k in range(4):

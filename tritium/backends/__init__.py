@@ -44,6 +44,7 @@ class Backend(NamedTuple):
     options: Mapping[str, Any] = {}  # defaults that differ from those in backends.compiler.Options
     fingerprint: Callable[[Any], str] = lambda target: ""  # versions of what generates the code, and the exact machine
     views: Mapping[str, Callable] = {}
+    tile_passes: Callable[[Any], tuple[Callable, ...]] = lambda options: ()  # of the stage `ttgir`, if it has one
     ahead: Callable[[], None] = lambda: None  # begins to bring in what compiling needs; returns at once
     long: bool = False  # whether the last stage takes so long that a thread is worth its while beside it (1 ms)
     check: Callable[[Any], None] = lambda options: None  # refuses options that the target cannot have

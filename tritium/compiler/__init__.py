@@ -213,7 +213,7 @@ def _stages(src, backend: BaseBackend, options: Options) -> dict[str, Callable]:
     def ttir(module: Module, metadata: dict) -> Module:
         from tritium import passes  # not needed by kernels that come from the cache
 
-        return passes.run(module, backend.record.passes(backend.target), watch=_watch(module.name))
+        return passes.run(module, backend.record.passes(backend.target), watch=passes.dumping(module.name))
 
     stages: dict[str, Callable] = {"ttir": ttir}
     backend.add_stages(stages, options)
@@ -239,21 +239,6 @@ def _stored(src, contents: dict[str, Any], metadata: dict[str, Any]) -> tuple[in
         return metadata["stores"]
     positions = [k for k, type_ in enumerate(src.signature.values()) for _ in flatten(type_)]
     return tuple(sorted({positions[k] for k in stored(module)}))
-
-
-def _watch(name: str) -> Callable | None:
-    """With MLIR_ENABLE_DUMP=1, or set to the kernel's name, print what each pass changed."""
-    wanted = os.environ.get("MLIR_ENABLE_DUMP", "0")
-    if wanted in ("", "0") or wanted not in ("1", name):
-        return None
-
-    from tritium.ir.verify import name_of
-
-    def show(run: Callable, before: Module, after: Module) -> None:
-        title = f"// {name}: after {name_of(run)}"
-        print(title + " (unchanged)" if after is before else f"{title}\n{after}", file=sys.stderr)
-
-    return show
 
 
 def _guarded(ext: str, stage: Callable, contents: dict[str, Any], metadata: dict[str, Any], src):

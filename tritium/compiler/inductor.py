@@ -16,6 +16,7 @@ from typing import Any
 from tritium import cache
 from tritium.errors import fail
 from tritium.ir.bounds import bounds
+from tritium.ir.preconditions import preconditions_of
 
 __all__ = ["NeedsLauncher", "meta", "needs_launcher", "options", "place"]
 
@@ -75,14 +76,13 @@ def options(src) -> dict[str, Any]:
 def needs_launcher(kernel) -> str | None:
     """Why only tritium's own launcher may start a kernel; None if the user's arguments are all it takes."""
     metadata = kernel.metadata
-    names = ("tensor_maps", "producer_warps", "persistent", "disjoint", "reordered")
-    told = {name: getattr(metadata, name, ()) for name in names}
-    if told["tensor_maps"] or told["producer_warps"] or told["persistent"]:
+    if any(getattr(metadata, name, ()) for name in ("tensor_maps", "producer_warps", "persistent")):
         return f"{kernel.name} has implicit arguments, extra warps or a persistent grid: only tritium's launcher fits"
-    if told["disjoint"] or told["reordered"]:
+    assumed = preconditions_of(metadata)
+    if assumed.disjoint or assumed.stores:
         return f"{kernel.name} assumes that arguments do not alias, which only tritium's launcher checks"
     grid = _largest_grid(kernel.src)
-    if any(bounds(rows, None, grid)[0] < 0 for rows in getattr(metadata, "nonnegative", ())):
+    if any(bounds(rows, None, grid)[0] < 0 for rows in assumed.nonnegative):
         return f"{kernel.name} assumes that indices are not negative, which only tritium's launcher checks"
     return None
 

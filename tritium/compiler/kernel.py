@@ -129,6 +129,8 @@ def _stages(contents: dict[str, Any], source: Any, metadata: dict[str, Any]) -> 
 
 def _plain(value: Any) -> Any:
     """What JSON gives back: tuples where there were lists."""
+    if value.__class__ is dict:
+        return {name: _plain(x) for name, x in value.items()}
     if value.__class__ is not list and value.__class__ is not tuple:
         return value
     # Most values in a list are numbers and names: a call for each would take longer than all the rest.
@@ -286,7 +288,7 @@ class CompiledKernel:
     @property
     def _has_preconditions(self) -> bool:
         """Whether launches must satisfy preconditions."""
-        return any(getattr(self.metadata, name, ()) for name in ("nonnegative", "tensor_maps", "disjoint", "reordered"))
+        return any(getattr(self.metadata, name, ()) for name in ("preconditions", "tensor_maps"))
 
     def _require(self, name: str, needed: int, limit: int) -> None:
         if needed > limit:

@@ -221,7 +221,9 @@ class IRSource:
 
 
 # Options passes and lowerings depend on: they travel with the module.
-MODULE_OPTIONS = ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "debug", "sanitize_overflow")
+MODULE_OPTIONS = (
+    "num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "debug", "sanitize_overflow", "launch_checks",
+)  # fmt: skip
 
 
 def with_options(module: Module, target: GPUTarget, options: Options) -> Module:

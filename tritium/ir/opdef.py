@@ -88,14 +88,14 @@ def op(name, *, attrs=(), effects="", terminator=False, elementwise=False, **def
     return declare
 
 
-# Attributes any op may carry at the GPU stage: where its tile lives, and how wide its memory accesses are. They never
-# change what an op means, so no type rule sees them.
-PLACEMENT = ("layout", "vector")
+# Attributes any op may carry at the GPU stage: where its tile lives, how wide its memory accesses are, how many
+# neighbours are equal, that its operands are not negative. They never change what an op means: no type rule sees them.
+PLACEMENT = ("layout", "vector", "alike", "unsigned")
 
 
 def types_of(kind, operand_types, attrs, regions=()):
     """Result types of an op as a tuple, from its `infer` rule."""
-    if "layout" in attrs:
+    if not attrs.keys().isdisjoint(PLACEMENT):
         attrs = {k: v for k, v in attrs.items() if k not in PLACEMENT}
     types = kind.infer(*operand_types, regions=regions, **attrs) if regions else kind.infer(*operand_types, **attrs)
     if types is None:

@@ -26,7 +26,7 @@ def verify(module, made_by=None, allow=None):
 
 
 def name_of(step):
-    """The name of a pass: that of the file it is in, or its `pass_name`.
+    """The name of a pass: its `pass_name`, that of the function, or of the file whose function made it.
 
     >>> from tritium.passes import dce
     >>> name_of(dce)
@@ -34,7 +34,9 @@ def name_of(step):
     """
     while isinstance(step, functools.partial):
         step = step.func
-    return getattr(step, "pass_name", None) or getattr(step, "__module__", "").rpartition(".")[2] or str(step)
+    name = getattr(step, "__qualname__", "<")
+    own = None if "<" in name else name
+    return getattr(step, "pass_name", own) or getattr(step, "__module__", "").rpartition(".")[2] or str(step)
 
 
 class _Verifier:

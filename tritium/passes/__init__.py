@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 from .. import knobs
 from ..ir.verify import name_of, verify
 from .accumulate import accumulate
@@ -31,7 +34,7 @@ PASSES = (accumulate, dce, inline_calls, licm, promise_arguments, reduce_early, 
 
 
 def run(module, pipeline, watch=None):
-    """The whole pass manager: each pass in turn; `watch(pass, before, after)` sees every step.
+    """The whole pass manager: each pass in turn; `watch(pass, before, after)` sees every step that is kept.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%x: i32) {\\n  %0 = add %x, %x : i32\\n}")
@@ -40,6 +43,9 @@ def run(module, pipeline, watch=None):
     }
     """
     for step in pipeline:
+        if isinstance(step, first_that):
+            module = step.run(module, watch)
+            continue
         after = step(module)
         if knobs.verify and after is not module:
             verify(after, made_by=step)
@@ -49,7 +55,87 @@ def run(module, pipeline, watch=None):
     return module
 
 
+def dumping(name):
+    """With MLIR_ENABLE_DUMP=1, or set to the kernel's name, a `watch` that prints what each pass changed; else None."""
+    wanted = os.environ.get("MLIR_ENABLE_DUMP", "0")
+    if wanted in ("", "0") or wanted not in ("1", name):
+        return None
+
+    def show(step, before, after):
+        title = f"// {name}: after {name_of(step)}"
+        print(title + " (unchanged)" if after is before else f"{title}\n{after}", file=sys.stderr)
+
+    return show
+
+
+class first_that:
+    """A step of a pipeline: the first of several pipelines whose result satisfies a condition, else the last.
+
+    `alternatives(module)` gives the pipelines. One is passed over as soon as a pass in it that `must_change` the module
+    does not. Each begins with the same module.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: i32) {\\n  %0 = add %x, %x : i32\\n}")
+    >>> is_empty = lambda module: not module.body.ops
+    >>> run(m, (first_that(is_empty, lambda module: ((licm,), (must_change(dce),), ())),)).body.ops
+    ()
+    """
+
+    def __init__(self, holds, alternatives):
+        self.holds, self.alternatives = holds, alternatives
+
+    def run(self, module, watch=None):
+        """The module after the pipeline that was chosen; `watch` sees the steps of this one only."""
+        made, seen = module, []
+        for pipeline in self.alternatives(module):
+            try:
+                seen.clear()
+                made = run(module, pipeline, watch and (lambda *step: seen.append(step)))
+            except Unchanged:
+                continue
+            if self.holds(made):
+                break
+        for step in seen:
+            watch(*step)
+        return made
+
+
+class Unchanged(Exception):
+    """Raised by a pass that `must_change` a module and did not."""
+
+
+class must_change:
+    """A pass of an alternative of `first_that` without which the alternative makes no sense."""
+
+    def __init__(self, step):
+        self.step, self.pass_name = step, name_of(step)
+
+    def __call__(self, module):
+        made = self.step(module)
+        if made is module:
+            raise Unchanged(self.pass_name)
+        return made
+
+
 __all__ = [
-    "CLEANUP", "PASSES", "TargetInfo", "accumulate", "dce", "has_tiles", "inline_calls", "is_legal", "legalize", "licm",
-    "name_of", "promise_arguments", "reduce_early", "run", "simplify", "sink_stores",
+    "CLEANUP",
+    "PASSES",
+    "TargetInfo",
+    "Unchanged",
+    "accumulate",
+    "dce",
+    "dumping",
+    "first_that",
+    "has_tiles",
+    "inline_calls",
+    "is_legal",
+    "legalize",
+    "licm",
+    "must_change",
+    "name_of",
+    "promise_arguments",
+    "reduce_early",
+    "run",
+    "simplify",
+    "sink_stores",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ from ..ir.bounds import Pair, arguments_of, bounds, dependence_distances
 from ..ir.core import Arg, Op, Result, walk
 from .ranges import PASSED_ON, Carried, Derivations, Rows, through, widens
 
-__all__ = ["MOST_PAIRS", "AliasAnalysis", "packed"]
+__all__ = ["MOST_PAIRS", "AliasAnalysis"]
 
 MOST_PAIRS = 64  # of a kernel: more would make its launches slow
 _UNBOUNDED = 1 << 31  # bytes; larger extents count as unbounded
@@ -170,20 +170,6 @@ def _reach(sizes, view):
     usual = {k: _SIZE for rows in view for k in arguments_of(rows)}
     least, most = dependence_distances(Pair(0, 1, sizes, None, (view,)), lambda rows: bounds(rows, usual, _GRID))
     return most - least
-
-
-def packed(pairs):
-    """Pairs as metadata of a kernel: (unique lists of rows; pairs whose views are indices into these).
-
-    >>> packed([Pair(0, 1, (4, 4), (), (("some rows", "some rows"),))])
-    (('some rows',), (Pair(x=0, y=1, sizes=(4, 4), same=(), views=((0, 0),), injective=(), period=()),))
-    """
-    table = {}
-    number = lambda rows: table.setdefault(rows, len(table))
-    out = [pair._replace(views=tuple(tuple(map(number, view)) for view in pair.views),
-                         injective=tuple(map(number, pair.injective)),
-                         period=(*pair.period[:1], *map(number, pair.period[1:]))) for pair in pairs]  # fmt: skip
-    return tuple(table), tuple(out)
 
 
 def _mask(op):

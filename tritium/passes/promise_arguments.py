@@ -23,6 +23,8 @@ def promise_arguments(module):
     >>> promise_arguments(m).functions[0].args[0].attrs
     {'divisible': 16}
     """
+    if not module.functions:
+        return module
     known, made = {}, {}  # name of a function -> divisors of its arguments in every call so far; its new form
     for caller in (module, *reversed(callees_first(module))):  # a function after all that call it
         if caller is not module:

@@ -1,11 +1,13 @@
 """The passes that `tritium opt` runs, by name: the only place that knows which there are.
 
-A `Step` is a pass, or a stage of a backend whose result is tile IR. `steps` finds them by name, `pipeline` gives those
+A `Step` is a pass, or several that a backend runs at once. `steps` finds them by name, `pipeline` gives those
 that a compilation runs, in order.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from tritium.backends.compiler import BaseBackend, GPUTarget, Options
 from tritium.errors import fail
 from tritium.ir import types as T
 from tritium.ir.core import Module, walk
+from tritium.ir.text import parse_module
 from tritium.tools.command import UsageError
 
 Watch = Callable[[Callable, Module, Module], Any]
@@ -38,9 +41,14 @@ def steps(target: GPUTarget | None = None, options: Options | None = None) -> di
 
     >>> sorted(steps()) == sorted(passes.name_of(p) for p in (*passes.PASSES, passes.legalize()))
     True
+    >>> "software_pipeline" in steps(GPUTarget("cuda", 90, 32))
+    True
     """
     found = [_of_pass(p) for p in (*passes.PASSES, passes.legalize())]
     if target is not None:
+        options = options or BaseBackend(target).parse_options({})
+        choices = [step for step in backends.get(target).tile_passes(options) if isinstance(step, passes.first_that)]
+        found += [_gpu(p) for choice in choices for p in _alternatives(choice)]
         found += pipeline(target, options)
     return {step.name: step for step in sorted(found, key=lambda step: step.name)}
 
@@ -49,53 +57,61 @@ def pipeline(target: GPUTarget, options: Options | None = None) -> list[Step]:
     """The steps that a compilation for a target runs on tile IR, in order.
 
     >>> [step.name for step in pipeline(GPUTarget("cuda", 90, 32))][-3:]
-    ['legalize', 'dce', 'gpu']
+    ['eliminate_redundant_loads', 'swap_operands', 'first_that']
     """
     options = options or BaseBackend(target).parse_options({})
     record = backends.get(target)
-    return [*map(_of_pass, record.passes(target)), *_stages(record, target, options)]
+    stages = _cpu(target) if record.name == "cpu" else map(_gpu, record.tile_passes(options))
+    return [*map(_of_pass, record.passes(target)), *stages]
 
 
 def _of_pass(run: Callable[[Module], Module]) -> Step:
-    about = (run.__doc__ or "").split("\n\n")[0]
+    if isinstance(run, passes.first_that):
+        names = dict.fromkeys(map(passes.name_of, _alternatives(run)))
+        return Step("first_that", f"the first that fits of pipelines with {', '.join(names)}", run.run)
+    about = (_function(run).__doc__ or "").split("\n\n")[0]
     if not about:  # made by a function that says it
         about = (getattr(passes, passes.name_of(run)).__doc__ or "").split("\n\n")[0]
     return Step(passes.name_of(run), " ".join(about.split()), lambda module, watch: passes.run(module, (run,), watch))
 
 
-class _Stage:
-    """A stage of a backend as a pass."""
-
-    def __init__(self, name: str, run: Callable[[Module], Module]):
-        self.pass_name, self.run = name, run
-
-    def __call__(self, module: Module) -> Module:
-        return self.run(module)
+def _function(run: Any) -> Any:
+    """The function of a pass with settings."""
+    while isinstance(run, functools.partial | passes.must_change):
+        run = run.func if isinstance(run, functools.partial) else run.step
+    return run
 
 
-def _stages(record: backends.Backend, target: GPUTarget, options: Options) -> list[Step]:
-    """The stages of a backend that give tile IR again: one step each until they are pipelines of passes."""
-    if record.name == "cpu":
-        from tritium.backends.cpu.compile import prepare
-        from tritium.backends.llvm.target import cpu_target
-
-        about = "the passes before loops are written: calls on tiles inlined, stores sunk, ops legal for the CPU"
-        cpu = cpu_target(str(target.arch))
-        return [Step("cpu", about, lambda module, watch: prepare(module, cpu, watch))]
-    found = [stage for name, stage in record.stages if name == "ttgir"]
-    return [_gpu(stage, target, options) for stage in found]
+def _alternatives(choice: passes.first_that) -> list[Callable]:
+    """The passes of all pipelines to choose from, each once."""
+    found: dict[str, Callable] = {}
+    for p in itertools.chain(*choice.alternatives(parse_module("kernel @f() { }"))):
+        found.setdefault(passes.name_of(p), p.step if isinstance(p, passes.must_change) else p)
+    return list(found.values())
 
 
-def _gpu(stage: Callable, target: GPUTarget, options: Options) -> Step:
-    def run(module: Module) -> Module:
+def _cpu(target: GPUTarget) -> list[Step]:
+    """The CPU's passes as one step."""
+    from tritium.backends.cpu.compile import prepare
+    from tritium.backends.llvm.target import cpu_target
+
+    about = "the passes before loops are written: calls on tiles inlined, stores sunk, ops legal for the CPU"
+    cpu = cpu_target(str(target.arch))
+    return [Step("cpu", about, lambda module, watch: prepare(module, cpu, watch))]
+
+
+def _gpu(run: Callable[[Module], Module]) -> Step:
+    """A pass of the GPU's; it refuses modules that are not as the passes before leave them."""
+    step = _of_pass(run)
+
+    def checked(module: Module, watch: Watch | None) -> Module:
         if any("layout" in op.attrs for op in walk(module.body)):
-            raise UsageError(f"@{module.name} has layouts, so the step `gpu` has run already: name other steps with "
-                             "--passes")
+            raise UsageError(f"@{module.name} has layouts, so the GPU's passes have run already: name other passes "
+                             "with --passes")
         for arg in module.args:
             if T.shape(arg.type):
                 raise fail(ValueError, f"%{arg.name} of @{module.name} is a tile: kernels take numbers and pointers",
                            hint="load the tile from a pointer, or name passes without a target with --passes")
-        return stage(module, target, options, {})
+        return step.run(module, watch)
 
-    about = "the GPU's passes: clusters, dots, pipelined loops, producer warps, layouts"
-    return Step("gpu", about, lambda module, watch: passes.run(module, (_Stage("gpu", run),), watch))
+    return step._replace(run=checked)

@@ -6,10 +6,11 @@ import torch
 
 import tritium as triton
 import tritium.language as tl
-from tritium.backends.launcher.preconditions import Preconditions
+from tritium.backends.launcher.preconditions import Guard
 from tritium.frontend import lower
 from tritium.interp.eager import launch
 from tritium.interp.machine import interpret
+from tritium.ir.preconditions import preconditions_of
 from tritium.ir.verify import verify
 
 N = 256  # several chunks
@@ -223,7 +224,7 @@ def test_element_wise_kernels_in_place_are_compiled_once():
     expected = x + y
     kernel = add[(1,)](x, y, x, 1000, N=1024)
     np.testing.assert_array_equal(x, expected)
-    assert kernel.metadata.disjoint and not others(kernel) and kernel.metadata.arena_bytes == 0
+    assert preconditions_of(kernel.metadata).disjoint and not others(kernel) and kernel.metadata.arena_bytes == 0
 
 
 @pytest.mark.parametrize("n", [48, 960, 3008])
@@ -262,7 +263,7 @@ def test_interleaved_rows_are_apart(y, z):
     kernel = rotate_halves[(4,)](found[2048:], found[2048 + y:], found[2048 + z:], N=128)
     launch(rotate_halves, (4,), [expected[2048:], expected[2048 + y:], expected[2048 + z:]], {"N": 128})
     np.testing.assert_array_equal(found, expected)
-    assert kernel.metadata.disjoint
+    assert preconditions_of(kernel.metadata).disjoint
     kernel.launcher._checks.other = None
     interleaved = all(16 <= d % 64 <= 48 or d >= 4096 for d in (abs(z - y), y, z, abs(y - 16), abs(z - 16)))
     if interleaved:
@@ -279,8 +280,8 @@ def test_rows_in_place_are_compiled_once():
 
 
 def test_launches_go_to_the_kernel_that_is_fit(monkeypatch):
-    asked, hold = [], Preconditions.hold
-    monkeypatch.setattr(Preconditions, "hold", lambda *args: asked.append(1) or hold(*args))
+    asked, hold = [], Guard.hold
+    monkeypatch.setattr(Guard, "hold", lambda *args: asked.append(1) or hold(*args))
     reverse.device_caches.clear()
     x, y = floats(256), floats(256)
     kernels = set()
@@ -327,7 +328,7 @@ def test_without_checks_nothing_is_taken_for_granted():
     expected = x[::-1].copy()
     kernel = reverse[(1,)](x, x, 256, N=256, launch_checks=False)
     np.testing.assert_array_equal(x, expected)
-    assert kernel.metadata.disjoint == () and kernel.metadata.arena_bytes > 0
+    assert kernel.metadata.preconditions == {} and kernel.metadata.arena_bytes > 0
 
 
 def test_addresses_as_arguments():
@@ -357,6 +358,6 @@ def test_indices_that_come_about_through_floats(place):
     kernel = resize[(4,)](found[1000:], found[1000 + place:], 256, SIZE=32, N=64)
     launch(resize, (4,), [expected[1000:], expected[1000 + place:], 256], {"SIZE": 32, "N": 64})
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert kernel.metadata.disjoint and kernel.metadata.arena_bytes == 0
+    assert preconditions_of(kernel.metadata).disjoint and kernel.metadata.arena_bytes == 0
     if place == 256:
         assert not others(kernel)

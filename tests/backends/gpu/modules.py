@@ -13,6 +13,7 @@ from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.driver import driver
 from tritium.backends.nvptx.runtime import cuda, tensor_map
+from tritium.compiler.sources import with_options
 from tritium.ir import types as T
 
 _LETTER = {T.f16: "e", T.f32: "f", T.f64: "d"}
@@ -30,7 +31,7 @@ def binary(module, target, num_warps=4, num_stages=3, launch_checks=True, num_ct
     backend = BaseBackend(target)
     options = backend.parse_options({"num_warps": num_warps, "num_stages": num_stages, "launch_checks": launch_checks,
                                      "num_ctas": num_ctas})  # fmt: skip
-    module = module.replace(attrs={**module.attrs, "num_warps": num_warps, "num_stages": num_stages})
+    module = with_options(module, target, options)
     value, metadata = passes.run(module, get(target).passes(target)), {}
     for _, stage in get(target).stages:
         value = stage(value, target, options, metadata)

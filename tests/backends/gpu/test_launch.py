@@ -16,6 +16,7 @@ import tritium.language as tl
 from tritium.backends.driver import driver
 from tritium.backends.nvptx.runtime import cuda
 from tritium.errors import OutOfResources
+from tritium.ir.preconditions import preconditions_of
 from tritium.runtime import memory
 from tritium.tools.occupancy import occupancy
 
@@ -388,4 +389,4 @@ def test_indices_that_wrap_below_zero():
         kernel = wrapped[(2,)](x[512:], out, start, 32, BLOCK=128)
         index = np.fmod(start + np.arange(256), 32)
         np.testing.assert_array_equal(out.cpu().numpy(), 512 + index)
-    assert kernel.metadata.nonnegative
+    assert preconditions_of(kernel.metadata).nonnegative

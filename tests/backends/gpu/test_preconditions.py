@@ -13,10 +13,12 @@ from tests.backends.gpu.modules import binary
 from tests.backends.nvptx import fake_driver
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.driver import driver
-from tritium.backends.launcher.preconditions import Preconditions
+from tritium.backends.launcher.preconditions import Guard
 from tritium.backends.nvptx import compile
 from tritium.compiler import ASTSource
+from tritium.compiler.sources import with_options
 from tritium.interp.machine import interpret
+from tritium.ir.preconditions import preconditions_of
 from tritium.ir.text import parse_module
 
 WRAPPED = """kernel @f(%x: ptr<f32> {divisible=16}, %out: ptr<f32> {divisible=16}, %start: i32 {divisible=16},
@@ -70,17 +72,17 @@ def test_launches_that_pass_the_check_read_the_right_elements_in_wide_vectors():
     np.testing.assert_array_equal(found, wanted)
 
 
-def preconditions_of(text):
+def guard_of(text):
     _, metadata = binary(parse_module(text), GPUTarget("cuda", 90, 32), num_warps=1)
-    return Preconditions(metadata["nonnegative"])
+    return Guard(preconditions_of(metadata))
 
 
 def test_the_check_of_a_launch():
-    preconditions = preconditions_of(WRAPPED.replace("OP", "rem"))
+    guard = guard_of(WRAPPED.replace("OP", "rem"))
     judged = {}
     for start in (0, 16, -16, -256, 2**31 - 240):
         slots = (ctypes.c_int64 * 4)(4096, 8192, start, 32)
-        judged[start] = preconditions.hold((2, 1, 1), ctypes.addressof(slots))
+        judged[start] = guard.hold((2, 1, 1), ctypes.addressof(slots))
     assert judged == {0: True, 16: True, -16: False, -256: False, 2**31 - 240: False}
 
 
@@ -88,19 +90,19 @@ def test_nothing_is_checked_where_every_launch_is_fit():
     text = WRAPPED.replace("OP", "rem").replace("%first = add %at, %start : i32",
                                                 "%p = rem %pid, %128 : i32\n  %first = mul %p, %128 : i32")
     assert "load <4 x float>" in emulator.llvm_of(parse_module(text), num_warps=1)[0]
-    assert binary(parse_module(text), GPUTarget("cuda", 90, 32), num_warps=1)[1]["nonnegative"] == ()
+    assert binary(parse_module(text), GPUTarget("cuda", 90, 32), num_warps=1)[1]["preconditions"] == {}
 
 
 def test_the_text_of_a_stage_says_what_it_takes_for_granted():
     module = parse_module(WRAPPED.replace("OP", "rem"))
-    module = module.replace(attrs={"num_warps": 1, "num_stages": 3})
     target = GPUTarget("cuda", 90, 32)
-    made = compile.ttgir(module, target, BaseBackend(target).parse_options({"num_warps": 1}), {})
+    options = BaseBackend(target).parse_options({"num_warps": 1})
+    made = compile.ttgir(with_options(module, target, options), target, options, {})
     again = parse_module(str(made))
-    assert again.attrs["nonnegative"] == made.attrs["nonnegative"] != ()
+    assert preconditions_of(again) == preconditions_of(made) and preconditions_of(made).nonnegative
     metadata = {}
-    compile.llir(again, target, BaseBackend(target).parse_options({"num_warps": 1}), metadata)
-    assert metadata["nonnegative"] == made.attrs["nonnegative"]
+    compile.llir(again, target, options, metadata)
+    assert preconditions_of(metadata) == preconditions_of(made)
 
 
 # --- launches, with a driver that only takes notes --------------------------------------------------------------------
@@ -152,16 +154,16 @@ def launched_functions(fake):
 
 
 def test_a_launch_the_kernel_is_not_fit_for_goes_to_another(fake, monkeypatch):
-    x, asked, judge = Tensor(), [], Preconditions.hold
-    monkeypatch.setattr(Preconditions, "hold", lambda *args: asked.append(1) or judge(*args))
+    x, asked, judge = Tensor(), [], Guard.hold
+    monkeypatch.setattr(Guard, "hold", lambda *args: asked.append(1) or judge(*args))
     starts = (0, 0, 0, 16, -16, -32, 16, 16)
     kernels = {wrapped[(2,)](x, x, start, 32, BLOCK=128, num_warps=1) for start in starts}
     assert launched_functions(fake) == [(FAST if start >= 0 else SAFE, start) for start in starts]
     assert len(asked) == 4  # for 0, 16, -16 and -32: the native launcher knows the last launch that was fit
     assert len(kernels) == 1  # whichever runs, it is the same specialisation to the outside
     fast, = kernels
-    assert len(fast.metadata.nonnegative) == 1
-    assert fast.fallback_variant().metadata.nonnegative == ()
+    assert len(preconditions_of(fast.metadata).nonnegative) == 1
+    assert fast.fallback_variant().metadata.preconditions == {}
 
 
 def test_another_grid_is_judged_anew(fake):
@@ -187,7 +189,7 @@ def test_what_goes_wrong_while_judging_is_raised(fake):
 def test_a_launch_may_ask_for_a_kernel_that_takes_nothing_for_granted(fake):
     x = Tensor()
     kernel = wrapped[(2,)](x, x, -16, 32, BLOCK=128, num_warps=1, launch_checks=False)
-    assert kernel.metadata.nonnegative == () and launched_functions(fake) == [(FAST, -16)]
+    assert kernel.metadata.preconditions == {} and launched_functions(fake) == [(FAST, -16)]
 
 
 # --- loads that run ahead of stores -----------------------------------------------------------------------------------
@@ -217,8 +219,9 @@ def test_loads_do_not_pass_stores_they_may_meet(fake, address, programs, functio
         kernel = rows_in_turn[(programs,)](Tensor(8 * MEGABYTE, "fp16"), Tensor(MEGABYTE, "fp16"), w, 256, 64, 64)
         rows_in_turn[(programs,)](Tensor(address, "fp16"), Tensor(MEGABYTE, "fp16"), w, 256, 64, 64)
     assert [note["function"] for note in fake.launches] == [FAST, function] * 2
-    assert kernel.metadata.reordered and "cp.async" in kernel.asm["ptx"]
-    assert kernel.fallback_variant().metadata.reordered == () and "cp.async" not in kernel.fallback_variant().asm["ptx"]
+    assert preconditions_of(kernel.metadata).disjoint and "cp.async" in kernel.asm["ptx"]
+    fallback = kernel.fallback_variant()
+    assert fallback.metadata.preconditions == {} and "cp.async" not in fallback.asm["ptx"]
 
 
 def test_stages_say_what_loads_pass():
@@ -227,5 +230,5 @@ def test_stages_say_what_loads_pass():
                        {"BLOCK": 64, "D": 64}, {(k,): [["tt.divisibility", 16]] for k in range(4)})
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
     again = parse_module(made.asm["ttgir"])
-    assert again.attrs["reordered"] and str(again) == str(parse_module(str(again)))
-    assert Preconditions((), again.attrs["reordered"]).words[:] == Preconditions((), made.metadata.reordered).words[:]
+    assert preconditions_of(again).disjoint and str(again) == str(parse_module(str(again)))
+    assert Guard(preconditions_of(again)).words[:] == Guard(preconditions_of(made.metadata)).words[:]

@@ -12,6 +12,7 @@ from tests.backends.gpu.test_language import module_of
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.compiler.sources import with_options
 from tritium.ir.text import print_module
 
 ARCHS = [(90, 64, 4), (90, 64, 8), (90, 16, 4), (80, 32, 4)]  # architecture, rows, warps
@@ -22,7 +23,7 @@ def ttgir_of(kernel, args, arch=90, warps=4, **options):
     target = GPUTarget("cuda", arch, 32)
     chosen = BaseBackend(target).parse_options({"num_warps": warps, **options})
     module, _ = module_of(kernel, args)
-    module = module.replace(attrs={**module.attrs, "num_warps": warps, "num_stages": chosen.num_stages})
+    module = with_options(module, target, chosen)
     _, stage = get(target).stages[0]
     return print_module(stage(passes.run(module, get(target).passes(target)), target, chosen, {}))
 
@@ -160,7 +161,7 @@ def test_quotients_below_zero(check, arch, block, warps, first):
 def test_what_is_taken_for_granted_is_noted():
     args = data("f2", 64, 96), words(32, 64), np.zeros((64, 64), "f4")
     text = ttgir_of(below_zero, (*args, 16, 3, 64, 64, 32))
-    assert "4x64xi32" in buffers(text) and "nonnegative=" in text
+    assert "4x64xi32" in buffers(text) and "preconditions={nonnegative=" in text
     assert "4x64xi32" not in buffers(ttgir_of(below_zero, (*args, 16, 3, 64, 64, 32), launch_checks=False))
 
 

@@ -11,6 +11,7 @@ from tests.backends.gpu.test_index_loads import SIZES, page_table
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_loops import ARCHS
 from tritium.interp.machine import interpret
+from tritium.ir.preconditions import preconditions_of
 
 
 @triton.jit
@@ -38,7 +39,7 @@ def compare(kernel, memory, views, *args, arch=90):
     bases = memory.copy(), memory.copy()
     (module, mine), (_, theirs) = (module_of(kernel, (*views(base), *args)) for base in bases)
     _, metadata = emulator.llvm_of(module, arch)
-    assert metadata["reordered"]
+    assert preconditions_of(metadata).disjoint
     fit = emulator.fit(metadata, mine, (1, 1, 1))
     emulator.run(module, mine, arch=arch)
     interpret(module, theirs, (1,))
@@ -56,9 +57,9 @@ def test_loads_are_hoisted_above_stores_to_other_memory(check, stages, arch):
         args = np.zeros_like(q), q, k, v, length, block, d
         check(linear_attention, *args, grid=(programs,), arch=arch, stages=stages)
     text, metadata = emulator.llvm_of(module_of(linear_attention, args)[0], arch, num_stages=stages)
-    assert "cp.async" in text and len(metadata["reordered"][1]) == 3
+    assert "cp.async" in text and len(preconditions_of(metadata).disjoint[1]) == 3
     text, metadata = emulator.llvm_of(module_of(linear_attention, args)[0], arch, launch_checks=False)
-    assert "cp.async" not in text and metadata["reordered"] == ()
+    assert "cp.async" not in text and metadata["preconditions"] == {}
 
 
 @pytest.mark.parametrize("arch", [90, 80])
@@ -127,7 +128,7 @@ def test_loads_and_stores_through_one_argument_stay_in_order(check, arch, m, d):
     """While the rest runs ahead."""
     args = np.zeros((m, d), "f4"), data("f2", 32, d), data("f2", m, 32), data("f2", 5 * 32, d), 5, m, d, 32
     text, metadata = emulator.llvm_of(module_of(own_state, args)[0], arch)
-    assert "cp.async" in text and len(metadata["reordered"][1]) == 2
+    assert "cp.async" in text and len(preconditions_of(metadata).disjoint[1]) == 2
     check(own_state, *args, arch=arch)
 
 
@@ -181,5 +182,5 @@ def paged_results(out_ptr, a_ptr, b_ptr, table_ptr, count, M: tl.constexpr, D: t
 def test_unknown_addresses_are_not_hoisted_above_stores(check, tabled):
     args = np.zeros((6, 16, 64), "f4"), data("f2", 16, 32), data("f2", 6, 32, 64), page_table(6, 6), 6, 16, 64, 32
     text, metadata = emulator.llvm_of(module_of(paged_results, (*args, tabled))[0], 80)
-    assert "cp.async" not in text and metadata["reordered"] == ()
+    assert "cp.async" not in text and metadata["preconditions"] == {}
     check(paged_results, *args, tabled, arch=80)

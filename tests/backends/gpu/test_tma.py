@@ -14,6 +14,7 @@ from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
 from tritium.backends.gpu.analysis.preconditions import Assumptions
 from tritium.interp.machine import interpret
+from tritium.ir.preconditions import preconditions_of
 from tritium.kernels.attention import forward_kernel
 from tritium.tensors import is_descriptor
 from tritium.tools.tensor_descriptor import TensorDescriptor
@@ -287,7 +288,7 @@ def test_extremes_of_scaled_dots(check, factor, least):
     a[3, 5], a[7], b[:, 9] = np.inf, 0, 0
     args = a, b, np.zeros((2, 64), np.float32), factor, 128, least, 64, 64, 64
     _, metadata = emulator.llvm_of(module_of(scaled_extremes, args)[0])
-    assert any(("argument", "i32", 3) in rows for rows in metadata["nonnegative"])
+    assert any(("argument", "i32", 3) in rows for rows in preconditions_of(metadata).nonnegative)
     check(scaled_extremes, *args)
 
 

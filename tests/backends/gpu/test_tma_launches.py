@@ -12,6 +12,7 @@ from tests.backends.gpu.test_tma import by_descriptors, product
 from tests.backends.nvptx import fake_driver
 from tritium.backends.driver import driver
 from tritium.backends.nvptx.runtime import cuda
+from tritium.ir.preconditions import preconditions_of
 
 
 class Tensor:
@@ -117,7 +118,8 @@ def test_launches_beyond_what_is_granted_take_another_kernel(fake, grid, block):
     """The kernel itself does not look whether boxes are in reach, or small what it divides."""
     kernel = product[(grid,)](A, B, C, 4096, 64, 4096, 4096, 1, 64, 1, 64, 1, 64, 64, 64)
     assert fake.launches[-1]["block"] == (block, 1, 1)
-    assert kernel.metadata.nonnegative and "ld.global" not in kernel.asm["ptx"] and "st.global" not in kernel.asm["ptx"]
+    assert preconditions_of(kernel.metadata).nonnegative
+    assert "ld.global" not in kernel.asm["ptx"] and "st.global" not in kernel.asm["ptx"]
 
 
 @pytest.mark.parametrize(("depth", "grid", "block"), [(16, (64,), 256), (0, (64,), 128), (64, (8, 8), 128),

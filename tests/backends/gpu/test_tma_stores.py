@@ -14,6 +14,7 @@ from tritium import ops
 from tritium.backends.gpu.analysis.preconditions import Assumptions
 from tritium.backends.nvptx import compile
 from tritium.interp.machine import interpret
+from tritium.ir.preconditions import preconditions_of
 
 rng = np.random.default_rng(11)
 
@@ -282,7 +283,7 @@ def test_loops_over_tiles(check, kernel, parts, sizes, programs, stages):
     """The producer warp goes along, and the multibuffer's phases go on from tile to tile."""
     check(kernel, *walk_args(*sizes), 64, 64, 64, parts, grid=(programs,), stages=stages)
     _, metadata = emulator.llvm_of(module_of(kernel, (*walk_args(*sizes), 64, 64, 64, parts))[0], num_stages=stages)
-    assert metadata["producer_warps"] and metadata["disjoint"][0] == 2
+    assert metadata["producer_warps"] and preconditions_of(metadata).stores[0] == 2
 
 
 def test_parts_go_through_buffers_of_their_own(check):

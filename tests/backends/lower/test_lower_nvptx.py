@@ -18,6 +18,7 @@ from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.nvptx.assemble import ptxas
+from tritium.compiler.sources import with_options
 from tritium.errors import CompilationError
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
@@ -35,7 +36,7 @@ def stages_of(module, arch, **options):
     """(extension -> text, metadata) of a module."""
     target = GPUTarget("cuda", arch, 32)
     chosen = BaseBackend(target).parse_options(options)
-    module = module.replace(attrs={**module.attrs, "num_warps": chosen.num_warps, "num_stages": chosen.num_stages})
+    module = with_options(module, target, chosen)
     value, metadata, out = passes.run(module, get(target).passes(target)), {}, {}
     for name, stage in get(target).stages:
         if name == "cubin" and ptxas.ptxas() is None:

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import threading
-import types
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_too_few_registers_for_another_block_keep_the_first_code(monkeypatch):
     monkeypatch.setattr(stages, "_assembled", assembled)
     metadata = {"shared": 73728, "name": "k"}
     text = ".reqntid 256\n{ cp.async.cg; mma"
-    assert stages.cubin(text, None, types.SimpleNamespace(arch="90a"), metadata) == b"first"
+    assert stages.cubin(text, None, SimpleNamespace(arch="90a"), metadata) == b"first"
     assert len(asked) == 2 and metadata["n_regs"] == 85
 
 

@@ -6,7 +6,8 @@ import functools
 
 from ... import knobs, passes
 from ...ir import types as T
-from ...passes.alias import packed
+from ...ir.preconditions import Preconditions
+from ...passes.assumed import packed
 from ...passes.legalize import BETWEEN_WIDE, WIDE
 from ..llvm import target as machines
 
@@ -54,7 +55,8 @@ def llir(module, target, options, metadata) -> str:
 
     cpu, (disjoint, nonnegative) = machines.cpu_target(target.arch), ([], []) if options.launch_checks else (None, None)
     text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu, disjoint, nonnegative, module)
-    metadata["disjoint"], metadata["nonnegative"] = packed(disjoint) if disjoint else (), tuple(nonnegative or ())
+    assumed = Preconditions(tuple(nonnegative or ()), packed(disjoint) if disjoint else ())
+    metadata["preconditions"] = assumed.stated()
     metadata["shared"] = max(metadata["arena_bytes"], 1)  # host code divides by it to size its grid
     return text
 

@@ -285,12 +285,12 @@ class Launcher:
         self._preconditions: Any = None
         self._checks: Any = None
         self.fallback: Any = None
-        disjoint, nonnegative = (getattr(metadata, name, ()) for name in ("disjoint", "nonnegative"))
-        if disjoint or nonnegative:
+        if getattr(metadata, "preconditions", None):
             from tritium.backends.cpu.runtime.launcher import Checks
-            from tritium.backends.launcher.preconditions import Preconditions
+            from tritium.backends.launcher.preconditions import Guard
+            from tritium.ir.preconditions import preconditions_of
 
-            self._preconditions = Preconditions(nonnegative, disjoint or ((), ()))
+            self._preconditions = Guard(preconditions_of(metadata))
             self._checks = Checks(self._preconditions.address, None, 0)
 
     @property

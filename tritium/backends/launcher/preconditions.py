@@ -1,9 +1,8 @@
-"""Preconditions of a kernel, and guards that check them at each launch.
+"""Guards that check the preconditions of a kernel (`ir.preconditions`) at each launch.
 
-A kernel may assume that values are not negative (`nonnegative`, rows of `ir.bounds`), and that accesses through
-different arguments are disjoint or identical (`disjoint`, rows and pairs as `passes.alias.packed` returns them). The
-first follows from the grid and the scalar arguments, and so do the dependence distances of two pointers. The native
-launcher caches the last few combinations and compares; it calls Python only for a launch that matches none of them.
+Whether values are `nonnegative` follows from the grid and the scalar arguments, and so do the dependence distances of
+the pointers of `disjoint` accesses. The native launcher caches the last few combinations and compares; it calls Python
+only for a launch that matches none of them.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ import itertools
 from ...ir import types as T
 from ...ir.bounds import Pair, arguments_of, bounds, dependence_distances, residues
 
-__all__ = ["TEXT", "Preconditions"]
+__all__ = ["TEXT", "Guard"]
 
 MOST_REMEMBERED = 1024  # launches
 _AT_HAND = 8  # launches in the native launcher's cache
 _WORD = (-(1 << 63), (1 << 63) - 1)
 
 
-class Preconditions:
-    """The preconditions of a kernel, and a cache of launches that satisfy them.
+class Guard:
+    """Checks the preconditions of a kernel, with a cache of launches that satisfy them.
 
     The native launcher reads `words`: the numbers of slots, pairs and cached launches and the offset of the launches;
     the indices of the slots; for each pair its two slots, the number of slot pairs that must be equal for identical
@@ -30,19 +29,21 @@ class Preconditions:
     each pair its dependence distances, whether its accesses may be identical, and its residues (`ir.bounds`): the
     period or 0, the least residue, which is no more than the least distance, and the count of further ones.
 
-    >>> preconditions = Preconditions([(("argument", "i32", 1), ("constant", "i32", 64), ("mul", "i32", 0, 1))])
+    >>> from tritium.ir.preconditions import Preconditions
+    >>> rows = ("argument", "i32", 1), ("constant", "i32", 64), ("mul", "i32", 0, 1)
+    >>> guard = Guard(Preconditions(nonnegative=(rows,)))
     >>> slots = (ctypes.c_int64 * 2)(7, 3)
-    >>> preconditions.hold((1, 1, 1), ctypes.addressof(slots)), list(preconditions.words[:9])
+    >>> guard.hold((1, 1, 1), ctypes.addressof(slots)), list(guard.words[:9])
     (True, [1, 0, 1, 5, 1, 1, 1, 1, 3])
     >>> slots[1] = -3
-    >>> preconditions.hold((1, 1, 1), ctypes.addressof(slots))
+    >>> guard.hold((1, 1, 1), ctypes.addressof(slots))
     False
     """
 
-    def __init__(self, nonnegative=(), disjoint=((), ())):
-        self.nonnegative, (self.distances, pairs) = nonnegative, disjoint
+    def __init__(self, preconditions):
+        self.nonnegative, (self.distances, pairs) = preconditions.nonnegative, preconditions.disjoint or ((), ())
         self.pairs = [Pair(*pair) for pair in pairs]
-        rows = (*nonnegative, *self.distances)
+        rows = (*self.nonnegative, *self.distances)
         self.types = {k: T.SCALARS[t] for one in rows for k, t in arguments_of(one).items()}
         table = [word for pair in self.pairs for word in _words(pair)]
         self._begin = 4 + len(self.types) + len(table)

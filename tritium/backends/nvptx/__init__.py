@@ -52,6 +52,7 @@ BACKEND = Backend(
         "supported_fp8_dtypes": ("fp8e4nv", "fp8e5", "fp8e4b15"),
         "deprecated_fp8_dot_operand_dtypes": ("fp8e4b15",),
     },
+    tile_passes=lazy(f"{_STAGES}:tile_passes"),
     check=check,
     fingerprint=fingerprint,
     ahead=lazy("tritium.backends.nvptx.assemble.warm_up:start"),

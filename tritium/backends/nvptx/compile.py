@@ -4,134 +4,33 @@ from __future__ import annotations
 
 import contextlib
 
-from ... import knobs, ops
+from ... import knobs, passes
 from ...errors import OutOfResources
-from ...ir.core import walk
 from ...locks import once
-from ...passes import dce, licm, promise_arguments
-from ...passes.alias import packed
 from ...passes.axis_info import analyze
-from ..gpu import ops as gpu_ops
-from ..gpu.analysis.division import small_dividends
-from ..gpu.cluster.split import split_clusters
-from ..gpu.layout.assign import assign_layouts
 from ..gpu.lower import LOWER, lower_kernel
-from ..gpu.pipeline.ping_pong import keeps_ping_pong
-from ..gpu.pipeline.prefetch import prefetch_loads
-from ..gpu.pipeline.shared_budget import fits_shared_memory
-from ..gpu.pipeline.software_pipeline import software_pipeline
-from ..gpu.pipeline.specialize_warps import specialize_warps
-from ..gpu.pipeline.tma_stores import tma_stores
-from ..gpu.rewrite.hoist_scales import hoist_scales
-from ..gpu.rewrite.redundant_loads import eliminate_redundant_loads
-from ..gpu.rewrite.simplify_induction import simplify_induction
-from ..gpu.rewrite.split_dots import split_dots
-from ..gpu.rewrite.swap_operands import swap_operands
+from ..gpu.passes import Machine, pipeline
 from ..llvm.target import assembly, llvm
 from .assemble import driver_link, ptxas
 from .isa import inline_asm, mma, tma, wgmma
 from .isa.target import NvTarget
 
-# What TMA writes in kernels without a producer warp. Threads store as fast there; one by one they do not
-# combine so.
-BY_TMA = (ops.atomic,)
-
 LOWER.update({**mma.LOWER, **inline_asm.LOWER})
 
 
 def ttgir(module, target, options, metadata):
-    """Share the work out to the blocks of a cluster, split dots that tensor cores cannot do at once, load what repeats
-    once, turn dots, pipeline the loops around them, load ahead in others, give every tile a layout.
-
-    The module's `nonnegative` holds the values assumed not to be negative, its `reordered` the loads that are hoisted
-    above stores to other memory: preconditions that the launcher checks.
-    """
-    nv = NvTarget.of(options.arch)
-    if options.num_ctas > 1:
-        module = licm(split_clusters(simplify_induction(module), options.num_ctas))
-    module = simplify_induction(split_dots(module, mma.multiplies(nv, options.num_warps)))
-    module = _swapped_operands(_loaded_once(module, nv, options), nv, options)
-    return _specialized(module, nv, options) or _pipelined(module, nv, options)
+    """Tile IR with pipelined loops, producer warps and layouts."""
+    return passes.run(module, tile_passes(options), passes.dumping(module.name))
 
 
-def _pipelined(module, nv, options):
-    """The module with pipelined loops and layouts; with fewer stages than asked for if their buffers find no room."""
-    most = None
-    while True:
-        preconditions = list(module.attrs.get("nonnegative", ())) if options.launch_checks else None
-        pairs = [] if options.launch_checks and options.num_ctas == 1 else None  # blocks pass each other's stores
-        made = prefetch_loads(module, _ahead_registers(options), pairs)
-        made = made if made is module else dce(made)
-        capabilities = mma.capabilities(nv, analyze(made, preconditions), options.num_warps)
-        made = software_pipeline(made, capabilities, most, pairs)
-        slots = max((op.attrs["slots"] for op in walk(made.body) if op.kind is gpu_ops.multibuffer), default=1)
-        if options.launch_checks:
-            boxed = tma_stores(made, tma.support(nv), len(module.args), BY_TMA, preconditions)
-            made = made if boxed is made else dce(boxed)
-        made = hoist_scales(made, preconditions)
-        made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, preconditions, mma.fragments(nv),
-                              nv.widest_atomic)
-        if slots == 1 or fits_shared_memory(made, nv.shared_bytes):
-            break
-        most = slots - 1
-    if made.functions:
-        made = made.replace(functions=[_function(f, made.attrs, nv) for f in promise_arguments(module).functions])
-    attrs = {"nonnegative": tuple(preconditions)} if preconditions else {}
-    attrs |= {"reordered": packed(pairs)} if pairs else {}
-    return made.replace(attrs={**made.attrs, **attrs}) if attrs else made
-
-
-def _ahead_registers(options):
-    """The register budget of prefetched loads: a quarter of a thread's registers. The tile in use and its result are as
-    large."""
-    return (ptxas.registers(options.num_warps, options.maxnreg) + 1) // 4
-
-
-def _function(function, attrs, nv):
-    """A function with layouts; it has no dots."""
-    function = simplify_induction(function.replace(attrs=attrs))
-    return assign_layouts(function, widest_atomic=nv.widest_atomic).replace(attrs={})
-
-
-def _loaded_once(module, nv, options):
-    """The module without redundant loads, and the preconditions of that."""
-    preconditions = [] if options.launch_checks else None
-    capabilities = lambda module: mma.capabilities(nv, analyze(module, []), options.num_warps)
-    made = eliminate_redundant_loads(module, capabilities, preconditions)
-    if made is module:
-        return module
-    attrs = {"nonnegative": tuple(preconditions)} if preconditions else {}
-    return dce(licm(made.replace(attrs={**made.attrs, **attrs})))
-
-
-def _swapped_operands(module, nv, options):
-    """The module with dots turned that read their right side better as the left one."""
-    made = swap_operands(module, lambda module: mma.capabilities(nv, analyze(module, []), options.num_warps))
-    return module if made is module else dce(made)
-
-
-def _specialized(module, nv, options):
-    """The module with a producer warp and layouts; None if it cannot have one."""
-    if not options.launch_checks or options.maxnreg:  # the launcher describes tensors; warps share out all registers
-        return None
-    made = _with_ping_pong(module, nv, options, True)
-    if made is not None and not keeps_ping_pong(made):
-        made = _with_ping_pong(module, nv, options, False)
-    return made if made is None or fits_shared_memory(made, nv.shared_bytes) else None
-
-
-def _with_ping_pong(module, nv, options, ping_pong):
-    capabilities = lambda module: mma.capabilities(nv, analyze(module, []), options.num_warps)
-    preconditions = list(module.attrs.get("nonnegative", ()))
-    made = specialize_warps(module, capabilities, tma.support(nv), ping_pong, preconditions)
-    if made is module:
-        return None
-    if small_dividends(module, preconditions):
-        made = made.replace(attrs={**made.attrs, "small_quotients": True})
-    made = dce(tma_stores(made, tma.support(nv), len(module.args), preconditions=preconditions))
-    made = hoist_scales(made, preconditions)
-    made = assign_layouts(made, mma.dot_layout(nv), wgmma.layouts, None, mma.fragments(nv), nv.widest_atomic)
-    return made.replace(attrs={**made.attrs, "nonnegative": tuple(preconditions)}) if preconditions else made
+def tile_passes(options):
+    """The passes of the stage `ttgir`: those of every GPU (`gpu.passes`), told of this one and a kernel's options."""
+    nv, capabilities = NvTarget.of(options.arch), lambda module, nonnegative: mma.capabilities(
+        nv, analyze(module, nonnegative), module.attrs["num_warps"])  # fmt: skip
+    return pipeline(Machine(
+        nv.shared_bytes, ptxas.registers(options.num_warps, options.maxnreg), not options.maxnreg, tma.support(nv),
+        mma.multiplies(nv), capabilities, mma.dot_layout(nv), mma.fragments(nv), wgmma.layouts, nv.widest_atomic,
+    ))  # fmt: skip
 
 
 def llir(module, target, options, metadata):
@@ -144,7 +43,7 @@ def llir(module, target, options, metadata):
 
 # Metadata for the launcher, with defaults: preconditions of the kernel, and what its implicit arguments need.
 _LAUNCH_METADATA = {
-    "nonnegative": (), "producer_warps": 0, "tensor_maps": (), "disjoint": (), "reordered": (), "persistent": False,
+    "preconditions": {}, "producer_warps": 0, "tensor_maps": (), "persistent": False,
 }  # fmt: skip
 
 

@@ -20,9 +20,11 @@ from tests.backends.gpu.emulator.tma import tensor_of
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
-from tritium.backends.launcher.preconditions import Preconditions
+from tritium.backends.launcher.preconditions import Guard
 from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.backends.nvptx.runtime.tensor_map import Template
+from tritium.compiler.sources import with_options
+from tritium.ir.preconditions import preconditions_of
 
 __all__ = ["Fault", "execute", "fit", "llvm_of", "run"]
 
@@ -32,7 +34,7 @@ def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
     target = GPUTarget("cuda", arch, 32)
     backend = BaseBackend(target)
     chosen = backend.parse_options({"num_warps": num_warps, "num_stages": num_stages, **options})
-    module = module.replace(attrs={**module.attrs, "num_warps": num_warps, "num_stages": num_stages})
+    module = with_options(module, target, chosen)
     value, metadata = passes.run(module, get(target).passes(target)), {}
     for name, stage in get(target).stages:
         value = stage(value, target, chosen, metadata)
@@ -71,8 +73,7 @@ def fit(metadata, args, grid):
     """Whether a launch is as the kernel takes for granted; the launcher would launch another, too."""
     bits = lambda x: int(x if isinstance(x, int | np.integer) else np.float32(x).view(np.int32))
     slots = (ctypes.c_int64 * len(args))(*map(bits, Memory(args).arguments))
-    preconditions = Preconditions(metadata["nonnegative"], metadata["reordered"] or ((), ()))
-    return preconditions.hold(grid, ctypes.addressof(slots))
+    return Guard(preconditions_of(metadata)).hold(grid, ctypes.addressof(slots))
 
 
 BLOCKS = 2  # places for programs that kernels share out among themselves

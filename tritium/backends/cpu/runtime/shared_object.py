@@ -102,7 +102,7 @@ def objects(text: str, name: str, entry: str, arch: str) -> dict[str, bytes]:
 def so(asm, target) -> bytes:
     """A shared object with the kernel, under its name."""
     metadata = asm.metadata
-    if any(getattr(metadata, name, ()) for name in ("disjoint", "nonnegative")):
+    if getattr(metadata, "preconditions", None):
         raise ValueError(f"{metadata.name} counts on what tritium's launcher looks into, and cannot be started without "
                          "it: compile it with the option launch_checks=False")
     entry = _entry(metadata.name, asm.signature, metadata.arena_bytes)

@@ -21,14 +21,17 @@ from ....ir.builder import Builder
 from ....ir.core import Block, Op, Result, walk
 from ....ir.rewrite import copy_region, uses
 from ....passes.inline_calls import inline_calls
+from ....passes.licm import licm
 from .. import ops as gpu_ops
 from .axes import Axes, operand_axes
 
 
-def split_clusters(module, blocks):
-    """The module as run by each of `blocks` blocks of a cluster (a power of two)."""
-    module = inline_calls(module)
-    return _Split(module, blocks).module()
+def split_clusters(module):
+    """Split the work of a program over the `num_ctas` blocks of a cluster (a power of two)."""
+    blocks = module.attrs.get("num_ctas", 1)
+    if blocks == 1:
+        return module
+    return licm(_Split(inline_calls(module), blocks).module())
 
 
 class _Split:

@@ -20,6 +20,7 @@ from .... import ops
 from ....ir import types as T
 from ....ir.builder import Builder
 from ....ir.core import Arg, Block, Op, Result, walk
+from ....passes.assumed import Assumed
 from ....passes.axis_info import analyze
 from ....passes.simplify import number
 from .. import ops as gpu_ops
@@ -31,37 +32,25 @@ HELD_BYTES = 128  # that a thread may hold through a loop to save a conversion i
 _BROADCASTS = (ops.expand_dims, ops.broadcast)  # converting their operand is never worse than their result
 
 
-def no_tensor_cores(a, b, out, precision, warps):
-    """The `dot_layout` and `fragments` of targets without tensor cores."""
-    return None
+def assign_layouts(module, target):
+    """Give every tile a `layout`, with conversions where layouts meet.
 
-
-def one_by_one(how, element):
-    """The `widest_atomic` of targets whose atomic instructions update one element."""
-    return 1
-
-
-def assign_layouts(
-    module, dot_layout=no_tensor_cores, started=None, preconditions=None, fragments=no_tensor_cores,
-    widest_atomic=one_by_one,
-):
-    """The module with a `layout` on every op that makes a tile, and conversions where layouts meet.
-
-    `dot_layout(a, b, out, precision, warps)` returns the accumulator layout of a dot of these types, None for a dot
-    without tensor cores. `started(op, warps)` returns the layouts of a `dot_shared` and of its lhs in registers.
-    Assumptions behind vectorized accesses are added to `preconditions`; see `axis_info.analyze`. `fragments(a, b, out,
-    precision, warps)` returns the layouts of both operands of a dot that reads them from registers, None for others.
-    `widest_atomic(how, element)` returns the number of neighbouring elements that one atomic instruction updates.
+    Vectorized accesses may have preconditions; those of kernels with a producer warp have none, for TMA does most of
+    their work.
     """
-    return _Assign(module, dot_layout, started, preconditions, fragments, widest_atomic).module()
+    assumed = Assumed(module)
+    nonnegative = None if module.attrs.get("producer_warps") else assumed.nonnegative
+    made = assumed.stated_by(_Assign(module, target, nonnegative).module())
+    if not module.functions:
+        return made
+    functions = [_Assign(f.replace(attrs=module.attrs), target, None).module() for f in module.functions]
+    return made.replace(functions=[function.replace(attrs={}) for function in functions])
 
 
 class _Assign:
-    def __init__(self, module, dot_layout, started, preconditions, fragments, widest_atomic):
-        self.input, self.warps = module, module.attrs["num_warps"]
-        self.dot_layout, self.started, self.fragments = dot_layout, started, fragments
-        self.widest_atomic = widest_atomic
-        self.info = analyze(module, preconditions)
+    def __init__(self, module, target, nonnegative):
+        self.input, self.warps, self.target = module, module.attrs["num_warps"], target
+        self.info = analyze(module, nonnegative)
         self.cost_memo = {}
         self.undecided = set()  # loop parameters whose layout depends on the loop's body
         self.anchors = {}
@@ -116,7 +105,7 @@ class _Assign:
         if mask is not None:
             width = min(width, self.info(mask).constancy[axis])
         if op.kind in _ATOMIC:
-            width = min(width, self.widest_atomic(op.attrs.get("how", "cas"), element))
+            width = min(width, self.target.widest_atomic(op.attrs.get("how", "cas"), element))
         return 1 << log2(max(1, width))
 
     def coalesced(self, op):
@@ -198,7 +187,7 @@ class _Assign:
 
     def dot_anchor(self, op, k):
         a, b = (x.type for x in op.operands[:2])
-        layout = self.dot_layout(a, b, op.type, op.attrs["precision"], self.warps)
+        layout = self.target.dot_layout(a, b, op.type, op.attrs["precision"], self.warps)
         return layout or multiplied(op.type.shape, self.warps, (a.element.bytes, b.element.bytes))
 
     def dot_buffers_anchor(self, op, k):
@@ -206,7 +195,7 @@ class _Assign:
         return multiplied(op.type.shape, self.warps, sizes, (op.attrs["a_axis"], op.attrs["b_axis"]))
 
     def dot_shared_anchor(self, op, k):
-        return self.started(op, self.warps)[0]
+        return self.target.dot_shared_layouts(op, self.warps)[0]
 
     def buffer_anchor(self, op, k):
         if len(op.type.shape) == 1:

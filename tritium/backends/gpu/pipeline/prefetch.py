@@ -20,6 +20,8 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import walk
 from ....ir.rewrite import substitute, sweep
+from ....passes.assumed import Assumed
+from ....passes.dce import dce
 from .. import ops as gpu_ops
 from .iteration import IterationEmitter
 from .schedule import Reordering, Schedule
@@ -27,13 +29,14 @@ from .schedule import Reordering, Schedule
 _NOT_IN_BODY = (ops.for_, ops.while_, ops.dot, gpu_ops.dot_shared)
 
 
-def prefetch_loads(module, registers, pairs=None):
-    """The module with such loads prefetched, as far as they take no more than `registers` registers per thread.
+def prefetch_loads(module, target):
+    """Prefetch loads of loops without dots one iteration ahead, into registers.
 
-    Pairs of accesses that are assumed not to alias (`ir.bounds.Pair`) are added to the list `pairs`; with None no
-    launcher checks them, and loads do not move above stores.
+    A quarter of a thread's registers is their budget: the tile in use and its result are as large. A load moves above a
+    store only if the launcher checks that they do not alias.
     """
-    reordering, threads = None if pairs is None else Reordering(module, pairs), 32 * module.attrs["num_warps"]
+    assumed, threads = Assumed(module), 32 * module.attrs["num_warps"]
+    reordering, registers = Reordering.of(module, assumed), (target.registers + 1) // 4
 
     def rule(b, op):
         if op.kind is not ops.for_ or (op.attrs["num_stages"] or 1) < 2:
@@ -44,7 +47,8 @@ def prefetch_loads(module, registers, pairs=None):
         fits = schedule.only_stores() and schedule.choose_loads(lambda load: _registers(load.type, threads), registers)
         return _ahead(schedule, b) if fits and schedule.take_pairs() else None
 
-    return sweep(module, rule)
+    swept = sweep(module, rule)
+    return module if swept is module else dce(assumed.stated_by(swept))
 
 
 def _registers(t, threads):

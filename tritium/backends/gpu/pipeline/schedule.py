@@ -45,6 +45,11 @@ class Reordering:
     def __init__(self, module, pairs):
         self.module, self.pairs, self._known = module, pairs, {}
 
+    @staticmethod
+    def of(module, assumed):
+        """As a pass may assume (`passes.assumed`); None if no launcher checks that accesses do not alias."""
+        return None if assumed.pairs is None else Reordering(module, assumed.pairs)
+
     @functools.cached_property
     def alias(self):
         """The alias analysis of the module."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....ir.core import Result
+from ....ir.core import Result, walk
 from .. import ops as gpu_ops
 from ..layout.swizzle import cuts
 from ..layout.values import scratch_of
@@ -10,12 +10,14 @@ from ..layout.values import scratch_of
 ALIGNMENT = 1024  # of buffers, at most
 
 
-def fits_shared_memory(module, shared_bytes):
-    """True if the scratch of every conversion fits beside the live buffers.
+def fits_shared_memory(module, target):
+    """True if the scratch of every conversion fits beside the live buffers, or nothing is buffered: fewer stages would
+    not help.
 
     Reductions and the like are not counted: they need little.
     """
-    return _fits(module.body, [], shared_bytes)
+    buffered = any(op.kind is gpu_ops.multibuffer for op in walk(module.body))
+    return not buffered or _fits(module.body, [], target.shared_bytes)
 
 
 def _fits(block, alive, shared_bytes):

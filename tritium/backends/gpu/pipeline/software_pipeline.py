@@ -36,19 +36,19 @@ from __future__ import annotations
 from .... import ops
 from ....ir.core import walk
 from ....ir.rewrite import sweep
+from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
 from .iteration import IterationEmitter
-from .schedule import Capabilities, Reordering, Schedule, stages_of
+from .schedule import Reordering, Schedule, stages_of
 
 
-def software_pipeline(module, can: Capabilities, most=None, pairs=None):
+def software_pipeline(module, target, most=None):
     """Pipeline every innermost loop around dots, in at most `most` stages.
 
-    Pairs of accesses that are assumed not to alias (`ir.bounds.Pair`) are added to the list `pairs`; with None no
-    launcher checks them, and loads do not move above stores.
+    A load moves above a store only if the launcher checks that they do not alias.
     """
-    reordering = None if pairs is None else Reordering(module, pairs)
-    kept = _Kept(module)
+    assumed, kept = Assumed(module), _Kept(module)
+    can, reordering = target.capabilities(module, assumed.nonnegative), Reordering.of(module, assumed)
 
     def rule(b, op):
         if op.kind is not ops.for_:
@@ -58,7 +58,12 @@ def software_pipeline(module, can: Capabilities, most=None, pairs=None):
         fits = stages > 1 and schedule.works_with_registers() and schedule.take_pairs()
         return _Pipelined(schedule, b, stages, kept).build() if fits else None
 
-    return sweep(module, rule)
+    return assumed.stated_by(sweep(module, rule))
+
+
+def most_stages(module):
+    """The most stages that a loop of the module asks for; 1 without loops."""
+    return max((stages_of(op, module) for op in walk(module.body) if op.kind is ops.for_), default=1)
 
 
 class _Kept:

@@ -11,7 +11,7 @@
 The producer warp computes scalars only, so it runs ahead of the consumers, even into the next program: a kernel that
 only loads, multiplies and stores becomes persistent. It is launched once per resident block and loops over its
 programs. Where the user wrote such a loop over tiles, both roles run it; the launcher checks that its stores do not
-alias the tiles loaded ahead (`disjoint` of the module).
+alias the tiles loaded ahead (`stores` of its preconditions).
 
 A cluster has a producer warp in each block. Boxes that all blocks need are multicast, a part by each block to all: a
 slot is empty when the consumers of all blocks have released it.
@@ -26,8 +26,11 @@ from .... import ops
 from ....ir import types as T
 from ....ir.builder import Builder
 from ....ir.core import Arg, Block, Op, Result, walk
+from ....ir.preconditions import with_preconditions
 from ....ir.rewrite import substitute, sweep
+from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
+from ..analysis.division import small_dividends
 from ..analysis.polynomial import write
 from ..analysis.preconditions import Assumptions
 from ..ops import MIN_TRANSFER
@@ -37,23 +40,31 @@ from .ping_pong import use_ping_pong
 from .producer import AHEAD, Opened, buffers_of, find_producer_loops, has_dots, slots_of
 
 
-def specialize_warps(module, capabilities, tma, ping_pong=True, preconditions=None):
-    """The module with a producer warp, if all its loops around dots can be specialized.
+def specialize_warps(module, target, ping_pong=True):
+    """Give the kernel a producer warp that loads by TMA, if all its loops around dots can be specialized.
 
-    `capabilities(module)` says what the target can do with a module's dots and loads; `tma` describes its TMA, or is
-    None. With `ping_pong`, two warpgroups may alternate where that helps. Values assumed not to be negative are added
-    to `preconditions`, as rows of `ir.bounds`.
+    The launcher encodes the tensor maps, so there must be one that does. With `ping_pong`, two warpgroups may alternate
+    where that helps.
     """
-    if tma is None or module.attrs["num_warps"] not in (4, 8) or not any(map(_multiplies, module.body.ops)):
+    tma, warps = target.tma, module.attrs["num_warps"]
+    if tma is None or not target.exchanges_registers or not module.attrs.get("launch_checks") or warps not in (4, 8):
+        return module
+    if not any(map(_multiplies, module.body.ops)):
         return module
     opened = Opened(module)
-    able, (_, registers) = capabilities(opened.module), _warps(tma, module)
+    able, (_, registers) = target.capabilities(opened.module, []), _warps(tma, module)
     can = able._replace(
         vector=lambda load: MIN_TRANSFER,  # TMA has no masks
         holds=lambda tiles: able.holds(tiles, registers[-1]),
     )
     found = find_producer_loops(opened, can, tma)
-    return _Build(opened, can, tma, ping_pong, preconditions, found).build() if found else module
+    if not found:
+        return module
+    assumed = Assumed(module)
+    made = _Build(opened, can, tma, ping_pong, assumed.nonnegative, found).build()
+    if small_dividends(module, assumed.nonnegative):
+        made = made.replace(attrs={**made.attrs, "small_quotients": True})
+    return assumed.stated_by(made)
 
 
 def _multiplies(op):
@@ -122,11 +133,11 @@ class _Build:
         tensor_maps = tuple(
             tensor_map(self.tma, module.args, x.op.type, self.can.axis(x.op), x.access, x.blocks) for x in self.loads
         )
-        disjoint = tuple(span(module.args, x.op.operands[1].type, x.access) for x in self.writes)
+        spans = tuple(span(module.args, x.op.operands[1].type, x.access) for x in self.writes)
         attrs = {"producer_warps": warps, "registers": registers[0]}
         attrs |= {"tensor_maps": tensor_maps, "persistent": self.persistent}
-        attrs |= {"disjoint": (len(tensor_maps), disjoint)} if disjoint else {}
-        return module.replace(body=b.finish(), attrs={**module.attrs, **attrs})
+        made = module.replace(body=b.finish(), attrs={**module.attrs, **attrs})
+        return with_preconditions(made, stores=(len(tensor_maps), spans)) if spans else made
 
     # --- programs -----------------------------------------------------------------------------------------------------
     def role(self, body, ping_pong=False):

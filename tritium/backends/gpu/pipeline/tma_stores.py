@@ -19,6 +19,8 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, walk
 from ....ir.rewrite import ERASE, sweep, uses
+from ....passes.assumed import Assumed
+from ....passes.dce import dce
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
 from ..analysis.polynomial import Scalars, write
@@ -26,17 +28,23 @@ from ..analysis.preconditions import Assumptions
 from ..tma import by_element, reached, tensor_map
 
 
-def tma_stores(module, tma, slots, kinds=(ops.store, ops.atomic), preconditions=None):
-    """The module with its stores and atomics (`kinds`) done by TMA where possible; `tma` is None if the target has
-    none.
+def tma_stores(module, target):
+    """Store tiles, and update them atomically, by TMA where possible.
 
-    The first `slots` arguments are the kernel's own, which the host knows before a launch. Values assumed not to be
-    negative are added to `preconditions`, as rows of `ir.bounds`.
+    Without a producer warp only atomics are: threads store as fast, but their atomics, one by one, do not combine so.
     """
-    if tma is None or not any(op.kind in kinds for op in walk(module.body)):
+    kinds = (ops.store, ops.atomic) if module.attrs.get("producer_warps") else (ops.atomic,)
+    if target.tma is None or not module.attrs.get("launch_checks"):
         return module
-    found = _Stores(module, tma, slots, kinds).chosen()
-    return _Build(module, tma, slots, found, preconditions).build() if found else module
+    if not any(op.kind in kinds for op in walk(module.body)):
+        return module
+    implicit = len(module.attrs.get("tensor_maps", ())) + 3 * module.attrs.get("persistent", False)  # maps and the grid
+    slots = len(module.args) - implicit  # the kernel's own arguments, which the host knows before a launch
+    found = _Stores(module, target.tma, slots, kinds).chosen()
+    if not found:
+        return module
+    assumed = Assumed(module)
+    return dce(assumed.stated_by(_Build(module, target.tma, slots, found, assumed.nonnegative).build()))
 
 
 class Box(NamedTuple):

@@ -21,6 +21,7 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Op, Result, walk
 from ....ir.rewrite import sweep
+from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
 
 ORDINARY = 2.0**-60, 2.0**60  # arguments, and products of constants
@@ -28,15 +29,16 @@ DOTS = (ops.dot, gpu_ops.dot_shared, gpu_ops.dot_wait)
 EXTREMES = (ops.max_, ops.min_, ops.max_nan, ops.min_nan)
 
 
-def hoist_scales(module, preconditions):
-    """The module with such extremes rewritten, where nothing else needs the scaled elements.
+def hoist_scales(module):
+    """Scale the maximum of a product instead of every element.
 
-    Values that must not be negative are added to `preconditions`, as rows of `ir.bounds`; with None nothing is hoisted.
+    Nothing else may need the scaled elements, and the launcher checks that scales are ordinary numbers.
     """
-    if preconditions is None or not any(map(_is_extreme, walk(module.body))):
+    assumed = Assumed(module)
+    if assumed.nonnegative is None or not any(map(_is_extreme, walk(module.body))):
         return module
-    masked = _Unscaling(module, preconditions, _masked, _behind_mask).run()
-    return _Unscaling(masked, preconditions, _extremes, _of_extreme).run()
+    masked = _Unscaling(module, assumed.nonnegative, _masked, _behind_mask).run()
+    return assumed.stated_by(_Unscaling(masked, assumed.nonnegative, _extremes, _of_extreme).run())
 
 
 class _Unscaling:

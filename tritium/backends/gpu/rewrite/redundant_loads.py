@@ -16,22 +16,21 @@ from ....ir import types as T
 from ....ir.builder import Builder
 from ....ir.core import Op, walk
 from ....ir.rewrite import sweep
+from ....passes.assumed import Assumed
 from ....passes.axis_info import analyze
+from ....passes.dce import dce
+from ....passes.licm import licm
 from ....passes.simplify import number
 from ..pipeline.schedule import Schedule, is_loaded, stages_of
 
 
-def eliminate_redundant_loads(module, capabilities, preconditions=None):
-    """The module with such loads rewritten in operands of dots; `capabilities(module)` describes the target
-    (`schedule`).
-
-    Preconditions are added to `preconditions`; see `axis_info.analyze`.
-    """
+def eliminate_redundant_loads(module, target):
+    """Load once what neighbouring elements of a dot's operand have in common."""
     loops = [op for op in walk(module.body) if op.kind is ops.for_ and _computes_operands(op)]
     if not loops:
         return module
-    info, can = analyze(module, preconditions), capabilities(module)
-    found = {}
+    assumed = Assumed(module)
+    info, can, found = analyze(module, assumed.nonnegative), target.capabilities(module, []), {}
     for loop in loops:
         schedule = Schedule(loop, can)
         if stages_of(loop, module) > 1 and schedule.works_with_registers():
@@ -43,7 +42,7 @@ def eliminate_redundant_loads(module, capabilities, preconditions=None):
             return None
         return _spread(b, _few(b, op, steps), steps)
 
-    return sweep(module, rule) if found else module
+    return dce(licm(assumed.stated_by(sweep(module, rule)))) if found else module
 
 
 def _computes_operands(loop):

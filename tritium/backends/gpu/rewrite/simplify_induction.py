@@ -15,8 +15,9 @@ from ....ir.rewrite import substitute, sweep
 
 
 def simplify_induction(module):
-    """Every loop with its uniformly stepped tiles carried as scalars."""
-    return sweep(module, _rule)
+    """Carry tiles with a uniform step as scalar offsets through loops, in functions too."""
+    made = sweep(module, _rule)
+    return made.replace(functions=[sweep(f, _rule) for f in module.functions]) if module.functions else made
 
 
 def _rule(b, op):

@@ -39,11 +39,9 @@ TF32_DROPS = 13  # bits of an f32 that tensor cores do not look at
 BF16_DROPS = 16
 
 
-def split_dots(module, multiplies):
-    """The module with f32 dots split where tensor cores multiply the parts.
-
-    `multiplies(a, b, out, precision)` says so of tile types; other dots stay as they are, exact.
-    """
+def split_dots(module, target):
+    """Split f32 dots into dots of shorter numbers that tensor cores multiply, where the precision asks for it."""
+    warps = module.attrs["num_warps"]
 
     def rule(b, op):
         way = WAYS.get(op.attrs["precision"]) if op.kind is ops.dot else None
@@ -51,7 +49,7 @@ def split_dots(module, multiplies):
             return None
         left, right, acc = op.operands
         types = [T.with_element(x.type, way.element) for x in (left, right)]
-        if left.type.element is not T.f32 or not multiplies(*types, op.type, way.precision):
+        if left.type.element is not T.f32 or not target.multiplies(*types, op.type, way.precision, warps):
             return None
         return _sum(b, way, _parts(b, left, way), _parts(b, right, way), acc)
 

@@ -21,15 +21,16 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, walk
 from ....ir.rewrite import substitute, sweep
+from ....passes.dce import dce
 from ..layout.rules import simple
 from ..pipeline.schedule import Schedule, is_loaded, stages_of
 
 
-def swap_operands(module, capabilities):
-    """The module with such accumulators transposed; `capabilities(module)` describes the target (`schedule`)."""
+def swap_operands(module, target):
+    """Swap the operands of dots, and transpose their sums, where tensor cores read the rhs better as the lhs."""
     if not any(op.kind is ops.dot and _may_gain(op.operands[1]) for op in walk(module.body)):
         return module
-    can = capabilities(module)
+    can = target.capabilities(module, [])
 
     def rule(b, op):
         if op.kind is not ops.for_:
@@ -39,7 +40,8 @@ def swap_operands(module, capabilities):
         chosen = {schedule.sum_of(dot) for dot in dots if schedule.sum_of(dot) is not None and _gains(schedule, dot)}
         return _transpose(b, op, chosen) if chosen else None
 
-    return sweep(module, rule)
+    swapped = sweep(module, rule)
+    return module if swapped is module else dce(swapped)
 
 
 def _may_gain(right):

@@ -42,7 +42,7 @@ _HOLDS = {  # whether a comparison holds always, or never, between numbers from 
 
 @each_function
 def unroll_loops(module):
-    """The module with such loops written out.
+    """Write out short loops of known length.
 
     >>> from tritium.ir.text import parse_module
     >>> print(unroll_loops(parse_module('''kernel @f(%p: ptr<i32>) {

@@ -26,10 +26,10 @@ def dot_layout(target):
     return choose
 
 
-def multiplies(target, warps):
+def multiplies(target):
     """The predicate of `split_dots`: whether tensor cores multiply tiles of these types."""
     choose = dot_layout(target)
-    return lambda a, b, out, precision: choose(a, b, out, precision, warps) is not None
+    return lambda *types_precision_and_warps: choose(*types_precision_and_warps) is not None
 
 
 def fragments(target):

@@ -55,13 +55,13 @@ class _Memory(ctypes.Structure):
 class ImplicitArguments:
     """The implicit arguments of one kernel, in the memory the native launcher reads.
 
-    `maps` are templates of tensor maps; slots are numbered as the kernel's arguments. `disjoint` is (number of maps,
+    `maps` are templates of tensor maps; slots are numbered as the kernel's arguments. `stores` is (number of maps,
     spans): the tensors of the first maps must be disjoint from the spans in memory.
     """
 
-    def __init__(self, maps, persistent, slots, disjoint=()):
+    def __init__(self, maps, persistent, slots, stores=()):
         self._kept = []
-        loads, spans = disjoint or (0, ())
+        loads, spans = stores or (0, ())
         self.maps = [self._map(tensor_map.Template(*template)) for template in maps]
         self.spans = [self._map(tensor_map.Template(_NO_MAP, size, base, offset, dims, (1,) * len(dims), 0))
                       for size, base, offset, dims in spans]

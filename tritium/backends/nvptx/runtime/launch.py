@@ -11,6 +11,7 @@ import threading
 import weakref
 from typing import Any
 
+from ....ir.preconditions import preconditions_of
 from ....language.types.signature import flatten
 from ....locks import busy, lock, once
 from ....tensors import is_descriptor, reader_of, slots
@@ -19,7 +20,7 @@ from ...launcher import launcher as native_launcher
 from ...launcher.calls import form_of, lookup_guard, pack
 from ...launcher.entry_points import Demands, Roads
 from ...launcher.parts import NATIVE, Part, Symbols, builtin
-from ...launcher.preconditions import Preconditions
+from ...launcher.preconditions import Guard
 from . import cuda, implicit_args, launcher
 
 _PART = Part("cuda", launcher.SYMBOLS, (guards, native_launcher, fast_paths, preconditions, launcher, implicit_args),
@@ -246,15 +247,15 @@ class Launcher:
         threads = (metadata.num_warps + getattr(metadata, "producer_warps", 0)) * metadata.warp_size
         self.info = launcher.Info(cuda.context(self.device).value, id(self.device), threads, metadata.shared, None,
                                   self._runtime.number_of(metadata.name), None, None)
-        nonnegative, reordered = (getattr(metadata, name, ()) for name in ("nonnegative", "reordered"))
+        assumed = preconditions_of(metadata)
         self._preconditions: Any = None
-        if nonnegative or reordered:
-            self._preconditions = Preconditions(nonnegative, reordered or ((), ()))
+        if assumed.nonnegative or assumed.disjoint:
+            self._preconditions = Guard(assumed)
             self.info.preconditions = self._preconditions.address
         self._implicit = None
         if getattr(metadata, "tensor_maps", ()):
             self._implicit = implicit_args.ImplicitArguments(metadata.tensor_maps, metadata.persistent,
-                                                             self.slot_count, metadata.disjoint)
+                                                             self.slot_count, assumed.stores)
             self.info.implicit = self._implicit.address
         self.fallback: Any = None  # returns the variant for launches that break a precondition
         self._other = None
