@@ -70,6 +70,17 @@ class Op(Value):
             return (self,)
         return tuple(Result(self, k) for k in range(len(self.types)))
 
+    @property
+    def pointer(self):
+        """The pointer, or tile of pointers, through which this op accesses global memory."""
+        return self.operands[self.kind.access.pointer]
+
+    @property
+    def mask(self):
+        """The mask of an op that accesses global memory; None if it has none."""
+        at = self.kind.access.mask
+        return self.operands[at] if at is not None and at < len(self.operands) else None
+
     def replace(self, operands=None, attrs=None, types=None, regions=None):
         """A copy with some parts exchanged."""
         return Op(self.kind,
@@ -169,6 +180,19 @@ class Module:
 
     def __repr__(self):
         return f"Module({self.name!r}, {len(self.body.ops)} ops)"
+
+
+def behind_views(x):
+    """The value whose elements a value shows: broadcasts, transposes and other views are taken off.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: f32) {\\n  %0 = splat %x {shape=(8,)} : tile<8xf32>\\n}")
+    >>> behind_views(m.body.ops[0])
+    Arg(f32, 'x')
+    """
+    while type(x) is Op and x.kind.view:
+        x = x.operands[0]
+    return x
 
 
 def walk(block):

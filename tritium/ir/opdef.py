@@ -11,7 +11,40 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 KINDS: dict[str, OpKind] = {}
+
+# What passes and backends ask of an op instead of its name. Those in `_IMPLIED` come with others.
+TRAITS = {
+    "view": "holds the elements of its one operand, repeated or at other positions; costs nothing",
+    "positionwise": "computes each element, or accesses it, from the operands' elements at the same position",
+    "rematerializable": "may be computed again where its operands are known",
+    "global_memory": "may access global memory",
+    "atomic": "updates global memory atomically",
+    "cross_lane": "threads exchange elements, or may; of `reduce` and `convert` the layout says it",
+    "mma": "the result is an accumulator that matrix units may hold",
+}
+_IMPLIED = {
+    "elementwise": ("positionwise", "rematerializable"),
+    "view": ("rematerializable",),
+    "access": ("positionwise", "global_memory"),
+}
+
+
+class Access(NamedTuple):
+    """Which operand of an op is the pointer it accesses global memory through, and which the mask, if it can have one.
+    """
+
+    pointer: int
+    mask: int | None = None
+
+
+class Carry(NamedTuple):
+    """Where a loop's carried values begin: among its operands, and among the parameters of its regions."""
+
+    operands: int
+    parameters: int
 
 
 class OpKind:
@@ -23,12 +56,17 @@ class OpKind:
     eval(m, op, *arrays)            -> NumPy value(s); m is the interpreter's machine
 
     `effects` is "", "read" or "write"; where it depends on the op, `effect(op)` says it. `elementwise` ops act lane by
-    lane on equal shapes; `row` is the table's row for those that have one.
+    lane on equal shapes; `row` is the table's row for those that have one. `access` says how an op accesses memory
+    through pointers, `loop` how a loop carries values; None for others. `cost` is that of an element: "free", "cheap"
+    (an instruction or so) or "slow". Every name in `TRAITS` is True or False.
     """
 
     __slots__ = (
+        *TRAITS,
+        "access",
         "attrs",
         "check",
+        "cost",
         "defaults",
         "doc",
         "effect",
@@ -37,17 +75,26 @@ class OpKind:
         "eval",
         "fold",
         "infer",
+        "loop",
         "name",
         "row",
         "terminator",
     )
 
     def __init__(self, name, *, infer, doc="", attrs=(), defaults=None, effects="", terminator=False, elementwise=False,
-                 row=None, check=None, fold=None, eval=None, effect=None):
+                 row=None, check=None, fold=None, eval=None, effect=None, traits=(), access=None, loop=None, cost=None):
         self.name, self.doc, self.attrs, self.effects = name, doc, tuple(attrs), effects
         self.defaults = defaults or {}
         self.terminator, self.elementwise, self.row = terminator, elementwise, row
         self.infer, self.check, self.fold, self.eval, self.effect = infer, check, fold, eval, effect
+        self.access, self.loop = access, loop
+        held = {*traits, *["elementwise"] * elementwise, *["access"] * (access is not None)}
+        held.update(*(_IMPLIED.get(trait, ()) for trait in held))
+        self.cost = cost or (row.cost if row else "free" if "view" in held else "cheap" if elementwise else "slow")
+        for trait in TRAITS:
+            setattr(self, trait, trait in held)
+        if unknown := {*traits} - {*TRAITS}:
+            raise ValueError(f"op {name!r}: no trait is called {', '.join(sorted(unknown))}")
         if name in KINDS:
             raise ValueError(f"op {name!r} is declared twice")
         KINDS[name] = self
@@ -65,6 +112,11 @@ class OpKind:
         """What this op does to memory: "", "read" or "write" (its regions not counted)."""
         return self.effect(op) if self.effect else self.effects
 
+    @property
+    def writes(self):
+        """True if ops of this kind write global memory through a pointer."""
+        return self.access is not None and self.effects == "write"
+
     def __repr__(self):
         return f"ops.{self.name}"
 
@@ -77,14 +129,15 @@ def _kind(name):
     return KINDS[name]
 
 
-def op(name, *, attrs=(), effects="", terminator=False, elementwise=False, **defaults):
+def op(name, *, attrs=(), effects="", terminator=False, elementwise=False, traits=(), access=None, loop=None,
+       cost=None, **defaults):
     """Class decorator: the class body's functions become the op's rules. Keyword extras are attribute defaults."""
     def declare(body):
         rules = vars(body)
         return OpKind(name, infer=rules["infer"], doc=(body.__doc__ or "").strip(), attrs=(*attrs, *defaults),
                       defaults=defaults, effects=effects, terminator=terminator, elementwise=elementwise,
                       check=rules.get("check"), fold=rules.get("fold"), eval=rules.get("eval"),
-                      effect=rules.get("effect"))
+                      effect=rules.get("effect"), traits=traits, access=access, loop=loop, cost=cost)
     return declare
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..ir import types as T
-from ..ir.opdef import op
+from ..ir.opdef import Carry, op
 from .meaning import scalar_of
 
 
-@op("constant", attrs=("value", "type"))
+@op("constant", attrs=("value", "type"), traits=("rematerializable",), cost="free")
 class constant:
     """A number of a scalar type (or a null pointer)."""
 
@@ -39,7 +39,7 @@ class yield_:
         return None
 
 
-@op("for", num_stages=None, unroll=None, flatten=False, warp_specialize=False, nonempty=False)
+@op("for", loop=Carry(3, 1), num_stages=None, unroll=None, flatten=False, warp_specialize=False, nonempty=False)
 class for_:
     """for i in range(lo, hi, step), carrying values: operands (lo, hi, step, *inits), body (i, *carried) -> carried.
 
@@ -69,7 +69,7 @@ class for_:
         return tuple(carried)
 
 
-@op("while")
+@op("while", loop=Carry(0, 0))
 class while_:
     """while cond: regions (cond(*carried) -> i1, body(*carried) -> carried)."""
 
@@ -113,7 +113,7 @@ class if_:
         return m.run(op.regions[0 if bool(cond) else 1], ())
 
 
-@op("call", attrs=("callee",), effects="write", returns=(), memory="write")
+@op("call", attrs=("callee",), effects="write", traits=("global_memory",), returns=(), memory="write")
 class call:
     """Run a function of the module. `returns` are the types of its results, `memory` is what it does at most: "",
     "read" or "write".
@@ -154,7 +154,7 @@ class num_programs:
         return np.array(m.grid[op.attrs["axis"]], dtype=np.int32)
 
 
-@op("hint", divisible=None, contiguous=None, constancy=None)
+@op("hint", traits=("view", "positionwise"), divisible=None, contiguous=None, constancy=None)
 class hint:
     """x, with a promise about its values: one number for each axis (one in all for a scalar)."""
 
@@ -198,7 +198,7 @@ class print_:
         m.print(op, values)
 
 
-@op("assert", attrs=("message",), effects="write")
+@op("assert", attrs=("message",), effects="write", traits=("positionwise",))
 class assert_:
     """Stop the kernel when a condition (and its mask, if given) has an element that fails: operands (cond[, mask])."""
 

@@ -9,7 +9,7 @@ from ..ir.opdef import op
 from .meaning import convert
 
 
-@op("dot", precision="ieee", imprecise=0)
+@op("dot", traits=("mma",), precision="ieee", imprecise=0)
 class dot:
     """a @ b + acc: operands (a [.., M, K], b [.., K, N], acc [.., M, N]); the accumulator's type is the result's.
 

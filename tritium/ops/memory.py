@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ..ir import types as T
-from ..ir.opdef import op
+from ..ir.opdef import Access, op
 
 ATOMICS = ("add", "max", "min", "and", "or", "xor", "xchg", "load", "store")
 
@@ -23,7 +23,7 @@ def _fits(what, p, *others):
             raise TypeError(f"{what}: {t} does not fit {p}")
 
 
-@op("load", effects="read", cache="", eviction="", volatile=False)
+@op("load", effects="read", access=Access(0, mask=1), cache="", eviction="", volatile=False)
 class load:
     """Read memory: operands (pointer[, mask[, other]]). Masked-off lanes are not read and give `other`, or 0."""
 
@@ -44,7 +44,7 @@ class load:
         return m.load(op, p, mask, other)
 
 
-@op("store", effects="write", cache="", eviction="")
+@op("store", effects="write", access=Access(0, mask=2), cache="", eviction="")
 class store:
     """Write memory: operands (pointer, value[, mask])."""
 
@@ -59,7 +59,8 @@ class store:
         m.store(op, p, value, mask)
 
 
-@op("atomic", attrs=("how",), effects="write", sem="acq_rel", scope="gpu")
+@op("atomic", attrs=("how",), effects="write", access=Access(0, mask=2), traits=("atomic",), sem="acq_rel",
+    scope="gpu")
 class atomic:
     """Read-modify-write, returning the old value: operands (pointer, value[, mask]); `how` is one of ATOMICS.
 
@@ -78,7 +79,7 @@ class atomic:
         return m.atomic(op, p, value, mask)
 
 
-@op("atomic_cas", effects="write", sem="acq_rel", scope="gpu")
+@op("atomic_cas", effects="write", access=Access(0), traits=("atomic",), sem="acq_rel", scope="gpu")
 class atomic_cas:
     """Store `value` where memory equals `expected`; returns the old value: operands (pointer, expected, value)."""
 

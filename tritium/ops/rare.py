@@ -11,7 +11,7 @@ from ..ir import types as T
 from ..ir.opdef import op
 
 
-@op("rare")
+@op("rare", traits=("positionwise", "rematerializable"))
 class rare:
     """The region's value where a condition holds, else the usual one: operands (condition, usual, *arguments).
 

@@ -54,7 +54,7 @@ class reduce:
         return tuple(np.asarray(np.squeeze(x, axis=axis)) for x in xs)
 
 
-@op("scan", attrs=("axis",), reverse=False)
+@op("scan", attrs=("axis",), traits=("cross_lane",), reverse=False)
 class scan:
     """Running combination along an axis, inclusive: region (acc..., x...) -> acc."""
 
@@ -94,7 +94,7 @@ def _running(combine, xs):
     return [w.swapaxes(0, 1).reshape(out.shape) for w, out in zip(within, outs)]
 
 
-@op("map", pack=1)
+@op("map", traits=("rematerializable",), pack=1)
 class map_:
     """Apply a region of scalars to every `pack` neighbours of the flattened operands; several results possible.
 
@@ -114,7 +114,7 @@ class map_:
         return tuple(np.stack(outs[k:k + pack], axis=-1).reshape(dims) for k in range(0, len(outs), pack))
 
 
-@op("inline_asm", attrs=("asm", "constraints", "types", "pure", "pack"), effects="")
+@op("inline_asm", attrs=("asm", "constraints", "types", "pure", "pack"), traits=("global_memory", "cross_lane"))
 class inline_asm:
     """LLVM inline assembly applied to every `pack` elements; `types` are the element types of the results."""
 

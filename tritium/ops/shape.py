@@ -9,7 +9,7 @@ from ..ir.opdef import op
 from .meaning import fp8_values
 
 
-@op("arange", attrs=("start", "end"))
+@op("arange", attrs=("start", "end"), traits=("rematerializable",), cost="free")
 class arange:
     """start, start+1 ... end-1 as i32."""
 
@@ -20,7 +20,7 @@ class arange:
         return np.arange(op.attrs["start"], op.attrs["end"], dtype=np.int32)
 
 
-@op("splat", attrs=("shape",))
+@op("splat", attrs=("shape",), traits=("view",))
 class splat:
     """A scalar repeated over a shape."""
 
@@ -33,7 +33,7 @@ class splat:
         return np.broadcast_to(x, op.attrs["shape"])
 
 
-@op("expand_dims", attrs=("axis",))
+@op("expand_dims", attrs=("axis",), traits=("view",))
 class expand_dims:
     """Insert an axis of size 1 before `axis` (counted in the result, not negative)."""
 
@@ -47,7 +47,7 @@ class expand_dims:
         return np.expand_dims(x, op.attrs["axis"])
 
 
-@op("broadcast", attrs=("shape",))
+@op("broadcast", attrs=("shape",), traits=("view",))
 class broadcast:
     """Repeat the axes of size 1 of a tile of the same rank."""
 
@@ -61,7 +61,7 @@ class broadcast:
         return np.broadcast_to(x, op.attrs["shape"])
 
 
-@op("reshape", attrs=("shape",), reorder=False)
+@op("reshape", attrs=("shape",), traits=("view",), reorder=False)
 class reshape:
     """Same elements in row-major order in another shape (`()` for a scalar); `reorder` allows any order."""
 
@@ -75,7 +75,7 @@ class reshape:
         return np.reshape(x, op.attrs["shape"])
 
 
-@op("trans", attrs=("order",))
+@op("trans", attrs=("order",), traits=("view",))
 class trans:
     """Permute the axes: axis k of the result is axis order[k] of x."""
 
@@ -89,7 +89,7 @@ class trans:
         return np.transpose(x, op.attrs["order"])
 
 
-@op("join")
+@op("join", traits=("rematerializable",))
 class join:
     """Two values of one type side by side along a new last axis of size 2."""
 
@@ -117,7 +117,7 @@ class split:
         return np.asarray(x[..., 0]), np.asarray(x[..., 1])
 
 
-@op("cat", attrs=("axis",))
+@op("cat", attrs=("axis",), traits=("rematerializable",))
 class cat:
     """Two tiles one after the other along an axis."""
 
@@ -133,7 +133,7 @@ class cat:
         return np.concatenate([x, y], axis=op.attrs["axis"])
 
 
-@op("gather", attrs=("axis",))
+@op("gather", attrs=("axis",), traits=("cross_lane",))
 class gather:
     """out[.., i, ..] = x[.., index[.., i, ..], ..] along an axis; an index outside gives an unspecified element."""
 
@@ -148,7 +148,7 @@ class gather:
         return np.take_along_axis(x, np.clip(index.astype(np.int64), 0, x.shape[axis] - 1), axis)
 
 
-@op("extract")
+@op("extract", traits=("cross_lane",))
 class extract:
     """One element of a tile: operands (tile, one scalar index for each axis). Outside, an unspecified element."""
 
@@ -177,7 +177,7 @@ class insert:
         return out
 
 
-@op("sort", descending=False)
+@op("sort", traits=("cross_lane",), descending=False)
 class sort:
     """Elements of the last axis in order."""
 
@@ -190,7 +190,7 @@ class sort:
         return out[..., ::-1] if op.attrs["descending"] else out
 
 
-@op("histogram", attrs=("bins",))
+@op("histogram", attrs=("bins",), traits=("cross_lane",))
 class histogram:
     """How often each of 0 .. bins-1 occurs in a 1-d integer tile: operands (x[, mask]). Others are not counted."""
 

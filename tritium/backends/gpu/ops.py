@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ...ir import types as T
-from ...ir.opdef import op
+from ...ir.opdef import Access, op
 
 
 @op("convert")
@@ -39,7 +39,7 @@ class release:
 MIN_TRANSFER = 4  # bytes: no asynchronous copy is shorter
 
 
-@op("async_load", attrs=("tile", "axis"), effects="write")
+@op("async_load", attrs=("tile", "axis"), effects="write", access=Access(1, mask=2))
 class async_load:
     """Start an asynchronous copy of a tile from global memory into a buffer: operands (buffer address, pointers[,
     mask])."""
@@ -48,7 +48,7 @@ class async_load:
         return None
 
 
-@op("buffer_load", attrs=("tile", "axis"), effects="read")
+@op("buffer_load", attrs=("tile", "axis"), effects="read", cost="cheap")
 class buffer_load:
     """Read a tile back from a filled buffer: operand (buffer address)."""
 
@@ -80,7 +80,7 @@ class share:
         return (T.i32,) * len(tiles)
 
 
-@op("dot_shared", attrs=("lhs", "rhs", "a_axis", "b_axis", "precision", "pending"), effects="read")
+@op("dot_shared", attrs=("lhs", "rhs", "a_axis", "b_axis", "precision", "pending"), effects="read", traits=("mma",))
 class dot_shared:
     """Issue acc + a @ b: operands (a, b, acc), where a and b are addresses of buffers, or a is a tile in registers.
 
@@ -108,7 +108,7 @@ class dot_buffers:
         return acc
 
 
-@op("dot_wait", attrs=("pending",), effects="read")
+@op("dot_wait", attrs=("pending",), effects="read", traits=("mma",))
 class dot_wait:
     """The accumulator once at most `pending` issued dots are unfinished."""
 
@@ -128,7 +128,7 @@ class block_rank:
         return m.block_rank()
 
 
-@op("cluster_all_gather", attrs=("blocks",), effects="write")
+@op("cluster_all_gather", attrs=("blocks",), effects="write", traits=("cross_lane",))
 class cluster_all_gather:
     """All-gather over these `blocks` of the cluster, along a new first axis, for several values at once. A cluster
     barrier."""
@@ -140,7 +140,7 @@ class cluster_all_gather:
         return m.cluster_all_gather(values, op.attrs["blocks"])
 
 
-@op("cluster_barrier", effects="write")
+@op("cluster_barrier", effects="write", traits=("cross_lane",))
 class cluster_barrier:
     """Barrier of all threads of the cluster, which makes their writes to memory visible to each other."""
 
@@ -220,7 +220,7 @@ class ping_pong_close:
         return None
 
 
-@op("tma_load", attrs=("tile", "axis"), effects="write", blocks=1)
+@op("tma_load", attrs=("tile", "axis"), effects="write", traits=("global_memory",), blocks=1)
 class tma_load:
     """Issue a TMA load of a box of a tensor into a buffer: operands (buffer, barrier, map, *coordinates).
 
@@ -232,7 +232,7 @@ class tma_load:
         return None
 
 
-@op("element_load", attrs=("tile", "axis", "wraps"), effects="write")
+@op("element_load", attrs=("tile", "axis", "wraps"), effects="write", traits=("global_memory",))
 class element_load:
     """Load a tile into a buffer element by element, for boxes that TMA cannot read; complete when it returns.
 
@@ -244,7 +244,7 @@ class element_load:
         return None
 
 
-@op("tma_store", attrs=("axis", "rank", "how", "ordered", "fenced"), effects="write")
+@op("tma_store", attrs=("axis", "rank", "how", "ordered", "fenced"), effects="write", traits=("global_memory",))
 class tma_store:
     """Issue a TMA store of a tile with rows along `axis` to a box of a tensor.
 
