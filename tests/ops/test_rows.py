@@ -273,3 +273,19 @@ def test_small_arguments_of_bessel_functions():
     for name in ("y0", "y1"):
         _, out = evaluate(KINDS[name], T.f64, np.array([5e-324, 1e-300]))
         assert (out < -400).all()
+
+
+@pytest.mark.parametrize("name", [name for name, row in ops.ROWS.items() if row.commutes and row.result == "same"])
+def test_rows_are_idempotent_if_they_say_so(name):
+    row = ops.ROWS[name]
+    element, dtype = (T.i32, np.int32) if T.i32 in row.accepts else (T.f32, np.float32)
+    x = np.array([0, 1, 2, 5], dtype)
+    assert np.array_equal(evaluate(KINDS[name], element, x, x)[1], x) == row.idempotent
+
+
+@pytest.mark.parametrize("name", [name for name, row in ops.ROWS.items() if row.steps])
+def test_rows_make_runs_that_say_so(name):
+    """Of four neighbours from a multiple of four on: they become equal, or count up still."""
+    x = np.arange(64, dtype=np.int32)
+    made = [evaluate(KINDS[name], T.i32, x, np.full_like(x, y))[1].astype(int).reshape(-1, 4) for y in (4, 3, 2)]
+    assert any(np.all(np.ptp(rows, axis=1) == 0) or np.all(np.diff(rows, axis=1) == 1) for rows in made)

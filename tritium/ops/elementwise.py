@@ -23,6 +23,8 @@ class Row(NamedTuple):
     `llvm` maps "bool", "int", "uint", "float" (or "any") to an opcode, or to an intrinsic when it starts with "@".
     `result` is "same" (as the first operand), or a type. A row of several types says instead in `signature` which:
     tuples of the operands' types and the result's. `unit` is the right-hand value that changes nothing.
+    `idempotent` ops commute and give x for x and x. `steps`: from an index that counts up and a number, the op makes
+    runs that are equal or count up, as x // 4, x % 4 and x < 4 do.
     `exact` says that the result is one of the operands' values or bits: done in a wider type it needs no rounding back.
     `cost` is "cheap", or "slow" where a compiler should rather keep a value than compute it again.
     """
@@ -37,6 +39,8 @@ class Row(NamedTuple):
     signature: tuple = ()
     commutes: bool = False
     unit: object = None
+    idempotent: bool = False
+    steps: bool = False
     exact: bool = False
     cost: str = "cheap"
 
@@ -97,7 +101,8 @@ def _eval(entry):
 
 def _compare(name, fn, signed, unsigned, ordered, doc):
     return row(name, 2, ANY, fn, {"int": f"icmp {signed}", "uint": f"icmp {unsigned}", "bool": f"icmp {unsigned}",
-                                  "float": f"fcmp {ordered}"}, doc, result=T.i1, commutes=name in ("eq", "ne"))
+                                  "float": f"fcmp {ordered}"}, doc, result=T.i1, commutes=name in ("eq", "ne"),
+               steps=name not in ("eq", "ne"))
 
 
 def _math(name, fn, doc, llvm=None, accepts=WIDE, cost="slow"):
@@ -112,30 +117,30 @@ sub = row("sub", 2, ANY, M.subtract,
 mul = row("mul", 2, ANY, np.multiply, {"int": "mul", "uint": "mul", "bool": "mul", "float": "fmul"},
           "x * y; integers wrap.", commutes=True, unit=1)
 div = row("div", 2, (*INT, *FLOAT), M.divide, {"int": "sdiv", "uint": "udiv", "float": "fdiv"},
-          "x / y; integers divide towards zero.", unit=1, cost="slow")
+          "x / y; integers divide towards zero.", unit=1, steps=True, cost="slow")
 rem = row("rem", 2, (*INT, *FLOAT), M.remainder, {"int": "srem", "uint": "urem", "float": "frem"},
-          "Remainder with the sign of x.", cost="slow", exact=True)
+          "Remainder with the sign of x.", steps=True, cost="slow", exact=True)
 fma = row("fma", 3, FLOAT, M.fma, {"float": "@llvm.fma"}, "x * y + z with one rounding.")
 mulhi = row("mulhi", 2, (T.i32, T.u32, T.i64, T.u64), M.mulhi, {}, "High half of the product.", commutes=True)
 abs_ = row("abs", 1, ANY, np.abs, {"float": "@llvm.fabs"}, "Absolute value; the smallest integer wraps to itself.",
            exact=True)
 min_ = row("min", 2, ANY, M.fmin, {"int": "@llvm.smin", "uint": "@llvm.umin", "bool": "and", "float": "@llvm.minnum"},
-           "The smaller; a NaN loses.", commutes=True, exact=True)
+           "The smaller; a NaN loses.", commutes=True, idempotent=True, exact=True)
 max_ = row("max", 2, ANY, M.fmax, {"int": "@llvm.smax", "uint": "@llvm.umax", "bool": "or", "float": "@llvm.maxnum"},
-           "The larger; a NaN loses.", commutes=True, exact=True)
+           "The larger; a NaN loses.", commutes=True, idempotent=True, exact=True)
 min_nan = row("min_nan", 2, FLOAT, np.minimum, {"float": "@llvm.minimum"}, "The smaller; NaN if either is.",
-              commutes=True, exact=True)
+              commutes=True, idempotent=True, exact=True)
 max_nan = row("max_nan", 2, FLOAT, np.maximum, {"float": "@llvm.maximum"}, "The larger; NaN if either is.",
-              commutes=True, exact=True)
+              commutes=True, idempotent=True, exact=True)
 copysign = row("copysign", 2, FLOAT, np.copysign, {"float": "@llvm.copysign"}, "Magnitude of x, sign of y.", exact=True)
 
 # --- bits -------------------------------------------------------------------------------------------------------
-and_ = row("and", 2, BOOL_INT, np.bitwise_and, "and", "Bitwise and.", commutes=True, unit=-1)
-or_ = row("or", 2, BOOL_INT, np.bitwise_or, "or", "Bitwise or.", commutes=True, unit=0)
+and_ = row("and", 2, BOOL_INT, np.bitwise_and, "and", "Bitwise and.", commutes=True, unit=-1, idempotent=True, steps=True)
+or_ = row("or", 2, BOOL_INT, np.bitwise_or, "or", "Bitwise or.", commutes=True, unit=0, idempotent=True)
 xor = row("xor", 2, BOOL_INT, np.bitwise_xor, "xor", "Bitwise exclusive or.", commutes=True, unit=0)
 shl = row("shl", 2, INT, M.shift_left, "shl", "Shift left.", unit=0)
 shr = row("shr", 2, INT, M.shift_right, {"int": "ashr", "uint": "lshr"}, "Shift right; keeps the sign of signed types.",
-          unit=0)
+          unit=0, steps=True)
 popc = row("popc", 1, INT, M.popcount, "@llvm.ctpop", "Number of set bits.")
 clz = row("clz", 1, INT, M.leading_zeros, "@llvm.ctlz", "Leading zero bits; the width for 0.")
 brev = row("brev", 1, INT, M.reverse_bits, "@llvm.bitreverse", "Bits in reverse order.")

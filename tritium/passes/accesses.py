@@ -12,7 +12,6 @@ from ..ir.core import Op, Result, callees_first, walk
 
 __all__ = ["accesses", "stored", "writes"]
 
-_ACCESSES = frozenset((ops.load, ops.store, ops.atomic, ops.atomic_cas))
 _NONE: frozenset[int] = frozenset()
 
 
@@ -42,7 +41,7 @@ def writes(op) -> bool:
     >>> [writes(op) for op in m.body.ops]
     [False, True]
     """
-    return op.kind is not ops.load and op.attrs.get("how") != "load"
+    return op.kind.writes and op.attrs.get("how") != "load"
 
 
 def stored(module) -> list[int]:
@@ -68,14 +67,14 @@ class _Body:
         for op in walk(function.body):
             for region in op.regions:
                 self.owners |= {id(arg): (op, k - len(region.args)) for k, arg in enumerate(region.args)}
-            if op.kind in _ACCESSES or op.kind is ops.call:
+            if op.kind.access or op.kind is ops.call:
                 touching.append(op)
         self.found = [pair for op in touching for pair in self.of(op)]
 
     def of(self, op):
         """What an op touches; a call, what its function does."""
         if op.kind is not ops.call:
-            return [(op, self.origins(op.operands[0]))]
+            return [(op, self.origins(op.pointer))]
         callee = self.known[op.attrs["callee"]]
         return [(inner, self.through(op, numbers)) for inner, numbers in callee.found]
 
@@ -86,7 +85,7 @@ class _Body:
     def origins(self, x):
         """The numbers of the parameters that a pointer may be computed from."""
         way, traced = [], self.traced
-        while type(x) is Op and x.kind in _MOVES and id(x) not in traced:
+        while type(x) is Op and _moves(x) and id(x) not in traced:
             way.append(id(x))
             x = x.operands[0]
         key = _key(x)
@@ -100,7 +99,7 @@ class _Body:
         seen, left, out = set(), [x], set()
         while left:
             x = left.pop()
-            while type(x) is Op and x.kind in _MOVES:
+            while type(x) is Op and _moves(x):
                 x = x.operands[0]
             key = _key(x)
             if key in seen or not T.is_ptr(x.type):
@@ -110,14 +109,14 @@ class _Body:
                 out.add(self.numbers[key])
             elif key in self.owners:
                 op, k = self.owners[key]
-                left += _carried(op, k) if op.kind in _LOOPS else op.operands
+                left += _carried(op, k) if op.kind.loop else op.operands
             else:
                 left += self.sources(*((x.op, x.index) if type(x) is Result else (x, 0)))
         return frozenset(out)
 
     def sources(self, op, k):
         """The values that result `k` of an op may be."""
-        if op.kind in _LOOPS:
+        if op.kind.loop:
             return _carried(op, k - len(op.types))
         if op.kind is ops.if_:
             return [region.yields[k] for region in op.regions]
@@ -127,8 +126,9 @@ class _Body:
         return () if op.kind is ops.load else op.operands
 
 
-_LOOPS = frozenset((ops.for_, ops.while_))
-_MOVES = frozenset((ops.addptr, ops.splat, ops.expand_dims, ops.broadcast))  # of one pointer, the first operand
+def _moves(op):
+    """True if an op gives one pointer at another place: its first operand."""
+    return op.kind.view or op.kind is ops.addptr
 
 
 def _key(x):

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from .. import ops
 from ..ir import types as T
 from ..ir.bounds import Pair, arguments_of, bounds, dependence_distances
-from ..ir.core import Arg, Op, Result, walk
-from .ranges import PASSED_ON, Carried, Derivations, Rows, through, widens
+from ..ir.core import Arg, Op, Result, behind_views, walk
+from .ranges import Carried, Derivations, Rows, through, widens
 
 __all__ = ["MOST_PAIRS", "AliasAnalysis"]
 
@@ -40,7 +40,7 @@ class AliasAnalysis:
         `identical`: both may touch the same element at the same position. `loop` encloses both, and its iterations may
         be reordered.
         """
-        p, q = a.operands[0], b.operands[0]
+        p, q = a.pointer, b.pointer
         x, y = origins = self.origin(p), self.origin(q)
         if x is None or y is None:
             return None
@@ -60,7 +60,7 @@ class AliasAnalysis:
         The stride of each axis must exceed the extent of all axes with smaller strides, within the mask if both
         accesses have the same one. Strides known only at run time are assumed to be larger, outer axes first.
         """
-        p, strides = b.operands[0], {}
+        p, strides = b.pointer, {}
         for axes, scale, x in self.offset_of(p).tiles():
             step = None if type(x) is Carried else self.stride_of(x, axes, scale)
             if step is None or step.axis in strides:
@@ -69,7 +69,7 @@ class AliasAnalysis:
         long = {axis for axis, n in enumerate(T.shape(p.type)) if n > 1}
         if not long <= strides.keys():
             return None
-        mask = _mask(b) if _mask(a) is _mask(b) else None
+        mask = b.mask if a.mask is b.mask else None
         steps = sorted((strides[axis] for axis in long), key=lambda x: (bool(x.factors), -x.axis if x.factors else
                                                                         abs(x.scale)))
         found = [rows for rows in self.injectivity_rows(p, mask, steps) if bounds(rows)[0] < 0]
@@ -93,13 +93,13 @@ class AliasAnalysis:
         """The stride of a tile along the one axis it varies with; None if there is no such axis."""
         factors = []
         while type(x) is not Op or x.kind is not ops.arange:
-            if type(x) is Op and (x.kind in PASSED_ON or x.kind is ops.cast and widens(x)):
+            if type(x) is Op and (x.kind.view or x.kind is ops.cast and widens(x)):
                 axes, x = through(x, axes), x.operands[0]
             elif type(x) is Op and x.kind in (ops.add, ops.sub, ops.mul):
                 y, other = x.operands if _is_uniform(x.operands[1]) else x.operands[::-1]
                 if not _is_uniform(other) or _is_uniform(y):
                     return None
-                factors += [_repeated(other)] if x.kind is ops.mul else []
+                factors += [behind_views(other)] if x.kind is ops.mul else []
                 scale = -scale if x.kind is ops.sub and other is x.operands[0] else scale
                 x = y
             else:
@@ -129,7 +129,7 @@ class AliasAnalysis:
         """The extents of two accesses over the whole launch."""
         for x in (a, b):
             if id(x) not in self._reached:
-                self._reached[id(x)] = self.known.rows(x.operands[0], _mask(x))
+                self._reached[id(x)] = self.known.rows(x.pointer, x.mask)
         return self._reached[id(a)], self._reached[id(b)]
 
     def relative_extents(self, p, q, loop=None):
@@ -172,13 +172,6 @@ def _reach(sizes, view):
     return most - least
 
 
-def _mask(op):
-    """The mask of an access."""
-    at = _MASKS[op.kind]
-    return op.operands[at] if at < len(op.operands) else None
-
-
-_MASKS = {ops.load: 1, ops.store: 2, ops.atomic: 2, ops.atomic_cas: 3}
 
 
 # --- offsets as sums of terms -----------------------------------------------------------------------------------------
@@ -222,6 +215,8 @@ class _Offset:
         if carried is not None:
             self.expand(carried.start, scale)
             self.add(_key_of(carried), scale, carried, _moves_uniformly(carried))
+        elif type(x) is Op and x.kind.view and not _wraps(x.type):
+            self.through(x, scale)
         elif type(x) is Op and x.kind in _EXPAND and not _wraps(x.type):
             _EXPAND[x.kind](self, x, scale)
         elif not T.is_ptr(x.type):
@@ -281,8 +276,8 @@ class _Offset:
 
 
 _EXPAND = {
-    **dict.fromkeys(PASSED_ON, _Offset.through), **dict.fromkeys((ops.add, ops.sub, ops.addptr), _Offset.sum),
-    ops.cast: _Offset.cast, ops.mul: _Offset.product, ops.constant: _Offset.constant,
+    ops.add: _Offset.sum, ops.sub: _Offset.sum, ops.addptr: _Offset.sum, ops.cast: _Offset.cast,
+    ops.mul: _Offset.product, ops.constant: _Offset.constant,
 }  # fmt: skip
 
 
@@ -293,20 +288,12 @@ def _wraps(t):
 
 
 def _constant(x):
-    while type(x) is Op and x.kind in PASSED_ON:
-        x = x.operands[0]
+    x = behind_views(x)
     return int(x.attrs["value"]) if type(x) is Op and x.kind is ops.constant else None
 
 
-def _repeated(x):
-    """The operand behind broadcasts and views."""
-    while type(x) is Op and x.kind in PASSED_ON:
-        x = x.operands[0]
-    return x
-
-
 def _is_uniform(x):
-    return type(_repeated(x).type) is not T.Tile
+    return type(behind_views(x).type) is not T.Tile
 
 
 def _is_among(x, values):
@@ -320,7 +307,7 @@ def _moves_uniformly(carried):
 
 def _key_of(carried):
     """The key of a loop-carried pointer: equal for pointers that advance by the same amounts."""
-    steps = [(id(_repeated(step.operands[1])), T.element(step.type).pointee.bytes) for step in carried.steps]
+    steps = [(id(behind_views(step.operands[1])), T.element(step.type).pointee.bytes) for step in carried.steps]
     return id(carried.loop), tuple(steps)
 
 

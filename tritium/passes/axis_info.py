@@ -15,7 +15,7 @@ from typing import NamedTuple
 from .. import ops
 from ..ir import types as T
 from ..ir.bounds import bounds
-from ..ir.core import Op, Result
+from ..ir.core import Op, Result, behind_views
 from .ranges import Derivations, assume
 from .simplify import number
 
@@ -121,7 +121,7 @@ def _get(known, x):
 
 def _block(block, known):
     for op in block.ops:
-        if op.kind in (ops.for_, ops.while_):
+        if op.kind.loop:
             _loop(op, known)
             continue
         for region in op.regions:
@@ -148,12 +148,12 @@ def _op(op, known):
 
 def _loop(op, known):
     """Assume what holds before the loop, and weaken it until the body keeps it."""
-    heads = 3 if op.kind is ops.for_ else 0
+    heads, parameters = op.kind.loop
     carried = [_get(known, x) for x in op.operands[heads:]]
     body = op.regions[-1]
     while True:
         for region in op.regions:
-            for arg, fact in zip(region.args[heads and 1 :], carried):
+            for arg, fact in zip(region.args[parameters:], carried):
                 known[id(arg)] = (fact,)
             if heads:
                 first, step = (_get(known, x).divisibility[0] for x in (op.operands[0], op.operands[2]))
@@ -263,8 +263,7 @@ def _mul(op, x, y):
 
 
 def _is_one(x):
-    while type(x) is Op and x.kind in (ops.splat, ops.broadcast, ops.expand_dims):
-        x = x.operands[0]
+    x = behind_views(x)
     return type(x) is Op and x.kind is ops.constant and x.attrs["value"] == 1
 
 
@@ -353,7 +352,7 @@ def _compare(op, x, y):
     groups = []
     for a in range(len(x.contiguity)):
         run = min(x.contiguity[a], x.divisibility[a], y.divisibility[a], y.constancy[a])
-        groups.append(max(out.constancy[a], run if op.kind in (ops.lt, ops.ge, ops.gt, ops.le) else 1))
+        groups.append(max(out.constancy[a], run))
     return out._replace(constancy=tuple(groups))
 
 

@@ -9,9 +9,6 @@ from __future__ import annotations
 from .. import ops
 from ..ir.core import Arg, Block, Op, Result, callees_first
 from ..ir.rewrite import same
-from .regions import LOOPS
-
-PARTIAL = frozenset((*LOOPS, ops.if_))  # ops that can lose single results
 
 
 def dce(module):
@@ -32,6 +29,11 @@ def dce(module):
 
 def _sweep(module):
     return module.replace(body=_Sweep(_Marks(module.body)).block(module.body))
+
+
+def _is_partial(op):
+    """True for an op that can lose single results."""
+    return op.kind.loop is not None or op.kind is ops.if_
 
 
 class _Marks:
@@ -60,7 +62,7 @@ class _Marks:
             if (kind.effects or kind.effect) and kind.effects_of(op) == "write":
                 self.todo.append(op)
             if op.regions:
-                carry = LOOPS.get(op.kind)
+                carry = op.kind.loop
                 for region in op.regions:
                     if carry is not None:
                         for k, arg in enumerate(region.args[carry.parameters:]):
@@ -83,7 +85,7 @@ class _Marks:
                 continue
             if type(x) is Result:
                 x, index = x.op, x.index
-            if x.kind in PARTIAL:
+            if _is_partial(x):
                 self.result(x, index)
             elif id(x) not in live:
                 live.add(id(x))
@@ -100,13 +102,13 @@ class _Marks:
         if op.kind is ops.if_:
             self.need([region.yields[index] for region in op.regions])
         else:
-            self.need((op.operands[LOOPS[op.kind].operands + index], op.regions[-1].yields[index]))
+            self.need((op.operands[op.kind.loop.operands + index], op.regions[-1].yields[index]))
 
     def inputs(self, op):
         """What a live op reads, not counting what travels round a loop or out of a branch."""
         if id(op) in self.parent:
             self.mark(self.parent[id(op)])
-        carry = LOOPS.get(op.kind)
+        carry = op.kind.loop
         if carry is not None:
             self.need(op.operands[:carry.operands])
             if op.kind is ops.while_:
@@ -145,7 +147,7 @@ class _Sweep:
                 operands = op.operands if kept is None else tuple([op.operands[k] for k in kept])
                 done.append(self.settle(op, self.values(operands), (), ()))
             elif id(op) in live:
-                if op.kind in PARTIAL:
+                if _is_partial(op):
                     done.append(self.partial(op))
                 else:
                     regions = tuple([self.block(r) for r in op.regions]) if op.regions else ()
@@ -165,7 +167,7 @@ class _Sweep:
         """A loop or branch with only its live results."""
         kept = [k for k in range(len(op.types)) if (id(op), k) in self.marks.results]
         whole = len(kept) == len(op.types)
-        carry, operands = LOOPS.get(op.kind), op.operands
+        carry, operands = op.kind.loop, op.operands
         if carry is not None and not whole:
             operands = (*operands[:carry.operands], *[operands[carry.operands + k] for k in kept])
         operands, regions = self.values(operands), []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..ir.core import Result, walk
 from ..ir.rewrite import Rewriter, effects
 from .functions import each_function
-from .regions import LOOPS, trip_count
+from .regions import trip_count
 
 STAY, PURE, LOADS = range(3)  # what may leave a region
 
@@ -30,7 +30,7 @@ def licm(module):
     >>> [op.kind.name for op in licm(m).body.ops]
     ['mul', 'for']
     """
-    if not any(op.kind in LOOPS for op in walk(module.body)):
+    if not any(op.kind.loop for op in walk(module.body)):
         return module
     return _Hoist().module(module)
 
@@ -77,7 +77,7 @@ class _Hoist(Rewriter):
 
 
 def _lets(owner):
-    if owner.kind not in LOOPS:
+    if not owner.kind.loop:
         return STAY
     return LOADS if effects(owner) != "write" and trip_count(owner) else PURE
 

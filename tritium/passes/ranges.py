@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 from .. import ops
 from ..ir import types as T
 from ..ir.bounds import arguments_of, bounds
-from ..ir.core import Arg, Op, Result, walk
+from ..ir.core import Arg, Op, Result, behind_views, walk
 
 MOST_ROWS = 64  # of one value; operands further back count as unknown
-PASSED_ON = frozenset((ops.splat, ops.expand_dims, ops.broadcast, ops.trans, ops.reshape, ops.hint))
 
 
 class Derivations:
@@ -36,7 +35,7 @@ class Derivations:
         for op in walk(module.body):
             if op.kind is ops.for_:
                 self.loops |= {id(arg): (op, k) for k, arg in enumerate(op.regions[0].args)}
-            if op.kind in (ops.for_, ops.while_):
+            if op.kind.loop:
                 self.pointers |= _carried_pointers(op)
         self.promised = dict(filter(None, map(_promise, module.body.ops)))
 
@@ -54,9 +53,9 @@ class Derivations:
             if type(y) is not Op or y.kind not in (ops.add, ops.sub):
                 return None
             left, right = y.operands
-            if type(_bare(right).type) is T.Tile:
+            if type(behind_views(right).type) is T.Tile:
                 left, right = right, left
-            if type(_bare(right).type) is T.Tile or y.kind is ops.sub and right is y.operands[0]:
+            if type(behind_views(right).type) is T.Tile or y.kind is ops.sub and right is y.operands[0]:
                 return None
             y = left
         return loop.operands[2 + k]
@@ -79,7 +78,7 @@ def _key(x):
 
 
 def _carried_pointers(loop):
-    first = 3 if loop.kind is ops.for_ else 0
+    first = loop.kind.loop.operands
     found = {}
     for k, (start, y) in enumerate(zip(loop.operands[first:], loop.regions[-1].yields)):
         if not T.is_ptr(start.type):
@@ -164,7 +163,7 @@ class Rows:
             return self.pointer(x)
         if type(t) is not T.Scalar or not t.is_int and t.name not in _FLOATS:
             return _any(x)
-        if type(x) is Op and x.kind in PASSED_ON:
+        if type(x) is Op and x.kind.view:
             return self.seen_from(through(x, self.axes), x.operands[0])
         if type(x) is Arg and t.is_int:
             return self.parameter(x, t)
@@ -191,7 +190,7 @@ class Rows:
         """The row of a pointer's offset from its parameter, in bytes."""
         if type(x) is Arg and id(x) in self.known.arguments:
             return ("constant", "i64", 0)
-        if type(x) is Op and x.kind in PASSED_ON:
+        if type(x) is Op and x.kind.view:
             return self.seen_from(through(x, self.axes), x.operands[0])
         if type(x) is Op and x.kind is ops.cast and T.is_ptr(x.operands[0].type):
             return self.place(x.operands[0])
@@ -219,7 +218,7 @@ class Rows:
         """Record the limits that a mask implies: of `x < y`, and of both operands of `&`."""
         if type(mask) is not Op:
             return
-        if mask.kind is ops.and_ or mask.kind in PASSED_ON:
+        if mask.kind is ops.and_ or mask.kind.view:
             outer, self.axes = self.axes, through(mask, self.axes)
             for x in mask.operands:
                 self.limit(x)
@@ -239,16 +238,9 @@ class Rows:
     def bare(self, x):
         """A value, and its axes, behind broadcasts, views and widening casts."""
         axes = self.axes
-        while type(x) is Op and (x.kind in PASSED_ON or x.kind is ops.cast and widens(x)):
+        while type(x) is Op and (x.kind.view or x.kind is ops.cast and widens(x)):
             axes, x = through(x, axes), x.operands[0]
         return x, axes
-
-
-def _bare(x):
-    """The operand behind broadcasts and views."""
-    while type(x) is Op and x.kind in PASSED_ON:
-        x = x.operands[0]
-    return x
 
 
 def _step(x, out):

@@ -21,9 +21,6 @@ from .simplify import number
 
 LEAST = 64  # elements for each result along contiguous ones
 WIDE = 8  # neighbours in memory that are worth a chunk across the reduction
-# Combinations of which many equal elements are one of them, as those are that choose one of two elements; a sum must
-# start from nothing instead.
-_IDEMPOTENT = (ops.max_, ops.min_, ops.max_nan, ops.min_nan, ops.and_, ops.or_)
 
 
 @each_function
@@ -153,7 +150,9 @@ def _starts(region, start):
     both = {id(x) for x in region.args}
     if y.kind is ops.select:
         return {id(x) for x in y.operands[1:]} == both
-    fits = y.kind in _IDEMPOTENT or y.kind is ops.add and number(start) == 0
+    # Many equal elements combine to one of them; a sum must start from nothing instead.
+    idempotent = y.kind.row is not None and y.kind.row.idempotent
+    fits = idempotent or y.kind is ops.add and number(start) == 0
     return fits and {id(x) for x in y.operands} == both
 
 

@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from .. import ops
 from ..ir.core import Op
-
-
-class Carry(NamedTuple):
-    """Where a loop's carried values begin: among its operands, and among the parameters of its regions."""
-
-    operands: int
-    parameters: int
-
-
-LOOPS = {ops.for_: Carry(3, 1), ops.while_: Carry(0, 0)}
 
 
 def constant_of(x):

@@ -165,7 +165,7 @@ def itself_cancels(b, op):
     return None
 
 
-@on(ops.and_, ops.or_, ops.min_, ops.max_, ops.min_nan, ops.max_nan)
+@on(*[kind for kind in ops.KINDS.values() if kind.row and kind.row.idempotent])
 def itself_stays(b, op):
     """x & x, max(x, x) ... -> x"""
     x, y = op.operands

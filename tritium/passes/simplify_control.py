@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import ops
 from ..ir import types as T
 from ..ir.rewrite import ERASE, effects, substitute
-from .regions import LOOPS, constant_of, trip_count
+from .regions import constant_of, trip_count
 from .simplify import full, number, on
 
 
@@ -107,10 +107,10 @@ def effects_of_block(block):
     return any(effects(inner) == "write" for inner in block.ops)
 
 
-@on(*LOOPS)
+@on(ops.for_, ops.while_)
 def unchanged(b, op):
     """A carried value that every round hands on as it came is the value it began with"""
-    carry = LOOPS[op.kind]
+    carry = op.kind.loop
     inits = op.operands[carry.operands:]
     if not inits:
         return None

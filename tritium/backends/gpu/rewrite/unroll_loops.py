@@ -20,7 +20,7 @@ from ....ir.core import walk
 from ....ir.rewrite import substitute, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
-from ....passes.ranges import PASSED_ON, Derivations
+from ....passes.ranges import Derivations
 from ....passes.regions import trip_count
 from ....passes.simplify import apply_rules, truth
 
@@ -28,8 +28,6 @@ MAX_TRIP_COUNT = 8
 MOST_WORK = 2048  # operations on elements that a thread does in all trips
 SLOW = 8  # weight of a function such as a logarithm
 
-_OTHER_LOOPS = (ops.for_, ops.while_, ops.dot, ops.call)
-_FREE = PASSED_ON | {ops.arange, ops.constant}
 _HOLDS = {  # whether a comparison holds always, or never, between numbers from (a, b) and (c, d)
     ops.lt: lambda a, b, c, d: (b < c, a >= d),
     ops.le: lambda a, b, c, d: (b <= c, a > d),
@@ -77,7 +75,11 @@ def _is_short(op, threads):
     if not trips or trips > MAX_TRIP_COUNT or op.attrs["num_stages"] is not None or op.attrs["unroll"] is not None:
         return False
     body = op.regions[0]
-    return not any(x.kind in _OTHER_LOOPS for x in walk(body)) and trips * _work(body, threads) <= MOST_WORK
+    return not any(map(_has_loops, walk(body))) and trips * _work(body, threads) <= MOST_WORK
+
+
+def _has_loops(op):
+    return op.kind.loop or op.kind.mma or op.kind is ops.call
 
 
 def _work(block, threads):
@@ -86,9 +88,9 @@ def _work(block, threads):
 
 
 def _weight(op):
-    if op.kind in _FREE or op.kind.terminator:
+    if op.kind.cost == "free" or op.kind.terminator:
         return 0
-    return SLOW if op.kind.row and op.kind.row.cost == "slow" else 1
+    return SLOW if op.kind.elementwise and op.kind.cost == "slow" else 1
 
 
 def _unrolled(b, op):
