@@ -135,7 +135,8 @@ max_nan = row("max_nan", 2, FLOAT, np.maximum, {"float": "@llvm.maximum"}, "The 
 copysign = row("copysign", 2, FLOAT, np.copysign, {"float": "@llvm.copysign"}, "Magnitude of x, sign of y.", exact=True)
 
 # --- bits -------------------------------------------------------------------------------------------------------
-and_ = row("and", 2, BOOL_INT, np.bitwise_and, "and", "Bitwise and.", commutes=True, unit=-1, idempotent=True, steps=True)
+and_ = row("and", 2, BOOL_INT, np.bitwise_and, "and", "Bitwise and.", commutes=True, unit=-1, idempotent=True,
+           steps=True)
 or_ = row("or", 2, BOOL_INT, np.bitwise_or, "or", "Bitwise or.", commutes=True, unit=0, idempotent=True)
 xor = row("xor", 2, BOOL_INT, np.bitwise_xor, "xor", "Bitwise exclusive or.", commutes=True, unit=0)
 shl = row("shl", 2, INT, M.shift_left, "shl", "Shift left.", unit=0)
