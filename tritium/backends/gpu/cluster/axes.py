@@ -30,13 +30,10 @@ def operand_axes(op, axis, blocks):
     >>> operand_axes(m.body.ops[0], 0, 2)
     (1,)
     """
-    if op.kind in _ALIKE or op.kind.elementwise or op.kind.row is not None:
+    if op.kind.positionwise:
         return (axis,) * len(op.operands)
     rule = _RULES.get(op.kind)
     return rule(op, axis, blocks) if rule else None
-
-
-_ALIKE = frozenset((ops.hint, ops.load, ops.store, ops.atomic, ops.atomic_cas, ops.rare, ops.assert_))
 
 
 def _packed(op, axis, blocks):
@@ -118,10 +115,6 @@ _RULES = {
     ops.dot: _dot,
 }
 
-# Rematerializable if all operands are.
-_REMADE = frozenset((ops.arange, ops.splat, ops.expand_dims, ops.broadcast, ops.reshape, ops.trans, ops.join, ops.cat,
-                     ops.hint, ops.rare, ops.map_))  # fmt: skip
-
 
 class Axes:
     """The chosen axes: `of(x)` is the axis along which a tile is split over the blocks, None if it is replicated."""
@@ -146,8 +139,8 @@ class Axes:
         if type(x) is not Op:
             return False
         if id(x) not in self._remade:
-            simple = x.kind in _REMADE or x.kind.elementwise or x.kind.row is not None
-            self._remade[id(x)] = simple and len(x.types) == 1 and all(map(self.remade, x.operands))
+            simple = x.kind.rematerializable and len(x.types) == 1
+            self._remade[id(x)] = simple and all(map(self.remade, x.operands))
         return self._remade[id(x)]
 
     # --- dimensions ---------------------------------------------------------------------------------------------------
@@ -184,7 +177,7 @@ class Axes:
     # --- what each op says of them ------------------------------------------------------------------------------------
     def _visit(self, block, trips):
         for op in block.ops:
-            if op.kind in (ops.for_, ops.while_):
+            if op.kind.loop:
                 self._loop(op)
                 for region in op.regions:
                     self._visit(region, trips * TRIP_COUNT)
@@ -197,9 +190,9 @@ class Axes:
                 self._op(op, trips)
 
     def _loop(self, op):
-        first = 3 if op.kind is ops.for_ else 0
+        first, parameters = op.kind.loop
         for k, init in enumerate(op.operands[first:]):
-            inside = [region.args[bool(first) + k] for region in op.regions]
+            inside = [region.args[parameters + k] for region in op.regions]
             self._tie_values(op.results[k], init, *inside, op.regions[-1].yields[k])
 
     def _tie_values(self, first, *others):

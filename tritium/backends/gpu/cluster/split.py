@@ -173,7 +173,10 @@ class _Split:
             if op.kind.terminator or (len(op.types) == 1 and type(op.type) is T.Tile and self.axes.remade(op)):
                 continue  # made where it is wanted
             self.b.loc = op.loc
-            _EMIT.get(op.kind, _Split.plain)(self, op)
+            if op.kind.access:
+                (_Split.atomic if op.kind.atomic else _Split.store if op.kind.writes else _Split.load)(self, op)
+            else:
+                _EMIT.get(op.kind, _Split.plain)(self, op)
 
     def keep(self, op, axis, made):
         for x, value in zip(op.results, _several(made)):
@@ -198,7 +201,7 @@ class _Split:
     def load(self, op):
         axis = self.axes.of(op)
         self.before_read(op)
-        if axis is None and op.attrs["volatile"]:
+        if axis is None and op.kind.effects_of(op) == "write":
             self.by_first(op)
         else:
             self.keep(op, axis, self.make(op, axis))
@@ -230,14 +233,14 @@ class _Split:
 
     # --- control ------------------------------------------------------------------------------------------------------
     def loop(self, op):
-        first = 3 if op.kind is ops.for_ else 0
+        first, parameters = op.kind.loop
         axes = [self.axes.of(x) for x in op.results]
         operands = [self.want(x) for x in op.operands[:first]]
         inits = [self.want(x, axis) for x, axis in zip(op.operands[first:], axes)]
-        self.note_roots(op, first)
+        self.note_roots(op)
         before = self.seen.copy()
         self.seen.add_all(self, op)  # of the previous iteration
-        regions = [self.region(region, [None] * bool(first) + axes, axes) for region in op.regions]
+        regions = [self.region(region, [None] * parameters + axes, axes) for region in op.regions]
         self.seen.join(before)
         made = self.b.emit(op.kind, (*operands, *inits), op.attrs, regions, op.loc)
         for x, axis, value in zip(op.results, axes, _several(made)):
@@ -275,22 +278,23 @@ class _Split:
     def root(self, x):
         """The argument a pointer is derived from; None if unknown."""
         while id(x) not in self.roots:
-            if type(x) is not Op or x.kind not in _SAME_ROOT:
+            if type(x) is not Op or not (x.kind.view or x.kind is ops.addptr or x.kind is ops.bitcast):
                 return None
             x = x.operands[0]
         return self.roots[id(x)]
 
-    def note_roots(self, loop, first):
+    def note_roots(self, loop):
         """Record the arguments of loop-carried pointers."""
+        first, parameters = loop.kind.loop
         for k, (init, out) in enumerate(zip(loop.operands[first:], loop.regions[-1].yields)):
-            args = [region.args[bool(first) + k] for region in loop.regions]
+            args = [region.args[parameters + k] for region in loop.regions]
             self.roots |= dict.fromkeys(map(id, args), self.root(init))
             if self.root(out) is not self.root(init):
                 self.roots |= dict.fromkeys(map(id, args))
 
     def access(self, op):
         """The memory that an op accesses."""
-        pointer, axis = op.operands[0], self.axes.of(op)
+        pointer, axis = op.pointer, self.axes.of(op)
         return _Access(self.root(pointer), axis is None, (id(pointer), axis))
 
     def before_read(self, op):
@@ -340,21 +344,11 @@ class _Accesses:
 
     def add_all(self, split, op):
         for inner in (x for region in op.regions for x in walk(region)):
-            if inner.kind is ops.load:
-                self.reads.add(split.access(inner))
-            elif inner.kind in _WRITES:
-                self.writes.add(split.access(inner))
+            if inner.kind.access:
+                (self.writes if inner.kind.writes else self.reads).add(split.access(inner))
 
-
-_WRITES = frozenset((ops.store, ops.atomic, ops.atomic_cas))
-_SAME_ROOT = frozenset((ops.addptr, ops.splat, ops.broadcast, ops.expand_dims, ops.reshape, ops.trans, ops.hint,
-                        ops.bitcast))  # fmt: skip
 
 _EMIT = {
-    ops.load: _Split.load,
-    ops.store: _Split.store,
-    ops.atomic: _Split.atomic,
-    ops.atomic_cas: _Split.atomic,
     ops.reduce: _Split.reduce,
     ops.print_: _Split.by_first,
     ops.clock: _Split.by_first,
