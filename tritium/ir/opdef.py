@@ -18,6 +18,7 @@ KINDS: dict[str, OpKind] = {}
 # What passes and backends ask of an op instead of its name. Those in `_IMPLIED` come with others.
 TRAITS = {
     "view": "holds the elements of its one operand, repeated or at other positions; costs nothing",
+    "broadcasts": "a view that adds axes or repeats elements, and keeps their order",
     "positionwise": "computes each element, or accesses it, from the operands' elements at the same position",
     "rematerializable": "may be computed again where its operands are known",
     "global_memory": "may access global memory",
@@ -28,6 +29,7 @@ TRAITS = {
 _IMPLIED = {
     "elementwise": ("positionwise", "rematerializable"),
     "view": ("rematerializable",),
+    "broadcasts": ("view", "rematerializable"),
     "access": ("positionwise", "global_memory"),
 }
 

@@ -20,7 +20,7 @@ class arange:
         return np.arange(op.attrs["start"], op.attrs["end"], dtype=np.int32)
 
 
-@op("splat", attrs=("shape",), traits=("view",))
+@op("splat", attrs=("shape",), traits=("broadcasts",))
 class splat:
     """A scalar repeated over a shape."""
 
@@ -33,7 +33,7 @@ class splat:
         return np.broadcast_to(x, op.attrs["shape"])
 
 
-@op("expand_dims", attrs=("axis",), traits=("view",))
+@op("expand_dims", attrs=("axis",), traits=("broadcasts",))
 class expand_dims:
     """Insert an axis of size 1 before `axis` (counted in the result, not negative)."""
 
@@ -47,7 +47,7 @@ class expand_dims:
         return np.expand_dims(x, op.attrs["axis"])
 
 
-@op("broadcast", attrs=("shape",), traits=("view",))
+@op("broadcast", attrs=("shape",), traits=("broadcasts",))
 class broadcast:
     """Repeat the axes of size 1 of a tile of the same rank."""
 

@@ -172,8 +172,6 @@ def _reach(sizes, view):
     return most - least
 
 
-
-
 # --- offsets as sums of terms -----------------------------------------------------------------------------------------
 class _Term(NamedTuple):
     """`scale` times a value, or times the displacement of a pointer by a loop; `uniform` if equal in all elements."""

@@ -50,7 +50,7 @@ class async_load:
 
 @op("buffer_load", attrs=("tile", "axis"), effects="read", cost="cheap")
 class buffer_load:
-    """Read a tile back from a filled buffer: operand (buffer address)."""
+    """Read a tile back from a filled buffer: operand (buffer address). Any layout costs about the same."""
 
     def infer(buffer, *, tile, axis):
         return tile

@@ -205,7 +205,7 @@ def narrow(found, mask):
         x = todo.pop()
         if type(x) is not Op:
             return False
-        if x.kind in (ops.and_, ops.expand_dims, ops.broadcast):
+        if x.kind is ops.and_ or x.kind.broadcasts:
             todo += x.operands
         elif x.kind not in (ops.lt, ops.ge) or any(_integers(y) > 1 for y in x.operands):
             return False
@@ -218,10 +218,9 @@ def _integers(x):
         return _MANY
     if x.kind is ops.arange:
         return 0
-    if x.kind in (ops.add, ops.cast, ops.expand_dims, ops.broadcast):
-        return sum(map(_integers, x.operands))
     if x.kind is not ops.splat:
-        return _MANY
+        passes = x.kind is ops.add or x.kind is ops.cast or x.kind.broadcasts
+        return sum(map(_integers, x.operands)) if passes else _MANY
     scalar = x.operands[0]
     while type(scalar) is Op and scalar.kind is ops.cast:
         scalar = scalar.operands[0]

@@ -29,7 +29,6 @@ from .rules import OPERAND, RESULT, simple
 
 ANCHOR_BYTES = 16  # the widest access of one thread
 HELD_BYTES = 128  # that a thread may hold through a loop to save a conversion in each iteration
-_BROADCASTS = (ops.expand_dims, ops.broadcast)  # converting their operand is never worse than their result
 
 
 def assign_layouts(module, target):
@@ -72,7 +71,7 @@ class _Assign:
     def _group_widths(self, block):
         """Memory ops on one shape in one order share the widest vector any can use: then they share a layout."""
         for op in block.ops:
-            if op.kind in _MEMORY and type(_pointer(op).type) is T.Tile:
+            if op.kind.access and type(op.pointer.type) is T.Tile:
                 key = self._order(op)
                 self.widths[key] = max(self.widths.get(key, 1), self._vector(op))
             for region in op.regions:
@@ -80,31 +79,31 @@ class _Assign:
 
     def _order(self, op):
         """(shape, axes from most to least contiguous) of a memory op."""
-        shape = _pointer(op).type.shape
-        contiguity = self.info(_pointer(op)).contiguity
+        shape = op.pointer.type.shape
+        contiguity = self.info(op.pointer).contiguity
         order = sorted(range(len(shape)), key=lambda a: (-min(contiguity[a], shape[a]), -a))
         return shape, tuple(order)
 
     def _vector(self, op):
         """Elements per access in a layout of its own: as many as possible without idle threads."""
-        element = T.element(_pointer(op).type).pointee
+        element = T.element(op.pointer.type).pointee
         # Idle threads cost less here: short async copies do not exist, and short atomics are slow.
-        least = gpu_ops.MIN_TRANSFER // _size(element) if op.kind in (gpu_ops.async_load, *_ATOMIC) else 1
-        most = max(1, least, product(_pointer(op).type.shape) // (32 * self.warps))
+        short = op.kind.atomic or op.kind is gpu_ops.async_load
+        least = gpu_ops.MIN_TRANSFER // _size(element) if short else 1
+        most = max(1, least, product(op.pointer.type.shape) // (32 * self.warps))
         return 1 << log2(min(self._reach(op), most))
 
     def _reach(self, op):
         """The most elements per access: contiguous, aligned, with one predicate."""
-        pointer = _pointer(op)
+        pointer, mask = op.pointer, op.mask
         element = T.element(pointer.type).pointee
         size = _size(element)
         shape, order = self._order(op)
         axis, info = order[0], self.info(pointer)
         width = min(ANCHOR_BYTES // size, info.contiguity[axis], shape[axis], max(1, info.divisibility[axis] // size))
-        mask = _mask_of(op)
         if mask is not None:
             width = min(width, self.info(mask).constancy[axis])
-        if op.kind in _ATOMIC:
+        if op.kind.atomic:
             width = min(width, self.target.widest_atomic(op.attrs.get("how", "cas"), element))
         return 1 << log2(max(1, width))
 
@@ -116,7 +115,7 @@ class _Assign:
     # --- anchors ----------------------------------------------------------------------------------------------------
     def _choose_anchors(self, block):
         for op in block.ops:
-            if op.kind in (ops.for_, ops.while_):
+            if op.kind.loop:
                 self._choose_carried(op)
             for region in op.regions:
                 self._choose_anchors(region)
@@ -126,8 +125,8 @@ class _Assign:
 
     def _choose_carried(self, op):
         """A carried tile has the layout of the yielded value, or that of its init if the loop only passes it on."""
-        heads = 3 if op.kind is ops.for_ else 0
-        parameters = [r.args[heads and 1 :] for r in op.regions]
+        heads, skip = op.kind.loop
+        parameters = [r.args[skip:] for r in op.regions]
         body, inits = op.regions[-1], op.operands[heads:]
         for args in parameters:
             for arg, init in zip(args, inits):
@@ -163,7 +162,7 @@ class _Assign:
         return self.anchors[key]
 
     def _anchor(self, op, k):
-        return _ANCHOR.get(op.kind, _Assign.follow)(self, op, k)
+        return self.coalesced(op) if op.kind.access else _ANCHOR.get(op.kind, _Assign.follow)(self, op, k)
 
     def follow(self, op, k):
         """The layout that follows from the costliest operand."""
@@ -203,8 +202,7 @@ class _Assign:
         return transposing(op.type.shape, op.type.element.bytes, op.attrs["axis"], self.warps)
 
     def loop_anchor(self, op, k):
-        body = op.regions[-1]
-        return self.anchors[id((body.args[1:] if op.kind is ops.for_ else body.args)[k])]
+        return self.anchors[id(op.regions[-1].args[op.kind.loop.parameters + k])]
 
     def branch_anchor(self, op, k):
         return self.anchor(self.leader([r.yields[k] for r in op.regions]))
@@ -237,7 +235,7 @@ class _Assign:
         return self.cost_memo[id(x)]
 
     def _rematerialization_cost(self, x):
-        broadcasts, total = x.kind in _BROADCASTS, 0
+        broadcasts, total = x.kind.broadcasts, 0  # converting the operand is never worse than the result
         for y in x.operands:
             below = self.rematerialization_cost(y)
             if below is None:
@@ -287,7 +285,7 @@ class _Assign:
             self.emit(op)
 
     def emit(self, op):
-        special = _EMIT.get(op.kind)
+        special = _EMIT.get(op.kind) or (_Assign.access if op.kind.access else None)
         if special:
             special(self, op)
         elif not any(type(x.type) is T.Tile for x in (*op.operands, *op.results)):
@@ -354,7 +352,8 @@ class _Assign:
     def notes(self, x, layout):
         """Attributes that make a quotient or comparison of integers cheaper: register bits it does not depend on, and
         whether a dividend of a constant is known to be nonnegative."""
-        if x.kind not in _EVENS_OUT or not T.element(x.operands[0].type).is_int:
+        steps = x.kind.row is not None and x.kind.row.steps and x.kind is not ops.and_  # which is cheap anyway
+        if not steps or not T.element(x.operands[0].type).is_int:
             return {}
         alike, (dividend, divisor) = layout.within(self.info(x).constancy), x.operands
         divided = x.kind in (ops.div, ops.rem) and T.element(x.type).signed and (number(divisor) or 0) > 0
@@ -405,8 +404,7 @@ class _Assign:
     # --- ops with rules of their own ------------------------------------------------------------------------------
     def store(self, op):
         """Store from the coalesced layout, unless that of the value is as good."""
-        pointer = op.operands[0]
-        if type(pointer.type) is not T.Tile:
+        if type(op.pointer.type) is not T.Tile:
             self.place(op, [self.scalar(x) for x in op.operands])
             return
         layout, value = self.coalesced(op), op.operands[1]
@@ -423,14 +421,11 @@ class _Assign:
             return own.registers <= 2 * ideal.registers * min(inner, self._reach(op))
         return _coalesced(own, ideal)
 
-    def load(self, op):
-        if type(op.operands[0].type) is not T.Tile:
+    def access(self, op):
+        if type(op.pointer.type) is not T.Tile:
             self.place(op, [self.scalar(x) for x in op.operands])
         else:
-            self.memory(op, self.anchor(op))
-
-    def async_load(self, op):
-        self.memory(op, self.coalesced(op))
+            self.memory(op, self.coalesced(op))
 
     def memory(self, op, layout):
         width = min(self._reach(op), layout.contiguous(self._order(op)[1][0]))
@@ -440,14 +435,14 @@ class _Assign:
             self.remember(old, layout, made)
 
     def loop(self, op):
-        heads = 3 if op.kind is ops.for_ else 0
+        heads, skip = op.kind.loop
         inits, layouts = [], []
         body = op.regions[-1]
-        for arg, x in zip(body.args[heads and 1 :], op.operands[heads:]):
+        for arg, x in zip(body.args[skip:], op.operands[heads:]):
             layouts.append(self.anchors[id(arg)] if type(arg.type) is T.Tile else None)
             inits.append(self.in_layout(x, layouts[-1]))
         wait, self.wait = self.wait, None
-        regions = tuple(self.region(r, layouts, heads and 1, loop=True) for r in op.regions)
+        regions = tuple(self.region(r, layouts, skip, loop=True) for r in op.regions)
         if wait is not None:
             self.place(wait, ())
         self.place(op, [*(self.scalar(x) for x in op.operands[:heads]), *inits], regions)
@@ -502,23 +497,6 @@ def _key(x):
     return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
 
 
-_EVENS_OUT = (ops.div, ops.rem, ops.shr, ops.lt, ops.le, ops.gt, ops.ge)  # equal in runs, or cheaper without a sign
-_ATOMIC = (ops.atomic, ops.atomic_cas)
-_MEMORY = (ops.load, ops.store, *_ATOMIC, gpu_ops.async_load)
-
-
-def _pointer(op):
-    return op.operands[1 if op.kind is gpu_ops.async_load else 0]
-
-
-def _mask_of(op):
-    if op.kind is ops.load:
-        return op.operands[1] if len(op.operands) > 1 else None
-    if op.kind in (ops.store, ops.atomic, gpu_ops.async_load):
-        return op.operands[2] if len(op.operands) > 2 else None
-    return None
-
-
 def _coalesced(own, ideal):
     """True if the warp touches memory in runs about as long as the ideal layout would."""
     lowest = sorted(x for x in own.lane if x)[:3]
@@ -526,9 +504,6 @@ def _coalesced(own, ideal):
 
 
 _ANCHOR = {  # anchors, and ops whose results come out of regions
-    ops.load: lambda self, op, k: self.coalesced(op),
-    ops.atomic: lambda self, op, k: self.coalesced(op),
-    ops.atomic_cas: lambda self, op, k: self.coalesced(op),
     ops.dot: _Assign.dot_anchor,
     gpu_ops.dot_shared: _Assign.dot_shared_anchor,
     gpu_ops.dot_buffers: _Assign.dot_buffers_anchor,
@@ -542,10 +517,6 @@ _ANCHOR = {  # anchors, and ops whose results come out of regions
 
 _EMIT = {
     ops.store: _Assign.store,
-    gpu_ops.async_load: _Assign.async_load,
-    ops.load: _Assign.load,
-    ops.atomic: _Assign.load,
-    ops.atomic_cas: _Assign.load,
     gpu_ops.ping_pong_wait: _Assign.ping_pong_wait,
     ops.for_: _Assign.loop,
     ops.while_: _Assign.loop,

@@ -16,28 +16,10 @@ from ....ir.core import Op, Result
 from .. import ops as gpu_ops
 from .linear import PARTS, Layout, axis_bits, blocked, transposing
 
-_FREE = (
-    ops.splat,
-    ops.arange,
-    ops.expand_dims,
-    ops.broadcast,
-    ops.cast,
-    ops.bitcast,
-    ops.addptr,
-    ops.select,
-    ops.hint,
-    ops.reshape,
-    ops.trans,
-    gpu_ops.buffer_load,  # shared memory is read in any layout at about the same cost
-)
-
 
 def simple(x):
     """True for an op that may be rematerialized in another layout."""
-    if type(x) is not Op:
-        return False
-    row = x.kind.row
-    return x.kind in _FREE or (row is not None and (row.cost == "cheap" or T.element(x.type).is_int))
+    return type(x) is Op and (x.kind.cost != "slow" or x.kind.elementwise and T.element(x.type).is_int)
 
 
 def _top_bit(op):
