@@ -24,7 +24,6 @@ from ..layout.linear import image, log2
 from ..layout.values import layout_of
 
 LOWER = {}
-_BY_WARP = frozenset((ops.dot, gpu_ops.dot_shared))  # where a warp's number had better be known to be one for all lanes
 LONGEST_CHAIN = 100  # of ops whose registers wait to be asked for: each is a Python call
 _LLVM = {"i1": "i1", "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
 
@@ -101,7 +100,8 @@ class Lowering:
         self.warps = module.attrs["num_warps"]
         self.small_quotients = module.attrs.get("small_quotients", False)
         specialized = module.attrs.get("producer_warps")
-        self.by_thread = not specialized and not any(op.kind in _BY_WARP for op in walk(module.body))
+        # MMAs are faster where a warp's number is known to be one for all lanes.
+        self.by_thread = not specialized and not any(op.kind.mma for op in walk(module.body))
         self.callees = {}  # functions by name
         self.members = None  # how many warps meet at barriers, where it is not all
         self._once: dict[Any, Any] = {}

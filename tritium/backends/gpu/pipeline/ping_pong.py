@@ -89,10 +89,7 @@ def _quiet(op):
     if op.kind in _ALONE or op.kind.terminator:
         return True
     scalar = not any(type(t) is T.Tile for t in (*op.types, *(x.type for x in op.operands)))
-    return not op.kind.effects and not op.regions and (scalar or op.kind.elementwise or op.kind in _MOVED)
-
-
-_MOVED = (ops.splat, ops.arange, ops.expand_dims, ops.broadcast, ops.trans, ops.reshape)
+    return not op.kind.effects and not op.regions and (scalar or op.kind.elementwise or op.kind.cost == "free")
 
 
 __all__ = ["keeps_ping_pong", "use_ping_pong"]

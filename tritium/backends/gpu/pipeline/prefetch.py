@@ -22,11 +22,8 @@ from ....ir.core import walk
 from ....ir.rewrite import substitute, sweep
 from ....passes.assumed import Assumed
 from ....passes.dce import dce
-from .. import ops as gpu_ops
 from .iteration import IterationEmitter
 from .schedule import Reordering, Schedule
-
-_NOT_IN_BODY = (ops.for_, ops.while_, ops.dot, gpu_ops.dot_shared)
 
 
 def prefetch_loads(module, target):
@@ -41,7 +38,7 @@ def prefetch_loads(module, target):
     def rule(b, op):
         if op.kind is not ops.for_ or (op.attrs["num_stages"] or 1) < 2:
             return None
-        if any(x.kind in _NOT_IN_BODY for x in walk(op.regions[0])):
+        if any(x.kind.loop or x.kind.mma for x in walk(op.regions[0])):
             return None
         schedule = Schedule(op, None, reordering)
         fits = schedule.only_stores() and schedule.choose_loads(lambda load: _registers(load.type, threads), registers)

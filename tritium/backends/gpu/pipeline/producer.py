@@ -112,7 +112,9 @@ def find_producer_loops(opened, can, tma):
     The kernel writes nothing before the last of them, except in a loop around them, to memory that they do not load.
     """
     body = opened.module.body
-    if any(op.kind in _OUT_OF_PLACE for op in walk(body)):
+    # These need too much shared memory beside the multibuffers, may depend on thread indices, or synchronize the
+    # cluster. Dots are checked one by one.
+    if any(op.kind.cross_lane for op in walk(body)):
         return None
     outer, *others = filter(has_dots, body.ops)
     if others or any(op.kind is ops.dot for region in outer.regions for op in region.ops):
@@ -240,12 +242,6 @@ def _ahead(opened, block, loops, can, tma, barred=()):
     wanted = AHEAD * sum(bytes_of(load.op.type) for load in found)
     fits = used + wanted <= tma.room and found and found[-1].number < tma.maps
     return tuple(found) if fits and opened.module.attrs["num_warps"] == _ALONE else ()
-
-
-# Ops that need too much shared memory beside the multibuffers, may depend on thread indices, or synchronize the
-# cluster. Dots are checked one by one.
-_OUT_OF_PLACE = frozenset((ops.scan, ops.sort, ops.gather, ops.extract, ops.histogram, ops.inline_asm,
-                           gpu_ops.cluster_all_gather, gpu_ops.cluster_barrier))  # fmt: skip
 
 
 def _producer_loop(opened, block, op, can, tma, maps, barred):

@@ -157,7 +157,7 @@ class Schedule:
             return
         if x.kind is ops.load and len(T.shape(x.type)) == rank:
             yield x
-        elif x.kind in _SPREADS or x.kind.row and x.kind.row.cost == "cheap" or x.kind.elementwise and not x.kind.row:
+        elif x.kind.cost != "slow":
             for y in x.operands:
                 yield from self.loads_behind(y, rank)
 
@@ -402,9 +402,6 @@ class Schedule:
         return ops.add(b, self.buffers[key], ops.mul(b, slot, ops.constant(b, value=size, type=T.i32)))
 
 
-_SPREADS = (ops.trans, ops.expand_dims, ops.broadcast, ops.reshape)  # views and broadcasts
-
-
 def stages_of(loop, module):
     """The number of stages of a loop: its own `num_stages`, else the kernel's, else 3."""
     own = loop.attrs["num_stages"]
@@ -423,6 +420,6 @@ def zeros_elsewhere(load):
 
 
 def _zero(x):
-    while type(x) is Op and x.kind in (ops.splat, ops.cast):
+    while type(x) is Op and (x.kind.view or x.kind is ops.cast):
         x = x.operands[0]
     return type(x) is Op and x.kind is ops.constant and x.attrs["value"] == 0

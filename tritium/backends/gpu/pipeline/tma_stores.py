@@ -83,10 +83,10 @@ class _Stores:
             if op.kind is gpu_ops.warp_specialize:
                 self.walk(op.regions[1], loops, persistent)
                 continue
-            inner = loops | {id(op)} if op.kind in (ops.for_, ops.while_) and not persistent else loops
+            inner = loops | {id(op)} if op.kind.loop and not persistent else loops
             for region in op.regions:
                 self.walk(region, inner, False)
-            if op.kind in _TOUCHES:
+            if op.kind.global_memory:
                 self.events.append(Event(op, loops, block))
 
     def chosen(self):
@@ -105,14 +105,13 @@ class _Stores:
         pointers, value = op.operands[:2]
         if type(value.type) is not T.Tile or len(value.type.shape) != 2 or not self.only_writes(op):
             return None
-        mask = op.operands[2] if len(op.operands) > 2 else None
-        found = access(pointers, mask, self.scalars, lambda x: type(x) is Arg and id(x) in self.own)
+        found = access(pointers, op.mask, self.scalars, lambda x: type(x) is Arg and id(x) in self.own)
         if found is None or found.wraps:
             return None
         axis = found.tile.index(len(found.dims) - 1)
         if not self.tma.fits(value.type, axis, found):
             return None
-        return Box(op, found, axis, narrow(found, mask))
+        return Box(op, found, axis, narrow(found, op.mask))
 
     def only_writes(self, op):
         """True for a store without cache hints, or a relaxed atomic whose result is unused."""
@@ -150,9 +149,6 @@ class _Stores:
         return out
 
 
-_TOUCHES = (ops.load, ops.store, ops.atomic, ops.atomic_cas, ops.inline_asm, ops.call, gpu_ops.async_load)
-
-
 def _apart(x, y):
     """True if two boxes of one tensor, written in one iteration, are disjoint."""
     if (x.base, x.offset, len(x.dims)) != (y.base, y.offset, len(y.dims)):
@@ -186,7 +182,7 @@ class _Build:
         return swept.replace(body=Block([*module.args, *new], swept.body.ops), attrs=attrs)
 
     def rule(self, b, op):
-        if op.kind not in (ops.store, ops.atomic) or id(b.original) not in self.boxes:
+        if not op.kind.writes or id(b.original) not in self.boxes:
             return None
         key = id(b.original)
         box, tensor = self.boxes[key], self.maps[self.numbers[key]]

@@ -22,11 +22,8 @@ from ....ir import types as T
 from ....ir.core import Arg, Op, Result, walk
 from ....ir.rewrite import sweep
 from ....passes.assumed import Assumed
-from .. import ops as gpu_ops
 
 ORDINARY = 2.0**-60, 2.0**60  # arguments, and products of constants
-DOTS = (ops.dot, gpu_ops.dot_shared, gpu_ops.dot_wait)
-EXTREMES = (ops.max_, ops.min_, ops.max_nan, ops.min_nan)
 
 
 def hoist_scales(module):
@@ -107,7 +104,7 @@ def _factor(product) -> Any:
 def _from_dot(x):
     if x.kind is ops.select and _infinite(x.operands[2]):
         x = x.operands[1]
-    return type(x) is Op and x.kind in DOTS
+    return type(x) is Op and x.kind.mma
 
 
 def _infinite(x):
@@ -134,7 +131,8 @@ def _is_extreme(op):
     if op.kind is not ops.reduce or len(op.operands) != 1:
         return False
     combined, last = op.regions[0].ops[0], op.regions[0].ops[-1]
-    return len(op.regions[0].ops) == 2 and combined.kind in EXTREMES and last.operands[0] is combined
+    extreme = combined.kind.row is not None and combined.kind.row.idempotent  # on floats
+    return len(op.regions[0].ops) == 2 and extreme and last.operands[0] is combined
 
 
 def _rows(number):
