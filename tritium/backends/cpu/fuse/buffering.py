@@ -25,17 +25,12 @@ LOAD = 8
 SLOW = 8
 WORK = 6  # arithmetic operations from which a value is buffered before a broadcast
 DEEP = 120  # longer dependence chains are cut: their loops would spill registers
-_LOOPS = (ops.for_, ops.while_)
-# Statements whose loops do not visit every element of their operands, or visit it more than once.
-_SCATTERED = frozenset((ops.for_, ops.while_, ops.if_, ops.extract))
-# Statements that run element by element: costly operands are computed by chunks before.
-_ONE_BY_ONE = frozenset((ops.atomic, ops.atomic_cas, ops.print_, ops.histogram, ops.map_, ops.inline_asm))
 
 
 def induction_tiles(op) -> frozenset[int]:
     """The positions of loop-carried tiles that every iteration advances by a uniform amount: carried as one scalar."""
     body = op.regions[-1]
-    args = body.args[1:] if op.kind is ops.for_ else body.args
+    args = body.args[op.kind.loop.parameters:]
     return frozenset(k for k, (arg, y) in enumerate(zip(args, body.yields)) if _is_induction(arg, y))
 
 
@@ -56,9 +51,9 @@ def _is_induction(arg, y):
 
 
 def _is_uniform(x):
-    while type(x) not in (Arg, Result) and x.kind in (ops.broadcast, ops.reshape, ops.expand_dims, ops.hint, ops.cast):
+    while type(x) not in (Arg, Result) and (x.kind.view or x.kind is ops.cast) and type(x.type) is T.Tile:
         x = x.operands[0]
-    return type(x) not in (Arg, Result) and x.kind is ops.splat
+    return type(x.type) is not T.Tile
 
 
 class Buffering:
@@ -142,7 +137,7 @@ class Buffering:
         self.row_numbers = self.for_rows()
         for op in lazy:
             kind = op.kind
-            if kind is ops.splat or kind is ops.arange:
+            if kind.cost == "free" and not any(type(x.type) is T.Tile for x in op.operands):
                 weight[id(op)] = (0, 0, 0)
                 continue
             cost = depth = work = 0
@@ -201,16 +196,15 @@ class Buffering:
 
     def root(self, op, bit):
         """Add the uses of a statement: its operands, and what its regions capture."""
-        loops = op.kind in _LOOPS
-        inductions = induction_tiles(op) if loops else ()
-        first = 3 if op.kind is ops.for_ else 0
+        loops, one_by_one = op.kind.loop, self.lo.visits(op) == "elements"
+        inductions, first = (induction_tiles(op), loops.operands) if loops else ((), 0)
         for k, x in enumerate(op.operands):
             if k - first in inductions:  # after the loop the tile is its start plus an offset
                 later = self.uses.get(self.lo.key(op.results[k - first]), 0)
                 self.add(x, bit | later, looped=bit)
             else:
                 self.add(x, bit)
-                if op.kind in _ONE_BY_ONE and type(x) not in (Arg, Result) and self.heavy(x) and not _plain_load(x):
+                if one_by_one and type(x) not in (Arg, Result) and self.heavy(x) and not _plain_load(x):
                     self.required.add(self.lo.key(x))
         if op.regions:
             inside = {id(o) for r in op.regions for o in walk(r)}
@@ -288,7 +282,7 @@ class Buffering:
         if first == before:
             (nest.before if alone else nest.first_keeps).append(x)
             return first
-        if alone or any(o.kind in _SCATTERED or o.kind in _ONE_BY_ONE for o in nest.ops):
+        if alone or any(self.lo.visits(o) != "chunks" for o in nest.ops):
             nest.before.append(x)
             return before
         nest.keeps.append(x)
@@ -318,7 +312,7 @@ def _plain_load(op):
 def _own(op):
     """The cost of an op without its operands."""
     if op.kind.elementwise:
-        return SLOW if op.kind.row and op.kind.row.cost == "slow" else 1
+        return SLOW if op.kind.cost == "slow" else 1
     if op.kind in ADDRESSING:
         return 0
     return SLOW if op.regions else 1

@@ -11,21 +11,23 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Result
 
-__all__ = ["REPEATABLE", "clip_mask", "uniform_beyond"]
-
-# Combinations of n equal elements in closed form: n * x, or x.
-REPEATABLE = (ops.add, ops.max_, ops.min_, ops.max_nan, ops.min_nan, ops.and_, ops.or_)
+__all__ = ["clip_mask", "uniform_beyond"]
 
 
 def clip_mask(op):
     """The mask at whose end the loop of a store or a reduction may stop; None if there is none."""
     if op.kind is ops.store:
-        return op.operands[2] if len(op.operands) > 2 else None
+        return op.mask
     region, = op.regions
-    if len(op.operands) > 1 or len(region.ops) != 2 or region.ops[0].kind not in REPEATABLE:
+    if len(op.operands) > 1 or len(region.ops) != 2 or not _is_repeatable(region.ops[0].kind):
         return None
     x, = op.operands
     return next((m for m in _masks(x) if uniform_beyond(x, m)), None)
+
+
+def _is_repeatable(kind):
+    """Whether n equal elements combine in closed form: to n * x, or to x."""
+    return kind is ops.add or kind.row is not None and kind.row.idempotent
 
 
 def _masks(x):
@@ -63,14 +65,13 @@ def _uniform_beyond(x, m, known):
     if x.kind is ops.splat:
         return True
     if x.kind is ops.load:
-        return len(x.operands) > 1 and x.operands[1] is m and \
-            (len(x.operands) == 2 or uniform_beyond(x.operands[2], m, known))
+        return x.mask is m and (len(x.operands) == 2 or uniform_beyond(x.operands[2], m, known))
     if x.kind is ops.select and x.operands[0] is m:
         return uniform_beyond(x.operands[2], m, known)
     if x.kind is ops.expand_dims:
         return x.attrs["axis"] == len(T.shape(x.type)) - 1 or uniform_beyond(x.operands[0], m, known)
     if x.kind is ops.broadcast:
         return T.shape(x.operands[0].type)[-1] == 1 or uniform_beyond(x.operands[0], m, known)
-    if x.kind.elementwise or x.kind in (ops.hint, ops.rare):
+    if x.kind.positionwise and not x.kind.effects:
         return all(uniform_beyond(y, m, known) for y in x.operands)
     return False

@@ -21,9 +21,6 @@ from ....passes.alias import MOST_PAIRS, AliasAnalysis
 
 __all__ = ["Assumptions", "disjoint", "origin", "positionwise", "reorders"]
 
-_WRITES = (ops.store, ops.atomic, ops.atomic_cas)
-
-
 class Assumptions:
     """Preconditions of a kernel: `pairs` of accesses that are disjoint or identical, and rows of values that are
     `nonnegative`. With None for a list, nothing of its kind is assumed."""
@@ -38,7 +35,7 @@ class Assumptions:
 
     def injective(self, a, b) -> bool:
         """Whether accesses through the same pointers, one of which writes, may be assumed to be injective."""
-        if type(b.operands[0].type) is not T.Tile:
+        if type(b.pointer.type) is not T.Tile:
             return True
         found = self.alias.injectivity(a, b)
         if found and self.nonnegative is not None:
@@ -77,7 +74,7 @@ def reorders(lo, load, nest, moved) -> bool:
 
     `moved`: it reads elements at other positions than those that it writes.
     """
-    return any(not _keeps_off(lo, load, op, moved) for op in nest.ops if op.kind in _WRITES)
+    return any(not _keeps_off(lo, load, op, moved) for op in nest.ops if op.kind.writes)
 
 
 def disjoint(lo, op, others) -> bool:
@@ -89,7 +86,7 @@ def disjoint(lo, op, others) -> bool:
 
 def _keeps_off(lo, a, b, moved):
     """Whether no element of one access is hit by another position of the other, which writes."""
-    p, q = a.operands[0], b.operands[0]
+    p, q = a.pointer, b.pointer
     if p is q:
         return not moved and lo.assumptions.injective(a, b)
     x, y = origin(lo, p), origin(lo, q)
@@ -97,5 +94,5 @@ def _keeps_off(lo, a, b, moved):
 
 
 def positionwise(op) -> bool:
-    """Whether each element of an op's result is made from the elements of its operands at the same position."""
-    return op.kind.elementwise or op.kind in (ops.load, ops.hint, ops.map_, ops.rare)
+    """Whether each element of a lazy op's result is made from the elements of its operands at the same position."""
+    return op.kind.positionwise or op.kind is ops.map_

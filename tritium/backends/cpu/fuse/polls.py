@@ -74,7 +74,7 @@ def _work_of(op):
     size = max([_STRIP, *[T.numel(t) for t in (*op.types, *[x.type for x in op.operands]) if type(t) is T.Tile]])
     if op.kind is ops.dot:
         return size * T.shape(op.operands[0].type)[-1] // 2
-    if op.kind in (ops.atomic, ops.atomic_cas):
+    if op.kind.atomic:
         return size * _ATOMIC
     return size * (1 + sum(len(region.ops) for region in op.regions))
 

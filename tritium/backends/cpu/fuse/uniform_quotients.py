@@ -15,8 +15,6 @@ from .index import iota
 
 __all__ = ["axis_info_of", "chunk", "counting", "same", "width"]
 
-_KINDS = (ops.div, ops.rem, ops.shr, ops.and_)
-
 
 def same(lo, x, idx):
     """The index of the first element if the chunk of `x` is uniform; None if that is not known."""
@@ -63,12 +61,18 @@ def _asks(lo, x):
         if lo.divides is None:
             lo.divides = _divides(lo.module.body)
         return lo.divides
-    return x.kind in _KINDS and T.element(x.type).is_int
+    return _is_quotient(x)
 
 
 def _divides(block):
-    return any(op.kind in _KINDS and type(op.type) is T.Tile and T.element(op.type).is_int
-               or any(map(_divides, op.regions)) for op in block.ops if op.types or op.regions)
+    return any(type(op.type) is T.Tile and _is_quotient(op) or any(map(_divides, op.regions))
+               for op in block.ops if op.types or op.regions)
+
+
+def _is_quotient(op):
+    """Whether an op makes runs of equal or contiguous integers."""
+    row = op.kind.row
+    return row is not None and row.steps and row.result == "same" and T.element(op.type).is_int
 
 
 def axis_info_of(lo, x):
@@ -90,7 +94,7 @@ def width(lo, roots, most, axis=None):
         if type(x) is not Op or type(x.type) is not T.Tile or (id(x), axis) in seen or lo.key(x) in lo.buffers:
             continue
         seen.add((id(x), axis))
-        if x.kind in _KINDS and T.element(x.type).is_int:
+        if _is_quotient(x):
             info = axis_info_of(lo, x)
             run = max(info.constancy[axis], info.contiguity[axis])
             most = run if _LEAST <= run < most else most

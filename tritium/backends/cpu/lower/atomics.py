@@ -19,7 +19,7 @@ _ORDER = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "a
 _ON_FAILURE = {"monotonic": "monotonic", "acquire": "acquire", "release": "monotonic", "acq_rel": "acquire"}
 
 
-@statement(ops.atomic)
+@statement(ops.atomic, visits="elements")
 def _atomic(lo, op):
     p, v, mask = (*op.operands, None)[:3]
     t, how, order = T.element(op.type), op.attrs["how"], _ORDER[op.attrs["sem"]]
@@ -144,7 +144,7 @@ def _to_half(w, x):
     return w.cast("trunc", w.binary("or", code, sign), "i16")
 
 
-@statement(ops.atomic_cas)
+@statement(ops.atomic_cas, visits="elements")
 def _cas(lo, op):
     p, expected, v = op.operands
     t, order, w = T.element(op.type), _ORDER[op.attrs["sem"]], lo.w

@@ -17,6 +17,7 @@ from ...llvm.writer import Level, Val, value
 from ..fuse import polls
 from ..fuse.affine import Form, form_of
 from ..fuse.buffering import induction_tiles
+from ..fuse.dependences import positionwise
 from . import loop_nests
 from .dot import look_ahead, sums
 from .function import InductionTile
@@ -48,7 +49,7 @@ class Destination(NamedTuple):
     def in_place(self, lo, x) -> bool:
         """Whether each element of `x` reads only the old element that it replaces."""
         made = x.op if type(x) is Result else x
-        if type(made) is not Arg and made.kind in (ops.for_, ops.while_):
+        if type(made) is not Arg and made.kind.loop:
             return uses(self.body).get(id(self.arg), 0) == 1 and any(y is self.arg for y in made.operands)
         return all(aligned for buffer, aligned in reads(lo, x).items() if buffer is self.buffer)
 
@@ -69,7 +70,7 @@ def reads(lo, x):
         elif k in lo.inductions:
             stack.append((lo.inductions[k].start, aligned))
         elif type(op) is not Arg and lo.is_lazy(op):
-            aligned = aligned and (op.kind.elementwise or op.kind in (ops.load, ops.hint, ops.map_, ops.rare))
+            aligned = aligned and positionwise(op)
             stack += [(y, aligned) for y in op.operands]
     return found
 
@@ -249,7 +250,7 @@ def _ready(lo, pairs):
 _PAST = {"slt": "sge", "ult": "uge", "sgt": "sle"}  # the comparison of the bounds of a loop with zero iterations
 
 
-@statement(ops.for_)
+@statement(ops.for_, visits="some")
 def _for(lo, op):
     (start, stop, by, *inits), (body,) = op.operands, op.regions
     index, *args = body.args
@@ -281,7 +282,7 @@ def _for(lo, op):
     carried.finish(loop.results)
 
 
-@statement(ops.while_)
+@statement(ops.while_, visits="some")
 def _while(lo, op):
     condition, body = op.regions
     carried = Carried(lo, op, op.operands)
@@ -320,7 +321,7 @@ def _while(lo, op):
 
 
 # --- branches ---------------------------------------------------------------------------------------------------
-@statement(ops.if_)
+@statement(ops.if_, visits="some")
 def _if(lo, op):
     tiles = {k: lo.allocate(x) for k, x in enumerate(op.results) if type(x.type) is T.Tile}
     singles = [k for k in range(len(op.types)) if k not in tiles]

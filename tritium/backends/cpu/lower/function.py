@@ -26,7 +26,7 @@ from . import loop_nests, scratch_chunks, views
 from .emit import Emitter
 from .fault_record import record
 from .scratch import Arena, View
-from .table import is_lazy, puller, statement, statement_of
+from .table import VISITS, is_lazy, puller, statement, statement_of
 
 __all__ = ["InductionTile", "Lowered", "Lowering", "lower"]
 
@@ -314,6 +314,11 @@ class Lowering(Emitter):
         if found is None:
             found = self._lazy[id(op)] = is_lazy(op)
         return found
+
+    @staticmethod
+    def visits(op) -> str:
+        """What the loops of a statement visit of its operands: "chunks", "elements" or "some"."""
+        return VISITS.get(op.kind, "chunks")
 
     def scalar(self, x) -> Val:
         """A value that is not a tile."""

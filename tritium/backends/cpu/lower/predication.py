@@ -125,13 +125,16 @@ def mask_of(lo, m, idx) -> Mask | None:
     return mask if mask.in_lanes or mask.condition is not None else None
 
 
-_THROUGH = (ops.broadcast, ops.expand_dims, ops.trans, ops.reshape, ops.hint)
 _COMPARE = {ops.lt: (0, 1, 0), ops.le: (0, 1, 1), ops.gt: (1, 0, 0), ops.ge: (1, 0, 1)}  # x < y + c
 
 
+def _is_view(m):
+    """Whether a mask is a view of a tile."""
+    return type(m) not in (Arg, Result) and m.kind.view and m.kind is not ops.splat
+
+
 def _restrict(lo, mask, m, idx):
-    while type(m.type) is T.Tile and type(m) not in (Arg, Result) and m.kind in _THROUGH \
-            and lo.key(m) not in lo.buffers:
+    while type(m.type) is T.Tile and _is_view(m) and lo.key(m) not in lo.buffers:
         idx = source_index(lo, m, idx)
         m = m.operands[0]
     computed = type(m) not in (Arg, Result) and type(m.type) is T.Tile and lo.key(m) not in lo.buffers
@@ -207,7 +210,7 @@ def tile_inside(lo, masks) -> Val | None:
 
 def _corners(lo, m, tests) -> bool:
     """Add a test of the corner at which a mask fails first; False if it may fail elsewhere."""
-    while type(m) not in (Arg, Result) and m.kind in _THROUGH:
+    while _is_view(m):
         m = m.operands[0]
     if type(m) not in (Arg, Result) and m.kind is ops.and_:
         return all(_corners(lo, x, tests) for x in m.operands)
@@ -245,7 +248,7 @@ def limits(lo, m, shape) -> list | None:
 
 
 def _limits(lo, m, path, found) -> bool:
-    while type(m) not in (Arg, Result) and m.kind in _THROUGH:
+    while _is_view(m):
         path, m = (*path, m), m.operands[0]
     if type(m) not in (Arg, Result) and m.kind is ops.and_:
         return all(_limits(lo, x, path, found) for x in m.operands)

@@ -52,7 +52,7 @@ def _clock(lo, op):
 
 
 # --- prints and assertions --------------------------------------------------------------------------------------
-@statement(ops.print_)
+@statement(ops.print_, visits="elements")
 def _print(lo, op):
     w = lo.w
     program = [lo.axis(k) for k in range(3)]
@@ -123,7 +123,7 @@ def _complaint(op):
 
 
 # --- inline assembly --------------------------------------------------------------------------------------------
-@statement(ops.inline_asm)
+@statement(ops.inline_asm, visits="elements")
 def _inline_asm(lo, op):
     """The host's assembly, once for every `pack` elements."""
     shape = T.shape(op.types[0])

@@ -286,7 +286,7 @@ def _scan_lanes(lo, region, xs, n, reverse):
 
 
 # --- maps -------------------------------------------------------------------------------------------------------
-@statement(ops.map_)
+@statement(ops.map_, visits="elements")
 def _map(lo, op):
     """A map with control flow, or of several elements at once: element by element."""
     pack, shape = op.attrs["pack"], T.shape(op.operands[0].type)

@@ -25,7 +25,7 @@ def _to_scalars(lo, op):
         lo.values[lo.key(result)] = lo.ev(x, tuple(idx))
 
 
-@statement(ops.extract)
+@statement(ops.extract, visits="some")
 def _extract(lo, op):
     x, *index = op.operands
     lo.values[lo.key(op)] = lo.ev(x, tuple([(lo.index_of(lo.scalar(i), i.type), None) for i in index]))
@@ -140,7 +140,7 @@ def _sort(lo, op):
     lo.buffers[lo.key(op)] = buffer
 
 
-@statement(ops.histogram)
+@statement(ops.histogram, visits="elements")
 def _histogram(lo, op):
     """One element after the other."""
     x, *masks = op.operands

@@ -3,6 +3,9 @@
     @pulled(ops.select)     fn(lo, op, idx) -> the chunk of the result at `idx` (a list of chunks for several results)
     @statement(ops.store)   fn(lo, op) lowers the op in program order, with its own loops
 
+The loops of a statement visit every element of its operands once, in chunks. If not, it says what they visit:
+"elements", one by one, so costly operands are computed by chunks before; or "some", perhaps more than once.
+
 A pulled tile op generates no code in place: each loop nest that uses its result computes the chunks it needs. Pulled
 ops on scalars are evaluated in place. An op in neither table cannot be compiled for the CPU.
 """
@@ -15,10 +18,11 @@ from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
 
-__all__ = ["PULL", "STATEMENTS", "is_lazy", "lane_by_lane", "pulled", "puller", "statement", "statement_of"]
+__all__ = ["PULL", "STATEMENTS", "VISITS", "is_lazy", "lane_by_lane", "pulled", "puller", "statement", "statement_of"]
 
 PULL: dict = {}
 STATEMENTS: dict = {}
+VISITS: dict = {}
 
 
 def pulled(*kinds):
@@ -29,10 +33,11 @@ def pulled(*kinds):
     return register
 
 
-def statement(*kinds):
-    """Register a function that lowers an op in program order."""
+def statement(*kinds, visits="chunks"):
+    """Register a function that lowers an op in program order, and what its loops visit."""
     def register(fn):
         STATEMENTS.update(dict.fromkeys(kinds, fn))
+        VISITS.update(dict.fromkeys(kinds, visits))
         return fn
     return register
 
@@ -64,9 +69,7 @@ def is_lazy(op) -> bool:
 def lane_by_lane(block) -> bool:
     """Whether a region of scalars can be evaluated on all lanes of a chunk at once: no loops, no effects."""
     for op in block.ops:
-        if op.kind in (ops.if_, ops.rare):
-            if not all(map(lane_by_lane, op.regions)):
-                return False
-        elif not (op.kind.elementwise or op.kind.terminator or op.kind is ops.constant or op.kind is ops.hint):
+        pure = not op.kind.effects and (op.kind.positionwise or op.kind.cost == "free")
+        if not (pure or op.kind.terminator or op.kind is ops.if_) or not all(map(lane_by_lane, op.regions)):
             return False
     return True
