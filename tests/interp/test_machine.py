@@ -201,7 +201,7 @@ def test_values_are_freed_after_their_last_use():
     }""")
     machine = Machine()
     machine.run_kernel(module, [np.array(1, np.int32)], (0, 0, 0))
-    assert machine._plans[id(module.body)].slots == [None] * 4
+    assert machine._plans[module.body].slots == [None] * 4
 
 
 # --- printing and asserting -----------------------------------------------------------------------------------------

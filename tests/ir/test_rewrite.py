@@ -94,9 +94,9 @@ def test_substitute_copies_with_new_parameters_and_ops():
     substitute(b, body, [x])
     substitute(b, body, [n])
     twice = verify(Module("twice", b.finish()))     # the verifier refuses an op that stands in two places
-    old = {id(op) for op in walk(body)}
+    old = {*walk(body)}
     assert [op.kind.name for op in twice.body.ops] == ["for", "print", "for", "print"]
-    assert not old & {id(op) for op in walk(twice.body)}
+    assert not old & {*walk(twice.body)}
     assert twice.body.ops[0].operands[3] is x and twice.body.ops[2].operands[3] is n
 
 
@@ -104,7 +104,7 @@ def test_uses_count_operands_everywhere():
     module = parse_module(TEXT)
     counts = uses(module.body)
     x = module.args[0]
-    assert counts[id(x)] == 2 + 1 + 2 and counts[id(module.body.ops[1])] == 2 and counts[id(module.body.ops[2])] == 2
+    assert counts[x] == 2 + 1 + 2 and counts[module.body.ops[1]] == 2 and counts[module.body.ops[2]] == 2
 
 
 @pytest.mark.parametrize("inner, wanted", [("", ""), ("%9 = load %p : i32", "read"), ("store %p, %i", "write"),

@@ -108,10 +108,10 @@ def _aggregates(parts):
 
 def _is_closed(body):
     """Whether a body uses nothing from outside."""
-    known = {*map(id, body.args)}
+    known = {*body.args}
     for op in walk(body):
-        known |= {id(op), *[id(arg) for region in op.regions for arg in region.args]}
-    return all(id(x.op if type(x) is Result else x) in known for op in walk(body) for x in op.operands)
+        known |= {op, *(arg for region in op.regions for arg in region.args)}
+    return all((x.op if type(x) is Result else x) in known for op in walk(body) for x in op.operands)
 
 
 def _name(b, function, types):

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import TritonError, fail
 from ..ir import types as T
 from ..ir.builder import Builder
-from ..ir.core import Module, Result
+from ..ir.core import Module, Result, Value
 from ..language.source.dialect import OLDEST
 from ..language.types import dtypes, values
 from ..language.types.annotations import check_listed
@@ -168,17 +168,17 @@ def _defaults():
                            enable_fp_fusion=True)
 
 
-def _check_closed(block, fn, outside: Collection[int] = ()):
+def _check_closed(block, fn, outside: Collection[Value] = ()):
     """A combine function is applied in places where the kernel's own values do not exist."""
-    known = {*outside, *map(id, block.args)}
+    known = {*outside, *block.args}
     for op in block.ops:
         for x in op.operands:
-            if id(x.op if type(x) is Result else x) not in known:
+            if (x.op if type(x) is Result else x) not in known:
                 raise fail(ValueError, f"{fn.__name__} uses a run-time value from outside of it",
                            hint="pass it to the operation as one more input")
         for region in op.regions:
             _check_closed(region, fn, known)
-        known.add(id(op))
+        known.add(op)
 
 
 # --- parameters ---------------------------------------------------------------------------------------------------

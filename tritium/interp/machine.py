@@ -24,7 +24,7 @@ import numpy as np
 
 from ..errors import InterpreterError, fail, innermost
 from ..ir import types as T
-from ..ir.core import Module, Result
+from ..ir.core import Module
 from ..ir.rewrite import substitute, sweep
 from ..ops import constant, if_, select
 from ..ops.meaning import np_dtype, scalar_of
@@ -125,7 +125,7 @@ class Machine:
 
     def run(self, block, args):
         """Run a block with these parameters; gives the values it yields."""
-        plan = self._plans.get(id(block)) or self._prepare(block)
+        plan = self._plans.get(block) or self._prepare(block)
         slots = plan.slots
         for slot, value in zip(plan.params, args, strict=True):
             slots[slot] = value
@@ -164,9 +164,9 @@ class Machine:
         number, slots = {}, []
 
         def define(x):
-            number[key_of(x)] = len(slots)
+            number[x] = len(slots)
             slots.append(None)
-            return number[key_of(x)]
+            return number[x]
 
         def prepare(block):
             params = tuple(define(a) for a in block.args)
@@ -175,14 +175,14 @@ class Machine:
             for op in body:
                 for region in op.regions:
                     prepare(region)
-            yields = tuple(number[key_of(y)] for y in block.yields)
+            yields = tuple(number[y] for y in block.yields)
             dead = last_uses({*params, *itertools.chain(*outputs)} - {*yields}, body, outputs, number)
-            steps = [Step(op, op.kind.eval, tuple(number[key_of(x)] for x in op.operands), outs, gone)
+            steps = [Step(op, op.kind.eval, tuple(number[x] for x in op.operands), outs, gone)
                      for op, outs, gone in zip(body, outputs, dead)]
-            self._plans[id(block)] = Plan(block, slots, params, steps, yields)
+            self._plans[block] = Plan(block, slots, params, steps, yields)
 
         prepare(block)
-        return self._plans[id(block)]
+        return self._plans[block]
 
     def map_region(self, block, arrays):
         """Apply a region of scalar ops to every element of arrays of one shape; gives one array for each yield."""
@@ -197,10 +197,10 @@ class Machine:
 
     def _vector_form(self, block):
         """A block that does for arrays at once what `block` does for each element, or None."""
-        if id(block) not in self._vector:
+        if block not in self._vector:
             straight = sweep(Module("", block), branches_to_selects).body
-            self._vector[id(block)] = block, straight if is_lanewise(straight) else None
-        return self._vector[id(block)][1]
+            self._vector[block] = straight if is_lanewise(straight) else None
+        return self._vector[block]
 
     # --- what ops ask for ---------------------------------------------------------------------------------------------
     def load(self, op, p, mask, other):
@@ -296,15 +296,11 @@ def branches_to_selects(b, op):
     return tuple(select(b, op.operands[0], x, y) for x, y in zip(then, other))
 
 
-def key_of(x):
-    return (id(x.op), x.index) if type(x) is Result else id(x)
-
-
 def last_uses(slots, ops, outputs, number):
     """For each op, which of `slots` no later op (nor any region in one) uses."""
     dead, waiting = [], set(slots)
     for op, outs in zip(reversed(ops), reversed(outputs)):
-        used = {number[key_of(x)] for x in used_values(op)} | {*outs}
+        used = {number[x] for x in used_values(op)} | {*outs}
         dead.append(tuple(waiting & used))
         waiting -= used
     return dead[::-1]

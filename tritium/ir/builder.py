@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Any
 
-from .core import Arg, Block, Op, Result
+from .core import Arg, Block, Op
 from .opdef import types_of
 from .types import Type
 
@@ -107,16 +107,11 @@ def op_key(op):
     Constants compare by bits and type (0.0 is not -0.0, 1 is not True); operands that commute, in any order.
     """
     kind, operands, attrs = op.kind, op.operands, op.attrs
-    if len(operands) == 2 and kind.row is not None and kind.row.commutes and _rank(operands[0]) > _rank(operands[1]):
-        operands = operands[::-1]
+    if kind.row is not None and kind.row.commutes:
+        operands = frozenset(operands)
     if not attrs:
         return kind, operands
     return (kind, operands, *attrs, *map(attr_key, attrs.values()))
-
-
-def _rank(x):
-    """Some order of values."""
-    return (id(x.op), x.index) if type(x) is Result else (id(x), -1)
 
 
 def attr_key(value):

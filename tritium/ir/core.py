@@ -112,7 +112,7 @@ class Result(Value):
         return type(other) is Result and other.op is self.op and other.index == self.index
 
     def __hash__(self):
-        return hash((id(self.op), self.index))
+        return hash((self.op, self.index))
 
     def __repr__(self):
         return f"Result({self.op!r}, {self.index})"

@@ -63,9 +63,9 @@ class Rewriter(Builder):
     def value(self, x):
         """What stands for `x` now."""
         if type(x) is Result:
-            found = self.map.get(id(x.op))
+            found = self.map.get(x.op)
             return x if found is None else found[x.index]
-        found = self.map.get(id(x))
+        found = self.map.get(x)
         return x if found is None else found[0]
 
     def rewrite(self, block):
@@ -75,7 +75,7 @@ class Rewriter(Builder):
             self.loc = op.loc
             operands, changed = op.operands, False
             for x in operands:
-                if get(id(x.op if type(x) is Result else x)) is not None:
+                if get(x.op if type(x) is Result else x) is not None:
                     operands, changed = tuple([self.value(x) for x in operands]), True
                     break
             regions = op.regions
@@ -86,9 +86,9 @@ class Rewriter(Builder):
             self.original = op
             made = rule(self, new)
             if made is not None:
-                self.map[id(op)] = made if type(made) is tuple else (made,)
+                self.map[op] = made if type(made) is tuple else (made,)
             elif (placed := place(new)) is not op:
-                self.map[id(op)] = placed.results
+                self.map[op] = placed.results
 
     def is_here(self, op):
         """True when `op` stands in the innermost open block."""
@@ -125,7 +125,7 @@ def _same_or_new(block, done):
 def substitute(b, block, values, known=None):
     """Emit a fresh copy of `block`'s ops through `b` with its parameters replaced; returns what it yields.
 
-    `known` has values for ops, by their ids, that are not to be emitted.
+    `known` has values for ops that are not to be emitted.
 
     >>> from tritium import ops
     >>> from tritium.ir import types as T
@@ -135,47 +135,47 @@ def substitute(b, block, values, known=None):
     >>> substitute(b, r.block, [x])
     (Op(add: i32),)
     """
-    names = dict(zip([id(a) for a in block.args], [(v,) for v in values], strict=True))
+    names = dict(zip(block.args, [(v,) for v in values], strict=True))
     return _copy(b, block, {**names, **{key: (x,) for key, x in (known or {}).items()}})
 
 
 def _copy(b, block, names):
     def value(x):
-        found = names.get(id(x.op if type(x) is Result else x))
+        found = names.get(x.op if type(x) is Result else x)
         return x if found is None else found[x.index if type(x) is Result else 0]
 
     for op in block.ops:
-        if id(op) in names:
+        if op in names:
             continue
         operands = [value(x) for x in op.operands]
         if op.kind.terminator:
             return tuple(operands)
         made = b.emit(op.kind, operands, op.attrs, [copy_region(b, r, names) for r in op.regions], op.loc)
-        names[id(op)] = made if type(made) is tuple else (made,)
+        names[op] = made if type(made) is tuple else (made,)
     return ()
 
 
 def copy_region(b, block, names):
-    """A fresh copy of a region, its own parameters renewed; `names` maps ids of outer ops and parameters to values."""
+    """A fresh copy of a region, its own parameters renewed; `names` maps outer ops and parameters to values."""
     with b.region([a.type for a in block.args], [a.name for a in block.args]) as region:
-        names = {**names, **{id(old): (new,) for old, new in zip(block.args, region.args)}}
+        names = {**names, **{old: (new,) for old, new in zip(block.args, region.args)}}
         yields = _copy(b, block, names)
         b.emit(block.ops[-1].kind, yields)
     return region.block
 
 
 def uses(block, counts=None):
-    """How often each op or parameter is used in a block and its regions, by id; a result counts for its op.
+    """How often each op or parameter is used in a block and its regions; a result counts for its op.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%x: i32) {\\n  %0 = add %x, %x : i32\\n}")
-    >>> uses(m.body)[id(m.args[0])]
+    >>> uses(m.body)[m.args[0]]
     2
     """
     counts = {} if counts is None else counts
     for op in block.ops:
         for x in op.operands:
-            key = id(x.op if type(x) is Result else x)
+            key = x.op if type(x) is Result else x
             counts[key] = counts.get(key, 0) + 1
         for region in op.regions:
             uses(region, counts)

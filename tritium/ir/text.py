@@ -51,10 +51,10 @@ class _Printer:
         return self.names[key]
 
     def use(self, x):
-        return f"{self.names[id(x.op)]}#{x.index}" if type(x) is Result else self.names[id(x)]
+        return f"{self.names[x.op]}#{x.index}" if type(x) is Result else self.names[x]
 
     def parameter(self, arg):
-        return f"{self.fresh(id(arg), arg.name)}: {arg.type}" + (f" {print_attrs(arg.attrs)}" if arg.attrs else "")
+        return f"{self.fresh(arg, arg.name)}: {arg.type}" + (f" {print_attrs(arg.attrs)}" if arg.attrs else "")
 
     def module(self, module):
         self.function("kernel", module)
@@ -79,7 +79,7 @@ class _Printer:
         head = op.kind.name
         if op.operands:
             names = self.names
-            head += " " + ", ".join([names[id(x)] if type(x) is not Result else self.use(x) for x in op.operands])
+            head += " " + ", ".join([names[x] if type(x) is not Result else self.use(x) for x in op.operands])
         if op.attrs:
             shown, usual = op.attrs, op.kind.defaults
             if usual:
@@ -88,7 +88,7 @@ class _Printer:
             if shown:
                 head += f" {print_attrs(shown)}"
         if op.types:
-            name = self.fresh(id(op))
+            name = self.fresh(op)
             many = f":{len(op.types)}" if len(op.types) > 1 else ""
             head = f"{name}{many} = {head} : {', '.join([t.text for t in op.types])}"
         if op.regions:

@@ -42,7 +42,7 @@ def name_of(step):
 class _Verifier:
     def __init__(self, module, after, allow):
         self.module, self.after, self.allow = module, after, allow
-        self.placed = set()     # ids of every op and parameter met so far
+        self.placed = set()     # every op and parameter met so far
         self.functions = {function.name: function for function in module.functions}
         if len({module.name, *self.functions}) <= len(module.functions):
             raise self.error("two functions have one name")
@@ -53,13 +53,13 @@ class _Verifier:
         return error
 
     def block(self, block, scope, closed, loc=None):
-        scope = scope | {id(a) for a in block.args}
+        scope = scope | {*block.args}
         for arg in block.args:
-            if id(arg) in self.placed:
+            if arg in self.placed:
                 raise self.error(f"parameter {arg!r} belongs to two blocks")
-            self.placed.add(id(arg))
+            self.placed.add(arg)
         for position, op in enumerate(block.ops):
-            problem = "stands in two places" if id(op) in self.placed else _problem(op, scope, self.allow)
+            problem = "stands in two places" if op in self.placed else _problem(op, scope, self.allow)
             if not problem and "callee" in op.attrs:
                 problem = self.call(op)
             if not problem and op.kind.terminator and position != len(block.ops) - 1:
@@ -68,8 +68,8 @@ class _Verifier:
                 raise self.error(f"{op.kind.name}: {problem}", op.loc)
             for region in op.regions:
                 self.block(region, scope, closed=True, loc=op.loc)
-            scope.add(id(op))
-            self.placed.add(id(op))
+            scope.add(op)
+            self.placed.add(op)
         if closed and not (block.ops and block.ops[-1].kind.terminator):
             raise self.error("a region has no closing yield", loc)
 
@@ -106,7 +106,7 @@ def _problem(op, scope, allow):
     if allow is not None and op.kind not in allow:
         return "not allowed at this stage"
     for x in op.operands:
-        if id(x.op if type(x) is Result else x) not in scope:
+        if (x.op if type(x) is Result else x) not in scope:
             return f"operand {x!r} is not defined before it"
         if type(x) is Op and len(x.types) != 1:
             return f"operand {x!r} has no value" if not x.types else f"operand {x!r} has several values: name one"

@@ -59,14 +59,14 @@ class _Body:
 
     def __init__(self, function, known):
         self.known = known
-        self.numbers = {id(arg): k for k, arg in enumerate(function.args)}
+        self.numbers = {arg: k for k, arg in enumerate(function.args)}
         self.owners = {}  # parameter of a region -> (op of the region, its number counted from the last)
         self.traced = {}
         self.yields = function.body.yields
         touching = []
         for op in walk(function.body):
             for region in op.regions:
-                self.owners |= {id(arg): (op, k - len(region.args)) for k, arg in enumerate(region.args)}
+                self.owners |= {arg: (op, k - len(region.args)) for k, arg in enumerate(region.args)}
             if op.kind.access or op.kind is ops.call:
                 touching.append(op)
         self.found = [pair for op in touching for pair in self.of(op)]
@@ -85,14 +85,13 @@ class _Body:
     def origins(self, x):
         """The numbers of the parameters that a pointer may be computed from."""
         way, traced = [], self.traced
-        while type(x) is Op and _moves(x) and id(x) not in traced:
-            way.append(id(x))
+        while type(x) is Op and _moves(x) and x not in traced:
+            way.append(x)
             x = x.operands[0]
-        key = _key(x)
-        if key not in traced:
-            traced[key] = self.trace(x)
-        traced |= dict.fromkeys(way, traced[key])
-        return traced[key]
+        if x not in traced:
+            traced[x] = self.trace(x)
+        traced |= dict.fromkeys(way, traced[x])
+        return traced[x]
 
     def trace(self, x):
         """Go back over all that a pointer is made of, each value once: loops lead back to where they began."""
@@ -101,14 +100,13 @@ class _Body:
             x = left.pop()
             while type(x) is Op and _moves(x):
                 x = x.operands[0]
-            key = _key(x)
-            if key in seen or not T.is_ptr(x.type):
+            if x in seen or not T.is_ptr(x.type):
                 continue
-            seen.add(key)
-            if key in self.numbers:
-                out.add(self.numbers[key])
-            elif key in self.owners:
-                op, k = self.owners[key]
+            seen.add(x)
+            if x in self.numbers:
+                out.add(self.numbers[x])
+            elif x in self.owners:
+                op, k = self.owners[x]
                 left += _carried(op, k) if op.kind.loop else op.operands
             else:
                 left += self.sources(*((x.op, x.index) if type(x) is Result else (x, 0)))
@@ -129,10 +127,6 @@ class _Body:
 def _moves(op):
     """True if an op gives one pointer at another place: its first operand."""
     return op.kind.view or op.kind is ops.addptr
-
-
-def _key(x):
-    return (id(x.op), x.index) if type(x) is Result else id(x)
 
 
 def _carried(loop, k):

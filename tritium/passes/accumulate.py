@@ -34,7 +34,7 @@ def accumulate(module):
         if op.kind is not ops.add:
             return None
         for product, other, before in zip(op.operands, op.operands[::-1], b.original.operands):
-            if _from_zero(product) and counts[id(before)] == 1 and b.is_here(product):
+            if _from_zero(product) and counts[before] == 1 and b.is_here(product):
                 x, y, _ = product.operands
                 return b.emit_as_is(ops.dot, (x, y, other), product.attrs, loc=product.loc)
         return None

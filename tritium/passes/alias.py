@@ -113,7 +113,7 @@ class AliasAnalysis:
             if carried is not None:
                 p = carried.start
             elif type(p) is Arg:
-                return self.known.arguments.get(id(p))
+                return self.known.arguments.get(p)
             elif type(p) is not Op or not p.operands or not T.is_ptr(p.operands[0].type):
                 return None
             else:
@@ -121,16 +121,16 @@ class AliasAnalysis:
 
     def offset_of(self, p):
         """The offset of a pointer from its parameter."""
-        if id(p) not in self._offsets:
-            self._offsets[id(p)] = _Offset(self.known, p)
-        return self._offsets[id(p)]
+        if p not in self._offsets:
+            self._offsets[p] = _Offset(self.known, p)
+        return self._offsets[p]
 
     def launch_extents(self, a, b):
         """The extents of two accesses over the whole launch."""
         for x in (a, b):
-            if id(x) not in self._reached:
-                self._reached[id(x)] = self.known.rows(x.pointer, x.mask)
-        return self._reached[id(a)], self._reached[id(b)]
+            if x not in self._reached:
+                self._reached[x] = self.known.rows(x.pointer, x.mask)
+        return self._reached[a], self._reached[b]
 
     def relative_extents(self, p, q, loop=None):
         """The extents of two accesses without their common terms, in any two iterations of a loop."""
@@ -156,13 +156,13 @@ class AliasAnalysis:
         return (min(found)[1], *min(found)[2]) if found else ()
 
     def varying(self, loop):
-        """Ids of the values that may vary with the iteration.
+        """The values that may vary with the iteration.
 
         A pass may have replaced the loop of the module by another with the same parameters.
         """
-        before, _ = self.known.loops.get(id(loop.regions[0].args[0]), (loop, 0))
+        before, _ = self.known.loops.get(loop.regions[0].args[0], (loop, 0))
         within = [op for x in (before, loop) for op in (x, *walk(x.regions[0]))]
-        return {id(x) for op in within for x in (op, *(arg for region in op.regions for arg in region.args))}
+        return {x for op in within for x in (op, *(arg for region in op.regions for arg in region.args))}
 
 
 def _reach(sizes, view):
@@ -219,9 +219,9 @@ class _Offset:
             _EXPAND[x.kind](self, x, scale)
         elif not T.is_ptr(x.type):
             tile = type(x.type) is T.Tile
-            self.add((id(x), self.axes if tile else ()), scale, x, not tile)
-        elif type(x) is not Arg or id(x) not in self.known.arguments:
-            self.add((id(x), None), scale, x, False)
+            self.add((x, self.axes if tile else ()), scale, x, not tile)
+        elif type(x) is not Arg or x not in self.known.arguments:
+            self.add((x, None), scale, x, False)
 
     def add(self, key, scale, value, uniform):
         """Add a term."""
@@ -239,7 +239,7 @@ class _Offset:
         if T.is_ptr(op.type) or widens(op):
             self.through(op, scale)
         else:
-            self.add((id(op), self.axes), scale, op, type(op.type) is not T.Tile)
+            self.add((op, self.axes), scale, op, type(op.type) is not T.Tile)
 
     def sum(self, op, scale):
         """x + y, x - y, pointer + y elements."""
@@ -255,7 +255,7 @@ class _Offset:
             if number is not None:
                 self.expand(x, scale * number)
                 return
-        self.add((id(op), self.axes if type(op.type) is T.Tile else ()), scale, op, type(op.type) is not T.Tile)
+        self.add((op, self.axes if type(op.type) is T.Tile else ()), scale, op, type(op.type) is not T.Tile)
 
     def constant(self, op, scale):
         """A constant."""
@@ -295,8 +295,8 @@ def _is_uniform(x):
 
 
 def _is_among(x, values):
-    """True if a value, or the loop that moves it, is in a set of ids."""
-    return id(x.loop if type(x) is Carried else x.op if type(x) is Result else x) in values
+    """True if a value, or the loop that moves it, is in a set."""
+    return (x.loop if type(x) is Carried else x.op if type(x) is Result else x) in values
 
 
 def _moves_uniformly(carried):
@@ -305,8 +305,8 @@ def _moves_uniformly(carried):
 
 def _key_of(carried):
     """The key of a loop-carried pointer: equal for pointers that advance by the same amounts."""
-    steps = [(id(behind_views(step.operands[1])), T.element(step.type).pointee.bytes) for step in carried.steps]
-    return id(carried.loop), tuple(steps)
+    steps = [(behind_views(step.operands[1]), T.element(step.type).pointee.bytes) for step in carried.steps]
+    return carried.loop, tuple(steps)
 
 
 # --- identical accesses -----------------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def _equalities(known, x, y, found):
     """Pairs of arguments whose equality makes two values equal; None if no equalities suffice."""
     if x is y:
         return frozenset()
-    key = id(x), id(y)
+    key = x, y
     if key not in found:
         found[key] = None  # cut cycles
         found[key] = _equalities_of_operands(known, x, y, found)
@@ -324,7 +324,7 @@ def _equalities(known, x, y, found):
 def _equalities_of_operands(known, x, y, found):
     if T.shape(x.type) != T.shape(y.type) or _comparable(x.type) != _comparable(y.type):
         return None
-    numbers = [known.arguments.get(id(z)) for z in (x, y)]
+    numbers = [known.arguments.get(z) for z in (x, y)]
     if None not in numbers:
         return frozenset((tuple(numbers),))
     moves = [known.carried(z) for z in (x, y)]

@@ -76,19 +76,18 @@ class AxisAnalysis:
 def _looked_through(module, preconditions, loads):
     known = _Known(module, preconditions, loads)
     for arg in module.args:
-        known[id(arg)] = (_nothing(arg.type) if T.shape(arg.type) else _scalar(arg.attrs.get("divisible", 1)),)
+        known[arg] = (_nothing(arg.type) if T.shape(arg.type) else _scalar(arg.attrs.get("divisible", 1)),)
     _block(module.body, known)
     return known
 
 
 class _Known(dict):
-    """id of a value's op -> AxisInfo of its results; and queries of signs."""
+    """A value's op -> AxisInfo of its results; and queries of signs."""
 
     def __init__(self, module, preconditions, loads):
         super().__init__()
         self.loads = loads
         self.module, self.preconditions, self.derivations = module, preconditions, None
-        self.later = []  # ops of modules made from this one: kept, so that each has its id for itself
 
     def nonnegative(self, x):
         """True if a value is 0 or more, or assumed to be."""
@@ -113,10 +112,9 @@ def _nothing(t):
 def _get(known, x):
     """The AxisInfo of a value, computed on demand for values that a later pass has created."""
     op, k = (x.op, x.index) if type(x) is Result else (x, 0)
-    if id(op) not in known and type(op) is Op and not op.regions:
-        known.later.append(op)
+    if op not in known and type(op) is Op and not op.regions:
         _op(op, known)
-    return known[id(op)][k]
+    return known[op][k]
 
 
 def _block(block, known):
@@ -126,11 +124,11 @@ def _block(block, known):
             continue
         for region in op.regions:
             for arg in region.args:
-                known[id(arg)] = (_nothing(arg.type),)
+                known[arg] = (_nothing(arg.type),)
             _block(region, known)
         if op.kind is ops.if_:
             both = [[_get(known, y) for y in r.yields] for r in op.regions]
-            known[id(op)] = tuple(a.meet(b) for a, b in zip(*both))
+            known[op] = tuple(a.meet(b) for a, b in zip(*both))
         elif op.types:
             _op(op, known)
 
@@ -138,12 +136,12 @@ def _block(block, known):
 def _op(op, known):
     infos = [_get(known, x) for x in op.operands]
     if op.kind in _BY_SIGN:
-        known[id(op)] = (_BY_SIGN[op.kind](op, infos[0], infos[1], known.nonnegative),)
+        known[op] = (_BY_SIGN[op.kind](op, infos[0], infos[1], known.nonnegative),)
     elif op.kind is ops.load and known.loads and not op.attrs["volatile"]:
-        known[id(op)] = (_same(op, *infos),)
+        known[op] = (_same(op, *infos),)
     else:
         rule = _RULES.get(op.kind)
-        known[id(op)] = (rule(op, *infos),) if rule else tuple(map(_nothing, op.types))
+        known[op] = (rule(op, *infos),) if rule else tuple(map(_nothing, op.types))
 
 
 def _loop(op, known):
@@ -154,16 +152,16 @@ def _loop(op, known):
     while True:
         for region in op.regions:
             for arg, fact in zip(region.args[parameters:], carried):
-                known[id(arg)] = (fact,)
+                known[arg] = (fact,)
             if heads:
                 first, step = (_get(known, x).divisibility[0] for x in (op.operands[0], op.operands[2]))
-                known[id(region.args[0])] = (_scalar(min(first, step)),)
+                known[region.args[0]] = (_scalar(min(first, step)),)
             _block(region, known)
         after = [fact.meet(_get(known, y)) for fact, y in zip(carried, body.yields)]
         if after == carried:
             break
         carried = after
-    known[id(op)] = tuple(carried)
+    known[op] = tuple(carried)
 
 
 # --- one rule for each op that preserves axis info -------------------------------------------------------------

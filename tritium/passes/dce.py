@@ -40,14 +40,14 @@ class _Marks:
     """Which ops are live, and of loops and branches which results."""
 
     def __init__(self, body):
-        self.live = set()           # ids of ops
-        self.results = set()        # (id of a loop or branch, index of a live result)
-        self.parent = {}            # id of an op in a region -> the op that holds the region
-        self.carried = {}           # id of a loop's parameter -> (loop, index of the carried value)
+        self.live = set()           # ops
+        self.results = set()        # (loop or branch, index of a live result)
+        self.parent = {}            # op in a region -> the op that holds the region
+        self.carried = {}           # loop's parameter -> (loop, index of the carried value)
         self.todo = []
         self.enter(body, None)
         for op in self.todo:
-            self.live.add(id(op))
+            self.live.add(op)
         self.need(body.yields)
         while self.todo:
             item = self.todo.pop()
@@ -57,7 +57,7 @@ class _Marks:
         """Note who holds what, and begin with the ops that have effects."""
         for op in block.ops:
             if parent is not None:
-                self.parent[id(op)] = parent
+                self.parent[op] = parent
             kind = op.kind
             if (kind.effects or kind.effect) and kind.effects_of(op) == "write":
                 self.todo.append(op)
@@ -66,12 +66,12 @@ class _Marks:
                 for region in op.regions:
                     if carry is not None:
                         for k, arg in enumerate(region.args[carry.parameters:]):
-                            self.carried[id(arg)] = (op, k)
+                            self.carried[arg] = (op, k)
                     self.enter(region, op)
 
     def mark(self, op):
-        if id(op) not in self.live:
-            self.live.add(id(op))
+        if op not in self.live:
+            self.live.add(op)
             self.todo.append(op)
 
     def need(self, xs):
@@ -80,20 +80,20 @@ class _Marks:
         for x in xs:
             index = 0
             if type(x) is Arg:
-                if id(x) in self.carried:
-                    self.result(*self.carried[id(x)])
+                if x in self.carried:
+                    self.result(*self.carried[x])
                 continue
             if type(x) is Result:
                 x, index = x.op, x.index
             if _is_partial(x):
                 self.result(x, index)
-            elif id(x) not in live:
-                live.add(id(x))
+            elif x not in live:
+                live.add(x)
                 todo.append(x)
 
     def result(self, op, index):
-        if (id(op), index) not in self.results:
-            self.results.add((id(op), index))
+        if (op, index) not in self.results:
+            self.results.add((op, index))
             self.todo.append((op, index))
             self.mark(op)
 
@@ -106,8 +106,8 @@ class _Marks:
 
     def inputs(self, op):
         """What a live op reads, not counting what travels round a loop or out of a branch."""
-        if id(op) in self.parent:
-            self.mark(self.parent[id(op)])
+        if op in self.parent:
+            self.mark(self.parent[op])
         carry = op.kind.loop
         if carry is not None:
             self.need(op.operands[:carry.operands])
@@ -134,9 +134,9 @@ class _Sweep:
 
     def value(self, x):
         if type(x) is Result:
-            found = self.map.get(id(x.op))
+            found = self.map.get(x.op)
             return x if found is None else found[x.index]
-        found = self.map.get(id(x))
+        found = self.map.get(x)
         return x if found is None else found[0]
 
     def block(self, block, kept=None):
@@ -146,7 +146,7 @@ class _Sweep:
             if op.kind.terminator:
                 operands = op.operands if kept is None else tuple([op.operands[k] for k in kept])
                 done.append(self.settle(op, self.values(operands), (), ()))
-            elif id(op) in live:
+            elif op in live:
                 if _is_partial(op):
                     done.append(self.partial(op))
                 else:
@@ -160,12 +160,12 @@ class _Sweep:
                 and same(regions, op.regions):
             return op
         new = Op(op.kind, operands, op.attrs, types, regions, op.loc)
-        self.map[id(op)] = new.results
+        self.map[op] = new.results
         return new
 
     def partial(self, op):
         """A loop or branch with only its live results."""
-        kept = [k for k in range(len(op.types)) if (id(op), k) in self.marks.results]
+        kept = [k for k in range(len(op.types)) if (op, k) in self.marks.results]
         whole = len(kept) == len(op.types)
         carry, operands = op.kind.loop, op.operands
         if carry is not None and not whole:
@@ -181,5 +181,5 @@ class _Sweep:
         made = self.settle(op, operands, tuple([op.types[k] for k in kept]), tuple(regions))
         if made is not op:
             results = iter(made.results)
-            self.map[id(op)] = tuple([next(results) if k in kept else None for k in range(len(op.types))])
+            self.map[op] = tuple([next(results) if k in kept else None for k in range(len(op.types))])
         return made

@@ -258,16 +258,16 @@ def _both(b, op):
 def lift(b, region, xs):
     """Emit a region of scalar elementwise ops on tiles; returns what it yields."""
     dims = T.shape(xs[0].type)
-    made = {id(a): x for a, x in zip(region.args, xs)}
+    made = dict(zip(region.args, xs))
 
     def value(x):
-        if id(x) not in made:   # from outside the region
-            made[id(x)] = ops.splat(b, x, shape=dims) if dims else x
-        return made[id(x)]
+        if x not in made:   # from outside the region
+            made[x] = ops.splat(b, x, shape=dims) if dims else x
+        return made[x]
 
     for inner in region.ops[:-1]:
         new = b.emit(inner.kind, [value(x) for x in inner.operands], inner.attrs)
-        made[id(inner)] = ops.splat(b, new, shape=dims) if dims and not inner.operands else new
+        made[inner] = ops.splat(b, new, shape=dims) if dims and not inner.operands else new
     return [value(y) for y in region.yields]
 
 

@@ -40,14 +40,14 @@ class _Hoist(Rewriter):
 
     def __init__(self):
         super().__init__(lambda b, op: None)
-        self.level = {}         # id of an op or parameter -> depth of the block that defines it
+        self.level = {}         # op or parameter -> depth of the block that defines it
         self.lets = [STAY]      # for each open block, what may leave it
 
     def region_of(self, block, owner):
         """As for every sweep, noting where the region's parameters live and what may leave it."""
         self.lets.append(_lets(owner))
         for arg in block.args:
-            self.level[id(arg)] = len(self.lets) - 1
+            self.level[arg] = len(self.lets) - 1
         done = super().region_of(block, owner)
         self.lets.pop()
         return done
@@ -63,7 +63,7 @@ class _Hoist(Rewriter):
             while at and self.lets[at] >= wanted:
                 at -= 1
             if at < depth:
-                at = max([at, *[self.level.get(id(x), 0) for x in _used(op)]])
+                at = max([at, *[self.level.get(x, 0) for x in _used(op)]])
         if at == depth:
             placed = super().place(op)
         else:
@@ -72,7 +72,7 @@ class _Hoist(Rewriter):
             placed = super().place(op)
             self._blocks += inner[0]
             self._seen += inner[1]
-        self.level.setdefault(id(placed), at)
+        self.level.setdefault(placed, at)
         return placed
 
 
@@ -86,12 +86,12 @@ def _used(op):
     """The ops and parameters an op needs: its operands, and what its regions take from outside."""
     used = [x.op if type(x) is Result else x for x in op.operands]
     if op.regions:
-        own = {id(op)}
+        own = {op}
         for region in op.regions:
-            own.update(id(a) for a in region.args)
+            own.update(region.args)
         for inner in (i for region in op.regions for i in walk(region)):
             used += [x.op if type(x) is Result else x for x in inner.operands]
-            own.add(id(inner))
-            own.update(id(a) for region in inner.regions for a in region.args)
-        used = [x for x in used if id(x) not in own]
+            own.add(inner)
+            own.update(a for region in inner.regions for a in region.args)
+        used = [x for x in used if x not in own]
     return used

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .. import ops
 from ..ir import types as T
 from ..ir.bounds import arguments_of, bounds
-from ..ir.core import Arg, Op, Result, behind_views, walk
+from ..ir.core import Arg, Op, behind_views, walk
 
 MOST_ROWS = 64  # of one value; operands further back count as unknown
 
@@ -29,23 +29,23 @@ class Derivations:
     """
 
     def __init__(self, module):
-        self.arguments = {id(arg): k for k, arg in enumerate(module.args)}
+        self.arguments = {arg: k for k, arg in enumerate(module.args)}
         self.loops = {}  # parameter of a loop's body -> (loop, which)
         self.pointers = {}  # pointer carried by a loop, or its result -> Carried, if the loop only advances it
         for op in walk(module.body):
             if op.kind is ops.for_:
-                self.loops |= {id(arg): (op, k) for k, arg in enumerate(op.regions[0].args)}
+                self.loops |= {arg: (op, k) for k, arg in enumerate(op.regions[0].args)}
             if op.kind.loop:
                 self.pointers |= _carried_pointers(op)
         self.promised = dict(filter(None, map(_promise, module.body.ops)))
 
     def carried(self, x):
         """How a loop advances a pointer that it carries; None if it does anything else."""
-        return self.pointers.get(_key(x))
+        return self.pointers.get(x)
 
     def shifted(self, x):
         """The initial value of a carried integer tile to which a loop adds a scalar in every iteration; else None."""
-        loop, k = self.loops.get(id(x), (None, 0))
+        loop, k = self.loops.get(x, (None, 0))
         if not k:
             return None
         y = loop.regions[0].yields[k - 1]
@@ -73,10 +73,6 @@ class Carried(NamedTuple):
     steps: tuple
 
 
-def _key(x):
-    return (id(x.op), x.index) if type(x) is Result else id(x)
-
-
 def _carried_pointers(loop):
     first = loop.kind.loop.operands
     found = {}
@@ -89,17 +85,17 @@ def _carried_pointers(loop):
             steps.append(y)
             y = y.operands[0]
         if y is places[-1]:
-            found |= {_key(x): Carried(loop, start, tuple(steps)) for x in (*places, loop.results[k])}
+            found |= {x: Carried(loop, start, tuple(steps)) for x in (*places, loop.results[k])}
     return found
 
 
 def _promise(op):
-    """(id of a value, its lower bound) of an assumption of the program: `tl.assume(x >= 0)`."""
+    """(a value, its lower bound) of an assumption of the program: `tl.assume(x >= 0)`."""
     cond = op.operands[0] if op.kind is ops.assume else None
     if type(cond) is not Op or cond.kind not in (ops.ge, ops.gt) or type(cond.operands[1]) is not Op:
         return None
     x, bound = cond.operands
-    return (id(x), bound.attrs["value"] + (cond.kind is ops.gt)) if bound.kind is ops.constant else None
+    return (x, bound.attrs["value"] + (cond.kind is ops.gt)) if bound.kind is ops.constant else None
 
 
 class Rows:
@@ -130,8 +126,8 @@ class Rows:
             self.open.add(key)
             row = self.row(x)
             at = row if type(row) is int else self.add(row)
-            if id(x) in self.known.promised:
-                at = self.add(("at_least", _counted(x).name, at, self.known.promised[id(x)]))
+            if x in self.known.promised:
+                at = self.add(("at_least", _counted(x).name, at, self.known.promised[x]))
             for name, bound, axes, strict in self.limits.get(key, ()):
                 at = self.add((name, _counted(x).name, at, self.seen_from(axes, bound), strict))
             self.open.discard(key)
@@ -140,7 +136,7 @@ class Rows:
 
     def key(self, x):
         """The key of a value: under a mask, one value along different axes has different keys."""
-        return (id(x), self.axes if type(x.type) is T.Tile else ())
+        return (x, self.axes if type(x.type) is T.Tile else ())
 
     def add(self, row):
         """Add a row and return its index."""
@@ -174,11 +170,11 @@ class Rows:
 
     def parameter(self, x, t):
         """The row of a parameter of the kernel or of a loop."""
-        if id(x) in self.known.arguments:
-            return ("argument", t.name, self.known.arguments[id(x)])
-        if id(x) not in self.known.loops:
+        if x in self.known.arguments:
+            return ("argument", t.name, self.known.arguments[x])
+        if x not in self.known.loops:
             return ("any", t.name)
-        loop, k = self.known.loops[id(x)]
+        loop, k = self.known.loops[x]
         if k == 0:
             return ("index", t.name, *map(self.place, loop.operands[:3]))
         step = _step(x, loop.regions[0].yields[k - 1])
@@ -188,7 +184,7 @@ class Rows:
 
     def pointer(self, x):
         """The row of a pointer's offset from its parameter, in bytes."""
-        if type(x) is Arg and id(x) in self.known.arguments:
+        if type(x) is Arg and x in self.known.arguments:
             return ("constant", "i64", 0)
         if type(x) is Op and x.kind.view:
             return self.seen_from(through(x, self.axes), x.operands[0])
@@ -231,9 +227,9 @@ class Rows:
 
     def note(self, x, axes, limit):
         """Record a limit of an integer that is not an argument or a constant."""
-        if T.element(x.type) in T.FLOATS or id(x) in self.known.arguments or type(x) is Op and x.kind is ops.constant:
+        if T.element(x.type) in T.FLOATS or x in self.known.arguments or type(x) is Op and x.kind is ops.constant:
             return
-        self.limits.setdefault((id(x), axes if type(x.type) is T.Tile else ()), []).append(limit)
+        self.limits.setdefault((x, axes if type(x.type) is T.Tile else ()), []).append(limit)
 
     def bare(self, x):
         """A value, and its axes, behind broadcasts, views and widening casts."""
@@ -283,7 +279,7 @@ def through(op, axes):
     if op.kind is ops.trans:
         return tuple([axes[op.attrs["order"].index(a)] for a in range(len(axes))])
     if op.kind is ops.reshape:
-        return tuple([(id(op), axes, a) for a in range(len(T.shape(op.operands[0].type)))])
+        return tuple([(op, axes, a) for a in range(len(T.shape(op.operands[0].type)))])
     return axes
 
 

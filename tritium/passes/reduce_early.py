@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from .. import ops
 from ..ir import types as T
-from ..ir.core import Arg, Block, Op, Result, walk
+from ..ir.core import Arg, Block, Op, walk
 from ..ir.rewrite import sweep, uses
 from .axis_info import analyze
 from .functions import each_function
@@ -49,13 +49,13 @@ def reduce_early(module):
     found = _candidates(module)
     if not found:
         return module
-    places = {}  # id of a reduction -> (id of the loop, which result)
+    places = {}  # reduction -> (loop, which result)
     for loop, sums in found.items():
-        places |= {id(s.reduction): (loop, k) for k, s in sums.items()}
-    made: dict[int, Any] = {}
+        places |= {s.reduction: (loop, k) for k, s in sums.items()}
+    made: dict[Op, Any] = {}
 
     def rule(b, op):
-        key = id(b.original)
+        key = b.original
         if op.kind is ops.for_ and key in found:
             made[key] = _rebuilt(b, op, found[key])
             return made[key]
@@ -80,9 +80,9 @@ def runs_across(info, x, axis):
     seen, stack, found, size = set(), [x], False, T.numel(x.type)
     while stack:
         x = stack.pop()
-        if type(x) is not Op or type(x.type) is not T.Tile or T.numel(x.type) < size or id(x) in seen:
+        if type(x) is not Op or type(x.type) is not T.Tile or T.numel(x.type) < size or x in seen:
             continue
-        seen.add(id(x))
+        seen.add(x)
         if x.kind is ops.load:
             runs = info(x.operands[0]).contiguity
             if runs[axis] >= WIDE // 2:
@@ -107,22 +107,22 @@ def _all_tiles(loop, sums):
 
 
 def _candidates(module):
-    """id of a loop -> {which of its results is only reduced: how}."""
+    """loop -> {which of its results is only reduced: how}."""
     loops = [op for op in walk(module.body) if op.kind is ops.for_ and len(op.operands) > 3]
     if not loops or not any(op.kind is ops.reduce for op in walk(module.body)):
         return {}
     users: dict[Any, list[Op]] = {}
     for op in walk(module.body):
         for x in op.operands:
-            users.setdefault((id(x.op), x.index) if type(x) is Result else (id(x), 0), []).append(op)
+            users.setdefault(x, []).append(op)
     found, info = {}, analyze(module)
     for loop in loops:
-        sums = {k: _sum(loop, k, users.get((id(loop), k), []), info) for k in range(len(loop.types))}
+        sums = {k: _sum(loop, k, users.get(loop.results[k], []), info) for k in range(len(loop.types))}
         sums = {k: s for k, s in sums.items() if s is not None}
         if any(s.turned for s in sums.values()) and not _all_tiles(loop, sums):
             sums = {k: s for k, s in sums.items() if not s.turned}
         if sums:
-            found[id(loop)] = sums
+            found[loop] = sums
     return found
 
 
@@ -147,13 +147,13 @@ def _starts(region, start):
     y = region.yields[0]
     if type(y) is not Op or any(op.regions or op.kind.effects for op in region.ops[:-1]):
         return False
-    both = {id(x) for x in region.args}
+    both = {*region.args}
     if y.kind is ops.select:
-        return {id(x) for x in y.operands[1:]} == both
+        return {*y.operands[1:]} == both
     # Many equal elements combine to one of them; a sum must start from nothing instead.
     idempotent = y.kind.row is not None and y.kind.row.idempotent
     fits = idempotent or y.kind is ops.add and number(start) == 0
-    return fits and {id(x) for x in y.operands} == both
+    return fits and {*y.operands} == both
 
 
 def _combined(body, k, region):
@@ -167,19 +167,19 @@ def _combined(body, k, region):
         ways.append((*y.operands[:2], [y]))
     for mask, last, outer in ways:
         for this, other in (region.args, region.args[::-1]):
-            same = {id(this): arg}
-            if not _matches(region.yields[0], last, same) or id(other) not in same:
+            same = {this: arg}
+            if not _matches(region.yields[0], last, same) or other not in same:
                 continue
-            combination = list(dict.fromkeys([*outer, *[same.get(id(op)) for op in reversed(region.ops[:-1])]]))
-            if None not in combination and same[id(other)] is not arg and _used_only_by(body, arg, combination):
-                return combination, mask, same[id(other)]
+            combination = list(dict.fromkeys([*outer, *[same.get(op) for op in reversed(region.ops[:-1])]]))
+            if None not in combination and same[other] is not arg and _used_only_by(body, arg, combination):
+                return combination, mask, same[other]
     return None
 
 
 def _matches(one, many, same):
     """Whether a tile is computed from others as an element of a region is, each standing for one in `same`."""
-    if id(one) in same:
-        return same[id(one)] is many
+    if one in same:
+        return same[one] is many
     if type(one) is Op:
         if type(many) is not Op or one.kind is not many.kind or one.attrs != many.attrs or not one.operands:
             return False
@@ -187,16 +187,16 @@ def _matches(one, many, same):
             return False
     elif type(one) is not Arg:
         return False
-    same[id(one)] = many
+    same[one] = many
     return True
 
 
 def _used_only_by(body, arg, combination):
     """Whether ops of a loop's body, and nothing else, use its parameter and each other; the first is yielded once."""
     counts, within = uses(body), uses(Block((), combination))
-    placed = {id(op) for op in body.ops}
-    return counts.get(id(arg)) == within.get(id(arg)) and all(id(op) in placed for op in combination) and \
-        all(counts.get(id(op)) == within.get(id(op), 0) + (op is combination[0]) for op in combination)
+    placed = {*body.ops}
+    return counts.get(arg) == within.get(arg) and all(op in placed for op in combination) and \
+        all(counts.get(op) == within.get(op, 0) + (op is combination[0]) for op in combination)
 
 
 def _rebuilt(b, loop, sums):
@@ -216,8 +216,7 @@ def _rebuilt(b, loop, sums):
         yields[k] = made[-1]
         at = next(n for n, op in enumerate(lines) if op is y)
         lines[at:at + 1] = [*given, part, *made]
-        gone = {id(op) for op in combination}
-        lines = [op for op in lines if id(op) not in gone]
+        lines = [op for op in lines if op not in combination]
         inits[3 + k] = _first(b, inits[3 + k], reduction.type)
     lines.append(body.ops[-1].replace(operands=tuple(yields)))
     new = b.emit_as_is(ops.for_, inits, loop.attrs, (Block(args, lines),), loop.loc)
@@ -226,11 +225,11 @@ def _rebuilt(b, loop, sums):
 
 def _applied(region, xs, shape, loc):
     """The ops of a region on tiles of a shape (scalars for `()`) instead of elements."""
-    same, made = dict(zip(map(id, region.args), xs, strict=True)), []
+    same, made = dict(zip(region.args, xs, strict=True)), []
     for op in region.ops[:-1]:
         types = tuple([T.with_shape(t, shape) for t in op.types])
-        same[id(op)] = Op(op.kind, tuple([same[id(x)] for x in op.operands]), op.attrs, types, loc=loc)
-        made.append(same[id(op)])
+        same[op] = Op(op.kind, tuple([same[x] for x in op.operands]), op.attrs, types, loc=loc)
+        made.append(same[op])
     return made
 
 

@@ -34,40 +34,35 @@ def sink_stores(module):
     blocks = [module.body, *(region for op in walk(module.body) for region in op.regions)]
     if not any(op.kind is ops.if_ and op.types for block in blocks for op in block.ops):
         return module
-    counts = Counter(_place(x) for op in walk(module.body) for x in op.operands)
-    found = {}  # id of a branch -> its stores, each with the number of the result it writes
+    counts = Counter(x for op in walk(module.body) for x in op.operands)
+    found = {}  # branch -> its stores, each with the number of the result it writes
     for block in blocks:
         found |= _branches(block, counts)
-    sunk = {id(store) for stores in found.values() for store, _ in stores}
+    sunk = {store for stores in found.values() for store, _ in stores}
 
     def rule(b, op):
-        if op.kind is ops.if_ and id(b.original) in found:
-            return _with_stores(b, op, found[id(b.original)])
-        return ERASE if op.kind is ops.store and id(b.original) in sunk else None
+        if op.kind is ops.if_ and b.original in found:
+            return _with_stores(b, op, found[b.original])
+        return ERASE if op.kind is ops.store and b.original in sunk else None
     return sweep(module, rule) if found else module
 
 
-def _place(x):
-    """(id of what makes a value, which of its results)"""
-    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
-
-
 def _branches(block, counts):
-    """The branches of a block, by id, behind which nothing happens before their tiles are stored."""
+    """The branches of a block behind which nothing happens before their tiles are stored."""
     found = {}
     for at, op in enumerate(block.ops):
         if op.kind is not ops.if_ or not any(type(t) is T.Tile for t in op.types):
             continue
-        stores, later = [], {id(op)}
+        stores, later = [], {op}
         for after in block.ops[at + 1:]:
             k = _stored(op, after, later, counts) if len(stores) < MOST else None
             if k is not None:
                 stores.append((after, k))
             elif effects(after):
                 break
-            later.add(id(after))
+            later.add(after)
         if stores:
-            found[id(op)] = stores
+            found[op] = stores
     return found
 
 
@@ -75,10 +70,9 @@ def _stored(branch, op, later, counts):
     """Which tile of a branch an op stores, if nobody else wants it and all else is known before the branch."""
     if op.kind is not ops.store or type(op.operands[1].type) is not T.Tile:
         return None
-    (made, k), *others = (_place(x) for x in (op.operands[1], op.operands[0], *op.operands[2:]))
-    if made != id(branch) or counts[made, k] != 1 or any(other in later for other, _ in others):
-        return None
-    return k
+    pointer, tile, *mask = op.operands
+    known = not any((x.op if type(x) is Result else x) in later for x in (pointer, *mask))
+    return branch.results.index(tile) if tile in branch.results and counts[tile] == 1 and known else None
 
 
 def _with_stores(b, branch, stores):

@@ -87,7 +87,7 @@ def usual_stride(lo, form: Form, axis: int):
 
 def form_of(lo, x) -> Form:
     """The form of integers or pointers; a value that is not affine is its own loose term."""
-    key = ("form", lo.key(x))
+    key = ("form", x)
     found = lo.memo.get(key)
     if found is None:
         found = _find(lo, x)
@@ -99,7 +99,7 @@ def _find(lo, x) -> Form:
     t = x.type
     if type(t) is not T.Tile:
         return _scalar(lo, x)
-    induction = lo.inductions.get(lo.key(x))
+    induction = lo.inductions.get(x)
     if induction is not None:
         form = form_of(lo, induction.start)
         return form._replace(base=lo.add(form.base, induction.offset))

@@ -61,33 +61,33 @@ class Buffering:
 
     def __init__(self, lo, block, groups):
         self.lo, self.block, self.groups, self.nests = lo, block, groups, groups.nests
-        # key -> nests: all that use it, loops, those that need it materialized, those that read at permuted positions
+        # value -> nests: all that use it, loops, those that need it materialized, those that read at permuted positions
         self.uses, self.looped, self.needs_all, self.moved = {}, {}, {}, {}
         self.required, self.cut, self.kept = set(groups.forced), set(), set()
-        self.weight = {}  # id of a lazy op -> (instructions for a chunk, longest chain, how many are arithmetic)
+        self.weight = {}  # lazy op -> (instructions for a chunk, longest chain, how many are arithmetic)
 
     def find(self):
         """Find the nests that use each value, and decide which values are buffered."""
         order = self.foreign() + list(self.block.ops)
         lazy = [op for op in order if self.lo.is_lazy(op)]
         self.weigh(lazy)
-        waiting = {id(op) for op in lazy}
+        waiting = {*lazy}
         nest_of = {}
         for nest in self.nests:
-            nest_of.update([(id(op), nest.index) for op in nest.ops])
+            nest_of.update([(op, nest.index) for op in nest.ops])
             if nest.force is not None:
                 self.add(nest.force, 2 << 2 * nest.index)
         for op in reversed(order):
-            if id(op) in waiting:
+            if op in waiting:
                 self.lazy(op)
-            elif id(op) in nest_of:
-                self.root(op, 2 << 2 * nest_of[id(op)])
+            elif op in nest_of:
+                self.root(op, 2 << 2 * nest_of[op])
         for nest in self.nests:  # producers come first
             for values in (nest.before, nest.keeps, nest.first_keeps):
                 values.reverse()
 
     def last_use(self, made):
-        """key -> index of the last nest that uses a value, or of the one that computes it (from `made`)."""
+        """value -> index of the last nest that uses a value, or of the one that computes it (from `made`)."""
         out = dict(made)
         for k, bits in self.uses.items():
             out[k] = bits.bit_length() - 1 >> 1
@@ -95,7 +95,7 @@ class Buffering:
 
     def nests_using(self, x):
         """(indices of the nests whose loops use a value, whether the loops before some nest use it as well)."""
-        bits, out, s, alone = self.uses[self.lo.key(x)], [], 0, False
+        bits, out, s, alone = self.uses[x], [], 0, False
         while bits:
             if bits & 2:
                 out.append(s)
@@ -108,7 +108,7 @@ class Buffering:
         if self.lo.plan is None:  # the kernel itself
             return []
         lo, out, pending = self.lo, [], []
-        seen = {id(op) for op in self.block.ops}
+        seen = {*self.block.ops}
         used = [x for op in walk(self.block) for x in op.operands]
         stack = [iter(used)]
         while stack:
@@ -119,9 +119,9 @@ class Buffering:
                     out.append(pending.pop())
                 continue
             x = x.op if type(x) is Result else x
-            if type(x) is Arg or id(x) in seen or not lo.is_lazy(x) or lo.key(x.results[0]) in lo.buffers:
+            if type(x) is Arg or x in seen or not lo.is_lazy(x) or x.results[0] in lo.buffers:
                 continue
-            seen.add(id(x))
+            seen.add(x)
             pending.append(x)
             stack.append(iter(x.operands))
         return out
@@ -132,43 +132,43 @@ class Buffering:
         users, weight = {}, self.weight
         for op in self.block.ops:
             for x in op.operands:
-                k = id(x.op) if type(x) is Result else id(x)
+                k = x.op if type(x) is Result else x
                 users[k] = users.get(k, 0) + 1
         self.row_numbers = self.for_rows()
         for op in lazy:
             kind = op.kind
             if kind.cost == "free" and not any(type(x.type) is T.Tile for x in op.operands):
-                weight[id(op)] = (0, 0, 0)
+                weight[op] = (0, 0, 0)
                 continue
             cost = depth = work = 0
             for x in op.operands:
-                k = id(x.op) if type(x) is Result else id(x)
+                k = x.op if type(x) is Result else x
                 c, d, w = weight.get(k) or (int(type(x.type) is T.Tile), 0, 0)
                 cost += 1 if c >= KEEP and users.get(k, 0) > 1 else c  # a costly one with several users will be kept
                 depth = max(depth, d)
                 work += w
             own = _own(op)
-            weight[id(op)] = (LOAD, depth + 1, 0) if kind is ops.load else \
+            weight[op] = (LOAD, depth + 1, 0) if kind is ops.load else \
                 (min(cost + own, 1000), depth + 1, min(work + own, 1000))
             if depth >= DEEP and self.keepable(op):
-                self.required.add(self.lo.key(op.results[0]))
-                self.cut.add(self.lo.key(op.results[0]))
-                weight[id(op)] = (1, 0, 0)
+                self.required.add(op.results[0])
+                self.cut.add(op.results[0])
+                weight[op] = (1, 0, 0)
 
     def for_rows(self):
-        """The ids of values whose only uses are one per row of a tile."""
+        """The values whose only uses are one per row of a tile."""
         rows, others = set(), set()
         for op in reversed(self.block.ops):
             column = op.kind is ops.expand_dims and op.attrs["axis"] == 1
-            wanted = rows if column or op.kind.elementwise and id(op) in rows and id(op) not in others else others
-            wanted.update([id(x.op) if type(x) is Result else id(x) for x in op.operands])
+            wanted = rows if column or op.kind.elementwise and op in rows and op not in others else others
+            wanted.update([x.op if type(x) is Result else x for x in op.operands])
             for region in op.regions:
-                others.update([id(x) for inner in walk(region) for x in inner.operands])
+                others.update([x for inner in walk(region) for x in inner.operands])
         return rows - others
 
     def heavy(self, op):
         """Whether a value is costly enough to buffer instead of rematerializing it."""
-        return self.weight.get(id(op), (0,))[0] >= KEEP and self.keepable(op)
+        return self.weight.get(op, (0,))[0] >= KEEP and self.keepable(op)
 
     def keepable(self, op):
         """Whether a value may be buffered. Addresses have closed forms instead, unless loaded. A remainder along lanes
@@ -178,21 +178,20 @@ class Buffering:
             return True
         if type(element) is T.Ptr or element.is_int and op.kind in ADDRESSING:
             return False
-        return op.kind is not ops.rem or element.is_float or id(op) in self.row_numbers
+        return op.kind is not ops.rem or element.is_float or op in self.row_numbers
 
     # --- uses ------------------------------------------------------------------------------------------------------
     def add(self, x, bits, looped=0, needs_all=0, moved=0):
         """Add nests `bits` to the uses of x."""
         if type(x.type) is not T.Tile:
             return
-        k = self.lo.key(x)
-        self.uses[k] = self.uses.get(k, 0) | bits
+        self.uses[x] = self.uses.get(x, 0) | bits
         if looped:
-            self.looped[k] = self.looped.get(k, 0) | looped
+            self.looped[x] = self.looped.get(x, 0) | looped
         if needs_all:
-            self.needs_all[k] = self.needs_all.get(k, 0) | needs_all
+            self.needs_all[x] = self.needs_all.get(x, 0) | needs_all
         if moved:
-            self.moved[k] = self.moved.get(k, 0) | moved
+            self.moved[x] = self.moved.get(x, 0) | moved
 
     def root(self, op, bit):
         """Add the uses of a statement: its operands, and what its regions capture."""
@@ -200,30 +199,29 @@ class Buffering:
         inductions, first = (induction_tiles(op), loops.operands) if loops else ((), 0)
         for k, x in enumerate(op.operands):
             if k - first in inductions:  # after the loop the tile is its start plus an offset
-                later = self.uses.get(self.lo.key(op.results[k - first]), 0)
+                later = self.uses.get(op.results[k - first], 0)
                 self.add(x, bit | later, looped=bit)
             else:
                 self.add(x, bit)
                 if one_by_one and type(x) not in (Arg, Result) and self.heavy(x) and not _plain_load(x):
-                    self.required.add(self.lo.key(x))
+                    self.required.add(x)
         if op.regions:
-            inside = {id(o) for r in op.regions for o in walk(r)}
+            inside = {o for r in op.regions for o in walk(r)}
             for region in op.regions:
                 for o in walk(region):
                     for x in o.operands:
-                        if id(x.op if type(x) is Result else x) not in inside:
+                        if (x.op if type(x) is Result else x) not in inside:
                             self.add(x, bit, looped=bit if loops else 0)
 
     def lazy(self, op):
         """Propagate the uses of a lazy op to its operands."""
         bits = looped = moved = 0
         for x in op.results:
-            k = self.lo.key(x)
-            if k in self.uses:
-                bits |= self.decide(op, x, k)
-                moved |= self.moved.get(k, 0)
-                if k not in self.kept:
-                    looped |= self.looped.get(k, 0)
+            if x in self.uses:
+                bits |= self.decide(op, x)
+                moved |= self.moved.get(x, 0)
+                if x not in self.kept:
+                    looped |= self.looped.get(x, 0)
         if not bits:
             return
         if op.kind is ops.broadcast:
@@ -234,7 +232,7 @@ class Buffering:
             complete = (0,)
         for k, x in enumerate(op.operands):
             if k in complete:
-                self.required.add(self.lo.key(x))
+                self.required.add(x)
                 self.add(x, bits, needs_all=bits, moved=moved)
             else:
                 self.add(x, bits, looped, moved=moved)
@@ -246,37 +244,36 @@ class Buffering:
             x = x.operands[0]
         if type(x) in (Arg, Result) or not 1 < T.numel(x.type) < T.numel(op.type):
             return
-        if self.weight.get(id(x), (0, 0, 0))[2] >= WORK and self.keepable(x):
-            k = self.lo.key(x)
-            self.required.add(k)
-            self.needs_all[k] = self.needs_all.get(k, 0) | bits
+        if self.weight.get(x, (0, 0, 0))[2] >= WORK and self.keepable(x):
+            self.required.add(x)
+            self.needs_all[x] = self.needs_all.get(x, 0) | bits
 
     # --- decisions ------------------------------------------------------------------------------------------------
-    def decide(self, op, x, k):
+    def decide(self, op, x):
         """Decide whether to buffer a value; returns the nests that compute it."""
-        bits = self.uses[k]
-        if k in self.lo.buffers:
+        bits = self.uses[x]
+        if x in self.lo.buffers:
             return 0
-        keep = k in self.required or (bits & (bits - 1) or self.looped.get(k, 0)) and self.heavy(op)
-        deadline = self.deadline(op, bits, self.moved.get(k, 0)) if op.kind is ops.load else None
+        keep = x in self.required or (bits & (bits - 1) or self.looped.get(x, 0)) and self.heavy(op)
+        deadline = self.deadline(op, bits, self.moved.get(x, 0)) if op.kind is ops.load else None
         if not keep and deadline is None:
             return bits
-        self.kept.add(k)
+        self.kept.add(x)
         first = bits & -bits
         s = first.bit_length() - 1 >> 1
         if deadline is not None and deadline < first:
             first = deadline
             self.nests[first.bit_length() - 1 >> 1].before.append(x)
         else:
-            first = self.keep(op, x, k, self.nests[s], first)
-        self.uses[k] = bits | first
+            first = self.keep(op, x, self.nests[s], first)
+        self.uses[x] = bits | first
         return first
 
-    def keep(self, op, x, k, nest, first):
+    def keep(self, op, x, nest, first):
         """Buffer a value in the first nest that uses it; returns the bit of the loops that write it."""
-        if nest.force is not None and self.lo.key(nest.force) == k:
+        if nest.force is not None and nest.force == x:
             return first
-        alone = k in self.cut or self.needs_all.get(k, 0) & first or self.looped.get(k, 0) & first \
+        alone = x in self.cut or self.needs_all.get(x, 0) & first or self.looped.get(x, 0) & first \
             or not self.keepable(op)  # loops that only use addresses do not compute it
         before = 1 << 2 * nest.index
         if first == before:
@@ -291,7 +288,7 @@ class Buffering:
     def deadline(self, op, bits, moved):
         """The bit of the last loops that may perform a load, or None if any may: the first nest that writes memory if
         it uses the load and overwrites only elements already loaded, else the loops before it."""
-        position, last = self.groups.positions.get(id(op), -1), bits.bit_length() - 1 >> 1
+        position, last = self.groups.positions.get(op, -1), bits.bit_length() - 1 >> 1
         for s, at in self.groups.writes:
             if at > position:
                 if last < s:

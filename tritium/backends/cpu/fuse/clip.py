@@ -35,9 +35,9 @@ def _masks(x):
     found, seen, stack = [], set(), [x]
     while stack:
         x = stack.pop()
-        if type(x) in (Arg, Result) or type(x.type) is not T.Tile or id(x) in seen:
+        if type(x) in (Arg, Result) or type(x.type) is not T.Tile or x in seen:
             continue
-        seen.add(id(x))
+        seen.add(x)
         if x.kind is ops.load:
             found += x.operands[1:2]
             continue
@@ -55,9 +55,9 @@ def uniform_beyond(x, m, known=None) -> bool:
         return True
     if type(x) in (Arg, Result):
         return False
-    found = known.get(id(x))
+    found = known.get(x)
     if found is None:
-        found = known[id(x)] = _uniform_beyond(x, m, known)
+        found = known[x] = _uniform_beyond(x, m, known)
     return found
 
 

@@ -46,7 +46,7 @@ class Assumptions:
         """Whether two accesses may be assumed to be disjoint, or, with `identical`, to be identical."""
         if self.pairs is None:
             return False
-        key = id(a), id(b), identical
+        key = a, b, identical
         if key not in self._known:
             pair = self.alias.pair(a, b, identical) if len(self.pairs) < MOST_PAIRS else None
             self._known[key] = pair is not None
@@ -58,9 +58,8 @@ class Assumptions:
 def origin(lo, p):
     """The parameter of the kernel that pointers are computed from; None when that is not known."""
     while True:
-        k = lo.key(p)
-        if k in lo.origins:
-            p = lo.origins[k]
+        if p in lo.origins:
+            p = lo.origins[p]
         elif type(p) is Arg:
             return p if any(p is arg for arg in lo.module.args) else None
         elif type(p) is Result or not p.operands or not T.is_ptr(p.operands[0].type):

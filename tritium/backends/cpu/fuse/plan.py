@@ -40,7 +40,7 @@ class LoopNest:
 class Plan:
     """The loop nests and scalar ops of a block in program order.
 
-    last_use: key of a value -> index of the last nest that reads it     owned: keys of values defined in this block
+    last_use: value -> index of the last nest that reads it     owned: values defined in this block
     """
 
     def __init__(self, block, program, last_use, owned):
@@ -59,7 +59,7 @@ def plan(lo, block) -> Plan:
     for k, s in last_use.items():
         if k in owned:
             groups.nests[s].dead.append(k)
-    owned.update([id(arg) for arg in block.args])
+    owned.update(block.args)
     return Plan(block, groups.program, last_use, owned)
 
 
@@ -88,13 +88,13 @@ class _Groups:
 
     def __init__(self, lo, block):
         self.lo, self.nests, self.program = lo, [], []
-        self.made = {}  # key of a value -> index of the nest that computes it
+        self.made = {}  # value -> index of the nest that computes it
         self.writes = []  # (index of a nest, position in the block) of each write to memory
         self.positions, self.forced = {}, set()
         self.depends, self.bit = {}, 1
         self.group = 0  # bits of the ops in the last nest while it is open for more
         for position, op in enumerate(block.ops):
-            self.positions[id(op)] = position
+            self.positions[op] = position
             depends = self.depends_on(op)
             if lo.is_lazy(op):
                 self.wait(op, depends)
@@ -107,11 +107,11 @@ class _Groups:
         """The dependence bits of an op's operands, including those used in its regions."""
         out, known = 0, self.depends
         for x in op.operands:
-            out |= known.get(id(x.op) if type(x) is Result else id(x), 0)
+            out |= known.get(x.op if type(x) is Result else x, 0)
         for region in op.regions:
             for inner in walk(region):
                 for x in inner.operands:
-                    out |= known.get(id(x.op) if type(x) is Result else id(x), 0)
+                    out |= known.get(x.op if type(x) is Result else x, 0)
         return out
 
     def new_bit(self):
@@ -124,14 +124,14 @@ class _Groups:
             if depends & self.group or self.nests and any(o.kind is ops.store for o in self.nests[-1].ops):
                 self.group = 0
             depends |= self.new_bit()
-        self.depends[id(op)] = depends
+        self.depends[op] = depends
 
     def place_scalar(self, op, depends):
         """Place a scalar op in program order, or after the open nest if it depends on it."""
         if op.kind.effects:  # a read stays after the stores before it
             self.group = 0
             depends |= self.new_bit()
-        self.depends[id(op)] = depends
+        self.depends[op] = depends
         if depends & self.group:
             self.nests[-1].after.append(op)
         else:
@@ -144,9 +144,9 @@ class _Groups:
         space, bit = iteration_space(self.lo, op), self.new_bit()
         nest = self.filling(op, space, depends) or self.open_group(op, space, depends, bit) or self.new_nest(space, bit)
         nest.ops.append(op)
-        self.depends[id(op)] = bit
+        self.depends[op] = bit
         for x in op.results:
-            self.made[self.lo.key(x)] = nest.index
+            self.made[x] = nest.index
         if op.kind.effects == "write" or any(o.kind.effects == "write" for r in op.regions for o in walk(r)):
             self.writes.append((nest.index, position))
 
@@ -173,19 +173,18 @@ class _Groups:
         """The nest that materializes an operand of a reduction: the reduction reads its elements from registers."""
         if op.kind is not ops.reduce or space[0] != "rows":
             return None
-        keys = [self.lo.key(x) for x in op.operands]
         for nest in self.nests:
-            fills = nest.force is not None and nest.space == space and self.lo.key(nest.force) in keys
+            fills = nest.force is not None and nest.space == space and nest.force in op.operands
             if fills and depends < nest.mark << 1:
                 return nest
         return None
 
     def force(self, x):
         """Add a nest that materializes an operand, unless it is or will be in scratch."""
-        k, op = self.lo.key(x), x.op if type(x) is Result else x
-        if type(op) is Arg or k in self.lo.buffers or k in self.forced or not self.lo.is_lazy(op):
+        op = x.op if type(x) is Result else x
+        if type(op) is Arg or x in self.lo.buffers or x in self.forced or not self.lo.is_lazy(op):
             return
-        self.forced.add(k)
+        self.forced.add(x)
         nest = LoopNest(len(self.nests), x, ("rows", T.shape(x.type)), self.bit)
         self.nests.append(nest)
         self.program.append(nest)

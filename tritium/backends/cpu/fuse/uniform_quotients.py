@@ -57,7 +57,7 @@ def _first(lo, x, idx, fact):
 
 def _asks(lo, x):
     """Whether axis info is worth computing: only kernels that divide an index need it."""
-    if lo.key(x) in lo.buffers:
+    if x in lo.buffers:
         if lo.divides is None:
             lo.divides = _divides(lo.module.body)
         return lo.divides
@@ -91,9 +91,9 @@ def width(lo, roots, most, axis=None):
     seen, stack = set(), [(x, len(T.shape(x.type)) - 1 if axis is None else axis) for op in roots for x in op.operands]
     while stack:
         x, axis = stack.pop()
-        if type(x) is not Op or type(x.type) is not T.Tile or (id(x), axis) in seen or lo.key(x) in lo.buffers:
+        if type(x) is not Op or type(x.type) is not T.Tile or (x, axis) in seen or x in lo.buffers:
             continue
-        seen.add((id(x), axis))
+        seen.add((x, axis))
         if _is_quotient(x):
             info = axis_info_of(lo, x)
             run = max(info.constancy[axis], info.contiguity[axis])

@@ -41,7 +41,7 @@ def _atomic(lo, op):
     else:
         _each(lo, op, p, mask, update, buffer)
     if buffer is not None:
-        lo.buffers[lo.key(op)] = buffer
+        lo.buffers[op] = buffer
 
 
 def _combined(w, how, t, old, x):
@@ -159,12 +159,12 @@ def _cas(lo, op):
     buffer = _old_values(lo, op)
     _each(lo, op, p, None, update, buffer)
     if buffer is not None:
-        lo.buffers[lo.key(op)] = buffer
+        lo.buffers[op] = buffer
 
 
 def _old_values(lo, op):
     """A buffer for the old values of a tile if they are used, else None."""
-    wanted = lo.plan.last_use.get(lo.key(op), -1) > lo.now
+    wanted = lo.plan.last_use.get(op, -1) > lo.now
     return lo.allocate(op) if T.shape(op.type) and wanted else None
 
 
@@ -182,4 +182,4 @@ def _each(lo, op, p, mask, update, buffer):
         if buffer is not None:
             scratch_chunks.write(lo, buffer, idx, old)
     if not shape:
-        lo.values[lo.key(op)] = old
+        lo.values[op] = old

@@ -61,7 +61,7 @@ def _write(lo, function, symbol):
     parameters = [*_HANDED_ON, *[f"{llvm_type(a.type)} a{k}" for k, a in enumerate(body.args)]]
     with w.function(callee.result, symbol, parameters, "nounwind noinline", "internal") as taken:
         lo.program, lo.grid, lo.base, lo.scratch, *args = taken
-        lo.values.update(zip(map(id, body.args), args, strict=True))
+        lo.values.update(zip(body.args, args, strict=True))
         lo.block(body, lambda: _return(w, callee, [*flag, *map(lo.scalar, body.yields)]))
     return callee._replace(scratch=lo.arena.bytes)
 
@@ -92,4 +92,4 @@ def _call(lo, op):
             lo.stop()
             w.block(w.label("unreachable"))
     for result, x in zip(op.results, parts):
-        lo.values[lo.key(result)] = x
+        lo.values[result] = x

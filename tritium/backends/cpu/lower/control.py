@@ -39,9 +39,9 @@ class Destination(NamedTuple):
         plan = lo.plan
         if plan.block is not self.body or not self.buffer.fits(x.type):
             return False
-        if any(b is self.buffer and k != id(self.arg) for k, b in lo.buffers.items()):
+        if any(b is self.buffer and k != self.arg for k, b in lo.buffers.items()):
             return False
-        last = plan.last_use.get(id(self.arg), -1)
+        last = plan.last_use.get(self.arg, -1)
         if last < lo.now:
             return True
         return last == lo.now and self.in_place(lo, x)
@@ -50,7 +50,7 @@ class Destination(NamedTuple):
         """Whether each element of `x` reads only the old element that it replaces."""
         made = x.op if type(x) is Result else x
         if type(made) is not Arg and made.kind.loop:
-            return uses(self.body).get(id(self.arg), 0) == 1 and any(y is self.arg for y in made.operands)
+            return uses(self.body).get(self.arg, 0) == 1 and any(y is self.arg for y in made.operands)
         return all(aligned for buffer, aligned in reads(lo, x).items() if buffer is self.buffer)
 
 
@@ -59,16 +59,15 @@ def reads(lo, x):
     found, seen, stack = {}, set(), [(x, True)]
     while stack:
         x, aligned = stack.pop()
-        k = lo.key(x)
-        if type(x.type) is not T.Tile or (k, aligned) in seen:
+        if type(x.type) is not T.Tile or (x, aligned) in seen:
             continue
-        seen.add((k, aligned))
-        buffer = lo.buffers.get(k)
+        seen.add((x, aligned))
+        buffer = lo.buffers.get(x)
         op = x.op if type(x) is Result else x
         if buffer is not None:
             found[buffer] = found.get(buffer, True) and aligned
-        elif k in lo.inductions:
-            stack.append((lo.inductions[k].start, aligned))
+        elif x in lo.inductions:
+            stack.append((lo.inductions[x].start, aligned))
         elif type(op) is not Arg and lo.is_lazy(op):
             aligned = aligned and positionwise(op)
             stack += [(y, aligned) for y in op.operands]
@@ -98,7 +97,7 @@ class Carried:
     def buffer(self, k):
         """The initial value's buffer if that value is dead, else the result's destination, or a new buffer."""
         lo, x = self.lo, self.inits[k]
-        held = lo.buffers.get(lo.key(x))
+        held = lo.buffers.get(x)
         if held is not None and lo.owns(x) and lo.dies(x) and not self.captured(x):
             held.users += 1
             return held
@@ -106,13 +105,13 @@ class Carried:
 
     def captured(self, x):
         """Whether the loop reads a buffered tile other than as its initial value."""
-        lo, held = self.lo, self.lo.buffers[self.lo.key(x)]
-        inside = {id(op) for region in self.op.regions for op in walk(region)}
-        inside |= {id(arg) for region in self.op.regions for arg in region.args}
+        lo, held = self.lo, self.lo.buffers[x]
+        inside = {op for region in self.op.regions for op in walk(region)}
+        inside |= {arg for region in self.op.regions for arg in region.args}
         used = [y for region in self.op.regions for op in walk(region) for y in op.operands
-                if id(y.op if type(y) is Result else y) not in inside]
+                if (y.op if type(y) is Result else y) not in inside]
         used += [self.inits[k] for k in self.inductions]
-        starts = sum(lo.key(y) == lo.key(x) for y in self.inits)
+        starts = sum(y == x for y in self.inits)
         return starts > 1 or any(held in reads(lo, y) for y in used)
 
     def trace(self):
@@ -122,13 +121,13 @@ class Carried:
         for k, (x, arg, y) in enumerate(zip(self.inits, args, body.yields, strict=True)):
             if k in self.inductions or type(x.type) is T.Ptr and _leads_to(y, arg):
                 alike = [self.op.results[k], *[r.args[len(r.args) - len(self.inits) + k] for r in self.op.regions]]
-                lo.origins.update((lo.key(z), x) for z in alike)
+                lo.origins.update((z, x) for z in alike)
 
     def fill(self, which):
         """Write the initial values `which` to their buffers."""
         lo = self.lo
         pairs = [(self.inits[k], b) for k, b in self.buffers.items()
-                 if k in which and lo.buffers.get(lo.key(self.inits[k])) is not b]
+                 if k in which and lo.buffers.get(self.inits[k]) is not b]
         write_back(lo, pairs)
 
     def starts(self):
@@ -140,9 +139,9 @@ class Carried:
         lo = self.lo
         for k, x in zip(self.singles, singles, strict=True):
             if k in self.inductions:
-                lo.inductions[id(args[k])] = InductionTile(self.inits[k], x)
+                lo.inductions[args[k]] = InductionTile(self.inits[k], x)
             else:
-                lo.values[id(args[k])] = x
+                lo.values[args[k]] = x
         for k, buffer in self.buffers.items():
             lo.adopt(args[k], buffer)
 
@@ -150,7 +149,7 @@ class Carried:
         """Emit the test for the first iteration, in which dots store their product instead of adding it."""
         if self.sums:
             first = self.lo.w.compare("icmp eq", index, start)
-            self.lo.starts.update((id(args[k]), first) for k in self.sums)
+            self.lo.starts.update((args[k], first) for k in self.sums)
 
     def set_destinations(self, body, args):
         """Have the values that the body yields computed in the buffers of the carried tiles."""
@@ -158,7 +157,7 @@ class Carried:
         for k, buffer in self.buffers.items():
             x = body.yields[k]
             while x is not None and x is not args[k]:
-                lo.destinations[lo.key(x)] = Destination(buffer, args[k], body)
+                lo.destinations[x] = Destination(buffer, args[k], body)
                 made = x.op if type(x) is Result else x
                 if type(made) is Arg:
                     break
@@ -172,13 +171,13 @@ class Carried:
     def leave(self, yields, args):
         """Write back the tiles; returns the scalars of the next iteration."""
         lo = self.lo
-        pairs = [(yields[k], b) for k, b in self.buffers.items() if lo.buffers.get(lo.key(yields[k])) is not b]
+        pairs = [(yields[k], b) for k, b in self.buffers.items() if lo.buffers.get(yields[k]) is not b]
         write_back(lo, pairs)
         return [self.moved(yields[k], args[k]) if k in self.inductions else lo.scalar(yields[k]) for k in self.singles]
 
     def moved(self, y, arg):
         """The offset of an induction tile at its next value `y`; `arg` is its value in this iteration."""
-        lo, by = self.lo, self.lo.inductions[id(arg)].offset
+        lo, by = self.lo, self.lo.inductions[arg].offset
         while y is not arg:
             x, more = y.operands
             if y.kind is ops.add and not (x is arg or _leads_to(x, arg)):
@@ -191,18 +190,18 @@ class Carried:
     def drop(self, args):
         """Release the buffers of a region's parameters."""
         for k in self.buffers:
-            self.lo.drop(id(args[k]))
+            self.lo.drop(args[k])
 
     def finish(self, singles):
         """Bind the loop's results."""
         lo, results = self.lo, self.op.results
         for k, x in zip(self.singles, singles, strict=True):
             if k in self.inductions:
-                lo.inductions[lo.key(results[k])] = InductionTile(self.inits[k], x)
+                lo.inductions[results[k]] = InductionTile(self.inits[k], x)
             else:
-                lo.values[lo.key(results[k])] = x
+                lo.values[results[k]] = x
         for k, buffer in self.buffers.items():
-            lo.buffers[lo.key(results[k])] = buffer
+            lo.buffers[results[k]] = buffer
 
 
 def _leads_to(x, arg):
@@ -219,11 +218,11 @@ def write_back(lo, pairs):
     while pairs:
         ready = _ready(lo, pairs)
         if ready is None:  # a cycle: materialize one in a temporary
-            x = next(x for x, _ in pairs if lo.key(x) not in aside)
+            x = next(x for x, _ in pairs if x not in aside)
             buffer = lo.arena.take(T.shape(x.type), T.element(x.type))
             loop_nests.fill(lo, [(x, buffer)])
-            aside[lo.key(x)] = lo.buffers.get(lo.key(x))
-            lo.buffers[lo.key(x)] = buffer
+            aside[x] = lo.buffers.get(x)
+            lo.buffers[x] = buffer
             continue
         loop_nests.fill(lo, ready)
         pairs = [p for p in pairs if p not in ready]
@@ -262,11 +261,11 @@ def _for(lo, op):
     dots = look_ahead(lo, body)
     with lo.loop(*bounds, carry=carried.starts(), until=until) as loop:
         with lo.inside():
-            lo.values[id(index)] = lo.w.cast("trunc", loop.index, llvm_type(t))
+            lo.values[index] = lo.w.cast("trunc", loop.index, llvm_type(t))
             if polls.is_long(op):
                 polls.ask(lo, loop.index, body)
-                lo.w.fits(loop.index, lo.values[id(index)], t.signed)  # LLVM inferred this from the loop's bound
-            lo.remember(("form", id(index)), Form(None, loop.index, ()), loop.index.level)
+                lo.w.fits(loop.index, lo.values[index], t.signed)  # LLVM inferred this from the loop's bound
+            lo.remember(("form", index), Form(None, loop.index, ()), loop.index.level)
             carried.enter(args, loop.carried)
             carried.begin(args, loop.index, bounds[0])
             carried.set_destinations(body, args)
@@ -339,6 +338,6 @@ def _if(lo, op):
         return make
     picked = lo.either(lo.scalar(op.operands[0]), *map(branch, op.regions))
     for k, x in zip(singles, picked, strict=True):
-        lo.values[lo.key(op.results[k])] = x
+        lo.values[op.results[k]] = x
     for k, buffer in tiles.items():
-        lo.buffers[lo.key(op.results[k])] = buffer
+        lo.buffers[op.results[k]] = buffer

@@ -32,7 +32,7 @@ def _dot(lo, op):
         raise CompilationError(None, None, f"dot of {a.type} into {op.type} has no multiplication on the CPU")
     x, y = lo.force(a), lo.force(b)
     zero = _is_zero(acc)
-    fresh = lo.w.const("i1", zero) if lo.key(acc) not in lo.starts else lo.starts[lo.key(acc)]
+    fresh = lo.w.const("i1", zero) if acc not in lo.starts else lo.starts[acc]
     total = lo.allocate(op) if zero else _accumulator(lo, op, acc, (x, y))
     sizes = [lo.const(s) for s in (m, n, k, *[buffer.strides[-2] for buffer in (x, y, total)])]
     panel = None if _near(kind, y) else lo.arena.take((k, dot.panel_width(lo.target, m, n)), T.element(op.type))
@@ -47,7 +47,7 @@ def _dot(lo, op):
         lo.w.call("void", f"tt.dot.{kind}", *where, *sizes, place, fresh)
     if panel is not None:
         lo.arena.release(panel)
-    lo.buffers[lo.key(op)] = total
+    lo.buffers[op] = total
 
 
 def _near(kind, y):
@@ -63,7 +63,7 @@ def _is_zero(x):
 
 def _accumulator(lo, op, acc, operands):
     """The buffer of the accumulator, holding `acc`; never one of the operands."""
-    held = lo.buffers.get(lo.key(acc))
+    held = lo.buffers.get(acc)
     if held is not None and lo.owns(acc) and lo.dies(acc) and all(held.offset != x.offset for x in operands):
         held.users += 1
         return held
@@ -75,10 +75,10 @@ def _accumulator(lo, op, acc, operands):
 def sums(loop, inits) -> frozenset[int]:
     """The positions of loop-carried accumulators: zero at first, and in each iteration only a product is added."""
     body = loop.regions[-1]
-    used, added = uses(body), {id(op.operands[2]) for op in body.ops if op.kind is ops.dot}
+    used, added = uses(body), {op.operands[2] for op in body.ops if op.kind is ops.dot}
     args = body.args[len(body.args) - len(inits):]
     return frozenset(k for k, (x, arg) in enumerate(zip(inits, args, strict=True))
-                     if id(arg) in added and used[id(arg)] == 1 and _is_zero(x))
+                     if arg in added and used[arg] == 1 and _is_zero(x))
 
 
 def look_ahead(lo, block) -> bool:
@@ -89,5 +89,5 @@ def look_ahead(lo, block) -> bool:
             while isinstance(x, Op) and x.kind.elementwise and x.operands:
                 x = x.operands[0]
             if isinstance(x, Op) and x.kind is ops.load:
-                lo.ahead.add(id(x))
+                lo.ahead.add(x)
     return bool(dots)

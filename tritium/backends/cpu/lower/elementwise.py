@@ -144,7 +144,7 @@ def _moved(lo, op, idx):
 def _reshape(lo, op, idx):
     """A buffered tile is read at its row-major position; other tiles at the source index."""
     x, = op.operands
-    buffer = lo.buffers.get(lo.key(x))
+    buffer = lo.buffers.get(x)
     if buffer is None or not buffer.flat:
         return lo.ev(x, source_index(lo, op, idx))
     base, lane = ravel(lo, idx, T.shape(op.type)) if idx else (0, None)
@@ -160,15 +160,14 @@ def _split(lo, op, idx):
 # --- regions of scalars -----------------------------------------------------------------------------------------
 def inline(lo, block, args):
     """Evaluate a region that acts lane by lane on scalars or chunks; returns the values it yields."""
-    made = {id(arg): x for arg, x in zip(block.args, args, strict=True)}
-    return _inline(lo, block, made)
+    return _inline(lo, block, dict(zip(block.args, args, strict=True)))
 
 
 def _inline(lo, block, made):
     def get(x):
         if type(x) is Result:
-            return made[id(x.op)][x.index] if id(x.op) in made else lo.scalar(x)
-        found = made.get(id(x))
+            return made[x.op][x.index] if x.op in made else lo.scalar(x)
+        found = made.get(x)
         return lo.scalar(x) if found is None else found
     for op in block.ops:
         if op.kind.terminator:
@@ -176,15 +175,15 @@ def _inline(lo, block, made):
         if op.kind is ops.if_:  # both branches are computed, lanes select
             then, other = (_inline(lo, region, dict(made)) for region in op.regions)
             picked = [lo.w.select(*lo.spread([get(op.operands[0]), x, y])) for x, y in zip(then, other, strict=True)]
-            made[id(op)] = picked[0] if len(picked) == 1 else picked
+            made[op] = picked[0] if len(picked) == 1 else picked
         elif op.kind is ops.constant:
-            made[id(op)] = _constant(lo, op, ())
+            made[op] = _constant(lo, op, ())
         elif op.kind is ops.hint:
-            made[id(op)] = get(op.operands[0])
+            made[op] = get(op.operands[0])
         elif op.kind is ops.rare:
-            made[id(op)] = _rare(lo, op, *[get(x) for x in op.operands])
+            made[op] = _rare(lo, op, *[get(x) for x in op.operands])
         else:
-            made[id(op)] = apply(lo, op, [get(x) for x in op.operands])
+            made[op] = apply(lo, op, [get(x) for x in op.operands])
     return []
 
 
@@ -217,7 +216,7 @@ def _pull_rare(lo, op, idx):
 @statement(ops.rare)
 def _scalar_rare(lo, op):
     """On scalars, in program order."""
-    lo.values[lo.key(op)] = _rare(lo, op, *[lo.scalar(x) for x in op.operands])
+    lo.values[op] = _rare(lo, op, *[lo.scalar(x) for x in op.operands])
 
 
 @pulled(ops.map_)

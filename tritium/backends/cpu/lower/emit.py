@@ -246,7 +246,7 @@ class Emitter:
 
     @contextmanager
     def assuming(self, masks):
-        """Inside, these masks (by key) are true everywhere."""
+        """Inside, these masks are true everywhere."""
         outer, self.assumed = self.assumed, self.assumed | set(masks)
         yield
         self.assumed = outer

@@ -98,12 +98,12 @@ class Lowering(Emitter):
         self.arena = Arena()
         self.values, self.buffers, self.inductions, self.pending, self.written = {}, {}, {}, {}, set()
         self.assumptions = assumptions or Assumptions(module)
-        self.origins = {}  # key of a pointer (or a tile) that a loop only advances -> its initial value
-        self.destinations = {}  # key of a value -> the loop-carried buffer it should be computed in
-        self.starts = {}  # key of a loop-carried accumulator of dots -> whether this is the first iteration (i1)
+        self.origins = {}  # pointer (or tile) that a loop only advances -> its initial value
+        self.destinations = {}  # value -> the loop-carried buffer it should be computed in
+        self.starts = {}  # loop-carried accumulator of dots -> whether this is the first iteration (i1)
         self.axis_info = self.divides = None  # AxisInfo by value, whether to compute it (uniform_quotients.py)
-        self.ahead = set()  # ids of loads to prefetch: a loop of dots reads them row by row
-        self.assumed = frozenset()  # keys of masks known to be true everywhere
+        self.ahead = set()  # loads to prefetch: a loop of dots reads them row by row
+        self.assumed = frozenset()  # masks known to be true everywhere
         self.plan: Any = None  # of the current block
         self.now = 0
         self.callees = {}  # functions by name
@@ -121,7 +121,7 @@ class Lowering(Emitter):
             w.effect(f"store ptr {w.string(fault_record)}, ptr {at(faults.RECORD)}")
             running = at(faults.PROGRAM)
             for k, arg in enumerate(self.module.args):
-                self.values[id(arg)] = self.argument(args, k, arg.type)
+                self.values[arg] = self.argument(args, k, arg.type)
             body = self.module.body
             with self.loop(begin, end) as programs:
                 self.program = programs.index
@@ -170,7 +170,7 @@ class Lowering(Emitter):
         """Lower a region of scalars with control flow; returns the values it yields."""
         known = set(self.memo)
         for arg, x in zip(region.args, args, strict=True):
-            self.values[self.key(arg)] = x
+            self.values[arg] = x
         self.block(region, lambda: None)
         made = [self.scalar(y) for y in region.yields]
         for key in self.memo.keys() - known:  # the next copy of the region has other values
@@ -185,7 +185,7 @@ class Lowering(Emitter):
             return
         out = fn(self, op, ())
         for x, y in zip(op.results, out if type(out) is list else (out,), strict=True):
-            self.values[self.key(x)] = y
+            self.values[x] = y
 
     def nest(self, nest, finish):
         """Lower a loop nest: values to materialize first, its loops, the scalars after it; then free dead buffers."""
@@ -211,7 +211,7 @@ class Lowering(Emitter):
     @contextmanager
     def keeping(self, xs):
         """While open, chunks of `xs` are also written to scratch when computed; afterwards `xs` are buffered."""
-        mine = {self.key(x): self.allocate(x) for x in xs if self.key(x) not in self.buffers}
+        mine = {x: self.allocate(x) for x in xs if x not in self.buffers}
         self.written -= mine.keys()
         outer = self.pending
         self.pending = {**outer, **mine}
@@ -226,7 +226,7 @@ class Lowering(Emitter):
     # --- scratch --------------------------------------------------------------------------------------------------
     def allocate(self, x):
         """A buffer for a value: its destination if that may be overwritten, else a new one."""
-        destination = self.destinations.get(self.key(x))
+        destination = self.destinations.get(x)
         if destination is not None and destination.allows(self, x):
             destination.buffer.users += 1
             return destination.buffer
@@ -234,42 +234,41 @@ class Lowering(Emitter):
 
     def force(self, x, buffer=None):
         """Materialize a tile in scratch memory if it is not there yet; returns its buffer."""
-        k = self.key(x)
-        found = self.buffers.get(k)
+        found = self.buffers.get(x)
         if found is not None and buffer is None:
             return found
         buffer = buffer or self.allocate(x)
         loop_nests.fill(self, [(x, buffer)])
-        self.buffers[k] = buffer
+        self.buffers[x] = buffer
         return buffer
 
     def postpone(self, x):
         """Materialize a tile here if its buffer is read later."""
-        k, level, region = self.key(x), len(self.w.levels) - 1, self.region
-        buffer = self.buffers[k] = self.allocate(x)
+        level, region = len(self.w.levels) - 1, self.region
+        buffer = self.buffers[x] = self.allocate(x)
 
         def fill():
             outer, self.region = (self.region, self.w.rare, self.pending), region
             self.w.rare, self.pending = 0, {}
-            del self.buffers[k]
+            del self.buffers[x]
             with self.at(level):
                 loop_nests.fill(self, [(x, buffer)])
-            self.buffers[k] = buffer
+            self.buffers[x] = buffer
             self.region, self.w.rare, self.pending = outer
         buffer.late = fill
 
     def bring(self, nest):
         """Materialize a nest's tile: as a view of global memory if possible, else as a copy in scratch."""
-        found = views.view(self, nest.force) if nest.in_place and self.key(nest.force) not in self.buffers else None
+        found = views.view(self, nest.force) if nest.in_place and nest.force not in self.buffers else None
         if found is None:
             self.force(nest.force)
         else:
-            self.buffers[self.key(nest.force)] = found
+            self.buffers[nest.force] = found
 
     def adopt(self, x, buffer):
         """Add value `x` to the users of `buffer`."""
         buffer.users += 1
-        self.buffers[self.key(x)] = buffer
+        self.buffers[x] = buffer
 
     def drop(self, k):
         """Release a value's buffer."""
@@ -279,11 +278,11 @@ class Lowering(Emitter):
 
     def owns(self, x):
         """Whether a value is defined in the current block: then the plan knows all its uses."""
-        return self.key(x) in self.plan.owned
+        return x in self.plan.owned
 
     def dies(self, x):
         """Whether a value of this block is dead after the current nest."""
-        return self.plan.last_use.get(self.key(x), -1) <= self.now
+        return self.plan.last_use.get(x, -1) <= self.now
 
     def address(self, buffer):
         """The address of a buffer."""
@@ -303,16 +302,11 @@ class Lowering(Emitter):
         return self._slots[name]
 
     # --- chunks ---------------------------------------------------------------------------------------------------
-    @staticmethod
-    def key(x):
-        """The key of a value in dictionaries."""
-        return (id(x.op), x.index) if type(x) is Result else id(x)
-
     def is_lazy(self, op) -> bool:
         """Whether an op is evaluated by chunks, inside the loop nests that use it."""
-        found = self._lazy.get(id(op))
+        found = self._lazy.get(op)
         if found is None:
-            found = self._lazy[id(op)] = is_lazy(op)
+            found = self._lazy[op] = is_lazy(op)
         return found
 
     @staticmethod
@@ -322,44 +316,43 @@ class Lowering(Emitter):
 
     def scalar(self, x) -> Val:
         """A value that is not a tile."""
-        found = self.values.get(self.key(x))
+        found = self.values.get(x)
         if found is None:
             op = x.op if type(x) is Result else x
             if type(op) is Arg or puller(op.kind) is None:
                 raise CompilationError(None, None, f"{x!r} is used before it is computed")
             self.eager(op)
-            found = self.values[self.key(x)]
+            found = self.values[x]
         return found
 
     def ev(self, x, idx) -> Val:
         """The chunk of a value at an index: a vector, or a scalar if all lanes are equal."""
         if type(x.type) is not T.Tile:
             return self.scalar(x)
-        k = self.key(x)
-        found = self.memo.get((k, idx))
+        found = self.memo.get((x, idx))
         if found is not None:
             return found
         out = uniform_quotients.chunk(self, x, idx)
-        buffer = self.buffers.get(k) if out is None else None
+        buffer = self.buffers.get(x) if out is None else None
         if buffer is not None:
-            return self.remember((k, idx), scratch_chunks.read(self, buffer, idx))
-        if k in self.inductions:
-            return self.remember((k, idx), self.advanced(x, self.inductions[k], idx))
+            return self.remember((x, idx), scratch_chunks.read(self, buffer, idx))
+        if x in self.inductions:
+            return self.remember((x, idx), self.advanced(x, self.inductions[x], idx))
         op = x.op if type(x) is Result else x
         out = puller(op.kind)(self, op, idx) if out is None else out
         if type(out) is list:
             for y, chunk in zip(op.results, out, strict=True):
-                self.computed(self.key(y), idx, chunk)
+                self.computed(y, idx, chunk)
             return out[x.index]
-        self.computed(k, idx, out)
+        self.computed(x, idx, out)
         return out
 
-    def computed(self, k, idx, chunk):
+    def computed(self, x, idx, chunk):
         """Record a computed chunk, and write it to scratch if its tile is buffered."""
-        self.remember((k, idx), chunk)
-        buffer = self.pending.get(k)
+        self.remember((x, idx), chunk)
+        buffer = self.pending.get(x)
         if buffer is not None:
-            self.written.add(k)
+            self.written.add(x)
             scratch_chunks.write(self, buffer, idx, chunk)
 
     def advanced(self, x, induction, idx):

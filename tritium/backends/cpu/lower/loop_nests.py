@@ -76,7 +76,7 @@ def _fill_chunk(lo, pairs, idx):
 def _gathers(lo, x):
     """Whether a tile is loaded from addresses that are not affine. If a row is short enough to unroll its chunks, the
     parts of the addresses that do not depend on the row are hoisted out of the loop over rows."""
-    while isinstance(x, Op) and lo.is_lazy(x) and lo.key(x) not in lo.buffers:
+    while isinstance(x, Op) and lo.is_lazy(x) and x not in lo.buffers:
         if x.kind is ops.load:
             return bool(form_of(lo, x.operands[0]).loose)
         if not x.kind.elementwise or not x.operands:
@@ -108,7 +108,7 @@ def group(lo, roots, space, force=None, clip=None) -> None:
         return
     if len(roots) == 1 and stores and force is None and tile_copies.store(lo, stores[0]):
         return
-    buffer = None if force is None or lo.key(force) in lo.buffers else lo.allocate(force)
+    buffer = None if force is None or force in lo.buffers else lo.allocate(force)
     fills = [] if buffer is None else [(force, buffer)]
     reductions = [reduce.Reduction(lo, op) for op in roots if op.kind is ops.reduce]
     vectorised = all(r.lane_by_lane for r in reductions)
@@ -121,7 +121,7 @@ def group(lo, roots, space, force=None, clip=None) -> None:
     for r in reductions:
         r.close()
     if buffer is not None:
-        lo.buffers[lo.key(force)] = buffer
+        lo.buffers[force] = buffer
 
 
 def _stop(lo, clip, walk, at, one_more):

@@ -77,7 +77,7 @@ def _terms(lo, form: Form, idx, wrap):
     for loose in form.loose:
         at = loose.index(lo, idx)
         first = counting(lo, loose.value, at) if type(loose.scale) is int else None
-        if first is not None and lo.key(loose.value) not in lo.buffers:
+        if first is not None and loose.value not in lo.buffers:
             start = lo.index_of(lo.ev(loose.value, first), T.element(loose.value.type))
             terms.append(lo.mul(start, loose.scale))
             fixed = _plus(fixed, [loose.scale * o for o in range(width_of(idx))])
@@ -107,7 +107,7 @@ def _wrapped(lo, loose, at):
         return None
     top, n = (form_of(lo, y) for y in x.operands)
     axes = [a for a, (_, lane) in enumerate(at) if lane is not None]
-    if top.loose or not uniform(n) or lo.key(x) in lo.buffers or len(axes) != 1:
+    if top.loose or not uniform(n) or x in lo.buffers or len(axes) != 1:
         return None
     (axis,), w = axes, lo.w
     base, lane = at[axis]
@@ -151,7 +151,7 @@ def _load(lo, op, idx):
     p, mask, other = (*op.operands, None, None)[:3]
     t = T.element(op.types[0])
     place, m = addresses_of(lo, p, idx), mask_of(lo, mask, idx)
-    if id(op) in lo.ahead and place.kind == "contiguous" and place.width > 4:
+    if op in lo.ahead and place.kind == "contiguous" and place.width > 4:
         _prefetch(lo, op, place)
     if m is None and place.unbroken is None:
         with lo.at(max(place.level, lo.region)):

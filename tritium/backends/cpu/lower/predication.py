@@ -118,7 +118,7 @@ class Mask:
 
 def mask_of(lo, m, idx) -> Mask | None:
     """The mask at an index; None if all lanes are active."""
-    if m is None or lo.key(m) in lo.assumed:
+    if m is None or m in lo.assumed:
         return None
     mask = Mask(width_of(idx))
     _restrict(lo, mask, m, idx)
@@ -134,10 +134,10 @@ def _is_view(m):
 
 
 def _restrict(lo, mask, m, idx):
-    while type(m.type) is T.Tile and _is_view(m) and lo.key(m) not in lo.buffers:
+    while type(m.type) is T.Tile and _is_view(m) and m not in lo.buffers:
         idx = source_index(lo, m, idx)
         m = m.operands[0]
-    computed = type(m) not in (Arg, Result) and type(m.type) is T.Tile and lo.key(m) not in lo.buffers
+    computed = type(m) not in (Arg, Result) and type(m.type) is T.Tile and m not in lo.buffers
     if computed and m.kind is ops.and_:
         for x in m.operands:
             _restrict(lo, mask, x, idx)
@@ -197,9 +197,9 @@ def _tighten(lo, mask, side, limit, pick):
 
 # --- tiles ---------------------------------------------------------------------------------------------------
 def tile_inside(lo, masks) -> Val | None:
-    """An i1: these masks (key -> value) are true everywhere. None if that does not follow from their corners."""
+    """An i1: these masks are true everywhere. None if that does not follow from their corners."""
     tests = []
-    for m in masks.values():
+    for m in masks:
         if not _corners(lo, m, tests):
             return None
     total = None

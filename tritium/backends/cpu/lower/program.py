@@ -42,13 +42,13 @@ def _assume(lo, op):
 def _clock(lo, op):
     w = lo.w
     if op.attrs["what"] == "smid":
-        lo.values[lo.key(op)] = w.const("i32", 0)  # one "multiprocessor"
+        lo.values[op] = w.const("i32", 0)  # one "multiprocessor"
         return
     slot = lo.slot("clock", 16)
     w.call("i32", "clock_gettime", w.const("i32", 1), slot)
     seconds = w.load("i64", slot)
     rest = w.load("i64", w.gep("i64", slot, lo.const(1)))
-    lo.values[lo.key(op)] = w.effect(f"add i64 {lo.w.effect(f'mul i64 {seconds}, 1000000000', 'i64')}, {rest}", "i64")
+    lo.values[op] = w.effect(f"add i64 {lo.w.effect(f'mul i64 {seconds}, 1000000000', 'i64')}, {rest}", "i64")
 
 
 # --- prints and assertions --------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def _inline_asm(lo, op):
         return
     made = _call_asm(lo, op, [lo.scalar(x) for x in op.operands], 1)
     for result, x in zip(op.results, made, strict=True):
-        lo.values[lo.key(result)] = x
+        lo.values[result] = x
 
 
 def _call_asm(lo, op, xs, pack):

@@ -59,7 +59,7 @@ def _known(op):
     inner, t = region.ops[0], T.element(op.operands[0].type)
     names, unit = _KNOWN.get(inner.kind, ({}, None))
     fits = llvm_type(t)[0] != "i" if t.is_float else True
-    if t.kind not in names or not fits or set(map(id, inner.operands)) != set(map(id, region.args)):
+    if t.kind not in names or not fits or set(inner.operands) != set(region.args):
         return None
     return (names[t.kind], unit(t)) if region.yields[0] is inner else None
 
@@ -164,14 +164,14 @@ class Reduction:
         lo = self.lo
         for k, (result, x) in enumerate(zip(self.op.results, xs, strict=True)):
             if not self.buffers:
-                lo.values[lo.key(result)] = x
+                lo.values[result] = x
             else:
                 scratch_chunks.write(lo, self.buffers[k], idx, x)
 
     def close(self):
         """Bind the results to their buffers, after the loops."""
         for result, buffer in zip(self.op.results, self.buffers):
-            self.lo.buffers[self.lo.key(result)] = buffer
+            self.lo.buffers[result] = buffer
 
 
 def columns(lo, roots, axis):
@@ -247,7 +247,7 @@ def _scan(lo, op):
             idx = walk.index(lo, at, base)
             _scan_chunks(lo, op, buffers, shape[axis], 1, lambda i: (*idx[:axis], (i, None), *idx[axis:]))
     for result, buffer in zip(op.results, buffers, strict=True):
-        lo.buffers[lo.key(result)] = buffer
+        lo.buffers[result] = buffer
 
 
 def _scan_chunks(lo, op, buffers, total, along, index):
@@ -306,4 +306,4 @@ def each(lo, op, shape, pack, compute):
             for k, idx in enumerate(at):
                 scratch_chunks.write(lo, buffer, idx, made[j * pack + k])
     for result, buffer in zip(op.results, buffers, strict=True):
-        lo.buffers[lo.key(result)] = buffer
+        lo.buffers[result] = buffer

@@ -22,19 +22,19 @@ def _to_scalars(lo, op):
         idx: list[tuple] = [ZERO] * len(T.shape(x.type))
         if op.kind is ops.split:
             idx[-1] = (k, None)
-        lo.values[lo.key(result)] = lo.ev(x, tuple(idx))
+        lo.values[result] = lo.ev(x, tuple(idx))
 
 
 @statement(ops.extract, visits="some")
 def _extract(lo, op):
     x, *index = op.operands
-    lo.values[lo.key(op)] = lo.ev(x, tuple([(lo.index_of(lo.scalar(i), i.type), None) for i in index]))
+    lo.values[op] = lo.ev(x, tuple([(lo.index_of(lo.scalar(i), i.type), None) for i in index]))
 
 
 @statement(ops.insert)
 def _insert(lo, op):
     x, element, *index = op.operands
-    held = lo.buffers.get(lo.key(x))
+    held = lo.buffers.get(x)
     if held is not None and lo.owns(x) and lo.dies(x):
         buffer = held
         buffer.users += 1
@@ -43,7 +43,7 @@ def _insert(lo, op):
         loop_nests.fill(lo, [(x, buffer)])
     idx = tuple([(lo.index_of(lo.scalar(i), i.type), None) for i in index])
     scratch_chunks.write(lo, buffer, idx, lo.scalar(element))
-    lo.buffers[lo.key(op)] = buffer
+    lo.buffers[op] = buffer
 
 
 def _copy(lo, x, buffer, moved):
@@ -64,7 +64,7 @@ def _cat(lo, op):
             return (*idx[:axis], (lo.add(i, start), lane), *idx[axis + 1:])
         _copy(lo, x, buffer, moved)
         start += T.shape(x.type)[axis]
-    lo.buffers[lo.key(op)] = buffer
+    lo.buffers[op] = buffer
 
 
 @statement(ops.join)
@@ -79,7 +79,7 @@ def _join(lo, op):
             idx = walk.index(lo, at, base)
             pair = [lo.widen(lo.ev(x, idx), width_of(idx)) for x in op.operands]
             _interleave(lo, buffer, idx, pair)
-    lo.buffers[lo.key(op)] = buffer
+    lo.buffers[op] = buffer
 
 
 def _interleave(lo, buffer, idx, pair):
@@ -137,7 +137,7 @@ def _sort(lo, op):
         first = scratch_chunks.position(lo, buffer, (*[(i, None) for i in at], ZERO))
         start = scratch_chunks.pointer(lo, buffer, first)
         lo.w.call("void", f"tt.sort.{_SORT.get(t, t.name)}", start, lo.const(n), lo.const(int(op.attrs["descending"])))
-    lo.buffers[lo.key(op)] = buffer
+    lo.buffers[op] = buffer
 
 
 @statement(ops.histogram, visits="elements")
@@ -157,4 +157,4 @@ def _histogram(lo, op):
         with lo.when(counts):
             place = w.gep("i32", lo.address(buffer), bin)
             w.store(w.binary("add", w.load("i32", place), w.const("i32", 1)), place)
-    lo.buffers[lo.key(op)] = buffer
+    lo.buffers[op] = buffer

@@ -67,7 +67,7 @@ def store(lo, op) -> bool:
     """Call the runtime to store a buffered tile; False if the tile is not buffered or the runtime cannot."""
     p, x, *masks = op.operands
     mask = masks[0] if masks else None
-    shape, element, buffer = T.shape(x.type), T.element(x.type), lo.buffers.get(lo.key(x))
+    shape, element, buffer = T.shape(x.type), T.element(x.type), lo.buffers.get(x)
     if type(buffer) is not Buffer or len(shape) != 2 or shape[1] * element.bytes < _NARROW:
         return False
     form, ends = form_of(lo, p), predication.limits(lo, mask, shape)

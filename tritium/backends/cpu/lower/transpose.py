@@ -15,11 +15,11 @@ __all__ = ["contiguous_axis", "fill_across", "store_across", "transposed_axes"]
 def contiguous_axis(lo, x, seen=None):
     """The axis along which a tile's source in memory is contiguous; None if there is none."""
     seen = set() if seen is None else seen
-    if lo.key(x) in lo.buffers:
+    if x in lo.buffers:
         return len(T.shape(x.type)) - 1
-    if type(x) in (Arg, Result) or type(x.type) is not T.Tile or id(x) in seen or not lo.is_lazy(x):
+    if type(x) in (Arg, Result) or type(x.type) is not T.Tile or x in seen or not lo.is_lazy(x):
         return None
-    seen.add(id(x))
+    seen.add(x)
     if x.kind is ops.load:
         return memory.contiguous(form_of(lo, x.operands[0]), x.type.shape)
     if x.kind is ops.trans:
@@ -59,7 +59,7 @@ def fill_across(lo, x, buffer, axis) -> None:
 def store_across(lo, op, shape, axis, to) -> None:
     """Store a tile whose source is contiguous along `axis` and whose target is along `to`."""
     _, x, *mask = op.operands
-    masks = _masks(lo, x) | {lo.key(m): m for m in mask}
+    masks = _masks(lo, x) | dict.fromkeys(mask)
     _across(lo, x, shape, axis, to, masks, lambda at, line: memory.prepare_store(lo, op, at, line))
 
 
@@ -85,16 +85,16 @@ def _across(lo, x, shape, axis, to, masks, put) -> None:
 
 
 def _masks(lo, x):
-    """The masks of all loads that a tile is computed from, by key."""
+    """The masks of all loads that a tile is computed from: a dictionary, for its order."""
     found, seen, stack = {}, set(), [x]
     while stack:
         x = stack.pop()
-        if type(x) in (Arg, Result) or type(x.type) is not T.Tile or id(x) in seen or lo.key(x) in lo.buffers \
+        if type(x) in (Arg, Result) or type(x.type) is not T.Tile or x in seen or x in lo.buffers \
                 or not lo.is_lazy(x):
             continue
-        seen.add(id(x))
-        if x.kind is ops.load and len(x.operands) > 1:
-            found[lo.key(x.operands[1])] = x.operands[1]
+        seen.add(x)
+        if x.kind is ops.load and x.mask is not None:
+            found[x.mask] = None
         stack += x.operands[2:] if x.kind is ops.load else x.operands
     return found
 

@@ -30,7 +30,7 @@ def view(lo, x) -> View | None:
         strides = [lo.add(a, lo.mul(b, wrap.scale)) for a, b in zip(strides, wrap.strides, strict=True)]
     if type(strides[-1]) is not int or strides[-1] != 1:
         return None
-    masks = {lo.key(m): m for m in x.operands[1:2]}
+    masks = x.operands[1:2]
     inside = predication.tile_inside(lo, masks)
     if masks and inside is None:
         return None
@@ -54,7 +54,7 @@ def _checked(lo, x, tests, start, outer, by_runtime):
     for test in tests[1:]:
         ok = lo.w.binary("and", ok, test)
 
-    lo.ahead.discard(id(x))  # the copy is cold: no prefetching
+    lo.ahead.discard(x)  # the copy is cold: no prefetching
 
     def copy():
         with lo.inside():

@@ -32,31 +32,27 @@ def _hidden(block, first, axis, end):
     """True if every store of a value computed from `first` masks off the indices from `end` on along `axis`."""
     if len(first.op.types) == 1:
         first = first.op
-    tainted, scalars = {_key(first): axis}, Scalars()  # along which axis
+    tainted, scalars = {first: axis}, Scalars()  # along which axis
     for op in block.ops:
-        touched = [k for k, x in enumerate(op.operands) if _key(x) in tainted]
-        inner = any(_key(x) in tainted for region in op.regions for x in _reads(region))
+        touched = [k for k, x in enumerate(op.operands) if x in tainted]
+        inner = any(x in tainted for region in op.regions for x in _reads(region))
         if inner:
             return False
         if not touched:
             continue
         if op.kind is ops.store:
             found = bounds(op.operands[2], scalars) if touched == [1] and len(op.operands) > 2 else None
-            if found is None or not any(k == tainted[_key(op.operands[1])] and high == end for k, _, high in found):
+            if found is None or not any(k == tainted[op.operands[1]] and high == end for k, _, high in found):
                 return False
             continue
-        axes = {tainted[_key(op.operands[k])] for k in touched}
+        axes = {tainted[op.operands[k]] for k in touched}
         if op.kind is ops.trans:
-            tainted[_key(op)] = op.attrs["order"].index(*axes)
+            tainted[op] = op.attrs["order"].index(*axes)
         elif op.kind.elementwise and not op.kind.effects and len(axes) == 1:
-            tainted[_key(op)] = axes.pop()
+            tainted[op] = axes.pop()
         else:
             return False
     return True
-
-
-def _key(x):
-    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
 
 
 def _reads(block):

@@ -126,20 +126,19 @@ class Scalars:
 
     def _enter(self, loop):
         body, (lo, _, step, *inits) = loop.regions[0], loop.operands
-        self.known[id(body.args[0])] = self(lo) + self(step) * Poly.of(ITERATION)
+        self.known[body.args[0]] = self(lo) + self(step) * Poly.of(ITERATION)
         for arg, init, out in zip(body.args[1:], inits, body.yields):
             by = _increment(arg, out)
             if by is not None and ITERATION not in self(by).values:
-                self.known[id(arg)] = self(init) + self(by) * Poly.of(ITERATION)
+                self.known[arg] = self(init) + self(by) * Poly.of(ITERATION)
 
     def __call__(self, x):
         """The polynomial of a scalar."""
-        key = id(x)
-        if key not in self.known:
+        if x not in self.known:
             rule = _RULES.get(x.kind) if type(x) is Op and _is_integer(x.type) else None
             found = rule(self, x) if rule else None
-            self.known[key] = Poly.of(x) if found is None or len(found.terms) > MOST_TERMS else found
-        return self.known[key]
+            self.known[x] = Poly.of(x) if found is None or len(found.terms) > MOST_TERMS else found
+        return self.known[x]
 
 
 def _is_integer(t):

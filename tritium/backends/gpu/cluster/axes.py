@@ -130,7 +130,7 @@ class Axes:
         tile = _tile(x)
         if tile is None:
             return None
-        return next((k for k in range(len(tile.shape)) if self._root((_key(x), k)) in self.chosen), None)
+        return next((k for k in range(len(tile.shape)) if self._root((x, k)) in self.chosen), None)
 
     def remade(self, x):
         """True if a tile is rematerialized at its uses."""
@@ -138,10 +138,10 @@ class Axes:
             return True
         if type(x) is not Op:
             return False
-        if id(x) not in self._remade:
+        if x not in self._remade:
             simple = x.kind.rematerializable and len(x.types) == 1
-            self._remade[id(x)] = simple and all(map(self.remade, x.operands))
-        return self._remade[id(x)]
+            self._remade[x] = simple and all(map(self.remade, x.operands))
+        return self._remade[x]
 
     # --- dimensions ---------------------------------------------------------------------------------------------------
     def _root(self, node):
@@ -157,7 +157,7 @@ class Axes:
             self.gain[a] = self.gain.get(a, 0) + self.gain.pop(b, 0)
 
     def _node(self, x, axis):
-        node = (_key(x), axis)
+        node = (x, axis)
         if node not in self.parents:
             self.parents[node] = node
             self.order[node] = len(self.order)
@@ -235,10 +235,6 @@ class Axes:
             if not any(root in roots and chosen.intersection(roots) for roots in tiles.values()):
                 chosen.add(root)
         return chosen
-
-
-def _key(x):
-    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
 
 
 def _tile(x):

@@ -40,9 +40,9 @@ class _Split:
         self.used = uses(module.body)
         self.b = Builder()
         self.b.arguments = list(module.args)
-        self.made = [{(_key(x), None): x for x in module.args}]  # per open region: (value, axis) -> its part
+        self.made = [{(x, None): x for x in module.args}]  # per open region: (value, axis) -> its part
         self.seen = _Accesses()
-        self.roots = {id(x): x for x in module.args}  # pointer -> the argument it comes from
+        self.roots = dict(zip(module.args, module.args))  # pointer -> the argument it comes from
 
     def module(self):
         b = self.b
@@ -52,14 +52,11 @@ class _Split:
         return self.input.replace(body=b.finish(), attrs={**self.input.attrs, "num_ctas": self.blocks})
 
     # --- values -------------------------------------------------------------------------------------------------------
-    def find(self, x, axis):
-        return self.find_key(_key(x), axis)
-
-    def find_key(self, key, axis=None):
-        return next((scope[key, axis] for scope in reversed(self.made) if (key, axis) in scope), None)
+    def find(self, x, axis=None):
+        return next((scope[x, axis] for scope in reversed(self.made) if (x, axis) in scope), None)
 
     def remember(self, x, axis, value):
-        self.made[-1][_key(x), axis] = value
+        self.made[-1][x, axis] = value
         return value
 
     def want(self, x, axis=None):
@@ -97,9 +94,10 @@ class _Split:
         if not op.regions:
             return ()
         known = {}
-        for (place, index), axis in (key for scope in self.made for key in scope):
+        for x, axis in (key for scope in self.made for key in scope):
             if axis is None:
-                known.setdefault(place, {})[index] = self.find_key((place, index))
+                made, index = (x.op, x.index) if type(x) is Result else (x, 0)
+                known.setdefault(made, {})[index] = self.find(x)
         return [copy_region(self.b, region, known) for region in op.regions]
 
     def part(self, shape, axis):
@@ -143,7 +141,7 @@ class _Split:
 
     def by_first(self, op):
         """Predicate an op on the first block; its results are broadcast to all."""
-        b, types = self.b, op.types if id(op) in self.used else ()
+        b, types = self.b, op.types if op in self.used else ()
         for x in op.operands:
             if not self.axes.remade(x):
                 self.want(x)  # may take all blocks
@@ -225,7 +223,7 @@ class _Split:
             self.keep(op, axis, self.make(op, axis))
         else:
             self.by_first(op)
-            if ordered and id(op) not in self.used:
+            if ordered and op not in self.used:
                 self.meet()
 
     def barrier(self, op):
@@ -277,25 +275,25 @@ class _Split:
     # --- memory that blocks may see at different times ----------------------------------------------------------------
     def root(self, x):
         """The argument a pointer is derived from; None if unknown."""
-        while id(x) not in self.roots:
+        while x not in self.roots:
             if type(x) is not Op or not (x.kind.view or x.kind is ops.addptr or x.kind is ops.bitcast):
                 return None
             x = x.operands[0]
-        return self.roots[id(x)]
+        return self.roots[x]
 
     def note_roots(self, loop):
         """Record the arguments of loop-carried pointers."""
         first, parameters = loop.kind.loop
         for k, (init, out) in enumerate(zip(loop.operands[first:], loop.regions[-1].yields)):
             args = [region.args[parameters + k] for region in loop.regions]
-            self.roots |= dict.fromkeys(map(id, args), self.root(init))
+            self.roots |= dict.fromkeys(args, self.root(init))
             if self.root(out) is not self.root(init):
-                self.roots |= dict.fromkeys(map(id, args))
+                self.roots |= dict.fromkeys(args)
 
     def access(self, op):
         """The memory that an op accesses."""
         pointer, axis = op.pointer, self.axes.of(op)
-        return _Access(self.root(pointer), axis is None, (id(pointer), axis))
+        return _Access(self.root(pointer), axis is None, (pointer, axis))
 
     def before_read(self, op):
         mine = self.access(op)
@@ -362,10 +360,6 @@ _EMIT = {
 def _several(made):
     """The values that a builder gave for an op, as a tuple."""
     return made if type(made) is tuple else (made,)
-
-
-def _key(x):
-    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
 
 
 __all__ = ["split_clusters"]

@@ -56,7 +56,7 @@ class _Assign:
         self.widths = {}
         self.b = Builder()
         self.b.arguments = list(module.args)
-        self.made = [{}]  # per open region: (id of value, layout) -> value in that layout
+        self.made = [{}]  # per open region: (value, layout) -> value in that layout
         self.loops = [False]  # per open region: whether it is a loop's
         self.wait = None  # of a ping-pong schedule: claimed once everything before a loop is done
         self.may_be_dead = False  # some tiles were rematerialized, so the originals may have no reader
@@ -131,35 +131,31 @@ class _Assign:
         for args in parameters:
             for arg, init in zip(args, inits):
                 if type(arg.type) is T.Tile:
-                    self.anchors[id(arg)] = self.anchor(init)
-                    self.undecided.add(id(arg))
+                    self.anchors[arg] = self.anchor(init)
+                    self.undecided.add(arg)
         self._choose_anchors(body)
         settled = [self.anchor(out) if type(out.type) is T.Tile and not self.is_rematerializable(out) else None
                    for out in body.yields]  # fmt: skip
         for args in parameters:
             for arg, layout in zip(args, settled):
-                self.anchors[id(arg)] = layout or self.anchors.get(id(arg))
-                self.undecided.discard(id(arg))
+                self.anchors[arg] = layout or self.anchors.get(arg)
+                self.undecided.discard(arg)
         self.cost_memo.clear()
         self._forget(body)
 
     def _forget(self, block):
         """Drop the layouts of a block that were computed before those of the loop's parameters were known."""
         for op in block.ops:
-            for k in range(len(op.types)):
-                self.anchors.pop((id(op), k), None)
+            for x in op.results:
+                self.anchors.pop(x, None)
             for region in op.regions:
                 self._forget(region)
 
     def anchor(self, x):
         """The layout a tile is computed in."""
-        if type(x) is Arg:
-            return self.anchors[id(x)]
-        op, k = (x.op, x.index) if type(x) is Result else (x, 0)
-        key = (id(op), k)
-        if key not in self.anchors:
-            self.anchors[key] = self._anchor(op, k)
-        return self.anchors[key]
+        if x not in self.anchors:
+            self.anchors[x] = self._anchor(*((x.op, x.index) if type(x) is Result else (x, 0)))
+        return self.anchors[x]
 
     def _anchor(self, op, k):
         return self.coalesced(op) if op.kind.access else _ANCHOR.get(op.kind, _Assign.follow)(self, op, k)
@@ -202,7 +198,7 @@ class _Assign:
         return transposing(op.type.shape, op.type.element.bytes, op.attrs["axis"], self.warps)
 
     def loop_anchor(self, op, k):
-        return self.anchors[id(op.regions[-1].args[op.kind.loop.parameters + k])]
+        return self.anchors[op.regions[-1].args[op.kind.loop.parameters + k]]
 
     def branch_anchor(self, op, k):
         return self.anchor(self.leader([r.yields[k] for r in op.regions]))
@@ -229,10 +225,10 @@ class _Assign:
         if type(x.type) is not T.Tile:
             return 0
         if type(x) is not Op:
-            return 0 if id(x) in self.undecided else None
-        if id(x) not in self.cost_memo:
-            self.cost_memo[id(x)] = self._rematerialization_cost(x) if simple(x) else None
-        return self.cost_memo[id(x)]
+            return 0 if x in self.undecided else None
+        if x not in self.cost_memo:
+            self.cost_memo[x] = self._rematerialization_cost(x) if simple(x) else None
+        return self.cost_memo[x]
 
     def _rematerialization_cost(self, x):
         broadcasts, total = x.kind.broadcasts, 0  # converting the operand is never worse than the result
@@ -316,11 +312,11 @@ class _Assign:
             self.remember(old, layout, made)
 
     def remember(self, old, layout, made):
-        self.made[-1][_key(old), layout] = made
+        self.made[-1][old, layout] = made
 
     def find(self, x, layout):
         for scope in reversed(self.made):
-            found = scope.get((_key(x), layout))
+            found = scope.get((x, layout))
             if found is not None:
                 return found
         return None
@@ -380,7 +376,7 @@ class _Assign:
         """Emit at the definition of `x`, before loops that only read it, if registers can hold it in `layout`."""
         anchor, depth = self.anchor(x), len(self.made)
         if layout.registers <= max(anchor.registers, HELD_BYTES // x.type.element.bytes):
-            while self.loops[depth - 1] and (_key(x), anchor) not in self.made[depth - 1]:
+            while self.loops[depth - 1] and (x, anchor) not in self.made[depth - 1]:
                 depth -= 1
         inner = self.made[depth:], self.loops[depth:]
         del self.made[depth:], self.loops[depth:]
@@ -395,10 +391,10 @@ class _Assign:
             return block
         kept, read = [], set()
         for op in reversed(block.ops):
-            if id(op) in read or op.regions or "layout" not in op.attrs or op.kind.effects_of(op):
+            if op in read or op.regions or "layout" not in op.attrs or op.kind.effects_of(op):
                 kept.append(op)
                 for inner in (op, *(y for region in op.regions for y in walk(region))):
-                    read.update(_key(x)[0] for x in inner.operands)
+                    read.update(x.op if type(x) is Result else x for x in inner.operands)
         return Block(block.args, kept[::-1])
 
     # --- ops with rules of their own ------------------------------------------------------------------------------
@@ -439,7 +435,7 @@ class _Assign:
         inits, layouts = [], []
         body = op.regions[-1]
         for arg, x in zip(body.args[skip:], op.operands[heads:]):
-            layouts.append(self.anchors[id(arg)] if type(arg.type) is T.Tile else None)
+            layouts.append(self.anchors[arg] if type(arg.type) is T.Tile else None)
             inits.append(self.in_layout(x, layouts[-1]))
         wait, self.wait = self.wait, None
         regions = tuple(self.region(r, layouts, skip, loop=True) for r in op.regions)
@@ -491,10 +487,6 @@ def _size(element):
 
 def _bytes(x):
     return x.type.numel * x.type.element.bytes
-
-
-def _key(x):
-    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
 
 
 def _coalesced(own, ideal):

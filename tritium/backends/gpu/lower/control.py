@@ -55,7 +55,7 @@ def _sums(body):
     count = uses(body)
     for k, dot in found:
         arg = body.args[1 + k]
-        if dot.operands[2] is arg and count[id(arg)] == count[id(dot)] == 1:
+        if dot.operands[2] is arg and count[arg] == count[dot] == 1:
             yield k, dot
 
 

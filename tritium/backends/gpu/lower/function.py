@@ -114,13 +114,13 @@ class Lowering:
     # --- values -------------------------------------------------------------------------------------------------
     def get(self, x):
         """The registers of a value."""
-        return self.values[id(x.op)][x.index] if type(x) is Result else self.values[id(x)][0]
+        return self.values[x.op][x.index] if type(x) is Result else self.values[x][0]
 
     def layout(self, x):
         return layout_of(x)
 
     def set(self, op, out):
-        self.values[id(op)] = out if type(out) is tuple else (out,)
+        self.values[op] = out if type(out) is tuple else (out,)
 
     def function(self, result, name, parameters, attributes, linkage=""):
         """Write the function of the module: as the writer's `function`, with its place."""
@@ -178,7 +178,7 @@ class Lowering:
         kept = self.values
         self.values = dict(kept)
         for arg, x in zip(block.args, args, strict=True):
-            self.values[id(arg)] = ([x],)
+            self.values[arg] = ([x],)
         outs = [y[0] for y in self.block(block)]
         self.values = kept
         return outs

@@ -87,7 +87,7 @@ def atomic(g, op, pointers, *operands):
     for r in starts:
         allowed = _both(w, once, None if mask is None else mask[r])
         old += g.target.atomic(g, op, pointers[r], t, [v[r : r + width] for v in values], allowed)
-    if id(op) in g.used:
+    if op in g.used:
         return g.spread_owned(old, t, layout)
     if ordered and layout is None:
         g.target.barrier(g)

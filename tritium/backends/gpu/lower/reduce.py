@@ -78,11 +78,11 @@ def _may_round_apart(region):
     Welford's means differ. All threads must have the same result, for they may branch on it.
     """
     half = len(region.args) // 2
-    sides = {frozenset(map(id, pair)) for pair in zip(region.args[:half], region.args[half:])}
+    sides = {frozenset(pair) for pair in zip(region.args[:half], region.args[half:])}
 
     def rounds(op):
         row = op.kind.row
-        alike = row and (row.exact or row.commutes and frozenset(map(id, op.operands)) in sides)
+        alike = row and (row.exact or row.commutes and frozenset(op.operands) in sides)
         return not alike and any(T.element(t).is_float for t in op.types if type(T.element(t)) is T.Scalar)
 
     return any((op.kind.row or op.kind is ops.call) and rounds(op) for op in walk(region))

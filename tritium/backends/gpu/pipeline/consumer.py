@@ -51,13 +51,13 @@ class ConsumerIteration(IterationEmitter):
     """
 
     def __init__(self, build, loop, i, values, slot, parity, before=None, again=None):
-        super().__init__(loop.schedule, {id(a): v for a, v in zip(loop.schedule.body.args, (i, *values))}, slot)
+        super().__init__(loop.schedule, dict(zip(loop.schedule.body.args, (i, *values))), slot)
         self.build, self.parity, self.before, self.again = build, parity, before, again
         self.first, self.last = {}, {}  # dot -> numbers of groups
         for k, group in enumerate(loop.groups):
-            self.first.setdefault(id(group.first), []).append(k)
-            self.last.setdefault(id(group.last), []).append(k)
-        in_flight = {id(group.last) for group in loop.groups if loop.schedule.stays_in_flight(group.last)}
+            self.first.setdefault(group.first, []).append(k)
+            self.last.setdefault(group.last, []).append(k)
+        in_flight = {group.last for group in loop.groups if loop.schedule.stays_in_flight(group.last)}
         self.unfinished = [k for key in in_flight for k in self.last[key]]  # of the previous iteration
         self.held = {key: groups for key, groups in self.last.items() if key not in in_flight}
 
@@ -73,7 +73,7 @@ class ConsumerIteration(IterationEmitter):
         """A dot that waits for the other warpgroup waits for its box at that point, too."""
         if not self.waits_for_turn(dot):
             return ()
-        group, *_ = self.first.get(id(dot)) or self.last[id(dot)]
+        group, *_ = self.first.get(dot) or self.last[dot]
         return self.full(group)
 
     def waits_for_turn(self, dot):
@@ -90,12 +90,12 @@ class ConsumerIteration(IterationEmitter):
 
     def dot(self, op, pending):
         self.prepare(op)  # before it waits for its boxes
-        for group in () if self.waits_for_turn(op) else self.first.get(id(op), ()):
+        for group in () if self.waits_for_turn(op) else self.first.get(op, ()):
             gpu_ops.mbarrier_wait(self.b, *self.full(group))
         return super().dot(op, pending)
 
     def finished(self, dot):
-        if self.build.ping_pong and id(dot) not in self.started:
+        if self.build.ping_pong and dot not in self.started:
             self.begin(dot, None)
         made = super().finished(dot)
         self.release_in_flight()

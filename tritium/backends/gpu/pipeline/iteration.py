@@ -31,7 +31,7 @@ class IterationEmitter:
         for dot in self.in_order():
             self.begun(dot) if self.schedule.stays_in_flight(dot) else self.value(dot)
         for op in self.schedule.body.ops[:-1]:
-            if op.kind.effects and id(op) not in self.schedule.loads and op not in self.schedule.indices:
+            if op.kind.effects and op not in self.schedule.loads and op not in self.schedule.indices:
                 self.value(op)
         in_flight, yields = self.schedule.in_flight, self.schedule.body.yields
         return [self.begun(y) if k in in_flight else self.value(y) for k, y in enumerate(yields)]
@@ -42,21 +42,21 @@ class IterationEmitter:
 
     def value(self, x):
         op = x.op if type(x) is Result else x
-        if id(op) not in self.known:
-            if id(op) not in self.schedule.inside:
+        if op not in self.known:
+            if op not in self.schedule.inside:
                 return x
             outer, self.b.loc = self.b.loc, op.loc
-            self.known[id(op)] = self.made(op)
+            self.known[op] = self.made(op)
             self.b.loc = outer
-        made = self.known[id(op)]
+        made = self.known[op]
         return Result(made, x.index) if type(x) is Result else made
 
     def made(self, op):
         schedule = self.schedule
         if op in schedule.dots:
             return self.finished(op)
-        if id(op) in schedule.loads:
-            found = self.read_back(schedule.slot_address(id(op), self.slot), op.type, schedule.can.axis(op))
+        if op in schedule.loads:
+            found = self.read_back(schedule.slot_address(op, self.slot), op.type, schedule.can.axis(op))
             if zeros_elsewhere(op):
                 return found
             _, mask, other = op.operands
@@ -79,11 +79,11 @@ class IterationEmitter:
 
     def in_buffer(self, x, operand):
         """(address, contiguous axis) of an operand that is in a buffer."""
-        if (id(x), operand) in self.schedule.shared:
-            return self.schedule.shared[id(x), operand]
+        if (x, operand) in self.schedule.shared:
+            return self.schedule.shared[x, operand]
         load, transposed = self.schedule.source(x)
         axis = self.schedule.can.axis(load)
-        return self.schedule.slot_address(id(load), self.slot), 1 - axis if transposed else axis
+        return self.schedule.slot_address(load, self.slot), 1 - axis if transposed else axis
 
     def mask(self, load):
         """The mask of a load in an iteration that may not exist."""
@@ -93,7 +93,7 @@ class IterationEmitter:
 
     def in_registers(self, x, operand):
         """An operand of a dot that reads registers; an operand shared before the loop is read back."""
-        address, axis = self.schedule.shared.get((id(x), operand), (None, 0))
+        address, axis = self.schedule.shared.get((x, operand), (None, 0))
         return self.value(x) if address is None else self.read_back(address, x.type, axis)
 
     def read_back(self, address, tile, axis):
@@ -104,21 +104,21 @@ class IterationEmitter:
         """Issue a dot, and wait until at most `pending` dots, this one included, are unfinished; None waits for
         none."""
         outer, self.b.loc = self.b.loc, dot.loc
-        self.started[id(dot)] = made = self.dot(dot, pending)
+        self.started[dot] = made = self.dot(dot, pending)
         self.b.loc = outer
         return made
 
     def begun(self, dot):
         """The result of an issued dot, perhaps unfinished; those of the previous iteration are finished."""
-        if id(dot) in self.started:
-            return self.started[id(dot)]
+        if dot in self.started:
+            return self.started[dot]
         self.prepare(dot)
         return self.begin(dot, 1 + len(self.started) - self.over)
 
     def prepare(self, dot):
         """Emit the definitions of the operands of a dot, which may wait for other dots."""
         schedule, (left, right, total) = self.schedule, dot.operands
-        if schedule.source(left)[0] is None and (id(left), "a") not in {**schedule.shared, **schedule.from_tma}:
+        if schedule.source(left)[0] is None and (left, "a") not in {**schedule.shared, **schedule.from_tma}:
             self.left(dot)
         if schedule.source(right)[0] is None:
             self.value(right)
@@ -130,14 +130,14 @@ class IterationEmitter:
 
     def finished(self, dot):
         """The finished result of a dot. All dots issued before it are finished as well."""
-        if id(dot) not in self.started:
+        if dot not in self.started:
             self.prepare(dot)
             self.reduce_first(dot)
             made = self.begin(dot, 0)
         else:
-            after = len(self.started) - 1 - list(self.started).index(id(dot))
-            made = gpu_ops.dot_wait(self.b, self.started[id(dot)], pending=after)
-        self.over = max(self.over, 1 + list(self.started).index(id(dot)))
+            after = len(self.started) - 1 - list(self.started).index(dot)
+            made = gpu_ops.dot_wait(self.b, self.started[dot], pending=after)
+        self.over = max(self.over, 1 + list(self.started).index(dot))
         self.met()
         return made
 
@@ -179,20 +179,20 @@ class IterationEmitter:
         """(address or tile, contiguous axis) of operand "a" or "b" of a dot."""
         schedule = self.schedule
         for known in (schedule.shared, schedule.from_tma):
-            if (id(x), operand) in known:
-                return known[id(x), operand]
+            if (x, operand) in known:
+                return known[x, operand]
         load, transposed = schedule.source(x)
         axis = 1
-        if load is not None and id(load) in schedule.loads:
+        if load is not None and load in schedule.loads:
             axis = 1 - schedule.can.axis(load) if transposed else schedule.can.axis(load)
             if schedule.layout_fits(dot, load, operand, transposed):
-                return schedule.slot_address(id(load), self.slot), axis
+                return schedule.slot_address(load, self.slot), axis
         if operand == "a":
             return self.left(dot), axis
         axis = schedule.best_axis(dot)
-        if (_key(x), axis) not in self.put:
+        if (x, axis) not in self.put:
             self.share_rhs(dot, axis)
-        return self.put[_key(x), axis], axis
+        return self.put[x, axis], axis
 
     def left(self, dot):
         """The lhs in registers. For a dot that stays in flight it is rounded after the previous dot finished."""
@@ -208,15 +208,11 @@ class IterationEmitter:
         schedule = self.schedule
         others = [d for d in schedule.dots if not schedule.reads_in_place(d, "b") and schedule.best_axis(d) == axis]
         operands = [dot.operands[1], *(d.operands[1] for d in others if not schedule.needs_dots(d.operands[1]))]
-        ready = {(_key(y), axis): self.value(y) for y in operands}
+        ready = {(y, axis): self.value(y) for y in operands}
         ready = {key: y for key, y in ready.items() if key not in self.put}
         made = gpu_ops.share(self.b, *ready.values(), axis=axis)
         self.put |= zip(ready, made if type(made) is tuple else (made,))
 
 
 def _source(x):
-    return id(x.op if type(x) is Result else x)
-
-
-def _key(x):
-    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
+    return x.op if type(x) is Result else x

@@ -64,8 +64,8 @@ def _ahead(schedule, b):
     names = [*(arg.name for arg in body.args), *[""] * len(first)]
     with b.region([lo.type, *(x.type for x in (*inits, *first))], names) as region:
         own, carried = region.args[: len(body.args)], region.args[len(body.args) :]
-        known = {id(load): x for load, x in zip(schedule.indices, carried)}
-        emitter = IterationEmitter(schedule, {**known, **{id(arg): x for arg, x in zip(body.args, own)}})
+        known = dict(zip(schedule.indices, carried))
+        emitter = IterationEmitter(schedule, {**known, **dict(zip(body.args, own))})
         following = [emitter.value(body.yields[k]) for k in schedule.params]
         following = _loaded(schedule, ops.add(b, own[0], step), following)
         ops.yield_(b, *substitute(b, body, own, known), *following)
@@ -78,6 +78,6 @@ def _ahead(schedule, b):
 def _loaded(schedule, i, values):
     """The loads of iteration `i`, predicated on its existence; `values` are the loop-carried values they depend on."""
     args = [schedule.body.args[0], *(schedule.body.args[1 + k] for k in schedule.params)]
-    known = {id(arg): x for arg, x in zip(args, (i, *values))}
+    known = dict(zip(args, (i, *values)))
     emitter = IterationEmitter(schedule, known, more=schedule.has_iteration(i))
     return [emitter.value(load) for load in schedule.indices]

@@ -72,7 +72,7 @@ class Load(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Loads that share an mbarrier: the dots that read them first and last, and their keys."""
+    """Loads that share an mbarrier: the dots that read them first and last, and the loads."""
 
     first: Op
     last: Op
@@ -174,13 +174,13 @@ def _writes(opened, block, loops, ahead=()):
     found = [load.access for load in (*(load for loop in loops for load in loop.loads.values()), *ahead)]
     if not all(map(_bounded, found)):
         return None
-    loaded, writes = {id(x.base) for x in found}, []
+    loaded, writes = {x.base for x in found}, []
     for op in walk(block):
         if op.kind.effects_of(op) != "write" or op.kind is ops.assume:
             continue
         mask = op.operands[2] if op.kind is ops.store and len(op.operands) > 2 else None
         target = access(op.operands[0], mask, Scalars(), opened.uniform) if op.kind is ops.store else None
-        if target is None or not _bounded(target) or id(target.base) in loaded:
+        if target is None or not _bounded(target) or target.base in loaded:
             return None
         writes.append(Written(op, target))
     return tuple(writes)
@@ -192,7 +192,7 @@ def _bounded(found):
 
 
 def buffers_of(loops, can):
-    """{(tile, axis, group, position): keys of the loads that use the buffer}. Loops run one after the other and share
+    """{(tile, axis, group, position): the loads that use the buffer}. Loops run one after the other and share
     the mbarriers of their slots, so they share buffers as well."""
     out = {}
     for loop in loops:
@@ -226,10 +226,10 @@ def _ahead(opened, block, loops, can, tma, barred=()):
         for dot in schedule.dots:
             for operand, x in zip("ab", dot.operands):
                 if type(x) is Op and x.kind is ops.load and any(x is op for op in block.ops):
-                    read.setdefault(id(x), (x, []))[1].append((schedule, dot, operand))
+                    read.setdefault(x, []).append((schedule, dot, operand))
     readers = lambda x: [op for op in walk(opened.module.body) if any(y is x for y in op.operands)]
-    for x, places in read.values():
-        if {id(op) for op in readers(x)} == {id(dot) for _, dot, _ in places} and all(
+    for x, places in read.items():
+        if {*readers(x)} == {dot for _, dot, _ in places} and all(
             schedule.can_copy(x) and dot.operands[2] is not x and schedule.layout_fits(dot, x, operand, False)
             for schedule, dot, operand in places
         ):
@@ -253,17 +253,17 @@ def _producer_loop(opened, block, op, can, tma, maps, barred):
     if not all(_pure(x, barred) for x in op.operands[:3]) or not _staged(schedule):
         return None
     scalars, loads = Scalars(op), {}
-    inside = {id(x) for x in (*schedule.body.ops, *schedule.body.args)}
-    for key, load in schedule.loads.items():
+    inside = {*schedule.body.ops, *schedule.body.args}
+    for load in schedule.loads:
         mask = load.operands[1] if len(load.operands) > 1 else None
         found = access(load.operands[0], mask, scalars, opened.uniform)
         if found is None or load.attrs["volatile"] or not tma.fits(load.type, can.axis(load), found):
             return None
-        if not all(_pure(x, barred) and id(_op(x)) not in inside for x in _values(found)):
+        if not all(_pure(x, barred) and _op(x) not in inside for x in _values(found)):
             return None
         if not all(unobserved(block, op, schedule, load, axis, found) for axis in found.wraps):
             return None
-        loads[key] = Load(load, found, narrow(found, mask), len(maps))
+        loads[load] = Load(load, found, narrow(found, mask), len(maps))
         maps.append(found)
     groups = _groups(schedule)
     return None if _prefers_async_copies(schedule, groups) else ProducerLoop(op, schedule, loads, groups, stages)
@@ -274,11 +274,11 @@ def _groups(schedule):
     readers = {}
     for dot in schedule.dots:
         for load in (schedule.source(x)[0] for x in dot.operands[:2]):
-            if load is not None and id(load) in schedule.loads:
-                readers.setdefault(id(load), []).append(dot)
+            if load is not None and load in schedule.loads:
+                readers.setdefault(load, []).append(dot)
     found = {}
     for key, dots in readers.items():
-        found.setdefault((id(dots[0]), id(dots[-1])), Group(dots[0], dots[-1], [])).keys.append(key)
+        found.setdefault((dots[0], dots[-1]), Group(dots[0], dots[-1], [])).keys.append(key)
     return list(found.values())
 
 
@@ -288,7 +288,7 @@ def _prefers_async_copies(schedule, groups):
     long with a producer warp; those of queries, without such loads, 0.75 and 0.88. Several small blocks seem to hide
     the latency of those loads, where one block with a producer warp does not."""
     alone = all(group.first is group.last for group in groups)
-    return not alone and any(op.kind is ops.load and id(op) not in schedule.loads for op in schedule.body.ops)
+    return not alone and any(op.kind is ops.load and op not in schedule.loads for op in schedule.body.ops)
 
 
 def _staged(schedule):
@@ -301,7 +301,7 @@ def _staged(schedule):
         for operand, x in zip("ab", dot.operands):
             load, transposed = schedule.source(x)
             fits = operand == "a" or load is None or schedule.layout_fits(dot, load, operand, transposed)
-            if load is not None and not (id(load) in schedule.loads and fits):
+            if load is not None and not (load in schedule.loads and fits):
                 return False
             if load is None and any(schedule.can_copy(x) for x in schedule.loads_behind(x)):
                 return False
@@ -329,11 +329,11 @@ def _pure(x, barred=()):
         op = todo.pop()
         if any(op is other for other in barred):
             return False
-        if type(op) is Arg or id(op) in seen:
+        if type(op) is Arg or op in seen:
             continue
         if type(op) is Result or op.kind.effects or op.regions or type(op.type) is T.Tile:
             return False
-        seen.add(id(op))
+        seen.add(op)
         todo += op.operands
     return True
 

@@ -57,12 +57,11 @@ class Reordering:
 
     def pair(self, load, store, loop):
         """The pair of a load and a store in a loop that must not alias; None if no launcher can check it."""
-        key = id(load), id(store)
-        if key not in self._known:  # the ops are kept, so that their ids stay unique
+        if (load, store) not in self._known:
             x, y = (self.alias.origin(op.operands[0]) for op in (load, store))
             pair = None if x == y else self.alias.pair(load, store, False, loop)
-            self._known[key] = pair, load, store
-        return self._known[key][0]
+            self._known[load, store] = pair
+        return self._known[load, store]
 
     def take(self, pairs):
         """Assume that these pairs do not alias; False if there are too many to check."""
@@ -78,19 +77,19 @@ class Schedule:
 
     def __init__(self, loop, can, reordering=None):
         self.loop, self.can, self.body, self.reordering = loop, can, loop.regions[0], reordering
-        self.inside = {id(op): op for op in self.body.ops}
+        self.inside = {*self.body.ops}
         dots = [op for op in self.body.ops if op.kind is ops.dot]
         self.dots = [op for op in dots if can.fits(op)]
         self.in_registers = [op for op in dots if op not in self.dots and can.multiplies(op)]
         self.stores = [op for op in self.body.ops if op.kind is ops.store]
         self.by_threads = [op for op in dots if can.copies(op) and self.comes_in_buffers(op)]
-        self.buffers = {}  # key of a prefetched load -> address of its multibuffer
+        self.buffers = {}  # prefetched load -> address of its multibuffer
         self.shared = {}  # loop-invariant operands in shared memory, as `share_outer_operands` gives them
         self.from_tma = {}  # the same for operands that TMA loads
 
     def works(self):
         """True if pipelining is legal and gains: at least one load that feeds a dot can be prefetched."""
-        self.loads = {}
+        self.loads = {}  # in order; the values mean nothing
         if not self.dots or not self.quiet():
             return False
         for dot in self.dots:
@@ -99,8 +98,8 @@ class Schedule:
                 if load is None or not self.can_copy(load):
                     continue
                 if not transposed or operand == "a" or self.layout_fits(dot, load, operand, transposed):
-                    self.loads[id(load)] = load
-        self.loads = {k: x for k, x in self.loads.items() if self.feeds_only_dots(x)}
+                    self.loads[load] = None
+        self.loads = dict.fromkeys(filter(self.feeds_only_dots, self.loads))
         return bool(self.loads) and self.find_slice() and not self.indices
 
     def works_with_registers(self):
@@ -109,7 +108,7 @@ class Schedule:
         alone, more = self.works(), {}
         for dot in (*self.dots, *self.in_registers, *self.by_threads):
             for x in dot.operands[:2]:
-                more |= {id(load): load for load in self.loads_behind(x) if self.can_copy(load)}
+                more |= dict.fromkeys(filter(self.can_copy, self.loads_behind(x)))
         direct, self.loads = self.loads, self.loads | more
         if more and self.quiet() and self.find_slice():
             return self.with_rows()
@@ -127,7 +126,7 @@ class Schedule:
         found = [op for op in self.body.ops if op.kind is ops.load and len(T.shape(op.type)) == 1]
         found = [op for op in found if op not in self.index_loads and self.can_prefetch(op)]
         found = [op for op in found if not self.needs_loads(op)]
-        self.loads |= {id(op): op for op in found}
+        self.loads |= dict.fromkeys(found)
         return self.find_slice()
 
     def quiet(self):
@@ -147,13 +146,13 @@ class Schedule:
         """Record the pairs the launcher must check; False if there are too many."""
         if self.reordering is None or not self.stores:
             return True
-        loads = [*self.loads.values(), *self.index_loads]
+        loads = [*self.loads, *self.index_loads]
         return self.reordering.take([self.reordering.pair(x, store, self.loop) for x in loads for store in self.stores])
 
     def loads_behind(self, x, rank=2):
         """The loads of tiles of this rank from which an operand of a dot is computed by cheap elementwise ops, views
         and broadcasts."""
-        if type(x) is not Op or id(x) not in self.inside:
+        if type(x) is not Op or x not in self.inside:
             return
         if x.kind is ops.load and len(T.shape(x.type)) == rank:
             yield x
@@ -164,15 +163,15 @@ class Schedule:
     def captures(self, op):
         """True if a region of `op` uses values of the body: such an op cannot be cloned by its operands alone."""
         used = [x.op if type(x) is Result else x for r in op.regions for inner in walk(r) for x in inner.operands]
-        return any(id(x) in self.inside or x in self.body.args for x in used)
+        return any(x in self.inside or x in self.body.args for x in used)
 
     def source(self, x):
         """(load, whether it is transposed) that defines an operand of a dot; (None, False) if it is not a plain
         load."""
         transposed = False
-        if type(x) is Op and x.kind is ops.trans and x.attrs["order"] == (1, 0) and id(x) in self.inside:
+        if type(x) is Op and x.kind is ops.trans and x.attrs["order"] == (1, 0) and x in self.inside:
             x, transposed = x.operands[0], True
-        if type(x) is Op and x.kind is ops.load and id(x) in self.inside:
+        if type(x) is Op and x.kind is ops.load and x in self.inside:
             return x, transposed
         return None, False
 
@@ -208,7 +207,7 @@ class Schedule:
         """Find the loop-carried values (`params`) and the loads (`index_loads`) that the addresses of prefetched loads
         depend on. `indices` are the index loads that depend on no other. False if the slice contains a prefetched load
         or an op with side effects."""
-        found = self.slice_of(self.loads.values())
+        found = self.slice_of(self.loads)
         if found is None:
             return False
         self.params, self.index_loads = found
@@ -220,21 +219,21 @@ class Schedule:
         contains a prefetched load or an op with side effects."""
         params, seen = set(), set()
         todo = [x for load in loads for x in load.operands]
-        carried = {id(a): k for k, a in enumerate(self.body.args[1:])}
+        carried = {arg: k for k, arg in enumerate(self.body.args[1:])}
         while todo:
             x = todo.pop()
             op = x.op if type(x) is Result else x
-            if id(op) in carried and carried[id(op)] not in params:
-                params.add(carried[id(op)])
-                todo.append(self.body.yields[carried[id(op)]])
-            elif id(op) in self.inside and id(op) not in seen:
-                if id(op) in self.loads or effects(op) and not (op.kind is ops.load and self.hoists_over_stores(op)):
+            if op in carried and carried[op] not in params:
+                params.add(carried[op])
+                todo.append(self.body.yields[carried[op]])
+            elif op in self.inside and op not in seen:
+                if op in self.loads or effects(op) and not (op.kind is ops.load and self.hoists_over_stores(op)):
                     return None
                 if self.captures(op):
                     return None
-                seen.add(id(op))
+                seen.add(op)
                 todo += op.operands
-        return sorted(params), [op for op in self.body.ops if op.kind is ops.load and id(op) in seen]
+        return sorted(params), [op for op in self.body.ops if op.kind is ops.load and op in seen]
 
     def choose_loads(self, cost, room):
         """Prefetch loads into registers (`indices`), each with the loads it depends on, in program order until `room`
@@ -256,8 +255,8 @@ class Schedule:
             op = x.op if type(x) is Result else x
             if op is source:
                 return True
-            if id(op) in self.inside and id(op) not in seen:
-                seen.add(id(op))
+            if op in self.inside and op not in seen:
+                seen.add(op)
                 todo += op.operands
         return False
 
@@ -323,7 +322,7 @@ class Schedule:
         shared before the loop."""
         x = dot.operands["ab".index(operand)]
         load, transposed = self.source(x)
-        if load is not None and id(load) in self.loads:
+        if load is not None and load in self.loads:
             return self.layout_fits(dot, load, operand, transposed)
         return self.outside(x)
 
@@ -338,9 +337,9 @@ class Schedule:
         """(lhs before its rounding to 16 bits, order of its axes if transposed), for an lhs that depends on no dot of
         its iteration; otherwise None."""
         left, order = dot.operands[0], None
-        if type(left) is Op and left.kind is ops.trans and id(left) in self.inside:
+        if type(left) is Op and left.kind is ops.trans and left in self.inside:
             (left,), order = left.operands, left.attrs["order"]
-        if type(left) is not Op or left.kind is not ops.cast or id(left) not in self.inside:
+        if type(left) is not Op or left.kind is not ops.cast or left not in self.inside:
             return None
         (x,), to = left.operands, left.attrs["to"]
         rounds = T.element(x.type) is T.f32 and to.is_float and to.bits == 16 and left.attrs["rounding"] is None
@@ -349,12 +348,12 @@ class Schedule:
     def needs_dots(self, x):
         """True if `x` depends on a dot of the same iteration."""
         op = x.op if type(x) is Result else x
-        return id(op) in self.inside and (op.kind is ops.dot or any(self.needs_dots(y) for y in op.operands))
+        return op in self.inside and (op.kind is ops.dot or any(self.needs_dots(y) for y in op.operands))
 
     def outside(self, x):
         """True for values defined before the loop."""
         op = x.op if type(x) is Result else x
-        return id(op) not in self.inside and op not in self.body.args
+        return op not in self.inside and op not in self.body.args
 
     def follow_other_dots(self, users, dot):
         return bool(users) and all(self.follows_other_dot(op, dot) for op in users)
@@ -365,11 +364,11 @@ class Schedule:
         while todo:
             x = todo.pop()
             x = x.op if type(x) is Result else x
-            if id(x) in seen or id(x) not in self.inside:
+            if x in seen or x not in self.inside:
                 continue
             if x in self.dots:
                 return x is not dot
-            seen.add(id(x))
+            seen.add(x)
             todo += x.operands
         return False
 
@@ -383,23 +382,23 @@ class Schedule:
         return (ops.gt if counts_down(self.loop) else ops.lt)(self.b, i, self.hi)
 
     def outer_operands(self):
-        """Loop-invariant operands that go into shared memory: (id, "a" or "b") -> (value, contiguous axis)."""
+        """Loop-invariant operands that go into shared memory: (value, "a" or "b") -> (value, contiguous axis)."""
         found = {}
         for dot in (*self.dots, *self.in_registers, *self.by_threads):
             for operand, x in zip("ab", dot.operands):
-                if self.outside(x) and (id(x), operand) not in self.from_tma:
-                    found[id(x), operand] = x, 1 if operand == "a" else 0
+                if self.outside(x) and (x, operand) not in self.from_tma:
+                    found[x, operand] = x, 1 if operand == "a" else 0
         return found
 
     def share_outer_operands(self, operands=None):
-        """Write such operands into shared memory: (id, "a" or "b") -> (address, contiguous axis)."""
+        """Write such operands into shared memory: (value, "a" or "b") -> (address, contiguous axis)."""
         found = self.outer_operands() if operands is None else operands
         return {key: (gpu_ops.share(self.b, x, axis=axis), axis) for key, (x, axis) in found.items()}
 
-    def slot_address(self, key, slot):
-        b, size = self.b, self.loads[key].type.numel * self.loads[key].type.element.bytes
+    def slot_address(self, load, slot):
+        b, size = self.b, load.type.numel * load.type.element.bytes
         slot = slot if slot.type is T.i32 else ops.cast(b, slot, to=T.i32)
-        return ops.add(b, self.buffers[key], ops.mul(b, slot, ops.constant(b, value=size, type=T.i32)))
+        return ops.add(b, self.buffers[load], ops.mul(b, slot, ops.constant(b, value=size, type=T.i32)))
 
 
 def stages_of(loop, module):

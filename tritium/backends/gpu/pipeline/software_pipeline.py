@@ -76,7 +76,7 @@ class _Kept:
 
     def _note(self, block):
         for k, op in enumerate(block.ops):
-            self.siblings[id(op)] = block, k
+            self.siblings[op] = block, k
             for region in op.regions:
                 self._note(region)
 
@@ -85,11 +85,11 @@ class _Kept:
         return {key: (address, axis) for key, address, axis, _ in self.buffers if b.is_here(address)}
 
     def wanted(self, b):
-        """The ids of operands of dots in later loops of the block."""
-        block, k = self.siblings[id(b.original)]
+        """The operands of dots in later loops of the block."""
+        block, k = self.siblings[b.original]
         loops = [op for op in block.ops[k + 1 :] if op.kind is ops.for_]
         dots = [dot for loop in loops for dot in walk(loop.regions[0]) if dot.kind is ops.dot]
-        return {id(b.value(x)) for dot in dots for x in dot.operands[:2]}
+        return {b.value(x) for dot in dots for x in dot.operands[:2]}
 
     def end(self, b, wanted):
         """The first buffer of the block such that no later loop reads it or any made after it; None if there is
@@ -117,7 +117,7 @@ class _Pipelined:
         buffer = lambda x: gpu_ops.multibuffer(b, tile=x.type, slots=stages, axis=schedule.can.axis(x))
         wanted = self.kept.wanted(b)
         own = self.share_kept(wanted)
-        schedule.buffers = {key: buffer(load) for key, load in schedule.loads.items()}
+        schedule.buffers = {load: buffer(load) for load in schedule.loads}
         schedule.shared |= schedule.share_outer_operands(own)
         ahead_i, ahead = lo, [inits[k] for k in schedule.params]
         ahead += self.load_indices(lo, ahead)
@@ -154,7 +154,7 @@ class _Pipelined:
         """An emitter for a later iteration, given its index, its loop-carried scalars, and its indices if it has
         them."""
         args = [self.body.args[0], *(self.body.args[1 + k] for k in self.schedule.params), *self.schedule.indices]
-        return IterationEmitter(self.schedule, {id(x): value for x, value in zip(args, (i, *values))}, more=more)
+        return IterationEmitter(self.schedule, dict(zip(args, (i, *values))), more=more)
 
     def load_indices(self, i, values):
         """The index loads of a later iteration, predicated on its existence."""
@@ -168,11 +168,11 @@ class _Pipelined:
         b, emitter = self.b, self.run_ahead(i, values, more)
         following = lambda: [emitter.value(self.body.yields[k]) for k in self.schedule.params]
         indices = self.load_indices(ops.add(b, i, self.step), following()) if self.schedule.indices else []
-        for key, load in self.schedule.loads.items():
+        for load in self.schedule.loads:
             mask = emitter.mask(load)
             gpu_ops.async_load(
                 b,
-                self.schedule.slot_address(key, slot),
+                self.schedule.slot_address(load, slot),
                 emitter.value(load.operands[0]),
                 mask,
                 tile=load.type,
@@ -186,7 +186,7 @@ class _Pipelined:
         b, count = self.b, len(self.body.args) - 1
         i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1 : 1 + count], args[1 + count :]
         gpu_ops.async_wait(b, pending=self.stages - 2)
-        emitter = IterationEmitter(self.schedule, {id(a): v for a, v in zip(self.body.args, (i, *own))}, slot)
+        emitter = IterationEmitter(self.schedule, dict(zip(self.body.args, (i, *own))), slot)
         more = self.schedule.has_iteration(ahead_i)
         start = lambda: self.issue_copies(fill, ahead_i, ahead, more)
         if not self.schedule.in_flight:

@@ -107,8 +107,8 @@ class _Build:
 
     def asks_for_one_axis(self):
         """True if the kernel reads its program index on the first axis only."""
-        other = {id(x) for x in self.opened.places[1:3]}
-        return not any(id(x) in other for op in walk(self.opened.module.body) for x in op.operands)
+        other = {*self.opened.places[1:3]}
+        return not any(x in other for op in walk(self.opened.module.body) for x in op.operands)
 
     def build(self):
         b, module = self.b, self.opened.original
@@ -326,14 +326,14 @@ class _Consumer:
 
     def __init__(self, build, state):
         self.build, self.state, self.before = build, state, state
-        self.loops = {id(loop.op.regions[0]): loop for loop in build.loops}
+        self.loops = {loop.op.regions[0]: loop for loop in build.loops}
         if build.outer is not None:  # its regions come before it: they begin with parameters it has yet to get
             self.state = self.carried = _parameters(build.state)
 
     def rule(self, b, op):
         if b.original is self.build.outer:
             return self.around(b, op)
-        loop = self.loops.get(id(op.regions[0])) if op.kind is ops.for_ else None
+        loop = self.loops.get(op.regions[0]) if op.kind is ops.for_ else None
         return self.loop(b, op, loop) if loop else None
 
     def around(self, b, op):
@@ -369,7 +369,7 @@ class _Consumer:
         for load, buffer in zip(build.ahead, build.tiles):
             where = slot_address(b, buffer, load.op.type, slot), build.can.axis(load.op)
             for loop in build.loops:
-                loop.schedule.from_tma |= {(id(load.op), operand): where for operand in "ab"}
+                loop.schedule.from_tma |= {(load.op, operand): where for operand in "ab"}
 
     def release_tiles(self, b, slot, parity):
         build = self.build

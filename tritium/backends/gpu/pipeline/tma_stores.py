@@ -72,7 +72,7 @@ class _Stores:
 
     def __init__(self, module, tma, slots, kinds):
         self.module, self.tma, self.kinds = module, tma, kinds
-        self.own = {id(x) for x in module.args[:slots]}
+        self.own = {*module.args[:slots]}
         self.scalars, self.used = Scalars(), uses(module.body)
         self.events = []
         self.walk(module.body, frozenset(), module.attrs.get("persistent", False))
@@ -83,7 +83,7 @@ class _Stores:
             if op.kind is gpu_ops.warp_specialize:
                 self.walk(op.regions[1], loops, persistent)
                 continue
-            inner = loops | {id(op)} if op.kind.loop and not persistent else loops
+            inner = loops | {op} if op.kind.loop and not persistent else loops
             for region in op.regions:
                 self.walk(region, inner, False)
             if op.kind.global_memory:
@@ -91,7 +91,7 @@ class _Stores:
 
     def chosen(self):
         """The boxes, in program order."""
-        boxes = {id(e.op): self.box(e.op) for e in self.events if e.op.kind in self.kinds}
+        boxes = {e.op: self.box(e.op) for e in self.events if e.op.kind in self.kinds}
         boxes = {key: box for key, box in boxes.items() if box is not None}
         while True:
             kept = {key: box for key, box in boxes.items() if not self.seen_later(box.op, boxes)}
@@ -105,7 +105,7 @@ class _Stores:
         pointers, value = op.operands[:2]
         if type(value.type) is not T.Tile or len(value.type.shape) != 2 or not self.only_writes(op):
             return None
-        found = access(pointers, op.mask, self.scalars, lambda x: type(x) is Arg and id(x) in self.own)
+        found = access(pointers, op.mask, self.scalars, lambda x: type(x) is Arg and x in self.own)
         if found is None or found.wraps:
             return None
         axis = found.tile.index(len(found.dims) - 1)
@@ -117,20 +117,20 @@ class _Stores:
         """True for a store without cache hints, or a relaxed atomic whose result is unused."""
         if op.kind is ops.store:
             return not op.attrs["cache"] and not op.attrs["eviction"]
-        unordered = op.attrs["sem"] == "relaxed" and op.attrs["scope"] == "gpu" and id(op) not in self.used
+        unordered = op.attrs["sem"] == "relaxed" and op.attrs["scope"] == "gpu" and op not in self.used
         return unordered and self.tma.combines(op.attrs["how"], op.type.element)
 
     def seen_later(self, op, boxes):
         """True if threads may access memory after this op, or in a later iteration."""
         at = self.place(op)
         later = (e.op for k, e in enumerate(self.events) if k > at or self.events[at].loops & e.loops)
-        return any(id(other) not in boxes for other in later)
+        return any(other not in boxes for other in later)
 
     def written_before(self, op, boxes):
         """True if threads may have written memory before this op."""
         at = self.place(op)
         earlier = (e.op for k, e in enumerate(self.events) if k < at or self.events[at].loops & e.loops)
-        return any(id(x) not in boxes and x.kind.effects_of(x) == "write" for x in earlier)
+        return any(x not in boxes and x.kind.effects_of(x) == "write" for x in earlier)
 
     def place(self, op):
         return next(k for k, event in enumerate(self.events) if event.op is op)
@@ -138,7 +138,7 @@ class _Stores:
     def ordered(self, boxes):
         out, pending = [], None  # the event and box of those no one has waited for; None before the first
         for event in self.events:
-            box = boxes.get(id(event.op))
+            box = boxes.get(event.op)
             if box is None:
                 continue
             waits = bool(event.loops) if pending is None else not all(
@@ -163,7 +163,7 @@ class _Build:
     """Emits the new module: boxes of one tensor share a tensor map, appended to the existing ones."""
 
     def __init__(self, module, tma, slots, chosen, preconditions):
-        self.module, self.boxes = module, {id(box.op): box for box in chosen}
+        self.module, self.boxes = module, {box.op: box for box in chosen}
         sizes = range(3) if module.attrs.get("persistent", False) else ()  # the grid comes behind the user's arguments
         self.assumptions = Assumptions(module, preconditions, {slots + k: ("num_programs", "i32", k) for k in sizes})
         self.templates, self.numbers, own = list(module.attrs.get("tensor_maps", ())), {}, module.args[:slots]
@@ -182,9 +182,9 @@ class _Build:
         return swept.replace(body=Block([*module.args, *new], swept.body.ops), attrs=attrs)
 
     def rule(self, b, op):
-        if not op.kind.writes or id(b.original) not in self.boxes:
+        if not op.kind.writes or b.original not in self.boxes:
             return None
-        key = id(b.original)
+        key = b.original
         box, tensor = self.boxes[key], self.maps[self.numbers[key]]
         spell = lambda poly: write(b, poly, None, b.value)
         starts = [spell(dim.start) for dim in box.access.dims]

@@ -43,22 +43,22 @@ class _Unscaling:
 
     def __init__(self, module, preconditions, find, make):
         self.module, self.preconditions, self.make = module, preconditions, make
-        self.numbers = {}  # of factors' arguments, by the id of what is chosen
+        self.numbers = {}  # of factors' arguments, by the op that is chosen
         readers, products = {}, []
         for op in walk(module.body):
             for x in op.operands:
-                readers.setdefault(id(x.op if type(x) is Result else x), []).append(op)
+                readers.setdefault(x.op if type(x) is Result else x, []).append(op)
             products += [op] if op.kind is ops.mul and _factor(op) else []
         for op in products:
             number = _argument(_factor(op)[1], module.args)
             if number is not None:
-                self.numbers |= {id(x): number for x in find(readers.get(id(op), []))}
+                self.numbers |= dict.fromkeys(find(readers.get(op, [])), number)
 
     def run(self):
         return sweep(self.module, self.rule) if self.numbers else self.module
 
     def rule(self, b, op):
-        number = self.numbers.get(id(b.original)) if b.original and op.kind is b.original.kind else None
+        number = self.numbers.get(b.original) if b.original and op.kind is b.original.kind else None
         if number is None:
             return None
         self.preconditions.extend(rows for rows in _rows(number) if rows not in self.preconditions)

@@ -37,7 +37,7 @@ def eliminate_redundant_loads(module, target):
             found |= _repeating(schedule, info)
 
     def rule(b, op):
-        steps = found.get(id(b.original))
+        steps = found.get(b.original)
         if steps is None or op.kind is not ops.load or op.type is not b.original.type:
             return None
         return _spread(b, _few(b, op, steps), steps)
@@ -62,7 +62,7 @@ def _repeating(schedule, info):
         steps = _steps(load, info)
         few = _few(Builder(), load, steps) if max(steps) > 1 and not load.attrs["volatile"] else None
         if few is not None and (schedule.can_copy if len(steps) == 2 else schedule.can_prefetch)(few):
-            found[id(load)] = steps
+            found[load] = steps
     return found
 
 

@@ -76,11 +76,11 @@ def _computed(schedule, right):
     todo, seen = [right], set()
     while todo:
         x = todo.pop()
-        if id(x) in seen or id(x) in schedule.loads or type(x.type) is not T.Tile or schedule.outside(x):
+        if x in seen or x in schedule.loads or type(x.type) is not T.Tile or schedule.outside(x):
             continue
         if not simple(x):
             return False
-        seen.add(id(x))
+        seen.add(x)
         todo += x.operands
     return True
 

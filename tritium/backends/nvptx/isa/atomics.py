@@ -48,7 +48,7 @@ def atomic(g, op, pointer, t, values, mask):
     """Read-modify-write of neighbours; `values` has theirs for each operand. Returns the old ones (0 where the mask is
     off), or nothing if nobody wants them."""
     w, how, kind = g.w, op.attrs.get("how", "cas"), values[0][0].type
-    order, wanted = (op.attrs.get("sem", "relaxed"), op.attrs.get("scope", "gpu")), id(op) in g.used
+    order, wanted = (op.attrs.get("sem", "relaxed"), op.attrs.get("scope", "gpu")), op in g.used
     if len(values[0]) > 1:
         name, type_, _ = _NEIGHBOURS[t]
         old = _atom(g, order, name, type_, pointer, [pack_words(g, values[0])], mask, wanted)
