@@ -57,7 +57,7 @@ class ConsumerIteration(IterationEmitter):
         for k, group in enumerate(loop.groups):
             self.first.setdefault(group.first, []).append(k)
             self.last.setdefault(group.last, []).append(k)
-        in_flight = {group.last for group in loop.groups if loop.schedule.stays_in_flight(group.last)}
+        in_flight = dict.fromkeys(group.last for group in loop.groups if loop.schedule.stays_in_flight(group.last))
         self.unfinished = [k for key in in_flight for k in self.last[key]]  # of the previous iteration
         self.held = {key: groups for key, groups in self.last.items() if key not in in_flight}
 
