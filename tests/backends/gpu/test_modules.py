@@ -20,8 +20,8 @@ from tests.backends.cpu.kernels import module as module_of
 from tests.backends.gpu.modules import H100, binary, run_cuda
 from tests.exec import test_exec
 from tritium import ops
-from tritium.backends.gpu.lower.function import LOWER
 from tritium.backends.nvptx import compile as stages
+from tritium.backends.nvptx.isa.target import LOWER
 from tritium.interp.machine import interpret
 from tritium.ir import types as T
 from tritium.ir.core import walk

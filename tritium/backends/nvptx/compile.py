@@ -8,14 +8,13 @@ from ... import knobs, passes
 from ...errors import OutOfResources
 from ...locks import once
 from ...passes.axis_info import analyze
-from ..gpu.lower import LOWER, lower_kernel
+from ..gpu.lower import lower_kernel
 from ..gpu.passes import Machine, pipeline
 from ..llvm.target import assembly, llvm
 from .assemble import driver_link, ptxas
-from .isa import inline_asm, mma, tma, wgmma
+from .isa import mma, tma, wgmma
 from .isa.target import NvTarget
 
-LOWER.update({**mma.LOWER, **inline_asm.LOWER})
 
 
 def ttgir(module, target, options, metadata):

@@ -1,8 +1,13 @@
-"""Tile IR with layouts to LLVM, one file for each family of ops; `LOWER` has them all."""
+"""Tile IR with layouts to LLVM, one file for each family of ops; `LOWER` has what all targets share."""
+
+from types import MappingProxyType
 
 from . import async_copy, calls, clusters, control, convert, dot, memory, reduce, scan, shape, sort, warp_roles
-from .function import LOWER, lower_kernel
+from .function import LOWER as _FOUND
+from .function import lower_kernel
 
 FAMILIES = (async_copy, calls, clusters, control, convert, dot, memory, reduce, scan, shape, sort, warp_roles)
+
+LOWER = MappingProxyType(_FOUND)  # a target has a table of its own: {**LOWER, **more}
 
 __all__ = ["FAMILIES", "LOWER", "lower_kernel"]

@@ -1,7 +1,8 @@
 """Tile IR with layouts -> LLVM: each thread computes the registers its layout gives it.
 
 A tile value is a list of LLVM values, one for each register of its layout; a scalar is a list of one, equal in all
-threads. A lowering sees only the op it lowers: `LOWER[kind](g, op, *operand lists) -> list, or tuple of lists`.
+threads. A lowering sees only the op it lowers: `lower[kind](g, op, *operand lists) -> list, or tuple of lists`, where
+`lower` is the table of the target: `LOWER`, and what the target does otherwise or besides.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ class Lowering:
         return [self.get(y) for y in block.yields]
 
     def op(self, op):
-        fn = LOWER.get(op.kind) or (_row if op.kind.row else None)
+        fn = self.target.lower.get(op.kind) or (_row if op.kind.row else None)
         if fn is None:
             raise CompilationError(None, None, f"op {op.kind.name} has no lowering for {self.target.name}")
         self.w.here = self.lines.at(op.loc) or self.w.here

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ....errors import TritonError
 from ...gpu.layout.swizzle import swizzled
+from ...gpu.lower import LOWER as SHARED
 from ...gpu.lower.convert import pack
-from . import atomics, messages, native, wgmma
+from . import atomics, inline_asm, messages, mma, native, wgmma
 from .words import LETTER, bracketed, bytes_of, pack_words, through_words, unpack_word
 
 # The architectures there are, and the PTX version for each; products of 8-bit floats came with 8.4. LLVM is not asked
@@ -18,6 +19,8 @@ _PTX = {70: 83, 72: 83, 75: 83, 80: 83, 86: 83, 87: 83, 88: 90, 89: 84, 90: 84, 
 _SHARED = {75: 65536, 80: 166912, 87: 166912, 86: 101376, 89: 101376, 90: 232448}
 
 _THREADS = {75: 1024, **dict.fromkeys((86, 87, 88, 89, 101, 110, 120, 121), 1536)}
+
+LOWER = {**SHARED, **mma.LOWER, **inline_asm.LOWER}
 
 
 class UnknownArchitecture(TritonError, ValueError):
@@ -57,6 +60,11 @@ class NvTarget:
     def most_threads(self):
         """The most threads that a processor holds at once."""
         return _THREADS.get(self.sm, 2048)
+
+    @property
+    def lower(self):
+        """Op kind -> its lowering."""
+        return LOWER
 
     @property
     def native(self):
