@@ -30,14 +30,20 @@ def layouts(draw, rank=None, least=1):
     while product(shape) < least:
         shape = (*shape[:-1], shape[-1] * 2)
     order = draw(st.permutations(range(len(shape))))
-    return blocked(shape, draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from([1, 2, 4, 8])), order)
+    per_thread, warps, lanes = (draw(st.sampled_from(some)) for some in ((1, 2, 4, 8), (1, 2, 4, 8), (32, 64)))
+    return blocked(shape, per_thread, warps, lanes, order)
+
+
+def like(layout, per_thread, order):
+    """A blocked layout of the same tile for the same threads."""
+    return blocked(layout.shape, per_thread, 1 << len(layout.warp), 1 << len(layout.lane), order)
 
 
 def elements(layout):
     return {
         layout.element(r, lane, warp)
         for r in range(layout.registers)
-        for lane in range(32)
+        for lane in range(1 << len(layout.lane))
         for warp in range(1 << len(layout.warp))
     }
 
@@ -50,7 +56,7 @@ def test_a_blocked_layout_holds_every_element(layout):
 @given(layouts())
 def test_owners_hold_every_element_exactly_once(layout):
     owned = []
-    for lane in range(32):
+    for lane in range(1 << len(layout.lane)):
         for warp in range(1 << len(layout.warp)):
             if not lane & layout.free("lane") and not warp & layout.free("warp"):
                 owned += [layout.element(r, lane, warp) for r in range(layout.registers)]
@@ -90,11 +96,11 @@ def test_solve_is_exact(images, choice):
 @settings(max_examples=40, deadline=None)
 def test_conversions_are_classified_by_where_the_element_is(layout, data):
     order = data.draw(st.permutations(range(len(layout.shape))))
-    other = blocked(layout.shape, data.draw(st.sampled_from([1, 2, 4])), 1 << len(layout.warp), order)
+    other = like(layout, data.draw(st.sampled_from([1, 2, 4])), order)
     how = conversion(layout, other)
     if how in ("same", "registers"):
         for r in range(other.registers):
-            for lane in range(32):
+            for lane in range(1 << len(layout.lane)):
                 for warp in range(1 << len(layout.warp)):
                     part = layout.register_of(image(other.reg, r))
                     assert part is not None
@@ -139,7 +145,7 @@ def test_operands_hold_what_their_accumulators_need(bits):
 @settings(max_examples=40, deadline=None)
 def test_the_chosen_shared_memory_map_loses_nothing(layout, size, data):
     order = data.draw(st.permutations(range(len(layout.shape))))
-    other = blocked(layout.shape, 4, 1 << len(layout.warp), order)
+    other = like(layout, 4, order)
     images = plan(layout, other, size)
     addresses = {image(images, e) for e in range(layout.numel)}
     assert len(addresses) == layout.numel and max(addresses) < layout.numel * size
@@ -150,9 +156,9 @@ def test_the_chosen_shared_memory_map_loses_nothing(layout, size, data):
 @settings(max_examples=40, deadline=None)
 def test_vector_accesses_are_aligned(layout, size, data):
     order = data.draw(st.permutations(range(len(layout.shape))))
-    images = plan(layout, blocked(layout.shape, 4, 1 << len(layout.warp), order), size)
+    images = plan(layout, like(layout, 4, order), size)
     width = 1 << vector_bits(layout, images, size)
-    for lane in range(32):
+    for lane in range(1 << len(layout.lane)):
         for r in range(0, layout.registers, width):
             addresses = [image(images, layout.element(r + k, lane)) for k in range(width)]
             assert addresses[0] % (size * width) == 0
@@ -160,7 +166,7 @@ def test_vector_accesses_are_aligned(layout, size, data):
 
 
 def test_a_transposition_through_shared_memory_has_few_conflicts():
-    rows, columns = blocked((64, 64), 4, 4), blocked((64, 64), 4, 4, (0, 1))
+    rows, columns = blocked((64, 64), 4, 4, 32), blocked((64, 64), 4, 4, 32, (0, 1))
     images = plan(rows, columns, 4)
     plain = tuple(4 << k for k in range(12))
     assert (
@@ -178,5 +184,5 @@ def test_swizzled_rows_are_a_permutation_of_addresses(axis, size):
 
 
 def test_replicated_gives_everyone_everything():
-    layout = replicated((8,), 4)
+    layout = replicated((8,), 4, 32)
     assert layout.registers == 8 and log2(layout.numel) == 3 and isinstance(layout, Layout)

@@ -32,6 +32,7 @@ __all__ = ["Machine", "pipeline"]
 class Machine(NamedTuple):
     """What the passes ask of a target, with the options of a kernel."""
 
+    warp_size: int  # lanes
     shared_bytes: int  # of a block, at most
     registers: int  # of a thread, at most
     exchanges_registers: bool  # whether warps with different work may share out the registers of their block

@@ -27,7 +27,7 @@ def tile_passes(options):
     nv, capabilities = NvTarget.of(options.arch), lambda module, nonnegative: mma.capabilities(
         nv, analyze(module, nonnegative), module.attrs["num_warps"])  # fmt: skip
     return pipeline(Machine(
-        nv.shared_bytes, ptxas.registers(options.num_warps, options.maxnreg), not options.maxnreg, tma.support(nv),
+        nv.warp_size, nv.shared_bytes, ptxas.registers(options.num_warps, options.maxnreg), not options.maxnreg, tma.support(nv),
         mma.multiplies(nv), capabilities, mma.dot_layout(nv), mma.fragments(nv), wgmma.layouts, nv.widest_atomic,
     ))  # fmt: skip
 

@@ -48,7 +48,8 @@ def assign_layouts(module, target):
 
 class _Assign:
     def __init__(self, module, target, nonnegative):
-        self.input, self.warps, self.target = module, module.attrs["num_warps"], target
+        self.input, self.target = module, target
+        self.warps, self.lanes = module.attrs["num_warps"], target.warp_size
         self.info = analyze(module, nonnegative)
         self.cost_memo = {}
         self.undecided = set()  # loop parameters whose layout depends on the loop's body
@@ -90,7 +91,7 @@ class _Assign:
         # Idle threads cost less here: short async copies do not exist, and short atomics are slow.
         short = op.kind.atomic or op.kind is gpu_ops.async_load
         least = gpu_ops.MIN_TRANSFER // _size(element) if short else 1
-        most = max(1, least, product(op.pointer.type.shape) // (32 * self.warps))
+        most = max(1, least, product(op.pointer.type.shape) // (self.lanes * self.warps))
         return 1 << log2(min(self._reach(op), most))
 
     def _reach(self, op):
@@ -110,7 +111,7 @@ class _Assign:
     def coalesced(self, op):
         """The coalesced layout of a memory op."""
         shape, order = self._order(op)
-        return blocked(shape, self.widths[shape, order], self.warps, order)
+        return blocked(shape, self.widths[shape, order], self.warps, self.lanes, order)
 
     # --- anchors ----------------------------------------------------------------------------------------------------
     def _choose_anchors(self, block):
@@ -178,16 +179,17 @@ class _Assign:
 
     def default(self, shape):
         """The layout of a tile without an anchor: that of the memory ops on tiles of its shape."""
-        return blocked(shape, max([v for (s, _), v in self.widths.items() if s == shape] or [1]), self.warps)
+        width = max([v for (s, _), v in self.widths.items() if s == shape] or [1])
+        return blocked(shape, width, self.warps, self.lanes)
 
     def dot_anchor(self, op, k):
         a, b = (x.type for x in op.operands[:2])
         layout = self.target.dot_layout(a, b, op.type, op.attrs["precision"], self.warps)
-        return layout or multiplied(op.type.shape, self.warps, (a.element.bytes, b.element.bytes))
+        return layout or multiplied(op.type.shape, self.warps, self.lanes, (a.element.bytes, b.element.bytes))
 
     def dot_buffers_anchor(self, op, k):
         sizes = [op.attrs[side].element.bytes for side in ("lhs", "rhs")]
-        return multiplied(op.type.shape, self.warps, sizes, (op.attrs["a_axis"], op.attrs["b_axis"]))
+        return multiplied(op.type.shape, self.warps, self.lanes, sizes, (op.attrs["a_axis"], op.attrs["b_axis"]))
 
     def dot_shared_anchor(self, op, k):
         return self.target.dot_shared_layouts(op, self.warps)[0]
@@ -195,7 +197,7 @@ class _Assign:
     def buffer_anchor(self, op, k):
         if len(op.type.shape) == 1:
             return self.default(op.type.shape)
-        return transposing(op.type.shape, op.type.element.bytes, op.attrs["axis"], self.warps)
+        return transposing(op.type.shape, op.type.element.bytes, op.attrs["axis"], self.warps, self.lanes)
 
     def loop_anchor(self, op, k):
         return self.anchors[op.regions[-1].args[op.kind.loop.parameters + k]]
@@ -206,13 +208,13 @@ class _Assign:
     def join_anchor(self, op, k):
         """A pair of scalars is in every thread, as they are."""
         if type(op.operands[0].type) is not T.Tile:
-            return replicated(op.type.shape, self.warps)
+            return replicated(op.type.shape, self.warps, self.lanes)
         return self.follow(op, k)
 
     def gather_anchor(self, op, k):
         """The layout of the value in each block; blocks count in registers."""
         x = op.operands[k]
-        source = self.anchor(x) if type(x.type) is T.Tile else replicated((), self.warps)
+        source = self.anchor(x) if type(x.type) is T.Tile else replicated((), self.warps, self.lanes)
         return stacked(source, op.types[k].shape)
 
     # --- rematerialization ----------------------------------------------------------------------------------------

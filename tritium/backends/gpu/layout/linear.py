@@ -5,7 +5,7 @@ All sizes are powers of two, so an element of a tile is a string of bits (its ro
 XOR of its bits' images. Reshapes cost nothing, transposes permute bits, and whether a conversion needs registers,
 shuffles or shared memory is a question of linear algebra over GF(2), answered with Python integers.
 
-    >>> blocked((4, 32), per_thread=4, warps=1)
+    >>> blocked((4, 32), per_thread=4, warps=1, lanes=32)
     Layout((4, 32), reg=(1, 2), lane=(4, 8, 16, 32, 64), warp=())
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-LANES = 32
 PARTS = ("reg", "lane", "warp")
 
 
@@ -142,7 +141,7 @@ class Layout(NamedTuple):
 
 
 # --- making layouts ---------------------------------------------------------------------------------------------
-def blocked(shape, per_thread, warps, order=None):
+def blocked(shape, per_thread, warps, lanes, order=None):
     """Neighbouring lanes hold neighbouring runs of `per_thread` elements along the fastest axis, then warps, then
     registers.
 
@@ -153,26 +152,28 @@ def blocked(shape, per_thread, warps, order=None):
     fast = log2(shape[order[0]])
     inner = min(log2(per_thread), fast)
     reg, rest = bits[:inner], bits[inner:]
-    lane, rest = rest[:5], rest[5:]
+    lane, rest = rest[: log2(lanes)], rest[log2(lanes) :]
     warp, rest = rest[: log2(warps)], rest[log2(warps) :]
-    return Layout(tuple(shape), tuple(reg + rest), pad(lane, 5), pad(warp, log2(warps)))
+    return Layout(tuple(shape), tuple(reg + rest), pad(lane, log2(lanes)), pad(warp, log2(warps)))
 
 
-def transposing(shape, size, axis, warps):
+def transposing(shape, size, axis, warps, lanes):
     """A layout for transposing a 2-D tile with rows along `axis`: 16 bytes of the other axis in a thread's registers,
     lanes along the rows."""
     bit = lambda a, k: 1 << (k + (log2(shape[1]) if a == 0 else 0))
     across = [bit(1 - axis, k) for k in range(log2(shape[1 - axis]))]
     along = [bit(axis, k) for k in range(log2(shape[axis]))]
     mine = log2(16 // size)
-    rest = along[5:] + across[mine:]
-    places = log2(warps)
-    return Layout(tuple(shape), (*across[:mine], *rest[places:]), pad(along[:5], 5), pad(rest[:places], places))
+    inside, places = log2(lanes), log2(warps)
+    rest = along[inside:] + across[mine:]
+    lane, warp = pad(along[:inside], inside), pad(rest[:places], places)
+    return Layout(tuple(shape), (*across[:mine], *rest[places:]), lane, warp)
 
 
-def replicated(shape, warps):
+def replicated(shape, warps, lanes):
     """Every thread holds every element."""
-    return Layout(tuple(shape), tuple(1 << k for k in range(log2(product(shape)))), (0,) * 5, (0,) * log2(warps))
+    reg = tuple(1 << k for k in range(log2(product(shape))))
+    return Layout(tuple(shape), reg, (0,) * log2(lanes), (0,) * log2(warps))
 
 
 def stacked(layout, shape):
@@ -238,36 +239,36 @@ def mma_operand(shape, bits, warps_m, warps_n, side):
     return Layout(tuple(shape), tuple(reg + batch), tuple(lane), tuple(warp))
 
 
-def multiplied(shape, warps, sizes=(4, 4), axes=(1, 1)):
+def multiplied(shape, warps, lanes, sizes=(4, 4), axes=(1, 1)):
     """Where plain threads keep the result of a dot whose sides have elements of `sizes` bytes, in rows along `axes`.
 
     A thread has about as many rows as columns. Along a side that lies so in memory, it has 16 bytes of neighbours, and
     lanes follow; otherwise neighbouring lanes have neighbouring rows (or columns), which swizzled buffers keep in
     different banks.
 
-    >>> multiplied((64, 64), 4)
+    >>> multiplied((64, 64), 4, 32)
     Layout((64, 64), reg=(1, 2, 512, 1024, 2048), lane=(4, 8, 16, 64, 128), warp=(32, 256))
     """
-    m, n = shape[-2:]
+    (m, n), inside = shape[-2:], log2(lanes)
     row, col = [n << k for k in range(log2(m))], [1 << k for k in range(log2(n))]
     batch = [1 << k for k in range(log2(m * n), log2(product(shape)))]
-    mine = max(0, len(row) + len(col) - 5 - log2(warps))
+    mine = max(0, len(row) + len(col) - inside - log2(warps))
     cols = min(len(col), max(mine // 2, mine - len(row)))
     rows = mine - cols
     across = min(3, len(col) - cols)
-    down = min(5 - across, len(row) - rows)
-    across = min(5 - down, len(col) - cols)
+    down = min(inside - across, len(row) - rows)
+    across = min(inside - down, len(col) - cols)
     first = [min(log2(max(1, 16 // size)), have) if lies else 0
              for size, have, lies in zip(sizes, (rows, cols), (axes[0] == 0, axes[1] == 1))]  # fmt: skip
     reg, lane, rest, last = [], [], [], []
-    for bits, lanes, count, low in ((col, across, cols, first[1]), (row, down, rows, first[0])):
+    for bits, there, count, low in ((col, across, cols, first[1]), (row, down, rows, first[0])):
         reg += bits[:low]
-        lane += bits[low : low + lanes]
-        rest += bits[low + lanes : len(bits) - (count - low)]
+        lane += bits[low : low + there]
+        rest += bits[low + there : len(bits) - (count - low)]
         last += bits[len(bits) - (count - low) :]
     places = [*rest, *batch]
     kept = places[log2(warps) :]
-    return Layout(tuple(shape), (*reg, *last, *kept), pad(lane, 5), pad(places[: log2(warps)], log2(warps)))
+    return Layout(tuple(shape), (*reg, *last, *kept), pad(lane, inside), pad(places[: log2(warps)], log2(warps)))
 
 
 def _powers(step, start, stop):

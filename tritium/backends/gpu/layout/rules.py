@@ -3,7 +3,7 @@
 `RESULT[kind](a, op, source)` returns the layout of the result if the leading operand has layout `source`; the default
 is `source`, or the default layout of the shape if the shape changes. `OPERAND[kind](a, op, k, layout)` returns the
 layout of operand k that yields the result in `layout`; the default is `layout`. `a` is the assignment in progress,
-which provides the number of warps and the anchor layout of every tile.
+which provides the numbers of warps and lanes and the anchor layout of every tile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def with_low_register(layout):
     """A layout whose first register bit is the tile's lowest bit, the one that `split` removes."""
     if 1 in layout.reg:
         return layout._replace(reg=(1, *(x for x in layout.reg if x != 1)))
-    return blocked(layout.shape, 2, 1 << len(layout.warp))
+    return blocked(layout.shape, 2, 1 << len(layout.warp), 1 << len(layout.lane))
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def _reduce_result(a, op, source):
 def _packed_result(a, op, source):
     """Neighbours that are computed together must be in one thread."""
     pack = op.attrs["pack"]
-    return source if source.contiguous() >= pack else blocked(source.shape, pack, a.warps)
+    return source if source.contiguous() >= pack else blocked(source.shape, pack, a.warps, a.lanes)
 
 
 def _join_result(a, op, source):
@@ -164,7 +164,7 @@ def _share_operand(a, op, k, layout):
     x = op.operands[k]
     if not a.is_rematerializable(x):
         return a.anchor(x)
-    return transposing(x.type.shape, x.type.element.bytes, 1 - op.attrs["axis"], a.warps)
+    return transposing(x.type.shape, x.type.element.bytes, 1 - op.attrs["axis"], a.warps, a.lanes)
 
 
 OPERAND = {

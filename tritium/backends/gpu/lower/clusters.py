@@ -21,7 +21,7 @@ def cluster_barrier(g, op):
 def cluster_all_gather(g, op, *values):
     """Every thread leaves its registers in its own block's memory, then reads those of its like in the other blocks;
     as many at a time as there is room for."""
-    w, threads, blocks = g.w, 32 * g.warps, op.attrs["blocks"]
+    w, threads, blocks = g.w, g.threads, op.attrs["blocks"]
     types = [T.element(x.type) for x in op.operands]
     outs = [[None] * (len(x) * len(blocks)) for x in values]
     room = g.target.shared_bytes - g.shared.top - 16

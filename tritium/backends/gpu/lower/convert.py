@@ -153,7 +153,7 @@ def _read_matrices(g, t, layout, images, base, inner, rows, turned):
     """Up to four matrices at once: lane l gives the address of row l % 8 of matrix l / 8, and gets a word of each."""
     w, count = g.w, min(2, len(layout.reg) - inner)
     taken = layout.reg[inner : inner + count]
-    addresses = Layout(layout.shape, layout.reg[inner + count :], pad((*rows, *taken), 5), layout.warp)
+    addresses = Layout(layout.shape, layout.reg[inner + count :], pad((*rows, *taken), len(layout.lane)), layout.warp)
     at, out = g.addresses(addresses, lambda x: image_of(x, images)), []
     for offset, constant in at:
         if isinstance(base, int):

@@ -98,7 +98,8 @@ class Lowering:
         self.values = {}
         self.late_loads = {}
         self.used = uses(module.body)
-        self.warps = module.attrs["num_warps"]
+        self.warps, self.lanes = module.attrs["num_warps"], target.warp_size
+        self.lane_bits, self.threads = log2(self.lanes), self.lanes * self.warps
         self.small_quotients = module.attrs.get("small_quotients", False)
         specialized = module.attrs.get("producer_warps")
         # MMAs are faster where a warp's number is known to be one for all lanes.
@@ -217,16 +218,16 @@ class Lowering:
         return self.once(part, lambda: self._lane() if part == "lane" else self._warp())
 
     def _lane(self):
-        return self.w.binary("and", self.target.thread_id(self), self.int(31))
+        return self.w.binary("and", self.target.thread_id(self), self.int(self.lanes - 1))
 
     def _warp(self):
-        return self.target.uniform(self, self.w.binary("lshr", self.target.thread_id(self), self.int(5)))
+        return self.target.uniform(self, self.w.binary("lshr", self.target.thread_id(self), self.int(self.lane_bits)))
 
     def spread(self, images, part):
         """XOR over the set bits k of this thread's lane, warp or own number of images[k], as i32."""
         images = tuple(images)
         if part == "warp" and self.by_thread:
-            part, images = "thread", (0,) * 5 + images
+            part, images = "thread", (0,) * self.lane_bits + images
         return self.once((part, images), lambda: self._spread(images, part))
 
     def _spread(self, images, part):
@@ -258,7 +259,7 @@ class Lowering:
         """
         lanes, warps = [fn(x) for x in layout.lane], [fn(x) for x in layout.warp]
         parts = [image([fn(x) for x in layout.reg], r) for r in range(layout.registers)]
-        if self.by_thread and layout.threads == 32 * self.warps:
+        if self.by_thread and layout.threads == self.threads:
             return self.spread(lanes + warps, "thread"), parts
         lane, warp = self.spread(lanes, "lane"), self.spread(warps, "warp")
         return warp if lane == "0" else lane if warp == "0" else self.w.binary("xor", lane, warp), parts
@@ -314,7 +315,8 @@ class Lowering:
         if layout is None:
             return w.compare("icmp eq", self.target.thread_id(self), self.int(0))
         lanes, warps, out = layout.free("lane"), layout.free("warp"), None
-        for part, mask in (("thread", lanes | warps << 5),) if self.by_thread else (("lane", lanes), ("warp", warps)):
+        whole = (("thread", lanes | warps << self.lane_bits),)
+        for part, mask in whole if self.by_thread else (("lane", lanes), ("warp", warps)):
             if mask:
                 low = w.compare("icmp eq", w.binary("and", self.place(part), self.int(mask)), self.int(0))
                 out = low if out is None else w.binary("and", out, low)
@@ -399,7 +401,7 @@ def lower_kernel(module, target, attributes=""):
         (f"{_parameter_type(a)} {_name(k, a)}", value(_value_type(a), f"%{_name(k, a)}"))
         for k, a in enumerate(module.args)
     ]
-    threads = 32 * (g.warps + module.attrs.get("producer_warps", 0))
+    threads = g.lanes * (g.warps + module.attrs.get("producer_warps", 0))
     attributes = f'nounwind "nvvm.reqntid"="{threads}" {attributes}'.rstrip()
     with g.function("ptx_kernel void", module.name, [p for p, _ in parameters], attributes):
         for arg, (_, x) in zip(module.args, parameters):

@@ -67,7 +67,7 @@ def _from_first(g, totals, lanes):
     """What the lane without these bits of its number has."""
     if not lanes:
         return totals
-    first = g.w.binary("and", g.place("lane"), g.int(31 & ~sum(1 << bit for bit in lanes)))
+    first = g.w.binary("and", g.place("lane"), g.int(g.lanes - 1 & ~sum(1 << bit for bit in lanes)))
     return [[g.target.shuffle_from(g, x, first) for x in t] for t in totals]
 
 
@@ -125,7 +125,7 @@ def _across_warps(g, op, layout, axis, keys, totals, combine, sided):
             for p in range(1 << bits)
         ]
     else:
-        part = g.spread([1 << alone + shared.index(k) if k in shared else 0 for k in range(5)], "lane")
+        part = g.spread([1 << alone + shared.index(k) if k in shared else 0 for k in range(g.lane_bits)], "lane")
         start = lambda index: w.binary("or disjoint", w.binary("shl", index, g.int(bits)), part)
         rows = lambda index: list(
             zip(*[g.shared.load_several(g, base, start(index), t, 1 << alone) for base, t in zip(bases, types)])
@@ -176,7 +176,7 @@ def exchange_threads(g, types, mask, total):
 
     Where there is no room for all registers of all threads, some go after the others.
     """
-    w, threads = g.w, 32 * g.warps
+    w, threads = g.w, g.threads
     thread = g.target.thread_id(g)
     partner = w.binary("xor", thread, mask)
     room = (g.target.shared_bytes - g.shared.top) // (threads * sum(max(t.bytes, 1) for t in types))

@@ -52,7 +52,7 @@ def _scan_threads(g, types, part, bit, seen, prefix, total, combine, reverse):
     if part == "lane":
         other = [[g.target.shuffle_xor(g, x, 1 << bit) for x in total[r]] for r in keys]
     else:
-        other = exchange_threads(g, types, g.int(32 << bit), [total[r] for r in keys])
+        other = exchange_threads(g, types, g.int(g.lanes << bit), [total[r] for r in keys])
     other = dict(zip(keys, other))
     is_set = w.compare("icmp ne", w.binary("and", g.place(part), g.int(1 << bit)), g.int(0))
     later = w.binary("xor", is_set, w.const("i1", True)) if reverse else is_set
@@ -112,7 +112,7 @@ class Strips:
 
     def __init__(self, g, layout, low, width, types):
         self.g, self.w, self.layout, self.low, self.types = g, g.w, layout, low, types
-        lines, threads = layout.numel >> width, 32 * g.warps
+        lines, threads = layout.numel >> width, g.threads
         self.rounds = max(1, lines // threads)  # how many strips a thread has
         self.parts = max(1, threads // lines)  # how many threads share a line
         self.count = (1 << width) // self.parts  # elements of a strip
@@ -127,7 +127,7 @@ class Strips:
     @property
     def fit(self):
         """Whether the tile fits beside what is in shared memory, and strips are worth a loop."""
-        exchange = 32 * self.g.warps * sum(self.sizes)
+        exchange = self.g.threads * sum(self.sizes)
         room = self.g.target.shared_bytes - self.g.shared.top - 16 * (len(self.types) + 1)
         return self.count >= 2 * TOGETHER and sum(self.bytes) + exchange <= room
 
@@ -141,7 +141,7 @@ class Strips:
         g.shared.after_write(g)
         if self.rounds > 1:
             with self.w.loop(0, self.rounds, type="i32") as loop:
-                first = self.w.binary("shl", loop.index, g.int(log2(32 * g.warps)))
+                first = self.w.binary("shl", loop.index, g.int(log2(g.threads)))
                 self.scan_strip(bases, self.start(self.w.binary("or", first, g.target.thread_id(g))), combine, reverse)
         else:
             start = self.start(g.target.thread_id(g))
@@ -207,11 +207,11 @@ class Strips:
         g, w = self.g, self.w
         prefix, totals = [total], {0: total}
         for bit in range(self.low, self.low + log2(self.parts)):
-            part, bit = ("lane", bit) if bit < 5 else ("warp", bit - 5)
+            part, bit = ("lane", bit) if bit < g.lane_bits else ("warp", bit - g.lane_bits)
             prefix, totals = _scan_threads(g, self.types, part, bit, 0, prefix, totals, combine, reverse)
         thread = g.target.thread_id(g)
         neighbour = w.binary("add" if reverse else "sub", thread, g.int(1 << self.low))
-        slots = g.shared.take([32 * g.warps * size for size in self.sizes])
+        slots = g.shared.take([g.threads * size for size in self.sizes])
         g.shared.before_write(g)
         for x, base, t in zip(prefix[0], slots, self.types):
             g.shared.store(g, base, thread, x, t)

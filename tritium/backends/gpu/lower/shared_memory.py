@@ -213,9 +213,10 @@ def passes(layout, images, size):
     """Bank passes a warp needs to move its tile once, instructions times conflicts; elements a thread moves at once."""
     together = 1 << vector_bits(layout, images, size)
     vector = size * together
-    group = max(1, min(32, BANK_ROW // max(vector, 4)))  # wide accesses are served in parts of the warp
+    lanes = 1 << len(layout.lane)
+    group = max(1, min(lanes, BANK_ROW // max(vector, 4)))  # wide accesses are served in parts of the warp
     rows = {}
     for address in span_of([image_of(x, images) for x in layout.lane])[:group]:
         rows.setdefault(address % BANK_ROW // 4, set()).add(address // 4)
     conflicts = max(len(words) for words in rows.values())
-    return layout.registers // together * (32 // group) * conflicts, together
+    return layout.registers // together * (lanes // group) * conflicts, together

@@ -98,7 +98,7 @@ class Network:
         if warps:
             lanes = lanes if isinstance(lanes, str) else g.int(lanes)
             warps = warps if isinstance(warps, str) else g.int(warps)
-            mask = self.w.binary("or", self.w.binary("shl", warps, g.int(5)), lanes)
+            mask = self.w.binary("or", self.w.binary("shl", warps, g.int(g.lane_bits)), lanes)
             return [items[0] for items in exchange_threads(g, [self.key_type], mask, [[v] for v in x])]
         return [g.target.shuffle_xor(g, v, lanes) for v in x] if lanes else x
 

@@ -134,7 +134,7 @@ def element_load(g, op, buffer, origin, *numbers):
     w, tile, axis = g.w, op.attrs["tile"], op.attrs["axis"]
     sides, turns = _sides([x[0] for x in numbers], op.attrs["wraps"])
     size, kind = tile.element.bytes, llvm_type(tile)
-    with w.loop(g.place("lane"), g.int(tile.numel), g.int(32), type="i32") as loop:
+    with w.loop(g.place("lane"), g.int(tile.numel), g.int(g.lanes), type="i32") as loop:
         index = _index(g, loop.index, tile.shape)
         pointer, inside = _place(g, index, kind, origin[0], sides, turns)
         (element,) = g.target.load(g, pointer, kind, 1, inside, None, {})
@@ -149,7 +149,7 @@ def element_store(g, op, buffer, part, first, origin, numbers):
     what is there; `part` is its type, `first` the index of its first element."""
     w, size, kind = g.w, part.element.bytes, llvm_type(part)
     sides, turns = _sides(numbers, (False, False))
-    with w.loop(g.target.thread_id(g), g.int(part.numel), g.int(32 * g.warps), type="i32") as loop:
+    with w.loop(g.target.thread_id(g), g.int(part.numel), g.int(g.threads), type="i32") as loop:
         index = _index(g, loop.index, part.shape)
         source = g.shared.pointer(g, w.binary("add", g.int(buffer), _swizzled(g, index, part, op.attrs["axis"], size)))
         element = w.effect(f"load {kind}, {source.typed}, align {size}", kind)

@@ -32,7 +32,7 @@ def prefetch_loads(module, target):
     A quarter of a thread's registers is their budget: the tile in use and its result are as large. A load moves above a
     store only if the launcher checks that they do not alias.
     """
-    assumed, threads = Assumed(module), 32 * module.attrs["num_warps"]
+    assumed, threads = Assumed(module), target.warp_size * module.attrs["num_warps"]
     reordering, registers = Reordering.of(module, assumed), (target.registers + 1) // 4
 
     def rule(b, op):

@@ -38,12 +38,11 @@ _HOLDS = {  # whether a comparison holds always, or never, between numbers from 
 }
 
 
-@each_function
-def unroll_loops(module):
-    """Write out short loops of known length.
+def unroll_loops(lanes):
+    """The pass that writes out short loops of known length, for warps of so many lanes.
 
     >>> from tritium.ir.text import parse_module
-    >>> print(unroll_loops(parse_module('''kernel @f(%p: ptr<i32>) {
+    >>> print(unroll_loops(lanes=32)(parse_module('''kernel @f(%p: ptr<i32>) {
     ...   %0 = constant {value=0, type=i32} : i32
     ...   %1 = constant {value=2, type=i32} : i32
     ...   %2 = constant {value=1, type=i32} : i32
@@ -62,12 +61,18 @@ def unroll_loops(module):
       store %3, %2
     }
     """
-    threads = 32 * module.attrs.get("num_warps", 4)
-    if not any(_is_short(op, threads) for op in walk(module.body)):
-        return module
-    unrolled = sweep(module, lambda b, op: _unrolled(b, op) if _is_short(op, threads) else apply_rules(b, op))
-    known = Derivations(unrolled)
-    return dce(sweep(unrolled, lambda b, op: _settled(b, op, known) or apply_rules(b, op)))
+
+    @each_function
+    def unroll_loops(module):
+        """Write out short loops of known length."""
+        threads = lanes * module.attrs.get("num_warps", 4)
+        if not any(_is_short(op, threads) for op in walk(module.body)):
+            return module
+        unrolled = sweep(module, lambda b, op: _unrolled(b, op) if _is_short(op, threads) else apply_rules(b, op))
+        known = Derivations(unrolled)
+        return dce(sweep(unrolled, lambda b, op: _settled(b, op, known) or apply_rules(b, op)))
+
+    return unroll_loops
 
 
 def _is_short(op, threads):

@@ -39,6 +39,7 @@ class NvTarget:
     cpu: str
     features: str
     triple: str = "nvptx64-nvidia-cuda"
+    warp_size: int = 32
     name: str = "cuda"
 
     @classmethod

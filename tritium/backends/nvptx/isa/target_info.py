@@ -23,6 +23,7 @@ def target_info(target):
 def pipeline(target) -> tuple:
     """The passes to the stage `ttir`."""
     nv = NvTarget.of(knobs.runtime.override_arch or target.arch)
-    if target.warp_size != 32:
-        raise UnknownArchitecture(f"warps of NVIDIA GPUs have 32 threads, not {target.warp_size}: {target}")
-    return (inline_for_gpu, *passes.CLEANUP, unroll_loops, passes.legalize(target_info(nv)), passes.dce)
+    if target.warp_size != nv.warp_size:
+        raise UnknownArchitecture(f"warps of NVIDIA GPUs have {nv.warp_size} threads, not {target.warp_size}: {target}")
+    unroll, legalize = unroll_loops(nv.warp_size), passes.legalize(target_info(nv))
+    return (inline_for_gpu, *passes.CLEANUP, unroll, legalize, passes.dce)
