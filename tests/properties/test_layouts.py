@@ -11,8 +11,6 @@ from tritium.backends.gpu.layout.linear import (
     coordinates,
     image,
     log2,
-    mma_accumulator,
-    mma_operand,
     product,
     replicated,
     solve,
@@ -20,6 +18,7 @@ from tritium.backends.gpu.layout.linear import (
 )
 from tritium.backends.gpu.layout.swizzle import swizzled
 from tritium.backends.gpu.lower.shared_memory import passes, plan, vector_bits
+from tritium.backends.nvptx.isa import fragments
 
 dims = st.sampled_from([1, 2, 4, 8, 16, 32])
 
@@ -118,7 +117,7 @@ def test_a_register_chosen_by_the_warp_is_no_renaming():
 @pytest.mark.parametrize("warps", [4, 8])
 def test_tensor_core_accumulators_hold_every_element(rows, shape, warps):
     along_m = min(warps, max(4 if rows == 64 else 1, shape[0] // 16))
-    layout = mma_accumulator(shape, along_m, warps // along_m, rows)
+    layout = fragments.accumulator(shape, along_m, warps // along_m, rows)
     assert elements(layout) == set(range(product(shape)))
 
 
@@ -126,9 +125,9 @@ def test_tensor_core_accumulators_hold_every_element(rows, shape, warps):
 def test_operands_hold_what_their_accumulators_need(bits):
     """Each warp's a rows and b columns are those of its accumulators."""
     a, b, c = (
-        mma_operand((64, 64), bits, 2, 2, "a"),
-        mma_operand((64, 64), bits, 2, 2, "b"),
-        mma_accumulator((64, 64), 2, 2),
+        fragments.operand((64, 64), bits, 2, 2, "a"),
+        fragments.operand((64, 64), bits, 2, 2, "b"),
+        fragments.accumulator((64, 64), 2, 2),
     )
     for warp in range(4):
         rows = {coordinates((64, 64), c.element(r, lane, warp))[0] for r in range(c.registers) for lane in range(32)}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from .... import ops
 from ....ir import types as T
 from ...gpu import ops as gpu_ops
-from ...gpu.layout.linear import mma_accumulator
 from ...gpu.lower.dot import dot as dot_by_threads
 from ...gpu.pipeline.schedule import Capabilities
+from . import fragments as layouts
 from . import mma_sync, tma, wgmma
 
 _MOST, _OTHERS = 255, 63  # registers of a thread; those for operands and addresses, beside the results of dots
@@ -18,7 +18,7 @@ def dot_layout(target):
 
     def choose(a, b, out, precision, warps):
         if wgmma.fits(a, b, out, precision, warps, target):
-            return mma_accumulator(out.shape, *wgmma.warp_split(out.shape[0], warps), rows=64)
+            return layouts.accumulator(out.shape, *wgmma.warp_split(out.shape[0], warps), rows=64)
         if mma_sync.fits(a, b, out, precision, target):
             return mma_sync.accumulator(out, warps)
         return None

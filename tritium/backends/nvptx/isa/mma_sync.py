@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir import types as T
-from ...gpu.layout.linear import axis_bits, mma_accumulator, mma_operand
+from ...gpu.layout.linear import axis_bits
+from . import fragments
 from .tensor_types import NAMES, STEP, multiplies
 from .words import pack_words
 
@@ -52,13 +53,13 @@ def warp_grid(shape, warps):
 
 def accumulator(out, warps):
     """The layout of the result of a dot of this type."""
-    return mma_accumulator(out.shape, *warp_grid(out.shape, warps))
+    return fragments.accumulator(out.shape, *warp_grid(out.shape, warps))
 
 
 def operands(a, b, out, warps):
     """The layouts of the operands: each warp has those of its part of the result."""
     grid = warp_grid(out.shape, warps)
-    return tuple(mma_operand(t.shape, t.element.bits, *grid, operand) for t, operand in zip((a, b), "ab"))
+    return tuple(fragments.operand(t.shape, t.element.bits, *grid, operand) for t, operand in zip((a, b), "ab"))
 
 
 def dot(g, op, a, b, acc):

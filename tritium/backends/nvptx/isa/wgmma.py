@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir import types as T
-from ...gpu.layout.linear import log2, mma_accumulator, mma_operand
+from ...gpu.layout.linear import log2
 from ...gpu.layout.swizzle import row_width, swizzled
 from ...gpu.lower.convert import write
 from ...gpu.lower.warp_roles import await_turn
+from . import fragments
 from .tensor_types import NAMES, STEP, multiplies
 from .words import pack_words
 
@@ -34,8 +35,8 @@ def warp_split(m, warps):
 def layouts(op, warps):
     """(layout of the result of a `dot_shared`, layout of its lhs if that is in registers)."""
     lhs, split = op.attrs["lhs"], warp_split(op.type.shape[0], warps)
-    out = mma_accumulator(op.type.shape, *split, rows=64)
-    left = mma_operand(lhs.shape, lhs.element.bits, *split, "a")
+    out = fragments.accumulator(op.type.shape, *split, rows=64)
+    left = fragments.operand(lhs.shape, lhs.element.bits, *split, "a")
     if type(op.operands[0].type) is T.Tile and lhs.element.bits == 32 and op.attrs["a_axis"] == 0:
         order = _picked_rows(op.type.shape[0], split[0] // 4)
         return out.reorder(0, order), left.reorder(0, order)
