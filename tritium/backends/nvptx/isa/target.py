@@ -9,7 +9,7 @@ from ....errors import TritonError
 from ...gpu.layout.swizzle import swizzled
 from ...gpu.lower import LOWER as SHARED
 from ...gpu.lower.convert import pack
-from . import atomics, inline_asm, messages, mma, native, wgmma
+from . import atomics, clusters, inline_asm, messages, mma, native, warp_roles, wgmma
 from .words import LETTER, bracketed, bytes_of, pack_words, through_words, unpack_word
 
 # The architectures there are, and the PTX version for each; products of 8-bit floats came with 8.4. LLVM is not asked
@@ -20,7 +20,7 @@ _SHARED = {75: 65536, 80: 166912, 87: 166912, 86: 101376, 89: 101376, 90: 232448
 
 _THREADS = {75: 1024, **dict.fromkeys((86, 87, 88, 89, 101, 110, 120, 121), 1536)}
 
-LOWER = {**SHARED, **mma.LOWER, **inline_asm.LOWER}
+LOWER = {**SHARED, **clusters.LOWER, **warp_roles.LOWER, **mma.LOWER, **inline_asm.LOWER}
 
 
 class UnknownArchitecture(TritonError, ValueError):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ....ir import types as T
 from ...gpu.layout.swizzle import cuts, row_width, swizzled
 from ...gpu.lower.convert import write_piece
-from ...gpu.lower.warp_roles import element_store
 from ...gpu.tma import Tma
 from ..runtime.tensor_map import MOST_MAPS, TYPES
+from .warp_roles import element_store
 
 MOST_ROWS = 256  # of a box
 ALIGNMENT = 1024  # of what is swizzled

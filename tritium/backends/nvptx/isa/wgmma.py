@@ -8,9 +8,9 @@ from ....ir import types as T
 from ...gpu.layout.linear import log2
 from ...gpu.layout.swizzle import row_width, swizzled
 from ...gpu.lower.convert import write
-from ...gpu.lower.warp_roles import await_turn
 from . import fragments
 from .tensor_types import NAMES, STEP, multiplies
+from .warp_roles import await_turn
 from .words import pack_words
 
 MAX_N = 256  # columns of one instruction

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from .. import ops as gpu_ops
-from ..layout.linear import log2
-from ..layout.swizzle import row_width
-from .control import beside
-from .function import llvm_type, lower
+from ...gpu import ops as gpu_ops
+from ...gpu.layout.linear import log2
+from ...gpu.layout.swizzle import row_width
+from ...gpu.lower.control import beside
+from ...gpu.lower.function import llvm_type
 
 PING_PONG = 2  # named barrier of the first warpgroup; the second has the next
 
 
-@lower(gpu_ops.warp_specialize)
 def warp_roles(g, op):
     """A branch; in the second region the kernel's own warps meet without the others.
 
@@ -49,7 +48,6 @@ def warp_roles(g, op):
     g.shared.fence_scratch()
 
 
-@lower(gpu_ops.mbarrier_init)
 def phases(g, op):
     base = g.shared.reserve(8 * op.attrs["count"], 8)
     with g.w.when(g.w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
@@ -58,7 +56,6 @@ def phases(g, op):
     return [g.int(base)]
 
 
-@lower(gpu_ops.mbarrier_arrive)
 def arrive(g, op, barrier, condition=None):
     w, lane, blocks = g.w, g.place("lane"), op.attrs["blocks"]
     here = w.compare("icmp eq", lane, g.int(0)) if blocks == 1 else w.compare("icmp ult", lane, g.int(blocks))
@@ -70,7 +67,6 @@ def arrive(g, op, barrier, condition=None):
             g.target.arrive_at(g, pointer, w.binary("and", lane, g.int(blocks - 1)))
 
 
-@lower(gpu_ops.mbarrier_wait)
 def mbarrier_wait(g, op, barrier, parity):
     _await(g, barrier[0], parity[0])
 
@@ -93,13 +89,11 @@ def await_turn(g, barrier, parity):
 
 # Turns: each group has a barrier, at which it waits for the other to pass a turn on. The first group begins as if the
 # other had done so before; who passes the last turn on leaves that for loops to come.
-@lower(gpu_ops.ping_pong_open)
 def ping_pong_open(g, op):
     with g.w.when(_is_group(g, 1)):
         g.target.pass_by(g, PING_PONG, g.warps)
 
 
-@lower(gpu_ops.ping_pong_wait)
 def ping_pong_wait(g, op):
     _take_turn(g)
 
@@ -108,12 +102,10 @@ def _take_turn(g):
     g.target.meet(g, g.w.binary("add", _group(g), g.int(PING_PONG)), g.warps)
 
 
-@lower(gpu_ops.ping_pong_signal)
 def ping_pong_signal(g, op):
     g.target.pass_by(g, g.w.binary("sub", g.int(PING_PONG + 1), _group(g)), g.warps)
 
 
-@lower(gpu_ops.ping_pong_close)
 def ping_pong_close(g, op):
     with g.w.when(_is_group(g, 0)):
         g.target.meet(g, PING_PONG, g.warps)
@@ -128,7 +120,6 @@ def _is_group(g, number):
     return g.w.compare("icmp eq", _group(g), g.int(number))
 
 
-@lower(gpu_ops.element_load)
 def element_load(g, op, buffer, origin, *numbers):
     """The lanes take elements in turn; TMA's readers see them when it ends."""
     w, tile, axis = g.w, op.attrs["tile"], op.attrs["axis"]
@@ -196,3 +187,16 @@ def _swizzled(g, index, tile, axis, size):
     mask = {128: 7, 64: 3, 32: 1}.get(width, 0)
     turn = w.binary("shl", w.binary("and", w.binary("lshr", at, g.int(7)), g.int(mask)), g.int(4))
     return w.binary("xor", at, turn)
+
+
+LOWER = {
+    gpu_ops.warp_specialize: warp_roles,
+    gpu_ops.mbarrier_init: phases,
+    gpu_ops.mbarrier_arrive: arrive,
+    gpu_ops.mbarrier_wait: mbarrier_wait,
+    gpu_ops.ping_pong_open: ping_pong_open,
+    gpu_ops.ping_pong_wait: ping_pong_wait,
+    gpu_ops.ping_pong_signal: ping_pong_signal,
+    gpu_ops.ping_pong_close: ping_pong_close,
+    gpu_ops.element_load: element_load,
+}

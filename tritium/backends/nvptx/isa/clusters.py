@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from ....ir import types as T
-from .. import ops as gpu_ops
-from .function import llvm_type, lower
+from ...gpu import ops as gpu_ops
+from ...gpu.lower.function import llvm_type
 
 
-@lower(gpu_ops.block_rank)
 def block_rank(g, op):
     return [g.target.block_rank(g)]
 
 
-@lower(gpu_ops.cluster_barrier)
 def cluster_barrier(g, op):
     g.target.cluster_barrier(g)
 
 
-@lower(gpu_ops.cluster_all_gather)
 def cluster_all_gather(g, op, *values):
     """Every thread leaves its registers in its own block's memory, then reads those of its like in the other blocks;
     as many at a time as there is room for."""
@@ -70,3 +67,10 @@ def _as_value(w, x, t):
     if type(t) is T.Ptr or t is T.i1:
         return w.cast("inttoptr" if type(t) is T.Ptr else "trunc", x, kind)
     return x if x.type == kind else w.cast("bitcast", x, kind)
+
+
+LOWER = {
+    gpu_ops.block_rank: block_rank,
+    gpu_ops.cluster_barrier: cluster_barrier,
+    gpu_ops.cluster_all_gather: cluster_all_gather,
+}
