@@ -63,6 +63,7 @@ INSIDE = {
         "ops": set(),
         "analysis": {"ops"},
         "tma": GPU_BASE,
+        "target": set(),
         "layout": GPU_BASE,
         "cluster": GPU_BASE,
         "pipeline": GPU_BASE | {"tma", "layout"},

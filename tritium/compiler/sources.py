@@ -223,6 +223,7 @@ class IRSource:
 # Options passes and lowerings depend on: they travel with the module.
 MODULE_OPTIONS = (
     "num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "debug", "sanitize_overflow", "launch_checks",
+    "maxnreg",
 )  # fmt: skip
 
 
@@ -235,5 +236,6 @@ def with_options(module: Module, target: GPUTarget, options: Options) -> Module:
     >>> made.attrs["target"], made.attrs["num_warps"]
     ('cuda:90:32', 4)
     """
-    chosen = {name: getattr(options, name) for name in MODULE_OPTIONS}
-    return module.replace(attrs={**module.attrs, "target": str(target.with_arch(options.arch)), **chosen})
+    chosen = {**module.attrs, "target": str(target.with_arch(options.arch))}
+    chosen |= {name: getattr(options, name) for name in MODULE_OPTIONS}
+    return module.replace(attrs={name: value for name, value in chosen.items() if value is not None})

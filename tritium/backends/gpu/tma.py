@@ -19,7 +19,8 @@ class Tma(NamedTuple):
     in consumers); `columns` are those of the widest dot. describe(tile, axis, access, blocks): element type, box and
     swizzle of the tensor map; `blocks` multicast it. combines(how, element): it has this atomic update. maps: how many
     tensor maps a kernel may have. divides(tile, axis, blocks): each of `blocks` blocks can multicast a part of this
-    tile.
+    tile. parameter: the LLVM type of a tensor map as a parameter of a kernel. wait(g, pending, written): until all but
+    so many groups of boxes have been read from shared memory, or have been `written` too.
     """
 
     fits: Callable
@@ -29,6 +30,8 @@ class Tma(NamedTuple):
     combines: Callable
     maps: int
     divides: Callable
+    parameter: str
+    wait: Callable
 
 
 def tensor_map(tma, arguments, tile, axis, access, blocks=1):

@@ -7,14 +7,11 @@ import contextlib
 from ... import knobs, passes
 from ...errors import OutOfResources
 from ...locks import once
-from ...passes.axis_info import analyze
 from ..gpu.lower import lower_kernel
-from ..gpu.passes import Machine, pipeline
+from ..gpu.passes import pipeline
 from ..llvm.target import assembly, llvm
 from .assemble import driver_link, ptxas
-from .isa import mma, tma, wgmma
 from .isa.target import NvTarget
-
 
 
 def ttgir(module, target, options, metadata):
@@ -23,13 +20,8 @@ def ttgir(module, target, options, metadata):
 
 
 def tile_passes(options):
-    """The passes of the stage `ttgir`: those of every GPU (`gpu.passes`), told of this one and a kernel's options."""
-    nv, capabilities = NvTarget.of(options.arch), lambda module, nonnegative: mma.capabilities(
-        nv, analyze(module, nonnegative), module.attrs["num_warps"])  # fmt: skip
-    return pipeline(Machine(
-        nv.warp_size, nv.shared_bytes, ptxas.registers(options.num_warps, options.maxnreg), not options.maxnreg, tma.support(nv),
-        mma.multiplies(nv), capabilities, mma.dot_layout(nv), mma.fragments(nv), wgmma.layouts, nv.widest_atomic,
-    ))  # fmt: skip
+    """The passes of the stage `ttgir`: those of every GPU, for this one."""
+    return pipeline(NvTarget.of(options.arch))
 
 
 def llir(module, target, options, metadata):

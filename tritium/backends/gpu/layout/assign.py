@@ -48,7 +48,7 @@ def assign_layouts(module, target):
 
 class _Assign:
     def __init__(self, module, target, nonnegative):
-        self.input, self.target = module, target
+        self.input, self.mma, self.widest_atomic = module, target.mma, target.widest_atomic
         self.warps, self.lanes = module.attrs["num_warps"], target.warp_size
         self.info = analyze(module, nonnegative)
         self.cost_memo = {}
@@ -105,7 +105,7 @@ class _Assign:
         if mask is not None:
             width = min(width, self.info(mask).constancy[axis])
         if op.kind.atomic:
-            width = min(width, self.target.widest_atomic(op.attrs.get("how", "cas"), element))
+            width = min(width, self.widest_atomic(op.attrs.get("how", "cas"), element))
         return 1 << log2(max(1, width))
 
     def coalesced(self, op):
@@ -184,7 +184,7 @@ class _Assign:
 
     def dot_anchor(self, op, k):
         a, b = (x.type for x in op.operands[:2])
-        layout = self.target.dot_layout(a, b, op.type, op.attrs["precision"], self.warps)
+        layout = self.mma.accumulator(a, b, op.type, op.attrs["precision"], self.warps)
         return layout or multiplied(op.type.shape, self.warps, self.lanes, (a.element.bytes, b.element.bytes))
 
     def dot_buffers_anchor(self, op, k):
@@ -192,7 +192,7 @@ class _Assign:
         return multiplied(op.type.shape, self.warps, self.lanes, sizes, (op.attrs["a_axis"], op.attrs["b_axis"]))
 
     def dot_shared_anchor(self, op, k):
-        return self.target.dot_shared_layouts(op, self.warps)[0]
+        return self.mma.started(op, self.warps)[0]
 
     def buffer_anchor(self, op, k):
         if len(op.type.shape) == 1:

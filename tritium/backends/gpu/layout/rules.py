@@ -151,12 +151,12 @@ def _gather_operand(a, op, k, layout):
 def _dot_operand(a, op, k, layout):
     if k == 2:
         return layout
-    fragments = a.target.fragments(*(x.type for x in op.operands), op.attrs["precision"], a.warps)
+    fragments = a.mma.fragments(*(x.type for x in op.operands), op.attrs["precision"], a.warps)
     return fragments[k] if fragments else a.anchor(op.operands[k])
 
 
 def _dot_shared_operand(a, op, k, layout):
-    return a.target.dot_shared_layouts(op, a.warps)[1] if k == 0 else layout
+    return a.mma.started(op, a.warps)[1] if k == 0 else layout
 
 
 def _share_operand(a, op, k, layout):

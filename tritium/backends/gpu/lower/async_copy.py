@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 from .. import ops as gpu_ops
 from ..layout.linear import image
+from ..layout.swizzle import swizzled
 from .convert import read, write
 from .function import lower
 
@@ -31,9 +32,9 @@ def share(g, op, *tiles):
     g.shared.take_back(g)
     g.target.barrier(g)
     for x, value, t, base in zip(tiles, op.operands, types, bases):
-        images, _ = g.target.swizzled(t.shape, op.attrs["axis"], t.element.bytes)
+        images, _ = swizzled(t.shape, op.attrs["axis"], t.element.bytes)
         write(g, x, t.element, g.layout(value), images, base)
-    g.target.proxy_fence(g)
+    g.target.async_fence(g)
     g.target.barrier(g)
     return tuple([g.int(base)] for base in bases)
 
@@ -43,30 +44,31 @@ def async_load(g, op, buffer, pointers, mask=None):
     """One copy of up to 16 bytes for each vector of the thread; a masked-off one writes zeros."""
     w, tile = g.w, op.attrs["tile"]
     layout, width, size = g.layout(op.operands[1]), op.attrs["vector"], tile.element.bytes
-    images, _ = g.target.swizzled(tile.shape, op.attrs["axis"], size)
+    images, _ = swizzled(tile.shape, op.attrs["axis"], size)
     at = g.addresses(layout, lambda x: image(images, x))
     once = g.owns(layout)
     with w.when(once) if once is not None else nullcontext():
         for r in range(0, layout.registers, width):
             offset, constant = at[r]
             address = g.shared.pointer(g, w.binary("add", buffer[0], offset))
-            g.target.async_copy(g, address, constant, pointers[r], width * size, None if mask is None else mask[r])
+            allowed = None if mask is None else mask[r]
+            g.target.async_copies.copy(g, address, constant, pointers[r], width * size, allowed)
 
 
 @lower(gpu_ops.buffer_load)
 def buffer_load(g, op, buffer):
-    images, _ = g.target.swizzled(op.type.shape, op.attrs["axis"], op.type.element.bytes)
+    images, _ = swizzled(op.type.shape, op.attrs["axis"], op.type.element.bytes)
     return read(g, op.type.element, g.layout(op), images, buffer[0])
 
 
 @lower(gpu_ops.async_commit)
 def async_commit(g, op):
-    g.target.async_commit(g)
+    g.target.async_copies.commit(g)
 
 
 @lower(gpu_ops.async_wait)
 def async_wait(g, op):
     """Every thread makes its own copies visible to the tensor cores before all meet: none waits for fresh copies."""
-    g.target.async_wait(g, op.attrs["pending"])
-    g.target.proxy_fence(g)
+    g.target.async_copies.wait(g, op.attrs["pending"])
+    g.target.async_fence(g)
     g.target.barrier(g)

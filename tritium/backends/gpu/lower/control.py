@@ -33,7 +33,7 @@ def for_(g, op, lo, hi, step, *inits):
     until = ("s" if index_type.signed else "u") + ("gt" if counts_down(op) else "lt")
     g.shared.fence_scratch()
     kind, nonempty = llvm_type(index_type), op.attrs["nonempty"]
-    held = {k: g.target.hold(g, dot, inits[k], nonempty) for k, dot in _sums(body)}
+    held = {k: g.target.mma.hold(g, dot, inits[k], nonempty) for k, dot in _sums(body)}
     inits = [() if k in held else xs for k, xs in enumerate(inits)]
     with g.w.loop(lo[0], hi[0], step[0], _flat(inits), nonempty, kind, until) as loop:
         g.set(body.args[0], [loop.index])
@@ -144,13 +144,13 @@ def barrier(g, op):
 @lower(ops.clock)
 def clock(g, op):
     if op.attrs["what"] == "time":  # branches on it must be taken by all threads together
-        return g.spread_owned([g.target.clock(g, "globaltimer")], T.i64, None)
+        return g.spread_owned([g.target.clock(g, "time")], T.i64, None)
     return [g.target.clock(g, op.attrs["what"])]
 
 
 @lower(ops.print_)
 def print_(g, op, *values):
-    g.target.print(g, op, values)
+    g.target.print_values(g, op, values)
 
 
 @lower(ops.assert_)

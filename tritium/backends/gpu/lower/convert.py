@@ -95,7 +95,7 @@ def _groups(g, layout, images, size, base):
 
 def _matrices(g, layout, images, size):
     """True if a warp's registers are whole 8x8 matrices in memory: 16 bytes in four neighbouring lanes, eight rows."""
-    if not g.target.stores_matrices or size != 2 or len(layout.reg) < 3:
+    if g.target.store_matrices is None or size != 2 or len(layout.reg) < 3:
         return False
     places = [image_of(x, images) for x in (layout.reg[0], *layout.lane, *layout.reg[1:], *layout.warp)]
     return places[:3] == [2, 4, 8] and all(places[3:6]) and not any(x % 16 for x in places[3:])
@@ -135,7 +135,7 @@ def _matrices_to_read(g, layout, images, size):
     A lane gets a word of each matrix: as they lie, four lanes share a row of 16 bytes; turned, two rows make a word.
     """
     inner = log2(4 // size) if size in (1, 2, 4) else 0
-    if not g.target.loads_matrices or size > 4 or len(layout.reg) < inner + 1:
+    if g.target.load_matrices is None or size > 4 or len(layout.reg) < inner + 1:
         return None
     place = lambda xs: [image_of(x, images) for x in xs]
     word, first, rows = layout.reg[:inner], layout.lane[:2], layout.lane[2:]

@@ -13,6 +13,7 @@ from .... import ops
 from ....ir import types as T
 from .. import ops as gpu_ops
 from ..layout.linear import image, log2
+from ..layout.swizzle import swizzled
 from .convert import write
 from .function import llvm_type, lower
 from .shape import convert_scalar
@@ -49,7 +50,7 @@ class _Side:
         self.tile, self.element, self.axis, self.base = tile, tile.element, axis, base
         self.outer, self.inner = tile.shape[-2:]
         rows = tile.numel // self.inner
-        self.images, _ = g.target.swizzled((rows, self.inner), axis, tile.element.bytes)
+        self.images, _ = swizzled((rows, self.inner), axis, tile.element.bytes)
 
     def wide(self, axis):
         """How many neighbours along `axis`, the last or the one before, are one access at most."""

@@ -214,14 +214,14 @@ class Lowering:
     def place(self, part):
         """This thread's "lane" or "warp" number, or its own in the program ("thread"), as i32."""
         if part == "thread":
-            return self.target.thread_id(self)
+            return self.target.index(self, "thread")
         return self.once(part, lambda: self._lane() if part == "lane" else self._warp())
 
     def _lane(self):
-        return self.w.binary("and", self.target.thread_id(self), self.int(self.lanes - 1))
+        return self.w.binary("and", self.place("thread"), self.int(self.lanes - 1))
 
     def _warp(self):
-        return self.target.uniform(self, self.w.binary("lshr", self.target.thread_id(self), self.int(self.lane_bits)))
+        return self.target.uniform(self, self.w.binary("lshr", self.place("thread"), self.int(self.lane_bits)))
 
     def spread(self, images, part):
         """XOR over the set bits k of this thread's lane, warp or own number of images[k], as i32."""
@@ -313,7 +313,7 @@ class Lowering:
         """i1: this place is the lowest that holds its elements (None if all are); scalars belong to thread 0."""
         w = self.w
         if layout is None:
-            return w.compare("icmp eq", self.target.thread_id(self), self.int(0))
+            return w.compare("icmp eq", self.place("thread"), self.int(0))
         lanes, warps, out = layout.free("lane"), layout.free("warp"), None
         whole = (("thread", lanes | warps << self.lane_bits),)
         for part, mask in whole if self.by_thread else (("lane", lanes), ("warp", warps)):
@@ -367,7 +367,10 @@ def _row(g, op, *operands):
 
 def _small(g, op, x, y):
     """A quotient or a remainder of a small number; see `small_quotients`."""
-    quotient = g.target.small_quotient(g, x, y)
+    w = g.w
+    dividend = w.binary("fadd", w.cast("sitofp", x, "float"), w.const("float", 0.5))
+    product = w.binary("fmul", dividend, g.target.reciprocal(g, w.cast("sitofp", y, "float")))
+    quotient = w.cast("fptosi", product, "i32")
     return quotient if op.kind is ops.div else g.w.binary("sub", x, g.w.binary("mul", quotient, y))
 
 
@@ -398,12 +401,12 @@ def lower_kernel(module, target, attributes=""):
     g = Lowering(module, target, Scratch(lends=any(op.kind is gpu_ops.tma_store for op in walk(module.body))))
     g.callees = callees(module)
     parameters = [
-        (f"{_parameter_type(a)} {_name(k, a)}", value(_value_type(a), f"%{_name(k, a)}"))
+        (f"{_parameter_type(target, a)} {_name(k, a)}", value(_value_type(a), f"%{_name(k, a)}"))
         for k, a in enumerate(module.args)
     ]
     threads = g.lanes * (g.warps + module.attrs.get("producer_warps", 0))
-    attributes = f'nounwind "nvvm.reqntid"="{threads}" {attributes}'.rstrip()
-    with g.function("ptx_kernel void", module.name, [p for p, _ in parameters], attributes):
+    result, own = target.kernel(threads)
+    with g.function(result, module.name, [p for p, _ in parameters], f"nounwind {own} {attributes}".rstrip()):
         for arg, (_, x) in zip(module.args, parameters):
             g.set(arg, [g.w.cast("trunc", value("i8", str(x)), "i1") if arg.type is T.i1 else x])
         g.block(module.body)
@@ -422,11 +425,11 @@ def _value_type(arg):
     return "ptr" if "tensor_map" in arg.attrs else llvm_type(arg.type)
 
 
-def _parameter_type(arg):
+def _parameter_type(target, arg):
     if arg.type is T.i1:
         return "i8"
     if "tensor_map" in arg.attrs:
-        return 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'
+        return target.tma.parameter
     align = arg.attrs.get("divisible")
     if type(arg.type) is T.Ptr and align:
         return f"{llvm_type(arg.type)} align {align}"

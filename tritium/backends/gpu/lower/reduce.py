@@ -58,7 +58,7 @@ def _between_lanes(g, totals, lanes, combine):
     The lane without any of them, and those that it hears from, have what comes first on the left. So where the sides of
     a combination matter, the result that counts is that lane's."""
     for bit in lanes:
-        others = [[g.target.shuffle_xor(g, x, 1 << bit) for x in t] for t in totals]
+        others = [[g.target.shuffle(g, x, "xor", 1 << bit) for x in t] for t in totals]
         totals = [combine(*pair) for pair in zip(totals, others)]
     return totals
 
@@ -68,7 +68,7 @@ def _from_first(g, totals, lanes):
     if not lanes:
         return totals
     first = g.w.binary("and", g.place("lane"), g.int(g.lanes - 1 & ~sum(1 << bit for bit in lanes)))
-    return [[g.target.shuffle_from(g, x, first) for x in t] for t in totals]
+    return [[g.target.shuffle(g, x, "from", first) for x in t] for t in totals]
 
 
 def _may_round_apart(region):
@@ -177,7 +177,7 @@ def exchange_threads(g, types, mask, total):
     Where there is no room for all registers of all threads, some go after the others.
     """
     w, threads = g.w, g.threads
-    thread = g.target.thread_id(g)
+    thread = g.place("thread")
     partner = w.binary("xor", thread, mask)
     room = (g.target.shared_bytes - g.shared.top) // (threads * sum(max(t.bytes, 1) for t in types))
     out = []

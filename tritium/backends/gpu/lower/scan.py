@@ -50,7 +50,7 @@ def _scan_threads(g, types, part, bit, seen, prefix, total, combine, reverse):
     """One bit of the lane or warp number: the other half's totals come from there."""
     w, keys = g.w, list(total)
     if part == "lane":
-        other = [[g.target.shuffle_xor(g, x, 1 << bit) for x in total[r]] for r in keys]
+        other = [[g.target.shuffle(g, x, "xor", 1 << bit) for x in total[r]] for r in keys]
     else:
         other = exchange_threads(g, types, g.int(g.lanes << bit), [total[r] for r in keys])
     other = dict(zip(keys, other))
@@ -142,9 +142,9 @@ class Strips:
         if self.rounds > 1:
             with self.w.loop(0, self.rounds, type="i32") as loop:
                 first = self.w.binary("shl", loop.index, g.int(log2(g.threads)))
-                self.scan_strip(bases, self.start(self.w.binary("or", first, g.target.thread_id(g))), combine, reverse)
+                self.scan_strip(bases, self.start(self.w.binary("or", first, g.place("thread"))), combine, reverse)
         else:
-            start = self.start(g.target.thread_id(g))
+            start = self.start(g.place("thread"))
             total = self.scan_strip(bases, start, combine, reverse)
             if self.parts > 1:
                 self.add_before(bases, start, total, combine, reverse)
@@ -209,7 +209,7 @@ class Strips:
         for bit in range(self.low, self.low + log2(self.parts)):
             part, bit = ("lane", bit) if bit < g.lane_bits else ("warp", bit - g.lane_bits)
             prefix, totals = _scan_threads(g, self.types, part, bit, 0, prefix, totals, combine, reverse)
-        thread = g.target.thread_id(g)
+        thread = g.place("thread")
         neighbour = w.binary("add" if reverse else "sub", thread, g.int(1 << self.low))
         slots = g.shared.take([g.threads * size for size in self.sizes])
         g.shared.before_write(g)

@@ -25,12 +25,12 @@ def constant(g, op):
 
 @lower(ops.program_id)
 def program_id(g, op):
-    return [g.target.program_id(g, op.attrs["axis"])]
+    return [g.target.index(g, "program", op.attrs["axis"])]
 
 
 @lower(ops.num_programs)
 def num_programs(g, op):
-    return [g.target.num_programs(g, op.attrs["axis"])]
+    return [g.target.index(g, "programs", op.attrs["axis"])]
 
 
 @lower(ops.arange)

@@ -71,8 +71,8 @@ class Scratch:
     def take_back(self, g, written=False):
         """The thread that talks to TMA waits until it has read the scratch; the others meet it later."""
         if self.lent:
-            with g.w.when(g.w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
-                g.target.await_boxes(g, 0, written)
+            with g.w.when(g.w.compare("icmp eq", g.place("thread"), g.int(0))):
+                g.target.tma.wait(g, 0, written)
             self.dirty = True
         self.lent, self.lent_end = False, 0
 

@@ -100,7 +100,7 @@ class Network:
             warps = warps if isinstance(warps, str) else g.int(warps)
             mask = self.w.binary("or", self.w.binary("shl", warps, g.int(g.lane_bits)), lanes)
             return [items[0] for items in exchange_threads(g, [self.key_type], mask, [[v] for v in x])]
-        return [g.target.shuffle_xor(g, v, lanes) for v in x] if lanes else x
+        return [g.target.shuffle(g, v, "xor", lanes) for v in x] if lanes else x
 
     def is_set(self, part, mask):
         """i1: this thread's lane or warp has the bit of a mask (i32)."""

@@ -33,7 +33,8 @@ def prefetch_loads(module, target):
     store only if the launcher checks that they do not alias.
     """
     assumed, threads = Assumed(module), target.warp_size * module.attrs["num_warps"]
-    reordering, registers = Reordering.of(module, assumed), (target.registers + 1) // 4
+    most = target.registers_of(module.attrs["num_warps"], module.attrs.get("maxnreg"))
+    reordering, registers = Reordering.of(module, assumed), (most + 1) // 4
 
     def rule(b, op):
         if op.kind is not ops.for_ or (op.attrs["num_stages"] or 1) < 2:

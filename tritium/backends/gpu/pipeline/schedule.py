@@ -14,6 +14,7 @@ from ....ir import types as T
 from ....ir.core import Op, Result, walk
 from ....ir.rewrite import effects
 from ....passes.alias import MOST_PAIRS, AliasAnalysis
+from ....passes.axis_info import analyze
 from ....passes.regions import counts_down
 from .. import ops as gpu_ops
 from ..ops import MIN_TRANSFER
@@ -37,6 +38,55 @@ class Capabilities(NamedTuple):
     vector: Callable
     lhs_once: Callable
     holds: Callable
+
+
+_OTHERS = 63  # registers of a thread for operands and addresses, beside the results of dots
+
+
+def capabilities(target, module, nonnegative):
+    """The `Capabilities` of a target for the dots and loads of a module. Asynchronous copies have up to 16 bytes.
+
+    Values that are assumed not to be negative are added to `nonnegative`; see `axis_info.analyze`.
+    """
+    info, warps = analyze(module, nonnegative), module.attrs["num_warps"]
+    mma, copies_itself = target.mma, target.async_copies is not None
+
+    def types(dot):
+        return dot.operands[0].type, dot.operands[1].type, dot.type, dot.attrs["precision"], warps
+
+    def multiplies(dot):
+        return copies_itself and len(dot.type.shape) == 2 and mma.fragments(*types(dot)) is not None
+
+    def copies(dot):
+        return copies_itself and len(dot.type.shape) == 2 and mma.accumulator(*types(dot)) is None
+
+    def axis(load):
+        known = info(load.operands[0])
+        return max(range(len(known.contiguity)), key=lambda k: (known.contiguity[k], k))
+
+    def takes(dot, operand, axis):
+        return mma.takes(dot.operands["ab".index(operand)].type, operand, axis, dot.type.shape[0], warps)
+
+    def vector(load):
+        known, size = info(load.operands[0]), load.type.element.bytes
+        along = axis(load)
+        width = min(known.contiguity[along], known.divisibility[along] // size, load.type.shape[along], 16 // size)
+        if len(load.operands) > 1:
+            width = min(width, info(load.operands[1]).constancy[along])
+        return width * size
+
+    def holds(tiles, registers=target.registers):
+        words = sum(tile.numel * _bytes(tile.element) // 4 for tile in tiles)
+        return words <= (registers - _OTHERS) * target.warp_size * warps
+
+    return Capabilities(
+        fits=lambda dot: mma.in_shared(*types(dot)), multiplies=multiplies, copies=copies, axis=axis, takes=takes,
+        vector=vector, lhs_once=lambda dot: mma.lhs_once(dot.type.shape[0], warps), holds=holds,
+    )  # fmt: skip
+
+
+def _bytes(element):
+    return 8 if type(element) is T.Ptr else element.bytes
 
 
 class Reordering:

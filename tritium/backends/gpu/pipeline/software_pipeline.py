@@ -39,7 +39,7 @@ from ....ir.rewrite import sweep
 from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
 from .iteration import IterationEmitter
-from .schedule import Reordering, Schedule, stages_of
+from .schedule import Reordering, Schedule, capabilities, stages_of
 
 
 def software_pipeline(module, target, most=None):
@@ -48,7 +48,7 @@ def software_pipeline(module, target, most=None):
     A load moves above a store only if the launcher checks that they do not alias.
     """
     assumed, kept = Assumed(module), _Kept(module)
-    can, reordering = target.capabilities(module, assumed.nonnegative), Reordering.of(module, assumed)
+    can, reordering = capabilities(target, module, assumed.nonnegative), Reordering.of(module, assumed)
 
     def rule(b, op):
         if op.kind is not ops.for_:

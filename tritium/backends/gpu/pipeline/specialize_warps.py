@@ -38,6 +38,7 @@ from ..tma import by_element, reached, span, tensor_map
 from .consumer import STATE, consumer_loop, i32, slot_address
 from .ping_pong import use_ping_pong
 from .producer import AHEAD, Opened, buffers_of, find_producer_loops, has_dots, slots_of
+from .schedule import capabilities
 
 
 def specialize_warps(module, target, ping_pong=True):
@@ -47,12 +48,12 @@ def specialize_warps(module, target, ping_pong=True):
     where that helps.
     """
     tma, warps = target.tma, module.attrs["num_warps"]
-    if tma is None or not target.exchanges_registers or not module.attrs.get("launch_checks") or warps not in (4, 8):
+    if tma is None or not module.attrs.get("launch_checks") or warps not in (4, 8):
         return module
-    if not any(map(_multiplies, module.body.ops)):
+    if module.attrs.get("maxnreg") or not any(map(_multiplies, module.body.ops)):  # the roles share out all registers
         return module
     opened = Opened(module)
-    able, (_, registers) = target.capabilities(opened.module, []), _warps(tma, module)
+    able, (_, registers) = capabilities(target, opened.module, []), _warps(tma, module)
     can = able._replace(
         vector=lambda load: MIN_TRANSFER,  # TMA has no masks
         holds=lambda tiles: able.holds(tiles, registers[-1]),

@@ -21,7 +21,7 @@ from ....passes.axis_info import analyze
 from ....passes.dce import dce
 from ....passes.licm import licm
 from ....passes.simplify import number
-from ..pipeline.schedule import Schedule, is_loaded, stages_of
+from ..pipeline.schedule import Schedule, capabilities, is_loaded, stages_of
 
 
 def eliminate_redundant_loads(module, target):
@@ -30,7 +30,7 @@ def eliminate_redundant_loads(module, target):
     if not loops:
         return module
     assumed = Assumed(module)
-    info, can, found = analyze(module, assumed.nonnegative), target.capabilities(module, []), {}
+    info, can, found = analyze(module, assumed.nonnegative), capabilities(target, module, []), {}
     for loop in loops:
         schedule = Schedule(loop, can)
         if stages_of(loop, module) > 1 and schedule.works_with_registers():

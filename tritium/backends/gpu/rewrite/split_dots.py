@@ -49,10 +49,11 @@ def split_dots(module, target):
             return None
         left, right, acc = op.operands
         types = [T.with_element(x.type, way.element) for x in (left, right)]
-        if left.type.element is not T.f32 or not target.multiplies(*types, op.type, way.precision, warps):
+        if left.type.element is not T.f32 or target.mma.accumulator(*types, op.type, way.precision, warps) is None:
             return None
         return _sum(b, way, _parts(b, left, way), _parts(b, right, way), acc)
 
+    warps = module.attrs.get("num_warps")
     wanted = any(op.kind is ops.dot and op.attrs["precision"] in WAYS for op in walk(module.body))
     return sweep(module, rule) if wanted else module
 

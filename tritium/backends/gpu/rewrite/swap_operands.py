@@ -23,14 +23,14 @@ from ....ir.core import Op, walk
 from ....ir.rewrite import substitute, sweep
 from ....passes.dce import dce
 from ..layout.rules import simple
-from ..pipeline.schedule import Schedule, is_loaded, stages_of
+from ..pipeline.schedule import Schedule, capabilities, is_loaded, stages_of
 
 
 def swap_operands(module, target):
     """Swap the operands of dots, and transpose their sums, where tensor cores read the rhs better as the lhs."""
     if not any(op.kind is ops.dot and _may_gain(op.operands[1]) for op in walk(module.body)):
         return module
-    can = target.capabilities(module, [])
+    can = capabilities(target, module, [])
 
     def rule(b, op):
         if op.kind is not ops.for_:

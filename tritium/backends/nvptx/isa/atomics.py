@@ -37,11 +37,11 @@ def _table():
 INSTRUCTIONS = _table()
 
 
-def widest(target, how, t):
+def widest(sm, how, t):
     """The most neighbours of type `t` that one instruction updates."""
-    if how != "add" or t not in _NEIGHBOURS or target.sm < _NEIGHBOURS[t][2]:
+    if how != "add" or t not in _NEIGHBOURS or sm < _NEIGHBOURS[t][2]:
         return 1
-    return (16 if target.sm >= _VECTORS else 4) // t.bytes
+    return (16 if sm >= _VECTORS else 4) // t.bytes
 
 
 def atomic(g, op, pointer, t, values, mask):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from ....ir import types as T
 from ...gpu import ops as gpu_ops
 from ...gpu.lower.function import llvm_type
+from . import cluster_memory as cluster
 
 
 def block_rank(g, op):
-    return [g.target.block_rank(g)]
+    return [cluster.block_rank(g)]
 
 
 def cluster_barrier(g, op):
-    g.target.cluster_barrier(g)
+    cluster.cluster_barrier(g)
 
 
 def cluster_all_gather(g, op, *values):
@@ -29,18 +30,18 @@ def cluster_all_gather(g, op, *values):
         g.shared.before_write(g)
         places = []
         for k, r, size in here:
-            offset = w.binary("mul", g.target.thread_id(g), g.int(size))
+            offset = w.binary("mul", g.place("thread"), g.int(size))
             places.append((k, r, offset, base))
             pointer, x = g.shared.pointer(g, offset, base), _as_stored(w, values[k][r], types[k])
             w.effect(f"store {x.typed}, {pointer.typed}, align {size}")
             base += threads * size
-        g.target.cluster_barrier(g)
+        cluster.cluster_barrier(g)
         for n, block in enumerate(blocks):
             for k, r, offset, start in places:
-                there = g.target.address_in_block(g, g.shared.pointer(g, offset), g.int(block))
-                found = g.target.load_from_block(g, there, start, 8 * _bytes(types[k]))
+                there = cluster.address_in_block(g, g.shared.pointer(g, offset), g.int(block))
+                found = cluster.load_from_block(g, there, start, 8 * _bytes(types[k]))
                 outs[k][n * len(values[k]) + r] = _as_value(w, found, types[k])
-        g.target.cluster_barrier(g)  # nobody writes or goes while it is read
+        cluster.cluster_barrier(g)  # nobody writes or goes while it is read
     return tuple(outs)
 
 

@@ -28,7 +28,7 @@ def print_values(g, op, values):
     """One vprintf line for each element a thread owns."""
     w, prefix = g.w, op.attrs["prefix"].replace("%", "%%")
     w.declare("vprintf", "i32", ["ptr", "ptr"])
-    pids = [g.target.program_id(g, a) for a in range(3)]
+    pids = [g.target.index(g, "program", a) for a in range(3)]
     if not values:
         _vprintf(g, f"pid (%u, %u, %u){prefix}\n", pids)
     for n, xs in enumerate(values):

@@ -13,7 +13,6 @@ from . import fragments
 from .tensor_types import NAMES, STEP, multiplies
 from .words import pack_words
 
-COPIES_SINCE = 80  # the first architecture with copies to shared memory that run by themselves
 SINCE = {T.f16: 75, T.i8: 75, T.bf16: 80, T.f32: 80, T.f8e4nv: 89, T.f8e5: 89}  # architecture
 
 
@@ -33,10 +32,10 @@ TURING = {
 }
 
 
-def fits(a, b, out, precision, target):
+def fits(a, b, out, precision, sm):
     """True if mma.sync can do a dot of these tile types."""
     large = out.shape[-2] >= 16 and out.shape[-1] >= 8
-    return large and multiplies(a, b, out, precision) and target.sm >= SINCE[a.element]
+    return large and multiplies(a, b, out, precision) and sm >= SINCE[a.element]
 
 
 def warp_grid(shape, warps):

@@ -127,8 +127,8 @@ def _round(name, type_):
 _HALF_PAIRS = {(T.f32, T.f16): _round("f16", "<2 x half>"), (T.f32, T.bf16): _round("bf16", "<2 x bfloat>")}
 
 
-def pair_cast(target, source, to):
+def pair_cast(sm, source, to):
     """The function (g, low, high) -> both converted, or None: an instruction that converts two neighbours."""
     if (source, to) in _HALF_PAIRS:
-        return _HALF_PAIRS[source, to] if target.sm >= HALF_PAIRS_SINCE else None
-    return PAIR_CASTS.get((source, to)) if target.sm >= PAIR_CASTS_SINCE else None
+        return _HALF_PAIRS[source, to] if sm >= HALF_PAIRS_SINCE else None
+    return PAIR_CASTS.get((source, to)) if sm >= PAIR_CASTS_SINCE else None

@@ -7,20 +7,25 @@ from ...gpu.layout.swizzle import cuts, row_width, swizzled
 from ...gpu.lower.convert import write_piece
 from ...gpu.tma import Tma
 from ..runtime.tensor_map import MOST_MAPS, TYPES
+from .cluster_memory import block_rank
+from .mbarriers import expect
+from .threads import barrier, proxy_fence
+from .tma_copies import await_boxes, copy_box, end_boxes, store_box
 from .warp_roles import element_store
 
 MOST_ROWS = 256  # of a box
+PARAMETER = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'  # a tensor map, which nobody copies
 ALIGNMENT = 1024  # of what is swizzled
 SCRATCH = 32 << 10  # bytes of shared memory left to the consumer warps
 _NAMES = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", **{f"f8{x}": f"fp8{x}" for x in
           ("e5", "e4nv", "e4b15", "e5b16", "e4b8")}}  # fmt: skip
 
 
-def support(target):
-    """The TMA unit of a target; None on architectures whose dots cannot read its buffers."""
-    if target.sm != 90:
+def support(sm, shared_bytes):
+    """The TMA unit of an architecture; None where dots cannot read its buffers."""
+    if sm != 90:
         return None
-    return Tma(fits, target.shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS, divides)
+    return Tma(fits, shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS, divides, PARAMETER, await_boxes)
 
 
 def warps(number, columns):
@@ -86,7 +91,7 @@ def divides(tile, axis, blocks):
     return part(tile, axis, blocks)[0] >= 8
 
 
-def tma_load(g, op, buffer, barrier, tensor, *coordinates):
+def tma_load(g, op, buffer, mbarrier, tensor, *coordinates):
     """One copy per 128 bytes of a row and 256 rows of this block's part, all by the warp's first lane."""
     w, tile, axis, blocks = g.w, op.attrs["tile"], op.attrs["axis"], op.attrs["blocks"]
     size, rows = tile.element.bytes, tile.shape[1 - axis]
@@ -94,18 +99,18 @@ def tma_load(g, op, buffer, barrier, tensor, *coordinates):
     own, chunks = part(tile, axis, blocks)
     *outer, row, column = [x[0] for x in coordinates]
     with w.when(first_lane(g)):
-        g.target.expect(g, g.shared.pointer(g, barrier[0]), tile.numel * size)
+        expect(g, g.shared.pointer(g, mbarrier[0]), tile.numel * size)
         start = buffer[0], row, column
         if blocks > 1:
             steps = (chunks * rows * width, 0, chunks * width // size) if own == rows else (own * width, own, 0)
-            shift = lambda x, step: w.binary("add", x, w.binary("mul", g.target.block_rank(g), g.int(step)))
+            shift = lambda x, step: w.binary("add", x, w.binary("mul", block_rank(g), g.int(step)))
             start = list(map(shift, start, steps))
         for chunk in range(chunks):
             for first in range(0, own, MOST_ROWS):
                 further = (chunk * rows + first) * width, first, chunk * width // size
                 place, *at = (w.binary("add", x, g.int(step)) for x, step in zip(start, further))
                 where = g.shared.pointer(g, place), tensor[0], (*outer, *at)
-                g.target.copy_box(g, *where, g.shared.pointer(g, barrier[0]), blocks)
+                copy_box(g, *where, g.shared.pointer(g, mbarrier[0]), blocks)
 
 
 def combines(how, element):
@@ -131,22 +136,22 @@ def tma_store(g, op, value, tensor, *numbers):
     spare = None if op.attrs["ordered"] or bits else g.shared.behind_lent(size, ALIGNMENT, g.target.shared_bytes)
     bases = [spare] if spare is not None else g.shared.take_aligned([size] * buffers, ALIGNMENT)
     where, rest = [x[0] for x in numbers[:rank]], [x[0] for x in numbers[rank:]]
-    leader = w.compare("icmp eq", g.target.thread_id(g), g.int(0))
+    leader = w.compare("icmp eq", g.place("thread"), g.int(0))
     for number in range(1 << len(bits)):
         if number == 0 and spare is None:
             g.shared.before_write(g, op.attrs["ordered"])
         elif number >= buffers:
             with w.when(leader):
-                g.target.await_boxes(g, buffers - 1, False)
-            g.target.barrier(g)
+                await_boxes(g, buffers - 1, False)
+            barrier(g)
         base, chosen = bases[number % buffers], {bit: number >> k & 1 for k, bit in enumerate(bits)}
         write_piece(g, value, tile.element, g.layout(op.operands[0]), images, base, chosen)
-        g.target.proxy_fence(g, everywhere=op.attrs["fenced"] and number == 0)
-        g.target.barrier(g)
+        proxy_fence(g, everywhere=op.attrs["fenced"] and number == 0)
+        barrier(g)
         first = tuple(number * part.shape[axis] if k == axis else 0 for k in range(2))
         with w.when(w.binary("and", leader, rest[0]) if rest else leader):
             _write_boxes(g, op, part, tensor[0], where, base, first[axis])
-            g.target.end_boxes(g)
+            end_boxes(g)
         if rest:
             _write_elements(g, op, part, base, first, *rest)
     g.shared.lend(bases[-1] + size)
@@ -161,18 +166,18 @@ def _write_boxes(g, op, part, tensor, coordinates, base, first):
         for down in range(0, rows, MOST_ROWS):
             source = g.shared.pointer(g, g.int(base + (chunk * rows + down) * width))
             start = w.binary("add", row, g.int(down)), w.binary("add", column, g.int(first + chunk * width // size))
-            g.target.store_box(g, tensor, (*outer, *start), source, op.attrs["how"])
+            store_box(g, tensor, (*outer, *start), source, op.attrs["how"])
 
 
 def _write_elements(g, op, part, base, first, fits, origin, *numbers):
     """Threads store a piece that TMA cannot, ordered after the earlier TMA stores and before the later ones."""
     w = g.w
     with w.when(w.binary("xor", fits, w.const("i1", True)), likely=False):
-        with w.when(w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
-            g.target.await_boxes(g, 0, True)
-        g.target.barrier(g)
+        with w.when(w.compare("icmp eq", g.place("thread"), g.int(0))):
+            await_boxes(g, 0, True)
+        barrier(g)
         element_store(g, op, base, part, first, origin, numbers)
-        g.target.proxy_fence(g, everywhere=True)
+        proxy_fence(g, everywhere=True)
 
 
 def first_lane(g):

@@ -7,6 +7,10 @@ from ...gpu.layout.linear import log2
 from ...gpu.layout.swizzle import row_width
 from ...gpu.lower.control import beside
 from ...gpu.lower.function import llvm_type
+from .cluster_memory import cluster_barrier
+from .mbarriers import arrive, arrive_at, phase_over, start_phases
+from .threads import barrier, fewer_registers, meet, more_registers, pass_by, proxy_fence, warp_barrier
+from .tma_copies import fetch_map
 
 PING_PONG = 2  # named barrier of the first warpgroup; the second has the next
 
@@ -18,12 +22,12 @@ def warp_roles(g, op):
     arrive there.
     """
     w, registers = g.w, op.attrs["registers"]
-    meet = g.target.cluster_barrier if op.attrs["blocks"] > 1 else g.target.barrier
-    with w.when(w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
+    all_meet = cluster_barrier if op.attrs["blocks"] > 1 else barrier
+    with w.when(w.compare("icmp eq", g.place("thread"), g.int(0))):
         for arg in g.module.args:
             if "tensor_map" in arg.attrs:
-                g.target.fetch_map(g, g.get(arg)[0])
-    meet(g)  # all know the barriers of the phases
+                fetch_map(g, g.get(arg)[0])
+    all_meet(g)  # all know the barriers of the phases
     is_behind = w.compare("icmp uge", g.place("warp"), g.int(g.warps))
     behind, copying, working, end = (w.label(name) for name in ("behind", "copying", "working", "end"))
     parts = []
@@ -31,40 +35,40 @@ def warp_roles(g, op):
         g.shared.fence_scratch()
         with beside(w, name) as part:
             if name is working:
-                g.target.more_registers(g, registers[2])
+                more_registers(g, registers[2])
             with g.group(group):
                 g.block(region)
             w.jump(end)
         parts.append(part)
     w.branch(is_behind, behind, working)
     w.block(behind)
-    g.target.fewer_registers(g, registers[1])
+    fewer_registers(g, registers[1])
     w.branch(w.compare("icmp eq", g.place("warp"), g.int(g.warps)), copying, end)
     for part, name in zip(parts, (copying, working)):
         w.levels[-1].lines += [f"{name}:", *part.lines]
     w.block(end)
     if op.attrs["blocks"] > 1:
-        meet(g)
+        all_meet(g)
     g.shared.fence_scratch()
 
 
-def phases(g, op):
+def mbarrier_init(g, op):
     base = g.shared.reserve(8 * op.attrs["count"], 8)
-    with g.w.when(g.w.compare("icmp eq", g.target.thread_id(g), g.int(0))):
+    with g.w.when(g.w.compare("icmp eq", g.place("thread"), g.int(0))):
         for k in range(op.attrs["count"]):
-            g.target.start_phases(g, g.shared.pointer(g, g.int(base + 8 * k)), op.attrs["arrivals"])
+            start_phases(g, g.shared.pointer(g, g.int(base + 8 * k)), op.attrs["arrivals"])
     return [g.int(base)]
 
 
-def arrive(g, op, barrier, condition=None):
+def mbarrier_arrive(g, op, barrier, condition=None):
     w, lane, blocks = g.w, g.place("lane"), op.attrs["blocks"]
     here = w.compare("icmp eq", lane, g.int(0)) if blocks == 1 else w.compare("icmp ult", lane, g.int(blocks))
     with w.when(here if condition is None else w.binary("and", here, condition[0])):
         pointer = g.shared.pointer(g, barrier[0])
         if blocks == 1:
-            g.target.arrive(g, pointer)
+            arrive(g, pointer)
         else:  # a lane for each
-            g.target.arrive_at(g, pointer, w.binary("and", lane, g.int(blocks - 1)))
+            arrive_at(g, pointer, w.binary("and", lane, g.int(blocks - 1)))
 
 
 def mbarrier_wait(g, op, barrier, parity):
@@ -77,7 +81,7 @@ def _await(g, barrier, parity):
     address = g.shared.pointer(g, barrier)
     w.jump(again)
     w.block(again)
-    w.branch(g.target.phase_over(g, address, parity), through, again)
+    w.branch(phase_over(g, address, parity), through, again)
     w.block(through)
 
 
@@ -91,7 +95,7 @@ def await_turn(g, barrier, parity):
 # other had done so before; who passes the last turn on leaves that for loops to come.
 def ping_pong_open(g, op):
     with g.w.when(_is_group(g, 1)):
-        g.target.pass_by(g, PING_PONG, g.warps)
+        pass_by(g, PING_PONG, g.warps)
 
 
 def ping_pong_wait(g, op):
@@ -99,16 +103,16 @@ def ping_pong_wait(g, op):
 
 
 def _take_turn(g):
-    g.target.meet(g, g.w.binary("add", _group(g), g.int(PING_PONG)), g.warps)
+    meet(g, g.w.binary("add", _group(g), g.int(PING_PONG)), g.warps)
 
 
 def ping_pong_signal(g, op):
-    g.target.pass_by(g, g.w.binary("sub", g.int(PING_PONG + 1), _group(g)), g.warps)
+    pass_by(g, g.w.binary("sub", g.int(PING_PONG + 1), _group(g)), g.warps)
 
 
 def ping_pong_close(g, op):
     with g.w.when(_is_group(g, 0)):
-        g.target.meet(g, PING_PONG, g.warps)
+        meet(g, PING_PONG, g.warps)
 
 
 def _group(g):
@@ -131,8 +135,8 @@ def element_load(g, op, buffer, origin, *numbers):
         (element,) = g.target.load(g, pointer, kind, 1, inside, None, {})
         target = g.shared.pointer(g, w.binary("add", buffer[0], _swizzled(g, index, tile, axis, size)))
         w.effect(f"store {element.typed}, {target.typed}, align {size}")
-    g.target.proxy_fence(g)
-    g.target.warp_barrier(g)
+    proxy_fence(g)
+    warp_barrier(g)
 
 
 def element_store(g, op, buffer, part, first, origin, numbers):
@@ -140,7 +144,7 @@ def element_store(g, op, buffer, part, first, origin, numbers):
     what is there; `part` is its type, `first` the index of its first element."""
     w, size, kind = g.w, part.element.bytes, llvm_type(part)
     sides, turns = _sides(numbers, (False, False))
-    with w.loop(g.target.thread_id(g), g.int(part.numel), g.int(g.threads), type="i32") as loop:
+    with w.loop(g.place("thread"), g.int(part.numel), g.int(g.threads), type="i32") as loop:
         index = _index(g, loop.index, part.shape)
         source = g.shared.pointer(g, w.binary("add", g.int(buffer), _swizzled(g, index, part, op.attrs["axis"], size)))
         element = w.effect(f"load {kind}, {source.typed}, align {size}", kind)
@@ -191,8 +195,8 @@ def _swizzled(g, index, tile, axis, size):
 
 LOWER = {
     gpu_ops.warp_specialize: warp_roles,
-    gpu_ops.mbarrier_init: phases,
-    gpu_ops.mbarrier_arrive: arrive,
+    gpu_ops.mbarrier_init: mbarrier_init,
+    gpu_ops.mbarrier_arrive: mbarrier_arrive,
     gpu_ops.mbarrier_wait: mbarrier_wait,
     gpu_ops.ping_pong_open: ping_pong_open,
     gpu_ops.ping_pong_wait: ping_pong_wait,

@@ -17,9 +17,9 @@ MAX_N = 256  # columns of one instruction
 ALONG_K = {"a": 1, "b": 0}  # the axis of K in [M, K] and [K, N]
 
 
-def fits(a, b, out, precision, warps, target):
+def fits(a, b, out, precision, warps, sm):
     """True if these instructions can do a dot of these tile types."""
-    if target.sm != 90 or len(out.shape) != 2 or warps % 4 or not multiplies(a, b, out, precision):
+    if sm != 90 or len(out.shape) != 2 or warps % 4 or not multiplies(a, b, out, precision):
         return False
     _, columns = warp_split(out.shape[0], warps)
     return out.shape[0] >= 64 and out.shape[1] // columns >= 8
@@ -56,6 +56,16 @@ def _picked_rows(m, groups):
     order = dict(zip((*mine, 0, 1, 2), (*range(len(mine)), *lanes)))
     left = iter(k for k in range(bits) if k not in order.values())
     return tuple(order[k] if k in order else next(left) for k in range(bits))
+
+
+def takes(tile, operand, axis, rows, warps):
+    """True if an operand of a dot whose result has so many rows may be contiguous along `axis`."""
+    return may_lie(tile, operand, axis, warp_split(rows, warps))
+
+
+def lhs_once(rows, warps):
+    """True if no two threads hold the same element of an lhs of so many rows."""
+    return warp_split(rows, warps)[1] == 1
 
 
 def may_lie(tile, operand, axis, split):
@@ -141,7 +151,7 @@ def dot(g, op, a, b, acc):
     for x, value, axis, base in zip((a, b), op.operands, axes, bases):
         images, _ = swizzled(value.type.shape, axis, value.type.element.bytes)
         write(g, x, value.type.element, g.layout(value), images, base)
-    g.target.proxy_fence(g)
+    g.target.async_fence(g)
     g.shared.after_write(g)
     left, right = (Operand(t, s, axis, g.int(base)) for t, s, axis, base in zip(tiles, "ab", axes, bases))
     return issue(g, acc, left, right)

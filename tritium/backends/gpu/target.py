@@ -1,0 +1,133 @@
+"""A GPU as the shared stages see it: one record for each architecture.
+
+The fields say how large things are and which features there are; the functions write the instructions that vendors
+spell differently. A function that emits takes the lowering `g` first: `g.w` writes LLVM text. Everything else about a
+vendor is in its table of lowerings, `lower`: what all GPUs share (`gpu.lower.LOWER`), and the ops that are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ...ir.opdef import OpKind
+    from ...ir.types import Scalar
+    from .tma import Tma
+
+
+def _none(*_) -> None:
+    return None
+
+
+def _no(*_) -> bool:
+    return False
+
+
+class Mma(NamedTuple):
+    """The matrix instructions (MMA) of a target; by default it has none, and dots are FMAs of threads.
+
+    accumulator(a, b, out, precision, warps): the layout of the result of a dot of these tile types, None without an
+    MMA for it. fragments(a, b, out, precision, warps): the layouts of both operands if the MMA reads them from
+    registers, else None. in_shared(a, b, out, precision, warps): the MMA is asynchronous, and reads shared memory.
+
+    The others are asked about asynchronous ones only. started(dot, warps): the layouts of a `dot_shared`, and of its
+    lhs if that is in registers. takes(tile, operand, axis, rows, warps): operand "a" or "b" may be contiguous along
+    `axis`, where the result has so many rows. lhs_once(rows, warps): no two threads hold the same element of the lhs.
+    hold(g, dot, init, nonempty): registers for the sums of a dot in a loop, which has an iteration if `nonempty`.
+    """
+
+    accumulator: Callable[..., Any] = _none
+    fragments: Callable[..., Any] = _none
+    in_shared: Callable[..., bool] = _no
+    started: Callable[..., tuple] | None = None
+    takes: Callable[..., bool] = _no
+    lhs_once: Callable[..., bool] = _no
+    hold: Callable[..., Any] | None = None
+
+
+NO_MMA = Mma()
+
+
+class AsyncCopies(NamedTuple):
+    """Copies from global to shared memory that run beside the computation.
+
+    copy(g, to, constant, source, size, mask): copy `size` bytes to `constant` bytes behind `to`; zeros where the mask
+    is off. commit(g): close a group of copies. wait(g, pending): until all but so many groups of this thread are there.
+    """
+
+    copy: Callable[..., None]
+    commit: Callable[..., None]
+    wait: Callable[..., None]
+
+
+def one_by_one(how: str, element: Scalar) -> int:
+    """The `widest_atomic` of targets whose atomic instructions update one element."""
+    return 1
+
+
+def exact_reciprocal(g, x):
+    """The `reciprocal` of targets without an instruction for it."""
+    return g.w.binary("fdiv", g.w.const("float", 1.0), x)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Target:
+    """One architecture of a vendor.
+
+    >>> from tritium.backends.nvptx.isa.target import NvTarget
+    >>> NvTarget.of(80).warp_size, NvTarget.of(80).tma is None
+    (32, True)
+    """
+
+    name: str  # of the backend, for messages
+    triple: str  # LLVM's names for the architecture
+    cpu: str
+    features: str = ""
+
+    # --- sizes ---------------------------------------------------------------------------------------------------
+    warp_size: int
+    shared_bytes: int  # the most shared memory that a program can have
+    most_threads: int  # that a multiprocessor holds at once
+    registers: int = 255  # the most 32-bit registers of a thread
+    register_file: int = 1 << 16  # 32-bit registers of a multiprocessor
+
+    # --- instructions --------------------------------------------------------------------------------------------
+    lower: Mapping[OpKind, Callable]  # op kind -> its lowering
+    native: Mapping[tuple[str, Scalar], Callable] = field(default_factory=dict)  # (row, type) -> its instruction
+    kernel: Callable[[int], tuple[str, str]]  # threads -> LLVM's result type and attributes of a kernel
+    index: Callable[..., Any]  # (g, "thread", "program" or "programs", axis): who this is, as i32
+    clock: Callable[..., Any]  # (g, what)
+    barrier: Callable[..., None]  # (g): all threads of the program meet, or of `g.members` warps; memory is in order
+    uniform: Callable[..., Any]  # (g, x): an i32 equal in all lanes of the warp, known to be
+    shuffle: Callable[..., Any]  # (g, x, "xor" or "from", lane): what another lane has
+    load: Callable[..., list]  # (g, pointer, kind, count, mask, fill, attrs): neighbours; `fill` where the mask is off
+    store: Callable[..., None]  # (g, pointer, items, mask, attrs): neighbours
+    atomic: Callable[..., list]  # (g, op, pointer, type, values, mask): the old neighbours
+    float_to_int: Callable[..., Any]  # (g, x, to): saturating; NaN to 0
+    print_values: Callable[..., None]  # (g, op, values)
+    assert_failed: Callable[..., None]  # (g, op): report the message, stop the kernel
+
+    # --- what some have ------------------------------------------------------------------------------------------
+    widest_atomic: Callable[[str, Scalar], int] = one_by_one  # the most neighbours that one atomic instruction updates
+    pair_cast: Callable[..., Any] = _none  # (source, to): a function (g, low, high) that converts two at once, or None
+    reciprocal: Callable[..., Any] = exact_reciprocal  # (g, x): of a float, with a relative error below 2^-22
+    async_fence: Callable[..., None] = _none  # (g): units that read shared memory by themselves see what threads wrote
+    load_matrices: Callable | None = None  # (g, address, constant, count, transposed): words of 8x8 16-bit matrices
+    store_matrices: Callable | None = None  # (g, address, words): four such matrices
+    async_copies: AsyncCopies | None = None
+    mma: Mma = NO_MMA
+    tma: Tma | None = None
+
+    def registers_of(self, warps: int, most: int | None = None) -> int:
+        """The most registers of a thread in programs of so many warps, and where nobody allows fewer.
+
+        >>> from tritium.backends.nvptx.isa.target import NvTarget
+        >>> NvTarget.of(90).registers_of(4), NvTarget.of(90).registers_of(16), NvTarget.of(90).registers_of(16, most=64)
+        (255, 128, 64)
+        """
+        return min(self.registers, most or self.registers, self.register_file // (self.warp_size * warps) // 8 * 8)
+
+
+__all__ = ["NO_MMA", "AsyncCopies", "Mma", "Target", "exact_reciprocal", "one_by_one"]

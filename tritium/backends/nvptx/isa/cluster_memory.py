@@ -1,0 +1,32 @@
+"""The blocks of a cluster: who this is, where all meet, and the memory of the others."""
+
+from __future__ import annotations
+
+from .threads import special_register
+from .words import LETTER, bracketed
+
+
+def block_rank(g):
+    """Index of this block in its cluster, i32."""
+    return special_register(g, "cluster.ctarank")
+
+
+def cluster_barrier(g):
+    """All threads of the cluster meet, and see each other's memory."""
+    body = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+    g.w.effect(f'call void asm sideeffect "{body}", "~{{memory}}"()')
+
+
+def address_in_block(g, pointer, block):
+    """Where another block of the cluster has what this one has at an address in shared memory, i32."""
+    call = f'call i32 asm "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r"({pointer.typed}, {block.typed})'
+    return g.w.emit("i32", call, pointer, block)
+
+
+def load_from_block(g, address, constant, bits):
+    """An integer of so many bits, `constant` bytes behind an address in the cluster's shared memory."""
+    register = max(bits, 16)  # PTX has no registers of 8 bits
+    body = f"ld.shared::cluster.b{bits} $0, {bracketed('$1', constant)};"
+    call = f'call i{register} asm sideeffect "{body}", "={LETTER[register]},r,~{{memory}}"({address.typed})'
+    x = g.w.effect(call, f"i{register}")
+    return g.w.cast("trunc", x, "i8") if bits == 8 else x

@@ -1,0 +1,97 @@
+"""The threads of a program: who they are, where they meet, and what they hand to each other."""
+
+from __future__ import annotations
+
+from .words import through_words
+
+
+def index(g, what, axis=0):
+    """This thread's number in its program, the program's, or the number of programs along an axis, as i32."""
+    if what == "thread":
+        return special_register(g, "tid.x")
+    return special_register(g, f"{'n' if what == 'programs' else ''}{_program(g)}id.{'xyz'[axis]}")
+
+
+def _program(g):
+    """What a program is to the GPU: a block, or a cluster of them."""
+    return "cluster" if g.module.attrs.get("num_ctas", 1) > 1 else "cta"
+
+
+def special_register(g, name):
+    """A register that is the same throughout the kernel, i32."""
+    full = f"llvm.nvvm.read.ptx.sreg.{name}"
+    g.w.declare(full, "i32", [])
+    return g.once(full, lambda: g.w.effect(f"call i32 @{full}()", "i32", at=0))
+
+
+def clock(g, what):
+    """Nanoseconds as i64, or the number of the multiprocessor."""
+    if what in ("time", "globaltimer"):
+        return g.w.effect('call i64 asm sideeffect "mov.u64 $0, %globaltimer;", "=l"()', "i64")
+    return g.w.effect('call i32 asm sideeffect "mov.u32 $0, %smid;", "=r"()', "i32")
+
+
+def barrier(g):
+    """All threads of the program meet, or the group at work, and see each other's memory."""
+    if g.members is not None:
+        g.w.declare("llvm.nvvm.barrier.cta.sync.aligned.count", "void", ["i32", "i32"], "convergent nounwind")
+        g.w.effect(f"call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 {g.lanes * g.members})")
+        return
+    g.w.declare("llvm.nvvm.barrier.cta.sync.aligned.all", "void", ["i32"], "convergent nounwind")
+    g.w.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+
+
+def meet(g, number, warps):
+    """Wait at a barrier until so many warps have come here or passed by."""
+    _numbered(g, "sync", number, warps)
+
+
+def pass_by(g, number, warps):
+    """Be one of so many warps that a barrier waits for, without waiting."""
+    _numbered(g, "arrive", number, warps)
+
+
+def _numbered(g, how, number, warps):
+    name = f"llvm.nvvm.barrier.cta.{how}.aligned.count"
+    g.w.declare(name, "void", ["i32", "i32"], "convergent nounwind")
+    g.w.effect(f"call void @{name}(i32 {number}, i32 {g.lanes * warps})")
+
+
+def warp_barrier(g):
+    """The lanes of a warp meet, and see each other's memory."""
+    g.w.effect('call void asm sideeffect "bar.warp.sync 0xffffffff;", "~{memory}"()')
+
+
+def proxy_fence(g, everywhere=False):
+    """Ordinary writes to shared memory become visible to tensor cores and bulk copies, where these read it; or
+    those to global memory too."""
+    if g.target.sm < 90:
+        return
+    where = "" if everywhere else ".shared::cta"
+    g.w.effect(f'call void asm sideeffect "fence.proxy.async{where};", "~{{memory}}"()')
+
+
+def uniform(g, x):
+    """A value equal in all lanes, in a register the compiler knows to be so."""
+    return _shuffle(g, "idx", x, 0, at=0)
+
+
+def shuffle(g, x, how, lane):
+    """The value of the lane of that number, or ("xor") whose number differs by these bits."""
+    return through_words(g, x, lambda word: _shuffle(g, {"xor": "bfly", "from": "idx"}[how], word, lane))
+
+
+def _shuffle(g, mode, x, by, at=-1):
+    name = f"llvm.nvvm.shfl.sync.{mode}.i32"
+    g.w.declare(name, "i32", ["i32"] * 4, "convergent nounwind")
+    return g.w.effect(f"call i32 @{name}(i32 -1, i32 {x}, i32 {by}, i32 {g.lanes - 1})", "i32", at)
+
+
+def fewer_registers(g, count):
+    """The threads of a warpgroup give registers back."""
+    g.w.effect(f'call void asm sideeffect "setmaxnreg.dec.sync.aligned.u32 {count};", ""()')
+
+
+def more_registers(g, count):
+    """The threads of a warpgroup take registers that others gave back."""
+    g.w.effect(f'call void asm sideeffect "setmaxnreg.inc.sync.aligned.u32 {count};", ""()')

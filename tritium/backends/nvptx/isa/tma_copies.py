@@ -1,0 +1,44 @@
+"""The instructions of TMA: boxes of tensors to and from shared memory."""
+
+from __future__ import annotations
+
+
+def fetch_map(g, tensor):
+    """Have TMA read what it must know of a tensor, before it is asked to copy."""
+    g.w.effect(f'call void asm sideeffect "prefetch.tensormap [$0];", "l,~{{memory}}"({tensor.typed})')
+
+
+def copy_box(g, target, tensor, coordinates, barrier, blocks=1):
+    """Have a box copied to shared memory; `coordinates` of its start, slowest axis first. All of so many blocks of
+    the cluster get it, and hear of it, at these addresses of theirs."""
+    rank = len(coordinates)
+    listed = ", ".join(f"${3 + k}" for k in range(rank))
+    how = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    body, letters = f"[$0], [$1, {{{listed}}}], [$2]", f"r,l,r{',r' * rank}"
+    values = [target, tensor, barrier, *reversed(coordinates)]
+    if blocks > 1:
+        how, body, letters = f"{how}.multicast::cluster", f"{body}, ${3 + rank}", f"{letters},h"
+        values.append(g.const("i16", (1 << blocks) - 1))
+    arguments = ", ".join(x.typed for x in values)
+    g.w.effect(f'call void asm sideeffect "{how} {body};", "{letters},~{{memory}}"({arguments})')
+
+
+def store_box(g, tensor, coordinates, source, how):
+    """Have a box written from shared memory, or combined with what is there (`how`)."""
+    rank = len(coordinates)
+    listed = ", ".join(f"${2 + k}" for k in range(rank))
+    start, kind = ("cp.reduce.async", f".{how}") if how else ("cp.async", "")
+    body = f"{start}.bulk.tensor.{rank}d.global.shared::cta{kind}.tile.bulk_group [$0, {{{listed}}}], [$1];"
+    arguments = ", ".join(x.typed for x in (tensor, source, *reversed(coordinates)))
+    g.w.effect(f'call void asm sideeffect "{body}", "l,r{",r" * rank},~{{memory}}"({arguments})')
+
+
+def end_boxes(g):
+    """Close a group of boxes that are written."""
+    g.w.effect('call void asm sideeffect "cp.async.bulk.commit_group;", "~{memory}"()')
+
+
+def await_boxes(g, pending, written):
+    """Wait until all but `pending` groups have been read from shared memory, or have been `written` too."""
+    body = f"cp.async.bulk.wait_group{'' if written else '.read'} {pending};"
+    g.w.effect(f'call void asm sideeffect "{body}", "~{{memory}}"()')
