@@ -28,6 +28,13 @@ FOLDERS = {
 _SIGNS = {"cuda": ("/dev/nvidiactl", "/dev/dxg"), "hip": ("/dev/kfd",)}
 
 
+class TextForm(NamedTuple):
+    """The language of a stage that is text: what begins a comment, and a pattern whose group is a kernel's name."""
+
+    comment: str
+    name: str
+
+
 class Backend(NamedTuple):
     """How to get from tile IR to a binary.
 
@@ -48,6 +55,11 @@ class Backend(NamedTuple):
     ahead: Callable[[], None] = lambda: None  # begins to bring in what compiling needs; returns at once
     long: bool = False  # whether the last stage takes so long that a thread is worth its while beside it (1 ms)
     check: Callable[[Any], None] = lambda options: None  # refuses options that the target cannot have
+    texts: Mapping[str, TextForm] = {}  # stages that are text in a language of the vendor
+    takes_host_memory: bool = False  # launches take memory of the host too, as far as the device reaches it
+    # Prepares settings (of knobs, by group) for a process that compiles; the last stage it can do, None if all. Without
+    # it a kernel may be made of what only this process has.
+    hand_over: Callable[[dict[str, dict[str, Any]]], str | None] | None = None
 
     @property
     def binary_ext(self) -> str:
@@ -107,6 +119,20 @@ def get(target) -> Backend:
     """
     folder = _folder(getattr(target, "backend", target))
     return imported(folder).BACKEND
+
+
+_LLVM = TextForm(";", r"define\s+(?!internal)(?:\w+\s+)*void\s+@\"?([\w.$]+)")
+
+
+def text_form(ext: str) -> TextForm | None:
+    """The form of a stage's text; None of what needs none: tile IR, binaries.
+
+    >>> text_form("llir").comment, text_form("ttir")
+    (';', None)
+    """
+    if ext == "llir":
+        return _LLVM
+    return next((get(name).texts[ext] for name in FOLDERS if present(name) and ext in get(name).texts), None)
 
 
 def driver_class(name: str) -> type:

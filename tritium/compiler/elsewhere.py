@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tritium import knobs
+from tritium import backends, knobs
 from tritium.compiler import ASTSource, Making, frames, pool
 from tritium.compiler.background import FutureKernel, active_mode
 from tritium.compiler.collector import paused
@@ -22,7 +22,6 @@ from tritium.locks import busy, lock
 
 __all__ = ["Elsewhere", "Promise"]
 
-_MACHINES = ("cpu", "cuda", "hip")  # others may be made of what only this process has
 _GROUPS = ("runtime", "compilation", "language", "build", "nvidia", "amd", "internal")
 _PLAIN = (str, int, float, bool, type(None), knobs.Tool)
 
@@ -107,22 +106,15 @@ def _travels(making: Making) -> bool:
     watched = any(os.environ.get(name, "0") not in ("", "0") for name in (
         "MLIR_ENABLE_DUMP", "LLVM_IR_ENABLE_DUMP", "MLIR_ENABLE_TIMING", "LLVM_ENABLE_TIMING"))
     replaced = knobs.runtime.add_stages_inspection_hook or knobs.compilation.override or making.options.ir_override
-    return (isinstance(making.src, ASTSource) and making.target.backend in _MACHINES
+    return (isinstance(making.src, ASTSource) and backends.get(making.target).hand_over is not None
             and not (shown or watched or replaced or making.options.extern_libs))
 
 
 def _job(making: Making) -> Job:
     settings = {name: {key: value for key, value in vars(getattr(knobs, name)).items()
                        if isinstance(value, _PLAIN) and not key.startswith("_")} for name in _GROUPS}
-    last = None
-    if making.target.backend == "cuda":
-        from tritium.backends.nvptx.assemble import ptxas
-
-        path = ptxas.ptxas()
-        if path is None:  # the driver has to assemble it, and that belongs to this process
-            last = "ptx"
-        else:
-            settings["nvidia"]["ptxas"] = knobs.Tool(path)
+    hand_over = backends.get(making.target).hand_over
+    last = hand_over(settings) if hand_over else None
     return Job(making.contents["source"], making.target, making.options, making.metadata, making.src.signature, last,
                dict(os.environ), settings)
 

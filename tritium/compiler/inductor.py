@@ -13,7 +13,7 @@ import ast
 import os
 from typing import Any
 
-from tritium import cache
+from tritium import backends, cache
 from tritium.errors import fail
 from tritium.ir.bounds import bounds
 from tritium.ir.preconditions import preconditions_of
@@ -98,11 +98,12 @@ def _largest_grid(src) -> tuple[int, int, int]:
 
 
 def place(kernel) -> None:
-    """Put the binary of a kernel for CUDA where Inductor looks for it, should the cache be elsewhere."""
-    folder = os.environ.get("TRITON_CACHE_DIR")
-    if kernel.metadata.target.backend != "cuda" or not folder or meta(kernel.src.fn) is None:
+    """Put the binary of a kernel for a GPU where Inductor looks for it, should the cache be elsewhere."""
+    folder, target = os.environ.get("TRITON_CACHE_DIR"), kernel.metadata.target
+    if target.backend == "cpu" or not folder or meta(kernel.src.fn) is None:
         return
-    path = os.path.join(folder, cache.base32(kernel.hash), f"{kernel.src.fn.__name__}.cubin")
+    name = f"{kernel.src.fn.__name__}.{backends.get(target).binary_ext}"
+    path = os.path.join(folder, cache.base32(kernel.hash), name)
     if os.path.exists(path):
         return
     import tempfile  # a process that torch is not in does without

@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tritium.backends import text_form
 from tritium.backends.compiler import NAMES, Options
 from tritium.language.types.signature import flatten
 
-_MARKS = {"llir": ";", "ptx": "//", "amdgcn": ";"}
 # Found out anew, or decided by the machine the text is compiled for next.
 _KNOWN = frozenset((
     "allowed_dot_input_precisions", "arch", "backend_name", "default_dot_input_precision",
@@ -30,11 +30,12 @@ def noted(ext: str, text: str, signature: Mapping[str, Any], metadata: Mapping[s
     >>> noted("ptx", ".version 8.3\\n", {"x": "*fp32", "N": "constexpr"}, {"shared": 64, "num_warps": 8, "num_ctas": 1})
     '.version 8.3\\n// tritium: {"signature": {"x": "*fp32"}, "shared": 64, "num_warps": 8}\\n'
     """
-    if ext not in _MARKS or _NOTE.search(text):
+    form = text_form(ext)
+    if form is None or _NOTE.search(text):
         return text
     said = {name: value for name, value in metadata.items() if name not in _KNOWN and not _is_usual(name, value)}
     told = json.dumps({"signature": _run_time(signature), **said}, default=str)
-    return f"{text.rstrip()}\n{_MARKS[ext]} tritium: {told}\n"
+    return f"{text.rstrip()}\n{form.comment} tritium: {told}\n"
 
 
 def read(text: Any) -> dict[str, Any]:

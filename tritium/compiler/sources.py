@@ -122,13 +122,6 @@ class ASTSource:
         return {}
 
 
-_NAMES = {
-    "llir": r"define\s+(?!internal)(?:\w+\s+)*void\s+@\"?([\w.$]+)",
-    "ptx": r"\.visible\s+\.entry\s+([\w$]+)",
-    "amdgcn": r"\.globl\s+([\w$]+)",
-}
-
-
 class IRSource:
     """A file holding one stage of a kernel; compilation goes on from there.
 
@@ -179,7 +172,8 @@ class IRSource:
         """The name of the kernel."""
         if self.module is not None:
             return self.module.name
-        found = re.search(_NAMES[self.ext], self.src) if self.ext in _NAMES else None
+        form = backends.text_form(self.ext)
+        found = re.search(form.name, self.src) if form else None
         return found[1] if found else self.path.stem
 
     @property

@@ -23,7 +23,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from tritium import knobs
+from tritium import backends, knobs
 from tritium.backends.compiler import GPUTarget, Options
 from tritium.compiler import frames
 
@@ -139,7 +139,8 @@ def _begin(target: str) -> None:
     machine = GPUTarget.parse(target)
     options = make_backend(machine).parse_options({})
     metadata = {**vars(options), "name": "nothing", "target": machine}
-    last = "ptx" if machine.backend == "cuda" else None  # nothing is started to assemble nothing
+    record = backends.get(machine)
+    last = record.stages[-2][0] if record.long else None  # nothing is started to assemble nothing
     work(Job(parse_module("kernel @nothing() {\n}\n"), machine, options, metadata, {}, last, {}, {}))
 
 

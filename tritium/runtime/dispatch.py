@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from tritium import knobs
+from tritium import backends, knobs
 from tritium.backends.compiler import NAMES, BaseBackend, GPUTarget, Options, check_names
 from tritium.backends.driver import Call, DriverBase, driver
 from tritium.compiler import ASTSource, CompiledKernel, compile, make_backend
@@ -137,9 +137,6 @@ def check_keywords(kernel: str, parameters: list[str], options: Iterable[str]) -
         raise refusal(UnknownName, error.args[0], misnamed(kernel, unknown, parameters, NAMES)) from None
 
 
-_HOST_AND_GPU = ("cpu", "cuda")
-
-
 def _driver(fn: JITFunction, values: tuple) -> DriverBase:
     """The driver of the device the tensors are on.
 
@@ -150,9 +147,9 @@ def _driver(fn: JITFunction, values: tuple) -> DriverBase:
     for param, device in zip(fn.params, devices):
         if device in (None, found):
             continue
-        if found is None or (found, device) == _HOST_AND_GPU:
+        if found is None or _reaches(device, found):
             found, first = device, param.name
-        elif (device, found) != _HOST_AND_GPU:
+        elif not _reaches(found, device):
             raise refusal(ValueError, f"Pointer argument (at {param.num}) cannot be accessed from Triton: {param.name} "
                           f"is on {device}, an argument before it on {found}, in a launch of kernel `{fn.__name__}`")
     try:
@@ -161,6 +158,11 @@ def _driver(fn: JITFunction, values: tuple) -> DriverBase:
         if first is None:
             raise
         raise of_argument(explain(error, hint=None), fn.__name__, first) from None
+
+
+def _reaches(device: str, host: str) -> bool:
+    """Whether `host` is the host, whose memory kernels on the other device may take."""
+    return host == "cpu" and backends.present(device) and backends.get(device).takes_host_memory
 
 
 def _device_cache(fn: JITFunction, drv: DriverBase) -> DeviceCache:

@@ -23,4 +23,5 @@ BACKEND = Backend(
     fingerprint=fingerprint,
     views={"asm": lazy(f"{_HERE}:assembly_view"), "so": lazy("tritium.backends.cpu.runtime.shared_object:so"),
            "launcher.so": lazy("tritium.backends.cpu.runtime.shared_object:launcher_so")},
+    hand_over=lambda settings: None,
 )

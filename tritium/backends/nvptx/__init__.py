@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import fail
-from .. import Backend, lazy
+from .. import Backend, TextForm, lazy
 
 _STAGES = "tritium.backends.nvptx.compile"
 
@@ -58,4 +58,7 @@ BACKEND = Backend(
     ahead=lazy("tritium.backends.nvptx.assemble.warm_up:start"),
     views={"sass": lazy(f"{_STAGES}:sass")},
     long=True,
+    texts={"ptx": TextForm("//", r"\.visible\s+\.entry\s+([\w$]+)")},
+    takes_host_memory=True,
+    hand_over=lazy("tritium.backends.nvptx.assemble.ptxas:hand_over"),
 )

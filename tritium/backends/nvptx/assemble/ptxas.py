@@ -29,6 +29,15 @@ def ptxas():
     return None
 
 
+def hand_over(settings):
+    """Tell another process where the assembler is; without one it ends at PTX, which the driver of this one takes."""
+    path = ptxas()
+    if path is None:
+        return "ptx"
+    settings["nvidia"]["ptxas"] = knobs.Tool(path)
+    return None
+
+
 def _inside(package, path):
     from importlib.util import find_spec
 
