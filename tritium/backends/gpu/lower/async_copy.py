@@ -51,8 +51,8 @@ def async_load(g, op, buffer, pointers, mask=None):
         for r in range(0, layout.registers, width):
             offset, constant = at[r]
             address = g.shared.pointer(g, w.binary("add", buffer[0], offset))
-            allowed = None if mask is None else mask[r]
-            g.target.async_copies.copy(g, address, constant, pointers[r], width * size, allowed)
+            source, allowed = pointers[r], None if mask is None else mask[r]
+            g.target.async_copies.copy(g, address, constant, source, width * size, allowed)
 
 
 @lower(gpu_ops.buffer_load)
