@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from ....ir import types as T
 from ...gpu.lower.shape import convert_scalar
-from .words import LETTER, bracketed, pack_words, unpack_word
+from ...gpu.lower.words import pack_words, unpack_word
+from .operands import LETTER, bracketed
 
 INTEGERS = (T.i32, T.u32, T.i64, T.u64)
 _FLOAT_ADD = {T.f16: ("add.noftz", "f16", 70), T.bf16: ("add.noftz", "bf16", 90), T.f32: ("add", "f32", 20),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .operands import LETTER, bracketed
 from .threads import special_register
-from .words import LETTER, bracketed
 
 
 def block_rank(g):

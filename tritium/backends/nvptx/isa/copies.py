@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .words import bracketed
+from .operands import bracketed
 
 
 def async_copy(g, target, constant, source, size, mask):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...gpu.lower.convert import pack
-from .words import LETTER, bracketed, bytes_of, pack_words, unpack_word
+from ...gpu.lower.words import bytes_of, pack_words, unpack_word
+from .operands import LETTER, bracketed
 
 
 def load(g, pointer, kind, count, mask, fill, attrs):

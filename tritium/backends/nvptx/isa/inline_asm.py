@@ -8,7 +8,7 @@ from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
 from ...gpu.lower.function import llvm_type
-from .words import pack_words, unpack_word
+from ...gpu.lower.words import pack_words, unpack_word
 
 _REGISTER = {"r": "i32", "l": "i64", "f": "float", "d": "double", "h": "i16", "b": "i1", "c": "i8"}
 

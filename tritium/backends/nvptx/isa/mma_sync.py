@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from ....ir import types as T
 from ...gpu.layout.linear import axis_bits
+from ...gpu.lower.words import pack_words
 from . import fragments
 from .tensor_types import NAMES, STEP, multiplies
-from .words import pack_words
 
 SINCE = {T.f16: 75, T.i8: 75, T.bf16: 80, T.f32: 80, T.f8e4nv: 89, T.f8e5: 89}  # architecture
 

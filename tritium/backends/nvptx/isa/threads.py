@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .words import through_words
+from ...gpu.lower.words import through_words
 
 
 def index(g, what, axis=0):

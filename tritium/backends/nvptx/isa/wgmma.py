@@ -8,10 +8,10 @@ from ....ir import types as T
 from ...gpu.layout.linear import log2
 from ...gpu.layout.swizzle import row_width, swizzled
 from ...gpu.lower.convert import write
+from ...gpu.lower.words import pack_words
 from . import fragments
 from .tensor_types import NAMES, STEP, multiplies
 from .warp_roles import await_turn
-from .words import pack_words
 
 MAX_N = 256  # columns of one instruction
 ALONG_K = {"a": 1, "b": 0}  # the axis of K in [M, K] and [K, N]

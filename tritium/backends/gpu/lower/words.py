@@ -1,12 +1,11 @@
-"""Elements as the 32-bit words they travel in between threads, memory and inline assembly."""
+"""Elements as the 32-bit words they travel in between threads and memory."""
 
 from __future__ import annotations
 
-from ...gpu.lower.convert import pack
 from ...llvm.writer import lanes, value
 from ...llvm.writer import vector as vector_of
+from .convert import pack
 
-LETTER = {16: "h", 32: "r", 64: "l"}  # of a register in inline assembly
 _BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
 
 
@@ -17,15 +16,6 @@ def bytes_of(kind):
     (2, 1, 8)
     """
     return _BYTES.get(kind) or (8 if kind.startswith("ptr") else max(1, int(kind[1:]) // 8))
-
-
-def bracketed(register, constant):
-    """An address in assembly.
-
-    >>> bracketed("$1", 16), bracketed("$1", 0)
-    ('[$1+16]', '[$1]')
-    """
-    return f"[{register}+{constant}]" if constant else f"[{register}]"
 
 
 def pack_words(g, items):
