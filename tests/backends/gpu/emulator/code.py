@@ -70,7 +70,7 @@ class Segment:
         self.lines, self.steps = [], None  # decoded when first reached
 
 
-_FUNCTION = r"^define (?:internal|ptx_kernel) [^@\n]+ @([\w.$]+)\((.*?)\) nounwind[^\n]*\{\n(.*?)^\}"
+_FUNCTION = r"^define (?:internal|\w+_kernel) [^@\n]+ @([\w.$]+)\((.*?)\) nounwind[^\n]*\{\n(.*?)^\}"
 _CALL = re.compile(r"(?:(%[\w.]+) = )?call [^@\"]*@([\w.$]+)\(")
 WAITS = re.compile(r"\b(?:barrier\.cta\.sync|barrier\.sync|bar\.sync|barrier\.cluster\.wait)\b")
 
@@ -78,7 +78,7 @@ WAITS = re.compile(r"\b(?:barrier\.cta\.sync|barrier\.sync|bar\.sync|barrier\.cl
 def segments_of(text):
     """A kernel's segments; the first is where it begins."""
     functions = {name: (head, body) for name, head, body in re.findall(_FUNCTION, text, re.M | re.S)}
-    kernel, segments = re.search(r"^define ptx_kernel void @([\w.$]+)", text, re.M)[1], []
+    kernel, segments = re.search(r"^define \w+_kernel void @([\w.$]+)", text, re.M)[1], []
     _write_out(functions, kernel, Frame(kernel, functions[kernel][0]), segments)
     return segments
 

@@ -1,0 +1,150 @@
+"""A second GPU target: kernels compile through the shared stages, LLVM verifies them, and emulated they agree with the
+interpreter. Its warps have 64 lanes, and it has nothing that only NVIDIA's GPUs have."""
+
+import inspect
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.cpu.kernels import module as build_module
+from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.test_modules import BATTERY, agree, borrowed, in_the_language
+from tests.backends.gpu.toy import collection, machine
+from tests.backends.gpu.toy.target import TOY
+from tests.exec import test_exec
+from tritium import backends, kernels, ops
+from tritium.backends.gpu.lower import LOWER
+from tritium.backends.nvptx.isa.target import LOWER as NVIDIA
+from tritium.compiler import ASTSource
+from tritium.errors import CompilationError
+from tritium.interp.machine import interpret
+from tritium.ir.text import parse_module
+from tritium.runtime.jit import JITFunction
+
+
+@pytest.fixture(autouse=True)
+def toy_is_installed(monkeypatch):
+    monkeypatch.setitem(backends.FOLDERS, "toy", "tests.backends.gpu.toy")
+
+
+# --- tile IR ----------------------------------------------------------------------------------------------------------
+def check_on_toy(build, arg_types, args, grid=(1,), tolerance=0.0, opt=2):
+    """Run on the interpreter and on the toy; all arrays must agree."""
+    module = build_module(build, *arg_types)
+    if not in_the_language(module):
+        pytest.skip("GPU tiles are powers of two, as in the language")
+    theirs, mine = ([x.copy() if isinstance(x, np.ndarray) else x for x in args] for _ in range(2))
+    interpret(module, theirs, grid)
+    machine.run(module, mine, grid)
+    agree(theirs, mine, tolerance)
+    return ""
+
+
+@pytest.fixture(autouse=True)
+def on_the_toy(monkeypatch):
+    for part in BATTERY:
+        monkeypatch.setattr(part, "check", check_on_toy)
+
+
+globals().update(borrowed())
+
+
+@pytest.mark.parametrize("run", test_exec.CASES, ids=str)
+def test_text_kernels(run):
+    module = parse_module(run.kernel)
+    args, outputs = test_exec.arguments(run, module)
+    machine.run(module, args, run.grid, num_warps=2)
+    for at, wanted in zip(outputs, run.expected, strict=True):
+        pointee = module.args[at].type.pointee
+        expected = test_exec.array(pointee, wanted, run.bits)
+        test_exec.compare(args[at], expected, run, pointee, test_exec.signless(wanted))
+
+
+# --- the collection ---------------------------------------------------------------------------------------------------
+OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
+NOT_RUN = ("grouped_matmul_kernel",)
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """Launches of kernels go to the toy; the list has the names of those that went there."""
+    names = []
+
+    def launch(kernel, grid, args, kwargs):
+        options = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs and name not in kernel.arg_names}
+        bound = inspect.signature(kernel.fn).bind(*args, **kwargs)
+        bound.apply_defaults()
+        module, values = module_of(kernel, list(bound.arguments.values()))
+        names.append(kernel.fn.__name__)
+        if kernel.fn.__name__ in NOT_RUN:
+            machine.compiled(module, **options)
+        else:
+            machine.run(module, values, grid(bound.arguments) if callable(grid) else grid, **options)
+
+    warm = SimpleNamespace(_init_handles=lambda: None, n_regs=64, metadata=SimpleNamespace(shared=0))
+    monkeypatch.setattr(JITFunction, "__getitem__", lambda self, grid: lambda *x, **more: launch(self, grid, x, more))
+    monkeypatch.setattr(JITFunction, "warmup", lambda self, *args, **kwargs: warm)
+    return names
+
+
+@pytest.mark.parametrize("name", collection.CASES)
+def test_collection(launched, name):
+    """Every kernel compiles and, emulated, gives what the reference does."""
+    made, wanted = collection.CASES[name]()
+    assert launched
+    pairs = zip(made, wanted, strict=True) if isinstance(made, tuple) else [(made, wanted)]
+    for x, y in pairs:
+        np.testing.assert_allclose(x.astype(np.float64), y, rtol=2e-3, atol=2e-4)
+
+
+def test_the_whole_collection_is_covered():
+    files = {path.stem for path in Path(kernels.__file__).parent.glob("*.py")} - {"__init__", "arrays"}
+    assert files == {name.split(",")[0] for name in collection.CASES}
+
+
+# --- the seam ---------------------------------------------------------------------------------------------------------
+@triton.jit
+def doubled(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.load(x + i) * 2)
+
+
+def test_compile_as_users_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITIUM_CACHE_DIR", str(tmp_path))
+    source = ASTSource(doubled, {"x": "*fp32", "y": "*fp32", "N": "constexpr"}, {"N": 128})
+    made = triton.compile(source, target=machine.TARGET)
+    assert "define spir_kernel void @doubled" in made.asm["llir"] and '"toy.threads"="256"' in made.asm["llir"]
+
+
+@triton.jit
+def summed(x, y, N: tl.constexpr):
+    tl.store(y, tl.sum(tl.load(x + tl.arange(0, N)), 0))
+
+
+def test_warps_have_64_lanes():
+    """A warp sums its elements by six shuffles; those of 32 lanes need five."""
+    module, args = module_of(summed, [np.arange(64, dtype=np.float32), np.zeros(1, np.float32), 64])
+    text, metadata = machine.compiled(module, num_warps=1)
+    assert text.count("call i32 @toy.shuffle.xor") == 6 and not metadata["shared"]
+    machine.run(module, args, num_warps=1)
+    assert args[1][0] == 64 * 63 / 2
+
+
+@triton.jit
+def assembled(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [tl.load(x + i)], tl.int32, True, 1))
+
+
+def test_tables_of_lowerings_are_separate():
+    """What the NVIDIA backend adds is its own."""
+    assert ops.inline_asm in NVIDIA and ops.inline_asm not in TOY.lower
+    with pytest.raises(TypeError):
+        LOWER[ops.inline_asm] = NVIDIA[ops.inline_asm]
+    module, _ = module_of(assembled, [np.zeros(64, np.int32), np.zeros(64, np.int32), 64])
+    with pytest.raises(CompilationError, match="inline_asm has no lowering for toy"):
+        machine.compiled(module)
