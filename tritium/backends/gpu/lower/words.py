@@ -45,14 +45,14 @@ def unpack_word(g, word, kind):
 def through_words(g, x, fn):
     """Apply a function of 32-bit words to a value of any type."""
     w = g.w
-    size = 1 if x.type == "i1" else 8 * bytes_of(x.type)
+    bits = 1 if x.type == "i1" else 8 * bytes_of(x.type)
     if x.type.startswith("ptr"):
         back = through_words(g, w.cast("ptrtoint", x, "i64"), fn)
         return w.cast("inttoptr", back, x.type)
-    whole = w.cast("bitcast", x, f"i{size}")
-    if size < 32:
-        return w.cast("bitcast", w.cast("trunc", fn(w.cast("zext", whole, "i32")), f"i{size}"), x.type)
-    if size == 32:
+    whole = w.cast("bitcast", x, f"i{bits}")
+    if bits < 32:
+        return w.cast("bitcast", w.cast("trunc", fn(w.cast("zext", whole, "i32")), f"i{bits}"), x.type)
+    if bits == 32:
         return w.cast("bitcast", fn(whole), x.type)
     pair = w.cast("bitcast", whole, "<2 x i32>")
     low, high = (fn(w.extract(pair, k)) for k in range(2))
