@@ -69,7 +69,7 @@ INSIDE = {
         "pipeline": GPU_BASE | {"tma", "layout"},
         "rewrite": GPU_BASE | {"layout", "pipeline"},
         "lower": GPU_BASE | {"layout"},
-        "passes": GPU_BASE | {"tma", "layout", "cluster", "pipeline", "rewrite"},
+        "passes": GPU_BASE | {"target", "tma", "layout", "cluster", "pipeline", "rewrite"},
     },
     "backends/cpu": {
         "library": set(),

@@ -22,16 +22,16 @@ ATTRS = {
     "split_clusters": {"num_ctas": 2},
     "eliminate_redundant_loads": {"launch_checks": True},
     "hoist_scales": {"launch_checks": True},
+    "prefetch_loads": {"maxnreg": 63},  # a quarter of the registers is the budget
     "specialize_warps": {"launch_checks": True},
     "tma_stores": {"launch_checks": True, "producer_warps": 4},
 }
-REGISTERS = 63  # of a thread: a quarter of them is the budget of prefetched loads
 
 
-def passes_of(arch, warps=4, stages=3, most=None):
+def passes_of(arch, warps=4, stages=3):
     """The GPU's own passes by name."""
     target = GPUTarget("cuda", arch, 32)
-    options = BaseBackend(target).parse_options({"num_warps": warps, "num_stages": stages, "maxnreg": most})
+    options = BaseBackend(target).parse_options({"num_warps": warps, "num_stages": stages})
     shared = {*map(name_of, PASSES), "legalize", "first_that"}
     return {name: step for name, step in steps(target, options).items() if name not in shared}
 
@@ -43,8 +43,7 @@ def test_case(case, request):
     name, said = case.path.stem, {"num_warps": int(warps), "num_stages": int(stages)}
     module = module.replace(attrs={**module.attrs, **said, **ATTRS.get(name, {})})
     before = print_module(module)
-    most = REGISTERS if name == "prefetch_loads" else None
-    after = dce(verify(passes_of(int(arch), int(warps), int(stages), most)[name].run(module, None)))
+    after = dce(verify(passes_of(int(arch), int(warps), int(stages))[name].run(module, None)))
     assert print_module(module) == before, "a pass changed its input"
     assert print_module(parse_module(print_module(after))) == print_module(after)
     cases.check(case, print_module(after), request.config.getoption("--update"))
