@@ -18,7 +18,7 @@ OPS = IR | {"ops"}
 LANGUAGE = OPS | {"cache", "language"}
 BACKENDS = LANGUAGE | {"passes", "interp", "frontend", "backends", "tensors", "protocols"}
 RUNTIME = BACKENDS | {"compiler", "runtime", "testing"}
-EVERYTHING = RUNTIME | {"kernels", "tools", "alias", "compat"}
+EVERYTHING = RUNTIME | {"kernels", "tools", "alias", "compat", "insight"}
 ALLOWED = {
     "errors": {"knobs"},
     "knobs": set(),
@@ -40,7 +40,8 @@ ALLOWED = {
     "runtime": RUNTIME,
     "testing": RUNTIME,
     "kernels": RUNTIME,
-    "compat": RUNTIME,
+    "insight": RUNTIME,
+    "compat": RUNTIME | {"insight"},
     "alias": {"__init__"},
     "tools": EVERYTHING,
     "__init__": EVERYTHING,
@@ -155,7 +156,7 @@ def test_imports_point_down(path):
     for name, line in imports(ast.parse(path.read_text()), package):
         used = module_of(name)
         # A kernel or a tool is a user: `import tritium as triton` is how users begin.
-        user = module in ("kernels", "tools", "runtime", "testing") and used == "__init__"
+        user = module in ("kernels", "tools", "runtime", "testing", "insight") and used == "__init__"
         excused = (relative.as_posix(), used) in EXCEPTIONS
         if used is not None and used != module and used not in ALLOWED[module] and not user and not excused:
             wrong.append(f"{relative}:{line} imports {name}")

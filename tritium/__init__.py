@@ -25,6 +25,7 @@ _HOMES = {
     "cdiv": "language.source.function", "next_power_of_2": "language.source.function",
     "compile": "compiler", "AsyncCompileMode": "compiler.background", "FutureKernel": "compiler.background",
     "CompilationError": "errors", "TritonError": "errors", "InterpreterError": "errors", "OutOfResources": "errors",
+    "profile": "insight.profile",
     "install_as_triton": "alias", "uninstall_as_triton": "alias",
 }  # fmt: skip
 

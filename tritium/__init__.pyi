@@ -35,6 +35,9 @@ from .errors import (
     OutOfResources as OutOfResources,
     TritonError as TritonError,
 )
+from .insight.profile import (
+    profile as profile,
+)
 from .language.source.function import (
     cdiv as cdiv,
     constexpr_function as constexpr_function,

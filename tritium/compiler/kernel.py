@@ -31,6 +31,7 @@ class LazyDict:
 
     def __init__(self, data: dict[str, Any]):
         self.data, self.extras = data, []
+        self.launch: tuple[Any, tuple, tuple] | None = None  # of which launch it tells: kernel, grid, arguments
 
     def get(self) -> dict[str, Any]:
         """All items."""
@@ -351,6 +352,7 @@ class CompiledKernel:
     def launch_metadata(self, grid: tuple, stream, *args) -> LazyDict:
         """What launch hooks are told."""
         told = LazyDict({"name": self.name, "function": self.function, "stream": stream})
+        told.launch = self, grid, args
         wanted = getattr(self.src.fn, "launch_metadata", None)
         if wanted is not None:
             names = self.src.fn.arg_names

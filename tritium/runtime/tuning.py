@@ -240,6 +240,26 @@ def put_back(x: Any, saved: Any) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# Measuring
+
+# Context managers of those who watch launches: what watching costs is not to decide which configuration is the fastest.
+observers: list[Callable[[], contextlib.AbstractContextManager]] = []
+
+
+@contextlib.contextmanager
+def unobserved() -> Iterator[None]:
+    """Have those who watch launches step aside inside the `with`.
+
+    >>> with unobserved():
+    ...     pass
+    """
+    with contextlib.ExitStack() as stack:
+        for aside in list(observers):
+            stack.enter_context(aside())
+        yield
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # Showing
 
 

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     if how.startswith("-") and how not in ("--", "-m", "-c", "-"):
         print(f"tritium run: unknown option {how}\n\n{USAGE}", file=sys.stderr)
         return 2
-    return _ends(lambda: run(how, rest))
+    return status_of(lambda: run(how, rest))
 
 
 def run(how: str, rest: list[str]) -> None:
@@ -59,7 +59,7 @@ def run(how: str, rest: list[str]) -> None:
         run_script(rest if how == "--" else [how, *rest])
 
 
-def _ends(body: Callable[[], None]) -> int:
+def status_of(body: Callable[[], None]) -> int:
     """The exit status of a program; an exception is shown as Python would, with none of our frames above."""
     try:
         body()

@@ -300,11 +300,14 @@ class Launcher:
 
     def __call__(self, gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *args) -> None:
         args, packed = self._pack(args)  # the arguments' memory must outlive the launch
-        if enter is not None:
+        room = self._room
+        if self._preconditions is not None:
+            at = ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value or 0
+            if not self._preconditions.hold((gx, gy, gz), at):
+                function, room = self._fallback()
+        if enter is not None:  # last: between the hooks is the kernel alone, for those who take its time
             enter(told)
-        at = ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value or 0
-        if self._preconditions is None or self.judge((gx, gy, gz), at):
-            self._launch(function, self._room, gx, gy, gz, packed)
+        self._launch(function, room, gx, gy, gz, packed)
         if leave is not None:
             leave(told)
 
@@ -331,6 +334,12 @@ class Launcher:
         """True if a launch with the slots at an address satisfies the preconditions; else the fallback is launched."""
         if self._preconditions.hold(sizes, address):
             return True
+        count = sum(len(flatten(type_)) for type_ in self._types)
+        self._launch(*self._fallback(), *sizes, ctypes.string_at(address, 8 * count))
+        return False
+
+    def _fallback(self) -> tuple[int, int]:
+        """The entry of the variant without preconditions, and its word on scratch memory."""
         if not self._checks.other:
             with _judging, busy():
                 if not self._checks.other:
@@ -339,9 +348,7 @@ class Launcher:
                     self._other = kernel  # its code must stay
                     self._checks.other_arena = _room(kernel.metadata)
                     self._checks.other = kernel.function
-        count = sum(len(flatten(type_)) for type_ in self._types)
-        self._launch(self._checks.other, self._checks.other_arena, *sizes, ctypes.string_at(address, 8 * count))
-        return False
+        return self._checks.other, self._checks.other_arena
 
 
 def _tensor_guard(x: Any, multiple: bool | None, stored: bool) -> record.Guard | None:

@@ -1,0 +1,1 @@
+"""See why: what kernels do and what they cost. Facts are data classes; what draws them only draws."""
