@@ -385,7 +385,22 @@ def test_run_calls_the_hooks_it_is_given(checked):
     by_run(compiled, (3, 1, 1), x, out, N, 2.0, BLOCK, hooks=chains)
     chains[0].add(hooks[0])
     by_run(compiled, (3, 1, 1), x, out, N, 2.0, BLOCK, hooks=chains, told="that")
-    assert events[6:] == [("enter", "that", 2)] and len(checked) == (1 if NATIVE else 5)
+    assert events[6:] == [("enter", "that", 2)] and len(checked) == (2 if NATIVE else 5)  # a hook came
+
+
+def test_hooks_of_the_settings_are_told_what_the_caller_left_out():
+    """A framework that saw no hooks when it wrote its launch passes them, and nothing to tell them."""
+    x, out = arrays()
+    compiled, names = warm(x, out, N, 2.0), []
+    hooks = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
+    by_run(compiled, (3, 1, 1), x, out, N, 2.0, BLOCK, hooks=hooks)
+    with knobs.runtime.scope():
+        hooks[0].add(hook := lambda told: names.append((told.get()["name"], told.launch[1])))
+        for _ in range(2):
+            by_run(compiled, (3, 1, 1), x, out, N, 2.0, BLOCK, hooks=hooks)
+    hooks[0].remove(hook)
+    by_run(compiled, (3, 1, 1), x, out, N, 2.0, BLOCK, hooks=hooks)
+    assert names == [(compiled.name, (3, 1, 1))] * 2
 
 
 def test_what_a_hook_raises_is_raised():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from tritium.runtime import saved
 from tritium.runtime.jit import JITFunction, get_full_name
 from tritium.runtime.launch import Form, captured
 from tritium.runtime.specialize import KernelParam, attrs_of, constants_of, functions_in, key_of
+from tritium.runtime.torch_names import follow_torch
 from tritium.tensors import device_of, hold
 
 
@@ -98,6 +100,8 @@ def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None
 def _arm(fn: JITFunction, drv: DriverBase, kernel: Any, form: Form, options: dict[str, Any], functions: list,
          arguments: list[tuple], launched: bool) -> None:
     """Have later calls like this one, which launched a kernel or only compiled it, go the fast way."""
+    if launched and "torch.autograd.profiler" in sys.modules:
+        follow_torch()
     if launched and (knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook):
         return  # they want to see every launch
     if not isinstance(kernel, CompiledKernel):

@@ -139,10 +139,10 @@ _UNKNOWN: Any = object()
 
 
 def _disarm_all() -> None:
-    """A hook may have come: launches over a grid must see whether there is one."""
+    """A hook may have come: launches must see whether there is one, and what it is to be told."""
     with _arming:
         for roads in list(_all):
-            del roads.overs[1:]
+            del roads.overs[1:], roads.runs[1:]
 
 
 knobs.listeners.append(_disarm_all)
@@ -176,8 +176,12 @@ class Roads:
         self._kernel.check_count(args)
         check_sizes((gx, gy, gz))
         held = self._demands.check(args)
+        # A framework may have made up its mind to tell hooks nothing while there were none.
+        untold = told is None and any(isinstance(hook, knobs.HookChain) and hook for hook in (enter, leave))
+        if untold:
+            told = self._kernel.launch_metadata((gx, gy, gz), stream, *args)
         self._kernel.launcher(gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *held)
-        if self._native and function == self._kernel.function:
+        if self._native and function == self._kernel.function and not untold:
             self._arm(args)
 
     def _arm(self, args: tuple) -> None:
