@@ -41,7 +41,7 @@ ALLOWED = {
     "testing": RUNTIME,
     "kernels": RUNTIME,
     "insight": RUNTIME,
-    "compat": RUNTIME | {"insight"},
+    "compat": RUNTIME | {"insight", "tools", "alias"},
     "alias": {"__init__"},
     "tools": EVERYTHING,
     "__init__": EVERYTHING,

@@ -1,28 +1,23 @@
-"""Proton, Triton's profiler, is not part of tritium; files that import it can be imported.
+"""Proton, Triton's profiler, over tritium's own: kernels' times under the scopes of a program. `docs/profile.md`
 
-    >>> import tritium.profiler as proton
-    >>> proton.start("matmul")
-    Traceback (most recent call last):
-    RuntimeError: proton.start is not part of tritium: time kernels with triton.testing.do_bench, or ...
+    import triton.profiler as proton
+
+    proton.start("matmul", hook="triton")
+    with proton.scope("forward"):
+        kernel[grid](...)
+    proton.finalize()                       # matmul.hatchet: `proton-viewer -m time/ms matmul.hatchet`
 """
 
 import importlib
 
-from ..experimental.absent import Absent
+from .scopes import cpu_timed_scope, enter_scope, enter_state, exit_scope, exit_state, scope, state
+from .sessions import activate, deactivate, finalize, profile, start
 
-INSTEAD = ("time kernels with triton.testing.do_bench, or profile the program with torch.profiler, which sees kernels "
-           "launched by tritium")
-
-NAMES = ("activate", "cpu_timed_scope", "deactivate", "enter_scope", "enter_state", "exit_scope", "exit_state",
-         "finalize", "profile", "scope", "start", "state")
-
-__all__ = [*NAMES, "language"]
+__all__ = ["activate", "cpu_timed_scope", "deactivate", "enter_scope", "enter_state", "exit_scope", "exit_state",
+           "finalize", "language", "profile", "scope", "start", "state", "viewer"]  # fmt: skip
 
 
 def __getattr__(name: str):
-    if name in ("language", "viewer"):
+    if name in ("language", "viewer", "proton"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-globals().update({name: Absent(f"proton.{name}", INSTEAD) for name in NAMES})

@@ -1,4 +1,4 @@
-"""Scopes that kernels name for Proton, Triton's profiler, which is not part of tritium: they cost and do nothing.
+"""Scopes inside kernels, for Proton: kernels are timed as a whole here, so these cost and do nothing.
 
     >>> import tritium.profiler.language as pl
     >>> pl.enter_scope("load")
