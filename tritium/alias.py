@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 __all__ = ["forget_children", "install_as_triton", "installed_as_triton", "prepare_children", "uninstall_as_triton"]
 
@@ -45,6 +46,11 @@ class _SameModule(Loader):
     def exec_module(self, module: ModuleType) -> None:
         # The import system has just written the alias into `__spec__`; a module keeps its own.
         module.__spec__ = self.own_spec
+
+    def get_code(self, fullname: str) -> Any:
+        """What `python -m triton.x` runs."""
+        spec: Any = self.own_spec
+        return spec.loader.get_code(spec.name)
 
 
 class _Finder(MetaPathFinder):
