@@ -11,6 +11,8 @@ from ..ir import types as T
 from ..ir.opdef import op
 from . import meaning as M
 
+__all__ = ["addptr", "bitcast", "cast", "select"]
+
 
 def _pointer(m, source, target, out):
     """Tell the machine of a pointer made from an integer: it may lead where no argument does."""

@@ -11,6 +11,11 @@ from ..ir import types as T
 from ..ir.opdef import Carry, op
 from .meaning import scalar_of
 
+__all__ = [
+    "assert_", "assume", "barrier", "call", "clock", "constant", "for_", "hint", "if_", "num_programs",
+    "print_", "program_id", "while_", "yield_",
+]  # fmt: skip
+
 
 @op("constant", attrs=("value", "type"), traits=("rematerializable",), cost="free")
 class constant:

@@ -8,6 +8,8 @@ from ..ir import types as T
 from ..ir.opdef import op
 from .meaning import convert
 
+__all__ = ["dot"]
+
 
 @op("dot", traits=("mma",), precision="ieee", imprecise=0)
 class dot:

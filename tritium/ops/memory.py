@@ -8,6 +8,8 @@ from __future__ import annotations
 from ..ir import types as T
 from ..ir.opdef import Access, op
 
+__all__ = ["ATOMICS", "atomic", "atomic_cas", "load", "store"]
+
 ATOMICS = ("add", "max", "min", "and", "or", "xor", "xchg", "load", "store")
 
 

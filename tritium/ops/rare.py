@@ -10,6 +10,8 @@ import numpy as np
 from ..ir import types as T
 from ..ir.opdef import op
 
+__all__ = ["rare"]
+
 
 @op("rare", traits=("positionwise", "rematerializable"))
 class rare:

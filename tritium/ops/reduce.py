@@ -10,6 +10,8 @@ import numpy as np
 from ..ir import types as T
 from ..ir.opdef import op
 
+__all__ = ["inline_asm", "map_", "reduce", "scan"]
+
 
 def _one_shape(what, types):
     for t in types[1:]:

@@ -8,6 +8,11 @@ from ..ir import types as T
 from ..ir.opdef import op
 from .meaning import fp8_values
 
+__all__ = [
+    "arange", "broadcast", "cat", "expand_dims", "extract", "gather", "histogram", "insert", "join", "reshape",
+    "sort", "splat", "split", "trans",
+]  # fmt: skip
+
 
 @op("arange", attrs=("start", "end"), traits=("rematerializable",), cost="free")
 class arange:
