@@ -24,7 +24,7 @@ from tritium.ir import text as ir_text  # noqa: E402
 from tritium.ir import types as T  # noqa: E402
 from tritium.ir.builder import Builder  # noqa: E402
 from tritium.ir.core import Loc, Module, Op, walk  # noqa: E402
-from tritium.ir.opdef import KINDS, PLACEMENT, OpKind  # noqa: E402
+from tritium.ir.opdef import KINDS, PLACEMENT, TRAITS, OpKind  # noqa: E402
 from tritium.ops import elementwise  # noqa: E402
 from tritium.tools.opt import modules  # noqa: E402
 
@@ -86,6 +86,8 @@ def types() -> str:
 | floats | {floats} |
 | pointers | `ptr<f32>`; `ptr<const f32>` cannot be stored through |
 | tiles | `tile<64x32xf16>`, `tile<8xptr<f32>>`: sizes are powers of two |
+
+Traits are what passes and backends ask of an op: [adding-an-op.md](adding-an-op.md) says what they mean.
 
 At the GPU stage any op may carry {placement} besides its own attributes: which lane and register holds which
 element, and how many elements one access moves. They do not change what an op means.
@@ -158,7 +160,8 @@ def traits(kind: OpKind) -> list[str]:
     found = [effects[kind.effects] + (" (depends on the op)" if kind.effect else "")]
     found += ["closes a region"] * kind.terminator + ["elementwise"] * kind.elementwise
     found += ["has regions"] * ("regions" in inspect.signature(kind.infer).parameters)
-    found += ["folds"] * (kind.fold is not None)
+    found += ["folds"] * (kind.fold is not None) + [f"`{name}`" for name in TRAITS if getattr(kind, name)]
+    found += [f"{kind.cost} to compute"] * (kind.cost != "slow")
     return [*found, *(["no meaning in the interpreter"] * (kind.eval is None and not kind.terminator))]
 
 
@@ -183,6 +186,7 @@ table says otherwise. None has an effect, and none has attributes.
 {rows}
 
 `slow` ops are rather kept than computed again; the result of an `exact` op is one of the operands' values or bits.
+`steps` ops make runs of equal or consecutive numbers from an index and a number, as x // 4 does.
 """
 
 
@@ -197,8 +201,8 @@ def elements(row: elementwise.Row) -> str:
 
 def row_traits(row: elementwise.Row) -> str:
     """What the algebra knows of a row."""
-    found = {"commutes": row.commutes, f"unit {row.unit}": row.unit is not None, "exact": row.exact,
-             "slow": row.cost == "slow"}
+    found = {"commutes": row.commutes, f"unit {row.unit}": row.unit is not None, "idempotent": row.idempotent,
+             "steps": row.steps, "exact": row.exact, "slow": row.cost == "slow"}
     return ", ".join(name for name, holds in found.items() if holds)
 
 

@@ -100,6 +100,24 @@ def test_what_is_allowed_is_there(name, kinds):
     assert kinds in [found for _, found in op_lists(ast.parse((ROOT / name).read_text()))], "take it off the list"
 
 
+# What works on ops, parameters and blocks: these hash by identity, results by what they are, so they key dictionaries
+# themselves. An id may come twice, and keeps nothing alive.
+VALUES = ("ir", "ops", "passes", "frontend", "backends/gpu", "backends/cpu/fuse", "backends/cpu/lower",
+          "backends/nvptx/isa")  # fmt: skip
+IDS = {
+    "backends/gpu/lower/function.py": "registers, which know the id of the load they come from",
+    "backends/gpu/pipeline/shared_budget.py": "it simulates the allocation of shared memory",
+}
+
+
+@pytest.mark.parametrize("path", sorted(path for folder in VALUES for path in (ROOT / folder).rglob("*.py")),
+                         ids=lambda path: str(path.relative_to(ROOT)))  # fmt: skip
+def test_values_are_their_own_keys(path):
+    lines = [node.lineno for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Name) and node.id == "id" and isinstance(node.ctx, ast.Load)]
+    assert not lines or path.relative_to(ROOT).as_posix() in IDS, f"id() in lines {lines}: use the value itself"
+
+
 @pytest.mark.parametrize("text", [
     "X = (ops.load, ops.store)",
     "X = frozenset({ops.load, gpu_ops.async_load})",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tritium.ir.opdef import KINDS
+from tritium.ir.opdef import KINDS, TRAITS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,6 +38,12 @@ def test_what_is_said_of_an_op(maker):
     load, add = KINDS["load"], KINDS["add"]
     assert maker.operands(load) == "`p`, `mask` (optional), `other` (optional)"
     assert maker.attributes(load) == '`cache=""`, `eviction=""`, `volatile=False`'
-    assert maker.traits(load) == ["reads memory (depends on the op)"]
+    assert maker.traits(load) == ["reads memory (depends on the op)", "`positionwise`", "`global_memory`"]
     assert maker.row_line(add) == "%2 = add %x, %y : tile<8xf32>" and maker.elements(add.row) == "any"
     assert maker.row_traits(add.row) == "commutes, unit 0"
+
+
+def test_the_page_about_adding_ops_lists_the_traits():
+    text = (ROOT / "docs" / "adding-an-op.md").read_text()
+    rows = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in TRAITS.items())
+    assert f"| trait | an op that has it |\n|---|---|\n{rows}\n" in text, rows

@@ -64,7 +64,7 @@ class Member(Machine):
     def execute(self, op, inputs):
         """As a machine does; then it is another's turn if this op may have been waiting for others."""
         made = super().execute(op, inputs)
-        if op.kind in (ops.atomic, ops.atomic_cas) or op.kind is ops.load and op.attrs.get("volatile"):
+        if op.kind.atomic or op.kind is ops.load and op.attrs.get("volatile"):
             self.turns.hand_on(self.k)
         return made
 
