@@ -12,6 +12,7 @@ def start_phases(g, barrier, arrivals):
 
 
 def arrive(g, barrier):
+    """Arrive at a barrier of this block."""
     body = "mbarrier.arrive.shared::cta.b64 _, [$0];"
     g.w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({barrier.typed})')
 

@@ -53,6 +53,7 @@ def warp_roles(g, op):
 
 
 def mbarrier_init(g, op):
+    """Barriers side by side, made by the first thread; returns the address of the first."""
     base = g.shared.reserve(8 * op.attrs["count"], 8)
     with g.w.when(g.w.compare("icmp eq", g.place("thread"), g.int(0))):
         for k in range(op.attrs["count"]):
@@ -61,6 +62,7 @@ def mbarrier_init(g, op):
 
 
 def mbarrier_arrive(g, op, barrier, condition=None):
+    """A warp arrives once, by its first lane, at its own block's barrier, or at those of all blocks by a lane each."""
     w, lane, blocks = g.w, g.place("lane"), op.attrs["blocks"]
     here = w.compare("icmp eq", lane, g.int(0)) if blocks == 1 else w.compare("icmp ult", lane, g.int(blocks))
     with w.when(here if condition is None else w.binary("and", here, condition[0])):
