@@ -133,7 +133,7 @@ def fake(monkeypatch, tmp_path):
         importlib.import_module(f"tritium.{name}")
     frontend, passes = types.ModuleType("tritium.frontend"), types.ModuleType("tritium.passes")
     frontend.lower, lower.calls = lower, []
-    passes.run = lambda module, pipeline, watch=None: module
+    passes.run, passes.dumping = lambda module, pipeline, watch=None: module, lambda name: None
     for stand_in in (frontend, passes):
         monkeypatch.setitem(sys.modules, stand_in.__name__, stand_in)
         monkeypatch.setattr(tritium, stand_in.__name__.rpartition(".")[2], stand_in, raising=False)

@@ -17,7 +17,8 @@ from tritium.ir.verify import verify
 
 def interpret_in_blocks(module, args, grid=(1,), *, blocks=2, backwards=False):
     """Run every program of a launch on a cluster of so many blocks."""
-    module = verify(split_clusters(simplify_induction(module), blocks))
+    module = module.replace(attrs={**module.attrs, "num_ctas": blocks})
+    module = verify(split_clusters(simplify_induction(module)))
     memory = Memory(True)
     first = Machine(memory, grid)
     values = [first.argument(arg.type, value, arg.name) for arg, value in zip(module.args, args, strict=True)]

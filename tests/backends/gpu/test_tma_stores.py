@@ -10,9 +10,8 @@ from tests.backends.gpu import emulator
 from tests.backends.gpu.modules import run_cuda
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
-from tritium import ops
 from tritium.backends.gpu.analysis.preconditions import Assumptions
-from tritium.backends.nvptx import compile
+from tritium.backends.gpu.pipeline import tma_stores
 from tritium.interp.machine import interpret
 from tritium.ir.preconditions import preconditions_of
 
@@ -35,7 +34,7 @@ def tma_stores_of(module, **options):
 def everywhere(monkeypatch):
     """Kernels without a producer warp leave stores to their threads; here they do not, so that all kinds are tried. And
     they look for themselves whether a box is within reach, which else the launcher does."""
-    monkeypatch.setattr(compile, "BY_TMA", (ops.store, ops.atomic))
+    monkeypatch.setattr(tma_stores, "BY_THREADS", tma_stores.BY_PRODUCER)
     monkeypatch.setattr(Assumptions, "in_range", lambda *args, **options: False)
 
 

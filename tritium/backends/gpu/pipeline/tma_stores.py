@@ -27,13 +27,15 @@ from ..analysis.polynomial import Scalars, write
 from ..analysis.preconditions import Assumptions
 from ..tma import by_element, reached, tensor_map
 
+BY_PRODUCER, BY_THREADS = (ops.store, ops.atomic), (ops.atomic,)  # done by TMA with a producer warp, and without one
+
 
 def tma_stores(module, target):
     """Store tiles, and update them atomically, by TMA where possible.
 
     Without a producer warp only atomics are: threads store as fast, but their atomics, one by one, do not combine so.
     """
-    kinds = (ops.store, ops.atomic) if module.attrs.get("producer_warps") else (ops.atomic,)
+    kinds = BY_PRODUCER if module.attrs.get("producer_warps") else BY_THREADS
     if target.tma is None or not module.attrs.get("launch_checks"):
         return module
     if not any(op.kind in kinds for op in walk(module.body)):
