@@ -15,6 +15,7 @@ import pytest
 from tritium.backends.cpu.lower import fault_record
 from tritium.backends.cpu.lower.function import lower
 from tritium.backends.cpu.runtime import alone, cooperative, faults, float_state, interrupt, pool
+from tritium.backends.cpu.runtime.job import before_arena
 from tritium.backends.llvm.target import assembly, cpu_target
 from tritium.ir.text import parse_module
 
@@ -254,6 +255,6 @@ def test_other_systems_are_left_alone():
 def test_a_kernel_notes_itself_and_each_program():
     text = lower(parse_module("kernel @k(%p: ptr<i32>, %n: i32) { store %p, %n }"), cpu_target("aarch64")).text
     record, program = (re.search(rf"(%\S+) = getelementptr i8, ptr %arena, i64 {offset}\b", text)[1]
-                       for offset in (faults.RECORD, faults.PROGRAM))
+                       for offset in map(before_arena, ("record", "program")))
     assert len(re.findall(rf"store ptr @str\d+, ptr {record}\b", text)) == 1
     assert len(re.findall(rf"store volatile i64 %\S+, ptr {program}\b", text)) == 1

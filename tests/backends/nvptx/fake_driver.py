@@ -122,8 +122,8 @@ class FakeCuda:
         self._note("plain", function, (gx, gy, gz), (bx, by, bz), shared, stream, parameters, [])
 
     def _cuLaunchKernelEx(self, config, function, parameters, extra):
-        c = launch._Config.from_address(config)
-        rows = (launch._Attribute * c.count).from_address(c.attributes)
+        c = launch.CONFIG.from_address(config)
+        rows = (launch.ATTRIBUTE * c.count).from_address(c.attributes)
         self._note("ex", function, tuple(c.grid), tuple(c.block), c.shared, c.stream, parameters,
                    [(row.id, tuple(row.value)[:3]) for row in rows])  # fmt: skip
 
@@ -181,7 +181,7 @@ class FakeCuda:
         word(out, ctypes.c_float).value = end - start
 
     def _cuOccupancyMaxActiveClusters(self, out, function, config):
-        word(out, I).value = 132 // launch._Config.from_address(config).grid[0]
+        word(out, I).value = 132 // launch.CONFIG.from_address(config).grid[0]
 
     def _cuTensorMapEncodeTiled(self, out, type_, rank, address, dims, strides, box, steps, *rest):
         values = [(Q * rank).from_address(dims)[:], (Q * (rank - 1)).from_address(strides)[:],

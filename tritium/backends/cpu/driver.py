@@ -286,12 +286,12 @@ class Launcher:
         self._checks: Any = None
         self.fallback: Any = None
         if getattr(metadata, "preconditions", None):
-            from tritium.backends.cpu.runtime.launcher import Checks
+            from tritium.backends.cpu.runtime.launcher import CHECKS
             from tritium.backends.launcher.preconditions import Guard
             from tritium.ir.preconditions import preconditions_of
 
             self._preconditions = Guard(preconditions_of(metadata))
-            self._checks = Checks(self._preconditions.address, None, 0)
+            self._checks = CHECKS.ctype(preconditions=self._preconditions.address)
 
     @property
     def checks(self) -> int:

@@ -81,7 +81,7 @@ entry:
   %function.a = getelementptr ptr, ptr %head, i64 4
   %function.o = load ptr, ptr %function.a
   %function = call ptr @PyLong_AsVoidPtr(ptr %function.o)
-  %own.p = getelementptr %record, ptr %record, i64 0, i32 1
+  %own.p = field record.entry of %record
   %own = load ptr, ptr %own.p
   %same = icmp eq ptr %function, %own
   br i1 %same, label %measure, label %other
@@ -92,7 +92,7 @@ measure:
   %valid = call i1 @read_grid(ptr %head, ptr %sizes)
   br i1 %valid, label %place, label %other
 place:
-  %on_stream.p = getelementptr %record, ptr %record, i64 0, i32 11
+  %on_stream.p = field record.on_stream of %record
   %on_stream = load ptr, ptr %on_stream.p
   %streamless = icmp eq ptr %on_stream, null
   br i1 %streamless, label %begin, label %stream
@@ -117,11 +117,12 @@ begin:
   %entered = call i1 @tell(ptr %enter, ptr %told)
   br i1 %entered, label %go, label %raised
 go:
-  %result.p = getelementptr %record, ptr %record, i64 0, i32 7
+  %result.p = field record.result of %record
   %result = load ptr, ptr %result.p
   br i1 %streamless, label %plain, label %placed
 plain:
-  %run = load ptr, ptr %record
+  %run.p = field record.run of %record
+  %run = load ptr, ptr %run.p
   %ran = call ptr %run(ptr %record, ptr %slots, ptr %sizes, ptr %result)
   br label %look
 placed:
@@ -162,7 +163,7 @@ done:
 ; What a record of `lookup` stands for.
 define internal ptr @found_kernel(ptr %record, ptr %slots, ptr %context, ptr %args, i64 %count, ptr %names) nounwind {
 entry:
-  %result.p = getelementptr %record, ptr %record, i64 0, i32 7
+  %result.p = field record.result of %record
   %result = load ptr, ptr %result.p
   call void @Py_IncRef(ptr %result)
   ret ptr %result

@@ -7,7 +7,9 @@ only `ob_type` is read, and of NumPy's arrays `data`, `descr` and `flags`, which
 
 from __future__ import annotations
 
-__all__ = ["CODES", "TYPE_OFFSET", "guards"]
+from ..llvm.structs import Struct, resolve
+
+__all__ = ["CODES", "RECORD", "ROW", "TYPE_OFFSET", "guards"]
 
 TYPE_OFFSET = object.__basicsize__ - 8  # ob_type ends the head of every object
 _DATA = object.__basicsize__  # NumPy: data, nd, dimensions, strides, base, descr, flags
@@ -22,21 +24,33 @@ CODES = {name: code for code, name in enumerate((
     "FLOAT64", "FIXED", "CAPTURED",
 ))}  # fmt: skip
 
-_RECORD = """
-; function that runs the kernel, its entry, what else that function wants to know, rows, arguments, of which positional,
-; names of the others, what `call` returns, defaults of all parameters, names of the positional ones, what that function
-; must look into before it runs the kernel, the function that runs it on a given stream (null: there are none), whether
-; `call` returns None in the end; then the rows
-%record = type { ptr, ptr, i64, i64, i64, i64, ptr, ptr, ptr, ptr, ptr, ptr, i64 }
+# The rows come after it.
+RECORD = Struct(
+    "record",
+    run="ptr",  # the function that runs the kernel
+    entry="ptr",  # of the kernel
+    extra="i64",  # what else `run` wants to know
+    rows="i64",
+    arguments="i64",
+    positional="i64",  # how many of the arguments are
+    keywords="ptr",  # names of the other arguments
+    result="ptr",  # what `call` returns
+    defaults="ptr",  # of all parameters
+    names="ptr",  # of the positional arguments
+    checks="ptr",  # what `run` must look into before it runs the kernel
+    on_stream="ptr",  # the function that runs it on a given stream; null: there are none
+    quiet="i64",  # whether `call` returns None in the end
+)
 
-"""
+# One word, and two operands.
+ROW = Struct("row", code="i8", flags="i8", slot="i16", argument="i16", device="i16", a="ptr", b="ptr")
 
 _FILL = """
 ; Check arguments against a record and fill the slots. 0: done, 1: another specialisation, 2: an exception is set.
 define internal i32 @fill(ptr %record, ptr %args, ptr %slots) nounwind {
 start:
   %overflow = alloca i32
-  %n.p = getelementptr %record, ptr %record, i64 0, i32 3
+  %n.p = field record.rows of %record
   %n = load i64, ptr %n.p
   %rows = getelementptr %record, ptr %record, i64 1
   br label %check
@@ -48,23 +62,22 @@ check:
   br i1 %end, label %done, label %row
 row:
   %i1 = add i64 %i, 1
-  %at = mul i64 %i, 3
-  %code.p = getelementptr i64, ptr %rows, i64 %at
-  %word = load i64, ptr %code.p
+  %row.p = getelementptr %row, ptr %rows, i64 %i
+  %word = load i64, ptr %row.p
   %code = and i64 %word, 255
-  %flags.w = lshr i64 %word, 8
+  %flags.w = lshr i64 %word, shift(row.flags)
   %flags = and i64 %flags.w, 255
-  %slot.w = lshr i64 %word, 16
+  %slot.w = lshr i64 %word, shift(row.slot)
   %s = and i64 %slot.w, 65535
-  %arg.w = lshr i64 %word, 32
+  %arg.w = lshr i64 %word, shift(row.argument)
   %arg.i = and i64 %arg.w, 65535
-  %device.i = lshr i64 %word, 48
-  %a.p = getelementptr i64, ptr %code.p, i64 1
+  %device.i = lshr i64 %word, shift(row.device)
+  %a.p = field row.a of %row.p
   %a = load ptr, ptr %a.p
-  %b.p = getelementptr i64, ptr %code.p, i64 2
+  %b.p = field row.b of %row.p
   %b = load ptr, ptr %b.p
   %a.i = ptrtoint ptr %a to i64
-  switch i64 %code, label %look [i64 13, label %filled i64 14, label %captured]
+  switch i64 %code, label %look [i64 {FIXED}, label %filled i64 {CAPTURED}, label %captured]
 captured:                                         ; the variable b[0] of the scope %a is still the object b[1]
   %name = call ptr @PyTuple_GetItem(ptr %b, i64 0)
   %was = call ptr @PyTuple_GetItem(ptr %b, i64 1)
@@ -84,19 +97,19 @@ look:
   %type.p = getelementptr i8, ptr %arg, i64 {type}
   %type = load ptr, ptr %type.p
   switch i64 %code, label %refuse [
-    i64 0, label %no_slot
-    i64 1, label %same
-    i64 2, label %equal
-    i64 3, label %bits
-    i64 4, label %tensor
-    i64 5, label %ndarray
-    i64 6, label %integer
-    i64 7, label %integer
-    i64 8, label %unsigned
-    i64 9, label %integer
-    i64 10, label %bool
-    i64 11, label %float
-    i64 12, label %float
+    i64 {SKIP}, label %no_slot
+    i64 {SAME}, label %same
+    i64 {EQUAL}, label %equal
+    i64 {BITS}, label %bits
+    i64 {TENSOR}, label %tensor
+    i64 {NDARRAY}, label %ndarray
+    i64 {INT32}, label %integer
+    i64 {INT64}, label %integer
+    i64 {UINT64}, label %unsigned
+    i64 {ANY64}, label %integer
+    i64 {BOOL}, label %bool
+    i64 {FLOAT32}, label %float
+    i64 {FLOAT64}, label %float
   ]
 
 same:                                             ; the object %a itself
@@ -210,8 +223,8 @@ width:
   %back = sext i32 %low to i64
   %narrow = icmp eq i64 %back, %number.v
   %wide = xor i1 %narrow, true
-  %for32 = icmp eq i64 %code, 6
-  %for64 = icmp eq i64 %code, 7
+  %for32 = icmp eq i64 %code, {INT32}
+  %for64 = icmp eq i64 %code, {INT64}
   %not32 = select i1 %for32, i1 %wide, i1 false
   %not64 = select i1 %for64, i1 %narrow, i1 false
   %misfit = or i1 %not32, %not64
@@ -264,7 +277,7 @@ real:
   %single.b = bitcast float %single to i32
   %single.w = zext i32 %single.b to i64
   %double.w = bitcast double %double to i64
-  %is_single = icmp eq i64 %code, 11
+  %is_single = icmp eq i64 %code, {FLOAT32}
   %real.w = select i1 %is_single, i64 %single.w, i64 %double.w
   br label %filled
 
@@ -299,8 +312,7 @@ def guards() -> str:
     >>> "define internal i32 @fill(" in guards()
     True
     """
-    offsets = {"{type}": TYPE_OFFSET, "{data}": _DATA, "{descr}": _DESCR, "{flags}": _FLAGS}
-    text = _RECORD + _FILL
-    for name, offset in offsets.items():
-        text = text.replace(name, str(offset))
-    return text
+    text = _FILL
+    for name, number in {"type": TYPE_OFFSET, "data": _DATA, "descr": _DESCR, "flags": _FLAGS, **CODES}.items():
+        text = text.replace(f"{{{name}}}", str(number))
+    return resolve("\n".join((RECORD.definition, ROW.definition, text)), RECORD, ROW)

@@ -15,8 +15,9 @@ from __future__ import annotations
 import sys
 
 from ...knobs import HookChain
+from ..llvm.structs import Struct, resolve
 from . import fast_paths
-from .guards import TYPE_OFFSET, guards
+from .guards import RECORD, TYPE_OFFSET, guards
 
 __all__ = ["SYMBOLS", "declare", "launcher", "python_objects", "texts"]
 
@@ -78,9 +79,10 @@ _TEXTS = {
     "doc.call": "launch the kernel",
 }
 
-_HEAD = """
-%method = type { ptr, ptr, i32, ptr }             ; PyMethodDef; 128: METH_FASTCALL, 2: METH_KEYWORDS, 8: METH_O
+_METHOD = Struct("method", name="ptr", function="ptr", flags="i32", doc="ptr")  # PyMethodDef
 
+# 128: METH_FASTCALL, 2: METH_KEYWORDS, 8: METH_O
+_HEAD = """
 @tt.def.bind = global %method { ptr @name.bind, ptr @bind, i32 8, ptr @doc.bind }
 @def.call = internal global %method { ptr @name.call, ptr @call, i32 130, ptr @doc.call }
 @nobody = internal global i8 0
@@ -137,12 +139,12 @@ raise:
 ; Whether a call has the form a record was made for: so many positional arguments, these keywords.
 define internal i1 @same_form(ptr %record, i64 %count, ptr %names) nounwind {
 entry:
-  %n.p = getelementptr %record, ptr %record, i64 0, i32 5
+  %n.p = field record.positional of %record
   %n = load i64, ptr %n.p
   %same_n = icmp eq i64 %n, %count
   br i1 %same_n, label %keywords, label %no
 keywords:
-  %names.p = getelementptr %record, ptr %record, i64 0, i32 6
+  %names.p = field record.keywords of %record
   %expected = load ptr, ptr %names.p
   %identical = icmp eq ptr %expected, %names
   br i1 %identical, label %yes, label %compare
@@ -164,7 +166,7 @@ no:
 ; The grid of a call: a tuple as it is, a function called with all parameters by name. A new reference; null: exception.
 define internal ptr @grid_of(ptr %grid, ptr %record, ptr %args, i64 %count, ptr %names) nounwind {
 entry:
-  %defaults.p = getelementptr %record, ptr %record, i64 0, i32 8
+  %defaults.p = field record.defaults of %record
   %defaults = load ptr, ptr %defaults.p
   %callable = call i32 @PyCallable_Check(ptr %grid)
   %function = icmp ne i32 %callable, 0
@@ -177,9 +179,9 @@ collect:
   %no_dict = icmp eq ptr %all, null
   br i1 %no_dict, label %raise, label %begin
 begin:
-  %own.p = getelementptr %record, ptr %record, i64 0, i32 9
+  %own.p = field record.names of %record
   %own = load ptr, ptr %own.p
-  %n.p = getelementptr %record, ptr %record, i64 0, i32 4
+  %n.p = field record.arguments of %record
   %n = load i64, ptr %n.p
   br label %next
 next:
@@ -328,7 +330,7 @@ form:
   br i1 %fits, label %check, label %skip
 check:
   %stack = call ptr @llvm.stacksave.p0()
-  %rows.w = getelementptr %record, ptr %record, i64 0, i32 3
+  %rows.w = field record.rows of %record
   %rows = load i64, ptr %rows.w
   %slots = alloca i64, i64 %rows
   %status = call i32 @fill(ptr %record, ptr %args, ptr %slots)
@@ -371,11 +373,12 @@ read:
   %valid = call i1 @read_sizes(ptr %actual, ptr %sizes)
   br i1 %valid, label %run, label %odd
 run:
-  %result.p = getelementptr %record, ptr %record, i64 0, i32 7
+  %result.p = field record.result of %record
   %result = load ptr, ptr %result.p
-  %function = load ptr, ptr %record
+  %run.p = field record.run of %record
+  %function = load ptr, ptr %run.p
   %returned = call ptr %function(ptr %record, ptr %slots, ptr %sizes, ptr %result)
-  %quiet.p = getelementptr %record, ptr %record, i64 0, i32 12
+  %quiet.p = field record.quiet of %record
   %quiet.w = load i64, ptr %quiet.p
   %quiet = icmp ne i64 %quiet.w, 0
   %done = icmp ne ptr %returned, null
@@ -439,7 +442,6 @@ def launcher() -> str:
     1
     """
     objects = [f"@{name} = external global i8" for name in _OBJECTS]
-    call = _CALL.replace("{type}", str(TYPE_OFFSET))
-    more = fast_paths.TEXT.replace("{type}", str(TYPE_OFFSET))
+    calls = resolve((_CALL + fast_paths.TEXT).replace("{type}", str(TYPE_OFFSET)), RECORD)
     named = texts(_TEXTS | fast_paths.TEXTS)
-    return "\n".join((_HEAD, named, declare(_FUNCTIONS), *objects, guards(), _GRID, call, more))
+    return "\n".join((_METHOD.definition, _HEAD, named, declare(_FUNCTIONS), *objects, guards(), _GRID, calls))

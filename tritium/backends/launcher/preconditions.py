@@ -12,22 +12,45 @@ import itertools
 
 from ...ir import types as T
 from ...ir.bounds import Pair, arguments_of, bounds, dependence_distances, residues
+from ..llvm.structs import Struct, resolve
 
-__all__ = ["TEXT", "Guard"]
+__all__ = ["Guard", "text"]
 
 MOST_REMEMBERED = 1024  # launches
 _AT_HAND = 8  # launches in the native launcher's cache
 _WORD = (-(1 << 63), (1 << 63) - 1)
 
+# What the native launcher reads, all in words: a head; the indices of the slots; the pairs, each with the slots of its
+# equalities after it; the launches in the cache, each a grid, the values of the slots, and the limits of each pair.
+_HEAD = Struct(
+    "preconditions",
+    slots="i64",
+    pairs="i64",
+    launches="i64",  # in the cache
+    begin="i64",  # the word where they begin
+)
+_PAIR = Struct(
+    "pair",
+    x="i64",  # the slots of its pointers
+    y="i64",
+    equalities="i64",  # slot pairs that must be equal for identical accesses; -1 if they never are
+)
+_LIMITS = Struct(
+    "limits",
+    least="i64",  # the dependence distances
+    most="i64",
+    may="i64",  # 1 if the accesses may be identical
+    period="i64",  # of the residues (`ir.bounds`), or 0
+    first="i64",  # the least residue, no more than the least distance
+    more="i64",  # the count of further residues
+)
+_GRID_WORDS, _HEAD_WORDS, _LIMIT_WORDS = 3, len(_HEAD.fields), len(_LIMITS.fields)
+
 
 class Guard:
     """Checks the preconditions of a kernel, with a cache of launches that satisfy them.
 
-    The native launcher reads `words`: the numbers of slots, pairs and cached launches and the offset of the launches;
-    the indices of the slots; for each pair its two slots, the number of slot pairs that must be equal for identical
-    accesses (-1 if they never are) and those slot pairs; for each launch its grid, the values of the slots, and for
-    each pair its dependence distances, whether its accesses may be identical, and its residues (`ir.bounds`): the
-    period or 0, the least residue, which is no more than the least distance, and the count of further ones.
+    The native launcher reads `words`.
 
     >>> from tritium.ir.preconditions import Preconditions
     >>> rows = ("argument", "i32", 1), ("constant", "i32", 64), ("mul", "i32", 0, 1)
@@ -46,10 +69,12 @@ class Guard:
         rows = (*self.nonnegative, *self.distances)
         self.types = {k: T.SCALARS[t] for one in rows for k, t in arguments_of(one).items()}
         table = [word for pair in self.pairs for word in _words(pair)]
-        self._begin = 4 + len(self.types) + len(table)
-        self._size = 3 + len(self.types) + 6 * len(self.pairs)
-        words = [len(self.types), len(self.pairs), 0, self._begin, *self.types, *table, *[0] * (_AT_HAND * self._size)]
+        begin = _HEAD_WORDS + len(self.types) + len(table)
+        self._size = _GRID_WORDS + len(self.types) + _LIMIT_WORDS * len(self.pairs)
+        words = [*[0] * _HEAD_WORDS, *self.types, *table, *[0] * (_AT_HAND * self._size)]
         self.words = (ctypes.c_int64 * len(words))(*words)
+        self._head = _HEAD.ctype.from_buffer(self.words)
+        self._head.slots, self._head.pairs, self._head.begin = len(self.types), len(self.pairs), begin
         self._known, self._next = {}, 0
 
     @property
@@ -85,12 +110,12 @@ class Guard:
     def _keep(self, key, distances):
         """Enter a launch into the native launcher's cache, in place of the oldest."""
         entry = [*key, *itertools.chain(*distances)]
-        used = [self._begin + k * self._size for k in range(self.words[2])]
+        used = [self._head.begin + k * self._size for k in range(self._head.launches)]
         if any(self.words[at:at + len(entry)] == entry for at in used):
             return
-        at = self._begin + self._next * self._size
+        at = self._head.begin + self._next * self._size
         self.words[at:at + len(entry)] = entry
-        self.words[2] = max(self.words[2], self._next + 1)
+        self._head.launches = max(self._head.launches, self._next + 1)
         self._next = (self._next + 1) % _AT_HAND
 
 
@@ -125,22 +150,23 @@ def _value(t, slot):
     return low - (1 << t.bits) if t.signed and low >> (t.bits - 1) else low
 
 
-TEXT = """
+_TEXT = """
 ; Check a kernel's preconditions. 0: they hold, 1: the launch is not cached, 2: accesses overlap that must not.
 define internal i32 @hold(ptr %preconditions, ptr %slots, ptr %grid) nounwind {
 start:
-  %n = load i64, ptr %preconditions
-  %m.p = getelementptr i64, ptr %preconditions, i64 1
+  %n.p = field preconditions.slots of %preconditions
+  %n = load i64, ptr %n.p
+  %m.p = field preconditions.pairs of %preconditions
   %m = load i64, ptr %m.p
-  %count.p = getelementptr i64, ptr %preconditions, i64 2
+  %count.p = field preconditions.launches of %preconditions
   %count = load i64, ptr %count.p
-  %begin.p = getelementptr i64, ptr %preconditions, i64 3
+  %begin.p = field preconditions.begin of %preconditions
   %begin = load i64, ptr %begin.p
-  %numbers = getelementptr i64, ptr %preconditions, i64 4
+  %numbers = getelementptr %preconditions, ptr %preconditions, i64 1
   %pairs = getelementptr i64, ptr %numbers, i64 %n
-  %m6 = mul i64 %m, 6
-  %nm = add i64 %n, %m6
-  %size = add i64 %nm, 3
+  %all = mul i64 %m, {limits}
+  %nm = add i64 %n, %all
+  %size = add i64 %nm, {grid}
   %gx = load i64, ptr %grid
   %gy.p = getelementptr i64, ptr %grid, i64 1
   %gy = load i64, ptr %gy.p
@@ -194,38 +220,40 @@ found:
 pair:
   %i = phi i64 [0, %found], [%i1, %passed]
   %p = phi ptr [%pairs, %found], [%p1, %passed]
-  %more.pairs = icmp slt i64 %i, %m6
+  %more.pairs = icmp slt i64 %i, %all
   br i1 %more.pairs, label %one_pair, label %holds
 one_pair:
-  %i1 = add i64 %i, 6
-  %x.i = load i64, ptr %p
+  %i1 = add i64 %i, {limits}
+  %x.w = field pair.x of %p
+  %x.i = load i64, ptr %x.w
   %x.p = getelementptr i64, ptr %slots, i64 %x.i
   %x = load i64, ptr %x.p
-  %y.w = getelementptr i64, ptr %p, i64 1
+  %y.w = field pair.y of %p
   %y.i = load i64, ptr %y.w
   %y.p = getelementptr i64, ptr %slots, i64 %y.i
   %y = load i64, ptr %y.p
-  %c.p = getelementptr i64, ptr %p, i64 2
+  %c.p = field pair.equalities of %p
   %c = load i64, ptr %c.p
-  %equals = getelementptr i64, ptr %p, i64 3
+  %equals = getelementptr %pair, ptr %p, i64 1
   %distance = sub i64 %y, %x
-  %least.p = getelementptr i64, ptr %limits, i64 %i
+  %own = getelementptr i64, ptr %limits, i64 %i
+  %least.p = field limits.least of %own
   %least = load i64, ptr %least.p
-  %most.p = getelementptr i64, ptr %least.p, i64 1
+  %most.p = field limits.most of %own
   %most = load i64, ptr %most.p
   %after = icmp sge i64 %distance, %least
   %before = icmp sle i64 %distance, %most
   %meet = and i1 %after, %before
   br i1 %meet, label %interleaved, label %passed
 interleaved:
-  %period.p = getelementptr i64, ptr %least.p, i64 3
+  %period.p = field limits.period of %own
   %period = load i64, ptr %period.p
   %repeats = icmp ne i64 %period, 0
   br i1 %repeats, label %modulo, label %step
 modulo:
-  %first.p = getelementptr i64, ptr %least.p, i64 4
+  %first.p = field limits.first of %own
   %first = load i64, ptr %first.p
-  %more.p = getelementptr i64, ptr %least.p, i64 5
+  %more.p = field limits.more of %own
   %more = load i64, ptr %more.p
   %since = sub i64 %distance, %first
   %residue = urem i64 %since, %period
@@ -233,7 +261,7 @@ modulo:
   br i1 %between, label %passed, label %step
 step:
   %together = icmp eq i64 %distance, 0
-  %may.p = getelementptr i64, ptr %least.p, i64 2
+  %may.p = field limits.may of %own
   %may.w = load i64, ptr %may.p
   %may = icmp ne i64 %may.w, 0
   %ever = icmp sge i64 %c, 0
@@ -272,3 +300,14 @@ unfit:
   ret i32 2
 }
 """
+
+
+def text() -> str:
+    """The LLVM text that checks preconditions.
+
+    >>> text().count("define internal i32 @hold(")
+    1
+    """
+    structs = (_HEAD, _PAIR, _LIMITS)
+    body = _TEXT.replace("{limits}", str(_LIMIT_WORDS)).replace("{grid}", str(_GRID_WORDS))
+    return resolve("\n".join((*(struct.definition for struct in structs), body)), *structs)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...language.source.fingerprints import is_fixed
-from .guards import CODES
+from .guards import CODES, RECORD, ROW
 
 __all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT32", "INT64", "SKIP", "UINT64", "Guard", "Record", "check", "constant",
            "gpu_tensor", "integer", "ndarray", "pack", "record", "tensor"]  # fmt: skip
@@ -160,20 +160,24 @@ def record(run: int, entry: int, extra: int, guards: Sequence[Guard], owner: Any
     if max([*places, *(place for place, _ in fixed)], default=0) >= max(len(guards) + len(fixed), 1):
         raise ValueError(f"{len(guards)} arguments and {len(fixed)} fixed values do not fill slots {places}")
     kept = (owner, keywords, result, names, {} if defaults is None else dict(defaults))
-    words = [run, entry, extra, len(guards) + len(fixed) + len(captured), len(guards), len(guards) - len(keywords),
-             id(keywords) if keywords else 0, id(result), id(kept[4]), id(names), checks, on_stream,
-             int(quiet)]  # fmt: skip
-    for i, (guard, place) in enumerate(zip(guards, places, strict=True)):
-        a = guard.a if guard.code == "BITS" else id(guard.a) if guard.a is not None or guard.code == "SAME" else 0
-        words += [CODES[guard.code] | guard.flags << 8 | place << 16 | i << 32 | guard.device << 48, a, id(guard.b)]
-    for place, value in fixed:
-        words += [CODES["FIXED"] | place << 16, int.from_bytes(value, "little"), 0]
-    for scope, variable in captured:
-        words += [CODES["CAPTURED"], id(scope), id(variable)]
-    r = Record(struct.pack(f"{len(words)}q", *(w - (1 << 64) if w >= 1 << 63 else w for w in words)))
+    rows = [ROW.ctype(CODES[guard.code], guard.flags, place, i, guard.device, _operand(guard), id(guard.b))
+            for i, (guard, place) in enumerate(zip(guards, places, strict=True))]
+    rows += [ROW.ctype(CODES["FIXED"], slot=place, a=int.from_bytes(value, "little")) for place, value in fixed]
+    rows += [ROW.ctype(CODES["CAPTURED"], a=id(scope), b=id(variable)) for scope, variable in captured]
+    head = RECORD.ctype(run=run, entry=entry, extra=extra, rows=len(rows), arguments=len(guards),
+                        positional=len(guards) - len(keywords), keywords=id(keywords) if keywords else 0,
+                        result=id(result), defaults=id(kept[4]), names=id(names), checks=checks, on_stream=on_stream,
+                        quiet=quiet)  # fmt: skip
+    r = Record(b"".join(map(bytes, (head, *rows))))
     r.guards, r.slots, r.fixed, r.captured = tuple(guards), tuple(places), tuple(fixed), tuple(captured)
     r.entry, r.extra, r.kept = entry, extra, kept
     return r
+
+
+def _operand(guard: Guard) -> int:
+    if guard.code == "BITS":
+        return guard.a
+    return id(guard.a) if guard.a is not None or guard.code == "SAME" else 0
 
 
 _SLOTLESS = frozenset(("SKIP", "SAME", "EQUAL", "BITS"))

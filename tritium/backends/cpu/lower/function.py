@@ -21,7 +21,7 @@ from ..fuse import polls, uniform_quotients
 from ..fuse.affine import described
 from ..fuse.dependences import Assumptions
 from ..fuse.plan import plan
-from ..runtime import faults
+from ..runtime.job import before_arena
 from . import loop_nests, scratch_chunks, views
 from .emit import Emitter
 from .fault_record import record
@@ -117,9 +117,10 @@ class Lowering(Emitter):
         parameters = ["ptr args", "i64 begin", "i64 end", "ptr grid", "ptr noalias arena"]
         with w.function("void", self.name, parameters) as (args, begin, end, self.grid, self.scratch):
             self.base = self.scratch  # where the arena begins, for functions too
-            at = lambda offset: w.gep("i8", self.scratch, w.const("i64", offset))
-            w.effect(f"store ptr {w.string(fault_record)}, ptr {at(faults.RECORD)}")
-            running = at(faults.PROGRAM)
+            at = lambda field: w.gep("i8", self.scratch, w.const("i64", before_arena(field)))
+            noted = at("record")
+            w.effect(f"store ptr {w.string(fault_record)}, ptr {noted}")
+            running = at("program")
             for k, arg in enumerate(self.module.args):
                 self.values[arg] = self.argument(args, k, arg.type)
             body = self.module.body

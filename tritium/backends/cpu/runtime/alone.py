@@ -13,6 +13,9 @@ always released soon. Other processes are not considered: kernels that update me
 
 from __future__ import annotations
 
+from ...llvm.structs import resolve
+from .job import HEADER, JOB
+
 __all__ = ["IDLE", "SYMBOLS", "alone"]
 
 SYMBOLS = ("tt.alone", "tt.shared")
@@ -73,12 +76,12 @@ define internal void @forget_launches() nounwind noinline cold {
 ; True if nobody else runs programs until `tt.shared` is called.
 define i1 @tt.alone(ptr %arena) nounwind noinline {
 entry:
-  %job.p = getelementptr i8, ptr %arena, i64 -56
+  %job.p = field header.job before %arena
   %job = load ptr, ptr %job.p
-  %stage.p = getelementptr %job, ptr %job, i64 0, i32 12
+  %stage.p = field job.stage of %job
   %stage = load i64, ptr %stage.p
   %open = icmp eq i64 %stage, 2
-  %together.p = getelementptr %job, ptr %job, i64 0, i32 10
+  %together.p = field job.together of %job
   %together = load i64, ptr %together.p
   %crowd = icmp ne i64 %together, 0
   %several = or i1 %open, %crowd
@@ -113,4 +116,4 @@ def alone() -> str:
     >>> "@tt.alone" in alone()
     True
     """
-    return _TEXT
+    return resolve(_TEXT, JOB, HEADER)

@@ -7,7 +7,9 @@ kernel's stack alone, and waits for the start asleep.
 
 from __future__ import annotations
 
+from ...llvm.structs import Struct, resolve
 from ...llvm.target import CpuTarget
+from .job import HEADER, JOB
 
 __all__ = ["BIT", "MOST", "cooperative", "refusal"]
 
@@ -32,11 +34,19 @@ def refusal(status: int, programs: int) -> str | None:
     return REFUSALS[status].replace("%lld", str(programs)) if status in REFUSALS else None
 
 
-_TEXT = """
-; job, mutex, condition, the next program, threads that have begun, those without an arena, 1: run 2: leave, threads
-; that are done
-%crew = type { ptr, [128 x i8], [128 x i8], i64, i64, i64, i64, i64 }
+_CREW = Struct(
+    "crew",
+    job="ptr",
+    mutex="[128 x i8]",
+    condition="[128 x i8]",
+    next="i64",  # program
+    begun="i64",  # threads
+    poor="i64",  # threads without an arena
+    word="i64",  # 1: run, 2: leave
+    done="i64",  # threads
+)
 
+_TEXT = """
 declare i32 @pthread_join(ptr, ptr)
 declare i32 @pthread_attr_init(ptr)
 declare i32 @pthread_attr_setstacksize(ptr, i64)
@@ -47,7 +57,7 @@ declare i32 @pthread_mutex_destroy(ptr)
 
 ; Run the one program whose number stands before the arena.
 define internal i64 @one_program(ptr %job, ptr %arena) nounwind {
-  %number.p = getelementptr i8, ptr %arena, i64 -8
+  %number.p = field header.number before %arena
   %number = load i64, ptr %number.p
   %end = add i64 %number, 1
   call void @programs(ptr %job, i64 %number, i64 %end, ptr %arena)
@@ -55,7 +65,7 @@ define internal i64 @one_program(ptr %job, ptr %arena) nounwind {
 }
 
 define internal void @run_one(ptr %job, ptr %arena, i64 %number) nounwind {
-  %number.p = getelementptr i8, ptr %arena, i64 -8
+  %number.p = field header.number before %arena
   store i64 %number, ptr %number.p
   %r = call i64 @guarded(ptr %job, ptr %arena, ptr @one_program)
   ret void
@@ -64,17 +74,18 @@ define internal void @run_one(ptr %job, ptr %arena, i64 %number) nounwind {
 define internal ptr @member(ptr %crew) nounwind {
 entry:
   %floats = call i64 @own_floats()
-  %job = load ptr, ptr %crew
+  %job.p = field crew.job of %crew
+  %job = load ptr, ptr %job.p
   %arena = call ptr @arena_for(ptr %job, i64 0)
   %none = icmp eq ptr %arena, null
   %poor = zext i1 %none to i64
-  %mutex = getelementptr %crew, ptr %crew, i64 0, i32 1
-  %condition = getelementptr %crew, ptr %crew, i64 0, i32 2
-  %next.p = getelementptr %crew, ptr %crew, i64 0, i32 3
-  %begun.p = getelementptr %crew, ptr %crew, i64 0, i32 4
-  %poor.p = getelementptr %crew, ptr %crew, i64 0, i32 5
-  %word.p = getelementptr %crew, ptr %crew, i64 0, i32 6
-  %done.p = getelementptr %crew, ptr %crew, i64 0, i32 7
+  %mutex = field crew.mutex of %crew
+  %condition = field crew.condition of %crew
+  %next.p = field crew.next of %crew
+  %begun.p = field crew.begun of %crew
+  %poor.p = field crew.poor of %crew
+  %word.p = field crew.word of %crew
+  %done.p = field crew.done of %crew
   %r1 = call i32 @pthread_mutex_lock(ptr %mutex)
   %number = load i64, ptr %next.p
   %following = add i64 %number, 1
@@ -100,7 +111,7 @@ go:
   br i1 %run, label %work, label %leave
 work:
   call void @run_one(ptr %job, ptr %arena, i64 %number)
-  %header = getelementptr i8, ptr %arena, i64 -64
+  %header = getelementptr %header, ptr %arena, i64 -1
   call void @running(ptr %header, ptr null)
   br label %leave
 leave:
@@ -115,7 +126,7 @@ entry:
   %attributes = alloca [128 x i8], align 16
   %all = alloca [128 x i8], align 16
   %before = alloca [128 x i8], align 16
-  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total.p = field job.total of %job
   %total = load i64, ptr %total.p
   %many = icmp ugt i64 %total, {most}
   br i1 %many, label %too_many, label %room
@@ -129,14 +140,15 @@ room:
 no_memory:
   ret i32 1
 prepare:
-  store ptr %job, ptr %crew
-  %mutex = getelementptr %crew, ptr %crew, i64 0, i32 1
-  %condition = getelementptr %crew, ptr %crew, i64 0, i32 2
-  %next.p = getelementptr %crew, ptr %crew, i64 0, i32 3
-  %begun.p = getelementptr %crew, ptr %crew, i64 0, i32 4
-  %poor.p = getelementptr %crew, ptr %crew, i64 0, i32 5
-  %word.p = getelementptr %crew, ptr %crew, i64 0, i32 6
-  %done.p = getelementptr %crew, ptr %crew, i64 0, i32 7
+  %job.p = field crew.job of %crew
+  store ptr %job, ptr %job.p
+  %mutex = field crew.mutex of %crew
+  %condition = field crew.condition of %crew
+  %next.p = field crew.next of %crew
+  %begun.p = field crew.begun of %crew
+  %poor.p = field crew.poor of %crew
+  %word.p = field crew.word of %crew
+  %done.p = field crew.done of %crew
   store i64 1, ptr %next.p                        ; the caller runs program 0
   store i64 0, ptr %begun.p
   store i64 0, ptr %poor.p
@@ -230,5 +242,6 @@ def cooperative(target: CpuTarget) -> str:
     """
     from .pool import system_values
 
-    text = system_values(_TEXT, target).replace("{most}", str(MOST))
+    text = f"{_CREW.definition}\n{system_values(_TEXT, target)}".replace("{most}", str(MOST))
+    text = resolve(text, JOB, HEADER, _CREW)
     return text.replace(" nounwind {", " nounwind noinline cold {")  # all of it is slow anyway: it starts threads

@@ -9,19 +9,20 @@ A kernel describes itself by a *record* (fault_record.py), bytes among its const
     name, place of the definition, then for each pointer: slot (2 bytes), name, places of its loads, of its stores
     (an atomic is both); -1 in place of a slot ends it
 
-The entry of a kernel puts the address of its record 40 bytes before the arena of its thread, and before each program
-the program's number 48 bytes before it (see pool.py). `TRITIUM_FAULT_HANDLER=0` leaves the signals alone.
+The entry of a kernel puts the address of its record, and before each program the program's number, into the header of
+its thread's arena (job.py). `TRITIUM_FAULT_HANDLER=0` leaves the signals alone.
 """
 
 from __future__ import annotations
 
+from ...llvm.structs import Struct, resolve
 from ...llvm.target import CpuTarget
 from ...llvm.writer import escaped
+from .job import HEADER, JOB
 
-__all__ = ["PROGRAM", "RECORD", "SYMBOLS", "faults"]
+__all__ = ["SYMBOLS", "faults"]
 
 SYMBOLS = ("tt.fault.install",)
-RECORD, PROGRAM = -40, -48  # where a kernel notes its record and the program that runs, in bytes from its arena
 _TEXTS = {
     "kernel": "kernel `", "read": "` read from ", "wrote": "` wrote to ", "touched": "` touched ",
     "nowhere": "` used an address that no memory can have", "signalled": "` was stopped by a signal",
@@ -36,6 +37,12 @@ _TEXTS = {
     "stack": "note: the stack of the thread is used up\n",
     "hint": "hint: run it with TRITON_INTERPRET=1, which checks every access\n",
 }  # fmt: skip
+
+# What Linux hands to a handler, and is told of one.
+_ACTION = Struct("action", handler="ptr", mask="[128 x i8]", flags="i32", restorer="ptr")
+_SIGNAL = Struct("signal", number="i32", error="i32", code="i32", address="i64")
+_STACK = Struct("stack", bottom="ptr", flags="i32", size="i64")
+_NEAR = Struct("near", pointer="ptr", distance="i64")  # an argument, and how far an address is from it
 
 _STUB = """
 define i32 @tt.fault.install() nounwind {
@@ -256,7 +263,7 @@ define internal i1 @is_touched(ptr %pointer, i64 %kind) nounwind {
   ret i1 %w
 }
 
-; The pointer that begins nearest at or below an address, and the nearest above it: (entry, distance) of each.
+; The pointer that begins nearest at or below an address, and the nearest above it: two %near.
 define internal void @nearest(ptr %first, ptr %slots, i64 %address, i64 %kind, i1 %all, ptr %found) nounwind {
 entry:
   br label %look
@@ -284,9 +291,10 @@ compare:
   %near = icmp ult i64 %distance, 1099511627776   ; a tebibyte: what is further away has nothing to do with it
   br i1 %near, label %rank, label %on
 rank:
-  %which = select i1 %is.above, i64 16, i64 0
-  %best.p = getelementptr i8, ptr %found, i64 %which
-  %best.d = getelementptr i8, ptr %best.p, i64 8
+  %which = zext i1 %is.above to i64
+  %nearest = getelementptr %near, ptr %found, i64 %which
+  %best.p = field near.pointer of %nearest
+  %best.d = field near.distance of %nearest
   %best = load ptr, ptr %best.p
   %none = icmp eq ptr %best, null
   %d = load i64, ptr %best.d
@@ -343,11 +351,13 @@ done:
 
 define internal void @say_arguments(ptr %first, ptr %slots, i64 %address, i64 %kind) nounwind {
 entry:
-  %found = alloca [4 x i64]
-  store [4 x i64] zeroinitializer, ptr %found
+  %found = alloca [2 x %near]
+  store [2 x %near] zeroinitializer, ptr %found
   call void @nearest(ptr %first, ptr %slots, i64 %address, i64 %kind, i1 false, ptr %found)
-  %above.p = getelementptr i8, ptr %found, i64 16
-  %b = load ptr, ptr %found
+  %second = getelementptr %near, ptr %found, i64 1
+  %below.p = field near.pointer of %found
+  %above.p = field near.pointer of %second
+  %b = load ptr, ptr %below.p
   %a = load ptr, ptr %above.p
   %no.b = icmp eq ptr %b, null
   %no.a = icmp eq ptr %a, null
@@ -357,8 +367,8 @@ any:                                              ; nobody is known to be touche
   call void @nearest(ptr %first, ptr %slots, i64 %address, i64 %kind, i1 true, ptr %found)
   br label %tell
 tell:
-  %below = load ptr, ptr %found
-  %below.d.p = getelementptr i8, ptr %found, i64 8
+  %below = load ptr, ptr %below.p
+  %below.d.p = field near.distance of %found
   %below.d = load i64, ptr %below.d.p
   %no.below = icmp eq ptr %below, null
   br i1 %no.below, label %upper, label %lower
@@ -367,7 +377,7 @@ lower:
   br label %upper
 upper:                                            ; the sizes are not known: where it is closer, it may be this one
   %above = load ptr, ptr %above.p
-  %above.d.p = getelementptr i8, ptr %found, i64 24
+  %above.d.p = field near.distance of %second
   %above.d = load i64, ptr %above.d.p
   %no.above = icmp eq ptr %above, null
   %closer = icmp ult i64 %above.d, %below.d
@@ -386,13 +396,13 @@ done:
 define internal void @report(i32 %signal, i32 %code, i64 %address, ptr %context, ptr %header, ptr %record) nounwind {
 entry:
   store i64 0, ptr @length
-  %job.p = getelementptr i8, ptr %header, i64 8
+  %job.p = field header.job of %header
   %job = load ptr, ptr %job.p
-  %program.p = getelementptr i8, ptr %header, i64 16
+  %program.p = field header.program of %header
   %program = load i64, ptr %program.p
-  %slots.p = getelementptr %job, ptr %job, i64 0, i32 1
+  %slots.p = field job.slots of %job
   %slots = load ptr, ptr %slots.p
-  %grid.p = getelementptr %job, ptr %job, i64 0, i32 2
+  %grid.p = field job.grid of %job
   %grid = load ptr, ptr %grid.p
   %place = call ptr @after(ptr %record)
   %first = call ptr @after(ptr %place)
@@ -476,8 +486,8 @@ end:
 """
 
 _HANDLER = """
-@old.segv = internal global [152 x i8] zeroinitializer, align 8 ; struct sigaction
-@old.bus = internal global [152 x i8] zeroinitializer, align 8
+@old.segv = internal global %action zeroinitializer, align 8
+@old.bus = internal global %action zeroinitializer, align 8
 @stack_key = internal global i64 0                ; of the thread's stack for signals
 @is_installed = internal global i1 false
 
@@ -514,16 +524,16 @@ define internal void @on_fault(i32 %signal, ptr %info, ptr %context) nounwind {
 entry:
   %errno = call ptr @__errno_location()
   %saved = load i32, ptr %errno
-  %code.p = getelementptr i8, ptr %info, i64 8
+  %code.p = field signal.code of %info
   %code = load i32, ptr %code.p
-  %address.p = getelementptr i8, ptr %info, i64 16
+  %address.p = field signal.address of %info
   %address = load i64, ptr %address.p
   %key = load i64, ptr @key
   %header = call ptr @pthread_getspecific(i64 %key)
   %idle = icmp eq ptr %header, null
   br i1 %idle, label %chain, label %served
 served:
-  %record.p = getelementptr i8, ptr %header, i64 24
+  %record.p = field header.record of %header
   %record = load ptr, ptr %record.p
   %outside = icmp eq ptr %record, null
   br i1 %outside, label %chain, label %inside
@@ -559,7 +569,8 @@ chain:
   store i32 %saved, ptr %errno
   %by.bus = icmp eq i32 %signal, 7
   %old = select i1 %by.bus, ptr @old.bus, ptr @old.segv
-  %handler = load ptr, ptr %old
+  %handler.p = field action.handler of %old
+  %handler = load ptr, ptr %handler.p
   %value = ptrtoint ptr %handler to i64
   switch i64 %value, label %call [i64 0, label %default i64 1, label %ignored]
 ignored:                                          ; the system does not ignore faults, but what others send
@@ -573,7 +584,7 @@ resend:
   %r2 = call i32 @raise(i32 %signal)
   br label %done
 call:
-  %flags.p = getelementptr i8, ptr %old, i64 136
+  %flags.p = field action.flags of %old
   %flags = load i32, ptr %flags.p
   %bit = and i32 %flags, 4
   %long = icmp ne i32 %bit, 0
@@ -589,10 +600,11 @@ done:
 }
 
 define i32 @tt.fault.install() nounwind {
-  %action = alloca [152 x i8], align 8
-  store [152 x i8] zeroinitializer, ptr %action
-  store ptr @on_fault, ptr %action
-  %flags.p = getelementptr i8, ptr %action, i64 136
+  %action = alloca %action, align 8
+  store %action zeroinitializer, ptr %action
+  %handler.p = field action.handler of %action
+  store ptr @on_fault, ptr %handler.p
+  %flags.p = field action.flags of %action
   store i32 134217732, ptr %flags.p               ; SA_ONSTACK | SA_SIGINFO
   %r1 = call i32 @pthread_key_create(ptr @stack_key, ptr @drop_stack)
   store i1 true, ptr @is_installed
@@ -605,12 +617,12 @@ define i32 @tt.fault.install() nounwind {
 ; A stack for the signals of this thread, where nobody gave it one: its own may be what ran out.
 define internal void @fault_stack() nounwind {
 entry:
-  %old = alloca [24 x i8], align 8
+  %old = alloca %stack, align 8
   %installed = load i1, ptr @is_installed
   br i1 %installed, label %ask, label %done
 ask:
   %r1 = call i32 @sigaltstack(ptr null, ptr %old)
-  %flags.p = getelementptr i8, ptr %old, i64 8
+  %flags.p = field stack.flags of %old
   %flags = load i32, ptr %flags.p
   %bit = and i32 %flags, 2                        ; SS_DISABLE
   %has = icmp eq i32 %bit, 0
@@ -620,9 +632,10 @@ make:
   %none = icmp eq ptr %stack, null
   br i1 %none, label %done, label %give
 give:
-  store ptr %stack, ptr %old
+  %bottom.p = field stack.bottom of %old
+  store ptr %stack, ptr %bottom.p
   store i32 0, ptr %flags.p
-  %size.p = getelementptr i8, ptr %old, i64 16
+  %size.p = field stack.size of %old
   store i64 65536, ptr %size.p
   %r2 = call i32 @sigaltstack(ptr %old, ptr null)
   %key = load i64, ptr @stack_key
@@ -636,13 +649,14 @@ done:
 
 define internal void @drop_stack(ptr %stack) nounwind {
 entry:
-  %old = alloca [24 x i8], align 8
+  %old = alloca %stack, align 8
   %r1 = call i32 @sigaltstack(ptr null, ptr %old)
-  %now = load ptr, ptr %old
+  %bottom.p = field stack.bottom of %old
+  %now = load ptr, ptr %bottom.p
   %ours = icmp eq ptr %now, %stack
   br i1 %ours, label %disable, label %release
 disable:
-  %flags.p = getelementptr i8, ptr %old, i64 8
+  %flags.p = field stack.flags of %old
   store i32 2, ptr %flags.p
   %r2 = call i32 @sigaltstack(ptr %old, ptr null)
   br label %release
@@ -664,5 +678,8 @@ def faults(target: CpuTarget) -> str:
         return _STUB
     texts = "\n".join(f'@fault.{name} = private unnamed_addr constant [{len(text) + 1} x i8] '
                       f'c"{escaped(text.encode())}\\00"' for name, text in _TEXTS.items())
-    text = "\n".join((texts, _CONTEXT["arm" if target.simd == "neon" else "x86"], _SAY, _REPORT, _HANDLER))
+    own = (_ACTION, _SIGNAL, _STACK, _NEAR)
+    text = "\n".join((*(struct.definition for struct in own), texts,
+                      _CONTEXT["arm" if target.simd == "neon" else "x86"], _SAY, _REPORT, _HANDLER))
+    text = resolve(text, JOB, HEADER, *own)
     return text.replace(" nounwind {", " nounwind noinline cold {")  # it runs once

@@ -28,10 +28,10 @@ from ....locks import busy, lock
 from ...launcher import fast_paths, guards, preconditions, record
 from ...launcher import launcher as native_launcher
 from ...launcher.parts import NATIVE, Part, Symbols, builtin
-from ...llvm import jit, writer
+from ...llvm import jit, structs, writer
 from ...llvm.target import CpuTarget, cpu_target
 from ..library import dot, dot_amx, partial, sort, tile_copy  # fmt: skip
-from . import alone, cooperative, faults, float_state, interrupt, launcher, pool
+from . import alone, cooperative, faults, float_state, interrupt, job, launcher, pool
 
 __all__ = ["PARTS", "Runtime"]
 
@@ -44,24 +44,14 @@ def _core(target: CpuTarget) -> str:
 
 _CORE = (pool.SYMBOLS + alone.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS + (launcher.SYMBOLS if NATIVE else ()))
 PARTS = (
-    Part("core", _CORE, (pool, alone, interrupt, float_state, cooperative, faults, guards, native_launcher, fast_paths,
-                         preconditions, launcher), _core),
+    Part("core", _CORE, (structs, job, pool, alone, interrupt, float_state, cooperative, faults, guards,
+                         native_launcher, fast_paths, preconditions, launcher), _core),
     *(Part(f"partial.{n}", s, (partial,), lambda _, n=n: partial.partial(n)) for n, s in partial.SYMBOLS.items()),
     Part("tile", tile_copy.SYMBOLS, (tile_copy,), lambda _: tile_copy.tile_copy()),
     *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
     Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
 )
-
-
-class _Job(ctypes.Structure):
-    """The pool's %job, for launches without the native builtin."""
-
-    _fields_ = (("entry", ctypes.c_void_p), ("slots", ctypes.c_char_p), ("grid", ctypes.c_void_p),
-                ("total", ctypes.c_int64), ("chunk", ctypes.c_int64), ("arena", ctypes.c_int64),
-                ("message", ctypes.c_char_p), ("program", ctypes.c_int64), ("thread", ctypes.c_void_p),
-                ("stop", ctypes.c_int64), ("together", ctypes.c_int64), ("raised", ctypes.c_int64),
-                ("stage", ctypes.c_int64), ("floats", ctypes.c_int64), ("due", ctypes.c_int64))  # fmt: skip
 
 
 class Runtime:
@@ -186,17 +176,20 @@ class Runtime:
             return
         grid = (ctypes.c_int64 * 3)(gx, gy, gz)
         together, arena_bytes = divmod(arena_bytes, cooperative.BIT)
-        job = _Job(entry, slots, ctypes.addressof(grid), gx * gy * gz, 0, arena_bytes, None, 0, None, 0, together)
+        packed = ctypes.cast(slots, ctypes.c_void_p).value
+        work = job.JOB.ctype(entry=entry, slots=packed, grid=ctypes.addressof(grid), total=gx * gy * gz,
+                             arena=arena_bytes, together=together)
         # The function releases Python's lock itself, for it takes it to run handlers of signals; what they raise is
         # raised here.
         kind = ctypes.PYFUNCTYPE if interrupt.IS_CPYTHON else ctypes.CFUNCTYPE
         run = kind(ctypes.c_int32, ctypes.c_void_p)(self.symbols["tt.run.released"])
-        status = run(ctypes.addressof(job))
+        status = run(ctypes.addressof(work))
         if status == 1:
             raise MemoryError
         if status == 2:
-            x, y, z = job.program % gx, job.program // gx % gy, job.program // (gx * gy)
-            raise RuntimeError(f"device-side assert triggered: {job.message.decode()} [program ({x}, {y}, {z})]")
+            message = ctypes.string_at(work.message).decode()
+            x, y, z = work.program % gx, work.program // gx % gy, work.program // (gx * gy)
+            raise RuntimeError(f"device-side assert triggered: {message} [program ({x}, {y}, {z})]")
         if (why := cooperative.refusal(status, gx * gy * gz)) is not None:
             raise RuntimeError(why)
         if status:

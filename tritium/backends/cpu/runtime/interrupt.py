@@ -16,6 +16,9 @@ from __future__ import annotations
 
 import sys
 
+from ...llvm.structs import resolve
+from .job import HEADER, JOB
+
 __all__ = ["IDLE", "IS_CPYTHON", "SYMBOLS", "interrupt"]
 
 SYMBOLS = ("tt.poll", "tt.pool.main", "tt.run.released")
@@ -36,7 +39,7 @@ define internal i32 @run_handlers(ptr %thread) nounwind {
 
 define i32 @tt.run.released(ptr %job) nounwind {
   %thread = call ptr @PyEval_SaveThread()
-  %thread.p = getelementptr %job, ptr %job, i64 0, i32 8
+  %thread.p = field job.thread of %job
   store ptr %thread, ptr %thread.p
   %status = call i32 @tt.run(ptr %job)
   call void @PyEval_RestoreThread(ptr %thread)
@@ -51,7 +54,7 @@ define internal i32 @run_handlers(ptr %thread) nounwind {
 }
 
 define i32 @tt.run.released(ptr %job) nounwind {
-  %thread.p = getelementptr %job, ptr %job, i64 0, i32 8
+  %thread.p = field job.thread of %job
   store ptr null, ptr %thread.p
   %status = call i32 @tt.run(ptr %job)
   ret i32 %status
@@ -75,14 +78,14 @@ declare void @longjmp(ptr, i32) noreturn
 declare i64 @pthread_self()
 
 define internal i1 @stopped(ptr %job) nounwind alwaysinline {
-  %stop.p = getelementptr %job, ptr %job, i64 0, i32 9
+  %stop.p = field job.stop of %job
   %stop = load atomic i64, ptr %stop.p monotonic, align 8
   %stopped = icmp ne i64 %stop, 0
   ret i1 %stopped
 }
 
 define internal void @stop(ptr %job) nounwind {
-  %stop.p = getelementptr %job, ptr %job, i64 0, i32 9
+  %stop.p = field job.stop of %job
   store atomic i64 1, ptr %stop.p release, align 8
   ret void
 }
@@ -91,7 +94,7 @@ define internal void @stop(ptr %job) nounwind {
 define internal i64 @guarded(ptr %job, ptr %arena, ptr %function) nounwind noinline {
 entry:
   %place = alloca [512 x i8], align 16            ; a jmp_buf has 312 bytes at most
-  %place.p = getelementptr i8, ptr %arena, i64 -32
+  %place.p = field header.frame before %arena
   store ptr %place, ptr %place.p
   %left = call i32 @_setjmp(ptr %place) returns_twice
   %back = icmp ne i32 %left, 0
@@ -106,17 +109,17 @@ gone:
 ; Have Python run the handlers of signals that have come, where that is possible and the last time is long ago.
 define internal void @look_for_signals(ptr %job, i64 %now) nounwind noinline cold {
 entry:
-  %thread.p = getelementptr %job, ptr %job, i64 0, i32 8
+  %thread.p = field job.thread of %job
   %thread = load ptr, ptr %thread.p
   %alone = icmp eq ptr %thread, null
   br i1 %alone, label %done, label %fresh
 fresh:                                            ; an exception that waits must not be lost
-  %raised.p = getelementptr %job, ptr %job, i64 0, i32 11
+  %raised.p = field job.raised of %job
   %raised = load i64, ptr %raised.p
   %waits = icmp ne i64 %raised, 0
   br i1 %waits, label %done, label %date
 date:
-  %due.p = getelementptr %job, ptr %job, i64 0, i32 14
+  %due.p = field job.due of %job
   %due = load i64, ptr %due.p
   %every = load i64, ptr @look_every
   %first = icmp eq i64 %due, 0
@@ -138,7 +141,7 @@ look:
   %key = load i64, ptr @key
   %arena = call ptr @pthread_getspecific(i64 %key)
   %r1 = call i32 @pthread_setspecific(i64 %key, ptr null)
-  %floats.p = getelementptr %job, ptr %job, i64 0, i32 13
+  %floats.p = field job.floats of %job
   %floats = load i64, ptr %floats.p
   call void @give_floats(i64 %floats)
   %failed = call i32 @run_handlers(ptr %thread)
@@ -169,12 +172,12 @@ done:
 ; Leave the program if the job is to stop. Programs of a cooperative launch wait for each other: they let others run.
 define void @tt.poll(ptr %arena) nounwind noinline {
 entry:
-  %job.p = getelementptr i8, ptr %arena, i64 -56
+  %job.p = field header.job before %arena
   %job = load ptr, ptr %job.p
   %over = call i1 @stopped(ptr %job)
   br i1 %over, label %leave, label %look
 look:
-  %together.p = getelementptr %job, ptr %job, i64 0, i32 10
+  %together.p = field job.together of %job
   %together = load i64, ptr %together.p
   %crowd = icmp ne i64 %together, 0
   br i1 %crowd, label %yield, label %mine
@@ -182,7 +185,7 @@ yield:
   %r = call i32 @sched_yield()
   br label %mine
 mine:
-  %caller.p = getelementptr i8, ptr %arena, i64 -16
+  %caller.p = field header.caller before %arena
   %caller = load i64, ptr %caller.p
   %is_caller = icmp ne i64 %caller, 0
   br i1 %is_caller, label %signals, label %done
@@ -194,7 +197,7 @@ signals:
 done:
   ret void
 leave:
-  %place.p = getelementptr i8, ptr %arena, i64 -32
+  %place.p = field header.frame before %arena
   %place = load ptr, ptr %place.p
   call void @longjmp(ptr %place, i32 1)
   unreachable
@@ -208,4 +211,4 @@ def interrupt() -> str:
     >>> interrupt().count("define void @tt.poll(ptr %arena)")
     1
     """
-    return _TEXT + (PYTHON if IS_CPYTHON else DEAF)
+    return resolve(_TEXT + (PYTHON if IS_CPYTHON else DEAF), JOB, HEADER)

@@ -6,23 +6,24 @@ programs run at once; its `checks` are null for a kernel without preconditions.
 
 from __future__ import annotations
 
-import ctypes
-
 from ...launcher import launcher as native
 from ...launcher import preconditions
+from ...launcher.guards import RECORD
+from ...llvm.structs import Struct, resolve
 from . import cooperative
+from .job import JOB
 
-__all__ = ["SYMBOLS", "Checks", "launcher"]
+__all__ = ["CHECKS", "SYMBOLS", "launcher"]
 
 SYMBOLS = (*native.SYMBOLS, "tt.finish", "tt.judge", "tt.def.launch_raw")
 
 
-class Checks(ctypes.Structure):
-    """`%checks`: a kernel's preconditions (`launcher.preconditions`); the entry and the scratch memory of its fallback
-    variant, once it is loaded."""
-
-    _fields_ = (("preconditions", ctypes.c_void_p), ("other", ctypes.c_void_p), ("other_arena", ctypes.c_int64))
-
+CHECKS = Struct(
+    "checks",
+    preconditions="ptr",  # of the kernel (`launcher.preconditions`)
+    other="ptr",  # the entry of its fallback variant, once it is loaded
+    other_arena="i64",  # scratch memory of that
+)
 
 _FUNCTIONS = """
 ptr PyErr_NoMemory()
@@ -43,30 +44,29 @@ _TEXTS = {
 }
 
 _RUN = """
-%checks = type { ptr, ptr, i64 }
-
 @tt.judge = global ptr null                       ; a Python function: check the preconditions of a launch
 @tt.def.launch_raw = global %method { ptr @name.raw, ptr @launch_raw, i32 128, ptr @doc.raw }
 
 ; Run a record's kernel, or its fallback variant if the launch breaks a precondition.
 define ptr @tt.finish(ptr %record, ptr %slots, ptr %grid, ptr %result) nounwind {
 entry:
-  %function.p = getelementptr %record, ptr %record, i64 0, i32 1
+  %function.p = field record.entry of %record
   %function = load ptr, ptr %function.p
-  %arena.p = getelementptr %record, ptr %record, i64 0, i32 2
+  %arena.p = field record.extra of %record
   %arena = load i64, ptr %arena.p
-  %checks.p = getelementptr %record, ptr %record, i64 0, i32 10
+  %checks.p = field record.checks of %record
   %checks = load ptr, ptr %checks.p
   %trusted = icmp eq ptr %checks, null
   br i1 %trusted, label %run, label %check
 check:
-  %preconditions = load ptr, ptr %checks
+  %preconditions.p = field checks.preconditions of %checks
+  %preconditions = load ptr, ptr %preconditions.p
   %held = call i32 @hold(ptr %preconditions, ptr %slots, ptr %grid)
   switch i32 %held, label %judge [i32 0, label %run i32 2, label %unfit]
 unfit:
-  %other.p = getelementptr %checks, ptr %checks, i64 0, i32 1
+  %other.p = field checks.other of %checks
   %other = load ptr, ptr %other.p
-  %other.arena.p = getelementptr %checks, ptr %checks, i64 0, i32 2
+  %other.arena.p = field checks.other_arena of %checks
   %other.arena = load i64, ptr %other.arena.p
   %none = icmp eq ptr %other, null
   br i1 %none, label %judge, label %run
@@ -102,10 +102,11 @@ run:
 define internal ptr @run(ptr %function, i64 %arena, ptr %slots, ptr %grid, ptr %result) nounwind {
 entry:
   %job = alloca %job
-  store ptr %function, ptr %job
-  %slots.p = getelementptr %job, ptr %job, i64 0, i32 1
+  %function.p = field job.entry of %job
+  store ptr %function, ptr %function.p
+  %slots.p = field job.slots of %job
   store ptr %slots, ptr %slots.p
-  %grid.p = getelementptr %job, ptr %job, i64 0, i32 2
+  %grid.p = field job.grid of %job
   store ptr %grid, ptr %grid.p
   %gx = load i64, ptr %grid
   %gy.p = getelementptr i64, ptr %grid, i64 1
@@ -114,16 +115,16 @@ entry:
   %gz = load i64, ptr %gz.p
   %plane = mul i64 %gx, %gy
   %total = mul i64 %plane, %gz
-  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total.p = field job.total of %job
   store i64 %total, ptr %total.p
-  %arena.p = getelementptr %job, ptr %job, i64 0, i32 5
+  %arena.p = field job.arena of %job
   %bytes = and i64 %arena, {bytes}
   store i64 %bytes, ptr %arena.p
-  %message.p = getelementptr %job, ptr %job, i64 0, i32 6
+  %message.p = field job.message of %job
   store ptr null, ptr %message.p
-  %stop.p = getelementptr %job, ptr %job, i64 0, i32 9
+  %stop.p = field job.stop of %job
   store i64 0, ptr %stop.p
-  %together.p = getelementptr %job, ptr %job, i64 0, i32 10
+  %together.p = field job.together of %job
   %together = and i64 %arena, {together}
   store i64 %together, ptr %together.p
   %nothing = icmp eq i64 %total, 0
@@ -147,7 +148,7 @@ refused:
   ret ptr null
 failed:
   %message = load ptr, ptr %message.p
-  %program.p = getelementptr %job, ptr %job, i64 0, i32 7
+  %program.p = field job.program of %job
   %program = load i64, ptr %program.p
   %x = urem i64 %program, %gx
   %row = udiv i64 %program, %gx
@@ -198,4 +199,5 @@ def launcher() -> str:
     1
     """
     run = _RUN.replace("{bytes}", str(cooperative.BIT - 1)).replace("{together}", str(cooperative.BIT))
-    return "\n".join((native.launcher(), native.texts(_TEXTS), native.declare(_FUNCTIONS), preconditions.TEXT, run))
+    return "\n".join((native.launcher(), native.texts(_TEXTS), native.declare(_FUNCTIONS), preconditions.text(),
+                      CHECKS.definition, resolve(run, RECORD, JOB, CHECKS)))

@@ -9,19 +9,15 @@ that has not started, so a busy machine costs nothing.
 
 There is one open job at a time. A launch that finds the pool taken, by another Python thread, runs alone.
 
-Each thread owns an arena, kept from launch to launch. The 64 bytes before an arena describe its use:
-
-    -64  its size                                  -32  the frame to leave the program to (interrupt.py)
-    -56  the job                                   -24  free
-    -48  the program that runs                     -16  1 if this is the thread that launched the job
-    -40  the kernel's record (faults.py)            -8  the one program of a thread of a cooperative launch
-
-Guard pages before and after an arena protect these from kernels that write out of bounds.
+Each thread owns an arena, kept from launch to launch. The header before an arena describes its use (job.py). Guard
+pages before and after an arena protect these from kernels that write out of bounds.
 """
 
 from __future__ import annotations
 
+from ...llvm.structs import Struct, resolve
 from ...llvm.target import CpuTarget
+from .job import HEADER, JOB
 
 __all__ = ["SYMBOLS", "pool", "system_values"]
 
@@ -65,13 +61,9 @@ define internal void @pause() nounwind {
 _NUMBERS = ("{block}", "{set}", "{bus}", "{private}")
 _VALUES = {True: ("1", "3", "10", "4098"), False: ("0", "2", "7", "34")}
 
-_STATE = """
-; entry, arguments, grid, programs, programs per turn, arena bytes, message and program of the first failed assertion;
-; the caller's Python thread, 1 if programs are to stop, 1 if all run at once, 1 if a signal handler has raised; 1 if
-; the pool is taken and 2 if it is open, the caller's floating-point state, when to look for signals again
-%job = type { ptr, ptr, ptr, i64, i64, i64, ptr, i64, ptr, i64, i64, i64, i64, i64, i64 }
-%known = type { ptr, double }                     ; an entry, and the ticks of one program in its last launch
+_KNOWN = Struct("known", entry="ptr", each="double")  # a kernel, and the ticks of one program in its last launch
 
+_STATE = """
 @next = internal global i64 0, align 128          ; the first program nobody has taken
 @total = internal global i64 0                    ; programs of the open job: a hint that there is work left
 @state = internal global i64 1, align 128         ; odd: closed; else twice the workers inside
@@ -155,11 +147,12 @@ entry:
   %none = icmp eq ptr %old, null
   br i1 %none, label %grow, label %check
 check:
-  %capacity = load i64, ptr %old
+  %capacity.p = field header.size of %old
+  %capacity = load i64, ptr %capacity.p
   %enough = icmp uge i64 %capacity, %bytes
   br i1 %enough, label %found, label %grow
 found:
-  %arena = getelementptr i8, ptr %old, i64 64
+  %arena = getelementptr %header, ptr %old, i64 1
   ret ptr %arena
 grow:                                             ; to a power of two, so that growing kernels seldom come here
   call void @unmap_arena(ptr %old)
@@ -186,11 +179,12 @@ undo:
   ret ptr null
 keep:
   %new = getelementptr i8, ptr %inside, i64 64
-  store i64 %size, ptr %new
+  %size.p = field header.size of %new
+  store i64 %size, ptr %size.p
   call void @running(ptr %new, ptr null)
   call void @fault_stack()
   %s2 = call i32 @pthread_setspecific(i64 %key, ptr %new)
-  %fresh = getelementptr i8, ptr %new, i64 64
+  %fresh = getelementptr %header, ptr %new, i64 1
   ret ptr %fresh
 }
 
@@ -199,7 +193,8 @@ entry:
   %none = icmp eq ptr %header, null
   br i1 %none, label %done, label %unmap
 unmap:
-  %size = load i64, ptr %header
+  %size.p = field header.size of %header
+  %size = load i64, ptr %size.p
   %whole = add i64 %size, 196608
   %map = getelementptr i8, ptr %header, i64 -65600
   %r = call i32 @munmap(ptr %map, i64 %whole)
@@ -210,7 +205,7 @@ done:
 
 ; Note the kernel that runs on the arena after a header: faults of the thread are its doing until another is noted.
 define internal void @running(ptr %header, ptr %record) nounwind alwaysinline {
-  %record.p = getelementptr i8, ptr %header, i64 24
+  %record.p = field header.record of %header
   store volatile ptr %record, ptr %record.p
   ret void
 }
@@ -218,15 +213,15 @@ define internal void @running(ptr %header, ptr %record) nounwind alwaysinline {
 ; The arena of this thread for a job; `caller` is 1 if it is the one that launched it.
 define internal ptr @arena_for(ptr %job, i64 %caller) nounwind alwaysinline {
 entry:
-  %bytes.p = getelementptr %job, ptr %job, i64 0, i32 5
+  %bytes.p = field job.arena of %job
   %bytes = load i64, ptr %bytes.p
   %arena = call ptr @tt.arena(i64 %bytes)
   %none = icmp eq ptr %arena, null
   br i1 %none, label %done, label %serve
 serve:
-  %owner = getelementptr i8, ptr %arena, i64 -56
+  %owner = field header.job before %arena
   store ptr %job, ptr %owner
-  %caller.p = getelementptr i8, ptr %arena, i64 -16
+  %caller.p = field header.caller before %arena
   store i64 %caller, ptr %caller.p
   br label %done
 done:
@@ -236,14 +231,14 @@ done:
 ; A kernel calls this with its arena; the first failure of a launch is kept, and the launch stops.
 define void @tt.assert_fail(ptr %arena, ptr %message, i64 %program) nounwind noinline cold {
 entry:
-  %owner = getelementptr i8, ptr %arena, i64 -56
+  %owner = field header.job before %arena
   %job = load ptr, ptr %owner
-  %message.p = getelementptr %job, ptr %job, i64 0, i32 6
+  %message.p = field job.message of %job
   %swap = cmpxchg ptr %message.p, ptr null, ptr %message acq_rel monotonic
   %first = extractvalue { ptr, i1 } %swap, 1
   br i1 %first, label %keep, label %done
 keep:
-  %program.p = getelementptr %job, ptr %job, i64 0, i32 7
+  %program.p = field job.program of %job
   store i64 %program, ptr %program.p
   call void @stop(ptr %job)
   br label %done
@@ -252,10 +247,11 @@ done:
 }
 
 define internal void @programs(ptr %job, i64 %begin, i64 %end, ptr %arena) nounwind alwaysinline {
-  %entry = load ptr, ptr %job
-  %args.p = getelementptr %job, ptr %job, i64 0, i32 1
+  %entry.p = field job.entry of %job
+  %entry = load ptr, ptr %entry.p
+  %args.p = field job.slots of %job
   %args = load ptr, ptr %args.p
-  %grid.p = getelementptr %job, ptr %job, i64 0, i32 2
+  %grid.p = field job.grid of %job
   %grid = load ptr, ptr %grid.p
   call void %entry(ptr %args, i64 %begin, i64 %end, ptr %grid, ptr %arena)
   ret void
@@ -266,9 +262,9 @@ _WORKER = """
 ; Take turns of the open job until none is left; returns how many programs were run.
 define internal i64 @drain(ptr %job, ptr %arena) nounwind {
 entry:
-  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total.p = field job.total of %job
   %total = load i64, ptr %total.p
-  %chunk.p = getelementptr %job, ptr %job, i64 0, i32 4
+  %chunk.p = field job.chunk of %job
   %chunk = load i64, ptr %chunk.p
   br label %take
 take:
@@ -306,8 +302,9 @@ define internal void @learn(ptr %known, ptr %entry, i64 %since, i64 %programs) n
   %spent.f = sitofp i64 %spent to double
   %programs.f = sitofp i64 %programs to double
   %each = fdiv double %spent.f, %programs.f
-  store ptr %entry, ptr %known
-  %each.p = getelementptr %known, ptr %known, i64 0, i32 1
+  %entry.p = field known.entry of %known
+  store ptr %entry, ptr %entry.p
+  %each.p = field known.each of %known
   store double %each, ptr %each.p
   ret void
 }
@@ -367,7 +364,7 @@ inside:
   br i1 %none, label %leave, label %help
 help:
   %ran = call i64 @guarded(ptr %job, ptr %arena, ptr @drain)
-  %header = getelementptr i8, ptr %arena, i64 -64
+  %header = getelementptr %header, ptr %arena, i64 -1
   call void @running(ptr %header, ptr null)
   br label %leave
 leave:
@@ -444,12 +441,12 @@ _RUN = """
 ; exception waits; from `run_together` 4: too many programs, 5: not enough threads.
 define i32 @tt.run(ptr %job) nounwind {
 entry:
-  %raised.p = getelementptr %job, ptr %job, i64 0, i32 11
+  %raised.p = field job.raised of %job
   store i64 0, ptr %raised.p
-  %stage.p = getelementptr %job, ptr %job, i64 0, i32 12
+  %stage.p = field job.stage of %job
   store i64 0, ptr %stage.p
-  %floats.p = getelementptr %job, ptr %job, i64 0, i32 13
-  %due.p = getelementptr %job, ptr %job, i64 0, i32 14
+  %floats.p = field job.floats of %job
+  %due.p = field job.due of %job
   store i64 0, ptr %due.p
   %arena = call ptr @arena_for(ptr %job, i64 1)
   %none = icmp eq ptr %arena, null
@@ -460,9 +457,9 @@ begin:
   call void @enter_launch()
   %floats = call i64 @own_floats()
   store i64 %floats, ptr %floats.p
-  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total.p = field job.total of %job
   %total = load i64, ptr %total.p
-  %together.p = getelementptr %job, ptr %job, i64 0, i32 10
+  %together.p = field job.together of %job
   %together = load i64, ptr %together.p
   %all = icmp ne i64 %together, 0
   %several = icmp ugt i64 %total, 1
@@ -486,12 +483,12 @@ finish:
   br label %done
 done:
   %outcome = phi i32 [%made, %crowd], [0, %share], [0, %finish]
-  %header = getelementptr i8, ptr %arena, i64 -64
+  %header = getelementptr %header, ptr %arena, i64 -1
   call void @running(ptr %header, ptr null)
   call void @leave_launch()
   %floats.then = load i64, ptr %floats.p          ; a signal handler may have set another
   call void @give_floats(i64 %floats.then)
-  %stop.p = getelementptr %job, ptr %job, i64 0, i32 9
+  %stop.p = field job.stop of %job
   %stop = load atomic i64, ptr %stop.p monotonic, align 8
   %over = icmp ne i64 %stop, 0
   br i1 %over, label %why, label %end
@@ -507,12 +504,13 @@ why:
 ; Programs too short to ask themselves whether they are to stop run a thousand at a time.
 define internal i64 @run_alone(ptr %job, ptr %arena) nounwind {
 entry:
-  %kernel = load ptr, ptr %job
-  %args.p = getelementptr %job, ptr %job, i64 0, i32 1
+  %kernel.p = field job.entry of %job
+  %kernel = load ptr, ptr %kernel.p
+  %args.p = field job.slots of %job
   %args = load ptr, ptr %args.p
-  %grid.p = getelementptr %job, ptr %job, i64 0, i32 2
+  %grid.p = field job.grid of %job
   %grid = load ptr, ptr %grid.p
-  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total.p = field job.total of %job
   %total = load i64, ptr %total.p
   br label %run
 run:
@@ -532,9 +530,9 @@ done:
 ; Run programs until none is left to take; the pool may be taken and open afterwards, and others inside.
 define internal i64 @share(ptr %job, ptr %arena) nounwind {
 entry:
-  %total.p = getelementptr %job, ptr %job, i64 0, i32 3
+  %total.p = field job.total of %job
   %total = load i64, ptr %total.p
-  %stage.p = getelementptr %job, ptr %job, i64 0, i32 12
+  %stage.p = field job.stage of %job
   %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
   %swap = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
   %mine = extractvalue { i32, i1 } %swap, 1
@@ -549,16 +547,18 @@ first:                                            ; sixteen turns for each threa
   %share = udiv i64 %total, %turns
   %some = call i64 @llvm.umax.i64(i64 %share, i64 1)
   %chunk = call i64 @llvm.umin.i64(i64 %some, i64 1024)
-  %chunk.p = getelementptr %job, ptr %job, i64 0, i32 4
+  %chunk.p = field job.chunk of %job
   store i64 %chunk, ptr %chunk.p
   %wake = load i64, ptr @wake_after
   %wake.f = sitofp i64 %wake to double
   %total.f = sitofp i64 %total to double
-  %kernel = load ptr, ptr %job
+  %kernel.p = field job.entry of %job
+  %kernel = load ptr, ptr %kernel.p
   %known = call ptr @known_of(ptr %kernel)
-  %known.kernel = load ptr, ptr %known
+  %known.kernel.p = field known.entry of %known
+  %known.kernel = load ptr, ptr %known.kernel.p
   %same = icmp eq ptr %known.kernel, %kernel
-  %each.p = getelementptr %known, ptr %known, i64 0, i32 1
+  %each.p = field known.each of %known
   %each = load double, ptr %each.p
   %all = fmul double %each, %total.f
   %much = fcmp ogt double %all, %wake.f
@@ -623,7 +623,7 @@ done:
 ; Give the pool back: nobody comes in any more, and those who are inside are waited for.
 define internal void @close(ptr %job) nounwind {
 entry:
-  %stage.p = getelementptr %job, ptr %job, i64 0, i32 12
+  %stage.p = field job.stage of %job
   %stage = load i64, ptr %stage.p
   %opened = icmp eq i64 %stage, 2
   br i1 %opened, label %shut, label %release
@@ -673,5 +673,7 @@ def pool(target: CpuTarget) -> str:
     >>> "cntvct_el0" in pool(cpu_target("aarch64"))
     True
     """
-    text = "\n".join((_STATE, _CLOCK["arm" if target.simd == "neon" else "x86"], _ARENA, _WORKER, _RUN))
-    return system_values(text, target)
+    structs = (JOB, HEADER, _KNOWN)
+    text = "\n".join((*(struct.definition for struct in structs), _STATE,
+                      _CLOCK["arm" if target.simd == "neon" else "x86"], _ARENA, _WORKER, _RUN))
+    return resolve(system_values(text, target), *structs)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from .... import knobs
 from ...llvm.target import compile_text, cpu_target
+from .job import HEADER
 
 __all__ = ["launcher_so", "objects", "so"]
 
@@ -51,11 +52,11 @@ define void @"{name}"(i32 %gx, i32 %gy, i32 %gz, ptr %args) {{
   %xy = mul i64 %x, %y
   %all = mul i64 %xy, %z
 {fill}
-  %room = call ptr @aligned_alloc(i64 64, i64 {room}) ; the first 64 bytes are for notes
+  %room = call ptr @aligned_alloc(i64 64, i64 {room}) ; the header of the arena comes first
   %none = icmp eq ptr %room, null
   br i1 %none, label %fail, label %run
 run:
-  %arena = getelementptr i8, ptr %room, i64 64
+  %arena = getelementptr i8, ptr %room, i64 {header}
   call void @tritium_programs(ptr %slots, i64 0, i64 %all, ptr %grid, ptr %arena)
   call void @free(ptr %room)
   ret void
@@ -119,7 +120,8 @@ def _entry(name: str, signature: Mapping[str, object], arena: int) -> str:
     """LLVM text of the function that packs the arguments of a launch, and runs all its programs."""
     passed = [(k, type_) for k, type_ in enumerate(signature.values()) if type_ != "constexpr"]
     fill = "\n".join(_slot(name, place, k, type_) for place, (k, type_) in enumerate(passed))
-    return _ENTRY.format(name=name, count=max(len(passed), 1), fill=fill, room=64 + -(-max(arena, 1) // 64) * 64)
+    return _ENTRY.format(name=name, count=max(len(passed), 1), fill=fill, header=HEADER.size,
+                         room=HEADER.size + -(-max(arena, 1) // 64) * 64)
 
 
 _FLOATS = {"fp16": ("fptrunc", "half"), "bf16": ("fptrunc", "bfloat"), "fp64": ("fpext", "double")}

@@ -10,46 +10,44 @@ from __future__ import annotations
 import ctypes
 import math
 
+from ...llvm.structs import Struct, resolve
 from . import tensor_map
 from .tensor_map import MOST_MAPS
 
-__all__ = ["MOST_MAPS", "TEXT", "ImplicitArguments"]
+__all__ = ["IMPLICIT", "MOST_MAPS", "ImplicitArguments", "text"]
 
 _NO_MAP = "u8"  # spans are never described to the driver: their elements are bytes to it
 
 
-class _Map(ctypes.Structure):
-    """One tensor: `%map`."""
+# One tensor.
+_MAP = Struct(
+    "map",
+    type="i32",
+    rank="i32",
+    swizzle="i32",
+    state="i32",  # 0 not encoded yet, 1 encoded, 2 there is no such map
+    map="ptr",
+    box="[5 x i32]",  # fastest axis first, like the values
+    ones="[5 x i32]",
+    count="i64",
+    values="[10 x i64]",  # address, elements on each axis, bytes between those of all but the fastest
+    sums="ptr",  # for each value: how many terms, and those
+    size="i64",  # of an element
+)
+_TERM = Struct("term", factor="i64", x="i64", y="i64")  # and up to two slots, or -1
 
-    _fields_ = (
-        ("type", ctypes.c_int32),
-        ("rank", ctypes.c_int32),
-        ("swizzle", ctypes.c_int32),
-        ("state", ctypes.c_int32),  # 0 not encoded yet, 1 encoded, 2 there is no such map
-        ("map", ctypes.c_void_p),
-        ("box", ctypes.c_int32 * 5),  # fastest axis first, like the values
-        ("ones", ctypes.c_int32 * 5),
-        ("count", ctypes.c_int64),
-        ("values", ctypes.c_int64 * 10),  # address, elements on each axis, bytes between those of all but the fastest
-        ("sums", ctypes.c_void_p),  # for each value: how many terms, then factor and up to two slots (or -1) of each
-        ("size", ctypes.c_int64),  # of an element
-    )
-
-
-class _Memory(ctypes.Structure):
-    """`%implicit`."""
-
-    _fields_ = (
-        ("maps", ctypes.c_int64),
-        ("persistent", ctypes.c_int64),
-        ("places", ctypes.c_int64),  # programs that fit on the device at once
-        ("slots", ctypes.c_int64),
-        ("map", ctypes.c_void_p * MOST_MAPS),
-        ("loads", ctypes.c_int64),  # maps of tensors that may not meet the spans
-        ("spans", ctypes.c_int64),
-        ("meet", ctypes.c_int64),  # whether they do in the launch under way
-        ("span", ctypes.c_void_p * MOST_MAPS),
-    )
+IMPLICIT = Struct(
+    "implicit",
+    maps="i64",
+    persistent="i64",
+    places="i64",  # programs that fit on the device at once
+    slots="i64",
+    map=f"[{MOST_MAPS} x ptr]",
+    loads="i64",  # maps of tensors that may not meet the spans
+    spans="i64",
+    meet="i64",  # whether they do in the launch under way
+    span=f"[{MOST_MAPS} x ptr]",
+)
 
 
 class ImplicitArguments:
@@ -65,7 +63,7 @@ class ImplicitArguments:
         self.maps = [self._map(tensor_map.Template(*template)) for template in maps]
         self.spans = [self._map(tensor_map.Template(_NO_MAP, size, base, offset, dims, (1,) * len(dims), 0))
                       for size, base, offset, dims in spans]
-        self.memory = _Memory(len(maps), persistent, 0, slots, loads=loads, spans=len(spans))
+        self.memory = IMPLICIT.ctype(maps=len(maps), persistent=persistent, slots=slots, loads=loads, spans=len(spans))
         for k, found in enumerate(self.maps):
             self.memory.map[k] = ctypes.addressof(found)
         for k, found in enumerate(self.spans):
@@ -77,7 +75,6 @@ class ImplicitArguments:
         return ctypes.addressof(self.memory)
 
     def _map(self, template):
-        rank = len(template.dims)
         byte = lambda terms: [(factor * template.size, slots) for factor, slots in terms]
         sums = [[(1, (template.base,)), *byte(template.offset)]]
         sums += [elements for elements, _ in reversed(template.dims)]
@@ -86,9 +83,10 @@ class ImplicitArguments:
         program, memory = (ctypes.c_int64 * len(words))(*words), (ctypes.c_char * 192)()
         start = ctypes.addressof(memory) + -ctypes.addressof(memory) % 64
         self._kept += [program, memory]
-        return _Map(tensor_map.TYPES[template.element], rank, tensor_map.SWIZZLES[template.swizzle], 0, start,
-                    (ctypes.c_int32 * 5)(*reversed(template.box)), (ctypes.c_int32 * 5)(*[1] * 5), len(sums),
-                    (ctypes.c_int64 * 10)(), ctypes.addressof(program), template.size)
+        return _MAP.ctype(type=tensor_map.TYPES[template.element], rank=len(template.dims),
+                          swizzle=tensor_map.SWIZZLES[template.swizzle], map=start,
+                          box=tuple(reversed(template.box)), ones=(1,) * 5, count=len(sums),
+                          sums=ctypes.addressof(program), size=template.size)
 
     def fit(self, sizes):
         """True if the driver could encode all tensor maps of the current launch, on a grid of these sizes, and the
@@ -106,10 +104,7 @@ def _three(term):
     return (factor, *slots, *[-1] * (2 - len(slots)))
 
 
-TEXT = """
-%map = type { i32, i32, i32, i32, ptr, [5 x i32], [5 x i32], i64, [10 x i64], ptr, i64 }
-%implicit = type { i64, i64, i64, i64, [16 x ptr], i64, i64, i64, [16 x ptr] }
-
+_TEXT = """
 ; The value of a slot, or 1 for none.
 define internal i64 @factor(ptr %slots, i64 %which) nounwind {
 entry:
@@ -126,10 +121,10 @@ some:
 ; Compute the values of a map: whether any but the address changed, whether the address did.
 define internal {i1, i1} @evaluate(ptr %map, ptr %slots) nounwind {
 entry:
-  %count.p = getelementptr %map, ptr %map, i64 0, i32 7
+  %count.p = field map.count of %map
   %count = load i64, ptr %count.p
-  %values = getelementptr %map, ptr %map, i64 0, i32 8
-  %sums.p = getelementptr %map, ptr %map, i64 0, i32 9
+  %values = field map.values of %map
+  %sums.p = field map.sums of %map
   %sums = load ptr, ptr %sums.p
   br label %value
 value:
@@ -150,10 +145,11 @@ term:
   %last = icmp eq i64 %t, %n
   br i1 %last, label %sum, label %add
 add:
-  %times = load i64, ptr %next
-  %a.p = getelementptr i64, ptr %next, i64 1
+  %times.p = field term.factor of %next
+  %times = load i64, ptr %times.p
+  %a.p = field term.x of %next
   %a = load i64, ptr %a.p
-  %b.p = getelementptr i64, ptr %next, i64 2
+  %b.p = field term.y of %next
   %b = load i64, ptr %b.p
   %x = call i64 @factor(ptr %slots, i64 %a)
   %y = call i64 @factor(ptr %slots, i64 %b)
@@ -161,7 +157,7 @@ add:
   %part = mul i64 %times, %xy
   %total1 = add i64 %total, %part
   %t1 = add i64 %t, 1
-  %next1 = getelementptr i64, ptr %next, i64 3
+  %next1 = getelementptr %term, ptr %next, i64 1
   br label %term
 sum:
   %old.p = getelementptr i64, ptr %values, i64 %v
@@ -186,11 +182,11 @@ entry:
   %news = call {i1, i1} @evaluate(ptr %map, ptr %slots)
   %changed = extractvalue {i1, i1} %news, 0
   %moved = extractvalue {i1, i1} %news, 1
-  %values = getelementptr %map, ptr %map, i64 0, i32 8
-  %state.p = getelementptr %map, ptr %map, i64 0, i32 3
+  %values = field map.values of %map
+  %state.p = field map.state of %map
   %state = load i32, ptr %state.p
   %made = icmp eq i32 %state, 1
-  %bytes.p = getelementptr %map, ptr %map, i64 0, i32 4
+  %bytes.p = field map.map of %map
   %bytes = load ptr, ptr %bytes.p
   %address = load ptr, ptr %values
   %keep = xor i1 %changed, true
@@ -213,13 +209,14 @@ again:                                            ; not made yet, or for another
 no:
   ret i1 false
 ask:
-  %type = load i32, ptr %map
-  %rank.p = getelementptr %map, ptr %map, i64 0, i32 1
+  %type.p = field map.type of %map
+  %type = load i32, ptr %type.p
+  %rank.p = field map.rank of %map
   %rank = load i32, ptr %rank.p
-  %swizzle.p = getelementptr %map, ptr %map, i64 0, i32 2
+  %swizzle.p = field map.swizzle of %map
   %swizzle = load i32, ptr %swizzle.p
-  %box = getelementptr %map, ptr %map, i64 0, i32 5
-  %ones = getelementptr %map, ptr %map, i64 0, i32 6
+  %box = field map.box of %map
+  %ones = field map.ones of %map
   %dims = getelementptr i64, ptr %values, i64 1
   %rank.i = zext i32 %rank to i64
   %strides = getelementptr i64, ptr %dims, i64 %rank.i
@@ -234,12 +231,12 @@ ask:
 ; Where the tensor of a map ends.
 define internal i64 @end_of(ptr %map) nounwind {
 entry:
-  %rank.p = getelementptr %map, ptr %map, i64 0, i32 1
+  %rank.p = field map.rank of %map
   %rank.n = load i32, ptr %rank.p
   %rank = zext i32 %rank.n to i64
-  %size.p = getelementptr %map, ptr %map, i64 0, i32 10
+  %size.p = field map.size of %map
   %size = load i64, ptr %size.p
-  %values = getelementptr %map, ptr %map, i64 0, i32 8
+  %values = field map.values of %map
   %address = load i64, ptr %values
   %first = add i64 %address, %size
   br label %next
@@ -267,8 +264,8 @@ done:
 ; Whether two tensors share memory.
 define internal i1 @overlap(ptr %a, ptr %b) nounwind {
 entry:
-  %a.values = getelementptr %map, ptr %a, i64 0, i32 8
-  %b.values = getelementptr %map, ptr %b, i64 0, i32 8
+  %a.values = field map.values of %a
+  %b.values = field map.values of %b
   %a.start = load i64, ptr %a.values
   %b.start = load i64, ptr %b.values
   %a.end = call i64 @end_of(ptr %a)
@@ -282,13 +279,13 @@ entry:
 ; Whether one of a kernel's spans meets a tensor it may not meet; noted for Python too.
 define internal i1 @spans_meet(ptr %implicit, ptr %slots) nounwind {
 entry:
-  %loads.p = getelementptr %implicit, ptr %implicit, i64 0, i32 5
+  %loads.p = field implicit.loads of %implicit
   %loads = load i64, ptr %loads.p
-  %spans.p = getelementptr %implicit, ptr %implicit, i64 0, i32 6
+  %spans.p = field implicit.spans of %implicit
   %spans = load i64, ptr %spans.p
-  %meet.p = getelementptr %implicit, ptr %implicit, i64 0, i32 7
-  %maps = getelementptr %implicit, ptr %implicit, i64 0, i32 4
-  %list = getelementptr %implicit, ptr %implicit, i64 0, i32 8
+  %meet.p = field implicit.meet of %implicit
+  %maps = field implicit.map of %implicit
+  %list = field implicit.span of %implicit
   br label %span
 span:
   %j = phi i64 [0, %entry], [%j1, %inner]
@@ -322,8 +319,9 @@ done:
 ; Bring all maps of a kernel up to date; false if there is one the driver cannot make, or tensors meet that may not.
 define internal i1 @describe_all(ptr %implicit, ptr %slots) nounwind {
 entry:
-  %count = load i64, ptr %implicit
-  %maps = getelementptr %implicit, ptr %implicit, i64 0, i32 4
+  %count.p = field implicit.maps of %implicit
+  %count = load i64, ptr %count.p
+  %maps = field implicit.map of %implicit
   br label %next
 next:
   %k = phi i64 [0, %entry], [%k1, %one]
@@ -347,13 +345,13 @@ done:
 ; Add a kernel's implicit arguments behind the others: the grid (at %sizes), the maps. How many programs to start.
 define internal i64 @add_implicit(ptr %implicit, ptr %parameters, ptr %sizes, i64 %programs) nounwind {
 entry:
-  %slots.p = getelementptr %implicit, ptr %implicit, i64 0, i32 3
+  %slots.p = field implicit.slots of %implicit
   %slots = load i64, ptr %slots.p
   %behind = getelementptr ptr, ptr %parameters, i64 %slots
-  %persistent.p = getelementptr %implicit, ptr %implicit, i64 0, i32 1
+  %persistent.p = field implicit.persistent of %implicit
   %persistent.i = load i64, ptr %persistent.p
   %persistent = icmp ne i64 %persistent.i, 0
-  %places.p = getelementptr %implicit, ptr %implicit, i64 0, i32 2
+  %places.p = field implicit.places of %implicit
   %places = load i64, ptr %places.p
   %fewer = icmp ult i64 %programs, %places
   %start = select i1 %fewer, i64 %programs, i64 %places
@@ -370,8 +368,9 @@ grid:
   br label %maps
 maps:
   %out = phi ptr [%behind, %entry], [%further, %grid]
-  %count = load i64, ptr %implicit
-  %first = getelementptr %implicit, ptr %implicit, i64 0, i32 4
+  %count.p = field implicit.maps of %implicit
+  %count = load i64, ptr %count.p
+  %first = field implicit.map of %implicit
   br label %next
 next:
   %k = phi i64 [0, %maps], [%k1, %one]
@@ -380,7 +379,7 @@ next:
 one:
   %map.p = getelementptr ptr, ptr %first, i64 %k
   %map = load ptr, ptr %map.p
-  %bytes.p = getelementptr %map, ptr %map, i64 0, i32 4
+  %bytes.p = field map.map of %map
   %bytes = load ptr, ptr %bytes.p
   %parameter = getelementptr ptr, ptr %out, i64 %k
   store ptr %bytes, ptr %parameter
@@ -390,3 +389,13 @@ done:
   ret i64 %start
 }
 """
+
+
+def text() -> str:
+    """The LLVM text that evaluates tensor maps and adds implicit arguments.
+
+    >>> text().count("define internal i64 @add_implicit(")
+    1
+    """
+    structs = (_MAP, _TERM, IMPLICIT)
+    return resolve("\n".join((*(struct.definition for struct in structs), _TEXT)), *structs)

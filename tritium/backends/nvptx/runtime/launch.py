@@ -21,10 +21,12 @@ from ...launcher.calls import form_of, lookup_guard, pack
 from ...launcher.entry_points import Demands, Roads
 from ...launcher.parts import NATIVE, Part, Symbols, builtin
 from ...launcher.preconditions import Guard
+from ...llvm import structs
+from ...llvm.structs import Struct
 from . import cuda, implicit_args, launcher
 
-_PART = Part("cuda", launcher.SYMBOLS, (guards, native_launcher, fast_paths, preconditions, launcher, implicit_args),
-             lambda target: launcher.launcher(), plain=True)
+_PART = Part("cuda", launcher.SYMBOLS, (structs, guards, native_launcher, fast_paths, preconditions, launcher,
+                                        implicit_args), lambda target: launcher.launcher(), plain=True)
 
 
 @ctypes.CFUNCTYPE(ctypes.c_int)
@@ -167,19 +169,8 @@ def current_stream(device):
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
 
-class _Attribute(ctypes.Structure):
-    """CUlaunchAttribute: a number, and a value in a union of 64 bytes."""
-
-    _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_int * 16))
-
-
-class _Config(ctypes.Structure):
-    """CUlaunchConfig."""
-
-    _fields_ = (("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
-                ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint))  # fmt: skip
-
-
+ATTRIBUTE = Struct("attribute", id="i32", padding="i32", value="[16 x i32]").ctype  # CUlaunchAttribute: a union
+CONFIG, INFO = launcher.CONFIG.ctype, launcher.INFO.ctype
 _CLUSTER, _COOPERATIVE, _OVERLAP = 4, 2, 6  # CUlaunchAttributeID
 PORTABLE = 8  # blocks that a cluster may have on every GPU with clusters
 
@@ -211,9 +202,10 @@ def config_of(grid, threads, shared, stream, num_ctas):
     >>> tuple(config.grid), config.count
     ((6, 1, 1), 1)
     """
-    rows = (_Attribute * 1)(_Attribute(_CLUSTER, 0, (num_ctas, 1, 1)))
+    rows = (ATTRIBUTE * 1)(ATTRIBUTE(_CLUSTER, 0, (num_ctas, 1, 1)))
     sizes = (grid[0] * num_ctas, *grid[1:])
-    return _Config(sizes, (threads, 1, 1), shared, stream, ctypes.addressof(rows), int(num_ctas > 1)), rows
+    config = CONFIG(sizes, (threads, 1, 1), shared, stream, ctypes.addressof(rows), int(num_ctas > 1))
+    return config, rows
 
 
 def active_clusters(function, shared, num_ctas, threads):
@@ -245,8 +237,8 @@ class Launcher:
         self.name, self._types, self._names = metadata.name, tuple(src.signature.values()), tuple(src.signature)
         self._runtime, self.device = Runtime.get(), cuda.current()
         threads = (metadata.num_warps + getattr(metadata, "producer_warps", 0)) * metadata.warp_size
-        self.info = launcher.Info(cuda.context(self.device).value, id(self.device), threads, metadata.shared, None,
-                                  self._runtime.number_of(metadata.name), None, None)
+        self.info = INFO(context=cuda.context(self.device).value, device=id(self.device), threads=threads,
+                         shared=metadata.shared, number=self._runtime.number_of(metadata.name))
         assumed = preconditions_of(metadata)
         self._preconditions: Any = None
         if assumed.nonnegative or assumed.disjoint:
@@ -265,9 +257,9 @@ class Launcher:
         self._record = None
 
     def _config(self, threads, shared, attributes):
-        rows = (_Attribute * len(attributes))(*(_Attribute(number, 0, values) for number, values in attributes))
+        rows = (ATTRIBUTE * len(attributes))(*(ATTRIBUTE(number, 0, values) for number, values in attributes))
         blocks = (self._blocks, 1, 1)  # of a program: the launcher multiplies them by the grid
-        config = _Config(blocks, (threads, 1, 1), shared, None, ctypes.addressof(rows), len(rows))
+        config = CONFIG(blocks, (threads, 1, 1), shared, None, ctypes.addressof(rows), len(rows))
         self._kept = rows, config
         return ctypes.addressof(config)
 

@@ -1,18 +1,18 @@
 """How the shared launcher runs a kernel on an NVIDIA GPU: one cuLaunchKernel on the current stream.
 
-A record's `extra` points to a `%info`. Nothing is allocated and nothing waits, so launches can be captured into graphs.
+A record's `extra` points to an `INFO`. Nothing is allocated and nothing waits, so launches can be captured into graphs.
 The GIL is kept: the driver only queues, and giving the GIL away would let another thread hold up every launch.
 """
 
 from __future__ import annotations
 
-import ctypes
-
 from ...launcher import launcher as native
 from ...launcher import preconditions
+from ...launcher.guards import RECORD
+from ...llvm.structs import Struct, resolve
 from . import implicit_args
 
-__all__ = ["DRIVER", "SYMBOLS", "Info", "launcher"]
+__all__ = ["CONFIG", "DRIVER", "INFO", "SYMBOLS", "launcher"]
 
 SYMBOLS = (*native.SYMBOLS, "tt.cuda.run", "tt.cuda.launch", "tt.cuda.stream", "tt.cuda.failed", "tt.cuda.ring",
            "tt.cuda.count", "tt.cuda.judge")  # fmt: skip
@@ -21,20 +21,22 @@ DRIVER = ("cuLaunchKernel", "cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurr
 RING = 64  # so many launches are remembered, for errors that come later
 
 
-class Info(ctypes.Structure):
-    """What the launcher must know of a kernel besides its arguments: `%info`."""
+# What the launcher must know of a kernel besides its arguments.
+INFO = Struct(
+    "info",
+    context="ptr",
+    device="ptr",  # a Python int
+    threads="i32",
+    shared="i32",
+    config="ptr",  # CONFIG of one program, for launches with attributes
+    number="i64",  # stands for the kernel's name
+    preconditions="ptr",  # the kernel's preconditions, see `launcher.preconditions`
+    implicit="ptr",  # implicit arguments, see `implicit_args.ImplicitArguments`
+)
 
-    _fields_ = (
-        ("context", ctypes.c_void_p),
-        ("device", ctypes.c_void_p),  # a Python int
-        ("threads", ctypes.c_uint32),
-        ("shared", ctypes.c_uint32),
-        ("config", ctypes.c_void_p),  # CUlaunchConfig of one program, for launches with attributes
-        ("number", ctypes.c_int64),  # stands for the kernel's name
-        ("preconditions", ctypes.c_void_p),  # the kernel's preconditions, see `launcher.preconditions`
-        ("implicit", ctypes.c_void_p),  # implicit arguments, see `implicit_args.ImplicitArguments`
-    )
-
+# CUlaunchConfig
+CONFIG = Struct("config", grid="[3 x i32]", block="[3 x i32]", shared="i32", stream="ptr", attributes="ptr",
+                count="i32")
 
 _FUNCTIONS = """
 i32 cuLaunchKernel(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
@@ -47,9 +49,6 @@ ptr PyObject_CallFunction(ptr, ptr, ...)
 """
 
 _RUN = """
-%info = type { ptr, ptr, i32, i32, ptr, i64, ptr, ptr }
-%config = type { i32, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, i64 }
-
 @tt.cuda.stream = global ptr null                 ; a Python function: number of a device -> handle of its stream
 @tt.cuda.failed = global ptr null                 ; a Python function that raises
 @tt.cuda.judge = global ptr null                  ; a Python function: whether a kernel is fit for a launch
@@ -63,9 +62,9 @@ entry:
   %plain = icmp eq ptr %function, null
   br i1 %plain, label %launch, label %ask
 ask:
-  %info.p = getelementptr %record, ptr %record, i64 0, i32 2
+  %info.p = field record.extra of %record
   %info = load ptr, ptr %info.p
-  %device.p = getelementptr %info, ptr %info, i64 0, i32 1
+  %device.p = field info.device of %info
   %device = load ptr, ptr %device.p
   %stream.o = call ptr @PyObject_CallOneArg(ptr %function, ptr %device)
   %none = icmp eq ptr %stream.o, null
@@ -101,9 +100,9 @@ measure:                                          ; sizes that do not fit are CU
   %xy = or i64 %gx, %gy
   %xyz = or i64 %xy, %gz
   %wide = icmp ugt i64 %xyz, 2147483647
-  %trusting.p = getelementptr %record, ptr %record, i64 0, i32 2
+  %trusting.p = field record.extra of %record
   %trusting = load ptr, ptr %trusting.p
-  %implicit.p = getelementptr %info, ptr %trusting, i64 0, i32 7
+  %implicit.p = field info.implicit of %trusting
   %implicit = load ptr, ptr %implicit.p
   %open = icmp eq ptr %implicit, null
   br i1 %wide, label %failed, label %tensors
@@ -122,7 +121,7 @@ tell:
   br i1 %simple.t, label %trust, label %judge
 
 trust:                                            ; preconditions depend on the grid and some slots
-  %preconditions.p = getelementptr %info, ptr %trusting, i64 0, i32 6
+  %preconditions.p = field info.preconditions of %trusting
   %preconditions = load ptr, ptr %preconditions.p
   %nothing = icmp eq ptr %preconditions, null
   br i1 %nothing, label %collect, label %like
@@ -146,7 +145,7 @@ raised:
   ret ptr null
 
 collect:                                          ; the driver wants the address of each slot
-  %rows.p = getelementptr %record, ptr %record, i64 0, i32 3
+  %rows.p = field record.rows of %record
   %rows = load i64, ptr %rows.p
   %room = add i64 %rows, 1
   %more.room = add i64 %room, {implicit}
@@ -166,7 +165,7 @@ count_programs:
   br i1 %open, label %place, label %hide
 hide:
   %started = call i64 @add_implicit(ptr %implicit, ptr %parameters, ptr %grid, i64 %programs)
-  %shares.p = getelementptr %implicit, ptr %implicit, i64 0, i32 1
+  %shares.p = field implicit.persistent of %implicit
   %shares = load i64, ptr %shares.p
   %persistent = icmp ne i64 %shares, 0
   %few.x = select i1 %persistent, i64 %started, i64 %gx
@@ -178,9 +177,10 @@ place:                                            ; in a new thread, or with ano
   %start.x = phi i64 [%gx, %count_programs], [%few.x, %hide]
   %start.y = phi i64 [%gy, %count_programs], [%few.y, %hide]
   %start.z = phi i64 [%gz, %count_programs], [%few.z, %hide]
-  %info.p = getelementptr %record, ptr %record, i64 0, i32 2
+  %info.p = field record.extra of %record
   %info = load ptr, ptr %info.p
-  %wanted = load ptr, ptr %info
+  %wanted.p = field info.context of %info
+  %wanted = load ptr, ptr %wanted.p
   store ptr null, ptr %context
   %asked = call i32 @cuCtxGetCurrent(ptr %context)
   %before = load ptr, ptr %context
@@ -191,39 +191,41 @@ enter:
   br label %go
 
 go:
-  %function.p = getelementptr %record, ptr %record, i64 0, i32 1
+  %function.p = field record.entry of %record
   %function = load ptr, ptr %function.p
   %x = trunc i64 %start.x to i32
   %y = trunc i64 %start.y to i32
   %z = trunc i64 %start.z to i32
-  %config.p = getelementptr %info, ptr %info, i64 0, i32 4
+  %config.p = field info.config of %info
   %config = load ptr, ptr %config.p
   %simple = icmp eq ptr %config, null
   br i1 %simple, label %plain, label %special
 plain:
-  %threads.p = getelementptr %info, ptr %info, i64 0, i32 2
+  %threads.p = field info.threads of %info
   %threads = load i32, ptr %threads.p
-  %shared.p = getelementptr %info, ptr %info, i64 0, i32 3
+  %shared.p = field info.shared of %info
   %shared = load i32, ptr %shared.p
   %code.plain = call i32 @cuLaunchKernel(ptr %function, i32 %x, i32 %y, i32 %z, i32 %threads, i32 1, i32 1, i32 %shared,
                                          ptr %stream, ptr %parameters, ptr null)
   br label %leave
 special:                                          ; the configuration says how many blocks a program has
-  %blocks.32 = load i32, ptr %config
+  %blocks.p = field config.grid[0] of %config
+  %blocks.32 = load i32, ptr %blocks.p
   %blocks = zext i32 %blocks.32 to i64
   %all.x = mul i64 %start.x, %blocks
   %many = icmp ugt i64 %all.x, 2147483647
   br i1 %many, label %leave, label %special.go
 special.go:
   %own = alloca %config
-  call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %config, i64 56, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %config, i64 sizeof(config), i1 false)
   %x.blocks = trunc i64 %all.x to i32
-  store i32 %x.blocks, ptr %own
-  %own.y = getelementptr %config, ptr %own, i64 0, i32 1
+  %own.x = field config.grid[0] of %own
+  store i32 %x.blocks, ptr %own.x
+  %own.y = field config.grid[1] of %own
   store i32 %y, ptr %own.y
-  %own.z = getelementptr %config, ptr %own, i64 0, i32 2
+  %own.z = field config.grid[2] of %own
   store i32 %z, ptr %own.z
-  %own.stream = getelementptr %config, ptr %own, i64 0, i32 8
+  %own.stream = field config.stream of %own
   store ptr %stream, ptr %own.stream
   %code.special = call i32 @cuLaunchKernelEx(ptr %own, ptr %function, ptr %parameters, ptr null)
   br label %leave
@@ -240,7 +242,7 @@ look:
   %good = icmp eq i32 %code, 0
   br i1 %good, label %note, label %failed
 note:                                             ; an error that comes later is one of these kernels'
-  %number.p = getelementptr %info, ptr %info, i64 0, i32 5
+  %number.p = field info.number of %info
   %number = load i64, ptr %number.p
   %count = load i64, ptr @tt.cuda.count
   %count1 = add i64 %count, 1
@@ -271,5 +273,6 @@ def launcher() -> str:
     """
     run = _RUN.replace("{ring}", str(RING)).replace("{implicit}", str(3 + implicit_args.MOST_MAPS))
     formats = native.texts({"format": "iOLLLL", "judged": "OLLLLL"})
-    texts = (native.launcher(), formats, native.declare(_FUNCTIONS), preconditions.TEXT, implicit_args.TEXT, run)
+    texts = (native.launcher(), formats, native.declare(_FUNCTIONS), preconditions.text(), implicit_args.text(),
+             INFO.definition, CONFIG.definition, resolve(run, RECORD, INFO, CONFIG, implicit_args.IMPLICIT))
     return "\n".join(texts)

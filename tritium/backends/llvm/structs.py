@@ -1,0 +1,107 @@
+"""Structs that Python and LLVM text share, each declared once: the names and the LLVM types of its fields.
+
+    >>> POINT = Struct("point", x="i64", name="ptr", sizes="[3 x i32]")
+    >>> POINT.definition
+    '%point = type { i64, ptr, [3 x i32] }'
+    >>> POINT.ctype(x=7, sizes=(1, 2, 3)).sizes[2], POINT.offset("name"), POINT.size
+    (3, 8, 32)
+
+Text names fields, and `resolve` writes LLVM for it:
+
+    field point.name of %p                        the address of a field of the struct at %p
+    field point.sizes[2] of %p                    of an element of a field
+    field point.name before %p                    of a field of the struct that ends at %p
+    sizeof(point), shift(point.name)              its bytes; the bits before a field
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import Any
+
+__all__ = ["Struct", "resolve"]
+
+_SCALARS: dict[str, Any] = {
+    "i8": ctypes.c_uint8, "i16": ctypes.c_uint16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
+    "double": ctypes.c_double, "ptr": ctypes.c_void_p,
+}  # fmt: skip
+_ARRAY = re.compile(r"\[(\d+) x (\w+)\]")
+
+
+class Struct:
+    """A struct with these fields, aligned as in C: its LLVM type is `%name`, its ctypes class `ctype`.
+
+    >>> Struct("pair", a="i32", b="i64").offset("b")
+    8
+    """
+
+    def __init__(self, name: str, /, **fields: str):
+        self.name, self.fields = name, fields
+        members = [(field, _ctype(type)) for field, type in fields.items()]
+        self.ctype: type[ctypes.Structure] = type(name, (ctypes.Structure,), {"_fields_": members})
+
+    @property
+    def definition(self) -> str:
+        """The line of LLVM text that defines the type."""
+        return f"%{self.name} = type {{ {', '.join(self.fields.values())} }}"
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return ctypes.sizeof(self.ctype)
+
+    def index(self, field: str) -> int:
+        """The number of a field.
+
+        >>> Struct("pair", a="i32", b="i64").index("c")
+        Traceback (most recent call last):
+        ValueError: struct `pair` has no field `c`; it has a, b
+        """
+        if field not in self.fields:
+            raise ValueError(f"struct `{self.name}` has no field `{field}`; it has {', '.join(self.fields)}")
+        return list(self.fields).index(field)
+
+    def offset(self, field: str) -> int:
+        """The bytes before a field."""
+        self.index(field)
+        return getattr(self.ctype, field).offset
+
+
+def _ctype(type: str) -> Any:
+    array = _ARRAY.fullmatch(type)
+    return _SCALARS[array[2]] * int(array[1]) if array else _SCALARS[type]
+
+
+_FIELD = re.compile(r"\bfield (\w+)\.(\w+)(?:\[([^\]]+)\])? (of|before) ([%@][\w.]+)")
+_NUMBER = re.compile(r"\b(sizeof|shift)\((\w+)(?:\.(\w+))?\)")
+
+
+def resolve(text: str, *structs: Struct) -> str:
+    """LLVM text for a text that names fields of these structs.
+
+    >>> pair = Struct("pair", a="i32", b="i64")
+    >>> resolve("%b.p = field pair.b of %x", pair)
+    '%b.p = getelementptr %pair, ptr %x, i64 0, i32 1'
+    >>> resolve("%b.p = field pair.b before %x, i64 sizeof(pair), i64 shift(pair.b)", pair)
+    '%b.p = getelementptr %pair, ptr %x, i64 -1, i32 1, i64 16, i64 64'
+    >>> resolve("%a.p = field triple.a of %x", pair)
+    Traceback (most recent call last):
+    ValueError: no struct `triple` among pair
+    """
+    named = {struct.name: struct for struct in structs}
+
+    def find(name: str) -> Struct:
+        if name not in named:
+            raise ValueError(f"no struct `{name}` among {', '.join(named)}")
+        return named[name]
+
+    def address(m: re.Match[str]) -> str:
+        element = "" if m[3] is None else f", i64 {m[3]}"
+        return (f"getelementptr %{m[1]}, ptr {m[5]}, i64 {0 if m[4] == 'of' else -1}, "
+                f"i32 {find(m[1]).index(m[2])}{element}")
+
+    def number(m: re.Match[str]) -> str:
+        return str(find(m[2]).size if m[1] == "sizeof" else 8 * find(m[2]).offset(m[3]))
+
+    return _NUMBER.sub(number, _FIELD.sub(address, text))
