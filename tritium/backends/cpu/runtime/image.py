@@ -176,7 +176,7 @@ class Runtime:
             return
         grid = (ctypes.c_int64 * 3)(gx, gy, gz)
         together, arena_bytes = divmod(arena_bytes, cooperative.BIT)
-        packed = ctypes.cast(slots, ctypes.c_void_p).value
+        packed = ctypes.cast(ctypes.c_char_p(slots), ctypes.c_void_p).value
         work = job.JOB.ctype(entry=entry, slots=packed, grid=ctypes.addressof(grid), total=gx * gy * gz,
                              arena=arena_bytes, together=together)
         # The function releases Python's lock itself, for it takes it to run handlers of signals; what they raise is
