@@ -26,12 +26,11 @@ _ABSORBING = frozenset(("mul", "and"))  # x * 0 is 0
 
 
 class Branch(NamedTuple):
-    """A closed branch: its condition, the label and the level of its block; and the number of lines after it when it
-    was closed, and of those without effects."""
+    """A closed branch: its condition, and the level of its block; the number of lines around it when it was closed, and
+    of those without effects."""
 
     condition: Val
     likely: bool | None
-    label: str
     part: Level
     lines: int
     pure: int
@@ -102,19 +101,18 @@ class NumberingWriter(Writer):
         last: Branch | None = outer.last
         if last is None or (last.condition, last.likely) != (condition, likely) or not last.may_go_on(outer):
             with super().when(condition, likely) as part:
-                label = part.label
                 yield part
         else:
-            part, label = Level(last.part.label), last.label
+            part = Level(last.part.label)
             part.made = last.part.made
             self.levels.append(part)
             yield part
             self.levels.pop()
-            start = outer.lines.index(f"{label}:") - 1  # of the branch
-            end = len(outer.lines) - (outer.pure - last.pure)  # of the last part: a jump, and the label of what follows
-            outer.lines[start:] = [*outer.lines[end:], *outer.lines[start:end - 2], *part.lines,
-                                   *outer.lines[end - 2:end]]  # fmt: skip
-        outer.last = Branch(condition, likely, label, part, len(outer.lines), outer.pure)
+            start, stop = last.part.span
+            behind = outer.lines[last.lines:]
+            outer.lines[start:] = [*behind, *outer.lines[start:stop], *part.lines, *outer.lines[stop:last.lines]]
+            part.span = start + len(behind), stop + len(behind) + len(part.lines)
+        outer.last = Branch(condition, likely, part, len(outer.lines), outer.pure)
 
     def binary(self, opcode: str, x: Val, y: Val) -> Val:
         found = _folded(self, opcode.partition(" ")[0], x, y) if x.type[0] == "i" else None

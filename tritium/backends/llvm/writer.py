@@ -161,7 +161,7 @@ def _literal(type: str, x) -> str:
 class Level:
     """One open loop, branch or function: its lines so far, and the block the next line falls into."""
 
-    __slots__ = ("label", "last", "lines", "made", "pure")
+    __slots__ = ("label", "last", "lines", "made", "pure", "span")
 
     def __init__(self, label: str):
         self.label = label
@@ -170,6 +170,8 @@ class Level:
         self.made: dict[str, Val] = {}
         self.pure = 0
         self.last: Any = None
+        # Of a closed branch, places in the lines around it: of its condition, and behind its own lines.
+        self.span: tuple[int, int] = (0, 0)
 
 
 class Loop:
@@ -511,11 +513,15 @@ class Writer:
         inner = Level(f"then.{n}")
         self.levels.append(inner)
         yield inner
+        count = len(inner.lines)
         self.jump(f"done.{n}")
         self.levels.pop()
+        lines = self.levels[-1].lines
+        start = len(lines)
         self.branch(condition, f"then.{n}", f"done.{n}", likely)
-        self.levels[-1].lines.append(f"then.{n}:")
-        self.levels[-1].lines += inner.lines
+        lines.append(f"then.{n}:")
+        inner.span = start, len(lines) + count
+        lines += inner.lines
         self.block(f"done.{n}")
 
     @contextmanager
