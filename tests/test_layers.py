@@ -85,7 +85,8 @@ INSIDE = {
         "runtime": set(),
         "isa": {"runtime"},
         "assemble": {"runtime"},
-        "compile": {"isa", "assemble"},
+        "kernel_traits": {"isa", "assemble"},
+        "compile": {"isa", "assemble", "kernel_traits"},
         "driver": {"runtime"},
     },
 }

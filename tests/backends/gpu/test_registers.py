@@ -8,7 +8,8 @@ import tritium as triton
 import tritium.language as tl
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.nvptx import compile as stages
-from tritium.backends.nvptx.assemble.ptxas import ptxas, version, with_all_registers, with_room_for_another
+from tritium.backends.nvptx.assemble.ptxas import all_registers, ptxas, room_for_another, version
+from tritium.backends.nvptx.assemble.traits import Traits
 from tritium.compiler import ASTSource, compile
 from tritium.errors import OutOfResources, PTXASError
 
@@ -121,27 +122,32 @@ def test_settings_reach_the_assembler(monkeypatch, capfd):
 def test_an_assembler_that_leaves_registers_and_spills_is_asked_again():
     """What it finds too large it gives 32 registers, unless it is told how many there are."""
     spilled = {"n_regs": 32, "n_spills": 4000}
-    assert with_all_registers(".reqntid 512\n{", spilled) == ".reqntid 512\n.maxnreg 128\n{"
-    for text, used in ((".reqntid 64\n.maxnreg 40\n{", spilled), (".reqntid 64\n{", {"n_regs": 32, "n_spills": 9}),
-                       (".reqntid 64\n{", {"n_regs": 255, "n_spills": 999}), (".reqntid 64\n{" + " " * 10**6, spilled),
-                       (".reqntid 64\n{", {})):  # fmt: skip
-        assert with_all_registers(text, used) is None
+    assert all_registers(Traits(512), spilled, 1000) == 128
+    for traits, used, size in ((Traits(64, registers=40), spilled, 1000),
+                               (Traits(64), {"n_regs": 32, "n_spills": 9}, 1000),
+                               (Traits(64), {"n_regs": 255, "n_spills": 999}, 1000), (Traits(64), spilled, 10**6),
+                               (Traits(64), {}, 1000)):  # fmt: skip
+        assert all_registers(traits, used, size) is None
+
+
+WAITS = Traits(256, products=True, async_copies=True)
 
 
 def test_one_more_block_finds_room_where_few_registers_are_in_the_way():
     """Three blocks of 72 KiB and 256 threads have 80 registers for a thread."""
-    text, used = ".reqntid 256\n{ cp.async mma", {"n_regs": 85, "n_spills": 0}
-    assert with_room_for_another(text, used, 73728) == ".reqntid 256\n.maxnreg 80\n{ cp.async mma"
-    other = [(text, used, 90000), (text, {"n_regs": 100, "n_spills": 0}, 73728), (text, {}, 73728),
-             (text.replace("mma", "fma"), used, 73728), (text.replace("{", ".maxnreg 85 {"), used, 73728),
-             (text.replace("256", "1024"), {"n_regs": 32, "n_spills": 0}, 1024)]  # fmt: skip
-    assert not any(with_room_for_another(*given) for given in other)
+    used = {"n_regs": 85, "n_spills": 0}
+    assert room_for_another(WAITS, used, 73728) == 80
+    other = [(WAITS, used, 90000), (WAITS, {"n_regs": 100, "n_spills": 0}, 73728), (WAITS, {}, 73728),
+             (WAITS._replace(products=False), used, 73728), (WAITS._replace(async_copies=False), used, 73728),
+             (WAITS.asking(85), used, 73728),
+             (WAITS._replace(threads=1024), {"n_regs": 32, "n_spills": 0}, 1024)]  # fmt: skip
+    assert not any(room_for_another(*given) for given in other)
 
 
 @pytest.mark.parametrize(("spills", "kept"), [(0, 80), (1, 85)])
 def test_fewer_registers_are_taken_only_without_spills(monkeypatch, spills, kept):
     made = {False: (b"free", {"n_regs": 85, "n_spills": 0}), True: (b"tight", {"n_regs": 80, "n_spills": spills})}
-    monkeypatch.setattr(stages, "_assembled", lambda text, options: made[".maxnreg 80" in text])
-    metadata = {"name": "k", "shared": 73728}
-    binary = stages.cubin(".reqntid 256\n{ cp.async mma", None, types.SimpleNamespace(arch=90), metadata)
+    monkeypatch.setattr(stages, "_assembled", lambda text, options, traits: made[".maxnreg 80" in text])
+    metadata = {"name": "k", "shared": 73728, "traits": WAITS}
+    binary = stages.cubin(".entry k()\n.reqntid 256\n{ ret; }", None, types.SimpleNamespace(arch=90), metadata)
     assert metadata["n_regs"] == kept and binary == (b"tight" if kept == 80 else b"free")

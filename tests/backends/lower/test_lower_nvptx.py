@@ -18,6 +18,7 @@ from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.nvptx.assemble import ptxas
+from tritium.backends.nvptx.assemble.traits import Traits
 from tritium.compiler.sources import with_options
 from tritium.errors import CompilationError
 from tritium.ir.text import parse_module, print_module
@@ -46,6 +47,28 @@ def stages_of(module, arch, **options):
     return out, metadata
 
 
+def described(ptx):
+    """What a PTX text says of its kernel's traits."""
+    number = lambda name: next(map(int, re.findall(rf"^\.{name} (\d+)", ptx, re.MULTILINE)), None)
+    return Traits(number("reqntid"), number("maxnreg"), "mma" in ptx, "cp.async" in ptx, "setmaxnreg" in ptx,
+                  calls=".extern .func" in ptx)
+
+
+def test_names_are_no_traits():
+    """What a kernel is called, and its arguments, does not change how it is compiled."""
+    text = "kernel @NAME(%ARG: ptr<f32>) { %x = load %ARG : f32 store %ARG, %x }"
+    mine, other = (stages_of(verify(parse_module(text.replace("NAME", name).replace("ARG", arg))), 90)
+                   for name, arg in (("gemma", "gamma"), ("kernel", "p")))
+    assert mine[1]["traits"] == other[1]["traits"] == Traits(threads=128)
+    assert mine[0]["ptx"].replace("gemma", "kernel") == other[0]["ptx"]
+
+
+def test_each_product_has_its_accumulators():
+    source = next(path for path in FILES if path.stem == "attention").read_text()
+    _, metadata = stages_of(verify(parse_module(source)), 90)
+    assert metadata["traits"].exchanges and metadata["traits"].sums == (32, 32)
+
+
 @pytest.mark.parametrize(("path", "target"), list(cases()))
 def test_text(path, target):
     source = path.read_text()
@@ -54,6 +77,7 @@ def test_text(path, target):
     options = {f"num_{name}" if name in ("warps", "stages") else name: int(x) for name, x in options.items()}
     made, metadata = stages_of(verify(parse_module(source)), int(arch.removeprefix("sm_")), **options)
     text = made[(re.findall(r"# text: (\w+)", source) or ["ptx"])[0]]
+    assert described(made["ptx"]) == metadata["traits"]._replace(sums=())
     found = re.findall(r"# (has|not|count|order|shared) ?(\d*): (.*)", source)
     assert found, f"{path} expects nothing"
     for word, times, wanted in found:

@@ -14,8 +14,11 @@ from tests.backends.nvptx import fake_driver
 from tests.backends.nvptx.kernels import X, Y, Z, add
 from tritium.backends.nvptx import compile as stages
 from tritium.backends.nvptx.assemble import driver_link, ptxas, warm_up
+from tritium.backends.nvptx.assemble.traits import Traits
 from tritium.backends.nvptx.runtime import cuda, launch
 from tritium.errors import OutOfResources, PTXASError
+
+PLAIN, EXCHANGES = Traits(128), Traits(128, exchanges=True)
 
 
 class Linker:
@@ -69,52 +72,66 @@ def test_too_few_registers_for_another_block_keep_the_first_code(monkeypatch):
     """Some instructions need more than the compiler was asked to do with: the driver then makes nothing at all."""
     asked = []
 
-    def assembled(text, options):
-        asked.append(text)
+    def assembled(text, options, traits):
+        asked.append((text, traits.registers))
         if ".maxnreg" in text:
             raise OutOfResources(82, 80, "registers")
         return b"first", {"n_regs": 85, "n_spills": 0}
 
     monkeypatch.setattr(stages, "_assembled", assembled)
-    metadata = {"shared": 73728, "name": "k"}
-    text = ".reqntid 256\n{ cp.async.cg; mma"
+    traits = Traits(256, products=True, async_copies=True)
+    metadata = {"shared": 73728, "name": "k", "traits": traits}
+    text = ".entry k()\n.reqntid 256\n{ ret; }"
     assert stages.cubin(text, None, SimpleNamespace(arch="90a"), metadata) == b"first"
-    assert len(asked) == 2 and metadata["n_regs"] == 85
+    assert asked == [(text, None), (".entry k()\n.reqntid 256\n.maxnreg 80\n{ ret; }", 80)]
+    assert metadata["n_regs"] == 85
 
 
 def test_what_the_driver_cannot_make_goes_to_the_assembler(fake):
     linker = Linker(fake)
     cuda.use(0)
-    assert driver_link.makes("ret;", 90)
-    assert not driver_link.makes("setmaxnreg.dec 24;", 90)
-    product = "setmaxnreg.dec 24; wgmma.mma_async.sync {%r1, %r2}, %rd1, %rd2; "
-    assert driver_link.makes(product + ".maxnreg 168", 90) and not driver_link.makes(product + ".maxnreg 32", 90)
-    assert not driver_link.makes(product + product.replace("%r2", "%r3") + ".maxnreg 168", 90)
-    assert not driver_link.makes(".extern .func (.param .b32 r) vprintf;", 90)
-    assert not driver_link.makes("ret;", 80)
+    assert driver_link.makes(PLAIN, 90)
+    assert not driver_link.makes(EXCHANGES, 90)
+    product = EXCHANGES._replace(products=True, sums=(128,))
+    assert driver_link.makes(product.asking(168), 90) and not driver_link.makes(product.asking(160), 90)
+    assert not driver_link.makes(product.asking(168)._replace(sums=(64, 64)), 90)
+    assert not driver_link.makes(PLAIN._replace(calls=True), 90)
+    assert not driver_link.makes(PLAIN, 80)
     add[(1,)](X, Y, Z, 64, BLOCK=64, ptx_options="-O2")
     fake.current = 0  # no context
-    assert not driver_link.makes("ret;", 90) and not linker.added
+    assert not driver_link.makes(PLAIN, 90) and not linker.added
+
+
+def test_a_text_of_somebody_else_s_is_not_changed(fake, monkeypatch):
+    """What it needs is not known: `ptxas` makes of it what it says, and nothing else is tried."""
+    Linker(fake)
+    cuda.use(0)
+    asked = []
+    monkeypatch.setattr(ptxas, "ptxas", lambda: "ptxas")
+    monkeypatch.setattr(ptxas, "assemble", lambda text, *_: (asked.append(text) or b"code", {"n_regs": 9,
+                                                                                             "n_spills": 900}))
+    options = types.SimpleNamespace(arch="90a", ptx_options=None)
+    assert stages.cubin("a text", None, options, {"name": "k"}) == b"code" and asked == ["a text"]
 
 
 @pytest.mark.parametrize("said", ["8 bytes spill stores, 16 bytes spill loads", "wgmma instructions are serialized"])
 def test_warps_that_need_each_other_s_registers_get_them(said):
-    assert driver_link.lacks_registers("setmaxnreg.dec 24;", said)
-    assert not driver_link.lacks_registers("ret;", said)
+    assert driver_link.lacks_registers(EXCHANGES, said)
+    assert not driver_link.lacks_registers(PLAIN, said)
     ignored = "Performance Loss: 'setmaxnreg' ignored. Used 90 registers"
-    assert not driver_link.lacks_registers("setmaxnreg.dec 24;", ignored)
-    assert driver_link.lacks_registers("setmaxnreg.dec 24;", "")  # what the driver remembers it says nothing of
+    assert not driver_link.lacks_registers(EXCHANGES, ignored)
+    assert driver_link.lacks_registers(EXCHANGES, "")  # what the driver remembers it says nothing of
     assert ptxas.usage("") == {}
 
 
-SMALL, LARGE = ".reqntid 256\n{ ret; }", ".reqntid 512\n{ ret; }"
+SMALL, LARGE = Traits(256), Traits(512)
 
 
-@pytest.mark.parametrize(("text", "fits", "asked"), [
-    (LARGE, 4, [4]), (LARGE, 3, [4, 3]), (LARGE, 1, [4, 3, 2, None]), (SMALL, 8, [None]),
-    (".reqntid 1024\n{ ret; }", 2, [2]), (LARGE + "wgmma.mma_async", 4, [None]), (LARGE + " " * 10**5, 4, [None]),
-    (".reqntid 512\n.maxnreg 64\n{ ret; }", 4, [None])])  # fmt: skip
-def test_large_programs_get_the_registers_that_many_of_them_have(monkeypatch, text, fits, asked):
+@pytest.mark.parametrize(("traits", "fits", "asked", "length"), [
+    (LARGE, 4, [4], 1), (LARGE, 3, [4, 3], 1), (LARGE, 1, [4, 3, 2, None], 1), (SMALL, 8, [None], 1),
+    (Traits(1024), 2, [2], 1), (LARGE._replace(products=True), 4, [None], 1), (LARGE, 4, [None], 10**5),
+    (LARGE.asking(64), 4, [None], 1)])  # fmt: skip
+def test_large_programs_get_the_registers_that_many_of_them_have(monkeypatch, traits, fits, asked, length):
     """As long as nothing is spilled; small ones get those they like."""
     said = []
 
@@ -125,7 +142,8 @@ def test_large_programs_get_the_registers_that_many_of_them_have(monkeypatch, te
 
     monkeypatch.setattr(driver_link, "link", note)
     monkeypatch.setattr(driver_link, "spills", lambda count: count is not None and count > fits)
-    assert driver_link.link_to_fit(text, 2048) == (asked[-1], "log") and said == asked
+    text = f".entry k()\n.reqntid {traits.threads}\n{{ ret; }}{' ' * length}"
+    assert driver_link.link_to_fit(text, traits, 2048) == (asked[-1], "log") and said == asked
 
 
 @pytest.mark.skipif(ptxas.ptxas() is None, reason="ptxas is not installed")

@@ -11,7 +11,9 @@ from ..gpu.lower import lower_kernel
 from ..gpu.passes import pipeline
 from ..llvm.target import assembly, llvm
 from .assemble import driver_link, ptxas
+from .assemble.traits import Traits
 from .isa.target import NvTarget
+from .kernel_traits import traits_of
 
 
 def ttgir(module, target, options, metadata):
@@ -25,10 +27,12 @@ def tile_passes(options):
 
 
 def llir(module, target, options, metadata):
-    """LLVM text; the metadata gets the shared memory and the preconditions of the kernel."""
+    """LLVM text; the metadata gets the shared memory, the preconditions and the traits of the kernel."""
     metadata |= {name: module.attrs.get(name, usual) for name, usual in _LAUNCH_METADATA.items()}
-    text, shared = lower_kernel(module, NvTarget.of(options.arch), _attributes(options, module))
-    metadata["shared"] = max(shared, options.min_shared_mem)
+    nv = NvTarget.of(options.arch)
+    traits = traits_of(module, nv, options.maxnreg)
+    text, shared = lower_kernel(module, nv, _attributes(traits, module))
+    metadata |= {"shared": max(shared, options.min_shared_mem), "lowered": traits}
     return text
 
 
@@ -38,9 +42,9 @@ _LAUNCH_METADATA = {
 }  # fmt: skip
 
 
-def _attributes(options, module):
-    most, blocks = module.attrs.get("registers") or options.maxnreg, module.attrs.get("num_ctas", 1)
-    found = {"nvvm.maxnreg": most, "nvvm.cluster_dim": f"{blocks},1,1" if blocks > 1 else None}
+def _attributes(traits, module):
+    blocks = module.attrs.get("num_ctas", 1)
+    found = {"nvvm.maxnreg": traits.registers, "nvvm.cluster_dim": f"{blocks},1,1" if blocks > 1 else None}
     return " ".join(f'"{name}"="{value}"' for name, value in found.items() if value)
 
 
@@ -50,9 +54,13 @@ def ptx(text, target, options, metadata):
     The lowering has folded and shared what it could; ptxas optimises again. LLVM's own passes over addresses cost more
     time than all the rest, and hoist sums out of loops that keep the copies in them apart. Products without copies are
     another matter: there every thread loads element by element, and the passes keep its addresses in few registers.
+
+    The metadata gets the traits of the text. Those of a text that somebody else wrote are not known, unless it comes
+    with metadata of its own.
     """
     _set_up()
-    waits_for_loads = "mma" in text and "cp.async" not in text
+    traits = metadata["traits"] = metadata.pop("lowered", None) or Traits.read(metadata)
+    waits_for_loads = traits is not None and traits.products and not traits.async_copies
     return assembly(text, NvTarget.of(options.arch), passes=(), plain=not waits_for_loads)
 
 
@@ -73,34 +81,44 @@ def cubin(text, target, options, metadata):
     The driver is faster, but lets no warps exchange registers. A kernel that needs more shared memory than there is
     stays PTX, too: nobody loads it, and assembling such large tiles takes minutes.
     """
+    traits, shared = Traits.read(metadata), metadata.get("shared", 0)
     if knobs.nvidia.dump_nvptx:
         print(f"// {metadata['name']}: PTX\n{text}")
-    if metadata.get("shared", 0) > NvTarget.of(options.arch).shared_bytes:
+    if shared > NvTarget.of(options.arch).shared_bytes:
         return text.encode()
-    binary, used = _assembled(text, options)
-    freer = ptxas.with_all_registers(text, used)
-    if freer is not None:
-        binary, used = min((binary, used), _assembled(freer, options), key=lambda made: made[1].get("n_spills", 0))
-    tighter = ptxas.with_room_for_another(text, used, metadata.get("shared", 0)) if _is_hopper(options) else None
-    if tighter is not None:
-        with contextlib.suppress(OutOfResources):  # some instructions need more registers than that
-            found, fewer = _assembled(tighter, options)
-            if not fewer.get("n_spills", 1):
-                binary, used = found, fewer
+    binary, used = _assembled(text, options, traits)
+    if traits is not None:
+        binary, used = _with_other_registers(text, options, traits, binary, used, shared)
     metadata.update(used)
     return binary
+
+
+def _with_other_registers(text, options, traits, binary, used, shared):
+    """The better of the machine code that was made, and what is made if another number of registers is asked for."""
+    asking = lambda most: _assembled(ptxas.directed(text, traits.threads, f".maxnreg {most}"), options,
+                                     traits.asking(most))
+    most = ptxas.all_registers(traits, used, len(text))
+    if most is not None:
+        binary, used = min((binary, used), asking(most), key=lambda made: made[1].get("n_spills", 0))
+    fewer = ptxas.room_for_another(traits, used, shared) if _is_hopper(options) else None
+    if fewer is not None:
+        with contextlib.suppress(OutOfResources):  # some instructions need more registers than that
+            found, tight = asking(fewer)
+            if not tight.get("n_spills", 1):
+                return found, tight
+    return binary, used
 
 
 def _is_hopper(options):
     return NvTarget.of(options.arch).sm == 90
 
 
-def _assembled(text, options):
-    """(machine code, what is known of the registers it uses) of a PTX text."""
+def _assembled(text, options, traits: Traits | None):
+    """(machine code, what is known of the registers it uses) of a PTX text with these traits."""
     nv, extra = NvTarget.of(options.arch), tuple((options.ptx_options or "").split())
-    if not extra and driver_link.makes(text, nv.sm):
-        binary, said = driver_link.link_to_fit(text, nv.most_threads)
-        if not driver_link.lacks_registers(text, said):
+    if traits is not None and not extra and driver_link.makes(traits, nv.sm):
+        binary, said = driver_link.link_to_fit(text, traits, nv.most_threads)
+        if not driver_link.lacks_registers(traits, said):
             return binary, ptxas.usage(said)
     if ptxas.ptxas() is None:
         return text.encode(), {}

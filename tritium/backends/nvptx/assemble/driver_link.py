@@ -7,16 +7,14 @@ not notice, but for `setmaxnreg`, which the linker ignores: all its warps have t
 from __future__ import annotations
 
 import ctypes
-import re
 
 from ..runtime import cuda
-from .ptxas import failure, has_lines, spills, usage
+from .ptxas import directed, failure, has_lines, spills, usage
+from .traits import Traits
 
 _INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _VERBOSE, _LINES = 3, 4, 5, 6, 12, 13  # CUjit_option
 _PTX = 1  # CUjitInputType
 _ROOM = 8192  # bytes of a log
-_EXCHANGE = "setmaxnreg"
-_SUMS = re.compile(r"wgmma\.mma_async[^{]*\{([^}]*)\}")
 _BESIDE_SUMS = 36  # registers a product needs besides those of its sums
 
 
@@ -28,12 +26,12 @@ def version():
     return found.value
 
 
-def makes(ptx, sm):
-    """Whether the driver can be asked for the machine code of a PTX text for this architecture.
+def makes(traits: Traits, sm: int) -> bool:
+    """Whether the driver can be asked for the machine code of a kernel with these traits for this architecture.
 
     Only where a GPU of that kind is in use already: a process that merely compiles may want to fork.
     """
-    if ".extern .func" in ptx or (_EXCHANGE in ptx and not _enough(ptx)) or context() is None:
+    if traits.calls or (traits.exchanges and not _enough(traits)) or context() is None:
         return False
     found = cuda.properties(cuda.current())
     return found["major"] * 10 + found["minor"] == sm
@@ -47,27 +45,28 @@ def context():
     return found.value
 
 
-def _enough(ptx):
+def _enough(traits: Traits) -> bool:
     """Whether the registers that threads begin with are likely enough: for the sums of one product, if they fit.
 
-    >>> _enough(".maxnreg 168 wgmma.mma_async.sync {%r1, %r2}, a; wgmma.mma_async.sync {%r1, %r2}, b;")
-    True
+    >>> _enough(Traits(256, registers=168, sums=(128,))), _enough(Traits(256, registers=168, sums=(64, 64)))
+    (True, False)
     """
-    sums, most = set(_SUMS.findall(ptx)), re.search(r"\.maxnreg (\d+)", ptx)
-    return len(sums) == 1 and most is not None and sums.pop().count(",") + 1 + _BESIDE_SUMS <= int(most[1])
+    if traits.registers is None or len(traits.sums) != 1:
+        return False
+    return traits.sums[0] + _BESIDE_SUMS <= traits.registers
 
 
-def lacks_registers(ptx, said):
+def lacks_registers(traits: Traits, said: str) -> bool:
     """Whether a kernel that was to exchange registers may not be well made without, as the driver's compiler said; it
     says nothing of a text that it remembers.
 
-    >>> lacks_registers("setmaxnreg.inc", "Used 90 registers, 8 bytes spill stores, 8 bytes spill loads")
+    >>> lacks_registers(Traits(256, exchanges=True), "Used 90 registers, 8 bytes spill stores, 8 bytes spill loads")
     True
     """
-    return _EXCHANGE in ptx and (usage(said).get("n_spills", 1) > 0 or "serialized" in said)
+    return traits.exchanges and (usage(said).get("n_spills", 1) > 0 or "serialized" in said)
 
 
-def link_to_fit(ptx, most_threads):
+def link_to_fit(ptx: str, traits: Traits, most_threads: int) -> tuple[bytes, str]:
     """As `link`; of large programs, with so few registers that a processor of `most_threads` threads holds as many
     programs at once as it can without spilling.
 
@@ -75,23 +74,20 @@ def link_to_fit(ptx, most_threads):
     looks at the processor too. Small programs are often better off so. But large ones leave it in large steps, and
     while their warps wait for each other only other programs have something to do.
     """
-    found = _THREADS.search(ptx)
-    if found is None or len(ptx) > _LONGEST or any(word in ptx for word in _SETTLED):
+    settled = traits.products or traits.registers  # tensor cores want their registers, others have been told
+    if settled or traits.threads < _LARGE or len(ptx) > _LONGEST:
         return link(ptx)
-    threads, end = int(found[1]), found.end()
-    for count in range(most_threads // threads, 1, -1) if threads >= _LARGE else ():
-        made = link(f"{ptx[:end]}\n.minnctapersm {count}{ptx[end:]}")
+    for count in range(most_threads // traits.threads, 1, -1):
+        made = link(directed(ptx, traits.threads, f".minnctapersm {count}"))
         if not spills(made[0]):
             return made
     return link(ptx)
 
 
-_THREADS = re.compile(r"^\.reqntid (\d+).*$", re.MULTILINE)
 _LARGE, _LONGEST = 512, 64_000  # threads; characters of a text that is not too long to be linked several times
-_SETTLED = ("mma", ".maxnreg", ".minnctapersm")  # tensor cores want their registers, others have been told
 
 
-def link(ptx):
+def link(ptx: str) -> tuple[bytes, str]:
     """(cubin, what the driver's compiler said) of a PTX text; errors as `assemble`'s."""
     data = ptx.encode() + b"\0"
     said, wrong = (ctypes.create_string_buffer(_ROOM) for _ in range(2))

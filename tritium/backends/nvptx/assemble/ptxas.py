@@ -14,6 +14,7 @@ from pathlib import Path
 from .... import cache, knobs
 from ....errors import OutOfResources, PTXASError
 from ....locks import once
+from .traits import Traits
 
 
 @once
@@ -113,19 +114,29 @@ def registers(num_warps, most=None):
     return min(_MOST, most or _MOST, _REGISTERS // (32 * num_warps) // 8 * 8)
 
 
-def with_all_registers(ptx, used):
-    """The text with leave for threads to use all registers they can have, if the assembler left many and spilled much.
+def directed(ptx: str, threads: int, directive: str) -> str:
+    """The text of a kernel for so many threads, with a further directive.
+
+    >>> directed(".entry k()\\n.reqntid 256\\n{", 256, ".maxnreg 80")
+    '.entry k()\\n.reqntid 256\\n.maxnreg 80\\n{'
+    """
+    end = ptx.index("\n", ptx.index(f"\n.reqntid {threads}") + 1)
+    return f"{ptx[:end]}\n{directive}{ptx[end:]}"
+
+
+def all_registers(traits: Traits, used: dict[str, int], size: int) -> int | None:
+    """The registers to allow threads if the assembler left many and spilled much, of a text of so many characters: all
+    they can have.
 
     So it does with kernels it finds too large, unless it is told. None where there is nothing to gain.
 
-    >>> with_all_registers(".reqntid 256\\n{", {"n_regs": 32, "n_spills": 900})
-    '.reqntid 256\\n.maxnreg 255\\n{'
+    >>> all_registers(Traits(threads=256), {"n_regs": 32, "n_spills": 900}, 8000)
+    255
     """
-    threads = re.search(r"^\.reqntid (\d+).*$", ptx, re.MULTILINE)
-    if threads is None or ".maxnreg" in ptx or used.get("n_spills", 0) < _MANY or len(ptx) > _LARGE:
+    if traits.registers is not None or used.get("n_spills", 0) < _MANY or size > _LARGE:
         return None
-    most = registers(int(threads[1]) // 32)
-    return f"{ptx[:threads.end()]}\n.maxnreg {most}{ptx[threads.end():]}" if used["n_regs"] <= most // 2 else None
+    most = registers(traits.threads // 32)
+    return most if used["n_regs"] <= most // 2 else None
 
 
 def spills(cubin):
@@ -164,26 +175,24 @@ def _frames(info):
             at += size
 
 
-def with_room_for_another(ptx, used, shared):
-    """The text with fewer registers, so that one more block finds room on an SM beside the others, with so much shared
+def room_for_another(traits: Traits, used: dict[str, int], shared: int) -> int | None:
+    """The registers to allow threads so that one more block finds room on an SM beside the others, with so much shared
     memory each. None where shared memory leaves no such room, or the assembler used many more registers than that.
 
     It is for kernels that wait for copies: while one block waits, another computes. The driver's compiler uses more
     registers than it needs.
 
-    >>> with_room_for_another(".reqntid 256\\n{ cp.async.cg; mma", {"n_regs": 85, "n_spills": 0}, 73728)
-    '.reqntid 256\\n.maxnreg 80\\n{ cp.async.cg; mma'
+    >>> room_for_another(Traits(256, products=True, async_copies=True), {"n_regs": 85, "n_spills": 0}, 73728)
+    80
     """
-    found = re.search(r"^\.reqntid (\d+).*$", ptx, re.MULTILINE)
-    if found is None or ".maxnreg" in ptx or not ("cp.async" in ptx and "mma" in ptx) or "n_regs" not in used:
+    waits = traits.products and traits.async_copies
+    if traits.registers is not None or not waits or "n_regs" not in used:
         return None
-    threads, rounded = int(found[1]), -(-used["n_regs"] // 8) * 8
+    threads, rounded = traits.threads, -(-used["n_regs"] // 8) * 8
     blocks = _REGISTERS // (threads * rounded) + 1
     most = _REGISTERS // (threads * blocks) // 8 * 8
     fits = blocks * (shared + _RESERVED) <= _SHARED and blocks * threads <= _THREADS
-    if not fits or most < _CLOSE * used["n_regs"]:
-        return None
-    return f"{ptx[:found.end()]}\n.maxnreg {most}{ptx[found.end():]}"
+    return most if fits and most >= _CLOSE * used["n_regs"] else None
 
 
 def failure(said):

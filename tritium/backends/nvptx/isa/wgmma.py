@@ -32,6 +32,18 @@ def warp_split(m, warps):
     return along_m * 4, groups // along_m
 
 
+def accumulators(shape, warps):
+    """(registers, count) of the accumulators of a dot with a result of this shape: each is one instruction's.
+
+    >>> accumulators((128, 256), 4), accumulators((128, 256), 8)
+    ((128, 2), (128, 1))
+    """
+    rows, columns = warp_split(shape[0], warps)
+    mine = shape[1] // columns
+    step = min(mine, MAX_N)
+    return step // 2, shape[0] // (16 * rows) * (mine // step)
+
+
 def layouts(op, warps):
     """(layout of the result of a `dot_shared`, layout of its lhs if that is in registers)."""
     lhs, split = op.attrs["lhs"], warp_split(op.type.shape[0], warps)

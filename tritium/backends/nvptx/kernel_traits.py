@@ -1,0 +1,60 @@
+"""The traits of a kernel, read off its ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ... import ops
+from ...ir.core import walk
+from ..gpu import ops as gpu_ops
+from .assemble.traits import Traits
+from .isa import mma, wgmma
+
+__all__ = ["traits_of"]
+
+_ASYNC_COPIES = frozenset((gpu_ops.async_load, gpu_ops.async_commit, gpu_ops.async_wait, gpu_ops.tma_load,
+                           gpu_ops.tma_store))  # fmt: skip
+
+
+def traits_of(module: Any, target: Any, maxnreg: int | None = None) -> Traits:
+    """The traits of a module with layouts; `maxnreg` registers are allowed, unless it shares them out itself.
+
+    >>> from tritium.backends.nvptx.isa.target import NvTarget
+    >>> from tritium.ir.text import parse_module
+    >>> module = parse_module('kernel @k(%p: ptr<i32>) { print %p {prefix="p"} }')
+    >>> traits_of(module.replace(attrs={"num_warps": 4}), NvTarget.of("90a"))
+    Traits(threads=128, registers=None, products=False, async_copies=False, exchanges=False, sums=(), calls=True)
+    """
+    warps = module.attrs["num_warps"]
+    made = [op for block in (module.body, *(function.body for function in module.functions)) for op in walk(block)]
+    asm = [op.attrs["asm"] for op in made if op.kind is ops.inline_asm]  # only its author knows what is in it
+    mentions = lambda word: any(word in text for text in asm)
+    products = [op for op in made if _is_product(op, target, warps)]
+    return Traits(
+        threads=32 * (warps + module.attrs.get("producer_warps", 0)),
+        registers=module.attrs.get("registers") or maxnreg,
+        products=bool(products) or mentions("mma"),
+        async_copies=any(op.kind in _ASYNC_COPIES for op in made) or mentions("cp.async"),
+        exchanges=any(op.kind is gpu_ops.warp_specialize for op in made) or mentions("setmaxnreg"),
+        sums=tuple(_sums(products, target, warps)),
+        calls=any(op.kind in (ops.print_, ops.assert_) for op in made) or mentions(".extern"),
+    )
+
+
+def _is_product(op: Any, target: Any, warps: int) -> bool:
+    """Whether tensor cores compute it."""
+    if op.kind is gpu_ops.dot_shared:
+        return True
+    if op.kind is not ops.dot:
+        return False
+    a, b = (x.type for x in op.operands[:2])
+    return mma.dot_layout(target)(a, b, op.type, op.attrs["precision"], warps) is not None
+
+
+def _sums(products: list[Any], target: Any, warps: int) -> Iterator[int]:
+    for op in products:
+        a, b = (x.type for x in op.operands[:2])
+        if op.kind is gpu_ops.dot_shared or wgmma.fits(a, b, op.type, op.attrs["precision"], warps, target):
+            registers, count = wgmma.accumulators(op.type.shape, warps)
+            yield from (registers,) * count
