@@ -25,6 +25,8 @@ TRAITS = {
     "atomic": "updates global memory atomically",
     "cross_lane": "threads exchange elements, or may; of `reduce` and `convert` the layout says it",
     "mma": "the result is an accumulator that matrix units may hold",
+    "async_copy": "issues copies between global and shared memory that run beside the program, or waits for them",
+    "message": "tells the host something: its code calls a function of the device's runtime",
 }
 _IMPLIED = {
     "elementwise": ("positionwise", "rematerializable"),

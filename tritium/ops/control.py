@@ -192,7 +192,7 @@ class barrier:
         return None
 
 
-@op("print", attrs=("prefix",), effects="write", hex=False, exponents=False)
+@op("print", attrs=("prefix",), effects="write", traits=("message",), hex=False, exponents=False)
 class print_:
     """device_print of any number of values, one line for each element; with `exponents`, `hex` is %a for floats."""
 
@@ -203,7 +203,7 @@ class print_:
         m.print(op, values)
 
 
-@op("assert", attrs=("message",), effects="write", traits=("positionwise",))
+@op("assert", attrs=("message",), effects="write", traits=("positionwise", "message"))
 class assert_:
     """Stop the kernel when a condition (and its mask, if given) has an element that fails: operands (cond[, mask])."""
 

@@ -110,7 +110,7 @@ def test_a_text_of_somebody_else_s_is_not_changed(fake, monkeypatch):
     monkeypatch.setattr(ptxas, "ptxas", lambda: "ptxas")
     monkeypatch.setattr(ptxas, "assemble", lambda text, *_: (asked.append(text) or b"code", {"n_regs": 9,
                                                                                              "n_spills": 900}))
-    options = types.SimpleNamespace(arch="90a", ptx_options=None)
+    options = SimpleNamespace(arch="90a", ptx_options=None)
     assert stages.cubin("a text", None, options, {"name": "k"}) == b"code" and asked == ["a text"]
 
 

@@ -39,7 +39,7 @@ class release:
 MIN_TRANSFER = 4  # bytes: no asynchronous copy is shorter
 
 
-@op("async_load", attrs=("tile", "axis"), effects="write", access=Access(1, mask=2))
+@op("async_load", attrs=("tile", "axis"), effects="write", traits=("async_copy",), access=Access(1, mask=2))
 class async_load:
     """Start an asynchronous copy of a tile from global memory into a buffer: operands (buffer address, pointers[,
     mask])."""
@@ -56,7 +56,7 @@ class buffer_load:
         return tile
 
 
-@op("async_commit", effects="write")
+@op("async_commit", effects="write", traits=("async_copy",))
 class async_commit:
     """Close a group of asynchronous copies."""
 
@@ -64,7 +64,7 @@ class async_commit:
         return None
 
 
-@op("async_wait", attrs=("pending",), effects="write")
+@op("async_wait", attrs=("pending",), effects="write", traits=("async_copy",))
 class async_wait:
     """Wait until at most `pending` groups of copies are in flight, then make what arrived visible to all threads."""
 
@@ -220,7 +220,7 @@ class ping_pong_close:
         return None
 
 
-@op("tma_load", attrs=("tile", "axis"), effects="write", traits=("global_memory",), blocks=1)
+@op("tma_load", attrs=("tile", "axis"), effects="write", traits=("global_memory", "async_copy"), blocks=1)
 class tma_load:
     """Issue a TMA load of a box of a tensor into a buffer: operands (buffer, barrier, map, *coordinates).
 
@@ -244,7 +244,8 @@ class element_load:
         return None
 
 
-@op("tma_store", attrs=("axis", "rank", "how", "ordered", "fenced"), effects="write", traits=("global_memory",))
+@op("tma_store", attrs=("axis", "rank", "how", "ordered", "fenced"), effects="write",
+    traits=("global_memory", "async_copy"))
 class tma_store:
     """Issue a TMA store of a tile with rows along `axis` to a box of a tensor.
 

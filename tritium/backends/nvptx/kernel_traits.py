@@ -9,12 +9,9 @@ from ... import ops
 from ...ir.core import walk
 from ..gpu import ops as gpu_ops
 from .assemble.traits import Traits
-from .isa import mma, wgmma
+from .isa import wgmma
 
 __all__ = ["traits_of"]
-
-_ASYNC_COPIES = frozenset((gpu_ops.async_load, gpu_ops.async_commit, gpu_ops.async_wait, gpu_ops.tma_load,
-                           gpu_ops.tma_store))  # fmt: skip
 
 
 def traits_of(module: Any, target: Any, maxnreg: int | None = None) -> Traits:
@@ -32,13 +29,13 @@ def traits_of(module: Any, target: Any, maxnreg: int | None = None) -> Traits:
     mentions = lambda word: any(word in text for text in asm)
     products = [op for op in made if _is_product(op, target, warps)]
     return Traits(
-        threads=32 * (warps + module.attrs.get("producer_warps", 0)),
+        threads=target.warp_size * (warps + module.attrs.get("producer_warps", 0)),
         registers=module.attrs.get("registers") or maxnreg,
         products=bool(products) or mentions("mma"),
-        async_copies=any(op.kind in _ASYNC_COPIES for op in made) or mentions("cp.async"),
+        async_copies=any(op.kind.async_copy for op in made) or mentions("cp.async"),
         exchanges=any(op.kind is gpu_ops.warp_specialize for op in made) or mentions("setmaxnreg"),
         sums=tuple(_sums(products, target, warps)),
-        calls=any(op.kind in (ops.print_, ops.assert_) for op in made) or mentions(".extern"),
+        calls=any(op.kind.message for op in made) or mentions(".extern"),
     )
 
 
@@ -49,12 +46,12 @@ def _is_product(op: Any, target: Any, warps: int) -> bool:
     if op.kind is not ops.dot:
         return False
     a, b = (x.type for x in op.operands[:2])
-    return mma.dot_layout(target)(a, b, op.type, op.attrs["precision"], warps) is not None
+    return target.mma.accumulator(a, b, op.type, op.attrs["precision"], warps) is not None
 
 
 def _sums(products: list[Any], target: Any, warps: int) -> Iterator[int]:
     for op in products:
         a, b = (x.type for x in op.operands[:2])
-        if op.kind is gpu_ops.dot_shared or wgmma.fits(a, b, op.type, op.attrs["precision"], warps, target):
+        if op.kind is gpu_ops.dot_shared or target.mma.in_shared(a, b, op.type, op.attrs["precision"], warps):
             registers, count = wgmma.accumulators(op.type.shape, warps)
             yield from (registers,) * count
