@@ -18,7 +18,7 @@ OPS = IR | {"ops"}
 LANGUAGE = OPS | {"cache", "language"}
 BACKENDS = LANGUAGE | {"passes", "interp", "frontend", "backends", "tensors", "protocols"}
 RUNTIME = BACKENDS | {"compiler", "runtime", "testing"}
-EVERYTHING = RUNTIME | {"kernels", "tools", "alias", "compat", "insight"}
+EVERYTHING = RUNTIME | {"kernels", "insight", "tools", "alias", "compat"}
 ALLOWED = {
     "errors": {"knobs"},
     "knobs": set(),
@@ -40,7 +40,7 @@ ALLOWED = {
     "runtime": RUNTIME,
     "testing": RUNTIME,
     "kernels": RUNTIME,
-    "insight": RUNTIME,
+    "insight": RUNTIME | {"tools"},
     "compat": RUNTIME | {"insight", "tools", "alias"},
     "alias": {"__init__"},
     "tools": EVERYTHING,

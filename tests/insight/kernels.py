@@ -1,0 +1,88 @@
+"""Kernels whose accesses can be counted by hand, and launches of them."""
+
+import numpy as np
+
+import tritium as triton
+import tritium.language as tl
+from tritium.insight.launch import prepared
+from tritium.tools.compile import known_target
+
+
+@triton.jit
+def columns(x_ptr, out_ptr, stride, BLOCK: tl.constexpr):
+    """Each lane reads the first element of a row: no two in one sector."""
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + rows * stride)
+    tl.store(out_ptr + rows, x)
+
+
+@triton.jit
+def shifted(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """Reads from one element on, which lies in no vector's place."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i + 1, mask=i + 1 < n), mask=i < n)
+
+
+@triton.jit
+def unmasked(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    """Forgets the mask."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i) * 2)
+
+
+@triton.jit
+def overlapping(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """Neighbouring programs store half of their elements to the same places."""
+    i = tl.program_id(0) * (BLOCK // 2) + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def row_sums(x_ptr, out_ptr, columns, stride, BLOCK: tl.constexpr):
+    """One program sums one row in a loop."""
+    row = tl.program_id(0)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, columns, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        total += tl.load(x_ptr + row * stride + i, mask=i < columns, other=0.0)
+    tl.store(out_ptr + row, tl.sum(total, 0))
+
+
+@triton.jit
+def gather(x_ptr, index_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """The addresses of the second load come out of the first."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.load(index_ptr + i, mask=i < n, other=0)
+    tl.store(out_ptr + i, tl.load(x_ptr + at, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def counting(x_ptr, bins_ptr, n, BLOCK: tl.constexpr):
+    """Adds to bins by atomics."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n, other=0)
+    tl.atomic_add(bins_ptr + x, 1, mask=i < n)
+
+
+@triton.jit
+def product(a_ptr, b_ptr, c_ptr, K, stride_a, stride_b, stride_c, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
+    """One tile of a product, in a pipelined loop."""
+    m = tl.program_id(0) * M + tl.arange(0, M)
+    n = tl.program_id(1) * N + tl.arange(0, N)
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        a = tl.load(a_ptr + m[:, None] * stride_a + k[None, :])
+        b = tl.load(b_ptr + k[:, None] * stride_b + n[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + m[:, None] * stride_c + n[None, :], total)
+
+
+def launched(kernel, grid, *args, target="cuda:80", **meta):
+    """A launch, compiled."""
+    return prepared(kernel, grid, args, meta, known_target(target))
+
+
+def floats(*shape, dtype=np.float32):
+    """Small numbers."""
+    return (np.arange(int(np.prod(shape))) % 7).astype(dtype).reshape(shape)
