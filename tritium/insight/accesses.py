@@ -32,9 +32,10 @@ from tritium.ir import types as T
 from tritium.ops.meaning import np_dtype
 from tritium.passes.accesses import accesses as accesses_of
 
-PROGRAMS, LANES, OPS = 256, 8_000_000, 2_000_000  # most programs, lanes of all accesses, and ops of one program
+PROGRAMS, LANES, OPS = 256, 4_000_000, 2_000_000  # most programs, lanes of all accesses, and ops of one program
 STEPPED, STEPS = 5, 240  # programs that are shown op by op, and their steps
-COUNTED = 1 << 25  # elements of a tensor whose touches are counted one by one
+COUNTED = 1 << 23  # elements of a tensor whose touches are counted one by one
+SECTOR = 32  # bytes that memory moves at once
 CELLS = (48, 96)  # rows and columns of a tensor's picture
 KINDS = {ops.load: "load", ops.store: "store", ops.atomic: "atomic", ops.atomic_cas: "atomic"}
 
@@ -85,6 +86,8 @@ class Tensor:
     stored_by_two: int | None
     never: int | None
     loads_each: float | None  # times a loaded element is loaded, by all programs together
+    loaded_sectors: int | None  # of 32 bytes, each once
+    stored_sectors: int | None
 
     @property
     def bytes(self) -> int:
@@ -218,7 +221,7 @@ class _Picture:
         self.cells = tuple(-(-n // each) for n, each in zip((rows, self.pitch), self.cell))
         counted = self.extent <= COUNTED
         self.loads = np.zeros(self.extent, np.uint32) if counted else None
-        self.owner = np.full(self.extent, -1, np.int32) if counted else None
+        self.owner = np.zeros(self.extent, np.int32) if counted else None  # 1 + the last program that stored it
         self.shared = np.zeros(self.extent, bool) if counted else None
 
     def elements(self, addresses: np.ndarray) -> np.ndarray:
@@ -240,9 +243,9 @@ class _Picture:
             self.loads[elements] += 1  # what several lanes of one access load comes once
         if kind == "store":
             before = self.owner[elements]
-            self.shared[elements[(before != -1) & (before != program)]] = True
+            self.shared[elements[(before != 0) & (before != program + 1)]] = True
         if kind != "load":
-            self.owner[elements] = program
+            self.owner[elements] = program + 1
 
 
 class _Run(Observer):
@@ -469,15 +472,23 @@ class _Run(Observer):
     def _tensor(self, picture: _Picture, complete: bool, sites: tuple[Site, ...]) -> Tensor:
         r = picture.replica
         loaded = stored = twice = never = each = None
+        sectors: tuple[int | None, int | None] = (None, None)
         if picture.loads is not None:
-            loads, stores = picture.loads > 0, picture.owner >= 0
+            loads, stores = picture.loads > 0, picture.owner > 0
             twice = int(picture.shared.sum())
             if complete:
                 loaded, stored = int(loads.sum()), int(stores.sum())
                 each = float(picture.loads.sum()) / loaded if loaded else None
                 never = int(math.prod(r.shape)) - int((loads | stores).sum())
+                sectors = _sectors(r, loads), _sectors(r, stores)
         return Tensor(r.name, r.dtype, r.itemsize, r.shape, r.strides, picture.extent, picture.pitch, picture.cells,
-                      picture.cell, loaded, stored, twice, never, each)
+                      picture.cell, loaded, stored, twice, never, each, *sectors)
+
+
+def _sectors(replica: Replica, touched: np.ndarray) -> int:
+    """The sectors of a storage that elements lie in."""
+    at = (replica.offset + np.flatnonzero(touched) * replica.itemsize) // SECTOR
+    return int(np.count_nonzero(np.diff(at, prepend=-1)))
 
 
 def _mask(op, inputs):

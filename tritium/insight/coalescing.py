@@ -20,12 +20,12 @@ from tritium.backends.gpu.layout.values import layout_of
 from tritium.backends.gpu.lower.shared_memory import BANK_ROW, passes, plan
 from tritium.compiler import ASTSource
 from tritium.errors import innermost
-from tritium.insight.accesses import Event
+from tritium.insight.accesses import SECTOR, Event
 from tritium.insight.launch import Launch, gpu_module
 from tritium.ir import types as T
 from tritium.ir.core import walk
 
-SECTOR, WIDEST = 32, 16  # bytes of a sector, and of the widest access of a thread
+WIDEST = 16  # bytes of the widest access of a thread
 _MEMORY = (ops.load, ops.store, ops.atomic, ops.atomic_cas, gpu_ops.async_load)
 _TMA = (gpu_ops.tma_load, gpu_ops.tma_store)
 
@@ -44,8 +44,9 @@ class Hint:
 class Requests:
     """How the warps of a launch make the requests of one access site.
 
-    `how` is "threads", "cp.async", "TMA", or "removed" where the compiler needs no access there. `sectors` and
-    `minimum` are totals of the launch.
+    `how` is "threads", "cp.async", "TMA", or "removed" where the compiler needs no access there. A thread moves
+    `vector` elements at once, of the `run` of neighbours that it holds. `requests`, `sectors` and `minimum` are totals
+    of the launch.
     """
 
     site: int
@@ -58,6 +59,7 @@ class Requests:
     requests: float
     sectors: float
     minimum: float
+    run: int = 1
     hints: tuple[Hint, ...] = ()
 
     @property
@@ -212,8 +214,8 @@ def _distinct(rows: np.ndarray) -> np.ndarray:
 
 def _whole(addresses: np.ndarray, op) -> np.ndarray:
     """One request for a whole tile, as TMA makes it."""
-    sectors = len(np.unique(addresses // np.uint64(SECTOR)))
-    return np.array([1, sectors, -(-len(np.unique(addresses)) * _itemsize(op) // SECTOR)], float)
+    sectors = int(_distinct(addresses[None] // np.uint64(SECTOR))[0])  # np.unique takes ten times as long
+    return np.array([1, sectors, min(sectors, -(-len(addresses) * _itemsize(op) // SECTOR))], float)
 
 
 def requests(launch: Launch, meter: RequestMeter, sites) -> tuple[Requests, ...]:
@@ -226,8 +228,10 @@ def requests(launch: Launch, meter: RequestMeter, sites) -> tuple[Requests, ...]
         how = "removed" if made is None else _HOW.get(made.kind, "threads")
         if how == "TMA":
             vector = max(1, WIDEST // site.itemsize)
+        layout = layout_of(_pointer(made)) if how in ("threads", "cp.async") and site.shape else None
+        run = max(map(layout.contiguous, range(len(layout.shape)))) if layout else vector
         out.append(Requests(site.number, site.line, site.kind, site.tensors, how, vector, site.itemsize,
-                            *map(float, count)))
+                            *map(float, count), run))
     return tuple(out)
 
 

@@ -37,6 +37,7 @@ class Launch:
     kernel: Any
     slots: tuple[tuple[str, Any], ...]
     note: str = ""
+    owned: bool = False  # whether the tensors are nobody else's: no need to copy them
 
     @property
     def name(self) -> str:
@@ -65,7 +66,8 @@ class Launch:
         return [(first + k, line.rstrip("\n")) for k, line in enumerate(self.fn.raw_src)]
 
 
-def prepared(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target: GPUTarget) -> Launch:
+def prepared(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target: GPUTarget,
+             owned: bool = False) -> Launch:
     """Bind the arguments of a launch, specialise and compile the kernel for `target`.
 
     >>> import numpy as np
@@ -85,7 +87,7 @@ def prepared(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target: 
     source = _specialised(fn, values)
     stages, metadata, compiled = _compiled(source, target, options)
     return Launch(fn, target, grid_sizes(grid), values, source, options, stages, metadata, compiled,
-                  _slots(source, values), note)
+                  _slots(source, values), note, owned)
 
 
 def _unwrapped(kernel: Any, args: tuple, meta: dict[str, Any]) -> tuple[Any, dict[str, Any], str]:

@@ -1,4 +1,5 @@
-"""Copies of a launch's tensors: the interpreter runs on them, and the user's own stay as they are."""
+"""Copies of a launch's tensors: the interpreter runs on them, and the user's own stay as they are. Tensors that were
+made for the launch are used themselves: a large one takes no memory where no program touches it."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ def replicas(launch: Launch) -> dict[int, Replica]:
         reader: Any = reader_of(x)
         low, high, address, content = _memory(x, reader)
         if (low, high) not in storages:
-            storages[low, high] = Storage(_aligned(content, high - low))
+            storages[low, high] = Storage(_in_place(low, high) if launch.owned else _aligned(content, high - low))
         shape, strides = _form(x)
         dtype = element_type(x.dtype) if hasattr(x, "dtype") else reader.element(x)
         size = _size(x, reader)
@@ -119,6 +120,12 @@ def _copy(address: int, out: np.ndarray) -> None:
     import ctypes
 
     ctypes.memmove(out.ctypes.data, address, out.size)
+
+
+def _in_place(low: int, high: int) -> np.ndarray:
+    import ctypes
+
+    return np.frombuffer((ctypes.c_ubyte * (high - low)).from_address(low), np.uint8)
 
 
 def _aligned(fill: Any, size: int) -> np.ndarray:

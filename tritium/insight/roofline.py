@@ -2,7 +2,7 @@
 
 The model is the roofline: a launch takes as long as its slowest resource (DRAM, L2, tensor cores, ordinary units,
 special functions), stretched by what the grid leaves idle in its last wave, plus the time in which a kernel starts and
-ends. DRAM moves every byte once that any program touches: caches serve the rest.
+ends. DRAM moves every sector once that any program touches: caches serve the rest.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tritium import ops
-from tritium.insight.accesses import Accesses
-from tritium.insight.coalescing import SECTOR, Requests
+from tritium.insight.accesses import SECTOR, Accesses
+from tritium.insight.coalescing import Requests
 from tritium.insight.devices import DEVICES, Device, devices_for
 from tritium.insight.launch import Launch
 from tritium.insight.resources import Resources
@@ -47,6 +47,7 @@ class Roofline:
 
     flops: dict[str, float]  # by class: 'f16', 'tf32', 'f8', 'i8', 'f64' of dots; 'fp32', 'fp64', 'special' of others
     minimum_bytes: float  # every byte that is touched, once in each direction
+    dram_bytes: float  # the sectors that these lie in
     moved_bytes: float  # between SMs and L2, all sectors of all requests
     predictions: tuple[Prediction, ...]
 
@@ -122,11 +123,13 @@ def roofline(launch: Launch, accesses: Accesses, found: Iterable[Requests], flop
              used: Resources, names: Iterable[str] = ()) -> Roofline:
     """Put a launch under the roofline of devices: those named, or those of its target."""
     minimum = minimum_bytes(accesses)
+    found = tuple(found)
     moved = sum(r.bytes_moved for r in found) or minimum
+    dram = dram_bytes(accesses, found)
     devices = [DEVICES[name] for name in names] or (devices_for(launch.target.arch) if launch.is_gpu else [])
     programs = math.prod(launch.grid)
-    predictions = tuple(predict(d, flops, minimum, moved, programs, used) for d in devices)
-    return Roofline(dict(flops), minimum, moved, predictions)
+    predictions = tuple(predict(d, flops, dram, moved, programs, used) for d in devices)
+    return Roofline(dict(flops), minimum, dram, moved, predictions)
 
 
 def minimum_bytes(accesses: Accesses) -> float:
@@ -142,7 +145,24 @@ def minimum_bytes(accesses: Accesses) -> float:
     return total
 
 
-def predict(device: Device, flops: dict[str, float], minimum: float, moved: float, programs: int,
+def dram_bytes(accesses: Accesses, found: Iterable[Requests]) -> float:
+    """Bytes of all sectors that are loaded, and that are stored, each once. In a launch that was sampled, the sectors
+    of all requests, but no more than the tensor has."""
+    by_site, total = {r.site: r.bytes_moved for r in found}, 0.0
+    for tensor in accesses.tensors:
+        sites = [s for s in accesses.sites if tensor.name in s.tensors]
+        for kind, counted in (("load", tensor.loaded_sectors), ("store", tensor.stored_sectors)):
+            touching = [s for s in sites if s.kind in (kind, "atomic")]
+            if not touching:
+                continue
+            if counted is not None:
+                total += counted * SECTOR
+            else:
+                total += min(tensor.bytes, sum(by_site.get(s.number, s.bytes) / len(s.tensors) for s in touching))
+    return total
+
+
+def predict(device: Device, flops: dict[str, float], dram: float, moved: float, programs: int,
             used: Resources) -> Prediction:
     """The time of a launch on a device, by the model of this module.
 
@@ -152,7 +172,7 @@ def predict(device: Device, flops: dict[str, float], minimum: float, moved: floa
     >>> made.bound, round(made.seconds * 1e3, 2)
     ('DRAM', 0.76)
     """
-    parts = {"DRAM": minimum / (device.dram * 1e9 * device.sustained_dram), "L2": moved / (device.l2 * 1e9)}
+    parts = {"DRAM": dram / (device.dram * 1e9 * device.sustained_dram), "L2": moved / (device.l2 * 1e9)}
     for kind, count in flops.items():
         name = "tensor cores" if kind in device.tensor else {
             "fp64": "fp64 units", "f64": "fp64 units", "special": "special functions"}.get(kind, "fp32 units")
@@ -170,7 +190,3 @@ def predict(device: Device, flops: dict[str, float], minimum: float, moved: floa
         bound = "launch"
     return Prediction(device.name, seconds, bound, parts, waves, busy, device.measured)
 
-
-def useful_sectors(found: Iterable[Requests]) -> float:
-    """Bytes of the sectors that requests needed at least."""
-    return sum(r.minimum for r in found) * SECTOR
