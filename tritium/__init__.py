@@ -25,13 +25,13 @@ _HOMES = {
     "cdiv": "language.source.function", "next_power_of_2": "language.source.function",
     "compile": "compiler", "AsyncCompileMode": "compiler.background", "FutureKernel": "compiler.background",
     "CompilationError": "errors", "TritonError": "errors", "InterpreterError": "errors", "OutOfResources": "errors",
-    "profile": "insight.profile",
+    "explain": "insight.explain", "profile": "insight.profile",
     "install_as_triton": "alias", "uninstall_as_triton": "alias",
 }  # fmt: skip
 
 _MODULES = (
-    "alias", "backends", "cache", "compiler", "errors", "interp", "ir", "kernels", "knobs", "language", "ops", "passes",
-    "runtime", "tensors", "testing", "tools",
+    "alias", "backends", "cache", "compiler", "errors", "insight", "interp", "ir", "kernels", "knobs", "language",
+    "ops", "passes", "runtime", "tensors", "testing", "tools",
 )  # fmt: skip
 
 __all__ = sorted({*_HOMES, *_MODULES, "__version__", "get_num_threads", "set_num_threads"})

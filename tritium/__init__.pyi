@@ -6,6 +6,7 @@ from . import (
     cache as cache,
     compiler as compiler,
     errors as errors,
+    insight as insight,
     interp as interp,
     ir as ir,
     kernels as kernels,
@@ -34,6 +35,9 @@ from .errors import (
     InterpreterError as InterpreterError,
     OutOfResources as OutOfResources,
     TritonError as TritonError,
+)
+from .insight.explain import (
+    explain as explain,
 )
 from .insight.profile import (
     profile as profile,
