@@ -16,6 +16,7 @@ COMMANDS = {
     "demo": ("tritium.tools.demo", "run the kernel collection: is it right, and how fast beside torch or NumPy"),
     "show": ("tritium.tools.show", "compile a kernel for any machine; show its figures, or one of its stages"),
     "opt": ("tritium.tools.opt", "run passes on tile IR; show what each of them changes"),
+    "explain": ("tritium.tools.explain", "what a launch touches, what it costs and why, for any machine: a page"),
     "profile": ("tritium.tools.profile", "run a program; say what each of its kernels costs: time, GB/s, FLOP/s"),
     "compile": ("tritium.tools.compile", "compile a kernel ahead of time into C sources"),
     "link": ("tritium.tools.link", "join ahead-of-time kernels under one dispatching C function"),

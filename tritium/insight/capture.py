@@ -1,0 +1,74 @@
+"""The launch of a kernel that a program makes: the program runs until then, and no further."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tritium.runtime.jit import JITFunction
+
+
+class Captured(NamedTuple):
+    """A launch as it was written."""
+
+    kernel: Any
+    grid: Any
+    args: tuple
+    meta: dict[str, Any]
+
+
+class _Found(BaseException):
+    """Ends the program."""
+
+
+def first_launch(program: Callable[[], None], name: str, number: int = 1) -> Captured | None:
+    """Run a program until it launches the kernel of this name for the `number`-th time; None if it never does.
+
+    >>> import numpy as np
+    >>> from tritium.kernels.vector_add import vector_add
+    >>> found = first_launch(lambda: vector_add(np.zeros(8), np.zeros(8)), "add_kernel")
+    >>> found.kernel.__name__, found.args[3], found.meta
+    ('add_kernel', 8, {'BLOCK': 1024})
+    """
+    found: list[Captured] = []
+    usual = JITFunction.__getitem__
+    left = number
+
+    def watching(self, grid):
+        if self.__name__ != name:
+            return usual(self, grid)
+
+        def launch(*args, **meta):
+            nonlocal left
+            left -= 1
+            if left:
+                return usual(self, grid)(*args, **meta)
+            found.append(Captured(self, grid, args, meta))
+            raise _Found
+
+        return launch
+
+    JITFunction.__getitem__ = watching
+    try:
+        with contextlib.suppress(_Found):
+            program()
+    except SystemExit:
+        if not found:
+            raise
+    finally:
+        JITFunction.__getitem__ = usual
+    return found[0] if found else None
+
+
+@contextlib.contextmanager
+def own_main():
+    """A program may put itself in the place of `__main__`; afterwards all is as it was."""
+    kept = sys.modules.get("__main__"), sys.argv, list(sys.path)
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = kept[1], kept[2]
+        if kept[0] is not None:
+            sys.modules["__main__"] = kept[0]
