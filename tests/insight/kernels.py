@@ -65,6 +65,16 @@ def counting(x_ptr, bins_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def through_a_table(table_ptr, out_ptr, BLOCK: tl.constexpr):
+    """Loads and stores through addresses that it finds in memory."""
+    at = tl.load(table_ptr + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(at + i))
+    tl.store(at + i, 7.0)
+    tl.atomic_add(at + i, 1.0)
+
+
+@triton.jit
 def product(a_ptr, b_ptr, c_ptr, K, stride_a, stride_b, stride_c, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
     """One tile of a product, in a pipelined loop."""
     m = tl.program_id(0) * M + tl.arange(0, M)

@@ -31,6 +31,13 @@ def test_arguments_stay_as_they_are():
     assert (out == -1).all() and (x == K.floats(64)).all()
 
 
+def test_memory_that_a_table_of_addresses_leads_to_stays_as_it_is():
+    x = K.floats(32)
+    found = facts(K.through_a_table, (1,), np.array([x.ctypes.data]), K.floats(32), BLOCK=32, target="cpu")
+    assert (x == K.floats(32)).all() and [s.tensors for s in found.sites][1:] == [(), ("out_ptr",), (), ()]
+    assert [s.lanes for s in found.sites] == [1, 32, 32, 32, 32] and not any(s.out_of_bounds for s in found.sites)
+
+
 def test_out_of_bounds():
     """The last program goes past both arrays, which is found although memory may lie behind them."""
     found = facts(K.unmasked, (4,), K.floats(100), K.floats(100), BLOCK=32)

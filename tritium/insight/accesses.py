@@ -183,9 +183,9 @@ class _Cut(Exception):
 class _Quiet(Machine):
     """A machine that prints nothing, lets assertions fail, and computes only the values that addresses depend on."""
 
-    def __init__(self, skipped: set[int], *args):
+    def __init__(self, skipped: set[int], spans: list[tuple[int, int]], *args):
         super().__init__(*args)
-        self.skipped = skipped
+        self.skipped, self.spans = skipped, spans  # (start, bytes) of the copies, which may be written
         self.blank: dict[int, tuple] = {}
 
     def execute(self, op, inputs):
@@ -199,6 +199,33 @@ class _Quiet(Machine):
         for observer in self.observers:
             observer.after(self, op, inputs, self.blank[id(op)])
         return self.blank[id(op)]
+
+    def store(self, op, p, value, mask):
+        """As a machine does, into the copies: what a pointer from elsewhere leads to is the user's."""
+        super().store(op, p, value, self._own(p, mask))
+
+    def atomic(self, op, p, value, mask):
+        """As a machine does in the copies; elsewhere memory is only read."""
+        own = self._own(p, mask)
+        if own is mask:
+            return super().atomic(op, p, value, mask)
+        others = ~own if mask is None else mask & ~own
+        return np.where(own, super().atomic(op, p, value, own), self.load(op, p, others, None))
+
+    def atomic_cas(self, op, p, expected, value):
+        """As a machine does in the copies; elsewhere memory is only read."""
+        if self._own(p, None) is None:
+            return super().atomic_cas(op, p, expected, value)
+        return self.load(op, p, None, None)
+
+    def _own(self, p, mask):
+        """The mask without lanes that lead elsewhere; the mask itself if none does."""
+        inside = np.zeros(np.shape(p), bool)
+        for start, size in self.spans:
+            inside |= (p >= np.uint64(start)) & (p < np.uint64(start + size))
+        if inside.all() or mask is not None and not (mask & ~inside).any():
+            return mask
+        return inside if mask is None else mask & inside
 
     def print(self, op, values):
         """Nothing."""
@@ -276,7 +303,7 @@ class _Run(Observer):
         stepped = wanted if len(wanted) <= STEPPED else [wanted[k * (len(wanted) - 1) // (STEPPED - 1)]
                                                          for k in range(STEPPED)]
         self.lanes, self.touches, self.steps, totals = 0, [], {}, []
-        machine = _Quiet(without_values(self.module), Memory(), grid, (self,))
+        machine = _Quiet(without_values(self.module), self.starts, Memory(), grid, (self,))
         args = [self.replicas.get(k, x) for k, (_, x) in enumerate(self.launch.slots)]
         values = [machine.argument(arg.type, x, arg.name) for arg, x in zip(self.module.args, args, strict=True)]
         with default_floats():

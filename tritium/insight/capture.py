@@ -11,20 +11,22 @@ from tritium.runtime.jit import JITFunction
 
 
 class Captured(NamedTuple):
-    """A launch as it was written."""
+    """A launch as it was written. `frames` keeps what the program holds: tables of addresses may lead there."""
 
     kernel: Any
     grid: Any
     args: tuple
     meta: dict[str, Any]
+    frames: Any = None
 
 
 class _Found(BaseException):
     """Ends the program."""
 
 
-def first_launch(program: Callable[[], None], name: str, number: int = 1) -> Captured | None:
-    """Run a program until it launches the kernel of this name for the `number`-th time; None if it never does.
+def first_launch(program: Callable[[], Any], name: str | None = None, number: int = 1) -> Captured | None:
+    """Run a program until it launches the kernel of this name, or any, for the `number`-th time; None if it
+    never does.
 
     >>> import numpy as np
     >>> from tritium.kernels.vector_add import vector_add
@@ -37,7 +39,7 @@ def first_launch(program: Callable[[], None], name: str, number: int = 1) -> Cap
     left = number
 
     def watching(self, grid):
-        if self.__name__ != name:
+        if name not in (None, self.__name__):
             return usual(self, grid)
 
         def launch(*args, **meta):
@@ -52,14 +54,12 @@ def first_launch(program: Callable[[], None], name: str, number: int = 1) -> Cap
 
     JITFunction.__getitem__ = watching
     try:
-        with contextlib.suppress(_Found):
-            program()
-    except SystemExit:
-        if not found:
-            raise
+        program()
+    except _Found as stopped:
+        return found[0]._replace(frames=stopped.__traceback__)
     finally:
         JITFunction.__getitem__ = usual
-    return found[0] if found else None
+    return None
 
 
 @contextlib.contextmanager
