@@ -22,21 +22,18 @@ from tritium import ops
 from tritium.errors import innermost
 from tritium.insight.launch import Launch
 from tritium.insight.needed import without_values
-from tritium.insight.replicas import Replica, replicas
+from tritium.insight.pictures import Picture, Runs, runs_of
+from tritium.insight.quiet_machine import QuietMachine
+from tritium.insight.replicas import replicas
 from tritium.insight.sampling import Pid, sample, weights
 from tritium.interp.float_state import default_floats
-from tritium.interp.machine import Machine
 from tritium.interp.memory import Memory
 from tritium.interp.observe import Observer
 from tritium.ir import types as T
-from tritium.ops.meaning import np_dtype
 from tritium.passes.accesses import accesses as accesses_of
 
 PROGRAMS, LANES, OPS = 256, 4_000_000, 2_000_000  # most programs, lanes of all accesses, and ops of one program
 STEPPED, STEPS = 5, 240  # programs that are shown op by op, and their steps
-COUNTED = 1 << 23  # elements of a tensor whose touches are counted one by one
-SECTOR = 32  # bytes that memory moves at once
-CELLS = (48, 96)  # rows and columns of a tensor's picture
 KINDS = {ops.load: "load", ops.store: "store", ops.atomic: "atomic", ops.atomic_cas: "atomic"}
 
 
@@ -100,8 +97,8 @@ class Touches:
     """The cells of each tensor that one program loads and stores, as runs (first, last)."""
 
     pid: Pid
-    loads: dict[str, tuple[tuple[int, int], ...]]
-    stores: dict[str, tuple[tuple[int, int], ...]]
+    loads: dict[str, Runs]
+    stores: dict[str, Runs]
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ class Step:
     iteration: tuple[int, ...]
     kind: str  # "load", "store", "atomic", "dot", "reduce" or "compute"
     tensor: str = ""
-    runs: tuple[tuple[int, int], ...] = ()
+    runs: Runs = ()
     lanes: int = 0
     masked: int = 0
     out_of_bounds: int = 0
@@ -180,107 +177,13 @@ class _Cut(Exception):
     """A program was stopped: it ran too long."""
 
 
-class _Quiet(Machine):
-    """A machine that prints nothing, lets assertions fail, and computes only the values that addresses depend on."""
-
-    def __init__(self, skipped: set[int], spans: list[tuple[int, int]], *args):
-        super().__init__(*args)
-        self.skipped, self.spans = skipped, spans  # (start, bytes) of the copies, which may be written
-        self.blank: dict[int, tuple] = {}
-
-    def execute(self, op, inputs):
-        """As a machine does; an op whose values do not matter gives zeros."""
-        if id(op) not in self.skipped:
-            return super().execute(op, inputs)
-        for observer in self.observers:
-            observer.before(self, op, inputs)
-        if id(op) not in self.blank:
-            self.blank[id(op)] = tuple(np.zeros(T.shape(t), np_dtype(T.element(t))) for t in op.types)
-        for observer in self.observers:
-            observer.after(self, op, inputs, self.blank[id(op)])
-        return self.blank[id(op)]
-
-    def store(self, op, p, value, mask):
-        """As a machine does, into the copies: what a pointer from elsewhere leads to is the user's."""
-        super().store(op, p, value, self._own(p, mask))
-
-    def atomic(self, op, p, value, mask):
-        """As a machine does in the copies; elsewhere memory is only read."""
-        own = self._own(p, mask)
-        if own is mask:
-            return super().atomic(op, p, value, mask)
-        others = ~own if mask is None else mask & ~own
-        return np.where(own, super().atomic(op, p, value, own), self.load(op, p, others, None))
-
-    def atomic_cas(self, op, p, expected, value):
-        """As a machine does in the copies; elsewhere memory is only read."""
-        if self._own(p, None) is None:
-            return super().atomic_cas(op, p, expected, value)
-        return self.load(op, p, None, None)
-
-    def _own(self, p, mask):
-        """The mask without lanes that lead elsewhere; the mask itself if none does."""
-        inside = np.zeros(np.shape(p), bool)
-        for start, size in self.spans:
-            inside |= (p >= np.uint64(start)) & (p < np.uint64(start + size))
-        if inside.all() or mask is not None and not (mask & ~inside).any():
-            return mask
-        return inside if mask is None else mask & inside
-
-    def print(self, op, values):
-        """Nothing."""
-
-    def assert_failed(self, op, failed):
-        """Nothing."""
-
-    def check_assumption(self, op, cond):
-        """Nothing."""
-
-
-class _Picture:
-    """The cells of a tensor's picture, and counters of its elements."""
-
-    def __init__(self, replica: Replica):
-        self.replica, self.extent = replica, replica.extent
-        self.pitch = _pitch(replica)
-        rows = -(-self.extent // self.pitch) if self.extent else 1
-        self.cell = tuple(-(-n // most) for n, most in zip((rows, self.pitch), CELLS))
-        self.cells = tuple(-(-n // each) for n, each in zip((rows, self.pitch), self.cell))
-        counted = self.extent <= COUNTED
-        self.loads = np.zeros(self.extent, np.uint32) if counted else None
-        self.owner = np.zeros(self.extent, np.int32) if counted else None  # 1 + the last program that stored it
-        self.shared = np.zeros(self.extent, bool) if counted else None
-
-    def elements(self, addresses: np.ndarray) -> np.ndarray:
-        """The positions in memory of elements at these addresses."""
-        return (addresses.astype(np.int64) - self.replica.data_ptr()) // self.replica.itemsize
-
-    def cells_of(self, elements: np.ndarray) -> np.ndarray:
-        """The cells of elements, each once."""
-        row, column = elements // self.pitch // self.cell[0], elements % self.pitch // self.cell[1]
-        touched = np.zeros(self.cells[0] * self.cells[1], bool)
-        touched[row * self.cells[1] + column] = True
-        return np.flatnonzero(touched)
-
-    def count(self, kind: str, elements: np.ndarray, program: int) -> None:
-        """Note an access of a program."""
-        if self.loads is None:
-            return
-        if kind != "store":
-            self.loads[elements] += 1  # what several lanes of one access load comes once
-        if kind == "store":
-            before = self.owner[elements]
-            self.shared[elements[(before != 0) & (before != program + 1)]] = True
-        if kind != "load":
-            self.owner[elements] = program + 1
-
-
 class _Run(Observer):
     def __init__(self, launch: Launch, meter: Meter | None, count: Callable | None):
-        self.launch, self.meter, self.counter = launch, meter, count
+        self.launch, self.counter = launch, count
+        self.meter: Any = meter
         self.module = launch.stages["ttir"]
         self.replicas = replicas(launch)
-        self.pictures = {k: _Picture(r) for k, r in self.replicas.items()}
+        self.pictures = {k: Picture(r) for k, r in self.replicas.items()}
         through: dict[int, list[int]] = {}
         self.ops = {}
         for k, found in accesses_of(self.module).items():
@@ -288,7 +191,7 @@ class _Run(Observer):
                 through.setdefault(id(op), []).append(k)
                 self.ops[id(op)] = op
         self.through = through
-        self.sites: dict[int, dict[str, Any]] = {}
+        self.sites: dict[tuple, dict[str, Any]] = {}
         storages = {id(r.storage): r.storage for r in self.replicas.values()}
         self.starts = sorted((s.data_ptr(), s.nbytes()) for s in storages.values())
         self.bad: np.ndarray | None = None
@@ -303,7 +206,7 @@ class _Run(Observer):
         stepped = wanted if len(wanted) <= STEPPED else [wanted[k * (len(wanted) - 1) // (STEPPED - 1)]
                                                          for k in range(STEPPED)]
         self.lanes, self.touches, self.steps, totals = 0, [], {}, []
-        machine = _Quiet(without_values(self.module), self.starts, Memory(), grid, (self,))
+        machine = QuietMachine(without_values(self.module), self.starts, Memory(), grid, (self,))
         args = [self.replicas.get(k, x) for k, (_, x) in enumerate(self.launch.slots)]
         values = [machine.argument(arg.type, x, arg.name) for arg, x in zip(self.module.args, args, strict=True)]
         with default_floats():
@@ -328,11 +231,11 @@ class _Run(Observer):
         grid = self.launch.grid
         self.pid, self.number, self.executed = pid, pid[0] + grid[0] * (pid[1] + grid[1] * pid[2]), 0
         self.loops, self.now = [], {"load": {}, "store": {}}
-        self.stepping = self.steps.setdefault(pid, []) if stepped and len(self.steps) < STEPPED + 1 else None
+        self.stepping: Any = self.steps.setdefault(pid, []) if stepped and len(self.steps) < STEPPED + 1 else None
 
     def _close(self) -> None:
         names = {k: r.name for k, r in self.replicas.items()}
-        loads, stores = ({names[k]: _runs(np.unique(np.concatenate(cells))) for k, cells in part.items()}
+        loads, stores = ({names[k]: runs_of(np.unique(np.concatenate(cells))) for k, cells in part.items()}
                          for part in (self.now["load"], self.now["store"]))
         self.touches.append(Touches(self.pid, loads, stores))
 
@@ -442,7 +345,7 @@ class _Run(Observer):
             cells = picture.cells_of(elements)
             for part in ("load", "store") if kind == "atomic" else (kind,):
                 self.now[part].setdefault(k, []).append(cells)
-            step = picture.replica.name, _runs(cells)
+            step = picture.replica.name, runs_of(cells)
         if self.stepping is not None and len(self.stepping) < STEPS:
             name, runs = step or ("", ())
             what = f"{kind} {'x'.join(map(str, T.shape(op.operands[0].type))) or 'a scalar'} of {name or 'memory'}"
@@ -488,15 +391,15 @@ class _Run(Observer):
             said += ", the corners of the grid among them; totals are estimates"
         if self.cut:
             said += f"; {self.cut} stopped after {OPS} ops"
-        rounded = [{k: round(v, 3) if isinstance(v, float) else v for k, v in site.items()}
-                   for site in self.sites.values()]
+        rounded: list[dict[str, Any]] = [{k: round(v, 3) if isinstance(v, float) else v for k, v in site.items()}
+                                         for site in self.sites.values()]
         sites = tuple(Site(**site) for site in sorted(rounded, key=lambda s: s["number"]))
         tensors = tuple(self._tensor(p, complete, sites) for p in self.pictures.values())
         steps = {pid: tuple(found) for pid, found in self.steps.items()}
         touched = tuple(sorted(self.touches, key=lambda t: t.pid[::-1]))
         return Accesses(grid, sites, tensors, touched, steps, complete, said)
 
-    def _tensor(self, picture: _Picture, complete: bool, sites: tuple[Site, ...]) -> Tensor:
+    def _tensor(self, picture: Picture, complete: bool, sites: tuple[Site, ...]) -> Tensor:
         r = picture.replica
         loaded = stored = twice = never = each = None
         sectors: tuple[int | None, int | None] = (None, None)
@@ -507,15 +410,9 @@ class _Run(Observer):
                 loaded, stored = int(loads.sum()), int(stores.sum())
                 each = float(picture.loads.sum()) / loaded if loaded else None
                 never = int(math.prod(r.shape)) - int((loads | stores).sum())
-                sectors = _sectors(r, loads), _sectors(r, stores)
+                sectors = picture.sectors(loads), picture.sectors(stores)
         return Tensor(r.name, r.dtype, r.itemsize, r.shape, r.strides, picture.extent, picture.pitch, picture.cells,
                       picture.cell, loaded, stored, twice, never, each, *sectors)
-
-
-def _sectors(replica: Replica, touched: np.ndarray) -> int:
-    """The sectors of a storage that elements lie in."""
-    at = (replica.offset + np.flatnonzero(touched) * replica.itemsize) // SECTOR
-    return int(np.count_nonzero(np.diff(at, prepend=-1)))
 
 
 def _mask(op, inputs):
@@ -542,24 +439,3 @@ def _code(loc) -> str:
     lines[-1] = lines[-1].encode()[: loc.end_col].decode(errors="replace")
     lines[0] = lines[0].encode()[loc.col :].decode(errors="replace")
     return " ".join(" ".join(lines).split())
-
-
-def _pitch(replica: Replica) -> int:
-    """Elements of a row of the picture: of the axis that is contiguous in memory; a long row is folded."""
-    strides = sorted({s for n, s in zip(replica.shape, replica.strides) if n > 1 and s > 0})
-    if len(strides) > 1 and strides[1] > 1:
-        return max(1, strides[1])
-    return max(1, min(replica.extent, 1 << max(4, math.ceil(math.log2(max(1, replica.extent)) / 2) + 1)))
-
-
-def _runs(cells: np.ndarray) -> tuple[tuple[int, int], ...]:
-    """Sorted numbers as runs (first, last).
-
-    >>> _runs(np.array([1, 2, 3, 7]))
-    ((1, 3), (7, 7))
-    """
-    if not len(cells):
-        return ()
-    breaks = np.flatnonzero(np.diff(cells) > 1)
-    firsts, lasts = np.r_[cells[0], cells[breaks + 1]], np.r_[cells[breaks], cells[-1]]
-    return tuple((int(a), int(b)) for a, b in zip(firsts, lasts))

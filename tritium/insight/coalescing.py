@@ -20,8 +20,9 @@ from tritium.backends.gpu.layout.values import layout_of
 from tritium.backends.gpu.lower.shared_memory import BANK_ROW, passes, plan
 from tritium.compiler import ASTSource
 from tritium.errors import innermost
-from tritium.insight.accesses import SECTOR, Event
+from tritium.insight.accesses import Event
 from tritium.insight.launch import Launch, gpu_module
+from tritium.insight.pictures import SECTOR
 from tritium.ir import types as T
 from tritium.ir.core import walk
 
@@ -223,7 +224,7 @@ def requests(launch: Launch, meter: RequestMeter, sites) -> tuple[Requests, ...]
     out = []
     for site in sites:
         made = meter.matches.get(site.number)
-        count = np.round(meter.totals.get(site.number, np.zeros(3)), 3)
+        count, moved, fewest = map(float, np.round(meter.totals.get(site.number, np.zeros(3)), 3))
         vector = made.attrs.get("vector") or 1 if made is not None else 1
         how = "removed" if made is None else _HOW.get(made.kind, "threads")
         if how == "TMA":
@@ -231,7 +232,7 @@ def requests(launch: Launch, meter: RequestMeter, sites) -> tuple[Requests, ...]
         layout = layout_of(_pointer(made)) if how in ("threads", "cp.async") and site.shape else None
         run = max(map(layout.contiguous, range(len(layout.shape)))) if layout else vector
         out.append(Requests(site.number, site.line, site.kind, site.tensors, how, vector, site.itemsize,
-                            *map(float, count), run))
+                            count, moved, fewest, run))
     return tuple(out)
 
 

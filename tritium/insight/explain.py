@@ -96,7 +96,7 @@ class Explanation:
         """This one, with its differences to another: another configuration or version of the kernel."""
         from dataclasses import replace
 
-        names = tuple(f"{e.name} for {e.target}" for e in (self, other))
+        names = f"{self.name} for {self.target}", f"{other.name} for {other.target}"
         return replace(self, comparison=compare(names, (self.figures, other.figures), self.stages, other.stages))
 
     def html(self, path: str | os.PathLike | None = None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,15 +178,3 @@ def tensors_of(launch: Launch) -> list[tuple[int, str, Any]]:
     ['x_ptr', 'y_ptr', 'z_ptr']
     """
     return [(k, name, x) for k, (name, x) in enumerate(launch.slots) if reader_of(x) is not None]
-
-
-def parameters_of(kernel: Any) -> list[str]:
-    """The parameters of a kernel that have no default value.
-
-    >>> from tritium.kernels.vector_add import add_kernel
-    >>> parameters_of(add_kernel)[-1]
-    'BLOCK'
-    """
-    while not hasattr(kernel, "signature"):
-        kernel = kernel.fn
-    return [p.name for p in kernel.signature.parameters.values() if p.default is inspect.Parameter.empty]

@@ -125,7 +125,8 @@ def _copy(address: int, out: np.ndarray) -> None:
 def _in_place(low: int, high: int) -> np.ndarray:
     import ctypes
 
-    return np.frombuffer((ctypes.c_ubyte * (high - low)).from_address(low), np.uint8)
+    memory: Any = (ctypes.c_ubyte * (high - low)).from_address(low)
+    return np.frombuffer(memory, np.uint8)
 
 
 def _aligned(fill: Any, size: int) -> np.ndarray:
@@ -139,10 +140,13 @@ def _aligned(fill: Any, size: int) -> np.ndarray:
 
 def _form(x: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shape, and strides in elements. What tells neither is taken for one long row."""
-    shape = tuple(int(n) for n in getattr(x, "shape", ()) or ())
-    if callable(stride := getattr(x, "stride", None)):
+    sizes: Any = getattr(x, "shape", ()) or ()
+    shape = tuple(int(n) for n in sizes)
+    stride: Any = getattr(x, "stride", None)
+    if callable(stride):
         return shape, tuple(int(s) for s in stride())
-    if (strides := getattr(x, "strides", None)) is not None and hasattr(x, "itemsize"):
+    strides: Any = getattr(x, "strides", None)
+    if strides is not None and hasattr(x, "itemsize"):
         return shape, tuple(int(s) // x.itemsize for s in strides)
     dense = [1]
     for n in reversed(shape[1:]):

@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tritium import ops
-from tritium.insight.accesses import SECTOR, Accesses
+from tritium.insight.accesses import Accesses
 from tritium.insight.coalescing import Requests
 from tritium.insight.devices import DEVICES, Device, devices_for
 from tritium.insight.launch import Launch
+from tritium.insight.pictures import SECTOR
 from tritium.insight.resources import Resources
 from tritium.ir import types as T
 

@@ -18,10 +18,11 @@ def sample(grid: tuple[int, int, int], most: int) -> list[Pid]:
     [(0, 0, 0), (999, 0, 0), (500, 0, 0), (1, 0, 0), (2, 0, 0), (3, 0, 0), (333, 0, 0), (666, 0, 0)]
     """
     total = math.prod(grid)
-    ends = [dict.fromkeys((0, n - 1, n // 2)) for n in grid]
-    first = list(itertools.product(*ends))
+    xs, ys, zs = (dict.fromkeys((0, n - 1, n // 2)) for n in grid)
+    first = list(itertools.product(xs, ys, zs))
     if total <= most:
-        return list(dict.fromkeys([*first, *itertools.product(*map(range, grid))]))
+        x, y, z = map(range, grid)
+        return list(dict.fromkeys([*first, *itertools.product(x, y, z)]))
     neighbours = [_at(k, grid) for k in range(4)]
     spaced = max(2, most - len(first) - 3)
     even = [_at(k * total // (spaced + 1), grid) for k in range(1, spaced + 1)]
