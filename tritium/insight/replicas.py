@@ -142,9 +142,8 @@ def _form(x: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shape, and strides in elements. What tells neither is taken for one long row."""
     sizes: Any = getattr(x, "shape", ()) or ()
     shape = tuple(int(n) for n in sizes)
-    stride: Any = getattr(x, "stride", None)
-    if callable(stride):
-        return shape, tuple(int(s) for s in stride())
+    if callable(getattr(x, "stride", None)):
+        return shape, tuple(int(s) for s in x.stride())
     strides: Any = getattr(x, "strides", None)
     if strides is not None and hasattr(x, "itemsize"):
         return shape, tuple(int(s) // x.itemsize for s in strides)
