@@ -76,7 +76,8 @@ class EventClock:
     FULL = 1024  # so many pairs may wait to be read; then the host waits for the last
 
     def __init__(self, cupti: Any = None):
-        self._cupti, self._trusted, self._guard = cupti, False, lock()
+        self._cupti: Any = cupti
+        self._trusted, self._guard = False, lock()
         self._free: list[Any] = []
         self._waiting: list[Sample] = []
         self._bases: dict[int, tuple[Any, int]] = {}

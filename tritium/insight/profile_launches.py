@@ -212,7 +212,7 @@ def _looks(x: Any) -> tuple[str, tuple[int, ...], int, int] | None:
         return None
     element = reader.element(x)
     shape = tuple(shape)
-    strides = getattr(x, "stride", None) or getattr(x, "strides", None)
+    strides: Any = getattr(x, "stride", None) or getattr(x, "strides", None)
     strides = strides() if callable(strides) else strides
     count = 1
     for size, stride in zip(shape, strides if strides is not None and len(strides) == len(shape) else shape):

@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 import time
-from typing import Any
+from typing import Any, cast
 
 import tritium as triton
 import tritium.language as tl
@@ -91,7 +91,7 @@ def _on_gpu(nbytes: int) -> Any:
 
     from tritium.runtime import memory
 
-    x, out = (memory.zeros(4 * nbytes, np.uint8) for _ in range(2))  # more than the cache of a GPU holds
+    x, out = (memory.zeros(4 * nbytes, cast(Any, np.uint8)) for _ in range(2))  # more than the cache of a GPU holds
     start, end = (memory.Event(enable_timing=True) for _ in range(2))
 
     def run() -> float:

@@ -103,7 +103,7 @@ def _touched(kernel: Any) -> tuple[set[int], set[int]]:
     from tritium.language.types.signature import flatten
     from tritium.passes.accesses import accesses, writes
 
-    stores = set(getattr(kernel.metadata, "stores", ()))
+    stores: set[int] = set(getattr(kernel.metadata, "stores", ()))
     types = list(kernel.src.signature.values())
     try:
         found = accesses(parse_module(str(kernel.asm["ttir"])))

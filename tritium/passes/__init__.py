@@ -44,7 +44,7 @@ def run(module, pipeline, watch=None):
     """
     for step in pipeline:
         if isinstance(step, first_that):
-            module = step.run(module, watch)
+            module = step(module, watch)
             continue
         after = step(module)
         if knobs.verify and after is not module:
@@ -84,18 +84,19 @@ class first_that:
     def __init__(self, holds, alternatives):
         self.holds, self.alternatives = holds, alternatives
 
-    def run(self, module, watch=None):
+    def __call__(self, module, watch=None):
         """The module after the pipeline that was chosen; `watch` sees the steps of this one only."""
         made, seen = module, []
         for pipeline in self.alternatives(module):
+            steps = []
             try:
-                seen.clear()
-                made = run(module, pipeline, watch and (lambda *step: seen.append(step)))
+                made = run(module, pipeline, (lambda *step: steps.append(step)) if watch else None)
             except Unchanged:
                 continue
+            seen = steps
             if self.holds(made):
                 break
-        for step in seen:
+        for step in seen if watch else ():
             watch(*step)
         return made
 

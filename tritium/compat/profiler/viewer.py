@@ -263,7 +263,8 @@ def parse(metrics: list[str] | None, filename: str, include: str | None = None, 
 
 def _rebuilt(node: Frame, children: list[Frame]) -> Frame:
     made = Frame(node.name, node.metrics)
-    made.values, made.children = node.values, {child.name: child for child in children}
+    made.values = node.values
+    made.children.update({child.name: child for child in children})
     return made
 
 
