@@ -163,6 +163,14 @@ class Memory:
             return max(argument.low - address, address - argument.high + 1, 0)
         return min(self.arguments, key=distance, default=None)
 
+    def holds(self, addresses, size, store):
+        """Which lanes may touch `size` bytes at their addresses."""
+        def inside(address):
+            span = self._span_for(address, size)
+            return span is not None and (span.writable or not store)
+        lanes = [inside(address) for address in np.ravel(addresses).tolist()]
+        return np.array(lanes, bool).reshape(np.shape(addresses))
+
     # --- access -------------------------------------------------------------------------------------------------------
     def load(self, t, addresses, mask=None, other=None):
         """Elements of type `t`; masked-off lanes are not touched and give `other`, or 0."""

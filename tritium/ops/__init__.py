@@ -3,6 +3,7 @@
 # ruff: noqa: I001, F403, F405
 from ..ir.opdef import KINDS
 from .casts import *
+from .checks import *
 from .control import *
 from .dot import *
 from .elementwise import (ROWS, abs_, add, and_, brev, ceil, clz, copysign, cos, div, eq, erf, exp, exp2, floor, fma,

@@ -14,6 +14,7 @@ from ..ir.verify import name_of, verify
 from .accumulate import accumulate
 from .dce import dce
 from .inline_calls import has_tiles, inline_calls
+from .instrument import instrument
 from .legalize import TargetInfo, is_legal, legalize
 from .licm import licm
 from .promise_arguments import promise_arguments
@@ -30,7 +31,7 @@ CLEANUP = (
 )
 
 # Every pass that needs no target; `legalize` makes one for what a target has.
-PASSES = (accumulate, dce, inline_calls, licm, promise_arguments, reduce_early, simplify, sink_stores)
+PASSES = (accumulate, dce, inline_calls, instrument, licm, promise_arguments, reduce_early, simplify, sink_stores)
 
 
 def run(module, pipeline, watch=None):
@@ -96,8 +97,9 @@ class first_that:
             seen = steps
             if self.holds(made):
                 break
-        for step in seen if watch else ():
-            watch(*step)
+        if watch:
+            for step in seen:
+                watch(*step)
         return made
 
 
@@ -129,6 +131,7 @@ __all__ = [
     "first_that",
     "has_tiles",
     "inline_calls",
+    "instrument",
     "is_legal",
     "legalize",
     "licm",

@@ -10,7 +10,7 @@ from .. import ops
 from ..ir import types as T
 from ..ir.core import Op, Result, callees_first, walk
 
-__all__ = ["accesses", "stored", "writes"]
+__all__ = ["accesses", "origins_of", "stored", "writes"]
 
 _NONE: frozenset[int] = frozenset()
 
@@ -31,6 +31,16 @@ def accesses(module):
         for k in sorted(origins):
             found.setdefault(k, []).append(op)
     return found
+
+
+def origins_of(module):
+    """[(access, the numbers of the parameters that its pointer may be computed from)] of a kernel without calls.
+
+    >>> from tritium.ir.text import parse_module
+    >>> origins_of(parse_module("kernel @f(%x: i32, %p: ptr<i32>) {\\n  store %p, %x\\n}"))
+    [(Op(store: ), frozenset({1}))]
+    """
+    return _Body(module, {}).found
 
 
 def writes(op) -> bool:
