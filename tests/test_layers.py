@@ -18,7 +18,7 @@ OPS = IR | {"ops"}
 LANGUAGE = OPS | {"cache", "language"}
 BACKENDS = LANGUAGE | {"passes", "interp", "frontend", "backends", "tensors", "protocols"}
 RUNTIME = BACKENDS | {"compiler", "runtime", "testing"}
-EVERYTHING = RUNTIME | {"kernels", "insight", "tools", "alias", "compat"}
+EVERYTHING = RUNTIME | {"insight", "kernels", "tools", "alias", "compat"}
 ALLOWED = {
     "errors": {"knobs"},
     "knobs": set(),
@@ -39,8 +39,8 @@ ALLOWED = {
     "compiler": BACKENDS,
     "runtime": RUNTIME,
     "testing": RUNTIME,
-    "kernels": RUNTIME,
     "insight": RUNTIME | {"tools"},
+    "kernels": RUNTIME,
     "compat": RUNTIME | {"insight", "tools", "alias"},
     "alias": {"__init__"},
     "tools": EVERYTHING,
@@ -79,7 +79,8 @@ INSIDE = {
         "lower": {"fuse", "library", "runtime"},
         "compile": {"fuse", "lower", "library"},
         "assembly": {"compile", "lower", "runtime"},
-        "driver": {"runtime"},
+        "checked": {"library"},
+        "driver": {"runtime", "checked"},
     },
     "backends/nvptx": {
         "runtime": set(),

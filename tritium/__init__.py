@@ -7,6 +7,7 @@ Names are imported when first used, so `import tritium` costs next to nothing an
 """
 
 import importlib
+import os
 from typing import Any
 
 __path__ = [*__path__, f"{__path__[0]}/compat"]  # modules that only Triton's users look for
@@ -25,7 +26,7 @@ _HOMES = {
     "cdiv": "language.source.function", "next_power_of_2": "language.source.function",
     "compile": "compiler", "AsyncCompileMode": "compiler.background", "FutureKernel": "compiler.background",
     "CompilationError": "errors", "TritonError": "errors", "InterpreterError": "errors", "OutOfResources": "errors",
-    "explain": "insight.explain", "profile": "insight.profile",
+    "explain": "insight.explain", "profile": "insight.profile", "sanitize": "insight.sanitize",
     "install_as_triton": "alias", "uninstall_as_triton": "alias",
 }  # fmt: skip
 
@@ -58,6 +59,10 @@ def __getattr__(name: str):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+if os.environ.get("TRITIUM_SANITIZE", "0") not in ("", "0"):
+    importlib.import_module(f"{__name__}.insight.sanitize").start()
 
 
 def __dir__():

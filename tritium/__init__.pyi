@@ -42,6 +42,9 @@ from .insight.explain import (
 from .insight.profile import (
     profile as profile,
 )
+from .insight.sanitize import (
+    sanitize as sanitize,
+)
 from .language.source.function import (
     cdiv as cdiv,
     constexpr_function as constexpr_function,

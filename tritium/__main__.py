@@ -15,6 +15,7 @@ COMMANDS = {
     "status": ("tritium.tools.switch:status", "what `import triton` gives in this environment, and why"),
     "demo": ("tritium.tools.demo", "run the kernel collection: is it right, and how fast beside torch or NumPy"),
     "show": ("tritium.tools.show", "compile a kernel for any machine; show its figures, or one of its stages"),
+    "sanitize": ("tritium.tools.sanitize", "run a program whose CPU kernels check every access of memory"),
     "opt": ("tritium.tools.opt", "run passes on tile IR; show what each of them changes"),
     "explain": ("tritium.tools.explain", "what a launch touches, what it costs and why, for any machine: a page"),
     "profile": ("tritium.tools.profile", "run a program; say what each of its kernels costs: time, GB/s, FLOP/s"),

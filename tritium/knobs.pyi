@@ -17,6 +17,8 @@ cpu_opt: int
 num_threads: int
 compile_workers: int
 fault_handler: bool
+sanitize: bool
+sanitizer: Any
 reproducer_dir: str | None
 
 
@@ -343,6 +345,8 @@ class internal_settings(Group):
     num_threads: int
     compile_workers: int
     fault_handler: bool
+    sanitize: bool
+    sanitizer: Any
     reproducer_dir: str | None
 
 

@@ -105,6 +105,7 @@ class Options:
     instrumentation_mode: str = ""
     ir_override: str | None = None
     fpsan_homomorphic_casts: bool = False
+    sanitized: bool = False  # with checks of every access: docs/sanitize.md
     # NVIDIA
     clc: bool = False
     min_shared_mem: int = 0  # bytes of shared memory that a program takes at least

@@ -165,7 +165,7 @@ class KernelBuilder(Builder):
 def _defaults():
     """Options for a module that nobody will compile: what a launch without any would have."""
     return SimpleNamespace(num_warps=4, num_stages=3, num_ctas=1, debug=False, sanitize_overflow=True,
-                           enable_fp_fusion=True)
+                           enable_fp_fusion=True, sanitized=False)
 
 
 def _check_closed(block, fn, outside: Collection[Value] = ()):

@@ -73,7 +73,8 @@ class EagerBuilder:
         self.machine, self.kernel = machine, kernel
         machine.is_eager = True
         self.options = SimpleNamespace(**{"num_warps": 4, "num_stages": 3, "num_ctas": 1, "debug": False,
-                                          "sanitize_overflow": True, "enable_fp_fusion": True, **options})
+                                          "sanitize_overflow": True, "sanitized": False, "enable_fp_fusion": True,
+                                          **options})
         self._regions = {}
         self.dialect = dialect.of(kernel) if kernel is not None else dialect.OLDEST
         self.decided = False  # whether a run-time condition chose which `return` of the function at hand is reached

@@ -49,7 +49,7 @@ def instrument(module):
     """
     module = inline_calls(module)
     context = Arg(T.Ptr(T.i8), CONTEXT)
-    found = {id(op): origins for op, origins in origins_of(module)}
+    found = dict(origins_of(module))
     body = Block((*module.args, context), module.body.ops)
     return sweep(module.replace(body=body), _Rule(context, found))
 
@@ -134,9 +134,9 @@ class _Rule:
         if op.kind is ops.barrier:
             ops.notice(b, self.context, moment="barrier")
             return None
-        if id(b.original) not in self.found or op.kind is not b.original.kind:
+        if b.original not in self.found or op.kind is not b.original.kind:
             return None
-        return self.access(b, op, self.found[id(b.original)])
+        return self.access(b, op, self.found[b.original])
 
     def number(self):
         self.count += 1
@@ -230,9 +230,9 @@ class _Rule:
 
     def widened(self, b, x):
         """A 32-bit value, computed in 64 bits from what is no sum or product."""
-        if id(x) not in self.wide or self.wide[id(x)][0] is not b._blocks[-1]:
-            self.wide[id(x)] = b._blocks[-1], x, self._widened(b, x)  # a value is known in its own block only
-        return self.wide[id(x)][2]
+        if x not in self.wide or self.wide[x][0] is not b._blocks[-1]:
+            self.wide[x] = b._blocks[-1], self._widened(b, x)  # a value is known in its own block only
+        return self.wide[x][1]
 
     def _widened(self, b, x):
         if type(x) is not Op or x.kind not in _SUMS and x.kind not in _PICKS and x.kind not in _SHAPES:

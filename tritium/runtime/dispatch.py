@@ -74,6 +74,8 @@ def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None
     wanted = dict(options)
     if options.get("debug", fn.debug) or knobs.runtime.debug:
         wanted["debug"] = True
+    if knobs.sanitize and cache.target.backend == "cpu":
+        wanted["sanitized"] = True
     try:
         key = _key(fn, cache, pairs, wanted)
     except TypeError:

@@ -166,7 +166,7 @@ class Measuring(KernelInterface[T]):
 
     def _store(self, key: tuple, configs: list[Config], kwargs: dict[str, Any]) -> kept.Store | None:
         """Where the results are kept, if they are: those of another clock than ours only where that is asked for."""
-        if not (self.cache_results or self._is_ours() and knobs.autotuning.cache is not False):
+        if knobs.sanitize or not (self.cache_results or self._is_ours() and knobs.autotuning.cache is not False):
             return None
         return kept.Store.of(self.fn, self.__name__, key, configs, {**self.nargs, **kwargs},
                              f"{self.num_warmups}-{self.num_reps}")

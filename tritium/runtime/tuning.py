@@ -140,6 +140,12 @@ def check_updates(kernel: str, fn: Any, launch: Callable[[], Any]) -> None:
     if innermost(fn, lambda f: hasattr(f, "device_caches")) is None:
         return
     compiled = launch()
+    if getattr(compiled.metadata, "sanitized", False):
+        from tritium.backends.cpu.checked import updated
+
+        for found in updated(compiled):
+            knobs.sanitizer(found)
+        return
     text = compiled.asm["ttir"] if hasattr(compiled, "asm") and "ttir" in compiled.asm else ""
     if _ACCUMULATES.search(text):
         warnings.warn(f"autotune of kernel `{kernel}`: it updates memory atomically, and every trial does so again\n"

@@ -8,6 +8,7 @@ from ... import knobs, passes
 from ...ir import types as T
 from ...ir.preconditions import Preconditions
 from ...passes.assumed import packed
+from ...passes.instrument import rereads, sites, synchronises
 from ...passes.legalize import BETWEEN_WIDE, WIDE
 from ..llvm import target as machines
 
@@ -53,8 +54,13 @@ def llir(module, target, options, metadata) -> str:
     """LLVM text; the metadata gets the scratch memory of a worker and the preconditions of the kernel."""
     from .lower.function import lower
 
-    cpu, (disjoint, nonnegative) = machines.cpu_target(target.arch), ([], []) if options.launch_checks else (None, None)
-    text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu, disjoint, nonnegative, module)
+    cpu, written = machines.cpu_target(target.arch), module
+    disjoint, nonnegative = ([], []) if options.launch_checks else (None, None)
+    if options.sanitized:
+        module = passes.instrument(module)
+        metadata["sites"], metadata["rereads"] = sites(module), rereads(module)
+        metadata["synchronises"] = synchronises(module)
+    text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu, disjoint, nonnegative, written)
     assumed = Preconditions(tuple(nonnegative or ()), packed(disjoint) if disjoint else ())
     metadata["preconditions"] = assumed.stated()
     metadata["shared"] = max(metadata["arena_bytes"], 1)  # host code divides by it to size its grid

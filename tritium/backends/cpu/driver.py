@@ -47,7 +47,7 @@ class Driver(DriverBase):
 
     def __init__(self):
         self.utils = Utils()
-        self.launcher_cls = Launcher
+        self.launcher_cls = launcher_of
 
     @classmethod
     def is_active(cls) -> bool:
@@ -123,6 +123,8 @@ class Driver(DriverBase):
 
     def guarded_launch(self, kernel, call: Call) -> tuple[Callable, Any] | None:
         """The native launcher, with a record of guards on these arguments."""
+        if kernel.metadata.sanitized:
+            return None
         form = form_of(call, _tensor_guard, kernel.metadata.stores)
         if form is None:
             return None
@@ -137,8 +139,10 @@ class Driver(DriverBase):
             return None
         return _runtime().finder, record.record(0, 0, 0, owner=kernel, result=kernel, **form)
 
-    def roads(self, kernel) -> Roads:
+    def roads(self, kernel) -> Roads | None:
         """The native ways to launch a compiled kernel."""
+        if kernel.metadata.sanitized:
+            return None
         runtime, metadata, launcher = _runtime(), kernel.metadata, kernel._launcher
         demands = Demands(metadata.name, kernel.src)
         stores = frozenset(getattr(metadata, "stores", ()))
@@ -349,6 +353,15 @@ class Launcher:
                     self._checks.other_arena = _room(kernel.metadata)
                     self._checks.other = kernel.function
         return self._checks.other, self._checks.other_arena
+
+
+def launcher_of(src, metadata) -> Any:
+    """What launches a kernel on any arguments."""
+    if not getattr(metadata, "sanitized", False):
+        return Launcher(src, metadata)
+    from tritium.backends.cpu.checked import CheckedLauncher
+
+    return CheckedLauncher(src, metadata, _runtime().launch_raw, _room(metadata))
 
 
 def _tensor_guard(x: Any, multiple: bool | None, stored: bool) -> record.Guard | None:

@@ -245,8 +245,18 @@ def make_tensor_descriptor(b, base, shape, strides, block_shape, padding_option=
     if pointer.pointee is T.i1:  # bools live in memory as bytes
         base = tensor(ops.bitcast(b, base.handle, to=T.Ptr(T.i8, pointer.const)))
     padding(b, option, base.handle.type.pointee)
-    return tensor_descriptor(base, [_as_scalar(b, x, T.i32) for x in shape], [_as_scalar(b, x, T.i64) for x in strides],
-                             dims, option)
+    sizes, steps = [_as_scalar(b, x, T.i32) for x in shape], [_as_scalar(b, x, T.i64) for x in strides]
+    if b.options.sanitized:
+        _demand_alignment(b, base.handle, [x.handle for x in steps[:-1]])
+    return tensor_descriptor(base, sizes, steps, dims, option)
+
+
+def _demand_alignment(b, base, strides):
+    """Have the sanitizer look at what a GPU asks of a descriptor."""
+    ops.demand(b, ops.cast(b, base, to=T.i64), of=16, what="base")
+    size = ops.constant(b, value=base.type.pointee.bytes, type=T.i64)
+    for axis, stride in enumerate(strides):
+        ops.demand(b, ops.mul(b, stride, size), of=16, what=f"stride of axis {axis}")
 
 
 def _as_scalar(b, value, kind):

@@ -17,12 +17,17 @@ __all__ = ["clip_mask", "uniform_beyond"]
 def clip_mask(op):
     """The mask at whose end the loop of a store or a reduction may stop; None if there is none."""
     if op.kind is ops.store:
-        return op.mask
+        return op.mask if op.mask is not None and _is_computed(op.mask) else None
     region, = op.regions
     if len(op.operands) > 1 or len(region.ops) != 2 or not _is_repeatable(region.ops[0].kind):
         return None
     x, = op.operands
-    return next((m for m in _masks(x) if uniform_beyond(x, m)), None)
+    return next((m for m in _masks(x) if _is_computed(m) and uniform_beyond(x, m)), None)
+
+
+def _is_computed(m):
+    """Whether a mask can be computed again, to see where it ends: what a check has found cannot."""
+    return type(m) in (Arg, Result) or m.kind is not ops.check
 
 
 def _is_repeatable(kind):

@@ -62,7 +62,7 @@ def lower(module, target, pairs=None, nonnegative=None, written=None) -> Lowered
     >>> "store i32 7, ptr " in lower(kernel, cpu_target("aarch64")).text
     True
     """
-    from . import atomics, control, dot, program, shape  # noqa: F401  (fill the tables)
+    from . import atomics, checks, control, dot, program, shape  # noqa: F401  (fill the tables)
 
     lo = Lowering(module, target, Assumptions(module, pairs, nonnegative))
     if module.functions:

@@ -1,0 +1,336 @@
+"""The sanitizer's checks: one test of a whole tile where its extent is known, else a closer look by the runtime.
+
+A check makes a tile of bits in scratch memory, which masks the access after it. Tiles with an affine form are looked
+at by their corners first: where these lie in memory that nobody writes, that is all.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from .... import ops
+from ....ir import types as T
+from ...llvm.rows import memory_type
+from ...llvm.writer import lanes, vector
+from ..fuse.affine import form_of
+from ..fuse.index import chunks, width_of
+from ..library import check as library
+from . import loop_nests, scratch_chunks
+from .memory import addresses_of
+from .predication import mask_of
+from .table import statement
+
+__all__ = []
+
+_FLAGS = {"load": 1, "store": 2, "atomic": 7, "swap": 7, "volatile": 5}  # read 1, write 2, atomic 4
+
+
+@statement(ops.check, visits="some")
+def _check(lo, op):
+    context, p, *rest = op.operands
+    mask = rest.pop(0) if op.attrs["masked"] else None
+    look = _Look(lo, op, lo.scalar(context), _site(lo, op))
+    if not T.shape(p.type):
+        lo.values[lo.key(op)] = _one(look, p, mask, rest)
+        return
+    buffer = look.buffer = lo.allocate(op)
+    if mask is None:
+        _set(lo, buffer)
+    else:
+        _copy(lo, mask, buffer)
+    for index in rest:
+        _fits(look, index)
+    form = form_of(lo, p)
+    if form.pointer is None or form.loose:
+        _scattered(look, p)
+    else:
+        _affine(look, p, form)
+    lo.buffers[lo.key(op)] = buffer
+
+
+def _site(lo, op):
+    """The site's words, constants of the kernel."""
+    access, size = op.attrs["access"], T.element(op.operands[1].type).pointee.bytes
+    flags = _FLAGS[access] | (8 if op.attrs["foreign"] else 0)
+    return lo.w.string(struct.pack("<4q", op.attrs["site"], op.attrs["origin"], size, flags))
+
+
+class _Look:
+    """What the parts of one check share."""
+
+    def __init__(self, lo, op, context, site):
+        self.lo, self.op, self.context, self.site = lo, op, context, site
+        self.shape, self.size = T.shape(op.type), T.element(op.operands[1].type).pointee.bytes
+        self.buffer = None
+
+    def call(self, name, *arguments):
+        """Call one of the runtime's checks."""
+        self.lo.w.call("void", f"tt.check.{name}", self.context, self.site, self.lo.program, *arguments)
+
+    def outside(self, low, high):
+        """An i1: bytes from `low` to `high` (i64) may lie where a closer look is needed."""
+        w = self.lo.w
+        if self.op.attrs["origin"] < 0:
+            return w.const("i1", True)
+        least, most = self.extent()
+        return w.binary("or", w.compare("icmp ult", low, least), w.compare("icmp ugt", high, most))
+
+    def extent(self):
+        """The addresses (i64) between which all is well: they are the same during a launch."""
+        lo, w = self.lo, self.lo.w
+        first = library.REGION.index("write_low" if _FLAGS[self.op.attrs["access"]] & 2 else "read_low")
+        at = len(library.CONTEXT) + self.op.attrs["origin"] * len(library.REGION) + first
+        return [lo.cse(("extent", at + k), lambda k=k: w.load(
+            "i64", w.gep("i64", self.context, w.const("i64", at + k)), at=0)) for k in range(2)]
+
+    def lane(self, idx):
+        """The number of an index's first lane in the tile."""
+        at = 0
+        for (base, _), n in zip(idx, self.shape, strict=True):
+            at = self.lo.add(self.lo.mul(at, n), base)
+        return self.lo.const(at)
+
+    def bits(self, idx):
+        """Where the mask's bytes of a chunk lie."""
+        return scratch_chunks.pointer(self.lo, self.buffer, scratch_chunks.position(self.lo, self.buffer, idx))
+
+
+def _set(lo, buffer):
+    """Fill a mask with ones."""
+    _memset(lo, lo.address(buffer), 1, lo.const(buffer.strides[0] * buffer.shape[0]))
+
+
+def _memset(lo, pointer, byte, size):
+    lo.w.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
+    lo.w.effect(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 {byte}, i64 {size}, i1 false)")
+
+
+def _copy(lo, mask, buffer):
+    """Fill a mask with another. Rows of which the first lanes are active are two stretches of equal bytes."""
+    w, shape = lo.w, buffer.shape
+    walk = chunks(shape, lo.width)
+    if walk.inner != (len(shape) - 1,) or walk.total <= 2 * walk.width:
+        loop_nests.fill(lo, [(mask, buffer)])
+        return
+    with lo.loops([shape[a] for a in walk.outer]) as at:
+        first = walk.index(lo, at, 0)
+        m = mask_of(lo, mask, first)
+        if m is None or m.high is None or m.low is not None or m.each is not None or m.base != 0:
+            with lo.counted(walk.total, walk.width) as base:
+                idx = walk.index(lo, at, base)
+                scratch_chunks.write(lo, buffer, idx, lo.ev(mask, idx))
+            return
+        high = lo.const(m.high) if m.condition is None else w.select(m.condition, lo.const(m.high), lo.const(0))
+        high = w.intrinsic("smax", "i64", w.intrinsic("smin", "i64", high, lo.const(walk.total)), lo.const(0))
+        row = scratch_chunks.pointer(lo, buffer, scratch_chunks.position(lo, buffer, first))
+        _memset(lo, row, 1, high)
+        _memset(lo, w.gep("i8", row, high), 0, w.binary("sub", lo.const(walk.total), high))
+
+
+# --- one element --------------------------------------------------------------------------------------------------
+def _one(look, p, mask, indices):
+    lo, w = look.lo, look.lo.w
+    slot, pointer = lo.slot("check", 16), lo.scalar(p)
+    on = w.const("i8", 1) if mask is None else w.cast("zext", lo.scalar(mask), "i8")
+    w.store(on, slot)
+    for index in indices:
+        x = lo.scalar(index)
+        with lo.when(_overflows(w, x), likely=False):
+            wide = lo.slot("wide", 256)
+            w.store(x, wide)
+            look.call("wide", wide, lo.const(1), slot, lo.const(0))
+    start = w.cast("ptrtoint", pointer, "i64")
+    with lo.when(look.outside(start, w.binary("add", start, lo.const(look.size)))):
+        look.call("row", pointer, lo.const(look.size), lo.const(1), slot, lo.const(0))
+    if look.op.attrs["releases"]:
+        w.call("void", "tt.check.release", look.context, lo.program, pointer)
+    return w.compare("icmp ne", w.load("i8", slot), w.const("i8", 0))
+
+
+def _overflows(w, x):
+    """An i1, or a vector of them: a 64-bit index does not fit in 32 bits."""
+    low = w.cast("trunc", x, vector(lanes(x.type), "i32"))
+    return w.compare("icmp ne", w.cast("sext", low, x.type), x)
+
+
+# --- tiles --------------------------------------------------------------------------------------------------------
+def _hull(lo, form, shape):
+    """(least, largest) offset of an affine form from its base, i64 scalars."""
+    low = high = 0
+    for stride, n in zip(form.strides, shape, strict=True):
+        reach = lo.mul(stride, n - 1)
+        if type(reach) is int:
+            low, high = lo.add(low, min(reach, 0)), lo.add(high, max(reach, 0))
+        else:
+            low = lo.add(low, lo.w.intrinsic("smin", "i64", reach, lo.const(0)))
+            high = lo.add(high, lo.w.intrinsic("smax", "i64", reach, lo.const(0)))
+    return low, high
+
+
+def _fits(look, index):
+    """Leave out lanes whose index overflows."""
+    lo, w = look.lo, look.lo.w
+    form = form_of(lo, index)
+    if form.loose:
+        _fits_each(look, index)
+        return
+    low, high = _hull(lo, form, look.shape)
+    ends = [lo.const(lo.add(form.base, end)) for end in (low, high)]
+    beyond = w.binary("or", w.compare("icmp slt", ends[0], lo.const(-1 << 31)),
+                      w.compare("icmp sgt", ends[1], lo.const((1 << 31) - 1)))
+    with lo.when(beyond, likely=False), lo.inside():
+        _fits_each(look, index)
+
+
+def _fits_each(look, index):
+    lo, w = look.lo, look.lo.w
+    walk = chunks(look.shape, lo.width)
+    with lo.loops([look.shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
+        idx = walk.index(lo, at, base)
+        x = lo.widen(lo.ev(index, idx), width_of(idx))
+        bad = _overflows(w, x)
+        if lanes(x.type) > 1:
+            bad = w.intrinsic("vector.reduce.or", "i1", bad, overload=(bad.type,))
+        with lo.when(bad, likely=False):
+            wide = lo.slot("wide", 256)
+            w.store(x, wide, 8)
+            look.call("wide", wide, lo.const(width_of(idx)), look.bits(idx), look.lane(idx))
+
+
+def _affine(look, p, form):
+    """A tile whose pointers have a form: its corners, then its rows."""
+    lo, w, shape, size = look.lo, look.lo.w, look.shape, look.size
+    element = memory_type(T.element(p.type).pointee)
+    start = lo.offset(element, form.pointer, form.base)
+    low, high = _hull(lo, form, shape)
+    first = w.cast("ptrtoint", start, "i64")
+    ends = [w.binary("add", first, lo.const(lo.mul(end, size))) for end in (low, lo.add(high, 1))]
+    with lo.when(look.outside(*ends)), lo.inside(), lo.loops(shape[:-1]) as at:
+        offset = 0
+        for i, stride in zip(at, form.strides):
+            offset = lo.add(offset, lo.mul(i, stride))
+        idx = tuple([(i, None) for i in (*at, 0)])
+        row = start if type(offset) is int and not offset else lo.offset(element, start, offset)
+        look.call("row", row, lo.const(lo.mul(form.strides[-1], size)), lo.const(shape[-1]), look.bits(idx),
+                  look.lane(idx))
+
+
+def _scattered(look, p):
+    """A tile of any pointers, chunk by chunk: those that are not plainly inside are looked at lane by lane."""
+    lo, w = look.lo, look.lo.w
+    walk = chunks(look.shape, lo.width)
+    with lo.loops([look.shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
+        idx = walk.index(lo, at, base)
+        place = addresses_of(lo, p, idx)
+        with lo.when(_beyond(look, place), likely=False), lo.inside():
+            slot = lo.slot("pointers")
+            w.store(addresses_of(lo, p, idx, wrap=False).listed(), slot, 8)
+            look.call("lanes", slot, lo.const(width_of(idx)), look.bits(idx), look.lane(idx))
+
+
+def _beyond(look, place):
+    """An i1: a chunk of addresses needs a closer look."""
+    lo, w = look.lo, look.lo.w
+    if look.op.attrs["origin"] < 0:
+        return w.const("i1", True)
+    if place.kind != "scattered":
+        first = w.cast("ptrtoint", place.pointer, "i64")
+        length = look.size * (place.width if place.kind == "contiguous" else 1)
+        out = look.outside(first, w.binary("add", first, lo.const(length)))
+        if place.unbroken is not None:
+            out = w.binary("or", out, w.binary("xor", place.unbroken, w.const("i1", True)))
+        return out
+    many = vector(place.width, "i64")
+    low, high = look.extent()
+    addresses = w.cast("ptrtoint", place.listed(), many)
+    last = w.binary("sub", high, lo.const(look.size))
+    below = w.compare("icmp ult", addresses, lo.widen(low, place.width))
+    above = w.compare("icmp ugt", addresses, lo.widen(last, place.width))
+    out = w.intrinsic("vector.reduce.or", "i1", w.binary("or", below, above), overload=(vector(place.width, "i1"),))
+    return w.binary("or", out, w.compare("icmp ugt", lo.const(look.size), high))  # an extent of nothing
+
+
+# --- what was stored ----------------------------------------------------------------------------------------------
+@statement(ops.verify, visits="some")
+def _verify(lo, op):
+    context, p, *_ = op.operands
+    shape, form = T.shape(p.type), form_of(lo, p)
+    overlap = None if form.pointer is None or form.loose else _overlaps(lo, form, shape)
+    if overlap is not None and overlap == "false":
+        return
+    with lo.when(lo.w.const("i1", True) if overlap is None else overlap, likely=False), lo.inside():
+        _compare(lo, op, lo.scalar(context), shape)
+
+
+def _overlaps(lo, form, shape):
+    """An i1: lanes of an affine tile may be equal. Its axes are taken from the widest stride to the narrowest, in the
+    order of the axes or the other way round."""
+    w, axes = lo.w, [(lo.const(s), n) for s, n in zip(form.strides, shape) if n > 1]
+    sizes = [(w.intrinsic("abs", "i64", s, w.const("i1", False)), n) for s, n in axes]
+
+    def nested(order):
+        reach, total = lo.const(0), w.const("i1", True)
+        for stride, n in order:
+            total = w.binary("and", total, w.compare("icmp sgt", stride, reach))
+            reach = w.binary("add", reach, w.binary("mul", stride, lo.const(n - 1)))
+        return total
+    if all(type(s) is int for s in form.strides):
+        reach, ok = 0, True
+        for s, n in sorted((abs(s), n) for s, n in zip(form.strides, shape) if n > 1):
+            ok, reach = ok and s > reach, reach + s * (n - 1)
+        return w.const("i1", not ok)
+    fine = w.binary("or", nested(sizes[::-1]), nested(sizes))
+    return w.binary("xor", fine, w.const("i1", True))
+
+
+def _compare(lo, op, context, shape):
+    """Compare every active lane's element with what it stored, one by one."""
+    w, (_, p, value, mask) = lo.w, op.operands
+    t = T.element(value.type)
+    site = w.string(struct.pack("<4q", op.attrs["site"], -1, t.bytes, 0))
+    kind = f"i{8 * t.bytes}"
+    with lo.loops(shape) as at:
+        idx = tuple([(i, None) for i in at])
+        with lo.when(lo.ev(mask, idx)):
+            x = _bits(lo, lo.ev(value, idx), t, kind)
+            pointer = addresses_of(lo, p, idx, wrap=False).pointer
+            found = w.effect(f"load {kind}, ptr {pointer}, align 1", kind)
+            with lo.when(w.compare("icmp ne", found, x), likely=False):
+                lane = 0
+                for i, n in zip(at, shape):
+                    lane = lo.add(lo.mul(lane, n), i)
+                w.call("void", "tt.check.stored", context, site, lo.program, w.cast("ptrtoint", pointer, "i64"),
+                       lo.const(lane), x if kind == "i64" else w.cast("zext", x, "i64"))
+
+
+def _bits(lo, x, t, kind):
+    w = lo.w
+    if t is T.i1:
+        return w.cast("zext", x, kind)
+    if x.type == "ptr":
+        return w.cast("ptrtoint", x, kind)
+    return x if x.type == kind else w.cast("bitcast", x, kind)
+
+
+@statement(ops.demand)
+def _demand(lo, op):
+    if len(op.operands) == 1:  # not sanitized
+        return
+    w, x, context = lo.w, lo.scalar(op.operands[0]), lo.scalar(op.operands[1])
+    rest = w.binary("and", x, lo.const(op.attrs["of"] - 1))
+    with lo.when(w.compare("icmp ne", rest, lo.const(0)), likely=False):
+        site = w.string(struct.pack("<4q", op.attrs["site"], -1, 0, 0))
+        w.call("void", "tt.check.multiple", context, site, lo.program, x)
+
+
+# --- moments ------------------------------------------------------------------------------------------------------
+@statement(ops.notice)
+def _notice(lo, op):
+    context, *pointers = map(lo.scalar, op.operands)
+    lo.w.call("void", f"tt.check.{op.attrs['moment']}", context, lo.program, *pointers)
+
+
+@statement(ops.patience)
+def _patience(lo, op):
+    site = lo.w.string(struct.pack("<4q", op.attrs["site"], -1, 0, 0))
+    lo.values[lo.key(op)] = lo.w.call("i1", "tt.check.patience", lo.scalar(op.operands[0]), site, lo.program)

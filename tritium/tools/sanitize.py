@@ -1,0 +1,98 @@
+"""`python -m tritium sanitize script.py ...`: run a program whose CPU kernels check every access of memory.
+
+    python -m tritium sanitize script.py ARGUMENT ...
+    python -m tritium sanitize --json report.json -m module ARGUMENT ...
+
+The program runs as with `tritium run`. What is found is told on stderr when it is first seen, and summed up at the end.
+
+Exit status: the program's own; 3 if that is 0 and something was found; 2 for wrong arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+
+from tritium.insight.sanitize import Report, sanitize
+from tritium.tools import run as programs
+from tritium.tools.command import guarded
+
+FOUND = 3  # the exit status of a program that ended well, with mistakes
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's own arguments, which stand before the program.
+
+    >>> parser().parse_args(["--json", "out.json"]).json
+    'out.json'
+    """
+    p = argparse.ArgumentParser("python -m tritium sanitize", description=__doc__,
+                                usage="python -m tritium sanitize [-h] [--json FILE] [--patience SECONDS] "
+                                      "SCRIPT | -m MODULE | -c TEXT [ARGUMENT ...]",
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--json", metavar="FILE", help="write the findings as JSON, too; - writes to stdout")
+    p.add_argument("--patience", type=float, default=20.0, metavar="SECONDS",
+                   help="how long a loop may wait for another program (default: %(default)s)")
+    return p
+
+
+def split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The command's own arguments, and the program with its.
+
+    >>> split(["--json", "out.json", "-m", "module", "--json"])
+    (['--json', 'out.json'], ['-m', 'module', '--json'])
+    """
+    k = 0
+    while k < len(arguments) and arguments[k].startswith("-") and arguments[k] not in ("-m", "-c", "--", "-"):
+        k += 2 if arguments[k] in ("--json", "--patience") else 1
+    return arguments[:k], arguments[k:]
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    p = parser()
+    own, program = split(arguments)
+    args = p.parse_args(own)
+    how, *rest = program or [""]
+    if not how or how in ("-m", "-c", "--") and not rest:
+        p.error("name a script, or -m and a module, or -c and a text")
+    if args.patience <= 0:
+        p.error(f"--patience must be above 0, not {args.patience:g}")
+    return guarded("sanitize", lambda: _sanitized(how, rest, args.json, args.patience))
+
+
+def _sanitized(how: str, rest: list[str], json: str | None, patience: float) -> int:
+    if json not in (None, "-"):
+        open(json, "a").close()  # a path that cannot be written is known before the program runs
+    try:
+        import torch  # noqa: F401  (before, so that memory it makes without contents is known)
+    except ImportError:
+        pass
+    report = Report(tell=lambda finding: print(finding.text(), end="\n\n", file=sys.stderr, flush=True))
+    with sanitize(patience=patience, report=report):
+        status = _status(lambda: programs._ends(lambda: programs.run(how, rest)))
+    sys.stdout.flush()
+    print(report.summary(), file=sys.stderr)
+    if json == "-":
+        print(report.json())
+    elif json is not None:
+        with open(json, "w") as file:
+            file.write(report.json() + os.linesep)
+    return status or (FOUND if report else 0)
+
+
+def _status(body: Callable[[], int]) -> int:
+    """The exit status of a program that may call `sys.exit`."""
+    try:
+        return body()
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        print(stop.code, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
