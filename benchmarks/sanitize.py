@@ -1,0 +1,86 @@
+"""What the sanitizer costs: every kernel of the demo, plain and sanitized, taking turns.
+
+    python benchmarks/sanitize.py                  # a table; exit status 1 if a kernel takes more than 5 times as long
+    python benchmarks/sanitize.py --only softmax --seconds 2
+
+The first three columns are the kernels' own time. The others are that of the whole call, which also makes its results:
+memory without contents is filled with a pattern. A finding is an error: the collection has no mistakes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import tritium
+from tritium import knobs
+from tritium.insight.sanitize import Report
+from tritium.tools import demo
+
+LIMIT = 5.0
+
+
+class Clock:
+    """The time between the hooks of launches: that of the kernels, and of handing them their arguments."""
+
+    def __init__(self):
+        self.total = 0.0
+        knobs.runtime.launch_enter_hook.add(self.enter)
+        knobs.runtime.launch_exit_hook.add(self.leave)
+
+    def enter(self, told) -> None:
+        self.total -= time.perf_counter()
+
+    def leave(self, told) -> None:
+        self.total += time.perf_counter()
+
+
+def seconds(run, budget: float, clock: Clock) -> tuple[float, float]:
+    """(kernels, whole call): the shortest, after a call that compiles; neighbours on the machine only add to it."""
+    run()
+    times, end = [], time.perf_counter() + budget
+    while len(times) < 5 or time.perf_counter() < end:
+        clock.total, begun = 0.0, time.perf_counter()
+        run()
+        times.append((clock.total, time.perf_counter() - begun))
+    return min(kernel for kernel, _ in times), min(whole for _, whole in times)
+
+
+def measure(row, budget: float, clock: Clock) -> tuple[tuple[float, float], tuple[float, float], Report]:
+    """(plain, sanitized, what was found)"""
+    inputs = demo.make_inputs(row, demo.import_torch(), "cpu")[1]
+    run = lambda: row.run(*inputs)
+    plain = seconds(run, budget, clock)
+    with tritium.sanitize() as report:
+        checked = seconds(run, budget, clock)
+    return plain, checked, report
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="rows whose name contains this")
+    parser.add_argument("--seconds", type=float, default=0.5, help="for each measurement")
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    tritium.set_num_threads(args.threads)
+    worst, wrong, clock = 0.0, 0, Clock()
+    print(f"{'kernel':<36} {'plain ms':>9} {'checked':>9} {'times':>6}   {'call ms':>9} {'checked':>9} {'times':>6}")
+    for row in demo.rows():
+        if args.only not in row.name:
+            continue
+        plain, checked, report = measure(row, args.seconds, clock)
+        worst, wrong = max(worst, checked[0] / plain[0]), wrong + len(report)
+        print(f"{row.name:<36} " + "   ".join(f"{x * 1e3:>9.3f} {y * 1e3:>9.3f} {y / x:>6.2f}"
+                                               for x, y in zip(plain, checked)), flush=True)
+        if report:
+            print(report.text())
+    print(f"worst {worst:.2f}, limit {LIMIT}; findings {wrong}")
+    return int(worst > LIMIT or wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
