@@ -24,6 +24,8 @@ MODULES = {"ops": ops, "gpu_ops": gpu_ops}
 ALLOWED = {
     ("passes/simplify.py", "expand_dims reshape"): "a pattern: both are reshapes of what is reshaped again",
     ("passes/simplify.py", "constant splat"): "a pattern: one number, in all elements or alone",
+    ("passes/instrument.py", "add mul shl sub"): "what is computed in 64 bits too; an overflow elsewhere is not seen",
+    ("passes/instrument.py", "add addptr cast hint sub"): "a pattern: a range plus scalars",
     ("backends/gpu/analysis/affine.py", "addptr hint"): "a pattern: the steps of one scalar pointer",
     ("backends/gpu/pipeline/ping_pong.py", "ping_pong_signal ping_pong_wait"): "the two marks of one protocol",
     ("backends/gpu/pipeline/ping_pong.py", "dot_shared dot_wait load mbarrier_arrive mbarrier_wait"):

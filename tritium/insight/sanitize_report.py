@@ -172,7 +172,7 @@ class _Reader:
     def __init__(self, found: Found, row: dict[str, int]):
         self.found, self.row = found, row
         access, self.origin, self.element, self.tile, self.places = found.kernel.sites[row["site"]]
-        self.access = {"volatile": "load", "swap": "atomic", "wait": "loop"}.get(access, access)
+        self.access: Any = {"volatile": "load", "swap": "atomic", "wait": "loop"}.get(access, access)
         self.argument: Argument | None = found.arguments.get(self.origin) or self.nearest()
 
     def nearest(self) -> Argument | None:

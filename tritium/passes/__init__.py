@@ -89,18 +89,22 @@ class first_that:
         """The module after the pipeline that was chosen; `watch` sees the steps of this one only."""
         made, seen = module, []
         for pipeline in self.alternatives(module):
-            steps = []
             try:
-                made = run(module, pipeline, (lambda *step: steps.append(step)) if watch else None)
+                made, seen = _recorded(module, pipeline) if watch else (run(module, pipeline), [])
             except Unchanged:
                 continue
-            seen = steps
             if self.holds(made):
                 break
         if watch:
             for step in seen:
                 watch(*step)
         return made
+
+
+def _recorded(module, pipeline):
+    """The module after a pipeline, and what a `watch` is told of its steps."""
+    steps = []
+    return run(module, pipeline, lambda *step: steps.append(step)), steps
 
 
 class Unchanged(Exception):

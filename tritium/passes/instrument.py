@@ -22,10 +22,8 @@ from .inline_calls import inline_calls
 __all__ = ["CONTEXT", "Site", "instrument", "rereads", "sites", "synchronises"]
 
 CONTEXT = "sanitizer"  # the name of the added parameter
-_SHAPES = frozenset((ops.splat, ops.expand_dims, ops.broadcast, ops.trans, ops.reshape, ops.hint))
 _SUMS = frozenset((ops.add, ops.sub, ops.mul, ops.shl))
 _PICKS = frozenset((ops.min_, ops.max_))
-_WAITS = frozenset((ops.atomic, ops.atomic_cas))
 
 
 class Site(NamedTuple):
@@ -93,8 +91,7 @@ def rereads(module) -> list[int]:
                     found.add(origin)
                 if access == "store":
                     stored.add(origin)
-            loops = op.kind in (ops.for_, ops.while_)
-            for region in op.regions * (2 if loops else 1):  # what a round stores, the next may load
+            for region in op.regions * (2 if op.kind.loop else 1):  # what a round stores, the next may load
                 visit(region, stored)
 
     visit(module.body, set())
@@ -159,7 +156,7 @@ class _Rule:
         p, values = op.operands[0], {ops.load: 1, ops.atomic_cas: 3}.get(op.kind, 2)
         mask = op.operands[values:values + 1]
         access = "volatile" if op.attrs.get("volatile") else op.kind.name
-        if op.kind in _WAITS:
+        if op.kind.atomic:
             access = {"add": "atomic", "xor": "atomic", "load": "volatile"}.get(op.attrs.get("how", ""), "swap")
         attrs = {"access": access, "site": self.number(), "origin": next(iter(origins)) if len(origins) == 1 else -1,
                  "foreign": not origins, "masked": bool(mask), "releases": _orders(op, "release")}
@@ -202,7 +199,7 @@ class _Rule:
     def indices(self, b, p):
         """The 32-bit offsets that a pointer is computed with, in 64 bits and in the shape of the pointer."""
         out, path = [], []
-        while type(p) is Op and (p.kind is ops.addptr or p.kind in _SHAPES):
+        while type(p) is Op and (p.kind is ops.addptr or p.kind.view):
             if p.kind is ops.addptr:
                 out += self.roots(b, p.operands[1], path)
             else:
@@ -215,7 +212,7 @@ class _Rule:
         if type(x) is not Op:
             return []
         t = T.element(x.type)
-        if x.kind in _SHAPES:
+        if x.kind.view:
             return self.roots(b, x.operands[0], [x, *path])
         if x.kind is ops.cast and T.element(x.operands[0].type) is T.i32:
             return self.roots(b, x.operands[0], path)
@@ -235,9 +232,9 @@ class _Rule:
         return self.wide[x][1]
 
     def _widened(self, b, x):
-        if type(x) is not Op or x.kind not in _SUMS and x.kind not in _PICKS and x.kind not in _SHAPES:
+        if type(x) is not Op or x.kind not in _SUMS and x.kind not in _PICKS and not x.kind.view:
             return ops.cast(b, x, to=T.i64)
-        if x.kind in _SHAPES:
+        if x.kind.view:
             return _again(b, x, self.widened(b, x.operands[0]))
         return x.kind(b, *[self.widened(b, y) for y in x.operands])
 
@@ -260,7 +257,7 @@ def _bounds(x):
         return (int(x.attrs["value"]),) * 2
     if x.kind is ops.arange:
         return x.attrs["start"], x.attrs["end"] - 1
-    if x.kind in _SHAPES:
+    if x.kind.view:
         return _bounds(x.operands[0])
     if x.kind not in (ops.add, ops.sub, ops.mul):
         return None
@@ -289,7 +286,7 @@ def _injective(p):
 
 
 def _waits(op):
-    return op.kind in _WAITS or op.kind is ops.load and op.attrs["volatile"]
+    return op.kind.atomic or op.kind is ops.load and op.attrs["volatile"]
 
 
 def _orders(op, what):
@@ -299,4 +296,4 @@ def _orders(op, what):
         return False
     if op.kind is ops.load:
         return what == "acquire" and op.attrs["volatile"]
-    return op.kind in _WAITS and op.attrs["sem"] in (what, "acq_rel")
+    return op.kind.atomic and op.attrs["sem"] in (what, "acq_rel")

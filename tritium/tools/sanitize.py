@@ -72,7 +72,7 @@ def _sanitized(how: str, rest: list[str], json: str | None, patience: float) -> 
         pass
     report = Report(tell=lambda finding: print(finding.text(), end="\n\n", file=sys.stderr, flush=True))
     with sanitize(patience=patience, report=report):
-        status = _status(lambda: programs._ends(lambda: programs.run(how, rest)))
+        status = _status(lambda: programs.status_of(lambda: programs.run(how, rest)))
     sys.stdout.flush()
     print(report.summary(), file=sys.stderr)
     if json == "-":

@@ -58,9 +58,9 @@ class Argument:
         """The index of the element at an address, where it is one."""
         if not self.shape or self.strides is None or any(s <= 0 for s in self.strides):
             return None
-        left, out = address - self.address, [0] * len(self.shape)
-        for axis in sorted(range(len(self.shape)), key=lambda a: -self.strides[a]):
-            out[axis], left = divmod(left, self.strides[axis]) if self.shape[axis] > 1 else (0, left)
+        strides, left, out = self.strides, address - self.address, [0] * len(self.shape)
+        for axis in sorted(range(len(self.shape)), key=lambda a: -strides[a]):
+            out[axis], left = divmod(left, strides[axis]) if self.shape[axis] > 1 else (0, left)
         inside = all(0 <= i < n for i, n in zip(out, self.shape))
         return tuple(out) if inside and 0 <= left < self.itemsize else None
 
@@ -260,7 +260,7 @@ class Context:
             self._set(segments=cells.ctypes.data)
 
     def _region(self, slot: int, argument: Argument) -> None:
-        row = dict.fromkeys(check.REGION, 0)
+        row: dict[str, int] = dict.fromkeys(check.REGION, 0)
         if argument.keep is None:  # its extent is not known
             row.update(high=(1 << 63) - 1, storage_high=(1 << 63) - 1, flags=check.WRITABLE, read_high=(1 << 63) - 1,
                        write_high=(1 << 63) - 1)
@@ -318,7 +318,8 @@ class Context:
         records, counts = [], {}
         for index in np.flatnonzero(self.counts).tolist():
             site, kind = divmod(index, len(check.KINDS))
-            rows = [dict(zip(check.RECORD, row)) for row in self.records[index].tolist() if row[0]]
+            written = [row for row in self.records[index].tolist() if row[0]]
+            rows: list[dict[str, Any]] = [dict(zip(check.RECORD, row)) for row in written]
             for row in rows:
                 row["by"] = self._program((row["other"] & (1 << 40) - 1) >> 1) if kind == _RACE else 0
             if check.KINDS[kind] == "race":

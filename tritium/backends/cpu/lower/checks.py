@@ -31,7 +31,7 @@ def _check(lo, op):
     mask = rest.pop(0) if op.attrs["masked"] else None
     look = _Look(lo, op, lo.scalar(context), _site(lo, op))
     if not T.shape(p.type):
-        lo.values[lo.key(op)] = _one(look, p, mask, rest)
+        lo.values[op] = _one(look, p, mask, rest)
         return
     buffer = look.buffer = lo.allocate(op)
     if mask is None:
@@ -45,7 +45,7 @@ def _check(lo, op):
         _scattered(look, p)
     else:
         _affine(look, p, form)
-    lo.buffers[lo.key(op)] = buffer
+    lo.buffers[op] = buffer
 
 
 def _site(lo, op):
@@ -333,4 +333,4 @@ def _notice(lo, op):
 @statement(ops.patience)
 def _patience(lo, op):
     site = lo.w.string(struct.pack("<4q", op.attrs["site"], -1, 0, 0))
-    lo.values[lo.key(op)] = lo.w.call("i1", "tt.check.patience", lo.scalar(op.operands[0]), site, lo.program)
+    lo.values[op] = lo.w.call("i1", "tt.check.patience", lo.scalar(op.operands[0]), site, lo.program)
