@@ -27,7 +27,7 @@ class Bench(KernelBuilder):
 
     def __init__(self, target=None, **options):
         defaults = dict(num_warps=4, num_stages=3, num_ctas=1, debug=False, sanitize_overflow=True,
-                        enable_fp_fusion=True)
+                        enable_fp_fusion=True, sanitized=False)
         super().__init__(nothing, SimpleNamespace(**{**defaults, **options}), target)
         function = function_of(nothing)
         self.frame = Frame(function, {}, is_kernel=True)
