@@ -125,3 +125,18 @@ def test_constants_wrap_as_integers_do(opcode, x, y, made):
         found = w.binary(opcode, w.const("i32", x), w.const("i32", y))
         w.ret(found)
     assert found == str(made)
+
+
+def test_a_stack_slot_between_joined_branches():
+    """Slots come before everything else, whenever they are asked for."""
+    w = NumberingWriter()
+    with w.function("void", "f", ["i1 c", "ptr p"]) as (c, p):
+        with w.when(c):
+            w.store(w.const("i32", 1), p)
+        slot = w.alloca("i32")
+        with w.when(c):
+            w.store(w.const("i32", 2), slot)
+        w.ret()
+    lines = [line.strip() for line in w.text().split("\n")]
+    assert lines[2].endswith("= alloca i32") and lines[3].startswith("br i1 %c")
+    assert lines[4:8] == ["then.1:", "store i32 1, ptr %p", f"store i32 2, ptr {slot}", "br label %done.1"]

@@ -161,11 +161,12 @@ def _literal(type: str, x) -> str:
 class Level:
     """One open loop, branch or function: its lines so far, and the block the next line falls into."""
 
-    __slots__ = ("label", "last", "lines", "made", "pure", "span")
+    __slots__ = ("label", "last", "lines", "made", "pure", "slots", "span")
 
     def __init__(self, label: str):
         self.label = label
         self.lines: list[str] = []
+        self.slots: list[str] = []  # of a function: its stack slots, which come first
         # Where lines are numbered: a line without effects -> its value, how many there are, and the last branch.
         self.made: dict[str, Val] = {}
         self.pure = 0
@@ -264,7 +265,7 @@ class Writer:
         head = f"define {linkage} " if linkage else "define "
         arguments = ", ".join(f"{type} %{n}" for type, n in named)
         head += f"{result} @{name}({arguments}) {attributes} {{"
-        self.raw("\n".join([head, "entry:", *self.levels[0].lines, "}"]))
+        self.raw("\n".join([head, "entry:", *self.levels[0].slots, *self.levels[0].lines, "}"]))
         self.levels, self.floor = outer
 
     # -- lines -----------------------------------------------------------------------------------------------------
@@ -444,7 +445,7 @@ class Writer:
         suffix = f", align {align}" if align else ""
         amount = f", i64 {count}" if count > 1 else ""
         v = self.fresh("ptr", 0)
-        self.levels[0].lines.insert(0, f"  {v} = alloca {type}{amount}{suffix}")
+        self.levels[0].slots.insert(0, f"  {v} = alloca {type}{amount}{suffix}")
         return v
 
     # -- control ---------------------------------------------------------------------------------------------------
