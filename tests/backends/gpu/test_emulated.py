@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.backends.cpu.kernels import module as module_of
 from tests.backends.gpu import emulator
 from tests.backends.gpu.emulator.memory import SHARED_BASE, Fault
 from tests.backends.gpu.emulator.shared import Shared
-from tests.backends.gpu.test_modules import BATTERY, agree, borrowed, in_the_language
+from tests.backends.gpu.test_modules import BATTERY, borrowed, checking
 from tests.exec import test_exec
 from tritium.interp.machine import interpret
 from tritium.ir.text import parse_module
@@ -15,22 +14,10 @@ from tritium.ir.text import parse_module
 TARGETS = [(90, 4), (75, 1), (80, 8)]  # architecture, warps
 
 
-def check_emulated(build, arg_types, args, grid=(1,), tolerance=0.0, opt=2):
-    """Run on the interpreter and on the emulated GPU; all arrays must agree."""
-    m = module_of(build, *arg_types)
-    if not in_the_language(m):
-        pytest.skip("GPU tiles are powers of two, as in the language")
-    theirs, mine = ([x.copy() if isinstance(x, np.ndarray) else x for x in args] for _ in range(2))
-    interpret(m, theirs, grid)
-    emulator.run(m, mine, grid)
-    agree(theirs, mine, tolerance)
-    return ""
-
-
 @pytest.fixture(autouse=True)
 def emulated(monkeypatch):
     for part in BATTERY:
-        monkeypatch.setattr(part, "check", check_emulated)
+        monkeypatch.setattr(part, "check", checking(emulator.run))
 
 
 globals().update(borrowed())

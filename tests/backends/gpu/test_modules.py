@@ -43,16 +43,20 @@ def in_the_language(module):
     return all(d & (d - 1) == 0 for t in tiles for d in t.shape)
 
 
-def check_on_gpu(build, arg_types, args, grid=(1,), tolerance=0.0, opt=2):
-    """Run on the interpreter and on the GPU; all arrays must agree."""
-    m = module_of(build, *arg_types)
-    if not in_the_language(m):
-        pytest.skip("GPU tiles are powers of two, as in the language")
-    theirs, mine = ([x.copy() if isinstance(x, np.ndarray) else x for x in args] for _ in range(2))
-    interpret(m, theirs, grid)
-    run_cuda(m, mine, grid)
-    agree(theirs, mine, tolerance)
-    return ""
+def checking(run):
+    """A `check` for the battery: a kernel's arrays after `run(module, args, grid)` agree with the interpreter's."""
+
+    def check(build, arg_types, args, grid=(1,), tolerance=0.0, opt=2):
+        m = module_of(build, *arg_types)
+        if not in_the_language(m):
+            pytest.skip("GPU tiles are powers of two, as in the language")
+        theirs, mine = ([x.copy() if isinstance(x, np.ndarray) else x for x in args] for _ in range(2))
+        interpret(m, theirs, grid)
+        run(m, mine, grid)
+        agree(theirs, mine, tolerance)
+        return ""
+
+    return check
 
 
 def agree(theirs, mine, tolerance=0.0):
@@ -71,7 +75,7 @@ def agree(theirs, mine, tolerance=0.0):
 @pytest.fixture(autouse=True)
 def on_the_gpu(monkeypatch):
     for part in BATTERY:
-        monkeypatch.setattr(part, "check", check_on_gpu)
+        monkeypatch.setattr(part, "check", checking(run_cuda))
 
 
 def borrowed():
@@ -104,7 +108,7 @@ def test_integers(t):
             b.put(ops.addptr(b, out, b.c(128 * k)), z)
 
     P = T.Ptr(t)
-    check_on_gpu(build, [P] * 4, [x, y, shifts, np.zeros(128 * (len(kinds) + 2), d)])
+    checking(run_cuda)(build, [P] * 4, [x, y, shifts, np.zeros(128 * (len(kinds) + 2), d)])
 
 
 @pytest.mark.gpu

@@ -10,9 +10,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.cpu.kernels import module as build_module
 from tests.backends.gpu.test_language import module_of
-from tests.backends.gpu.test_modules import BATTERY, agree, borrowed, in_the_language
+from tests.backends.gpu.test_modules import BATTERY, borrowed, checking
 from tests.backends.gpu.toy import collection, machine
 from tests.backends.gpu.toy.target import TOY
 from tests.exec import test_exec
@@ -21,7 +20,6 @@ from tritium.backends.gpu.lower import LOWER
 from tritium.backends.nvptx.isa.target import LOWER as NVIDIA
 from tritium.compiler import ASTSource
 from tritium.errors import CompilationError
-from tritium.interp.machine import interpret
 from tritium.ir.text import parse_module
 from tritium.runtime.jit import JITFunction
 
@@ -32,22 +30,10 @@ def toy_is_installed(monkeypatch):
 
 
 # --- tile IR ----------------------------------------------------------------------------------------------------------
-def check_on_toy(build, arg_types, args, grid=(1,), tolerance=0.0, opt=2):
-    """Run on the interpreter and on the toy; all arrays must agree."""
-    module = build_module(build, *arg_types)
-    if not in_the_language(module):
-        pytest.skip("GPU tiles are powers of two, as in the language")
-    theirs, mine = ([x.copy() if isinstance(x, np.ndarray) else x for x in args] for _ in range(2))
-    interpret(module, theirs, grid)
-    machine.run(module, mine, grid)
-    agree(theirs, mine, tolerance)
-    return ""
-
-
 @pytest.fixture(autouse=True)
 def on_the_toy(monkeypatch):
     for part in BATTERY:
-        monkeypatch.setattr(part, "check", check_on_toy)
+        monkeypatch.setattr(part, "check", checking(machine.run))
 
 
 globals().update(borrowed())
