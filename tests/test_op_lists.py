@@ -108,7 +108,6 @@ VALUES = ("ir", "ops", "passes", "frontend", "backends/gpu", "backends/cpu/fuse"
           "backends/nvptx/isa")  # fmt: skip
 IDS = {
     "backends/gpu/lower/function.py": "registers, which know the id of the load they come from",
-    "backends/gpu/pipeline/shared_budget.py": "it simulates the allocation of shared memory",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....ir.core import Result, walk
+from ....ir.core import walk
 from .. import ops as gpu_ops
 from ..layout.swizzle import cuts
 from ..layout.values import scratch_of
@@ -23,9 +23,9 @@ def fits_shared_memory(module, target):
 def _fits(block, alive, shared_bytes):
     """Buffers are allocated in stack order; `alive` are (address, bytes) of those in use."""
     for op in block.ops:
-        alive += [(_key(x), -(-size // ALIGNMENT) * ALIGNMENT) for x, size in zip(op.results, _buffers(op))]
+        alive += [(x, -(-size // ALIGNMENT) * ALIGNMENT) for x, size in zip(op.results, _buffers(op))]
         if op.kind is gpu_ops.release:
-            first = [k for k, (address, _) in enumerate(alive) if address == _key(op.operands[0])]
+            first = [k for k, (address, _) in enumerate(alive) if address == op.operands[0]]
             del alive[first[0] if first else len(alive) :]
         room = shared_bytes - sum(size for _, size in alive)
         if room < 0 or _scratch(op, room) > room:
@@ -56,7 +56,3 @@ def _buffers(op):
 
 def _bytes(tile):
     return tile.numel * tile.element.bytes
-
-
-def _key(x):
-    return (id(x.op), x.index) if type(x) is Result else (id(x), 0)
