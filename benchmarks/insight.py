@@ -20,8 +20,8 @@ import sys
 import gpu
 import torch
 
-from tritium.insight.capture import first_launch
-from tritium.insight.explain import explained
+from tritium.insight.explain.capture import first_launch
+from tritium.insight.explain.explanation import explained
 
 COUNTERS = {
     "load requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",

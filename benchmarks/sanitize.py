@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tritium
 from tritium import knobs
-from tritium.insight.sanitize import Report
+from tritium.insight.sanitize.sanitizer import Report
 from tritium.tools import demo
 
 LIMIT = 5.0

@@ -48,7 +48,7 @@ ALLOWED = {
     "__main__": EVERYTHING,
 }
 
-# The same inside of `backends`: folder -> part -> parts it may use.
+# The same inside of folders: folder -> part -> parts it may use.
 GPU_BASE = {"ops", "analysis"}
 INSIDE = {
     "backends": {
@@ -89,6 +89,12 @@ INSIDE = {
         "kernel_traits": {"isa", "assemble"},
         "compile": {"isa", "assemble", "kernel_traits"},
         "driver": {"runtime"},
+    },
+    "insight": {
+        "facts": set(),
+        "explain": {"facts"},
+        "profile": set(),
+        "sanitize": set(),
     },
 }
 

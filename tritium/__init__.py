@@ -26,7 +26,8 @@ _HOMES = {
     "cdiv": "language.source.function", "next_power_of_2": "language.source.function",
     "compile": "compiler", "AsyncCompileMode": "compiler.background", "FutureKernel": "compiler.background",
     "CompilationError": "errors", "TritonError": "errors", "InterpreterError": "errors", "OutOfResources": "errors",
-    "explain": "insight.explain", "profile": "insight.profile", "sanitize": "insight.sanitize",
+    "explain": "insight.explain.explanation", "profile": "insight.profile.profiler",
+    "sanitize": "insight.sanitize.sanitizer",
     "install_as_triton": "alias", "uninstall_as_triton": "alias",
 }  # fmt: skip
 
@@ -62,7 +63,7 @@ def __getattr__(name: str):
 
 
 if os.environ.get("TRITIUM_SANITIZE", "0") not in ("", "0"):
-    importlib.import_module(f"{__name__}.insight.sanitize").start()
+    importlib.import_module(f"{__name__}.insight.sanitize.sanitizer").start()
 
 
 def __dir__():

@@ -36,13 +36,13 @@ from .errors import (
     OutOfResources as OutOfResources,
     TritonError as TritonError,
 )
-from .insight.explain import (
+from .insight.explain.explanation import (
     explain as explain,
 )
-from .insight.profile import (
+from .insight.profile.profiler import (
     profile as profile,
 )
-from .insight.sanitize import (
+from .insight.sanitize.sanitizer import (
     sanitize as sanitize,
 )
 from .language.source.function import (

@@ -502,7 +502,7 @@ internal = Group("internal", (
     Knob("compile_workers", "TRITIUM_COMPILE_WORKERS", INT, _workers),  # processes that compile for tuners; 0: none
     Knob("fault_handler", "TRITIUM_FAULT_HANDLER", BOOL, True),  # tell which CPU kernel left its memory
     Knob("sanitize", "TRITIUM_SANITIZE", BOOL, False, cached=True),  # CPU kernels check each access: docs/sanitize.md
-    Knob("sanitizer", None, OBJECT, lambda: _load_class("tritium.insight.sanitize:told")),  # hears what was found
+    Knob("sanitizer", None, OBJECT, lambda: _load_class("tritium.insight.sanitize.sanitizer:told")),  # hears findings
     Knob("reproducer_dir", "TRITON_REPRODUCER_PATH", STR),  # where an InternalError leaves its file
 ))
 

@@ -4,7 +4,7 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
-from tritium.insight.launch import prepared
+from tritium.insight.facts.launch import prepared
 from tritium.tools.compile import known_target
 
 

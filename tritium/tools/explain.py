@@ -70,7 +70,7 @@ def explain(args: argparse.Namespace, given: list[str]) -> None:
     if args.compare:
         found = found.compared(_explained(launch, dict(_changes(args.compare)), chosen))
     if args.text:
-        from tritium.insight.text import report
+        from tritium.insight.explain.text import report
 
         sys.stdout.write(report(found, color=sys.stdout.isatty()))
         return
@@ -101,7 +101,7 @@ class _Launch:
 
 
 def _described(path: str, name: str, args: argparse.Namespace) -> _Launch:
-    from tritium.insight.arguments import arguments, grid_of
+    from tritium.insight.explain.arguments import arguments, grid_of
 
     kernel = _kernel(path, name)
     names = untuned(kernel).arg_names
@@ -143,7 +143,7 @@ def _kernel(path: str, name: str) -> Any:
 
 def _run(path: str, name: str, args: argparse.Namespace, given: list[str]) -> _Launch:
     from tritium.alias import installed_as_triton
-    from tritium.insight.capture import first_launch, own_main
+    from tritium.insight.explain.capture import first_launch, own_main
     from tritium.tools.run import run_script
 
     if not os.path.exists(path):
@@ -162,7 +162,7 @@ def _run(path: str, name: str, args: argparse.Namespace, given: list[str]) -> _L
                          "arguments, as in x=fp32[4096] n=4096 --grid 'cdiv(n, 1024)'; see --help")
 
     def make(changes: dict[str, str]) -> tuple[Any, Any, tuple, dict[str, Any]]:
-        from tritium.insight.arguments import arguments
+        from tritium.insight.explain.arguments import arguments
 
         return found.kernel, found.grid, found.args, {**found.meta, **arguments(list(changes.values()))}
 
@@ -174,7 +174,7 @@ def _changes(texts: list[str]) -> list[tuple[str, str]]:
 
 
 def _explained(launch: _Launch, changes: dict[str, str], chosen: dict[str, Any]) -> Any:
-    from tritium.insight.explain import explained
+    from tritium.insight.explain.explanation import explained
 
     return explained(*launch.make(changes), **chosen, owned=launch.owned)
 

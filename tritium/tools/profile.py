@@ -51,8 +51,8 @@ def main(arguments: list[str]) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Run the program under the profiler, then draw. What the program exits with is the result."""
-    from tritium.insight.profile import MOST, profile
-    from tritium.insight.profile_files import check_path
+    from tritium.insight.profile.files import check_path
+    from tritium.insight.profile.profiler import MOST, profile
     from tritium.tools import run as runner
 
     how, rest = ("-m", args.module) if args.module else _program(args)

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from tritium.insight.sanitize import Report, sanitize
+from tritium.insight.sanitize.sanitizer import Report, sanitize
 from tritium.tools import run as programs
 from tritium.tools.command import guarded
 

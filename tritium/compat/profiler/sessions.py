@@ -12,8 +12,8 @@ from typing import Any
 
 from tritium import knobs
 from tritium.errors import is_ours
-from tritium.insight.profile_clocks import Sample
-from tritium.insight.profile_launches import watch
+from tritium.insight.profile.clocks import Sample
+from tritium.insight.profile.launches import watch
 from tritium.locks import lock, once
 
 from . import scopes

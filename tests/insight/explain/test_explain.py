@@ -1,0 +1,182 @@
+"""Findings, the report, the page as a text, and the public function."""
+
+import dataclasses
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import tritium
+from tests.insight import kernels as K
+from tritium.insight.explain import text as reports
+from tritium.insight.facts.stages import Stage
+from tritium.kernels.matmul import tuned_kernel
+from tritium.kernels.softmax import softmax_kernel
+from tritium.kernels.vector_add import add_kernel
+
+
+def explained(kernel, grid, *args, target="cuda:80", **meta):
+    return tritium.explain(kernel, grid, *args, target=target, **meta)
+
+
+def rules(found):
+    return [f.rule for f in found.findings]
+
+
+def of_product(target="cuda:80", size=256, **meta):
+    a = K.floats(size, size, dtype=meta.pop("dtype", np.float16))
+    blocks = dict(M=64, N=64, BK=32) | meta
+    grid = size // blocks["M"], size // blocks["N"]
+    return explained(K.product, grid, a, a, K.floats(size, size), size, size, size, size, target=target, **blocks)
+
+
+# -- findings ----------------------------------------------------------------------------------------------------------
+
+
+def test_mistakes_come_first():
+    found = explained(K.unmasked, (4,), K.floats(100), K.floats(100), BLOCK=32)
+    first = found.findings[0]
+    assert (first.kind, first.rule) == ("error", "out of bounds") and "element 100 of `x_ptr`" in first.title
+    assert first.line == found.accesses.sites[0].line and "mask" in first.remedy
+    kinds = [f.kind for f in found.findings]
+    assert kinds == sorted(kinds, key=["error", "warning", "note"].index)
+
+
+def test_stored_by_two_programs():
+    found = explained(K.overlapping, (4,), K.floats(64), K.floats(64), 64, BLOCK=32, target="cpu")
+    assert "stored twice" in rules(found)
+
+
+def test_columns_and_their_gain():
+    n = 1 << 15
+    found = explained(K.columns, (n // 256,), np.zeros((n, 64), np.float32), K.floats(n), 64, BLOCK=256)
+    finding = next(f for f in found.findings if f.rule == "coalescing")
+    assert finding.title.startswith("loads 32 sectors in a request where 4 would do (x_ptr)") and finding.gain > 0.1
+
+
+def test_a_missing_promise_is_told_once():
+    found = explained(add_kernel, (2,), *(K.floats(999) for _ in range(3)), 999, BLOCK=512)
+    (finding,) = [f for f in found.findings if f.rule == "vector width"]
+    lines = [s.line for s in found.accesses.sites]
+    assert "would 4 if `n` were a multiple of 16" in finding.title and f"lines {lines[1]}, {lines[2]}" in finding.title
+
+
+def test_a_run_of_neighbours_that_is_moved_in_pieces():
+    """A tile of f32 has the layout of f16 tiles of its shape: each thread holds 32 bytes, and stores 16 at a time."""
+    found = of_product(M=128, N=64, BK=64)
+    store = next(r for r in found.requests if r.kind == "store")
+    assert (store.vector, store.run, store.excess) == (4, 8, 2)
+    assert any("holds 8 neighbours and moves 4" in f.title for f in found.findings)
+
+
+def test_masked_lanes_and_idle_processors():
+    found = explained(softmax_kernel, (2,), K.floats(2, 600), K.floats(2, 600), 600, 600, 600, BLOCK=1024)
+    assert {"masked lanes", "grid"} <= set(rules(found))
+
+
+def test_products_without_tensor_cores_and_without_pipelines():
+    assert "pipeline" in rules(of_product(num_stages=1)) and "pipeline" not in rules(of_product())
+
+
+def test_nothing_to_say_of_a_good_copy():
+    n = 1 << 20
+    found = explained(K.unmasked, (n // 1024,), np.zeros(n, np.float32), np.zeros(n, np.float32), BLOCK=1024)
+    assert rules(found) == []
+
+
+# -- the function ------------------------------------------------------------------------------------------------------
+
+
+def test_targets_and_devices():
+    assert [p.device for p in of_product("cuda:90a").roofline.predictions] == ["H100", "H200"]
+    assert of_product("cpu").roofline.predictions == () and of_product("cpu").requests == ()
+    x = K.floats(64)
+    found = tritium.explain(K.unmasked, (2,), x, x.copy(), BLOCK=32, target="cuda:75", devices=["T4", "H200"])
+    assert [p.device for p in found.roofline.predictions] == ["T4", "H200"]
+
+
+def test_grid_functions_tuners_and_heuristics():
+    a = K.floats(64, 64, dtype=np.float16)
+    grid = lambda meta: (tritium.cdiv(64, meta["BLOCK_M"]) * tritium.cdiv(64, meta["BLOCK_N"]),)
+    found = explained(tuned_kernel, grid, a, a, a.copy(), *(64,) * 3, *(64, 1) * 3, ACTIVATION="", PRECISION=None)
+    assert found.launch.grid == (1, 1, 1) and "the first of 7 configurations" in found.launch.note
+    sized = tritium.heuristics({"BLOCK": lambda args: 64})(add_kernel)
+    assert explained(sized, (1,), K.floats(64), K.floats(64), K.floats(64), 64).launch.constants["BLOCK"] == 64
+
+
+def test_torch_tensors_and_descriptors():
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(16, 8, dtype=torch.bfloat16)
+    found = explained(K.columns, (1,), x.t(), torch.zeros(8, dtype=torch.bfloat16), 1, BLOCK=8)
+    assert found.accesses.tensor("x_ptr").strides == (1, 8) and found.accesses.tensor("x_ptr").dtype == "bf16"
+
+
+@pytest.mark.parametrize(("make", "error", "message"), [
+    (lambda: tritium.explain(len, (1,), target="cpu"), TypeError, "explain takes a kernel"),
+    (lambda: tritium.explain(add_kernel, (1,), target="cpu"), TypeError, "missing"),
+    (lambda: explained(add_kernel, (0,), *(K.floats(4),) * 3, 4, BLOCK=4), ValueError, "has no programs"),
+    (lambda: explained(add_kernel, (1,), *(K.floats(4),) * 3, 4, BLOCK=4, devices=["H999"]), ValueError, "H999"),
+    (lambda: explained(add_kernel, (1,), *(K.floats(4),) * 3, 4, BLOCK=4, num_wraps=8), KeyError, "num_wraps"),
+    (lambda: explained(add_kernel, (1,), *(K.floats(4),) * 3, 4, BLOCK=5), Exception, "power of 2"),
+])  # fmt: skip
+def test_mistakes(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_comparing():
+    found = of_product().compared(of_product(num_warps=8))
+    assert ("warps", "4", "8") in found.comparison.figures and "ttgir" in found.comparison.diffs
+    assert "comparison" in found.text() and 'id="compare"' in found.html()
+
+
+# -- the report and the page -------------------------------------------------------------------------------------------
+
+
+def test_the_report():
+    found = explained(K.columns, (2,), K.floats(256, 64), K.floats(256), 64, BLOCK=128)
+    said = found.text()
+    line = found.accesses.sites[0].line
+    assert re.search(rf"{line}\s+load x_ptr\s+0%\s+0\s+threads\s+1 of 4\s+32\s+4\s+8 KiB\s+1 KiB", said)
+    assert "1. warning: line" in said and "predicted" in said and "occupancy" in said
+
+
+def test_the_report_without_rich(monkeypatch):
+    found = explained(K.unmasked, (1,), K.floats(32), K.floats(32), BLOCK=32, target="cpu")
+    with_rich = found.text()
+    monkeypatch.setitem(sys.modules, "rich", None)
+    plain = found.text()
+    assert "load x_ptr" in plain and plain.replace(" ", "") != with_rich.replace(" ", "")
+    assert reports.plain("t", ("a", "b"), [("1", "22")]) == "t\na  b\n1  22\n"
+
+
+def facts_of(page):
+    return json.loads(re.search(r'id="facts">(.*?)</script>', page, re.S)[1])
+
+
+def test_the_page_stands_alone(tmp_path):
+    found = of_product("cuda:90a")
+    page = found.html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == page and len(page) < 2_000_000
+    drawn = re.sub(r'id="facts">.*?</script>', "", page, flags=re.S)
+    assert not re.search(r'(?:src|href)="(?!#)|url\(|@import|https?://', drawn)
+    facts = facts_of(page)
+    assert facts["grid"] == [4, 4, 1] and [t["name"] for t in facts["tensors"]] == ["a_ptr", "b_ptr", "c_ptr"]
+    assert len(facts["programs"]) == 16 and facts["stages"][0]["name"] == "python"
+    assert "TMA" in page and "producer warp" in page and "Roofline" in page
+
+
+def test_text_of_the_kernel_cannot_leave_its_place():
+    """Neither a string in the source nor one in a stage ends the script that holds the facts."""
+    found = explained(K.unmasked, (1,), K.floats(32), K.floats(32), BLOCK=32, target="cpu")
+    evil = "x = '</script><script>alert(1)</script><!--'"
+    page = dataclasses.replace(found, stages=(Stage("python", (evil,), (1,)),)).html()
+    assert "<script>alert" not in page and facts_of(page)["stages"][0]["lines"] == [evil]
+
+
+def test_notebooks_show_the_page():
+    found = explained(K.unmasked, (1,), K.floats(32), K.floats(32), BLOCK=32, target="cpu")
+    shown = found._repr_html_()
+    assert shown.startswith("<iframe srcdoc=") and "&lt;!DOCTYPE html&gt;" in shown and "<script" not in shown

@@ -1,0 +1,116 @@
+"""Registers, shared memory, occupancy and the roofline."""
+
+import numpy as np
+import pytest
+
+from tests.insight import kernels as K
+from tritium.backends.nvptx.assemble.ptxas import ptxas
+from tritium.insight.facts.accesses import observe
+from tritium.insight.facts.coalescing import RequestMeter, requests
+from tritium.insight.facts.devices import DEVICES, devices_for
+from tritium.insight.facts.liveness import liveness, most_registers
+from tritium.insight.facts.resources import resources
+from tritium.insight.facts.roofline import FlopMeter, minimum_bytes, predict, roofline
+from tritium.kernels.softmax import softmax_kernel
+from tritium.kernels.vector_add import add_kernel
+from tritium.tools.occupancy import MACHINES
+
+needs_ptxas = pytest.mark.skipif(ptxas() is None, reason="ptxas is not installed")
+
+
+def product(target="cuda:80", size=128, **meta):
+    a = K.floats(size, size, dtype=np.float16)
+    blocks = dict(M=64, N=64, BK=32) | meta
+    grid = size // blocks["M"], size // blocks["N"]
+    return K.launched(K.product, grid, a, a, K.floats(size, size), size, size, size, size, **blocks, target=target)
+
+
+def under_roofline(launch, **named):
+    meter, flops = RequestMeter(launch) if launch.is_gpu else None, FlopMeter(launch)
+    facts = observe(launch, meter, flops)
+    found = requests(launch, meter, facts.sites) if meter else ()
+    return roofline(launch, facts, found, flops.flops, resources(launch), **named), facts
+
+
+@needs_ptxas
+def test_registers_come_from_the_assembler():
+    found = resources(product())
+    assert not found.registers_estimated and found.spills == 0 and 32 <= found.registers <= 255
+    assert found.occupancy.limits["registers"] == 65536 // (-(-found.registers // 8) * 8 * 32 * 4)
+
+
+def test_registers_are_estimated_without_one(monkeypatch):
+    launch = product()
+    for name in ("n_regs", "n_spills"):
+        launch.metadata.pop(name, None)
+    found = resources(launch)
+    assert found.registers_estimated and found.spills is None
+    assert found.registers == most_registers(launch.stages["ttgir"]) and 40 <= found.registers <= 255
+
+
+def test_shared_memory_by_buffer():
+    found = resources(product())
+    buffers = [(b.what, b.bytes) for b in found.buffers if not b.reused]
+    assert buffers == [(f"multibuffer: 3 slots of tile<{tile}xf16>", 12288) for tile in ("64x32", "32x64")]
+    assert found.shared == 24576 and found.occupancy.limits["shared memory"] == 164 * 1024 // (24576 + 1024)
+
+
+def test_curves_go_through_the_point():
+    found = resources(product())
+    here = found.occupancy.programs
+    assert {p.amount: p.programs for p in found.by_warps}[4] == here
+    above = [p for p in found.by_registers if p.amount >= found.registers]
+    assert above[0].programs <= here and [p.programs for p in found.by_registers] == sorted(
+        (p.programs for p in found.by_registers), reverse=True)
+    assert found.by_shared[0].programs >= here >= found.by_shared[-1].programs
+
+
+def test_live_registers_rise_in_the_loop():
+    """The accumulator of 64 x 64 floats over 128 threads is 32 registers, held through the loop."""
+    live = liveness(product().stages["ttgir"])
+    inside = [x.registers for x in live if x.depth == 1]
+    assert min(inside) >= 32 and max(x.shared for x in live) == 24576
+
+
+def test_cpu_has_scratch_only():
+    found = resources(product(target="cpu"))
+    assert found.occupancy is None and found.scratch >= 0 and found.limiter == ""
+
+
+def test_flops_of_a_product():
+    found, facts = under_roofline(product())
+    assert found.flops["f16"] == 2 * 128**3 and set(found.flops) == {"f16"}
+    assert found.minimum_bytes == 2 * 128 * 128 * 2 + 128 * 128 * 4 == minimum_bytes(facts)
+    assert found.intensity == pytest.approx(2 * 128**3 / found.minimum_bytes)
+    assert found.moved_bytes == (2 + 2) * 128 * 128 * 2 + 128 * 128 * 4  # each operand twice: two rows of programs
+
+
+def test_flops_of_softmax():
+    """A row of 64: subtract, exp, divide, a maximum and a sum."""
+    x = K.floats(3, 64)
+    found, _ = under_roofline(K.launched(softmax_kernel, (3,), x, x.copy(), 64, 64, 64, BLOCK=64))
+    assert found.flops["special"] in (3 * 2 * 64, 3 * 64) and found.flops["fp32"] >= 3 * 3 * 64
+
+
+def test_a_copy_is_bound_by_memory_and_a_large_product_by_tensor_cores():
+    used = resources(product(target="cuda:90a"))
+    copy = predict(DEVICES["H200"], {"fp32": 2**28}, 3 * 2**30, 3 * 2**30, 2**18, used)
+    assert copy.bound == "DRAM" and 3 * 2**30 / copy.seconds / 1e9 == pytest.approx(4238, rel=0.01)
+    square = predict(DEVICES["H200"], {"f16": 2 * 8192**3}, 3 * 2 * 8192**2, 16 * 2**30, 132 * 100, used)
+    assert square.bound == "tensor cores" and 2 * 8192**3 / square.seconds / 1e12 == pytest.approx(652, rel=0.02)
+    small = predict(DEVICES["H200"], {"fp32": 100}, 4096, 4096, 1, used)
+    assert small.bound == "launch"
+
+
+def test_devices_of_a_target():
+    assert [d.name for d in devices_for(80)] == ["A100"] and [d.name for d in devices_for("87")] == ["RTX 3090"]
+    assert all(d.arch in MACHINES["cuda"] and d.source and d.dram > 100 for d in DEVICES.values())
+    found, _ = under_roofline(product(), names=["H200", "A100"])
+    assert [p.device for p in found.predictions] == ["H200", "A100"]
+    assert under_roofline(product(target="cpu"))[0].predictions == ()
+
+
+def test_a_grid_that_leaves_processors_idle():
+    n = 4096
+    found, _ = under_roofline(K.launched(add_kernel, (4,), *(K.floats(n) for _ in range(3)), n, BLOCK=1024))
+    assert found.predictions[0].busy == pytest.approx(4 / 108) and found.predictions[0].waves < 1

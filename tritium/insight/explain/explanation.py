@@ -1,0 +1,164 @@
+"""`tritium.explain`: everything that is known about one launch, as facts and as a page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tritium.backends.compiler import GPUTarget
+from tritium.insight.explain.findings import Finding, findings
+from tritium.insight.facts.accesses import PROGRAMS, Accesses, observe
+from tritium.insight.facts.coalescing import RequestMeter, Requests, SharedAccess, requests, shared_accesses, with_hints
+from tritium.insight.facts.devices import DEVICES, Device, devices_for
+from tritium.insight.facts.launch import Launch, prepared
+from tritium.insight.facts.resources import Resources, resources
+from tritium.insight.facts.roofline import FlopMeter, Prediction, Roofline, roofline
+from tritium.insight.facts.stages import Comparison, Stage, compare, stages
+from tritium.insight.facts.timeline import Timeline, timeline
+
+__all__ = ["Explanation", "explain"]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The facts of one launch. `html(path)` and `text()` draw them; in a notebook it shows itself."""
+
+    launch: Launch
+    accesses: Accesses
+    requests: tuple[Requests, ...]
+    shared: tuple[SharedAccess, ...]
+    resources: Resources
+    roofline: Roofline
+    timeline: Timeline
+    stages: tuple[Stage, ...]
+    comparison: Comparison | None = None
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.launch.name
+
+    @property
+    def target(self) -> GPUTarget:
+        """What it is compiled for."""
+        return self.launch.target
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What to change, the most important first."""
+        return findings(self)
+
+    @property
+    def prediction(self) -> Prediction | None:
+        """The prediction for the last device of the list, None on a CPU."""
+        return self.roofline.predictions[-1] if self.roofline.predictions else None
+
+    @property
+    def device(self) -> Device | None:
+        """The device of `prediction`."""
+        return DEVICES[self.prediction.device] if self.prediction else None
+
+    @property
+    def bound(self) -> str:
+        """What bounds the launch on that device."""
+        return self.prediction.bound if self.prediction else ""
+
+    @property
+    def memory_share(self) -> float:
+        """The share of the predicted time that memory takes by itself: what saving traffic may save."""
+        if self.prediction is None:
+            return 1.0
+        parts = self.prediction.parts
+        return min(1.0, max(parts.get("DRAM", 0.0), parts.get("L2", 0.0)) / self.prediction.seconds)
+
+    @property
+    def first_line(self) -> int:
+        """The line of the kernel's `def`."""
+        return self.launch.fn.def_file_line_number
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """The few figures that tell two launches apart."""
+        r, out = self.resources, {"grid": "x".join(map(str, self.launch.grid))}
+        out |= {name: str(value) for name, value in self.launch.constants.items()}
+        if self.launch.is_gpu:
+            out |= {"warps": str(r.warps), "registers": str(r.registers), "shared memory": str(r.shared),
+                    "occupancy": f"{r.occupancy.share:.0%}" if r.occupancy else "unknown",
+                    "bytes moved": f"{self.roofline.moved_bytes:.0f}"}  # fmt: skip
+            out |= {f"time on {p.device}": f"{p.seconds * 1e6:.1f} us, bound by {p.bound}"
+                    for p in self.roofline.predictions}
+        return out
+
+    def compared(self, other: Explanation) -> Explanation:
+        """This one, with its differences to another: another configuration or version of the kernel."""
+        from dataclasses import replace
+
+        names = f"{self.name} for {self.target}", f"{other.name} for {other.target}"
+        return replace(self, comparison=compare(names, (self.figures, other.figures), self.stages, other.stages))
+
+    def html(self, path: str | os.PathLike | None = None) -> str:
+        """The page, written to `path` if one is given: one file that needs no other."""
+        from tritium.insight.explain.html import page
+
+        text = page(self)
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return text
+
+    def text(self) -> str:
+        """The facts for a terminal."""
+        from tritium.insight.explain.text import report
+
+        return report(self)
+
+    def _repr_html_(self) -> str:
+        from tritium.insight.explain.html import framed
+
+        return framed(self)
+
+
+def explain(kernel: Any, grid: Any, *args: Any, target: str | GPUTarget | None = None, programs: int = PROGRAMS,
+            devices: Iterable[str] = (), **meta: Any) -> Explanation:
+    """Explain the launch `kernel[grid](*args, **meta)` on a target, such as "cpu", "cuda:80" or "cuda:90a": nothing is
+    launched, and no device is needed. The arguments are not changed.
+
+    At most `programs` of the grid are run, by the interpreter; `devices` names those whose times are predicted.
+
+    >>> import numpy as np
+    >>> import tritium
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> x = np.zeros(1000, np.float32)
+    >>> found = tritium.explain(add_kernel, (8,), x, x, x.copy(), 1000, target="cuda:80", BLOCK=128)
+    >>> found.requests[0].vector, found.accesses.sites[0].masked
+    (1, 24.0)
+    """
+    return explained(kernel, grid, args, meta, target, programs, devices)
+
+
+def explained(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target: str | GPUTarget | None = None,
+              programs: int = PROGRAMS, devices: Iterable[str] = (), owned: bool = False) -> Explanation:
+    """As `explain`, with the arguments and keywords of the launch apart. If they are `owned` by the caller, tensors are
+    not copied before the interpreter stores to them."""
+    from tritium.tools.compile import known_target
+
+    devices = list(devices)
+    for name in devices:
+        if name not in DEVICES:
+            raise ValueError(f"there is no device {name!r} in the table: it has {', '.join(DEVICES)}")
+    found = target if isinstance(target, GPUTarget) else known_target(target)
+    launch = prepared(kernel, grid, args, meta, found, owned)
+    if 0 in launch.grid:
+        raise ValueError(f"the grid {launch.grid} has no programs: there is nothing to explain")
+    meter, flops = RequestMeter(launch) if launch.is_gpu else None, FlopMeter(launch)
+    accesses = observe(launch, meter, flops, programs)
+    made = with_hints(launch, requests(launch, meter, accesses.sites), meter) if meter is not None else ()
+    used = resources(launch)
+    shared = shared_accesses(launch.stages["ttgir"]) if launch.is_gpu else ()
+    chosen = devices or ([d.name for d in devices_for(found.arch)] if launch.is_gpu else [])
+    roof = roofline(launch, accesses, made, flops.flops, used, chosen)
+    misses = min(1.0, roof.dram_bytes / roof.moved_bytes) if roof.moved_bytes else 1.0
+    return Explanation(launch, accesses, made, shared, used, roof, timeline(launch, misses), stages(launch))

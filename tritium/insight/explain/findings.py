@@ -1,0 +1,238 @@
+"""What a kernel's author should change first: findings in plain words, with a line and a remedy, ranked by gain.
+
+`gain` is the share of the predicted time that a remedy could save; mistakes, which have no price, come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tritium.insight.explain.explanation import Explanation
+
+_HINTED = 0.05  # what wider accesses save where memory is the bound: fewer instructions, more bytes in flight
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding. `kind` is "error", "warning" or "note"."""
+
+    kind: str
+    rule: str
+    line: int
+    title: str
+    remedy: str
+    gain: float = 0.0
+
+
+def findings(e: Explanation) -> tuple[Finding, ...]:
+    """The findings about a launch, mistakes first, then by gain."""
+    order = {"error": 0, "warning": 1, "note": 2}
+    found = [finding for rule in RULES for finding in rule(e)]
+    return tuple(sorted(found, key=lambda f: (order[f.kind], -f.gain, f.line)))
+
+
+# --- mistakes -------------------------------------------------------------------------------------------------------
+def out_of_bounds(e: Explanation) -> Iterator[Finding]:
+    """Accesses outside of the tensors they go through."""
+    for site in e.accesses.sites:
+        if site.out_of_bounds:
+            verb = "reads" if site.kind == "load" else "writes"
+            yield Finding("error", "out of bounds", site.line,
+                          f"{verb} {_count(site.out_of_bounds)} elements out of bounds, first in {site.bad_example}",
+                          "mask those lanes, as in tl.load(p, mask=offsets < n), or make the grid smaller")
+
+
+def stored_by_two(e: Explanation) -> Iterator[Finding]:
+    """Elements that several programs store: the last one wins, whichever that is."""
+    for tensor in e.accesses.tensors:
+        if tensor.stored_by_two:
+            lines = [s.line for s in e.accesses.sites if s.kind == "store" and tensor.name in s.tensors]
+            yield Finding("error", "stored twice", min(lines, default=0),
+                          f"{tensor.stored_by_two} elements of {tensor.name} are stored by more than one program: "
+                          "which value stays depends on their order",
+                          "give each program elements of its own, or combine with tl.atomic_add")
+
+
+def never_stored(e: Explanation) -> Iterator[Finding]:
+    """Elements of a result that no program stores."""
+    for tensor in e.accesses.tensors:
+        if tensor.stored and tensor.never:
+            lines = [s.line for s in e.accesses.sites if s.kind != "load" and tensor.name in s.tensors]
+            yield Finding("warning", "never stored", min(lines, default=0),
+                          f"{tensor.never} elements of {tensor.name} are neither stored nor loaded by any program",
+                          "if the whole tensor is the result, the grid is too small or the mask too strict")
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+def uncoalesced(e: Explanation) -> Iterator[Finding]:
+    """Requests that touch more sectors than their bytes fill."""
+    total = sum(r.sectors for r in e.requests)
+    for r in e.requests:
+        if r.excess < 1.3 or not total:
+            continue
+        spare = (r.sectors - r.minimum) / total
+        why, remedy = _reason(e, r)
+        yield Finding("warning", "coalescing", r.line,
+                      f"{'loads' if r.kind == 'load' else 'stores'} {r.sectors_each:.0f} sectors in a request where "
+                      f"{max(1, round(r.minimum_each))} would do ({_names(r.tensors)}): {why}", remedy,
+                      gain=spare * e.memory_share)
+
+
+def _reason(e: Explanation, r) -> tuple[str, str]:
+    """Why requests touch so many sectors, and what to do about it."""
+    if r.run > r.vector == r.widest:
+        return (f"each thread holds {r.run} neighbours and moves {r.vector} of them at a time, so lanes leave gaps",
+                "accesses of one tile shape share a layout, and others of this shape have narrower elements: give this "
+                "one another shape, or convert to the narrower type before")
+    if r.excess < 2:
+        return "rows start off a sector", "start at a multiple of 32 bytes: pad rows, or move tiles to aligned places"
+    why = "neighbouring lanes touch addresses that are apart"
+    if len(e.accesses.sites[r.site].shape) > 1:
+        return why, ("let the last axis of the tile run along the axis of stride 1: swap the order of the offsets, or "
+                     "load the other way and tl.trans")
+    return why, "let neighbouring offsets be neighbours in memory: change the layout of the data, or load tiles"
+
+
+def narrow(e: Explanation) -> Iterator[Finding]:
+    """Accesses that a promise about an argument would widen; those that the same one would are told together."""
+    total = max(1.0, sum(r.sectors for r in e.requests))
+    grouped: dict[tuple, list] = {}
+    for r in e.requests:
+        missing = [h for h in r.hints if not h.promised]
+        if missing:
+            best = max(missing, key=lambda h: h.width)
+            grouped.setdefault((best.argument, r.vector, best.width), []).append(r)
+    for (name, now, then), found in grouped.items():
+        others = f" (so do lines {', '.join(str(r.line) for r in found[1:])})" if len(found) > 1 else ""
+        yield Finding("warning", "vector width", found[0].line,
+                      f"moves {now} element{'s' if now > 1 else ''} at a time, and would {then} if `{name}` were a "
+                      f"multiple of 16{others}",
+                      f"pass a `{name}` that is a multiple of 16 (pad the tensor, align the view), or say "
+                      "tl.multiple_of where it is known",
+                      gain=_HINTED * sum(r.sectors for r in found) / total * e.memory_share)
+
+
+def bank_conflicts(e: Explanation) -> Iterator[Finding]:
+    """Passages through shared memory that take several passes."""
+    for s in e.shared:
+        if s.conflicts >= 2:
+            yield Finding("note", "bank conflicts", s.line,
+                          f"{s.op}: {s.side}s shared memory with {s.conflicts:.0f}-way bank conflicts "
+                          f"({s.bytes} bytes a time)",
+                          "a tile with other sizes, or a store in the order of the load, avoids the conversion",
+                          gain=0.01 * min(s.conflicts, 8))
+
+
+def masked_lanes(e: Explanation) -> Iterator[Finding]:
+    """Accesses most of whose lanes are idle."""
+    for site in e.accesses.sites:
+        if site.lanes and site.masked / site.lanes > 0.25:
+            yield Finding("note", "masked lanes", site.line,
+                          f"{site.masked / site.lanes:.0%} of the lanes are masked off ({site.kind} of "
+                          f"{_names(site.tensors)})",
+                          "choose a block size nearer to the size of the data, or loop over smaller blocks",
+                          gain=0.2 * (site.masked / site.lanes - 0.25))
+
+
+def reloaded(e: Explanation) -> Iterator[Finding]:
+    """Tensors that are loaded many times over and fit no cache."""
+    device = e.device
+    for tensor in e.accesses.tensors:
+        loads = [s for s in e.accesses.sites if s.kind == "load" and tensor.name in s.tensors]
+        moved = sum(s.bytes for s in loads)
+        if device is None or not loads or tensor.bytes <= device.l2_bytes or moved < 4 * tensor.bytes:
+            continue
+        yield Finding("note", "reuse", loads[0].line,
+                      f"{tensor.name} is loaded {moved / tensor.bytes:.0f} times over, and at {tensor.bytes >> 20} MiB "
+                      f"it does not fit into the L2 cache of {device.name} ({device.l2_bytes >> 20} MiB)",
+                      "let programs that run together share what they load: order them in groups, or use larger tiles",
+                      gain=0.05 * e.memory_share)
+
+
+# --- resources ------------------------------------------------------------------------------------------------------
+def spills(e: Explanation) -> Iterator[Finding]:
+    """Values that went from registers to memory."""
+    if e.resources.spills:
+        yield Finding("warning", "spills", e.first_line,
+                      f"{e.resources.spills} words of each thread are spilled to memory: {e.resources.registers} "
+                      "registers are not enough",
+                      "use smaller tiles or more warps, so that each thread holds fewer elements",
+                      gain=min(0.5, e.resources.spills / 400))
+
+
+def low_occupancy(e: Explanation) -> Iterator[Finding]:
+    """Few warps where latency is hidden by nothing else."""
+    occupancy = e.resources.occupancy
+    if occupancy is None or occupancy.share >= 0.25:
+        return
+    if occupancy.programs == 0:
+        yield Finding("error", "shared memory", e.first_line,
+                      f"a program needs {e.resources.shared} bytes of shared memory, more than the device has",
+                      "use smaller tiles or fewer stages")
+        return
+    hidden = e.timeline.loops and all(loop.hides_latency for loop in e.timeline.loops)
+    if hidden or e.bound == "launch":
+        return
+    remedy = {"registers": "smaller tiles or more warps leave room for another program",
+              "shared memory": "smaller tiles or fewer stages leave room for another program",
+              "warps": "fewer warps a program", "programs": "more warps a program"}[occupancy.limiter]
+    yield Finding("warning", "occupancy", e.first_line,
+                  f"{occupancy.warps} of {occupancy.most_warps} warps on a processor ({occupancy.share:.0%}), limited "
+                  f"by {occupancy.limiter}: too few to hide the latency of memory", remedy, gain=0.15)
+
+
+def idle_processors(e: Explanation) -> Iterator[Finding]:
+    """Grids that fill no wave, or leave a short last one."""
+    p = e.prediction
+    if p is None or p.busy >= 0.85:
+        return
+    if p.waves < 1:
+        title = f"the grid has too few programs for {p.device}: {1 - p.busy:.0%} of its processors stay idle"
+    else:
+        title = f"the last wave on {p.device} is short: {p.waves:.2f} waves take the time of {int(p.waves) + 1}"
+    yield Finding("warning" if p.bound != "launch" else "note", "grid", e.first_line, title,
+                  "use smaller blocks, or split the work of a program (along K, along rows)",
+                  gain=(1 - p.busy) * 0.5 if p.bound != "launch" else 0.0)
+
+
+# --- compute --------------------------------------------------------------------------------------------------------
+def without_tensor_cores(e: Explanation) -> Iterator[Finding]:
+    """Products of full f32."""
+    dots = [w for loop in e.timeline.loops for w in loop.body if w.kind == "mma" and "dot_buffers" in w.what]
+    if dots:
+        yield Finding("warning", "tensor cores", dots[0].line, "this product runs without tensor cores: its inputs are "
+                      "multiplied in full precision", 'use input_precision="tf32", or f16 / bf16 inputs', gain=0.5)
+
+
+def not_pipelined(e: Explanation) -> Iterator[Finding]:
+    """Loops with products whose loads are waited for."""
+    for loop in e.timeline.loops:
+        if loop.how == "plain" and any(w.kind == "mma" for w in loop.body) and any(w.kind == "load" for w in loop.body):
+            yield Finding("warning", "pipeline", loop.line,
+                          "the loop waits for its loads in every iteration: it is not pipelined",
+                          "ask for num_stages=3 or more, and keep the addresses simple (base + offsets, stepped by a "
+                          "constant)", gain=0.3)
+
+
+def removed(e: Explanation) -> Iterator[Finding]:
+    """Accesses that the compiler needs none for."""
+    for r in e.requests:
+        if r.how == "removed":
+            yield Finding("note", "removed", r.line,
+                          f"the {r.kind} of {_names(r.tensors)} is not in the compiled kernel",
+                          "its value is not used, or another access serves it")
+
+
+RULES = (out_of_bounds, stored_by_two, never_stored, uncoalesced, narrow, bank_conflicts, masked_lanes, reloaded,
+         spills, low_occupancy, idle_processors, without_tensor_cores, not_pipelined, removed)  # fmt: skip
+
+
+def _count(n: float) -> str:
+    return f"{round(n):,}".replace(",", " ")
+
+
+def _names(tensors: tuple[str, ...]) -> str:
+    return " or ".join(tensors) or "memory"

@@ -1,0 +1,305 @@
+"""How a GPU's warps meet memory: the vector width of each access, 32-byte sectors of each request, bank conflicts.
+
+An access of the source is lowered in the layout that the compiler gave it (`ttgir`). A warp's request for one vector of
+each lane then touches sectors, counted from the addresses that the interpreter saw; the least is what its bytes fill.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tritium import ops
+from tritium.backends.gpu import ops as gpu_ops
+from tritium.backends.gpu.layout.linear import Layout, conversion, span_of
+from tritium.backends.gpu.layout.swizzle import swizzled
+from tritium.backends.gpu.layout.values import layout_of
+from tritium.backends.gpu.lower.shared_memory import BANK_ROW, passes, plan
+from tritium.compiler import ASTSource
+from tritium.errors import innermost
+from tritium.insight.facts.accesses import Event
+from tritium.insight.facts.launch import Launch, gpu_module
+from tritium.insight.facts.pictures import SECTOR
+from tritium.ir import types as T
+from tritium.ir.core import walk
+
+WIDEST = 16  # bytes of the widest access of a thread
+_MEMORY = (ops.load, ops.store, ops.atomic, ops.atomic_cas, gpu_ops.async_load)
+_TMA = (gpu_ops.tma_load, gpu_ops.tma_store)
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A promise about an argument and the vector width of an access with and without it (in elements)."""
+
+    argument: str
+    promised: bool
+    without: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Requests:
+    """How the warps of a launch make the requests of one access site.
+
+    `how` is "threads", "cp.async", "TMA", or "removed" where the compiler needs no access there. A thread moves
+    `vector` elements at once, of the `run` of neighbours that it holds. `requests`, `sectors` and `minimum` are totals
+    of the launch.
+    """
+
+    site: int
+    line: int
+    kind: str
+    tensors: tuple[str, ...]
+    how: str
+    vector: int
+    itemsize: int
+    requests: float
+    sectors: float
+    minimum: float
+    run: int = 1
+    hints: tuple[Hint, ...] = ()
+
+    @property
+    def sectors_each(self) -> float:
+        """Sectors of a request on average."""
+        return self.sectors / self.requests if self.requests else 0.0
+
+    @property
+    def minimum_each(self) -> float:
+        """The fewest sectors that the bytes of a request fill, on average."""
+        return self.minimum / self.requests if self.requests else 0.0
+
+    @property
+    def excess(self) -> float:
+        """Sectors moved for each sector that was needed: 1 is coalesced."""
+        return self.sectors / self.minimum if self.minimum else 1.0
+
+    @property
+    def bytes_moved(self) -> float:
+        """Bytes between the SMs and the L2 cache, all sectors counted."""
+        return self.sectors * SECTOR
+
+    @property
+    def widest(self) -> int:
+        """The most elements that one access of a thread could take."""
+        return max(1, WIDEST // self.itemsize)
+
+
+@dataclass(frozen=True)
+class SharedAccess:
+    """One passage of a tile through shared memory: bank passes of a warp against the fewest its bytes need."""
+
+    line: int
+    op: str
+    side: str  # "write" or "read"
+    bytes: int  # of the whole tile
+    passes: int
+    minimum: int
+
+    @property
+    def conflicts(self) -> float:
+        """Passes for each pass that was needed: 1 is free of bank conflicts."""
+        return self.passes / self.minimum if self.minimum else 1.0
+
+
+class RequestMeter:
+    """Counts the requests and sectors of accesses as their `ttgir` layouts have them; see `accesses.Meter`."""
+
+    def __init__(self, launch: Launch):
+        self.warps = launch.num_warps
+        self.lowered = lowered_accesses(launch.stages["ttgir"])
+        self.totals: dict[int, np.ndarray] = {}
+        self.matches: dict[int, Any] = {}
+
+    def match(self, op) -> Any:
+        """The op of the GPU stage that an access became: of those from its place, one with its shape."""
+        found = self.lowered.get(_place(op), [])
+        shape = T.shape(op.operands[0].type)
+        same = [made for made in found if made.kind in _TMA or T.shape(_pointer(made).type) == shape]
+        return (same or found or [None])[0]
+
+    def measure(self, event: Event) -> np.ndarray:
+        """(requests, sectors, fewest sectors) of one execution."""
+        if event.site not in self.matches:
+            self.matches[event.site] = self.match(event.op)
+        made = self.matches[event.site]
+        addresses, active = event.addresses.ravel(), event.active.ravel()
+        if made is None or not active.any():
+            return np.zeros(3)
+        if made.kind in _TMA or addresses.size != T.numel(_pointer(made).type):
+            return _whole(addresses[active], event.op)
+        size = _itemsize(event.op)
+        if T.shape(event.op.operands[0].type) == ():
+            alone = made.kind is not ops.load  # one thread stores a scalar; all threads load it
+            return np.array([1, 1, 1]) * (1 if alone else self.warps)
+        places = _places(layout_of(_pointer(made)), made.attrs.get("vector") or 1, made.kind in _WRITES)
+        return _requests(addresses[places], active[places], size, made.attrs.get("vector") or 1)
+
+    def add(self, site: int, op, numbers: np.ndarray) -> None:
+        """Add what an execution stands for."""
+        self.totals[site] = self.totals.get(site, np.zeros(3)) + numbers
+
+
+_WRITES = (ops.store, ops.atomic, ops.atomic_cas)
+
+
+def lowered_accesses(module) -> dict[Any, list]:
+    """{place in the source: the memory ops of a GPU module that come from there}."""
+    found: dict[Any, list] = {}
+    for op in walk(module.body):
+        if op.kind in (*_MEMORY, *_TMA):
+            found.setdefault(_place(op), []).append(op)
+    for function in module.functions:
+        for op in walk(function.body):
+            if op.kind in _MEMORY:
+                found.setdefault(_place(op), []).append(op)
+    return found
+
+
+def _place(op):
+    kind = "load" if op.kind in (ops.load, gpu_ops.async_load, gpu_ops.tma_load) else "store"
+    return op.loc, kind
+
+
+def _pointer(op):
+    return op.operands[1 if op.kind is gpu_ops.async_load else 0]
+
+
+def _itemsize(op) -> int:
+    pointee = T.element(op.operands[0].type).pointee
+    return 8 if type(pointee) is T.Ptr else pointee.bytes
+
+
+@functools.lru_cache(maxsize=256)
+def _places(layout: Layout, vector: int, owned: bool) -> np.ndarray:
+    """Elements of a tile by (request of a warp, lane): the first of each vector. With `owned`, places that replicate
+    others' elements are left out (as the lane's own first one, which adds no sector)."""
+    distinct, images = [], []
+    for x in layout.reg:
+        if x and x not in images:
+            images.append(x)
+    registers = span_of(images)[::vector] if vector > 1 else span_of(images)
+    lanes, warps = span_of(layout.lane), span_of(layout.warp)
+    if owned:
+        free = layout.free("warp")
+        warps = [w for k, w in enumerate(warps) if not k & free]
+        free = layout.free("lane")
+        lanes = [w for k, w in enumerate(lanes) if not k & free]
+    for w in warps:
+        for r in registers:
+            distinct.append([w ^ r ^ lane for lane in lanes])
+    return np.array(distinct, np.int64)
+
+
+def _requests(addresses: np.ndarray, active: np.ndarray, size: int, vector: int) -> np.ndarray:
+    """(requests, sectors, fewest sectors) of rows of lane addresses, each the first of `vector` elements."""
+    none = np.uint64(2**64 - 1)
+    sectors = _distinct(np.where(active, addresses // np.uint64(SECTOR), none))
+    vectors = _distinct(np.where(active, addresses, none))
+    issued = active.any(axis=1)
+    fewest = -(-vectors * size * vector // SECTOR)
+    return np.array([issued.sum(), sectors[issued].sum(), fewest[issued].sum()], float)
+
+
+def _distinct(rows: np.ndarray) -> np.ndarray:
+    """How many different values each row has, the largest of all numbers not counted."""
+    rows = np.sort(rows, axis=1)
+    changes = np.ones(rows.shape, bool)
+    changes[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    return (changes & (rows != np.uint64(2**64 - 1))).sum(axis=1)
+
+
+def _whole(addresses: np.ndarray, op) -> np.ndarray:
+    """One request for a whole tile, as TMA makes it."""
+    sectors = int(_distinct(addresses[None] // np.uint64(SECTOR))[0])  # np.unique takes ten times as long
+    return np.array([1, sectors, min(sectors, -(-len(addresses) * _itemsize(op) // SECTOR))], float)
+
+
+def requests(launch: Launch, meter: RequestMeter, sites) -> tuple[Requests, ...]:
+    """The facts that a meter has added up, in the order of the sites."""
+    out = []
+    for site in sites:
+        made = meter.matches.get(site.number)
+        count, moved, fewest = map(float, np.round(meter.totals.get(site.number, np.zeros(3)), 3))
+        vector = made.attrs.get("vector") or 1 if made is not None else 1
+        how = "removed" if made is None else _HOW.get(made.kind, "threads")
+        if how == "TMA":
+            vector = max(1, WIDEST // site.itemsize)
+        layout = layout_of(_pointer(made)) if how in ("threads", "cp.async") and site.shape else None
+        run = max(map(layout.contiguous, range(len(layout.shape)))) if layout else vector
+        out.append(Requests(site.number, site.line, site.kind, site.tensors, how, vector, site.itemsize,
+                            count, moved, fewest, run))
+    return tuple(out)
+
+
+_HOW = {gpu_ops.async_load: "cp.async", gpu_ops.tma_load: "TMA", gpu_ops.tma_store: "TMA"}
+
+
+# --- which promises matter ------------------------------------------------------------------------------------------
+def with_hints(launch: Launch, found: tuple[Requests, ...], meter: RequestMeter) -> tuple[Requests, ...]:
+    """The same with `hints`: the kernel is compiled again with each promise of divisibility by 16 taken away, and with
+    each that is missing added. What makes a difference to an access's width is a hint of it."""
+    hints: dict[int, list[Hint]] = {}
+    for path in _divisible_arguments(launch):
+        promised = path in launch.source.attrs
+        other = dict(launch.source.attrs)
+        if promised:
+            other.pop(path)
+        else:
+            other[path] = [["tt.divisibility", 16]]
+        module = gpu_module(_with_attrs(launch.source, other), launch.target, launch.options)
+        changed = lowered_accesses(module)
+        for r in found:
+            made = meter.matches.get(r.site)
+            if made is None or r.how == "TMA":
+                continue
+            like = [op for op in changed.get(_place(made), []) if op.kind not in _TMA]
+            if not like:
+                continue
+            width = max(op.attrs.get("vector") or 1 for op in like)
+            if (width < r.vector) if promised else (width > r.vector):
+                name = launch.fn.arg_names[path[0]]
+                without, with_it = (width, r.vector) if promised else (r.vector, width)
+                hints.setdefault(r.site, []).append(Hint(name, promised, without, with_it))
+    return tuple(replace(r, hints=tuple(hints.get(r.site, ()))) for r in found)
+
+
+def _divisible_arguments(launch: Launch) -> list[tuple[int, ...]]:
+    """Index paths of pointers and integers that are no constants."""
+    types = enumerate(launch.source.signature.values())
+    return [(k,) for k, t in types if isinstance(t, str) and (t.startswith("*") or t in ("i32", "i64", "u64"))]
+
+
+def _with_attrs(source: ASTSource, attrs: dict) -> ASTSource:
+    return ASTSource(source.fn, source.signature, source.constants, attrs)
+
+
+# --- shared memory --------------------------------------------------------------------------------------------------
+def shared_accesses(module) -> tuple[SharedAccess, ...]:
+    """The passages of tiles through shared memory in a GPU module, in order."""
+    out = []
+    for op in walk(module.body):
+        line = innermost(op.loc).line if op.loc else 0
+        if op.kind is gpu_ops.convert:
+            source, target, t = layout_of(op.operands[0]), layout_of(op), T.element(op.type)
+            if conversion(source, target) in ("same", "registers"):
+                continue
+            size = 8 if type(t) is T.Ptr else t.bytes
+            images = plan(source, target, size)
+            out += [_passage(line, "layout conversion", side, layout, images, size)
+                    for side, layout in (("write", source), ("read", target))]
+        elif op.kind is gpu_ops.buffer_load:
+            size = op.type.element.bytes
+            images, _ = swizzled(op.type.shape, op.attrs["axis"], size)
+            out.append(_passage(line, "multibuffer", "read", layout_of(op), images, size))
+    return tuple(out)
+
+
+def _passage(line: int, what: str, side: str, layout: Layout, images: Any, size: int) -> SharedAccess:
+    made, together = passes(layout, images, size)
+    lanes = max(1, min(32, BANK_ROW // max(size * together, 4)))  # that the banks serve in one pass
+    return SharedAccess(line, what, side, layout.numel * size, made, layout.registers // together * (32 // lanes))

@@ -1,0 +1,117 @@
+"""What a program of a kernel takes from a GPU's processor: registers, shared memory, and so how many run at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tritium.backends.gpu import ops as gpu_ops
+from tritium.backends.gpu.layout.values import scratch_of
+from tritium.errors import innermost
+from tritium.insight.facts.launch import Launch
+from tritium.insight.facts.liveness import most_registers
+from tritium.ir.core import walk
+from tritium.tools.occupancy import Occupancy, machine, occupancy_of
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Shared memory that one op of the GPU stage takes."""
+
+    line: int
+    what: str
+    bytes: int
+    reused: bool  # scratch: later ops write over it
+
+
+@dataclass(frozen=True)
+class Point:
+    """Occupancy at other amounts of one resource."""
+
+    amount: int
+    programs: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a program takes, and what that leaves room for. On a CPU only `scratch` means something."""
+
+    target: str
+    warps: int
+    producer_warps: int
+    registers: int
+    registers_estimated: bool
+    spills: int | None  # 32-bit words; None where no assembler has said
+    shared: int
+    buffers: tuple[Buffer, ...]
+    occupancy: Occupancy | None
+    by_registers: tuple[Point, ...]
+    by_warps: tuple[Point, ...]
+    by_shared: tuple[Point, ...]
+    scratch: int = 0
+
+    @property
+    def limiter(self) -> str:
+        """What keeps more programs off a processor."""
+        return self.occupancy.limiter if self.occupancy else ""
+
+
+def resources(launch: Launch) -> Resources:
+    """The resources of a compiled launch.
+
+    >>> import numpy as np
+    >>> from tritium.backends.compiler import GPUTarget
+    >>> from tritium.insight.facts.launch import prepared
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> x = np.zeros(4096, np.float32)
+    >>> launch = prepared(add_kernel, (4,), (x, x, x, 4096), {"BLOCK": 1024}, GPUTarget("cuda", 80, 32))
+    >>> found = resources(launch)
+    >>> found.shared, found.limiter, found.occupancy.share
+    (0, 'warps', 1.0)
+    """
+    meta = launch.metadata
+    if not launch.is_gpu:
+        return Resources(str(launch.target), 1, 0, 0, True, None, 0, (), None, (), (), (), meta.get("arena_bytes", 0))
+    module, shared = launch.stages["ttgir"], meta["shared"]
+    estimated = "n_regs" not in meta
+    registers = most_registers(module) if estimated else meta["n_regs"]
+    producers = meta.get("producer_warps", 0)
+    warps = launch.num_warps + producers
+    target = launch.target
+    try:
+        occupancy = occupancy_of(registers, shared, warps, target)
+    except ValueError:  # an architecture whose limits nobody has written down
+        return Resources(str(target), launch.num_warps, producers, registers, estimated, meta.get("n_spills"), shared,
+                         buffers(module), None, (), (), ())
+    has = machine(target)
+    at = lambda amount, found: Point(amount, found.programs, found.share)
+    return Resources(
+        str(target), launch.num_warps, producers, registers, estimated, meta.get("n_spills"), shared, buffers(module),
+        occupancy,
+        tuple(at(n, occupancy_of(n, shared, warps, target)) for n in range(16, 256, 8)),
+        tuple(at(n, occupancy_of(registers, shared, n, target)) for n in (1, 2, 4, 8, 16, 32)),
+        tuple(at(n, occupancy_of(registers, n, warps, target))
+              for n in range(0, has.most_shared + 1, 8192)))  # fmt: skip
+
+
+def buffers(module) -> tuple[Buffer, ...]:
+    """The shared memory of a GPU module op by op: multibuffers, operands, mbarriers, scratch of conversions."""
+    out, scratch = [], {}
+    for op in walk(module.body):
+        line = innermost(op.loc).line if op.loc else 0
+        if op.kind is gpu_ops.multibuffer:
+            tile, slots = op.attrs["tile"], op.attrs["slots"]
+            out.append(Buffer(line, f"multibuffer: {slots} slots of {tile}", slots * _bytes(tile), False))
+        elif op.kind is gpu_ops.share:
+            out += [Buffer(line, f"operand {x.type}", _bytes(x.type), False) for x in op.operands]
+        elif op.kind is gpu_ops.mbarrier_init:
+            out.append(Buffer(line, f"{op.attrs['count']} mbarriers", 8 * op.attrs["count"], False))
+        elif op.kind is gpu_ops.convert and (size := scratch_of(op, 1 << 30)):
+            scratch[line] = max(scratch.get(line, 0), size)
+        elif op.kind is gpu_ops.tma_store:
+            scratch[line] = max(scratch.get(line, 0), _bytes(op.operands[0].type))
+    return (*out, *(Buffer(line, "scratch", size, True) for line, size in scratch.items()))
+
+
+def _bytes(tile) -> int:
+    return tile.numel * tile.element.bytes

@@ -1,0 +1,1 @@
+"""`tritium.sanitize`: CPU kernels that check every access of memory."""
