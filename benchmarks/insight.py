@@ -1,132 +1,236 @@
 """What `tritium.explain` predicts beside what an NVIDIA GPU measures, for the rows of `benchmarks/gpu.py`.
 
-    python benchmarks/insight.py [--rows matmul,softmax] [--device H200] [--counters] [--json out.json]
+    python benchmarks/insight.py [--rows matmul,softmax] [--counters] [--seconds 500] [--json out.json]
+    python benchmarks/insight.py --measured out.json      # the table again, by today's model; needs no GPU
 
 Times are medians as `gpu.py` takes them. With `--counters` each row runs once more under Nsight Compute (`ncu`), whose
-requests, sectors, bank conflicts, registers and bytes of DRAM stand beside the predicted ones. The ratio is predicted
-over measured.
+requests, sectors, passes through shared memory, occupancy and registers stand beside the predicted ones. The ratio is
+predicted over measured. A row that fails prints why; when the time is up, the rows that are left are named.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import statistics
-import subprocess
 import sys
+import time
 
 import gpu
+import insight_counters as counting
+import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from tritium.insight.explain.capture import first_launch
 from tritium.insight.explain.explanation import explained
 
-COUNTERS = {
-    "load requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-    "load sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-    "store requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
-    "store sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-    "bank conflicts": "l1tex__data_bank_conflicts_pipe_lsu.sum",
-    "registers": "launch__registers_per_thread",
-    "DRAM bytes": "dram__bytes.sum",
-}
+
+class _OnHost(TorchFunctionMode):
+    """Tensors for `device="cuda"` are zeros in host memory that take no room until something touches them."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if kwargs.get("device") != "cuda":
+            return func(*args, **kwargs)
+        shape = args[0] if args and isinstance(args[0], (tuple, list)) else args
+        dtype = kwargs.get("dtype") or torch.float32
+        zeros = torch.from_numpy(np.zeros(int(np.prod(shape)) * dtype.itemsize, np.uint8)).view(dtype)
+        return zeros.reshape(shape)
 
 
 def rows(wanted):
-    """The rows of the groups that are wanted, all by default."""
-    for name, make in gpu.GROUPS.items():
-        if not wanted or name in wanted:
-            yield from make()
+    """(group, row) of those that are wanted, by group or by part of a name; all by default."""
+    if wanted and all(w in gpu.GROUPS for w in wanted):
+        yield from ((group, row) for group in wanted for row in gpu.GROUPS[group]())
+        return
+    for group, make in gpu.GROUPS.items():
+        for row in make():
+            if not wanted or any(w == group or w in row.name for w in wanted):
+                yield group, row
 
 
-def explain_row(row, device):
-    """The explanation of a row's first configuration."""
-    found = first_launch(lambda: row.launch(gpu.SIDES["tritium"], **row.configs[0]))
-    arch = "".join(map(str, torch.cuda.get_device_capability()))
-    return explained(found.kernel, found.grid, found.args, found.meta, f"cuda:{arch}{'a' if arch == '90' else ''}",
-                     devices=[device])
+def launch(row):
+    """Launch a row's first configuration."""
+    return row.launch(gpu.SIDES["tritium"], **row.configs[0])
+
+
+def explain_row(row, target, device):
+    """The explanation of a row's first configuration. Its tensors are in host memory."""
+    found = first_launch(lambda: launch(row))
+    return explained(found.kernel, found.grid, found.args, found.meta, target, devices=[device], owned=True)
 
 
 def predicted(found):
-    """Figures by the names of the counters. What goes by TMA or cp.async is not among the LSU's requests."""
-    by = lambda kind, field: sum(getattr(r, field) for r in found.requests if r.kind == kind and r.how == "threads")
-    return {"load requests": by("load", "requests"), "load sectors": by("load", "sectors"),
-            "store requests": by("store", "requests"), "store sectors": by("store", "sectors"),
-            "registers": found.resources.registers, "DRAM bytes": found.roofline.dram_bytes}  # fmt: skip
+    """Figures by the names of the counters."""
+    def by(kinds, ways, field="sectors"):
+        return sum(getattr(r, field) for r in found.requests if r.kind in kinds and r.how in ways)
+
+    r, roof = found.resources, found.roofline
+    passes = lambda side, field: sum(getattr(s, field) for s in found.shared if s.side == side)
+    everything = ("threads", "cp.async", "TMA")
+    return {
+        "load requests": by(["load"], ["threads"], "requests"), "load sectors": by(["load"], ["threads"]),
+        "store requests": by(["store"], ["threads"], "requests"), "store sectors": by(["store"], ["threads"]),
+        "atomic sectors": by(["atomic"], ["threads"]), "cp.async sectors": by(["load"], ["cp.async"]),
+        "L2 read sectors": by(["load"], everything), "L2 write sectors": by(["store", "atomic"], everything),
+        "shared passes, loads": passes("read", "total"), "shared passes, stores": passes("write", "total"),
+        "bank conflicts, loads": passes("read", "total_conflicts"),
+        "bank conflicts, stores": passes("write", "total_conflicts"),
+        "DRAM bytes": roof.dram_bytes, "registers": r.registers, "shared memory": r.shared,
+        "occupancy, %": 100 * r.occupancy.share if r.occupancy else None, "time, s": found.prediction.seconds,
+    }  # fmt: skip
+
+
+def counted(seen):
+    """The counters, with the sums that predictions are for."""
+    out = dict(seen)
+    for name, parts in (("DRAM bytes", ("DRAM read bytes", "DRAM written bytes")),
+                        ("shared memory", ("shared dynamic", "shared static"))):
+        if all(part in seen for part in parts):
+            out[name] = sum(seen[part] for part in parts)
+    return out
 
 
 def measured(row):
     """Milliseconds of a launch."""
-    launch = lambda: row.launch(gpu.SIDES["tritium"], **row.configs[0])
-    launch()
+    run = lambda: launch(row)
+    run()
     torch.cuda.synchronize()
-    return statistics.median(gpu.timed(launch, 20) if row.long else gpu.cold(launch) for _ in range(9))
+    return statistics.median(gpu.timed(run, 20) if row.long else gpu.cold(run) for _ in range(9))
 
 
-def counters(name):
-    """What Nsight Compute counts in one launch of a row."""
-    command = ["ncu", "--csv", "--metrics", ",".join(COUNTERS.values()), "--launch-count", "1", "--profile-from-start",
-               "off", sys.executable, __file__, "--once", name]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command[:3])} failed:\n{done.stderr or done.stdout}")
-    return read_counters(done.stdout)
+def measure_all(wanted, clock):
+    """{row: {"measured ms": ..} or {"error": ..}} of all rows, until the time is up."""
+    out = {}
+    for _, row in rows(wanted):
+        if clock.left() < 0:
+            out[row.name] = {"error": "not timed: the time was up"}
+            continue
+        try:
+            out[row.name] = {"measured ms": measured(row)}
+        except Exception as problem:
+            out[row.name] = {"error": f"{type(problem).__name__}: {problem}"[:300]}
+        torch.cuda.empty_cache()
+    return out
 
 
-def read_counters(text):
-    """{name of a figure: value} in the table that `ncu --csv` prints, after what the program printed."""
-    table = text[text.index('"ID"'):]
-    values = {row["Metric Name"]: float(row["Metric Value"].replace(",", "")) * _unit(row.get("Metric Unit", ""))
-              for row in csv.DictReader(io.StringIO(table)) if row.get("Metric Value")}
-    return {name: values[metric] for name, metric in COUNTERS.items() if metric in values}
+def count_all(wanted, clock, out):
+    """Add "counters" to each row that was measured."""
+    if why := counting.missing():
+        print(f"no counters: {why}", flush=True)
+        return
+    metrics = counting.known_metrics(counting.COUNTERS)
+    if unknown := sorted(set(counting.COUNTERS) - set(metrics)):
+        print(f"ncu does not know the metrics of: {', '.join(unknown)}", flush=True)
+    groups = [g for g in gpu.GROUPS if not wanted or g in wanted] or list(gpu.GROUPS)
+    for group in groups:
+        if clock.left() < 5:
+            print(f"{group}: no counters, the time was up", flush=True)
+            continue
+        found, problem = counting.count_group(__file__, group, metrics, clock.left())
+        if problem:
+            print(f"{group}: {problem}", flush=True)
+            if clock.left() > 20 and all("error" in values for values in found.values()):  # perhaps fewer metrics go
+                core = {name: metric for name, metric in metrics.items() if name in counting.CORE}
+                found, problem = counting.count_group(__file__, group, core, clock.left())
+                print(f"{group}, once more with fewer metrics: {problem or 'done'}", flush=True)
+        for name, values in found.items():
+            if name in out:
+                out[name]["counters"] = values
 
 
-def _unit(name):
-    return {"Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}.get(name, 1.0)
+class Clock:
+    """How much time is left."""
+
+    def __init__(self, seconds):
+        self.end = time.monotonic() + seconds
+
+    def left(self):
+        """Seconds."""
+        return self.end - time.monotonic()
 
 
-def once(name):
-    """Launch a row twice, the second time while Nsight Compute looks on."""
-    row = next(row for row in rows(()) if row.name == name)
-    for profiled in (False, True):
-        if profiled:
-            torch.cuda.cudart().cudaProfilerStart()
-        row.launch(gpu.SIDES["tritium"], **row.configs[0])
-        torch.cuda.synchronize()
-    torch.cuda.cudart().cudaProfilerStop()
+def table(wanted, out, args, clock):
+    """Print predicted, counted and their ratio for each row, and keep the predictions in `out`."""
+    with _OnHost():
+        for _, row in rows(wanted):
+            entry = out.setdefault(row.name, {})
+            if clock.left() < 0:
+                print(f"{row.name:<36} not predicted: the time was up", flush=True)
+                continue
+            try:
+                found = explain_row(row, args.target, args.device)
+                mine = predicted(found)
+                entry["predicted"], entry["bound"] = mine, found.bound
+                entry["parts"] = found.prediction.parts | {"busy": found.prediction.busy}
+                show(row.name, entry, args.counters)
+            except Exception as problem:
+                print(f"{row.name:<36} {type(problem).__name__}: {problem}"[:300], flush=True)
+                entry["prediction error"] = f"{type(problem).__name__}: {problem}"[:300]
+
+
+def show(name, entry, counters):
+    """One row: its time, then its counters."""
+    mine, real = entry["predicted"], entry.get("measured ms")
+    ms = mine["time, s"] * 1e3
+    beside = f"{real:9.4f} ms  {ms / real:5.2f}" if real else f"{entry.get('error', 'not measured'):>19}"
+    print(f"{name:<36} {ms:9.4f} ms  {beside}  {entry['bound']}", flush=True)
+    seen = counted(entry.get("counters", {}))
+    if not counters or not seen:
+        return
+    if "error" in seen:
+        print(f"    counters: {seen['error']}", flush=True)
+        return
+    for what, value in seen.items():
+        guess = mine.get(what)
+        if guess is None:
+            print(f"    {what:<26} {'':>16} {value:16.6g}", flush=True)
+        else:
+            print(f"    {what:<26} {guess:16.6g} {value:16.6g}  {_ratio(guess, value)}", flush=True)
+
+
+def _ratio(guess, value):
+    return f"{guess / value:5.3f}" if value else "  both 0" if not guess else "counted 0"
 
 
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", default="")
+    parser.add_argument("--rows", default="", help="groups, or parts of row names")
     parser.add_argument("--device", default="H200")
+    parser.add_argument("--target", default="cuda:90a")
     parser.add_argument("--counters", action="store_true")
-    parser.add_argument("--json")
-    parser.add_argument("--once")
+    parser.add_argument("--seconds", type=float, default=540, help="stop after this time")
+    parser.add_argument("--json", help="write every figure to this file")
+    parser.add_argument("--measured", help="a file of --json: predict again, measure nothing")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--notes", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.once:
-        once(args.once)
+    wanted, clock = [name for name in args.rows.split(",") if name], Clock(args.seconds)
+    if args.child:
+        counting.launch_group(gpu.GROUPS[args.child](), launch, lambda row: first_launch(lambda: launch(row)).kernel.__name__, args.notes)
         return
-    out = []
-    for row in rows([name for name in args.rows.split(",") if name]):
-        found, real = explain_row(row, args.device), measured(row)
-        guess = found.prediction.seconds * 1e3
-        entry = {"row": row.name, "predicted ms": guess, "measured ms": real, "bound": found.bound}
-        print(f"{row.name:<36} {guess:9.4f} ms  {real:9.4f} ms  {guess / real:5.2f}  {found.bound}", flush=True)
+    out: dict = {}
+    if args.measured:
+        with open(args.measured) as file:
+            out = json.load(file)
+    elif torch.cuda.is_available():
+        out = measure_all(wanted, clock)
+        save(out, args.json)
         if args.counters:
-            seen, mine = counters(row.name), predicted(found)
-            entry["counters"] = {name: [mine.get(name), value] for name, value in seen.items()}
-            for name, value in seen.items():
-                ratio = f"{mine[name] / value:5.2f}" if value and name in mine else ""
-                print(f"    {name:<16} {mine.get(name, float('nan')):16.0f} {value:16.0f}  {ratio}")
-        out.append(entry)
-    if args.json:
-        with open(args.json, "w") as file:
+            count_all(wanted, clock, out)
+            save(out, args.json)
+    table(wanted, out, args, clock)
+    save(out, args.json)
+
+
+def save(out, path):
+    """Write what is known by now."""
+    if path:
+        with open(path, "w") as file:
             json.dump(out, file, indent=1)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -157,7 +157,7 @@ def explained(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target:
     accesses = observe(launch, meter, flops, programs)
     made = with_hints(launch, requests(launch, meter, accesses.sites), meter) if meter is not None else ()
     used = resources(launch)
-    shared = shared_accesses(launch.stages["ttgir"]) if launch.is_gpu else ()
+    shared = shared_accesses(launch.stages["ttgir"], flops.executed, launch.num_warps) if launch.is_gpu else ()
     chosen = devices or ([d.name for d in devices_for(found.arch)] if launch.is_gpu else [])
     roof = roofline(launch, accesses, made, flops.flops, used, chosen)
     misses = min(1.0, roof.dram_bytes / roof.moved_bytes) if roof.moved_bytes else 1.0

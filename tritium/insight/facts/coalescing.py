@@ -99,6 +99,17 @@ class SharedAccess:
     bytes: int  # of the whole tile
     passes: int
     minimum: int
+    times: float = 1.0  # that warps of the launch make it
+
+    @property
+    def total(self) -> float:
+        """Bank passes of all warps of the launch."""
+        return self.passes * self.times
+
+    @property
+    def total_conflicts(self) -> float:
+        """Those of `total` that there would not be without conflicts."""
+        return (self.passes - self.minimum) * self.times
 
     @property
     def conflicts(self) -> float:
@@ -279,10 +290,12 @@ def _with_attrs(source: ASTSource, attrs: dict) -> ASTSource:
 
 
 # --- shared memory --------------------------------------------------------------------------------------------------
-def shared_accesses(module) -> tuple[SharedAccess, ...]:
-    """The passages of tiles through shared memory in a GPU module, in order."""
+def shared_accesses(module, executed: dict[Any, float] | None = None, warps: int = 1) -> tuple[SharedAccess, ...]:
+    """The passages of tiles through shared memory in a GPU module, in order. `executed` says how often the launch runs
+    each place of the source, with so many warps."""
     out = []
     for op in walk(module.body):
+        times = warps * (executed.get(op.loc, 0.0) if executed is not None else 1.0)
         line = innermost(op.loc).line if op.loc else 0
         if op.kind is gpu_ops.convert:
             source, target, t = layout_of(op.operands[0]), layout_of(op), T.element(op.type)
@@ -290,16 +303,18 @@ def shared_accesses(module) -> tuple[SharedAccess, ...]:
                 continue
             size = 8 if type(t) is T.Ptr else t.bytes
             images = plan(source, target, size)
-            out += [_passage(line, "layout conversion", side, layout, images, size)
+            out += [_passage(line, "layout conversion", side, layout, images, size, times)
                     for side, layout in (("write", source), ("read", target))]
         elif op.kind is gpu_ops.buffer_load:
             size = op.type.element.bytes
             images, _ = swizzled(op.type.shape, op.attrs["axis"], size)
-            out.append(_passage(line, "multibuffer", "read", layout_of(op), images, size))
+            out.append(_passage(line, "multibuffer", "read", layout_of(op), images, size, times))
     return tuple(out)
 
 
-def _passage(line: int, what: str, side: str, layout: Layout, images: Any, size: int) -> SharedAccess:
+def _passage(line: int, what: str, side: str, layout: Layout, images: Any, size: int,
+             times: float) -> SharedAccess:
     made, together = passes(layout, images, size)
     lanes = max(1, min(32, BANK_ROW // max(size * together, 4)))  # that the banks serve in one pass
-    return SharedAccess(line, what, side, layout.numel * size, made, layout.registers // together * (32 // lanes))
+    return SharedAccess(line, what, side, layout.numel * size, made, layout.registers // together * (32 // lanes),
+                        times)

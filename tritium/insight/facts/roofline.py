@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from tritium import ops
 from tritium.insight.facts.accesses import Accesses
@@ -68,10 +69,12 @@ class FlopMeter:
 
     def __init__(self, launch: Launch):
         self.flops: dict[str, float] = {}
+        self.executed: dict[Any, float] = {}  # place in the source -> times that its ops ran
         self.tensor_cores = launch.is_gpu
 
     def __call__(self, op, times: float) -> None:
         """An op ran so many times."""
+        self.executed[op.loc] = max(times, self.executed.get(op.loc, 0.0))
         kind, count = work_of(op, self.tensor_cores)
         if count:
             self.flops[kind] = self.flops.get(kind, 0.0) + times * count
