@@ -209,7 +209,8 @@ def main():
     args = parser.parse_args()
     wanted, clock = [name for name in args.rows.split(",") if name], Clock(args.seconds)
     if args.child:
-        counting.launch_group(gpu.GROUPS[args.child](), launch, lambda row: first_launch(lambda: launch(row)).kernel.__name__, args.notes)
+        kernel_of = lambda row: first_launch(lambda: launch(row)).kernel.__name__
+        counting.launch_group(gpu.GROUPS[args.child](), launch, kernel_of, args.notes)
         return
     out: dict = {}
     if args.measured:
