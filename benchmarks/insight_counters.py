@@ -1,8 +1,8 @@
 """What Nsight Compute (`ncu`) counts in launches of the rows of `benchmarks/gpu.py`; used by `insight.py`.
 
 A group of rows runs in one child process under ncu. The child turns counting on for one launch of each row and notes
-the row in a file; records of ncu and notes are then matched in order, by the kernel's name. Nothing here raises for a row:
-what went wrong is the row's `error`.
+the row in a file; records of ncu and notes are then matched in order, by the kernel's name. Nothing here raises for a
+row: what went wrong is its `error`.
 """
 
 from __future__ import annotations
