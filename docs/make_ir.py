@@ -19,6 +19,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 from generated import write_or_check  # noqa: E402
 
+from tritium.backends.cpu.fuse import ops as cpu_ops  # noqa: E402, F401  (declares the ops of the CPU stage)
 from tritium.backends.gpu import ops as gpu_ops  # noqa: E402, F401  (declares the ops of the GPU stage)
 from tritium.ir import text as ir_text  # noqa: E402
 from tritium.ir import types as T  # noqa: E402

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from tritium import ops
+from tritium.backends.cpu.fuse import ops as cpu_ops
 from tritium.backends.gpu import ops as gpu_ops
 from tritium.ir.opdef import KINDS, OpKind
 
 ROOT = Path(__file__).resolve().parents[1] / "tritium"
 FILES = sorted(path for folder in ("backends", "passes") for path in (ROOT / folder).rglob("*.py"))
 OPERATORS = 3
-MODULES = {"ops": ops, "gpu_ops": gpu_ops}
+MODULES = {"ops": ops, "cpu_ops": cpu_ops, "gpu_ops": gpu_ops}
 
 # (file, ops): why this list is no trait. What stands there must be safe for an op that nobody has added to it.
 ALLOWED = {

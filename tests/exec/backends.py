@@ -29,6 +29,14 @@ def run_legalised(module, args, grid=(1,)):
     interpret(verify(passes.run(module, (*passes.CLEANUP, passes.legalize(), passes.dce))), args, grid)
 
 
+def run_fused(module, args, grid=(1,)):
+    """The interpreter on the loop nests of the CPU."""
+    from tritium.backends.cpu.compile import prepare
+    from tritium.backends.llvm.target import cpu_target
+
+    interpret(verify(prepare(passes.run(module, passes.CLEANUP), cpu_target())), args, grid)
+
+
 def run_blocks(module, args, grid=(1,)):
     """The interpreter on what two blocks of a cluster do, the second first."""
     interpret_in_blocks(module, args, grid, blocks=2, backwards=True)
@@ -55,14 +63,13 @@ def _compiled(module, trusting=True):
     from tritium.backends.cpu.runtime.image import Runtime
     from tritium.backends.launcher.preconditions import Guard
     from tritium.backends.llvm.target import compile_text, cpu_target
-    from tritium.ir.preconditions import Preconditions
-    from tritium.passes.assumed import packed
 
-    cpu, pairs = cpu_target(), [] if trusting else None
-    text, name, arena = lower(prepare(passes.run(module, passes.CLEANUP), cpu), cpu, pairs)
+    cpu = cpu_target()
+    module = module.replace(attrs={**module.attrs, "launch_checks": trusting})
+    text, name, arena, preconditions = lower(prepare(passes.run(module, passes.CLEANUP), cpu), cpu)
     library = Runtime.get().load(compile_text(text, cpu, opt=2))
     _compiled.libraries.append(library)  # the code lives as long as its library
-    return library.address(name), arena, Guard(Preconditions(disjoint=packed(pairs or ())))
+    return library.address(name), arena, Guard(preconditions)
 
 
 _compiled.libraries = []
@@ -71,4 +78,4 @@ _compiled.libraries = []
 def backends_present():
     """Every way to run a module here, the interpreter first."""
     return {"interpreter": run_interpreter, "optimised": run_optimised, "legalised": run_legalised,
-            "blocks": run_blocks, "cpu": run_cpu}
+            "blocks": run_blocks, "fused": run_fused, "cpu": run_cpu}

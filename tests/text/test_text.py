@@ -10,6 +10,7 @@ import pytest
 
 from tests import cases
 from tritium import ops
+from tritium.backends.cpu.fuse import ops as cpu_ops
 from tritium.backends.gpu import ops as gpu_ops
 from tritium.errors import InternalError
 from tritium.ir.core import Loc, walk
@@ -39,7 +40,7 @@ def test_every_op_is_printed_and_parsed():
     """A new op needs a line in roundtrip.tir; rows all look alike, so one of each arity will do."""
     modules = [parse_module(case.kernel) for case in cases.read(FOLDER / "roundtrip.tir")]
     seen = {op.kind for module in modules for op in walk(module.body)}
-    declared = [*vars(ops).values(), *vars(gpu_ops).values()]
+    declared = [*vars(ops).values(), *vars(cpu_ops).values(), *vars(gpu_ops).values()]
     assert {kind for kind in declared if type(kind) is OpKind and kind.row is None} - seen == set()
 
 

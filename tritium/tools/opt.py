@@ -83,7 +83,8 @@ def modules(text: str, file: str) -> list[Module]:
     >>> [m.name for m in modules("kernel @f() { }\\n# ----\\nkernel @g() { }\\n# ====\\nkernel @h() { }", "cases.tir")]
     ['f', 'h']
     """
-    from tritium.backends.gpu import ops  # noqa: F401  (ops that a text of the GPU stage has)
+    from tritium.backends.cpu.fuse import ops as cpu_ops  # noqa: F401  (ops that a text of the CPU stage has)
+    from tritium.backends.gpu import ops as gpu_ops  # noqa: F401  (and of the GPU stage)
     from tritium.ir.text import ParseError, parse_modules
     from tritium.ir.verify import verify
 

@@ -81,8 +81,9 @@ def module(build, *arg_types, name="kernel"):
 
 def launch(m, args, grid=(1,), opt=2):
     cpu = cpu_target()
+    m = m.replace(attrs={**m.attrs, "launch_checks": True})  # as for arguments that share no memory
     m = prepare(passes.run(m, passes.CLEANUP), cpu)
-    text, name, arena = lower(m, cpu, [])  # as for arguments that share no memory
+    text, name, arena, _ = lower(m, cpu)
     library = Runtime.get().load(compile_text(text, cpu, opt=opt))
     slots = b"".join(slot(a.type, x) for a, x in zip(m.args, args, strict=True))
     Runtime.get().launch_raw(library.address(name), arena, *(*grid, 1, 1)[:3], slots)

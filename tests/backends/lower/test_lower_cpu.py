@@ -31,7 +31,8 @@ def cases():
 def test_text(path, target):
     source, cpu = path.read_text(), cpu_target(target)
     module = verify(parse_module(source))
-    text = lower(prepare(passes.run(module, passes.CLEANUP), cpu), cpu, [], []).text
+    module = module.replace(attrs={**module.attrs, "launch_checks": True})
+    text = lower(prepare(passes.run(module, passes.CLEANUP), cpu), cpu).text
     found = 0
     for word, times, pattern in re.findall(r"# (has|not|count) ?(\d*): (.*)", source):
         count = sum(bool(re.search(pattern, line)) for line in text.splitlines())

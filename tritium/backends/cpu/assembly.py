@@ -52,7 +52,7 @@ def _compiled(attrs, kinds, shape, loc):
     for k, value in enumerate(made if isinstance(made, tuple) else (made,)):
         _store(b, value, shape, f"y{k}")
     module = passes.run(Module("assembly", b.finish()), passes.CLEANUP)
-    text, name, arena = lower(prepare(module, cpu), cpu)
+    text, name, arena, _ = lower(prepare(module, cpu), cpu)
     library = Runtime.get().load(compile_text(text, cpu, passes=(), opt=0))
     return library.address(name), arena, library
 

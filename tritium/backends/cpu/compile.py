@@ -6,13 +6,11 @@ import functools
 
 from ... import knobs, passes
 from ...ir import types as T
-from ...ir.preconditions import Preconditions
-from ...passes.assumed import packed
 from ...passes.instrument import rereads, sites, synchronises
 from ...passes.legalize import BETWEEN_WIDE, WIDE
 from ..llvm import target as machines
 
-__all__ = ["assembly_view", "llir", "obj", "pipeline", "prepare", "target_info"]
+__all__ = ["assembly_view", "fusion", "llir", "obj", "pipeline", "prepare", "simplify", "target_info"]
 
 
 def target_info(cpu) -> passes.TargetInfo:
@@ -36,8 +34,13 @@ def pipeline(target) -> tuple:
 
 
 def prepare(module, cpu, watch=None):
+    """The module as it is lowered. `watch` sees every pass, as in `passes.run`."""
+    return passes.run(simplify(module, cpu, watch), (fusion(),), watch)
+
+
+def simplify(module, cpu, watch=None):
     """Have loops and branches hand on less through memory, and leave only ops that `cpu` has instructions for: calls on
-    scalars. `watch` sees every pass, as in `passes.run`."""
+    scalars."""
     has = target_info(cpu)
     if module.functions:
         module = passes.run(module, (WITHOUT_TILES, *passes.CLEANUP), watch)
@@ -45,6 +48,15 @@ def prepare(module, cpu, watch=None):
     if moved is module and not module.functions and passes.is_legal(module, has):
         return module  # hoisted and swept before
     return passes.run(moved, (passes.legalize(has), passes.licm, passes.dce), watch)
+
+
+def fusion():
+    """The pass `fuse_loops`: which ops have loops of their own, the tables of the lowering say."""
+    from .fuse.fuse_loops import fuse_loops
+    from .lower import table
+
+    table.fill()
+    return functools.partial(fuse_loops, is_lazy=table.is_lazy, visits=table.visits)
 
 
 WITHOUT_TILES = functools.partial(passes.inline_calls, wanted=passes.has_tiles)
@@ -55,13 +67,13 @@ def llir(module, target, options, metadata) -> str:
     from .lower.function import lower
 
     cpu, written = machines.cpu_target(target.arch), module
-    disjoint, nonnegative = ([], []) if options.launch_checks else (None, None)
     if options.sanitized:
         module = passes.instrument(module)
         metadata["sites"], metadata["rereads"] = sites(module), rereads(module)
         metadata["synchronises"] = synchronises(module)
-    text, metadata["name"], metadata["arena_bytes"] = lower(prepare(module, cpu), cpu, disjoint, nonnegative, written)
-    assumed = Preconditions(tuple(nonnegative or ()), packed(disjoint) if disjoint else ())
+    text, metadata["name"], metadata["arena_bytes"], assumed = lower(
+        prepare(module, cpu, passes.dumping(module.name)), cpu, written
+    )
     metadata["preconditions"] = assumed.stated()
     metadata["shared"] = max(metadata["arena_bytes"], 1)  # host code divides by it to size its grid
     return text

@@ -18,7 +18,7 @@ from .dependences import positionwise, reorders
 # Operands that must be materialized in scratch memory before the op: kind -> their positions.
 MATERIALIZED = {ops.gather: (0,), ops.dot: (0, 1)}
 
-__all__ = ["Buffering", "induction_tiles"]
+__all__ = ["Buffering", "induction_tiles", "leads_to"]
 
 KEEP = 8  # instructions per chunk from which a value is buffered, not rematerialized
 LOAD = 8
@@ -48,6 +48,13 @@ def _is_induction(arg, y):
             return False
         y = x
     return True
+
+
+def leads_to(x, arg) -> bool:
+    """Whether a value is `arg` plus or minus something."""
+    while type(x) not in (Arg, Result) and x.kind in (ops.addptr, ops.add, ops.sub):
+        return any(y is arg or leads_to(y, arg) for y in x.operands)
+    return x is arg
 
 
 def _is_uniform(x):
@@ -105,7 +112,7 @@ class Buffering:
 
     def foreign(self):
         """Lazy ops of enclosing blocks that this block may compute, operands first."""
-        if self.lo.plan is None:  # the kernel itself
+        if not self.lo.inner:  # the kernel itself
             return []
         lo, out, pending = self.lo, [], []
         seen = {*self.block.ops}

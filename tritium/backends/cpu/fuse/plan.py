@@ -6,6 +6,8 @@ Elementwise ops have no loops of their own: the loop nests of stores, reductions
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Result, walk
@@ -15,7 +17,7 @@ from .clip import clip_mask, uniform_beyond
 from .dependences import disjoint
 from .uniform_quotients import axis_info_of
 
-__all__ = ["LoopNest", "Plan", "iteration_space", "plan"]
+__all__ = ["LoopNest", "Plan", "is_scalar", "iteration_space", "plan"]
 
 
 class LoopNest:
@@ -37,14 +39,11 @@ class LoopNest:
         self.ops, self.before, self.first_keeps, self.keeps, self.dead, self.after = [], [], [], [], [], []
 
 
-class Plan:
-    """The loop nests and scalar ops of a block in program order.
+class Plan(NamedTuple):
+    """The loop nests and scalar ops of a block in program order, and its parameters that nothing reads."""
 
-    last_use: value -> index of the last nest that reads it     owned: values defined in this block
-    """
-
-    def __init__(self, block, program, last_use, owned):
-        self.block, self.program, self.last_use, self.owned = block, program, last_use, owned
+    program: list
+    unread: list
 
 
 def plan(lo, block) -> Plan:
@@ -55,12 +54,11 @@ def plan(lo, block) -> Plan:
     _clip(groups.nests, buffering)
     _mark_in_place(groups, buffering)
     last_use = buffering.last_use(groups.made)
-    owned = {*groups.made, *buffering.kept}
+    owned = {*groups.made, *buffering.kept, *block.args}
     for k, s in last_use.items():
-        if k in owned:
+        if k in owned and type(k.type) is T.Tile:
             groups.nests[s].dead.append(k)
-    owned.update(block.args)
-    return Plan(block, groups.program, last_use, owned)
+    return Plan(groups.program, [x for x in block.args if type(x.type) is T.Tile and x not in last_use])
 
 
 def iteration_space(lo, op):
@@ -98,7 +96,7 @@ class _Groups:
             depends = self.depends_on(op)
             if lo.is_lazy(op):
                 self.wait(op, depends)
-            elif not op.kind.terminator and _is_scalar(op):
+            elif is_scalar(op):
                 self.place_scalar(op, depends)
             else:
                 self.place(op, depends, position)
@@ -191,9 +189,9 @@ class _Groups:
         self.group = 0
 
 
-def _is_scalar(op):
+def is_scalar(op) -> bool:
     """Whether an op has no tiles, no regions and no writes: it is evaluated in program order."""
-    if op.regions or op.kind.effects == "write":
+    if op.regions or op.kind.effects == "write" or op.kind.terminator:
         return False
     return all(type(t) is not T.Tile for t in (*op.types, *[x.type for x in op.operands]))
 

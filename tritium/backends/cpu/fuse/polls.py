@@ -14,6 +14,7 @@ from __future__ import annotations
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
+from . import ops as cpu_ops
 
 __all__ = ["ask", "count", "is_long", "is_long_program", "iterations", "trips", "work"]
 
@@ -71,6 +72,10 @@ def _work_of(op):
         return work(*op.regions) * _UNKNOWN
     if op.kind is ops.if_:
         return max(map(work, op.regions))
+    if op.kind is cpu_ops.loop_nest:
+        return sum(map(_work_of, op.regions[0].ops[:-1]))
+    if cpu_ops.is_marker(op):
+        return 0
     size = max([_STRIP, *[T.numel(t) for t in (*op.types, *[x.type for x in op.operands]) if type(t) is T.Tile]])
     if op.kind is ops.dot:
         return size * T.shape(op.operands[0].type)[-1] // 2

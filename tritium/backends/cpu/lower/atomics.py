@@ -164,7 +164,7 @@ def _cas(lo, op):
 
 def _old_values(lo, op):
     """A buffer for the old values of a tile if they are used, else None."""
-    wanted = lo.plan.last_use.get(op, -1) > lo.now
+    wanted = lo.scope.last_use(op) > lo.now
     return lo.allocate(op) if T.shape(op.type) and wanted else None
 
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Op, Result, walk
-from ....ir.rewrite import uses
 from ...llvm.rows import llvm_type
 from ...llvm.writer import Level, Val, value
+from ..fuse import ops as cpu_ops
 from ..fuse import polls
 from ..fuse.affine import Form, form_of
-from ..fuse.buffering import induction_tiles
+from ..fuse.buffering import induction_tiles, leads_to
 from ..fuse.dependences import positionwise
 from . import loop_nests
 from .dot import look_ahead, sums
@@ -36,12 +36,11 @@ class Destination(NamedTuple):
 
     def allows(self, lo, x) -> bool:
         """Whether `x` may overwrite the old elements now."""
-        plan = lo.plan
-        if plan.block is not self.body or not self.buffer.fits(x.type):
+        if lo.scope.block is not self.body or not self.buffer.fits(x.type):
             return False
         if any(b is self.buffer and k != self.arg for k, b in lo.buffers.items()):
             return False
-        last = plan.last_use.get(self.arg, -1)
+        last = lo.scope.last_use(self.arg)
         if last < lo.now:
             return True
         return last == lo.now and self.in_place(lo, x)
@@ -50,7 +49,7 @@ class Destination(NamedTuple):
         """Whether each element of `x` reads only the old element that it replaces."""
         made = x.op if type(x) is Result else x
         if type(made) is not Arg and made.kind.loop:
-            return uses(self.body).get(self.arg, 0) == 1 and any(y is self.arg for y in made.operands)
+            return cpu_ops.reads(self.body).get(self.arg, 0) == 1 and any(y is self.arg for y in made.operands)
         return all(aligned for buffer, aligned in reads(lo, x).items() if buffer is self.buffer)
 
 
@@ -88,7 +87,6 @@ class Carried:
         tiles = {k for k, x in enumerate(inits) if type(x.type) is T.Tile}
         self.buffers = {k: self.buffer(k) for k in sorted(tiles - self.inductions)}
         self.singles = [k for k in range(len(inits)) if k not in self.buffers]
-        self.trace()
         self.fill(self.buffers.keys() - self.sums)
         if self.sums and idle is not None:
             with lo.when(idle(), likely=False), lo.inside():
@@ -113,15 +111,6 @@ class Carried:
         used += [self.inits[k] for k in self.inductions]
         starts = sum(y == x for y in self.inits)
         return starts > 1 or any(held in reads(lo, y) for y in used)
-
-    def trace(self):
-        """Record the origins of pointers that the loop only advances."""
-        lo, body = self.lo, self.op.regions[-1]
-        args = body.args[len(body.args) - len(self.inits):]
-        for k, (x, arg, y) in enumerate(zip(self.inits, args, body.yields, strict=True)):
-            if k in self.inductions or type(x.type) is T.Ptr and _leads_to(y, arg):
-                alike = [self.op.results[k], *[r.args[len(r.args) - len(self.inits) + k] for r in self.op.regions]]
-                lo.origins.update((z, x) for z in alike)
 
     def fill(self, which):
         """Write the initial values `which` to their buffers."""
@@ -180,7 +169,7 @@ class Carried:
         lo, by = self.lo, self.lo.inductions[arg].offset
         while y is not arg:
             x, more = y.operands
-            if y.kind is ops.add and not (x is arg or _leads_to(x, arg)):
+            if y.kind is ops.add and not leads_to(x, arg):
                 x, more = more, x
             amount = form_of(lo, more).base
             by = lo.sub(by, amount) if y.kind is ops.sub else lo.add(by, amount)
@@ -202,14 +191,6 @@ class Carried:
                 lo.values[results[k]] = x
         for k, buffer in self.buffers.items():
             lo.buffers[results[k]] = buffer
-
-
-def _leads_to(x, arg):
-    while type(x) not in (Arg, Result) and x.kind in (ops.addptr, ops.add, ops.sub):
-        if any(_leads_to(y, arg) or y is arg for y in x.operands):
-            return True
-        return False
-    return x is arg
 
 
 def write_back(lo, pairs):

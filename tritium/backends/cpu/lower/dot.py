@@ -7,8 +7,8 @@ from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
 from ....ir.core import Op
-from ....ir.rewrite import uses
 from ...llvm.writer import value
+from ..fuse import ops as cpu_ops
 from ..library import dot
 from . import loop_nests, scratch_chunks
 from .scratch import Buffer
@@ -75,7 +75,7 @@ def _accumulator(lo, op, acc, operands):
 def sums(loop, inits) -> frozenset[int]:
     """The positions of loop-carried accumulators: zero at first, and in each iteration only a product is added."""
     body = loop.regions[-1]
-    used, added = uses(body), {op.operands[2] for op in body.ops if op.kind is ops.dot}
+    used, added = cpu_ops.reads(body), {op.operands[2] for op in body.ops if op.kind is ops.dot}
     args = body.args[len(body.args) - len(inits):]
     return frozenset(k for k, (x, arg) in enumerate(zip(inits, args, strict=True))
                      if arg in added and used[arg] == 1 and _is_zero(x))

@@ -2,41 +2,71 @@
 
 `lo.ev(x, idx)` emits the code that computes one chunk of a tile (see index.py) and returns it: a vector, or a scalar if
 all lanes are equal. Code is emitted in the outermost loop in which its operands are defined: loop-invariant code is
-hoisted as it is written. Statements open loop nests (plan.py): stores, reductions, dots, control flow.
+hoisted as it is written. Statements open loop nests: what shares one, and which tiles pass through scratch memory, the
+pass `fuse_loops` has written into the module.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
-from ....ir.core import Arg, Op, Result
+from ....ir.core import Arg, Result
+from ....ir.preconditions import Preconditions, preconditions_of
+from ....passes.assumed import Assumed
 from ...llvm.rows import llvm_type, memory_type
 from ...llvm.writer import Val, lanes
+from ..fuse import ops as cpu_ops
 from ..fuse import polls, uniform_quotients
-from ..fuse.affine import described
-from ..fuse.dependences import Assumptions
-from ..fuse.plan import plan
+from ..fuse.plan import is_scalar
 from ..runtime.job import before_arena
-from . import loop_nests, scratch_chunks, views
+from . import loop_nests, scratch_chunks, table
 from .emit import Emitter
 from .fault_record import record
 from .scratch import Arena, View
-from .table import VISITS, is_lazy, puller, statement, statement_of
+from .table import is_lazy, puller, statement, statement_of
 
 __all__ = ["InductionTile", "Lowered", "Lowering", "lower"]
 
 
 class Lowered(NamedTuple):
-    """A kernel as LLVM text, and how much scratch memory a worker needs to run it."""
+    """A kernel as LLVM text, how much scratch memory a worker needs to run it, and its preconditions."""
 
     text: str
     name: str
     arena_bytes: int
+    preconditions: Preconditions
+
+
+class Scope:
+    """The values of a block that have scratch memory, and their last uses, as positions in the block."""
+
+    def __init__(self, block):
+        self.block = block
+
+    @functools.cached_property
+    def held(self):
+        """Values that the block writes to scratch memory."""
+        return [x for op in self.block.ops for x in (op.operands if cpu_ops.is_marker(op) else op.results)]
+
+    @functools.cached_property
+    def owned(self):
+        """These and the block's parameters."""
+        return {*self.held, *self.block.args}
+
+    @functools.cached_property
+    def freed(self):
+        """Value -> position of the op that `free` follows."""
+        return {x: at - 1 for at, op in enumerate(self.block.ops) if op.kind is cpu_ops.free for x in op.operands}
+
+    def last_use(self, x) -> int:
+        """The last op that reads a value; the end of the block for values that are not freed before."""
+        return self.freed.get(x, len(self.block.ops) - 1)
 
 
 class InductionTile(NamedTuple):
@@ -46,12 +76,10 @@ class InductionTile(NamedTuple):
     offset: Val
 
 
-def lower(module, target, pairs=None, nonnegative=None, written=None) -> Lowered:
-    """The LLVM text of a kernel whose ops the passes have made simple enough.
+def lower(module, target, written=None) -> Lowered:
+    """The LLVM text of a kernel whose ops the passes (`cpu.compile.prepare`) have made simple enough.
 
-    Preconditions are added to two lists: accesses that are assumed to be disjoint to `pairs` (`ir.bounds.Pair`), rows
-    of values that are assumed not to be negative to `nonnegative`; with None nothing is assumed. Reports of faults name
-    the accesses of `written`: the kernel as the user wrote it, where that is another module.
+    Reports of faults name the accesses of `written`: the kernel as the user wrote it, where that is another module.
 
     >>> from tritium.backends.llvm.target import cpu_target
     >>> from tritium.ir.text import parse_module
@@ -62,15 +90,15 @@ def lower(module, target, pairs=None, nonnegative=None, written=None) -> Lowered
     >>> "store i32 7, ptr " in lower(kernel, cpu_target("aarch64")).text
     True
     """
-    from . import atomics, checks, control, dot, program, shape  # noqa: F401  (fill the tables)
-
-    lo = Lowering(module, target, Assumptions(module, pairs, nonnegative))
+    table.fill()
+    assumed = Assumed(module)
+    lo = Lowering(module, target, assumed.nonnegative)
     if module.functions:
         from .calls import write_functions
 
         lo.callees = write_functions(lo, lambda function: Lowering(function, target))
     lo.kernel(record(written or module))
-    return Lowered(lo.w.text(), lo.name, lo.arena.bytes)
+    return Lowered(lo.w.text(), lo.name, lo.arena.bytes, preconditions_of(assumed.stated_by(module)))
 
 
 # Functions that LLVM inserts calls of: a kernel of such a name would be called instead.
@@ -90,22 +118,22 @@ class Lowering(Emitter):
     pending: tiles whose chunks are written to scratch when computed
     """
 
-    def __init__(self, module, target, assumptions=None):
+    def __init__(self, module, target, nonnegative=None):
         super().__init__()
         self.module, self.target, self.name = module, target, _symbol(module.name)
         self.width = target.W
         self.contract = module.attrs.get("enable_fp_fusion", True) is not False
         self.arena = Arena()
         self.values, self.buffers, self.inductions, self.pending, self.written = {}, {}, {}, {}, set()
-        self.assumptions = assumptions or Assumptions(module)
-        self.origins = {}  # pointer (or tile) that a loop only advances -> its initial value
+        self.nonnegative = nonnegative  # values that are assumed not to be negative; None: nothing is assumed
         self.destinations = {}  # value -> the loop-carried buffer it should be computed in
         self.starts = {}  # loop-carried accumulator of dots -> whether this is the first iteration (i1)
         self.axis_info = self.divides = None  # AxisInfo by value, whether to compute it (uniform_quotients.py)
         self.ahead = set()  # loads to prefetch: a loop of dots reads them row by row
         self.assumed = frozenset()  # masks known to be true everywhere
-        self.plan: Any = None  # of the current block
-        self.now = 0
+        self.scope = Scope(module.body)  # the block that is lowered
+        self.now = 0  # the position in it
+        self.kept = ()  # tiles that the loops of the next op also write to scratch
         self.callees = {}  # functions by name
         self.stop = self.w.ret  # emits the end of the program
         self._slots, self._lazy = {}, {}
@@ -157,15 +185,20 @@ class Lowering(Emitter):
     # --- blocks ---------------------------------------------------------------------------------------------------
     def block(self, block, finish=None):
         """Lower the ops of a block; `finish` does its closing yield."""
-        outer = self.plan, self.now
-        self.plan = plan(self, block)
-        for item in self.plan.program:
-            if type(item) is Op:
-                self.eager(item)
+        outer = self.scope, self.now
+        self.scope = Scope(block)
+        for self.now, op in enumerate(block.ops):
+            if self.is_lazy(op):
+                continue
+            if is_scalar(op):
+                self.eager(op)
+            elif op.kind.terminator and finish is not None:
+                finish()
             else:
-                self.now = item.index
-                self.nest(item, finish)
-        self.plan, self.now = outer
+                self.statement(op)
+        for x in self.scope.held:
+            self.drop(x)
+        self.scope, self.now = outer
 
     def run(self, region, args):
         """Lower a region of scalars with control flow; returns the values it yields."""
@@ -188,26 +221,11 @@ class Lowering(Emitter):
         for x, y in zip(op.results, out if type(out) is list else (out,), strict=True):
             self.values[x] = y
 
-    def nest(self, nest, finish):
-        """Lower a loop nest: values to materialize first, its loops, the scalars after it; then free dead buffers."""
-        self.now -= 0.5  # values that the nest itself reads are still live
-        with self.keeping(nest.first_keeps):
-            for x in nest.before:
-                (self.postpone if described(x) else self.force)(x)
-        self.now += 0.5
-        with self.keeping(nest.keeps):
-            if nest.ops and nest.space is not None:
-                loop_nests.group(self, nest.ops, nest.space, nest.force, nest.clip)
-            elif nest.force is not None:
-                self.bring(nest)
-            elif nest.ops[0].kind.terminator:
-                finish()
-            else:
-                statement_of(nest.ops[0].kind)(self, nest.ops[0])
-        for op in nest.after:
-            self.eager(op)
-        for k in nest.dead:
-            self.drop(k)
+    def statement(self, op):
+        """Lower a statement; its loops also write the tiles of the `buffer` before it."""
+        kept, self.kept = self.kept, ()
+        with self.keeping(kept):
+            statement_of(op.kind)(self, op)
 
     @contextmanager
     def keeping(self, xs):
@@ -258,14 +276,6 @@ class Lowering(Emitter):
             self.region, self.w.rare, self.pending = outer
         buffer.late = fill
 
-    def bring(self, nest):
-        """Materialize a nest's tile: as a view of global memory if possible, else as a copy in scratch."""
-        found = views.view(self, nest.force) if nest.in_place and nest.force not in self.buffers else None
-        if found is None:
-            self.force(nest.force)
-        else:
-            self.buffers[nest.force] = found
-
     def adopt(self, x, buffer):
         """Add value `x` to the users of `buffer`."""
         buffer.users += 1
@@ -278,12 +288,12 @@ class Lowering(Emitter):
             self.arena.release(buffer)
 
     def owns(self, x):
-        """Whether a value is defined in the current block: then the plan knows all its uses."""
-        return x in self.plan.owned
+        """Whether a buffered value belongs to the current block: then it is known where it is freed."""
+        return x in self.scope.owned
 
     def dies(self, x):
-        """Whether a value of this block is dead after the current nest."""
-        return self.plan.last_use.get(x, -1) <= self.now
+        """Whether a value of this block is dead after the current op."""
+        return self.scope.last_use(x) <= self.now
 
     def address(self, buffer):
         """The address of a buffer."""
@@ -309,11 +319,6 @@ class Lowering(Emitter):
         if found is None:
             found = self._lazy[op] = is_lazy(op)
         return found
-
-    @staticmethod
-    def visits(op) -> str:
-        """What the loops of a statement visit of its operands: "chunks", "elements" or "some"."""
-        return VISITS.get(op.kind, "chunks")
 
     def scalar(self, x) -> Val:
         """A value that is not a tile."""

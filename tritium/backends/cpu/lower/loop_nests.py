@@ -5,11 +5,13 @@ from __future__ import annotations
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
+from ..fuse import ops as cpu_ops
 from ..fuse import uniform_quotients
-from ..fuse.affine import form_of
+from ..fuse.affine import described, form_of
 from ..fuse.index import chunks, width_of
-from . import integers, memory, predication, reduce, scratch_chunks, tile_copies, transpose
+from . import integers, memory, predication, reduce, scratch_chunks, tile_copies, transpose, views
 from .scratch_chunks import write
+from .table import statement
 from .tile_copies import is_zero
 
 __all__ = ["fill", "group", "inside_rows", "rows", "width_for"]
@@ -34,6 +36,46 @@ def inside_rows(width, shape):
     while width > shape[-1]:
         width //= 2
     return width
+
+
+# --- the ops of the CPU stage -----------------------------------------------------------------------------------
+@statement(cpu_ops.loop_nest)
+def _loop_nest(lo, op):
+    """Statements that share loops; the nest's results are theirs."""
+    *roots, end = op.regions[0].ops
+    force = roots.pop(0).operands[0] if roots[0].kind is cpu_ops.materialize else None
+    pairs = list(zip(op.results, end.operands, strict=True))
+    lo.destinations.update([(y, lo.destinations[x]) for x, y in pairs if x in lo.destinations])
+    group(lo, roots, op.attrs["axis"], force, op.operands[0] if op.operands else None)
+    for x, y in pairs:
+        held = lo.buffers if y in lo.buffers else lo.values
+        held[x] = held.pop(y)
+
+
+@statement(cpu_ops.materialize)
+def _materialize(lo, op):
+    """Tiles with a closed form are written only if their buffer is read."""
+    for x in op.operands:
+        found = views.view(lo, x) if op.attrs["in_place"] and x not in lo.buffers else None
+        if found is not None:
+            lo.buffers[x] = found
+        elif x in lo.buffers:
+            continue
+        elif described(x):
+            lo.postpone(x)
+        else:
+            lo.force(x)
+
+
+@statement(cpu_ops.buffer)
+def _buffer(lo, op):
+    lo.kept = op.operands
+
+
+@statement(cpu_ops.free)
+def _free(lo, op):
+    for x in op.operands:
+        lo.drop(x)
 
 
 # --- filling ----------------------------------------------------------------------------------------------------
@@ -92,15 +134,16 @@ def _divides(lo, x):
 
 
 # --- fused statements -------------------------------------------------------------------------------------------
-def group(lo, roots, space, force=None, clip=None) -> None:
+def group(lo, roots, axis, force=None, clip=None) -> None:
     """Lower stores and reductions over tiles of one shape, and a tile to materialize, in one loop nest.
 
-    `clip` is a mask at whose end the loops may stop (clip.py).
+    `axis` is that of reductions whose loops do not run along rows, `clip` a mask at whose
+    end the loops may stop (clip.py).
     """
-    if space[0] == "columns":
-        reduce.columns(lo, roots, space[2])
+    if axis is not None:
+        reduce.columns(lo, roots, axis)
         return
-    shape = space[1]
+    shape = T.shape(roots[0].operands[0].type)
     stores = [op for op in roots if op.kind is ops.store]
     axes = transpose.transposed_axes(lo, stores[0], shape) if len(roots) == 1 and stores and force is None else None
     if axes:

@@ -11,10 +11,11 @@ from math import inf, nan
 from typing import Any
 
 from .... import ops
+from ....errors import CompilationError
 from ....ir import types as T
 from ...llvm.rows import llvm_type
 from ...llvm.writer import lanes, vector
-from ..fuse import plan, uniform_quotients
+from ..fuse import uniform_quotients
 from ..fuse.index import ZERO, Chunks, chunks, unravel, width_of
 from . import loop_nests, scratch_chunks, table
 from .elementwise import inline
@@ -223,8 +224,8 @@ def _column(lo, reductions, axis, size, kept, width):
 
 @statement(ops.reduce)
 def _reduce(lo, op):
-    """Lowered in a loop nest that other statements may share (`loop_nests.group`)."""
-    loop_nests.group(lo, [op], plan.iteration_space(lo, op))
+    """Lowered with the loop nest that it stands in (`loop_nests.group`)."""
+    raise CompilationError(None, None, "reduce stands in no loop nest: run the pass fuse_loops first")
 
 
 # --- scans ------------------------------------------------------------------------------------------------------

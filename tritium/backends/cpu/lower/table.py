@@ -18,11 +18,17 @@ from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
 
-__all__ = ["PULL", "STATEMENTS", "VISITS", "is_lazy", "lane_by_lane", "pulled", "puller", "statement", "statement_of"]
+__all__ = ["PULL", "STATEMENTS", "fill", "is_lazy", "lane_by_lane", "pulled", "puller", "statement", "statement_of",
+           "visits"]
 
 PULL: dict = {}
 STATEMENTS: dict = {}
-VISITS: dict = {}
+_VISITS: dict = {}
+
+
+def fill() -> None:
+    """Import the files that fill the tables."""
+    from . import atomics, checks, control, dot, program, shape  # noqa: F401
 
 
 def pulled(*kinds):
@@ -37,7 +43,7 @@ def statement(*kinds, visits="chunks"):
     """Register a function that lowers an op in program order, and what its loops visit."""
     def register(fn):
         STATEMENTS.update(dict.fromkeys(kinds, fn))
-        VISITS.update(dict.fromkeys(kinds, visits))
+        _VISITS.update(dict.fromkeys(kinds, visits))
         return fn
     return register
 
@@ -53,6 +59,11 @@ def statement_of(kind):
     if fn is None:
         raise CompilationError(None, None, f"op {kind.name} has no lowering for the cpu backend")
     return fn
+
+
+def visits(op) -> str:
+    """What the loops of a statement visit of its operands: "chunks", "elements" or "some"."""
+    return _VISITS.get(op.kind, "chunks")
 
 
 def is_lazy(op) -> bool:
