@@ -70,7 +70,7 @@ def test_activation(arrays, rng):
 
 
 def test_mismatch():
-    with pytest.raises(ValueError, match="3 columns against 4 rows"):
+    with pytest.raises(ValueError, match=r"b has the shape \(4, 5\).*K = 4.*K = 3"):
         matmul.matmul(np.zeros((2, 3), np.float32), np.zeros((4, 5), np.float32))
 
 

@@ -80,3 +80,50 @@ def contiguous(x: Any) -> Any:
     (2, 1)
     """
     return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x.contiguous()
+
+
+def multiprocessors() -> int:
+    """How many programs the device runs at a time at least: its multiprocessors, or the threads of a CPU.
+
+    >>> multiprocessors() >= 1
+    True
+    """
+    import tritium
+
+    driver = tritium.runtime.driver.active
+    return driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
+
+
+def with_rows(x: Any) -> Any:
+    """The array itself if neighbours along its last axis are neighbours in memory, or a copy of which that is true.
+
+    >>> strides(with_rows(np.zeros((4, 6))[:, :3])), strides(with_rows(np.zeros((4, 6)).T))
+    ((6, 1), (4, 1))
+    """
+    return x if x.shape[-1] <= 1 or strides(x)[-1] == 1 else contiguous(x)
+
+
+def on_gpu(x: Any) -> bool:
+    """Whether an array lies in the memory of a GPU.
+
+    >>> on_gpu(np.zeros(3))
+    False
+    """
+    return not isinstance(x, np.ndarray) and x.device.type == "cuda"
+
+
+def like_device(x: np.ndarray, device: str) -> Any:
+    """An array of NumPy itself if `device` is "numpy", else a tensor of torch there; fp8 and bfloat16 included.
+
+    >>> like_device(np.zeros(3), "numpy").shape
+    (3,)
+    """
+    if device == "numpy":
+        return x
+    import torch
+
+    name = dtype_name(x)
+    if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        bits = torch.from_numpy(np.ascontiguousarray(x).view({1: np.uint8, 2: np.int16}[x.itemsize]))
+        return bits.view(getattr(torch, name)).to(device)
+    return torch.from_numpy(np.ascontiguousarray(x)).to(device)

@@ -2,7 +2,8 @@
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, normal
 
 
 @triton.jit
@@ -21,7 +22,9 @@ def first_column(x, block: int = 256):
     >>> first_column(np.float32([[1, 2], [3, 4]]))
     array([1., 3.], dtype=float32)
     """
-    rows = x.shape[0]
+    rows = checks.arguments("first_column", checks.NUMBERS, x=(x, "M N"))["M"]
+    if x.shape[1] == 0:
+        raise ValueError(f"first_column: x has the shape {tuple(x.shape)}; it must have a column.")
     out = arrays.empty(x, (rows,))
     first_column_kernel[(triton.cdiv(rows, block),)](x, out, rows, arrays.strides(x)[0], BLOCK=block)
     return out
@@ -30,3 +33,15 @@ def first_column(x, block: int = 256):
 def reference(x):
     """The same in NumPy."""
     return x[:, 0].copy()
+
+
+def _sectors(x) -> int:
+    """Bytes read and written: memory is read in sectors of 32 bytes, and neighbours of the column lie in others."""
+    return x.shape[0] * (min(32, x.itemsize * max(1, abs(arrays.strides(x)[0]))) + x.itemsize)
+
+
+KERNELS = (Kernel(
+    "first_column", first_column, reference, lambda size, dtype, device: (normal((size, 64), dtype, device),),
+    bytes=_sectors, flops=lambda x: 0, group="copy", title="first column", size_is="rows of 64 columns",
+    scenario="S20", sizes={"cpu": 1 << 16, "cuda": 1 << 22}, jit=(first_column_kernel,),
+    rival=lambda torch, x: x[:, 0].contiguous()),)

@@ -6,7 +6,8 @@ tf32 where the target has it unless `precision="ieee"` is asked for.
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, nbytes, normal
 
 
 @triton.jit
@@ -91,15 +92,36 @@ CPU_CONFIGS = [
 tuned_kernel = triton.autotune(configs=CONFIGS, key=["M", "N", "K"])(grouped_kernel)
 
 
-def _arguments(a, b, out_dtype: str | None):
-    """C, and what all three kernels take: the matrices, their sizes and strides."""
-    (M, K), N = a.shape, b.shape[1]
-    if b.shape[0] != K:
-        raise ValueError(f"cannot multiply {tuple(a.shape)} by {tuple(b.shape)}: {K} columns against {b.shape[0]} rows")
+PRECISIONS = (None, "ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
+
+
+def operands(function: str, a, b, out_dtype: str | None = None, precision: str | None = None, dtypes=None):
+    """C, and what the kernels of this family take: the matrices, their sizes and strides; after checks.
+
+    >>> import numpy as np
+    >>> operands("matmul", np.zeros((2, 3), np.float32), np.zeros((3, 4), np.float32))[1][3:6]
+    (2, 4, 3)
+    """
+    sizes = checks.arguments(function, dtypes or (*checks.FLOATS, *checks.FP8), a=(a, "M K"), b=(b, "K N"))
+    checks.one_of(function, "precision", precision, PRECISIONS)
+    checks.one_of(function, "out_dtype", out_dtype, (None, *checks.FLOATS, *checks.FP8))
     # fp8 has too few digits to hold a result.
     out_dtype = out_dtype or ("float16" if "float8" in arrays.dtype_name(a) else None)
+    M, N, K = sizes["M"], sizes["N"], sizes["K"]
     c = arrays.empty(a, (M, N), out_dtype)
     return c, (a, b, c, M, N, K, *arrays.strides(a), *arrays.strides(b), *arrays.strides(c))
+
+
+def usual_tiles(a, b) -> tuple[tuple[int, int, int], dict[str, int]]:
+    """Tiles and options that are seldom bad: large tiles for large products of short types on a GPU.
+
+    >>> import numpy as np
+    >>> usual_tiles(np.zeros((64, 64)), np.zeros((64, 64)))
+    ((64, 64, 64), {})
+    """
+    if arrays.on_gpu(a) and a.itemsize <= 2 and min(a.shape[0], b.shape[1]) >= 1024:
+        return (128, 128, 64), {"num_warps": 4, "num_stages": 4}
+    return (64, 64, 64), {}
 
 
 def matmul_plain(a, b, precision: str | None = None, out_dtype: str | None = None, blocks=(64, 64, 64)):
@@ -110,7 +132,7 @@ def matmul_plain(a, b, precision: str | None = None, out_dtype: str | None = Non
     array([[1., 2.],
            [3., 4.]], dtype=float32)
     """
-    c, args = _arguments(a, b, out_dtype)
+    c, args = operands("matmul_plain", a, b, out_dtype, precision)
     block_m, block_n, block_k = blocks
     grid = (triton.cdiv(args[3], block_m), triton.cdiv(args[4], block_n))
     plain_kernel[grid](*args, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, PRECISION=precision)
@@ -118,16 +140,20 @@ def matmul_plain(a, b, precision: str | None = None, out_dtype: str | None = Non
 
 
 def matmul(a, b, activation: str = "", precision: str | None = None, out_dtype: str | None = None,
-           blocks=(64, 64, 64), group: int = 8, **options):
-    """A @ B with tiles in grouped order, and leaky ReLU on the way out if `activation` says so.
+           blocks=None, group: int = 8, **options):
+    """A @ B with tiles in grouped order, and leaky ReLU on the way out if `activation` says so; any strides.
+
+    `blocks` are the tile sizes (M, N, K); `options` are those of a launch, such as num_warps.
 
     >>> import numpy as np
     >>> matmul(np.eye(2, dtype=np.float32), np.float32([[1, -100], [3, 4]]), activation="leaky_relu")
     array([[ 1., -1.],
            [ 3.,  4.]], dtype=float32)
     """
-    c, args = _arguments(a, b, out_dtype)
-    block_m, block_n, block_k = blocks
+    c, args = operands("matmul", a, b, out_dtype, precision)
+    checks.one_of("matmul", "activation", activation, ("", "leaky_relu"))
+    (block_m, block_n, block_k), usual = usual_tiles(a, b) if blocks is None else (blocks, {})
+    options = {**usual, **options}
     grid = (triton.cdiv(args[3], block_m) * triton.cdiv(args[4], block_n),)
     grouped_kernel[grid](*args, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP_M=group,
                          ACTIVATION=activation, PRECISION=precision, **options)
@@ -135,14 +161,80 @@ def matmul(a, b, activation: str = "", precision: str | None = None, out_dtype: 
 
 
 def matmul_tuned(a, b, activation: str = "", precision: str | None = None, out_dtype: str | None = None):
-    """A @ B with the tile sizes that were fastest for this shape when first tried."""
-    c, args = _arguments(a, b, out_dtype)
+    """A @ B with the tile sizes that were fastest for this shape when first tried: `CONFIGS` are tried.
+
+    >>> import numpy as np
+    >>> matmul_tuned(np.zeros((0, 2), np.float32), np.zeros((2, 3), np.float32)).shape
+    (0, 3)
+    """
+    c, args = operands("matmul_tuned", a, b, out_dtype, precision)
+    checks.one_of("matmul_tuned", "activation", activation, ("", "leaky_relu"))
+    if args[3] * args[4] == 0:
+        return c
     M, N = args[3:5]
     tuned_kernel[lambda meta: (triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"]),)](
         *args, ACTIVATION=activation, PRECISION=precision)
     return c
 
 
+def matmul_tf32(a, b):
+    """A @ B of float32 matrices by the units for tf32: factors keep 10 bits after the point, sums are float32.
+
+    A target without such units multiplies in float32.
+
+    >>> import numpy as np
+    >>> matmul_tf32(np.float32([[2]]), np.float32([[1.5]]))
+    array([[3.]], dtype=float32)
+    """
+    c, _ = operands("matmul_tf32", a, b, dtypes=("float32",))
+    return matmul(a, b, precision="tf32") if arrays.numel(c) else c
+
+
+def matmul_fp8(a, b, out_dtype: str = "float16"):
+    """A @ B of fp8 matrices, e4m3 or e5m2; the sums are float32, the result is `out_dtype`.
+
+    >>> import numpy as np
+    >>> a = np.eye(2).astype(arrays.numpy_dtype("float8_e4m3fn"))
+    >>> matmul_fp8(a, a)
+    array([[1., 0.],
+           [0., 1.]], dtype=float16)
+    """
+    operands("matmul_fp8", a, b, dtypes=checks.FP8)
+    return matmul(a, b, out_dtype=out_dtype)
+
+
 def reference(a, b):
     """The same in NumPy."""
     return a @ b
+
+
+def rival(torch, a, b):
+    """The same by torch, which has no fp8 product of plain matrices: it multiplies in float16 there."""
+    return a.half() @ b.half() if "float8" in str(a.dtype) else a @ b
+
+
+def record(name: str, title: str, wrapper, jit, dtypes=("float16", "bfloat16", "float32"), make=None, **more) -> Kernel:
+    """The record of a function that multiplies two matrices.
+
+    >>> record("product", "product", matmul, ()).flops(*record("product", "product", matmul, ()).make_arguments(
+    ...     8, "float32", "numpy"))
+    1024
+    """
+    def square(size, dtype, device):
+        return normal((size, size), dtype, device), normal((size, size), dtype, device, 1)
+
+    more = {"reference": reference, "rival": rival, "slack": 2.0, "scenario": "S23", "group": "matmul",
+            "bytes": lambda a, b, *_: nbytes(a, b) + a.shape[0] * b.shape[1] * max(a.itemsize, 2),
+            "flops": lambda a, b, *_: 2 * a.shape[0] * b.shape[1] * a.shape[1],
+            "size_is": "rows and columns of square matrices", "sizes": {"cpu": 512, "cuda": 4096},
+            "make_arguments": make or square, **more}  # fmt: skip
+    return Kernel(name, wrapper, title=title, dtypes=dtypes, bound="compute", jit=jit, **more)
+
+
+KERNELS = (
+    record("matmul_plain", "matmul, plain tiles", lambda a, b: matmul_plain(a, b, "ieee"), (plain_kernel,)),
+    record("matmul", "matmul, grouped tiles", lambda a, b: matmul(a, b, precision="ieee"), (grouped_kernel,)),
+    record("matmul_tuned", "matmul, tuned", lambda a, b: matmul_tuned(a, b, precision="ieee"), (tuned_kernel,)),
+    record("matmul_tf32", "matmul in tf32", matmul_tf32, (grouped_kernel,), ("float32",), slack=300.0),
+    record("matmul_fp8", "matmul of fp8", matmul_fp8, (grouped_kernel,), ("float8_e4m3fn", "float8_e5m2")),
+)

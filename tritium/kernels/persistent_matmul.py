@@ -3,7 +3,7 @@
 import tritium as triton
 import tritium.language as tl
 from tritium.kernels import arrays
-from tritium.kernels.matmul import grouped_tile
+from tritium.kernels.matmul import grouped_tile, operands, record
 
 
 @triton.jit
@@ -36,17 +36,16 @@ def persistent_matmul(a, b, blocks=(64, 64, 64), group: int = 8):
     array([[1., 2.],
            [3., 4.]], dtype=float32)
     """
-    (M, K), N = a.shape, b.shape[1]
-    c = arrays.empty(a, (M, N))
-    driver = triton.runtime.driver.active
-    units = driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
-    programs = min(units, triton.cdiv(M, blocks[0]) * triton.cdiv(N, blocks[1]))
-    persistent_matmul_kernel[(programs,)](a, b, c, M, N, K, *arrays.strides(a), *arrays.strides(b),
-                                          *arrays.strides(c), BLOCK_M=blocks[0], BLOCK_N=blocks[1],
-                                          BLOCK_K=blocks[2], GROUP_M=group, PROGRAMS=programs)
+    c, args = operands("persistent_matmul", a, b)
+    programs = min(arrays.multiprocessors(), triton.cdiv(args[3], blocks[0]) * triton.cdiv(args[4], blocks[1]))
+    persistent_matmul_kernel[(programs,)](*args, BLOCK_M=blocks[0], BLOCK_N=blocks[1], BLOCK_K=blocks[2],
+                                          GROUP_M=group, PROGRAMS=max(programs, 1))
     return c
 
 
 def reference(a, b):
     """The same in NumPy."""
     return a @ b
+
+
+KERNELS = (record("matmul_persistent", "matmul, persistent", persistent_matmul, (persistent_matmul_kernel,)),)

@@ -4,7 +4,8 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, nbytes, normal
 
 
 @triton.jit
@@ -17,11 +18,14 @@ def silu_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def silu(x, block: int = 1024):
-    """SiLU of a contiguous array.
+    """SiLU of an array.
 
     >>> silu(np.float32([0, 100]))
     array([  0., 100.], dtype=float32)
     """
+    checks.arguments("silu", x=(x, "*"))
+    checks.countable("silu", x=x)
+    x = arrays.contiguous(x)
     out = arrays.empty(x)
     n = arrays.numel(x)
     silu_kernel[(triton.cdiv(n, block),)](x, out, n, BLOCK=block)
@@ -31,3 +35,10 @@ def silu(x, block: int = 1024):
 def reference(x):
     """The same in NumPy."""
     return x / (1 + np.exp(-x))
+
+
+KERNELS = (Kernel(
+    "silu", silu, reference, lambda size, dtype, device: (normal((size,), dtype, device, scale=3.0),),
+    bytes=lambda x: 2 * nbytes(x), flops=lambda x: 4 * arrays.numel(x), group="element-wise", title="SiLU",
+    size_is="elements", scenario="S20", sizes={"cpu": 1 << 20, "cuda": 1 << 26}, jit=(silu_kernel,),
+    rival=lambda torch, x: torch.nn.functional.silu(x)),)

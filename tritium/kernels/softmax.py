@@ -1,28 +1,37 @@
-"""Row-wise softmax three ways.
+"""Row-wise softmax four ways.
 
 `naive` is made of array operations: it moves 8MN + 4M elements of an M x N matrix through memory. `softmax` gives a
 program a row: each element is read once and written once. `persistent` starts only as many programs as the device can
-hold at a time, and lets each go from row to row.
+hold at a time, and lets each go from row to row. `online` takes a row in parts, so that rows may have any length: it
+reads them twice, and needs no third reading for the maximum because it corrects the sum whenever the maximum grows.
 """
 
 import numpy as np
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, nbytes, normal
 
 
 def naive(x):
     """Softmax of the rows by array operations.
 
-    >>> naive(np.zeros((1, 2)))
-    array([[0.5, 0.5]])
+    >>> naive(np.zeros((1, 2), np.float32))
+    array([[0.5, 0.5]], dtype=float32)
     """
+    checks.arguments("naive", (*checks.FLOATS, "float64"), x=(x, "M N"))
+    if x.shape[1] == 0:
+        return arrays.empty(x)
     if isinstance(x, np.ndarray):
-        e = np.exp(x - x.max(1, keepdims=True))
-        return e / e.sum(1, keepdims=True)
+        return _by_numpy(x)
     e = (x - x.max(1, keepdim=True)[0]).exp()
     return e / e.sum(1, keepdim=True)
+
+
+def _by_numpy(x):
+    e = np.exp(x - x.max(1, keepdims=True, initial=-np.inf))
+    return e / e.sum(1, keepdims=True)
 
 
 @triton.jit
@@ -37,14 +46,17 @@ def softmax_kernel(out_ptr, x_ptr, x_stride, out_stride, n_cols, BLOCK: tl.const
 
 
 def softmax(x):
-    """Softmax of the rows of a matrix whose rows are contiguous; each row must fit into one tile.
+    """Softmax of the rows of a matrix; each row must fit into one tile.
 
     >>> softmax(np.zeros((2, 3), np.float32)).sum(1)
     array([1., 1.], dtype=float32)
     """
-    rows, cols = x.shape
+    rows, cols = checks.arguments("softmax", x=(x, "M N")).values()
+    checks.fits_a_tile("softmax", "x", x, cols)
+    out, x = arrays.empty(x), arrays.with_rows(x)
+    if cols == 0:
+        return out
     block = triton.next_power_of_2(cols)
-    out = arrays.empty(x)
     softmax_kernel[(rows,)](out, x, arrays.strides(x)[0], arrays.strides(out)[0], cols, BLOCK=block,
                             num_warps=min(16, max(4, block // 512)))
     return out
@@ -82,8 +94,11 @@ def persistent(x):
     >>> persistent(np.zeros((2, 3), np.float32)).sum(1)
     array([1., 1.], dtype=float32)
     """
-    rows, cols = x.shape
-    out = arrays.empty(x)
+    rows, cols = checks.arguments("persistent", x=(x, "M N")).values()
+    checks.fits_a_tile("persistent", "x", x, cols)
+    out, x = arrays.empty(x), arrays.with_rows(x)
+    if rows * cols == 0:
+        return out
     options = {"BLOCK": triton.next_power_of_2(cols), "num_stages": 2, "num_warps": 8}
     args = (out, x, arrays.strides(x)[0], arrays.strides(out)[0], rows, cols)
     kernel = persistent_kernel.warmup(*args, **options, grid=(1,))
@@ -92,6 +107,59 @@ def persistent(x):
     return out
 
 
+@triton.jit
+def online_kernel(out_ptr, x_ptr, x_stride, out_stride, n_cols, BLOCK: tl.constexpr):
+    """One row per program, in parts: what was summed so far shrinks whenever the maximum grows."""
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * x_stride
+    out_ptr += row * out_stride
+    top = tl.full((BLOCK,), -float("inf"), tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, n_cols, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + columns, mask=columns < n_cols, other=-float("inf")).to(tl.float32)
+        grown = tl.maximum(top, x)
+        safe = tl.where(grown == -float("inf"), 0.0, grown)  # nothing seen yet: infinity less infinity is no number
+        total = total * tl.exp(top - safe) + tl.exp(x - safe)
+        top = grown
+    highest = tl.max(top, axis=0)
+    total_of_row = tl.sum(total * tl.exp(top - highest), axis=0)
+    for start in range(0, n_cols, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + columns, mask=columns < n_cols, other=-float("inf")).to(tl.float32)
+        tl.store(out_ptr + columns, tl.exp(x - highest) / total_of_row, mask=columns < n_cols)
+
+
+def online(x, block: int = 4096):
+    """Softmax of rows of any length, `block` elements at a time.
+
+    >>> online(np.zeros((2, 5), np.float32), block=2).round(1)
+    array([[0.2, 0.2, 0.2, 0.2, 0.2],
+           [0.2, 0.2, 0.2, 0.2, 0.2]], dtype=float32)
+    """
+    rows, cols = checks.arguments("online", x=(x, "M N")).values()
+    out, x = arrays.empty(x), arrays.with_rows(x)
+    block = min(block, triton.next_power_of_2(max(cols, 1)))
+    online_kernel[(rows,)](out, x, arrays.strides(x)[0], arrays.strides(out)[0], cols, BLOCK=block,
+                           num_warps=min(16, max(4, block // 512)))
+    return out
+
+
 def reference(x):
     """The same in NumPy."""
-    return naive(np.asarray(x))
+    return _by_numpy(np.asarray(x))
+
+
+def _record(name, title, wrapper, jit, traffic):
+    return Kernel(name, wrapper, reference, lambda size, dtype, device: (normal((size, size), dtype, device),),
+                  bytes=traffic, flops=lambda x: 5 * arrays.numel(x), group="softmax", title=title,
+                  size_is="rows and columns of a square matrix", scenario="S21", sizes={"cpu": 1024, "cuda": 8192},
+                  jit=jit, rival=lambda torch, x: torch.softmax(x, 1), slack=1.5)
+
+
+KERNELS = (
+    _record("softmax_naive", "softmax by array operations", naive, (), lambda x: 2 * nbytes(x)),
+    _record("softmax", "softmax, a row per program", softmax, (softmax_kernel,), lambda x: 2 * nbytes(x)),
+    _record("softmax_persistent", "softmax, persistent", persistent, (persistent_kernel,), lambda x: 2 * nbytes(x)),
+    _record("softmax_online", "softmax, rows in parts", online, (online_kernel,), lambda x: 3 * nbytes(x)),
+)

@@ -2,7 +2,8 @@
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, nbytes, normal
 
 
 @triton.jit
@@ -17,17 +18,17 @@ def sum_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def sum_of(x, block: int = 4096, programs: int | None = None):
-    """The float32 sum of a contiguous array, as an array of one element.
+    """The float32 sum of an array, as an array of one element.
 
     >>> import numpy as np
     >>> sum_of(np.arange(100, dtype=np.float32))
     array([4950.], dtype=float32)
     """
+    checks.arguments("sum_of", x=(x, "*"))
+    checks.countable("sum_of", x=x)
+    x = arrays.contiguous(x)
     n = arrays.numel(x)
-    if programs is None:
-        driver = triton.runtime.driver.active
-        units: int = driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
-        programs = 8 * units
+    programs = 8 * arrays.multiprocessors() if programs is None else programs
     out = arrays.zeros(x, (1,), "float32")
     sum_kernel[(min(programs, triton.cdiv(n, block)),)](x, out, n, BLOCK=block)
     return out
@@ -36,3 +37,13 @@ def sum_of(x, block: int = 4096, programs: int | None = None):
 def reference(x):
     """The same in NumPy."""
     return x.sum(keepdims=True).reshape(1)
+
+
+def _make(size, dtype, device):
+    return (abs(normal((size,), dtype, device)),)  # of one sign: a sum near zero would have a large relative error
+
+
+KERNELS = (Kernel(
+    "sum", sum_of, reference, _make, bytes=lambda x: nbytes(x), flops=lambda x: arrays.numel(x),
+    group="reduction", title="sum", size_is="elements", scenario="S20", sizes={"cpu": 1 << 20, "cuda": 1 << 26},
+    jit=(sum_kernel,), rival=lambda torch, x: x.sum(dtype=torch.float32)),)

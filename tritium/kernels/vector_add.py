@@ -2,7 +2,8 @@
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, nbytes, normal
 
 
 @triton.jit
@@ -16,12 +17,15 @@ def add_kernel(x_ptr, y_ptr, z_ptr, n, BLOCK: tl.constexpr):
 
 
 def vector_add(x, y, block: int = 1024):
-    """The sum of two contiguous arrays of one shape.
+    """The sum of two arrays of one shape and type.
 
     >>> import numpy as np
     >>> vector_add(np.float32([1, 2]), np.float32([3, 4]))
     array([4., 6.], dtype=float32)
     """
+    checks.arguments("vector_add", checks.NUMBERS, x=(x, "*"), y=(y, "*"))
+    checks.countable("vector_add", x=x)
+    x, y = arrays.contiguous(x), arrays.contiguous(y)
     z = arrays.empty(x)
     n = arrays.numel(x)
     add_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, z, n, BLOCK=block)
@@ -31,3 +35,11 @@ def vector_add(x, y, block: int = 1024):
 def reference(x, y):
     """The same in NumPy."""
     return x + y
+
+
+KERNELS = (Kernel(
+    "vector_add", vector_add, reference,
+    lambda size, dtype, device: (normal((size,), dtype, device), normal((size,), dtype, device, 1)),
+    bytes=lambda x, y: nbytes(x, y, x), flops=lambda x, y: arrays.numel(x),
+    group="element-wise", title="vector add", size_is="elements", scenario="S20",
+    sizes={"cpu": 1 << 20, "cuda": 1 << 26}, jit=(add_kernel,), rival=lambda torch, x, y: x + y),)
