@@ -12,7 +12,8 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, nbytes, normal
 
 LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -130,12 +131,16 @@ def backward_q_kernel(q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, dq_ptr,
 
 
 def attention(q, k, v, causal: bool = False, scale: float | None = None, blocks=(64, 64)):
-    """Attention over contiguous (..., sequence, D) arrays, D a power of two; also the base-2 row logarithms.
+    """Attention over (..., sequence, D) arrays of one shape, D a power of two; also the base-2 row logarithms.
+
+    `decode_attention` takes fewer queries than keys.
 
     >>> q = k = v = np.ones((1, 4, 16), np.float32)
     >>> bool(np.allclose(attention(q, k, v)[0], v))
     True
     """
+    _check("attention", q=q, k=k, v=v)
+    q, k, v = map(arrays.contiguous, (q, k, v))
     *heads, N, D = q.shape
     scale = 1 / math.sqrt(D) if scale is None else scale
     out, lse = arrays.empty(q), arrays.empty(q, (*heads, N), "float32")
@@ -145,7 +150,16 @@ def attention(q, k, v, causal: bool = False, scale: float | None = None, blocks=
 
 
 def attention_backward(dout, q, k, v, out, lse, causal: bool = False, scale: float | None = None, blocks=(32, 32)):
-    """The gradients (dq, dk, dv) for the gradient `dout` of the result of `attention`."""
+    """The gradients (dq, dk, dv) for the gradient `dout`, given arguments and results of `attention`.
+
+    >>> q = k = v = np.ones((1, 4, 16), np.float32)
+    >>> dq, dk, dv = attention_backward(v, q, k, v, *attention(q, k, v))
+    >>> bool(np.allclose(dv, 1))
+    True
+    """
+    _check("attention_backward", q=q, k=k, v=v, dout=dout, out=out)
+    checks.arguments("attention_backward", (*checks.FLOATS,), ("lse",), q=(q, "* N D"), lse=(lse, "* N"))
+    dout, q, k, v, out, lse = map(arrays.contiguous, (dout, q, k, v, out, lse))
     *heads, N, D = q.shape
     scale = 1 / math.sqrt(D) if scale is None else scale
     delta = arrays.empty(lse)
@@ -156,6 +170,14 @@ def attention_backward(dout, q, k, v, out, lse, causal: bool = False, scale: flo
     backward_kv_kernel[(triton.cdiv(N, blocks[1]), math.prod(heads))](*saved, dk, dv, scale, N, N * D, **tiles)
     backward_q_kernel[(triton.cdiv(N, blocks[0]), math.prod(heads))](*saved, dq, scale, N, N * D, **tiles)
     return dq, dk, dv
+
+
+def _check(function, **named):
+    D = checks.arguments(function, **{name: (x, "* N D") for name, x in named.items()})["D"]
+    if D < 16 or D & (D - 1):
+        raise ValueError(f"{function}: q has D = {D}; it must be a power of two and at least 16. Pad q, k and v with "
+                         f"zeros to {max(16, triton.next_power_of_2(D))}, and pass scale = {D}**-0.5.")
+    checks.countable(function, **named)
 
 
 def _softmax_scores(q, k, causal, scale):
@@ -178,3 +200,44 @@ def reference_backward(dout, q, k, v, causal=False, scale=None):
     dp = dout @ np.swapaxes(v, -1, -2)
     ds = p * (dp - (dp * p).sum(-1, keepdims=True)) * scale
     return ds @ k, np.swapaxes(ds, -1, -2) @ q, np.swapaxes(p, -1, -2) @ dout
+
+
+HEADS, DEPTH = 8, 64
+
+
+def _arguments(size, dtype, device):
+    return *(normal((HEADS, size, DEPTH), dtype, device, seed) for seed in range(3)), True
+
+
+def _backward_arguments(size, dtype, device):
+    q, k, v, causal = _arguments(size, dtype, device)
+    out, lse = attention(q, k, v, causal)
+    return normal((HEADS, size, DEPTH), dtype, device, 3), q, k, v, out, lse, causal
+
+
+def _torch_backward(torch, dout, q, k, v, out, lse, causal):
+    q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+    done = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    return torch.autograd.grad(done, (q, k, v), dout)
+
+
+def _products(q, n) -> int:
+    """Operations of n products of queries with keys, half of which are masked."""
+    return n * 2 * q.shape[0] * q.shape[1] ** 2 * q.shape[2] // 2
+
+
+KERNELS = (
+    Kernel("attention", attention, lambda q, k, v, causal: reference(q, k, v, causal), _arguments,
+           bytes=lambda q, k, v, causal: nbytes(q, k, v, q), flops=lambda q, *_: _products(q, 2), group="attention",
+           title="causal attention, 8 heads of 64", size_is="queries and keys", scenario="S27",
+           sizes={"cpu": 512, "cuda": 8192}, dtypes=("float16", "bfloat16", "float32"), bound="compute",
+           jit=(forward_kernel,), main=0, slack=2.0, rival=lambda torch, q, k, v, causal:
+           torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)),
+    Kernel("attention_backward", attention_backward,
+           lambda dout, q, k, v, out, lse, causal: reference_backward(dout, q, k, v, causal), _backward_arguments,
+           bytes=lambda dout, q, *_: 8 * nbytes(q), flops=lambda dout, q, *_: _products(q, 7),
+           group="attention, backward", title="causal attention, backward", size_is="queries and keys",
+           scenario="S27", sizes={"cpu": 256, "cuda": 4096}, dtypes=("float16", "bfloat16", "float32"),
+           bound="compute", jit=(delta_kernel, backward_kv_kernel, backward_q_kernel), slack=10.0,
+           rival=_torch_backward),
+)

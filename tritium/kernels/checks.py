@@ -34,19 +34,30 @@ def arguments(function: str, dtypes: tuple[str, ...] = FLOATS, mixed: tuple[str,
     >>> arguments("add", NUMBERS, x=(np.zeros((2, 3)), "M N"), y=(np.zeros(3), "N"))
     {'M': 2, 'N': 3}
     """
-    first = next(iter(named))
-    for name, (x, _) in named.items():
-        _check_kind(function, name, x)
-        _check_type(function, name, x, dtypes)
-        if name != first:
-            _check_place(function, first, named[first][0], name, x)
-            if name not in mixed and first not in mixed:
-                _check_same_type(function, first, named[first][0], name, x)
+    alike(function, dtypes, mixed, **{name: x for name, (x, _) in named.items()})
     sizes: dict[str, Any] = {}
     known: dict[str, str] = {}
     for name, (x, words) in named.items():
         _check_shape(function, name, x, words.split(), sizes, known, named)
     return sizes
+
+
+def alike(function: str, dtypes: tuple[str, ...] = FLOATS, mixed: tuple[str, ...] = (), /, **named: Any) -> None:
+    """Check all but the shapes: the kind, the device and the type of arrays.
+
+    >>> alike("matmul", a=np.zeros(3, np.float32), b=np.zeros(3, np.float16))
+    Traceback (most recent call last):
+    ...
+    TypeError: matmul: b has the type float16, but a has float32; they must be the same. Convert one: b.astype(a.dtype).
+    """
+    first = next(iter(named))
+    for name, x in named.items():
+        _check_kind(function, name, x)
+        _check_type(function, name, x, dtypes)
+        if name != first:
+            _check_place(function, first, named[first], name, x)
+            if name not in mixed and first not in mixed:
+                _check_same_type(function, first, named[first], name, x)
 
 
 def _is_torch(x: Any) -> bool:

@@ -8,7 +8,8 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, nbytes, normal
 
 
 @triton.jit
@@ -28,19 +29,29 @@ def filter_kernel(x_ptr, filter_ptr, out_ptr, H, W, OUT_H, OUT_W, KH: tl.constex
 
 
 def filter2d(x, weight, blocks=(8, 128)):
-    """Each plane of a contiguous array (..., height, width) under one filter; the result shrinks by its size less 1.
+    """Each plane of an array (..., height, width) under one filter; the result shrinks by its size less 1.
 
     >>> filter2d(np.ones((3, 3), np.float32), np.ones((2, 2), np.float32))
     array([[4., 4.],
            [4., 4.]], dtype=float32)
     """
+    checks.arguments("filter2d", x=(x, "* H W"), weight=(weight, "h w"))
     (*planes, H, W), (KH, KW) = x.shape, weight.shape
+    _check_window("filter2d", H, W, KH, KW, 0)
+    checks.countable("filter2d", x=x)
+    x = arrays.contiguous(x)
     out_h, out_w = H - KH + 1, W - KW + 1
     out = arrays.empty(x, (*planes, out_h, out_w))
     grid = (triton.cdiv(out_w, blocks[1]), triton.cdiv(out_h, blocks[0]), int(np.prod(planes, dtype=int)))
     filter_kernel[grid](x, arrays.contiguous(weight), out, H, W, out_h, out_w, KH=KH, KW=KW, BLOCK_H=blocks[0],
                         BLOCK_W=blocks[1])
     return out
+
+
+def _check_window(function, H, W, KH, KW, pad):
+    if min(KH, KW) < 1 or KH > H + 2 * pad or KW > W + 2 * pad:
+        raise ValueError(f"{function}: weight has windows of {KH} x {KW}, x has planes of {H} x {W} and pad is {pad}; a "
+                         "window must have elements and fit into a padded plane. Use a smaller weight or a larger pad.")
 
 
 @triton.jit
@@ -70,14 +81,19 @@ def conv_kernel(x_ptr, weight_ptr, out_ptr, IMAGES, C, H, W, OUT_C, OUT_H, OUT_W
 
 
 def conv2d(x, weight, step: int = 1, pad: int = 0, blocks=(64, 32, 32)):
-    """Convolution of contiguous images (N, C, H, W) with filters (OUT_C, C, KH, KW).
+    """Convolution of images (N, C, H, W) with filters (OUT_C, C, KH, KW).
 
     >>> conv2d(np.ones((1, 2, 3, 3), np.float32), np.ones((1, 2, 3, 3), np.float32))
     array([[[[18.]]]], dtype=float32)
     """
-    (images, C, H, W), (out_c, in_c, KH, KW) = x.shape, weight.shape
-    if in_c != C:
-        raise ValueError(f"the filters expect {in_c} channels, the images have {C}")
+    checks.arguments("conv2d", x=(x, "N C H W"), weight=(weight, "OUT_C C KH KW"))
+    checks.positive("conv2d", step=step)
+    (images, C, H, W), (out_c, _, KH, KW) = x.shape, weight.shape
+    if pad < 0:
+        raise ValueError(f"conv2d: pad is {pad}; it must be at least 0.")
+    _check_window("conv2d", H, W, KH, KW, pad)
+    checks.countable("conv2d", x=x)
+    x = arrays.contiguous(x)
     out_h, out_w = (H + 2 * pad - KH) // step + 1, (W + 2 * pad - KW) // step + 1
     out = arrays.empty(x, (images, out_c, out_h, out_w))
     grid = (triton.cdiv(images * out_h * out_w, blocks[0]), triton.cdiv(out_c, blocks[1]))
@@ -97,3 +113,23 @@ def reference(x, weight, step=1, pad=0):
     padded = np.pad(x, [(0, 0), (0, 0), (pad, pad), (pad, pad)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, weight.shape[2:], axis=(2, 3))[:, :, ::step, ::step]
     return np.einsum("nchwij,ocij->nohw", windows, weight)
+
+
+def _channels(size, dtype, device):
+    return (normal((2, 16, size + 2, size + 2), dtype, device), normal((32, 16, 3, 3), dtype, device, 1, 1 / 12))
+
+
+KERNELS = (
+    Kernel("filter2d", filter2d, reference_filter,
+           lambda size, dtype, device: (normal((size + 2, size + 2), dtype, device), normal((3, 3), dtype, device, 1)),
+           bytes=lambda x, w: 2 * nbytes(x), flops=lambda x, w: 18 * arrays.numel(x), group="filter",
+           title="filter 3x3 of one plane", size_is="height and width of a plane", scenario="S24",
+           sizes={"cpu": 1024, "cuda": 8192}, jit=(filter_kernel,),
+           rival=lambda torch, x, w: torch.nn.functional.conv2d(x[None, None], w[None, None])[0, 0], slack=2.0),
+    Kernel("conv2d", lambda x, w: conv2d(x, w, 1, 1), lambda x, w: reference(x, w, 1, 1), _channels,
+           bytes=lambda x, w: nbytes(x, w) + 2 * nbytes(x), flops=lambda x, w: 2 * 32 * 9 * arrays.numel(x),
+           group="convolution", title="convolution 3x3, 16 to 32 channels",
+           size_is="height and width of 2 images of 16 channels", scenario="S24", sizes={"cpu": 56, "cuda": 512},
+           bound="compute", jit=(conv_kernel,),
+           rival=lambda torch, x, w: torch.nn.functional.conv2d(x, w, padding=1), slack=2.0),
+)

@@ -4,7 +4,8 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, nbytes, normal
 
 
 @triton.jit
@@ -23,7 +24,8 @@ def cross_entropy_kernel(logits_ptr, target_ptr, loss_ptr, grad_ptr, stride, cla
         top = grown
     log_sum = top + tl.log(total)
     counts = target != ignore
-    picked = tl.load(logits_ptr + target, mask=counts, other=0.0).to(tl.float32)
+    # A target that is no class has no loss: the result says so.
+    picked = tl.load(logits_ptr + target, mask=(target >= 0) & (target < classes), other=float("nan")).to(tl.float32)
     tl.store(loss_ptr + row, tl.where(counts, log_sum - picked, 0.0))
     if grad_ptr is not None:
         grad_ptr += row.to(tl.int64) * stride
@@ -35,13 +37,21 @@ def cross_entropy_kernel(logits_ptr, target_ptr, loss_ptr, grad_ptr, stride, cla
 
 
 def cross_entropy(logits, target, with_gradient: bool = False, ignore: int = -100, block: int = 1024):
-    """(loss of each row of contiguous logits, gradient of their sum or None); a row whose target is `ignore` has none.
+    """(loss of each row, gradient of their sum or None); a row whose target is `ignore` has none.
+
+    The loss of a row whose target is no class is NaN.
 
     >>> loss, _ = cross_entropy(np.zeros((1, 4), np.float32), np.array([2]))
     >>> bool(np.allclose(loss, np.log(4)))
     True
     """
-    rows, classes = logits.shape
+    rows, classes = checks.arguments("cross_entropy", logits=(logits, "M N")).values()
+    checks.arguments("cross_entropy", (*checks.FLOATS, "int32", "int64"), ("target",), logits=(logits, "M N"),
+                     target=(target, "M"))
+    checks.arguments("cross_entropy", ("int32", "int64"), target=(target, "M"))
+    if classes == 0:
+        raise ValueError(f"cross_entropy: logits has the shape {tuple(logits.shape)}; it must have a column.")
+    logits, target = arrays.contiguous(logits), arrays.contiguous(target)
     loss = arrays.empty(logits, (rows,), "float32")
     grad = arrays.empty(logits) if with_gradient else None
     cross_entropy_kernel[(rows,)](logits, target, loss, grad, arrays.strides(logits)[0], classes, ignore,
@@ -60,3 +70,16 @@ def reference(logits, target, ignore=-100):
     grad = np.exp(shifted - log_sum)
     grad[rows, at] -= 1
     return loss, grad * counts[:, None]
+
+
+def _make(size, dtype, device):
+    target = np.random.default_rng(1).integers(0, size, size)
+    return normal((size, size), dtype, device), arrays.like_device(target, device), True
+
+
+KERNELS = (Kernel(
+    "cross_entropy", cross_entropy, lambda logits, target, _: reference(logits, target), _make,
+    bytes=lambda logits, target, _: 3 * nbytes(logits) + nbytes(target),
+    flops=lambda logits, *_: 8 * arrays.numel(logits), group="cross entropy", title="cross entropy with gradient",
+    size_is="rows and classes", scenario="S22", sizes={"cpu": 1024, "cuda": 8192}, jit=(cross_entropy_kernel,),
+    main=0),)

@@ -10,7 +10,8 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, nbytes, normal
 
 
 @triton.jit
@@ -47,13 +48,17 @@ def fused_mlp_kernel(x_ptr, gain_ptr, weight_ptr, bias_ptr, out_ptr, M, N, K, ep
 
 
 def fused_mlp(x, gain, weight, bias, eps: float = 1e-6, blocks=(32, 64, 64)):
-    """`linear(gelu(rms_norm(x) * gain), weight, bias)` of contiguous arrays.
+    """`linear(gelu(rms_norm(x) * gain), weight, bias)`: x (M, K), gain (K), weight (N, K), bias (N).
 
     >>> one = np.ones((1, 1), np.float32)
     >>> fused_mlp(one, one[0], one, one[0], eps=0.0).round(4)
     array([[1.8413]], dtype=float32)
     """
-    (M, K), N = x.shape, weight.shape[0]
+    sizes = checks.arguments("fused_mlp", checks.FLOATS, ("gain", "bias"), x=(x, "M K"), gain=(gain, "K"),
+                             weight=(weight, "N K"), bias=(bias, "N"))
+    M, N, K = sizes["M"], sizes["N"], sizes["K"]
+    checks.countable("fused_mlp", x=x, weight=weight)
+    x, gain, weight, bias = map(arrays.contiguous, (x, gain, weight, bias))
     out = arrays.empty(x, (M, N))
     grid = (triton.cdiv(M, blocks[0]), triton.cdiv(N, blocks[1]))
     fused_mlp_kernel[grid](x, gain, weight, bias, out, M, N, K, eps, BLOCK_M=blocks[0], BLOCK_N=blocks[1],
@@ -66,3 +71,22 @@ def reference(x, gain, weight, bias, eps=1e-6):
     y = x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * gain
     active = 0.5 * y * (1 + np.vectorize(math.erf)(y / math.sqrt(2)))
     return active @ weight.T + bias
+
+
+def _make(size, dtype, device):
+    return (normal((size, size), dtype, device), normal((size,), dtype, device, 1),
+            normal((size, size), dtype, device, 2, size**-0.5), normal((size,), dtype, device, 3))
+
+
+def _torch(torch, x, gain, weight, bias):
+    active = torch.nn.functional.gelu(torch.nn.functional.rms_norm(x, gain.shape, gain, 1e-6))
+    return torch.nn.functional.linear(active, weight, bias)
+
+
+KERNELS = (Kernel(
+    "fused_mlp", fused_mlp, reference, _make,
+    bytes=lambda x, g, w, b: nbytes(x, g, w, b) + x.itemsize * x.shape[0] * w.shape[0],
+    flops=lambda x, g, w, b: 2 * x.shape[0] * x.shape[1] * w.shape[0], group="fused MLP",
+    title="RMSNorm, GELU, linear", size_is="rows, features and outputs", scenario="S27",
+    sizes={"cpu": 512, "cuda": 4096}, dtypes=("float16", "bfloat16", "float32"), bound="compute",
+    jit=(fused_mlp_kernel,), rival=_torch, slack=2.0),)

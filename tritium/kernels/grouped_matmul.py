@@ -4,7 +4,9 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.matmul import record
+from tritium.kernels.registry import nbytes, normal
 
 
 @triton.jit
@@ -38,11 +40,16 @@ def grouped_matmul_kernel(a_addresses, b_addresses, c_addresses, sizes_ptr, grou
 
 
 def grouped_matmul(pairs, programs: int | None = None, blocks=(32, 32, 32)):
-    """[a @ b for a, b in pairs] of contiguous matrices of one dtype, in one launch.
+    """[a @ b for a, b in pairs] of matrices of one dtype, in one launch.
 
     >>> [c.shape for c in grouped_matmul([(np.ones((2, 3), np.float32), np.ones((3, 4), np.float32))])]
     [(2, 4)]
     """
+    for i, (a, b) in enumerate(pairs):
+        checks.arguments("grouped_matmul", **{f"pairs[{i}][0]": (a, "M K"), f"pairs[{i}][1]": (b, "K N")})
+        checks.alike("grouped_matmul", **{"pairs[0][0]": pairs[0][0], f"pairs[{i}][0]": a})
+    if not pairs:
+        return []
     first = pairs[0][0]
     results = [arrays.empty(a, (a.shape[0], b.shape[1])) for a, b in pairs]
     # The addresses are only valid as long as the arrays live, so the copies made contiguous are kept here.
@@ -50,9 +57,7 @@ def grouped_matmul(pairs, programs: int | None = None, blocks=(32, 32, 32)):
     addresses = [_vector(first, "int64", [_address(x) for x in column])
                  for column in (*zip(*inputs), results)]
     sizes = _vector(first, "int32", [n for a, b in inputs for n in (a.shape[0], b.shape[1], a.shape[1])])
-    if programs is None:
-        driver = triton.runtime.driver.active
-        programs = driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
+    programs = arrays.multiprocessors() if programs is None else programs
     element = {"float16": tl.float16, "bfloat16": tl.bfloat16, "float32": tl.float32}[arrays.dtype_name(first)]
     grouped_matmul_kernel[(programs,)](*addresses, sizes, len(pairs), ELEMENT=element, BLOCK_M=blocks[0],
                                        BLOCK_N=blocks[1], BLOCK_K=blocks[2])
@@ -73,3 +78,18 @@ def _vector(like, dtype: str, values: list[int]):
 def reference(pairs):
     """The same in NumPy."""
     return [a @ b for a, b in pairs]
+
+
+def _make(size, dtype, device):
+    """Eight products, of sizes from an eighth of `size` to all of it."""
+    sizes = [max(1, size * i // 8) for i in range(1, 9)]
+    return ([(normal((n, size), dtype, device, i), normal((size, n), dtype, device, i + 10))
+             for i, n in enumerate(sizes)],)
+
+
+KERNELS = (record(
+    "matmul_groups", "eight products in one launch", grouped_matmul, (grouped_matmul_kernel,), make=_make,
+    reference=reference, rival=lambda torch, pairs: [a @ b for a, b in pairs], group="matmul of groups",
+    bytes=lambda pairs: sum(nbytes(a, b) + a.itemsize * a.shape[0] * b.shape[1] for a, b in pairs),
+    flops=lambda pairs: sum(2 * a.shape[0] * a.shape[1] * b.shape[1] for a, b in pairs),
+    size_is="K, and the largest M and N", sizes={"cpu": 256, "cuda": 2048}),)

@@ -4,7 +4,8 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, nbytes, normal
 
 
 @triton.jit
@@ -26,6 +27,13 @@ def digit_histogram(keys, shift: int = 0, bits: int = 8, block: int = 1024, prog
     >>> digit_histogram(np.int32([0, 1, 1, 5]), bits=2)
     array([1, 3, 0, 0], dtype=int32)
     """
+    checks.arguments("digit_histogram", checks.INTEGERS, keys=(keys, "*"))
+    checks.countable("digit_histogram", keys=keys)
+    checks.positive("digit_histogram", bits=bits, programs=programs)
+    if shift < 0 or bits > 16:
+        raise ValueError(f"digit_histogram: shift is {shift} and bits is {bits}; shift must be at least 0, bits at most "
+                         "16.")
+    keys = arrays.contiguous(keys)
     n = arrays.numel(keys)
     counts = arrays.zeros(keys, (1 << bits,), "int32")
     digit_histogram_kernel[(min(programs, triton.cdiv(n, block)),)](keys, counts, n, shift, BITS=bits, BLOCK=block)
@@ -35,3 +43,13 @@ def digit_histogram(keys, shift: int = 0, bits: int = 8, block: int = 1024, prog
 def reference(keys, shift=0, bits=8):
     """The same in NumPy."""
     return np.bincount((keys.astype(np.int64).ravel() >> shift) & ((1 << bits) - 1), minlength=1 << bits)
+
+
+def _make(size, dtype, device):
+    return (arrays.like_device(np.random.default_rng(0).integers(0, 1 << 24, size).astype(dtype), device),)
+
+
+KERNELS = (Kernel(
+    "digit_histogram", digit_histogram, reference, _make, bytes=lambda keys: nbytes(keys), flops=lambda keys: 0,
+    group="histogram", title="histogram of a digit", size_is="keys", scenario="S20",
+    sizes={"cpu": 1 << 18, "cuda": 1 << 24}, dtypes=("int32", "int64"), jit=(digit_histogram_kernel,)),)

@@ -8,7 +8,8 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, nbytes, normal
 
 
 @triton.jit
@@ -87,15 +88,22 @@ def partials_kernel(partial_dw_ptr, partial_db_ptr, dw_ptr, db_ptr, groups, n_co
 
 
 def layer_norm(x, weight, bias, eps: float = 1e-5):
-    """The normalised rows of a contiguous matrix, with the means and reciprocal deviations the backward pass needs.
+    """The normalised rows of a matrix, with the means and reciprocal deviations the backward pass needs.
+
+    Each row must fit into one tile; weight and bias may be of another type.
 
     >>> out, mean, rstd = layer_norm(np.float32([[1, 3]]), np.ones(2, np.float32), np.zeros(2, np.float32), eps=0.0)
     >>> out, mean
     (array([[-1.,  1.]], dtype=float32), array([2.], dtype=float32))
     """
-    rows, cols = x.shape
+    rows, cols = checks.arguments("layer_norm", checks.FLOATS, ("weight", "bias"), x=(x, "M N"), weight=(weight, "N"),
+                                  bias=(bias, "N")).values()
+    checks.fits_a_tile("layer_norm", "x", x, cols)
+    x, weight, bias = map(arrays.contiguous, (x, weight, bias))
     out = arrays.empty(x)
-    mean, rstd = arrays.empty(x, (rows,), "float32"), arrays.empty(x, (rows,), "float32")
+    mean, rstd = arrays.zeros(x, (rows,), "float32"), arrays.zeros(x, (rows,), "float32")
+    if cols == 0:
+        return out, mean, rstd
     block = triton.next_power_of_2(cols)
     forward_kernel[(rows,)](x, weight, bias, out, mean, rstd, arrays.strides(x)[0], cols, eps, BLOCK=block,
                             num_warps=min(8, max(1, block // 256)))
@@ -103,8 +111,22 @@ def layer_norm(x, weight, bias, eps: float = 1e-5):
 
 
 def layer_norm_backward(dout, x, weight, mean, rstd, groups: int = 32):
-    """The gradients (dx, dweight, dbias) for the gradient `dout` of the result."""
-    rows, cols = x.shape
+    """The gradients (dx, dweight, dbias) for the gradient `dout` of the result; `mean` and `rstd` are layer_norm's.
+
+    >>> x, one = np.float32([[1, 3]]), np.ones(2, np.float32)
+    >>> _, mean, rstd = layer_norm(x, one, one, eps=0.0)
+    >>> layer_norm_backward(np.float32([[1, 1]]), x, one, mean, rstd)
+    (array([[0., 0.]], dtype=float32), array([-1.,  1.], dtype=float32), array([1., 1.], dtype=float32))
+    """
+    name = "layer_norm_backward"
+    rows, cols = checks.arguments(name, checks.FLOATS, ("weight", "mean", "rstd"), dout=(dout, "M N"), x=(x, "M N"),
+                                  weight=(weight, "N"), mean=(mean, "M"), rstd=(rstd, "M")).values()
+    checks.arguments(name, ("float32",), mean=(mean, "M"), rstd=(rstd, "M"))
+    checks.positive(name, groups=groups)
+    checks.fits_a_tile(name, "x", x, cols)
+    dout, x, weight, mean, rstd = map(arrays.contiguous, (dout, x, weight, mean, rstd))
+    if cols == 0:
+        return arrays.empty(x), arrays.empty(weight), arrays.empty(weight)
     dx, dw, db = arrays.empty(x), arrays.empty(weight), arrays.empty(weight)
     partial_dw, partial_db = (arrays.zeros(x, (groups, cols), "float32") for _ in range(2))
     locks = arrays.zeros(x, (2 * groups,), "int32")
@@ -129,3 +151,32 @@ def reference_backward(dout, x, weight, eps=1e-5):
     xhat, wdout = centred * rstd, weight * dout
     dx = (wdout - xhat * (xhat * wdout).mean(-1, keepdims=True) - wdout.mean(-1, keepdims=True)) * rstd
     return dx, (dout * xhat).sum(0), dout.sum(0)
+
+
+def _forward_arguments(size, dtype, device):
+    return normal((size, size), dtype, device), *(normal((size,), dtype, device, seed) for seed in (1, 2))
+
+
+def _backward_arguments(size, dtype, device):
+    dout, x = (normal((size, size), dtype, device, seed) for seed in (3, 0))
+    weight = normal((size,), dtype, device, 1)
+    return dout, x, weight, *layer_norm(x, weight, weight)[1:]
+
+
+def _torch_backward(torch, dout, x, weight, mean, rstd):
+    return torch.ops.aten.native_layer_norm_backward(dout, x, [x.shape[1]], mean[:, None].to(x.dtype),
+                                                     rstd[:, None].to(x.dtype), weight, weight, [True] * 3)
+
+
+KERNELS = (
+    Kernel("layer_norm", layer_norm, reference, _forward_arguments, bytes=lambda x, w, b: 2 * nbytes(x) + nbytes(w, b),
+           flops=lambda x, w, b: 8 * arrays.numel(x), group="layer norm", title="layer norm", scenario="S22",
+           size_is="rows and columns of a square matrix", sizes={"cpu": 1024, "cuda": 8192}, jit=(forward_kernel,),
+           rival=lambda torch, x, w, b: torch.nn.functional.layer_norm(x, w.shape, w, b), main=0),
+    Kernel("layer_norm_backward", layer_norm_backward,
+           lambda dout, x, weight, mean, rstd: reference_backward(dout, x, weight), _backward_arguments,
+           bytes=lambda dout, x, w, m, r: 3 * nbytes(x) + 3 * nbytes(w) + nbytes(m, r),
+           flops=lambda dout, x, w, m, r: 14 * arrays.numel(x), group="layer norm, backward",
+           title="layer norm, backward", size_is="rows and columns of a square matrix", scenario="S22",
+           sizes={"cpu": 1024, "cuda": 8192}, jit=(backward_kernel, partials_kernel), rival=_torch_backward, slack=10.0),
+)

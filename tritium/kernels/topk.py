@@ -8,7 +8,8 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, nbytes, normal
 
 
 @triton.jit
@@ -36,9 +37,11 @@ def topk(x, k: int):
     >>> topk(np.float32([[3, 9, 9, 1]]), 3)
     (array([[9., 9., 3.]], dtype=float32), array([[1, 2, 0]], dtype=int32))
     """
-    rows, cols = x.shape
+    rows, cols = checks.arguments("topk", x=(x, "M N")).values()
+    checks.fits_a_tile("topk", "x", x, cols)
+    x = arrays.with_rows(x)
     if not 1 <= k <= cols:
-        raise ValueError(f"k must be between 1 and the {cols} columns, not {k}")
+        raise ValueError(f"topk: k must be between 1 and the {cols} columns, not {k}")
     values, indices = arrays.empty(x, (rows, k), "float32"), arrays.empty(x, (rows, k), "int32")
     topk_kernel[(rows,)](x, values, indices, arrays.strides(x)[0], cols, k, K=triton.next_power_of_2(k),
                          BLOCK=triton.next_power_of_2(cols))
@@ -49,3 +52,10 @@ def reference(x, k):
     """The same in NumPy."""
     indices = np.argsort(-x, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(x, indices, 1), indices.astype(np.int32)
+
+
+KERNELS = (Kernel(
+    "topk", topk, reference, lambda size, dtype, device: (normal((size, size), dtype, device), min(8, size)),
+    bytes=lambda x, k: nbytes(x) + x.shape[0] * k * 8, flops=lambda x, k: 0, group="top k", title="top 8 of rows",
+    size_is="rows and columns of a square matrix", scenario="S22", sizes={"cpu": 512, "cuda": 4096},
+    jit=(topk_kernel,), rival=lambda torch, x, k: torch.topk(x, k)),)

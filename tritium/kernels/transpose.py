@@ -2,7 +2,8 @@
 
 import tritium as triton
 import tritium.language as tl
-from tritium.kernels import arrays
+from tritium.kernels import arrays, checks
+from tritium.kernels.registry import Kernel, nbytes, normal
 
 
 @triton.jit
@@ -24,7 +25,7 @@ def transpose(x, blocks=(64, 64)):
     array([[1., 3.],
            [2., 4.]], dtype=float32)
     """
-    M, N = x.shape
+    M, N = checks.arguments("transpose", checks.NUMBERS, x=(x, "M N")).values()
     out = arrays.empty(x, (N, M))
     grid = (triton.cdiv(M, blocks[0]), triton.cdiv(N, blocks[1]))
     transpose_kernel[grid](x, out, M, N, *arrays.strides(x), *arrays.strides(out), BLOCK_M=blocks[0],
@@ -35,3 +36,10 @@ def transpose(x, blocks=(64, 64)):
 def reference(x):
     """The same in NumPy."""
     return x.T.copy()
+
+
+KERNELS = (Kernel(
+    "transpose", transpose, reference, lambda size, dtype, device: (normal((size, size), dtype, device),),
+    bytes=lambda x: 2 * nbytes(x), flops=lambda x: 0, group="transpose", title="transpose by tiles",
+    size_is="rows and columns of a square matrix", scenario="S25", sizes={"cpu": 2048, "cuda": 8192},
+    jit=(transpose_kernel,), rival=lambda torch, x: x.t().contiguous()),)

@@ -52,7 +52,7 @@ PROGRAMS = {
     "cross entropy": lambda: cross_entropy.cross_entropy(some(8, 500), np.arange(8)),
     "dropout": lambda: dropout.dropout(some(3000), 0.3, 42),
     "first column": lambda: first_column.first_column(some(600, 16)),
-    "fused MLP": lambda: fused_mlp.fused_mlp(half(64, 64), half(64), half(64, 128), half(128)),
+    "fused MLP": lambda: fused_mlp.fused_mlp(half(64, 64), half(64), half(128, 64), half(128)),
     "grouped matmul": lambda: grouped_matmul.grouped_matmul([(half(64, 64), half(64, 32)), (half(9, 8), half(8, 64))]),
     "histogram": lambda: histogram.digit_histogram(np.arange(5000, dtype=np.int32)),
     "layer norm": lambda: layer_norm.layer_norm(some(16, 300), some(300), some(300)),
