@@ -60,5 +60,6 @@ def test_a_wrong_result_is_seen():
 
     record = replace(find("vector_add"), wrapper=lambda x, y: x + y * 1.01)
     assert record.error(*record.make_arguments(100, "float32", "numpy")) > record.tolerance("float32")
-    assert replace(record, wrapper=lambda x, y: x[:1]).error(*record.make_arguments(9, "float32", "numpy")) == np.inf
-    assert replace(record, wrapper=lambda x, y: x * np.nan).error(*record.make_arguments(9, "float32", "numpy")) == np.inf
+    nine = record.make_arguments(9, "float32", "numpy")
+    assert replace(record, wrapper=lambda x, y: x[:1]).error(*nine) == np.inf
+    assert replace(record, wrapper=lambda x, y: x * np.nan).error(*nine) == np.inf

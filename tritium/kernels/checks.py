@@ -131,7 +131,7 @@ def _raise_mismatch(function, name, shape, wanted, word, number, sizes, known, n
     turned = dict(zip(words, reversed(shape)))
     if len(shape) == 2 and all(sizes.get(w, n) == n for w, n in turned.items() if known.get(w) != name):
         raise ValueError(f"{message} Transpose {name}: {name}.T has a shape that fits.")
-    raise ValueError(f"{message} Make them agree.")
+    raise ValueError(f"{message} They must agree.")
 
 
 def positive(function: str, **named: Any) -> None:

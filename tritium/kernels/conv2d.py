@@ -50,8 +50,9 @@ def filter2d(x, weight, blocks=(8, 128)):
 
 def _check_window(function, H, W, KH, KW, pad):
     if min(KH, KW) < 1 or KH > H + 2 * pad or KW > W + 2 * pad:
-        raise ValueError(f"{function}: weight has windows of {KH} x {KW}, x has planes of {H} x {W} and pad is {pad}; a "
-                         "window must have elements and fit into a padded plane. Use a smaller weight or a larger pad.")
+        raise ValueError(f"{function}: weight has windows of {KH} x {KW}, x has planes of {H} x {W} and pad is {pad}; "
+                         "a window must have elements and fit into a padded plane. Use a smaller weight or "
+                         "a larger pad.")
 
 
 @triton.jit

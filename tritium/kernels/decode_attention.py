@@ -97,7 +97,7 @@ def _check(q, k, v, lengths):
     sizes = checks.arguments(name, q=(q, "BATCH HEADS D"), k=(k, "BATCH KV_HEADS N D"), v=(v, "BATCH KV_HEADS N D"))
     batch, heads, D, kv_heads, N = sizes.values()
     if D < 16 or D & (D - 1):
-        raise ValueError(f"{name}: q has D = {D}; it must be a power of two and at least 16. Pad q, k and v with zeros, "
+        raise ValueError(f"{name}: q has D = {D}; it must be a power of two and at least 16. Pad q, k and v with zeros "
                          f"and pass scale = {D}**-0.5.")
     if kv_heads == 0 or heads % kv_heads:
         raise ValueError(f"{name}: q has {heads} heads and k has {kv_heads}; the heads of k must divide those of q.")

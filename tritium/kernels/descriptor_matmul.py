@@ -43,9 +43,9 @@ def descriptor_matmul(a, b, blocks=(64, 64, 64), group: int = 8, **options):
         return arrays.zeros(c)
     a, b = _aligned("a", a), _aligned("b", b)
     if N * c.itemsize % 16:
-        raise ValueError(f"descriptor_matmul: the result has rows of {N * c.itemsize} bytes; a descriptor needs a "
-                         f"multiple of 16. Add columns to b until there are {-(-N * c.itemsize // 16) * 16 // c.itemsize}"
-                         ", or use matmul.")
+        columns = -(-N * c.itemsize // 16) * 16 // c.itemsize
+        raise ValueError(f"descriptor_matmul: the result has rows of {N * c.itemsize} bytes; for a descriptor it must "
+                         f"be a multiple of 16. Add columns to b until there are {columns}, or use matmul.")
     grid = (triton.cdiv(M, blocks[0]) * triton.cdiv(N, blocks[1]),)
     descriptor_kernel[grid](a, b, c, M, N, K, arrays.strides(a)[0], arrays.strides(b)[0], arrays.strides(c)[0],
                             BLOCK_M=blocks[0], BLOCK_N=blocks[1], BLOCK_K=blocks[2], GROUP_M=group, **options)
@@ -59,8 +59,8 @@ def _aligned(name, x):
     address = x.ctypes.data if isinstance(x, np.ndarray) else x.data_ptr()
     if x.shape[0] > 1 and step % 16 or address % 16:
         what = f"starts at a multiple of {address & -address} bytes" if address % 16 else f"has rows {step} bytes apart"
-        raise ValueError(f"descriptor_matmul: {name} {what}; a descriptor needs a multiple of 16. Copy {name} into rows "
-                         "that are padded with zeros, or use matmul.")
+        raise ValueError(f"descriptor_matmul: {name} {what}; for a descriptor it must be a multiple of 16. Copy {name} "
+                         "into rows that are padded with zeros, or use matmul.")
     return x
 
 

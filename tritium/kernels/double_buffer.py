@@ -5,8 +5,6 @@
 by Horner's rule, so that there is something to overlap with the loads.
 """
 
-import numpy as np
-
 import tritium as triton
 import tritium.language as tl
 from tritium.kernels import arrays, checks
@@ -49,6 +47,7 @@ def by_stages_kernel(x_ptr, out_ptr, n, tiles, TERMS: tl.constexpr, BLOCK: tl.co
 def by_hand(x, tiles: int = 8, block: int = 1024):
     """1 + x/2 + (x/2)^2 + ... of an array, eight terms, with two buffers swapped by hand.
 
+    >>> import numpy as np
     >>> by_hand(np.float32([0, 1]))
     array([1.       , 1.9921875], dtype=float32)
     """
@@ -60,6 +59,7 @@ def by_hand(x, tiles: int = 8, block: int = 1024):
 def by_stages(x, tiles: int = 8, block: int = 1024, stages: int = 3):
     """The same with buffers that the compiler makes.
 
+    >>> import numpy as np
     >>> by_stages(np.float32([0, 1]))
     array([1.       , 1.9921875], dtype=float32)
     """

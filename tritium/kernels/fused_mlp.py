@@ -75,7 +75,7 @@ def reference(x, gain, weight, bias, eps=1e-6):
 
 def _make(size, dtype, device):
     return (normal((size, size), dtype, device), normal((size,), dtype, device, 1),
-            normal((size, size), dtype, device, 2, size**-0.5), normal((size,), dtype, device, 3))
+            normal((size, size), dtype, device, 2, max(size, 1) ** -0.5), normal((size,), dtype, device, 3))
 
 
 def _torch(torch, x, gain, weight, bias):

@@ -5,7 +5,7 @@ import numpy as np
 import tritium as triton
 import tritium.language as tl
 from tritium.kernels import arrays, checks
-from tritium.kernels.registry import Kernel, nbytes, normal
+from tritium.kernels.registry import Kernel, nbytes
 
 
 @triton.jit
@@ -31,8 +31,8 @@ def digit_histogram(keys, shift: int = 0, bits: int = 8, block: int = 1024, prog
     checks.countable("digit_histogram", keys=keys)
     checks.positive("digit_histogram", bits=bits, programs=programs)
     if shift < 0 or bits > 16:
-        raise ValueError(f"digit_histogram: shift is {shift} and bits is {bits}; shift must be at least 0, bits at most "
-                         "16.")
+        raise ValueError(f"digit_histogram: shift is {shift} and bits is {bits}; shift must be at least 0, bits at "
+                         "most 16.")
     keys = arrays.contiguous(keys)
     n = arrays.numel(keys)
     counts = arrays.zeros(keys, (1 << bits,), "int32")

@@ -178,5 +178,6 @@ KERNELS = (
            bytes=lambda dout, x, w, m, r: 3 * nbytes(x) + 3 * nbytes(w) + nbytes(m, r),
            flops=lambda dout, x, w, m, r: 14 * arrays.numel(x), group="layer norm, backward",
            title="layer norm, backward", size_is="rows and columns of a square matrix", scenario="S22",
-           sizes={"cpu": 1024, "cuda": 8192}, jit=(backward_kernel, partials_kernel), rival=_torch_backward, slack=10.0),
+           sizes={"cpu": 1024, "cuda": 8192}, jit=(backward_kernel, partials_kernel), rival=_torch_backward,
+           slack=10.0),
 )

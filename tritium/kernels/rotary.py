@@ -37,8 +37,8 @@ def rotary(x, cos, sin):
                      sin=(sin, "SEQ D/2"))
     batch, seq, heads, D = x.shape
     if D % 2 or cos.shape[1] != D // 2:
-        raise ValueError(f"rotary: x has D = {D} and cos has {cos.shape[1]} columns; D must be twice as many. angles(SEQ, "
-                         "D) makes cos and sin.")
+        raise ValueError(f"rotary: x has D = {D} and cos has {cos.shape[1]} columns; D must be twice as many. "
+                         "angles(SEQ, D) makes cos and sin.")
     x, cos, sin = map(arrays.contiguous, (x, cos, sin))
     if arrays.numel(x) == 0:
         return arrays.empty(x)

@@ -20,7 +20,7 @@ LARGEST = 448.0  # of e4m3
 @triton.jit
 def scaled_kernel(a_ptr, b_ptr, a_scale_ptr, b_scale_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn,
                   stride_as, stride_bs, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
-    """A step of the loop is one block along K; a tile of C lies under one column of B's scales, as BLOCK_N divides 128."""
+    """A step is one block along K; a tile of C lies under one column of B's scales, as BLOCK_N divides BLOCK_K."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     column = tl.program_id(1) * BLOCK_N // BLOCK_K
@@ -53,8 +53,8 @@ def scaled_matmul(a, b, a_scale, b_scale, out_dtype: str = "bfloat16", blocks=(6
     for argument, x, wanted in (("a_scale", a_scale, (M, triton.cdiv(K, BLOCK))),
                                 ("b_scale", b_scale, (triton.cdiv(K, BLOCK), triton.cdiv(N, BLOCK)))):
         if tuple(x.shape) != wanted:
-            raise ValueError(f"{name}: {argument} has the shape {tuple(x.shape)}; for a of shape {tuple(a.shape)} and b "
-                             f"of shape {tuple(b.shape)} it must be {wanted}. quantize_rows makes a and a_scale, "
+            raise ValueError(f"{name}: {argument} has the shape {tuple(x.shape)}; for a of shape {tuple(a.shape)} and "
+                             f"b of shape {tuple(b.shape)} it must be {wanted}. quantize_rows makes a and a_scale, "
                              "quantize_tiles b and b_scale.")
     if BLOCK % blocks[1]:
         raise ValueError(f"{name}: blocks are {blocks}; the second must divide {BLOCK}.")
