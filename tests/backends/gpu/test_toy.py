@@ -84,11 +84,13 @@ def test_collection(launched, name):
     assert launched
     pairs = zip(made, wanted, strict=True) if isinstance(made, tuple) else [(made, wanted)]
     for x, y in pairs:
-        np.testing.assert_allclose(x.astype(np.float64), y, rtol=2e-3, atol=2e-4)
+        tolerance = 1e-2 if x.dtype.itemsize < 4 else 2e-3
+        np.testing.assert_allclose(x.astype(np.float64), y, rtol=tolerance, atol=2e-4)
 
 
 def test_the_whole_collection_is_covered():
-    files = {path.stem for path in Path(kernels.__file__).parent.glob("*.py")} - {"__init__", "arrays"}
+    files = {path.stem for path in Path(kernels.__file__).parent.glob("*.py")}
+    files -= {"__init__", "arrays", "checks", "registry"}
     assert files == {name.split(",")[0] for name in collection.CASES}
 
 

@@ -8,6 +8,9 @@ from tritium.kernels import (
     compaction,
     conv2d,
     cross_entropy,
+    decode_attention,
+    descriptor_matmul,
+    double_buffer,
     dropout,
     first_column,
     fused_mlp,
@@ -20,8 +23,10 @@ from tritium.kernels import (
     persistent_matmul,
     rms_norm,
     rotary,
+    scaled_matmul,
     silu,
     softmax,
+    split_k_matmul,
     summation,
     topk,
     transpose,
@@ -40,6 +45,18 @@ def same(module, fn, *args, reference=None, **kwargs):
     wide = [x.astype(np.float64) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x for x in args]
     known = {name: x for name, x in kwargs.items() if name != "blocks"}
     return lambda: (fn(*args, **kwargs), (reference or module.reference)(*wide, **known))
+
+
+def of_record(module, size, dtype):
+    """What the first record of a module runs."""
+    record = module.KERNELS[0]
+
+    def run():
+        arguments = record.make_arguments(size, dtype, "numpy")
+        made, wanted = record.wrapper(*arguments), record.expected(*arguments)
+        return (made if isinstance(made, tuple) else (made,)), wanted
+
+    return run
 
 
 def attention_and_gradients(causal):
@@ -86,6 +103,9 @@ CASES = {
     "conv2d, filter": same(conv2d, conv2d.filter2d, floats(20, 40), floats(3, 3), reference=conv2d.reference_filter),
     "conv2d": same(conv2d, conv2d.conv2d, _images, floats(8, 3, 3, 3), blocks=(32, 16, 16)),
     "cross_entropy": same(cross_entropy, lambda *x: cross_entropy.cross_entropy(*x, True), floats(5, 90), _labels),
+    "decode_attention": of_record(decode_attention, 100, "float32"),
+    "descriptor_matmul": of_record(descriptor_matmul, 32, "float16"),
+    "double_buffer": of_record(double_buffer, 3000, "float32"),
     "dropout": same(dropout, dropout.dropout, floats(300), 0.5, 7),
     "first_column": same(first_column, first_column.first_column, floats(20, 7)),
     "fused_mlp": same(fused_mlp, fused_mlp.fused_mlp, floats(20, 40), floats(40), floats(30, 40), floats(30)),
@@ -101,9 +121,11 @@ CASES = {
     "rms_norm, vector": same(rms_norm, rms_norm.rms_norm_vector, floats(500), floats(500)),
     "rms_norm": same(rms_norm, rms_norm.rms_norm, floats(6, 100), floats(100)),
     "rotary": same(rotary, rotary.rotary, floats(2, 8, 4, 16), *(x.astype(np.float32) for x in _angles)),
+    "scaled_matmul": of_record(scaled_matmul, 128, "float8_e4m3fn"),
     "silu": same(silu, silu.silu, floats(300)),
     "softmax": same(softmax, softmax.softmax, floats(6, 100)),
     "softmax, persistent": same(softmax, softmax.persistent, floats(6, 100)),
+    "split_k_matmul": of_record(split_k_matmul, 128, "float32"),
     "summation": same(summation, summation.sum_of, floats(3000)),
     "topk": same(topk, topk.topk, floats(5, 100), 4),
     "transpose": same(transpose, transpose.transpose, floats(40, 70)),
