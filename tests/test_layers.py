@@ -16,7 +16,7 @@ BASE = {"errors", "knobs", "locks", "refusals"}
 IR = BASE | {"ir"}
 OPS = IR | {"ops"}
 LANGUAGE = OPS | {"cache", "language"}
-BACKENDS = LANGUAGE | {"passes", "interp", "frontend", "backends", "tensors", "protocols"}
+BACKENDS = LANGUAGE | {"analysis", "passes", "interp", "frontend", "backends", "tensors", "protocols"}
 RUNTIME = BACKENDS | {"compiler", "runtime", "testing"}
 EVERYTHING = RUNTIME | {"insight", "kernels", "tools", "alias", "compat"}
 ALLOWED = {
@@ -31,7 +31,8 @@ ALLOWED = {
     "tensors": LANGUAGE | {"protocols"},
     "ir": BASE,
     "ops": IR,
-    "passes": OPS,
+    "analysis": OPS,
+    "passes": OPS | {"analysis"},
     "language": OPS | {"cache"},
     "frontend": LANGUAGE,
     "interp": LANGUAGE | {"frontend", "tensors", "protocols"},

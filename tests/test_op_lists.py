@@ -17,7 +17,7 @@ from tritium.backends.gpu import ops as gpu_ops
 from tritium.ir.opdef import KINDS, OpKind
 
 ROOT = Path(__file__).resolve().parents[1] / "tritium"
-FILES = sorted(path for folder in ("backends", "passes") for path in (ROOT / folder).rglob("*.py"))
+FILES = sorted(path for folder in ("analysis", "backends", "passes") for path in (ROOT / folder).rglob("*.py"))
 OPERATORS = 3
 MODULES = {"ops": ops, "cpu_ops": cpu_ops, "gpu_ops": gpu_ops}
 
@@ -27,7 +27,6 @@ ALLOWED = {
     ("passes/simplify.py", "constant splat"): "a pattern: one number, in all elements or alone",
     ("passes/instrument.py", "add mul shl sub"): "what is computed in 64 bits too; an overflow elsewhere is not seen",
     ("passes/instrument.py", "add addptr cast hint sub"): "a pattern: a range plus scalars",
-    ("backends/gpu/analysis/affine.py", "addptr hint"): "a pattern: the steps of one scalar pointer",
     ("backends/gpu/pipeline/ping_pong.py", "ping_pong_signal ping_pong_wait"): "the two marks of one protocol",
     ("backends/gpu/pipeline/ping_pong.py", "dot_shared dot_wait load mbarrier_arrive mbarrier_wait"):
         "exceptions: with effects, but known not to synchronize warps",

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ... import ops
+from ...analysis.polynomial import Poly
 from ...ir import types as T
 from .analysis.affine import ENDLESS, limits
-from .analysis.polynomial import Poly
 
 
 class Tma(NamedTuple):

@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .... import ops
+from ....analysis.affine import is_uniform, strides_behind
+from ....analysis.polynomial import ZERO, Poly
 from ....ir import types as T
 from ....ir.core import Arg, Op
-from .polynomial import Poly, keeps_integers
 
-ZERO, ONE = Poly(), Poly.of(1)
+ONE = Poly.of(1)
 ENDLESS = (1 << 31) - 1  # the size of an axis without a bound
 MOST_AXES = 5
 LARGEST = (1 << 31) - 1  # coordinate that TMA takes
@@ -35,113 +36,41 @@ class Axis(NamedTuple):
     step: Poly = ZERO
     wrap: Wrap | None = None
 
-    def scaled(self, by):
-        return Axis(self.step * by, self.wrap)
-
 
 class Form(NamedTuple):
-    """An affine tile: base (a pointer, or None) + offset + the sum of its axes."""
+    """An affine tile: base (an argument, or None) + offset + the sum of its axes."""
 
-    base: object
+    base: Arg | None
     offset: Poly
     axes: tuple
 
-    @property
-    def flat(self):
-        """True if all elements are equal."""
-        return not any(axis.step for axis in self.axes)
-
 
 def form(x, scalars):
-    """The Form of a tile of integers or pointers, or of a scalar; None if it is not affine."""
-    if type(x.type) is not T.Tile:
-        return _pointer(x, scalars) if T.is_ptr(x.type) else Form(None, scalars(x), ())
-    rule = _FORMS.get(x.kind) if type(x) is Op else None
-    return rule(x, scalars) if rule else None
-
-
-def _pointer(x, scalars):
-    """A scalar pointer: an argument of the kernel and an offset."""
-    offset = ZERO
-    while type(x) is Op and x.kind in (ops.addptr, ops.hint):
-        offset = offset + scalars(x.operands[1]) if x.kind is ops.addptr else offset
-        x = x.operands[0]
-    return Form(x, offset, ()) if type(x) is Arg else None
-
-
-def _of_operands(fn):
-    def rule(op, scalars):
-        forms = [form(x, scalars) for x in op.operands]
-        return None if any(f is None for f in forms) else fn(op, *forms)
-
-    return rule
-
-
-def _splat(op, x):
-    return x._replace(axes=(Axis(),) * len(op.attrs["shape"]))
-
-
-def _arange(op):
-    return Form(None, Poly.of(op.attrs["start"]), (Axis(ONE),))
-
-
-def _expand(op, x):
-    at = op.attrs["axis"]
-    return x._replace(axes=(*x.axes[:at], Axis(), *x.axes[at:]))
-
-
-def _broadcast(op, x):
-    """An axis of one element contributes nothing to its copies."""
-    old, new = op.operands[0].type.shape, op.type.shape
-    if any(axis.wrap and o != n for axis, o, n in zip(x.axes, old, new)):
+    """The Form of a tile of integers or pointers, or of a scalar; None if it has loose terms that are no wraps."""
+    found = scalars.of(x)
+    if found.pointer is not None and type(found.pointer) is not Arg:
         return None
-    return x._replace(axes=tuple(Axis() if o != n else axis for o, n, axis in zip(old, new, x.axes)))
-
-
-def _sum(op, x, y, sign=1):
-    axes = []
-    for mine, theirs in zip(x.axes, y.axes):
-        theirs = theirs.scaled(sign)
-        if mine.step and theirs.step and (mine.wrap or theirs.wrap):
+    axes = [Axis(step) for step in found.strides]
+    for loose in found.loose:
+        k, wrap = _wrap(loose, scalars)
+        if wrap is None or axes[k].step:
             return None
-        axes.append(Axis(mine.step + theirs.step, mine.wrap or theirs.wrap))
-    if x.base is not None and y.base is not None:
-        return None
-    return Form(x.base if y.base is None else y.base, x.offset + y.offset * sign, tuple(axes))
+        axes[k] = Axis(loose.scale, wrap)
+    return Form(found.pointer, found.base, tuple(axes))
 
 
-def _product(op, x, y):
-    x, y = (y, x) if x.flat else (x, y)
-    return Form(None, x.offset * y.offset, tuple(axis.scaled(y.offset) for axis in x.axes)) if y.flat else None
-
-
-def _remainder(op, x, y):
-    """A range that wraps."""
-    varying = [k for k, axis in enumerate(x.axes) if axis.step]
-    if not y.flat or [x.axes[k] for k in varying] != [Axis(ONE)] or T.element(op.type) not in (T.i32, T.i64):
-        return None
-    wrap = Wrap(x.offset, y.offset, T.element(op.type))
-    return Form(None, ZERO, tuple(Axis(ONE, wrap) if k in varying else Axis() for k in range(len(x.axes))))
-
-
-def _cast(op, x):
-    return x if keeps_integers(T.element(op.operands[0].type), T.element(op.type)) else None
-
-
-_FORMS = {
-    ops.splat: _of_operands(_splat),
-    ops.arange: _of_operands(_arange),
-    ops.expand_dims: _of_operands(_expand),
-    ops.broadcast: _of_operands(_broadcast),
-    ops.trans: _of_operands(lambda op, x: x._replace(axes=tuple(x.axes[k] for k in op.attrs["order"]))),
-    ops.add: _of_operands(_sum),
-    ops.addptr: _of_operands(_sum),
-    ops.sub: _of_operands(lambda op, x, y: _sum(op, x, y, -1)),
-    ops.mul: _of_operands(_product),
-    ops.rem: _of_operands(_remainder),
-    ops.cast: _of_operands(_cast),
-    ops.hint: _of_operands(lambda op, x: x),
-}
+def _wrap(loose, scalars):
+    """(axis, Wrap) of a range that wraps along an axis of a form; (0, None) for other terms."""
+    op = loose.value
+    if type(op) is not Op or op.kind is not ops.rem or T.element(op.type) not in (T.i32, T.i64):
+        return 0, None
+    x, y = (scalars.of(z) for z in op.operands)
+    if x.loose or not is_uniform(y) or [step for step in x.strides if step] != [ONE]:
+        return 0, None
+    axes = strides_behind(loose.path, [bool(step) for step in x.strides], False)
+    if axes is None or True not in axes:
+        return 0, None
+    return axes.index(True), Wrap(x.base, y.base, T.element(op.type))
 
 
 # --- masks ------------------------------------------------------------------------------------------------------------
@@ -153,45 +82,38 @@ def bounds(mask, scalars):
         return None
     out = []
     for x in found:
-        axes = [k for k, axis in enumerate(x.axes) if axis.step]
-        if len(axes) != 1 or x.axes[axes[0]].wrap:
+        axes = [k for k, step in enumerate(x.strides) if step]
+        if len(axes) != 1 or x.loose:
             return None
-        step = x.axes[axes[0]].step.number
-        if step == 1:  # index + offset < 0
-            out.append((axes[0], None, x.offset * -1))
-        elif step == -1:  # offset - index < 0
-            out.append((axes[0], x.offset + ONE, None))
+        step = x.strides[axes[0]].number
+        if step == 1:  # index + base < 0
+            out.append((axes[0], None, x.base * -1))
+        elif step == -1:  # base - index < 0
+            out.append((axes[0], x.base + ONE, None))
         else:
             return None
     return out
 
 
 def _conditions(mask, scalars):
-    """Forms that must be negative."""
+    """Affine forms that must be negative; None if there are others."""
     if type(mask) is not Op:
         return None
     if mask.kind is ops.and_:
         both = [_conditions(x, scalars) for x in mask.operands]
         return None if None in both else both[0] + both[1]
-    if mask.kind in _MOVES:
+    if mask.kind.view:
         inner = _conditions(mask.operands[0], scalars)
-        moved = [_MOVES[mask.kind](mask, x) for x in inner or ()]
+        moved = [scalars.view(mask, x) for x in inner or ()]
         return None if inner is None or None in moved else moved
     if mask.kind not in _COMPARES:
         return None
-    x, y = (form(dim, scalars) for dim in mask.operands)
-    if x is None or y is None:
-        return None
     swap, one_less = _COMPARES[mask.kind]
-    difference = _sum(mask, y, x, -1) if swap else _sum(mask, x, y, -1)
-    return None if difference is None else [difference._replace(offset=difference.offset - Poly.of(one_less))]
+    x, y = (scalars.of(z) for z in (reversed(mask.operands) if swap else mask.operands))
+    difference = scalars.sum(mask, x, y, -1)
+    return None if difference is None else [difference._replace(base=difference.base - Poly.of(one_less))]
 
 
-_MOVES = {
-    ops.expand_dims: _expand,
-    ops.broadcast: _broadcast,
-    ops.trans: lambda op, x: x._replace(axes=tuple(x.axes[k] for k in op.attrs["order"])),
-}
 _COMPARES = {ops.lt: (False, 0), ops.le: (False, 1), ops.gt: (True, 0), ops.ge: (True, 1)}  # x <= y is x - y - 1 < 0
 
 

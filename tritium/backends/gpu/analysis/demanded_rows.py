@@ -8,9 +8,9 @@ that column of its rhs.
 from __future__ import annotations
 
 from .... import ops
+from ....analysis.polynomial import Scalars
 from ....ir.core import Result
 from .affine import bounds
-from .polynomial import Scalars
 
 
 def unobserved(block, loop, schedule, load, axis, access):

@@ -8,11 +8,11 @@ loops or grids of several axes.
 from __future__ import annotations
 
 from .... import ops
+from ....analysis.polynomial import ITERATION, in_order
 from ....ir.core import Op
 from ....passes.ranges import Derivations, Rows, assume
 from ....passes.regions import counts_down
 from .affine import limits
-from .polynomial import ITERATION, in_order
 
 __all__ = ["Assumptions"]
 

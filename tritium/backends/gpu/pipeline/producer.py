@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .... import ops
+from ....analysis.polynomial import ITERATION, Scalars
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result, walk
 from ....ir.rewrite import effects, sweep
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
 from ..analysis.demanded_rows import unobserved
-from ..analysis.polynomial import ITERATION, Scalars
 from .schedule import Schedule, stages_of
 
 

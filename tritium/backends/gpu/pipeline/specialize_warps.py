@@ -23,6 +23,7 @@ TMA cannot read as the language says, such as one that starts before an unmasked
 from __future__ import annotations
 
 from .... import ops
+from ....analysis.polynomial import write
 from ....ir import types as T
 from ....ir.builder import Builder
 from ....ir.core import Arg, Block, Op, Result, walk
@@ -31,7 +32,6 @@ from ....ir.rewrite import substitute, sweep
 from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
 from ..analysis.division import small_dividends
-from ..analysis.polynomial import write
 from ..analysis.preconditions import Assumptions
 from ..ops import MIN_TRANSFER
 from ..tma import by_element, reached, span, tensor_map

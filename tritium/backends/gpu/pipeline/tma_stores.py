@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .... import ops
+from ....analysis.polynomial import Scalars, write
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, walk
 from ....ir.rewrite import ERASE, sweep, uses
@@ -23,7 +24,6 @@ from ....passes.assumed import Assumed
 from ....passes.dce import dce
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
-from ..analysis.polynomial import Scalars, write
 from ..analysis.preconditions import Assumptions
 from ..tma import by_element, reached, tensor_map
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .... import ops
-from ....ir import types as T
-from ....ir.core import Arg, Op
+from .. import ops
+from ..ir import types as T
+from ..ir.core import Arg, Op
+from .affine import Affine
+from .arithmetic import is_index
 
 MOST_TERMS = 8  # a longer sum is a value of its own
 
@@ -113,75 +115,68 @@ def _without(product, factor):
     return tuple(left)
 
 
+ZERO = Poly()
 ITERATION = Arg(T.i64, "round")  # the number of the iteration
 
 
-class Scalars:
-    """Polynomials of scalars inside of a loop: an induction variable is its start plus its step times ITERATION."""
+class Scalars(Affine):
+    """Affine forms over the scalars of a kernel, and the polynomials of scalars themselves: `scalars(x)`.
+
+    Inside of a loop, an induction variable is its start plus its step times ITERATION.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%s: i32) {\\n %0 = constant {value=3, type=i32} : i32\\n %1 = mul %s, %0 : i32\\n}")
+    >>> Scalars()(m.body.ops[1])
+    Poly(3*s)
+    """
+
+    zero = ZERO
 
     def __init__(self, loop=None):
-        self.known = {}
+        super().__init__()
         if loop is not None:
             self._enter(loop)
 
     def _enter(self, loop):
         body, (lo, _, step, *inits) = loop.regions[0], loop.operands
-        self.known[body.args[0]] = self(lo) + self(step) * Poly.of(ITERATION)
+        self._advance(body.args[0], lo, step)
         for arg, init, out in zip(body.args[1:], inits, body.yields):
             by = _increment(arg, out)
             if by is not None and ITERATION not in self(by).values:
-                self.known[arg] = self(init) + self(by) * Poly.of(ITERATION)
+                self._advance(arg, init, by)
+
+    def _advance(self, arg, start, by):
+        self.known[arg] = self.form(base=self(start) + self(by) * Poly.of(ITERATION))
 
     def __call__(self, x):
         """The polynomial of a scalar."""
-        if x not in self.known:
-            rule = _RULES.get(x.kind) if type(x) is Op and _is_integer(x.type) else None
-            found = rule(self, x) if rule else None
-            self.known[x] = Poly.of(x) if found is None or len(found.terms) > MOST_TERMS else found
-        return self.known[x]
+        return self.of(x).base
 
+    def find(self, x):
+        form = super().find(x)
+        return self.leaf(x) if type(x.type) is T.Scalar and len(form.base.terms) > MOST_TERMS else form
 
-def _is_integer(t):
-    return type(t) is T.Scalar and t.is_int and t.kind != "bool"
+    def leaf(self, x):
+        if type(x.type) is T.Tile:
+            return super().leaf(x)
+        return self.form(x) if T.is_ptr(x.type) else self.form(base=Poly.of(x))
+
+    def number(self, n):
+        return Poly.of(n)
+
+    def number_of(self, a):
+        return a.number
+
+    def reshaped(self, op, x):
+        return None if op.attrs["reorder"] else super().reshaped(op, x)
 
 
 def _increment(arg, out):
     """The loop-invariant increment of a carried integer; None if it is updated otherwise."""
-    if type(out) is Op and out.kind is ops.add and _is_integer(arg.type):
+    if type(out) is Op and out.kind is ops.add and is_index(arg.type) and type(arg.type) is T.Scalar:
         x, y = out.operands
         return y if x is arg else x if y is arg else None
     return None
-
-
-def keeps_integers(source, to):
-    """True if a cast between two types preserves every integer.
-
-    >>> keeps_integers(T.i32, T.i64), keeps_integers(T.u32, T.i64), keeps_integers(T.i32, T.u64)
-    (True, True, False)
-    """
-    if not (_is_integer(source) and _is_integer(to)):
-        return False
-    return to.bits >= source.bits if source.signed == to.signed else to.signed and to.bits > source.bits
-
-
-def _widened(s, op):
-    return s(op.operands[0]) if keeps_integers(op.operands[0].type, op.type) else None
-
-
-def _shifted(s, op):
-    count = s(op.operands[1]).number
-    return s(op.operands[0]) * (1 << count) if count is not None and 0 <= count < 32 else None
-
-
-_RULES = {
-    ops.constant: lambda s, op: Poly.of(int(op.attrs["value"])),
-    ops.add: lambda s, op: s(op.operands[0]) + s(op.operands[1]),
-    ops.sub: lambda s, op: s(op.operands[0]) - s(op.operands[1]),
-    ops.mul: lambda s, op: s(op.operands[0]) * s(op.operands[1]),
-    ops.cast: _widened,
-    ops.shl: _shifted,
-    ops.hint: lambda s, op: s(op.operands[0]),
-}
 
 
 def in_order(product):
@@ -209,4 +204,4 @@ def write(b, poly, iteration: Any = None, value: Callable[[Any], Any] = lambda x
     return ops.constant(b, value=0, type=T.i64) if total is None else total
 
 
-__all__ = ["ITERATION", "Poly", "Scalars", "in_order", "keeps_integers", "write"]
+__all__ = ["ITERATION", "ZERO", "Poly", "Scalars", "in_order", "write"]
