@@ -1,75 +1,37 @@
-"""Affine forms of addresses and indices: base + sum of stride * index over the axes, plus irregular terms.
+"""Affine forms whose coefficients are the instructions of the kernel: so a chunk's address is one scalar, and no vector
+of indices is built.
 
-A `Form` describes a tile of integers or pointers by a few scalars, so that a chunk's address is one scalar and no
-vector of indices is built. Terms that are not affine (a loaded index, a remainder) stay *loose*: tile values that are
-evaluated where the address is needed, usually uniform in a chunk.
-
-Forms are computed in 64 bits: overflow of a signed 32-bit index is undefined, as in C. Unsigned indices narrower than
-64 bits wrap, so their sums and products are left loose.
+Loose terms (a loaded index, a remainder) are tiles that are evaluated where the address is needed, usually uniform in
+a chunk. Forms are computed in 64 bits.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from .... import ops
+from ....analysis.affine import Affine, Form, Loose, strides_behind
+from ....analysis.arithmetic import ARITHMETIC, is_index, keeps_integers
 from ....ir import types as T
 from ....ir.core import Arg, Result
 from ...llvm.writer import Val
 from .index import power_of_two, source_index
 
-__all__ = ["ADDRESSING", "Form", "Loose", "described", "form_of", "unfolded", "uniform", "usual_stride"]
+__all__ = ["ADDRESSING", "described", "form_of", "loose_index", "usual_stride"]
+
+# Ops that are cheaper to rematerialize than to buffer.
+ADDRESSING = ARITHMETIC - {ops.constant}
 
 
-class Loose(NamedTuple):
-    """`scale` times a tile value, reached from the form's tile through the shape ops in `path`, outermost first."""
-
-    scale: int | Val
-    value: Any
-    path: tuple = ()
-
-    def index(self, lo, idx):
-        """The index in `value` of the element at `idx` of the form's tile."""
-        for op in self.path:
-            idx = source_index(lo, op, idx)
-        return idx
+def form_of(lo, x) -> Form:
+    """The form of integers or pointers: base and strides are numbers or values of the kernel."""
+    found = lo.memo.get(("form", x))
+    return _Emitted(lo).of(x) if found is None else found
 
 
-class Form(NamedTuple):
-    """pointer + (base + sum(strides[d] * index[d]) + loose terms) elements; `pointer` is None for integers."""
-
-    pointer: Val | None
-    base: int | Val
-    strides: tuple
-    loose: tuple[Loose, ...] = ()
-
-    @property
-    def level(self) -> int:
-        """The deepest loop level of its parts."""
-        parts = [self.base, *self.strides, *[x.scale for x in self.loose]]
-        if self.pointer is not None:
-            parts.append(self.pointer)
-        return max([x.level for x in parts if type(x) is Val], default=0)
-
-
-def uniform(form: Form) -> bool:
-    """Whether all elements are equal."""
-    return not form.loose and not any(s != 0 for s in form.strides)
-
-
-def unfolded(path, strides):
-    """Strides after the shape ops in `path` (outermost first); None if they are not affine."""
-    for op in reversed(path):
-        if op.kind is ops.expand_dims:
-            at = op.attrs["axis"]
-            strides = (*strides[:at], 0, *strides[at:])
-        elif op.kind is ops.trans:
-            strides = tuple([strides[a] for a in op.attrs["order"]])
-        elif op.kind is ops.broadcast:
-            strides = tuple([0 if n == 1 else s for s, n in zip(strides, T.shape(op.operands[0].type), strict=True)])
-        elif op.kind is not ops.hint:
-            return None
-    return strides
+def loose_index(lo, loose: Loose, idx):
+    """The index in a loose term's value of the element at `idx` of the form's tile."""
+    for op in loose.path:
+        idx = source_index(lo, op, idx)
+    return idx
 
 
 def usual_stride(lo, form: Form, axis: int):
@@ -79,188 +41,66 @@ def usual_stride(lo, form: Form, axis: int):
         x = loose.value
         if type(x) in (Arg, Result) or x.kind is not ops.rem:
             continue
-        strides = unfolded(loose.path, form_of(lo, x.operands[0]).strides)
+        strides = strides_behind(loose.path, form_of(lo, x.operands[0]).strides)
         if strides is not None:
             total = lo.add(total, lo.mul(strides[axis], loose.scale))
     return total
 
 
-def form_of(lo, x) -> Form:
-    """The form of integers or pointers; a value that is not affine is its own loose term."""
-    key = ("form", x)
-    found = lo.memo.get(key)
-    if found is None:
-        found = _find(lo, x)
-        lo.remember(key, found, found.level)
-    return found
+class _Emitted(Affine):
+    """Coefficients are numbers, or instructions that are emitted where they are first asked for."""
+
+    def __init__(self, lo):
+        self.lo, self.plus, self.times = lo, lo.add, lo.mul
+
+    def of(self, x):
+        """The form of a value, remembered while the loop is open in which the deepest of its parts is computed."""
+        lo, key = self.lo, ("form", x)
+        found = lo.memo.get(key)
+        if found is None:
+            found = self.find(x)
+            lo.remember(key, found, _level(found))
+        return found
+
+    def find(self, x):
+        return super().find(x) if type(x.type) is T.Tile else self.scalar(x)
+
+    def scalar(self, x):
+        """The form of a scalar: the scalar itself."""
+        if type(x.type) is T.Ptr:
+            return Form(self.lo.scalar(x), 0, ())
+        if type(x) is not Arg and type(x) is not Result and x.kind is ops.constant:
+            return self.constant(x, x.attrs["value"])
+        return Form(None, self.lo.index_of(self.lo.scalar(x), x.type), ())
+
+    def leaf(self, x):
+        induction = self.lo.inductions.get(x)
+        if induction is None:
+            return super().leaf(x)
+        form = self.of(induction.start)
+        return form._replace(base=self.lo.add(form.base, induction.offset))
+
+    def keeps(self, source, to):
+        """Addresses are computed modulo 2^64."""
+        return keeps_integers(source, to) or to is T.u64 and is_index(source) or source is T.u64 and to is T.i64
+
+    def repointed(self, op, x):
+        """The same address in units of the new element size."""
+        before, after = (T.element(t).pointee.bytes for t in (op.operands[0].type, op.type))
+        if before == after or x.pointer is None:
+            return x
+        return None if before % after else self.multiplied(x, before // after)
+
+    def reshaped(self, op, x):
+        if x.loose and not all(map(power_of_two, T.shape(op.operands[0].type))):
+            return None  # indices cannot be delinearized
+        return super().reshaped(op, x)
 
 
-def _find(lo, x) -> Form:
-    t = x.type
-    if type(t) is not T.Tile:
-        return _scalar(lo, x)
-    induction = lo.inductions.get(x)
-    if induction is not None:
-        form = form_of(lo, induction.start)
-        return form._replace(base=lo.add(form.base, induction.offset))
-    op = None if type(x) in (Arg, Result) else x
-    rule = _RULES.get(op.kind) if op is not None else None
-    form = rule(lo, op) if rule else None
-    if form is None:
-        return Form(None, 0, (0,) * len(t.shape), (Loose(1, x),))
-    return form
-
-
-def _scalar(lo, x) -> Form:
-    if type(x.type) is T.Ptr:
-        return Form(lo.scalar(x), 0, ())
-    if type(x) is not Arg and type(x) is not Result and x.kind is ops.constant:
-        return Form(None, int(x.attrs["value"]), ())
-    return Form(None, lo.index_of(lo.scalar(x), x.type), ())
-
-
-# --- rules ------------------------------------------------------------------------------------------------------
-def _arange(lo, op):
-    return Form(None, op.attrs["start"], (1,))
-
-
-def _splat(lo, op):
-    form = form_of(lo, op.operands[0])
-    return form._replace(strides=(0,) * len(op.type.shape))
-
-
-def _moved(op, form, strides):
-    """The form after a shape op."""
-    return form._replace(strides=tuple(strides), loose=tuple([x._replace(path=(op, *x.path)) for x in form.loose]))
-
-
-def _expand_dims(lo, op):
-    form = form_of(lo, op.operands[0])
-    axis = op.attrs["axis"]
-    return _moved(op, form, (*form.strides[:axis], 0, *form.strides[axis:]))
-
-
-def _broadcast(lo, op):
-    form = form_of(lo, op.operands[0])
-    return _moved(op, form, [0 if n == 1 else s for s, n in zip(form.strides, T.shape(op.operands[0].type))])
-
-
-def _trans(lo, op):
-    form = form_of(lo, op.operands[0])
-    return _moved(op, form, [form.strides[axis] for axis in op.attrs["order"]])
-
-
-def _reshape(lo, op):
-    """Splitting an axis or moving axes of size 1 keeps the form; merging axes does if their strides are nested."""
-    source, target = T.shape(op.operands[0].type), op.attrs["shape"]
-    form = form_of(lo, op.operands[0])
-    if form.loose and not all(map(power_of_two, source)):
-        return None  # indices cannot be delinearized
-    merged = []
-    for n, s in zip(source, form.strides):
-        if n == 1:
-            continue
-        if merged and type(s) is int and type(merged[-1][1]) is int and merged[-1][1] == s * n:
-            merged[-1] = (merged[-1][0] * n, s)
-        else:
-            merged.append((n, s))
-    strides, rest = [], list(merged)
-    for n in reversed(target):
-        if n == 1:
-            strides.insert(0, 0)
-            continue
-        if not rest or rest[-1][0] % n:
-            return None
-        size, s = rest.pop()
-        strides.insert(0, s)
-        if size > n:
-            rest.append((size // n, lo.mul(s, n)))
-    return _moved(op, form, strides)
-
-
-def _wraps(t):
-    """Whether arithmetic on an integer type may wrap before the extension to 64 bits."""
-    return t.kind != "int" and t.bits < 64
-
-
-def _sum(sign):
-    def rule(lo, op):
-        if _wraps(T.element(op.type)):
-            return None
-        x, y = (form_of(lo, v) for v in op.operands)
-        if sign < 0:
-            y = _scaled(lo, y, -1)
-        return _added(lo, x, y)
-    return rule
-
-
-def _added(lo, x, y):
-    return Form(x.pointer if y.pointer is None else y.pointer, lo.add(x.base, y.base),
-                tuple([lo.add(a, b) for a, b in zip(x.strides, y.strides)]), x.loose + y.loose)
-
-
-def _scaled(lo, form, by):
-    return Form(None, lo.mul(form.base, by), tuple([lo.mul(s, by) for s in form.strides]),
-                tuple([x._replace(scale=lo.mul(x.scale, by)) for x in form.loose]))
-
-
-def _mul(lo, op):
-    if _wraps(T.element(op.type)):
-        return None
-    x, y = (form_of(lo, v) for v in op.operands)
-    if uniform(x):
-        x, y = y, x
-    return _scaled(lo, x, y.base) if uniform(y) else None
-
-
-def _shl(lo, op):
-    by = form_of(lo, op.operands[1])
-    if _wraps(T.element(op.type)) or not uniform(by) or type(by.base) is not int or not 0 <= by.base < 31:
-        return None
-    return _scaled(lo, form_of(lo, op.operands[0]), 1 << by.base)
-
-
-def _cast(lo, op):
-    """Widening casts keep the form; others are loose."""
-    source, target = T.element(op.operands[0].type), op.attrs["to"]
-    pointers = [type(t) is T.Ptr for t in (source, target)]
-    if all(pointers):
-        return _repointed(lo, op, source, target)
-    if any(pointers) or not (source.is_int and target.is_int):
-        return None
-    same = target.bits == source.bits and (target.signed == source.signed or target.bits == 64)
-    wider = target.bits > source.bits and (target.signed or not source.signed or target.bits == 64)
-    return form_of(lo, op.operands[0]) if source is not T.i1 and (same or wider) else None
-
-
-def _repointed(lo, op, source, target):
-    """A cast of the pointee type: the same address, in units of the new element size."""
-    form = form_of(lo, op.operands[0])
-    before, after = source.pointee.bytes, target.pointee.bytes
-    if before == after or form.pointer is None:
-        return form
-    if before % after:
-        return None
-    moved = _scaled(lo, form._replace(pointer=None), before // after)
-    return moved._replace(pointer=form.pointer)
-
-
-def _addptr(lo, op):
-    x, y = (form_of(lo, v) for v in op.operands)
-    return _added(lo, x, y) if x.pointer is not None else None
-
-
-def _hint(lo, op):
-    return form_of(lo, op.operands[0])
-
-
-_RULES = {
-    ops.arange: _arange, ops.splat: _splat, ops.expand_dims: _expand_dims, ops.broadcast: _broadcast, ops.trans: _trans,
-    ops.reshape: _reshape, ops.add: _sum(1), ops.sub: _sum(-1), ops.mul: _mul, ops.shl: _shl, ops.cast: _cast,
-    ops.addptr: _addptr, ops.hint: _hint,
-}
-# Ops that are cheaper to rematerialize than to buffer.
-ADDRESSING = frozenset(_RULES)
+def _level(form: Form) -> int:
+    """The deepest loop level of a form's parts."""
+    parts = [form.pointer, form.base, *form.strides, *[x.scale for x in form.loose]]
+    return max([x.level for x in parts if type(x) is Val], default=0)
 
 
 def described(x) -> bool:

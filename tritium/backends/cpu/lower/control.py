@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .... import ops
+from ....analysis.affine import Form
 from ....ir import types as T
 from ....ir.core import Arg, Op, Result, walk
 from ...llvm.rows import llvm_type
 from ...llvm.writer import Level, Val, value
 from ..fuse import ops as cpu_ops
 from ..fuse import polls
-from ..fuse.affine import Form, form_of
+from ..fuse.affine import form_of
 from ..fuse.buffering import induction_tiles, leads_to
 from ..fuse.dependences import positionwise
 from . import loop_nests

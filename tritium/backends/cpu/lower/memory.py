@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .... import ops
+from ....analysis.affine import Form, is_uniform
 from ....ir import types as T
 from ....ir.core import Arg, Result
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, mangle, value, vector
-from ..fuse.affine import Form, form_of, uniform, usual_stride
+from ..fuse.affine import form_of, loose_index, usual_stride
 from ..fuse.index import iota, lanes_of, width_of
 from ..fuse.uniform_quotients import counting
 from .predication import Mask, mask_of
@@ -75,7 +76,7 @@ def _terms(lo, form: Form, idx, wrap):
         else:
             vectors.append(_times(lo, lo.w.lanes_of("i64", lane.offsets), stride))
     for loose in form.loose:
-        at = loose.index(lo, idx)
+        at = loose_index(lo, loose, idx)
         first = counting(lo, loose.value, at) if type(loose.scale) is int else None
         if first is not None and loose.value not in lo.buffers:
             start = lo.index_of(lo.ev(loose.value, first), T.element(loose.value.type))
@@ -107,7 +108,7 @@ def _wrapped(lo, loose, at):
         return None
     top, n = (form_of(lo, y) for y in x.operands)
     axes = [a for a, (_, lane) in enumerate(at) if lane is not None]
-    if top.loose or not uniform(n) or x in lo.buffers or len(axes) != 1:
+    if top.loose or not is_uniform(n) or x in lo.buffers or len(axes) != 1:
         return None
     (axis,), w = axes, lo.w
     base, lane = at[axis]

@@ -11,10 +11,11 @@ import copy
 from typing import Any
 
 from .... import ops
+from ....analysis.affine import strides_behind
 from ....ir import types as T
 from ....ir.core import Arg, Result
 from ...llvm.writer import Val, lanes
-from ..fuse.affine import form_of, unfolded
+from ..fuse.affine import form_of, loose_index
 from ..fuse.index import iota, source_index, width_of
 
 __all__ = ["Mask", "limits", "mask_of", "tile_inside"]
@@ -176,7 +177,7 @@ def _bound(lo, mask, m, idx):
             limit = lo.add(limit, lo.mul(base, lo.sub(b, a)))
     for sign, form in ((-1, x), (1, y)):
         for loose in form.loose:
-            value = lo.index_of(lo.ev(loose.value, loose.index(lo, idx)), T.element(loose.value.type))
+            value = lo.index_of(lo.ev(loose.value, loose_index(lo, loose, idx)), T.element(loose.value.type))
             if type(value) is Val and lanes(value.type) > 1:
                 return False
             limit = lo.add(limit, lo.mul(value, lo.mul(loose.scale, sign)))
@@ -256,7 +257,7 @@ def _limits(lo, m, path, found) -> bool:
     if difference is None:
         return False
     inner, x, y = difference
-    strides = unfolded(path, inner)
+    strides = strides_behind(path, inner)
     moved = [] if strides is None else [(axis, s) for axis, s in enumerate(strides) if s]
     if len(moved) != 1 or moved[0][1] != 1:
         return False

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .... import ops
+from ....analysis.affine import Form, is_uniform, strides_behind
 from ....ir import types as T
 from ....ir.core import Arg, Op, Result
 from ...llvm.rows import memory_type
-from ..fuse.affine import Form, form_of, unfolded, uniform
+from ..fuse.affine import form_of
 from . import predication
 from .scratch import Buffer
 
@@ -35,9 +36,9 @@ def wrap_of(lo, loose) -> Wrap | None:
     if type(x) in (Arg, Result) or x.kind is not ops.rem or len(T.shape(x.type)) != 1 or not T.element(x.type).signed:
         return None
     top, by = (form_of(lo, y) for y in x.operands)
-    if top.loose or not uniform(by) or type(top.strides[0]) is not int or top.strides[0] < 0:
+    if top.loose or not is_uniform(by) or type(top.strides[0]) is not int or top.strides[0] < 0:
         return None
-    strides = unfolded(loose.path, top.strides)
+    strides = strides_behind(loose.path, top.strides)
     return None if strides is None else Wrap(loose.scale, top.base, by.base, strides)
 
 
