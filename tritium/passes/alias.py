@@ -16,10 +16,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .. import ops
+from ..analysis.affine import Affine, Form, Loose
+from ..analysis.polynomial import Poly, Scalars, in_order
+from ..analysis.views import axes_behind
 from ..ir import types as T
 from ..ir.bounds import Pair, arguments_of, bounds, dependence_distances
 from ..ir.core import Arg, Op, Result, behind_views, walk
-from .ranges import Carried, Derivations, Rows, through, widens
+from .ranges import Carried, Derivations, Rows
 
 __all__ = ["MOST_PAIRS", "AliasAnalysis"]
 
@@ -33,6 +36,7 @@ class AliasAnalysis:
 
     def __init__(self, module):
         self.known, self._reached, self._offsets = Derivations(module), {}, {}
+        self.bytes, self.strides = _Bytes(self.known), _Strides()
 
     def pair(self, a, b, identical, loop=None):
         """The `Pair` of two accesses; None if no launch could be shown to keep them disjoint.
@@ -89,40 +93,28 @@ class AliasAnalysis:
             reach = rows.add(("add", "i64", reach, rows.add(("mul", "i64", by, index))))
         return out
 
-    def stride_of(self, x, axes: Any, scale):
+    def stride_of(self, x, axes, scale):
         """The stride of a tile along the one axis it varies with; None if there is no such axis."""
-        factors = []
-        while type(x) is not Op or x.kind is not ops.arange:
-            if type(x) is Op and (x.kind.view or x.kind is ops.cast and widens(x)):
-                axes, x = through(x, axes), x.operands[0]
-            elif type(x) is Op and x.kind in (ops.add, ops.sub, ops.mul):
-                y, other = x.operands if _is_uniform(x.operands[1]) else x.operands[::-1]
-                if not _is_uniform(other) or _is_uniform(y):
-                    return None
-                factors += [behind_views(other)] if x.kind is ops.mul else []
-                scale = -scale if x.kind is ops.sub and other is x.operands[0] else scale
-                x = y
-            else:
-                return None
-        return _Stride(axes[0], scale, tuple(factors), x) if type(axes[0]) is int else None
+        form = self.strides.of(x)
+        varying = [(axis, step) for axis, step in zip(axes, form.strides) if step]
+        if form.loose or len(varying) != 1 or len(varying[0][1].terms) != 1:
+            return None
+        (axis, step), = varying
+        (product, times), = step.terms.items()
+        factors = in_order(product)
+        indices = [x for x in factors if _is_range(x)]
+        if type(axis) is not int or len(indices) != 1:
+            return None
+        return _Stride(axis, scale * times, tuple([x for x in factors if not _is_range(x)]), indices[0])
 
     def origin(self, p):
-        """The index of the parameter that pointers are derived from."""
-        while True:
-            carried = self.known.carried(p)
-            if carried is not None:
-                p = carried.start
-            elif type(p) is Arg:
-                return self.known.arguments.get(p)
-            elif type(p) is not Op or not p.operands or not T.is_ptr(p.operands[0].type):
-                return None
-            else:
-                p = p.operands[0]
+        """The index of the parameter that pointers are derived from; None if that is not known."""
+        return self.known.arguments.get(self.bytes.of(p).pointer)
 
     def offset_of(self, p):
         """The offset of a pointer from its parameter."""
         if p not in self._offsets:
-            self._offsets[p] = _Offset(self.known, p)
+            self._offsets[p] = _Offset(self.bytes, p, tuple(range(len(T.shape(p.type)))))
         return self._offsets[p]
 
     def launch_extents(self, a, b):
@@ -190,76 +182,73 @@ class _Stride(NamedTuple):
     index: Op
 
 
-class _Offset:
-    """The offset of a pointer from its parameter, in bytes: a constant and terms by key."""
+class _Bytes(Affine):
+    """Pointers as a parameter, a number of bytes, and loose terms: all that is not a number."""
 
-    def __init__(self, known, p, axes=None):
-        self.known, self.constant_part, self.terms = known, 0, {}
-        self.axes = tuple(range(len(T.shape(p.type)))) if axes is None else axes
-        self.expand(p, 1)
+    def __init__(self, derivations):
+        super().__init__()
+        self.derivations = derivations
+
+    def size(self, op):
+        return T.element(op.type).pointee.bytes
+
+    def repointed(self, op, x):
+        return x
+
+    def arange(self, op, start):
+        return None
+
+    def leaf(self, x):
+        carried = self.derivations.carried(x)
+        if carried is not None:
+            form = self.of(carried.start)
+            return form._replace(loose=(*form.loose, Loose(1, carried)))
+        return self.form(x) if T.is_ptr(x.type) and x in self.derivations.arguments else super().leaf(x)
+
+
+class _Strides(Scalars):
+    """Strides along the axes of a tile: products of scalars, which count as they are, and of the range itself."""
+
+    def find(self, x):
+        number = type(x) is Op and x.kind is ops.constant
+        return super().find(x) if type(x.type) is T.Tile or number else self.leaf(x)
+
+    def arange(self, op, start):
+        return Form(None, self.zero, (Poly.of(op),))
+
+
+def _is_range(x):
+    return type(x) is Op and x.kind is ops.arange
+
+
+class _Offset:
+    """The offset of a pointer from its parameter, in bytes: a constant and terms by key. `axes` are the pointer's."""
+
+    def __init__(self, of, p, axes):
+        self.of, self.known, self.terms, form = of, of.derivations, {}, of.of(p)
+        self.constant_part = form.base
+        for scale, x, path in form.loose:
+            if type(x) is Carried:
+                self.add(_key_of(x), scale, x, _moves_uniformly(x))
+                continue
+            inner = axes
+            for op in path:
+                inner = axes_behind(op, inner)
+            self.add((x, inner), scale, x, type(x.type) is not T.Tile and not T.is_ptr(x.type))
 
     def tiles(self):
         """(axes, scale, value) of each term that is not uniform. A tile that a loop only shifts counts as its start."""
         for (_, axes), (scale, x, uniform) in self.terms.items():
             start = self.known.shifted(x) if type(x) is Arg else None
             if start is not None:
-                yield from ((inner, scale * times, y) for inner, times, y in _Offset(self.known, start, axes).tiles())
+                yield from ((inner, scale * times, y) for inner, times, y in _Offset(self.of, start, axes).tiles())
             elif scale and not uniform:
                 yield axes, scale, x
-
-    def expand(self, x, scale):
-        """Add `scale` times a value, expanded into terms."""
-        carried = self.known.carried(x)
-        if carried is not None:
-            self.expand(carried.start, scale)
-            self.add(_key_of(carried), scale, carried, _moves_uniformly(carried))
-        elif type(x) is Op and x.kind.view and not _wraps(x.type):
-            self.through(x, scale)
-        elif type(x) is Op and x.kind in _EXPAND and not _wraps(x.type):
-            _EXPAND[x.kind](self, x, scale)
-        elif not T.is_ptr(x.type):
-            tile = type(x.type) is T.Tile
-            self.add((x, self.axes if tile else ()), scale, x, not tile)
-        elif type(x) is not Arg or x not in self.known.arguments:
-            self.add((x, None), scale, x, False)
 
     def add(self, key, scale, value, uniform):
         """Add a term."""
         before = self.terms.get(key, _Term(0, value, uniform))
         self.terms[key] = before._replace(scale=before.scale + scale)
-
-    def through(self, op, scale):
-        """Expand the operand of a broadcast, view or widening cast."""
-        outer, self.axes = self.axes, through(op, self.axes)
-        self.expand(op.operands[0], scale)
-        self.axes = outer
-
-    def cast(self, op, scale):
-        """Expand value-preserving casts; others are terms of their own."""
-        if T.is_ptr(op.type) or widens(op):
-            self.through(op, scale)
-        else:
-            self.add((op, self.axes), scale, op, type(op.type) is not T.Tile)
-
-    def sum(self, op, scale):
-        """x + y, x - y, pointer + y elements."""
-        x, y = op.operands
-        by = {ops.add: 1, ops.sub: -1}.get(op.kind) or T.element(op.type).pointee.bytes
-        self.expand(x, scale)
-        self.expand(y, scale * by)
-
-    def product(self, op, scale):
-        """x times a constant."""
-        for x, y in (op.operands, op.operands[::-1]):
-            number = _constant(y)
-            if number is not None:
-                self.expand(x, scale * number)
-                return
-        self.add((op, self.axes if type(op.type) is T.Tile else ()), scale, op, type(op.type) is not T.Tile)
-
-    def constant(self, op, scale):
-        """A constant."""
-        self.constant_part += scale * int(op.attrs["value"])
 
     def rows(self, without):
         """The rows of the offset without some terms."""
@@ -271,23 +260,6 @@ class _Offset:
             by = rows.add(("constant", "i64", scale))
             at = rows.add(("add", "i64", at, rows.add(("mul", "i64", place, by))))
         return tuple(rows.out)
-
-
-_EXPAND = {
-    ops.add: _Offset.sum, ops.sub: _Offset.sum, ops.addptr: _Offset.sum, ops.cast: _Offset.cast,
-    ops.mul: _Offset.product, ops.constant: _Offset.constant,
-}  # fmt: skip
-
-
-def _wraps(t):
-    """True for unsigned integers narrower than an address, which may wrap on purpose."""
-    t = T.element(t)
-    return type(t) is T.Scalar and not t.signed and t.bits < 64
-
-
-def _constant(x):
-    x = behind_views(x)
-    return int(x.attrs["value"]) if type(x) is Op and x.kind is ops.constant else None
 
 
 def _is_uniform(x):
