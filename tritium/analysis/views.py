@@ -11,8 +11,8 @@ __all__ = ["axes_behind", "moved"]
 def moved(op, facts, new, stretched=None):
     """Facts about each axis of a view's result, of those about its operand's axes; None for a reshape.
 
-    An axis that the view adds has the fact `new`, and so has one that it stretches, unless `stretched(fact, length)`
-    says otherwise.
+    An axis that the view adds has the fact `new`, and so has one of size 1 that it stretches, unless
+    `stretched(fact, length)` says otherwise.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%x: tile<8xf32>) {\\n %0 = expand_dims %x {axis=0} : tile<1x8xf32>\\n"
@@ -23,7 +23,7 @@ def moved(op, facts, new, stretched=None):
     """
     if op.kind is ops.broadcast:
         sizes = zip(facts, T.shape(op.operands[0].type), T.shape(op.type), strict=True)
-        return tuple([x if m == n else stretched(x, n) if stretched else new for x, m, n in sizes])
+        return tuple([x if m != 1 else stretched(x, n) if stretched else new for x, m, n in sizes])
     if op.kind is ops.expand_dims:
         at = op.attrs["axis"]
         return (*facts[:at], new, *facts[at:])
