@@ -9,15 +9,15 @@ All are powers of two. A scalar has one axis of length 1. They decide the width 
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 from .. import ops
+from ..analysis.arithmetic import Domain, constant_of, transfer
+from ..analysis.views import moved
 from ..ir import types as T
 from ..ir.bounds import bounds
-from ..ir.core import Op, Result, behind_views
+from ..ir.core import Op, Result
 from .ranges import Derivations, assume
-from .simplify import number
 
 EVERYTHING = 1 << 40  # divides zero
 
@@ -38,13 +38,12 @@ class AxisInfo(NamedTuple):
         return AxisInfo(*(tuple(map(min, x, y)) for x, y in zip(self, other)))
 
 
-def analyze(module, preconditions=None, loads=False):
-    """A function from a value of the module to its AxisInfo, computed lazily.
+def analyze(module, preconditions=None):
+    """A function from a value of the module to its AxisInfo, computed lazily, and once for a module.
 
     Quotients and remainders keep runs only of nonnegative values. With a list `preconditions`, a value whose sign
-    depends on the launch is assumed to be nonnegative and its rows (`passes.ranges`) are added to the list: the result
-    holds for launches in which all of these are 0 or more. With `loads`, elements loaded from equal addresses are
-    equal, which holds where one load instruction serves all elements of a group.
+    depends on the launch is assumed to be nonnegative and its rows (`analysis.ranges`) are added to the list: the
+    result holds for launches in which all of these are 0 or more.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%x: ptr<f32> {divisible=16}) {\\n"
@@ -53,50 +52,44 @@ def analyze(module, preconditions=None, loads=False):
     >>> analyze(m)(m.body.ops[2])
     AxisInfo(contiguity=(64,), divisibility=(16,), constancy=(1,))
     """
-    return AxisAnalysis(module, preconditions, loads)
+    return AxisAnalysis(module, preconditions)
 
 
 class AxisAnalysis:
     """The AxisInfo of the values of a module; see `analyze`."""
 
-    def __init__(self, module, preconditions, loads):
-        self._known = functools.cache(lambda: _looked_through(module, preconditions, loads))
+    def __init__(self, module, preconditions):
+        self._module, self._preconditions, self._stated = module, preconditions, 0
 
     def __call__(self, x):
         """The AxisInfo of a value."""
-        return _get(self._known(), x)
+        known = self._known()
+        info = known.of(x)
+        self._state(known)
+        return info
 
     def is_nonnegative(self, x):
         """True if an integer is 0 or more: always, or by a precondition recorded so far."""
-        known = self._known()
-        rows = known.rows(x)
-        return bounds(rows)[0] >= 0 or rows in (known.preconditions or ())
+        self._state(self._known())
+        rows = self._module.found_by(Derivations).rows(x)
+        return bounds(rows)[0] >= 0 or rows in (self._preconditions or ())
+
+    def _known(self):
+        return self._module.found_by(_certain if self._preconditions is None else _assuming)
+
+    def _state(self, known):
+        """Add what is assumed to the preconditions."""
+        if self._preconditions is not None and self._stated < len(known.assumed):
+            self._stated = len(known.assumed)
+            self._preconditions += [rows for rows in known.assumed if rows not in self._preconditions]
 
 
-def _looked_through(module, preconditions, loads):
-    known = _Known(module, preconditions, loads)
-    for arg in module.args:
-        known[arg] = (_nothing(arg.type) if T.shape(arg.type) else _scalar(arg.attrs.get("divisible", 1)),)
-    _block(module.body, known)
-    return known
+def _certain(module):
+    return _Axes(module, None)
 
 
-class _Known(dict):
-    """A value's op -> AxisInfo of its results; and queries of signs."""
-
-    def __init__(self, module, preconditions, loads):
-        super().__init__()
-        self.loads = loads
-        self.module, self.preconditions, self.derivations = module, preconditions, None
-
-    def nonnegative(self, x):
-        """True if a value is 0 or more, or assumed to be."""
-        return assume([self.rows(x)], self.preconditions)
-
-    def rows(self, x):
-        """How a value is computed."""
-        self.derivations = self.derivations or Derivations(self.module)
-        return self.derivations.rows(x)
+def _assuming(module):
+    return _Axes(module, [])
 
 
 def _scalar(divisor):
@@ -109,96 +102,137 @@ def _nothing(t):
     return AxisInfo(ones, ones, ones)
 
 
-def _get(known, x):
-    """The AxisInfo of a value, computed on demand for values that a later pass has created."""
-    op, k = (x.op, x.index) if type(x) is Result else (x, 0)
-    if op not in known and type(op) is Op and not op.regions:
-        _op(op, known)
-    return known[op][k]
-
-
-def _block(block, known):
-    for op in block.ops:
-        if op.kind.loop:
-            _loop(op, known)
-            continue
-        for region in op.regions:
-            for arg in region.args:
-                known[arg] = (_nothing(arg.type),)
-            _block(region, known)
-        if op.kind is ops.if_:
-            both = [[_get(known, y) for y in r.yields] for r in op.regions]
-            known[op] = tuple(a.meet(b) for a, b in zip(*both))
-        elif op.types:
-            _op(op, known)
-
-
-def _op(op, known):
-    infos = [_get(known, x) for x in op.operands]
-    if op.kind in _BY_SIGN:
-        known[op] = (_BY_SIGN[op.kind](op, infos[0], infos[1], known.nonnegative),)
-    elif op.kind is ops.load and known.loads and not op.attrs["volatile"]:
-        known[op] = (_same(op, *infos),)
-    else:
-        rule = _RULES.get(op.kind)
-        known[op] = (rule(op, *infos),) if rule else tuple(map(_nothing, op.types))
-
-
-def _loop(op, known):
-    """Assume what holds before the loop, and weaken it until the body keeps it."""
-    heads, parameters = op.kind.loop
-    carried = [_get(known, x) for x in op.operands[heads:]]
-    body = op.regions[-1]
-    while True:
-        for region in op.regions:
-            for arg, fact in zip(region.args[parameters:], carried):
-                known[arg] = (fact,)
-            if heads:
-                first, step = (_get(known, x).divisibility[0] for x in (op.operands[0], op.operands[2]))
-                known[region.args[0]] = (_scalar(min(first, step)),)
-            _block(region, known)
-        after = [fact.meet(_get(known, y)) for fact, y in zip(carried, body.yields)]
-        if after == carried:
-            break
-        carried = after
-    known[op] = tuple(carried)
-
-
-# --- one rule for each op that preserves axis info -------------------------------------------------------------
 def _lowest_bit(n):
     return n & -n if n else EVERYTHING
 
 
-def _constant(op):
-    value = op.attrs["value"]
-    return _scalar(_lowest_bit(abs(value)) if isinstance(value, int) and not isinstance(value, bool) else 1)
+class _Axes(Domain):
+    """The AxisInfo of the values of a module, and what is `assumed` to be nonnegative for it (None: nothing may be)."""
 
+    def __init__(self, module, assumed):
+        self.known, self.assumed, self.derivations = {}, assumed, module.found_by(Derivations)
+        for arg in module.args:
+            self.known[arg] = (_nothing(arg.type) if T.shape(arg.type) else _scalar(arg.attrs.get("divisible", 1)),)
+        self.block(module.body)
 
-def _arange(op):
-    return AxisInfo((_lowest_bit(op.type.numel),), (_lowest_bit(op.attrs["start"]),), (1,))
+    def of(self, x):
+        """The AxisInfo of a value, computed on demand for values that a later pass has created."""
+        op, k = (x.op, x.index) if type(x) is Result else (x, 0)
+        if op not in self.known and type(op) is Op and not op.regions:
+            self.op(op)
+        return self.known[op][k]
 
+    def nonnegative(self, x):
+        """True if a value is 0 or more, or assumed to be."""
+        return assume([self.derivations.rows(x)], self.assumed)
 
-def _splat(op, x):
-    shape = op.attrs["shape"]
-    return AxisInfo((1,) * len(shape), x.divisibility * len(shape), tuple(map(_lowest_bit, shape)))
+    def block(self, block):
+        """Compute the infos of a block."""
+        known = self.known
+        for op in block.ops:
+            if op.kind.loop:
+                self.loop(op)
+                continue
+            for region in op.regions:
+                for arg in region.args:
+                    known[arg] = (_nothing(arg.type),)
+                self.block(region)
+            if op.kind is ops.if_:
+                both = [[self.of(y) for y in r.yields] for r in op.regions]
+                known[op] = tuple(a.meet(b) for a, b in zip(*both))
+            elif op.types:
+                self.op(op)
 
+    def op(self, op):
+        """Compute the infos of an op's results."""
+        found = transfer(self, op, self.of)
+        if found is None:
+            rule = _RULES.get(op.kind)
+            found = rule(self, op, *map(self.of, op.operands)) if rule else None
+        self.known[op] = tuple(map(_nothing, op.types)) if found is None else (found,)
 
-def _expand_dims(op, x):
-    axis = op.attrs["axis"]
-    if not T.shape(op.operands[0].type):
-        return x
-    own = min(x.at(a, 1) for a in range(len(x.contiguity)))
-    put = lambda xs, new: (*xs[:axis], new, *xs[axis:])
-    return AxisInfo(put(x.contiguity, 1), put(x.divisibility, own), put(x.constancy, 1))
+    def loop(self, op):
+        """Assume what holds before the loop, and weaken it until the body keeps it."""
+        known, (heads, parameters) = self.known, op.kind.loop
+        carried = [self.of(x) for x in op.operands[heads:]]
+        body = op.regions[-1]
+        while True:
+            for region in op.regions:
+                for arg, fact in zip(region.args[parameters:], carried):
+                    known[arg] = (fact,)
+                if heads:
+                    first, step = (self.of(x).divisibility[0] for x in (op.operands[0], op.operands[2]))
+                    known[region.args[0]] = (_scalar(min(first, step)),)
+                self.block(region)
+            after = [fact.meet(self.of(y)) for fact, y in zip(carried, body.yields)]
+            if after == carried:
+                break
+            carried = after
+        known[op] = tuple(carried)
 
+    # -- index arithmetic ----------------------------------------------------------------------------------------------
+    def size(self, op):
+        return T.element(op.type).pointee.bytes
 
-def _broadcast(op, x):
-    old, new = op.operands[0].type.shape, op.type.shape
-    return x._replace(constancy=tuple(n if o != n else k for o, n, k in zip(old, new, x.constancy)))
+    def constant(self, op, number):
+        return _scalar(_lowest_bit(abs(number)) if isinstance(number, int) and not isinstance(number, bool) else 1)
 
+    def arange(self, op, start):
+        return AxisInfo((_lowest_bit(op.type.numel),), (_lowest_bit(start),), (1,))
 
-def _trans(op, x):
-    return AxisInfo(*(tuple(xs[k] for k in op.attrs["order"]) for xs in x))
+    def sum(self, op, x, y, by):
+        """x + y, x - y, or x plus y times a number of bytes."""
+        contiguity, divisibility, constancy = [], [], []
+        for a in range(len(x.contiguity)):
+            left = min(x.contiguity[a], y.constancy[a])
+            right = 1 if by < 0 else min(y.contiguity[a], x.constancy[a])
+            run = max(left, right, 1)
+            contiguity.append(run)
+            divisibility.append(min(x.at(a, run), y.at(a, run) * abs(by)))
+            constancy.append(min(x.constancy[a], y.constancy[a]))
+        return AxisInfo(tuple(contiguity), tuple(divisibility), tuple(constancy))
+
+    def product(self, op, x, y):
+        if constant_of(op.operands[1]) == 1:
+            return x
+        if constant_of(op.operands[0]) == 1:
+            return y
+        rank = range(len(x.contiguity))
+        divisors = tuple([min(EVERYTHING, x.at(a, 1) * y.at(a, 1)) for a in rank])
+        return AxisInfo((1,) * len(rank), divisors, tuple(map(min, x.constancy, y.constancy)))
+
+    def scaled(self, op, x, by):
+        divisors = tuple([min(EVERYTHING, x.at(a, 1) * by) for a in range(len(x.contiguity))])
+        return x if by == 1 else AxisInfo((1,) * len(divisors), divisors, x.constancy)
+
+    def keeps(self, source, to):
+        """Runs and divisors survive a cast between wide integers, signed or not."""
+        return all(type(t) is T.Scalar and t.is_int and t.bits >= 32 for t in (source, to))
+
+    def cast(self, op, of):
+        return _same(op, of(op.operands[0]))
+
+    def repointed(self, op, x):
+        return _same(op, x)
+
+    def hint(self, op, x):
+        fields = []
+        for have, said in zip(x, (op.attrs["contiguous"], op.attrs["divisible"], op.attrs["constancy"])):
+            said = said if said is None or isinstance(said, (tuple, list)) else (said,)
+            fields.append(have if said is None else tuple(max(h, _lowest_bit(s)) for h, s in zip(have, said)))
+        return AxisInfo(*fields)
+
+    def view(self, op, x):
+        if op.kind is ops.reshape:
+            return _reshape(op, x)
+        if op.kind is ops.splat:
+            shape = op.attrs["shape"]
+            return AxisInfo((1,) * len(shape), x.divisibility * len(shape), tuple(map(_lowest_bit, shape)))
+        if op.kind is ops.expand_dims and not T.shape(op.operands[0].type):
+            return x
+        new = 1, min(x.at(a, 1) for a in range(len(x.contiguity))), 1
+        axes = moved(op, tuple(zip(*x)), new, lambda info, n: (*info[:2], n))
+        return None if axes is None else AxisInfo(*map(tuple, zip(*axes)))
 
 
 def _reshape(op, x):
@@ -222,49 +256,7 @@ def _reshape(op, x):
     return _nothing(op.type)
 
 
-def _sum(x, y, size=1, signed_right=False):
-    """x + y (or x - y), where y counts in steps of `size`."""
-    contiguity, divisibility, constancy = [], [], []
-    for a in range(len(x.contiguity)):
-        left = min(x.contiguity[a], y.constancy[a])
-        right = 1 if signed_right else min(y.contiguity[a], x.constancy[a])
-        run = max(left, right, 1)
-        contiguity.append(run)
-        divisibility.append(min(x.at(a, run), y.at(a, run) * size))
-        constancy.append(min(x.constancy[a], y.constancy[a]))
-    return AxisInfo(tuple(contiguity), tuple(divisibility), tuple(constancy))
-
-
-def _add(op, x, y):
-    return _sum(x, y)
-
-
-def _sub(op, x, y):
-    return _sum(x, y, signed_right=True)
-
-
-def _addptr(op, x, y):
-    return _sum(x, y, T.element(op.type).pointee.bytes)
-
-
-def _mul(op, x, y):
-    if _is_one(op.operands[1]):
-        return x
-    if _is_one(op.operands[0]):
-        return y
-    rank = range(len(x.contiguity))
-    return AxisInfo(
-        (1,) * len(rank),
-        tuple(min(EVERYTHING, x.at(a, 1) * y.at(a, 1)) for a in rank),
-        tuple(min(x.constancy[a], y.constancy[a]) for a in rank),
-    )
-
-
-def _is_one(x):
-    x = behind_views(x)
-    return type(x) is Op and x.kind is ops.constant and x.attrs["value"] == 1
-
-
+# --- one rule for each other op that preserves axis info --------------------------------------------------------------
 def _aligned_runs(x, y):
     """On each axis, groups of x that count up from a multiple of their length and that y, the same, is a multiple of.
 
@@ -273,23 +265,23 @@ def _aligned_runs(x, y):
     return tuple(map(min, x.contiguity, x.divisibility, y.divisibility, y.constancy))
 
 
-def _runs_of_quotient(op, x, y, nonnegative):
+def _runs_of_quotient(known, op, x, y):
     """The aligned runs, if rounding is downwards: towards zero it turns round below 0."""
     alone = (1,) * len(x.contiguity)
     if not T.element(op.type).is_int:
         return alone
     runs = _aligned_runs(x, y)
-    return runs if runs == alone or nonnegative(op.operands[0]) else alone
+    return runs if runs == alone or known.nonnegative(op.operands[0]) else alone
 
 
-def _div(op, x, y, nonnegative):
-    return _quotient(op, x, y, _runs_of_quotient(op, x, y, nonnegative))
+def _div(known, op, x, y):
+    return _quotient(op, x, y, _runs_of_quotient(known, op, x, y))
 
 
-def _rem(op, x, y, nonnegative):
+def _rem(known, op, x, y):
     if not T.element(op.type).is_int:
         return _same(op, x, y)
-    return _remainder(op, x, y, _runs_of_quotient(op, x, y, nonnegative))
+    return _remainder(op, x, y, _runs_of_quotient(known, op, x, y))
 
 
 def _quotient(op, x, y, runs):
@@ -304,27 +296,18 @@ def _remainder(op, x, y, runs):
     return AxisInfo(runs, divisors, tuple(map(min, x.constancy, y.constancy)))
 
 
-def _shl(op, x, y):
-    """x << 3 is x * 8."""
-    count = number(op.operands[1])
-    if count is None or not 0 <= count < T.element(op.type).bits:
-        return _same(op, x, y)
-    divisors = tuple(min(EVERYTHING, x.at(a, 1) << count) for a in range(len(x.contiguity)))
-    return x if count == 0 else AxisInfo((1,) * len(divisors), divisors, x.constancy)
-
-
-def _shr(op, x, y):
+def _shr(known, op, x, y):
     """x >> 3 is x / 8, rounded down."""
-    count = number(op.operands[1])
+    count = constant_of(op.operands[1])
     if count is None or not 0 <= count < T.element(op.type).bits:
         return _same(op, x, y)
     y = _multiples_of(y, 1 << count)
     return _quotient(op, x, y, _aligned_runs(x, y))
 
 
-def _and(op, x, y):
+def _and(known, op, x, y):
     """x & 7 is x % 8, never negative."""
-    mask = number(op.operands[1])
+    mask = constant_of(op.operands[1])
     if T.element(op.type) is T.i1 or mask is None or mask <= 0 or mask & (mask + 1):
         return _same(op, x, y)
     y = _multiples_of(y, mask + 1)
@@ -335,13 +318,17 @@ def _multiples_of(x, divisor):
     return x._replace(divisibility=(divisor,) * len(x.divisibility))
 
 
+def _equal(known, op, *infos):
+    return _same(op, *infos)
+
+
 def _same(op, *infos):
     """Only equality survives."""
     rank = range(len(infos[0].contiguity))
     return _nothing(op.type)._replace(constancy=tuple(min(i.constancy[a] for i in infos) for a in rank))
 
 
-def _compare(op, x, y):
+def _compare(known, op, x, y):
     """A run and a bound that are both multiples of g cannot cross inside a group of g."""
     out = _same(op, x, y)
     if op.kind in (ops.gt, ops.le):
@@ -354,17 +341,7 @@ def _compare(op, x, y):
     return out._replace(constancy=tuple(groups))
 
 
-def _cast(op, x):
-    source, target = T.element(op.operands[0].type), op.attrs["to"]
-    integers = all(type(t) is T.Scalar and t.is_int and t.bits >= 32 for t in (source, target))
-    return x if integers else _same(op, x)
-
-
-def _keep(op, x):
-    return x
-
-
-def _select(op, c, x, y):
+def _select(known, op, c, x, y):
     both = x.meet(y)
     shared = tuple(min(both.contiguity[a], c.constancy[a]) for a in range(len(both.contiguity)))
     return AxisInfo(
@@ -374,48 +351,13 @@ def _select(op, c, x, y):
     )
 
 
-def _load(op, *infos):
-    """What lies at one address is one value."""
-    return _nothing(op.type) if op.attrs["volatile"] else _same(op, *infos)
-
-
-def _hint(op, x):
-    fields = []
-    for have, said in zip(x, (op.attrs["contiguous"], op.attrs["divisible"], op.attrs["constancy"])):
-        said = said if said is None or isinstance(said, (tuple, list)) else (said,)
-        fields.append(have if said is None else tuple(max(h, _lowest_bit(s)) for h, s in zip(have, said)))
-    return AxisInfo(*fields)
+def _load(known, op, *infos):
+    """What lies at one address is one value, unless it changes."""
+    return None if op.attrs["volatile"] else _same(op, *infos)
 
 
 _RULES = {
-    ops.constant: _constant,
-    ops.arange: _arange,
-    ops.splat: _splat,
-    ops.expand_dims: _expand_dims,
-    ops.broadcast: _broadcast,
-    ops.trans: _trans,
-    ops.reshape: _reshape,
-    ops.add: _add,
-    ops.sub: _sub,
-    ops.addptr: _addptr,
-    ops.mul: _mul,
-    ops.shl: _shl,
-    ops.shr: _shr,
-    ops.cast: _cast,
-    ops.select: _select,
-    ops.hint: _hint,
-    ops.load: _load,
-    ops.lt: _compare,
-    ops.le: _compare,
-    ops.gt: _compare,
-    ops.ge: _compare,
-    ops.eq: _same,
-    ops.ne: _same,
-    ops.and_: _and,
-    ops.or_: _same,
-    ops.xor: _same,
-    ops.max_: _same,
-    ops.min_: _same,
-}
-
-_BY_SIGN = {ops.div: _div, ops.rem: _rem}  # these ask about signs
+    ops.shl: _equal, ops.shr: _shr, ops.div: _div, ops.rem: _rem, ops.select: _select, ops.load: _load,
+    ops.lt: _compare, ops.le: _compare, ops.gt: _compare, ops.ge: _compare, ops.eq: _equal, ops.ne: _equal,
+    ops.and_: _and, ops.or_: _equal, ops.xor: _equal, ops.max_: _equal, ops.min_: _equal,
+}  # fmt: skip

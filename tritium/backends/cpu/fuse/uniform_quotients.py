@@ -78,7 +78,7 @@ def _is_quotient(op):
 def axis_info_of(lo, x):
     """What is known of a value along its axes."""
     if lo.axis_info is None:
-        lo.axis_info = analyze(lo.module, lo.nonnegative, loads=True)
+        lo.axis_info = analyze(lo.module, lo.nonnegative)
     return lo.axis_info(x)
 
 
