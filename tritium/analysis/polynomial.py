@@ -13,7 +13,7 @@ from .. import ops
 from ..ir import types as T
 from ..ir.core import Arg, Op
 from .affine import Affine
-from .arithmetic import is_index
+from .induction import steps
 
 MOST_TERMS = 8  # a longer sum is a value of its own
 
@@ -173,10 +173,8 @@ class Scalars(Affine):
 
 def _increment(arg, out):
     """The loop-invariant increment of a carried integer; None if it is updated otherwise."""
-    if type(out) is Op and out.kind is ops.add and is_index(arg.type) and type(arg.type) is T.Scalar:
-        x, y = out.operands
-        return y if x is arg else x if y is arg else None
-    return None
+    found = steps(arg, out) if type(arg.type) is T.Scalar else None
+    return found[0].value if found and len(found) == 1 and found[0].sign == 1 else None
 
 
 def in_order(product):

@@ -35,7 +35,7 @@ class AliasAnalysis:
     """Pairwise dependences between the loads, stores and atomics of a module."""
 
     def __init__(self, module):
-        self.known, self._reached, self._offsets = Derivations(module), {}, {}
+        self.known, self._reached, self._offsets = module.found_by(Derivations), {}, {}
         self.bytes, self.strides = _Bytes(self.known), _Strides()
 
     def pair(self, a, b, identical, loop=None):

@@ -5,13 +5,18 @@ Pointers are counted in bytes from the parameter they are computed from.
 
 from __future__ import annotations
 
+import functools
 from math import isfinite
 from typing import Any, NamedTuple
 
 from .. import ops
+from ..analysis.arithmetic import Domain, keeps_integers, transfer
+from ..analysis.induction import steps
+from ..analysis.views import axes_behind
 from ..ir import types as T
 from ..ir.bounds import arguments_of, bounds
 from ..ir.core import Arg, Op, behind_views, walk
+from ..locks import once_property
 
 MOST_ROWS = 64  # of one value; operands further back count as unknown
 
@@ -30,14 +35,23 @@ class Derivations:
 
     def __init__(self, module):
         self.arguments = {arg: k for k, arg in enumerate(module.args)}
-        self.loops = {}  # parameter of a loop's body -> (loop, which)
-        self.pointers = {}  # pointer carried by a loop, or its result -> Carried, if the loop only advances it
-        for op in walk(module.body):
-            if op.kind is ops.for_:
-                self.loops |= {arg: (op, k) for k, arg in enumerate(op.regions[0].args)}
-            if op.kind.loop:
-                self.pointers |= _carried_pointers(op)
-        self.promised = dict(filter(None, map(_promise, module.body.ops)))
+        self.body = module.body
+
+    @once_property
+    def loops(self):
+        """Parameter of the body of a `for` -> (loop, which)."""
+        return {arg: (op, k) for op in walk(self.body) if op.kind is ops.for_
+                for k, arg in enumerate(op.regions[0].args)}
+
+    @once_property
+    def pointers(self):
+        """Pointer carried by a loop, or its result -> Carried, if the loop only advances it."""
+        return {x: y for op in walk(self.body) if op.kind.loop for x, y in _carried_pointers(op)}
+
+    @once_property
+    def promised(self):
+        """Value -> the lower bound that the program assumes."""
+        return dict(filter(None, map(_promise, self.body.ops)))
 
     def carried(self, x):
         """How a loop advances a pointer that it carries; None if it does anything else."""
@@ -46,19 +60,11 @@ class Derivations:
     def shifted(self, x):
         """The initial value of a carried integer tile to which a loop adds a scalar in every iteration; else None."""
         loop, k = self.loops.get(x, (None, 0))
-        if not k:
+        if loop is None or k == 0:
             return None
-        y = loop.regions[0].yields[k - 1]
-        while y is not x:
-            if type(y) is not Op or y.kind not in (ops.add, ops.sub):
-                return None
-            left, right = y.operands
-            if type(behind_views(right).type) is T.Tile:
-                left, right = right, left
-            if type(behind_views(right).type) is T.Tile or y.kind is ops.sub and right is y.operands[0]:
-                return None
-            y = left
-        return loop.operands[2 + k]
+        found = steps(x, loop.regions[0].yields[k - 1])
+        uniform = found is not None and all(type(behind_views(step.value).type) is not T.Tile for step in found)
+        return loop.operands[2 + k] if uniform else None
 
     def rows(self, x, mask=None):
         """The rows of a value, its own last; with a mask, of the elements where the mask is true."""
@@ -75,18 +81,13 @@ class Carried(NamedTuple):
 
 def _carried_pointers(loop):
     first = loop.kind.loop.operands
-    found = {}
-    for k, (start, y) in enumerate(zip(loop.operands[first:], loop.regions[-1].yields)):
-        if not T.is_ptr(start.type):
-            continue
-        places = [region.args[len(region.args) - len(loop.operands[first:]) + k] for region in loop.regions]
-        steps = []
-        while type(y) is Op and y.kind is ops.addptr:
-            steps.append(y)
-            y = y.operands[0]
-        if y is places[-1]:
-            found |= {x: Carried(loop, start, tuple(steps)) for x in (*places, loop.results[k])}
-    return found
+    inits, yields = loop.operands[first:], loop.regions[-1].yields
+    for k, (start, y) in enumerate(zip(inits, yields)):
+        places = [region.args[len(region.args) - len(inits) + k] for region in loop.regions]
+        found = steps(places[-1], y) if T.is_ptr(start.type) else None
+        if found is not None:
+            carried = Carried(loop, start, tuple([step.op for step in found]))
+            yield from ((x, carried) for x in (*places, loop.results[k]))
 
 
 def _promise(op):
@@ -98,7 +99,7 @@ def _promise(op):
     return (x, bound.attrs["value"] + (cond.kind is ops.gt)) if bound.kind is ops.constant else None
 
 
-class Rows:
+class Rows(Domain):
     """Builds the rows of values, each once.
 
     With a mask, `axes` tells which axis of the mask each axis of the value at hand runs along: `i[:, None] < n` says
@@ -153,61 +154,90 @@ class Rows:
     def row(self, x):
         """The row of a value, or the index of an equal one."""
         t = T.element(x.type)
-        if len(self.out) + len(self.open) > MOST_ROWS:
+        if len(self.out) + len(self.open) > MOST_ROWS or type(t) is not T.Ptr and not _is_number(t):
             return _any(x)
-        if type(t) is T.Ptr:
-            return self.pointer(x)
-        if type(t) is not T.Scalar or not t.is_int and t.name not in _FLOATS:
-            return _any(x)
-        if type(x) is Op and x.kind.view:
-            return self.seen_from(through(x, self.axes), x.operands[0])
-        if type(x) is Arg and t.is_int:
-            return self.parameter(x, t)
-        rule = (_ROWS if t.is_int else _FLOAT_ROWS).get(x.kind) if type(x) is Op else None
-        if rule is None:
-            return ("any", t.name)
-        return rule(self, x, t)
+        found = None
+        if type(x) is Op:
+            found = transfer(self, x, functools.partial(self.operand, x))
+            rule = _ROWS.get(x.kind) if found is None and type(t) is T.Scalar else None
+            found = rule(self, x, t) if rule and (t.is_int or x.kind in _OF_FLOATS) else found
+        if found is None:
+            found = self.pointer(x) if type(t) is T.Ptr else self.parameter(x, t) if type(x) is Arg else None
+        return _any(x) if found is None else found
+
+    def operand(self, op, x):
+        """The index of the row of an op's operand."""
+        return self.seen_from(axes_behind(op, self.axes), x) if op.kind.view else self.place(x)
 
     def parameter(self, x, t):
         """The row of a parameter of the kernel or of a loop."""
         if x in self.known.arguments:
-            return ("argument", t.name, self.known.arguments[x])
-        if x not in self.known.loops:
-            return ("any", t.name)
-        loop, k = self.known.loops[x]
+            return ("argument", t.name, self.known.arguments[x]) if t.is_int else None
+        loop, k = self.known.loops.get(x, (None, 0))
+        if loop is None or not t.is_int:
+            return None
         if k == 0:
             return ("index", t.name, *map(self.place, loop.operands[:3]))
-        step = _step(x, loop.regions[0].yields[k - 1])
-        if step is None:
-            return ("any", t.name)
-        return ("carried", t.name, *map(self.place, (loop.operands[2 + k], step, *loop.operands[:3])))
+        found = steps(x, loop.regions[0].yields[k - 1])
+        if not found or len(found) > 1 or found[0].sign < 0:
+            return None
+        return ("carried", t.name, *map(self.place, (loop.operands[2 + k], found[0].value, *loop.operands[:3])))
 
     def pointer(self, x):
-        """The row of a pointer's offset from its parameter, in bytes."""
-        if type(x) is Arg and x in self.known.arguments:
+        """The row of the offset from its parameter, in bytes, of a pointer that is not computed from another one."""
+        if x in self.known.arguments:
             return ("constant", "i64", 0)
-        if type(x) is Op and x.kind.view:
-            return self.seen_from(through(x, self.axes), x.operands[0])
-        if type(x) is Op and x.kind is ops.cast and T.is_ptr(x.operands[0].type):
-            return self.place(x.operands[0])
-        if type(x) is Op and x.kind is ops.addptr:
-            return ("add", "i64", self.place(x.operands[0]), self.bytes(x))
         carried = self.known.carried(x)
-        return ("any", "i64") if carried is None else self.moved(carried, self.place(carried.start))
+        return None if carried is None else self.moved(carried, self.place(carried.start))
 
     def moved(self, carried, start):
         """The row of a pointer that a loop advances from `start`."""
         if carried.loop.kind is not ops.for_:
             return ("any", "i64")
-        steps = self.add(("constant", "i64", 0))
+        by = self.add(("constant", "i64", 0))
         for step in carried.steps:
-            steps = self.add(("add", "i64", steps, self.bytes(step)))
-        return ("carried", "i64", start, steps, *map(self.place, carried.loop.operands[:3]))
+            size, count = self.size(step), self.place(step.operands[1])
+            by = self.add(("add", "i64", by, self.add(("mul", "i64", count, size))))
+        return ("carried", "i64", start, by, *map(self.place, carried.loop.operands[:3]))
 
-    def bytes(self, op):
-        """The index of the row of the bytes that `addptr` adds."""
-        size = self.add(("constant", "i64", T.element(op.type).pointee.bytes))
-        return self.add(("mul", "i64", self.place(op.operands[1]), size))
+    # --- index arithmetic ---------------------------------------------------------------------------------------------
+    def size(self, op):
+        return self.add(("constant", "i64", T.element(op.type).pointee.bytes))
+
+    def constant(self, op, number):
+        t = T.element(op.type)
+        return ("constant", t.name, int(number) if t.is_int else float(number)) if isfinite(number) else None
+
+    def arange(self, op, start):
+        return ("between", T.element(op.type).name, start, op.attrs["end"] - 1)
+
+    def sum(self, op, x, y, by):
+        if T.is_ptr(op.type):
+            return ("add", "i64", x, self.add(("mul", "i64", y, by)))
+        return ("add" if by > 0 else "sub", T.element(op.type).name, x, y)
+
+    def product(self, op, x, y):
+        return ("mul", T.element(op.type).name, x, y)
+
+    def scaled(self, op, x, by):
+        t = T.element(op.type)
+        return ("mul", t.name, x, self.add(("constant", "i64", by)))
+
+    def keeps(self, source, to):
+        """The bounds of a row are those of its own type."""
+        return False
+
+    def cast(self, op, of):
+        source, t = T.element(op.operands[0].type), T.element(op.type)
+        if type(source) is not T.Scalar or not _is_number(source) or type(t) is T.Ptr:
+            return None
+        return ("truncated" if t.is_int and not source.is_int else "cast", t.name, of(op.operands[0]))
+
+    def repointed(self, op, x):
+        return x
+
+    def view(self, op, x):
+        return x
 
     # --- masks ------------------------------------------------------------------------------------------------------
     def limit(self, mask):
@@ -215,7 +245,7 @@ class Rows:
         if type(mask) is not Op:
             return
         if mask.kind is ops.and_ or mask.kind.view:
-            outer, self.axes = self.axes, through(mask, self.axes)
+            outer, self.axes = self.axes, axes_behind(mask, self.axes)
             for x in mask.operands:
                 self.limit(x)
             self.axes = outer
@@ -234,17 +264,9 @@ class Rows:
     def bare(self, x):
         """A value, and its axes, behind broadcasts, views and widening casts."""
         axes = self.axes
-        while type(x) is Op and (x.kind.view or x.kind is ops.cast and widens(x)):
-            axes, x = through(x, axes), x.operands[0]
+        while type(x) is Op and (x.kind.view or x.kind is ops.cast and keeps_integers(x.operands[0].type, x.type)):
+            axes, x = axes_behind(x, axes), x.operands[0]
         return x, axes
-
-
-def _step(x, out):
-    """The value that a loop adds to its parameter `x` in every iteration; None if it does anything else."""
-    if type(out) is not Op or out.kind is not ops.add:
-        return None
-    left, right = out.operands
-    return right if left is x else left if right is x else None
 
 
 _LIMITS = {ops.lt: (1, True), ops.le: (0, True), ops.gt: (1, False), ops.ge: (0, False)}
@@ -262,60 +284,23 @@ def _any(x):
     return ("any", t.name if type(t) is T.Scalar and t.name in _FLOATS else _counted(x).name)
 
 
-def widens(op):
-    """Whether a cast preserves every integer."""
-    source, target = T.element(op.operands[0].type), op.attrs["to"]
-    if any(type(t) is not T.Scalar or not t.is_int for t in (source, target)):
-        return False
-    return target.bits > source.bits and (target.signed or not source.signed)
-
-
-def through(op, axes):
-    """The axes of an op's operand, given those of its result; fresh ones if they are unknown."""
-    if axes is None or op.kind is ops.splat:
-        return axes and ()
-    if op.kind is ops.expand_dims:
-        return (*axes[:op.attrs["axis"]], *axes[op.attrs["axis"] + 1:])
-    if op.kind is ops.trans:
-        return tuple([axes[op.attrs["order"].index(a)] for a in range(len(axes))])
-    if op.kind is ops.reshape:
-        return tuple([(op, axes, a) for a in range(len(T.shape(op.operands[0].type)))])
-    return axes
+def _is_number(t):
+    """Whether values of a type have rows: integers, and the floats that an index is computed with."""
+    return type(t) is T.Scalar and (t.is_int or t.name in _FLOATS)
 
 
 def _by_name(rows, op, t):
     return (op.kind.name, t.name, *map(rows.place, op.operands))
 
 
-def _cast_row(rows, op, t):
-    source = T.element(op.operands[0].type)
-    if type(source) is not T.Scalar or not source.is_int and source.name not in _FLOATS:
-        return ("any", t.name)
-    return ("truncated" if t.is_int and not source.is_int else "cast", t.name, rows.place(op.operands[0]))
-
-
-def _select_row(rows, op, t):
-    return ("select", t.name, *map(rows.place, op.operands[1:]))
-
-
+_FLOATS = ("f16", "bf16", "f32", "f64")
+_OF_FLOATS = (ops.select, ops.min_, ops.max_)
+# Other ops than index arithmetic.
 _ROWS = {
-    ops.constant: lambda rows, op, t: ("constant", t.name, int(op.attrs["value"])),
-    ops.arange: lambda rows, op, t: ("between", t.name, op.attrs["start"], op.attrs["end"] - 1),
     ops.program_id: lambda rows, op, t: ("program_id", t.name, op.attrs["axis"]),
     ops.num_programs: lambda rows, op, t: ("num_programs", t.name, op.attrs["axis"]),
-    ops.select: _select_row,
-    **dict.fromkeys((ops.add, ops.sub, ops.mul, ops.div, ops.rem, ops.min_, ops.max_, ops.and_, ops.shr),
-                    _by_name),
-    ops.cast: _cast_row,
-}  # fmt: skip
-
-# Of floats, what an index is computed with.
-_FLOATS = ("f16", "bf16", "f32", "f64")
-_FLOAT_ROWS = {
-    ops.constant: lambda rows, op, t: ("constant", t.name, float(op.attrs["value"])) if isfinite(op.attrs["value"])
-    else ("any", t.name),
-    ops.select: _select_row, ops.cast: _cast_row,
-    **dict.fromkeys((ops.add, ops.sub, ops.mul, ops.min_, ops.max_), _by_name),
+    ops.select: lambda rows, op, t: ("select", t.name, *map(rows.place, op.operands[1:])),
+    **dict.fromkeys((ops.div, ops.rem, ops.min_, ops.max_, ops.and_, ops.shr), _by_name),
 }  # fmt: skip
 
 
