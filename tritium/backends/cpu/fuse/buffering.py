@@ -10,6 +10,7 @@ A set of nests is an int: bit 2s+1 is nest s, bit 2s the loops that fill scratch
 from __future__ import annotations
 
 from .... import ops
+from ....analysis.induction import steps
 from ....ir import types as T
 from ....ir.core import Arg, Result, walk
 from .affine import ADDRESSING
@@ -18,7 +19,7 @@ from .dependences import positionwise, reorders
 # Operands that must be materialized in scratch memory before the op: kind -> their positions.
 MATERIALIZED = {ops.gather: (0,), ops.dot: (0, 1)}
 
-__all__ = ["Buffering", "induction_tiles", "leads_to"]
+__all__ = ["Buffering", "induction_tiles"]
 
 KEEP = 8  # instructions per chunk from which a value is buffered, not rematerialized
 LOAD = 8
@@ -35,26 +36,10 @@ def induction_tiles(op) -> frozenset[int]:
 
 
 def _is_induction(arg, y):
-    t = arg.type
-    if type(t) is not T.Tile or not (type(t.element) is T.Ptr or t.element.is_int and t.element.bits >= 32):
+    if type(arg.type) is not T.Tile or type(T.element(arg.type)) is T.Scalar and T.element(arg.type).bits < 32:
         return False
-    while y is not arg:
-        if type(y) in (Arg, Result) or y.kind not in (ops.addptr, ops.add, ops.sub):
-            return False
-        x, by = y.operands
-        if y.kind is ops.add and not _is_uniform(by):
-            x, by = by, x
-        if not _is_uniform(by):
-            return False
-        y = x
-    return True
-
-
-def leads_to(x, arg) -> bool:
-    """Whether a value is `arg` plus or minus something."""
-    while type(x) not in (Arg, Result) and x.kind in (ops.addptr, ops.add, ops.sub):
-        return any(y is arg or leads_to(y, arg) for y in x.operands)
-    return x is arg
+    found = steps(arg, y)
+    return found is not None and all(_is_uniform(step.value) for step in found)
 
 
 def _is_uniform(x):

@@ -31,7 +31,7 @@ class Assumptions:
     @functools.cached_property
     def alias(self):
         """The alias analysis of the module."""
-        return AliasAnalysis(self.module)
+        return self.module.found_by(AliasAnalysis)
 
     def injective(self, a, b) -> bool:
         """Whether accesses through the same pointers, one of which writes, may be assumed to be injective."""

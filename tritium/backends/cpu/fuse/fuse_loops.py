@@ -19,11 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .... import ops
+from ....analysis.induction import steps
 from ....ir import types as T
 from ....ir.core import Arg, Block, Module, Op, Result, walk
 from ....passes.assumed import Assumed
 from . import ops as cpu_ops
-from .buffering import induction_tiles, leads_to
+from .buffering import induction_tiles
 from .dependences import Assumptions
 from .plan import is_scalar, plan
 
@@ -217,7 +218,7 @@ class _Fusion:
         inits, body, inductions = op.operands[op.kind.loop.operands:], op.regions[-1], induction_tiles(op)
         args = body.args[len(body.args) - len(inits):]
         for k, (x, arg, y) in enumerate(zip(inits, args, body.yields, strict=True)):
-            if k in inductions or type(x.type) is T.Ptr and leads_to(y, arg):
+            if k in inductions or type(x.type) is T.Ptr and steps(arg, y) is not None:
                 alike = [op.results[k], *[r.args[len(r.args) - len(inits) + k] for r in op.regions]]
                 self.origins.update((z, x) for z in alike)
 

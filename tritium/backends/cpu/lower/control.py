@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from .... import ops
 from ....analysis.affine import Form
+from ....analysis.induction import steps
 from ....ir import types as T
 from ....ir.core import Arg, Op, Result, walk
 from ...llvm.rows import llvm_type
@@ -17,7 +18,7 @@ from ...llvm.writer import Level, Val, value
 from ..fuse import ops as cpu_ops
 from ..fuse import polls
 from ..fuse.affine import form_of
-from ..fuse.buffering import induction_tiles, leads_to
+from ..fuse.buffering import induction_tiles
 from ..fuse.dependences import positionwise
 from . import loop_nests
 from .dot import look_ahead, sums
@@ -168,13 +169,9 @@ class Carried:
     def moved(self, y, arg):
         """The offset of an induction tile at its next value `y`; `arg` is its value in this iteration."""
         lo, by = self.lo, self.lo.inductions[arg].offset
-        while y is not arg:
-            x, more = y.operands
-            if y.kind is ops.add and not leads_to(x, arg):
-                x, more = more, x
-            amount = form_of(lo, more).base
-            by = lo.sub(by, amount) if y.kind is ops.sub else lo.add(by, amount)
-            y = x
+        for step in steps(arg, y) or ():
+            amount = form_of(lo, step.value).base
+            by = lo.sub(by, amount) if step.sign < 0 else lo.add(by, amount)
         return lo.const(by)
 
     def drop(self, args):

@@ -23,7 +23,7 @@ def small_dividends(module, preconditions):
     asked = [op for op in walk(module.body) if divides(op)]
     if not asked:
         return False
-    known, conditions = Derivations(module), []
+    known, conditions = module.found_by(Derivations), []
     for op in asked:
         rows = known.rows(op.operands[0])
         if bounds(rows)[0] < 0:

@@ -27,7 +27,7 @@ class Assumptions:
     """
 
     def __init__(self, module, preconditions, grid):
-        self.known, self.preconditions, self.grid = Derivations(module), preconditions, grid
+        self.known, self.preconditions, self.grid = module.found_by(Derivations), preconditions, grid
 
     def in_range(self, access, from_zero=False, loop=None):
         """True if TMA moves the box as the language defines in every iteration of `loop`.

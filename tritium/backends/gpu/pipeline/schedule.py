@@ -103,7 +103,7 @@ class Reordering:
     @functools.cached_property
     def alias(self):
         """The alias analysis of the module."""
-        return AliasAnalysis(self.module)
+        return self.module.found_by(AliasAnalysis)
 
     def pair(self, load, store, loop):
         """The pair of a load and a store in a loop that must not alias; None if no launcher can check it."""

@@ -9,6 +9,7 @@ a later iteration needs only that scalar.
 from __future__ import annotations
 
 from .... import ops
+from ....analysis.induction import steps
 from ....ir import types as T
 from ....ir.core import Op
 from ....ir.rewrite import substitute, sweep
@@ -38,7 +39,7 @@ def _rule(b, op):
         ops.yield_(
             b,
             *[
-                ops.add(b, o, _to_carrier(b, _uniform(y, x), o.type)) if s else y
+                ops.add(b, o, _to_carrier(b, _step(x, y), o.type)) if s else y
                 for y, x, o, s in zip(outs, values, own, moved)
             ],
         )
@@ -48,26 +49,12 @@ def _rule(b, op):
 
 
 def _step(arg, out):
-    """True if `out` is the tile `arg` plus a splat."""
-    if type(arg.type) is not T.Tile or type(out) is not Op or out.kind not in (ops.add, ops.addptr):
-        return False
-    if not (T.is_ptr(arg.type) or arg.type.element.is_int):
-        return False
-    return any(x is arg and _is_splat(y) for x, y in _addends(out))
-
-
-def _addends(out):
-    x, y = out.operands
-    return [(x, y)] if out.kind is ops.addptr else [(x, y), (y, x)]
-
-
-def _is_splat(x):
-    return type(x) is Op and x.kind is ops.splat
-
-
-def _uniform(out, value):
-    """The scalar that `out` adds to `value`."""
-    return next(y.operands[0] for x, y in _addends(out) if x is value and _is_splat(y))
+    """The scalar that `out` adds to the tile `arg`, by one splat; None if it is something else."""
+    found = steps(arg, out) if type(arg.type) is T.Tile else None
+    if not found or len(found) > 1 or found[0].sign < 0:
+        return None
+    by = found[0].value
+    return by.operands[0] if type(by) is Op and by.kind is ops.splat else None
 
 
 def _carrier(t):

@@ -69,7 +69,7 @@ def unroll_loops(lanes):
         if not any(_is_short(op, threads) for op in walk(module.body)):
             return module
         unrolled = sweep(module, lambda b, op: _unrolled(b, op) if _is_short(op, threads) else apply_rules(b, op))
-        known = Derivations(unrolled)
+        known = unrolled.found_by(Derivations)
         return dce(sweep(unrolled, lambda b, op: _settled(b, op, known) or apply_rules(b, op)))
 
     return unroll_loops
