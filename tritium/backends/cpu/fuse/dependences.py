@@ -16,10 +16,9 @@ import functools
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Result
 from ....passes.alias import MOST_PAIRS, AliasAnalysis
 
-__all__ = ["Assumptions", "disjoint", "origin", "positionwise", "reorders"]
+__all__ = ["Assumptions", "disjoint", "positionwise", "reorders"]
 
 class Assumptions:
     """Preconditions of a kernel: `pairs` of accesses that are disjoint or identical, and rows of values that are
@@ -43,29 +42,17 @@ class Assumptions:
         return found is not None and (not found or self.nonnegative is not None)
 
     def disjoint(self, a, b, identical) -> bool:
-        """Whether two accesses may be assumed to be disjoint, or, with `identical`, to be identical."""
+        """Whether accesses through two parameters may be assumed to be disjoint, or, with `identical`, identical."""
         if self.pairs is None:
             return False
         key = a, b, identical
         if key not in self._known:
-            pair = self.alias.pair(a, b, identical) if len(self.pairs) < MOST_PAIRS else None
+            x, y = (self.alias.origin(access.pointer) for access in (a, b))
+            pair = self.alias.pair(a, b, identical) if x != y and len(self.pairs) < MOST_PAIRS else None
             self._known[key] = pair is not None
             if pair is not None and pair not in self.pairs:
                 self.pairs.append(pair)
         return self._known[key]
-
-
-def origin(lo, p):
-    """The parameter of the kernel that pointers are computed from; None when that is not known."""
-    while True:
-        if p in lo.origins:
-            p = lo.origins[p]
-        elif type(p) is Arg:
-            return p if any(p is arg for arg in lo.module.args) else None
-        elif type(p) is Result or not p.operands or not T.is_ptr(p.operands[0].type):
-            return None
-        else:
-            p = p.operands[0]
 
 
 def reorders(lo, load, nest, moved) -> bool:
@@ -88,8 +75,7 @@ def _keeps_off(lo, a, b, moved):
     p, q = a.pointer, b.pointer
     if p is q:
         return not moved and lo.assumptions.injective(a, b)
-    x, y = origin(lo, p), origin(lo, q)
-    return x is not None and y is not None and x is not y and lo.assumptions.disjoint(a, b, not moved)
+    return lo.assumptions.disjoint(a, b, not moved)
 
 
 def positionwise(op) -> bool:

@@ -19,8 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .... import ops
-from ....analysis.induction import steps
-from ....ir import types as T
 from ....ir.core import Arg, Block, Module, Op, Result, walk
 from ....passes.assumed import Assumed
 from . import ops as cpu_ops
@@ -48,10 +46,10 @@ def fuse_loops(module: Module, is_lazy: Callable[[Op], bool], visits: Callable[[
 
 
 class _Fusion:
-    """The state of the pass. The plan of a block asks for the first four.
+    """The state of the pass. The plan of a block asks for the first three.
 
-    buffers: lazy tiles in scratch memory    origins: pointer that a loop only advances -> its initial value
-    inner: whether the block is inside of another      assumptions: preconditions, and the alias analysis
+    buffers: lazy tiles in scratch memory    inner: whether the block is inside of another
+    assumptions: preconditions, and the alias analysis
     done: ops that are emitted      names: op -> the values that replace its results, where they differ
     out: the ops of the block that is written
     """
@@ -59,7 +57,7 @@ class _Fusion:
     def __init__(self, module, assumptions, is_lazy, visits):
         self.module, self.assumptions, self.visits = module, assumptions, visits
         self.nonnegative = assumptions.nonnegative
-        self.buffers, self.origins, self.inner, self.axis_info = set(), {}, False, None
+        self.buffers, self.inner, self.axis_info = set(), False, None
         self.done, self.names, self.out = set(), {}, []
         self._is_lazy, self._lazy = is_lazy, {}
 
@@ -139,8 +137,6 @@ class _Fusion:
         self.done.add(op)
         made = op
         if op.regions:
-            if op.kind.loop:
-                self.trace(op)
             regions = tuple([self.region(op, region) for region in op.regions])
             if any(a is not b for a, b in zip(regions, op.regions)):
                 made = op.replace(regions=regions)
@@ -212,15 +208,6 @@ class _Fusion:
         """What stands for a value in the new module."""
         found = self.names.get(x.op if type(x) is Result else x)
         return x if found is None else found[x.index if type(x) is Result else 0]
-
-    def trace(self, op):
-        """Record the origins of pointers that a loop only advances."""
-        inits, body, inductions = op.operands[op.kind.loop.operands:], op.regions[-1], induction_tiles(op)
-        args = body.args[len(body.args) - len(inits):]
-        for k, (x, arg, y) in enumerate(zip(inits, args, body.yields, strict=True)):
-            if k in inductions or type(x.type) is T.Ptr and steps(arg, y) is not None:
-                alike = [op.results[k], *[r.args[len(r.args) - len(inits) + k] for r in op.regions]]
-                self.origins.update((z, x) for z in alike)
 
 
 def read_by(op):
