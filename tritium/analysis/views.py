@@ -34,13 +34,17 @@ def moved(op, facts, new, stretched=None):
     return None if op.kind is ops.reshape else tuple(facts)
 
 
-def axes_behind(op, axes):
-    """The axes of an op's operand, given those of its result; fresh ones if they are unknown.
+def axes_behind(op, axes, single=None):
+    """Facts about the axes of a view's operand, of those about its result's; fresh ones behind a reshape.
+
+    An axis of size 1 that is broadcast has the fact `single`; with None, that of the axis it becomes. `axes` may be
+    None: nothing is known.
 
     >>> from tritium.ir.text import parse_module
-    >>> m = parse_module("kernel @f(%x: tile<8xf32>) {\\n %0 = expand_dims %x {axis=0} : tile<1x8xf32>\\n}")
-    >>> axes_behind(m.body.ops[0], ("i", "j"))
-    ('j',)
+    >>> m = parse_module("kernel @f(%x: tile<8xf32>) {\\n %0 = expand_dims %x {axis=0} : tile<1x8xf32>\\n"
+    ...                  " %1 = broadcast %0 {shape=(4, 8)} : tile<4x8xf32>\\n}")
+    >>> axes_behind(m.body.ops[0], ("i", "j")), axes_behind(m.body.ops[1], ("i", "j"), 0)
+    (('j',), (0, 'j'))
     """
     if axes is None or op.kind is ops.splat:
         return axes and ()
@@ -48,6 +52,8 @@ def axes_behind(op, axes):
         return (*axes[:op.attrs["axis"]], *axes[op.attrs["axis"] + 1:])
     if op.kind is ops.trans:
         return tuple([axes[op.attrs["order"].index(a)] for a in range(len(axes))])
+    if op.kind is ops.broadcast and single is not None:
+        return tuple([single if n == 1 else x for x, n in zip(axes, T.shape(op.operands[0].type), strict=True)])
     if op.kind is ops.reshape:
         return tuple([(op, axes, a) for a in range(len(T.shape(op.operands[0].type)))])
     return axes

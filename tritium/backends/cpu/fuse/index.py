@@ -13,6 +13,8 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
+from .... import ops
+from ....analysis.views import axes_behind
 from ....ir import types as T
 
 __all__ = ["ZERO", "Chunks", "Lanes", "chunks", "iota", "lanes_of", "power_of_two", "source_index", "width_of"]
@@ -124,7 +126,7 @@ def chunks(shape: tuple[int, ...], width: int, order: tuple[int, ...] | None = N
 
 def source_index(lo, op, idx):
     """The index in a shape op's operand of the element at index `idx` of its result."""
-    return _SOURCE[op.kind.name](lo, op, idx)
+    return _reshape(lo, op, idx) if op.kind is ops.reshape else axes_behind(op, idx, ZERO)
 
 
 def _reshape(lo, op, idx):
@@ -193,29 +195,3 @@ def unravel(lo, flat, sizes):
         out.insert(0, (b, offsets) if size > 1 else ZERO)
         stride *= size
     return out
-
-
-def _expand_dims(lo, op, idx):
-    axis = op.attrs["axis"]
-    return idx[:axis] + idx[axis + 1:]
-
-
-def _broadcast(lo, op, idx):
-    return tuple([ZERO if n == 1 else i for i, n in zip(idx, T.shape(op.operands[0].type), strict=True)])
-
-
-def _trans(lo, op, idx):
-    out = [ZERO] * len(idx)
-    for i, axis in zip(idx, op.attrs["order"], strict=True):
-        out[axis] = i
-    return tuple(out)
-
-
-_SOURCE = {
-    "splat": lambda lo, op, idx: (),
-    "hint": lambda lo, op, idx: idx,
-    "expand_dims": _expand_dims,
-    "broadcast": _broadcast,
-    "trans": _trans,
-    "reshape": _reshape,
-}

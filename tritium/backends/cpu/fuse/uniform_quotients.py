@@ -8,6 +8,7 @@ an index that is 0 or more, that is a precondition, which the launcher checks.
 from __future__ import annotations
 
 from .... import ops
+from ....analysis.views import axes_behind
 from ....ir import types as T
 from ....ir.core import Op
 from ....passes.axis_info import analyze
@@ -106,13 +107,11 @@ def width(lo, roots, most, axis=None):
 
 def _behind(op, axis):
     """The axis of an op's operands that corresponds to an axis of its result; None if there is none."""
-    if op.kind is ops.expand_dims:
-        added = op.attrs["axis"]
-        return None if axis == added else axis - (added < axis)
-    if op.kind is ops.trans:
-        return op.attrs["order"][axis]
     if op.kind is ops.reshape:
         last = axis == len(T.shape(op.type)) - 1
         return len(T.shape(op.operands[0].type)) - 1 if last else None
+    if op.kind.view:
+        axes = axes_behind(op, tuple(range(len(T.shape(op.type)))))
+        return axes.index(axis) if axis in axes else None
     return axis if all(T.shape(x.type) == T.shape(op.type) or len(T.shape(x.type)) in (0, len(T.shape(op.type)))
                        for x in op.operands) else None
