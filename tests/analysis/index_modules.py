@@ -102,3 +102,9 @@ def overflows(values):
             if np.any(exact(x, y) != values[op].astype(object)):
                 return True
     return False
+
+
+def divides_by_zero(values):
+    """Whether a quotient or a remainder of these values is undefined."""
+    divisors = [op.operands[1] for op in values if getattr(op, "kind", None) in (ops.div, ops.rem)]
+    return any((values[y] == 0).any() for y in divisors)

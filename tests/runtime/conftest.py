@@ -129,7 +129,7 @@ def fake(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "fake_backend", package)
     monkeypatch.setitem(sys.modules, "fake_backend.driver", module)
     monkeypatch.setitem(backends.FOLDERS, "fake", "fake_backend")
-    for name in ("backends.cpu.compile", "passes.accesses"):  # now, while the passes are the real ones
+    for name in ("backends.cpu.compile", "analysis.accesses"):  # now, while the passes are the real ones
         importlib.import_module(f"tritium.{name}")
     frontend, passes = types.ModuleType("tritium.frontend"), types.ModuleType("tritium.passes")
     frontend.lower, lower.calls = lower, []

@@ -232,7 +232,7 @@ def _stages(src, backend: BaseBackend, options: Options) -> dict[str, Callable]:
 
 def _stored(src, contents: dict[str, Any], metadata: dict[str, Any]) -> tuple[int, ...]:
     """Positions of the parameters that the kernel may store to; what a late stage was told of it."""
-    from tritium.passes.accesses import stored
+    from tritium.analysis.accesses import stored
 
     module = contents.get("ttir")
     if not isinstance(module, Module):

@@ -1,6 +1,6 @@
 """Interval analysis of integers: over every launch, or over one whose arguments and grid are known.
 
-The derivation of a value is a list of rows, `(name, type, operands...)`, which survives JSON (`passes.ranges` writes
+The derivation of a value is a list of rows, `(name, type, operands...)`, which survives JSON (`analysis.ranges` writes
 it). The compiler evaluates the rows for all launches; the launcher evaluates those in a kernel's metadata, its
 preconditions, for the launch at hand. Integers wrap: a result that may leave its type has unknown bounds.
 

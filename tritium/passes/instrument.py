@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .. import ops
+from ..analysis.accesses import origins_of
 from ..errors import innermost
 from ..ir import types as T
 from ..ir.core import Arg, Block, Op, walk
 from ..ir.rewrite import sweep
-from .accesses import origins_of
 from .inline_calls import inline_calls
 
 __all__ = ["CONTEXT", "Site", "instrument", "rereads", "sites", "synchronises"]

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from .. import ops
+from ..analysis.axis_info import analyze
 from ..ir.builder import Builder
 from ..ir.core import callees_first, walk
 from ..ir.rewrite import substitute
-from .axis_info import analyze
 
 MOST = 1 << 16  # the largest divisor worth knowing
 

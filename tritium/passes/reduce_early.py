@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .. import ops
+from ..analysis.axis_info import analyze
 from ..ir import types as T
 from ..ir.core import Arg, Block, Op, walk
 from ..ir.rewrite import sweep, uses
-from .axis_info import analyze
 from .functions import each_function
 from .simplify import number
 

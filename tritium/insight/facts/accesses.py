@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tritium import ops
+from tritium.analysis.accesses import accesses as accesses_of
 from tritium.errors import innermost
 from tritium.insight.facts.launch import Launch
 from tritium.insight.facts.needed import without_values
@@ -30,7 +31,6 @@ from tritium.interp.float_state import default_floats
 from tritium.interp.memory import Memory
 from tritium.interp.observe import Observer
 from tritium.ir import types as T
-from tritium.passes.accesses import accesses as accesses_of
 
 PROGRAMS, LANES, OPS = 256, 4_000_000, 2_000_000  # most programs, lanes of all accesses, and ops of one program
 STEPPED, STEPS = 5, 240  # programs that are shown op by op, and their steps

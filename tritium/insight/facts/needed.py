@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tritium import ops
+from tritium.analysis.accesses import accesses, writes
 from tritium.ir.core import Module, Result, walk
-from tritium.passes.accesses import accesses, writes
 
 _LOOPS = (ops.for_, ops.while_)
 

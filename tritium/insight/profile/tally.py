@@ -99,9 +99,9 @@ def traffic(kernel: Any, tensors: tuple) -> float | None:
 
 def _touched(kernel: Any) -> tuple[set[int], set[int]]:
     """The numbers of the parameters that a kernel loads from, and stores to."""
+    from tritium.analysis.accesses import accesses, writes
     from tritium.ir.text import ParseError, parse_module
     from tritium.language.types.signature import flatten
-    from tritium.passes.accesses import accesses, writes
 
     stores: set[int] = set(getattr(kernel.metadata, "stores", ()))
     types = list(kernel.src.signature.values())

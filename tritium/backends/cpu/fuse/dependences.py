@@ -7,7 +7,7 @@ same parameter, or through pointers of unknown origin, is loaded as a whole befo
 
 Pointers derived from different parameters of the kernel are assumed to access disjoint or identical elements (an
 element-wise kernel called in place), if the launcher can check that: each such pair of accesses is a precondition
-(`passes.alias`), and a launch that breaks one runs the fallback variant of the kernel.
+(`analysis.alias`), and a launch that breaks one runs the fallback variant of the kernel.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 import functools
 
 from .... import ops
+from ....analysis.alias import MOST_PAIRS, AliasAnalysis
 from ....ir import types as T
-from ....passes.alias import MOST_PAIRS, AliasAnalysis
 
 __all__ = ["Assumptions", "disjoint", "positionwise", "reorders"]
 

@@ -1,17 +1,17 @@
 """Quotients and remainders that are uniform or contiguous within a chunk, computed as one scalar.
 
 Kernels that linearize several axes delinearize the index by division: `x // 64` is uniform in a chunk that starts at a
-multiple of its length, and `x % 64` is contiguous there. `passes.axis_info` finds such runs; if they depend on
+multiple of its length, and `x % 64` is contiguous there. `analysis.axis_info` finds such runs; if they depend on
 an index that is 0 or more, that is a precondition, which the launcher checks.
 """
 
 from __future__ import annotations
 
 from .... import ops
+from ....analysis.axis_info import analyze
 from ....analysis.views import axes_behind
 from ....ir import types as T
 from ....ir.core import Op
-from ....passes.axis_info import analyze
 from .index import iota
 
 __all__ = ["axis_info_of", "chunk", "counting", "same", "width"]

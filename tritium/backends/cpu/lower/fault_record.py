@@ -6,10 +6,10 @@ import linecache
 import struct
 
 from .... import ops
+from ....analysis.accesses import accesses, writes
 from ....errors import arrow, innermost, outermost
 from ....ir import types as T
 from ....ir.core import walk
-from ....passes.accesses import accesses, writes
 
 __all__ = ["record"]
 

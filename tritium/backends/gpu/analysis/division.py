@@ -8,10 +8,10 @@ For 0 <= x < 2^21 the quotient is (x + 0.5) / y truncated, even with a relative 
 from __future__ import annotations
 
 from .... import ops
+from ....analysis.ranges import Derivations, assume
 from ....ir import types as T
 from ....ir.bounds import bounds
 from ....ir.core import Op, walk
-from ....passes.ranges import Derivations, assume
 
 SMALL = 1 << 21
 _KINDS = (ops.div, ops.rem)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from .... import ops
 from ....analysis.polynomial import ITERATION, in_order
+from ....analysis.ranges import Derivations, Rows, assume
 from ....ir.core import Op
-from ....passes.ranges import Derivations, Rows, assume
 from ....passes.regions import counts_down
 from .affine import limits
 

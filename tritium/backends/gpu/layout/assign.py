@@ -17,11 +17,11 @@ import math
 from contextlib import contextmanager
 
 from .... import ops
+from ....analysis.axis_info import analyze
 from ....ir import types as T
 from ....ir.builder import Builder
 from ....ir.core import Arg, Block, Op, Result, walk
 from ....passes.assumed import Assumed
-from ....passes.axis_info import analyze
 from ....passes.simplify import number
 from .. import ops as gpu_ops
 from .linear import blocked, conversion, log2, multiplied, product, replicated, stacked, transposing

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .... import ops
+from ....analysis.alias import MOST_PAIRS, AliasAnalysis
+from ....analysis.axis_info import analyze
 from ....ir import types as T
 from ....ir.core import Op, Result, walk
 from ....ir.rewrite import effects
-from ....passes.alias import MOST_PAIRS, AliasAnalysis
-from ....passes.axis_info import analyze
 from ....passes.regions import counts_down
 from .. import ops as gpu_ops
 from ..ops import MIN_TRANSFER

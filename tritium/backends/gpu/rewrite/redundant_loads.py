@@ -12,12 +12,12 @@ recomputed from every eighth index; if that is not possible the load stays.
 from __future__ import annotations
 
 from .... import ops
+from ....analysis.axis_info import analyze
 from ....ir import types as T
 from ....ir.builder import Builder
 from ....ir.core import Op, walk
 from ....ir.rewrite import sweep
 from ....passes.assumed import Assumed
-from ....passes.axis_info import analyze
 from ....passes.dce import dce
 from ....passes.licm import licm
 from ....passes.simplify import number

@@ -14,13 +14,13 @@ Loops with dots are left to the software pipeline, and those that ask for stages
 from __future__ import annotations
 
 from .... import ops
+from ....analysis.ranges import Derivations
 from ....ir import types as T
 from ....ir.bounds import bounds
 from ....ir.core import walk
 from ....ir.rewrite import substitute, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
-from ....passes.ranges import Derivations
 from ....passes.regions import trip_count
 from ....passes.simplify import apply_rules, truth
 

@@ -4,8 +4,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tritium.analysis.accesses import accesses, stored
 from tritium.ir.text import parse_module
-from tritium.passes.accesses import accesses, stored
 
 HEAD = "kernel @k(%x: ptr<f32>, %y: ptr<f32>, %z: ptr<f32>, %c: i1, %n: i32, %v: f32)"
 

@@ -10,13 +10,13 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from .. import ops
-from ..analysis.arithmetic import Domain, keeps_integers, transfer
-from ..analysis.induction import steps
-from ..analysis.views import axes_behind
 from ..ir import types as T
 from ..ir.bounds import arguments_of, bounds
 from ..ir.core import Arg, Op, behind_views, walk
 from ..locks import once_property
+from .arithmetic import Domain, keeps_integers, transfer
+from .induction import steps
+from .views import axes_behind
 
 MOST_ROWS = 64  # of one value; operands further back count as unknown
 

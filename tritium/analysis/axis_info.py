@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .. import ops
-from ..analysis.arithmetic import Domain, constant_of, transfer
-from ..analysis.views import moved
 from ..ir import types as T
 from ..ir.bounds import bounds
 from ..ir.core import Op, Result
+from .arithmetic import Domain, constant_of, transfer
 from .ranges import Derivations, assume
+from .views import moved
 
 EVERYTHING = 1 << 40  # divides zero
 

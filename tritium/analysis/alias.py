@@ -16,13 +16,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .. import ops
-from ..analysis.affine import Affine, Form, Loose
-from ..analysis.polynomial import Poly, Scalars, in_order
-from ..analysis.views import axes_behind
 from ..ir import types as T
 from ..ir.bounds import Pair, arguments_of, bounds, dependence_distances
 from ..ir.core import Arg, Op, Result, behind_views, walk
+from .affine import Affine, Form, Loose
+from .polynomial import Poly, Scalars, in_order
 from .ranges import Carried, Derivations, Rows
+from .views import axes_behind
 
 __all__ = ["MOST_PAIRS", "AliasAnalysis"]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tritium import ops
+from tritium.analysis.alias import AliasAnalysis
 from tritium.ir.bounds import bounds, dependence_distances, residues
 from tritium.ir.core import walk
 from tritium.ir.text import parse_module
-from tritium.passes.alias import AliasAnalysis
 
 TILES = """
   %pid = program_id {axis=0} : i32
