@@ -21,7 +21,7 @@ def zeros_without_constexpr(x_ptr, BLOCK):
 
 @mistake(x_ptr="*fp32")
 def block_size_in_a_variable(x_ptr):
-    size = 64
+    size = 64 * tl.num_programs(0)
     tl.store(x_ptr + tl.arange(0, size), 0.0)
 
 

@@ -224,7 +224,7 @@ BROKEN = {
              "argument `x_ptr`.*a tensor, an int or None, not list"),
     "text": (lambda x, out: (x, out, "many", 2.0, BLOCK), ValueError,
              "argument `n` of kernel `scale`: it could not be"),
-    "count": (lambda x, out: (x, out, N, 2.0), TypeError, "scale takes 5 arguments, constants included, and was given"),
+    "count": (lambda x, out: (x, out, N), TypeError, "scale takes 5 arguments, constants included, and was given"),
     "more": (lambda x, out: (x, out, N, 2.0, BLOCK, 1), TypeError, "takes 5 arguments, .* and was given 6"),
 }  # fmt: skip
 
@@ -589,3 +589,14 @@ def test_a_launch_lets_go_of_its_arguments():
         warm(x, out, N, 2.0)
     after = [sys.getrefcount(each) for each in (x, out, compiled, None)]
     assert all(abs(a - b) < 50 for a, b in zip(after, before))
+
+
+def test_a_launch_may_name_no_constant():
+    """`kernel[grid](x, out, n, factor)`: the constants are those that the kernel was compiled for."""
+    x, out = arrays()
+    compiled = warm(x, out, N, 2.0)
+    for _ in range(3):  # before and after there is a record
+        out[:] = 0
+        compiled[(3, 1, 1)](x, out, N, 2.0)
+        np.testing.assert_array_equal(out, 2 * x)
+        compiled[(3, 1, 1)](x, out, N, 2.0, BLOCK)

@@ -289,3 +289,16 @@ def test_memcheck_runs_the_case_again_under_the_sanitizer(monkeypatch):
         case(size=1, request=Request())
     with pytest.raises(AssertionError, match="request"):
         case(size=1)
+
+
+def test_a_time_unpacks_into_three():
+    """`ms, low, high = do_bench(f)`: the median, and the quantiles 0.2 and 0.8."""
+    calls = iter([5.0, 1.0, 2.0, 3.0, 4.0] * 100)
+    from tritium import testing
+
+    time = testing.Milliseconds(3.0, [next(calls) for _ in range(5)])
+    ms, low, high = time
+    assert (ms, low, high) == (3.0, 1.8, 4.2) and time + 1 == 4.0 and isinstance(time, float)
+    mean = testing.do_bench(lambda: None, warmup=1, rep=1)
+    _, low, high = mean
+    assert 0 <= low <= high and mean > 0

@@ -184,7 +184,7 @@ def _unload(process: int, utils: Any, module: Any, *event: Any) -> None:
 
 
 class CompiledKernel:
-    """The result of a compilation. `kernel[grid](*args)` launches it on all parameters, constants included.
+    """The result of a compilation. `kernel[grid](*args)` launches it on all parameters, with constants or without.
 
     Nothing touches a device before the first launch (or `_init_handles`), which loads the binary. The binary is
     unloaded when the kernel is collected, so keep the kernel as long as its `function` is used, in a graph for example.
@@ -391,11 +391,22 @@ class CompiledKernel:
 
     def _launch_over(self, grid: tuple[int, int, int], /, *args, stream: int | None = None) -> None:
         """Launch over a grid by way of Python."""
+        args = self._with_constants(args)
         self.check_count(args)
         hooked = knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook
         # Without a stream and hooks, the next one may go without Python.
         roads = None if stream is not None or hooked else self._roads
         self._launch(self._run if roads is None else roads.launch, grid, stream, args)
+
+    def _with_constants(self, args: tuple) -> tuple:
+        """The arguments; of a launch that names no constant, with those that the kernel was compiled for."""
+        kinds, known = list(self.src.signature.values()), getattr(self.src, "constants", None) or {}
+        params = getattr(self.src.fn, "params", None)
+        constant = [p.is_constexpr for p in params] if params is not None else [kind == "constexpr" for kind in kinds]
+        if len(constant) != len(kinds) or len(args) != constant.count(False) or True not in constant:
+            return args
+        rest = iter(args)
+        return tuple([known.get((i,)) if is_constant else next(rest) for i, is_constant in enumerate(constant)])
 
     def check_count(self, args: tuple) -> None:
         """Refuse more or fewer arguments than there are parameters."""

@@ -138,8 +138,8 @@ def test_texts_are_compiled_for_the_machine_asked_for(fake, tmp_path):
 
 def test_compiled_kernels_say_what_they_take(fake, tmp_path):
     kernel = add.warmup(X, Y, Z, 64, grid=(1,), BLOCK=64)
-    with pytest.raises(TypeError, match="add takes 5 arguments, constants included, and was given 4: x_ptr, y_ptr"):
-        kernel[(1, 1, 1)](X, Y, Z, 64)
+    with pytest.raises(TypeError, match="add takes 5 arguments, constants included, and was given 3: x_ptr, y_ptr"):
+        kernel[(1, 1, 1)](X, Y, Z)
     path = tmp_path / "add.ptx"
     path.write_text("\n".join(line for line in kernel.asm["ptx"].splitlines() if "tritium:" not in line))
     with pytest.raises(TypeError, match="compiled from a file that does not tell its parameters"):

@@ -99,7 +99,7 @@ def test_hooks(fake, checked):
     ((Tensor(4096, "fp16"), Y, Z, 64, 64), TypeError, "its elements are fp16, and the kernel was compiled for fp32"),
     ((X, Y, Z, 64, 128), ValueError, "argument `BLOCK` of kernel `add`: it is 128, and the kernel was compiled for 64"),
     ((Tensor(4096, device=-1), Y, Z, 64, 64), ValueError, r"cannot be accessed from Triton \(cpu tensor\?\)"),
-    ((X, Y, Z, 64), TypeError, "add takes 5 arguments, constants included, and was given 4"),
+    ((X, Y, Z), TypeError, "add takes 5 arguments, constants included, and was given 3"),
 ], ids=["address", "number", "multiple", "width", "elements", "constant", "host", "count"])  # fmt: skip
 def test_what_does_not_fit_is_refused(fake, road, args, error, message):
     kernel = warm(X, Y, Z, 64)

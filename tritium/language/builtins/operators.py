@@ -167,8 +167,8 @@ def truediv(b, x, y):
 
 
 def floordiv(b, x, y):
-    """x // y of integers, towards zero."""
-    x, y = numeric(b, x), numeric(b, y)
+    """x // y of integers, towards zero. A pointer counts as its address: `(ptr + 15) // 16 * 16` rounds one up."""
+    x, y = _address(b, numeric(b, x), numeric(b, y))
     kind = common_kind(x, y, "//")
     if kind.is_float:
         raise fail(TypeError, f"unexpected type {from_ir(kind)} for //", hint="use tl.floor(x / y) for floats")

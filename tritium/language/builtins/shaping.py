@@ -10,7 +10,7 @@ from tritium.ir import types as T
 from ..types.constants import unwrap
 from ..types.dtypes import check_shape, from_ir
 from ..types.limits import check_fp8
-from ..types.values import Pair, constant, number, tensor, to_tensor, tuple
+from ..types.values import Pair, constant, number, size_of_tile, tensor, to_tensor, tuple
 from .broadcasting import broadcast_exactly, broadcast_together
 from .calling import builtin, warn
 from .casting import convert, scalar_type
@@ -65,6 +65,7 @@ def arange(b, start, end):
 
         offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     """
+    start, end = size_of_tile(start), size_of_tile(end)
     for name, value in (("start", start), ("end", end)):
         if isinstance(unwrap(value), tensor):
             raise fail(ValueError, f"arange's arguments must be of type tl.constexpr, `{name}` is not",

@@ -400,6 +400,7 @@ def check_shape(shape):
     dims = []
     for axis, size in enumerate(shape):
         size = getattr(size, "value", size)
+        size = getattr(size, "_made_of", size)  # `n = BLOCK` is a tensor that knows its number
         if not hasattr(size, "__index__") or hasattr(size, "handle"):
             raise fail(TypeError, f"Shape element {axis} must have type `constexpr[int]`, got `{_describe(size)}`",
                        hint="block sizes are known at compile time: annotate the parameter with tl.constexpr",

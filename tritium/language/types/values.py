@@ -42,7 +42,8 @@ class tensor:
         y = (x * 2).to(tl.float16).sum(axis=0)
     """
 
-    __slots__ = ("handle",)
+    # `_made_of`: the number of a constant that an assignment made a tensor; it may still be the size of a tile.
+    __slots__ = ("handle", "_made_of")
 
     def __init__(self, handle, type=None):
         self.handle = handle
@@ -317,7 +318,19 @@ def to_tensor(b, value):
         raise fail(TypeError, f"cannot convert {value} of type {type(value)} to tensor",
                    hint="where an argument may be None, ask first: `if x is not None:`; a function without `return` "
                    "gives None too" if value is None else hint)
-    return constant(b, plain, literal_type(plain))
+    made = constant(b, plain, literal_type(plain))
+    made._made_of = plain
+    return made
+
+
+def size_of_tile(value) -> Any:
+    """A value where the size of a tile is asked for: `n = BLOCK` stands for its number there.
+
+    >>> size_of_tile(3)
+    3
+    """
+    value = unwrap(value)
+    return getattr(value, "_made_of", value) if isinstance(value, tensor) else value
 
 
 def type_of(value):
