@@ -92,7 +92,7 @@ f // f                                              | -              | unexpecte
 f & f                                               | -              | invalid operands of type
 x + x                                               | -              | cannot add pointers together
 x + 1.5                                             | -              | invalid operands of type
-x * 16                                              | -              | its address, x.to(tl.int64)
+x * 16                                              | -              | .to(tl.int64)
 -x                                                  | -              | unary minus
 ~f                                                  | -              | unary invert
 not n                                               | -              | Cannot bitcast
