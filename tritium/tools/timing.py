@@ -1,12 +1,12 @@
-"""Compare the speed of several functions fairly on a noisy machine."""
+"""Compare the speed of several functions fairly on a noisy machine: the short form of `tritium.tools.bench`."""
 
 from __future__ import annotations
 
-import random
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
+
+from tritium.tools.bench.measuring import HostClock, measure
 
 
 def interleave(rivals: dict[str, Callable[[], Any]], seconds: float = 0.5,
@@ -21,27 +21,5 @@ def interleave(rivals: dict[str, Callable[[], Any]], seconds: float = 0.5,
     >>> times["short"] < times["long"]
     True
     """
-    batches = {name: _batch(fn, synchronize) for name, fn in rivals.items()}
-    samples: dict[str, list[float]] = {name: [] for name in rivals}
-    order = list(rivals)
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(samples[order[0]]) < 3:
-        random.shuffle(order)
-        for name in order:
-            samples[name].append(_time(rivals[name], batches[name], synchronize))
+    samples = measure(rivals, HostClock(synchronize), seconds)
     return {name: statistics.quantiles(times, n=4)[0] for name, times in samples.items()}
-
-
-def _time(fn: Callable[[], Any], n: int, synchronize: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    for _ in range(n):
-        fn()
-    synchronize()
-    return (time.perf_counter() - start) / n
-
-
-def _batch(fn: Callable[[], Any], synchronize: Callable[[], Any]) -> int:
-    """How many calls take about a millisecond."""
-    _time(fn, 1, synchronize)
-    once = min(_time(fn, 1, synchronize) for _ in range(2))
-    return max(1, int(1e-3 / max(once, 1e-7)))
