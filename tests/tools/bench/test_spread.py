@@ -7,7 +7,6 @@ from tritium.tools.bench.comparing import changes, latest_pair
 from tritium.tools.bench.spread import CLEAR, Ratio, between_runs, ratio, summary
 
 
-
 def noisy(centre, spread, n=60, seed=0):
     return list(centre * np.exp(np.random.default_rng(seed).normal(0, spread, n)))
 
