@@ -39,9 +39,9 @@ check-gpu: ## the benchmarks' kernels under compute-sanitizer: accesses out of b
 fuzz: $(VENV)/.test ## random programs: the backends must agree with the interpreter
 	$(BIN)/python -m pytest -n $(JOBS) -q tests/properties --hypothesis-profile=fuzz
 
-bench: $(VENV)/.test ## the CPU figures of docs/performance.md
-	$(BIN)/python benchmarks/cpu.py
-	$(BIN)/python benchmarks/compile_time.py
+BENCH ?=
+bench: $(VENV)/.test ## measure the kernels beside torch, say what changed since the last time; BENCH="softmax --threads 1"
+	$(BIN)/python -m tritium bench run --compare $(BENCH)
 
 ci: lint types docs-check test ## all that a change has to pass: what .ci/run runs
 

@@ -14,7 +14,7 @@ HEADER = "import numpy as np\nimport tritium as triton\nimport tritium.language 
 
 
 def blocks():
-    pages = "language-differences.md", "dialects.md", "insight.md", "profile.md"
+    pages = "language-differences.md", "dialects.md", "insight.md", "profile.md", "bench.md"
     for page in [ROOT / "README.md", *[ROOT / "docs" / name for name in pages]]:
         for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S)):
             yield pytest.param(code, id=f"{page.name}-{i}")
@@ -61,6 +61,27 @@ def test_commands_print_what_is_shown(page, request):
     if request.config.getoption("--update"):
         page.write_text(found)
     assert found == text or request.config.getoption("--update")
+
+
+COMMANDS = re.compile(r"^    (?:[A-Z_]+=\S+ )?python -m tritium (?:bench|cache|tune|why) .*", re.M)
+PAGES = [page for page in (ROOT / "docs" / f"{name}.md" for name in ("bench",)) if page.is_file()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_the_tools_run(tmp_path, page):
+    """The indented commands of a page, one after another in one folder; what needs a GPU is only parsed."""
+    text = page.read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    (tmp_path / "mine.py").write_text(blocks[0] if blocks else "")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRITIUM_CACHE_DIR": str(tmp_path / "cache")}
+    found = [line.strip().split("  #")[0] for line in COMMANDS.findall(text)]
+    assert len(found) > 3
+    for command in found:
+        if "--device cuda" in command:
+            continue
+        command = command.replace("python ", f"{sys.executable} ", 1)
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, text=True, capture_output=True, env=environment)
+        assert done.returncode in ((0, 1) if "compare" in command else (0,)), f"{command}\n{done.stdout}{done.stderr}"
 
 
 def test_the_readme_adds():

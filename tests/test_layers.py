@@ -44,7 +44,7 @@ ALLOWED = {
     "kernels": RUNTIME,
     "compat": RUNTIME | {"insight", "tools", "alias"},
     "alias": {"__init__"},
-    "tools": EVERYTHING,
+    "tools": EVERYTHING | {"trusted_files", "cache_limits"},  # the cache's own command
     "__init__": EVERYTHING,
     "__main__": EVERYTHING,
 }

@@ -14,6 +14,7 @@ COMMANDS = {
     "disable": ("tritium.tools.switch:disable", "undo `enable`"),
     "status": ("tritium.tools.switch:status", "what `import triton` gives in this environment, and why"),
     "demo": ("tritium.tools.demo", "run the kernel collection: is it right, and how fast beside torch or NumPy"),
+    "bench": ("tritium.tools.bench.command", "measure kernels beside their rivals; keep and compare the figures"),
     "show": ("tritium.tools.show", "compile a kernel for any machine; show its figures, or one of its stages"),
     "sanitize": ("tritium.tools.sanitize", "run a program whose CPU kernels check every access of memory"),
     "opt": ("tritium.tools.opt", "run passes on tile IR; show what each of them changes"),

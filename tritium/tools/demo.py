@@ -25,8 +25,11 @@ from tritium.kernels import (
     vector_add,
 )
 from tritium.kernels.arrays import numpy_dtype
+from tritium.tools.bench.machine import Watch
+from tritium.tools.bench.measuring import HostClock, measure
+from tritium.tools.bench.report import ratio_text
+from tritium.tools.bench.spread import Ratio, ratio, summary
 from tritium.tools.command import closest
-from tritium.tools.timing import interleave
 
 
 class Row(NamedTuple):
@@ -131,11 +134,13 @@ def rows() -> Iterator[Row]:
 
 
 class Outcome(NamedTuple):
-    """What came of a row: largest error, and seconds per call of tritium and of its rival."""
+    """What came of a row: largest error, seconds per call of tritium and of its rival, their ratio, what disturbed."""
 
     error: float
     ours: float
     theirs: float
+    ratio: Ratio
+    noise: list[str]
 
 
 def import_torch() -> Any:
@@ -167,8 +172,11 @@ def run_row(row: Row, torch: Any, device: str, seconds: float) -> Outcome:
     narrow = [x.astype(np.float32) for x in exact]
     rival = (lambda: row.reference(*narrow)) if torch is None else (lambda: row.rival(torch, *inputs))
     wait = torch.cuda.synchronize if torch is not None and device == "cuda" else (lambda: None)
-    times = interleave({"ours": lambda: row.run(*inputs), "theirs": rival}, seconds, wait)
-    return Outcome(error, times["ours"], times["theirs"])
+    watch = Watch()
+    times = measure({"ours": lambda: row.run(*inputs), "theirs": rival}, HostClock(wait), seconds,
+                    each_round=watch.tick)
+    ours, theirs = times["ours"], times["theirs"]
+    return Outcome(error, summary(ours).median, summary(theirs).median, ratio(ours, theirs), watch.noise().reasons)
 
 
 def show_time(seconds: float) -> str:
@@ -216,6 +224,7 @@ def show(torch: Any, device: str, only: str, seconds: float) -> int:
     for column in ("kernel", "correct", "largest error", "tritium", rival, "speed-up", "rate"):
         table.add_column(column, justify="left" if column in ("kernel", "correct") else "right")
     wrong: dict[str, str] = {}
+    noise: list[list[str]] = []
     console = Console(width=None if Console().is_terminal else 120)
     with Live(table, console=console, auto_refresh=False, vertical_overflow="visible") as live:
         for row in rows():
@@ -229,16 +238,20 @@ def show(torch: Any, device: str, only: str, seconds: float) -> int:
             else:
                 if got.error > row.tolerance:
                     wrong[row.name] = f"off by {got.error:.2e}, more than {row.tolerance:.0e}"
+                noise.append(got.noise if got.ratio.is_clear else got.noise or ["the times vary too much"])
                 table.add_row(row.name, "[red]NO[/]" if row.name in wrong else "[green]yes[/]", *figures(row, got))
             live.refresh()
     console.print()
     for name, why in wrong.items():
         console.print(f"{name}: {why}", markup=False, style="red")
+    if noisy := [reasons for reasons in noise if reasons]:
+        console.print(f"too noisy to judge {len(noisy)} of {len(noise)} speed-ups: {'; '.join(max(noisy, key=len))}",
+                      markup=False)
     console.print("not all correct" if wrong else "all correct")
     return 1 if wrong else 0
 
 
 def figures(row: Row, got: Outcome) -> tuple[str, ...]:
     """The cells after "correct"."""
-    return (f"{got.error:.1e}", show_time(got.ours), show_time(got.theirs), f"{got.theirs / got.ours:.2f}x",
+    return (f"{got.error:.1e}", show_time(got.ours), show_time(got.theirs), ratio_text(got.ratio, got.noise),
             f"{row.work / got.ours / 1e9:.1f} {row.unit}")

@@ -136,7 +136,8 @@ def test_a_wrong_result_is_a_regression_whatever_its_time():
 
 def test_rows_that_only_one_run_has():
     found = changes(run(row("a"), row("b")), run(row("b"), row("c")))
-    assert [(c.name, c.verdict) for c in found] == [("b", "same"), ("c", "only after"), ("a", "only before")]
+    assert [(c.name, c.verdict) for c in found] == [("b 64 float32", "same"), ("c 64 float32", "only after"),
+                                                    ("a 64 float32", "only before")]
 
 
 def test_other_sizes_are_other_benchmarks():

@@ -78,7 +78,7 @@ def _words(place: tuple) -> str:
 
 
 def _title(row: dict[str, Any]) -> str:
-    return row.get("title") or row["name"]
+    return " ".join(str(row[part]) for part in ("name", "size", "dtype") if row.get(part) is not None)
 
 
 def _change(old: dict[str, Any], new: dict[str, Any], versions: list[dict[str, str]], elsewhere: str) -> Change:
@@ -98,7 +98,7 @@ def _change(old: dict[str, Any], new: dict[str, Any], versions: list[dict[str, s
 def _noise(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
     for when, row in (("before", old), ("after", new)):
         if row.get("noise"):
-            yield from (f"{when}: {reason}" for reason in Noise(*row["noise"]).reasons)
+            yield from (f"{when}: {reason}" for reason in Noise(*row["noise"]).reasons[:1])
 
 
 def _drift(old: dict[str, Any], new: dict[str, Any], versions: list[dict[str, str]]) -> float:
