@@ -28,6 +28,7 @@ _HOMES = {
     "CompilationError": "errors", "TritonError": "errors", "InterpreterError": "errors", "OutOfResources": "errors",
     "explain": "insight.explain.explanation", "profile": "insight.profile.profiler",
     "sanitize": "insight.sanitize.sanitizer",
+    "explain_recompile": "runtime.recompile", "watch_recompiles": "runtime.recompile",
     "install_as_triton": "alias", "uninstall_as_triton": "alias",
 }  # fmt: skip
 

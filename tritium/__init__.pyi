@@ -67,6 +67,10 @@ from .runtime.jit import (
     KernelInterface as KernelInterface,
     jit as jit,
 )
+from .runtime.recompile import (
+    explain_recompile as explain_recompile,
+    watch_recompiles as watch_recompiles,
+)
 from .tensors import (
     MockTensor as MockTensor,
     TensorWrapper as TensorWrapper,

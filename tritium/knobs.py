@@ -400,6 +400,7 @@ runtime = Group("runtime", (
     _hooks("kernel_load_start_hook"),
     _hooks("kernel_load_end_hook", reverse=True),
     _hooks("kernel_unload_hook"),
+    _hooks("recompile_hook"),  # hears of each kernel that is compiled, and why: docs/cache.md
     Knob("jit_cache_hook", None, OBJECT),
     Knob("jit_post_compile_hook", None, OBJECT),
     Knob("add_stages_inspection_hook", None, OBJECT),
@@ -500,6 +501,7 @@ internal = Group("internal", (
     Knob("cpu_opt", "TRITIUM_CPU_OPT", INT, 2),  # 0: compile four times faster, run slower
     Knob("num_threads", "TRITIUM_NUM_THREADS", INT, _processors),
     Knob("compile_workers", "TRITIUM_COMPILE_WORKERS", INT, _workers),  # processes that compile for tuners; 0: none
+    Knob("why", "TRITIUM_WHY", BOOL, False, cached=True),  # print why a kernel is compiled again: docs/cache.md
     Knob("fault_handler", "TRITIUM_FAULT_HANDLER", BOOL, True),  # tell which CPU kernel left its memory
     Knob("sanitize", "TRITIUM_SANITIZE", BOOL, False, cached=True),  # CPU kernels check each access: docs/sanitize.md
     Knob("sanitizer", None, OBJECT, lambda: _load_class("tritium.insight.sanitize.sanitizer:told")),  # hears findings

@@ -16,6 +16,7 @@ cpu: str
 cpu_opt: int
 num_threads: int
 compile_workers: int
+why: bool
 fault_handler: bool
 sanitize: bool
 sanitizer: Any
@@ -215,6 +216,7 @@ class runtime_settings(Group):
     kernel_load_start_hook: HookChain
     kernel_load_end_hook: HookChain
     kernel_unload_hook: HookChain
+    recompile_hook: HookChain
     jit_cache_hook: Any
     jit_post_compile_hook: Any
     add_stages_inspection_hook: Any
@@ -344,6 +346,7 @@ class internal_settings(Group):
     cpu_opt: int
     num_threads: int
     compile_workers: int
+    why: bool
     fault_handler: bool
     sanitize: bool
     sanitizer: Any

@@ -93,7 +93,7 @@ class Making:
             self.backend.parse_options({**src.parse_options(), **(options or {})})
         self.env = knobs.cache_invalidating_env() if _env_vars is None else _env_vars
         self.key = sha256(get_cache_key(src, self.backend, self.options, self.env))
-        self.entry, self.clock = Entry(src, self.key, self.backend, self.options), Clock()
+        self.entry, self.clock = Entry(src, self.key, self.backend, self.options, self.env), Clock()
         self.contents: dict[str, Any] = {}
         self.metadata: dict[str, Any] = {}
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from tritium import cache, knobs
 from tritium.backends.compiler import BaseBackend, Options
+from tritium.compiler import facts
 from tritium.compiler.kernel import CompiledKernel, OnDemand, OnDisk, metadata_text
 from tritium.compiler.names import safe_name
 from tritium.compiler.sources import IR_STAGES, parse_stage
@@ -21,9 +22,9 @@ from tritium.compiler.sources import IR_STAGES, parse_stage
 class Entry:
     """One compilation's files: `load` finds what another process compiled, `store` keeps what this one did."""
 
-    def __init__(self, src, key: str, backend: BaseBackend, options: Options):
+    def __init__(self, src, key: str, backend: BaseBackend, options: Options, env: dict[str, str]):
         self.src, self.key, self.backend = src, key, backend
-        self.supplied = options.ir_override
+        self.supplied, self._options, self._env = options.ir_override, options, env
         self.file = safe_name(src.name)
         self.manager: Any = cache.get_cache_manager(key)  # None once the user supplies a stage
         self.dump = cache.get_dump_manager(src.hash()) if knobs.compilation.dump_ir else None
@@ -49,7 +50,9 @@ class Entry:
         if "ttir" in contents and (self.src.fn is not None or self.src.ext == "source"):
             contents = {"source": OnDemand(source), **contents}
         cache.count("hits")
-        return CompiledKernel(self.src, json.loads(texts[0]), contents, self.key, files.paths)
+        found = json.loads(texts[0])
+        found.pop(facts.KEY, None)
+        return CompiledKernel(self.src, found, contents, self.key, files.paths)
 
     def replaced(self, ext: str):
         """A stage the user supplies in place of ours, None where they do not."""
@@ -88,7 +91,7 @@ class Entry:
     def _write(self, texts: dict[str, Any], metadata: dict[str, Any]) -> dict[str, str]:
         try:
             writer = self._begun.writer() if self._begun else cache.GroupWriter(self.manager, f"{self.file}.json")
-            for name, text in [*texts.items(), ("json", metadata_text(metadata))]:
+            for name, text in [*texts.items(), ("json", metadata_text({**metadata, **self._facts()}))]:
                 file = f"{self.file}.{name}"
                 if file not in writer.paths:
                     writer.put(text, file)
@@ -98,6 +101,13 @@ class Entry:
             cache.tolerate(error)
             return {}
         return writer.paths
+
+
+    def _facts(self) -> dict[str, Any]:
+        """What the kernel was compiled for, for `tritium why`; nothing of a file that was compiled as it stands."""
+        if self.src.fn is None:
+            return {}
+        return {facts.KEY: facts.facts_of(self.src, self.backend.target, self._options, self._env)}
 
 
 def _kept(contents: dict[str, Any]) -> dict[str, Any]:

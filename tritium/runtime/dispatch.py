@@ -52,6 +52,7 @@ class Request(NamedTuple):
     attrs: dict[tuple[int, ...], list]
     options: Options
     warmup: bool
+    values: tuple = ()  # the arguments of the launch, while it is under way
 
 
 def launch(fn: JITFunction, sizes: tuple[int, int, int] | None, values: tuple, options: dict[str, Any],
@@ -69,24 +70,13 @@ def launch(fn: JITFunction, sizes: tuple[int, int, int] | None, values: tuple, o
 
 def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None, values: tuple,
             options: dict[str, Any], form: Form | None):
-    pairs = tuple(_each(fn, values, KernelParam.specialize))
-    cache = _device_cache(fn, drv)
-    wanted = dict(options)
-    if options.get("debug", fn.debug) or knobs.runtime.debug:
-        wanted["debug"] = True
-    if knobs.sanitize and cache.target.backend == "cpu":
-        wanted["sanitized"] = True
-    try:
-        key = _key(fn, cache, pairs, wanted)
-    except TypeError:
-        _each(fn, pairs, lambda _param, pair: key_of(pair))  # names the argument that is no constant
-        raise
+    cache, pairs, given, key = _specialized(fn, drv, values, options)
     functions = [fn, *(part for param, x in zip(fn.params, values) if param.is_constexpr for part in functions_in(x))]
     for function in functions:
         function.check_globals()
     kernel: Any = cache.kernels.get(key)
     if kernel is None:
-        request = _request(fn, cache, key, pairs, values, wanted, sizes is None)
+        request = _request(fn, cache, key, pairs, values, given, sizes is None)
         with _compiling, busy():
             kernel = cache.kernels.get(key) or _compile(fn, cache, request)
     if kernel is None:
@@ -97,6 +87,32 @@ def _launch(fn: JITFunction, drv: DriverBase, sizes: tuple[int, int, int] | None
     if form is not None:
         _arm(fn, drv, kernel, form, options, functions, list(zip(fn.params, pairs, values)), sizes is not None)
     return kernel
+
+
+def _specialized(fn: JITFunction, drv: DriverBase, values: tuple, options: dict[str, Any]) -> tuple:
+    """(the device's cache, types and keys of the arguments, all options, the kernel's key) of a launch."""
+    pairs = tuple(_each(fn, values, KernelParam.specialize))
+    cache = _device_cache(fn, drv)
+    given = dict(options)
+    if options.get("debug", fn.debug) or knobs.runtime.debug:
+        given["debug"] = True
+    if knobs.sanitize and cache.target.backend == "cpu":
+        given["sanitized"] = True
+    try:
+        return cache, pairs, given, _key(fn, cache, pairs, given)
+    except TypeError:
+        _each(fn, pairs, lambda _param, pair: key_of(pair))  # names the argument that is no constant
+        raise
+
+
+def wanted(fn: JITFunction, values: tuple, options: dict[str, Any]) -> tuple[DeviceCache, Request, bool]:
+    """(the device's cache, what a launch needs, whether it is there); nothing is compiled."""
+    check_keywords(fn.__name__, fn.arg_names, options)
+    values = tuple(_each(fn, values, lambda param, x: x if param.is_constexpr else hold(x)))
+    drv = _driver(fn, values)
+    with drv.on_device_of(values):
+        cache, pairs, given, key = _specialized(fn, drv, values, options)
+        return cache, _request(fn, cache, key, pairs, values, given, True), key in cache.kernels
 
 
 def _arm(fn: JITFunction, drv: DriverBase, kernel: Any, form: Form, options: dict[str, Any], functions: list,
@@ -212,7 +228,7 @@ def _request(fn: JITFunction, cache: DeviceCache, key: str, pairs: tuple, values
         constants |= constants_of(type_, value, (i,))
         attrs |= attrs_of(type_, promise, (i,))
     signature = {name: type_ for name, (type_, _) in zip(fn.arg_names, pairs)}
-    return Request(key, signature, constants, attrs, cache.backend.parse_options(options), warmup)
+    return Request(key, signature, constants, attrs, cache.backend.parse_options(options), warmup, values)
 
 
 # Threads that want the same kernel wait for the first; compiling many at a time is what AsyncCompileMode is for.
@@ -223,7 +239,17 @@ def _compile(fn: JITFunction, cache: DeviceCache, request: Request):
     """Compile, now or in the background; None when the cache hook says no."""
     if _call_hook(knobs.runtime.jit_cache_hook, fn, cache, request):
         return None
+    if not (knobs.why or knobs.runtime.recompile_hook):
+        return _make(fn, cache, request)
+    from tritium.runtime import recompile  # not needed by those who do not ask
+
+    with recompile.telling(fn, cache.target, request, active_mode.get() is not None):
+        return _make(fn, cache, request)
+
+
+def _make(fn: JITFunction, cache: DeviceCache, request: Request):
     src = ASTSource(fn, request.signature, request.constants, request.attrs)
+    fn.requests[str(cache.target), request.key] = request._replace(values=())
 
     def finish(kernel) -> None:
         cache.kernels[request.key] = kernel

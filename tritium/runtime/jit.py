@@ -164,12 +164,13 @@ class JITFunction(Source, KernelInterface[T]):
         self._debug, self.noinline = debug, bool(noinline)
         self._repr, self.launch_metadata = repr, launch_metadata
 
-    _own = (*Source._own, "launcher", "pre_run_hooks", "device_caches", "_grids", "_native", "_lookup")
+    _own = (*Source._own, "requests", "launcher", "pre_run_hooks", "device_caches", "_grids", "_native", "_lookup")
 
     def _begin(self) -> None:
         super()._begin()
         self.pre_run_hooks: list[Callable] = []
         self.device_caches: dict[Any, DeviceCache] = _Caches(self._make_cache, self._forget)
+        self.requests: dict[tuple[str, str], Any] = {}  # (target, key) -> what was compiled: `recompile` compares them
         # The launcher's, once there is one: an attribute of the kernel itself is found faster.
         self._grids: dict[tuple, Callable] = {}
         self._native: Callable | None = None

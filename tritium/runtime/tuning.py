@@ -7,6 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import get_ident
 from typing import Any
 
 from tritium import knobs
@@ -259,10 +260,29 @@ def unobserved() -> Iterator[None]:
     >>> with unobserved():
     ...     pass
     """
-    with contextlib.ExitStack() as stack:
-        for aside in list(observers):
-            stack.enter_context(aside())
-        yield
+    thread, outer = get_ident(), is_measuring()
+    _measuring.add(thread)
+    try:
+        with contextlib.ExitStack() as stack:
+            for aside in list(observers):
+                stack.enter_context(aside())
+            yield
+    finally:
+        if not outer:
+            _measuring.discard(thread)
+
+
+_measuring: set[int] = set()  # threads that measure configurations
+
+
+def is_measuring() -> bool:
+    """Whether this thread is measuring the configurations of a tuner.
+
+    >>> with unobserved():
+    ...     is_measuring()
+    True
+    """
+    return get_ident() in _measuring
 
 
 # ---------------------------------------------------------------------------------------------------------------------
