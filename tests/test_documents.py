@@ -14,7 +14,7 @@ HEADER = "import numpy as np\nimport tritium as triton\nimport tritium.language 
 
 
 def blocks():
-    pages = "language-differences.md", "dialects.md", "insight.md", "profile.md", "bench.md"
+    pages = "language-differences.md", "dialects.md", "insight.md", "profile.md", "bench.md", "cache.md"
     for page in [ROOT / "README.md", *[ROOT / "docs" / name for name in pages]]:
         for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S)):
             yield pytest.param(code, id=f"{page.name}-{i}")
@@ -64,7 +64,7 @@ def test_commands_print_what_is_shown(page, request):
 
 
 COMMANDS = re.compile(r"^    (?:[A-Z_]+=\S+ )?python -m tritium (?:bench|cache|tune|why) .*", re.M)
-PAGES = [page for page in (ROOT / "docs" / f"{name}.md" for name in ("bench",)) if page.is_file()]
+PAGES = [page for page in (ROOT / "docs" / f"{name}.md" for name in ("bench", "cache")) if page.is_file()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tritium import knobs, trusted_files
 
-__all__ = ["stored", "sweep"]
+__all__ = ["Used", "count_again", "entries", "make_room", "remove", "stored", "sweep"]
 
 STAMP = ".size"
 _HOUR, _DAY = 3600, 86400
@@ -28,8 +28,12 @@ _NAMES = re.compile(r"[0-9a-f]{64}")
 _PRIVATE = re.compile(r"\.tmp\.(\d+)\.[0-9a-f]{16}")
 
 
-class _Used(NamedTuple):
-    """Files that go together: when one was last used, their size, where they lie."""
+class Used(NamedTuple):
+    """Files that go together: when one was last used, their size, where they lie; no folder if it is one file of many.
+
+    >>> Used(0.0, 12, ("/cache/names/ab",), None).size
+    12
+    """
 
     time: float
     size: int
@@ -54,7 +58,7 @@ def stored(root: str, size: int) -> None:
     total[0] += size
     if total[0] < 0 or (limit and total[0] > max(limit, total[1])):
         total[:] = 0, limit  # before the work, so that no other thread begins it too
-        left = _make_room(root, limit)
+        left = make_room(root, limit)
         # What is in use stays even if it is too much: then the next count waits until there is more.
         total[:] = left, max(limit, left + limit // 8)
         with contextlib.suppress(OSError):
@@ -68,6 +72,38 @@ def _stamped(root: str) -> int:
         if 0 <= time.time() - os.stat(path).st_mtime < _HOUR:
             return max(0, int(trusted_files.read(path, anyone=True)))  # a number can do no harm
     return -1 << 62
+
+
+def count_again(root: str) -> None:
+    """Have the size be counted anew: somebody removed files.
+
+    >>> count_again("/no/such/cache")
+    """
+    _known.pop(root, None)
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(root, STAMP))
+
+
+def entries(root: str) -> list[Used]:
+    """What the cache holds, what was used longest ago first; nothing where there is none.
+
+    >>> entries("/no/such/cache")
+    []
+    """
+    try:
+        return sorted(_entries(root, []))
+    except OSError:
+        return []
+
+
+def remove(entry: Used) -> None:
+    """Remove an entry, the index first: without it the rest is no entry."""
+    for path in sorted(entry.paths, key=lambda path: "__grp__" not in path):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    if entry.folder is not None:
+        with contextlib.suppress(OSError):
+            os.rmdir(entry.folder)
 
 
 def sweep(root: str) -> int:
@@ -102,7 +138,7 @@ def _alive(process: int) -> bool:
     return True
 
 
-def _entries(root: str, swept: list[str]) -> Iterator[_Used]:
+def _entries(root: str, swept: list[str]) -> Iterator[Used]:
     """What the cache holds; unfinished files that are met on the way are removed and noted."""
     with os.scandir(root) as found:
         folders = [entry for entry in found if entry.is_dir(follow_symlinks=False)]
@@ -111,7 +147,7 @@ def _entries(root: str, swept: list[str]) -> Iterator[_Used]:
         with contextlib.suppress(OSError):
             if _ENTRY.fullmatch(folder.name):
                 files = list(_files(folder.path, swept))
-                yield _Used(max((file.time for file in files), default=folder.stat(follow_symlinks=False).st_mtime),
+                yield Used(max((file.time for file in files), default=folder.stat(follow_symlinks=False).st_mtime),
                             sum(file.size for file in files), tuple(p for file in files for p in file.paths),
                             folder.path)  # fmt: skip
             elif folder.name == "names":
@@ -119,7 +155,7 @@ def _entries(root: str, swept: list[str]) -> Iterator[_Used]:
                 yield from (file for file in found if _NAMES.fullmatch(os.path.basename(file.paths[0])))
 
 
-def _files(folder: str, swept: list[str]) -> Iterator[_Used]:
+def _files(folder: str, swept: list[str]) -> Iterator[Used]:
     with os.scandir(folder) as entries:
         for entry in entries:
             private = _PRIVATE.fullmatch(entry.name)
@@ -129,27 +165,22 @@ def _files(folder: str, swept: list[str]) -> Iterator[_Used]:
                     os.unlink(entry.path)
                     swept.append(entry.path)
                 elif not private and not stat.S_ISDIR(found.st_mode):
-                    yield _Used(found.st_mtime, found.st_size, (entry.path,), None)
+                    yield Used(found.st_mtime, found.st_size, (entry.path,), None)
 
 
-def _make_room(root: str, limit: int) -> int:
-    """Sweep, then remove what was used longest ago until three quarters of the limit are taken; the bytes left."""
-    try:
-        entries = sorted(_entries(root, []))
-    except OSError:
-        return 0
-    left, recent = sum(entry.size for entry in entries), time.time() - _JUST_NOW
+def make_room(root: str, limit: int) -> int:
+    """Sweep, then remove what was used longest ago until three quarters of the limit are taken; the bytes left.
+
+    >>> make_room("/no/such/cache", 1 << 20)
+    0
+    """
+    found = entries(root)
+    left, recent = sum(entry.size for entry in found), time.time() - _JUST_NOW
     if not limit or left <= limit:
         return left
-    for entry in entries:
+    for entry in found:
         if left <= limit * 3 // 4 or entry.time > recent:
             break
-        # The index first: without it the rest is no entry.
-        for path in sorted(entry.paths, key=lambda path: "__grp__" not in path):
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-        if entry.folder is not None:
-            with contextlib.suppress(OSError):
-                os.rmdir(entry.folder)
+        remove(entry)
         left -= entry.size
     return left

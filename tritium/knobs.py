@@ -356,6 +356,23 @@ def _home() -> str:
     return os.path.expanduser("~/") if has_home() else os.path.join(private_dir(), "")
 
 
+LIMIT = ".limit"  # a file in the cache that holds its limit: `tritium cache limit 2G` writes it
+USUAL_LIMIT = 8 << 30
+
+
+def kept_limit(folder: str) -> int:
+    """The bytes that a cache may take, by the file in it, or as usual.
+
+    >>> kept_limit("/no/such/cache") == USUAL_LIMIT
+    True
+    """
+    try:
+        with open(os.path.join(folder, LIMIT)) as file:
+            return _bytes(file.read(64))
+    except (OSError, ValueError):  # UnicodeDecodeError is one
+        return USUAL_LIMIT
+
+
 def _under_home(*parts: str) -> Callable[[], str]:
     return lambda: os.path.join(cache.home_dir, ".triton", *parts)
 
@@ -435,7 +452,7 @@ cache = Group("cache", (
     Knob("dump_dir", "TRITON_DUMP_DIR", PATH, _under_home("dump")),
     Knob("override_dir", "TRITON_OVERRIDE_DIR", PATH, _under_home("override")),
     Knob("read_only_dirs", "TRITIUM_CACHE_READ_ONLY_DIRS", STR, ""),  # further caches to look in, as in PATH
-    Knob("max_size", "TRITIUM_CACHE_MAX_SIZE", SIZE, 8 << 30),  # bytes, or 512M, 8G; 0: no limit
+    Knob("max_size", "TRITIUM_CACHE_MAX_SIZE", SIZE, lambda: kept_limit(cache.dir)),  # bytes, or 512M, 8G; 0: no limit
     Knob("signing_key", "TRITIUM_CACHE_KEY", SECRET),  # files signed with it are trusted wherever they lie
     Knob("signing_key_file", "TRITIUM_CACHE_KEY_FILE", PATH),  # a file that holds the key
     Knob("manager_class", "TRITON_CACHE_MANAGER", CLASS),

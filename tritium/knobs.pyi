@@ -191,6 +191,14 @@ def has_home() -> bool:
     """
 
 
+def kept_limit(folder: str) -> int:
+    """The bytes that a cache may take, by the file in it, or as usual.
+
+    >>> kept_limit("/no/such/cache") == USUAL_LIMIT
+    True
+    """
+
+
 def cache_invalidating_env() -> dict[str, str]:
     """The variables of `CACHE_INVALIDATING_ENV_VARS` that are set.
 
