@@ -14,7 +14,8 @@ HEADER = "import numpy as np\nimport tritium as triton\nimport tritium.language 
 
 
 def blocks():
-    pages = "language-differences.md", "dialects.md", "insight.md", "profile.md", "bench.md", "cache.md"
+    pages = "language-differences.md", "dialects.md", "insight.md", "profile.md", "bench.md", \
+        "cache.md", "tuning.md"
     for page in [ROOT / "README.md", *[ROOT / "docs" / name for name in pages]]:
         for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S)):
             yield pytest.param(code, id=f"{page.name}-{i}")
@@ -63,8 +64,8 @@ def test_commands_print_what_is_shown(page, request):
     assert found == text or request.config.getoption("--update")
 
 
-COMMANDS = re.compile(r"^    (?:[A-Z_]+=\S+ )?python -m tritium (?:bench|cache|tune|why) .*", re.M)
-PAGES = [page for page in (ROOT / "docs" / f"{name}.md" for name in ("bench", "cache")) if page.is_file()]
+COMMANDS = re.compile(r"^    python (?:mine.py|-m tritium (?:bench|cache|tune|why)) .*", re.M)
+PAGES = [page for page in (ROOT / "docs" / f"{name}.md" for name in ("bench", "cache", "tuning")) if page.is_file()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -38,7 +38,7 @@ ALLOWED = {
     "interp": LANGUAGE | {"frontend", "tensors", "protocols"},
     "backends": BACKENDS,
     "compiler": BACKENDS,
-    "runtime": RUNTIME,
+    "runtime": RUNTIME | {"trusted_files"},  # results of tuning that travel
     "testing": RUNTIME,
     "insight": RUNTIME | {"tools"},
     "kernels": RUNTIME,

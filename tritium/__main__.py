@@ -21,6 +21,7 @@ COMMANDS = {
     "explain": ("tritium.tools.explain", "what a launch touches, what it costs and why, for any machine: a page"),
     "profile": ("tritium.tools.profile", "run a program; say what each of its kernels costs: time, GB/s, FLOP/s"),
     "why": ("tritium.tools.why", "run a program; say which argument or setting made its kernels compile again"),
+    "tune": ("tritium.tools.tune", "results of tuning: list, show, export and merge them, ship them per device"),
     "cache": ("tritium.tools.cache", "look at the cache of compiled kernels, check it, make room in it"),
     "compile": ("tritium.tools.compile", "compile a kernel ahead of time into C sources"),
     "link": ("tritium.tools.link", "join ahead-of-time kernels under one dispatching C function"),

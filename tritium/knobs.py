@@ -443,6 +443,7 @@ autotuning = Group("autotuning", (
     Knob("print", "TRITON_PRINT_AUTOTUNING", BOOL, False),
     Knob("cache", "TRITON_CACHE_AUTOTUNING", BOOL),  # None: keep what our own clock measured; docs/tuning.md
     Knob("timeout", "TRITIUM_TUNING_TIMEOUT", INT, 60),  # seconds one launch of a configuration may take; 0: no limit
+    Knob("tuned", "TRITIUM_TUNED", STR, ""),  # files that `tritium tune export` wrote, as in PATH: docs/tuning.md
     Knob("listener", None, OBJECT),  # called after timings were measured or read: docs/tuning.md
 ))
 

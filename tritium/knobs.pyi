@@ -256,6 +256,7 @@ class autotuning_settings(Group):
     print: bool
     cache: bool | None
     timeout: int
+    tuned: str
     listener: Any
 
 

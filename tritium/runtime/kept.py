@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tritium import cache, knobs
 from tritium.compiler.names import safe_name
 from tritium.language.source.fingerprints import COMMON
+from tritium.runtime import shipped
+from tritium.runtime.shipped import timings_of
 from tritium.runtime.tuning import OPTIONS, Config, innermost
 
 __all__ = ["Store", "key_text", "load", "save"]
@@ -75,6 +78,7 @@ class Store(NamedTuple):
     manager: cache.CacheManager
     name: str
     configs: list[Config]
+    facts: Mapping[str, Any] = {}  # what the timings are of: `shipped.IDENTITY`
 
     @classmethod
     def of(cls, fn: Any, name: str, key: tuple, configs: list[Config],
@@ -87,7 +91,9 @@ class Store(NamedTuple):
         parts = [cache.fingerprint(), _device(), jitted.cache_key, signature_text(jitted, arguments),
                  str(sorted(knobs.cache_invalidating_env().items())), str(key_text(key)), how, *map(str, configs)]
         manager = cache.get_cache_manager(hashlib.sha256("\0".join(parts).encode()).hexdigest())
-        return cls(manager, safe_name(name), configs)
+        facts = {"function": f"{jitted.__module__}.{jitted.__qualname__}", "source": jitted.cache_key,
+                 "device": shipped.device(), "signature": signature_text(jitted, arguments), "key": list(key_text(key))}
+        return cls(manager, safe_name(name), configs, facts)
 
     @property
     def filename(self) -> str:
@@ -106,18 +112,25 @@ class Store(NamedTuple):
         if text is None:
             return None
         try:
-            rows = json.loads(text)["configs_timings"]
-            by_text = {str(Config(**config)): timings for config, timings in rows}
+            by_text = timings_of(json.loads(text))
         except (ValueError, LookupError, TypeError):  # of another program, under the same name
             return None
         found = {config: by_text[str(config)] for config in self.configs if str(config) in by_text}
         return found if len(found) == len(self.configs) else None
 
+    def shipped(self) -> dict[Config, list[float]] | None:
+        """Timings that others measured on such a device: of all configurations, those that nobody timed as never."""
+        known = shipped.find(self.facts)
+        found = {config: known[str(config)] for config in self.configs if str(config) in known}
+        if not any(times[0] < float("inf") for times in found.values()):
+            return None
+        return {config: found.get(config, [float("inf")] * 3) for config in self.configs}
+
     def write(self, key: tuple, timings: dict[Config, list[float]]) -> None:
         """Keep the timings; a configuration JSON cannot hold stays out of the cache."""
         rows = [[_config_dict(config), times] for config, times in timings.items()]
         try:
-            text = json.dumps({"key": key_text(key), "configs_timings": rows})
+            text = json.dumps({**self.facts, "time": time.time(), "key": key_text(key), "configs_timings": rows})
         except TypeError:
             return
         try:

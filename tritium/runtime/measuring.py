@@ -144,7 +144,7 @@ class Measuring(KernelInterface[T]):
             tuning.check_conflict(configs[0], kwargs)
             return configs[0]
         store = self._store(key, configs, kwargs)
-        timings = store.read() if store else None
+        timings = store.read() or store.shipped() if store else None
         known = timings is not None
         if timings is None:
             tuning.check_not_captured(self.__name__)
