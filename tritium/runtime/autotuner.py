@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tritium import knobs
 from tritium.errors import AutotunerError, OutOfResources, PTXASError, cut
+from tritium.language.source import rehearsal
 from tritium.locks import lock, once_property
 from tritium.refusals import refusal
 from tritium.runtime import kept, tuning
@@ -95,6 +96,8 @@ class Autotuner(Measuring[T]):
         for name in kwargs.keys() & {"grid", "warmup"}:
             raise refusal(TypeError, f"{self.__name__} is tuned, and a launch of it takes `{name}` for its own",
                           f"pass {name} by position, or give the parameter another name")
+        if (tell := rehearsal.current.get()) is not None:
+            return tell(self, grid, args, kwargs)
         done = self.run(*args, grid=grid, warmup=False, **kwargs)
         if self.fn.__class__ in (JITFunction, Heuristics):  # there, `fn[grid](...)` is `fn.run(..., grid=grid)`
             only = self.configs[0] if len(self.configs) == 1 else None
@@ -106,6 +109,9 @@ class Autotuner(Measuring[T]):
 
     def run(self, *args, **kwargs):
         """Launch the fastest configuration for these arguments, finding it first if need be."""
+        if (tell := rehearsal.current.get()) is not None:
+            grid = kwargs.pop("grid", None)
+            return tell(self, None if kwargs.pop("warmup", False) else grid, args, kwargs)
         self.nargs = dict(zip(self.arg_names, args))
         try:
             config = self.configs[0] if len(self.configs) == 1 else self._chosen(args, kwargs)
@@ -118,6 +124,9 @@ class Autotuner(Measuring[T]):
 
     def warmup(self, *args, **kwargs) -> list:
         """Compile every configuration that pruning leaves; the compiled kernels in that order."""
+        if (tell := rehearsal.current.get()) is not None:
+            kwargs.pop("grid", None)
+            return [tell(self, None, args, kwargs)]
         self.nargs = dict(zip(self.arg_names, args))
         try:
             return [self.fn.warmup(*args, **kwargs, **config.all_kwargs()) for config in self.prune_configs(kwargs)]

@@ -242,7 +242,10 @@ class JITFunction(Source, KernelInterface[T]):
     def __getitem__(self: JITFunction[Callable[P, Any]], grid: Any) -> Launch[P]:
         if not self.pre_run_hooks:
             if grid.__class__ is tuple:
-                call = self._grids.get(grid)
+                try:
+                    call = self._grids.get(grid)
+                except TypeError:  # sizes that are symbols, in a rehearsal, cannot be hashed
+                    call = None
                 if call is not None:
                     return call
             elif self._native is not None:
