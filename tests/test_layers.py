@@ -18,7 +18,7 @@ OPS = IR | {"ops"}
 LANGUAGE = OPS | {"cache", "language"}
 BACKENDS = LANGUAGE | {"analysis", "passes", "interp", "frontend", "backends", "tensors", "protocols"}
 RUNTIME = BACKENDS | {"compiler", "runtime", "testing"}
-EVERYTHING = RUNTIME | {"insight", "kernels", "tools", "alias", "compat"}
+EVERYTHING = RUNTIME | {"insight", "kernels", "tools", "alias", "compat", "torch"}
 ALLOWED = {
     "errors": {"knobs"},
     "knobs": set(),
@@ -42,6 +42,7 @@ ALLOWED = {
     "testing": RUNTIME,
     "insight": RUNTIME | {"tools"},
     "kernels": RUNTIME,
+    "torch": RUNTIME | {"kernels"},
     "compat": RUNTIME | {"insight", "tools", "alias"},
     "alias": {"__init__"},
     "tools": EVERYTHING | {"trusted_files", "cache_limits"},  # the cache's own command
