@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.backends.gpu import emulator
 from tests.backends.gpu.test_language import module_of
 from tests.language.coverage import engines
+from tritium.insight import emulator
 
 
 def emulated(kernel, args, grid=(1,), **_):

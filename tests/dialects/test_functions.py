@@ -5,10 +5,10 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu import emulator
 from tests.backends.gpu.test_language import module_of
 from tests.language.builders import Bench, target
 from tritium.frontend import lower
+from tritium.insight import emulator
 from tritium.interp.eager import launch
 
 

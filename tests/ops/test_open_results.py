@@ -9,11 +9,11 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.backends.gpu import emulator
 from tests.exec.backends import backends_present
 from tests.ops.exact import codes
 from tests.ops.samples import array_of
 from tritium import ops
+from tritium.insight import emulator
 from tritium.ir import types as T
 from tritium.ir.builder import Builder
 from tritium.ir.core import Module

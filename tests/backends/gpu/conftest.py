@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from tests.backends.gpu import emulator
 from tests.backends.gpu.modules import run_cuda
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
+from tritium.insight import emulator
 from tritium.interp.machine import interpret
 
 

@@ -6,14 +6,14 @@ import struct
 
 import numpy as np
 
-from tests.backends.gpu.emulator import fit
-from tests.backends.gpu.emulator.tma import tensor_of
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.driver import driver
 from tritium.backends.nvptx.runtime import cuda, tensor_map
 from tritium.compiler.sources import with_options
+from tritium.insight.emulator import fit
+from tritium.insight.emulator.tma import tensor_of
 from tritium.ir import types as T
 
 _LETTER = {T.f16: "e", T.f32: "f", T.f64: "d"}

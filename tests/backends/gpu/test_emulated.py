@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from tests.backends.gpu import emulator
-from tests.backends.gpu.emulator.memory import SHARED_BASE, Fault
-from tests.backends.gpu.emulator.shared import Shared
 from tests.backends.gpu.test_modules import BATTERY, borrowed, checking
 from tests.exec import test_exec
+from tritium.insight import emulator
+from tritium.insight.emulator.memory import SHARED_BASE, Fault
+from tritium.insight.emulator.shared import Shared
 from tritium.interp.machine import interpret
 from tritium.ir.text import parse_module
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.backends.gpu.emulator import Fault, execute
-from tests.backends.gpu.emulator.memory import Memory
+from tritium.insight.emulator import Fault, execute
+from tritium.insight.emulator.memory import Memory
 
 HEAD = """\
 define ptx_kernel void @f(ptr addrspace(1) %out) nounwind {

@@ -7,12 +7,12 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu import emulator
-from tests.backends.gpu.emulator import Fault, execute
-from tests.backends.gpu.emulator.memory import Memory
-from tests.backends.gpu.emulator.tma import TensorMap
 from tests.backends.gpu.test_clusters import CASES, product
 from tests.backends.gpu.test_language import module_of
+from tritium.insight import emulator
+from tritium.insight.emulator import Fault, execute
+from tritium.insight.emulator.memory import Memory
+from tritium.insight.emulator.tma import TensorMap
 from tritium.interp.machine import interpret
 
 rng = np.random.default_rng(5)

@@ -7,10 +7,10 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu import emulator
 from tests.backends.gpu.modules import H100, binary, run_cuda
 from tests.compat import test_functions_apart as apart
 from tritium.frontend import lower
+from tritium.insight import emulator
 from tritium.interp.machine import interpret
 
 

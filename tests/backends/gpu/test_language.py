@@ -9,11 +9,11 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu import emulator
 from tests.backends.gpu.modules import run_cuda
 from tests.backends.gpu.test_modules import agree
 from tritium.backends.gpu.lower import scan, sort
 from tritium.frontend import lower
+from tritium.insight import emulator
 from tritium.interp.machine import interpret
 from tritium.ir.verify import verify
 from tritium.runtime.specialize import attrs_of, constants_of

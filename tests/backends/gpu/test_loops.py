@@ -8,10 +8,10 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu import emulator
-from tests.backends.gpu.emulator.memory import Memory
 from tests.backends.gpu.samples import data, rng
 from tests.backends.gpu.test_language import module_of
+from tritium.insight import emulator
+from tritium.insight.emulator.memory import Memory
 
 
 @triton.jit

@@ -7,9 +7,9 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu import emulator
 from tests.backends.gpu.samples import data
 from tests.backends.gpu.test_language import module_of
+from tritium.insight import emulator
 
 
 @triton.jit

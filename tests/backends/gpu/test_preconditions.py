@@ -8,7 +8,6 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu import emulator
 from tests.backends.gpu.modules import binary
 from tests.backends.nvptx import fake_driver
 from tritium.backends.compiler import BaseBackend, GPUTarget
@@ -17,6 +16,7 @@ from tritium.backends.launcher.preconditions import Guard
 from tritium.backends.nvptx import compile
 from tritium.compiler import ASTSource
 from tritium.compiler.sources import with_options
+from tritium.insight import emulator
 from tritium.interp.machine import interpret
 from tritium.ir.preconditions import preconditions_of
 from tritium.ir.text import parse_module

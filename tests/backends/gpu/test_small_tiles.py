@@ -7,9 +7,9 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu import emulator
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.compiler import ASTSource
+from tritium.insight import emulator
 
 
 @triton.jit

@@ -8,9 +8,9 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu import emulator
 from tests.backends.gpu.modules import run_cuda
 from tests.backends.gpu.test_language import module_of
+from tritium.insight import emulator
 
 # The largest error relative to |a| @ |b|: what is left out, and three roundings of f32 for each of the sum's terms.
 BOUND = {"tf32x3": 2.0**-20, "bf16x3": 2.0**-14, "bf16x6": 2.0**-21, "ieee": 2.0**-21}

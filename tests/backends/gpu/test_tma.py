@@ -7,12 +7,12 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu import emulator
 from tests.backends.gpu.modules import run_cuda
 from tests.backends.gpu.samples import data, rng
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
 from tritium.backends.gpu.analysis.preconditions import Assumptions
+from tritium.insight import emulator
 from tritium.interp.machine import interpret
 from tritium.ir.preconditions import preconditions_of
 from tritium.kernels.attention import forward_kernel

@@ -6,12 +6,12 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu import emulator
 from tests.backends.gpu.modules import run_cuda
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
 from tritium.backends.gpu.analysis.preconditions import Assumptions
 from tritium.backends.gpu.pipeline import tma_stores
+from tritium.insight import emulator
 from tritium.interp.machine import interpret
 from tritium.ir.preconditions import preconditions_of
 

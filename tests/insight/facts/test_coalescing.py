@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.backends.gpu import emulator
 from tests.insight import kernels as K
+from tritium.insight import emulator
 from tritium.insight.facts.accesses import observe
 from tritium.insight.facts.coalescing import RequestMeter, requests, shared_accesses, with_hints
 from tritium.kernels.softmax import softmax_kernel

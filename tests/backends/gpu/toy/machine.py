@@ -4,15 +4,15 @@ import re
 
 import numpy as np
 
-from tests.backends.gpu.emulator import intrinsics
-from tests.backends.gpu.emulator.arithmetic import signed
-from tests.backends.gpu.emulator.code import numpy_type, split_list, split_type
-from tests.backends.gpu.emulator.machine import Machine
-from tests.backends.gpu.emulator.memory import Fault, Memory
 from tests.backends.gpu.toy.target import TOY
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.insight.emulator import intrinsics
+from tritium.insight.emulator.arithmetic import signed
+from tritium.insight.emulator.code import numpy_type, split_list, split_type
+from tritium.insight.emulator.machine import Machine
+from tritium.insight.emulator.memory import Fault, Memory
 
 TARGET = GPUTarget("toy", "v1", TOY.warp_size)
 

@@ -14,6 +14,13 @@ class Fault(AssertionError):
     """Something a GPU would punish or silently get wrong."""
 
 
+class Unknown(RuntimeError):
+    """An instruction that the emulator does not know."""
+
+    def __init__(self, text):
+        super().__init__(f"the emulator does not know this instruction: {text}")
+
+
 def _bounds(x):
     return np.lib.array_utils.byte_bounds(x) if x.size else (x.ctypes.data, x.ctypes.data)
 

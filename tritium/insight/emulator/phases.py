@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.backends.gpu.emulator.memory import Fault
+from tritium.insight.emulator.memory import Fault
 
 
 class Phases:

@@ -6,9 +6,9 @@ import time
 import ml_dtypes
 import numpy as np
 
-from tests.backends.gpu.emulator import tensor_cores
-from tests.backends.gpu.emulator.code import WAITS
-from tests.backends.gpu.emulator.memory import WINDOW, Fault
+from tritium.insight.emulator import tensor_cores
+from tritium.insight.emulator.code import WAITS
+from tritium.insight.emulator.memory import WINDOW, Fault, Unknown
 
 _BITS = {"h": 16, "r": 32, "l": 64, "f": 32, "d": 64, "b": 1, "c": 8}
 
@@ -20,7 +20,7 @@ def statement(m, result, body, constraints, inputs, names):
     tied = {int(c): len(outputs) + k for k, c in enumerate(c for c in kinds if not c.startswith("=")) if c.isdigit()}
     lines = [line.strip() for line in re.sub(r"^\{|\}$", "", body.strip()).split(";") if line.strip()]
     if any(WAITS.search(line) for line in lines[:-1]):
-        raise NotImplementedError(f"threads that wait in the middle of a statement: {body}")
+        raise Unknown(f"threads that wait in the middle of a statement: {body}")
     instructions = [_instruction(line) for line in lines]
 
     def step():
@@ -46,7 +46,7 @@ def _instruction(text):
         found = re.fullmatch(pattern, name)
         if found:
             return predicate, fn, _operands(rest), found.groups()
-    raise NotImplementedError(text)
+    raise Unknown(text)
 
 
 def _as_output(x, constraint):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.backends.gpu.emulator.code import numpy_type, vector_of
+from tritium.insight.emulator.code import numpy_type, vector_of
 
 
 def signed(x):

@@ -5,7 +5,7 @@ import math
 import ml_dtypes
 import numpy as np
 
-from tests.backends.gpu.emulator.memory import SHARED_BASE, Fault
+from tritium.insight.emulator.memory import SHARED_BASE, Fault
 
 _TURNS = {0: 0, 32: 1, 64: 3, 128: 7}
 

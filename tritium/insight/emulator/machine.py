@@ -9,12 +9,12 @@ import re
 
 import numpy as np
 
-from tests.backends.gpu.emulator import assembly, intrinsics
-from tests.backends.gpu.emulator.arithmetic import BINARY, CASTS, signed
-from tests.backends.gpu.emulator.barriers import Barriers
-from tests.backends.gpu.emulator.code import FLOATS, numpy_type, segments_of, split_list, split_type, vector_of
-from tests.backends.gpu.emulator.memory import SHARED_BASE, Fault, Watch
-from tests.backends.gpu.emulator.shared import Shared
+from tritium.insight.emulator import assembly, intrinsics
+from tritium.insight.emulator.arithmetic import BINARY, CASTS, signed
+from tritium.insight.emulator.barriers import Barriers
+from tritium.insight.emulator.code import FLOATS, numpy_type, segments_of, split_list, split_type, vector_of
+from tritium.insight.emulator.memory import SHARED_BASE, Fault, Unknown, Watch
+from tritium.insight.emulator.shared import Shared
 
 STRINGS = 1 << 50  # where constant strings lie
 STACK = 1 << 51
@@ -197,7 +197,7 @@ class Machine:
             x, to = rest.rsplit(" to ", 1)
             x = self.operand(t, x)
             return target, lambda: CASTS[opcode](x(), t, to), False
-        raise NotImplementedError(line)
+        raise Unknown(line)
 
     def _binary(self, opcode, rest):
         rest = re.sub(r"^((contract|nsw|nuw|disjoint|exact) )+", "", rest)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tests.backends.gpu.emulator.memory import SHARED_BASE, WINDOW, Fault
-from tests.backends.gpu.emulator.phases import Phases
+from tritium.insight.emulator.memory import SHARED_BASE, WINDOW, Fault
+from tritium.insight.emulator.phases import Phases
 
 NOBODY, MANY = -1, -2
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.backends.gpu.emulator.memory import Fault
+from tritium.insight.emulator.memory import Fault
 
 NUMBERS = 16  # a block has so many barriers
 

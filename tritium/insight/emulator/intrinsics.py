@@ -5,7 +5,7 @@ import re
 import ml_dtypes
 import numpy as np
 
-from tests.backends.gpu.emulator.memory import Fault
+from tritium.insight.emulator.memory import Fault, Unknown
 
 
 def call(m, name, result, inputs):
@@ -14,7 +14,7 @@ def call(m, name, result, inputs):
         found = re.fullmatch(pattern, name)
         if found:
             return make(m, result, inputs, *found.groups())
-    raise NotImplementedError(name)
+    raise Unknown(name)
 
 
 def _plain(fn):

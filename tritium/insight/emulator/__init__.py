@@ -14,9 +14,6 @@ import ctypes
 
 import numpy as np
 
-from tests.backends.gpu.emulator.machine import Machine
-from tests.backends.gpu.emulator.memory import Fault, Memory
-from tests.backends.gpu.emulator.tma import tensor_of
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
@@ -24,6 +21,9 @@ from tritium.backends.launcher.preconditions import Guard
 from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.backends.nvptx.runtime.tensor_map import Template
 from tritium.compiler.sources import with_options
+from tritium.insight.emulator.machine import Machine
+from tritium.insight.emulator.memory import Fault, Memory
+from tritium.insight.emulator.tma import tensor_of
 from tritium.ir.preconditions import preconditions_of
 
 __all__ = ["Fault", "execute", "fit", "llvm_of", "run"]
