@@ -26,7 +26,8 @@ Failure = TypeVar("Failure", bound=BaseException)
 __all__ = [
     "AutotunerError", "CompilationError", "CompileTimeAssertionFailure", "InternalError", "InterpreterError",
     "OutOfResources", "PTXASError", "Span", "TritonError", "UnsupportedLanguageConstruct", "arrow", "cut", "fail",
-    "innermost", "is_ours", "is_told", "node_span", "outermost", "place_of", "render", "users_frames",
+    "innermost", "is_ours", "is_told", "node_span", "outermost", "place_of", "places_of", "render",
+    "users_frames",
 ]  # fmt: skip
 
 
@@ -327,6 +328,21 @@ def innermost(loc):
     while loc.caller is not None and loc.file.startswith(_LIBRARY):
         loc = loc.caller
     return loc
+
+
+def places_of(loc):
+    """The user's line of a place, then those of the calls around it: tuples of file, line, column, end line, end
+    column and function.
+
+    >>> from tritium.ir.core import Loc
+    >>> places_of(Loc("k.py", 7, 0, 7, 9, "device", Loc("k.py", 3, 0, 3, 9, "kernel")))
+    (('k.py', 7, 0, 7, 9, 'device'), ('k.py', 3, 0, 3, 9, 'kernel'))
+    """
+    out, loc = [], None if loc is None else innermost(loc)
+    while loc is not None:
+        out.append(tuple(loc[:6]))
+        loc = None if loc.caller is None else innermost(loc.caller)
+    return tuple(out)
 
 
 def outermost(loc):

@@ -40,6 +40,7 @@ class DriverBase(ABC):
 
     utils: Any
     launcher_cls: Callable
+    emulates: bool = False  # whether it runs what was compiled for another machine, and checks it
 
     @classmethod
     @abstractmethod
@@ -197,6 +198,11 @@ class Drivers:
         if not backends.backends[name].driver.is_usable():
             raise RuntimeError(f"Backend device {name!r} is not active.")
         return self.named(backends.target_name(name))
+
+    @property
+    def chosen(self) -> DriverBase | None:
+        """The driver set with `set_active`, if there is one."""
+        return self._chosen
 
     @property
     def active(self) -> DriverBase:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .. import ops
 from ..analysis.accesses import origins_of
-from ..errors import innermost
+from ..errors import places_of
 from ..ir import types as T
 from ..ir.core import Arg, Block, Op, walk
 from ..ir.rewrite import sweep
@@ -65,11 +65,11 @@ def sites(module) -> list[Site]:
             t = op.operands[1].type
             found[op.attrs["site"]] = Site(op.attrs["access"], op.attrs["origin"], T.element(t).pointee.name
                                            if type(T.element(t).pointee) is T.Scalar else "pointer", T.shape(t),
-                                           _places(op.loc))
+                                           places_of(op.loc))
         elif op.kind is ops.patience:
-            found[op.attrs["site"]] = Site("wait", -1, "", (), _places(op.loc))
+            found[op.attrs["site"]] = Site("wait", -1, "", (), places_of(op.loc))
         elif op.kind is ops.demand:
-            found[op.attrs["site"]] = Site("demand", -1, op.attrs["what"], (), _places(op.loc))
+            found[op.attrs["site"]] = Site("demand", -1, op.attrs["what"], (), places_of(op.loc))
     missing = Site("", -1, "", (), ())  # its access was removed after all
     return [found.get(k, missing) for k in range(max(found, default=-1) + 1)]
 
@@ -106,14 +106,6 @@ def synchronises(module) -> bool:
     True
     """
     return any(op.kind is ops.notice or op.kind is ops.check and op.attrs["releases"] for op in walk(module.body))
-
-
-def _places(loc):
-    out, loc = [], None if loc is None else innermost(loc)
-    while loc is not None:
-        out.append(tuple(loc[:6]))
-        loc = None if loc.caller is None else innermost(loc.caller)
-    return tuple(out)
 
 
 class _Rule:

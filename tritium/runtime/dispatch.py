@@ -96,7 +96,7 @@ def _specialized(fn: JITFunction, drv: DriverBase, values: tuple, options: dict[
     given = dict(options)
     if options.get("debug", fn.debug) or knobs.runtime.debug:
         given["debug"] = True
-    if knobs.sanitize and cache.target.backend == "cpu":
+    if knobs.sanitize and (cache.target.backend == "cpu" or drv.emulates):
         given["sanitized"] = True
     try:
         return cache, pairs, given, _key(fn, cache, pairs, given)

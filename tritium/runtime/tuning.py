@@ -141,7 +141,7 @@ def check_updates(kernel: str, fn: Any, launch: Callable[[], Any]) -> None:
     if innermost(fn, lambda f: hasattr(f, "device_caches")) is None:
         return
     compiled = launch()
-    if getattr(compiled.metadata, "sanitized", False):
+    if getattr(compiled.metadata, "sanitized", False) and compiled.metadata.target.backend == "cpu":
         from tritium.backends.cpu.checked import updated
 
         for found in updated(compiled):

@@ -2,8 +2,10 @@
 
     python -m tritium sanitize script.py ARGUMENT ...
     python -m tritium sanitize --json report.json -m module ARGUMENT ...
+    python -m tritium sanitize --target cuda:90a script.py ARGUMENT ...
 
-The program runs as with `tritium run`. What is found is told on stderr when it is first seen, and summed up at the end.
+The program runs as with `tritium run`. With --target, kernels are compiled for that GPU and run on an emulated one.
+What is found is told on stderr when it is first seen, and summed up at the end.
 
 Exit status: the program's own; 3 if that is 0 and something was found; 2 for wrong arguments.
 """
@@ -30,11 +32,16 @@ def parser() -> argparse.ArgumentParser:
     """
     p = argparse.ArgumentParser("python -m tritium sanitize", description=__doc__,
                                 usage="python -m tritium sanitize [-h] [--json FILE] [--patience SECONDS] "
+                                      "[--target TARGET [--programs COUNT]]\n       "
                                       "SCRIPT | -m MODULE | -c TEXT [ARGUMENT ...]",
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--json", metavar="FILE", help="write the findings as JSON, too; - writes to stdout")
     p.add_argument("--patience", type=float, default=20.0, metavar="SECONDS",
                    help="how long a loop may wait for another program (default: %(default)s)")
+    p.add_argument("--target", metavar="TARGET", help="run what is compiled for this GPU (cuda:80, cuda:90a, ...) on "
+                   "an emulated one, with its barriers and copies")
+    p.add_argument("--programs", type=int, default=32, metavar="COUNT",
+                   help="how many programs of a launch the emulated GPU runs (default: %(default)s)")
     return p
 
 
@@ -46,7 +53,7 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
     """
     k = 0
     while k < len(arguments) and arguments[k].startswith("-") and arguments[k] not in ("-m", "-c", "--", "-"):
-        k += 2 if arguments[k] in ("--json", "--patience") else 1
+        k += 2 if arguments[k] in ("--json", "--patience", "--target", "--programs") else 1
     return arguments[:k], arguments[k:]
 
 
@@ -60,10 +67,13 @@ def main(arguments: list[str]) -> int:
         p.error("name a script, or -m and a module, or -c and a text")
     if args.patience <= 0:
         p.error(f"--patience must be above 0, not {args.patience:g}")
-    return guarded("sanitize", lambda: _sanitized(how, rest, args.json, args.patience))
+    if args.programs < 1:
+        p.error(f"--programs must be at least 1, not {args.programs}")
+    return guarded("sanitize", lambda: _sanitized(how, rest, args))
 
 
-def _sanitized(how: str, rest: list[str], json: str | None, patience: float) -> int:
+def _sanitized(how: str, rest: list[str], args: argparse.Namespace) -> int:
+    json = args.json
     if json not in (None, "-"):
         open(json, "a").close()  # a path that cannot be written is known before the program runs
     try:
@@ -71,7 +81,7 @@ def _sanitized(how: str, rest: list[str], json: str | None, patience: float) -> 
     except ImportError:
         pass
     report = Report(tell=lambda finding: print(finding.text(), end="\n\n", file=sys.stderr, flush=True))
-    with sanitize(patience=patience, report=report):
+    with sanitize(patience=args.patience, report=report, target=args.target, programs=args.programs):
         status = _status(lambda: programs.status_of(lambda: programs.run(how, rest)))
     sys.stdout.flush()
     print(report.summary(), file=sys.stderr)

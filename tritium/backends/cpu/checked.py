@@ -25,7 +25,7 @@ from tritium.language.types.signature import flatten
 from tritium.locks import lock
 from tritium.tensors import hold, slots
 
-__all__ = ["Argument", "CheckedLauncher", "Found", "uninitialised", "updated"]
+__all__ = ["Argument", "CheckedLauncher", "Found", "argument_of", "parts_of", "uninitialised", "updated"]
 
 CAPACITY = 8  # records of each kind that are kept for a site
 MOST_CELLS = 1 << 30  # memory with more elements is not watched for races
@@ -154,14 +154,15 @@ class CheckedLauncher:
 
     def __call__(self, gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *args) -> None:
         args = [x if type_ == "constexpr" else hold(x) for type_, x in zip(self._types, args, strict=True)]
-        parts = [part for type_, x, name in zip(self._types, args, self._names) for part in _parts(type_, x, name)]
+        parts = [part for type_, x, name in zip(self._types, args, self._names) for part in parts_of(type_, x, name)]
         packed = b"".join(pack(type_, value) for type_, value, _, _ in parts)
         at = ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value or 0
         if self._preconditions is not None and not self._preconditions.hold((gx, gy, gz), at):
             other = self.fallback()
             other.run(gx, gy, gz, stream, other.function, packed_metadata, told, enter, leave, *args)
             return
-        arguments = {slot: _argument(name, value, x) for slot, (_, value, x, name) in enumerate(parts) if x is not None}
+        arguments = {slot: argument_of(name, value, x)
+                     for slot, (_, value, x, name) in enumerate(parts) if x is not None}
         if enter is not None:
             enter(told)
         found = None
@@ -189,15 +190,16 @@ class _Site:
         return self.access in ("store", "atomic", "swap")
 
 
-def _parts(type_: Any, x: Any, name: str) -> list[tuple]:
+def parts_of(type_: Any, x: Any, name: str) -> list[tuple]:
     """(type, value, tensor or None, name) of each slot of an argument."""
     if type_.__class__ is not str:
-        return [part for k, (t, item) in enumerate(zip(type_, x)) for part in _parts(t, item, f"{name}[{k}]")]
+        return [part for k, (t, item) in enumerate(zip(type_, x)) for part in parts_of(t, item, f"{name}[{k}]")]
     tensor = x.base if type_.startswith("tensordesc") else x
     return [(t, value, tensor if t[0] == "*" else None, name) for t, value in slots(type_, x)]
 
 
-def _argument(name: str, address: int, x: Any) -> Argument:
+def argument_of(name: str, address: int, x: Any) -> Argument:
+    """What is known of the memory of a pointer argument."""
     try:
         found = locate(x)
     except TypeError:  # an address, or an object that does not tell its extent

@@ -1,16 +1,20 @@
 """Debug metadata of a module: the source line of each LLVM line.
 
 Line tables only: debuggers and profilers show source lines, but no variables. Functions of the language's own library
-have the line of their call.
+have the line of their call. The emulator of GPU programs wants to know columns and callers, too: `exact` lines have
+them as a comment.
 """
 
 from __future__ import annotations
 
-from ...errors import innermost
+import json
+import re
+
+from ...errors import innermost, places_of
 from ...ir.core import Loc
 from .writer import escaped
 
-__all__ = ["Lines"]
+__all__ = ["Lines", "places_in"]
 
 _FIRST = 2  # first metadata number; the writer uses those below
 
@@ -27,8 +31,8 @@ class Lines:
     !6 = !DILocation(line: 7, scope: !4)
     """
 
-    def __init__(self, wanted: bool = True):
-        self._wanted = wanted
+    def __init__(self, wanted: bool = True, exact: bool = False):
+        self._wanted, self._exact = wanted, exact
         self._nodes: dict[str, int] = {}  # the metadata and its numbers
         self._places: dict[int, tuple[Loc, str]] = {}  # by id of a place, which is kept so that no other gets its id
         self._unit = self._scope = 0
@@ -54,7 +58,7 @@ class Lines:
             return ""
         found = self._places.get(id(loc))
         if found is None:
-            found = self._places[id(loc)] = loc, self._line(innermost(loc))
+            found = self._places[id(loc)] = loc, self._exactly(loc) if self._exact else self._line(innermost(loc))
         return found[1]
 
     def text(self) -> list[str]:
@@ -72,8 +76,25 @@ class Lines:
             scope = self._node(f"!DILexicalBlockFile(scope: !{scope}, file: !{file}, discriminator: 0)")
         return f", !dbg !{self._node(f'!DILocation(line: {loc.line}, scope: !{scope})')}"
 
+    def _exactly(self, loc: Loc) -> str:
+        line, column = innermost(loc)[1:3]
+        node = f"!DILocation(line: {line}, column: {column + 1}, scope: !{self._scope})  ; {json.dumps(places_of(loc))}"
+        return f", !dbg !{self._node(node)}"
+
     def _file_node(self, path: str) -> int:
         return self._node(f'!DIFile(filename: "{escaped(path.encode())}", directory: "")')
 
     def _node(self, text: str) -> int:
         return self._nodes.setdefault(text, len(self._nodes) + _FIRST)
+
+
+def places_in(text: str) -> dict[int, tuple[tuple, ...]]:
+    """The places of LLVM text with exact lines, by number: what `errors.places_of` says of each.
+
+    >>> lines = Lines(exact=True)
+    >>> _ = lines.function("k", Loc("k.py", 3, 0, 3, 9, "k")), lines.at(Loc("k.py", 4, 2, 4, 9, "k"))
+    >>> places_in("\\n".join(lines.text()))
+    {5: (('k.py', 4, 2, 4, 9, 'k'),)}
+    """
+    found = re.findall(r"^!(\d+) = !DILocation\(.*?\)  ; (.*)$", text, re.M)
+    return {int(number): tuple(map(tuple, json.loads(places))) for number, places in found}

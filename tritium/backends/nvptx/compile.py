@@ -7,6 +7,8 @@ import contextlib
 from ... import knobs, passes
 from ...errors import OutOfResources
 from ...locks import once
+from ...passes.accesses import origins_of
+from ...passes.inline_calls import inline_calls
 from ..gpu.lower import lower_kernel
 from ..gpu.passes import pipeline
 from ..llvm.target import assembly, llvm
@@ -18,6 +20,8 @@ from .kernel_traits import traits_of
 
 def ttgir(module, target, options, metadata):
     """Tile IR with pipelined loops, producer warps and layouts."""
+    if options.sanitized:
+        metadata["foreign"] = any(not origins for _, origins in origins_of(inline_calls(module)))
     return passes.run(module, tile_passes(options), passes.dumping(module.name))
 
 
@@ -31,7 +35,7 @@ def llir(module, target, options, metadata):
     metadata |= {name: module.attrs.get(name, usual) for name, usual in _LAUNCH_METADATA.items()}
     nv = NvTarget.of(options.arch)
     traits = traits_of(module, nv, options.maxnreg)
-    text, shared = lower_kernel(module, nv, _attributes(traits, module))
+    text, shared = lower_kernel(module, nv, _attributes(traits, module), exact=options.sanitized)
     metadata |= {"shared": max(shared, options.min_shared_mem), "lowered": traits}
     return text
 
@@ -56,8 +60,11 @@ def ptx(text, target, options, metadata):
     another matter: there every thread loads element by element, and the passes keep its addresses in few registers.
 
     The metadata gets the traits of the text. Those of a text that somebody else wrote are not known, unless it comes
-    with metadata of its own.
+    with metadata of its own. What is sanitized stays LLVM: the emulator runs it.
     """
+    if options.sanitized:
+        metadata.pop("lowered", None)
+        return text
     _set_up()
     traits = metadata["traits"] = metadata.pop("lowered", None) or Traits.read(metadata)
     waits_for_loads = traits is not None and traits.products and not traits.async_copies
@@ -79,8 +86,10 @@ def cubin(text, target, options, metadata):
     """Machine code by the driver or by ptxas; without both, the PTX itself, for a driver that is there one day.
 
     The driver is faster, but lets no warps exchange registers. A kernel that needs more shared memory than there is
-    stays PTX, too: nobody loads it, and assembling such large tiles takes minutes.
+    stays PTX, too: nobody loads it, and assembling such large tiles takes minutes. What is sanitized stays LLVM.
     """
+    if options.sanitized:
+        return text.encode()
     traits, shared = Traits.read(metadata), metadata.get("shared", 0)
     if knobs.nvidia.dump_nvptx:
         print(f"// {metadata['name']}: PTX\n{text}")

@@ -8,7 +8,8 @@ import numpy as np
 
 from tritium.insight.emulator import tensor_cores
 from tritium.insight.emulator.code import WAITS
-from tritium.insight.emulator.memory import WINDOW, Fault, Unknown
+from tritium.insight.emulator.faults import Fault, Unknown
+from tritium.insight.emulator.memory import WINDOW
 
 _BITS = {"h": 16, "r": 32, "l": 64, "f": 32, "d": 64, "b": 1, "c": 8}
 
@@ -116,7 +117,8 @@ def _compare(s, guard, operands, how):
 def _move(s, guard, operands, bits):
     target, source = operands
     if source in s.m.lasting and s.m.shared.reads_register(source, guard):
-        raise Fault("sums are read while a product may still be adding to them")
+        s.m.log.tell(Fault("sums are read while a product may still be adding to them", "missing wait",
+                           threads=s.m.lanes[guard]))
     if source == "%globaltimer":
         value = time.perf_counter_ns() + np.arange(s.m.threads)  # no two threads read the same
     elif source.startswith("%"):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tritium.insight.emulator.memory import Fault
+from tritium.insight.emulator.faults import Fault
 
 NUMBERS = 16  # a block has so many barriers
 
@@ -21,14 +21,14 @@ class Barriers:
         m = self.machine
         for warp in m.warps_of(guard, "a barrier") * 32:
             if np.any(numbers[warp : warp + 32] != numbers[warp]):
-                raise Fault("the lanes of a warp name different barriers")
+                raise Fault("the lanes of a warp name different barriers", "wrong barrier")
         for number in np.unique(numbers[guard]):
             if number >= NUMBERS:
-                raise Fault(f"there is no barrier {number}")
+                raise Fault(f"there is no barrier {number}", "wrong barrier")
             here = guard & (numbers == number)
             count = None if counts is None else int(counts[here][0])
             if count is not None and (count % 32 or not 0 < count <= m.members):
-                raise Fault(f"a barrier for {count} of a block's {m.members} threads")
+                raise Fault(f"a barrier for {count} of a block's {m.members} threads", "wrong barrier")
             for block, warps in m.blocks_of(m.warps_of(here, "a barrier")):
                 self._come(block, warps, int(number), count, waits)
 
@@ -38,7 +38,7 @@ class Barriers:
         barrier.come(m.shared, warps, count or m.members, waits)
         barrier.places.add(m.here)
         if count is None and (len(barrier.places) > 1 or m.done[block * m.members : (block + 1) * m.members].any()):
-            raise Fault("a barrier that not all threads reach")
+            raise Fault("a barrier that not all threads reach", "wrong barrier")
         m.waiting.reshape(-1, 32)[warps] = waits
         if barrier.missing() == 0:
             barrier.complete(m.shared)
@@ -51,7 +51,7 @@ class Barriers:
         """Warps say that they came."""
         warps = self.machine.warps_of(guard, "a barrier")
         if self.owing[warps].any():
-            raise Fault("a warp comes to the cluster's barrier twice before it waits")
+            raise Fault("a warp comes to the cluster's barrier twice before it waits", "wrong barrier")
         self.owing[warps] = True
         self.cluster.come(self.machine.shared, warps, self.machine.threads, waits=False)
         self.settle()
@@ -60,7 +60,7 @@ class Barriers:
         """Warps that came wait until all others have."""
         m, warps = self.machine, self.machine.warps_of(guard, "a barrier")
         if not self.owing[warps].all():
-            raise Fault("a warp waits at the cluster's barrier and did not come to it")
+            raise Fault("a warp waits at the cluster's barrier and did not come to it", "wrong barrier")
         early = np.isin(warps, self.cluster.warps)
         self.cluster.waiting += list(warps[early])
         m.waiting.reshape(-1, 32)[warps[early]] = True
@@ -91,14 +91,14 @@ class Barrier:
 
     def come(self, shared, warps, count, waits):
         if self.count not in (None, count):
-            raise Fault(f"a barrier that is for {self.count} threads and for {count}")
+            raise Fault(f"a barrier that is for {self.count} threads and for {count}", "wrong barrier")
         if any(w in self.warps for w in warps):
-            raise Fault("a warp comes to a barrier twice")
+            raise Fault("a warp comes to a barrier twice", "wrong barrier")
         self.count = count
         self.warps += list(warps)
         self.waiting += list(warps) if waits else []
         if self.missing() < 0:
-            raise Fault("more warps come to a barrier than it is for")
+            raise Fault("more warps come to a barrier than it is for", "wrong barrier")
         shared.heard[warps, warps] += 1
         self.heard = np.maximum(self.heard, shared.heard[warps].max(0))
 

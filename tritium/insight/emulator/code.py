@@ -67,7 +67,7 @@ class Segment:
 
     def __init__(self, frame, block):
         self.frame, self.block, self.callee = frame, block, None
-        self.lines, self.steps = [], None  # decoded when first reached
+        self.lines, self.places, self.steps = [], [], None  # steps are decoded when first reached
 
 
 _FUNCTION = r"^define (?:internal|\w+_kernel) [^@\n]+ @([\w.$]+)\((.*?)\) nounwind[^\n]*\{\n(.*?)^\}"
@@ -90,7 +90,9 @@ def _write_out(functions, name, frame, segments):
             block = frame.labels[line[:-1]] = len(segments)
             segments.append(Segment(frame, block))
             continue
-        segments[-1].lines.append(line.strip())
+        line, _, place = line.partition(" !dbg !")  # which line of the source it comes from
+        segments[-1].lines.append(line.strip().rstrip(","))
+        segments[-1].places.append(int(place or 0))
         call = _CALL.match(line.strip())
         if call and call[2] in functions:
             inner = segments[-1].callee = Frame(call[2], functions[call[2]][0], frame, call[1])

@@ -5,7 +5,7 @@ import re
 import ml_dtypes
 import numpy as np
 
-from tritium.insight.emulator.memory import Fault, Unknown
+from tritium.insight.emulator.faults import Fault, Unknown
 
 
 def call(m, name, result, inputs):
@@ -141,7 +141,8 @@ def _shuffle(m, result, inputs, mode):
 def _assume(m, result, inputs):
     def step():
         if not inputs[0]()[m.active].all():
-            raise Fault("an assumption does not hold")
+            wrong = m.active & ~inputs[0]()
+            m.log.tell(Fault("an assumption does not hold", "broken assumption", threads=m.lanes[wrong]))
 
     return step
 
@@ -168,7 +169,7 @@ def _shown(field, x):
 
 def _assertion(m, result, inputs):
     def step():
-        raise Fault(f"device assertion: {m.string_at[int(inputs[0]()[0])]}")
+        raise Fault(f"device assertion: {m.string_at[int(inputs[0]()[0])]}", "assertion", threads=m.lanes[m.active])
 
     return step
 

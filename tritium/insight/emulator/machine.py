@@ -5,6 +5,7 @@ goes on. In structured code that makes them meet again where the branches join. 
 side in the same way: their threads are numbered on, and what is a block's own is told apart by number.
 """
 
+import itertools
 import re
 
 import numpy as np
@@ -13,19 +14,21 @@ from tritium.insight.emulator import assembly, intrinsics
 from tritium.insight.emulator.arithmetic import BINARY, CASTS, signed
 from tritium.insight.emulator.barriers import Barriers
 from tritium.insight.emulator.code import FLOATS, numpy_type, segments_of, split_list, split_type, vector_of
-from tritium.insight.emulator.memory import SHARED_BASE, Fault, Unknown, Watch
+from tritium.insight.emulator.faults import Fault, Log, Unknown
+from tritium.insight.emulator.memory import SHARED_BASE, Watch
 from tritium.insight.emulator.shared import Shared
 
 STRINGS = 1 << 50  # where constant strings lie
 STACK = 1 << 51
 MAPS = 1 << 52
+LONGEST = 1 << 20  # segments of a program that ends
 
 
 class Machine:
     """A kernel's code, and the state of one program running it: a block, or a cluster of `blocks`."""
 
-    def __init__(self, text, threads, memory, shared_bytes, maps=(), blocks=1):
-        text = re.sub(r",? !dbg !\d+", "", text)  # which line of the source each comes from
+    def __init__(self, text, threads, memory, shared_bytes, maps=(), blocks=1, log=None):
+        self.log = log or Log()
         self.maps = {MAPS + k: x for k, x in enumerate(maps)}  # what TMA knows of tensors
         self.blocks, self.members, self.threads = blocks, threads, blocks * threads
         self.memory, self.shared_bytes = memory, shared_bytes
@@ -40,8 +43,13 @@ class Machine:
 
     def program(self, pid, grid):
         """Run one program; for clusters, pid and grid count clusters."""
+        for _ in self.turns(pid, grid, LONGEST):
+            raise Fault("the kernel does not end", "endless wait", threads=self.lanes[~self.done])
+
+    def turns(self, pid, grid, length):
+        """Run one program, and yield after every `length` segments, for others to have a turn."""
         self.pid, self.grid = pid, grid
-        self.shared = Shared(self.shared_bytes, self.members // 32, self.blocks)
+        self.shared = Shared(self.shared_bytes, self.members // 32, self.blocks, self.log)
         self.memory.watch = Watch(self.memory, self.shared) if self.blocks > 1 else None
         self.barriers = Barriers(self)
         self.at, self.before = np.zeros(self.threads, int), np.full(self.threads, -1)
@@ -50,16 +58,17 @@ class Machine:
         for segment in self.segments:
             segment.frame.values.clear()
         self._pass_arguments(self.segments[0].frame)
-        for _ in range(1 << 20):
+        for turn in itertools.count(1):
             if self.done.all():
                 return
+            if turn % length == 0:
+                yield
             able = ~(self.done | self.stalled | self.waiting)
             if able.any():
                 number = int(self.at[able].min())
                 self.segment(number, able & (self.at == number))
             else:
                 self._look_again()
-        raise Fault("the kernel does not end")
 
     def _pass_arguments(self, frame):
         for (t, name), x in zip(frame.parameters, [*self.memory.arguments, *self.maps], strict=True):
@@ -70,8 +79,19 @@ class Machine:
     def _look_again(self):
         """All wait: those that look for something look again if somebody arrived since, else the oldest copy comes."""
         if self.shared.events == self.looked and not self.shared.finish_box():
-            raise Fault("deadlock: all threads wait, or a barrier that not all threads of its group reach")
+            raise self._deadlock()
         self.stalled[:], self.looked = False, self.shared.events
+
+    def _deadlock(self):
+        """Where the threads wait that no longer go on: at the end of a segment, or at the beginning of the next."""
+        left = self.lanes[~self.done]
+        line_of = lambda t: self.segments[self.at[t] - 1].places[-1] if self.waiting[t] else \
+            self.segments[self.at[t]].places[0]
+        lines = np.array([line_of(t) for t in left])
+        self.log.place, apart = lines[0], lines != lines[0]
+        return Fault("deadlock: all threads wait, or a barrier that not all threads of its group reach", "deadlock",
+                     threads=left[~apart], other=left[apart] if apart.any() else None, did="waits, too",
+                     other_place=int(lines[apart][0]) if apart.any() else None)
 
     def segment(self, number, active):
         """Some threads execute what stands at their place; they go on behind it if it does not say where."""
@@ -81,7 +101,9 @@ class Machine:
         if segment.steps is None:
             segment.steps = [self.decode(line, segment.callee) for line in segment.lines]
         self.at[active] = number + 1
-        for target, step, is_phi in segment.steps:
+        log = self.log
+        for place, (target, step, is_phi) in zip(segment.places, segment.steps):
+            log.place = place
             if is_phi:
                 phis.append((target, step()))
                 continue
@@ -94,7 +116,8 @@ class Machine:
 
     def assign(self, name, value, values=None):
         if self.shared.registers and self.shared.reads_register(name, self.active):
-            raise Fault("a register that a running matrix product reads is written again")
+            self.log.tell(Fault("a register that a running matrix product reads is written again", "missing wait",
+                                threads=self.lanes[self.active]))
         values = self.values if values is None else values
         if type(value) is tuple:
             values[name] = value
@@ -113,7 +136,7 @@ class Machine:
         rows = guard.reshape(-1, 32)
         some = rows.any(1)
         if not (rows.all(1) == some).all():
-            raise Fault(f"{what} that not all lanes of a warp reach")
+            raise Fault(f"{what} that not all lanes of a warp reach", "wrong barrier", threads=self.lanes[guard])
         return np.nonzero(some)[0]
 
     def warpgroups(self, guard, what):
@@ -124,7 +147,8 @@ class Machine:
                 here = guard[threads]
                 if here.any():
                     if not here.all() or len(threads) < 128:
-                        raise Fault(f"{what} that not all threads of a warpgroup reach")
+                        raise Fault(f"{what} that not all threads of a warpgroup reach", "wrong barrier",
+                                    threads=self.lanes[guard])
                     yield start, threads
 
     def warp_barrier(self, guard):

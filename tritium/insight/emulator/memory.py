@@ -4,21 +4,12 @@ import ctypes
 
 import numpy as np
 
+from tritium.insight.emulator.faults import Fault
+
 FIRST = 1 << 20  # addresses below are nobody's
 GAP = 1 << 12  # between buffers
 SHARED_BASE = 2048  # where @smem lies
 WINDOW = 1 << 24  # addresses of the shared memory of a cluster's first block begin here, those of the next as far on
-
-
-class Fault(AssertionError):
-    """Something a GPU would punish or silently get wrong."""
-
-
-class Unknown(RuntimeError):
-    """An instruction that the emulator does not know."""
-
-    def __init__(self, text):
-        super().__init__(f"the emulator does not know this instruction: {text}")
 
 
 def _bounds(x):
@@ -63,6 +54,11 @@ class Memory:
         self.before = self.bytes.copy()
         self.watch = None  # of clusters
 
+    @property
+    def size(self):
+        """How many bytes there are to watch."""
+        return len(self.bytes)
+
     def read_back(self):
         """Copy changed memory back into the arrays."""
         for start, host, _ in self.arrays:
@@ -73,12 +69,13 @@ class Memory:
     def _at(self, address, size, what):
         address = address.astype(np.int64)
         if np.any(address % size):
-            raise Fault(f"{what} of {size} bytes at unaligned address {hex(int(address[address % size != 0][0]))}")
+            raise Fault(f"{what} of {size} bytes at unaligned address {hex(int(address[address % size != 0][0]))}",
+                        "misaligned")
         index = address[:, None] + np.arange(size)
         outside = (index < 0) | (index >= len(self.bytes))
         if np.any(outside) or not np.all(self.valid[index]):
             bad = address[np.any(outside, 1) | ~np.all(self.valid[np.where(outside, 0, index)], 1)]
-            raise Fault(f"{what} of {size} bytes outside every buffer at {hex(int(bad[0]))}")
+            raise Fault(f"{what} of {size} bytes outside every buffer at {hex(int(bad[0]))}", "out of bounds")
         return index
 
     def load(self, address, size, threads, atomic=False):
@@ -102,7 +99,7 @@ class Watch:
     block nothing is watched."""
 
     def __init__(self, memory, shared):
-        rows = lambda count: np.full((count, len(memory.bytes)), -1, np.int32)
+        rows = lambda count: np.full((count, memory.size), -1, np.int32)
         self.shared = shared
         self.written, self.added, self.read = rows(2), rows(2), [rows(2) for _ in range(shared.blocks)]  # time and warp
 
@@ -120,7 +117,7 @@ class Watch:
     def load(self, index, thread, atomic):
         writes = (self.written,) if atomic else (self.written, self.added)
         if any(np.any(self._unheard(noted, index, thread)) for noted in writes):
-            raise Fault("race: a block reads global memory that another wrote since they met")
+            raise Fault("race: a block reads global memory that another wrote since they met", "race")
         for block in () if atomic else np.unique(self.shared.block_of(thread)):
             mine = self.shared.block_of(thread)[:, 0] == block
             self._note(self.read[block], index[mine], thread[mine])
@@ -128,12 +125,12 @@ class Watch:
     def store(self, index, thread, atomic, changed):
         writes = (self.written,) if atomic else (self.written, self.added)
         if any(np.any(changed & self._unheard(noted, index, thread)) for noted in writes):
-            raise Fault("race: two blocks write different values to one place of global memory")
+            raise Fault("race: two blocks write different values to one place of global memory", "race")
         if any(np.any(changed & self._unheard(noted, index, thread)) for noted in self.read):
-            raise Fault("race: a block overwrites global memory that another read since they met")
+            raise Fault("race: a block overwrites global memory that another read since they met", "race")
         self._note(self.added if atomic else self.written, index, thread)
 
     def stored(self, index, thread, lost):
         """Threads that wrote at the same time: lost values were overwritten by the same block."""
         if np.any(lost & (self.written[1][index] // self.shared.warps != self.shared.block_of(thread))):
-            raise Fault("race: two blocks write different values to one place of global memory")
+            raise Fault("race: two blocks write different values to one place of global memory", "race")

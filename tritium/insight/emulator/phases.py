@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tritium.insight.emulator.memory import Fault
+from tritium.insight.emulator.faults import Fault
 
 
 class Phases:
@@ -19,7 +19,7 @@ class Phases:
 
     def arrive(self):
         if not self.missing:
-            raise Fault("more warps arrive at a barrier than it was made for")
+            raise Fault("more warps arrive at a barrier than it was made for", "wrong barrier")
         self.missing -= 1
         self._end()
 
@@ -30,5 +30,5 @@ class Phases:
     def _end(self):
         if not self.missing and not self.bytes:
             if self.seen < self.number:  # who waits for a parity would take two phases for none
-                raise Fault("a phase is over before anybody has seen that the one before it was")
+                raise Fault("a phase is over before anybody has seen that the one before it was", "missing wait")
             self.number, self.missing, self.before = self.number + 1, self.arrivals, self.heard.copy()

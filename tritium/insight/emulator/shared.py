@@ -2,10 +2,12 @@
 
 import numpy as np
 
-from tritium.insight.emulator.memory import SHARED_BASE, WINDOW, Fault
+from tritium.insight.emulator.faults import Fault, Log
+from tritium.insight.emulator.memory import SHARED_BASE, WINDOW
 from tritium.insight.emulator.phases import Phases
 
 NOBODY, MANY = -1, -2
+RACE, WAIT = "shared race", "missing wait"
 
 
 class Shared:
@@ -14,8 +16,10 @@ class Shared:
     of the others: `heard[w, u]`. What warp u did at its time c is before what w does if heard[w, u] > c. The last
     columns are those of the blocks' TMA units."""
 
-    def __init__(self, size, warps=32, blocks=1):
-        self.size, self.warps, self.blocks = size, warps, blocks
+    def __init__(self, size, warps=32, blocks=1, log=None):
+        self.size, self.warps, self.blocks, self.log = size, warps, blocks, log or Log()
+        if self.log.keeps:  # the lines of the last write, and of each warp's last read
+            self.wrote_at, self.read_at = np.zeros(blocks * size, np.int32), np.zeros((warps, blocks * size), np.int32)
         self.bytes = np.zeros(blocks * size, np.uint8)
         self.tma = blocks * warps  # that of the first block
         self.heard = np.eye(blocks * (warps + 1), dtype=int)
@@ -53,16 +57,19 @@ class Shared:
     def _at(self, address, size, what, threads):
         address = address.astype(np.int64) - SHARED_BASE
         if np.any(address % size):
-            raise Fault(f"shared {what} of {size} bytes at unaligned address")
+            raise Fault(f"shared {what} of {size} bytes at unaligned address", "misaligned",
+                        threads=threads[address % size != 0])
         index = address[:, None] + np.arange(size)
         if np.any(index < 0) or np.any(index >= self.size):
-            raise Fault(f"shared {what} outside the kernel's {self.size} bytes, at {int(address.max())}")
+            wrong = (address < 0) | (address + size > self.size)
+            raise Fault(f"shared {what} outside the kernel's {self.size} bytes, at {int(address[wrong][0])}",
+                        "out of bounds", threads=threads[wrong], address=int(address[wrong][0]))
         return index if self.blocks == 1 else index + self.size * self.block_of(threads)[:, None]
 
     def part(self, index, block, who):
         """Bytes that TMA uses of a block's memory."""
         if np.any(index < 0) or np.any(index >= self.size):
-            raise Fault(f"{who} outside shared memory")
+            raise Fault(f"{who} outside shared memory", "out of bounds")
         return index + self.size * block
 
     def _far_at(self, address, size, what, threads):
@@ -99,22 +106,40 @@ class Shared:
         return (writer != NOBODY) & (writer != thread) & (self.heard[thread // 32, writer // 32] <= self.written[index])
 
     def _check_heard(self, index, thread, what):
-        if np.any(self._unheard_writes(index, thread)):
-            raise Fault(f"race: {what} shared memory that another wrote since the last barrier")
-        if np.any(self.added[index] == self._meeting(index)):
-            raise Fault(f"race: {what} shared memory that atomics changed since the last barrier")
+        unheard = self._unheard_writes(index, thread)
+        if np.any(unheard):
+            self._tell(f"race: {what} shared memory that another wrote since the last barrier", RACE, unheard, index,
+                       thread, self.writer)
+        changed = self.added[index] == self._meeting(index)
+        if np.any(changed):
+            self._tell(f"race: {what} shared memory that atomics changed since the last barrier", RACE, changed, index,
+                       thread)
 
-    def _check_there(self, index):
-        if np.any(self.in_flight[index]):
-            raise Fault("shared memory is read while a copy into it is under way")
-        if not np.all(self.filled[index]):
-            raise Fault("shared memory is read before anybody wrote it")
+    def _check_there(self, index, thread):
+        early = self.in_flight[index]
+        if np.any(early):
+            self._tell("shared memory is read while a copy into it is under way", WAIT, early, index, thread,
+                       self.writer, did="started the copy")
+        empty = ~self.filled[index]
+        if np.any(empty):
+            self._tell("shared memory is read before anybody wrote it", "uninitialised", empty, index, thread)
+
+    def _tell(self, message, kind, wrong, index, thread, others=None, *, did="wrote it", places=None):
+        """Tell of the bytes where something is wrong; `others` and `places` are, for each byte, a thread of the other
+        side (by default the writer) and its line."""
+        byte, threads = index[wrong], np.broadcast_to(thread, index.shape)[wrong]
+        places = self.wrote_at if self.log.keeps and places is None and others is not None else places
+        self.log.tell(Fault(message, kind, threads=threads, address=int(byte.flat[0]) % max(self.size, 1), did=did,
+                            other=None if others is None else others[byte],
+                            other_place=int(places[byte].flat[0]) if places is not None else None))
 
     def _note_read(self, index, thread):
         warp = thread // 32
         now, row = self.heard[warp, warp], warp % self.warps
         several = (self.read[row, index] == now) & (self.reader[row, index] != thread)
         self.read[row, index], self.reader[row, index] = now, thread
+        if self.log.keeps:
+            self.read_at[row, index] = self.log.place
         several |= self.reader[row, index] != thread  # two lanes at once
         self.reader[np.broadcast_to(row, index.shape)[several], index[several]] = MANY
         self.readers.update(np.unique(row))
@@ -124,31 +149,44 @@ class Shared:
         for row in self.readers:
             read, other = self.read[row, index], first + row
             mine = (warp == other) & (self.reader[row, index] == thread)
-            if np.any((read > 0) & (self.heard[warp, other] <= read) & ~mine):
-                raise Fault("race: a thread overwrites shared memory that another read since the last barrier")
+            early = (read > 0) & (self.heard[warp, other] <= read) & ~mine
+            if np.any(early):
+                others = np.where(self.reader[row] >= 0, self.reader[row], 32 * row)
+                self._tell("race: a thread overwrites shared memory that another read since the last barrier", RACE,
+                           early, index, thread, others, did="read it", places=self.read_at[row] if self.log.keeps
+                           else None)
         for other in self.far_readers:
             read = self.far_read[other, index]
-            if np.any((read > 0) & (self.heard[warp, other] <= read)):
-                raise Fault("race: a thread overwrites shared memory that another block read since they met")
+            early = (read > 0) & (self.heard[warp, other] <= read)
+            if np.any(early):
+                self._tell("race: a thread overwrites shared memory that another block read since they met", RACE,
+                           early, index, thread)
         twice = self._unheard_writes(index, thread)
         if np.any(twice) and (data is None or np.any(self.bytes[index][twice] != data[twice])):
-            raise Fault("race: two threads write different values to one place of shared memory")
-        if np.any(self.in_flight[index]):
-            raise Fault("shared memory is written while a copy into it is under way")
+            self._tell("race: two threads write different values to one place of shared memory", RACE, twice, index,
+                       thread, self.writer)
+        early = self.in_flight[index]
+        if np.any(early):
+            self._tell("shared memory is written while a copy into it is under way", WAIT, early, index, thread,
+                       self.writer, did="started the copy")
         for group in (group for groups in self.products.values() for group in groups):
             if np.any(group[index]):
-                raise Fault("the operand of a running matrix product is overwritten")
-        if any(np.any(np.isin(index, part)) for group in self.lent if not group.read for part in group.parts):
-            raise Fault("shared memory is written while TMA reads it")
+                self._tell("the operand of a running matrix product is overwritten", WAIT, group[index], index, thread)
+        for group in (group for group in self.lent if not group.read):
+            lent = np.isin(index, np.concatenate([part.ravel() for part in group.parts]))
+            if np.any(lent):
+                self._tell("shared memory is written while TMA reads it", WAIT, lent, index, thread)
 
     def _note_write(self, index, thread):
         self.written[index], self.writer[index] = self.heard[thread // 32, thread // 32], thread
+        if self.log.keeps:
+            self.wrote_at[index] = self.log.place
 
     # --- accesses ---------------------------------------------------------------------------------------------------
     def load(self, address, size, threads):
         index, thread = self._at(address, size, "load", threads), threads[:, None]
         self._check_heard(index, thread, "a thread reads")
-        self._check_there(index)
+        self._check_there(index, thread)
         self._note_read(index, thread)
         return self.bytes[index]
 
@@ -158,10 +196,12 @@ class Shared:
         for b, t in np.unique(np.stack([block, threads // 32 * 32], 1), axis=0):
             self._touch(b, t)
         far, thread = block != self.block_of(threads), threads[:, None]
-        if np.any(far[:, None] & (self.met[self.writer[index] // 32] <= self.written[index])):
-            raise Fault("race: a thread reads what another block wrote since they met")
+        early = far[:, None] & (self.met[self.writer[index] // 32] <= self.written[index])
+        if np.any(early):
+            self._tell("race: a thread reads what another block wrote since they met", RACE, early, index, thread,
+                       self.writer)
         self._check_heard(index, thread, "a thread reads")
-        self._check_there(index)
+        self._check_there(index, thread)
         self._note_read(index[~far], thread[~far])
         if self.far_read is None:
             self.far_read = np.zeros((self.tma, len(self.bytes)), np.int32)
@@ -177,16 +217,20 @@ class Shared:
 
     def _write(self, index, thread, data):
         self.bytes[index] = data
-        if np.any(self.bytes[index] != data):
-            raise Fault("race: two threads write different values to one place of shared memory")
+        lost = self.bytes[index] != data
+        if np.any(lost):
+            self._tell("race: two threads write different values to one place of shared memory", RACE, lost, index,
+                       thread)
         self._note_write(index, thread)
         self.unfenced[index] = self.filled[index] = True
 
     def add(self, address, amount, threads):
         """Atomic addition of 32-bit numbers; several threads may update one address."""
         index = self._at(address, 4, "atomic", threads)
-        if np.any(self._unheard_writes(index, threads[:, None])):
-            raise Fault("race: atomics on shared memory that another thread wrote since the last barrier")
+        unheard = self._unheard_writes(index, threads[:, None])
+        if np.any(unheard):
+            self._tell("race: atomics on shared memory that another thread wrote since the last barrier", RACE,
+                       unheard, index, threads[:, None], self.writer)
         words = self.bytes.view(np.uint32)
         np.add.at(words, index[:, 0] // 4, amount)
         self.added[index] = self._meeting(index)
@@ -216,7 +260,7 @@ class Shared:
 
     # --- barriers in memory, and TMA --------------------------------------------------------------------
     def start_phases(self, address, arrivals, thread):
-        place = int(self._at(np.array([address]), 8, "barrier", np.array([thread]))[0, 0])
+        place = int(self._at(np.array([address]), 8, "wrong barrier", np.array([thread]))[0, 0])
         self.phases[place] = Phases(arrivals, len(self.heard), thread, self.heard[thread // 32, thread // 32])
 
     def fence_phases(self, thread):
@@ -228,12 +272,14 @@ class Shared:
         """A barrier in a thread's own block, or in another one, or for TMA to signal."""
         place = int(address) - SHARED_BASE + self.size * (self.block_of(thread) if block is None else block)
         if place not in self.phases:
-            raise Fault("there is no barrier at this address of shared memory")
+            raise Fault("there is no barrier at this address of shared memory", "wrong barrier", threads=thread)
         phases = self.phases[place]
         if phases.maker // 32 != thread // 32 and self.heard[thread // 32, phases.maker // 32] <= phases.made:
-            raise Fault("race: a barrier is used by a thread that has not heard of it")
+            self.log.tell(Fault("race: a barrier is used by a thread that has not heard of it", RACE, threads=thread,
+                                other=phases.maker, did="made it"))
         if block is not None and not phases.fenced:
-            raise Fault("a barrier that was made without a fence is used by another block or TMA")
+            self.log.tell(Fault("a barrier that was made without a fence is used by another block or TMA",
+                                "missing fence", threads=thread, other=phases.maker, did="made it"))
         return phases
 
     def arrive(self, address, thread):
@@ -269,16 +315,21 @@ class Shared:
         self._check_write(index, np.full_like(index, thread))
         self.bytes[index] = data
         self.filled[index], self.in_flight[index], self.unfenced[index] = True, True, False
-        self.boxes.append((index, block, self.heard[thread // 32].copy(), self.phases_at(barrier, thread, block)))
+        if self.log.keeps:
+            self.wrote_at[index], self.writer[index], self.written[index] = self.log.place, NOBODY, NOBODY
+        self.boxes.append((index, block, self.heard[thread // 32].copy(), self.phases_at(barrier, thread, block),
+                           self.log.place))
 
     def finish_box(self):
         """The oldest copy arrives; False if there is none."""
         if not self.boxes:
             return False
-        index, block, before, phases = self.boxes.pop(0)
+        index, block, before, phases, place = self.boxes.pop(0)
         tma = self.tma + block
         self.in_flight[index] = False
         self.written[index], self.writer[index] = self.heard[tma, tma], 32 * tma
+        if self.log.keeps:
+            self.wrote_at[index] = place
         self.touched[block, tma] = self.heard[tma, tma]
         self.heard[tma, tma] += 1
         phases.hear(np.maximum(before, self.heard[tma]))
@@ -322,13 +373,13 @@ class Shared:
         """A block is over: its boxes are written, if they could be read in time, and nobody uses its memory now."""
         lent = [group for group in self.lent if self.block_of(group.thread) == block]
         if not all(group.closed and group.read for group in lent):
-            raise Fault("the program ends while TMA reads its memory")
+            self.log.tell(Fault("the program ends while TMA reads its memory", WAIT, threads=lent[0].thread))
         self.write_boxes(lent)
         unheard = self.touched[block] >= self.heard[block * self.warps : (block + 1) * self.warps].max(0)
         if unheard[self.tma :].any() or any(box[1] == block for box in self.boxes):
-            raise Fault("a block ends while a copy into its shared memory may be under way")
-        if unheard.any():
-            raise Fault("a block ends while another may still use its shared memory")
+            self.log.tell(Fault("a block ends while a copy into its shared memory may be under way", WAIT))
+        elif unheard.any():
+            self.log.tell(Fault("a block ends while another may still use its shared memory", RACE))
         self.left[block] = True
 
     # --- tensor cores -----------------------------------------------------------------------------------------------
@@ -339,17 +390,24 @@ class Shared:
     def _check_read_by_proxy(self, index, warps, who):
         """Check a read by the async proxy (tensor cores, TMA): these warps are ordered after the writes, with a
         fence."""
-        writer = self.writer[index] // 32
-        if any(np.any(self.heard[w, writer] <= self.written[index]) for w in warps) or np.any(self.in_flight[index]):
-            raise Fault(f"race: {who} reads what was written since the last barrier")
-        if np.any(self.unfenced[index]):
-            raise Fault(f"{who} reads ordinary writes without a proxy fence")
-        if not np.all(self.filled[index]):
-            raise Fault(f"{who} reads shared memory before anybody wrote it")
+        writer, thread = self.writer[index] // 32, 32 * np.asarray(warps)[0]
+        early = self.in_flight[index] | np.any([self.heard[w, writer] <= self.written[index] for w in warps], axis=0)
+        if np.any(early):
+            self._tell(f"race: {who} reads what was written since the last barrier", RACE, early, index, thread,
+                       self.writer)
+        unfenced = self.unfenced[index]
+        if np.any(unfenced):
+            self._tell(f"{who} reads ordinary writes without a proxy fence", "missing fence", unfenced, index, thread,
+                       self.writer)
+        empty = ~self.filled[index]
+        if np.any(empty):
+            self._tell(f"{who} reads shared memory before anybody wrote it", "uninitialised", empty, index, thread)
 
     def _note_read_by_proxy(self, index, warp):
         row = warp % self.warps
         self.read[row, index], self.reader[row, index] = self.heard[warp, warp], MANY
+        if self.log.keeps:
+            self.read_at[row, index] = self.log.place
         self.readers.add(row)
 
     def begin_products(self, groups):

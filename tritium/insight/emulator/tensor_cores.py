@@ -6,7 +6,8 @@ Written from the instruction set's tables, not from the compiler's layouts, so t
 import ml_dtypes
 import numpy as np
 
-from tritium.insight.emulator.memory import SHARED_BASE, Fault
+from tritium.insight.emulator.faults import Fault
+from tritium.insight.emulator.memory import SHARED_BASE
 
 _TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,
           "e5m2": ml_dtypes.float8_e5m2, "s8": np.int8}  # fmt: skip

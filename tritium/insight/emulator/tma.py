@@ -5,7 +5,8 @@ import math
 import ml_dtypes
 import numpy as np
 
-from tritium.insight.emulator.memory import SHARED_BASE, Fault
+from tritium.insight.emulator.faults import Fault
+from tritium.insight.emulator.memory import SHARED_BASE
 
 _TURNS = {0: 0, 32: 1, 64: 3, 128: 7}
 

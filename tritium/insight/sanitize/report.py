@@ -47,6 +47,7 @@ class Finding:
     hint: str | None = None
     count: int = 1
     launches: int = 1
+    threads: str | None = None  # of a GPU's program
 
     @property
     def key(self) -> tuple:
@@ -63,7 +64,7 @@ class Finding:
         spans = [_span(place) for place in self.places]
         notes: list[tuple[str, Span | None]] = [("called from here", span) for span in spans[1:]]
         if self.program is not None:
-            lane = f", lane {_tuple(self.lane)}" if self.lane else ""
+            lane = f", lane {_tuple(self.lane)}" if self.lane else f", {self.threads}" if self.threads else ""
             of = f" of a grid of {_tuple(self.grid)}" if self.grid else ""
             notes.append((f"in program {_tuple(self.program)}{of}{lane}", None))
         if self.other is not None:
@@ -101,6 +102,7 @@ class Report:
     def __init__(self, tell: Callable[[Finding], None] | None = None):
         self._found: dict[tuple, Finding] = {}
         self._lock, self._tell = lock(), tell
+        self.notes: list[str] = []  # what is to be known besides, such as what did not run
 
     def add(self, finding: Finding) -> bool:
         """Add a finding; true if nothing like it was known."""
@@ -111,6 +113,18 @@ class Report:
         if known is None and self._tell is not None:
             self._tell(finding)
         return known is None
+
+    def note(self, text: str) -> None:
+        """Add what is to be known besides the findings; once.
+
+        >>> report = Report()
+        >>> report.note("half of it ran"); report.note("half of it ran")
+        >>> report.summary()
+        'tritium sanitize: nothing found\\nnote: half of it ran'
+        """
+        with self._lock:
+            if text not in self.notes:
+                self.notes.append(text)
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(list(self._found.values()))
@@ -130,7 +144,10 @@ class Report:
         return [finding.kind for finding in self]
 
     def summary(self) -> str:
-        """One line: how many mistakes, of which kinds."""
+        """One line: how many mistakes, of which kinds. Notes follow."""
+        return "\n".join([self._counted(), *(f"note: {note}" for note in self.notes)])
+
+    def _counted(self) -> str:
         if not self:
             return "tritium sanitize: nothing found"
         kinds = self.kinds()
@@ -145,7 +162,8 @@ class Report:
 
     def json(self) -> str:
         """All findings as JSON."""
-        return json.dumps({"findings": [finding.data() for finding in self], "summary": self.summary()}, indent=1,
+        return json.dumps({"findings": [finding.data() for finding in self], "summary": self._counted(),
+                           "notes": self.notes}, indent=1,
                           default=str)
 
     def __repr__(self) -> str:

@@ -53,11 +53,21 @@ def tell(finding: Finding) -> None:
     (_whole() if report is None else report).add(finding)
 
 
+def note(text: str) -> None:
+    """Add what is to be known besides to the report that is open, else to that of the process."""
+    with _lock:
+        report = _open[-1] if _open else None
+    (_whole() if report is None else report).note(text)
+
+
 @contextlib.contextmanager
-def sanitize(*, patience: float = checked.PATIENCE, report: Report | None = None) -> Iterator[Report]:
+def sanitize(*, patience: float = checked.PATIENCE, report: Report | None = None, target: str | None = None,
+             programs: int = 32) -> Iterator[Report]:
     """Within it, kernels on the CPU check every access; what they find is in the report, a new one unless given.
 
-    Accesses that fail do not happen. Loops that wait for another program give up after `patience` seconds.
+    Accesses that fail do not happen. Loops that wait for another program give up after `patience` seconds. With a
+    `target` such as "cuda:90a", kernels are compiled for that GPU and run on an emulated one, on tensors of the CPU;
+    of a launch with more programs than `programs`, so many run, and results are those of the CPU.
 
     >>> with sanitize() as report:
     ...     pass
@@ -65,7 +75,7 @@ def sanitize(*, patience: float = checked.PATIENCE, report: Report | None = None
     False
     """
     report = Report() if report is None else report
-    with knobs.internal.scope(), _uninitialised():
+    with knobs.internal.scope(), _uninitialised(), _device(target, programs):
         before, checked.patience = checked.patience, patience
         knobs.sanitize = True
         with _lock:
@@ -76,6 +86,15 @@ def sanitize(*, patience: float = checked.PATIENCE, report: Report | None = None
             checked.patience = before
             with _lock:
                 _open.remove(report)
+
+
+def _device(target: str | None, programs: int) -> contextlib.AbstractContextManager:
+    """Where launches go: to an emulated GPU, if one is named."""
+    if target is None:
+        return contextlib.nullcontext()
+    from tritium.insight.emulator.driver import emulated
+
+    return emulated(target, programs)
 
 
 def start() -> None:

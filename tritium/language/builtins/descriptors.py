@@ -246,7 +246,7 @@ def make_tensor_descriptor(b, base, shape, strides, block_shape, padding_option=
         base = tensor(ops.bitcast(b, base.handle, to=T.Ptr(T.i8, pointer.const)))
     padding(b, option, base.handle.type.pointee)
     sizes, steps = [_as_scalar(b, x, T.i32) for x in shape], [_as_scalar(b, x, T.i64) for x in strides]
-    if b.options.sanitized:
+    if b.options.sanitized and b.target.backend == "cpu":
         _demand_alignment(b, base.handle, [x.handle for x in steps[:-1]])
     return tensor_descriptor(base, sizes, steps, dims, option)
 

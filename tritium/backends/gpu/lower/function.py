@@ -393,13 +393,16 @@ def scalar_row(g, spell, t, *xs):
     return w.binary(spell, *xs)
 
 
-def lower_kernel(module, target, attributes=""):
-    """LLVM text of a kernel whose tiles have layouts, and the bytes of shared memory it needs."""
+def lower_kernel(module, target, attributes="", exact=False):
+    """LLVM text of a kernel whose tiles have layouts, and the bytes of shared memory it needs; with `exact`, lines say
+    their columns and callers."""
     from .calls import callees, write_functions
     from .shared_memory import Scratch
 
     g = Lowering(module, target, Scratch(lends=any(op.kind is gpu_ops.tma_store for op in walk(module.body))))
     g.callees = callees(module)
+    if exact:
+        g.lines = Lines(exact=True)
     parameters = [
         (f"{_parameter_type(target, a)} {_name(k, a)}", value(_value_type(a), f"%{_name(k, a)}"))
         for k, a in enumerate(module.args)
