@@ -71,8 +71,9 @@ INSIDE = {
         "cluster": GPU_BASE,
         "pipeline": GPU_BASE | {"tma", "layout"},
         "rewrite": GPU_BASE | {"layout", "pipeline"},
-        "lower": GPU_BASE | {"layout"},
-        "passes": GPU_BASE | {"target", "tma", "layout", "cluster", "pipeline", "rewrite"},
+        "shared_memory": GPU_BASE,
+        "lower": GPU_BASE | {"layout", "shared_memory"},
+        "passes": GPU_BASE | {"target", "tma", "layout", "cluster", "pipeline", "rewrite", "shared_memory"},
     },
     "backends/cpu": {
         "library": set(),

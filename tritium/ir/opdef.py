@@ -26,6 +26,7 @@ TRAITS = {
     "cross_lane": "threads exchange elements, or may; of `reduce` and `convert` the layout says it",
     "mma": "the result is an accumulator that matrix units may hold",
     "async_copy": "issues copies between global and shared memory that run beside the program, or waits for them",
+    "control_flow": "its regions are parts of the program that run repeatedly, or one of which runs",
     "message": "tells the host something: its code calls a function of the device's runtime",
 }
 _IMPLIED = {
@@ -146,8 +147,9 @@ def op(name, *, attrs=(), effects="", terminator=False, elementwise=False, trait
 
 
 # Attributes any op may carry at the GPU stage: where its tile lives, how wide its memory accesses are, how many
-# neighbours are equal, that its operands are not negative. They never change what an op means: no type rule sees them.
-PLACEMENT = ("layout", "vector", "alike", "unsigned")
+# neighbours are equal, that its operands are not negative; where its shared memory is, and how it is cut to fit there.
+# They never change what an op means: no type rule sees them.
+PLACEMENT = ("layout", "vector", "alike", "unsigned", "shared", "cut", "together", "strips")
 
 
 def types_of(kind, operand_types, attrs, regions=()):

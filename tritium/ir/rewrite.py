@@ -164,6 +164,45 @@ def copy_region(b, block, names):
     return region.block
 
 
+def annotate(block, attrs):
+    """The block with other attributes of some ops (op -> all its attributes), itself if there are none.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: ptr<f32>) {  %0 = load %x : f32  store %x, %0 }")
+    >>> load = m.body.ops[0]
+    >>> print(m.replace(annotate(m.body, {load: {**load.attrs, "volatile": True}})), end="")
+    kernel @f(%x: ptr<f32>) {
+      %1 = load %x {volatile=True} : f32
+      store %x, %1
+    }
+    """
+    return _annotated(block, attrs, {}) if attrs else block
+
+
+def _annotated(block, attrs, made):
+    """`made` has the new ops by the old ones."""
+    done = []
+    for op in block.ops:
+        operands, regions = op.operands, op.regions
+        for x in operands:
+            if (x.op if type(x) is Result else x) in made:
+                operands = tuple([_in_new(x, made) for x in operands])
+                break
+        if regions:
+            regions = tuple([_annotated(r, attrs, made) for r in regions])
+            regions = op.regions if same(regions, op.regions) else regions
+        if op in attrs or operands is not op.operands or regions is not op.regions:
+            made[op] = op = op.replace(operands=operands, attrs=attrs.get(op), regions=regions)
+        done.append(op)
+    return _same_or_new(block, done)
+
+
+def _in_new(x, made):
+    if type(x) is Result:
+        return Result(made[x.op], x.index) if x.op in made else x
+    return made.get(x, x)
+
+
 def uses(block, counts=None):
     """How often each op or parameter is used in a block and its regions; a result counts for its op.
 
@@ -204,4 +243,4 @@ def effects(op):
     return own
 
 
-__all__ = ["ERASE", "Rewriter", "copy_region", "effects", "same", "substitute", "sweep", "uses"]
+__all__ = ["ERASE", "Rewriter", "annotate", "copy_region", "effects", "same", "substitute", "sweep", "uses"]

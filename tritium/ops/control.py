@@ -44,7 +44,8 @@ class yield_:
         return None
 
 
-@op("for", loop=Carry(3, 1), num_stages=None, unroll=None, flatten=False, warp_specialize=False, nonempty=False)
+@op("for", traits=("control_flow",), loop=Carry(3, 1), num_stages=None, unroll=None, flatten=False,
+    warp_specialize=False, nonempty=False)
 class for_:
     """for i in range(lo, hi, step), carrying values: operands (lo, hi, step, *inits), body (i, *carried) -> carried.
 
@@ -74,7 +75,7 @@ class for_:
         return tuple(carried)
 
 
-@op("while", loop=Carry(0, 0))
+@op("while", traits=("control_flow",), loop=Carry(0, 0))
 class while_:
     """while cond: regions (cond(*carried) -> i1, body(*carried) -> carried)."""
 
@@ -99,7 +100,7 @@ class while_:
         return tuple(carried)
 
 
-@op("if")
+@op("if", traits=("control_flow",))
 class if_:
     """Scalar condition; regions (then, else) take nothing and yield the same types."""
 

@@ -105,6 +105,8 @@ def _gpu(run: Callable[[Module], Module]) -> Step:
     step = _of_pass(run)
 
     def checked(module: Module, watch: Watch | None) -> Module:
+        if step.name in _ON_LAYOUTS:
+            return step.run(_with_layouts(module, step.name), watch)
         if any("layout" in op.attrs for op in walk(module.body)):
             raise UsageError(f"@{module.name} has layouts, so the GPU's passes have run already: name other passes "
                              "with --passes")
@@ -115,3 +117,15 @@ def _gpu(run: Callable[[Module], Module]) -> Step:
         return step.run(module, watch)
 
     return step._replace(run=checked)
+
+
+_ON_LAYOUTS = ("allocate_shared",)  # passes that come after `assign_layouts`
+
+
+def _with_layouts(module: Module, name: str) -> Module:
+    """The module, if all its tiles have layouts."""
+    scalars = {inner for op in walk(module.body) if not op.kind.control_flow for r in op.regions for inner in walk(r)}
+    for op in walk(module.body):
+        if op not in scalars and "layout" not in op.attrs and any(type(t) is T.Tile for t in op.types):
+            raise UsageError(f"the tiles of @{module.name} have no layouts: name assign_layouts before {name}")
+    return module

@@ -10,6 +10,7 @@ import pytest
 
 from tests import cases
 from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.backends.gpu import ops  # noqa: F401  (that the texts have)
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
 from tritium.passes import PASSES, dce, name_of
@@ -47,6 +48,13 @@ def test_case(case, request):
     assert print_module(module) == before, "a pass changed its input"
     assert print_module(parse_module(print_module(after))) == print_module(after)
     cases.check(case, print_module(after), request.config.getoption("--update"))
+
+
+@pytest.mark.parametrize("case", cases.parameters(FOLDER, "allocate_shared.tir"))
+def test_allocated_modules_stay_as_they_are(case):
+    arch, warps = re.search(r"# target: sm_(\d+) warps=(\d+)", case.given).groups()
+    allocated = parse_module(case.expected)
+    assert passes_of(int(arch), int(warps))["allocate_shared"].run(allocated, None) is allocated
 
 
 def test_every_pass_has_a_file():

@@ -152,7 +152,7 @@ class cluster_barrier:
 
 
 # --- warps with different work ----------------------------------------------------------------------------------------
-@op("warp_specialize", attrs=("registers",), effects="write", blocks=1)
+@op("warp_specialize", attrs=("registers",), effects="write", traits=("control_flow",), blocks=1)
 class warp_specialize:
     """Two regions: the first for the producer warp, the second for the consumer warps. `registers` are those of a
     thread at launch, of a producer, and of a consumer after `setmaxnreg`. If several `blocks` multicast, a cluster

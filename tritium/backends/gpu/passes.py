@@ -14,7 +14,6 @@ from .cluster.split import split_clusters
 from .layout.assign import assign_layouts
 from .pipeline.ping_pong import keeps_ping_pong
 from .pipeline.prefetch import prefetch_loads
-from .pipeline.shared_budget import fits_shared_memory
 from .pipeline.software_pipeline import most_stages, software_pipeline
 from .pipeline.specialize_warps import specialize_warps
 from .pipeline.tma_stores import tma_stores
@@ -23,6 +22,7 @@ from .rewrite.redundant_loads import eliminate_redundant_loads
 from .rewrite.simplify_induction import simplify_induction
 from .rewrite.split_dots import split_dots
 from .rewrite.swap_operands import swap_operands
+from .shared_memory.allocate import allocate_shared, fits_shared_memory
 from .target import Target
 
 __all__ = ["pipeline"]
@@ -31,7 +31,7 @@ __all__ = ["pipeline"]
 def pipeline(target: Target) -> tuple[Callable, ...]:
     """The passes for a target, as `passes.run` takes them."""
     on = lambda step, **options: functools.partial(step, target=target, **options)
-    finish = on(tma_stores), hoist_scales, on(assign_layouts)
+    finish = on(tma_stores), hoist_scales, on(assign_layouts), on(allocate_shared)
 
     def alternatives(module):
         yield must_change(on(specialize_warps)), *finish

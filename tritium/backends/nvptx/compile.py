@@ -35,8 +35,8 @@ def llir(module, target, options, metadata):
     metadata |= {name: module.attrs.get(name, usual) for name, usual in _LAUNCH_METADATA.items()}
     nv = NvTarget.of(options.arch)
     traits = traits_of(module, nv, options.maxnreg)
-    text, shared = lower_kernel(module, nv, _attributes(traits, module), exact=options.sanitized)
-    metadata |= {"shared": max(shared, options.min_shared_mem), "lowered": traits}
+    text = lower_kernel(module, nv, _attributes(traits, module), exact=options.sanitized)
+    metadata |= {"shared": max(module.attrs["shared_bytes"], options.min_shared_mem), "lowered": traits}
     return text
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tritium.backends.gpu import ops as gpu_ops
-from tritium.backends.gpu.layout.values import scratch_of
 from tritium.errors import innermost
 from tritium.insight.facts.launch import Launch
 from tritium.insight.facts.liveness import most_registers
@@ -95,23 +94,16 @@ def resources(launch: Launch) -> Resources:
 
 
 def buffers(module) -> tuple[Buffer, ...]:
-    """The shared memory of a GPU module op by op: multibuffers, operands, mbarriers, scratch of conversions."""
+    """The shared memory of a GPU module op by op: multibuffers, operands, mbarriers, scratch of other ops."""
     out, scratch = [], {}
     for op in walk(module.body):
-        line = innermost(op.loc).line if op.loc else 0
+        line, sizes = innermost(op.loc).line if op.loc else 0, [size for _, size in op.attrs.get("shared", ())]
         if op.kind is gpu_ops.multibuffer:
-            tile, slots = op.attrs["tile"], op.attrs["slots"]
-            out.append(Buffer(line, f"multibuffer: {slots} slots of {tile}", slots * _bytes(tile), False))
+            out.append(Buffer(line, f"multibuffer: {op.attrs['slots']} slots of {op.attrs['tile']}", *sizes, False))
         elif op.kind is gpu_ops.share:
-            out += [Buffer(line, f"operand {x.type}", _bytes(x.type), False) for x in op.operands]
+            out += [Buffer(line, f"operand {x.type}", size, False) for x, size in zip(op.operands, sizes)]
         elif op.kind is gpu_ops.mbarrier_init:
-            out.append(Buffer(line, f"{op.attrs['count']} mbarriers", 8 * op.attrs["count"], False))
-        elif op.kind is gpu_ops.convert and (size := scratch_of(op, 1 << 30)):
-            scratch[line] = max(scratch.get(line, 0), size)
-        elif op.kind is gpu_ops.tma_store:
-            scratch[line] = max(scratch.get(line, 0), _bytes(op.operands[0].type))
+            out.append(Buffer(line, f"{op.attrs['count']} mbarriers", *sizes, False))
+        elif sizes:
+            scratch[line] = max(scratch.get(line, 0), sum(sizes))
     return (*out, *(Buffer(line, "scratch", size, True) for line, size in scratch.items()))
-
-
-def _bytes(tile) -> int:
-    return tile.numel * tile.element.bytes

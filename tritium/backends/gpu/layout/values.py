@@ -1,4 +1,4 @@
-"""Layouts of values in a module: an op's `layout` attribute, and the scratch memory of a `convert`."""
+"""Layouts of values in a module: an op's `layout` attribute, and the pieces of a `convert`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from ....ir import types as T
 from ....ir.core import Result
-from .linear import Layout, conversion
+from .linear import Layout
 
 
 def layout_of(x) -> Any:
@@ -18,15 +18,6 @@ def layout_of(x) -> Any:
     if found and type(found[0]) is not tuple:  # several results share the attribute
         raise ValueError(f"{x!r} has several layouts")
     return Layout(*found) if found and type(x.type) is T.Tile else None
-
-
-def scratch_of(op, room):
-    """Bytes of shared memory a `convert` takes where there is so much room."""
-    source, target, t = layout_of(op.operands[0]), layout_of(op), T.element(op.type)
-    if conversion(source, target) in ("same", "registers"):
-        return 0
-    needed = op.type.numel * (8 if type(t) is T.Ptr else t.bytes)
-    return needed >> len(splitting(source, target, needed, room))
 
 
 def splitting(source, target, needed, room):

@@ -7,28 +7,29 @@ from contextlib import nullcontext
 from .. import ops as gpu_ops
 from ..layout.linear import image
 from ..layout.swizzle import swizzled
+from ..shared_memory.needs import BUFFER_ALIGNMENT, Need, addresses, bytes_of, takes_shared
 from .convert import read, write
 from .function import lower
 
 
 @lower(gpu_ops.multibuffer)
+@takes_shared(lambda op, room: Need([op.attrs["slots"] * bytes_of(op.attrs["tile"])], BUFFER_ALIGNMENT), kept=True)
 def multibuffer(g, op):
     """Copies start at once, where the scratch of a conversion may have been: its readers must be done."""
-    tile = op.attrs["tile"]
     g.shared.before_write(g)
-    return [g.int(g.shared.reserve(tile.numel * tile.element.bytes * op.attrs["slots"], 1024))]
+    return [g.int(base) for base in addresses(op)]
 
 
 @lower(gpu_ops.release)
 def release(g, op, address):
-    g.shared.release(int(address[0]))
+    g.shared.release()
 
 
 @lower(gpu_ops.share)
+@takes_shared(lambda op, room: Need([bytes_of(x.type) for x in op.operands], BUFFER_ALIGNMENT), kept=True)
 def share(g, op, *tiles):
     """Written at once, into buffers of their own: readers of the last round may still be at work, so all meet first."""
-    types = [x.type for x in op.operands]
-    bases = [g.shared.reserve(t.numel * t.element.bytes, 1024) for t in types]
+    types, bases = [x.type for x in op.operands], addresses(op)
     g.shared.take_back(g)
     g.target.barrier(g)
     for x, value, t, base in zip(tiles, op.operands, types, bases):

@@ -1,6 +1,6 @@
 """Functions that a kernel calls: every thread calls with its copy of the scalars, so all meet at barriers in them.
 
-Their scratch lies above that of whoever calls them; another call of the same function may still be reading it.
+Their shared memory lies above that of whoever calls them; another call of the same function may still be reading it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ import re
 from typing import NamedTuple
 
 from .... import ops
-from ....ir.core import called, callees_first
+from ....ir.core import callees_first
 from ...llvm.writer import value
 from .function import Lowering, llvm_type, lower
 from .shared_memory import Scratch
-
-_ALIGNMENT = 1024  # of any buffer in shared memory
 
 
 class Callee(NamedTuple):
@@ -37,18 +35,13 @@ def callees(module):
 
 
 def write_functions(g):
-    """Write the functions of a kernel that is lowered already; returns how much shared memory all of it takes."""
-    starts, total = dict.fromkeys(called(g.module.body), g.shared.bytes), g.shared.bytes
-    for function in reversed(callees_first(g.module)):  # callers first: their scratch is known then
-        scratch = Scratch(-(-starts[function.name] // _ALIGNMENT) * _ALIGNMENT)
+    """Write the functions of a kernel that is lowered already, callers first."""
+    for function in reversed(callees_first(g.module)):
+        scratch = Scratch()
         scratch.fence_scratch()
         inner = Lowering(function.replace(attrs=g.module.attrs), g.target, scratch)
         inner.w, inner.callees, inner.lines = g.w, g.callees, g.lines
         _write(inner, g.callees[function.name])
-        end = max(scratch.bytes, starts[function.name])
-        starts |= {name: max(end, starts.get(name, 0)) for name in called(function.body)}
-        total = max(total, scratch.bytes)
-    return total
 
 
 def _write(g, callee):

@@ -11,7 +11,8 @@ from ....ir.rewrite import uses
 from ....passes.regions import counts_down
 from ...llvm.writer import Level, value
 from .. import ops as gpu_ops
-from .function import llvm_type, lower
+from ..shared_memory.needs import takes_shared
+from .function import llvm_type, lower, spread_need
 
 
 def _flat(lists):
@@ -142,9 +143,10 @@ def barrier(g, op):
 
 
 @lower(ops.clock)
+@takes_shared(lambda op, room: spread_need(T.i64, None) if op.attrs["what"] == "time" else None)
 def clock(g, op):
     if op.attrs["what"] == "time":  # branches on it must be taken by all threads together
-        return g.spread_owned([g.target.clock(g, "time")], T.i64, None)
+        return g.spread_owned(op, [g.target.clock(g, "time")], T.i64, None)
     return [g.target.clock(g, op.attrs["what"])]
 
 

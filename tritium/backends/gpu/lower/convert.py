@@ -10,12 +10,24 @@ from ....ir import types as T
 from ...llvm.writer import lanes
 from .. import ops as gpu_ops
 from ..layout.linear import Layout, conversion, log2, pad, span_of
-from ..layout.values import splitting
+from ..layout.values import layout_of, splitting
+from ..shared_memory.needs import Need, addresses, bytes_of, takes_shared
 from .function import Registers, llvm_type, lower
 from .shared_memory import image_of, plan, vector_bits
 
 
+def _convert_need(op, room):
+    """A conversion through shared memory; a tile too large for it is cut."""
+    source, target = layout_of(op.operands[0]), layout_of(op)
+    if conversion(source, target) in ("same", "registers"):
+        return None
+    needed = bytes_of(op.type)
+    bits = splitting(source, target, needed, room.bytes)
+    return Need([needed >> len(bits)], attrs={"cut": tuple(bits)} if bits else {})
+
+
 @lower(gpu_ops.convert)
+@takes_shared(_convert_need)
 def convert(g, op, x):
     source, target = g.layout(op.operands[0]), g.layout(op)
     how = conversion(source, target)
@@ -24,21 +36,20 @@ def convert(g, op, x):
     if how == "registers":
         elements = target.register_elements()
         return Registers(len(elements), lambda r: x[source.register_of(elements[r])])
-    return through_shared(g, x, T.element(op.type), source, target)
+    return _through_shared(g, op, x, source, target)
 
 
-def through_shared(g, x, t, source, target):
+def _through_shared(g, op, x, source, target):
     """Write in one layout, read in the other; a tile too large for shared memory goes in pieces."""
-    size = 8 if type(t) is T.Ptr else t.bytes
-    bits = splitting(source, target, source.numel * size, g.target.shared_bytes - g.shared.top)
+    t, bits, (base,) = T.element(op.type), op.attrs.get("cut", ()), addresses(op)
     if not bits:
-        return _at_once(g, x, t, source, target, size)
+        return _at_once(g, x, t, source, target, base)
     from_part, to_part = without(source, bits), without(target, bits)
     out = [None] * target.registers
     for number in range(1 << len(bits)):
         chosen = {x: number >> k & 1 for k, x in enumerate(bits)}
         here = [x[r] for r in registers_with(source, chosen)]
-        arrived = _at_once(g, here, t, from_part, to_part, size, _has(g, source, chosen))
+        arrived = _at_once(g, here, t, from_part, to_part, base, _has(g, source, chosen))
         for r, y in zip(registers_with(target, chosen), arrived):
             out[r] = y
     return out
@@ -69,10 +80,9 @@ def _has(g, layout, chosen):
     return out
 
 
-def _at_once(g, x, t, source, target, size, writes=None):
+def _at_once(g, x, t, source, target, base, writes=None):
     """One trip, with 16-byte accesses where both sides allow; `writes` (i1) tells the threads that have something."""
-    images = plan(source, target, size)
-    (base,) = g.shared.take([source.numel * size])
+    images = plan(source, target, t.bytes)
     g.shared.before_write(g)
     with nullcontext() if writes is None else g.w.when(writes):
         write(g, x, t, source, images, base, together=writes is None)
@@ -226,11 +236,16 @@ def pack(w, items) -> Any:
     return out
 
 
-def stage(g, x, t, layout):
-    """Put a tile into scratch in plain row-major order; returns its byte address. Readers may follow at once."""
-    size = 8 if type(t) is T.Ptr else t.bytes
-    images = tuple(size << k for k in range(log2(layout.numel)))
-    (base,) = g.shared.take([layout.numel * size])
+def _first_operand(op, room):
+    """The whole of what an op picks elements of."""
+    return Need([bytes_of(op.operands[0].type)])
+
+
+def _stage(g, op, x):
+    """Put the first operand into scratch in plain row-major order; returns its byte address. Readers may follow at
+    once."""
+    t, layout, (base,) = T.element(op.operands[0].type), g.layout(op.operands[0]), addresses(op)
+    images = tuple(t.bytes << k for k in range(log2(layout.numel)))
     g.shared.before_write(g)
     write(g, x, t, layout, images, base)
     g.shared.after_write(g)
@@ -238,10 +253,11 @@ def stage(g, x, t, layout):
 
 
 @lower(ops.gather)
+@takes_shared(_first_operand)
 def gather(g, op, x, index):
     w, axis = g.w, op.attrs["axis"]
     t, source, target = T.element(op.type), g.layout(op.operands[0]), g.layout(op)
-    base = stage(g, x, t, source)
+    base = _stage(g, op, x)
     stride = 1
     for d in source.shape[axis + 1 :]:
         stride *= d
@@ -260,9 +276,10 @@ def gather(g, op, x, index):
 
 
 @lower(ops.extract)
+@takes_shared(_first_operand)
 def extract(g, op, x, *index):
     layout = g.layout(op.operands[0])
-    base = stage(g, x, T.element(op.operands[0].type), layout)
+    base = _stage(g, op, x)
     return [g.shared.load(g, base, _flat_index(g, layout.shape, index), op.type)]
 
 
@@ -287,11 +304,12 @@ def insert(g, op, x, value, *index):
 
 
 @lower(ops.histogram)
+@takes_shared(lambda op, room: Need([4 * op.attrs["bins"]]))
 def histogram(g, op, x, mask=None):
     """Counted with atomics on shared memory, each element once."""
     w, bins = g.w, op.attrs["bins"]
     layout, target = g.layout(op.operands[0]), g.layout(op)
-    (base,) = g.shared.take([bins * 4])
+    (base,) = addresses(op)
     g.shared.before_write(g)
     images = tuple(4 << k for k in range(log2(bins)))
     write(g, [g.int(0)] * target.registers, T.i32, target, images, base)

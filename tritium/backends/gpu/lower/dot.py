@@ -14,6 +14,7 @@ from ....ir import types as T
 from .. import ops as gpu_ops
 from ..layout.linear import image, log2
 from ..layout.swizzle import swizzled
+from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, addresses, bytes_of, takes_shared
 from .convert import write
 from .function import llvm_type, lower
 from .shape import convert_scalar
@@ -22,15 +23,20 @@ UNROLLED = 1024  # products of one round of the loop along K; twice as many leav
 
 
 @lower(ops.dot)
+@takes_shared(lambda op, room: operands_need(op))
 def dot(g, op, a, b, acc):
-    types = [x.type for x in op.operands[:2]]
-    bases = g.shared.take([t.numel * t.element.bytes for t in types])
+    types, bases = [x.type for x in op.operands[:2]], addresses(op)
     g.shared.before_write(g)
     lhs, rhs = (_Side(g, t, axis, base) for t, axis, base in zip(types, _AXES, bases))
     for x, value, side in zip((a, b), op.operands, (lhs, rhs)):
         write(g, x, side.element, g.layout(value), side.images, side.base)
     g.shared.after_write(g)
     return _multiply(g, op, lhs, rhs, acc)
+
+
+def operands_need(op, alignment=SCRATCH_ALIGNMENT):
+    """The shared memory of both operands of a dot."""
+    return Need([bytes_of(x.type) for x in op.operands[:2]], alignment)
 
 
 @lower(gpu_ops.dot_buffers)

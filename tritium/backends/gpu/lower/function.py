@@ -23,6 +23,7 @@ from .. import ops as gpu_ops
 from ..analysis.division import divides
 from ..layout.linear import image, log2
 from ..layout.values import layout_of
+from ..shared_memory.needs import Need, addresses
 
 LOWER = {}
 LONGEST_CHAIN = 100  # of ops whose registers wait to be asked for: each is a Python call
@@ -322,14 +323,13 @@ class Lowering:
                 out = low if out is None else w.binary("and", out, low)
         return out
 
-    def spread_owned(self, registers, t, layout):
-        """Hand what owning places hold to their replicas, through shared memory."""
+    def spread_owned(self, op, registers, t, layout):
+        """Hand what owning places hold to their replicas, through the op's shared memory (`spread_need`)."""
         owner = self.owns(layout)
         if owner is None:
             return registers
         scratch, w = self.shared, self.w
-        count = layout.numel if layout else 1
-        (base,) = scratch.take([count * (8 if type(t) is T.Ptr else t.bytes)])
+        (base,) = addresses(op)
         thread, parts = self.linear(layout, lambda e: e) if layout else (self.int(0), [0])
         at = [w.binary("xor", thread, self.int(p)) if p else thread for p in parts]
         scratch.before_write(self)
@@ -344,6 +344,13 @@ class Lowering:
 
     def int(self, x):
         return self.w.const("i32", x)
+
+
+def spread_need(t, layout):
+    """What `spread_owned` takes of shared memory."""
+    if layout is not None and not layout.free("lane") and not layout.free("warp"):
+        return None
+    return Need([(layout.numel if layout else 1) * t.bytes])
 
 
 def _row(g, op, *operands):
@@ -394,11 +401,13 @@ def scalar_row(g, spell, t, *xs):
 
 
 def lower_kernel(module, target, attributes="", exact=False):
-    """LLVM text of a kernel whose tiles have layouts, and the bytes of shared memory it needs; with `exact`, lines say
-    their columns and callers."""
+    """LLVM text of a kernel whose tiles have layouts and whose shared memory is allocated; with `exact`, lines say their
+    columns and callers."""
     from .calls import callees, write_functions
     from .shared_memory import Scratch
 
+    if "shared_bytes" not in module.attrs:
+        raise CompilationError(None, None, f"the shared memory of {module.name} is not allocated: run allocate_shared")
     g = Lowering(module, target, Scratch(lends=any(op.kind is gpu_ops.tma_store for op in walk(module.body))))
     g.callees = callees(module)
     if exact:
@@ -415,9 +424,9 @@ def lower_kernel(module, target, attributes="", exact=False):
         g.block(module.body)
         g.shared.take_back(g)  # TMA reads the memory of live programs only
         g.w.ret()
-    total = write_functions(g) if module.functions else g.shared.bytes
-    head = ["@smem = external addrspace(3) global [0 x i8], align 1024"] if total else []
-    return "\n".join([*head, *g.lines.text(), g.w.text()]), total
+    write_functions(g)
+    head = ["@smem = external addrspace(3) global [0 x i8], align 1024"] if module.attrs["shared_bytes"] else []
+    return "\n".join([*head, *g.lines.text(), g.w.text()])
 
 
 def _name(k, arg):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from .... import ops
 from ....ir import types as T
-from .function import llvm_type, lower
+from ..layout.values import layout_of
+from ..shared_memory.needs import takes_shared
+from .function import llvm_type, lower, spread_need
 
 LARGE = 64  # registers of a tile that a thread should not try to hold all at once
 
@@ -71,7 +73,13 @@ def _both(w, a, b):
     return b if a is None else a if b is None else w.binary("and", a, b)
 
 
+def _old_values(op, room):
+    """What the old values of an atomic op take of shared memory, on their way to all that want them."""
+    return spread_need(T.element(op.type), layout_of(op)) if op in room.used else None
+
+
 @lower(ops.atomic, ops.atomic_cas)
+@takes_shared(_old_values)
 def atomic(g, op, pointers, *operands):
     """Each element once, by the lowest place that holds it; the old values then go to every place that wants them. If
     nobody does, the target need not bring them."""
@@ -88,7 +96,7 @@ def atomic(g, op, pointers, *operands):
         allowed = _both(w, once, None if mask is None else mask[r])
         old += g.target.atomic(g, op, pointers[r], t, [v[r : r + width] for v in values], allowed)
     if op in g.used:
-        return g.spread_owned(old, t, layout)
+        return g.spread_owned(op, old, t, layout)
     if ordered and layout is None:
         g.target.barrier(g)
     return old

@@ -9,6 +9,8 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import walk
 from ..layout.linear import Layout, axis_bits
+from ..layout.values import layout_of
+from ..shared_memory.needs import Need, addresses, side_by_side, takes_shared
 from .function import lower
 
 
@@ -33,7 +35,16 @@ class Axis:
         return [k for p, k in self.bits if p == part]
 
 
+def _partials_need(op, room):
+    """The partial results of all warps along the axis, for each operand."""
+    layout = layout_of(op.operands[0])
+    axis = Axis(layout, op.attrs["axis"])
+    count = layout.numel >> len(axis.bits) << len(axis.of("warp"))
+    return Need([count * T.element(x.type).bytes for x in op.operands]) if axis.of("warp") else None
+
+
 @lower(ops.reduce)
+@takes_shared(_partials_need)
 def reduce(g, op, *xs):
     layout, region = g.layout(op.operands[0]), op.regions[0]
     axis = Axis(layout, op.attrs["axis"])
@@ -111,7 +122,7 @@ def _across_warps(g, op, layout, axis, keys, totals, combine, sided):
     alone = min(bits, _TOGETHER) if len(idle) >= bits else bits  # of the number of a partial, what a thread reads alone
     shared = idle[: bits - alone]
     place = [alone + k if k < len(shared) else k - len(shared) for k in range(bits)] if len(idle) >= bits else None
-    bases = g.shared.take([(count << bits) * t.bytes for t in types])
+    bases = addresses(op)
     at = [w.binary("xor", thread, g.int(squeeze(key))) if squeeze(key) else thread for key in keys]
     g.shared.before_write(g)
     with w.when(_is_first(g, axis.of("lane"))) if sided and axis.of("lane") else nullcontext():
@@ -171,19 +182,28 @@ def _arrange(g, op, keys, totals, axis, layout):
     return tuple([found[e][k] for e in elements] for k in range(len(op.types)))
 
 
-def exchange_threads(g, types, mask, total):
-    """What the thread whose number differs in `mask` (i32) holds, register by register, through shared memory.
+def exchange_need(types, registers, room):
+    """What `exchange_threads` takes of shared memory for so many registers of each thread.
 
-    Where there is no room for all registers of all threads, some go after the others.
+    Where there is no room for all of them, some go after the others: `together` is the bytes of a thread that go at
+    once.
     """
+    each, together = sum(t.bytes for t in types), room.bytes // room.threads
+    at_once = min(registers, max(1, together // each))
+    _, size = side_by_side(0, [room.threads * at_once * t.bytes for t in types])
+    return Need([size], attrs={"together": together} if at_once < registers else {})
+
+
+def exchange_threads(g, op, base, types, mask, total):
+    """What the thread whose number differs in `mask` (i32) holds, register by register, through shared memory."""
     w, threads = g.w, g.threads
     thread = g.place("thread")
     partner = w.binary("xor", thread, mask)
-    room = (g.target.shared_bytes - g.shared.top) // (threads * sum(max(t.bytes, 1) for t in types))
+    at_once = max(1, op.attrs["together"] // sum(t.bytes for t in types)) if "together" in op.attrs else len(total)
     out = []
-    for start in range(0, len(total), max(room, 1)):
-        some = total[start : start + max(room, 1)]
-        bases = g.shared.take([threads * len(some) * t.bytes for t in types])
+    for start in range(0, len(total), at_once):
+        some = total[start : start + at_once]
+        bases, _ = side_by_side(base, [threads * len(some) * t.bytes for t in types])
         g.shared.before_write(g)
         for r, items in enumerate(some):
             for x, base, t in zip(items, bases, types):

@@ -3,19 +3,40 @@ tiles go through shared memory whole, in loops over strips of them."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .... import ops
 from ....ir import types as T
 from ....ir.core import walk
-from ..layout.linear import axis_bits, log2
+from ..layout.linear import Layout, axis_bits, log2
+from ..layout.values import layout_of
+from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, addresses, side_by_side, takes_shared
 from .convert import registers_with, without
 from .function import lower
-from .reduce import Axis, exchange_threads
+from .reduce import Axis, exchange_need, exchange_threads
 
 WRITTEN_OUT = 2500  # instructions; the assembler's time grows faster than their number
 TOGETHER = 4  # elements that a thread loads before it combines them
 
 
+def _scan_need(op, room):
+    """A large tile goes through shared memory whole, in pieces that fit; else warps exchange their totals."""
+    layout, types = layout_of(op.operands[0]), [T.element(x.type) for x in op.operands]
+    for cut in _cuts(op, layout) if _instructions(op, layout) > WRITTEN_OUT else ():
+        strips = Strips.of(op, cut, room.threads)
+        exchange = [room.threads * size for size in strips.sizes]
+        free = room.bytes - SCRATCH_ALIGNMENT * (len(types) + 1)
+        if strips.count >= 2 * TOGETHER and sum(strips.bytes) + sum(exchange) <= free:
+            between = side_by_side(0, exchange)[1:] if strips.parts > 1 else ()
+            return Need([*strips.bytes, *between], attrs={"cut": cut, "strips": True} if cut else {"strips": True})
+    totals, most = layout.registers, 0
+    for part, _ in Axis(layout, op.attrs["axis"]).bits:
+        totals, most = totals // 2 if part == "reg" else totals, max(most, totals if part == "warp" else 0)
+    return exchange_need(types, most, room) if most else None
+
+
 @lower(ops.scan)
+@takes_shared(_scan_need)
 def scan(g, op, *xs):
     """Bit by bit along the axis: the half with the bit set takes in the total of the half without it.
 
@@ -24,9 +45,8 @@ def scan(g, op, *xs):
     layout, reverse = g.layout(op.operands[0]), op.attrs["reverse"]
     types = [T.element(x.type) for x in op.operands]
     combine = lambda a, b: g.inline(op.regions[0], [*a, *b])
-    bits, strips = _pieces(g, op, layout, types) if _instructions(op, layout) > WRITTEN_OUT else ((), None)
-    if strips is not None:
-        return _scan_pieces(strips, layout, bits, xs, combine, reverse)
+    if op.attrs.get("strips"):
+        return _scan_pieces(g, op, layout, xs, combine, reverse)
     prefix = [[x[r] for x in xs] for r in range(layout.registers)]
     total, seen = dict(enumerate(prefix)), 0
     for part, bit in Axis(layout, op.attrs["axis"]).bits:
@@ -34,7 +54,7 @@ def scan(g, op, *xs):
             prefix, total = _scan_registers(1 << bit, seen, prefix, total, combine, reverse)
             seen |= 1 << bit
         else:
-            prefix, total = _scan_threads(g, types, part, bit, seen, prefix, total, combine, reverse)
+            prefix, total = _scan_threads(g, op, types, part, bit, seen, prefix, total, combine, reverse)
     return tuple([p[k] for p in prefix] for k in range(len(xs)))
 
 
@@ -46,13 +66,14 @@ def _scan_registers(step, seen, prefix, total, combine, reverse):
     return new_prefix, {r: combine(total[first], total[second]) for r, (first, second) in pairs.items()}
 
 
-def _scan_threads(g, types, part, bit, seen, prefix, total, combine, reverse):
+def _scan_threads(g, op, types, part, bit, seen, prefix, total, combine, reverse):
     """One bit of the lane or warp number: the other half's totals come from there."""
     w, keys = g.w, list(total)
     if part == "lane":
         other = [[g.target.shuffle(g, x, "xor", 1 << bit) for x in total[r]] for r in keys]
     else:
-        other = exchange_threads(g, types, g.int(g.lanes << bit), [total[r] for r in keys])
+        base = addresses(op)[-1]
+        other = exchange_threads(g, op, base, types, g.int(g.lanes << bit), [total[r] for r in keys])
     other = dict(zip(keys, other))
     is_set = w.compare("icmp ne", w.binary("and", g.place(part), g.int(1 << bit)), g.int(0))
     later = w.binary("xor", is_set, w.const("i1", True)) if reverse else is_set
@@ -77,22 +98,18 @@ def _instructions(op, layout):
     return total
 
 
-def _pieces(g, op, layout, types):
-    """(bits of an element's number, the strips of a piece without them) by which a tile is cut into pieces that fit
-    into shared memory: as few as possible, which separate lines. No strips if there are no such bits."""
+def _cuts(op, layout):
+    """Bits of an element's number by which a tile is cut into pieces, which separate lines: none first, then more."""
     low, width = axis_bits(layout.shape, op.attrs["axis"])
     along = ((1 << width) - 1) << low
     bits = [x for x in layout.reg if x and x & (x - 1) == 0 and not x & along]
-    for count in range(len(bits) + 1):
-        cut = bits[:count]
-        strips = Strips(g, without(layout, cut), low - sum(x < along & -along for x in cut), width, types)
-        if strips.fit:
-            return cut, strips
-    return (), None
+    return [tuple(bits[:count]) for count in range(len(bits) + 1)]
 
 
-def _scan_pieces(strips, layout, bits, xs, combine, reverse):
+def _scan_pieces(g, op, layout, xs, combine, reverse):
     """Scan a tile piece by piece, all of one layout."""
+    bits = op.attrs.get("cut", ())
+    strips = _StripScan(g, op, Strips.of(op, bits, g.threads))
     out = [[None] * layout.registers for _ in xs]
     for number in range(1 << len(bits)):
         piece = registers_with(layout, {x: number >> k & 1 for k, x in enumerate(bits)})
@@ -103,38 +120,69 @@ def _scan_pieces(strips, layout, bits, xs, combine, reverse):
     return tuple(out)
 
 
-class Strips:
-    """A tile in shared memory, whose axis has `width` bits of an element's number from `low` on. The lines along it are
-    cut into strips, one for each thread, or a thread has several lines; it scans its strips by itself.
+class Strips(NamedTuple):
+    """A piece of a tile in shared memory, whose axis has `width` bits of an element's number from `low` on. The lines
+    along it are cut into strips, one for each thread, or a thread has several lines; it scans its strips by itself.
 
     In row-major order, strips would begin in the same banks: room is left between them.
     """
 
-    def __init__(self, g, layout, low, width, types):
-        self.g, self.w, self.layout, self.low, self.types = g, g.w, layout, low, types
-        lines, threads = layout.numel >> width, g.threads
-        self.rounds = max(1, lines // threads)  # how many strips a thread has
-        self.parts = max(1, threads // lines)  # how many threads share a line
-        self.count = (1 << width) // self.parts  # elements of a strip
-        self.strip = low + width - log2(self.parts)  # bits of the numbers of elements in neighbouring strips
-        self.sizes = [8 if type(t) is T.Ptr else t.bytes for t in types]
+    layout: Layout
+    low: int
+    width: int
+    threads: int
+    types: list
+
+    @classmethod
+    def of(cls, op, cut, threads):
+        """The strips of a scan whose tile is cut by these bits."""
+        layout = layout_of(op.operands[0])
+        low, width = axis_bits(layout.shape, op.attrs["axis"])
+        types = [T.element(x.type) for x in op.operands]
+        return cls(without(layout, cut), low - sum(x < 1 << low for x in cut), width, threads, types)
+
+    @property
+    def lines(self):
+        return self.layout.numel >> self.width
+
+    @property
+    def rounds(self):
+        """How many strips a thread has."""
+        return max(1, self.lines // self.threads)
+
+    @property
+    def parts(self):
+        """How many threads share a line."""
+        return max(1, self.threads // self.lines)
+
+    @property
+    def count(self):
+        """Elements of a strip."""
+        return (1 << self.width) // self.parts
+
+    @property
+    def sizes(self):
+        """Bytes of an element, for each operand."""
+        return [t.bytes for t in self.types]
 
     @property
     def bytes(self):
         """How much room the tile takes, for each operand."""
         return [(self.layout.numel + self.layout.numel // self.count) * size for size in self.sizes]
 
-    @property
-    def fit(self):
-        """Whether the tile fits beside what is in shared memory, and strips are worth a loop."""
-        exchange = self.g.threads * sum(self.sizes)
-        room = self.g.target.shared_bytes - self.g.shared.top - 16 * (len(self.types) + 1)
-        return self.count >= 2 * TOGETHER and sum(self.bytes) + exchange <= room
+
+class _StripScan:
+    """The scan of the strips of a tile's pieces."""
+
+    def __init__(self, g, op, strips):
+        self.g, self.w, self.op, self.layout, self.low, self.types = g, g.w, op, strips.layout, strips.low, strips.types
+        self.rounds, self.parts, self.count, self.sizes = strips.rounds, strips.parts, strips.count, strips.sizes
+        self.strip = strips.low + strips.width - log2(strips.parts)  # bits of the numbers of elements in a strip
 
     def scan(self, xs, combine, reverse):
         g = self.g
         g.shared.before_write(g)
-        bases = [g.shared.reserve(size, 16) for size in self.bytes]
+        bases = addresses(self.op)[: len(xs)]
         for x, base, t, size in zip(xs, bases, self.types, self.sizes):
             for r, pointer in enumerate(self.pointers(base, size)):
                 g.shared.put(g, pointer, x[r], t)
@@ -151,7 +199,7 @@ class Strips:
         g.target.barrier(g)
         out = tuple([g.shared.get(g, pointer, t) for pointer in self.pointers(base, size)]
                     for base, t, size in zip(bases, self.types, self.sizes))  # fmt: skip
-        g.shared.release(bases[0])
+        g.shared.release()
         return out
 
     # --- addresses ----------------------------------------------------------------------------------------------
@@ -208,10 +256,10 @@ class Strips:
         prefix, totals = [total], {0: total}
         for bit in range(self.low, self.low + log2(self.parts)):
             part, bit = ("lane", bit) if bit < g.lane_bits else ("warp", bit - g.lane_bits)
-            prefix, totals = _scan_threads(g, self.types, part, bit, 0, prefix, totals, combine, reverse)
+            prefix, totals = _scan_threads(g, self.op, self.types, part, bit, 0, prefix, totals, combine, reverse)
         thread = g.place("thread")
         neighbour = w.binary("add" if reverse else "sub", thread, g.int(1 << self.low))
-        slots = g.shared.take([g.threads * size for size in self.sizes])
+        slots, _ = side_by_side(addresses(self.op)[-1], [g.threads * size for size in self.sizes])
         g.shared.before_write(g)
         for x, base, t in zip(prefix[0], slots, self.types):
             g.shared.store(g, base, thread, x, t)

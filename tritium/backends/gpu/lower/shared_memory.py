@@ -17,48 +17,16 @@ BANK_ROW = 128  # bytes that all banks serve in one pass
 
 
 class Scratch:
-    """Shared memory, handed out in stack order: buffers that live for a while, and above them the scratch that every
-    conversion uses anew. Barriers come before scratch is written again and before it is read.
+    """Accesses to shared memory, and the barriers before scratch is written again and before it is read."""
 
-    What lies below `start` belongs to callers."""
-
-    def __init__(self, start=0, lends=False):
-        self.buffers, self.bytes, self.dirty = [(0, start)] if start else [], 0, False  # (start, end) of those alive
+    def __init__(self, lends=False):
+        self.dirty = False
         self.lends, self.lent = lends, False  # whether TMA reads scratch at all; may be reading it now
         self.lent_end = 0  # where what it reads ends, if that is all that is in use
 
-    @property
-    def top(self):
-        """Where free memory begins."""
-        return max((end for _, end in self.buffers), default=0)
-
-    def reserve(self, size, alignment):
-        """A buffer that lives until it is released; returns its byte address."""
-        start = -(-self.top // alignment) * alignment
-        self.buffers.append((start, start + size))
-        self.bytes = max(self.bytes, start + size)
-        return start
-
-    def release(self, start):
-        """End the life of the buffer at `start` and of all handed out after it. Somebody may still be reading them, so
-        whoever writes there next waits first."""
-        self.buffers = [b for b in self.buffers if b[0] < start]
+    def release(self):
+        """A buffer's life ends. Somebody may still be reading it, so whoever writes there next waits first."""
         self.dirty = True
-
-    def take(self, sizes):
-        """Byte addresses for tiles that live together until the next `take`."""
-        at, out = -(-self.top // 16) * 16, []
-        for size in sizes:
-            out.append(at)
-            at += (size + 15) // 16 * 16
-        self.bytes = max(self.bytes, at)
-        return out
-
-    def take_aligned(self, sizes, alignment):
-        """Like `take`, every buffer starting at a multiple of `alignment`."""
-        step = lambda size: (size + alignment - 1) // alignment * alignment
-        skip = -self.top % alignment
-        return self.take([skip, *map(step, sizes)])[1:] if skip else self.take(list(map(step, sizes)))
 
     def before_write(self, g, written=False):
         """Nobody may still be reading what is about to be overwritten; with `written`, TMA has written
@@ -79,15 +47,6 @@ class Scratch:
     def lend(self, end):
         """TMA reads what lies before `end`, while the program goes on."""
         self.lent, self.lent_end, self.dirty = True, end, True
-
-    def behind_lent(self, size, alignment, most):
-        """A byte address behind what TMA is reading, so that nobody has to wait; None if it cannot be known, or
-        if it would leave room for fewer programs at once."""
-        start = -(-self.lent_end // alignment) * alignment
-        if not self.lent_end or start + size > most or 2 * self.bytes <= most:
-            return None
-        self.bytes = max(self.bytes, start + size)
-        return start
 
     def after_write(self, g):
         """Everyone sees what was written."""

@@ -10,14 +10,29 @@ from __future__ import annotations
 
 from .... import ops
 from ....ir import types as T
+from ..layout.values import layout_of
+from ..shared_memory.needs import addresses, takes_shared
 from .control import beside
 from .function import llvm_type, lower
-from .reduce import Axis, exchange_threads
+from .reduce import Axis, exchange_need, exchange_threads
 
 WRITTEN_OUT = 1024  # comparisons of words in a thread; the assembler's time grows faster than their number
 
 
+def _sort_need(op, room):
+    """Warps exchange all their keys."""
+    layout = layout_of(op)
+    between_warps = Axis(layout, len(layout.shape) - 1).of("warp")
+    return exchange_need([_key_type(T.element(op.type))], layout.registers, room) if between_warps else None
+
+
+def _key_type(t):
+    """The type of the integers that stand for elements."""
+    return T.i64 if t.bits == 64 else T.i32
+
+
 @lower(ops.sort)
+@takes_shared(_sort_need)
 def sort(g, op, x):
     network = Network(g, op)
     keys = [network.key(v) for v in x]
@@ -28,11 +43,11 @@ class Network:
     """The network for one tile. A bit of the index along the axis lives in the number of a register, lane or warp."""
 
     def __init__(self, g, op):
-        self.g, self.w, self.t, self.layout = g, g.w, T.element(op.type), g.layout(op)
+        self.g, self.w, self.op, self.t, self.layout = g, g.w, op, T.element(op.type), g.layout(op)
         self.bits = Axis(self.layout, len(self.layout.shape) - 1).bits
         self.downwards = bool(op.attrs["descending"])
-        self.width = max(32, self.t.bits)
-        self.kind, self.key_type = f"i{self.width}", T.i64 if self.width == 64 else T.i32
+        self.key_type = _key_type(self.t)
+        self.width, self.kind = self.key_type.bits, f"i{self.key_type.bits}"
         self.sign = "s" if self.t.kind in ("int", "float") else "u"
 
     @property
@@ -99,7 +114,8 @@ class Network:
             lanes = lanes if isinstance(lanes, str) else g.int(lanes)
             warps = warps if isinstance(warps, str) else g.int(warps)
             mask = self.w.binary("or", self.w.binary("shl", warps, g.int(g.lane_bits)), lanes)
-            return [items[0] for items in exchange_threads(g, [self.key_type], mask, [[v] for v in x])]
+            (base,) = addresses(self.op)
+            return [items[0] for items in exchange_threads(g, self.op, base, [self.key_type], mask, [[v] for v in x])]
         return [g.target.shuffle(g, v, "xor", lanes) for v in x] if lanes else x
 
     def is_set(self, part, mask):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ....ir import types as T
 from ...gpu import ops as gpu_ops
+from ...gpu.layout.values import layout_of
 from ...gpu.lower.function import llvm_type
+from ...gpu.shared_memory.needs import SCRATCH_ALIGNMENT, Need, addresses, takes_shared
 from . import cluster_memory as cluster
 
 
@@ -16,17 +18,27 @@ def cluster_barrier(g, op):
     cluster.cluster_barrier(g)
 
 
+def _gather_need(op, room):
+    """The registers of all threads, as many at a time as there is room for: `together` is their bytes in a thread."""
+    registers = [layout.registers if (layout := layout_of(x)) else 1 for x in op.operands]
+    waiting, together = _waiting(op, registers), (room.bytes - SCRATCH_ALIGNMENT) // room.threads
+    trips = []
+    while waiting:
+        here, waiting = _that_fit(waiting, together)
+        trips.append(room.threads * sum(size for *_, size in here))
+    return Need([max(trips)], attrs={"together": together} if len(trips) > 1 else {})
+
+
+@takes_shared(_gather_need)
 def cluster_all_gather(g, op, *values):
-    """Every thread leaves its registers in its own block's memory, then reads those of its like in the other blocks;
-    as many at a time as there is room for."""
+    """Every thread leaves its registers in its own block's memory, then reads those of its like in the other blocks."""
     w, threads, blocks = g.w, g.threads, op.attrs["blocks"]
     types = [T.element(x.type) for x in op.operands]
     outs = [[None] * (len(x) * len(blocks)) for x in values]
-    room = g.target.shared_bytes - g.shared.top - 16
-    waiting = [(k, r, _bytes(t)) for k, (x, t) in enumerate(zip(values, types)) for r in range(len(x))]
+    waiting = _waiting(op, map(len, values))
     while waiting:
-        here, waiting = _that_fit(waiting, room // threads)
-        (base,) = g.shared.take([threads * sum(size for *_, size in here)])
+        here, waiting = _that_fit(waiting, op.attrs["together"]) if "together" in op.attrs else (waiting, [])
+        (base,) = addresses(op)
         g.shared.before_write(g)
         places = []
         for k, r, size in here:
@@ -39,10 +51,16 @@ def cluster_all_gather(g, op, *values):
         for n, block in enumerate(blocks):
             for k, r, offset, start in places:
                 there = cluster.address_in_block(g, g.shared.pointer(g, offset), g.int(block))
-                found = cluster.load_from_block(g, there, start, 8 * _bytes(types[k]))
+                found = cluster.load_from_block(g, there, start, 8 * types[k].bytes)
                 outs[k][n * len(values[k]) + r] = _as_value(w, found, types[k])
         cluster.cluster_barrier(g)  # nobody writes or goes while it is read
     return tuple(outs)
+
+
+def _waiting(op, registers):
+    """(operand, register, bytes) of all registers of a thread, of which each operand has so many."""
+    sizes = [T.element(x.type).bytes for x in op.operands]
+    return [(k, r, size) for k, (count, size) in enumerate(zip(registers, sizes)) for r in range(count)]
 
 
 def _that_fit(waiting, room):
@@ -52,10 +70,6 @@ def _that_fit(waiting, room):
         used += waiting[count][2]
         count += 1
     return waiting[:count], waiting[count:]
-
-
-def _bytes(t):
-    return 8 if type(t) is T.Ptr else t.bytes
 
 
 def _as_stored(w, x, t):

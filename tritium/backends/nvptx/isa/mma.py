@@ -5,6 +5,8 @@ from __future__ import annotations
 from .... import ops
 from ...gpu import ops as gpu_ops
 from ...gpu.lower.dot import dot as dot_by_threads
+from ...gpu.lower.dot import operands_need
+from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, SCRATCH_ALIGNMENT, takes_shared
 from ...gpu.target import Mma
 from . import fragments, mma_sync, tma, wgmma
 
@@ -30,14 +32,27 @@ def instructions(sm):
     return Mma(accumulator, operands, in_shared, wgmma.layouts, wgmma.takes, wgmma.lhs_once, wgmma.Held)
 
 
+def _unit(op, warps, target):
+    """Who computes a dot: an MMA (a module) where one fits, threads (None) elsewhere."""
+    left, right, precision = op.operands[0].type, op.operands[1].type, op.attrs["precision"]
+    if wgmma.fits(left, right, op.type, precision, warps, target.sm):
+        return wgmma
+    return mma_sync if mma_sync.fits(left, right, op.type, precision, target.sm) else None
+
+
+def _dot_need(op, room):
+    """The shared memory of the operands, where they are read from there."""
+    unit = _unit(op, room.warps, room.target)
+    if unit is mma_sync:
+        return None
+    return operands_need(op, BUFFER_ALIGNMENT if unit is wgmma else SCRATCH_ALIGNMENT)
+
+
+@takes_shared(_dot_need)
 def dot(g, op, a, b, acc):
     """An MMA where one fits, FMAs by threads elsewhere."""
-    left, right, precision = op.operands[0].type, op.operands[1].type, op.attrs["precision"]
-    if wgmma.fits(left, right, op.type, precision, g.warps, g.target.sm):
-        return wgmma.dot(g, op, a, b, acc)
-    if mma_sync.fits(left, right, op.type, precision, g.target.sm):
-        return mma_sync.dot(g, op, a, b, acc)
-    return dot_by_threads(g, op, a, b, acc)
+    unit = _unit(op, g.warps, g.target)
+    return unit.dot(g, op, a, b, acc) if unit else dot_by_threads(g, op, a, b, acc)
 
 
 LOWER = {

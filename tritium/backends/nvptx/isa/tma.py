@@ -5,6 +5,7 @@ from __future__ import annotations
 from ....ir import types as T
 from ...gpu.layout.swizzle import cuts, row_width, swizzled
 from ...gpu.lower.convert import write_piece
+from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, addresses, aligned, bytes_of, takes_shared
 from ...gpu.tma import Tma
 from ..runtime.tensor_map import MOST_MAPS, TYPES
 from .cluster_memory import block_rank
@@ -15,7 +16,6 @@ from .warp_roles import element_store
 
 MOST_ROWS = 256  # of a box
 PARAMETER = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'  # a tensor map, which nobody copies
-ALIGNMENT = 1024  # of what is swizzled
 SCRATCH = 32 << 10  # bytes of shared memory left to the consumer warps
 _NAMES = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", **{f"f8{x}": f"fp8{x}" for x in
           ("e5", "e4nv", "e4b15", "e5b16", "e4b8")}}  # fmt: skip
@@ -123,6 +123,14 @@ _COMBINED = {"add": (T.u32, T.i32, T.u64, T.f32, T.f16, T.bf16),
              **dict.fromkeys(("min", "max", "and", "or", "xor"), _INTEGERS)}  # fmt: skip
 
 
+def _store_need(op, room):
+    """The tile, or pieces of it: two that are stored in turn if they fit."""
+    tile = op.operands[0].type
+    bits, buffers = cuts(tile, op.attrs["axis"], room.target.shared_bytes - aligned(room.top, BUFFER_ALIGNMENT))
+    return Need([bytes_of(tile) >> len(bits)] * buffers, BUFFER_ALIGNMENT, {"cut": tuple(bits)} if bits else {})
+
+
+@takes_shared(_store_need)
 def tma_store(g, op, value, tensor, *numbers):
     """The tile is written to shared memory, swizzled, and stored by one copy per 128 bytes of a row and 256 rows.
 
@@ -130,15 +138,13 @@ def tma_store(g, op, value, tensor, *numbers):
     """
     w, tile, axis, rank = g.w, op.operands[0].type, op.attrs["axis"], op.attrs["rank"]
     images, _ = swizzled(tile.shape, axis, tile.element.bytes)
-    bits, buffers = cuts(tile, axis, g.target.shared_bytes - -(-g.shared.top // ALIGNMENT) * ALIGNMENT)
+    bits, bases = op.attrs.get("cut", ()), addresses(op)
     part = T.Tile(tuple(n >> len(bits) if k == axis else n for k, n in enumerate(tile.shape)), tile.element)
-    size = part.numel * part.element.bytes
-    spare = None if op.attrs["ordered"] or bits else g.shared.behind_lent(size, ALIGNMENT, g.target.shared_bytes)
-    bases = [spare] if spare is not None else g.shared.take_aligned([size] * buffers, ALIGNMENT)
+    buffers, behind = len(bases), 0 < g.shared.lent_end <= bases[0]
     where, rest = [x[0] for x in numbers[:rank]], [x[0] for x in numbers[rank:]]
     leader = w.compare("icmp eq", g.place("thread"), g.int(0))
     for number in range(1 << len(bits)):
-        if number == 0 and spare is None:
+        if number == 0 and not behind:
             g.shared.before_write(g, op.attrs["ordered"])
         elif number >= buffers:
             with w.when(leader):
@@ -154,7 +160,7 @@ def tma_store(g, op, value, tensor, *numbers):
             end_boxes(g)
         if rest:
             _write_elements(g, op, part, base, first, *rest)
-    g.shared.lend(bases[-1] + size)
+    g.shared.lend(bases[-1] + bytes_of(part))
 
 
 def _write_boxes(g, op, part, tensor, coordinates, base, first):

@@ -7,6 +7,7 @@ from ...gpu.layout.linear import log2
 from ...gpu.layout.swizzle import row_width
 from ...gpu.lower.control import beside
 from ...gpu.lower.function import llvm_type
+from ...gpu.shared_memory.needs import Need, addresses, takes_shared
 from .cluster_memory import cluster_barrier
 from .mbarriers import arrive, arrive_at, phase_over, start_phases
 from .threads import barrier, fewer_registers, meet, more_registers, pass_by, proxy_fence, warp_barrier
@@ -52,9 +53,10 @@ def warp_roles(g, op):
     g.shared.fence_scratch()
 
 
+@takes_shared(lambda op, room: Need([8 * op.attrs["count"]], alignment=8), kept=True)
 def mbarrier_init(g, op):
     """Barriers side by side, made by the first thread; returns the address of the first."""
-    base = g.shared.reserve(8 * op.attrs["count"], 8)
+    (base,) = addresses(op)
     with g.w.when(g.w.compare("icmp eq", g.place("thread"), g.int(0))):
         for k in range(op.attrs["count"]):
             start_phases(g, g.shared.pointer(g, g.int(base + 8 * k)), op.attrs["arrivals"])

@@ -9,6 +9,7 @@ from ...gpu.layout.linear import log2
 from ...gpu.layout.swizzle import row_width, swizzled
 from ...gpu.lower.convert import write
 from ...gpu.lower.words import pack_words
+from ...gpu.shared_memory.needs import addresses
 from . import fragments
 from .tensor_types import NAMES, STEP, multiplies
 from .warp_roles import await_turn
@@ -158,7 +159,7 @@ def dot(g, op, a, b, acc):
     tiles = [x.type for x in op.operands[:2]]
     split = warp_split(op.type.shape[0], g.warps)
     axes = [_contiguous_axis(g.layout(x), x.type, operand, split) for x, operand in zip(op.operands, "ab")]
-    bases = g.shared.take_aligned([t.numel * t.element.bytes for t in tiles], 1024)
+    bases = addresses(op)
     g.shared.before_write(g)
     for x, value, axis, base in zip((a, b), op.operands, axes, bases):
         images, _ = swizzled(value.type.shape, axis, value.type.element.bytes)

@@ -1,0 +1,123 @@
+"""How much shared memory an op takes: declared once, beside its lowering.
+
+    @lower(ops.histogram)
+    @takes_shared(lambda op, room: Need([4 * op.attrs["bins"]]))
+    def histogram(g, op, x, mask=None): ...
+
+`allocate_shared` asks for it, and the lowering finds the answer in the op's `shared`: (address, bytes) of each buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ....ir import types as T
+from ....ir.core import Op
+
+SCRATCH_ALIGNMENT = 16  # bytes: the widest access
+BUFFER_ALIGNMENT = 1024  # bytes: where swizzled rows repeat
+
+
+class Room(NamedTuple):
+    """What an op may know of where it takes shared memory: `top` is where free memory begins, `used` has the ops whose
+    results somebody reads."""
+
+    target: Any
+    warps: int
+    top: int
+    used: Container[Op]
+
+    @property
+    def bytes(self) -> int:
+        """How much is free."""
+        return self.target.shared_bytes - self.top
+
+    @property
+    def threads(self) -> int:
+        return self.target.warp_size * self.warps
+
+
+class Need(NamedTuple):
+    """Buffers of these sizes, one behind the other. `attrs` tell the lowering how the op makes do with the room:
+
+    cut: the bits of an element's number by which a tile is cut into pieces that go one after the other
+    together: the bytes of a thread that go at once
+    strips: a scan goes through shared memory whole, in strips
+    """
+
+    sizes: Sequence[int]
+    alignment: int = SCRATCH_ALIGNMENT
+    attrs: Mapping[str, Any] = {}
+
+
+HOW = ("shared", "cut", "together", "strips")  # attributes that `allocate_shared` gives ops
+
+
+class Use(NamedTuple):
+    """How a lowering uses shared memory. needs(op, room): what it takes, None if nothing. kept: the buffers live until
+    they are released, those of other ops only during the op."""
+
+    needs: Callable[[Op, Room], Need | None]
+    kept: bool = False
+
+
+_USES: dict[Callable, Use] = {}  # of lowerings
+
+
+def takes_shared(needs: Callable[[Op, Room], Need | None], **how) -> Callable[[Callable], Callable]:
+    """Declare what a lowering takes of shared memory; the arguments are those of `Use`."""
+
+    def declare(lowering: Callable) -> Callable:
+        _USES[lowering] = Use(needs, **how)
+        return lowering
+
+    return declare
+
+
+def uses_of(target) -> dict[Any, Use]:
+    """The kinds of ops that may take shared memory on a target, and how.
+
+    >>> from tritium import ops
+    >>> from tritium.backends.nvptx.isa.target import NvTarget
+    >>> ops.sort in uses_of(NvTarget.of(80)), ops.add in uses_of(NvTarget.of(80))
+    (True, False)
+    """
+    return {kind: _USES[lowering] for kind, lowering in target.lower.items() if lowering in _USES}
+
+
+def addresses(op: Op) -> list[int]:
+    """Where the buffers of an op begin, in bytes."""
+    return [start for start, _ in op.attrs["shared"]]
+
+
+def side_by_side(start: int, sizes: Sequence[int], alignment: int = SCRATCH_ALIGNMENT) -> tuple[list[int], int]:
+    """The addresses of buffers from `start` on, each at a multiple of `alignment`; and where free memory begins behind
+    them.
+
+    >>> side_by_side(8, [10, 32])
+    ([16, 32], 64)
+    """
+    out, at = [], aligned(start, alignment)
+    for size in sizes:
+        out.append(at)
+        at += aligned(size, alignment)
+    return out, at
+
+
+def aligned(x: int, alignment: int) -> int:
+    """The next multiple of `alignment`.
+
+    >>> aligned(17, 16), aligned(32, 16)
+    (32, 32)
+    """
+    return -(-x // alignment) * alignment
+
+
+def bytes_of(t) -> int:
+    """Bytes of a tile, or of a scalar.
+
+    >>> bytes_of(T.Tile((4, 8), T.f16)), bytes_of(T.Ptr(T.f32))
+    (64, 8)
+    """
+    return (t.numel if type(t) is T.Tile else 1) * T.element(t).bytes
