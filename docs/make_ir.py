@@ -91,7 +91,8 @@ def types() -> str:
 Traits are what passes and backends ask of an op: [adding-an-op.md](adding-an-op.md) says what they mean.
 
 At the GPU stage any op may carry {placement} besides its own attributes: which lane and register holds which
-element, how many elements one access moves, and where its shared memory is. They do not change what an op means.
+element, how many elements one access moves, where its shared memory is, and whom it waits for before it writes there.
+They do not change what an op means.
 """
 
 

@@ -57,7 +57,7 @@ def pipeline(target: GPUTarget, options: Options | None = None) -> list[Step]:
     """The steps that a compilation for a target runs on tile IR, in order.
 
     >>> [step.name for step in pipeline(GPUTarget("cuda", 90, 32))][-3:]
-    ['eliminate_redundant_loads', 'swap_operands', 'first_that']
+    ['swap_operands', 'first_that', 'insert_barriers']
     """
     options = options or BaseBackend(target).parse_options({})
     record = backends.get(target)
@@ -119,7 +119,7 @@ def _gpu(run: Callable[[Module], Module]) -> Step:
     return step._replace(run=checked)
 
 
-_ON_LAYOUTS = ("allocate_shared",)  # passes that come after `assign_layouts`
+_ON_LAYOUTS = ("allocate_shared", "insert_barriers")  # passes that come after `assign_layouts`
 
 
 def _with_layouts(module: Module, name: str) -> Module:

@@ -50,11 +50,12 @@ def test_case(case, request):
     cases.check(case, print_module(after), request.config.getoption("--update"))
 
 
-@pytest.mark.parametrize("case", cases.parameters(FOLDER, "allocate_shared.tir"))
-def test_allocated_modules_stay_as_they_are(case):
+@pytest.mark.parametrize("case", [case for name in ("allocate_shared", "insert_barriers")
+                                  for case in cases.parameters(FOLDER, f"{name}.tir")])  # fmt: skip
+def test_what_is_decided_stays_as_it_is(case):
     arch, warps = re.search(r"# target: sm_(\d+) warps=(\d+)", case.given).groups()
-    allocated = parse_module(case.expected)
-    assert passes_of(int(arch), int(warps))["allocate_shared"].run(allocated, None) is allocated
+    decided = parse_module(case.expected)
+    assert passes_of(int(arch), int(warps))[case.path.stem].run(decided, None) is decided
 
 
 def test_every_pass_has_a_file():

@@ -257,3 +257,12 @@ class tma_store:
 
     def infer(value, tensor, *numbers, axis, rank, how, ordered, fenced):
         return None
+
+
+@op("tma_wait", attrs=("written",), effects="write", traits=("async_copy",))
+class tma_wait:
+    """The thread that issued TMA stores waits until TMA has read shared memory for all of them; with `written`, until
+    it has also written global memory."""
+
+    def infer(*, written):
+        return None

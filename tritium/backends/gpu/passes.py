@@ -23,6 +23,7 @@ from .rewrite.simplify_induction import simplify_induction
 from .rewrite.split_dots import split_dots
 from .rewrite.swap_operands import swap_operands
 from .shared_memory.allocate import allocate_shared, fits_shared_memory
+from .shared_memory.barriers import insert_barriers
 from .target import Target
 
 __all__ = ["pipeline"]
@@ -48,4 +49,5 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         on(eliminate_redundant_loads),
         on(swap_operands),
         first_that(lambda made: fits_shared_memory(made, target) and keeps_ping_pong(made), alternatives),
+        on(insert_barriers),
     )

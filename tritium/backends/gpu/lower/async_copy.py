@@ -10,28 +10,35 @@ from ..layout.swizzle import swizzled
 from ..shared_memory.needs import BUFFER_ALIGNMENT, Need, addresses, bytes_of, takes_shared
 from .convert import read, write
 from .function import lower
+from .shared_memory import Passage, wait_for_tma
 
 
 @lower(gpu_ops.multibuffer)
-@takes_shared(lambda op, room: Need([op.attrs["slots"] * bytes_of(op.attrs["tile"])], BUFFER_ALIGNMENT), kept=True)
+@takes_shared(lambda op, room: Need([op.attrs["slots"] * bytes_of(op.attrs["tile"])], BUFFER_ALIGNMENT), kept=True,
+              leaves="")
 def multibuffer(g, op):
     """Copies start at once, where the scratch of a conversion may have been: its readers must be done."""
-    g.shared.before_write(g)
+    Passage(g, op).before_write()
     return [g.int(base) for base in addresses(op)]
 
 
 @lower(gpu_ops.release)
 def release(g, op, address):
-    g.shared.release()
+    """Allocation is done: nothing happens here."""
+
+
+@lower(gpu_ops.tma_wait)
+def tma_wait(g, op):
+    wait_for_tma(g, op.attrs["written"])
 
 
 @lower(gpu_ops.share)
-@takes_shared(lambda op, room: Need([bytes_of(x.type) for x in op.operands], BUFFER_ALIGNMENT), kept=True)
+@takes_shared(lambda op, room: Need([bytes_of(x.type) for x in op.operands], BUFFER_ALIGNMENT), kept=True,
+              waits="tma", leaves="")
 def share(g, op, *tiles):
     """Written at once, into buffers of their own: readers of the last round may still be at work, so all meet first."""
     types, bases = [x.type for x in op.operands], addresses(op)
-    g.shared.take_back(g)
-    g.target.barrier(g)
+    Passage(g, op, always=True).before_write()
     for x, value, t, base in zip(tiles, op.operands, types, bases):
         images, _ = swizzled(t.shape, op.attrs["axis"], t.element.bytes)
         write(g, x, t.element, g.layout(value), images, base)

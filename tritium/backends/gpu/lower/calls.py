@@ -1,6 +1,6 @@
 """Functions that a kernel calls: every thread calls with its copy of the scalars, so all meet at barriers in them.
 
-Their shared memory lies above that of whoever calls them; another call of the same function may still be reading it.
+Their shared memory lies above that of whoever calls them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from .... import ops
 from ....ir.core import callees_first
 from ...llvm.writer import value
 from .function import Lowering, llvm_type, lower
-from .shared_memory import Scratch
 
 
 class Callee(NamedTuple):
@@ -37,9 +36,7 @@ def callees(module):
 def write_functions(g):
     """Write the functions of a kernel that is lowered already, callers first."""
     for function in reversed(callees_first(g.module)):
-        scratch = Scratch()
-        scratch.fence_scratch()
-        inner = Lowering(function.replace(attrs=g.module.attrs), g.target, scratch)
+        inner = Lowering(function.replace(attrs=g.module.attrs), g.target)
         inner.w, inner.callees, inner.lines = g.w, g.callees, g.lines
         _write(inner, g.callees[function.name])
 

@@ -32,7 +32,6 @@ def for_(g, op, lo, hi, step, *inits):
     (body,) = op.regions
     index_type = op.operands[0].type
     until = ("s" if index_type.signed else "u") + ("gt" if counts_down(op) else "lt")
-    g.shared.fence_scratch()
     kind, nonempty = llvm_type(index_type), op.attrs["nonempty"]
     held = {k: g.target.mma.hold(g, dot, inits[k], nonempty) for k, dot in _sums(body)}
     inits = [() if k in held else xs for k, xs in enumerate(inits)]
@@ -44,7 +43,6 @@ def for_(g, op, lo, hi, step, *inits):
         ends = g.block(body)
         g.loops -= 1
         loop.next = _flat(() if k in held else xs for k, xs in enumerate(ends))
-        g.shared.fence_scratch()
     return tuple(held[k].after(g) if k in held else xs for k, xs in enumerate(_unflat(loop.results, inits)))
 
 
@@ -65,7 +63,6 @@ def if_(g, op, cond):
     w = g.w
     names, end, parts = (w.label("then"), w.label("else")), w.label("end"), []
     for region, name in zip(op.regions, names):
-        g.shared.fence_scratch()
         with beside(w, name) as part:
             # In a loop, what does not depend on the iteration is better computed before it.
             with nullcontext() if g.loops else g.kept_here():
@@ -76,7 +73,6 @@ def if_(g, op, cond):
     for (part, _), name in zip(parts, names):
         w.levels[-1].lines += [f"{name}:", *part.lines]
     w.block(end)
-    g.shared.fence_scratch()
     (then, a), (other, b) = parts
     return tuple([w.phi(x.type, (x, then.label), (y, other.label)) for x, y in zip(xs, ys)] for xs, ys in zip(a, b))
 
@@ -95,7 +91,6 @@ def while_(g, op, *inits):
     w, (cond, body) = g.w, op.regions
     test, inside, done = w.label("while"), w.label("do"), w.label("done")
     flat, depth = _flat(inits), len(w.levels)
-    g.shared.fence_scratch()
     g.loops += 1
     with beside(w, test) as part:
         carried = [value(x.type, f"%{test}.{k}", depth) for k, x in enumerate(flat)]
@@ -106,7 +101,6 @@ def while_(g, op, *inits):
         for arg, xs in zip(body.args, _unflat(carried, inits)):
             g.set(arg, xs)
         after = _flat(g.block(body))
-        g.shared.fence_scratch()
         w.jump(test)
     g.loops -= 1
     outer = w.levels[-1]

@@ -11,9 +11,9 @@ from ...llvm.writer import lanes
 from .. import ops as gpu_ops
 from ..layout.linear import Layout, conversion, log2, pad, span_of
 from ..layout.values import layout_of, splitting
-from ..shared_memory.needs import Need, addresses, bytes_of, takes_shared
+from ..shared_memory.needs import Need, bytes_of, takes_shared
 from .function import Registers, llvm_type, lower
-from .shared_memory import image_of, plan, vector_bits
+from .shared_memory import Passage, image_of, plan, vector_bits
 
 
 def _convert_need(op, room):
@@ -41,15 +41,15 @@ def convert(g, op, x):
 
 def _through_shared(g, op, x, source, target):
     """Write in one layout, read in the other; a tile too large for shared memory goes in pieces."""
-    t, bits, (base,) = T.element(op.type), op.attrs.get("cut", ()), addresses(op)
+    t, bits, passage = T.element(op.type), op.attrs.get("cut", ()), Passage(g, op)
     if not bits:
-        return _at_once(g, x, t, source, target, base)
+        return _at_once(passage, x, t, source, target)
     from_part, to_part = without(source, bits), without(target, bits)
     out = [None] * target.registers
     for number in range(1 << len(bits)):
         chosen = {x: number >> k & 1 for k, x in enumerate(bits)}
         here = [x[r] for r in registers_with(source, chosen)]
-        arrived = _at_once(g, here, t, from_part, to_part, base, _has(g, source, chosen))
+        arrived = _at_once(passage, here, t, from_part, to_part, _has(g, source, chosen))
         for r, y in zip(registers_with(target, chosen), arrived):
             out[r] = y
     return out
@@ -80,13 +80,13 @@ def _has(g, layout, chosen):
     return out
 
 
-def _at_once(g, x, t, source, target, base, writes=None):
+def _at_once(passage, x, t, source, target, writes=None):
     """One trip, with 16-byte accesses where both sides allow; `writes` (i1) tells the threads that have something."""
-    images = plan(source, target, t.bytes)
-    g.shared.before_write(g)
+    g, images, (base,) = passage.g, plan(source, target, t.bytes), passage.bases
+    passage.before_write()
     with nullcontext() if writes is None else g.w.when(writes):
         write(g, x, t, source, images, base, together=writes is None)
-    g.shared.after_write(g)
+    passage.after_write()
     return read(g, t, target, images, base)
 
 
@@ -244,11 +244,11 @@ def _first_operand(op, room):
 def _stage(g, op, x):
     """Put the first operand into scratch in plain row-major order; returns its byte address. Readers may follow at
     once."""
-    t, layout, (base,) = T.element(op.operands[0].type), g.layout(op.operands[0]), addresses(op)
-    images = tuple(t.bytes << k for k in range(log2(layout.numel)))
-    g.shared.before_write(g)
+    t, layout, passage = T.element(op.operands[0].type), g.layout(op.operands[0]), Passage(g, op)
+    images, (base,) = tuple(t.bytes << k for k in range(log2(layout.numel))), passage.bases
+    passage.before_write()
     write(g, x, t, layout, images, base)
-    g.shared.after_write(g)
+    passage.after_write()
     return base
 
 
@@ -309,11 +309,12 @@ def histogram(g, op, x, mask=None):
     """Counted with atomics on shared memory, each element once."""
     w, bins = g.w, op.attrs["bins"]
     layout, target = g.layout(op.operands[0]), g.layout(op)
-    (base,) = addresses(op)
-    g.shared.before_write(g)
+    passage = Passage(g, op)
+    (base,) = passage.bases
+    passage.before_write()
     images = tuple(4 << k for k in range(log2(bins)))
     write(g, [g.int(0)] * target.registers, T.i32, target, images, base)
-    g.shared.after_write(g)
+    passage.after_write()
     once = g.owns(layout)
     for k, v in enumerate(x):
         v = w.cast("trunc", v, "i32") if v.type == "i64" else w.cast("sext", v, "i32") if v.type != "i32" else v

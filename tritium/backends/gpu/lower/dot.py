@@ -14,10 +14,11 @@ from ....ir import types as T
 from .. import ops as gpu_ops
 from ..layout.linear import image, log2
 from ..layout.swizzle import swizzled
-from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, addresses, bytes_of, takes_shared
+from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, bytes_of, takes_shared
 from .convert import write
 from .function import llvm_type, lower
 from .shape import convert_scalar
+from .shared_memory import Passage
 
 UNROLLED = 1024  # products of one round of the loop along K; twice as many leave the cache of instructions
 
@@ -25,12 +26,12 @@ UNROLLED = 1024  # products of one round of the loop along K; twice as many leav
 @lower(ops.dot)
 @takes_shared(lambda op, room: operands_need(op))
 def dot(g, op, a, b, acc):
-    types, bases = [x.type for x in op.operands[:2]], addresses(op)
-    g.shared.before_write(g)
-    lhs, rhs = (_Side(g, t, axis, base) for t, axis, base in zip(types, _AXES, bases))
+    types, passage = [x.type for x in op.operands[:2]], Passage(g, op)
+    passage.before_write()
+    lhs, rhs = (_Side(g, t, axis, base) for t, axis, base in zip(types, _AXES, passage.bases))
     for x, value, side in zip((a, b), op.operands, (lhs, rhs)):
         write(g, x, side.element, g.layout(value), side.images, side.base)
-    g.shared.after_write(g)
+    passage.after_write()
     return _multiply(g, op, lhs, rhs, acc)
 
 

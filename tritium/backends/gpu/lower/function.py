@@ -19,15 +19,15 @@ from ....ir.rewrite import uses
 from ...llvm.lines import Lines
 from ...llvm.numbering import NumberingWriter
 from ...llvm.writer import value
-from .. import ops as gpu_ops
 from ..analysis.division import divides
 from ..layout.linear import image, log2
 from ..layout.values import layout_of
-from ..shared_memory.needs import Need, addresses
+from ..shared_memory.needs import Need
+from .llvm_types import llvm_type
+from .shared_memory import Passage, SharedMemory
 
 LOWER = {}
 LONGEST_CHAIN = 100  # of ops whose registers wait to be asked for: each is a Python call
-_LLVM = {"i1": "i1", "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
 
 
 def lower(*kinds):
@@ -39,18 +39,6 @@ def lower(*kinds):
         return fn
 
     return register
-
-
-def llvm_type(t):
-    """LLVM's name of an element type: 8-bit floats are their codes, pointers global.
-
-    >>> llvm_type(T.u16), llvm_type(T.Ptr(T.f32)), llvm_type(T.f8e5)
-    ('i16', 'ptr addrspace(1)', 'i8')
-    """
-    t = T.element(t)
-    if type(t) is T.Ptr:
-        return "ptr addrspace(1)"
-    return _LLVM.get(t.name) or f"i{t.bits}"
 
 
 class Registers:
@@ -92,8 +80,8 @@ class Registers:
 class Lowering:
     """The state of lowering one kernel: the writer, the values so far, and what the target offers."""
 
-    def __init__(self, module, target, shared):
-        self.module, self.target, self.shared = module, target, shared
+    def __init__(self, module, target):
+        self.module, self.target, self.shared = module, target, SharedMemory()
         self.w = NumberingWriter()
         self.lines = Lines(not knobs.compilation.disable_line_info)
         self.values = {}
@@ -328,16 +316,17 @@ class Lowering:
         owner = self.owns(layout)
         if owner is None:
             return registers
-        scratch, w = self.shared, self.w
-        (base,) = addresses(op)
+        shared, w = self.shared, self.w
+        passage = Passage(self, op)
+        (base,) = passage.bases
         thread, parts = self.linear(layout, lambda e: e) if layout else (self.int(0), [0])
         at = [w.binary("xor", thread, self.int(p)) if p else thread for p in parts]
-        scratch.before_write(self)
+        passage.before_write()
         with w.when(owner):
             for x, index in zip(registers, at):
-                scratch.store(self, base, index, x, t)
-        scratch.after_write(self)
-        return [scratch.load(self, base, index, t) for index in at]
+                shared.store(self, base, index, x, t)
+        passage.after_write()
+        return [shared.load(self, base, index, t) for index in at]
 
     def const(self, t, x):
         return self.w.const(t if isinstance(t, str) else llvm_type(t), x)
@@ -401,14 +390,15 @@ def scalar_row(g, spell, t, *xs):
 
 
 def lower_kernel(module, target, attributes="", exact=False):
-    """LLVM text of a kernel whose tiles have layouts and whose shared memory is allocated; with `exact`, lines say their
-    columns and callers."""
+    """LLVM text of a kernel whose tiles have layouts, whose shared memory is allocated, and which has its barriers.
+
+    With `exact`, lines say their columns and callers.
+    """
     from .calls import callees, write_functions
-    from .shared_memory import Scratch
 
     if "shared_bytes" not in module.attrs:
         raise CompilationError(None, None, f"the shared memory of {module.name} is not allocated: run allocate_shared")
-    g = Lowering(module, target, Scratch(lends=any(op.kind is gpu_ops.tma_store for op in walk(module.body))))
+    g = Lowering(module, target)
     g.callees = callees(module)
     if exact:
         g.lines = Lines(exact=True)
@@ -422,7 +412,6 @@ def lower_kernel(module, target, attributes="", exact=False):
         for arg, (_, x) in zip(module.args, parameters):
             g.set(arg, [g.w.cast("trunc", value("i8", str(x)), "i1") if arg.type is T.i1 else x])
         g.block(module.body)
-        g.shared.take_back(g)  # TMA reads the memory of live programs only
         g.w.ret()
     write_functions(g)
     head = ["@smem = external addrspace(3) global [0 x i8], align 1024"] if module.attrs["shared_bytes"] else []

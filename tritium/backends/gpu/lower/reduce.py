@@ -10,8 +10,9 @@ from ....ir import types as T
 from ....ir.core import walk
 from ..layout.linear import Layout, axis_bits
 from ..layout.values import layout_of
-from ..shared_memory.needs import Need, addresses, side_by_side, takes_shared
+from ..shared_memory.needs import Need, side_by_side, takes_shared
 from .function import lower
+from .shared_memory import Passage
 
 
 class Axis:
@@ -113,7 +114,8 @@ def _across_warps(g, op, layout, axis, keys, totals, combine, sided):
     one access brings, and they exchange what these come to. The pairs that are combined are the same either way."""
     w = g.w
     types = [T.element(x.type) for x in op.operands]
-    count = layout.numel >> len(axis.bits)  # results in all
+    passage = Passage(g, op)
+    bases, count = passage.bases, layout.numel >> len(axis.bits)  # results in all
     squeeze = _squeezer(layout.shape, op.attrs["axis"])
     kept = layout.map(squeeze, (count,))
     thread, _ = g.linear(kept._replace(reg=()), lambda x: x)
@@ -122,14 +124,13 @@ def _across_warps(g, op, layout, axis, keys, totals, combine, sided):
     alone = min(bits, _TOGETHER) if len(idle) >= bits else bits  # of the number of a partial, what a thread reads alone
     shared = idle[: bits - alone]
     place = [alone + k if k < len(shared) else k - len(shared) for k in range(bits)] if len(idle) >= bits else None
-    bases = addresses(op)
     at = [w.binary("xor", thread, g.int(squeeze(key))) if squeeze(key) else thread for key in keys]
-    g.shared.before_write(g)
+    passage.before_write()
     with w.when(_is_first(g, axis.of("lane"))) if sided and axis.of("lane") else nullcontext():
         for total, index in zip(totals, _slots(g, layout, axis, at, place, count)):
             for x, base, t in zip(total, bases, types):
                 g.shared.store(g, base, index, x, t)
-    g.shared.after_write(g)
+    passage.after_write()
     if place is None:
         rows = lambda index: [
             [g.shared.load(g, base, w.binary("add", index, g.int(p * count)), t) for base, t in zip(bases, types)]
@@ -194,21 +195,22 @@ def exchange_need(types, registers, room):
     return Need([size], attrs={"together": together} if at_once < registers else {})
 
 
-def exchange_threads(g, op, base, types, mask, total):
-    """What the thread whose number differs in `mask` (i32) holds, register by register, through shared memory."""
-    w, threads = g.w, g.threads
+def exchange_threads(passage, types, mask, total):
+    """What the thread whose number differs in `mask` (i32) holds, register by register, through the last of the op's
+    buffers."""
+    g, w, threads = passage.g, passage.g.w, passage.g.threads
     thread = g.place("thread")
     partner = w.binary("xor", thread, mask)
-    at_once = max(1, op.attrs["together"] // sum(t.bytes for t in types)) if "together" in op.attrs else len(total)
-    out = []
+    together, out = passage.op.attrs.get("together"), []
+    at_once = len(total) if together is None else max(1, together // sum(t.bytes for t in types))
     for start in range(0, len(total), at_once):
         some = total[start : start + at_once]
-        bases, _ = side_by_side(base, [threads * len(some) * t.bytes for t in types])
-        g.shared.before_write(g)
+        bases, _ = side_by_side(passage.bases[-1], [threads * len(some) * t.bytes for t in types])
+        passage.before_write()
         for r, items in enumerate(some):
             for x, base, t in zip(items, bases, types):
                 g.shared.store(g, base, w.binary("add", thread, g.int(r * threads)), x, t)
-        g.shared.after_write(g)
+        passage.after_write()
         out += [
             [g.shared.load(g, base, w.binary("add", partner, g.int(r * threads)), t) for base, t in zip(bases, types)]
             for r in range(len(some))

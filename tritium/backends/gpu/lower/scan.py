@@ -10,10 +10,11 @@ from ....ir import types as T
 from ....ir.core import walk
 from ..layout.linear import Layout, axis_bits, log2
 from ..layout.values import layout_of
-from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, addresses, side_by_side, takes_shared
+from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, side_by_side, takes_shared
 from .convert import registers_with, without
 from .function import lower
 from .reduce import Axis, exchange_need, exchange_threads
+from .shared_memory import Passage
 
 WRITTEN_OUT = 2500  # instructions; the assembler's time grows faster than their number
 TOGETHER = 4  # elements that a thread loads before it combines them
@@ -47,14 +48,14 @@ def scan(g, op, *xs):
     combine = lambda a, b: g.inline(op.regions[0], [*a, *b])
     if op.attrs.get("strips"):
         return _scan_pieces(g, op, layout, xs, combine, reverse)
-    prefix = [[x[r] for x in xs] for r in range(layout.registers)]
+    passage, prefix = Passage(g, op), [[x[r] for x in xs] for r in range(layout.registers)]
     total, seen = dict(enumerate(prefix)), 0
     for part, bit in Axis(layout, op.attrs["axis"]).bits:
         if part == "reg":
             prefix, total = _scan_registers(1 << bit, seen, prefix, total, combine, reverse)
             seen |= 1 << bit
         else:
-            prefix, total = _scan_threads(g, op, types, part, bit, seen, prefix, total, combine, reverse)
+            prefix, total = _scan_threads(passage, types, part, bit, seen, prefix, total, combine, reverse)
     return tuple([p[k] for p in prefix] for k in range(len(xs)))
 
 
@@ -66,14 +67,13 @@ def _scan_registers(step, seen, prefix, total, combine, reverse):
     return new_prefix, {r: combine(total[first], total[second]) for r, (first, second) in pairs.items()}
 
 
-def _scan_threads(g, op, types, part, bit, seen, prefix, total, combine, reverse):
+def _scan_threads(passage, types, part, bit, seen, prefix, total, combine, reverse):
     """One bit of the lane or warp number: the other half's totals come from there."""
-    w, keys = g.w, list(total)
+    g, w, keys = passage.g, passage.g.w, list(total)
     if part == "lane":
         other = [[g.target.shuffle(g, x, "xor", 1 << bit) for x in total[r]] for r in keys]
     else:
-        base = addresses(op)[-1]
-        other = exchange_threads(g, op, base, types, g.int(g.lanes << bit), [total[r] for r in keys])
+        other = exchange_threads(passage, types, g.int(g.lanes << bit), [total[r] for r in keys])
     other = dict(zip(keys, other))
     is_set = w.compare("icmp ne", w.binary("and", g.place(part), g.int(1 << bit)), g.int(0))
     later = w.binary("xor", is_set, w.const("i1", True)) if reverse else is_set
@@ -175,18 +175,19 @@ class _StripScan:
     """The scan of the strips of a tile's pieces."""
 
     def __init__(self, g, op, strips):
-        self.g, self.w, self.op, self.layout, self.low, self.types = g, g.w, op, strips.layout, strips.low, strips.types
+        self.g, self.w, self.layout, self.low, self.types = g, g.w, strips.layout, strips.low, strips.types
         self.rounds, self.parts, self.count, self.sizes = strips.rounds, strips.parts, strips.count, strips.sizes
+        self.passage = Passage(g, op)
         self.strip = strips.low + strips.width - log2(strips.parts)  # bits of the numbers of elements in a strip
 
     def scan(self, xs, combine, reverse):
         g = self.g
-        g.shared.before_write(g)
-        bases = addresses(self.op)[: len(xs)]
+        self.passage.before_write()
+        bases = self.passage.bases[: len(xs)]
         for x, base, t, size in zip(xs, bases, self.types, self.sizes):
             for r, pointer in enumerate(self.pointers(base, size)):
                 g.shared.put(g, pointer, x[r], t)
-        g.shared.after_write(g)
+        self.passage.after_write()
         if self.rounds > 1:
             with self.w.loop(0, self.rounds, type="i32") as loop:
                 first = self.w.binary("shl", loop.index, g.int(log2(g.threads)))
@@ -197,10 +198,8 @@ class _StripScan:
             if self.parts > 1:
                 self.add_before(bases, start, total, combine, reverse)
         g.target.barrier(g)
-        out = tuple([g.shared.get(g, pointer, t) for pointer in self.pointers(base, size)]
+        return tuple([g.shared.get(g, pointer, t) for pointer in self.pointers(base, size)]
                     for base, t, size in zip(bases, self.types, self.sizes))  # fmt: skip
-        g.shared.release()
-        return out
 
     # --- addresses ----------------------------------------------------------------------------------------------
     def pointers(self, base, size):
@@ -256,14 +255,14 @@ class _StripScan:
         prefix, totals = [total], {0: total}
         for bit in range(self.low, self.low + log2(self.parts)):
             part, bit = ("lane", bit) if bit < g.lane_bits else ("warp", bit - g.lane_bits)
-            prefix, totals = _scan_threads(g, self.op, self.types, part, bit, 0, prefix, totals, combine, reverse)
+            prefix, totals = _scan_threads(self.passage, self.types, part, bit, 0, prefix, totals, combine, reverse)
         thread = g.place("thread")
         neighbour = w.binary("add" if reverse else "sub", thread, g.int(1 << self.low))
-        slots, _ = side_by_side(addresses(self.op)[-1], [g.threads * size for size in self.sizes])
-        g.shared.before_write(g)
+        slots, _ = side_by_side(self.passage.bases[-1], [g.threads * size for size in self.sizes])
+        self.passage.before_write()
         for x, base, t in zip(prefix[0], slots, self.types):
             g.shared.store(g, base, thread, x, t)
-        g.shared.after_write(g)
+        self.passage.after_write()
         place = w.binary("and", thread, g.int((self.parts - 1) << self.low))
         later = w.compare("icmp ne", place, g.int((self.parts - 1) << self.low if reverse else 0))
         with w.when(later):

@@ -1,4 +1,4 @@
-"""Shared memory: addresses that are linear in the element's bits, and the scratch that conversions pass through.
+"""Shared memory: how tiles pass through it, and addresses that are linear in the element's bits.
 
 A shared layout maps each bit of an element's index to the byte-address bits it flips, so swizzles are layouts too and a
 conversion between register layouts is two linear maps. Which map is free of bank conflicts is found by counting.
@@ -11,53 +11,48 @@ from typing import Any
 
 from ....ir import types as T
 from ..layout.linear import image, log2, span_of
-from .function import llvm_type
+from ..shared_memory.needs import addresses
+from .llvm_types import llvm_type
 
 BANK_ROW = 128  # bytes that all banks serve in one pass
 
 
-class Scratch:
-    """Accesses to shared memory, and the barriers before scratch is written again and before it is read."""
+class Passage:
+    """The passage of tiles through the shared memory of one op. Before the first write comes what `insert_barriers` has
+    decided (`sync`, see there), or a barrier at least if `always`; before later ones all threads meet, who may still be
+    reading what the op wrote before."""
 
-    def __init__(self, lends=False):
-        self.dirty = False
-        self.lends, self.lent = lends, False  # whether TMA reads scratch at all; may be reading it now
-        self.lent_end = 0  # where what it reads ends, if that is all that is in use
+    def __init__(self, g, op, always=False):
+        self.g, self.op, self.bases = g, op, addresses(op)
+        self.sync = self.first = op.attrs.get("sync") or ("barrier" if always else None)
 
-    def release(self):
-        """A buffer's life ends. Somebody may still be reading it, so whoever writes there next waits first."""
-        self.dirty = True
+    def before_write(self):
+        """Nobody may still be reading what is about to be overwritten."""
+        if self.sync in ("tma_read", "tma_written"):
+            wait_for_tma(self.g, self.sync == "tma_written")
+        if self.sync:
+            self.g.target.barrier(self.g)
+        self.sync = None
 
-    def before_write(self, g, written=False):
-        """Nobody may still be reading what is about to be overwritten; with `written`, TMA has written
-        all it was given too."""
-        self.take_back(g, written)
-        if self.dirty:
-            g.target.barrier(g)
-        self.dirty = False
-
-    def take_back(self, g, written=False):
-        """The thread that talks to TMA waits until it has read the scratch; the others meet it later."""
-        if self.lent:
-            with g.w.when(g.w.compare("icmp eq", g.place("thread"), g.int(0))):
-                g.target.tma.wait(g, 0, written)
-            self.dirty = True
-        self.lent, self.lent_end = False, 0
-
-    def lend(self, end):
-        """TMA reads what lies before `end`, while the program goes on."""
-        self.lent, self.lent_end, self.dirty = True, end, True
-
-    def after_write(self, g):
+    def after_write(self):
         """Everyone sees what was written."""
-        g.target.barrier(g)
-        self.dirty = True
+        self.g.target.barrier(self.g)
+        self.sync = "barrier"
 
-    def fence_scratch(self):
-        """Control flow joins here: assume the scratch is in use."""
-        self.dirty, self.lent, self.lent_end = True, self.lends, 0
+    def may_begin_here(self):
+        """The first write may have been skipped, or come again."""
+        self.sync = self.first
 
-    # --- access -------------------------------------------------------------------------------------------------
+
+def wait_for_tma(g, written):
+    """The thread that talks to TMA waits until it has read shared memory, or `written` global memory too."""
+    with g.w.when(g.w.compare("icmp eq", g.place("thread"), g.int(0))):
+        g.target.tma.wait(g, 0, written)
+
+
+class SharedMemory:
+    """Accesses to shared memory."""
+
     def pointer(self, g, offset, constant=0):
         """Address of a byte offset (an i32 value, and a number) in shared memory, for an access that follows at once.
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from .... import ops
 from ....ir import types as T
 from ..layout.values import layout_of
-from ..shared_memory.needs import addresses, takes_shared
+from ..shared_memory.needs import takes_shared
 from .control import beside
 from .function import llvm_type, lower
 from .reduce import Axis, exchange_need, exchange_threads
+from .shared_memory import Passage
 
 WRITTEN_OUT = 1024  # comparisons of words in a thread; the assembler's time grows faster than their number
 
@@ -43,11 +44,12 @@ class Network:
     """The network for one tile. A bit of the index along the axis lives in the number of a register, lane or warp."""
 
     def __init__(self, g, op):
-        self.g, self.w, self.op, self.t, self.layout = g, g.w, op, T.element(op.type), g.layout(op)
+        self.g, self.w, self.t, self.layout = g, g.w, T.element(op.type), g.layout(op)
         self.bits = Axis(self.layout, len(self.layout.shape) - 1).bits
         self.downwards = bool(op.attrs["descending"])
         self.key_type = _key_type(self.t)
         self.width, self.kind = self.key_type.bits, f"i{self.key_type.bits}"
+        self.passage = Passage(g, op, always=self.is_large)
         self.sign = "s" if self.t.kind in ("int", "float") else "u"
 
     @property
@@ -114,8 +116,7 @@ class Network:
             lanes = lanes if isinstance(lanes, str) else g.int(lanes)
             warps = warps if isinstance(warps, str) else g.int(warps)
             mask = self.w.binary("or", self.w.binary("shl", warps, g.int(g.lane_bits)), lanes)
-            (base,) = addresses(self.op)
-            return [items[0] for items in exchange_threads(g, self.op, base, [self.key_type], mask, [[v] for v in x])]
+            return [items[0] for items in exchange_threads(self.passage, [self.key_type], mask, [[v] for v in x])]
         return [g.target.shuffle(g, v, "xor", lanes) for v in x] if lanes else x
 
     def is_set(self, part, mask):
@@ -149,7 +150,6 @@ class Network:
         for part in ("lane", "warp"):
             g.place(part)  # at the head of the kernel, wherever it is asked for first
         x = [w.binary("xor", v, mask) for v, mask in zip(x, self.masks(lambda index: index, g.int(0)))]
-        g.shared.fence_scratch()
         with w.loop(0, len(self.bits), carry=x, type="i32") as loop:
             # from the complements of the merge before: those that have one of the bits k and k + 1
             masks = self.masks(lambda index: index ^ index >> 1, loop.index)
@@ -157,7 +157,6 @@ class Network:
             for run in reversed(self.runs()):
                 y = self.loop_over(run, loop.index, y) if len(run) > 1 else self.at_most(run[0], loop.index, y)
             loop.next = y
-            g.shared.fence_scratch()
         return loop.results
 
     def masks(self, fn, k):
@@ -190,6 +189,7 @@ class Network:
         if j == 0:
             return self.step(x, (0,))
         w, label, end = self.w, self.w.label("step"), self.w.label("stepped")
+        self.passage.may_begin_here()
         with beside(w, label) as part, self.g.kept_here():
             made = self.step(x, (j,))
             w.jump(end)
@@ -203,11 +203,10 @@ class Network:
         """The steps at several bits, from the highest that merge `k` (i32) has."""
         g, w, (part, low) = self.g, self.w, self.bits[run[0]]
         first = w.intrinsic("smin", "i32", k, g.int(run[-1]))
-        g.shared.fence_scratch()
+        self.passage.may_begin_here()
         with w.loop(first, run[0] - 1, -1, carry=x, type="i32", until="sgt") as loop, self.g.kept_here():
             mask = w.binary("shl", g.int(1), w.binary("add", loop.index, g.int(low - run[0])))
             mine = list(loop.carried)
             others = self.partners(mine, *((mask, 0) if part == "lane" else (0, mask)))
             loop.next = self.keep(mine, others, self.is_set(part, mask), [self.downwards] * len(mine))
-            g.shared.fence_scratch()
         return loop.results

@@ -1,1 +1,1 @@
-"""Shared memory: what each op takes of it, and the pass that says where (`allocate_shared`)."""
+"""Shared memory: what each op takes of it, and the passes that say where it lies and who waits for whom."""

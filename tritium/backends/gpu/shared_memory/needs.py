@@ -56,10 +56,16 @@ HOW = ("shared", "cut", "together", "strips")  # attributes that `allocate_share
 
 class Use(NamedTuple):
     """How a lowering uses shared memory. needs(op, room): what it takes, None if nothing. kept: the buffers live until
-    they are released, those of other ops only during the op."""
+    they are released, those of other ops only during the op.
+
+    waits: for whom the op waits before it writes: "all" that may be reading, "tma" (threads meet in any case), or ""
+    for nobody. leaves: who may still be reading when the op ends: "threads", "tma", or "" for nobody.
+    """
 
     needs: Callable[[Op, Room], Need | None]
     kept: bool = False
+    waits: str = "all"
+    leaves: str = "threads"
 
 
 _USES: dict[Callable, Use] = {}  # of lowerings
@@ -88,7 +94,7 @@ def uses_of(target) -> dict[Any, Use]:
 
 def addresses(op: Op) -> list[int]:
     """Where the buffers of an op begin, in bytes."""
-    return [start for start, _ in op.attrs["shared"]]
+    return [start for start, _ in op.attrs.get("shared", ())]
 
 
 def side_by_side(start: int, sizes: Sequence[int], alignment: int = SCRATCH_ALIGNMENT) -> tuple[list[int], int]:

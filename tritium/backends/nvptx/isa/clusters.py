@@ -6,7 +6,8 @@ from ....ir import types as T
 from ...gpu import ops as gpu_ops
 from ...gpu.layout.values import layout_of
 from ...gpu.lower.function import llvm_type
-from ...gpu.shared_memory.needs import SCRATCH_ALIGNMENT, Need, addresses, takes_shared
+from ...gpu.lower.shared_memory import Passage
+from ...gpu.shared_memory.needs import SCRATCH_ALIGNMENT, Need, takes_shared
 from . import cluster_memory as cluster
 
 
@@ -29,17 +30,17 @@ def _gather_need(op, room):
     return Need([max(trips)], attrs={"together": together} if len(trips) > 1 else {})
 
 
-@takes_shared(_gather_need)
+@takes_shared(_gather_need, leaves="")
 def cluster_all_gather(g, op, *values):
     """Every thread leaves its registers in its own block's memory, then reads those of its like in the other blocks."""
     w, threads, blocks = g.w, g.threads, op.attrs["blocks"]
     types = [T.element(x.type) for x in op.operands]
     outs = [[None] * (len(x) * len(blocks)) for x in values]
-    waiting = _waiting(op, map(len, values))
+    waiting, passage = _waiting(op, map(len, values)), Passage(g, op)
     while waiting:
         here, waiting = _that_fit(waiting, op.attrs["together"]) if "together" in op.attrs else (waiting, [])
-        (base,) = addresses(op)
-        g.shared.before_write(g)
+        (base,) = passage.bases
+        passage.before_write()
         places = []
         for k, r, size in here:
             offset = w.binary("mul", g.place("thread"), g.int(size))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ....ir import types as T
 from ...gpu.layout.swizzle import cuts, row_width, swizzled
 from ...gpu.lower.convert import write_piece
-from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, addresses, aligned, bytes_of, takes_shared
+from ...gpu.lower.shared_memory import Passage
+from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, aligned, bytes_of, takes_shared
 from ...gpu.tma import Tma
 from ..runtime.tensor_map import MOST_MAPS, TYPES
 from .cluster_memory import block_rank
@@ -130,7 +131,7 @@ def _store_need(op, room):
     return Need([bytes_of(tile) >> len(bits)] * buffers, BUFFER_ALIGNMENT, {"cut": tuple(bits)} if bits else {})
 
 
-@takes_shared(_store_need)
+@takes_shared(_store_need, leaves="tma")
 def tma_store(g, op, value, tensor, *numbers):
     """The tile is written to shared memory, swizzled, and stored by one copy per 128 bytes of a row and 256 rows.
 
@@ -138,19 +139,19 @@ def tma_store(g, op, value, tensor, *numbers):
     """
     w, tile, axis, rank = g.w, op.operands[0].type, op.attrs["axis"], op.attrs["rank"]
     images, _ = swizzled(tile.shape, axis, tile.element.bytes)
-    bits, bases = op.attrs.get("cut", ()), addresses(op)
+    bits, passage = op.attrs.get("cut", ()), Passage(g, op)
     part = T.Tile(tuple(n >> len(bits) if k == axis else n for k, n in enumerate(tile.shape)), tile.element)
-    buffers, behind = len(bases), 0 < g.shared.lent_end <= bases[0]
+    buffers = len(passage.bases)
     where, rest = [x[0] for x in numbers[:rank]], [x[0] for x in numbers[rank:]]
     leader = w.compare("icmp eq", g.place("thread"), g.int(0))
     for number in range(1 << len(bits)):
-        if number == 0 and not behind:
-            g.shared.before_write(g, op.attrs["ordered"])
+        if number == 0:
+            passage.before_write()
         elif number >= buffers:
             with w.when(leader):
                 await_boxes(g, buffers - 1, False)
             barrier(g)
-        base, chosen = bases[number % buffers], {bit: number >> k & 1 for k, bit in enumerate(bits)}
+        base, chosen = passage.bases[number % buffers], {bit: number >> k & 1 for k, bit in enumerate(bits)}
         write_piece(g, value, tile.element, g.layout(op.operands[0]), images, base, chosen)
         proxy_fence(g, everywhere=op.attrs["fenced"] and number == 0)
         barrier(g)
@@ -160,7 +161,6 @@ def tma_store(g, op, value, tensor, *numbers):
             end_boxes(g)
         if rest:
             _write_elements(g, op, part, base, first, *rest)
-    g.shared.lend(bases[-1] + bytes_of(part))
 
 
 def _write_boxes(g, op, part, tensor, coordinates, base, first):

@@ -33,7 +33,6 @@ def warp_roles(g, op):
     behind, copying, working, end = (w.label(name) for name in ("behind", "copying", "working", "end"))
     parts = []
     for region, name, group in zip(op.regions, (copying, working), (1, g.warps)):
-        g.shared.fence_scratch()
         with beside(w, name) as part:
             if name is working:
                 more_registers(g, registers[2])
@@ -50,10 +49,9 @@ def warp_roles(g, op):
     w.block(end)
     if op.attrs["blocks"] > 1:
         all_meet(g)
-    g.shared.fence_scratch()
 
 
-@takes_shared(lambda op, room: Need([8 * op.attrs["count"]], alignment=8), kept=True)
+@takes_shared(lambda op, room: Need([8 * op.attrs["count"]], alignment=8), kept=True, waits="", leaves="")
 def mbarrier_init(g, op):
     """Barriers side by side, made by the first thread; returns the address of the first."""
     (base,) = addresses(op)

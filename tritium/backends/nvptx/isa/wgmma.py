@@ -8,8 +8,8 @@ from ....ir import types as T
 from ...gpu.layout.linear import log2
 from ...gpu.layout.swizzle import row_width, swizzled
 from ...gpu.lower.convert import write
+from ...gpu.lower.shared_memory import Passage
 from ...gpu.lower.words import pack_words
-from ...gpu.shared_memory.needs import addresses
 from . import fragments
 from .tensor_types import NAMES, STEP, multiplies
 from .warp_roles import await_turn
@@ -159,14 +159,14 @@ def dot(g, op, a, b, acc):
     tiles = [x.type for x in op.operands[:2]]
     split = warp_split(op.type.shape[0], g.warps)
     axes = [_contiguous_axis(g.layout(x), x.type, operand, split) for x, operand in zip(op.operands, "ab")]
-    bases = addresses(op)
-    g.shared.before_write(g)
-    for x, value, axis, base in zip((a, b), op.operands, axes, bases):
+    passage = Passage(g, op)
+    passage.before_write()
+    for x, value, axis, base in zip((a, b), op.operands, axes, passage.bases):
         images, _ = swizzled(value.type.shape, axis, value.type.element.bytes)
         write(g, x, value.type.element, g.layout(value), images, base)
     g.target.async_fence(g)
-    g.shared.after_write(g)
-    left, right = (Operand(t, s, axis, g.int(base)) for t, s, axis, base in zip(tiles, "ab", axes, bases))
+    passage.after_write()
+    left, right = (Operand(t, s, axis, g.int(base)) for t, s, axis, base in zip(tiles, "ab", axes, passage.bases))
     return issue(g, acc, left, right)
 
 

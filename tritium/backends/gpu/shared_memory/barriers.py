@@ -1,0 +1,98 @@
+"""Insert barriers: before an op writes shared memory that others may still be reading.
+
+Memory is used again and again, and an op does not wait for the readers of what it wrote: whoever writes there next
+does. In front of loops, branches and joins it is assumed to be in use. TMA reads what it stores while the program goes
+on; the thread that issued the stores waits for it, then all threads meet.
+
+    %3 = convert %2 {layout=..., shared=((0, 4096),), sync="barrier"} : tile<32x32xf32>
+
+`sync` says what comes before an op's first write: "barrier", or before that the wait until TMA has read ("tma_read") or
+also written ("tma_written") what it was given. It is no op of its own, for a lowering places it: partial results of a
+reduction are computed before the warps meet. Barriers between the writes and the reads of one op belong to its
+lowering.
+"""
+
+from __future__ import annotations
+
+from ....ir.core import Block, Module, Op, walk
+from ....ir.rewrite import annotate
+from .. import ops as gpu_ops
+from .needs import Use, uses_of
+
+
+def insert_barriers(module: Module, target) -> Module:
+    """Say which ops must wait for the readers of the shared memory they write, and wait for TMA at the end."""
+    declared = uses_of(target)
+    stores = any(op.kind is gpu_ops.tma_store for op in walk(module.body))
+    found: dict[Op, dict] = {}
+    kernel = _Readers(declared, stores, found)
+    kernel.block(module.body)
+    for function in module.functions:
+        inside = _Readers(declared, False, found)
+        inside.join()  # another call may still be reading
+        inside.block(function.body)
+    functions = [function.replace(annotate(function.body, found)) for function in module.functions]
+    body = annotate(module.body, found)
+    if kernel.lent:  # TMA reads the memory of live programs only
+        body = Block(body.args, (*body.ops, _wait(module)))
+    return module.replace(body, functions=functions)
+
+
+def _wait(module: Module) -> Op:
+    loc = next((op.loc for op in walk(module.body) if op.loc), None)
+    return Op(gpu_ops.tma_wait, (), {"written": False}, (), loc=loc)
+
+
+class _Readers:
+    """Who may still be reading shared memory: other threads (`threads`), or TMA (`lent`), what lies before `lent_end`
+    if that is all that is in use. `stores`: TMA reads shared memory at all."""
+
+    def __init__(self, declared: dict[object, Use], stores: bool, found: dict[Op, dict]):
+        self.declared, self.stores, self.found = declared, stores, found
+        self.threads, self.lent, self.lent_end = False, False, 0
+
+    def join(self) -> None:
+        """Control flow joins here: assume that shared memory is in use."""
+        self.threads, self.lent, self.lent_end = True, self.stores, 0
+
+    def block(self, block: Block) -> None:
+        for op in block.ops:
+            for k, region in enumerate(op.regions):
+                if op.kind.control_flow and not (k and op.kind.loop):  # a loop's condition is followed by its body
+                    self.join()
+                self.block(region)
+            if op.kind.control_flow:
+                self.join()
+            self.op(op)
+
+    def op(self, op: Op) -> None:
+        if op.kind is gpu_ops.release:
+            self.threads = True
+        elif op.kind is gpu_ops.tma_wait:
+            self.lent, self.lent_end, self.threads = False, 0, True
+        elif "shared" in op.attrs:
+            use = self.declared[op.kind]
+            sync = self.awaited(op, use)
+            if sync != op.attrs.get("sync"):
+                attrs = {name: x for name, x in op.attrs.items() if name != "sync"}
+                self.found[op] = attrs | ({"sync": sync} if sync else {})
+            if use.leaves:
+                self.threads = True
+            if use.leaves == "tma":
+                start, size = op.attrs["shared"][-1]
+                self.lent, self.lent_end = True, start + size
+
+    def awaited(self, op: Op, use: Use) -> str | None:
+        """What an op waits for before it writes; from then on nobody reads."""
+        ordered = op.attrs.get("ordered")
+        behind = use.leaves == "tma" and 0 < self.lent_end <= op.attrs["shared"][0][0]
+        if not use.waits or behind and not ordered:
+            return None
+        if self.lent:
+            self.lent, self.lent_end = False, 0
+            self.threads = use.waits != "all"
+            return "tma_written" if ordered else "tma_read"
+        if use.waits == "all" and self.threads:
+            self.threads = False
+            return "barrier"
+        return None
