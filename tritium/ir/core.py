@@ -9,7 +9,7 @@ are shared, Python's `match` is the pattern language, and reference counting fre
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Loc(NamedTuple):
@@ -28,6 +28,7 @@ class Value:
     """Something an op can use: an Arg, an Op with one result, or a Result of an op with several."""
 
     __slots__ = ()
+    type: Any  # a `types.Type`; readers know which of them
 
 
 class Arg(Value):
@@ -59,7 +60,7 @@ class Op(Value):
         self.loc = loc
 
     @property
-    def type(self):
+    def type(self) -> Any:
         """The type of an op with one result (None for an op with no result)."""
         return self.types[0] if self.types else None
 

@@ -43,7 +43,7 @@ class tensor:
     """
 
     # `_made_of`: the number of a constant that an assignment made a tensor; it may still be the size of a tile.
-    __slots__ = ("handle", "_made_of")
+    __slots__ = ("_made_of", "handle")
 
     def __init__(self, handle, type=None):
         self.handle = handle

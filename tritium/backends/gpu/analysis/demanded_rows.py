@@ -17,15 +17,15 @@ def unobserved(block, loop, schedule, load, axis, access):
     """True if elements of `load` at (start + index) % size on `axis` with start + index >= size reach no store. The
     loop around the load is an op of the block."""
     start, size, _ = access.form.axes[axis].wrap
-    if len(schedule.dots) != 1 or schedule.sum_of(schedule.dots[0]) is None:
+    if len(schedule.dots) != 1 or schedule.info.sum_of(schedule.dots[0]) is None:
         return False
     (dot,) = schedule.dots
-    operands = [k for k, x in enumerate(dot.operands[:2]) if schedule.source(x)[0] is load]
+    operands = [k for k, x in enumerate(dot.operands[:2]) if schedule.info.source(x)[0] is load]
     if len(operands) != 1:
         return False
     kept = 0 if operands[0] == 0 else 1  # the axis of the operand that is not summed over, and of the result
-    own = 1 - kept if schedule.source(dot.operands[operands[0]])[1] else kept
-    return axis == own and _hidden(block, Result(loop, schedule.sum_of(dot)), kept, size - start)
+    own = 1 - kept if schedule.info.source(dot.operands[operands[0]])[1] else kept
+    return axis == own and _hidden(block, Result(loop, schedule.info.sum_of(dot)), kept, size - start)
 
 
 def _hidden(block, first, axis, end):

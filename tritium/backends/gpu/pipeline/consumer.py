@@ -17,10 +17,10 @@ from .producer import bytes_of
 STATE = ("slot", "parity")
 
 
-def consumer_loop(build, b, op, loop, slot, parity):
+def consumer_loop(build, emission, op, loop, slot, parity):
     """Emit the consumer loop for `op`, starting at a slot and the parity of its phase: its results, then the next slot
     and parity."""
-    schedule, (lo, hi, step, *inits) = loop.schedule, op.operands
+    b, schedule, (lo, hi, step, *inits) = emission.b, loop.schedule, op.operands
     carried = [*inits, slot, parity, slot]
     if build.ping_pong:
         gpu_ops.ping_pong_wait(b)
@@ -28,7 +28,7 @@ def consumer_loop(build, b, op, loop, slot, parity):
     with b.region([lo.type, *(x.type for x in carried)], names) as region:
         i, *own = region.args
         own, (slot, parity, before) = own[: len(inits)], own[len(inits) :]
-        ends = ConsumerIteration(build, loop, i, own, slot, parity, before, ops.ne(b, i, lo)).body()
+        ends = ConsumerIteration(build, emission, loop, i, own, slot, parity, before, ops.ne(b, i, lo)).body()
         ops.yield_(b, *ends, *build.after(slot, parity, b), slot)
     attrs = {**op.attrs, "nonempty": loop in build.nonempty}
     outs = list(b.emit(ops.for_, (lo, hi, step, *carried), attrs, (region.block,)))
@@ -39,7 +39,7 @@ def consumer_loop(build, b, op, loop, slot, parity):
         outs[k] = gpu_ops.dot_wait(b, outs[k], pending=0)
     for number, group in enumerate(loop.groups):
         if schedule.stays_in_flight(group.last):
-            _arrive_empty(b, build, number, last, *(() if attrs["nonempty"] else (schedule.has_iteration(lo),)))
+            _arrive_empty(b, build, number, last, *(() if attrs["nonempty"] else (emission.has_iteration(lo),)))
     return [*outs, slot, parity]
 
 
@@ -50,8 +50,8 @@ class ConsumerIteration(IterationEmitter):
     its own.
     """
 
-    def __init__(self, build, loop, i, values, slot, parity, before=None, again=None):
-        super().__init__(loop.schedule, dict(zip(loop.schedule.body.args, (i, *values))), slot)
+    def __init__(self, build, emission, loop, i, values, slot, parity, before=None, again=None):
+        super().__init__(emission, dict(zip(loop.schedule.body.args, (i, *values))), slot)
         self.build, self.parity, self.before, self.again = build, parity, before, again
         self.first, self.last = {}, {}  # dot -> numbers of groups
         for k, group in enumerate(loop.groups):

@@ -1,14 +1,47 @@
-"""Clones of the ops of an iteration: on buffers that hold its loads, or for a later iteration that is prefetched."""
+"""The emitter of a schedule: where its buffers are, and clones of the ops of an iteration.
+
+An iteration is cloned on buffers that hold its loads, or for a later iteration that is prefetched.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Result
+from ....ir.builder import Builder
+from ....ir.core import Op, Result, Value
+from ....passes.regions import counts_down
 from .. import ops as gpu_ops
-from .schedule import zeros_elsewhere
+from .loop_info import zeros_elsewhere
+from .schedule import Schedule
+
+
+@dataclass
+class Emission:
+    """A schedule that is being emitted: the builder, the new bound of the loop, and the addresses of its buffers."""
+
+    schedule: Schedule
+    b: Builder
+    hi: Value
+    multibuffers: dict[Op, Value] = field(default_factory=dict)  # prefetched load -> address
+    outer: dict[tuple[Value, str], tuple[Value, int]] = field(default_factory=dict)  # loop-invariant operands:
+    # (value, "a" or "b") -> (address, contiguous axis)
+
+    def has_iteration(self, i: Value) -> Value:
+        """i1: the loop has an iteration with index `i`."""
+        return (ops.gt if counts_down(self.schedule.loop) else ops.lt)(self.b, i, self.hi)
+
+    def share(self, operands: dict[tuple[Value, str], int]) -> dict[tuple[Value, str], tuple[Value, int]]:
+        """Write loop-invariant operands, with their contiguous axes, into shared memory; returns them as in `outer`."""
+        return {key: (gpu_ops.share(self.b, key[0], axis=axis), axis) for key, axis in operands.items()}
+
+    def slot_address(self, load: Op, slot: Value) -> Value:
+        """The address of a slot of the multibuffer of a load."""
+        b, size = self.b, load.type.numel * load.type.element.bytes
+        slot = slot if slot.type is T.i32 else ops.cast(b, slot, to=T.i32)
+        return ops.add(b, self.multibuffers[load], ops.mul(b, slot, ops.constant(b, value=size, type=T.i32)))
 
 
 class IterationEmitter:
@@ -17,8 +50,9 @@ class IterationEmitter:
     `more`, an i1, says whether the iteration exists; if not, its addresses are undefined and its loads are masked off.
     """
 
-    def __init__(self, schedule, known, slot=None, more=None):
-        self.schedule, self.b, self.known, self.slot, self.more = schedule, schedule.b, known, slot, more
+    def __init__(self, emission, known, slot=None, more=None):
+        self.emission, self.schedule, self.b = emission, emission.schedule, emission.b
+        self.known, self.slot, self.more = known, slot, more
         self.put = {}  # buffers that several dots read
         self.started, self.over = {}, 0  # issued dots in order, and how many of them are finished
         self.meeting: Callable[[], list] | None = None  # runs behind the barrier
@@ -30,8 +64,9 @@ class IterationEmitter:
             self.begin(dot, None)
         for dot in self.in_order():
             self.begun(dot) if self.schedule.stays_in_flight(dot) else self.value(dot)
+        early = (*self.schedule.loads, *self.schedule.prefetched.indices)
         for op in self.schedule.body.ops[:-1]:
-            if op.kind.effects and op not in self.schedule.loads and op not in self.schedule.indices:
+            if op.kind.effects and op not in early:
                 self.value(op)
         in_flight, yields = self.schedule.in_flight, self.schedule.body.yields
         return [self.begun(y) if k in in_flight else self.value(y) for k, y in enumerate(yields)]
@@ -43,7 +78,7 @@ class IterationEmitter:
     def value(self, x):
         op = x.op if type(x) is Result else x
         if op not in self.known:
-            if op not in self.schedule.inside:
+            if op not in self.schedule.info.inside:
                 return x
             outer, self.b.loc = self.b.loc, op.loc
             self.known[op] = self.made(op)
@@ -55,14 +90,14 @@ class IterationEmitter:
         schedule = self.schedule
         if op in schedule.dots:
             return self.finished(op)
-        if op in schedule.loads:
-            found = self.read_back(schedule.slot_address(op, self.slot), op.type, schedule.can.axis(op))
+        if op in schedule.axes:
+            found = self.read_back(self.emission.slot_address(op, self.slot), op.type, schedule.axes[op])
             if zeros_elsewhere(op):
                 return found
             _, mask, other = op.operands
             return ops.select(self.b, self.value(mask), found, self.value(other))
-        if op in schedule.in_registers:
-            operands = [self.in_registers(x, operand) for x, operand in zip(op.operands, "ab")]
+        if op in schedule.info.in_registers:
+            operands = [self.in_registers(op, x, operand) for x, operand in zip(op.operands, "ab")]
             return self.b.place(op.replace(operands=(*operands, self.value(op.operands[2]))))
         if op in schedule.by_threads:
             return self.by_threads(op)
@@ -73,17 +108,16 @@ class IterationEmitter:
 
     def by_threads(self, dot):
         """A dot computed by threads without MMA, with both operands in buffers."""
-        (a, a_axis), (rhs, b_axis) = (self.in_buffer(x, operand) for operand, x in zip("ab", dot.operands))
+        (a, a_axis), (rhs, b_axis) = (self.in_buffer(dot, x, operand) for operand, x in zip("ab", dot.operands))
         lhs, right, acc = dot.operands[0].type, dot.operands[1].type, self.value(dot.operands[2])
         return gpu_ops.dot_buffers(self.b, a, rhs, acc, lhs=lhs, rhs=right, a_axis=a_axis, b_axis=b_axis)
 
-    def in_buffer(self, x, operand):
+    def in_buffer(self, dot, x, operand):
         """(address, contiguous axis) of an operand that is in a buffer."""
-        if (x, operand) in self.schedule.shared:
-            return self.schedule.shared[x, operand]
-        load, transposed = self.schedule.source(x)
-        axis = self.schedule.can.axis(load)
-        return self.schedule.slot_address(load, self.slot), 1 - axis if transposed else axis
+        where, load, axis = self.schedule.operands[dot, operand]
+        if where == "outside":
+            return self.emission.outer[x, operand]
+        return self.emission.slot_address(load, self.slot), axis
 
     def mask(self, load):
         """The mask of a load in an iteration that may not exist."""
@@ -91,10 +125,12 @@ class IterationEmitter:
         there = ops.splat(b, self.more, shape=shape) if shape else self.more
         return ops.and_(b, there, self.value(load.operands[1])) if len(load.operands) > 1 else there
 
-    def in_registers(self, x, operand):
+    def in_registers(self, dot, x, operand):
         """An operand of a dot that reads registers; an operand shared before the loop is read back."""
-        address, axis = self.schedule.shared.get((x, operand), (None, 0))
-        return self.value(x) if address is None else self.read_back(address, x.type, axis)
+        if self.schedule.operands[dot, operand].where == "registers":
+            return self.value(x)
+        address, axis = self.emission.outer[x, operand]
+        return self.read_back(address, x.type, axis)
 
     def read_back(self, address, tile, axis):
         return gpu_ops.buffer_load(self.b, address, tile=tile, axis=axis)
@@ -117,16 +153,16 @@ class IterationEmitter:
 
     def prepare(self, dot):
         """Emit the definitions of the operands of a dot, which may wait for other dots."""
-        schedule, (left, right, total) = self.schedule, dot.operands
-        if schedule.source(left)[0] is None and (left, "a") not in {**schedule.shared, **schedule.from_tma}:
+        left, right = (self.schedule.operands[dot, operand] for operand in "ab")
+        if left.where == "registers" and left.load is None:
             self.left(dot)
-        if schedule.source(right)[0] is None:
-            self.value(right)
-        self.total(total)
+        if right.load is None:
+            self.value(dot.operands[1])
+        self.total(dot.operands[2])
 
     def total(self, x):
         """The accumulator of a dot: a value, or the unfinished result of the dot it chains with."""
-        return self.begun(x) if self.schedule.chains_into_next(x) else self.value(x)
+        return self.begun(x) if x in self.schedule.chained else self.value(x)
 
     def finished(self, dot):
         """The finished result of a dot. All dots issued before it are finished as well."""
@@ -177,26 +213,18 @@ class IterationEmitter:
 
     def operand(self, dot, x, operand):
         """(address or tile, contiguous axis) of operand "a" or "b" of a dot."""
-        schedule = self.schedule
-        for known in (schedule.shared, schedule.from_tma):
-            if (x, operand) in known:
-                return known[x, operand]
-        load, transposed = schedule.source(x)
-        axis = 1
-        if load is not None and load in schedule.loads:
-            axis = 1 - schedule.can.axis(load) if transposed else schedule.can.axis(load)
-            if schedule.layout_fits(dot, load, operand, transposed):
-                return schedule.slot_address(load, self.slot), axis
-        if operand == "a":
+        where, _, axis = self.schedule.operands[dot, operand]
+        if where in ("slot", "outside"):
+            return self.in_buffer(dot, x, operand)
+        if where == "registers":
             return self.left(dot), axis
-        axis = schedule.best_axis(dot)
         if (x, axis) not in self.put:
             self.share_rhs(dot, axis)
         return self.put[x, axis], axis
 
     def left(self, dot):
         """The lhs in registers. For a dot that stays in flight it is rounded after the previous dot finished."""
-        found = self.schedule.unrounded(dot) if self.schedule.stays_in_flight(dot) else None
+        found = self.schedule.unrounded.get(dot)
         if found is None:
             return self.value(dot.operands[0])
         x, order = found
@@ -205,9 +233,10 @@ class IterationEmitter:
     def share_rhs(self, dot, axis):
         """Write an rhs into a buffer with rows along `axis`, together with every other rhs of that layout that depends
         on no dot: each `share` costs a barrier."""
-        schedule = self.schedule
-        others = [d for d in schedule.dots if not schedule.reads_in_place(d, "b") and schedule.best_axis(d) == axis]
-        operands = [dot.operands[1], *(d.operands[1] for d in others if not schedule.needs_dots(d.operands[1]))]
+        schedule, needs_dots = self.schedule, self.schedule.info.needs_dots
+        kinds = [(d.operands[1], schedule.operands[d, "b"]) for d in schedule.dots]
+        others = [x for x, (where, _, along) in kinds if where == "written" and along == axis and not needs_dots(x)]
+        operands = [dot.operands[1], *others]
         ready = {(y, axis): self.value(y) for y in operands}
         ready = {key: y for key, y in ready.items() if key not in self.put}
         made = gpu_ops.share(self.b, *ready.values(), axis=axis)

@@ -32,7 +32,8 @@ def use_ping_pong(loops, warps):
 
 def _can_alternate(loop):
     schedule, (*openers, last) = loop.schedule, loop.schedule.dots
-    if len(schedule.in_flight) != 1 or not schedule.stays_in_flight(last) or not schedule.follows_other_dot(last, last):
+    alone = len(schedule.in_flight) == 1 and schedule.stays_in_flight(last)
+    if not alone or not schedule.info.follows_other_dot(last, last):
         return False
     if len(openers) != max(1, len(schedule.issued_first)) or not all(map(schedule.can_begin, openers)):
         return False

@@ -11,7 +11,7 @@ is the exit condition of the loop itself, so the prefetch reads no address that 
 
 A load whose address depends on other loads is prefetched together with them. Loads are taken in program order until the
 register budget is spent. Loops that contain loops are left alone. So are loops with side effects other than stores that
-the launcher can prove not to alias the prefetched loads (`schedule.Reordering`).
+the launcher can prove not to alias the prefetched loads (`reordering.Reordering`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from ....ir.core import walk
 from ....ir.rewrite import substitute, sweep
 from ....passes.assumed import Assumed
 from ....passes.dce import dce
-from .iteration import IterationEmitter
-from .schedule import Reordering, Schedule
+from .capabilities import NO_DOTS
+from .iteration import Emission, IterationEmitter
+from .loop_info import LoopInfo
+from .reordering import Reordering
+from .schedule import register_loads, schedule_dots
 
 
 def prefetch_loads(module, target):
@@ -41,9 +44,13 @@ def prefetch_loads(module, target):
             return None
         if any(x.kind.loop or x.kind.mma for x in walk(op.regions[0])):
             return None
-        schedule = Schedule(op, None, reordering)
-        fits = schedule.only_stores() and schedule.choose_loads(lambda load: _registers(load.type, threads), registers)
-        return _ahead(schedule, b) if fits and schedule.take_pairs() else None
+        info = LoopInfo.of(op, NO_DOTS, reordering)
+        cost = lambda load: _registers(load.type, threads)
+        loads = register_loads(info, cost, registers) if info.only_stores() else None
+        if loads is None:
+            return None
+        schedule = schedule_dots(info, loads)
+        return _ahead(schedule, b) if reordering is None or reordering.take(schedule.pairs) else None
 
     swept = sweep(module, rule)
     return module if swept is module else dce(assumed.stated_by(swept))
@@ -60,15 +67,15 @@ def _ahead(schedule, b):
     """The new loop's results."""
     loop, body = schedule.loop, schedule.body
     lo, hi, step, *inits = loop.operands
-    schedule.bind(b, hi)
-    first = _loaded(schedule, lo, [inits[k] for k in schedule.params])
+    emission, (_, params, _, indices) = Emission(schedule, b, hi), schedule.prefetched
+    first = _loaded(emission, lo, [inits[k] for k in params])
     names = [*(arg.name for arg in body.args), *[""] * len(first)]
     with b.region([lo.type, *(x.type for x in (*inits, *first))], names) as region:
         own, carried = region.args[: len(body.args)], region.args[len(body.args) :]
-        known = dict(zip(schedule.indices, carried))
-        emitter = IterationEmitter(schedule, {**known, **dict(zip(body.args, own))})
-        following = [emitter.value(body.yields[k]) for k in schedule.params]
-        following = _loaded(schedule, ops.add(b, own[0], step), following)
+        known = dict(zip(indices, carried))
+        emitter = IterationEmitter(emission, {**known, **dict(zip(body.args, own))})
+        following = [emitter.value(body.yields[k]) for k in params]
+        following = _loaded(emission, ops.add(b, own[0], step), following)
         ops.yield_(b, *substitute(b, body, own, known), *following)
     # The new loop must not be prefetched again.
     attrs = {**loop.attrs, "num_stages": 1}
@@ -76,9 +83,10 @@ def _ahead(schedule, b):
     return (outs if type(outs) is tuple else (outs,))[: len(inits)]
 
 
-def _loaded(schedule, i, values):
+def _loaded(emission, i, values):
     """The loads of iteration `i`, predicated on its existence; `values` are the loop-carried values they depend on."""
-    args = [schedule.body.args[0], *(schedule.body.args[1 + k] for k in schedule.params)]
+    body, (_, params, _, indices) = emission.schedule.body, emission.schedule.prefetched
+    args = [body.args[0], *(body.args[1 + k] for k in params)]
     known = dict(zip(args, (i, *values)))
-    emitter = IterationEmitter(schedule, known, more=schedule.has_iteration(i))
-    return [emitter.value(load) for load in schedule.indices]
+    emitter = IterationEmitter(emission, known, more=emission.has_iteration(i))
+    return [emitter.value(load) for load in indices]

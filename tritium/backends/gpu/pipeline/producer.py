@@ -16,7 +16,8 @@ from ....ir.rewrite import effects, sweep
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
 from ..analysis.demanded_rows import unobserved
-from .schedule import Schedule, stages_of
+from .loop_info import LoopInfo, stages_of
+from .schedule import Schedule, schedule_dots, staged_loads
 
 
 def has_dots(op):
@@ -230,7 +231,7 @@ def _ahead(opened, block, loops, can, tma, barred=()):
     readers = lambda x: [op for op in walk(opened.module.body) if any(y is x for y in op.operands)]
     for x, places in read.items():
         if {*readers(x)} == {dot for _, dot, _ in places} and all(
-            schedule.can_copy(x) and dot.operands[2] is not x and schedule.layout_fits(dot, x, operand, False)
+            schedule.info.can_copy(x) and dot.operands[2] is not x and schedule.info.layout_fits(dot, x, operand, False)
             for schedule, dot, operand in places
         ):
             mask = x.operands[1] if len(x.operands) > 1 else None
@@ -245,11 +246,11 @@ def _ahead(opened, block, loops, can, tma, barred=()):
 
 
 def _producer_loop(opened, block, op, can, tma, maps, barred):
-    module, schedule = opened.module, Schedule(op, can)
-    stages = stages_of(op, module)
-    if stages < 2 or not schedule.works():
+    stages, info = stages_of(op, opened.module), LoopInfo.of(op, can)
+    staged = staged_loads(info) if stages > 1 else None
+    if staged is None:
         return None
-    schedule.schedule_dots()
+    schedule = schedule_dots(info, staged)
     if not all(_pure(x, barred) for x in op.operands[:3]) or not _staged(schedule):
         return None
     scalars, loads = Scalars(op), {}
@@ -273,7 +274,7 @@ def _groups(schedule):
     """The staged loads, grouped by the dots that read them first and last."""
     readers = {}
     for dot in schedule.dots:
-        for load in (schedule.source(x)[0] for x in dot.operands[:2]):
+        for load in (schedule.info.source(x)[0] for x in dot.operands[:2]):
             if load is not None and load in schedule.loads:
                 readers.setdefault(load, []).append(dot)
     found = {}
@@ -299,11 +300,11 @@ def _staged(schedule):
     """
     for dot in schedule.dots:
         for operand, x in zip("ab", dot.operands):
-            load, transposed = schedule.source(x)
-            fits = operand == "a" or load is None or schedule.layout_fits(dot, load, operand, transposed)
+            load, transposed = schedule.info.source(x)
+            fits = operand == "a" or load is None or schedule.info.layout_fits(dot, load, operand, transposed)
             if load is not None and not (load in schedule.loads and fits):
                 return False
-            if load is None and any(schedule.can_copy(x) for x in schedule.loads_behind(x)):
+            if load is None and any(map(schedule.info.can_copy, schedule.info.loads_behind(x))):
                 return False
     return all(op.kind is not ops.dot or op in schedule.dots for op in schedule.body.ops)
 

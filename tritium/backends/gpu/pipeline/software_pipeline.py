@@ -38,8 +38,11 @@ from ....ir.core import walk
 from ....ir.rewrite import sweep
 from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
-from .iteration import IterationEmitter
-from .schedule import Reordering, Schedule, capabilities, stages_of
+from .capabilities import capabilities
+from .iteration import Emission, IterationEmitter
+from .loop_info import LoopInfo, stages_of
+from .reordering import Reordering
+from .schedule import prefetched_loads, schedule_dots
 
 
 def software_pipeline(module, target, most=None):
@@ -54,8 +57,15 @@ def software_pipeline(module, target, most=None):
         if op.kind is not ops.for_:
             return None
         stages = stages_of(op, module)
-        stages, schedule = min(stages, most or stages), Schedule(op, can, reordering)
-        fits = stages > 1 and schedule.works_with_registers() and schedule.take_pairs()
+        stages = min(stages, most or stages)
+        if stages < 2:
+            return None
+        info = LoopInfo.of(op, can, reordering)
+        loads = prefetched_loads(info)
+        if loads is None:
+            return None
+        schedule = schedule_dots(info, loads, copies=True)
+        fits = reordering is None or reordering.take(schedule.pairs)
         return _Pipelined(schedule, b, stages, kept).build() if fits else None
 
     return assumed.stated_by(sweep(module, rule))
@@ -70,7 +80,7 @@ class _Kept:
     """Buffers that outlive the loop they were made for, because a later loop of the block reads them."""
 
     def __init__(self, module):
-        self.buffers = []  # (key of `Schedule.shared`, address, axis, tile) in the order in which they are made
+        self.buffers = []  # (key of `Emission.outer`, address, axis) in the order in which they are made
         self.siblings = {}  # id of an op of the module -> its block, and its place there
         self._note(module.body)
 
@@ -82,7 +92,7 @@ class _Kept:
 
     def here(self, b):
         """{key: (address, axis)} of those in the block that is being emitted."""
-        return {key: (address, axis) for key, address, axis, _ in self.buffers if b.is_here(address)}
+        return {key: (address, axis) for key, address, axis in self.buffers if b.is_here(address)}
 
     def wanted(self, b):
         """The operands of dots in later loops of the block."""
@@ -106,23 +116,22 @@ class _Pipelined:
     def __init__(self, schedule, b, stages, kept):
         self.schedule, self.b, self.stages, self.body, self.kept = schedule, b, stages, schedule.body, kept
         lo, hi, self.step, *_ = schedule.loop.operands
-        self.index = lo.type
-        schedule.bind(b, hi)
-        schedule.schedule_dots(copies=True)
+        self.index, self.emission = lo.type, Emission(schedule, b, hi)
+        self.params, self.indices = schedule.prefetched.params, schedule.prefetched.indices
 
     def build(self):
         """Emit the prologue, the loop and the final waits; returns the results of the loop."""
-        b, schedule, stages = self.b, self.schedule, self.stages
+        b, schedule, emission, stages = self.b, self.schedule, self.emission, self.stages
         lo, hi, step, *inits = schedule.loop.operands
-        buffer = lambda x: gpu_ops.multibuffer(b, tile=x.type, slots=stages, axis=schedule.can.axis(x))
+        buffer = lambda x: gpu_ops.multibuffer(b, tile=x.type, slots=stages, axis=schedule.axes[x])
         wanted = self.kept.wanted(b)
         own = self.share_kept(wanted)
-        schedule.buffers = {load: buffer(load) for load in schedule.loads}
-        schedule.shared |= schedule.share_outer_operands(own)
-        ahead_i, ahead = lo, [inits[k] for k in schedule.params]
+        emission.multibuffers = {load: buffer(load) for load in schedule.loads}
+        emission.outer |= emission.share(own)
+        ahead_i, ahead = lo, [inits[k] for k in self.params]
         ahead += self.load_indices(lo, ahead)
         for s in range(stages - 1):  # the prologue
-            ahead = self.issue_copies(self.number(s), ahead_i, ahead, schedule.has_iteration(ahead_i))
+            ahead = self.issue_copies(self.number(s), ahead_i, ahead, emission.has_iteration(ahead_i))
             ahead_i = ops.add(b, ahead_i, step)
         carried = [*inits, ahead_i, self.number(0), self.number(stages - 1), *ahead]
         names = ["i", *(a.name for a in self.body.args[1:]), *[""] * (len(carried) - len(inits))]
@@ -134,18 +143,17 @@ class _Pipelined:
         for k in schedule.in_flight:
             outs[k] = gpu_ops.dot_wait(b, outs[k], pending=0)
         gpu_ops.async_wait(b, pending=0)
-        gpu_ops.release(b, self.kept.end(b, wanted) or next(iter(schedule.buffers.values())))
+        gpu_ops.release(b, self.kept.end(b, wanted) or next(iter(emission.multibuffers.values())))
         return tuple(outs)
 
     def share_kept(self, wanted):
         """Reuse operands that are in buffers already, and write those that later loops read; returns the others."""
-        b, schedule, operands = self.b, self.schedule, self.schedule.outer_operands()
-        there = self.kept.here(b)
-        new = {key: x for key, x in operands.items() if key not in there and key[0] in wanted}
-        made = schedule.share_outer_operands(new)
-        self.kept.buffers += [(key, *made[key], new[key][0]) for key in made]
-        schedule.shared = {key: found for key, found in {**there, **made}.items() if key in operands}
-        return {key: x for key, x in operands.items() if key not in schedule.shared}
+        operands, there = self.schedule.outer_operands(), self.kept.here(self.b)
+        new = {key: axis for key, axis in operands.items() if key not in there and key[0] in wanted}
+        made = self.emission.share(new)
+        self.kept.buffers += [(key, *found) for key, found in made.items()]
+        self.emission.outer = {key: found for key, found in {**there, **made}.items() if key in operands}
+        return {key: axis for key, axis in operands.items() if key not in self.emission.outer}
 
     def number(self, value):
         return ops.constant(self.b, value=value, type=self.index)
@@ -153,30 +161,30 @@ class _Pipelined:
     def run_ahead(self, i, values, more):
         """An emitter for a later iteration, given its index, its loop-carried scalars, and its indices if it has
         them."""
-        args = [self.body.args[0], *(self.body.args[1 + k] for k in self.schedule.params), *self.schedule.indices]
-        return IterationEmitter(self.schedule, dict(zip(args, (i, *values))), more=more)
+        args = [self.body.args[0], *(self.body.args[1 + k] for k in self.params), *self.indices]
+        return IterationEmitter(self.emission, dict(zip(args, (i, *values))), more=more)
 
     def load_indices(self, i, values):
         """The index loads of a later iteration, predicated on its existence."""
-        if not self.schedule.indices:
+        if not self.indices:
             return []
-        emitter = self.run_ahead(i, values, self.schedule.has_iteration(i))
-        return [emitter.value(load) for load in self.schedule.indices]
+        emitter = self.run_ahead(i, values, self.emission.has_iteration(i))
+        return [emitter.value(load) for load in self.indices]
 
     def issue_copies(self, slot, i, values, more):
         """Issue the copies of one iteration into a slot; returns the scalars of the iteration after it."""
         b, emitter = self.b, self.run_ahead(i, values, more)
-        following = lambda: [emitter.value(self.body.yields[k]) for k in self.schedule.params]
-        indices = self.load_indices(ops.add(b, i, self.step), following()) if self.schedule.indices else []
+        following = lambda: [emitter.value(self.body.yields[k]) for k in self.params]
+        indices = self.load_indices(ops.add(b, i, self.step), following()) if self.indices else []
         for load in self.schedule.loads:
             mask = emitter.mask(load)
             gpu_ops.async_load(
                 b,
-                self.schedule.slot_address(load, slot),
+                self.emission.slot_address(load, slot),
                 emitter.value(load.operands[0]),
                 mask,
                 tile=load.type,
-                axis=self.schedule.can.axis(load),
+                axis=self.schedule.axes[load],
                 loc=load.loc,
             )
         gpu_ops.async_commit(b)
@@ -186,8 +194,8 @@ class _Pipelined:
         b, count = self.b, len(self.body.args) - 1
         i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1 : 1 + count], args[1 + count :]
         gpu_ops.async_wait(b, pending=self.stages - 2)
-        emitter = IterationEmitter(self.schedule, dict(zip(self.body.args, (i, *own))), slot)
-        more = self.schedule.has_iteration(ahead_i)
+        emitter = IterationEmitter(self.emission, dict(zip(self.body.args, (i, *own))), slot)
+        more = self.emission.has_iteration(ahead_i)
         start = lambda: self.issue_copies(fill, ahead_i, ahead, more)
         if not self.schedule.in_flight:
             following, ends = start(), emitter.body()

@@ -35,10 +35,11 @@ from ..analysis.division import small_dividends
 from ..analysis.preconditions import Assumptions
 from ..ops import MIN_TRANSFER
 from ..tma import by_element, reached, span, tensor_map
+from .capabilities import capabilities
 from .consumer import STATE, consumer_loop, i32, slot_address
+from .iteration import Emission
 from .ping_pong import use_ping_pong
 from .producer import AHEAD, Opened, buffers_of, find_producer_loops, has_dots, slots_of
-from .schedule import capabilities
 
 
 def specialize_warps(module, target, ping_pong=True):
@@ -94,7 +95,7 @@ class _Build:
         self.assumptions = Assumptions(opened.module, preconditions, opened.grid)
         self.loops, self.outer, self.writes, self.ahead = found
         module = opened.module
-        self.b = Builder()
+        self.b, self.buffers = Builder(), {}  # load -> address of its multibuffer
         self.loads = [*(load for loop in self.loops for load in loop.loads.values()), *self.ahead]
         self.state = (*STATE, *(_TILES if self.ahead else ()))
         self.slots = slots_of(self.loops, can, tma)
@@ -114,11 +115,8 @@ class _Build:
     def build(self):
         b, module = self.b, self.opened.original
         b.arguments = [*module.args, *self.grid, *self.maps]
-        made = {}
         for (tile, axis, *_), keys in buffers_of(self.loops, self.can).items():
-            made |= dict.fromkeys(keys, gpu_ops.multibuffer(b, tile=tile, slots=self.slots, axis=axis))
-        for loop in self.loops:
-            loop.schedule.buffers = {key: made[key] for key in loop.loads}
+            self.buffers |= dict.fromkeys(keys, gpu_ops.multibuffer(b, tile=tile, slots=self.slots, axis=axis))
         self.rank = [gpu_ops.block_rank(b)] if self.opened.blocks > 1 else []
         count = self.slots * len(self.loops[0].groups)
         self.full = gpu_ops.mbarrier_init(b, count=count, arrivals=1)
@@ -246,7 +244,7 @@ class _Build:
                 filled = self.at(self.full, group, mine)
                 for key in sorted(keys, key=lambda key: -loop.loads[key].blocks):  # multicast first
                     load = loop.loads[key]
-                    buffer = slot_address(b, loop.schedule.buffers[key], load.op.type, mine)
+                    buffer = slot_address(b, self.buffers[key], load.op.type, mine)
                     self.load(load, buffer, filled, iteration, scalar, loop.op)
                 gpu_ops.mbarrier_arrive(b, filled)
             more = ops.add(b, iteration, ops.constant(b, value=1, type=T.i64))
@@ -327,6 +325,7 @@ class _Consumer:
 
     def __init__(self, build, state):
         self.build, self.state, self.before = build, state, state
+        self.tiles = {}  # those loaded ahead, as `Emission.outer` has them
         self.loops = {loop.op.regions[0]: loop for loop in build.loops}
         if build.outer is not None:  # its regions come before it: they begin with parameters it has yet to get
             self.state = self.carried = _parameters(build.state)
@@ -349,15 +348,16 @@ class _Consumer:
         return outs[: len(body.yields)]
 
     def loop(self, b, op, loop):
-        schedule = loop.schedule
-        schedule.bind(b, op.operands[1])
         slot, parity, *tile = self.state
         if tile and loop is self.build.loops[0]:
             self.wait_for_tiles(b, *tile)
-        schedule.shared = schedule.share_outer_operands()
-        *outs, slot, parity = consumer_loop(self.build, b, op, loop, slot, parity)
+        emission = Emission(loop.schedule, b, op.operands[1], self.build.buffers, {**self.tiles})
+        outer = loop.schedule.outer_operands()
+        shared = emission.share({key: axis for key, axis in outer.items() if key not in self.tiles})
+        emission.outer |= shared
+        *outs, slot, parity = consumer_loop(self.build, emission, op, loop, slot, parity)
         self.state = (slot, parity, *tile)
-        for address, _ in list(schedule.shared.values())[:1]:
+        for address, _ in list(shared.values())[:1]:
             gpu_ops.release(b, address)
         if tile and loop is self.build.loops[-1]:
             self.release_tiles(b, *tile)
@@ -369,8 +369,7 @@ class _Consumer:
         gpu_ops.mbarrier_wait(b, build.at(build.tiles_full, 0, slot, b), parity)
         for load, buffer in zip(build.ahead, build.tiles):
             where = slot_address(b, buffer, load.op.type, slot), build.can.axis(load.op)
-            for loop in build.loops:
-                loop.schedule.from_tma |= {(load.op, operand): where for operand in "ab"}
+            self.tiles |= {(load.op, operand): where for operand in "ab"}
 
     def release_tiles(self, b, slot, parity):
         build = self.build

@@ -21,7 +21,9 @@ from ....passes.assumed import Assumed
 from ....passes.dce import dce
 from ....passes.licm import licm
 from ....passes.simplify import number
-from ..pipeline.schedule import Schedule, capabilities, is_loaded, stages_of
+from ..pipeline.capabilities import capabilities
+from ..pipeline.loop_info import LoopInfo, is_loaded, stages_of
+from ..pipeline.schedule import prefetched_loads
 
 
 def eliminate_redundant_loads(module, target):
@@ -32,9 +34,11 @@ def eliminate_redundant_loads(module, target):
     assumed = Assumed(module)
     info, can, found = analyze(module, assumed.nonnegative), capabilities(target, module, []), {}
     for loop in loops:
-        schedule = Schedule(loop, can)
-        if stages_of(loop, module) > 1 and schedule.works_with_registers():
-            found |= _repeating(schedule, info)
+        if stages_of(loop, module) < 2:
+            continue
+        around = LoopInfo.of(loop, can)
+        if prefetched_loads(around) is not None:
+            found |= _repeating(around, info)
 
     def rule(b, op):
         steps = found.get(b.original)
@@ -51,17 +55,17 @@ def _computes_operands(loop):
     return any(not is_loaded(x) for dot in dots for x in dot.operands[:2])
 
 
-def _repeating(schedule, info):
+def _repeating(loop, info):
     """{id of a load behind an operand: repetitions of its elements along each axis}, if the distinct ones can be
     copied."""
-    dots = (*schedule.dots, *schedule.in_registers)
+    dots = (*loop.dots, *loop.in_registers)
     operands = [x for dot in dots for x in dot.operands[:2]]
-    loads = [load for x in operands for rank in (1, 2) for load in schedule.loads_behind(x, rank)]
+    loads = [load for x in operands for rank in (1, 2) for load in loop.loads_behind(x, rank)]
     found = {}
     for load in loads:
         steps = _steps(load, info)
         few = _few(Builder(), load, steps) if max(steps) > 1 and not load.attrs["volatile"] else None
-        if few is not None and (schedule.can_copy if len(steps) == 2 else schedule.can_prefetch)(few):
+        if few is not None and (loop.can_copy if len(steps) == 2 else loop.can_prefetch)(few):
             found[load] = steps
     return found
 

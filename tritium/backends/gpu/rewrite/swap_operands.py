@@ -23,7 +23,9 @@ from ....ir.core import Op, walk
 from ....ir.rewrite import substitute, sweep
 from ....passes.dce import dce
 from ..layout.rules import simple
-from ..pipeline.schedule import Schedule, capabilities, is_loaded, stages_of
+from ..pipeline.capabilities import capabilities
+from ..pipeline.loop_info import LoopInfo, is_loaded, stages_of
+from ..pipeline.schedule import prefetched_loads
 
 
 def swap_operands(module, target):
@@ -35,9 +37,11 @@ def swap_operands(module, target):
     def rule(b, op):
         if op.kind is not ops.for_:
             return None
-        schedule = Schedule(op, can)
-        dots = (*schedule.dots, *schedule.in_registers) if stages_of(op, module) > 1 else ()
-        chosen = {schedule.sum_of(dot) for dot in dots if schedule.sum_of(dot) is not None and _gains(schedule, dot)}
+        if stages_of(op, module) < 2:
+            return None
+        info = LoopInfo.of(op, can)
+        dots = (*info.dots, *info.in_registers)
+        chosen = {info.sum_of(dot) for dot in dots if info.sum_of(dot) is not None and _gains(info, dot)}
         return _transpose(b, op, chosen) if chosen else None
 
     swapped = sweep(module, rule)
@@ -49,34 +53,37 @@ def _may_gain(right):
     return T.element(right.type).bits == 32 or not is_loaded(right)
 
 
-def _gains(schedule, dot):
+def _gains(info, dot):
     """True if a dot is better swapped: it then has a wgmma, and reads the former lhs from a buffer."""
-    left, transposed = schedule.source(dot.operands[0])
-    if left is None or not schedule.can_copy(left):
+    left, transposed = info.source(dot.operands[0])
+    if left is None or not info.can_copy(left):
         return False
     a, b, total = map(_swapped, dot.operands)
     other = Op(ops.dot, (b, a, total), dot.attrs, (_type(dot),))
-    if not schedule.can.fits(other) or not schedule.layout_fits(other, left, "b", not transposed):
+    if not info.can.fits(other) or not info.layout_fits(other, left, "b", not transposed):
         return False
-    return _needs_other_layout(schedule, dot) or schedule.can.lhs_once(other) and _computed(schedule, dot.operands[1])
+    return _needs_other_layout(info, dot) or info.can.lhs_once(other) and _computed(info, dot.operands[1])
 
 
-def _needs_other_layout(schedule, dot):
+def _needs_other_layout(info, dot):
     """True if a dot cannot read its rhs from a buffer as it is laid out, but threads can."""
-    right, transposed = schedule.source(dot.operands[1])
-    if dot not in schedule.dots or right is None or right.type.element.bits != 32:
+    right, transposed = info.source(dot.operands[1])
+    if dot not in info.dots or right is None or right.type.element.bits != 32:
         return False
-    return schedule.can_copy(right) and not schedule.layout_fits(dot, right, "b", transposed)
+    return info.can_copy(right) and not info.layout_fits(dot, right, "b", transposed)
 
 
-def _computed(schedule, right):
+def _computed(info, right):
     """True if threads compute an rhs in its iteration, in any layout: from prefetched loads and scalars."""
-    if is_loaded(right) or not any(schedule.loads_behind(right)) or not schedule.works_with_registers():
+    if is_loaded(right) or not any(info.loads_behind(right)):
+        return False
+    staged = prefetched_loads(info)
+    if staged is None:
         return False
     todo, seen = [right], set()
     while todo:
         x = todo.pop()
-        if x in seen or x in schedule.loads or type(x.type) is not T.Tile or schedule.outside(x):
+        if x in seen or x in staged.loads or type(x.type) is not T.Tile or info.outside(x):
             continue
         if not simple(x):
             return False

@@ -1,0 +1,114 @@
+"""The pipeline schedules of loops, by themselves: what `schedules.txt` says of the kernels that the passes' tests use.
+
+`pytest --update` writes what came out. Nothing is emitted here.
+"""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import cases
+from tritium import ops
+from tritium.backends.gpu.pipeline.capabilities import NO_DOTS, capabilities
+from tritium.backends.gpu.pipeline.loop_info import LoopInfo, stages_of
+from tritium.backends.gpu.pipeline.reordering import Reordering
+from tritium.backends.gpu.pipeline.schedule import prefetched_loads, register_loads, schedule_dots, staged_loads
+from tritium.backends.nvptx.isa.target import NvTarget
+from tritium.ir.core import walk
+from tritium.ir.text import parse_module, print_module
+from tritium.passes.assumed import Assumed
+
+HERE = Path(__file__).parent
+EXPECTED = HERE / "schedules.txt"
+FILES = ("gpu/software_pipeline", "gpu/specialize_warps", "nvptx/attention", "nvptx/attention_ping_pong")
+CASES = [case for name in FILES for case in cases.read(HERE / f"{name}.tir")]
+
+
+def loops_of(case):
+    """(the loops around dots of a case that ask for stages, their capabilities, the reordering)."""
+    arch, warps, stages = re.search(r"# target: sm_(\d+) warps=(\d+)(?: stages=(\d+))?", case.given).groups()
+    module = parse_module(case.kernel)
+    module = module.replace(attrs={**module.attrs, "num_warps": int(warps), "num_stages": int(stages or 3)})
+    can = capabilities(NvTarget.of(arch), module, [])
+    loops = [op for op in walk(module.body) if op.kind is ops.for_ and stages_of(op, module) > 1]
+    loops = [op for op in loops if any(x.kind is ops.dot for x in op.regions[0].ops)]
+    return module, loops, can, Reordering.of(module, Assumed(module))
+
+
+def schedules(case):
+    """The text of the schedules of a case: of a producer warp, and of copies by all threads."""
+    _, loops, can, reordering = loops_of(case)
+    for loop in loops:
+        for name, info, find in (
+            ("producer", LoopInfo.of(loop, can), staged_loads),
+            ("copies", LoopInfo.of(loop, can, reordering), prefetched_loads),
+        ):
+            loads = find(info)
+            found = "none" if loads is None else str(schedule_dots(info, loads, copies=name == "copies"))
+            yield "\n".join([f"{name}:", *(f"  {line}" for line in found.splitlines())])
+
+
+def name_of(case):
+    return f"{case.path.stem}: {case.title}"
+
+
+def expectations():
+    parts = re.split(r"(?m)^# ", EXPECTED.read_text())[1:] if EXPECTED.exists() else []
+    return dict(part.split("\n", 1) for part in parts)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=name_of(case)) for case in CASES])
+def test_schedule(case, request):
+    found = "".join(f"{text}\n" for text in schedules(case))
+    if request.config.getoption("--update"):
+        known = {**expectations(), name_of(case): found}
+        order = [name for name in map(name_of, CASES) if name in known]
+        EXPECTED.write_text("".join(f"# {name}\n{known[name]}" for name in order))
+        return
+    assert found == expectations()[name_of(case)]
+
+
+def test_a_schedule_is_not_changed_and_changes_nothing():
+    module, (loop, *_), can, reordering = loops_of(CASES[0])
+    before = print_module(module)
+    info = LoopInfo.of(loop, can, reordering)
+    schedule = schedule_dots(info, prefetched_loads(info), copies=True)
+    assert print_module(module) == before
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        schedule.dots = ()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        info.dots = ()
+    assert str(schedule) == str(schedule_dots(info, prefetched_loads(info), copies=True))
+
+
+def test_few_registers_keep_dots_from_staying_in_flight():
+    """The threads that copy need registers for addresses, too."""
+    _, (loop, *_), can, _ = loops_of(CASES[0])
+    for room, expected in ((True, (0,)), (False, ())):
+        info = LoopInfo.of(loop, can._replace(holds=lambda tiles, room=room: room))
+        loads = staged_loads(info)
+        assert schedule_dots(info, loads, copies=True).in_flight == expected
+        assert schedule_dots(info, loads).in_flight == (0,)
+
+
+def test_loads_into_registers_take_the_room_there_is():
+    module = parse_module("""kernel @sums(%p: ptr<f32>, %q: ptr<f32>, %n: i32) {
+      %0 = constant {value=0, type=i32} : i32
+      %1 = constant {value=1, type=i32} : i32
+      for %0, %n, %1 {
+      ^(%i: i32):
+        %2 = addptr %p, %i : ptr<f32>
+        %3 = load %2 : f32
+        %4 = addptr %q, %i : ptr<f32>
+        %5 = load %4 : f32
+        yield
+      }
+    }""")
+    loop = next(op for op in module.body.ops if op.kind is ops.for_)
+    info = LoopInfo.of(loop, NO_DOTS)
+    names = lambda room: str(schedule_dots(info, register_loads(info, lambda load: 1, room)))
+    assert names(1) == "prefetch nothing; ahead: the index; in registers: load 1"
+    assert names(2) == "prefetch nothing; ahead: the index; in registers: load 1, load 3"
+    assert register_loads(info, lambda load: 1, 0) is None

@@ -1,0 +1,83 @@
+"""What a target can do with the dots and loads of a module: what a pipeline schedule asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ....analysis.axis_info import analyze
+from ....ir import types as T
+
+
+class Capabilities(NamedTuple):
+    """What the target can do with dots and loads.
+
+    fits(dot): it has an asynchronous MMA for this dot on shared-memory operands. multiplies(dot): it has an MMA for it
+    with operands in registers. copies(dot): it has no MMA for it, but asynchronous copies to buffers that threads read.
+    axis(load): the contiguous axis of a load. vector(load): the bytes of one asynchronous copy. takes(dot, operand,
+    axis): operand "a" or "b" may be contiguous along `axis`. lhs_once(dot): an lhs in registers is not replicated over
+    threads. holds(tiles): these tiles fit into the registers of the threads at the same time.
+    """
+
+    fits: Callable
+    multiplies: Callable
+    copies: Callable
+    axis: Callable
+    takes: Callable
+    vector: Callable
+    lhs_once: Callable
+    holds: Callable
+
+
+NO_DOTS = Capabilities(*[lambda *_: False] * len(Capabilities._fields))  # for loops without dots
+
+_OTHERS = 63  # registers of a thread for operands and addresses, beside the results of dots
+
+
+def capabilities(target, module, nonnegative):
+    """The `Capabilities` of a target for the dots and loads of a module. Asynchronous copies have up to 16 bytes.
+
+    Values that are assumed not to be negative are added to `nonnegative`; see `axis_info.analyze`.
+    """
+    info, warps = analyze(module, nonnegative), module.attrs["num_warps"]
+    mma, copies_itself = target.mma, target.async_copies is not None
+
+    def types(dot):
+        return dot.operands[0].type, dot.operands[1].type, dot.type, dot.attrs["precision"], warps
+
+    def multiplies(dot):
+        return copies_itself and len(dot.type.shape) == 2 and mma.fragments(*types(dot)) is not None
+
+    def copies(dot):
+        return copies_itself and len(dot.type.shape) == 2 and mma.accumulator(*types(dot)) is None
+
+    def axis(load):
+        known = info(load.operands[0])
+        return max(range(len(known.contiguity)), key=lambda k: (known.contiguity[k], k))
+
+    def takes(dot, operand, axis):
+        return mma.takes(dot.operands["ab".index(operand)].type, operand, axis, dot.type.shape[0], warps)
+
+    def vector(load):
+        known, size = info(load.operands[0]), load.type.element.bytes
+        along = axis(load)
+        width = min(known.contiguity[along], known.divisibility[along] // size, load.type.shape[along], 16 // size)
+        if len(load.operands) > 1:
+            width = min(width, info(load.operands[1]).constancy[along])
+        return width * size
+
+    def holds(tiles, registers=target.registers):
+        words = sum(tile.numel * _bytes(tile.element) // 4 for tile in tiles)
+        return words <= (registers - _OTHERS) * target.warp_size * warps
+
+    return Capabilities(
+        fits=lambda dot: mma.in_shared(*types(dot)), multiplies=multiplies, copies=copies, axis=axis, takes=takes,
+        vector=vector, lhs_once=lambda dot: mma.lhs_once(dot.type.shape[0], warps), holds=holds,
+    )  # fmt: skip
+
+
+def _bytes(element):
+    return 8 if type(element) is T.Ptr else element.bytes
+
+
+__all__ = ["NO_DOTS", "Capabilities", "capabilities"]

@@ -1,0 +1,232 @@
+"""A loop as the pipeline passes see it: its dots, its stores, and which value depends on which. Nothing is chosen here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Block, Module, Op, Result, Value, walk
+from ....ir.rewrite import effects
+from ..ops import MIN_TRANSFER
+from .capabilities import Capabilities
+from .reordering import Reordering
+
+
+@dataclass(frozen=True, eq=False)
+class LoopInfo:
+    """A loop and its dots, by who multiplies: asynchronous MMAs on shared memory (`dots`), MMAs on registers
+    (`in_registers`), or threads on buffers (`by_threads`)."""
+
+    loop: Op
+    can: Capabilities
+    reordering: Reordering | None
+    inside: frozenset[Op]
+    dots: tuple[Op, ...]
+    in_registers: tuple[Op, ...]
+    stores: tuple[Op, ...]
+    by_threads: tuple[Op, ...] = ()
+
+    @staticmethod
+    def of(loop: Op, can: Capabilities, reordering: Reordering | None = None) -> LoopInfo:
+        """What there is to know of a loop; without a `reordering`, no load moves above a store."""
+        body = loop.regions[0].ops
+        every = [op for op in body if op.kind is ops.dot]
+        dots = tuple(op for op in every if can.fits(op))
+        in_registers = tuple(op for op in every if op not in dots and can.multiplies(op))
+        stores = tuple(op for op in body if op.kind is ops.store)
+        info = LoopInfo(loop, can, reordering, frozenset(body), dots, in_registers, stores)
+        by_threads = tuple(op for op in every if can.copies(op) and info.comes_in_buffers(op))
+        return dataclasses.replace(info, by_threads=by_threads) if by_threads else info
+
+    @property
+    def body(self) -> Block:
+        """The body of the loop."""
+        return self.loop.regions[0]
+
+    # --- memory -----------------------------------------------------------------------------------------------------
+    def quiet(self) -> bool:
+        """True if the loop writes memory only by stores that loads may be hoisted above, and every op can be cloned."""
+        return self.only_stores() and not any(map(self.captures, self.body.ops))
+
+    def only_stores(self) -> bool:
+        """True if the loop writes memory only by stores that loads may be hoisted above."""
+        allowed = () if self.reordering is None else self.stores
+        return not any("write" in (op.kind.effects, effects(op)) for op in self.body.ops if op not in allowed)
+
+    def hoists_over_stores(self, load: Op) -> bool:
+        """True if a load may be hoisted above the stores of earlier iterations."""
+        return self.reordering is None or all(self.reordering.pair(load, store, self.loop) for store in self.stores)
+
+    def pairs(self, loads: Iterable[Op]) -> tuple:
+        """The pairs of these loads and the stores that the launcher must check not to alias."""
+        known = self.reordering
+        return () if known is None else tuple(known.pair(x, store, self.loop) for x in loads for store in self.stores)
+
+    def can_copy(self, load: Op) -> bool:
+        """True if an asynchronous copy gives the same tile as the load."""
+        return zeros_elsewhere(load) and self.can_prefetch(load)
+
+    def can_prefetch(self, load: Op) -> bool:
+        """True if an asynchronous copy gives the same elements as the load where its mask holds."""
+        return self.can.vector(load) >= MIN_TRANSFER and self.hoists_over_stores(load)
+
+    # --- operands of dots -------------------------------------------------------------------------------------------
+    def source(self, x: Value) -> tuple[Op | None, bool]:
+        """(load, whether it is transposed) that defines an operand of a dot; (None, False) if it is not a plain
+        load."""
+        transposed = False
+        if type(x) is Op and x.kind is ops.trans and x.attrs["order"] == (1, 0) and x in self.inside:
+            x, transposed = x.operands[0], True
+        if type(x) is Op and x.kind is ops.load and x in self.inside:
+            return x, transposed
+        return None, False
+
+    def loads_behind(self, x: Value, rank: int = 2) -> Iterator[Op]:
+        """The loads of tiles of this rank from which an operand of a dot is computed by cheap elementwise ops, views
+        and broadcasts."""
+        if type(x) is not Op or x not in self.inside:
+            return
+        if x.kind is ops.load and len(T.shape(x.type)) == rank:
+            yield x
+        elif x.kind.cost != "slow":
+            for y in x.operands:
+                yield from self.loads_behind(y, rank)
+
+    def comes_in_buffers(self, dot: Op) -> bool:
+        """True if threads can read both operands of a dot from buffers: filled by copies, or before the loop."""
+        loads = [self.source(x)[0] for x in dot.operands[:2]]
+        there = [self.outside(x) or load is not None for x, load in zip(dot.operands, loads)]
+        return all(there) and any(loads) and all(self.can_copy(load) for load in loads if load is not None)
+
+    def layout_fits(self, dot: Op, load: Op, operand: str, transposed: bool) -> bool:
+        """True if the dot can read the buffer of a load with its layout in memory."""
+        axis = self.can.axis(load)
+        return self.can.takes(dot, operand, 1 - axis if transposed else axis)
+
+    def best_axis(self, dot: Op) -> int:
+        """The contiguous axis of an rhs that threads write into a buffer: that of the loads it is computed from, or of
+        the results of dots in registers, if the dot can read it so."""
+        operand = dot.operands[1]
+        along_k = any(self.can.axis(load) == 0 for load in self.loads_behind(operand))
+        return 1 if self.can.takes(dot, "b", 1) and not along_k else 0
+
+    def feeds_only_dots(self, load: Op) -> bool:
+        """True if only dots read the load, directly or transposed."""
+        readers = [op for op in self.body.ops if any(x is load for x in op.operands)]
+        transposed = [op for op in readers if op.kind is ops.trans]
+        readers += [op for op in self.body.ops for t in transposed if any(x is t for x in op.operands)]
+        readers = [op for op in readers if op not in transposed]
+        return all(op in self.dots and load in [self.source(x)[0] for x in op.operands[:2]] for op in readers)
+
+    def unrounded(self, dot: Op) -> tuple[Value, tuple[int, ...] | None] | None:
+        """(lhs before its rounding to 16 bits, order of its axes if transposed), for an lhs that depends on no dot of
+        its iteration; otherwise None."""
+        left, order = dot.operands[0], None
+        if type(left) is Op and left.kind is ops.trans and left in self.inside:
+            (left,), order = left.operands, left.attrs["order"]
+        if type(left) is not Op or left.kind is not ops.cast or left not in self.inside:
+            return None
+        (x,), to = left.operands, left.attrs["to"]
+        rounds = T.element(x.type) is T.f32 and to.is_float and to.bits == 16 and left.attrs["rounding"] is None
+        return (x, order) if rounds and not self.needs_dots(x) else None
+
+    # --- results of dots --------------------------------------------------------------------------------------------
+    def sum_of(self, dot: Op) -> int | None:
+        """The position of the loop-carried value that is an accumulator of this dot alone; None if there is none."""
+        for k, (out, arg) in enumerate(zip(self.body.yields, self.body.args[1:])):
+            once = sum(y is out or y is arg for y in self.body.yields) == 1
+            if once and out is dot and dot.operands[2] is arg and self.users(arg) == [dot] and not self.users(dot):
+                return k
+        return None
+
+    def chains_into_next(self, dot: Op) -> bool:
+        """True if the only user of the result is another dot that accumulates onto it."""
+        users = self.users(dot)
+        adds = len(users) == 1 and users[0] in self.dots and users[0].operands[2] is dot
+        return adds and dot not in self.body.yields and dot not in users[0].operands[:2]
+
+    # --- dependences ------------------------------------------------------------------------------------------------
+    def outside(self, x: Value) -> bool:
+        """True for values defined before the loop."""
+        op = x.op if type(x) is Result else x
+        return op not in self.inside and op not in self.body.args
+
+    def users(self, x: Value) -> list[Op]:
+        """The ops of the body that read a value."""
+        return [op for op in self.body.ops[:-1] if any(y is x for y in op.operands)]
+
+    def captures(self, op: Op) -> bool:
+        """True if a region of `op` uses values of the body: such an op cannot be cloned by its operands alone."""
+        used = [x.op if type(x) is Result else x for r in op.regions for inner in walk(r) for x in inner.operands]
+        return any(x in self.inside or x in self.body.args for x in used)
+
+    def computed_from(self, x: Op, source: Op) -> bool:
+        """True if `x` depends on an op of the same iteration."""
+        todo, seen = list(x.operands), set()
+        while todo:
+            y = todo.pop()
+            op = y.op if type(y) is Result else y
+            if op is source:
+                return True
+            if op in self.inside and op not in seen:
+                seen.add(op)
+                todo += op.operands
+        return False
+
+    def needs_loads(self, x: Op) -> bool:
+        """True if `x` depends on another load of the same iteration."""
+        return any(op is not x and self.computed_from(x, op) for op in self.body.ops if op.kind is ops.load)
+
+    def needs_dots(self, x: Value) -> bool:
+        """True if `x` depends on a dot of the same iteration."""
+        op: Any = x.op if type(x) is Result else x
+        return op in self.inside and (op.kind is ops.dot or any(self.needs_dots(y) for y in op.operands))
+
+    def follow_other_dots(self, users: list[Op], dot: Op) -> bool:
+        """True if there are users, and each follows another dot than this one."""
+        return bool(users) and all(self.follows_other_dot(op, dot) for op in users)
+
+    def follows_other_dot(self, op: Op, dot: Op) -> bool:
+        """True if `op` depends on another dot of its iteration, which has therefore been waited for."""
+        todo, seen = list(op.operands), set()
+        while todo:
+            x = todo.pop()
+            x = x.op if type(x) is Result else x
+            if x in seen or x not in self.inside:
+                continue
+            if x in self.dots:
+                return x is not dot
+            seen.add(x)
+            todo += x.operands
+        return False
+
+
+def stages_of(loop: Op, module: Module) -> int:
+    """The number of stages of a loop: its own `num_stages`, else the kernel's, else 3."""
+    own = loop.attrs["num_stages"]
+    return module.attrs.get("num_stages", 3) if own is None else own
+
+
+def is_loaded(x: Value) -> bool:
+    """True for a load, or a transposed load."""
+    x = x.operands[0] if type(x) is Op and x.kind is ops.trans else x
+    return type(x) is Op and x.kind is ops.load
+
+
+def zeros_elsewhere(load: Op) -> bool:
+    """True if a load gives zeros, or undefined values, where its mask is off."""
+    return len(load.operands) < 3 or _zero(load.operands[2])
+
+
+def _zero(x: Value) -> bool:
+    while type(x) is Op and (x.kind.view or x.kind is ops.cast):
+        x = x.operands[0]
+    return type(x) is Op and x.kind is ops.constant and x.attrs["value"] == 0
+
+
+__all__ = ["LoopInfo", "is_loaded", "stages_of", "zeros_elsewhere"]

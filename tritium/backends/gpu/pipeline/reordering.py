@@ -1,0 +1,43 @@
+"""Legality of reordering: whether a load may be hoisted above the stores of earlier iterations."""
+
+from __future__ import annotations
+
+import functools
+
+from ....analysis.alias import MOST_PAIRS, AliasAnalysis
+
+
+class Reordering:
+    """Legality of hoisting loads of a module above stores; `pairs` are those assumed not to alias."""
+
+    def __init__(self, module, pairs):
+        self.module, self.pairs, self._known = module, pairs, {}
+
+    @staticmethod
+    def of(module, assumed):
+        """As a pass may assume (`passes.assumed`); None if no launcher checks that accesses do not alias."""
+        return None if assumed.pairs is None else Reordering(module, assumed.pairs)
+
+    @functools.cached_property
+    def alias(self):
+        """The alias analysis of the module."""
+        return self.module.found_by(AliasAnalysis)
+
+    def pair(self, load, store, loop):
+        """The pair of a load and a store in a loop that must not alias; None if no launcher can check it."""
+        if (load, store) not in self._known:
+            x, y = (self.alias.origin(op.operands[0]) for op in (load, store))
+            pair = None if x == y else self.alias.pair(load, store, False, loop)
+            self._known[load, store] = pair
+        return self._known[load, store]
+
+    def take(self, pairs):
+        """Assume that these pairs do not alias; False if there are too many to check."""
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self.pairs]
+        if len(self.pairs) + len(new) > MOST_PAIRS:
+            return False
+        self.pairs += new
+        return True
+
+
+__all__ = ["Reordering"]
