@@ -2,22 +2,22 @@
 
 `RESULT[kind](a, op, source)` returns the layout of the result if the leading operand has layout `source`; the default
 is `source`, or the default layout of the shape if the shape changes. `OPERAND[kind](a, op, k, layout)` returns the
-layout of operand k that yields the result in `layout`; the default is `layout`. `a` is the assignment in progress,
+layout of operand k that yields the result in `layout`; the default is `layout`. `a` is the `choose.Choice`,
 which provides the numbers of warps and lanes and the anchor layout of every tile.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op, Result
+from ....ir.core import Op, Result, Value
 from .. import ops as gpu_ops
 from .linear import PARTS, Layout, axis_bits, blocked, transposing
 
 
-def simple(x):
+def simple(x: Value) -> TypeGuard[Op]:
     """True for an op that may be rematerialized in another layout."""
     return type(x) is Op and (x.kind.cost != "slow" or x.kind.elementwise and T.element(x.type).is_int)
 

@@ -1,0 +1,80 @@
+"""Which layouts are chosen, and what it costs to leave them: the first two steps of `assign_layouts`, by themselves."""
+
+import pytest
+
+from tritium import ops
+from tritium.backends.gpu.layout.choose import choose_layouts
+from tritium.backends.gpu.layout.cost import conversion_cost, recompute_cost, replicates_work
+from tritium.backends.gpu.layout.place import place_layouts
+from tritium.backends.nvptx.isa.target import NvTarget
+from tritium.ir.core import walk
+from tritium.ir.text import parse_module, print_module
+
+TRANSPOSE = """kernel @f(%p: ptr<f32> {divisible=16}, %q: ptr<f32> {divisible=16}) {num_warps=4} {
+  %0 = arange {start=0, end=64} : tile<64xi32>
+  %1 = expand_dims %0 {axis=0} : tile<1x64xi32>
+  %2 = expand_dims %0 {axis=1} : tile<64x1xi32>
+  %3 = constant {value=64, type=i32} : i32
+  %4 = splat %3 {shape=(64, 1)} : tile<64x1xi32>
+  %5 = mul %2, %4 : tile<64x1xi32>
+  %6 = broadcast %5 {shape=(64, 64)} : tile<64x64xi32>
+  %7 = broadcast %1 {shape=(64, 64)} : tile<64x64xi32>
+  %8 = add %6, %7 : tile<64x64xi32>
+  %9 = splat %p {shape=(64, 64)} : tile<64x64xptr<f32>>
+  %10 = addptr %9, %8 : tile<64x64xptr<f32>>
+  %11 = load %10 : tile<64x64xf32>
+  %12 = mul %11, %11 : tile<64x64xf32>
+  %13 = trans %12 {order=(1, 0)} : tile<64x64xf32>
+  %14 = splat %q {shape=(64, 64)} : tile<64x64xptr<f32>>
+  %15 = addptr %14, %8 : tile<64x64xptr<f32>>
+  store %15, %13
+}
+"""
+
+
+@pytest.fixture
+def chosen():
+    module = parse_module(TRANSPOSE)
+    found = {op.kind.name: op for op in walk(module.body)}  # the last of each kind
+    return module, found, choose_layouts(module, NvTarget.of(90), None)
+
+
+def test_memory_decides_and_others_follow(chosen):
+    _, found, choice = chosen
+    coalesced = choice.accesses.coalesced(found["load"])
+    assert choice.anchor(found["load"]) == coalesced and coalesced.contiguous(1) == 4
+    square, turned = found["trans"].operands[0], found["trans"]
+    assert choice.anchor(square) == coalesced
+    assert choice.anchor(turned) == coalesced.trans((1, 0))
+
+
+def test_ranges_are_free_and_loads_are_anchored(chosen):
+    _, found, choice = chosen
+    assert choice.is_rematerializable(found["addptr"]) and choice.is_rematerializable(found["arange"])
+    assert choice.remat.cost(found["load"]) is None and choice.remat.cost(found["trans"]) is None
+
+
+def test_costs_of_another_layout(chosen):
+    _, found, choice = chosen
+    turned, ideal = found["trans"], choice.accesses.coalesced(found["store"])
+    nothing = lambda x, layout: None
+    bytes_ = 64 * 64 * 4
+    assert conversion_cost(choice, turned, choice.anchor(turned)) == 0
+    assert conversion_cost(choice, turned, ideal) == bytes_
+    assert recompute_cost(choice, nothing, turned, ideal, bytes_) == bytes_  # its operand would change threads as well
+    already = lambda x, layout: x  # every operand is there in the layout that is needed
+    assert recompute_cost(choice, already, turned, ideal, bytes_) == 0  # a transpose only renames registers
+    assert recompute_cost(choice, already, turned.operands[0], ideal, bytes_) == 64 * 64
+    assert not replicates_work(choice, found["arange"], ideal)
+
+
+def test_a_choice_is_placed_with_one_conversion(chosen):
+    module, _, choice = chosen
+    before = print_module(module)
+    made = place_layouts(module, choice)
+    assert print_module(module) == before
+    assert [op.kind.name for op in walk(made.body)].count("convert") == 1
+    tiles = [op for op in walk(made.body) if any(hasattr(t, "shape") for t in op.types)]
+    assert tiles and all("layout" in op.attrs for op in tiles)
+    (store,) = (op for op in walk(made.body) if op.kind is ops.store)
+    assert store.attrs["vector"] == 4

@@ -1,0 +1,107 @@
+"""How memory ops touch memory: in which order, how wide, and in which layout their threads neighbour in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....analysis.axis_info import analyze
+from ....ir import types as T
+from ....ir.core import Block, Module, Op
+from .. import ops as gpu_ops
+from ..target import Target
+from .linear import Layout, blocked, log2, product
+
+ANCHOR_BYTES = 16  # the widest access of one thread
+
+Order = tuple[tuple[int, ...], tuple[int, ...]]  # shape, axes from most to least contiguous
+
+
+@dataclass(frozen=True, eq=False)
+class Accesses:
+    """The memory ops of a module; `widths` are elements per access of those on one shape in one order."""
+
+    info: Callable  # value -> its axis info
+    warps: int
+    lanes: int
+    widest_atomic: Callable[[str, T.Scalar], int]
+    widths: dict[Order, int]
+
+    @staticmethod
+    def of(module: Module, target: Target, nonnegative: list | None) -> Accesses:
+        """The accesses of a module; `nonnegative` as in `axis_info.analyze`."""
+        warps, info = module.attrs["num_warps"], analyze(module, nonnegative)
+        accesses = Accesses(info, warps, target.warp_size, target.widest_atomic, {})
+        accesses._share_widths(module.body)
+        return accesses
+
+    def _share_widths(self, block: Block) -> None:
+        """Memory ops on one shape in one order share the widest vector any can use: then they share a layout."""
+        for op in block.ops:
+            if op.kind.access and type(op.pointer.type) is T.Tile:
+                key = self.order(op)
+                self.widths[key] = max(self.widths.get(key, 1), self.vector(op))
+            for region in op.regions:
+                self._share_widths(region)
+
+    def order(self, op: Op) -> Order:
+        """(shape, axes from most to least contiguous) of a memory op."""
+        shape = op.pointer.type.shape
+        contiguity = self.info(op.pointer).contiguity
+        order = sorted(range(len(shape)), key=lambda a: (-min(contiguity[a], shape[a]), -a))
+        return shape, tuple(order)
+
+    def vector(self, op: Op) -> int:
+        """Elements per access in a layout of its own: as many as possible without idle threads."""
+        element = T.element(op.pointer.type).pointee
+        # Idle threads cost less here: short async copies do not exist, and short atomics are slow.
+        short = op.kind.atomic or op.kind is gpu_ops.async_load
+        least = gpu_ops.MIN_TRANSFER // _size(element) if short else 1
+        most = max(1, least, product(op.pointer.type.shape) // (self.lanes * self.warps))
+        return 1 << log2(min(self.reach(op), most))
+
+    def reach(self, op: Op) -> int:
+        """The most elements per access: contiguous, aligned, with one predicate."""
+        pointer, mask = op.pointer, op.mask
+        element = T.element(pointer.type).pointee
+        size = _size(element)
+        shape, order = self.order(op)
+        axis, info = order[0], self.info(pointer)
+        width = min(ANCHOR_BYTES // size, info.contiguity[axis], shape[axis], max(1, info.divisibility[axis] // size))
+        if mask is not None:
+            width = min(width, self.info(mask).constancy[axis])
+        if op.kind.atomic:
+            width = min(width, self.widest_atomic(op.attrs.get("how", "cas"), element))
+        return 1 << log2(max(1, width))
+
+    def coalesced(self, op: Op) -> Layout:
+        """The coalesced layout of a memory op."""
+        shape, order = self.order(op)
+        return blocked(shape, self.widths[shape, order], self.warps, self.lanes, order)
+
+    def default(self, shape: tuple[int, ...]) -> Layout:
+        """The layout of a tile without an anchor: that of the memory ops on tiles of its shape."""
+        width = max([v for (s, _), v in self.widths.items() if s == shape] or [1])
+        return blocked(shape, width, self.warps, self.lanes)
+
+    def serves(self, op: Op, own: Layout, ideal: Layout) -> bool:
+        """True if storing from a tile's own layout is as good as converting it to the ideal one first."""
+        inner = own.contiguous(self.order(op)[1][0])
+        if inner < self.vector(op):
+            return False
+        if own.free("lane") or own.free("warp"):  # so few elements that converting them costs more than idle threads
+            return own.registers <= 2 * ideal.registers * min(inner, self.reach(op))
+        return _coalesced(own, ideal)
+
+
+def _size(element: T.Scalar) -> int:
+    return 8 if type(element) is T.Ptr else element.bytes
+
+
+def _coalesced(own: Layout, ideal: Layout) -> bool:
+    """True if the warp touches memory in runs about as long as the ideal layout would."""
+    lowest = sorted(x for x in own.lane if x)[:3]
+    return lowest == sorted(x for x in ideal.lane if x)[:3]
+
+
+__all__ = ["ANCHOR_BYTES", "Accesses"]

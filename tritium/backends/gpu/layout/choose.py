@@ -1,0 +1,195 @@
+"""Which layout each tile is computed in: its anchor.
+
+Memory ops and dots are anchors: their layout follows from the order of memory or from the tensor cores. Every other
+tile takes the layout of its costliest operand, by the rules in `rules`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Block, Module, Op, Result, Value
+from .. import ops as gpu_ops
+from ..target import Mma, Target
+from .access import Accesses
+from .linear import Layout, multiplied, replicated, stacked, transposing
+from .rematerialization import Rematerialization
+from .rules import OPERAND, RESULT
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The layouts that were chosen: `anchors` has that of every tile of a module."""
+
+    accesses: Accesses
+    mma: Mma
+    remat: Rematerialization = field(default_factory=Rematerialization)
+    anchors: dict[Value, Layout] = field(default_factory=dict)
+
+    @property
+    def warps(self) -> int:
+        """Warps of the program."""
+        return self.accesses.warps
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a warp."""
+        return self.accesses.lanes
+
+    def anchor(self, x: Value) -> Layout:
+        """The layout a tile is computed in."""
+        found = self.anchors.get(x)
+        if found is None:
+            op: Any = x.op if type(x) is Result else x
+            found = self.anchors[x] = _anchor(self, op, x.index if type(x) is Result else 0)
+        return found
+
+    def leader(self, tiles: Sequence[Value]) -> Value:
+        """The tile whose layout the others take: the first with an anchor, else the first that is not free."""
+        costs = [self.remat.cost(x) for x in tiles]
+        ranks = [math.inf if cost is None else cost != 0 for cost in costs]
+        return tiles[ranks.index(max(ranks))]
+
+    def default(self, shape: tuple[int, ...]) -> Layout:
+        """The layout of a tile without an anchor: that of the memory ops on tiles of its shape."""
+        return self.accesses.default(shape)
+
+    def is_rematerializable(self, x: Value) -> bool:
+        """True if recomputing a tile costs less than converting it."""
+        return self.remat.cost(x) == 0
+
+    def operand_layout(self, op: Op, k: int, layout: Layout | None) -> Layout | None:
+        """The layout of operand k that yields the result in `layout`."""
+        if type(op.operands[k].type) is not T.Tile:
+            return None
+        rule = OPERAND.get(op.kind)
+        return rule(self, op, k, layout) if rule else layout
+
+
+def choose_layouts(module: Module, target: Target, nonnegative: list | None) -> Choice:
+    """The anchor of every tile of a module; `nonnegative` as in `axis_info.analyze`."""
+    choice = Choice(Accesses.of(module, target, nonnegative), target.mma)
+    _choose(choice, module.body)
+    return choice
+
+
+def _choose(choice: Choice, block: Block) -> None:
+    for op in block.ops:
+        if op.kind.loop:
+            _choose_carried(choice, op)
+        for region in op.regions:
+            _choose(choice, region)
+        for value in op.results:
+            if type(value.type) is T.Tile:
+                choice.anchor(value)
+
+
+def _choose_carried(choice: Choice, op: Op) -> None:
+    """A carried tile has the layout of the yielded value, or that of its init if the loop only passes it on."""
+    heads, skip = op.kind.loop
+    parameters = [r.args[skip:] for r in op.regions]
+    body, inits = op.regions[-1], op.operands[heads:]
+    for args in parameters:
+        for arg, init in zip(args, inits):
+            if type(arg.type) is T.Tile:
+                choice.anchors[arg] = choice.anchor(init)
+                choice.remat.undecided.add(arg)
+    _choose(choice, body)
+    settled = [choice.anchor(x) if type(x.type) is T.Tile and not choice.is_rematerializable(x) else None
+               for x in body.yields]  # fmt: skip
+    for args in parameters:
+        for arg, layout in zip(args, settled):
+            if layout is not None:
+                choice.anchors[arg] = layout
+    choice.remat.decide(arg for args in parameters for arg in args)
+    _forget(choice.anchors, body)
+
+
+def _forget(anchors: dict[Value, Layout], block: Block) -> None:
+    """Drop the layouts of a block that were computed before those of the loop's parameters were known."""
+    for op in block.ops:
+        for x in op.results:
+            anchors.pop(x, None)
+        for region in op.regions:
+            _forget(anchors, region)
+
+
+# --- anchors, by the kind of op ---------------------------------------------------------------------------------------
+def _anchor(choice: Choice, op: Op, k: int) -> Layout:
+    """The layout of result k of an op."""
+    return choice.accesses.coalesced(op) if op.kind.access else _ANCHOR.get(op.kind, _follow)(choice, op, k)
+
+
+def _follow(choice: Choice, op: Op, k: int) -> Layout:
+    """The layout that follows from the costliest operand."""
+    tiles = [x for x in op.operands if type(x.type) is T.Tile]
+    if not tiles:
+        return choice.default(op.types[k].shape)
+    source, rule = choice.anchor(choice.leader(tiles)), RESULT.get(op.kind)
+    if rule:
+        return rule(choice, op, source)
+    return source if source.shape == op.types[k].shape else choice.default(op.types[k].shape)
+
+
+def _dot(choice: Choice, op: Op, k: int) -> Layout:
+    a, b = (x.type for x in op.operands[:2])
+    layout = choice.mma.accumulator(a, b, op.type, op.attrs["precision"], choice.warps)
+    return layout or multiplied(op.type.shape, choice.warps, choice.lanes, (a.element.bytes, b.element.bytes))
+
+
+def _dot_buffers(choice: Choice, op: Op, k: int) -> Layout:
+    sizes = [op.attrs[side].element.bytes for side in ("lhs", "rhs")]
+    return multiplied(op.type.shape, choice.warps, choice.lanes, sizes, (op.attrs["a_axis"], op.attrs["b_axis"]))
+
+
+def _dot_shared(choice: Choice, op: Op, k: int) -> Layout:
+    assert choice.mma.started is not None
+    return choice.mma.started(op, choice.warps)[0]
+
+
+def _buffer_load(choice: Choice, op: Op, k: int) -> Layout:
+    if len(op.type.shape) == 1:
+        return choice.default(op.type.shape)
+    return transposing(op.type.shape, op.type.element.bytes, op.attrs["axis"], choice.warps, choice.lanes)
+
+
+def _loop(choice: Choice, op: Op, k: int) -> Layout:
+    return choice.anchors[op.regions[-1].args[op.kind.loop.parameters + k]]
+
+
+def _branch(choice: Choice, op: Op, k: int) -> Layout:
+    return choice.anchor(choice.leader([r.yields[k] for r in op.regions]))
+
+
+def _join(choice: Choice, op: Op, k: int) -> Layout:
+    """A pair of scalars is in every thread, as they are."""
+    if type(op.operands[0].type) is not T.Tile:
+        return replicated(op.type.shape, choice.warps, choice.lanes)
+    return _follow(choice, op, k)
+
+
+def _gather(choice: Choice, op: Op, k: int) -> Layout:
+    """The layout of the value in each block; blocks count in registers."""
+    x = op.operands[k]
+    source = choice.anchor(x) if type(x.type) is T.Tile else replicated((), choice.warps, choice.lanes)
+    return stacked(source, op.types[k].shape)
+
+
+_ANCHOR: dict[object, Callable[[Choice, Op, int], Layout]] = {  # anchors, and ops whose results come out of regions
+    ops.dot: _dot,
+    gpu_ops.dot_shared: _dot_shared,
+    gpu_ops.dot_buffers: _dot_buffers,
+    gpu_ops.buffer_load: _buffer_load,
+    gpu_ops.cluster_all_gather: _gather,
+    ops.for_: _loop,
+    ops.while_: _loop,
+    ops.if_: _branch,
+    ops.join: _join,
+}
+
+__all__ = ["Choice", "choose_layouts"]

@@ -1,0 +1,53 @@
+"""What it costs to have a tile in another layout than its own, in bytes that change threads.
+
+An operation on an element counts as a byte. `placed(x, layout)` is the value that exists already, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.core import Op, Value
+from .choose import Choice
+from .linear import Layout, conversion
+from .rematerialization import bytes_of
+from .rules import OPERAND, simple
+
+Placed = Callable[[Value, Layout | None], Value | None]
+
+
+def transfer_cost(choice: Choice, placed: Placed, x: Value, layout: Layout | None, most: int) -> int:
+    """Bytes that change threads for `x` to be in `layout`, at most `most`."""
+    cost = choice.remat.cost(x)
+    if cost == 0 or placed(x, layout) is not None:
+        return 0
+    if cost is not None:
+        return min(cost, most)
+    assert layout is not None  # scalars cost nothing
+    most = min(most, conversion_cost(choice, x, layout))
+    return recompute_cost(choice, placed, x, layout, most) if simple(x) else most
+
+
+def conversion_cost(choice: Choice, x: Value, layout: Layout) -> int:
+    """Bytes that change threads if a tile is converted from its anchor."""
+    return bytes_of(x) if conversion(choice.anchor(x), layout) in ("lanes", "shared") else 0
+
+
+def recompute_cost(choice: Choice, placed: Placed, x: Op, layout: Layout, most: int) -> int:
+    """Bytes that change threads if a tile is recomputed, plus one per operation on an element, at most `most`."""
+    total = 0 if x.kind in OPERAND else x.type.numel  # data movement in registers is free
+    for k, y in enumerate(x.operands):
+        if total >= most:
+            return most
+        total += transfer_cost(choice, placed, y, choice.operand_layout(x, k, layout), most - total)
+    return min(total, most)
+
+
+def replicates_work(choice: Choice, x: Op, layout: Layout) -> bool:
+    """True if recomputing a large broadcast tile in `layout` would repeat its work in several warps."""
+    if choice.is_rematerializable(x) or x.kind in OPERAND:
+        return False
+    return 4 <= choice.anchor(x).registers <= layout.registers // 2
+
+
+__all__ = ["conversion_cost", "recompute_cost", "replicates_work"]
