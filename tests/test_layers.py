@@ -51,7 +51,7 @@ ALLOWED = {
 }
 
 # The same inside of folders: folder -> part -> parts it may use.
-GPU_BASE = {"ops", "analysis"}
+GPU_BASE = {"ops", "analysis", "cost_model", "target"}
 INSIDE = {
     "backends": {
         "compiler": set(),
@@ -66,7 +66,8 @@ INSIDE = {
         "ops": set(),
         "analysis": {"ops"},
         "tma": GPU_BASE,
-        "target": set(),
+        "cost_model": set(),
+        "target": {"cost_model"},
         "layout": GPU_BASE,
         "cluster": GPU_BASE,
         "pipeline": GPU_BASE | {"tma", "layout"},

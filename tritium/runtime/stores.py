@@ -19,7 +19,7 @@ def stored_arguments(kernel: Any, args: tuple, kwargs: dict[str, Any]) -> list[A
     >>> [tensor is z for tensor in stored_arguments(add_kernel, (x, x, z, 3), {"BLOCK": 16})]
     [True]
     """
-    from tritium.passes.accesses import stored
+    from tritium.analysis.accesses import stored
 
     if (configs := getattr(kernel, "configs", None)) is not None:
         return stored_arguments(kernel.fn, args, {**kwargs, **configs[0].all_kwargs()})

@@ -10,6 +10,7 @@ import numpy as np
 
 from tritium.backends.gpu.cluster.split import split_clusters
 from tritium.backends.gpu.rewrite.simplify_induction import simplify_induction
+from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.interp.machine import Machine, programs
 from tritium.interp.memory import Memory
 from tritium.ir.verify import verify
@@ -18,7 +19,7 @@ from tritium.ir.verify import verify
 def interpret_in_blocks(module, args, grid=(1,), *, blocks=2, backwards=False):
     """Run every program of a launch on a cluster of so many blocks."""
     module = module.replace(attrs={**module.attrs, "num_ctas": blocks})
-    module = verify(split_clusters(simplify_induction(module)))
+    module = verify(split_clusters(simplify_induction(module), NvTarget.of(90)))
     memory = Memory(True)
     first = Machine(memory, grid)
     values = [first.argument(arg.type, value, arg.name) for arg, value in zip(module.args, args, strict=True)]

@@ -12,6 +12,7 @@ from tritium.backends.gpu import ops as gpu_ops
 from tritium.backends.gpu.cluster.axes import Axes
 from tritium.backends.gpu.cluster.split import split_clusters
 from tritium.backends.gpu.rewrite.simplify_induction import simplify_induction
+from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.compiler import ASTSource
 from tritium.interp.machine import interpret
 from tritium.ir.core import walk
@@ -49,7 +50,7 @@ def f16(*shape):
 
 def axes_of_stores(module, blocks):
     module = simplify_induction(module)
-    axes = Axes(module, blocks)
+    axes = Axes(module, blocks, NvTarget.of(90).cost)
     return [axes.of(op) for op in walk(module.body) if op.kind.name == "store"]
 
 
@@ -158,7 +159,8 @@ def test_blocks_do_what_one_would(case, blocks, backwards):
 def test_products_need_nothing_of_other_blocks():
     args = f16(64, 32), f16(32, 64), np.zeros((64, 64), np.float32), 64, 64, 16, 2
     module = module_of(product, args)[0]
-    made = kinds(split_clusters(simplify_induction(module.replace(attrs={**module.attrs, "num_ctas": 2}))))
+    module = simplify_induction(module.replace(attrs={**module.attrs, "num_ctas": 2}))
+    made = kinds(split_clusters(module, NvTarget.of(90)))
     assert gpu_ops.cluster_barrier not in made and gpu_ops.cluster_all_gather not in made
 
 

@@ -44,7 +44,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
     return (
         promise_arguments,  # to functions
         simplify_induction,
-        split_clusters,
+        on(split_clusters),
         on(split_dots),
         on(eliminate_redundant_loads),
         on(swap_operands),

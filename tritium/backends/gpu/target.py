@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .cost_model import CostModel
+
 if TYPE_CHECKING:
     from ...ir.opdef import OpKind
     from ...ir.types import Scalar
@@ -92,6 +94,7 @@ class Target:
     most_threads: int  # that a multiprocessor holds at once
     registers: int = 255  # the most 32-bit registers of a thread
     register_file: int = 1 << 16  # 32-bit registers of a multiprocessor
+    cost: CostModel = CostModel()  # noqa: RUF009 - it is frozen
 
     # --- instructions --------------------------------------------------------------------------------------------
     lower: Mapping[OpKind, Callable]  # op kind -> its lowering

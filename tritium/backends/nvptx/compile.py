@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 
 from ... import knobs, passes
+from ...analysis.accesses import origins_of
 from ...errors import OutOfResources
 from ...locks import once
-from ...passes.accesses import origins_of
 from ...passes.inline_calls import inline_calls
 from ..gpu.lower import lower_kernel
 from ..gpu.passes import pipeline

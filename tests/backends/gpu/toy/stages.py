@@ -13,7 +13,7 @@ from tritium.passes.legalize import BETWEEN_WIDE
 def pipeline(target):
     """The passes to the stage `ttir`."""
     info = passes.TargetInfo(rare=True, casts=BETWEEN_WIDE | CASTS)
-    return (inline_for_gpu, *passes.CLEANUP, unroll_loops(TOY.warp_size), passes.legalize(info), passes.dce)
+    return (inline_for_gpu, *passes.CLEANUP, unroll_loops(TOY.warp_size, TOY.cost), passes.legalize(info), passes.dce)
 
 
 def tile_passes(options):

@@ -1,5 +1,6 @@
 """The record of the toy GPU, and its instructions."""
 
+from tritium.backends.gpu.cost_model import CostModel
 from tritium.backends.gpu.lower import LOWER
 from tritium.backends.gpu.lower.control import beside
 from tritium.backends.gpu.lower.convert import pack
@@ -134,6 +135,7 @@ TOY = Target(
     warp_size=64,
     shared_bytes=65536,
     most_threads=2048,
+    cost=CostModel(held_bytes=256, unrolled_trips=4, unrolled_work=1024, run_bits=4),  # wide warps, small caches
     lower=LOWER,
     kernel=lambda threads: ("spir_kernel void", f'"toy.threads"="{threads}"'),
     index=index,

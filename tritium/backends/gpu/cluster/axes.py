@@ -14,16 +14,11 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Op, Result
 
-LEAST_OF_DOT = 16  # minimum of rows or columns of a dot per block
-GOOD_ROWS = 64  # rows of one MMA
-FAR = 16  # cost of an element from another block, relative to computing it
-TRIP_COUNT = 8  # assumed of loops
-
 
 # --- one rule for each kind of op: what its operands must be like for the result to be cut along an axis --------------
-def operand_axes(op, axis, blocks):
+def operand_axes(op, axis, blocks, least_of_dot=1):
     """The axis along which each operand of an op must be split (None: replicated) for its results, or its effect on
-    memory, to be split along `axis`; None if that is impossible.
+    memory, to be split along `axis`; None if that is impossible, or leaves a dot fewer rows or columns.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%x: tile<8x4xf32>) {\\n %0 = trans %x {order=(1, 0)} : tile<4x8xf32>\\n}")
@@ -32,6 +27,8 @@ def operand_axes(op, axis, blocks):
     """
     if op.kind.positionwise:
         return (axis,) * len(op.operands)
+    if op.kind is ops.dot:
+        return _dot(op, axis, blocks, least_of_dot)
     rule = _RULES.get(op.kind)
     return rule(op, axis, blocks) if rule else None
 
@@ -87,11 +84,11 @@ def _scan(op, axis, blocks):
     return (axis,) * len(op.operands) if axis != op.attrs["axis"] else None
 
 
-def _dot(op, axis, blocks):
+def _dot(op, axis, blocks, least):
     shape = op.type.shape
     if axis < len(shape) - 2:
         return (axis, axis, axis)
-    if shape[axis] // blocks < LEAST_OF_DOT:
+    if shape[axis] // blocks < least:
         return None
     return (axis, None, axis) if axis == len(shape) - 2 else (None, axis, axis)
 
@@ -112,18 +109,22 @@ _RULES = {
     ops.scan: _scan,
     ops.map_: _packed,
     ops.inline_asm: _packed,
-    ops.dot: _dot,
 }
 
 
 class Axes:
     """The chosen axes: `of(x)` is the axis along which a tile is split over the blocks, None if it is replicated."""
 
-    def __init__(self, module, blocks):
-        self.blocks, self.parents, self.gain, self.order = blocks, {}, {}, {}
+    def __init__(self, module, blocks, cost):
+        self.blocks, self.cost = blocks, cost
+        self.parents, self.gain, self.order = {}, {}, {}
         self._remade = {}
         self._visit(module.body, 1)
         self.chosen = self._choose()
+
+    def operand_axes(self, op, axis):
+        """As the function, for the blocks of this cluster."""
+        return operand_axes(op, axis, self.blocks, self.cost.least_of_dot)
 
     def of(self, x):
         """The axis of a value, or of the effect of an op without results."""
@@ -180,7 +181,7 @@ class Axes:
             if op.kind.loop:
                 self._loop(op)
                 for region in op.regions:
-                    self._visit(region, trips * TRIP_COUNT)
+                    self._visit(region, trips * self.cost.assumed_trips)
             elif op.kind is ops.if_:
                 for k, x in enumerate(op.results):
                     self._tie_values(x, *(region.yields[k] for region in op.regions))
@@ -207,11 +208,11 @@ class Axes:
         for axis, node in self._nodes(values[0]):
             for other in values[1:]:
                 self._tie(node, self._node(other, axis))
-            wanted = operand_axes(op, axis, self.blocks)
+            wanted = self.operand_axes(op, axis)
             if wanted is None:
-                self._count(node, -FAR * trips * _elements(op))  # made whole, then cut
+                self._count(node, -self.cost.far_element * trips * _elements(op))  # made whole, then cut
                 continue
-            self._count(node, trips * _work(op, axis, self.blocks))
+            self._count(node, trips * _work(op, axis, self.blocks, self.cost.good_rows))
             for k, (x, at) in enumerate(zip(op.operands, wanted)):
                 if at is not None and type(x.type) is T.Tile and not self.remade(x):
                     self._tie(node, self._node(x, at))
@@ -219,7 +220,7 @@ class Axes:
         for k, x in enumerate(op.operands):
             for axis, node in self._nodes(x) if type(x.type) is T.Tile else ():
                 if axis not in kept.get(k, ()):  # looked at as a whole
-                    self._count(node, -FAR * trips * _elements(op if op.kind is ops.reduce else x))
+                    self._count(node, -self.cost.far_element * trips * _elements(op if op.kind is ops.reduce else x))
 
     # --- the choice ---------------------------------------------------------------------------------------------------
     def _choose(self):
@@ -249,12 +250,12 @@ def _elements(x):
     return max(T.numel(x.type if type(x) is not Op else x.types[0]), 1)
 
 
-def _work(op, axis, blocks):
+def _work(op, axis, blocks, good_rows):
     """The cost of an op that is split over the blocks. MMAs need rows."""
     if op.kind is not ops.dot:
         return _elements(op)
     depth = op.operands[0].type.shape[-1]
-    few = axis == len(op.type.shape) - 2 and op.type.shape[axis] // blocks < GOOD_ROWS
+    few = axis == len(op.type.shape) - 2 and op.type.shape[axis] // blocks < good_rows
     return _elements(op) * depth // (2 if few else 1)
 
 

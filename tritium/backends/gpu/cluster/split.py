@@ -23,20 +23,20 @@ from ....ir.rewrite import copy_region, uses
 from ....passes.inline_calls import inline_calls
 from ....passes.licm import licm
 from .. import ops as gpu_ops
-from .axes import Axes, operand_axes
+from .axes import Axes
 
 
-def split_clusters(module):
+def split_clusters(module, target):
     """Split the work of a program over the `num_ctas` blocks of a cluster (a power of two)."""
     blocks = module.attrs.get("num_ctas", 1)
     if blocks == 1:
         return module
-    return licm(_Split(inline_calls(module), blocks).module())
+    return licm(_Split(inline_calls(module), blocks, target.cost).module())
 
 
 class _Split:
-    def __init__(self, module, blocks):
-        self.input, self.blocks, self.axes = module, blocks, Axes(module, blocks)
+    def __init__(self, module, blocks, cost):
+        self.input, self.blocks, self.axes = module, blocks, Axes(module, blocks, cost)
         self.used = uses(module.body)
         self.b = Builder()
         self.b.arguments = list(module.args)
@@ -66,7 +66,7 @@ class _Split:
         if found is not None:
             return found
         if type(x.type) is T.Tile and self.axes.remade(x):
-            if axis is None or operand_axes(x, axis, self.blocks) is not None:
+            if axis is None or self.axes.operand_axes(x, axis) is not None:
                 return self.remember(x, axis, self.make(x, axis))
             return self.remember(x, axis, self.cut(self.want(x), axis))
         home = self.axes.of(x)
@@ -76,7 +76,7 @@ class _Split:
 
     def wanted(self, op, axis):
         """The operands of an op whose results are split along an axis."""
-        places: Any = (None,) * len(op.operands) if axis is None else operand_axes(op, axis, self.blocks)
+        places: Any = (None,) * len(op.operands) if axis is None else self.axes.operand_axes(op, axis)
         return [self.want(x, at) for x, at in zip(op.operands, places, strict=True)]
 
     def make(self, op, axis):
@@ -182,7 +182,7 @@ class _Split:
 
     def plain(self, op):
         axis = self.axes.of(op.results[0] if op.types else op)
-        if axis is not None and operand_axes(op, axis, self.blocks) is None:
+        if axis is not None and self.axes.operand_axes(op, axis) is None:
             axis = None  # made whole; a part is cut off when it is wanted
         self.keep(op, axis, self.make(op, axis))
 

@@ -24,14 +24,14 @@ class Accesses:
     info: Callable  # value -> its axis info
     warps: int
     lanes: int
-    widest_atomic: Callable[[str, T.Scalar], int]
+    target: Target
     widths: dict[Order, int]
 
     @staticmethod
     def of(module: Module, target: Target, nonnegative: list | None) -> Accesses:
         """The accesses of a module; `nonnegative` as in `axis_info.analyze`."""
         warps, info = module.attrs["num_warps"], analyze(module, nonnegative)
-        accesses = Accesses(info, warps, target.warp_size, target.widest_atomic, {})
+        accesses = Accesses(info, warps, target.warp_size, target, {})
         accesses._share_widths(module.body)
         return accesses
 
@@ -71,7 +71,7 @@ class Accesses:
         if mask is not None:
             width = min(width, self.info(mask).constancy[axis])
         if op.kind.atomic:
-            width = min(width, self.widest_atomic(op.attrs.get("how", "cas"), element))
+            width = min(width, self.target.widest_atomic(op.attrs.get("how", "cas"), element))
         return 1 << log2(max(1, width))
 
     def coalesced(self, op: Op) -> Layout:
@@ -90,18 +90,18 @@ class Accesses:
         if inner < self.vector(op):
             return False
         if own.free("lane") or own.free("warp"):  # so few elements that converting them costs more than idle threads
-            return own.registers <= 2 * ideal.registers * min(inner, self.reach(op))
-        return _coalesced(own, ideal)
+            return own.registers <= self.target.cost.idle_factor * ideal.registers * min(inner, self.reach(op))
+        return _coalesced(own, ideal, self.target.cost.run_bits)
 
 
 def _size(element: T.Scalar) -> int:
     return 8 if type(element) is T.Ptr else element.bytes
 
 
-def _coalesced(own: Layout, ideal: Layout) -> bool:
+def _coalesced(own: Layout, ideal: Layout, bits: int) -> bool:
     """True if the warp touches memory in runs about as long as the ideal layout would."""
-    lowest = sorted(x for x in own.lane if x)[:3]
-    return lowest == sorted(x for x in ideal.lane if x)[:3]
+    lowest = sorted(x for x in own.lane if x)[:bits]
+    return lowest == sorted(x for x in ideal.lane if x)[:bits]
 
 
 __all__ = ["ANCHOR_BYTES", "Accesses"]

@@ -15,6 +15,7 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Block, Module, Op, Result, Value
 from .. import ops as gpu_ops
+from ..cost_model import CostModel
 from ..target import Mma, Target
 from .access import Accesses
 from .linear import Layout, multiplied, replicated, stacked, transposing
@@ -28,6 +29,7 @@ class Choice:
 
     accesses: Accesses
     mma: Mma
+    cost: CostModel
     remat: Rematerialization = field(default_factory=Rematerialization)
     anchors: dict[Value, Layout] = field(default_factory=dict)
 
@@ -73,7 +75,7 @@ class Choice:
 
 def choose_layouts(module: Module, target: Target, nonnegative: list | None) -> Choice:
     """The anchor of every tile of a module; `nonnegative` as in `axis_info.analyze`."""
-    choice = Choice(Accesses.of(module, target, nonnegative), target.mma)
+    choice = Choice(Accesses.of(module, target, nonnegative), target.mma, target.cost)
     _choose(choice, module.body)
     return choice
 

@@ -1,6 +1,7 @@
 """What it costs to have a tile in another layout than its own, in bytes that change threads.
 
-An operation on an element counts as a byte. `placed(x, layout)` is the value that exists already, or None.
+An operation on an element counts as `CostModel.operation_bytes`. `placed(x, layout)` is the value that exists already,
+or None.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ def conversion_cost(choice: Choice, x: Value, layout: Layout) -> int:
 
 
 def recompute_cost(choice: Choice, placed: Placed, x: Op, layout: Layout, most: int) -> int:
-    """Bytes that change threads if a tile is recomputed, plus one per operation on an element, at most `most`."""
-    total = 0 if x.kind in OPERAND else x.type.numel  # data movement in registers is free
+    """Bytes that change threads if a tile is recomputed, and those that its operations count as, at most `most`."""
+    moves = x.kind in OPERAND  # data movement in registers is free
+    total = 0 if moves else x.type.numel * choice.cost.operation_bytes
     for k, y in enumerate(x.operands):
         if total >= most:
             return most
@@ -47,7 +49,7 @@ def replicates_work(choice: Choice, x: Op, layout: Layout) -> bool:
     """True if recomputing a large broadcast tile in `layout` would repeat its work in several warps."""
     if choice.is_rematerializable(x) or x.kind in OPERAND:
         return False
-    return 4 <= choice.anchor(x).registers <= layout.registers // 2
+    return choice.cost.converted_registers <= choice.anchor(x).registers <= layout.registers // 2
 
 
 __all__ = ["conversion_cost", "recompute_cost", "replicates_work"]

@@ -25,8 +25,6 @@ from .cost import conversion_cost, recompute_cost, replicates_work
 from .linear import Layout
 from .rules import simple
 
-HELD_BYTES = 128  # that a thread may hold through a loop to save a conversion in each iteration
-
 
 @dataclass(eq=False)
 class Scope:
@@ -117,7 +115,7 @@ def _relayout(p: Placement, x: Value, layout: Layout) -> Value:
 def _outside_loops(p: Placement, x: Value, layout: Layout) -> Iterator[None]:
     """Emit at the definition of `x`, before loops that only read it, if registers can hold it in `layout`."""
     anchor, depth = p.choice.anchor(x), len(p.scopes)
-    if layout.registers <= max(anchor.registers, HELD_BYTES // x.type.element.bytes):
+    if layout.registers <= max(anchor.registers, p.choice.cost.held_bytes // x.type.element.bytes):
         while p.scopes[depth - 1].loop and (x, anchor) not in p.scopes[depth - 1].made:
             depth -= 1
     inner = p.scopes[depth:]
@@ -288,4 +286,4 @@ _EMIT: dict[object, Callable[[Placement, Op], None]] = {
     ops.map_: _combining,
 }
 
-__all__ = ["HELD_BYTES", "place_layouts"]
+__all__ = ["place_layouts"]

@@ -31,8 +31,6 @@ class Capabilities(NamedTuple):
 
 NO_DOTS = Capabilities(*[lambda *_: False] * len(Capabilities._fields))  # for loops without dots
 
-_OTHERS = 63  # registers of a thread for operands and addresses, beside the results of dots
-
 
 def capabilities(target, module, nonnegative):
     """The `Capabilities` of a target for the dots and loads of a module. Asynchronous copies have up to 16 bytes.
@@ -68,7 +66,7 @@ def capabilities(target, module, nonnegative):
 
     def holds(tiles, registers=target.registers):
         words = sum(tile.numel * _bytes(tile.element) // 4 for tile in tiles)
-        return words <= (registers - _OTHERS) * target.warp_size * warps
+        return words <= (registers - target.cost.registers_beside_dots) * target.warp_size * warps
 
     return Capabilities(
         fits=lambda dot: mma.in_shared(*types(dot)), multiplies=multiplies, copies=copies, axis=axis, takes=takes,

@@ -21,23 +21,21 @@ from ..layout.linear import axis_bits, conversion
 from ..layout.values import layout_of
 
 GROUPS = 2
-WARPS = 8  # of both
-ROWS = 64  # of a result, that one group multiplies by itself
 
 
-def use_ping_pong(loops, warps):
+def use_ping_pong(loops, warps, cost):
     """True if loops gain: each starts with dots whose results are used before the last dot, which stays in flight."""
-    return warps == WARPS and all(map(_can_alternate, loops))
+    return warps == cost.ping_pong_warps and all(_can_alternate(loop, cost) for loop in loops)
 
 
-def _can_alternate(loop):
+def _can_alternate(loop, cost):
     schedule, (*openers, last) = loop.schedule, loop.schedule.dots
     alone = len(schedule.in_flight) == 1 and schedule.stays_in_flight(last)
     if not alone or not schedule.info.follows_other_dot(last, last):
         return False
     if len(openers) != max(1, len(schedule.issued_first)) or not all(map(schedule.can_begin, openers)):
         return False
-    wide = all(dot.type.shape[0] >= GROUPS * ROWS for dot in schedule.dots)
+    wide = all(dot.type.shape[0] >= GROUPS * cost.ping_pong_rows for dot in schedule.dots)
     return wide and sum(group.first is last for group in loop.groups) <= 1
 
 

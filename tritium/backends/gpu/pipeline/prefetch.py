@@ -32,12 +32,12 @@ from .schedule import register_loads, schedule_dots
 def prefetch_loads(module, target):
     """Prefetch loads of loops without dots one iteration ahead, into registers.
 
-    A quarter of a thread's registers is their budget: the tile in use and its result are as large. A load moves above a
-    store only if the launcher checks that they do not alias.
+    A part of a thread's registers is their budget (`CostModel.prefetch_share`). A load moves above a store only if the
+    launcher checks that they do not alias.
     """
     assumed, threads = Assumed(module), target.warp_size * module.attrs["num_warps"]
     most = target.registers_of(module.attrs["num_warps"], module.attrs.get("maxnreg"))
-    reordering, registers = Reordering.of(module, assumed), (most + 1) // 4
+    reordering, registers = Reordering.of(module, assumed), (most + 1) // target.cost.prefetch_share
 
     def rule(b, op):
         if op.kind is not ops.for_ or (op.attrs["num_stages"] or 1) < 2:

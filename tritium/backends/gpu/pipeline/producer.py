@@ -34,8 +34,8 @@ class Opened:
     """A kernel whose program index and grid are arguments (`places`): the index on each axis, then the grid sizes, then
     the block's `rank` if programs have several `blocks`."""
 
-    def __init__(self, module):
-        self.original, self.blocks = module, module.attrs.get("num_ctas", 1)
+    def __init__(self, module, cost):
+        self.original, self.blocks, self.cost = module, module.attrs.get("num_ctas", 1), cost
         self.places = tuple(Arg(T.i32, f"{name}.{x}") for name in ("program", "programs") for x in "xyz")
         self.rank = Arg(T.i32, "rank")
         if self.blocks > 1:
@@ -216,7 +216,6 @@ def _is_held_over(loop):
 
 
 AHEAD = 2  # programs with buffers: the current and the next
-_ALONE = 8  # consumer warps of a block that has its multiprocessor to itself
 
 
 def _ahead(opened, block, loops, can, tma, barred=()):
@@ -242,7 +241,7 @@ def _ahead(opened, block, loops, can, tma, barred=()):
     used = slots_of(loops, can, tma) * sum(bytes_of(tile) for tile, *_ in buffers_of(loops, can))
     wanted = AHEAD * sum(bytes_of(load.op.type) for load in found)
     fits = used + wanted <= tma.room and found and found[-1].number < tma.maps
-    return tuple(found) if fits and opened.module.attrs["num_warps"] == _ALONE else ()
+    return tuple(found) if fits and opened.module.attrs["num_warps"] == opened.cost.warps_alone else ()
 
 
 def _producer_loop(opened, block, op, can, tma, maps, barred):
@@ -267,7 +266,8 @@ def _producer_loop(opened, block, op, can, tma, maps, barred):
         loads[load] = Load(load, found, narrow(found, mask), len(maps))
         maps.append(found)
     groups = _groups(schedule)
-    return None if _prefers_async_copies(schedule, groups) else ProducerLoop(op, schedule, loads, groups, stages)
+    copies = not opened.cost.producer_beside_loads and _prefers_async_copies(schedule, groups)
+    return None if copies else ProducerLoop(op, schedule, loads, groups, stages)
 
 
 def _groups(schedule):
@@ -284,10 +284,8 @@ def _groups(schedule):
 
 
 def _prefers_async_copies(schedule, groups):
-    """True if cp.async by all threads is faster than a producer warp: dots share tiles, and the threads have other
-    loads in each iteration. On an H200, in different runs, gradients of keys and values took 1.03 and 1.10 times as
-    long with a producer warp; those of queries, without such loads, 0.75 and 0.88. Several small blocks seem to hide
-    the latency of those loads, where one block with a producer warp does not."""
+    """True if dots share tiles and the threads have other loads in each iteration: asynchronous copies by all threads
+    may be faster than a producer warp (`CostModel.producer_beside_loads`)."""
     alone = all(group.first is group.last for group in groups)
     return not alone and any(op.kind is ops.load and op not in schedule.loads for op in schedule.body.ops)
 

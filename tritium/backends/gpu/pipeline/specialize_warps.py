@@ -49,11 +49,11 @@ def specialize_warps(module, target, ping_pong=True):
     where that helps.
     """
     tma, warps = target.tma, module.attrs["num_warps"]
-    if tma is None or not module.attrs.get("launch_checks") or warps not in (4, 8):
+    if tma is None or not module.attrs.get("launch_checks") or warps not in target.cost.consumer_warps:
         return module
     if module.attrs.get("maxnreg") or not any(map(_multiplies, module.body.ops)):  # the roles share out all registers
         return module
-    opened = Opened(module)
+    opened = Opened(module, target.cost)
     able, (_, registers) = capabilities(target, opened.module, []), _warps(tma, module)
     can = able._replace(
         vector=lambda load: MIN_TRANSFER,  # TMA has no masks
@@ -100,7 +100,7 @@ class _Build:
         self.state = (*STATE, *(_TILES if self.ahead else ()))
         self.slots = slots_of(self.loops, can, tma)
         self.blocks = max(load.blocks for load in self.loads)
-        self.ping_pong = ping_pong and use_ping_pong(self.loops, module.attrs["num_warps"])
+        self.ping_pong = ping_pong and use_ping_pong(self.loops, module.attrs["num_warps"], opened.cost)
         self.persistent = not any(map(_synchronizes, walk(module.body)))
         self.one_axis = self.persistent and self.asks_for_one_axis() and self.assumptions.has_one_axis()
         self.nonempty = [loop for loop in self.loops if self.assumptions.has_iterations(loop.op)]

@@ -23,10 +23,9 @@ from ....passes.dce import dce
 from ....passes.functions import each_function
 from ....passes.regions import trip_count
 from ....passes.simplify import apply_rules, truth
+from ..cost_model import CostModel
 
-MAX_TRIP_COUNT = 8
-MOST_WORK = 2048  # operations on elements that a thread does in all trips
-SLOW = 8  # weight of a function such as a logarithm
+DEFAULT = CostModel()
 
 _HOLDS = {  # whether a comparison holds always, or never, between numbers from (a, b) and (c, d)
     ops.lt: lambda a, b, c, d: (b < c, a >= d),
@@ -38,8 +37,8 @@ _HOLDS = {  # whether a comparison holds always, or never, between numbers from 
 }
 
 
-def unroll_loops(lanes):
-    """The pass that writes out short loops of known length, for warps of so many lanes.
+def unroll_loops(lanes, cost=DEFAULT):
+    """The pass that writes out short loops of known length, for warps of so many lanes; `cost` says how long.
 
     >>> from tritium.ir.text import parse_module
     >>> print(unroll_loops(lanes=32)(parse_module('''kernel @f(%p: ptr<i32>) {
@@ -66,36 +65,38 @@ def unroll_loops(lanes):
     def unroll_loops(module):
         """Write out short loops of known length."""
         threads = lanes * module.attrs.get("num_warps", 4)
-        if not any(_is_short(op, threads) for op in walk(module.body)):
+        if not any(_is_short(op, threads, cost) for op in walk(module.body)):
             return module
-        unrolled = sweep(module, lambda b, op: _unrolled(b, op) if _is_short(op, threads) else apply_rules(b, op))
+        unrolled = sweep(module, lambda b, op: _unrolled(b, op) if _is_short(op, threads, cost) else apply_rules(b, op))
         known = unrolled.found_by(Derivations)
         return dce(sweep(unrolled, lambda b, op: _settled(b, op, known) or apply_rules(b, op)))
 
     return unroll_loops
 
 
-def _is_short(op, threads):
+def _is_short(op, threads, cost):
     trips = trip_count(op)
-    if not trips or trips > MAX_TRIP_COUNT or op.attrs["num_stages"] is not None or op.attrs["unroll"] is not None:
+    if not trips or trips > cost.unrolled_trips:
+        return False
+    if op.attrs["num_stages"] is not None or op.attrs["unroll"] is not None:
         return False
     body = op.regions[0]
-    return not any(map(_has_loops, walk(body))) and trips * _work(body, threads) <= MOST_WORK
+    return not any(map(_has_loops, walk(body))) and trips * _work(body, threads, cost) <= cost.unrolled_work
 
 
 def _has_loops(op):
     return op.kind.loop or op.kind.mma or op.kind is ops.call
 
 
-def _work(block, threads):
+def _work(block, threads, cost):
     """The approximate number of element operations per thread in a block."""
-    return sum(_weight(op) * max([1, *(T.numel(t) // threads for t in op.types)]) for op in walk(block))
+    return sum(_weight(op, cost) * max([1, *(T.numel(t) // threads for t in op.types)]) for op in walk(block))
 
 
-def _weight(op):
+def _weight(op, cost):
     if op.kind.cost == "free" or op.kind.terminator:
         return 0
-    return SLOW if op.kind.elementwise and op.kind.cost == "slow" else 1
+    return cost.slow_operations if op.kind.elementwise and op.kind.cost == "slow" else 1
 
 
 def _unrolled(b, op):

@@ -25,5 +25,5 @@ def pipeline(target) -> tuple:
     nv = NvTarget.of(knobs.runtime.override_arch or target.arch)
     if target.warp_size != nv.warp_size:
         raise UnknownArchitecture(f"warps of NVIDIA GPUs have {nv.warp_size} threads, not {target.warp_size}: {target}")
-    unroll, legalize = unroll_loops(nv.warp_size), passes.legalize(target_info(nv))
+    unroll, legalize = unroll_loops(nv.warp_size, nv.cost), passes.legalize(target_info(nv))
     return (inline_for_gpu, *passes.CLEANUP, unroll, legalize, passes.dce)

@@ -1,0 +1,80 @@
+"""The cost model of a target: passes ask it, and it is the target's own."""
+
+import ast
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tests.backends.gpu.toy.target import TOY
+from tritium.backends.gpu import cost_model
+from tritium.backends.gpu.cost_model import CostModel
+from tritium.backends.gpu.passes import pipeline
+from tritium.backends.gpu.rewrite.unroll_loops import unroll_loops
+from tritium.backends.nvptx.isa.target import NvTarget
+from tritium.ir.text import parse_module, print_module
+from tritium.passes import run
+
+FIELDS = [field.name for field in dataclasses.fields(CostModel)]
+FOLDER = Path(cost_model.__file__).parent
+LOWER = Path(__file__).parents[1] / "lower"
+
+
+def test_a_target_has_its_own():
+    assert TOY.cost != NvTarget.of(90).cost
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TOY.cost.held_bytes = 0
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_field_is_read_and_explained(name):
+    reads = [node for path in FOLDER.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Attribute) and node.attr == name]  # fmt: skip
+    assert reads, f"no pass reads {name}"
+    lines = (FOLDER / "cost_model.py").read_text().splitlines()
+    (at,) = (k for k, line in enumerate(lines) if line.startswith(f"    {name}:"))
+    above = next(line for line in reversed(lines[:at]) if not line.startswith("    " + "unrolled_trips:")
+                 and not line.startswith("    ping_pong_warps:"))  # fmt: skip
+    assert above.startswith("    # ") and "---" not in above, f"{name} has no reason"
+
+
+LOOP = """kernel @f(%p: ptr<i32>) {num_warps=4} {
+  %0 = constant {value=0, type=i32} : i32
+  %1 = constant {value=6, type=i32} : i32
+  %2 = constant {value=1, type=i32} : i32
+  for %0, %1, %2 {
+  ^(%i: i32):
+    %3 = addptr %p, %i : ptr<i32>
+    store %3, %i
+    yield
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("trips, unrolled", [(5, False), (6, True)])
+def test_short_loops_are_those_the_target_finds_short(trips, unrolled):
+    made = print_module(unroll_loops(32, CostModel(unrolled_trips=trips))(parse_module(LOOP)))
+    assert ("for" not in made) is unrolled
+
+
+def product(**costs):
+    """The text of a product with a cost model, after the passes for a Hopper GPU."""
+    text = (LOWER / "gpu" / "specialize_warps.tir").read_text().partition("# ----\n")[0]
+    module = parse_module("".join(line for line in text.splitlines(True) if not line.startswith("#")))
+    module = module.replace(attrs={**module.attrs, "num_warps": 4, "num_stages": 3, "launch_checks": True})
+    target = NvTarget.of(90)
+    return print_module(run(module, pipeline(dataclasses.replace(target, cost=CostModel(**costs)))))
+
+
+def test_the_target_says_with_how_many_warps_a_producer_gains():
+    assert "warp_specialize" in product()
+    without = product(consumer_warps=(8,))
+    assert "warp_specialize" not in without and "async_load" in without
+
+
+def test_the_target_says_how_many_registers_dots_leave():
+    """A dot does not stay in flight where its results would not fit beside the rest."""
+    wait = lambda text: text.count("dot_wait")
+    assert wait(product(consumer_warps=())) == 1
+    assert wait(product(consumer_warps=(), registers_beside_dots=250)) == 0
