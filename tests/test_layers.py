@@ -98,7 +98,8 @@ INSIDE = {
         "facts": set(),
         "explain": {"facts"},
         "profile": set(),
-        "sanitize": set(),
+        "emulator": {"sanitize"},
+        "sanitize": {"emulator"},
     },
 }
 
