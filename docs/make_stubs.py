@@ -130,8 +130,8 @@ def settings(name: str) -> str:
         rows = "".join(f"    {row.name}: {setting_type(knobs, row)}\n" for row in group._rows.values())
         stub.parts.append(f"class {key}_settings(Group):\n{rows}\n\n{key}: {key}_settings\n")
     own = "".join(f"{row.name}: {setting_type(knobs, row)}\n" for row in knobs.internal._rows.values())
-    return stub.text("base_knobs: type[Group]\nenv: Env\npropagate_env: bool\nlisteners: list[Callable[[], None]]\n"
-                     "CACHE_INVALIDATING_ENV_VARS: tuple[str, ...]\n" + own)
+    return stub.text("base_knobs: type[Group]\nLIMIT: str\nUSUAL_LIMIT: int\nenv: Env\npropagate_env: bool\n"
+                     "listeners: list[Callable[[], None]]\nCACHE_INVALIDATING_ENV_VARS: tuple[str, ...]\n" + own)
 
 
 def setting_type(knobs, row) -> str:

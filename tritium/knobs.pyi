@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 base_knobs: type[Group]
+LIMIT: str
+USUAL_LIMIT: int
 env: Env
 propagate_env: bool
 listeners: list[Callable[[], None]]

@@ -69,7 +69,7 @@ def _on_cpu() -> float:
     import numpy as np
 
     programs = 4 * triton.get_num_threads()
-    out, a, b = np.empty(programs * _BLOCK, np.float32), np.float32([0.999]), np.float32([0.001])
+    out, a, b = np.empty(programs * _BLOCK, np.float32), np.full(1, 0.999, np.float32), np.full(1, 0.001, np.float32)
 
     def run() -> float:
         start = time.perf_counter()
