@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -130,7 +129,7 @@ class Store(NamedTuple):
         """Keep the timings; a configuration JSON cannot hold stays out of the cache."""
         rows = [[_config_dict(config), times] for config, times in timings.items()]
         try:
-            text = json.dumps({**self.facts, "time": time.time(), "key": key_text(key), "configs_timings": rows})
+            text = json.dumps({**self.facts, "key": key_text(key), "configs_timings": rows})
         except TypeError:
             return
         try:
