@@ -93,7 +93,7 @@ def _print_json(value: Any) -> None:
 def stats(args: argparse.Namespace) -> None:
     """Print how much there is."""
     from tritium import knobs
-    from tritium.insight.units import bytes_text
+    from tritium.insight.explain.units import bytes_text
     from tritium.tools.cache_contents import KINDS, contents, root
 
     folder = root()
@@ -119,7 +119,7 @@ def stats(args: argparse.Namespace) -> None:
 
 
 def _limit_text(size: int) -> str:
-    from tritium.insight.units import bytes_text
+    from tritium.insight.explain.units import bytes_text
 
     return bytes_text(size) if size else "any number of bytes"
 
@@ -134,7 +134,7 @@ def _ago(when: float) -> str:
 
 def list_entries(args: argparse.Namespace) -> None:
     """Print the entries."""
-    from tritium.insight.units import bytes_text
+    from tritium.insight.explain.units import bytes_text
     from tritium.tools.bench.report import text_table
     from tritium.tools.cache_contents import contents, matching, root
 
@@ -178,7 +178,7 @@ def verify_entries(args: argparse.Namespace) -> int:
 def clear(args: argparse.Namespace) -> None:
     """Remove what was asked for."""
     from tritium.cache_limits import count_again, remove
-    from tritium.insight.units import bytes_text
+    from tritium.insight.explain.units import bytes_text
     from tritium.tools.cache_contents import contents, matching, root
 
     if not (args.all or args.names or args.kind or args.older_than is not None):
@@ -201,7 +201,7 @@ def limit(args: argparse.Namespace) -> None:
     """Show the limit, or keep another one in the cache and make room."""
     from tritium import knobs, trusted_files
     from tritium.cache_limits import count_again, make_room
-    from tritium.insight.units import bytes_text
+    from tritium.insight.explain.units import bytes_text
     from tritium.tools.cache_contents import contents, root
 
     folder, path = root(), os.path.join(root(), knobs.LIMIT)

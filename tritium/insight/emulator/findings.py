@@ -10,7 +10,7 @@ from typing import Any
 from tritium.backends.cpu.checked import Argument, Found
 from tritium.backends.cpu.library.check import KINDS
 from tritium.insight.emulator.faults import Fault, Log
-from tritium.insight.sanitize_report import Finding, findings
+from tritium.insight.sanitize.report import Finding, findings
 
 __all__ = ["Collector", "described"]
 

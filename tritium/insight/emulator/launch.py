@@ -21,7 +21,7 @@ from tritium.backends.launcher.preconditions import Guard
 from tritium.backends.llvm.lines import places_in
 from tritium.backends.nvptx.runtime.tensor_map import Template
 from tritium.compiler import compile
-from tritium.insight import sanitize
+from tritium.insight.sanitize import sanitizer as sanitize
 from tritium.insight.emulator.faults import Fault
 from tritium.insight.emulator.findings import Collector
 from tritium.insight.emulator.host import HostMemory

@@ -37,7 +37,7 @@ def bytes_per_second(device: str) -> float | None:
     >>> bytes_per_second("cpu") > 1e8
     True
     """
-    from tritium.insight.profile_limits import copy_bandwidth
+    from tritium.insight.profile.limits import copy_bandwidth
 
     found = copy_bandwidth(device)
     return None if found is None else found.bytes_per_second

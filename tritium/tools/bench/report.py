@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from tritium.insight.units import mean_text, time_text
+from tritium.insight.explain.units import mean_text, time_text
 from tritium.tools.bench.comparing import Change
 from tritium.tools.bench.machine import Noise
 from tritium.tools.bench.spread import Ratio, ratio, summary
