@@ -122,7 +122,7 @@ def test_after_each_shows_the_module_if_nothing_changes(file, capsys):
 def test_a_diff_for_each_pass(file, capsys):
     status, out, _ = opt(capsys, file, "-t", "cuda:90a", "--diff")
     assert status == 0
-    assert re.findall(r"--- before (\w+)", out) == ["simplify", "dce", "assign_layouts"]
+    assert re.findall(r"--- before (\w+)", out) == ["simplify", "dce", "assign_layouts", "allocate_shared"]
     simplified = out.split("--- before dce")[0]
     assert [line for line in simplified.split("\n") if re.match(r"[+-] ", line)] == [
         "-  %5 = add %2, %4 : tile<256xi32>", "-  %7 = addptr %6, %5 : tile<256xptr<f32>>",
@@ -151,10 +151,10 @@ def test_renamed_text_means_the_same():
 def test_list(capsys):
     status, out, _ = opt(capsys, "--list")
     assert status == 0
-    own = "cpu", "first_that", "software_pipeline", "assign_layouts"
+    own = "cpu", "first_that", "software_pipeline", "assign_layouts", "allocate_shared", "insert_barriers"
     for name in (*map(passes.name_of, passes.PASSES), "legalize", *own):
         assert re.search(rf"^  {name}  +\S", out, re.M), name
-    assert "simplify, licm, accumulate, dce, cpu" in out and re.search(r"legalize, dce, .*, first_that$", out, re.M)
+    assert "simplify, licm, accumulate, dce, cpu" in out and re.search(r"legalize, dce, .*, first_that, insert_barriers$", out, re.M)
     assert "pipeline of cuda:75:32" in opt(capsys, "--list", "-t", "cuda:75")[1]
 
 
@@ -260,6 +260,7 @@ def test_what_a_pass_refuses(capsys):
     (["FILE", "-t", "cuda:31"], "there is no NVIDIA architecture '31'"),
     (["FILE", "-t", "cuda:90", "-O", "num_warps"], "write name=value"),
     (["FILE", "-t", "cuda:90", "-O", "num_wraps=4"], "num_wraps"),
+    (["FILE", "-t", "cuda:90", "-p", "allocate_shared"], "have no layouts: name assign_layouts before allocate_shared"),
     (["FILE", "-t", "cuda:90", "-p", "first_that,first_that"], "has layouts, so the GPU's passes have run already"),
     (["FILE", "--no-such-option"], "unrecognized arguments"),
 ])
