@@ -99,11 +99,11 @@ def buffers(module) -> tuple[Buffer, ...]:
     for op in walk(module.body):
         line, sizes = innermost(op.loc).line if op.loc else 0, [size for _, size in op.attrs.get("shared", ())]
         if op.kind is gpu_ops.multibuffer:
-            out.append(Buffer(line, f"multibuffer: {op.attrs['slots']} slots of {op.attrs['tile']}", *sizes, False))
+            out.append(Buffer(line, f"multibuffer: {op.attrs['slots']} slots of {op.attrs['tile']}", sum(sizes), False))
         elif op.kind is gpu_ops.share:
             out += [Buffer(line, f"operand {x.type}", size, False) for x, size in zip(op.operands, sizes)]
         elif op.kind is gpu_ops.mbarrier_init:
-            out.append(Buffer(line, f"{op.attrs['count']} mbarriers", *sizes, False))
+            out.append(Buffer(line, f"{op.attrs['count']} mbarriers", sum(sizes), False))
         elif sizes:
             scratch[line] = max(scratch.get(line, 0), sum(sizes))
     return (*out, *(Buffer(line, "scratch", size, True) for line, size in scratch.items()))
