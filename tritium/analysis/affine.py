@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from .. import ops
 from ..ir import types as T
 from ..ir.core import Op
-from .arithmetic import Domain, is_index, transfer, wraps
+from .arithmetic import ARITHMETIC, Domain, is_index, transfer, wraps
 from .views import moved
 
 __all__ = ["Affine", "Form", "Loose", "is_uniform", "strides_behind"]
@@ -98,8 +98,7 @@ class Affine(Domain):
 
     def find(self, x) -> Form:
         """Compute the form of a value."""
-        known = type(x) is Op and is_index(x.type) and not (wraps(x.type) and x.kind.row is not None)
-        form = transfer(self, x, self.of) if known else None
+        form = transfer(self, x, self.of) if type(x) is Op and x.kind in ARITHMETIC and _is_exact(x) else None
         return self.leaf(x) if form is None else form
 
     def leaf(self, x) -> Form:
@@ -141,10 +140,11 @@ class Affine(Domain):
         return self.multiplied(x, self.number(by))
 
     def view(self, op, x):
-        if op.kind is ops.splat:
-            return x._replace(strides=moved(op, (), self.zero), loose=_behind(op, x))
         strides = self.reshaped(op, x) if op.kind is ops.reshape else moved(op, x.strides, self.zero)
-        return None if strides is None else x._replace(strides=tuple(strides), loose=_behind(op, x))
+        if strides is None:
+            return None
+        loose = tuple([y._replace(path=(op, *y.path)) for y in x.loose]) if x.loose else ()
+        return Form(x.pointer, x.base, tuple(strides), loose)
 
     def reshaped(self, op, x):
         """Splitting an axis or moving axes of size 1 keeps a form; merging axes does if their strides are nested."""
@@ -171,5 +171,6 @@ class Affine(Domain):
         return strides
 
 
-def _behind(op, form):
-    return tuple([x._replace(path=(op, *x.path)) for x in form.loose])
+def _is_exact(op):
+    """Whether an op computes integers or pointers as if they had no end: sums of short unsigned ones wrap."""
+    return is_index(op.type) and (op.kind.row is None or not wraps(op.type))

@@ -230,9 +230,10 @@ class _Axes(Domain):
             return AxisInfo((1,) * len(shape), x.divisibility * len(shape), tuple(map(_lowest_bit, shape)))
         if op.kind is ops.expand_dims and not T.shape(op.operands[0].type):
             return x
-        new = 1, min(x.at(a, 1) for a in range(len(x.contiguity))), 1
-        axes = moved(op, tuple(zip(*x)), new, lambda info, n: (*info[:2], n))
-        return None if axes is None else AxisInfo(*map(tuple, zip(*axes)))
+        if op.kind is ops.broadcast:
+            return x._replace(constancy=moved(op, x.constancy, 1, lambda _, length: length))
+        divisor = min([x.at(a, 1) for a in range(len(x.contiguity))]) if op.kind is ops.expand_dims else 1
+        return AxisInfo(moved(op, x.contiguity, 1), moved(op, x.divisibility, divisor), moved(op, x.constancy, 1))
 
 
 def _reshape(op, x):

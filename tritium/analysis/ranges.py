@@ -5,14 +5,13 @@ Pointers are counted in bytes from the parameter they are computed from.
 
 from __future__ import annotations
 
-import functools
 from math import isfinite
 from typing import Any, NamedTuple
 
 from .. import ops
 from ..ir import types as T
 from ..ir.bounds import arguments_of, bounds
-from ..ir.core import Arg, Op, behind_views, walk
+from ..ir.core import Op, behind_views, walk
 from ..locks import once_property
 from .arithmetic import Domain, keeps_integers, transfer
 from .induction import steps
@@ -156,25 +155,27 @@ class Rows(Domain):
         t = T.element(x.type)
         if len(self.out) + len(self.open) > MOST_ROWS or type(t) is not T.Ptr and not _is_number(t):
             return _any(x)
-        found = None
-        if type(x) is Op:
-            found = transfer(self, x, functools.partial(self.operand, x))
-            rule = _ROWS.get(x.kind) if found is None and type(t) is T.Scalar else None
-            found = rule(self, x, t) if rule and (t.is_int or x.kind in _OF_FLOATS) else found
-        if found is None:
-            found = self.pointer(x) if type(t) is T.Ptr else self.parameter(x, t) if type(x) is Arg else None
+        if type(x) is not Op:
+            found = self.pointer(x) if type(t) is T.Ptr else self.parameter(x, t)
+        elif x.kind.view:  # the same elements, along other axes
+            return self.seen_from(axes_behind(x, self.axes), x.operands[0])
+        else:
+            found = transfer(self, x, self.place)
+            if found is None:
+                found = self.pointer(x) if type(t) is T.Ptr else self.other(x, t)
         return _any(x) if found is None else found
 
-    def operand(self, op, x):
-        """The index of the row of an op's operand."""
-        return self.seen_from(axes_behind(op, self.axes), x) if op.kind.view else self.place(x)
+    def other(self, op, t):
+        """The row of an op that is no index arithmetic; None if there is no rule for it."""
+        rule = _ROWS.get(op.kind)
+        return rule(self, op, t) if rule is not None and (t.is_int or op.kind in _OF_FLOATS) else None
 
     def parameter(self, x, t):
         """The row of a parameter of the kernel or of a loop."""
         if x in self.known.arguments:
             return ("argument", t.name, self.known.arguments[x]) if t.is_int else None
-        loop, k = self.known.loops.get(x, (None, 0))
-        if loop is None or not t.is_int:
+        loop, k = self.known.loops.get(x, (None, 0)) if t.is_int else (None, 0)
+        if loop is None:
             return None
         if k == 0:
             return ("index", t.name, *map(self.place, loop.operands[:3]))
@@ -234,9 +235,6 @@ class Rows(Domain):
         return ("truncated" if t.is_int and not source.is_int else "cast", t.name, of(op.operands[0]))
 
     def repointed(self, op, x):
-        return x
-
-    def view(self, op, x):
         return x
 
     # --- masks ------------------------------------------------------------------------------------------------------

@@ -23,8 +23,7 @@ ADDRESSING = ARITHMETIC - {ops.constant}
 
 def form_of(lo, x) -> Form:
     """The form of integers or pointers: base and strides are numbers or values of the kernel."""
-    found = lo.memo.get(("form", x))
-    return _Emitted(lo).of(x) if found is None else found
+    return _Emitted(lo).of(x)
 
 
 def loose_index(lo, loose: Loose, idx):
