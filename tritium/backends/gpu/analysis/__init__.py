@@ -1,1 +1,1 @@
-"""What GPU passes ask about a module: affine accesses, polynomials of scalars, preconditions."""
+"""What GPU passes ask about a module: affine accesses, small dividends, preconditions."""
