@@ -174,7 +174,7 @@ class Scalars(Affine):
 def _increment(arg, out):
     """The loop-invariant increment of a carried integer; None if it is updated otherwise."""
     found = steps(arg, out) if type(arg.type) is T.Scalar else None
-    return found[0].value if found and len(found) == 1 and found[0].sign == 1 else None
+    return found[0].value if found is not None and len(found) == 1 and found[0].sign == 1 else None
 
 
 def in_order(product):

@@ -180,7 +180,7 @@ class Rows(Domain):
         if k == 0:
             return ("index", t.name, *map(self.place, loop.operands[:3]))
         found = steps(x, loop.regions[0].yields[k - 1])
-        if not found or len(found) > 1 or found[0].sign < 0:
+        if found is None or len(found) != 1 or found[0].sign < 0:
             return None
         return ("carried", t.name, *map(self.place, (loop.operands[2 + k], found[0].value, *loop.operands[:3])))
 

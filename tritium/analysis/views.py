@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .. import ops
 from ..ir import types as T
 
 __all__ = ["axes_behind", "moved"]
 
 
-def moved(op, facts, new, stretched=None):
+def moved(op, facts, new, stretched=None) -> Any:
     """Facts about each axis of a view's result, of those about its operand's axes; None for a reshape.
 
     An axis that the view adds has the fact `new`, and so has one of size 1 that it stretches, unless
@@ -34,7 +36,7 @@ def moved(op, facts, new, stretched=None):
     return None if op.kind is ops.reshape else tuple(facts)
 
 
-def axes_behind(op, axes, single=None):
+def axes_behind(op, axes, single=None) -> Any:
     """Facts about the axes of a view's operand, of those about its result's; fresh ones behind a reshape.
 
     An axis of size 1 that is broadcast has the fact `single`; with None, that of the axis it becomes. `axes` may be

@@ -51,7 +51,7 @@ def _rule(b, op):
 def _step(arg, out):
     """The scalar that `out` adds to the tile `arg`, by one splat; None if it is something else."""
     found = steps(arg, out) if type(arg.type) is T.Tile else None
-    if not found or len(found) > 1 or found[0].sign < 0:
+    if found is None or len(found) != 1 or found[0].sign < 0:
         return None
     by = found[0].value
     return by.operands[0] if type(by) is Op and by.kind is ops.splat else None
