@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import walk
+from ....ir.core import Module, walk
 from ....ir.rewrite import sweep
+from ..target import Target
 
 
 class Way(NamedTuple):
@@ -39,7 +40,7 @@ TF32_DROPS = 13  # bits of an f32 that tensor cores do not look at
 BF16_DROPS = 16
 
 
-def split_dots(module, target):
+def split_dots(module: Module, target: Target) -> Module:
     """Split f32 dots into dots of shorter numbers that tensor cores multiply, where the precision asks for it."""
     warps = module.attrs["num_warps"]
 
