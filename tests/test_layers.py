@@ -96,7 +96,7 @@ INSIDE = {
     },
     "insight": {
         "facts": set(),
-        "explain": {"facts"},
+        "explain": {"facts", "profile"},
         "profile": set(),
         "emulator": {"sanitize"},
         "sanitize": {"emulator"},

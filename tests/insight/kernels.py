@@ -96,3 +96,10 @@ def launched(kernel, grid, *args, target="cuda:80", **meta):
 def floats(*shape, dtype=np.float32):
     """Small numbers."""
     return (np.arange(int(np.prod(shape))) % 7).astype(dtype).reshape(shape)
+
+
+@triton.jit
+def neighbours(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """Each element and the next: the second load touches the sectors of the first."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n) + tl.load(x_ptr + i + 1, mask=i < n), mask=i < n)

@@ -91,7 +91,10 @@ def test_nothing_to_say_of_a_good_copy():
 
 def test_targets_and_devices():
     assert [p.device for p in of_product("cuda:90a").roofline.predictions] == ["H100", "H200"]
-    assert of_product("cpu").roofline.predictions == () and of_product("cpu").requests == ()
+    here = of_product("cpu")
+    assert [p.device for p in here.roofline.predictions] == ["this CPU"] and here.requests == () and here.device is None
+    assert here.prediction.seconds > 0 and here.bound in ("DRAM", "arithmetic", "launch")
+    assert "on this CPU" in here.text() and "this CPU" in here.html()
     x = K.floats(64)
     found = tritium.explain(K.unmasked, (2,), x, x.copy(), BLOCK=32, target="cuda:75", devices=["T4", "H200"])
     assert [p.device for p in found.roofline.predictions] == ["T4", "H200"]

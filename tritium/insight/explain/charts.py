@@ -92,13 +92,14 @@ def occupancy(points: Sequence[Point], here: int, unit: str) -> str:
 
 def roofline(roof: Roofline) -> str:
     """Operations a second over arithmetic intensity, both on logarithmic axes, for each device."""
-    if not roof.predictions or not roof.total_flops or not roof.minimum_bytes:
+    predictions = [p for p in roof.predictions if p.device in DEVICES]
+    if not predictions or not roof.total_flops or not roof.minimum_bytes:
         return ""
     width, height, left, bottom = 860, 320, 96, 40
     kind = max(roof.flops, key=lambda name: roof.flops[name])
-    devices = [DEVICES[p.device] for p in roof.predictions]
+    devices = [DEVICES[p.device] for p in predictions]
     peak = max(d.rate(kind) for d in devices)
-    achieved = [roof.total_flops / p.seconds for p in roof.predictions]
+    achieved = [roof.total_flops / p.seconds for p in predictions]
     low_x, high_x = min(0.05, roof.intensity / 3), max(2000.0, roof.intensity * 3)
     low_y = min(min(achieved) / 3, peak / 1e4)
     x = lambda v: left + (width - left - 12) * math.log(v / low_x) / math.log(high_x / low_x)
@@ -111,7 +112,7 @@ def roofline(roof: Roofline) -> str:
     for k in range(math.ceil(math.log10(low_y)), math.floor(math.log10(2 * peak)) + 1):
         out.append(f'<line class="grid" x1="{left}" x2="{width - 12}" y1="{y(10**k):.1f}" y2="{y(10**k):.1f}"/>'
                    f'<text x="{left - 6}" y="{y(10**k) + 4:.1f}" text-anchor="end">{_rate(10.0**k)}</text>')
-    for n, (d, p, real) in enumerate(zip(devices, roof.predictions, achieved)):
+    for n, (d, p, real) in enumerate(zip(devices, predictions, achieved)):
         memory, top = d.dram * 1e9 * d.sustained_dram, d.rate(kind)
         ridge = min(max(top / memory, low_x), high_x)
         start = max(low_x, low_y / memory)

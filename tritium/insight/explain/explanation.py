@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,12 +13,15 @@ from tritium.backends.compiler import GPUTarget
 from tritium.insight.explain.findings import Finding, findings
 from tritium.insight.facts.accesses import PROGRAMS, Accesses, observe
 from tritium.insight.facts.coalescing import RequestMeter, Requests, SharedAccess, requests, shared_accesses, with_hints
+from tritium.insight.facts.cpu_timing import predict_cpu
+from tritium.insight.facts.demand import demand
 from tritium.insight.facts.devices import DEVICES, Device, devices_for
 from tritium.insight.facts.launch import Launch, prepared
-from tritium.insight.facts.resources import Resources, resources
-from tritium.insight.facts.roofline import FlopMeter, Prediction, Roofline, roofline
+from tritium.insight.facts.resources import Resources, l1_bytes, resources
+from tritium.insight.facts.roofline import FlopMeter, Roofline, Traffic, roofline, traffic_of
 from tritium.insight.facts.stages import Comparison, Stage, compare, stages
 from tritium.insight.facts.timeline import Timeline, timeline
+from tritium.insight.facts.timing import Prediction, predict
 
 __all__ = ["Explanation", "explain"]
 
@@ -53,13 +57,13 @@ class Explanation:
 
     @property
     def prediction(self) -> Prediction | None:
-        """The prediction for the last device of the list, None on a CPU."""
+        """The prediction for the last device of the list."""
         return self.roofline.predictions[-1] if self.roofline.predictions else None
 
     @property
     def device(self) -> Device | None:
-        """The device of `prediction`."""
-        return DEVICES[self.prediction.device] if self.prediction else None
+        """The GPU of `prediction`, None on a CPU."""
+        return DEVICES.get(self.prediction.device) if self.prediction else None
 
     @property
     def bound(self) -> str:
@@ -88,6 +92,7 @@ class Explanation:
             out |= {"warps": str(r.warps), "registers": str(r.registers), "shared memory": str(r.shared),
                     "occupancy": f"{r.occupancy.share:.0%}" if r.occupancy else "unknown",
                     "bytes moved": f"{self.roofline.moved_bytes:.0f}"}  # fmt: skip
+        if self.roofline.predictions:
             out |= {f"time on {p.device}": f"{p.seconds * 1e6:.1f} us, bound by {p.bound}"
                     for p in self.roofline.predictions}
         return out
@@ -153,12 +158,30 @@ def explained(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target:
     launch = prepared(kernel, grid, args, meta, found, owned)
     if 0 in launch.grid:
         raise ValueError(f"the grid {launch.grid} has no programs: there is nothing to explain")
-    meter, flops = RequestMeter(launch) if launch.is_gpu else None, FlopMeter(launch)
+    used, flops = resources(launch), FlopMeter(launch)
+    meter = RequestMeter(launch, l1_bytes(launch, used)) if launch.is_gpu else None
     accesses = observe(launch, meter, flops, programs)
     made = with_hints(launch, requests(launch, meter, accesses.sites), meter) if meter is not None else ()
-    used = resources(launch)
-    shared = shared_accesses(launch.stages["ttgir"], flops.executed, launch.num_warps) if launch.is_gpu else ()
-    chosen = devices or ([d.name for d in devices_for(found.arch)] if launch.is_gpu else [])
-    roof = roofline(launch, accesses, made, flops.flops, used, chosen)
-    misses = min(1.0, roof.dram_bytes / roof.moved_bytes) if roof.moved_bytes else 1.0
-    return Explanation(launch, accesses, made, shared, used, roof, timeline(launch, misses), stages(launch))
+    traffic = traffic_of(accesses, made)
+    lines = timeline(launch, traffic.misses)
+    shared, times = (), []
+    if launch.is_gpu:
+        shared = shared_accesses(launch.stages["ttgir"], flops.executed, launch.num_warps)
+        work = demand(launch, accesses, traffic, made, flops, used, shared, lines.loops)
+        times = [predict(d, work) for d in [DEVICES[name] for name in devices] or devices_for(found.arch)]
+    elif found.backend == "cpu":
+        times = _on_this_cpu(launch, traffic, flops.flops)
+    return Explanation(launch, accesses, made, shared, used, roofline(traffic, flops.flops, times), lines,
+                       stages(launch))
+
+
+def _on_this_cpu(launch: Launch, traffic: Traffic, flops: dict[str, float]) -> list[Prediction]:
+    """The time by the limits of this machine, which are measured when they are asked for the first time."""
+    from tritium import knobs
+    from tritium.insight.profile.limits import arithmetic_rate, copy_bandwidth
+
+    limit = copy_bandwidth("cpu")
+    if limit is None:
+        return []
+    programs = math.prod(launch.grid)
+    return [predict_cpu(traffic, flops, programs, knobs.num_threads, limit.bytes_per_second, arithmetic_rate())]

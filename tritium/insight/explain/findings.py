@@ -190,9 +190,10 @@ def idle_processors(e: Explanation) -> Iterator[Finding]:
     if p is None or p.busy >= 0.85:
         return
     if p.waves < 1:
-        title = f"the grid has too few programs for {p.device}: {1 - p.busy:.0%} of its processors stay idle"
+        title = f"the grid has too few programs for {p.device}: {1 - p.busy:.0%} of its processors' time is idle"
     else:
-        title = f"the last wave on {p.device} is short: {p.waves:.2f} waves take the time of {int(p.waves) + 1}"
+        title = (f"some processors of {p.device} get one program more than the others: {1 - p.busy:.0%} of their time "
+                 "is idle")
     yield Finding("warning" if p.bound != "launch" else "note", "grid", e.first_line, title,
                   "use smaller blocks, or split the work of a program (along K, along rows)",
                   gain=(1 - p.busy) * 0.5 if p.bound != "launch" else 0.0)

@@ -148,8 +148,10 @@ class Event:
 
 
 class Meter(Protocol):
-    """Measures accesses: `measure` makes a few numbers of each, `add` gets them with the share of the launch that they
-    stand for."""
+    """Measures accesses: `begin` hears of each program, `measure` makes a few numbers of each access, `add`
+    gets them with the share of the launch that they stand for."""
+
+    def begin(self) -> None: ...
 
     def measure(self, event: Event) -> np.ndarray: ...
 
@@ -231,6 +233,8 @@ class _Run(Observer):
         grid = self.launch.grid
         self.pid, self.number, self.executed = pid, pid[0] + grid[0] * (pid[1] + grid[1] * pid[2]), 0
         self.loops, self.now = [], {"load": {}, "store": {}}
+        if self.meter is not None:
+            self.meter.begin()
         self.stepping: Any = self.steps.setdefault(pid, []) if stepped and len(self.steps) < STEPPED + 1 else None
 
     def _close(self) -> None:

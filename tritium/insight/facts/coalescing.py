@@ -27,6 +27,7 @@ from tritium.ir import types as T
 from tritium.ir.core import walk
 
 WIDEST = 16  # bytes of the widest access of a thread
+LINE = 128  # bytes of a line of L1
 _MEMORY = (ops.load, ops.store, ops.atomic, ops.atomic_cas, gpu_ops.async_load)
 _TMA = (gpu_ops.tma_load, gpu_ops.tma_store)
 
@@ -46,8 +47,8 @@ class Requests:
     """How the warps of a launch make the requests of one access site.
 
     `how` is "threads", "cp.async", "TMA", or "removed" where the compiler needs no access there. A thread moves
-    `vector` elements at once, of the `run` of neighbours that it holds. `requests`, `sectors` and `minimum` are totals
-    of the launch.
+    `vector` elements at once, of the `run` of neighbours that it holds. `requests`, `sectors`, `minimum`, `missed` (the
+    sectors that L1 does not have) and `lines` (of 128 bytes) are totals of the launch.
     """
 
     site: int
@@ -60,6 +61,8 @@ class Requests:
     requests: float
     sectors: float
     minimum: float
+    missed: float = 0.0
+    lines: float = 0.0
     run: int = 1
     hints: tuple[Hint, ...] = ()
 
@@ -80,8 +83,8 @@ class Requests:
 
     @property
     def bytes_moved(self) -> float:
-        """Bytes between the SMs and the L2 cache, all sectors counted."""
-        return self.sectors * SECTOR
+        """Bytes between the SMs and the L2 cache, in sectors."""
+        return self.missed * SECTOR
 
     @property
     def widest(self) -> int:
@@ -120,8 +123,8 @@ class SharedAccess:
 class RequestMeter:
     """Counts the requests and sectors of accesses as their `ttgir` layouts have them; see `accesses.Meter`."""
 
-    def __init__(self, launch: Launch):
-        self.warps = launch.num_warps
+    def __init__(self, launch: Launch, l1: int = 0):
+        self.warps, self.cache = launch.num_warps, _Cache(l1)
         self.lowered = lowered_accesses(launch.stages["ttgir"])
         self.totals: dict[int, np.ndarray] = {}
         self.matches: dict[int, Any] = {}
@@ -134,25 +137,75 @@ class RequestMeter:
         return (same or found or [None])[0]
 
     def measure(self, event: Event) -> np.ndarray:
-        """(requests, sectors, fewest sectors) of one execution."""
+        """(requests, sectors, fewest sectors, sectors that L1 does not have, lines) of one execution."""
         if event.site not in self.matches:
             self.matches[event.site] = self.match(event.op)
         made = self.matches[event.site]
         addresses, active = event.addresses.ravel(), event.active.ravel()
         if made is None or not active.any():
-            return np.zeros(3)
+            return np.zeros(5)
         if made.kind in _TMA or addresses.size != T.numel(_pointer(made).type):
             return _whole(addresses[active], event.op)
         size = _itemsize(event.op)
         if T.shape(event.op.operands[0].type) == ():
             alone = made.kind is not ops.load  # one thread stores a scalar; all threads load it
-            return np.array([1, 1, 1]) * (1 if alone else self.warps)
+            missed = self.cache.missed(addresses[:1]) if made.kind is ops.load else 1
+            return np.array([1, 1, 1, 0, 1]) * (1 if alone else self.warps) + np.array([0, 0, 0, missed, 0])
         places = _places(layout_of(_pointer(made)), made.attrs.get("vector") or 1, made.kind in _WRITES)
-        return _requests(addresses[places], active[places], size, made.attrs.get("vector") or 1)
+        found = _requests(addresses[places], active[places], size, made.attrs.get("vector") or 1)
+        missed = self.cache.missed(addresses[active]) if made.kind is ops.load else found[1]
+        return np.array([*found[:3], missed, found[3]])
 
     def add(self, site: int, op, numbers: np.ndarray) -> None:
         """Add what an execution stands for."""
-        self.totals[site] = self.totals.get(site, np.zeros(3)) + numbers
+        self.totals[site] = self.totals.get(site, np.zeros(5)) + numbers
+
+    def begin(self) -> None:
+        """A program begins: it finds nothing of its own in L1."""
+        self.cache.forget()
+
+
+class _Cache:
+    """Sectors that the loads of one program have brought to L1. When more come than it holds, all are forgotten."""
+
+    def __init__(self, size: int):
+        self.most, self.now, self.held = size // SECTOR, 1, 0
+        self.stamps: dict[int, np.ndarray] = {}
+
+    def forget(self) -> None:
+        """Empty it."""
+        self.now, self.held = self.now + 1, 0
+
+    def missed(self, addresses: np.ndarray) -> int:
+        """How many sectors of these addresses are not there; they are afterwards."""
+        sectors = addresses // np.uint64(SECTOR)
+        count = 0
+        first, last = (int(s >> _STORAGE) for s in (sectors.min(), sectors.max()))
+        for storage in range(first, last + 1):
+            inside = sectors if first == last else sectors[sectors >> _STORAGE == storage]
+            inside = (inside & _WITHIN).astype(np.int64)
+            stamps = self._stamps(storage, int(inside.max(initial=0)))
+            fresh = inside[stamps[inside] != self.now]
+            if fresh.size:
+                stamps[fresh] = self.now
+                count += int(_distinct(fresh[None].astype(np.uint64))[0])
+        self.held += count
+        if self.held > self.most:
+            self.forget()
+        return count
+
+    def _stamps(self, storage: int, last: int) -> np.ndarray:
+        known = self.stamps.get(storage)
+        if known is None or len(known) <= last:
+            grown = np.zeros(max(2 * last, 1024), np.uint32)
+            if known is not None:
+                grown[: len(known)] = known
+            known = self.stamps[storage] = grown
+        return known
+
+
+_STORAGE = np.uint64(35)  # bits of a sector's number within a storage: see `accesses`
+_WITHIN = np.uint64((1 << 35) - 1)
 
 
 _WRITES = (ops.store, ops.atomic, ops.atomic_cas)
@@ -207,13 +260,14 @@ def _places(layout: Layout, vector: int, owned: bool) -> np.ndarray:
 
 
 def _requests(addresses: np.ndarray, active: np.ndarray, size: int, vector: int) -> np.ndarray:
-    """(requests, sectors, fewest sectors) of rows of lane addresses, each the first of `vector` elements."""
+    """(requests, sectors, fewest sectors, lines) of rows of lane addresses, each the first of `vector` elements."""
     none = np.uint64(2**64 - 1)
     sectors = _distinct(np.where(active, addresses // np.uint64(SECTOR), none))
     vectors = _distinct(np.where(active, addresses, none))
     issued = active.any(axis=1)
     fewest = -(-vectors * size * vector // SECTOR)
-    return np.array([issued.sum(), sectors[issued].sum(), fewest[issued].sum()], float)
+    lines = _distinct(np.where(active, addresses // np.uint64(LINE), none))
+    return np.array([issued.sum(), sectors[issued].sum(), fewest[issued].sum(), lines[issued].sum()], float)
 
 
 def _distinct(rows: np.ndarray) -> np.ndarray:
@@ -227,7 +281,7 @@ def _distinct(rows: np.ndarray) -> np.ndarray:
 def _whole(addresses: np.ndarray, op) -> np.ndarray:
     """One request for a whole tile, as TMA makes it."""
     sectors = int(_distinct(addresses[None] // np.uint64(SECTOR))[0])  # np.unique takes ten times as long
-    return np.array([1, sectors, min(sectors, -(-len(addresses) * _itemsize(op) // SECTOR))], float)
+    return np.array([1, sectors, min(sectors, -(-len(addresses) * _itemsize(op) // SECTOR)), sectors, 0], float)
 
 
 def requests(launch: Launch, meter: RequestMeter, sites) -> tuple[Requests, ...]:
@@ -235,7 +289,7 @@ def requests(launch: Launch, meter: RequestMeter, sites) -> tuple[Requests, ...]
     out = []
     for site in sites:
         made = meter.matches.get(site.number)
-        count, moved, fewest = map(float, np.round(meter.totals.get(site.number, np.zeros(3)), 3))
+        count, moved, fewest, missed, lines = map(float, np.round(meter.totals.get(site.number, np.zeros(5)), 3))
         vector = made.attrs.get("vector") or 1 if made is not None else 1
         how = "removed" if made is None else _HOW.get(made.kind, "threads")
         if how == "TMA":
@@ -243,7 +297,7 @@ def requests(launch: Launch, meter: RequestMeter, sites) -> tuple[Requests, ...]
         layout = layout_of(_pointer(made)) if how in ("threads", "cp.async") and site.shape else None
         run = max(map(layout.contiguous, range(len(layout.shape)))) if layout else vector
         out.append(Requests(site.number, site.line, site.kind, site.tensors, how, vector, site.itemsize,
-                            count, moved, fewest, run))
+                            count, moved, fewest, missed, lines, run))
     return tuple(out)
 
 

@@ -1,8 +1,19 @@
 """The peaks of devices, in one table: what predictions are made with.
 
-Figures are the vendors' for dense work at boost clock, from the data sheets named; `sustained` are shares of a peak
-that real kernels reach. Those of the H200 were measured: a copy of 1 GiB moves 4238 GB/s (0.88 of 4.8 TB/s), a product
-of large f16 matrices makes 655 TFLOP/s at the power limit (0.66 of 989).
+Figures are the vendors' for dense work at boost clock, from the data sheets named; shares of a peak are what real
+kernels reach. Those of the H200 were measured by `benchmarks/peaks.py`:
+
+    copy of 1 GiB                       4224 GB/s, 0.88 of 4.8 TB/s; reads alone 4461
+    read from L2, 32 MiB                9329 GB/s, 0.56 of 64 bytes of each SM in a cycle
+    read from L1                        31.5 TB/s, 128 bytes of each SM in a cycle
+    product f16 4096, one launch        748 TFLOP/s, 0.80 of 989 of the SMs that work; of fp8 the same share
+    product f16 8192, for 2 s           664 TFLOP/s at the power limit, 0.69 of 989 of the SMs that work
+    empty launch                        2.7 us; 0.61 ns more for each program
+    load from L2                        0.147 us
+    atomic add to one place             one in 1.77 ns
+    multiply-adds, exp2, integer ops    63.5, 4.17 and 32.4 T/s: 128, 16 and 128 lanes of each SM in a cycle
+
+Other devices, of which no such figures are at hand, have the defaults of the class.
 """
 
 from __future__ import annotations
@@ -26,31 +37,67 @@ class Device:
     source: str
     sustained_dram: float = 0.90
     sustained_tensor: float = 0.75
+    burst_tensor: float = 0.80
+    burst_seconds: float = 1e-3  # launches that last longer run at the sustained rate
+    l2_share: float = 0.56  # of the ports' bandwidth, that L2 serves when all SMs ask
+    launch: float = 2.7e-6  # seconds of an empty kernel, and of each of its programs
+    program: float = 0.61e-9
+    dram_latency: float = 0.6e-6  # seconds of a load from DRAM (about what is published), and of one from L2
+    l2_latency: float = 0.15e-6
+    atomic: float = 1.77e-9  # seconds between two atomics on one address
     measured: bool = False
+    schedulers: int = 4  # of an SM: each issues an instruction of a warp in a cycle
+
+    @property
+    def l2_ports(self) -> float:
+        """GB/s of the ports between L2 and the SMs: 64 bytes of each SM in a cycle."""
+        return self.processors * 64 * self.clock
 
     @property
     def l2(self) -> float:
-        """GB/s between L2 and the SMs: 64 bytes of each SM in a cycle."""
-        return self.processors * 64 * self.clock
+        """GB/s that L2 serves."""
+        return self.l2_ports * self.l2_share
 
     @property
     def special(self) -> float:
         """T operations/s of the special function units: 16 of each SM in a cycle."""
         return self.processors * 16 * self.clock / 1e3
 
-    def rate(self, kind: str) -> float:
+    def lanes(self, unit: str) -> int:
+        """Lanes of an SM that execute instructions of a unit in a cycle.
+
+        >>> DEVICES["A100"].lanes("fp32"), DEVICES["H200"].lanes("fp32"), DEVICES["H200"].lanes("special")
+        (64, 128, 16)
+        """
+        if unit == "fp32":
+            return 64 if self.arch in (75, 80) else 128
+        if unit == "fp64":
+            return {80: 32, 90: 64, 100: 64}.get(self.arch, 2)
+        if unit == "integer" and self.arch >= 90:  # ptxas gives half of them to the fp32 units
+            return 128
+        return _LANES[unit]
+
+    def latency(self, from_dram: float) -> float:
+        """Seconds of a load, this share of which comes from DRAM and the rest from L2."""
+        return from_dram * self.dram_latency + (1 - from_dram) * self.l2_latency
+
+    def rate(self, kind: str, burst: bool = False) -> float:
         """Operations a second that work of a class reaches at best: 'f16' to 'f64' on tensor cores, 'fp32', 'fp64',
-        'special' elsewhere.
+        'special' elsewhere; for a long time, or in a `burst`.
 
         >>> round(DEVICES["A100"].rate("f16") / 1e12)
         234
         """
         if kind in self.tensor:
-            return self.tensor[kind] * 1e12 * self.sustained_tensor
+            return self.tensor[kind] * 1e12 * (self.burst_tensor if burst else self.sustained_tensor)
         return {"fp32": self.fp32, "fp64": self.fp64, "special": self.special}.get(kind, self.fp32) * 1e12
 
 
 _MIB = 1 << 20
+
+# Lanes of an SM in a cycle: CUDA C++ Programming Guide, "Arithmetic Instructions", the table of throughputs; loads,
+# stores and shuffles: 32 lanes, as that table has for shuffles.
+_LANES = {"integer": 64, "convert": 64, "special": 16, "load/store": 32}
 
 
 def _cores(f16: float, tf32: float, f8: float = 0.0, i8: float = 0.0, f64: float = 0.0) -> dict[str, float]:
@@ -68,10 +115,11 @@ DEVICES = {d.name: d for d in (
            "NVIDIA Ada whitepaper, 2022"),
     Device("L40S", 89, 142, 2.52, 864, 96 * _MIB, _cores(362, 183, 733, 733), 91.6, 1.4,
            "NVIDIA L40S data sheet, 2023"),
-    Device("H100", 90, 132, 1.83, 3350, 50 * _MIB, _cores(989, 494, 1979, 1979, 67), 66.9, 33.5,
+    Device("H100", 90, 132, 1.98, 3350, 50 * _MIB, _cores(989, 494, 1979, 1979, 67), 66.9, 33.5,
            "NVIDIA H100 SXM data sheet, 2023"),
-    Device("H200", 90, 132, 1.83, 4800, 50 * _MIB, _cores(989, 494, 1979, 1979, 67), 66.9, 33.5,
-           "NVIDIA H200 data sheet, 2024", sustained_dram=0.883, sustained_tensor=0.66, measured=True),
+    Device("H200", 90, 132, 1.98, 4800, 50 * _MIB, _cores(989, 494, 1979, 1979, 67), 66.9, 33.5,
+           "NVIDIA H200 data sheet, 2024", sustained_dram=0.883, sustained_tensor=0.69, burst_tensor=0.80,
+           measured=True),
     Device("B200", 100, 148, 1.85, 8000, 126 * _MIB, _cores(2250, 1100, 4500, 4500, 37), 75, 37,
            "NVIDIA DGX B200 data sheet, 2024"),
     Device("RTX 5090", 120, 170, 2.41, 1792, 96 * _MIB, _cores(419, 104.8, 838, 838), 104.8, 1.6,

@@ -11,6 +11,8 @@ from tritium.insight.facts.liveness import most_registers
 from tritium.ir.core import walk
 from tritium.tools.occupancy import Occupancy, machine, occupancy_of
 
+_L1_LEAST = 28 << 10  # bytes of L1 that no shared memory takes: 256 KiB of both less 228, 192 less 164, 128 less 100
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -91,6 +93,14 @@ def resources(launch: Launch) -> Resources:
         tuple(at(n, occupancy_of(registers, shared, n, target)) for n in (1, 2, 4, 8, 16, 32)),
         tuple(at(n, occupancy_of(registers, n, warps, target))
               for n in range(0, has.most_shared + 1, 8192)))  # fmt: skip
+
+
+def l1_bytes(launch: Launch, used: Resources) -> int:
+    """The L1 cache that is left for each program: what shared memory does not take of the processor's."""
+    if used.occupancy is None or not used.occupancy.programs:
+        return _L1_LEAST
+    programs, total = used.occupancy.programs, machine(launch.target).shared + _L1_LEAST
+    return max(_L1_LEAST, total - programs * used.shared) // programs
 
 
 def buffers(module) -> tuple[Buffer, ...]:

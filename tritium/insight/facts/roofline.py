@@ -1,8 +1,6 @@
 """Work against traffic: operations, bytes, arithmetic intensity, and the time that the slower of both takes.
 
-The model is the roofline: a launch takes as long as its slowest resource (DRAM, L2, tensor cores, ordinary units,
-special functions), stretched by what the grid leaves idle in its last wave, plus the time in which a kernel starts and
-ends. DRAM moves every sector once that any program touches: caches serve the rest.
+DRAM moves every sector once that any program touches: caches serve the rest. The time is `timing`'s.
 """
 
 from __future__ import annotations
@@ -15,32 +13,12 @@ from typing import Any
 from tritium import ops
 from tritium.insight.facts.accesses import Accesses
 from tritium.insight.facts.coalescing import Requests
-from tritium.insight.facts.devices import DEVICES, Device, devices_for
 from tritium.insight.facts.launch import Launch
 from tritium.insight.facts.pictures import SECTOR
-from tritium.insight.facts.resources import Resources
+from tritium.insight.facts.timing import Prediction
 from tritium.ir import types as T
 
-START = 2.0e-6  # seconds: an empty kernel from the first to the last block
 SPECIAL = ("exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "tanh", "div")
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """How long a launch takes on a device by the model, and what bounds it."""
-
-    device: str
-    seconds: float
-    bound: str  # "DRAM", "L2", "tensor cores", "fp32 units", "fp64 units", "special functions" or "launch"
-    parts: dict[str, float]  # seconds of each resource alone
-    waves: float
-    busy: float  # share of the processors' slots that work, over all waves
-    sustained: bool  # whether the device's reachable shares were measured
-
-    @property
-    def share_of_peak(self) -> float:
-        """The bound's own time over the whole."""
-        return max(self.parts.values(), default=0.0) / self.seconds
 
 
 @dataclass(frozen=True)
@@ -69,15 +47,23 @@ class FlopMeter:
 
     def __init__(self, launch: Launch):
         self.flops: dict[str, float] = {}
-        self.executed: dict[Any, float] = {}  # place in the source -> times that its ops ran
+        self.runs: dict[int, tuple[Any, float]] = {}
         self.tensor_cores = launch.is_gpu
 
     def __call__(self, op, times: float) -> None:
         """An op ran so many times."""
-        self.executed[op.loc] = max(times, self.executed.get(op.loc, 0.0))
+        self.runs[id(op)] = op, times + self.runs.get(id(op), (op, 0.0))[1]
         kind, count = work_of(op, self.tensor_cores)
         if count:
             self.flops[kind] = self.flops.get(kind, 0.0) + times * count
+
+    @property
+    def executed(self) -> dict[Any, float]:
+        """Place in the source -> times that its most frequent op ran."""
+        out: dict[Any, float] = {}
+        for op, times in self.runs.values():
+            out[op.loc] = max(times, out.get(op.loc, 0.0))
+        return out
 
 
 def work_of(op, tensor_cores: bool = True) -> tuple[str, int]:
@@ -123,17 +109,29 @@ def _dot_class(t, precision: str, tensor_cores: bool) -> str:
     return "f16"
 
 
-def roofline(launch: Launch, accesses: Accesses, found: Iterable[Requests], flops: dict[str, float],
-             used: Resources, names: Iterable[str] = ()) -> Roofline:
-    """Put a launch under the roofline of devices: those named, or those of its target."""
-    minimum = minimum_bytes(accesses)
-    found = tuple(found)
-    moved = sum(r.bytes_moved for r in found) or minimum
-    dram = dram_bytes(accesses, found)
-    devices = [DEVICES[name] for name in names] or (devices_for(launch.target.arch) if launch.is_gpu else [])
-    programs = math.prod(launch.grid)
-    predictions = tuple(predict(d, flops, dram, moved, programs, used) for d in devices)
-    return Roofline(dict(flops), minimum, dram, moved, predictions)
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes of a launch."""
+
+    minimum: float  # every byte that is touched, once in each direction
+    dram: float  # the sectors that these lie in
+    moved: float  # between SMs and L2
+
+    @property
+    def misses(self) -> float:
+        """The share of what moves that comes from DRAM."""
+        return min(1.0, self.dram / self.moved) if self.moved else 1.0
+
+
+def traffic_of(accesses: Accesses, found: Iterable[Requests]) -> Traffic:
+    """What a launch moves."""
+    found, minimum = tuple(found), minimum_bytes(accesses)
+    return Traffic(minimum, dram_bytes(accesses, found), sum(r.bytes_moved for r in found) or minimum)
+
+
+def roofline(traffic: Traffic, flops: dict[str, float], predictions: Iterable[Prediction]) -> Roofline:
+    """Put a launch under the roofline of the devices that its time was predicted for."""
+    return Roofline(dict(flops), traffic.minimum, traffic.dram, traffic.moved, tuple(predictions))
 
 
 def minimum_bytes(accesses: Accesses) -> float:
@@ -164,33 +162,3 @@ def dram_bytes(accesses: Accesses, found: Iterable[Requests]) -> float:
             else:
                 total += min(tensor.bytes, sum(by_site.get(s.number, s.bytes) / len(s.tensors) for s in touching))
     return total
-
-
-def predict(device: Device, flops: dict[str, float], dram: float, moved: float, programs: int,
-            used: Resources) -> Prediction:
-    """The time of a launch on a device, by the model of this module.
-
-    >>> from types import SimpleNamespace as Used
-    >>> one = Used(occupancy=Used(programs=16))
-    >>> made = predict(DEVICES["H200"], {}, 3 * 2**30, 3 * 2**30, 2**18, one)
-    >>> made.bound, round(made.seconds * 1e3, 2)
-    ('DRAM', 0.76)
-    """
-    parts = {"DRAM": dram / (device.dram * 1e9 * device.sustained_dram), "L2": moved / (device.l2 * 1e9)}
-    for kind, count in flops.items():
-        name = "tensor cores" if kind in device.tensor else {
-            "fp64": "fp64 units", "f64": "fp64 units", "special": "special functions"}.get(kind, "fp32 units")
-        parts[name] = parts.get(name, 0.0) + count / device.rate(kind)
-    each = max(1, used.occupancy.programs if used.occupancy else 1)
-    slots = device.processors * each
-    waves = programs / slots
-    # A grid that fills no wave keeps some processors idle; one that does loses only in its last wave.
-    busy = min(1.0, programs / device.processors) if waves < 1 else waves / math.ceil(waves)
-    work = {name: seconds / (busy if name not in ("DRAM", "L2") else min(1.0, 2 * busy))
-            for name, seconds in parts.items()}
-    bound = max(work, key=lambda name: work[name]) if work else "launch"
-    seconds = max(work.values(), default=0.0) + START
-    if work.get(bound, 0.0) < START:
-        bound = "launch"
-    return Prediction(device.name, seconds, bound, parts, waves, busy, device.measured)
-

@@ -128,6 +128,11 @@ def _llvm_lines(lines: list[str], file: str) -> list[int]:
     return [known.get(found[1], 0) if found else 0 for found in ends]
 
 
+def source_lines(text: str, launch: Launch) -> list[int]:
+    """The line of the kernel's file that each line of PTX or assembly comes from, 0 where of none."""
+    return _directive_lines(text.split("\n"), launch.fn.file)
+
+
 def _directive_lines(lines: list[str], file: str) -> list[int]:
     """By the `.loc` directives before lines of PTX or assembly."""
     files: dict[str, bool] = {}

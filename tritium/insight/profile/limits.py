@@ -1,4 +1,5 @@
-"""How fast this machine copies memory: measured once for each device, in about a fifth of a second, and kept."""
+"""How fast this machine copies memory and multiplies: measured once for each device, in about a fifth of a second, and
+kept."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import tritium.language as tl
 from tritium import cache, knobs
 from tritium.insight.profile.facts import Limit
 
-__all__ = ["copy_bandwidth", "measured"]
+__all__ = ["arithmetic_rate", "copy_bandwidth", "measured"]
 
 ARRAY = 64 << 20  # bytes of one array: more than the caches of most machines hold
 SECONDS, ROUNDS = 0.2, 5  # measure so long, and so often
@@ -25,6 +26,48 @@ def copy_kernel(x, out, n, BLOCK: tl.constexpr):
     """Copy n elements."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def multiply_kernel(out, times, BLOCK: tl.constexpr):
+    """Chains of multiply-adds in registers."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = i * 1e-9
+    y = x * 0.5
+    for _ in range(times):
+        for _ in tl.static_range(8):
+            x = tl.fma(x, 0.999, y)
+    tl.store(out + i, x)
+
+
+def arithmetic_rate() -> float:
+    """Operations on f32 a second of this CPU, all threads together: as kept on disk, else measured.
+
+    >>> arithmetic_rate() > 1e8
+    True
+    """
+    _, identity = _identity("cpu")
+    manager = cache.get_cache_manager(hashlib.sha256(f"arithmetic 1 {identity}".encode()).hexdigest())
+    text = cache.read(manager, "arithmetic.json")
+    if text is not None:
+        return json.loads(text)["operations_per_second"]
+    rate = _multiplied()
+    cache.write(manager, "arithmetic.json", json.dumps({"operations_per_second": rate}).encode())
+    return rate
+
+
+def _multiplied(programs: int = 2048, times: int = 64, block: int = 64) -> float:
+    """The fastest of some runs."""
+    import numpy as np
+
+    out = np.zeros(programs * block, np.float32)
+    best, end = float("inf"), time.perf_counter() + SECONDS
+    multiply_kernel[(programs,)](out, times, BLOCK=block)
+    while best == float("inf") or time.perf_counter() < end:
+        start = time.perf_counter()
+        multiply_kernel[(programs,)](out, times, BLOCK=block)
+        best = min(best, time.perf_counter() - start)
+    return 2 * 8 * times * programs * block / best
 
 
 def copy_bandwidth(backend: str) -> Limit | None:
