@@ -113,3 +113,21 @@ def test_dark_and_narrow(path, width):
 
 def test_no_errors(page):
     assert page.errors == [] and page.value("document.querySelectorAll('section').length") == 8
+
+
+def test_a_large_page_is_light(tmp_path):
+    """What makes a page open at once: few bytes, few nodes, nothing from elsewhere. Listings are drawn when they are
+    looked at, so a kernel with thousands of lines adds no nodes before."""
+    a = K.floats(512, 512, dtype=np.float16)
+    found = tritium.explain(K.product, (4, 2), a, a, K.floats(512, 512), 512, 512, 512, 512, M=128, N=256, BK=64,
+                            target="cuda:90a", num_warps=8)
+    file = tmp_path / "large.html"
+    assert len(found.html(file).encode()) < 2_000_000
+    opened = browser.Page(file.as_uri())
+    try:
+        assert opened.value("performance.getEntriesByType('resource').length") == 0
+        assert opened.value("document.getElementsByTagName('*').length") < 12_000
+        assert opened.value("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd") > 0
+        assert opened.errors == []
+    finally:
+        opened.close()
