@@ -522,6 +522,8 @@ internal = Group("internal", (
     Knob("why", "TRITIUM_WHY", BOOL, False, cached=True),  # print why a kernel is compiled again: docs/cache.md
     Knob("fault_handler", "TRITIUM_FAULT_HANDLER", BOOL, True),  # tell which CPU kernel left its memory
     Knob("sanitize", "TRITIUM_SANITIZE", BOOL, False, cached=True),  # CPU kernels check each access: docs/sanitize.md
+    Knob("sanitize_json", "TRITIUM_SANITIZE_JSON", STR),  # where a process that is sanitized writes what was found
+    Knob("sanitize_target", "TRITIUM_SANITIZE_TARGET", STR),  # the GPU that such a process emulates
     Knob("sanitizer", None, OBJECT, lambda: _load_class("tritium.insight.sanitize.sanitizer:told")),  # hears findings
     Knob("reproducer_dir", "TRITON_REPRODUCER_PATH", STR),  # where an InternalError leaves its file
 ))

@@ -21,6 +21,8 @@ compile_workers: int
 why: bool
 fault_handler: bool
 sanitize: bool
+sanitize_json: str | None
+sanitize_target: str | None
 sanitizer: Any
 reproducer_dir: str | None
 
@@ -360,6 +362,8 @@ class internal_settings(Group):
     why: bool
     fault_handler: bool
     sanitize: bool
+    sanitize_json: str | None
+    sanitize_target: str | None
     sanitizer: Any
     reproducer_dir: str | None
 

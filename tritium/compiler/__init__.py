@@ -175,7 +175,14 @@ def get_cache_key(src, backend: BaseBackend, backend_options: Options, env_vars:
     """
     inspected = "-".join(map(str, _inspection_key()))
     return "-".join((cache.fingerprint(), src.hash(), backend.hash(), backend_options.hash(),
-                     str(sorted(env_vars.items())), inspected))  # fmt: skip
+                     str(sorted(env_vars.items())), inspected,
+                     _home(src) if backend_options.sanitized else ""))  # fmt: skip
+
+
+def _home(src) -> str:
+    """The file of a kernel: what the sanitizer finds in one is not told of another with the same text."""
+    code = getattr(getattr(getattr(src, "fn", None), "fn", None), "__code__", None)
+    return code.co_filename if code is not None else ""
 
 
 def _inspection_key() -> tuple:

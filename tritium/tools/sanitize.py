@@ -18,10 +18,9 @@ import sys
 from collections.abc import Callable
 
 from tritium.insight.sanitize.sanitizer import Report, sanitize
+from tritium.insight.sanitize.whole_process import FOUND
 from tritium.tools import run as programs
 from tritium.tools.command import guarded
-
-FOUND = 3  # the exit status of a program that ended well, with mistakes
 
 
 def parser() -> argparse.ArgumentParser:

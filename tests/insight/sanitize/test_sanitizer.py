@@ -248,6 +248,14 @@ def test_the_command(script, tmp_path):
     assert json.loads((tmp_path / "out.json").read_text())["findings"][0]["kind"] == "out of bounds"
 
 
+def test_kernels_with_the_same_text_in_other_files(script, tmp_path):
+    """Of a kernel that comes from the cache, the file is the one that was run."""
+    other = tmp_path / "copy.py"
+    other.write_text(script.read_text())
+    assert f"{script}:7:21" in run("sanitize", script, "1000").stderr
+    assert f"{other}:7:21" in run("sanitize", other, "1000").stderr
+
+
 def test_the_command_on_a_program_without_mistakes(script):
     done = run("sanitize", "--json", "-", script, "1024")
     assert done.returncode == 0 and json.loads(done.stdout.partition("\n")[2])["findings"] == []
@@ -271,9 +279,57 @@ def test_the_command_on_mistakes_of_its_own(arguments, status, said):
 
 def test_the_environment_variable(script):
     done = run("run", script, "1000", TRITIUM_SANITIZE="1")
-    assert done.returncode == 0 and "out of bounds in kernel `copy`" in done.stderr
+    assert done.returncode == 3 and "out of bounds in kernel `copy`" in done.stderr and done.stdout == "done 1000\n"
     assert done.stderr.endswith("(1 out of bounds)\n")
+    clean = run("run", script, "1024", TRITIUM_SANITIZE="1")
+    assert clean.returncode == 0 and clean.stderr == ""
     assert "uninitialised" in run("run", script, "1024", "empty", TRITIUM_SANITIZE="1").stderr
+
+
+PLAIN = "import tritium; tritium.install_as_triton()\n" + textwrap.dedent(SCRIPT)
+
+
+@pytest.mark.parametrize("end, status", [("", 3), ("sys.exit()", 3), ("sys.exit(0)", 3), ("sys.exit(7)", 7),
+                                         ("sys.exit('no')", 1), ("1 / 0", 1), ("import os; os._exit(5)", 5)])
+def test_the_exit_status_of_a_plain_script(tmp_path, end, status):
+    """Its own unless that is 0; what it registers for its end still happens."""
+    path, out = tmp_path / "script.py", tmp_path / "out.json"
+    path.write_text(f"{PLAIN}\nimport atexit\natexit.register(print, 'over')\n{end}\n")
+    root = Path(tritium.__file__).parents[1]
+    done = subprocess.run([sys.executable, path, "1000"], capture_output=True, text=True, env={
+        **os.environ, "PYTHONPATH": str(root), "TRITIUM_SANITIZE": "1", "TRITIUM_SANITIZE_JSON": str(out)})
+    assert done.returncode == status and "out of bounds in kernel `copy`" in done.stderr, done.stderr
+    if status != 5:
+        assert done.stdout == "done 1000\nover\n"
+        assert json.loads(out.read_text())["findings"][0]["kind"] == "out of bounds"
+
+
+def test_the_variables_of_a_plain_script(script, tmp_path):
+    done = run("run", script, "1000", TRITIUM_SANITIZE="1", TRITIUM_SANITIZE_TARGET="cuda:80")
+    assert done.returncode == 3 and "warp " in done.stderr
+    lost = run("run", script, "1000", TRITIUM_SANITIZE="1", TRITIUM_SANITIZE_JSON=str(tmp_path / "no" / "file"))
+    assert lost.returncode == 3 and "cannot write" in lost.stderr
+
+
+def test_many_threads_at_once():
+    """Eight threads, each with memory of its own: nothing is taken for another's, every mistake is counted."""
+    wrong, results = torch.ones(1000), []
+
+    def work(k):
+        for _ in range(5):
+            x, y = torch.full((1024,), float(k)), torch.empty(1024)
+            copy[(4,)](x, y, 1024, BLOCK=256)
+            results.append(bool((y == k).all()))
+        copy[(4,)](wrong, torch.zeros(1000), 1000, BLOCK=256)
+
+    with tritium.sanitize() as report:
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finding, = report
+    assert results == [True] * 40 and (finding.kind, finding.launches, finding.count) == ("out of bounds", 8, 8 * 24)
 
 
 def test_reports_are_data():

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 from tritium import knobs
 from tritium.backends.cpu import checked
 from tritium.backends.cpu.library.check import PATTERN
+from tritium.insight.sanitize import whole_process
 from tritium.insight.sanitize.report import Finding, Report, findings
 from tritium.locks import lock, once
 
@@ -35,9 +35,7 @@ _for_good = contextlib.ExitStack()
 @once
 def _whole() -> Report:
     """The report of the whole process, for TRITIUM_SANITIZE=1: told as it is found, and summed up at the end."""
-    report = Report(lambda finding: print(finding.text(), end="\n\n", file=sys.stderr, flush=True))
-    atexit.register(lambda: print(report.summary(), file=sys.stderr) if report else None)
-    return report
+    return Report(lambda finding: print(finding.text(), end="\n\n", file=sys.stderr, flush=True))
 
 
 def told(found: checked.Found) -> None:
@@ -99,8 +97,11 @@ def _device(target: str | None, programs: int) -> contextlib.AbstractContextMana
 
 def start() -> None:
     """Sanitize from here on: what TRITIUM_SANITIZE=1 does when tritium is imported."""
+    whole_process.end_with(_whole)
     with contextlib.suppress(ImportError):
         import torch  # noqa: F401  (so that memory it makes without contents is known)
+    if knobs.sanitize_target:
+        _for_good.enter_context(_device(knobs.sanitize_target, 32))
     _for_good.enter_context(_uninitialised())
 
 
