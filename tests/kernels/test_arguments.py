@@ -26,7 +26,7 @@ from tritium.kernels import (
 )
 from tritium.kernels.registry import find, kernels
 
-NAMES = [name for name in kernels() if "tuned" not in name]
+NAMES = [name for name in kernels() if "tuned" not in name and name != "gemm_v4"]
 DEVICES = ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
