@@ -35,7 +35,7 @@ def device_there() -> str:
 def milliseconds(fn) -> tuple[float, float, float]:
     """Median and the quantiles 0.2 and 0.8."""
     fn()
-    ms, low, high = triton.testing.do_bench(fn)
+    ms, low, high = triton.testing.do_bench(fn, rep=400)
     return ms, low, high
 
 
