@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -52,17 +53,16 @@ def measured(name: str, device: str, size: int | None):
         work, unit = (record.bytes(*arguments) / 1e6, "GB/s") if record.bound == "memory" else (
             record.flops(*arguments) / 1e9, "TFLOP/s")  # fmt: skip
         if limit is None:
-            x = arguments[0]
-            best = milliseconds((lambda: x.copy()) if device == "numpy" else (lambda: x.clone())) \
-                if name == "transpose" else milliseconds(lambda: record.wrapper(*arguments))
+            copy = arguments[0].copy if device == "numpy" else arguments[0].clone
+            best = milliseconds(copy if name == "transpose" else partial(record.wrapper, *arguments))
             limit = work / best[0]
-        times = milliseconds(lambda: record.wrapper(*arguments))
+        times = milliseconds(partial(record.wrapper, *arguments))
         rate = work / times[0]
         yield rung, *times, rate, unit, rate / limit
 
 
 def facts(rung, dtype=np.float32, size: int = 256) -> dict:
-    """What explain finds for an H100 or H200: sectors of a request and the fewest, bank passes, registers, shared bytes.
+    """What explain finds for an H100 or H200: sectors of a request and the fewest, bank passes, registers, bytes.
 
     `size` is small: the facts are of one request, one conversion, one thread.
     """

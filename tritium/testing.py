@@ -171,9 +171,10 @@ def do_bench(fn: Callable[[], Any], warmup: float = 25, rep: float = 100, grad_t
     """Milliseconds that one call of `fn` takes; `warmup` and `rep` are milliseconds to spend.
 
     With `quantiles` the result is the list of these quantiles (a number if there is one); otherwise `return_mode` is
-    "min", "max", "mean", "median" or "all". `ms, low, high = do_bench(f)` is short for quantiles [0.5, 0.2, 0.8]. On a GPU the cache is emptied before each call and the time is that of the
-    stream; on the CPU it is wall-clock time with warm caches. Emptying the cache counts to what is spent, not to the
-    result: however short `fn` is, measuring takes about as long as asked for.
+    "min", "max", "mean", "median" or "all". `ms, low, high = do_bench(f)` is short for quantiles [0.5, 0.2, 0.8]. On a
+    GPU the cache is emptied before each call and the time is that of the stream; on the CPU it is wall-clock time with
+    warm caches. Emptying the cache counts to what is spent, not to the result: however short `fn` is, measuring takes
+    about as long as asked for.
 
     >>> do_bench(lambda: None, warmup=1, rep=1, quantiles=[0.5]) >= 0
     True

@@ -1,7 +1,7 @@
 """Padding and alignment. Corrected: the document's snippets are completed to kernels; `ptr + 15` moves by elements, so
 rounding an address up by bytes needs a pointer to bytes; a list of scalars is summed, as a kernel cannot return it.
-`tl.zeros((32, 33))` is no tile, as sizes of tiles are powers of two, and it is no shared memory, which the language does
-not name: rows are padded apart in memory, and on chip by the compiler (docs/ladders.md, rung V4)."""
+`tl.zeros((32, 33))` is no tile, as sizes of tiles are powers of two, and no shared memory, which the language does not
+name: rows are padded apart in memory, and on chip by the compiler (docs/ladders.md, rung V4)."""
 
 import torch
 

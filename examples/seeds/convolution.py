@@ -17,8 +17,8 @@ def conv2d_kernel(input_ptr, filter_ptr, output_ptr, input_h, input_w, filter_h,
     w_start = pid_w * BLOCK_SIZE_W
     offs_h = h_start + tl.arange(0, BLOCK_SIZE_H)
     offs_w = w_start + tl.arange(0, BLOCK_SIZE_W)
-    mask_h = offs_h < output_h
-    mask_w = offs_w < output_w
+    mask_h = offs_h < output_h  # noqa: F841  (as it is written)
+    mask_w = offs_w < output_w  # noqa: F841
     for h in range(BLOCK_SIZE_H):
         for w in range(BLOCK_SIZE_W):
             if h + h_start >= output_h or w + w_start >= output_w:

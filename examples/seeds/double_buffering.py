@@ -15,7 +15,7 @@ def double_buffer_kernel(ptr_a, ptr_out, n, num_chunks, BLOCK_SIZE: tl.constexpr
     buffer_b = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
     offsets = tl.arange(0, BLOCK_SIZE)
     buffer_a = tl.load(ptr_a + offsets, mask=offsets < n)
-    for i in range(1, num_chunks):
+    for _ in range(1, num_chunks):
         buffer_b = tl.load(ptr_a + offsets + BLOCK_SIZE, mask=offsets + BLOCK_SIZE < n)
         result_a = buffer_a * 2
         tl.store(ptr_out + offsets, result_a, mask=offsets < n)

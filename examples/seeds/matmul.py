@@ -1,5 +1,5 @@
-"""A matrix product by 2-D blocks, tuned and measured; `ms, min_ms, max_ms = do_bench(f)` as it is written. The product is
-that of the document; its sizes and the times to measure are made small."""
+"""A matrix product by 2-D blocks, tuned and measured; `ms, min_ms, max_ms = do_bench(f)` as it is written. The
+product is that of the document; its sizes and the times to measure are made small."""
 
 import torch
 

@@ -1,6 +1,6 @@
 """Softmax on a grid sized from occupancy; the launch names no constant. Corrected: `row_idx + row_idx * stride` should
-start at `input_ptr`, `num_stages` was no parameter, `BLOCK_SIZE::`, a full-width parenthesis. A kernel may use no shared
-memory, and a CPU counts no registers: the divisors are at least 1."""
+start at `input_ptr`, `num_stages` was no parameter, `BLOCK_SIZE::`, a full-width parenthesis. A kernel may use no
+shared memory, and a CPU counts no registers: the divisors are at least 1."""
 
 import torch
 

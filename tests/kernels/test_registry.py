@@ -7,7 +7,8 @@ from tritium.kernels.registry import find, kernels
 
 # Sizes around the edges of tiles; squares of them are small enough for any machine.
 SIZES = [1, 17, 64, 100]
-NOT_TUNED = [name for name in kernels() if "tuned" not in name and name != "gemm_v4"]  # tuning times things: test_matmul.py does it briefly
+# Tuning times things: test_matmul.py does it briefly.
+NOT_TUNED = [name for name in kernels() if "tuned" not in name and name != "gemm_v4"]
 
 
 def has(record, device):

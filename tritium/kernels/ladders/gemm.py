@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 import tritium as triton
 import tritium.language as tl
 from tritium.kernels import arrays, checks
@@ -53,6 +51,7 @@ def _tuned(a, b, c):
 def framework(a, b):
     """V0: the product of NumPy or torch.
 
+    >>> import numpy as np
     >>> framework(np.float32([[2]]), np.float32([[3]]))
     array([[6.]], dtype=float32)
     """
@@ -74,16 +73,16 @@ def _rung(name, changed, why, kernel, launch):
 
 RUNGS = (
     _rung("V0", "the framework's product", "The measure of the others.", None, None),
-    _rung("V1", "one step of K at a time", "It is slow: each step waits for its loads, and every element of A and B that "
-          "is loaded is used for one row or column of a small tile by the plain units.", direct_kernel,
+    _rung("V1", "one step of K at a time", "It is slow: each step waits for its loads, and every element of A and B "
+          "that is loaded is used for one row or column of a small tile by the plain units.", direct_kernel,
           _by_two_axes(32, 32)),
     _rung("V2", "tiles of K, tl.dot", "64 steps of K are loaded at once and multiplied by the matrix units; tiles go "
           "through shared memory, so threads use each other's elements.", plain_kernel,
           _by_two_axes(64, 64, BLOCK_K=64, PRECISION="ieee", num_stages=1)),
     _rung("V3", "larger tiles, pipelined, grouped", "Four stages: the copies of the next tiles run while this one is "
-          "multiplied. Tiles of 128 x 128 read half as often, pointers advance instead of being computed, and the order "
-          "of tiles keeps inputs in the L2 cache.", grouped_kernel, _pipelined),
-    _rung("V4", f"tuned: {len(CONFIGS)} configurations", "No tile is best for all sizes: the fastest for each (M, N, K) "
-          "is measured once and kept.", tuned_kernel, _tuned),
+          "multiplied. Tiles of 128 x 128 read half as often, pointers advance instead of being computed, and the "
+          "order of tiles keeps inputs in the L2 cache.", grouped_kernel, _pipelined),
+    _rung("V4", f"tuned: {len(CONFIGS)} configurations", "No tile is best for all sizes: the fastest for each (M, N, K) is "
+          "measured once and kept.", tuned_kernel, _tuned),
 )
 KERNELS = tuple(rung.record for rung in RUNGS)

@@ -91,7 +91,8 @@ RUNGS = (
           "It is slow: the 32 elements that a warp loads at a time lie in 32 sectors of 32 bytes, where 4 would hold "
           "them.", columns_kernel, _columns),
     _rung("V2", "a row of the input per program",
-          "Loads are coalesced, stores are not. Stores are not waited for, so it is faster than V1.", rows_kernel, _rows),
+          "Loads are coalesced, stores are not. Stores are not waited for, so it is faster than V1.", rows_kernel,
+          _rows),
     _rung("V3", "tiles of 64 x 64, turned on chip",
           "Loads and stores are both coalesced: the tile changes its layout in shared memory. Writing it there takes "
           "twice the passes it needs: two threads of a pass meet in each bank.", tiles_kernel, _tiles(64, 64, 4)),
