@@ -82,7 +82,7 @@ RUNGS = (
     _rung("V3", "larger tiles, pipelined, grouped", "Four stages: the copies of the next tiles run while this one is "
           "multiplied. Tiles of 128 x 128 read half as often, pointers advance instead of being computed, and the "
           "order of tiles keeps inputs in the L2 cache.", grouped_kernel, _pipelined),
-    _rung("V4", f"tuned: {len(CONFIGS)} configurations", "No tile is best for all sizes: the fastest for each (M, N, K) is "
-          "measured once and kept.", tuned_kernel, _tuned),
+    _rung("V4", f"tuned: {len(CONFIGS)} configurations", "No tile is best for all sizes: the fastest for each (M, N, "
+          "K) is measured once and kept.", tuned_kernel, _tuned),
 )
 KERNELS = tuple(rung.record for rung in RUNGS)
