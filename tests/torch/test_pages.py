@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["operators.md"]
+PAGES = ["operators.md", "distributed.md", "tutorial-regional-compile.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tritium import knobs
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
-from tritium.runtime import kept, trials, tuning
+from tritium.runtime import colleagues, kept, trials, tuning
 from tritium.runtime.jit import JITFunction, KernelInterface, T
 from tritium.runtime.tuning import Config
 from tritium.tensors import is_descriptor
@@ -146,12 +146,19 @@ class Measuring(KernelInterface[T]):
         store = self._store(key, configs, kwargs)
         timings = store.read() or store.shipped() if store else None
         known = timings is not None
-        if timings is None:
+
+        def measure(configs: list[Config]) -> dict[Config, list[float]]:
             tuning.check_not_captured(self.__name__)
             with tuning.unobserved():
-                timings = self._measure(configs, args, kwargs, store)
-            if store and min(timings.values()) < NEVER:
-                store.write(key, timings)
+                return self._measure(configs, args, kwargs, store)
+
+        if (others := colleagues.current) is not None:
+            name = colleagues.name_of(self.__name__, store, key, configs)
+            timings = others.timings(name, configs, timings, measure)
+        elif timings is None:
+            timings = measure(configs)
+        if store and not known and min(timings.values()) < NEVER:
+            store.write(key, timings)
         self.bench_time = time.perf_counter() - start
         self.configs_timings = timings
         self._records[kept.key_text(key)] = timings

@@ -10,8 +10,8 @@ __all__ = ["stored_arguments"]
 def stored_arguments(kernel: Any, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
     """The tensors among the arguments of a launch that the kernel may store to, or change by atomics.
 
-    The frontend makes the kernel's IR of the arguments' types, and that is looked into; nothing is compiled. Of a kernel
-    that is tuned, it is that of the first configuration.
+    The frontend makes the kernel's IR of the arguments' types, and that is looked into; nothing is compiled. Of a
+    kernel that is tuned, it is that of the first configuration.
 
     >>> import numpy as np
     >>> from tritium.kernels.vector_add import add_kernel

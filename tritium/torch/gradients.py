@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-__all__ = ["GRADIENTS", "Gradient", "register"]
+__all__ = ["GRADIENTS", "Gradient", "register", "rms_norm_gradient"]
 
 ops = torch.ops.tritium
 
@@ -73,13 +73,24 @@ def _softmax(s, d):
     return {"x": (y * (d32 - (d32 * y).sum(-1, keepdim=True))).to(d.dtype)}
 
 
-def _rms_norm(s, d):
-    x, d32, weight = s.x.float(), d.float(), s.weight.float()
-    scale = torch.rsqrt((x * x).mean(-1, keepdim=True) + s.eps)
-    xhat, wd = x * scale, d32 * weight
+def rms_norm_gradient(d: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float) -> tuple:
+    """The gradients of rows and of weight of an RMS norm, for that of its result.
+
+    >>> d, x, weight = torch.ones(1, 2), torch.ones(1, 2), torch.ones(2)
+    >>> rms_norm_gradient(d, x, weight, 0.0)
+    (tensor([[0., 0.]]), tensor([1., 1.]))
+    """
+    x32, d32, weight32 = x.float(), d.float(), weight.float()
+    scale = torch.rsqrt((x32 * x32).mean(-1, keepdim=True) + eps)
+    xhat, wd = x32 * scale, d32 * weight32
     dx = (wd - xhat * (wd * xhat).mean(-1, keepdim=True)) * scale
     dweight = (d32 * xhat).reshape(-1, weight.shape[0]).sum(0)
-    return {"x": dx.to(s.x.dtype), "weight": dweight.to(s.weight.dtype)}
+    return dx.to(x.dtype), dweight.to(weight.dtype)
+
+
+def _rms_norm(s, d):
+    dx, dweight = rms_norm_gradient(d, s.x, s.weight, s.eps)
+    return {"x": dx, "weight": dweight}
 
 
 def _layer_norm(s, d, _mean, _rstd):

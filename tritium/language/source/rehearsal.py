@@ -1,7 +1,7 @@
 """Launches that are told to somebody instead of made: what a host function would launch, without memory to launch on.
 
-torch runs a function on tensors that only have shapes, to learn the shapes of its results. Kernels are launched there on
-nothing; a rehearsal takes note of them.
+torch runs a function on tensors that only have shapes, to learn the shapes of its results. Kernels are launched there
+on nothing; a rehearsal takes note of them.
 
     >>> import numpy as np
     >>> from tritium.kernels.silu import silu
