@@ -21,13 +21,13 @@ from tritium.backends.launcher.preconditions import Guard
 from tritium.backends.llvm.lines import places_in
 from tritium.backends.nvptx.runtime.tensor_map import Template
 from tritium.compiler import compile
-from tritium.insight.sanitize import sanitizer as sanitize
 from tritium.insight.emulator.faults import Fault
 from tritium.insight.emulator.findings import Collector
 from tritium.insight.emulator.host import HostMemory
 from tritium.insight.emulator.machine import Machine
 from tritium.insight.emulator.programs import PROGRAMS, chosen, run_programs
 from tritium.insight.emulator.tma import TensorMap, tensor_of
+from tritium.insight.sanitize import sanitizer as sanitize
 from tritium.ir.preconditions import preconditions_of
 from tritium.locks import lock
 from tritium.tensors import hold
