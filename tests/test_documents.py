@@ -15,7 +15,7 @@ HEADER = "import numpy as np\nimport tritium as triton\nimport tritium.language 
 
 def blocks():
     pages = "language-differences.md", "dialects.md", "insight.md", "profile.md", "bench.md", \
-        "cache.md", "tuning.md", "ladders.md"
+        "cache.md", "tuning.md", "ladders.md", "tutorial-slow-kernel.md"
     for page in [ROOT / "README.md", *[ROOT / "docs" / name for name in pages]]:
         for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S)):
             yield pytest.param(code, id=f"{page.name}-{i}")
