@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map_only
 
 from tritium.refusals import refusal
 from tritium.torch.rehearsal import check_aliases, quiet, rehearse, written_arguments
@@ -93,7 +94,7 @@ class _Watched:
     def _check(self, args: tuple, kwargs: dict[str, Any]) -> None:
         try:
             with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-                args, kwargs = torch.utils._pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+                args, kwargs = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
                 found = rehearse(self._function, args, kwargs)
         except Exception:
             return
