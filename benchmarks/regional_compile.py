@@ -154,7 +154,10 @@ def main() -> None:
         lengths = [int(n) for n in args.lengths.split(",")]
         print(json.dumps(measure(args.side, args.device, lengths, args.width, args.iterations)))
         return
-    rows = [in_a_process(side.strip(), args) for side in args.only.split(";")]
+    rows = []
+    for side in args.only.split(";"):
+        rows.append(in_a_process(side.strip(), args))
+        print(f"{side.strip()}: done", file=sys.stderr)
     print(table(rows))
     if args.json:
         with open(args.json, "w") as file:
