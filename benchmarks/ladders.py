@@ -61,7 +61,7 @@ def measured(name: str, device: str, size: int | None):
         yield rung, *times, rate, unit, rate / limit
 
 
-def facts(rung, dtype=np.float32, size: int = 256) -> dict:
+def facts(rung, dtype: type = np.float32, size: int = 256) -> dict:
     """What explain finds for an H100 or H200: sectors of a request and the fewest, bank passes, registers, bytes.
 
     `size` is small: the facts are of one request, one conversion, one thread.
