@@ -358,7 +358,7 @@ def _store_box(s, guard, operands, rank, how=None):
     for t in np.nonzero(guard)[0]:
         start = [int(s.get(x)[t].astype(np.uint32).view(np.int32)) for x in reversed(where)]
         box = s.m.maps[int(s.get(tensor)[t])]
-        index, write = box.write(s.m.memory, start, int(s.get(source)[t]), _HOW.get(how))
+        index, write = box.write(s.m.memory, start, int(s.get(source)[t]), _HOW.get(how or ""))
         s.m.shared.lend(index, t, write)
 
 

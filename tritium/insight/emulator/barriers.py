@@ -1,5 +1,7 @@
 """Named barriers of a block, which any of its warps may use, and the barrier of a cluster."""
 
+from typing import Any
+
 import numpy as np
 
 from tritium.insight.emulator.faults import Fault
@@ -86,7 +88,8 @@ class Barrier:
     """The warps that arrived so far, and their vector clocks."""
 
     def __init__(self, agents):
-        self.count, self.warps, self.waiting, self.places = None, [], [], set()
+        self.count: Any = None
+        self.warps, self.waiting, self.places = [], [], set()
         self.heard = np.zeros(agents, int)
 
     def come(self, shared, warps, count, waits):

@@ -6,6 +6,7 @@ are written out where they are called, so that a thread's place is a single numb
 
 import functools
 import re
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -21,7 +22,7 @@ def split_type(text):
             depth += (c in "{<") - (c in "}>")
             if depth == 0:
                 return text[: k + 1], text[k + 1 :].strip()
-    found = re.match(r"ptr addrspace\(\d\)|%?[\w.]+", text)
+    found: Any = re.match(r"ptr addrspace\(\d\)|%?[\w.]+", text)
     return found[0], text[found.end() :].strip()
 
 
@@ -59,7 +60,8 @@ class Frame:
     def __init__(self, name, head, outer=None, target=None):
         self.name, self.parameters = name, [(split_type(p)[0], p.split()[-1]) for p in split_list(head)]
         self.values, self.labels = {}, {}
-        self.outer, self.target, self.after = outer, target, None  # who called, for which value, and goes on where
+        self.outer, self.target = outer, target  # who called, and for which value
+        self.after: Any = None  # where it goes on
 
 
 class Segment:
@@ -78,7 +80,8 @@ WAITS = re.compile(r"\b(?:barrier\.cta\.sync|barrier\.sync|bar\.sync|barrier\.cl
 def segments_of(text):
     """A kernel's segments; the first is where it begins."""
     functions = {name: (head, body) for name, head, body in re.findall(_FUNCTION, text, re.M | re.S)}
-    kernel, segments = re.search(r"^define \w+_kernel void @([\w.$]+)", text, re.M)[1], []
+    named: Any = re.search(r"^define \w+_kernel void @([\w.$]+)", text, re.M)
+    kernel, segments = named[1], []
     _write_out(functions, kernel, Frame(kernel, functions[kernel][0]), segments)
     return segments
 

@@ -21,7 +21,8 @@ class Fault(AssertionError):
         super().__init__(message)
         self.message, self.kind, self.address, self.did = message, kind, address, did
         self.threads, self.other = _listed(threads), _listed(other)
-        self.place, self.other_place = None, other_place
+        self.other_place = other_place
+        self.place: int | None = None
 
 
 def _listed(threads: Any) -> list[int]:

@@ -23,7 +23,8 @@ class HostMemory:
     """
 
     def __init__(self, values: list[Any], arguments: list[Argument], log: Log, foreign: bool = False):
-        self.arguments, self.log, self.watch = values, log, None
+        self.arguments, self.log = values, log
+        self.watch: Any = None  # of clusters
         known = [a for a in arguments if a.keep is not None and a.high > a.low]
         self.foreign = foreign or any(a.keep is None for a in arguments)
         spans = _merged(known)
@@ -54,13 +55,12 @@ class HostMemory:
             at, data = at[fine], data[fine]
             threads = None if threads is None else threads[fine]
         index = _index(at, data.shape[1])
-        watch = self.watch if threads is not None and fine is None else None
-        if watch is not None:
-            numbers = self._numbers(at, data.shape[1])
-            watch.store(numbers, threads[:, None], atomic, changed=self._bytes[index] != data)
+        watch: Any = self.watch if fine is None else None
+        if watch is not None and threads is not None:
+            watch.store(self._numbers(at, data.shape[1]), threads[:, None], atomic, changed=self._bytes[index] != data)
         self._bytes[index] = data
-        if watch is not None:
-            watch.stored(numbers, threads[:, None], lost=self._bytes[index] != data)
+        if watch is not None and threads is not None:
+            watch.stored(self._numbers(at, data.shape[1]), threads[:, None], lost=self._bytes[index] != data)
 
     def read_back(self) -> None:
         """Nothing is copied."""

@@ -7,6 +7,7 @@ side in the same way: their threads are numbered on, and what is a block's own i
 
 import itertools
 import re
+from typing import Any
 
 import numpy as np
 
@@ -162,14 +163,14 @@ class Machine:
         return [(b, warps[block == b]) for b in np.unique(block)]
 
     # --- operands ---------------------------------------------------------------------------------------------------
-    def operand(self, t, text):
+    def operand(self, t, text) -> Any:
         """A function that gives the operand's value."""
         if text[0] == "%":
             return lambda: self.values[text]
         constant = self.constant(t, text)
         return lambda: constant
 
-    def constant(self, t, text):
+    def constant(self, t, text) -> Any:
         if t[0] == "{":
             return tuple(self.constant(part, text) for part in split_list(t[1:-1]))
         count, element = vector_of(t)
@@ -200,7 +201,7 @@ class Machine:
             return np.array(float(text), kind)
         return np.array(int(text) & ((1 << 8 * kind.itemsize) - 1), kind)
 
-    def typed(self, text):
+    def typed(self, text) -> Any:
         """The function of an operand written with its type."""
         t, rest = split_type(text)
         return self.operand(t, rest)
@@ -252,7 +253,7 @@ class Machine:
         predicate, rest = rest.split(" ", 1)
         t, rest = split_type(rest)
         x, y = (self.operand(t, part) for part in split_list(rest))
-        fn = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+        fn: Any = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
               "ge": np.greater_equal}.get(predicate[1:])  # fmt: skip
 
         def step():
@@ -442,7 +443,8 @@ class Machine:
             inputs = [self.typed(a) for a in split_list(arguments)]
             names = [a.split()[-1] for a in split_list(arguments)]
             return assembly.statement(self, result, body, constraints, inputs, names)
-        name, arguments = re.match(r"@([\w.$]+)\((.*)\)$", rest).groups()
+        called: Any = re.match(r"@([\w.$]+)\((.*)\)$", rest)
+        name, arguments = called.groups()
         inputs = [self.typed(a) for a in split_list(arguments)]
         if callee and callee.name == name:
             return lambda: self._enter(callee, [x() for x in inputs])

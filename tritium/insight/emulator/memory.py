@@ -1,6 +1,7 @@
 """Global memory, with bounds."""
 
 import ctypes
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,8 @@ class Memory:
                 self.arguments.append(x)
                 continue
             low, high = _bounds(x)
-            host = np.frombuffer((ctypes.c_uint8 * (high - low)).from_address(low), np.uint8)
+            memory: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
+            host = np.frombuffer(memory, np.uint8)
             span, end = next(((a, b) for a, b in spans if a <= low and high <= b))
             if span not in starts:
                 starts[span] = at + span % 16  # as aligned as on the host

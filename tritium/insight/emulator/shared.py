@@ -1,5 +1,7 @@
 """Shared memory with race detection."""
 
+from typing import Any
+
 import numpy as np
 
 from tritium.insight.emulator.faults import Fault, Log
@@ -39,7 +41,8 @@ class Shared:
         self.events = 0  # arrivals at them
         self.lent = []  # groups of boxes that the engines write to global memory
         self.met = np.zeros(len(self.heard), int)  # what all have heard of where the cluster met
-        self.far_read, self.far_readers = None, set()  # time, for each warp, of reads in blocks that are not its own
+        self.far_read: Any = None
+        self.far_readers = set()  # time, for each warp, of reads in blocks that are not its own
         self.touched = np.full((blocks, len(self.heard)), NOBODY)  # when others last used a block's memory
         self.left = np.zeros(blocks, bool)
 
