@@ -92,7 +92,7 @@ f // f                                              | -              | unexpecte
 f & f                                               | -              | invalid operands of type
 x + x                                               | -              | cannot add pointers together
 x + 1.5                                             | -              | invalid operands of type
-x * 16                                              | -              | .to(tl.int64)
+x * 16                                              | -              | invalid operands of type pointer<int32>
 -x                                                  | -              | unary minus
 ~f                                                  | -              | unary invert
 not n                                               | -              | Cannot bitcast
@@ -131,8 +131,7 @@ def test_refused(kernels, k):
         with pytest.raises(triton.InterpreterError) as eager:
             launch(kernel, (1,), args, {})
     assert phrase in str(compiled.value) and "at 4:" in str(compiled.value)
-    if phrase != "its address, x.to(tl.int64)":  # only the compiler knows the user's names
-        assert phrase in str(eager.value)
+    assert phrase in str(eager.value)
     if cause == "STATIC":
         assert type(compiled.value) is STATIC
     elif cause != "-":

@@ -1,17 +1,4 @@
-"""Why a launch compiles again: its arguments, options and settings beside those of the nearest kernel that is there.
-
-    >>> import numpy as np
-    >>> from tritium.kernels.vector_add import add_kernel
-    >>> x = np.ones(64, np.float32)
-    >>> _ = add_kernel[(1,)](x, x, x, 64, BLOCK=64)
-    >>> print(explain_recompile(add_kernel, x, x, x, 63, BLOCK=64).text)
-    add_kernel would be compiled again: n = 63 is no multiple of 16
-    >>> explain_recompile(add_kernel, x, x, x, 32, BLOCK=64) is None
-    True
-
-`TRITIUM_WHY=1` prints such a line on stderr for every kernel that is compiled, `tritium why script.py` sums them up,
-and `with watch_recompiles() as seen:` lists them. Kernels of this process are compared first, then those on disk.
-"""
+"""Why a launch compiles again: its arguments, options and settings beside those of the nearest kernel that is there."""
 
 from __future__ import annotations
 
@@ -301,6 +288,19 @@ def explain_recompile(kernel: Any, *args: Any, **meta: Any) -> Recompile | None:
     """What a launch with these arguments would be compiled for, beside what is there; None if it has its kernel.
 
     Nothing is compiled or launched. `meta` are the constants and options, as in `kernel[grid](*args, **meta)`.
+
+        >>> import numpy as np
+        >>> from tritium.kernels.vector_add import add_kernel
+        >>> x = np.ones(64, np.float32)
+        >>> _ = add_kernel[(1,)](x, x, x, 64, BLOCK=64)
+        >>> print(explain_recompile(add_kernel, x, x, x, 63, BLOCK=64).text)
+        add_kernel would be compiled again: n = 63 is no multiple of 16
+        >>> explain_recompile(add_kernel, x, x, x, 32, BLOCK=64) is None
+        True
+
+    `TRITIUM_WHY=1` prints such a line on stderr for every kernel that is compiled, `tritium why script.py` sums them
+    up, and `with watch_recompiles() as seen:` lists them. Kernels of this process are compared first, then those on
+    disk.
     """
     fn = tuning.innermost(kernel, lambda fn: isinstance(fn, JITFunction))
     if fn is None:

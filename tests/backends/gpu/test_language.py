@@ -287,9 +287,9 @@ def scan_maps(x, o, q, M: tl.constexpr, K: tl.constexpr, AXIS: tl.constexpr, BAC
 @pytest.fixture
 def in_strips(monkeypatch):
     """Scans go through shared memory; a list of the tiles that did."""
-    used, whole = [], scan.Strips.scan
+    used, whole = [], scan._StripScan.scan
     monkeypatch.setattr(scan, "WRITTEN_OUT", 0)
-    monkeypatch.setattr(scan.Strips, "scan", lambda self, *args: used.append(self) or whole(self, *args))
+    monkeypatch.setattr(scan._StripScan, "scan", lambda self, *args: used.append(self) or whole(self, *args))
     return used
 
 

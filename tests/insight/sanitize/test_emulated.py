@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.insight.test_sanitize import SCRIPT, run
 
 import tritium
 import tritium as triton
 import tritium.language as tl
+from tests.insight.sanitize.test_sanitizer import SCRIPT, run
 from tritium import knobs
 from tritium.kernels.vector_add import add_kernel
 

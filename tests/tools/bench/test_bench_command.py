@@ -17,7 +17,7 @@ from tritium.tools.bench.running import Plan, Settings, plan, run
 from tritium.tools.command import UsageError
 
 OWN = str(Path(__file__).with_name("own_benchmarks.py"))
-QUICK = ["--iterations", "2", "--warmup", "1", "--no-limit", "-q"]
+QUICK = ["--device", "cpu", "--iterations", "2", "--warmup", "1", "--no-limit", "-q"]
 
 
 @pytest.fixture(autouse=True)

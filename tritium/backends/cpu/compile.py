@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 from ... import knobs, passes
 from ...ir import types as T
+from ...ir.core import Module
 from ...passes.instrument import rereads, sites, synchronises
 from ...passes.legalize import BETWEEN_WIDE, WIDE
 from ..llvm import target as machines
@@ -33,12 +35,12 @@ def pipeline(target) -> tuple:
     return passes.CLEANUP
 
 
-def prepare(module, cpu, watch=None):
+def prepare(module: Module, cpu: machines.CpuTarget, watch: Callable | None = None) -> Module:
     """The module as it is lowered. `watch` sees every pass, as in `passes.run`."""
     return passes.run(simplify(module, cpu, watch), (fusion(),), watch)
 
 
-def simplify(module, cpu, watch=None):
+def simplify(module: Module, cpu: machines.CpuTarget, watch: Callable | None = None) -> Module:
     """Have loops and branches hand on less through memory, and leave only ops that `cpu` has instructions for: calls on
     scalars."""
     has = target_info(cpu)
@@ -50,7 +52,7 @@ def simplify(module, cpu, watch=None):
     return passes.run(moved, (passes.legalize(has), passes.licm, passes.dce), watch)
 
 
-def fusion():
+def fusion() -> Callable[[Module], Module]:
     """The pass `fuse_loops`: which ops have loops of their own, the tables of the lowering say."""
     from .fuse.fuse_loops import fuse_loops
     from .lower import table

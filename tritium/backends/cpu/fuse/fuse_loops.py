@@ -16,15 +16,17 @@ reads them, so the module means what it did.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from .... import ops
-from ....ir.core import Arg, Block, Module, Op, Result, walk
+from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
+from ....ir.opdef import OpKind
 from ....passes.assumed import Assumed
 from . import ops as cpu_ops
 from .buffering import induction_tiles
 from .dependences import Assumptions
-from .plan import is_scalar, plan
+from .plan import LoopNest, is_scalar, plan
 
 __all__ = ["fuse_loops"]
 
@@ -54,14 +56,19 @@ class _Fusion:
     out: the ops of the block that is written
     """
 
-    def __init__(self, module, assumptions, is_lazy, visits):
+    def __init__(self, module: Module, assumptions: Assumptions, is_lazy: Callable[[Op], bool],
+                 visits: Callable[[Op], str]):
         self.module, self.assumptions, self.visits = module, assumptions, visits
         self.nonnegative = assumptions.nonnegative
-        self.buffers, self.inner, self.axis_info = set(), False, None
-        self.done, self.names, self.out = set(), {}, []
-        self._is_lazy, self._lazy = is_lazy, {}
+        self.buffers: set[Value] = set()
+        self.inner, self.axis_info = False, None
+        self.done: set[Op] = set()
+        self.names: dict[Value, tuple[Value, ...]] = {}
+        self.out: list[Op] = []
+        self._is_lazy = is_lazy
+        self._lazy: dict[Op, bool] = {}
 
-    def is_lazy(self, op) -> bool:
+    def is_lazy(self, op: Op) -> bool:
         """Whether an op is evaluated by chunks, inside the loop nests that use it."""
         found = self._lazy.get(op)
         if found is None:
@@ -69,7 +76,7 @@ class _Fusion:
         return found
 
     # --- blocks ---------------------------------------------------------------------------------------------------
-    def block(self, block, inductions=()):
+    def block(self, block: Block, inductions: Collection[Value] = ()) -> Block:
         """A block with its loop nests; `inductions` are parameters that need no scratch memory."""
         found, outer = plan(self, block), (self.out, self.inner, self.buffers)
         self.out, self.inner, self.buffers = [], True, set(self.buffers)
@@ -83,7 +90,7 @@ class _Fusion:
         self.out, self.inner, self.buffers = outer
         return made
 
-    def nest(self, nest, inductions):
+    def nest(self, nest: LoopNest, inductions: Collection[Value]) -> None:
         """Emit a loop nest: what comes before it, its ops, what is dead behind it."""
         self.loops(nest.first_keeps, cpu_ops.materialize, nest.before)
         self.buffers.update(nest.before, nest.first_keeps)
@@ -102,7 +109,7 @@ class _Fusion:
         for op in nest.after:
             self.op(op)
 
-    def shared(self, nest):
+    def shared(self, nest: LoopNest) -> None:
         """Emit statements that share a loop nest; the nest yields their results."""
         clip = [] if nest.clip is None else [nest.clip]
         for op in nest.ops:
@@ -126,13 +133,13 @@ class _Fusion:
                 self.names[op], results = tuple(results[:len(op.types)]), results[len(op.types):]
 
     # --- ops ------------------------------------------------------------------------------------------------------
-    def op(self, op):
+    def op(self, op: Op) -> None:
         """Emit an op, after those that it reads; nothing if it is there."""
         if op not in self.done:
             self.require(read_by(op))
             self.emit(op)
 
-    def emit(self, op):
+    def emit(self, op: Op) -> None:
         """Emit an op whose operands are there."""
         self.done.add(op)
         made = op
@@ -147,21 +154,21 @@ class _Fusion:
         if made is not op:
             self.names[op] = made.results
 
-    def operands(self, op):
+    def operands(self, op: Op) -> tuple[Value, ...]:
         """The operands of an op in the new module; the same tuple if none differs."""
         for x in op.operands:
             if (x.op if type(x) is Result else x) in self.names:
                 return tuple(map(self.value, op.operands))
         return op.operands
 
-    def region(self, op, region):
+    def region(self, op: Op, region: Block) -> Block:
         """A region of an op: loops and branches have blocks with loop nests, others compute with scalars."""
         if op.kind.loop:
             carried = region.args[len(region.args) - len(op.results):]
             return self.block(region, {carried[k] for k in induction_tiles(op)})
         return self.block(region) if op.kind is ops.if_ else self.renamed(region)
 
-    def renamed(self, region):
+    def renamed(self, region: Block) -> Block:
         """A region of scalars with the values that it captures replaced."""
         made = []
         for op in region.ops:
@@ -172,19 +179,19 @@ class _Fusion:
                 self.names[op] = made[-1].results
         return region if all(a is b for a, b in zip(made, region.ops)) else Block(region.args, made)
 
-    def loops(self, keeps, kind, tiles, **attrs):
+    def loops(self, keeps: Sequence[Value], kind: OpKind, tiles: Sequence[Value], **attrs: Any) -> None:
         """Emit loops that write tiles to scratch memory, and others (`keeps`) that they compute."""
         if tiles:
             self.require([*keeps, *tiles])
             self.mark(cpu_ops.buffer, keeps)
             self.mark(kind, tiles, **{"in_place": False, **attrs})
 
-    def mark(self, kind, tiles, **attrs):
+    def mark(self, kind: OpKind, tiles: Sequence[Value], **attrs: Any) -> None:
         """Emit an op without results on tiles, if there are any."""
         if tiles:
             self.out.append(Op(kind, tuple(map(self.value, tiles)), attrs, ()))
 
-    def require(self, values):
+    def require(self, values: Iterable[Value]) -> None:
         """Emit lazy ops and scalars that are not there yet, operands first."""
         stack = self.missing(values)
         while stack:
@@ -194,23 +201,23 @@ class _Fusion:
             elif (op := stack.pop()) not in self.done:
                 self.emit(op)
 
-    def missing(self, values):
+    def missing(self, values: Iterable[Value]) -> list[Op]:
         """The ops of `values` that are still to be emitted, the first one last."""
         found = []
         for x in values:
-            op = x.op if type(x) is Result else x
+            op: Any = x.op if type(x) is Result else x
             if op not in self.done and type(op) is not Arg and (self.is_lazy(op) or is_scalar(op)):
                 found.append(op)
         found.reverse()
         return found
 
-    def value(self, x):
+    def value(self, x: Value) -> Value:
         """What stands for a value in the new module."""
         found = self.names.get(x.op if type(x) is Result else x)
         return x if found is None else found[x.index if type(x) is Result else 0]
 
 
-def read_by(op):
+def read_by(op: Op) -> Sequence[Value]:
     """The values that an op reads, and those that its regions capture."""
     if not op.regions:
         return op.operands

@@ -6,7 +6,7 @@ Elementwise ops have no loops of their own: the loop nests of stores, reductions
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .... import ops
 from ....ir import types as T
@@ -34,7 +34,7 @@ class LoopNest:
     __slots__ = ("after", "before", "clip", "dead", "first_keeps", "force", "in_place", "index", "keeps", "mark", "ops",
                  "space")  # fmt: skip
 
-    def __init__(self, index, force=None, space=None, mark=0):
+    def __init__(self, index: int, force: Any = None, space: Any = None, mark: int = 0):
         self.index, self.force, self.space, self.mark, self.clip, self.in_place = index, force, space, mark, None, False
         self.ops, self.before, self.first_keeps, self.keeps, self.dead, self.after = [], [], [], [], [], []
 

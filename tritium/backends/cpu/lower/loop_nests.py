@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
@@ -13,6 +15,9 @@ from . import integers, memory, predication, reduce, scratch_chunks, tile_copies
 from .scratch_chunks import write
 from .table import statement
 from .tile_copies import is_zero
+
+if TYPE_CHECKING:
+    from .function import Lowering
 
 __all__ = ["fill", "group", "inside_rows", "rows", "width_for"]
 
@@ -40,7 +45,7 @@ def inside_rows(width, shape):
 
 # --- the ops of the CPU stage -----------------------------------------------------------------------------------
 @statement(cpu_ops.loop_nest)
-def _loop_nest(lo, op):
+def _loop_nest(lo: Lowering, op: Op) -> None:
     """Statements that share loops; the nest's results are theirs."""
     *roots, end = op.regions[0].ops
     force = roots.pop(0).operands[0] if roots[0].kind is cpu_ops.materialize else None
@@ -53,7 +58,7 @@ def _loop_nest(lo, op):
 
 
 @statement(cpu_ops.materialize)
-def _materialize(lo, op):
+def _materialize(lo: Lowering, op: Op) -> None:
     """Tiles with a closed form are written only if their buffer is read."""
     for x in op.operands:
         found = views.view(lo, x) if op.attrs["in_place"] and x not in lo.buffers else None
@@ -68,12 +73,12 @@ def _materialize(lo, op):
 
 
 @statement(cpu_ops.buffer)
-def _buffer(lo, op):
+def _buffer(lo: Lowering, op: Op) -> None:
     lo.kept = op.operands
 
 
 @statement(cpu_ops.free)
-def _free(lo, op):
+def _free(lo: Lowering, op: Op) -> None:
     for x in op.operands:
         lo.drop(x)
 
