@@ -304,9 +304,13 @@ COLLECTION = sorted(path.stem for path in Path(tritium.kernels.__file__).parent.
 def test_the_collection_has_no_mistakes(name, target):
     """By the examples of its modules, which run as they stand."""
     module = importlib.import_module(f"tritium.kernels.{name}")
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    found = [test for test in doctest.DocTestFinder().find(module) if test.examples]
     with tritium.sanitize(target=target, programs=4) as report:
-        result = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    assert result.attempted and not result.failed and not report, report.text()
+        for test in found:
+            if target != "cuda:80" or not re.search("float8|fp8|E4M3|e4m3", test.docstring):  # sm_80 has no e4m3
+                runner.run(test)
+    assert found and not runner.failures and not report, report.text()
 
 
 def test_the_clusters_of_a_kernel():
