@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from tritium import knobs
 from tritium.kernels.registry import find, kernels
 
 # Sizes around the edges of tiles; squares of them are small enough for any machine.
-SIZES = [1, 17, 64, 100]
+SIZES = [1, 17, 100]
 # Tuning times things: test_matmul.py does it briefly.
 NOT_TUNED = [name for name in kernels() if "tuned" not in name and name != "gemm_v4"]
 
@@ -21,8 +22,9 @@ def has(record, device):
 def test_results(name, device):
     record = find(name)
     has(record, device)
-    for size in SIZES:
-        for dtype in record.dtypes:
+    few = device == "cpu" or knobs.runtime.interpret  # torch's memory holds the same
+    for size in [17] if few else SIZES:
+        for dtype in record.dtypes[:1] if few else record.dtypes:
             error = record.error(*record.make_arguments(size, dtype, device))
             assert error <= record.tolerance(dtype), (size, dtype)
 
