@@ -8,13 +8,22 @@ follow from the kernel's arguments; only the start of the box may depend on the 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from .... import ops
 from ....analysis.affine import is_uniform, strides_behind
 from ....analysis.polynomial import ZERO, Poly
 from ....ir import types as T
 from ....ir.core import Arg, Op
+
+if TYPE_CHECKING:
+    from ....analysis.affine import Form as Terms
+    from ....analysis.affine import Loose
+    from ....analysis.polynomial import Scalars
+    from ....ir.core import Value
+
+Limit: TypeAlias = "tuple[int, Poly | None, Poly | None]"  # (axis, low, high)
 
 ONE = Poly.of(1)
 ENDLESS = (1 << 31) - 1  # the size of an axis without a bound
@@ -45,7 +54,7 @@ class Form(NamedTuple):
     axes: tuple
 
 
-def form(x, scalars):
+def form(x: Value, scalars: Scalars) -> Form | None:
     """The Form of a tile of integers or pointers, or of a scalar; None if it has loose terms that are no wraps."""
     found = scalars.of(x)
     if found.pointer is not None and type(found.pointer) is not Arg:
@@ -59,7 +68,7 @@ def form(x, scalars):
     return Form(found.pointer, found.base, tuple(axes))
 
 
-def _wrap(loose, scalars):
+def _wrap(loose: Loose, scalars: Scalars) -> tuple[int, Wrap | None]:
     """(axis, Wrap) of a range that wraps along an axis of a form; (0, None) for other terms."""
     op = loose.value
     if type(op) is not Op or op.kind is not ops.rem or T.element(op.type) not in (T.i32, T.i64):
@@ -74,7 +83,7 @@ def _wrap(loose, scalars):
 
 
 # --- masks ------------------------------------------------------------------------------------------------------------
-def bounds(mask, scalars):
+def bounds(mask: Value, scalars: Scalars) -> list[Limit] | None:
     """[(axis, low, high)] whose conjunction is the mask, relative to the box's start: low <= index < high, one of them
     None; None if the mask is something else."""
     found = _conditions(mask, scalars)
@@ -95,16 +104,16 @@ def bounds(mask, scalars):
     return out
 
 
-def _conditions(mask, scalars):
+def _conditions(mask: Value, scalars: Scalars) -> list[Terms] | None:
     """Affine forms that must be negative; None if there are others."""
     if type(mask) is not Op:
         return None
     if mask.kind is ops.and_:
-        both = [_conditions(x, scalars) for x in mask.operands]
-        return None if None in both else both[0] + both[1]
+        x, y = (_conditions(x, scalars) for x in mask.operands)
+        return None if x is None or y is None else x + y
     if mask.kind.view:
         inner = _conditions(mask.operands[0], scalars)
-        moved = [scalars.view(mask, x) for x in inner or ()]
+        moved: list[Any] = [scalars.view(mask, x) for x in inner or ()]
         return None if inner is None or None in moved else moved
     if mask.kind not in _COMPARES:
         return None
@@ -117,7 +126,7 @@ def _conditions(mask, scalars):
 _COMPARES = {ops.lt: (False, 0), ops.le: (False, 1), ops.gt: (True, 0), ops.ge: (True, 1)}  # x <= y is x - y - 1 < 0
 
 
-def narrow(found, mask):
+def narrow(found: Access, mask: Value | None) -> bool:
     """True if the mask of an access only says that it is inside of its tensor, and every index it compares is a 32-bit
     integer, as with descriptors."""
     if mask is None or not all(dim.closed for dim in found.dims):
@@ -134,7 +143,7 @@ def narrow(found, mask):
     return True
 
 
-def _integers(x):
+def _integers(x: Value) -> int:
     """The number of 32-bit integers that are summed in a tile of indices; `_MANY` if it contains something else."""
     if type(x) is not Op:
         return _MANY
@@ -179,7 +188,7 @@ class Access(NamedTuple):
     limits: tuple
 
 
-def access(pointers, mask, scalars, uniform):
+def access(pointers: Value, mask: Value | None, scalars: Scalars, uniform: Callable[[Value], bool]) -> Access | None:
     """The Access of a 2-D tile of pointers under a mask (or None); None if it is not a box. `uniform(x)` says whether a
     value is the same in all programs, and known before the launch."""
     f = form(pointers, scalars)
@@ -196,12 +205,13 @@ def access(pointers, mask, scalars, uniform):
 class _Box:
     """Assigns the terms of the offset to the axes."""
 
-    def __init__(self, f, limits, fast, shape, uniform):
+    def __init__(self, f: Form, limits: Sequence[Limit], fast: int,
+                 shape: tuple[int, ...], uniform: Callable[[Value], bool]):
         self.form, self.limits, self.fast, self.shape, self.uniform = f, limits, fast, shape, uniform
         self.rest = f.offset
         self.extra = []
 
-    def access(self):
+    def access(self) -> Access | None:
         dims = {k: self.bounded(k) for k in (0, 1)}
         if any(dim is False for dim in dims.values()):
             return None
@@ -210,6 +220,7 @@ class _Box:
                 dims[k] = self.endless(k)
         if not self.settle_rest():
             return None
+        assert self.form.base is not None
         order = [*self.extra, dims[1 - self.fast], dims[self.fast]]
         if len(order) > MOST_AXES:
             return None
@@ -217,7 +228,7 @@ class _Box:
         wraps = tuple(k for k in (0, 1) if self.form.axes[k].wrap)
         return Access(self.form.base, self.rest, tuple(order), places, wraps, self.form, tuple(self.limits))
 
-    def bounded(self, k):
+    def bounded(self, k: int) -> Dim | Literal[False] | None:
         """The Dim of an axis that wraps or has bounds; None if it has neither, False if they do not describe a
         tensor."""
         axis, box = self.form.axes[k], self.shape[k]
@@ -238,7 +249,7 @@ class _Box:
         self.rest = self.rest - start * axis.step
         return Dim(size, axis.step, start, box, bool(lows))
 
-    def endless(self, k):
+    def endless(self, k: int) -> Dim:
         """An unbounded axis takes the multiples of its step; the fastest one, terms without uniform values."""
         step = self.form.axes[k].step
         if k != self.fast:
@@ -248,7 +259,7 @@ class _Box:
             start, self.rest = plain, self.rest - plain
         return Dim(None, step, start, self.shape[k])
 
-    def settle_rest(self):
+    def settle_rest(self) -> bool:
         """Terms that are left are uniform, or a value times a uniform stride: an extra dimension. False if neither."""
         known, others = self.rest.split(self.uniform)
         for product, times in others.terms.items():
@@ -261,7 +272,7 @@ class _Box:
         return True
 
 
-def limits(dim, from_zero=False):
+def limits(dim: Dim, from_zero: bool = False) -> tuple[int, int]:
     """(least, greatest) coordinate of a box's start in a dimension that TMA takes."""
     least = -LARGEST - 1 if dim.closed and not from_zero else 0
     return least, LARGEST - dim.box if dim.size is None else LARGEST

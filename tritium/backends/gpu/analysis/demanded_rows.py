@@ -7,13 +7,22 @@ that column of its rhs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....analysis.polynomial import Scalars
 from ....ir.core import Result
 from .affine import bounds
 
+if TYPE_CHECKING:
+    from ....analysis.polynomial import Poly
+    from ....ir.core import Block, Op, Value
+    from ..pipeline.schedule import Schedule
+    from .affine import Access
 
-def unobserved(block, loop, schedule, load, axis, access):
+
+def unobserved(block: Block, loop: Op, schedule: Schedule, load: Op, axis: int, access: Access) -> bool:
     """True if elements of `load` at (start + index) % size on `axis` with start + index >= size reach no store. The
     loop around the load is an op of the block."""
     start, size, _ = access.form.axes[axis].wrap
@@ -28,7 +37,7 @@ def unobserved(block, loop, schedule, load, axis, access):
     return axis == own and _hidden(block, Result(loop, schedule.info.sum_of(dot)), kept, size - start)
 
 
-def _hidden(block, first, axis, end):
+def _hidden(block: Block, first: Result, axis: int, end: Poly) -> bool:
     """True if every store of a value computed from `first` masks off the indices from `end` on along `axis`."""
     if len(first.op.types) == 1:
         first = first.op
@@ -55,7 +64,7 @@ def _hidden(block, first, axis, end):
     return True
 
 
-def _reads(block):
+def _reads(block: Block) -> Iterator[Value]:
     for op in block.ops:
         yield from op.operands
         for region in op.regions:

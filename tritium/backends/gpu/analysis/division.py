@@ -7,17 +7,23 @@ For 0 <= x < 2^21 the quotient is (x + 0.5) / y truncated, even with a relative 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....analysis.ranges import Derivations, assume
 from ....ir import types as T
 from ....ir.bounds import bounds
 from ....ir.core import Op, walk
 
+if TYPE_CHECKING:
+    from ....ir.core import Module
+    from .preconditions import Row
+
 SMALL = 1 << 21
 _KINDS = (ops.div, ops.rem)
 
 
-def small_dividends(module, preconditions):
+def small_dividends(module: Module, preconditions: list[tuple[Row, ...]] | None) -> bool:
     """True if all scalar dividends are small, at every launch or under preconditions that the launcher checks, which
     are added to `preconditions`. False if nothing is divided."""
     asked = [op for op in walk(module.body) if divides(op)]
@@ -32,7 +38,7 @@ def small_dividends(module, preconditions):
     return assume(conditions, preconditions)
 
 
-def divides(op):
+def divides(op: Op) -> bool:
     """True for a quotient or a remainder of scalars whose divisor is not a constant."""
     if op.kind not in _KINDS or op.types != (T.i32,):
         return False

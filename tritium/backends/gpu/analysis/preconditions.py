@@ -7,6 +7,9 @@ loops or grids of several axes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
 from .... import ops
 from ....analysis.polynomial import ITERATION, in_order
 from ....analysis.ranges import Derivations, Rows, assume
@@ -14,7 +17,14 @@ from ....ir.core import Op
 from ....passes.regions import counts_down
 from .affine import limits
 
-__all__ = ["Assumptions"]
+if TYPE_CHECKING:
+    from ....analysis.polynomial import Poly
+    from ....ir.core import Module
+    from .affine import Access, Dim
+
+__all__ = ["Assumptions", "Row"]
+
+Row: TypeAlias = "tuple[Any, ...]"  # (name, type, operands...), as in `ir.bounds`
 
 _PROGRAM_DEPENDENT = {"program_id", "index", "carried", "between", "any"}  # rows that differ between programs
 
@@ -26,17 +36,17 @@ class Assumptions:
     conditions that hold at every launch are assumed.
     """
 
-    def __init__(self, module, preconditions, grid):
+    def __init__(self, module: Module, preconditions: list[tuple[Row, ...]] | None, grid: dict[int, Row]):
         self.known, self.preconditions, self.grid = module.found_by(Derivations), preconditions, grid
 
-    def in_range(self, access, from_zero=False, loop=None):
+    def in_range(self, access: Access, from_zero: bool = False, loop: Op | None = None) -> bool:
         """True if TMA moves the box as the language defines in every iteration of `loop`.
 
         The coordinates of its start must be in range, as they are with ordinary arguments.
         """
         return assume((rows for dim in access.dims for rows in self._terms(dim, from_zero, loop)), self.preconditions)
 
-    def has_iterations(self, loop):
+    def has_iterations(self, loop: Op) -> bool:
         """True if a loop from a constant to a bound that is uniform over programs has an iteration.
 
         Other loops may be empty for some programs of an ordinary launch, which would then need the slower fallback.
@@ -52,12 +62,12 @@ class Assumptions:
         count = *found, ("constant", "i64", lo.attrs["value"] + 1), ("sub", "i64", end, after)
         return assume([count], self.preconditions)
 
-    def has_one_axis(self):
+    def has_one_axis(self) -> bool:
         """True if the grid has one axis: the sizes of the others are 1."""
         y, z = (("num_programs", "i32", axis) for axis in (1, 2))
         return assume([(y, z, ("mul", "i64", 0, 1), ("constant", "i64", 1), ("sub", "i64", 3, 2))], self.preconditions)
 
-    def _terms(self, dim, from_zero, loop):
+    def _terms(self, dim: Dim, from_zero: bool, loop: Op | None) -> Iterator[tuple[Row, ...]]:
         """Rows that must not be negative."""
         least, most = limits(dim, from_zero)
         if dim.start.number is not None and least <= dim.start.number <= most:
@@ -68,7 +78,7 @@ class Assumptions:
         yield (*found, ("constant", "i64", least), ("sub", "i64", start, bound))
         yield (*found, ("constant", "i64", most), ("sub", "i64", bound, start))
 
-    def _place(self, rows, poly, loop):
+    def _place(self, rows: Rows, poly: Poly, loop: Op | None) -> int:
         """The index of a polynomial's row."""
         total = rows.add(("constant", "i64", 0))
         for product, factor in poly.terms.items():
@@ -78,9 +88,10 @@ class Assumptions:
             total = rows.add(("add", "i64", total, at))
         return total
 
-    def _iteration(self, rows, loop):
+    def _iteration(self, rows: Rows, loop: Op | None) -> int:
+        assert loop is not None, "only forms of a loop have ITERATION"
         zero, one = (rows.add(("constant", "i64", k)) for k in (0, 1))
         return rows.add(("carried", "i64", zero, one, *map(rows.place, loop.operands[:3])))
 
-    def _own(self, row):
+    def _own(self, row: Row) -> Row:
         return self.grid.get(row[2], row) if row[0] == "argument" else row
