@@ -21,7 +21,6 @@ WITHOUT = {
     "gpu/layout": 158,
     "gpu/lower": 615,
     "gpu/pipeline": 298,
-    "gpu/rewrite": 117,
     "gpu/shared_memory": 8,
     "launcher": 38,
     "llvm": 20,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .builder import Builder, value_of
 from .core import Block, Op, Result
 from .opdef import types_of
@@ -45,7 +47,7 @@ class Rewriter(Builder):
         self.rewrite(module.body)
         return module.replace(body=_same_or_new(module.body, self.finish().ops))
 
-    def emit(self, kind, operands, attrs=None, regions=(), loc=None):
+    def emit(self, kind, operands, attrs=None, regions=(), loc=None) -> Any:
         """As the builder's, but the rule may put something else in the op's place."""
         attrs = attrs or {}
         operands, regions = tuple(operands), tuple(regions)
@@ -56,7 +58,7 @@ class Rewriter(Builder):
             return value_of(self.place(op))
         return made[0] if type(made) is tuple and len(op.types) == 1 else made
 
-    def emit_as_is(self, kind, operands, attrs=None, regions=(), loc=None):
+    def emit_as_is(self, kind, operands, attrs=None, regions=(), loc=None) -> Any:
         """Emit without asking the rule."""
         return super().emit(kind, operands, attrs, regions, loc)
 

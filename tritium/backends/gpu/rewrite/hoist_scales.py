@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
@@ -23,10 +24,15 @@ from ....ir.core import Arg, Op, Result, walk
 from ....ir.rewrite import sweep
 from ....passes.assumed import Assumed
 
+if TYPE_CHECKING:
+    from ....ir.core import Module, Value
+    from ....ir.rewrite import Rewriter
+    from ..analysis.preconditions import Row
+
 ORDINARY = 2.0**-60, 2.0**60  # arguments, and products of constants
 
 
-def hoist_scales(module):
+def hoist_scales(module: Module) -> Module:
     """Scale the maximum of a product instead of every element.
 
     Nothing else may need the scaled elements, and the launcher checks that scales are ordinary numbers.
@@ -41,7 +47,8 @@ def hoist_scales(module):
 class _Unscaling:
     """One sweep: `find(readers of a product)` chooses the ops to rewrite, `make` emits them."""
 
-    def __init__(self, module, preconditions, find, make):
+    def __init__(self, module: Module, preconditions: list[tuple[Row, ...]], find: Callable[[list[Op]], list[Op]],
+                 make: Callable[[Rewriter, Op], Value]):
         self.module, self.preconditions, self.make = module, preconditions, make
         self.numbers = {}  # of factors' arguments, by the op that is chosen
         readers, products = {}, []
@@ -54,10 +61,10 @@ class _Unscaling:
             if number is not None:
                 self.numbers |= dict.fromkeys(find(readers.get(op, [])), number)
 
-    def run(self):
+    def run(self) -> Module:
         return sweep(self.module, self.rule) if self.numbers else self.module
 
-    def rule(self, b, op):
+    def rule(self, b: Rewriter, op: Op) -> Value | None:
         number = self.numbers.get(b.original) if b.original and op.kind is b.original.kind else None
         if number is None:
             return None
@@ -65,35 +72,35 @@ class _Unscaling:
         return self.make(b, op)
 
 
-def _masked(readers):
+def _masked(readers: list[Op]) -> list[Op]:
     """The selects between a product and an infinity, if the product has no other uses."""
     return readers if all(x.kind is ops.select and _infinite(x.operands[2]) for x in readers) else []
 
 
-def _behind_mask(b, op):
+def _behind_mask(b: Rewriter, op: Op) -> Value:
     mask, product, infinity = op.operands
     x, factor = _factor(product)
     return ops.mul(b, b.emit_as_is(ops.select, (mask, x, infinity)), _spread(b, op.type, factor))
 
 
-def _extremes(readers):
+def _extremes(readers: list[Op]) -> list[Op]:
     """The extremes of a product whose other uses are fused multiply-adds."""
     found = [x for x in readers if _is_extreme(x)]
     return found if all(x in found or x.kind in (ops.add, ops.sub) for x in readers) else []
 
 
-def _of_extreme(b, op):
+def _of_extreme(b: Rewriter, op: Op) -> Value:
     x, factor = _factor(op.operands[0])
     found = b.emit_as_is(op.kind, (x,), op.attrs, op.regions)
     return ops.mul(b, found, _spread(b, op.type, factor))
 
 
-def _spread(b, type_, x):
+def _spread(b: Rewriter, type_: T.Type, x: Value) -> Value:
     """A scalar, broadcast to a type."""
     return ops.splat(b, x, shape=type_.shape) if type(type_) is T.Tile else x
 
 
-def _factor(product) -> Any:
+def _factor(product: Op) -> Any:
     """(x, c) of a product x * c of an f32 result of a dot, perhaps masked, and a scalar; None for other products."""
     for x, y in (product.operands, product.operands[::-1]):
         if type(x) is type(y) is Op and y.kind is ops.splat and T.element(x.type) is T.f32 and _from_dot(x):
@@ -101,19 +108,19 @@ def _factor(product) -> Any:
     return None
 
 
-def _from_dot(x):
+def _from_dot(x: Op) -> bool:
     if x.kind is ops.select and _infinite(x.operands[2]):
         x = x.operands[1]
     return type(x) is Op and x.kind.mma
 
 
-def _infinite(x):
+def _infinite(x: Value) -> bool:
     while type(x) is Op and x.kind is ops.splat:
         (x,) = x.operands
     return type(x) is Op and x.kind is ops.constant and math.isinf(x.attrs["value"])
 
 
-def _argument(x, arguments):
+def _argument(x: Value, arguments: tuple[Arg, ...]) -> int | None:
     """The number of the argument that a scalar is, up to constant factors; None if it is none."""
     constants = 1.0
     while type(x) is Op and x.kind is ops.mul:
@@ -127,7 +134,7 @@ def _argument(x, arguments):
     return next((k for k, arg in enumerate(arguments) if arg is x), None)
 
 
-def _is_extreme(op):
+def _is_extreme(op: Op) -> bool:
     if op.kind is not ops.reduce or len(op.operands) != 1:
         return False
     combined, last = op.regions[0].ops[0], op.regions[0].ops[-1]
@@ -135,7 +142,7 @@ def _is_extreme(op):
     return len(op.regions[0].ops) == 2 and extreme and last.operands[0] is combined
 
 
-def _rows(number):
+def _rows(number: int) -> Iterator[tuple[Row, ...]]:
     """Preconditions: the argument is an ordinary factor, by its bits."""
     least, most = (struct.unpack("i", struct.pack("f", x))[0] for x in ORDINARY)
     bits = ("argument", "i32", number)

@@ -5,12 +5,17 @@ MMAs are asynchronous, which ptxas gives up in functions with calls.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....ir.core import walk
 from ....passes.inline_calls import has_tiles, inline_calls
 
+if TYPE_CHECKING:
+    from ....ir.core import Module
 
-def inline_for_gpu(module):
+
+def inline_for_gpu(module: Module) -> Module:
     """The module with only those calls that go from code without dots to functions of scalars without dots."""
     if not module.functions:
         return module
@@ -18,5 +23,5 @@ def inline_for_gpu(module):
     return inline_calls(module) if _multiplies(module) else module
 
 
-def _multiplies(module):
+def _multiplies(module: Module) -> bool:
     return any(op.kind is ops.dot for op in walk(module.body))

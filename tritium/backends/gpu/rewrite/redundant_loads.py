@@ -11,6 +11,8 @@ recomputed from every eighth index; if that is not possible the load stays.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....analysis.axis_info import analyze
 from ....ir import types as T
@@ -25,8 +27,14 @@ from ..pipeline.capabilities import capabilities
 from ..pipeline.loop_info import LoopInfo, is_loaded, stages_of
 from ..pipeline.schedule import prefetched_loads
 
+if TYPE_CHECKING:
+    from ....analysis.axis_info import AxisAnalysis
+    from ....ir.core import Module, Value
+    from ....ir.rewrite import Rewriter
+    from ..target import Target
 
-def eliminate_redundant_loads(module, target):
+
+def eliminate_redundant_loads(module: Module, target: Target) -> Module:
     """Load once what neighbouring elements of a dot's operand have in common."""
     loops = [op for op in walk(module.body) if op.kind is ops.for_ and _computes_operands(op)]
     if not loops:
@@ -40,22 +48,24 @@ def eliminate_redundant_loads(module, target):
         if prefetched_loads(around) is not None:
             found |= _repeating(around, info)
 
-    def rule(b, op):
+    def rule(b: Rewriter, op: Op) -> Value | None:
         steps = found.get(b.original)
-        if steps is None or op.kind is not ops.load or op.type is not b.original.type:
+        if steps is None or b.original is None or op.kind is not ops.load or op.type is not b.original.type:
             return None
-        return _spread(b, _few(b, op, steps), steps)
+        few = _few(b, op, steps)
+        assert few is not None, "as `_repeating` found"
+        return _spread(b, few, steps)
 
     return dce(licm(assumed.stated_by(sweep(module, rule)))) if found else module
 
 
-def _computes_operands(loop):
+def _computes_operands(loop: Op) -> bool:
     """True if a dot of the loop has an operand that is not a plain load."""
     dots = [op for op in loop.regions[0].ops if op.kind is ops.dot]
     return any(not is_loaded(x) for dot in dots for x in dot.operands[:2])
 
 
-def _repeating(loop, info):
+def _repeating(loop: LoopInfo, info: AxisAnalysis) -> dict[Op, tuple[int, ...]]:
     """{id of a load behind an operand: repetitions of its elements along each axis}, if the distinct ones can be
     copied."""
     dots = (*loop.dots, *loop.in_registers)
@@ -70,19 +80,19 @@ def _repeating(loop, info):
     return found
 
 
-def _steps(load, info):
+def _steps(load: Op, info: AxisAnalysis) -> tuple[int, ...]:
     """The number of equal neighbours along each axis, in aligned groups."""
     constancies = [info(x).constancy for x in load.operands if type(x.type) is T.Tile]
     return tuple(map(min, load.type.shape, *constancies))
 
 
-def _few(b, load, steps):
+def _few(b: Builder, load: Op, steps: tuple[int, ...]) -> Op | None:
     """The load of the first element of each group; None if its addresses or its mask cannot be recomputed."""
     operands = [_sampled(b, x, steps) for x in load.operands]
     return None if None in operands else b.emit(ops.load, operands, load.attrs, loc=load.loc)
 
 
-def _spread(b, x, steps):
+def _spread(b: Builder, x: Value, steps: tuple[int, ...]) -> Value:
     """The elements of `x`, each repeated `steps` times along each axis."""
     shape = T.shape(x.type)
     parts = [(n,) if step == 1 else (step,) if n == 1 else (n, step) for n, step in zip(shape, steps)]
@@ -94,7 +104,7 @@ def _spread(b, x, steps):
     return x if T.shape(x.type) == full else ops.reshape(b, x, shape=full)
 
 
-def _sampled(b, x, steps, divisor=1):
+def _sampled(b: Builder, x: Value, steps: tuple[int, ...], divisor: int = 1) -> Value | None:
     """Every `steps`-th element of a tile along each axis, divided by `divisor` if they are multiples of it; None if
     that cannot be recomputed from scalars."""
     if divisor == 1 and max(steps, default=1) == 1:
@@ -117,7 +127,7 @@ def _sampled(b, x, steps, divisor=1):
     return _sampled_result(b, x, steps) if divisor == 1 and x.kind.elementwise else None
 
 
-def _sampled_range(b, x, step, divisor):
+def _sampled_range(b: Builder, x: Op, step: int, divisor: int) -> Value | None:
     start, count = x.attrs["start"], x.type.numel // step
     if start % divisor or step % divisor:
         return None
@@ -127,7 +137,7 @@ def _sampled_range(b, x, step, divisor):
     return ops.add(b, made, full(start // divisor)) if start else made
 
 
-def _sampled_result(b, x, steps):
+def _sampled_result(b: Builder, x: Op, steps: tuple[int, ...]) -> Value | None:
     """For an elementwise op. A quotient of a range becomes a range, which keeps contiguity visible."""
     divisor = number(x.operands[1]) if x.kind is ops.div else None
     if type(divisor) is int and divisor > 1:

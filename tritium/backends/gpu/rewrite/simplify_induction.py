@@ -8,20 +8,26 @@ a later iteration needs only that scalar.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from .... import ops
 from ....analysis.induction import steps
 from ....ir import types as T
 from ....ir.core import Op
 from ....ir.rewrite import substitute, sweep
 
+if TYPE_CHECKING:
+    from ....ir.builder import Builder
+    from ....ir.core import Module, Value
 
-def simplify_induction(module):
+
+def simplify_induction(module: Module) -> Module:
     """Carry tiles with a uniform step as scalar offsets through loops, in functions too."""
     made = sweep(module, _rule)
     return made.replace(functions=[sweep(f, _rule) for f in module.functions]) if module.functions else made
 
 
-def _rule(b, op):
+def _rule(b: Builder, op: Op) -> tuple[Value, ...] | None:
     if op.kind is not ops.for_:
         return None
     body = op.regions[0]
@@ -48,7 +54,7 @@ def _rule(b, op):
     return tuple(_moved(b, x, o) if s else o for x, o, s in zip(inits, ends, moved))
 
 
-def _step(arg, out):
+def _step(arg: Value, out: Value) -> Value | None:
     """The scalar that `out` adds to the tile `arg`, by one splat; None if it is something else."""
     found = steps(arg, out) if type(arg.type) is T.Tile else None
     if found is None or len(found) != 1 or found[0].sign < 0:
@@ -57,15 +63,15 @@ def _step(arg, out):
     return by.operands[0] if type(by) is Op and by.kind is ops.splat else None
 
 
-def _carrier(t):
+def _carrier(t: T.Tile) -> T.Scalar:
     """Offsets of pointers are kept in 64 bits; integers wrap in their own type."""
     return T.i64 if T.is_ptr(t) else t.element
 
 
-def _to_carrier(b, x, t):
+def _to_carrier(b: Builder, x: Any, t: T.Scalar) -> Value:
     return x if x.type is t else ops.cast(b, x, to=t)
 
 
-def _moved(b, start, offset):
+def _moved(b: Builder, start: Value, offset: Value) -> Value:
     kind = ops.addptr if T.is_ptr(start.type) else ops.add
     return kind(b, start, ops.splat(b, offset, shape=start.type.shape))

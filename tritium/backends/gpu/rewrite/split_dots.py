@@ -12,13 +12,17 @@ accumulator is added separately, in f32.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Module, walk
 from ....ir.rewrite import sweep
 from ..target import Target
+
+if TYPE_CHECKING:
+    from ....ir.builder import Builder
+    from ....ir.core import Op, Value
 
 
 class Way(NamedTuple):
@@ -44,7 +48,7 @@ def split_dots(module: Module, target: Target) -> Module:
     """Split f32 dots into dots of shorter numbers that tensor cores multiply, where the precision asks for it."""
     warps = module.attrs["num_warps"]
 
-    def rule(b, op):
+    def rule(b: Builder, op: Op) -> Value | None:
         way = WAYS.get(op.attrs["precision"]) if op.kind is ops.dot else None
         if way is None:
             return None
@@ -59,7 +63,7 @@ def split_dots(module: Module, target: Target) -> Module:
     return sweep(module, rule) if wanted else module
 
 
-def _sum(b, way, left, right, acc):
+def _sum(b: Builder, way: Way, left: list[Value], right: list[Value], acc: Value) -> Value:
     dot = lambda pair, total: ops.dot(b, left[pair[0]], right[pair[1]], total, precision=way.precision)
     *small, last = way.products
     zero, infinity = (_tile(b, x, acc.type) for x in (0.0, math.inf))
@@ -70,7 +74,7 @@ def _sum(b, way, left, right, acc):
     return ops.add(b, acc, dot(last, ops.select(b, finite, corrections, zero)))
 
 
-def _parts(b, x, way):
+def _parts(b: Builder, x: Value, way: Way) -> list[Value]:
     """The parts of a tile, the largest first."""
     out = []
     for k in range(way.parts - 1):
@@ -80,7 +84,7 @@ def _parts(b, x, way):
     return [*out, x if way.element is T.f32 else ops.cast(b, x, to=T.bf16)]
 
 
-def _short(b, x):
+def _short(b: Builder, x: Value) -> Value:
     """f32 rounded to the bits that tensor cores read; truncated where rounding would overflow."""
     bits = ops.bitcast(b, x, to=T.i32)
     up = ops.add(b, bits, _tile(b, 1 << TF32_DROPS - 1, bits.type))
@@ -88,21 +92,21 @@ def _short(b, x):
     return ops.bitcast(b, _cut(b, ops.select(b, small, up, bits), TF32_DROPS), to=T.f32)
 
 
-def _below_overflow(b, x):
+def _below_overflow(b: Builder, x: Value) -> Value:
     """x, truncated to a bf16 where rounding it to one would overflow."""
     large = ops.ge(b, ops.abs_(b, x), _tile(b, _limit(BF16_DROPS), x.type))
     cut = _cut(b, ops.bitcast(b, x, to=T.i32), BF16_DROPS)
     return ops.select(b, large, ops.bitcast(b, cut, to=T.f32), x)
 
 
-def _cut(b, bits, count):
+def _cut(b: Builder, bits: Value, count: int) -> Value:
     return ops.and_(b, bits, _tile(b, -1 << count, bits.type))
 
 
-def _limit(drops):
+def _limit(drops: int) -> float:
     """The least f32 that rounds up to infinity if its last `drops` bits are dropped."""
     return (2.0 - 2.0 ** (drops - 24)) * 2.0**127
 
 
-def _tile(b, value, like):
+def _tile(b: Builder, value: float, like: T.Tile) -> Value:
     return ops.splat(b, ops.constant(b, value=value, type=like.element), shape=like.shape)

@@ -17,6 +17,8 @@ Transposes only rename registers. A dot with fewer than 64 rows fits wgmma only 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, walk
@@ -27,33 +29,39 @@ from ..pipeline.capabilities import capabilities
 from ..pipeline.loop_info import LoopInfo, is_loaded, stages_of
 from ..pipeline.schedule import prefetched_loads
 
+if TYPE_CHECKING:
+    from ....ir.core import Module, Value
+    from ....ir.rewrite import Rewriter
+    from ..target import Target
 
-def swap_operands(module, target):
+
+def swap_operands(module: Module, target: Target) -> Module:
     """Swap the operands of dots, and transpose their sums, where tensor cores read the rhs better as the lhs."""
     if not any(op.kind is ops.dot and _may_gain(op.operands[1]) for op in walk(module.body)):
         return module
     can = capabilities(target, module, [])
 
-    def rule(b, op):
+    def rule(b: Rewriter, op: Op) -> tuple[Value, ...] | None:
         if op.kind is not ops.for_:
             return None
         if stages_of(op, module) < 2:
             return None
         info = LoopInfo.of(op, can)
         dots = (*info.dots, *info.in_registers)
-        chosen = {info.sum_of(dot) for dot in dots if info.sum_of(dot) is not None and _gains(info, dot)}
+        sums = ((info.sum_of(dot), dot) for dot in dots)
+        chosen = {k for k, dot in sums if k is not None and _gains(info, dot)}
         return _transpose(b, op, chosen) if chosen else None
 
     swapped = sweep(module, rule)
     return module if swapped is module else dce(swapped)
 
 
-def _may_gain(right):
+def _may_gain(right: Value) -> bool:
     """True for an rhs that may be better as the lhs."""
     return T.element(right.type).bits == 32 or not is_loaded(right)
 
 
-def _gains(info, dot):
+def _gains(info: LoopInfo, dot: Op) -> bool:
     """True if a dot is better swapped: it then has a wgmma, and reads the former lhs from a buffer."""
     left, transposed = info.source(dot.operands[0])
     if left is None or not info.can_copy(left):
@@ -65,7 +73,7 @@ def _gains(info, dot):
     return _needs_other_layout(info, dot) or info.can.lhs_once(other) and _computed(info, dot.operands[1])
 
 
-def _needs_other_layout(info, dot):
+def _needs_other_layout(info: LoopInfo, dot: Op) -> bool:
     """True if a dot cannot read its rhs from a buffer as it is laid out, but threads can."""
     right, transposed = info.source(dot.operands[1])
     if dot not in info.dots or right is None or right.type.element.bits != 32:
@@ -73,7 +81,7 @@ def _needs_other_layout(info, dot):
     return info.can_copy(right) and not info.layout_fits(dot, right, "b", transposed)
 
 
-def _computed(info, right):
+def _computed(info: LoopInfo, right: Value) -> bool:
     """True if threads compute an rhs in its iteration, in any layout: from prefetched loads and scalars."""
     if is_loaded(right) or not any(info.loads_behind(right)):
         return False
@@ -92,15 +100,15 @@ def _computed(info, right):
     return True
 
 
-def _type(x):
+def _type(x: Value) -> T.Tile:
     return T.with_shape(x.type, x.type.shape[::-1])
 
 
-def _swapped(x):
+def _swapped(x: Value) -> Op:
     return Op(ops.trans, (x,), {"order": (1, 0)}, (_type(x),))
 
 
-def _transpose(b, loop, chosen):
+def _transpose(b: Rewriter, loop: Op, chosen: set[int]) -> tuple[Value, ...]:
     """The loop with the chosen accumulators transposed."""
     swap = lambda x: ops.trans(b, x, order=(1, 0))
     lo, hi, step, *inits = loop.operands
@@ -108,7 +116,7 @@ def _transpose(b, loop, chosen):
     body = loop.regions[0]
     with b.region([lo.type, *(x.type for x in inits)], [a.name for a in body.args]) as region:
         i, *own = region.args
-        ends = list(substitute(b, body, [i, *(swap(x) if k in chosen else x for k, x in enumerate(own))]))
+        ends: list[Any] = list(substitute(b, body, [i, *(swap(x) if k in chosen else x for k, x in enumerate(own))]))
         for k in chosen:
             left, right, _ = ends[k].operands
             ends[k] = ops.dot(b, swap(right), swap(left), own[k], **ends[k].attrs)

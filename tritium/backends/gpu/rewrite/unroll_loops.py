@@ -13,6 +13,9 @@ Loops with dots are left to the software pipeline, and those that ask for stages
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....analysis.ranges import Derivations
 from ....ir import types as T
@@ -24,6 +27,10 @@ from ....passes.functions import each_function
 from ....passes.regions import trip_count
 from ....passes.simplify import apply_rules, truth
 from ..cost_model import CostModel
+
+if TYPE_CHECKING:
+    from ....ir.builder import Builder
+    from ....ir.core import Block, Module, Op, Value
 
 DEFAULT = CostModel()
 
@@ -37,7 +44,7 @@ _HOLDS = {  # whether a comparison holds always, or never, between numbers from 
 }
 
 
-def unroll_loops(lanes, cost=DEFAULT):
+def unroll_loops(lanes: int, cost: CostModel = DEFAULT) -> Callable[[Module], Module]:
     """The pass that writes out short loops of known length, for warps of so many lanes; `cost` says how long.
 
     >>> from tritium.ir.text import parse_module
@@ -62,7 +69,7 @@ def unroll_loops(lanes, cost=DEFAULT):
     """
 
     @each_function
-    def unroll_loops(module):
+    def unroll_loops(module: Module) -> Module:
         """Write out short loops of known length."""
         threads = lanes * module.attrs.get("num_warps", 4)
         if not any(_is_short(op, threads, cost) for op in walk(module.body)):
@@ -74,7 +81,7 @@ def unroll_loops(lanes, cost=DEFAULT):
     return unroll_loops
 
 
-def _is_short(op, threads, cost):
+def _is_short(op: Op, threads: int, cost: CostModel) -> bool:
     trips = trip_count(op)
     if not trips or trips > cost.unrolled_trips:
         return False
@@ -84,22 +91,22 @@ def _is_short(op, threads, cost):
     return not any(map(_has_loops, walk(body))) and trips * _work(body, threads, cost) <= cost.unrolled_work
 
 
-def _has_loops(op):
+def _has_loops(op: Op) -> bool:
     return op.kind.loop or op.kind.mma or op.kind is ops.call
 
 
-def _work(block, threads, cost):
+def _work(block: Block, threads: int, cost: CostModel) -> int:
     """The approximate number of element operations per thread in a block."""
     return sum(_weight(op, cost) * max([1, *(T.numel(t) // threads for t in op.types)]) for op in walk(block))
 
 
-def _weight(op, cost):
+def _weight(op: Op, cost: CostModel) -> int:
     if op.kind.cost == "free" or op.kind.terminator:
         return 0
     return cost.slow_operations if op.kind.elementwise and op.kind.cost == "slow" else 1
 
 
-def _unrolled(b, op):
+def _unrolled(b: Builder, op: Op) -> tuple[Value, ...]:
     """The results of the loop."""
     index, values = op.operands[0].type, op.operands[3:]
     first, _, step = (x.attrs["value"] for x in op.operands[:3])
@@ -108,7 +115,7 @@ def _unrolled(b, op):
     return tuple(values)
 
 
-def _settled(b, op, known):
+def _settled(b: Builder, op: Op, known: Derivations) -> Value | None:
     """The outcome of a comparison of integers, if it follows from their ranges."""
     holds = _HOLDS.get(op.kind)
     if holds is None:
