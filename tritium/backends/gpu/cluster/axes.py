@@ -10,13 +10,22 @@ Tiles computed from scalars alone belong to no dimension: they are rematerialize
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, TypeAlias
+
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Op, Result
 
+if TYPE_CHECKING:
+    from ....ir.core import Block, Module, Value
+    from ..cost_model import CostModel
+
+Along: TypeAlias = "tuple[int | None, ...]"  # an axis of each operand
+Node: TypeAlias = "tuple[Value, int]"  # an axis of a value
+
 
 # --- one rule for each kind of op: what its operands must be like for the result to be cut along an axis --------------
-def operand_axes(op, axis, blocks, least_of_dot=1):
+def operand_axes(op: Op, axis: int, blocks: int, least_of_dot: int = 1) -> Along | None:
     """The axis along which each operand of an op must be split (None: replicated) for its results, or its effect on
     memory, to be split along `axis`; None if that is impossible, or leaves a dot fewer rows or columns.
 
@@ -33,22 +42,22 @@ def operand_axes(op, axis, blocks, least_of_dot=1):
     return rule(op, axis, blocks) if rule else None
 
 
-def _packed(op, axis, blocks):
+def _packed(op: Op, axis: int, blocks: int) -> Along | None:
     """Neighbours that are computed together stay in one block."""
     shape = T.shape(op.operands[0].type) if op.operands else ()
     inner = T.numel(T.with_shape(T.i1, shape[axis:])) if shape else 0
     return (axis,) * len(op.operands) if shape and inner // blocks % op.attrs["pack"] == 0 else None
 
 
-def _expand_dims(op, axis, blocks):
+def _expand_dims(op: Op, axis: int, blocks: int) -> Along | None:
     return (axis - (axis > op.attrs["axis"]),) if axis != op.attrs["axis"] else None
 
 
-def _broadcast(op, axis, blocks):
+def _broadcast(op: Op, axis: int, blocks: int) -> Along | None:
     return (axis if T.shape(op.operands[0].type)[axis] != 1 else None,)
 
 
-def _reshape(op, axis, blocks):
+def _reshape(op: Op, axis: int, blocks: int) -> Along | None:
     """The axis that begins at the same element."""
     old, new = T.shape(op.operands[0].type), T.shape(op.type)
     if op.attrs["reorder"]:
@@ -60,31 +69,31 @@ def _reshape(op, axis, blocks):
     return None
 
 
-def _join(op, axis, blocks):
+def _join(op: Op, axis: int, blocks: int) -> Along | None:
     return (axis, axis) if axis < len(op.type.shape) - 1 else None
 
 
-def _cat(op, axis, blocks):
+def _cat(op: Op, axis: int, blocks: int) -> Along | None:
     return (axis, axis) if axis != op.attrs["axis"] else None
 
 
-def _gather(op, axis, blocks):
+def _gather(op: Op, axis: int, blocks: int) -> Along | None:
     return (None if axis == op.attrs["axis"] else axis, axis)
 
 
-def _sort(op, axis, blocks):
+def _sort(op: Op, axis: int, blocks: int) -> Along | None:
     return (axis,) if axis < len(op.type.shape) - 1 else None
 
 
-def _reduce(op, axis, blocks):
+def _reduce(op: Op, axis: int, blocks: int) -> Along | None:
     return (axis + (axis >= op.attrs["axis"]),) * len(op.operands)
 
 
-def _scan(op, axis, blocks):
+def _scan(op: Op, axis: int, blocks: int) -> Along | None:
     return (axis,) * len(op.operands) if axis != op.attrs["axis"] else None
 
 
-def _dot(op, axis, blocks, least):
+def _dot(op: Op, axis: int, blocks: int, least: int) -> Along | None:
     shape = op.type.shape
     if axis < len(shape) - 2:
         return (axis, axis, axis)
@@ -115,25 +124,25 @@ _RULES = {
 class Axes:
     """The chosen axes: `of(x)` is the axis along which a tile is split over the blocks, None if it is replicated."""
 
-    def __init__(self, module, blocks, cost):
+    def __init__(self, module: Module, blocks: int, cost: CostModel):
         self.blocks, self.cost = blocks, cost
         self.parents, self.gain, self.order = {}, {}, {}
         self._remade = {}
         self._visit(module.body, 1)
         self.chosen = self._choose()
 
-    def operand_axes(self, op, axis):
+    def operand_axes(self, op: Op, axis: int) -> Along | None:
         """As the function, for the blocks of this cluster."""
         return operand_axes(op, axis, self.blocks, self.cost.least_of_dot)
 
-    def of(self, x):
+    def of(self, x: Value) -> int | None:
         """The axis of a value, or of the effect of an op without results."""
         tile = _tile(x)
         if tile is None:
             return None
         return next((k for k in range(len(tile.shape)) if self._root((x, k)) in self.chosen), None)
 
-    def remade(self, x):
+    def remade(self, x: Value) -> bool:
         """True if a tile is rematerialized at its uses."""
         if type(x.type) is not T.Tile:
             return True
@@ -145,38 +154,38 @@ class Axes:
         return self._remade[x]
 
     # --- dimensions ---------------------------------------------------------------------------------------------------
-    def _root(self, node):
+    def _root(self, node: Node) -> Node:
         while self.parents.get(node, node) != node:
             node = self.parents[node]
         return node
 
-    def _tie(self, x, y):
+    def _tie(self, x: Node, y: Node) -> None:
         """Two axes of two values are one dimension."""
         a, b = self._root(x), self._root(y)
         if a != b:
             self.parents[b] = a
             self.gain[a] = self.gain.get(a, 0) + self.gain.pop(b, 0)
 
-    def _node(self, x, axis):
+    def _node(self, x: Value, axis: int) -> Node:
         node = (x, axis)
         if node not in self.parents:
             self.parents[node] = node
             self.order[node] = len(self.order)
         return node
 
-    def _nodes(self, x):
+    def _nodes(self, x: Value) -> list[tuple[int, Node]]:
         """[(axis, node)] of a tile that is not rematerialized, for the axes that can be split."""
         tile = _tile(x)
         if tile is None or (type(x) is Op and x.types and self.remade(x)):
             return []
         return [(k, self._node(x, k)) for k, size in enumerate(tile.shape) if size % self.blocks == 0]
 
-    def _count(self, node, gain):
+    def _count(self, node: Node, gain: int) -> None:
         root = self._root(node)
         self.gain[root] = self.gain.get(root, 0) + gain
 
     # --- what each op says of them ------------------------------------------------------------------------------------
-    def _visit(self, block, trips):
+    def _visit(self, block: Block, trips: int) -> None:
         for op in block.ops:
             if op.kind.loop:
                 self._loop(op)
@@ -190,19 +199,19 @@ class Axes:
             elif not op.kind.terminator:
                 self._op(op, trips)
 
-    def _loop(self, op):
+    def _loop(self, op: Op) -> None:
         first, parameters = op.kind.loop
         for k, init in enumerate(op.operands[first:]):
             inside = [region.args[parameters + k] for region in op.regions]
             self._tie_values(op.results[k], init, *inside, op.regions[-1].yields[k])
 
-    def _tie_values(self, first, *others):
+    def _tie_values(self, first: Value, *others: Value) -> None:
         for axis, node in self._nodes(first):
             for x in others:
                 if not self.remade(x):
                     self._tie(node, self._node(x, axis))
 
-    def _op(self, op, trips):
+    def _op(self, op: Op, trips: int) -> None:
         values = op.results if op.types else (op,)
         kept = {}
         for axis, node in self._nodes(values[0]):
@@ -223,7 +232,7 @@ class Axes:
                     self._count(node, -self.cost.far_element * trips * _elements(op if op.kind is ops.reduce else x))
 
     # --- the choice ---------------------------------------------------------------------------------------------------
-    def _choose(self):
+    def _choose(self) -> set[Node]:
         """Dimensions with a positive gain, the best first; ties in program order, then in the order of axes."""
         tiles = {}  # value -> dimensions of its axes
         for node in self.parents:
@@ -238,19 +247,19 @@ class Axes:
         return chosen
 
 
-def _tile(x):
+def _tile(x: Any) -> T.Tile | None:
     """The type of a tile; for an op without results, of its first operand."""
     t = x.type if type(x) in (Arg, Result) or x.types else x.operands[0].type if x.operands else None
     return t if type(t) is T.Tile else None
 
 
-def _elements(x):
+def _elements(x: Value) -> int:
     if type(x) is Op and not x.types:
         x = x.operands[0]
     return max(T.numel(x.type if type(x) is not Op else x.types[0]), 1)
 
 
-def _work(op, axis, blocks, good_rows):
+def _work(op: Op, axis: int, blocks: int, good_rows: int) -> int:
     """The cost of an op that is split over the blocks. MMAs need rows."""
     if op.kind is not ops.dot:
         return _elements(op)

@@ -13,7 +13,8 @@ same argument of the kernel; also where the program waits for other programs, or
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import ops
 from ....ir import types as T
@@ -25,8 +26,13 @@ from ....passes.licm import licm
 from .. import ops as gpu_ops
 from .axes import Axes
 
+if TYPE_CHECKING:
+    from ....ir.core import Arg, Module, Value
+    from ..cost_model import CostModel
+    from ..target import Target
 
-def split_clusters(module, target):
+
+def split_clusters(module: Module, target: Target) -> Module:
     """Split the work of a program over the `num_ctas` blocks of a cluster (a power of two)."""
     blocks = module.attrs.get("num_ctas", 1)
     if blocks == 1:
@@ -35,16 +41,17 @@ def split_clusters(module, target):
 
 
 class _Split:
-    def __init__(self, module, blocks, cost):
+    def __init__(self, module: Module, blocks: int, cost: CostModel):
         self.input, self.blocks, self.axes = module, blocks, Axes(module, blocks, cost)
         self.used = uses(module.body)
         self.b = Builder()
         self.b.arguments = list(module.args)
-        self.made = [{(x, None): x for x in module.args}]  # per open region: (value, axis) -> its part
+        # per open region: (value, axis) -> its part
+        self.made: list[dict[tuple[Value, int | None], Any]] = [{(x, None): x for x in module.args}]
         self.seen = _Accesses()
         self.roots = dict(zip(module.args, module.args))  # pointer -> the argument it comes from
 
-    def module(self):
+    def module(self) -> Module:
         b = self.b
         mask = ops.constant(b, value=self.blocks - 1, type=T.i32)
         self.rank = ops.and_(b, gpu_ops.block_rank(b), mask)  # so its bounds are plain to see
@@ -52,34 +59,35 @@ class _Split:
         return self.input.replace(body=b.finish(), attrs={**self.input.attrs, "num_ctas": self.blocks})
 
     # --- values -------------------------------------------------------------------------------------------------------
-    def find(self, x, axis=None):
+    def find(self, x: Value, axis: int | None = None) -> Any:
         return next((scope[x, axis] for scope in reversed(self.made) if (x, axis) in scope), None)
 
-    def remember(self, x, axis, value):
+    def remember(self, x: Value, axis: int | None, value: Value) -> Value:
         self.made[-1][x, axis] = value
         return value
 
-    def want(self, x, axis=None):
+    def want(self, x: Value, axis: int | None = None) -> Value:
         """A block's part of a value along an axis; the whole value if the axis is None."""
         axis = axis if type(x.type) is T.Tile else None
         found = self.find(x, axis)
         if found is not None:
             return found
-        if type(x.type) is T.Tile and self.axes.remade(x):
+        if type(x) is Op and type(x.type) is T.Tile and self.axes.remade(x):
             if axis is None or self.axes.operand_axes(x, axis) is not None:
                 return self.remember(x, axis, self.make(x, axis))
             return self.remember(x, axis, self.cut(self.want(x), axis))
         home = self.axes.of(x)
         if axis is None:
+            assert home is not None, "what is not split is made whole"
             return self.remember(x, None, self.join_parts(self.find(x, home), home))
         return self.remember(x, axis, self.cut(self.want(x), axis))
 
-    def wanted(self, op, axis):
+    def wanted(self, op: Op, axis: int | None) -> list[Value]:
         """The operands of an op whose results are split along an axis."""
         places: Any = (None,) * len(op.operands) if axis is None else self.axes.operand_axes(op, axis)
         return [self.want(x, at) for x, at in zip(op.operands, places, strict=True)]
 
-    def make(self, op, axis):
+    def make(self, op: Op, axis: int | None) -> Any:
         """Emit an op on the parts of its operands; gives its value or values."""
         b, attrs = self.b, op.attrs
         operands = self.wanted(op, axis)
@@ -89,7 +97,7 @@ class _Split:
             attrs = {**attrs, "shape": self.part(attrs["shape"], axis)}
         return b.emit(op.kind, operands, attrs, self.scalar_regions(op), op.loc)
 
-    def scalar_regions(self, op):
+    def scalar_regions(self, op: Op) -> Sequence[Block]:
         """Regions of scalars, which may use scalars from outside."""
         if not op.regions:
             return ()
@@ -100,34 +108,34 @@ class _Split:
                 known.setdefault(made, {})[index] = self.find(x)
         return [copy_region(self.b, region, known) for region in op.regions]
 
-    def part(self, shape, axis):
+    def part(self, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
         return tuple(n // self.blocks if k == axis else n for k, n in enumerate(shape))
 
-    def own_range(self, op):
+    def own_range(self, op: Op) -> Value:
         start, end = op.attrs["start"], op.attrs["end"]
         mine = ops.arange(self.b, start=start, end=start + (end - start) // self.blocks)
         return ops.add(self.b, mine, ops.splat(self.b, self.first_of(mine), shape=mine.type.shape))
 
-    def first_of(self, mine):
+    def first_of(self, mine: Value) -> Value:
         """The first index of a block's part on an axis."""
         size = ops.constant(self.b, value=mine.type.shape[0], type=T.i32)
         return ops.mul(self.b, self.rank, size)
 
     # --- between blocks -----------------------------------------------------------------------------------------------
-    def gather(self, values, blocks=None):
+    def gather(self, values: Sequence[Value], blocks: tuple[int, ...] | None = None) -> tuple[Value, ...]:
         """All-gather: the values of blocks, in order along a new first axis."""
         self.seen.clear()
         made = self.b.emit(gpu_ops.cluster_all_gather, values, {"blocks": blocks or tuple(range(self.blocks))})
         return _several(made)
 
-    def join_parts(self, x, axis):
+    def join_parts(self, x: Value, axis: int) -> Value:
         """The whole of a split tile."""
         (parts,) = self.gather([x])
         order = (*range(1, axis + 1), 0, *range(axis + 1, len(parts.type.shape)))
         shape = tuple(n * self.blocks if k == axis else n for k, n in enumerate(x.type.shape))
         return ops.reshape(self.b, ops.trans(self.b, parts, order=order), shape=shape)
 
-    def cut(self, x, axis):
+    def cut(self, x: Value, axis: int) -> Value:
         """A block's part of a replicated tile."""
         b, shape = self.b, self.part(x.type.shape, axis)
         index = ops.arange(b, start=0, end=shape[axis])
@@ -135,11 +143,11 @@ class _Split:
         index = ops.reshape(b, index, shape=tuple(n if k == axis else 1 for k, n in enumerate(shape)))
         return ops.gather(b, x, ops.broadcast(b, index, shape=shape), axis=axis)
 
-    def from_first(self, values):
+    def from_first(self, values: tuple[Value, ...]) -> list[Value]:
         """Broadcast the values of the first block."""
         return [ops.reshape(self.b, x, shape=x.type.shape[1:]) for x in self.gather(values, (0,))]
 
-    def by_first(self, op):
+    def by_first(self, op: Op) -> None:
         """Predicate an op on the first block; its results are broadcast to all."""
         b, types = self.b, op.types if op in self.used else ()
         for x in op.operands:
@@ -157,16 +165,16 @@ class _Split:
         if types:
             self.keep(op, None, tuple(self.from_first(_several(made))))
 
-    def nothing(self, t):
+    def nothing(self, t: T.Scalar) -> Value:
         zero = ops.constant(self.b, value=0, type=T.element(t))
         return ops.splat(self.b, zero, shape=t.shape) if type(t) is T.Tile else zero
 
-    def meet(self):
+    def meet(self) -> None:
         self.seen.clear()
         gpu_ops.cluster_barrier(self.b)
 
     # --- ops ----------------------------------------------------------------------------------------------------------
-    def block(self, block):
+    def block(self, block: Block) -> None:
         for op in block.ops:
             if op.kind.terminator or (len(op.types) == 1 and type(op.type) is T.Tile and self.axes.remade(op)):
                 continue  # made where it is wanted
@@ -176,17 +184,17 @@ class _Split:
             else:
                 _EMIT.get(op.kind, _Split.plain)(self, op)
 
-    def keep(self, op, axis, made):
+    def keep(self, op: Op, axis: int | None, made: Value | tuple[Value, ...]) -> None:
         for x, value in zip(op.results, _several(made)):
             self.remember(x, axis, value)
 
-    def plain(self, op):
+    def plain(self, op: Op) -> None:
         axis = self.axes.of(op.results[0] if op.types else op)
         if axis is not None and self.axes.operand_axes(op, axis) is None:
             axis = None  # made whole; a part is cut off when it is wanted
         self.keep(op, axis, self.make(op, axis))
 
-    def reduce(self, op):
+    def reduce(self, op: Op) -> None:
         """Along a split axis each block reduces its part, then all reduce the gathered partial results."""
         axis, along = self.axes.of(op.results[0]), op.attrs["axis"]
         if axis is not None or along not in [self.axes.of(x) for x in op.operands if not self.axes.remade(x)]:
@@ -196,7 +204,7 @@ class _Split:
         parts = self.gather(_several(partial))
         self.keep(op, None, self.b.emit(op.kind, parts, {**op.attrs, "axis": 0}, self.scalar_regions(op)))
 
-    def load(self, op):
+    def load(self, op: Op) -> None:
         axis = self.axes.of(op)
         self.before_read(op)
         if axis is None and op.kind.effects_of(op) == "write":
@@ -204,7 +212,7 @@ class _Split:
         else:
             self.keep(op, axis, self.make(op, axis))
 
-    def store(self, op):
+    def store(self, op: Op) -> None:
         axis = self.axes.of(op)
         self.before_write(op)
         if axis is None:
@@ -212,7 +220,7 @@ class _Split:
         else:
             self.make(op, axis)
 
-    def atomic(self, op):
+    def atomic(self, op: Op) -> None:
         """A scalar atomic may synchronize with other programs: a cluster barrier precedes it."""
         axis = self.axes.of(op)
         ordered = op.attrs["sem"] != "relaxed" and type(op.type) is not T.Tile
@@ -226,11 +234,11 @@ class _Split:
             if ordered and op not in self.used:
                 self.meet()
 
-    def barrier(self, op):
+    def barrier(self, op: Op) -> None:
         self.meet()
 
     # --- control ------------------------------------------------------------------------------------------------------
-    def loop(self, op):
+    def loop(self, op: Op) -> None:
         first, parameters = op.kind.loop
         axes = [self.axes.of(x) for x in op.results]
         operands = [self.want(x) for x in op.operands[:first]]
@@ -244,7 +252,7 @@ class _Split:
         for x, axis, value in zip(op.results, axes, _several(made)):
             self.remember(x, axis, value)
 
-    def branch(self, op):
+    def branch(self, op: Op) -> None:
         axes, before = [self.axes.of(x) for x in op.results], self.seen.copy()
         cond, regions, after = self.want(op.operands[0]), [], []
         for region in op.regions:
@@ -257,7 +265,7 @@ class _Split:
         for x, axis, value in zip(op.results, axes, _several(made)):
             self.remember(x, axis, value)
 
-    def region(self, block, axes, ends):
+    def region(self, block: Block, axes: list[int | None], ends: list[int | None]) -> Block:
         """A region on parts; the terminator of a condition is a scalar."""
         types = [a.type if at is None else T.with_shape(a.type, self.part(a.type.shape, at))
                  for a, at in zip(block.args, axes)]  # fmt: skip
@@ -273,7 +281,7 @@ class _Split:
         return region.block
 
     # --- memory that blocks may see at different times ----------------------------------------------------------------
-    def root(self, x):
+    def root(self, x: Value) -> Arg | None:
         """The argument a pointer is derived from; None if unknown."""
         while x not in self.roots:
             if type(x) is not Op or not (x.kind.view or x.kind is ops.addptr or x.kind is ops.bitcast):
@@ -281,7 +289,7 @@ class _Split:
             x = x.operands[0]
         return self.roots[x]
 
-    def note_roots(self, loop):
+    def note_roots(self, loop: Op) -> None:
         """Record the arguments of loop-carried pointers."""
         first, parameters = loop.kind.loop
         for k, (init, out) in enumerate(zip(loop.operands[first:], loop.regions[-1].yields)):
@@ -290,18 +298,18 @@ class _Split:
             if self.root(out) is not self.root(init):
                 self.roots |= dict.fromkeys(args)
 
-    def access(self, op):
+    def access(self, op: Op) -> _Access:
         """The memory that an op accesses."""
         pointer, axis = op.pointer, self.axes.of(op)
         return _Access(self.root(pointer), axis is None, (pointer, axis))
 
-    def before_read(self, op):
+    def before_read(self, op: Op) -> None:
         mine = self.access(op)
         if any(map(mine.meets, self.seen.writes)):
             self.meet()
         self.seen.reads.add(mine)
 
-    def before_write(self, op):
+    def before_write(self, op: Op) -> None:
         mine = self.access(op)
         both = [x for x in self.seen.writes if not (x.whole and mine.whole)]  # the first block does these in order
         if any(map(mine.meets, (*self.seen.reads, *both))):
@@ -317,7 +325,7 @@ class _Access(NamedTuple):
     whole: bool
     pointer: tuple
 
-    def meets(self, other):
+    def meets(self, other: _Access) -> bool:
         """True if both may access the same element in different blocks."""
         apart = self.root is not other.root and self.root is not None and other.root is not None
         return not apart and (self.whole or other.whole or self.pointer != other.pointer)
@@ -326,21 +334,21 @@ class _Access(NamedTuple):
 class _Accesses:
     """Reads and writes since the last cluster barrier."""
 
-    def __init__(self, reads=(), writes=()):
+    def __init__(self, reads: Iterable[_Access] = (), writes: Iterable[_Access] = ()):
         self.reads, self.writes = set(reads), set(writes)
 
-    def clear(self):
+    def clear(self) -> None:
         self.reads.clear()
         self.writes.clear()
 
-    def copy(self):
+    def copy(self) -> _Accesses:
         return _Accesses(self.reads, self.writes)
 
-    def join(self, other):
+    def join(self, other: _Accesses) -> None:
         self.reads |= other.reads
         self.writes |= other.writes
 
-    def add_all(self, split, op):
+    def add_all(self, split: _Split, op: Op) -> None:
         for inner in (x for region in op.regions for x in walk(region)):
             if inner.kind.access:
                 (self.writes if inner.kind.writes else self.reads).add(split.access(inner))
@@ -357,7 +365,7 @@ _EMIT = {
 }
 
 
-def _several(made):
+def _several(made: Any) -> tuple[Value, ...]:
     """The values that a builder gave for an op, as a tuple."""
     return made if type(made) is tuple else (made,)
 
