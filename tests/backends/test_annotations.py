@@ -17,7 +17,6 @@ WITHOUT = {
     "cpu/lower": 831,
     "cpu/runtime": 4,
     "gpu": 86,
-    "gpu/layout": 158,
     "gpu/lower": 615,
     "gpu/pipeline": 298,
     "gpu/shared_memory": 8,

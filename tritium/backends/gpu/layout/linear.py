@@ -12,6 +12,7 @@ shuffles or shared memory is a question of linear algebra over GF(2), answered w
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 PARTS = ("reg", "lane", "warp")
@@ -23,38 +24,38 @@ class Layout(NamedTuple):
     A zero image means replication: both values of that bit hold the same element.
     """
 
-    shape: tuple
-    reg: tuple
-    lane: tuple
-    warp: tuple
+    shape: tuple[int, ...]
+    reg: tuple[int, ...]
+    lane: tuple[int, ...]
+    warp: tuple[int, ...]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Layout({self.shape}, reg={self.reg}, lane={self.lane}, warp={self.warp})"
 
     # --- size -----------------------------------------------------------------------------------------------------
     @property
-    def registers(self):
+    def registers(self) -> int:
         """How many elements each thread holds."""
         return 1 << len(self.reg)
 
     @property
-    def numel(self):
+    def numel(self) -> int:
         return product(self.shape)
 
     @property
-    def threads(self):
+    def threads(self) -> int:
         return 1 << (len(self.lane) + len(self.warp))
 
     # --- use ------------------------------------------------------------------------------------------------------
-    def element(self, reg=0, lane=0, warp=0):
+    def element(self, reg: int = 0, lane: int = 0, warp: int = 0) -> int:
         """Row-major index of the element at a place."""
         return image(self.reg, reg) ^ image(self.lane, lane) ^ image(self.warp, warp)
 
-    def register_elements(self):
+    def register_elements(self) -> list[int]:
         """The part of the element index that each register adds, in register order."""
         return span_of(self.reg)
 
-    def within(self, groups):
+    def within(self, groups: tuple[int, ...]) -> int:
         """The register bits that stay within aligned groups of so many neighbours along each axis.
 
         >>> Layout((8, 8), (1, 2, 8), (4, 16, 32), ()).within((2, 2))
@@ -65,42 +66,42 @@ class Layout(NamedTuple):
             inside |= (size - 1) << axis_bits(self.shape, axis)[0]
         return sum(1 << k for k, x in enumerate(self.reg) if x and not x & ~inside)
 
-    def map(self, fn, shape=None):
+    def map(self, fn: Callable[[int], int], shape: tuple[int, ...] | None = None) -> Layout:
         """Another layout with `fn` applied to every image."""
         return Layout(
             tuple(self.shape if shape is None else shape), *(tuple(fn(x) for x in getattr(self, p)) for p in PARTS)
         )
 
     # --- shape changes: the layout of the result of an op on a value in this layout -------------------------------
-    def reshape(self, shape):
+    def reshape(self, shape: tuple[int, ...]) -> Layout:
         """Row-major order is kept, so are the images."""
         return Layout(tuple(shape), *self[1:])
 
-    def trans(self, order):
+    def trans(self, order: Sequence[int]) -> Layout:
         """Axis k of the result is axis order[k] of this one."""
         move = _moves(self.shape, tuple(order))
         return self.map(lambda x: permute_bits(x, move), tuple(self.shape[k] for k in order))
 
-    def untrans(self, order):
+    def untrans(self, order: tuple[int, ...]) -> Layout:
         """The layout whose `trans(order)` is this one."""
         inverse = [0] * len(order)
         for k, axis in enumerate(order):
             inverse[axis] = k
         return self.trans(inverse)
 
-    def reorder(self, axis, order):
+    def reorder(self, axis: int, order: tuple[int, ...]) -> Layout:
         """Bit k of the index along `axis` becomes bit order[k]."""
         low, width = axis_bits(self.shape, axis)
         moves = (*range(low), *(low + k for k in order), *range(low + width, log2(self.numel)))
         return self.map(lambda x: permute_bits(x, moves))
 
-    def drop(self, axis):
+    def drop(self, axis: int) -> Layout:
         """The layout along the other axes: bits of `axis` vanish (its places become replicas)."""
         low, width = axis_bits(self.shape, axis)
         keep = (1 << low) - 1
         return self.map(lambda x: (x & keep) | (x >> (low + width) << low), self.shape[:axis] + self.shape[axis + 1 :])
 
-    def squash(self, shape):
+    def squash(self, shape: tuple[int, ...]) -> Layout:
         """The layout of an operand of `shape` that is broadcast to this one (axes of size 1 lose their bits)."""
         out = self
         for axis, (have, want) in enumerate(zip(self.shape, shape, strict=True)):
@@ -109,7 +110,7 @@ class Layout(NamedTuple):
                 out = out.reshape((*out.shape[:axis], 1, *out.shape[axis:]))
         return out
 
-    def dedupe(self):
+    def dedupe(self) -> Layout:
         """Without register bits that add nothing (zero, or dependent on earlier register bits)."""
         kept, seen = [], Space()
         for x in self.reg:
@@ -117,11 +118,11 @@ class Layout(NamedTuple):
                 kept.append(x)
         return self._replace(reg=tuple(kept))
 
-    def register_of(self, part):
+    def register_of(self, part: int) -> int | None:
         """Register index whose image is `part`, or None."""
         return solve(self.reg, part)
 
-    def free(self, part):
+    def free(self, part: str) -> int:
         """Mask of the bits of "lane" or "warp" that replicate what lower places hold."""
         seen = Space(self.reg)
         mask = 0
@@ -131,7 +132,7 @@ class Layout(NamedTuple):
                     mask |= 1 << k
         return mask
 
-    def contiguous(self, axis=-1):
+    def contiguous(self, axis: int = -1) -> int:
         """How many consecutive elements along an axis the lowest registers of a thread hold in order."""
         low, width = axis_bits(self.shape, axis)
         count = 0
@@ -141,7 +142,8 @@ class Layout(NamedTuple):
 
 
 # --- making layouts ---------------------------------------------------------------------------------------------
-def blocked(shape, per_thread, warps, lanes, order=None):
+def blocked(shape: Sequence[int], per_thread: int, warps: int, lanes: int,
+            order: Sequence[int] | None = None) -> Layout:
     """Neighbouring lanes hold neighbouring runs of `per_thread` elements along the fastest axis, then warps, then
     registers.
 
@@ -157,7 +159,7 @@ def blocked(shape, per_thread, warps, lanes, order=None):
     return Layout(tuple(shape), tuple(reg + rest), pad(lane, log2(lanes)), pad(warp, log2(warps)))
 
 
-def transposing(shape, size, axis, warps, lanes):
+def transposing(shape: Sequence[int], size: int, axis: int, warps: int, lanes: int) -> Layout:
     """A layout for transposing a 2-D tile with rows along `axis`: 16 bytes of the other axis in a thread's registers,
     lanes along the rows."""
     bit = lambda a, k: 1 << (k + (log2(shape[1]) if a == 0 else 0))
@@ -170,24 +172,25 @@ def transposing(shape, size, axis, warps, lanes):
     return Layout(tuple(shape), (*across[:mine], *rest[places:]), lane, warp)
 
 
-def replicated(shape, warps, lanes):
+def replicated(shape: Sequence[int], warps: int, lanes: int) -> Layout:
     """Every thread holds every element."""
     reg = tuple(1 << k for k in range(log2(product(shape))))
     return Layout(tuple(shape), reg, (0,) * log2(lanes), (0,) * log2(warps))
 
 
-def stacked(layout, shape):
+def stacked(layout: Layout, shape: Sequence[int]) -> Layout:
     """Tiles of one layout along a new first axis, one after the other in each thread's registers."""
     last = range(log2(layout.numel), log2(product(shape)))
     return Layout(tuple(shape), (*layout.reg, *(1 << k for k in last)), layout.lane, layout.warp)
 
 
-def pad(images, count):
+def pad(images: Sequence[int], count: int) -> tuple[int, ...]:
     """Replicate over the places that are left when the tile is small."""
     return tuple(images) + (0,) * (count - len(images))
 
 
-def multiplied(shape, warps, lanes, sizes=(4, 4), axes=(1, 1)):
+def multiplied(shape: Sequence[int], warps: int, lanes: int, sizes: Sequence[int] = (4, 4),
+               axes: Sequence[int] = (1, 1)) -> Layout:
     """Where plain threads keep the result of a dot whose sides have elements of `sizes` bytes, in rows along `axes`.
 
     A thread has about as many rows as columns. Along a side that lies so in memory, it has 16 bytes of neighbours, and
@@ -220,7 +223,7 @@ def multiplied(shape, warps, lanes, sizes=(4, 4), axes=(1, 1)):
 
 
 # --- conversions ------------------------------------------------------------------------------------------------
-def conversion(source, target):
+def conversion(source: Layout, target: Layout) -> str:
     """How a value gets from one layout to another: "same", "registers", "lanes" (shuffles) or "shared"."""
     if source == target:
         return "same"
@@ -231,7 +234,7 @@ def conversion(source, target):
     return "shared"
 
 
-def _agree(source, target, parts):
+def _agree(source: Layout, target: Layout, parts: tuple[str, ...]) -> bool:
     """True if every place finds what it wants without leaving the lane and warp (or the warp) it is in."""
     if any(getattr(source, part) != getattr(target, part) for part in parts):
         return False
@@ -240,7 +243,7 @@ def _agree(source, target, parts):
     return all(reachable.has(x) for part in inside for x in getattr(target, part))
 
 
-def solve_place(layout, want):
+def solve_place(layout: Layout, want: int) -> tuple[int, int, int] | None:
     """(reg, lane, warp) of `layout` whose element is `want`, preferring low places; None if it is not held."""
     images = layout.reg + layout.lane + layout.warp
     place = solve(images, want)
@@ -254,17 +257,17 @@ def solve_place(layout, want):
 class Space:
     """The XOR-span of some vectors, kept in echelon form."""
 
-    def __init__(self, vectors=()):
+    def __init__(self, vectors: Iterable[int] = ()):
         self.rows = []
         for v in vectors:
             self.add(v)
 
-    def reduce(self, v):
+    def reduce(self, v: int) -> int:
         for r in self.rows:
             v = min(v, v ^ r)
         return v
 
-    def add(self, v):
+    def add(self, v: int) -> bool:
         """Add a vector; False if it was in the span already."""
         v = self.reduce(v)
         if v:
@@ -272,12 +275,12 @@ class Space:
             self.rows.sort(reverse=True)
         return bool(v)
 
-    def has(self, v):
+    def has(self, v: int) -> bool:
         return self.reduce(v) == 0
 
 
 @functools.cache
-def _echelon(images):
+def _echelon(images: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     """Rows (pivot value, combination of inputs) that solve for a vector by elimination."""
     rows = []
     for k, image_ in enumerate(images):
@@ -291,7 +294,7 @@ def _echelon(images):
     return tuple(rows)
 
 
-def solve(images, want):
+def solve(images: Iterable[int], want: int) -> int | None:
     """The bits whose images XOR to `want`, as an integer; None if there are none.
 
     >>> solve((1, 2, 4), 6)
@@ -304,7 +307,7 @@ def solve(images, want):
     return combination if want == 0 else None
 
 
-def image(images, bits):
+def image(images: Sequence[int], bits: int) -> int:
     """XOR of the images of the set bits."""
     out = 0
     while bits:
@@ -314,7 +317,7 @@ def image(images, bits):
     return out
 
 
-def span_of(images):
+def span_of(images: Sequence[int]) -> list[int]:
     """image(images, i) for every i, in order."""
     out = [0]
     for x in images:
@@ -323,11 +326,11 @@ def span_of(images):
 
 
 # --- bits of shapes ---------------------------------------------------------------------------------------------
-def log2(n):
+def log2(n: int) -> int:
     return int(n).bit_length() - 1
 
 
-def product(shape):
+def product(shape: Iterable[int]) -> int:
     """How many elements a shape has."""
     n = 1
     for d in shape:
@@ -335,13 +338,13 @@ def product(shape):
     return n
 
 
-def axis_bits(shape, axis):
+def axis_bits(shape: Sequence[int], axis: int) -> tuple[int, int]:
     """(lowest bit, number of bits) of an axis in the row-major index."""
     axis %= len(shape)
     return log2(product(shape[axis + 1 :])), log2(shape[axis])
 
 
-def coordinates(shape, element):
+def coordinates(shape: tuple[int, ...], element: int) -> tuple[int, ...]:
     """Per-axis coordinates of a row-major index."""
     out = []
     for d in reversed(shape):
@@ -351,7 +354,7 @@ def coordinates(shape, element):
 
 
 @functools.cache
-def _moves(shape, order):
+def _moves(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
     """For each bit of the old row-major index, its bit in the transposed one."""
     new_shape = tuple(shape[k] for k in order)
     moves = [0] * log2(product(shape))
@@ -362,7 +365,7 @@ def _moves(shape, order):
     return tuple(moves)
 
 
-def permute_bits(x, moves):
+def permute_bits(x: int, moves: tuple[int, ...]) -> int:
     """Each set bit k of x goes to bit moves[k]."""
     out, k = 0, 0
     while x:

@@ -8,7 +8,7 @@ which provides the numbers of warps and lanes and the anchor layout of every til
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from .... import ops
 from ....ir import types as T
@@ -16,19 +16,22 @@ from ....ir.core import Op, Result, Value
 from .. import ops as gpu_ops
 from .linear import PARTS, Layout, axis_bits, blocked, transposing
 
+if TYPE_CHECKING:
+    from .choose import Choice
+
 
 def simple(x: Value) -> TypeGuard[Op]:
     """True for an op that may be rematerialized in another layout."""
     return type(x) is Op and (x.kind.cost != "slow" or x.kind.elementwise and T.element(x.type).is_int)
 
 
-def _top_bit(op):
+def _top_bit(op: Op) -> int:
     """The bit of the element index that selects the half of a `cat`."""
     low, width = axis_bits(op.type.shape, op.attrs["axis"])
     return 1 << (low + width - 1)
 
 
-def with_low_register(layout):
+def with_low_register(layout: Layout) -> Layout:
     """A layout whose first register bit is the tile's lowest bit, the one that `split` removes."""
     if 1 in layout.reg:
         return layout._replace(reg=(1, *(x for x in layout.reg if x != 1)))
@@ -36,42 +39,42 @@ def with_low_register(layout):
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
-def _reshape_result(a, op, source):
+def _reshape_result(a: Choice, op: Op, source: Layout) -> Layout:
     return source.reshape(op.type.shape)
 
 
-def _trans_result(a, op, source):
+def _trans_result(a: Choice, op: Op, source: Layout) -> Layout:
     return source.trans(op.attrs["order"])
 
 
-def _reduce_result(a, op, source):
+def _reduce_result(a: Choice, op: Op, source: Layout) -> Layout:
     return source.drop(op.attrs["axis"]).dedupe()
 
 
-def _packed_result(a, op, source):
+def _packed_result(a: Choice, op: Op, source: Layout) -> Layout:
     """Neighbours that are computed together must be in one thread."""
     pack = op.attrs["pack"]
     return source if source.contiguous() >= pack else blocked(source.shape, pack, a.warps, a.lanes)
 
 
-def _join_result(a, op, source):
+def _join_result(a: Choice, op: Op, source: Layout) -> Layout:
     return Layout(op.type.shape, (1, *(x << 1 for x in source.reg)), *(tuple(x << 1 for x in p) for p in source[2:]))
 
 
-def _split_result(a, op, source):
+def _split_result(a: Choice, op: Op, source: Layout) -> Layout:
     inner = with_low_register(source)
     return Layout(
         op.types[0].shape, tuple(x >> 1 for x in inner.reg[1:]), *(tuple(x >> 1 for x in p) for p in inner[2:])
     )
 
 
-def _cat_result(a, op, source):
+def _cat_result(a: Choice, op: Op, source: Layout) -> Layout:
     bit = _top_bit(op)
     wide = source.map(lambda x: (x & (bit - 1)) | (x & -bit) << 1, op.type.shape)
     return wide._replace(reg=(*wide.reg, bit))
 
 
-def _broadcast_result(a, op, source):
+def _broadcast_result(a: Choice, op: Op, source: Layout) -> Layout:
     """A reduction's result, broadcast along the reduced axis, has the layout of the reduced tile."""
     match op.operands[0]:
         case Op(ops.expand_dims, (Op(ops.reduce) | Result(Op(ops.reduce)) as found,), {"axis": axis}):
@@ -81,7 +84,7 @@ def _broadcast_result(a, op, source):
     return a.default(op.type.shape)
 
 
-def _default_result(a, op, source):
+def _default_result(a: Choice, op: Op, source: Layout) -> Layout:
     return a.default(op.type.shape)
 
 
@@ -102,64 +105,65 @@ RESULT = {
 
 
 # --- operands ---------------------------------------------------------------------------------------------------------
-def _shape(op, k):
+def _shape(op: Op, k: int) -> tuple[int, ...]:
     return op.operands[k].type.shape
 
 
-def _reshape_operand(a, op, k, layout):
+def _reshape_operand(a: Choice, op: Op, k: int, layout: Layout | None) -> Layout:
     return layout.reshape(_shape(op, k)) if layout else a.anchor(op.operands[k])
 
 
-def _trans_operand(a, op, k, layout):
+def _trans_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
     return layout.untrans(op.attrs["order"])
 
 
-def _broadcast_operand(a, op, k, layout):
+def _broadcast_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
     return layout.squash(_shape(op, k)).dedupe()
 
 
-def _join_operand(a, op, k, layout):
+def _join_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
     halves = {p: tuple(x >> 1 for x in getattr(layout, p)) for p in PARTS}
     halves["reg"] = tuple(x >> 1 for x in layout.reg if x != 1)
     return Layout(_shape(op, k), **halves)
 
 
-def _cat_operand(a, op, k, layout):
+def _cat_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
     bit = _top_bit(op)
     half = layout._replace(reg=tuple(x for x in layout.reg if x != bit))
     return half.map(lambda x: (x & (bit - 1)) | (x >> 1 & -bit), _shape(op, k))
 
 
-def _split_operand(a, op, k, layout):
+def _split_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
     return with_low_register(a.anchor(op.operands[k]))
 
 
-def _anchored(a, op, k, layout):
+def _anchored(a: Choice, op: Op, k: int, layout: Layout | None) -> Layout:
     """Any layout will do: the op reads the tile through shared memory or register by register."""
     return a.anchor(op.operands[k])
 
 
-def _with_first(a, op, k, layout):
+def _with_first(a: Choice, op: Op, k: int, layout: Layout | None) -> Layout:
     """The layout of the first operand."""
     return a.anchor(op.operands[0])
 
 
-def _gather_operand(a, op, k, layout):
+def _gather_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
     return layout if k == 1 else a.anchor(op.operands[k])
 
 
-def _dot_operand(a, op, k, layout):
+def _dot_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
     if k == 2:
         return layout
     fragments = a.mma.fragments(*(x.type for x in op.operands), op.attrs["precision"], a.warps)
     return fragments[k] if fragments else a.anchor(op.operands[k])
 
 
-def _dot_shared_operand(a, op, k, layout):
+def _dot_shared_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
+    assert a.mma.started is not None
     return a.mma.started(op, a.warps)[1] if k == 0 else layout
 
 
-def _share_operand(a, op, k, layout):
+def _share_operand(a: Choice, op: Op, k: int, layout: Layout | None) -> Layout:
     """Rematerializable tiles are computed with the rows of the buffer in registers."""
     x = op.operands[k]
     if not a.is_rematerializable(x):

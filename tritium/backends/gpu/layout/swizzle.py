@@ -3,15 +3,20 @@ the TMA units all read and write it without bank conflicts."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .linear import log2
 
+if TYPE_CHECKING:
+    from ....ir import types as T
 
-def row_width(shape, axis, size):
+
+def row_width(shape: tuple[int, ...], axis: int, size: int) -> int:
     """Bytes of a row along `axis`: 128, or all there is."""
     return min(128, shape[axis] * size)
 
 
-def swizzled(shape, axis, size):
+def swizzled(shape: tuple[int, ...], axis: int, size: int) -> tuple[tuple[int, ...], int]:
     """Address images of a 2-D tile kept in rows of up to 128 bytes along `axis`, XOR-swizzled; and the row width.
 
     Bits along `axis` fill a row, then the other axis walks the rows, then further chunks of the axis follow. A 1-D tile
@@ -33,7 +38,7 @@ def swizzled(shape, axis, size):
     return tuple(x ^ ((x >> 7 & mask) << 4) for x in images), width
 
 
-def cuts(tile, axis, room):
+def cuts(tile: T.Tile, axis: int, room: int) -> tuple[list[int], int]:
     """How such a tile goes through `room` bytes: (bits of an element's number by which it is cut, buffers in turn).
 
     It is cut between rows' chunks of 128 bytes, into no more parts than needed for two of them to fit.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....ir import types as T
 from ....ir.core import Result
 from .linear import Layout
 
+if TYPE_CHECKING:
+    pass
 
-def layout_of(x) -> Any:
+
+def layout_of(x: Any) -> Any:
     """The layout of a tile value; None for scalars."""
     if type(x) is Result:
         found = x.op.attrs.get("layout")
@@ -20,7 +23,7 @@ def layout_of(x) -> Any:
     return Layout(*found) if found and type(x.type) is T.Tile else None
 
 
-def splitting(source, target, needed, room):
+def splitting(source: Layout, target: Layout, needed: int, room: int) -> list[int]:
     """Elements' bits by which a tile is cut into pieces that fit: each is a bit of a register's number where the tile
     goes to, and of a register's, a lane's or a warp's where it comes from. Those of a row come last: they make wide
     accesses."""
