@@ -12,13 +12,19 @@ attributes that say how. The module's `shared_bytes` is what a program takes in 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ....ir.core import Block, Module, Op, called, callees_first, walk
 from ....ir.rewrite import annotate, uses
 from .. import ops as gpu_ops
 from .needs import BUFFER_ALIGNMENT, HOW, Need, Room, Use, aligned, side_by_side, uses_of
 
+if TYPE_CHECKING:
+    from ....ir.core import Value
+    from ..target import Target
 
-def allocate_shared(module: Module, target) -> Module:
+
+def allocate_shared(module: Module, target: Target) -> Module:
     """Give every op that takes shared memory its addresses, and the module the bytes it takes in all."""
     declared, warps = uses_of(target), module.attrs["num_warps"]
     found: dict[Op, dict] = {}
@@ -40,7 +46,7 @@ def allocate_shared(module: Module, target) -> Module:
     return module.replace(annotate(module.body, found), {**module.attrs, "shared_bytes": total}, functions)
 
 
-def fits_shared_memory(module: Module, target) -> bool:
+def fits_shared_memory(module: Module, target: Target) -> bool:
     """True if a program's shared memory is no more than there is, or nothing is buffered: fewer stages would not
     help."""
     buffered = any(op.kind is gpu_ops.multibuffer for op in walk(module.body))
@@ -50,7 +56,7 @@ def fits_shared_memory(module: Module, target) -> bool:
 class _Stack:
     """The buffers that are alive while a block runs, as (start, end). What lies below `start` belongs to callers."""
 
-    def __init__(self, target, warps: int, declared: dict[object, Use], used, start: int):
+    def __init__(self, target: Target, warps: int, declared: dict[object, Use], used: dict[Value, int], start: int):
         self.target, self.warps, self.declared, self.used = target, warps, declared, used
         self.alive = [(0, start)] if start else []
         self.bytes = 0  # the most there ever is

@@ -14,13 +14,18 @@ lowering.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ....ir.core import Block, Module, Op, walk
 from ....ir.rewrite import annotate
 from .. import ops as gpu_ops
 from .needs import Use, uses_of
 
+if TYPE_CHECKING:
+    from ..target import Target
 
-def insert_barriers(module: Module, target) -> Module:
+
+def insert_barriers(module: Module, target: Target) -> Module:
     """Say which ops must wait for the readers of the shared memory they write, and wait for TMA at the end."""
     declared = uses_of(target)
     stores = any(op.kind is gpu_ops.tma_store for op in walk(module.body))

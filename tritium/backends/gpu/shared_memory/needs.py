@@ -10,10 +10,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....ir import types as T
 from ....ir.core import Op
+
+if TYPE_CHECKING:
+    from ..target import Target
 
 SCRATCH_ALIGNMENT = 16  # bytes: the widest access
 BUFFER_ALIGNMENT = 1024  # bytes: where swizzled rows repeat
@@ -71,7 +74,7 @@ class Use(NamedTuple):
 _USES: dict[Callable, Use] = {}  # of lowerings
 
 
-def takes_shared(needs: Callable[[Op, Room], Need | None], **how) -> Callable[[Callable], Callable]:
+def takes_shared(needs: Callable[[Op, Room], Need | None], **how: Any) -> Callable[[Callable], Callable]:
     """Declare what a lowering takes of shared memory; the arguments are those of `Use`."""
 
     def declare(lowering: Callable) -> Callable:
@@ -81,7 +84,7 @@ def takes_shared(needs: Callable[[Op, Room], Need | None], **how) -> Callable[[C
     return declare
 
 
-def uses_of(target) -> dict[Any, Use]:
+def uses_of(target: Target) -> dict[Any, Use]:
     """The kinds of ops that may take shared memory on a target, and how.
 
     >>> from tritium import ops
@@ -120,7 +123,7 @@ def aligned(x: int, alignment: int) -> int:
     return -(-x // alignment) * alignment
 
 
-def bytes_of(t) -> int:
+def bytes_of(t: T.Type) -> int:
     """Bytes of a tile, or of a scalar.
 
     >>> bytes_of(T.Tile((4, 8), T.f16)), bytes_of(T.Ptr(T.f32))
