@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ...ir import types as T
 from ...ir.opdef import Access, op
+
+if TYPE_CHECKING:
+    from ...ir.core import Block, Op
 
 
 @op("convert")
@@ -16,7 +21,7 @@ class convert:
     def infer(x):
         return x
 
-    def eval(m, op, x):
+    def eval(m, op: Op, x: Any):
         return x
 
 
@@ -24,7 +29,7 @@ class convert:
 class multibuffer:
     """Allocate `slots` buffers in shared memory for tiles of type `tile` with rows along `axis`; gives the address."""
 
-    def infer(*, tile, slots, axis):
+    def infer(*, tile: T.Tile, slots: int, axis: int) -> T.Scalar:
         return T.i32
 
 
@@ -32,7 +37,7 @@ class multibuffer:
 class release:
     """Free the buffer at this address, and all allocated after it."""
 
-    def infer(address):
+    def infer(address) -> None:
         return None
 
 
@@ -44,7 +49,7 @@ class async_load:
     """Start an asynchronous copy of a tile from global memory into a buffer: operands (buffer address, pointers[,
     mask])."""
 
-    def infer(buffer, pointers, mask=None, *, tile, axis):
+    def infer(buffer, pointers: T.Tile, mask: T.Tile | None = None, *, tile: T.Tile, axis: int) -> None:
         return None
 
 
@@ -52,7 +57,7 @@ class async_load:
 class buffer_load:
     """Read a tile back from a filled buffer: operand (buffer address). Any layout costs about the same."""
 
-    def infer(buffer, *, tile, axis):
+    def infer(buffer, *, tile: T.Tile, axis: int) -> T.Tile:
         return tile
 
 
@@ -60,7 +65,7 @@ class buffer_load:
 class async_commit:
     """Close a group of asynchronous copies."""
 
-    def infer():
+    def infer() -> None:
         return None
 
 
@@ -68,7 +73,7 @@ class async_commit:
 class async_wait:
     """Wait until at most `pending` groups of copies are in flight, then make what arrived visible to all threads."""
 
-    def infer(*, pending):
+    def infer(*, pending: int) -> None:
         return None
 
 
@@ -76,7 +81,7 @@ class async_wait:
 class share:
     """Write tiles into newly allocated buffers in shared memory, rows along `axis`; gives their byte addresses."""
 
-    def infer(*tiles, axis):
+    def infer(*tiles: Any, axis: int) -> tuple[T.Scalar, ...]:
         return (T.i32,) * len(tiles)
 
 
@@ -93,7 +98,8 @@ class dot_shared:
     as `ping_pong_wait` does.
     """
 
-    def infer(a, b, acc, *phase, lhs, rhs, a_axis, b_axis, precision, pending):
+    def infer(a, b: T.Scalar, acc: T.Tile, *phase: T.Scalar, lhs: T.Tile, rhs: T.Tile, a_axis: int, b_axis: int,
+              precision: str, pending: int | None) -> T.Tile:
         return acc
 
 
@@ -104,7 +110,7 @@ class dot_buffers:
     The attributes give the operands' tile types and contiguous axes.
     """
 
-    def infer(a, b, acc, *, lhs, rhs, a_axis, b_axis):
+    def infer(a, b: T.Scalar, acc: T.Tile, *, lhs: T.Tile, rhs: T.Tile, a_axis: int, b_axis: int) -> T.Tile:
         return acc
 
 
@@ -112,7 +118,7 @@ class dot_buffers:
 class dot_wait:
     """The accumulator once at most `pending` issued dots are unfinished."""
 
-    def infer(acc, *, pending):
+    def infer(acc, *, pending: int):
         return acc
 
 
@@ -121,10 +127,10 @@ class dot_wait:
 class block_rank:
     """The rank of this block in its cluster, from 0; uniform in the block."""
 
-    def infer():
+    def infer() -> T.Scalar:
         return T.i32
 
-    def eval(m, op):
+    def eval(m, op: Op):
         return m.block_rank()
 
 
@@ -133,10 +139,10 @@ class cluster_all_gather:
     """All-gather over these `blocks` of the cluster, along a new first axis, for several values at once. A cluster
     barrier."""
 
-    def infer(*values, blocks):
+    def infer(*values: Any, blocks: tuple[int, ...]) -> tuple[T.Tile, ...]:
         return tuple(T.with_shape(t, (len(blocks), *T.shape(t))) for t in values)
 
-    def eval(m, op, *values):
+    def eval(m, op: Op, *values: Any):
         return m.cluster_all_gather(values, op.attrs["blocks"])
 
 
@@ -144,10 +150,10 @@ class cluster_all_gather:
 class cluster_barrier:
     """Barrier of all threads of the cluster, which makes their writes to memory visible to each other."""
 
-    def infer():
+    def infer() -> None:
         return None
 
-    def eval(m, op):
+    def eval(m, op: Op) -> None:
         m.cluster_barrier()
 
 
@@ -158,7 +164,7 @@ class warp_specialize:
     thread at launch, of a producer, and of a consumer after `setmaxnreg`. If several `blocks` multicast, a cluster
     barrier precedes and follows."""
 
-    def infer(*, regions, registers, blocks):
+    def infer(*, regions: tuple[Block, ...], registers: tuple[int, ...], blocks: int) -> None:
         return None
 
 
@@ -167,7 +173,7 @@ class mbarrier_init:
     """Allocate `count` mbarriers in shared memory; a phase completes after `arrivals` arrivals of warps (or copies) and
     all expected bytes. Gives the address. A barrier of the block."""
 
-    def infer(*, count, arrivals):
+    def infer(*, count: int, arrivals: int) -> T.Scalar:
         return T.i32
 
 
@@ -176,7 +182,7 @@ class mbarrier_arrive:
     """Every warp arrives once at the mbarrier at this address, in each of `blocks` blocks; with a second operand, an
     i1, if that holds."""
 
-    def infer(barrier, condition=None, *, blocks):
+    def infer(barrier, condition: T.Scalar | None = None, *, blocks: int) -> None:
         return None
 
 
@@ -184,7 +190,7 @@ class mbarrier_arrive:
 class mbarrier_wait:
     """Wait until the mbarrier at this address has completed a phase of this parity: operands (barrier, parity)."""
 
-    def infer(barrier, parity):
+    def infer(barrier, parity: T.Scalar) -> None:
         return None
 
 
@@ -192,7 +198,7 @@ class mbarrier_wait:
 class ping_pong_open:
     """Ping-pong scheduling of the two consumer warpgroups begins, with the first group."""
 
-    def infer():
+    def infer() -> None:
         return None
 
 
@@ -200,7 +206,7 @@ class ping_pong_open:
 class ping_pong_wait:
     """A warpgroup waits for the signal of the other one."""
 
-    def infer():
+    def infer() -> None:
         return None
 
 
@@ -208,7 +214,7 @@ class ping_pong_wait:
 class ping_pong_signal:
     """A warpgroup signals the other one."""
 
-    def infer():
+    def infer() -> None:
         return None
 
 
@@ -216,7 +222,7 @@ class ping_pong_signal:
 class ping_pong_close:
     """Consume the last signal, for which no group waits."""
 
-    def infer():
+    def infer() -> None:
         return None
 
 
@@ -228,7 +234,8 @@ class tma_load:
     the tensor become zeros. Several `blocks` that need the same box multicast a part of it each.
     """
 
-    def infer(buffer, barrier, tensor, *coordinates, tile, axis, blocks):
+    def infer(buffer, barrier: T.Scalar, tensor: T.Ptr, *coordinates: T.Scalar, tile: T.Tile, axis: int,
+              blocks: int) -> None:
         return None
 
 
@@ -240,7 +247,7 @@ class element_load:
     (i, j) is at origin + i * step + j * step, or at (start + i) % modulus; it is zero outside of low ... high.
     """
 
-    def infer(buffer, origin, *numbers, tile, axis, wraps):
+    def infer(buffer, origin: T.Ptr, *numbers: T.Scalar, tile: T.Tile, axis: int, wraps: tuple[bool, ...]) -> None:
         return None
 
 
@@ -255,7 +262,8 @@ class tma_store:
     for the threads to store it instead origin, step, low and high of each axis as in `element_load`.
     """
 
-    def infer(value, tensor, *numbers, axis, rank, how, ordered, fenced):
+    def infer(value, tensor: T.Ptr, *numbers: T.Type, axis: int, rank: int, how: str | None, ordered: bool,
+              fenced: bool) -> None:
         return None
 
 
@@ -264,5 +272,5 @@ class tma_wait:
     """The thread that issued TMA stores waits until TMA has read shared memory for all of them; with `written`, until
     it has also written global memory."""
 
-    def infer(*, written):
+    def infer(*, written: bool) -> None:
         return None

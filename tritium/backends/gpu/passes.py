@@ -7,7 +7,8 @@ A kernel with dots gets a producer warp where the target has TMA (`specialize_wa
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from ...passes import first_that, must_change, promise_arguments
 from .cluster.split import split_clusters
@@ -26,6 +27,9 @@ from .shared_memory.allocate import allocate_shared, fits_shared_memory
 from .shared_memory.barriers import insert_barriers
 from .target import Target
 
+if TYPE_CHECKING:
+    from ...ir.core import Module
+
 __all__ = ["pipeline"]
 
 
@@ -34,7 +38,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
     on = lambda step, **options: functools.partial(step, target=target, **options)
     finish = on(tma_stores), hoist_scales, on(assign_layouts), on(allocate_shared)
 
-    def alternatives(module):
+    def alternatives(module: Module) -> Iterator[tuple[Callable, ...]]:
         yield must_change(on(specialize_warps)), *finish
         yield must_change(on(specialize_warps, ping_pong=False)), *finish
         yield on(prefetch_loads), on(software_pipeline), *finish

@@ -16,14 +16,16 @@ from .cost_model import CostModel
 if TYPE_CHECKING:
     from ...ir.opdef import OpKind
     from ...ir.types import Scalar
+    from ..llvm.writer import Val
+    from .lower.function import Lowering
     from .tma import Tma
 
 
-def _none(*_) -> None:
+def _none(*_: Any) -> None:
     return None
 
 
-def _no(*_) -> bool:
+def _no(*_: Any) -> bool:
     return False
 
 
@@ -69,7 +71,7 @@ def one_by_one(how: str, element: Scalar) -> int:
     return 1
 
 
-def exact_reciprocal(g, x):
+def exact_reciprocal(g: Lowering, x: Val) -> Val:
     """The `reciprocal` of targets without an instruction for it."""
     return g.w.binary("fdiv", g.w.const("float", 1.0), x)
 

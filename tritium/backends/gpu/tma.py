@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ... import ops
 from ...analysis.polynomial import Poly
 from ...ir import types as T
 from .analysis.affine import ENDLESS, limits
+
+if TYPE_CHECKING:
+    from ...ir.builder import Builder
+    from ...ir.core import Arg, Value
+    from .analysis.affine import Access
 
 
 class Tma(NamedTuple):
@@ -34,14 +39,14 @@ class Tma(NamedTuple):
     wait: Callable
 
 
-def tensor_map(tma, arguments, tile, axis, access, blocks=1):
+def tensor_map(tma: Tma, arguments: tuple[Arg, ...], tile: T.Tile, axis: int, access: Access, blocks: int = 1) -> tuple:
     """The template of the tensor map of an access that `blocks` blocks multicast; numbers are sums of (factor,
     arguments)."""
     element, boxes, swizzle = tma.describe(tile, axis, access, blocks)
     return (element, *span(arguments, tile, access), boxes, swizzle)
 
 
-def span(arguments, tile, access):
+def span(arguments: tuple[Arg, ...], tile: T.Tile, access: Access) -> tuple[int, int, tuple, tuple]:
     """The memory of the tensor of an access: bytes of an element, base argument, offset, and dims, as in a template."""
     numbers = {x: k for k, x in enumerate(arguments)}
     spell = lambda poly: tuple((c, tuple(sorted(numbers[x] for x in m))) for m, c in poly.terms.items())
@@ -49,7 +54,8 @@ def span(arguments, tile, access):
     return (tile.element.bytes, numbers[access.base], spell(access.offset), dims)
 
 
-def reached(b, access, starts, sure=False, from_zero=False):
+def reached(b: Builder, access: Access, starts: Sequence[Value], sure: bool = False,
+            from_zero: bool = False) -> Value | None:
     """i1: TMA moves the box as the language defines; None if it always does. `starts` are the coordinates, as i64.
 
     TMA takes 32-bit coordinates, which are checked unless they are `sure` to be in range; with `from_zero`, none may be
@@ -69,7 +75,8 @@ def reached(b, access, starts, sure=False, from_zero=False):
     return out
 
 
-def by_element(b, access, shape, spell):
+def by_element(b: Builder, access: Access, shape: tuple[int, ...],
+               spell: Callable[[Poly], Value]) -> tuple[Value, list[Value], tuple[bool, ...]]:
     """The operands to move a tile of this shape element by element: (address of its first element; step, low and high
     of each axis, then start and modulus of axes that wrap; which axes wrap). `spell` emits a polynomial as an i64."""
     form, bounds = access.form, access.limits
