@@ -17,7 +17,6 @@ WITHOUT = {
     "cpu/lower": 831,
     "cpu/runtime": 4,
     "gpu/lower": 615,
-    "gpu/pipeline": 298,
     "launcher": 38,
     "llvm": 20,
     "nvptx": 44,

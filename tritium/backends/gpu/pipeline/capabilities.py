@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....analysis.axis_info import analyze
 from ....ir import types as T
+
+if TYPE_CHECKING:
+    from ....ir.core import Module, Op
+    from ..analysis.preconditions import Row
+    from ..target import Target
 
 
 class Capabilities(NamedTuple):
@@ -32,7 +37,7 @@ class Capabilities(NamedTuple):
 NO_DOTS = Capabilities(*[lambda *_: False] * len(Capabilities._fields))  # for loops without dots
 
 
-def capabilities(target, module, nonnegative):
+def capabilities(target: Target, module: Module, nonnegative: list[tuple[Row, ...]] | None) -> Capabilities:
     """The `Capabilities` of a target for the dots and loads of a module. Asynchronous copies have up to 16 bytes.
 
     Values that are assumed not to be negative are added to `nonnegative`; see `axis_info.analyze`.
@@ -40,23 +45,23 @@ def capabilities(target, module, nonnegative):
     info, warps = analyze(module, nonnegative), module.attrs["num_warps"]
     mma, copies_itself = target.mma, target.async_copies is not None
 
-    def types(dot):
+    def types(dot: Op) -> tuple[Any, ...]:
         return dot.operands[0].type, dot.operands[1].type, dot.type, dot.attrs["precision"], warps
 
-    def multiplies(dot):
+    def multiplies(dot: Op) -> bool:
         return copies_itself and len(dot.type.shape) == 2 and mma.fragments(*types(dot)) is not None
 
-    def copies(dot):
+    def copies(dot: Op) -> bool:
         return copies_itself and len(dot.type.shape) == 2 and mma.accumulator(*types(dot)) is None
 
-    def axis(load):
+    def axis(load: Op) -> int:
         known = info(load.operands[0])
         return max(range(len(known.contiguity)), key=lambda k: (known.contiguity[k], k))
 
-    def takes(dot, operand, axis):
+    def takes(dot: Op, operand: str, axis: int) -> bool:
         return mma.takes(dot.operands["ab".index(operand)].type, operand, axis, dot.type.shape[0], warps)
 
-    def vector(load):
+    def vector(load: Op) -> int:
         known, size = info(load.operands[0]), load.type.element.bytes
         along = axis(load)
         width = min(known.contiguity[along], known.divisibility[along] // size, load.type.shape[along], 16 // size)
@@ -64,7 +69,7 @@ def capabilities(target, module, nonnegative):
             width = min(width, info(load.operands[1]).constancy[along])
         return width * size
 
-    def holds(tiles, registers=target.registers):
+    def holds(tiles: Iterable[T.Tile], registers: int = target.registers) -> bool:
         words = sum(tile.numel * _bytes(tile.element) // 4 for tile in tiles)
         return words <= (registers - target.cost.registers_beside_dots) * target.warp_size * warps
 
@@ -74,7 +79,7 @@ def capabilities(target, module, nonnegative):
     )  # fmt: skip
 
 
-def _bytes(element):
+def _bytes(element: T.Scalar) -> int:
     return 8 if type(element) is T.Ptr else element.bytes
 
 

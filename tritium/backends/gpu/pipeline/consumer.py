@@ -8,16 +8,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from .... import ops
 from ....ir import types as T
 from .. import ops as gpu_ops
 from .iteration import IterationEmitter
 from .producer import bytes_of
 
+if TYPE_CHECKING:
+    from ....ir.builder import Builder
+    from ....ir.core import Op, Value
+    from .iteration import Emission
+    from .producer import ProducerLoop
+    from .specialize_warps import _Build
+
 STATE = ("slot", "parity")
 
 
-def consumer_loop(build, emission, op, loop, slot, parity):
+def consumer_loop(build: _Build, emission: Emission, op: Op, loop: ProducerLoop, slot: Value,
+                  parity: Value) -> list[Value]:
     """Emit the consumer loop for `op`, starting at a slot and the parity of its phase: its results, then the next slot
     and parity."""
     b, schedule, (lo, hi, step, *inits) = emission.b, loop.schedule, op.operands
@@ -50,7 +61,11 @@ class ConsumerIteration(IterationEmitter):
     its own.
     """
 
-    def __init__(self, build, emission, loop, i, values, slot, parity, before=None, again=None):
+    before: Any  # the slot of the previous iteration and whether there was one, where dots stay in flight
+    again: Any
+
+    def __init__(self, build: _Build, emission: Emission, loop: ProducerLoop, i: Value, values: Sequence[Value],
+                 slot: Value, parity: Value, before: Value | None = None, again: Value | None = None):
         super().__init__(emission, dict(zip(loop.schedule.body.args, (i, *values))), slot)
         self.build, self.parity, self.before, self.again = build, parity, before, again
         self.first, self.last = {}, {}  # dot -> numbers of groups
@@ -61,25 +76,25 @@ class ConsumerIteration(IterationEmitter):
         self.unfinished = [k for key in in_flight for k in self.last[key]]  # of the previous iteration
         self.held = {key: groups for key, groups in self.last.items() if key not in in_flight}
 
-    def in_order(self):
+    def in_order(self) -> tuple[Op, ...]:
         """If several dots read a box, they are issued in the order that defines the first and the last reader."""
         return self.schedule.dots if self.first != self.last else ()
 
-    def full(self, group):
+    def full(self, group: int) -> tuple[Value, Value]:
         """(barrier, parity) of the full slot of a group."""
         return self.build.at(self.build.full, group, self.slot, self.b), self.parity
 
-    def gate(self, dot):
+    def gate(self, dot: Op) -> tuple[Value, ...]:
         """A dot that waits for the other warpgroup waits for its box at that point, too."""
         if not self.waits_for_turn(dot):
             return ()
         group, *_ = self.first.get(dot) or self.last[dot]
         return self.full(group)
 
-    def waits_for_turn(self, dot):
+    def waits_for_turn(self, dot: Op) -> bool:
         return self.build.ping_pong and self.schedule.stays_in_flight(dot)
 
-    def begin(self, dot, pending):
+    def begin(self, dot: Op, pending: int | None) -> Value:
         """The other warpgroup is signaled when the dots at the start of an iteration are issued."""
         made = super().begin(dot, None if self.build.ping_pong else pending)
         if self.build.ping_pong and dot is self.schedule.dots[-2]:
@@ -88,13 +103,13 @@ class ConsumerIteration(IterationEmitter):
             self.release_in_flight()
         return made
 
-    def dot(self, op, pending):
+    def dot(self, op: Op, pending: int | None) -> Value:
         self.prepare(op)  # before it waits for its boxes
         for group in () if self.waits_for_turn(op) else self.first.get(op, ()):
             gpu_ops.mbarrier_wait(self.b, *self.full(group))
         return super().dot(op, pending)
 
-    def finished(self, dot):
+    def finished(self, dot: Op) -> Value:
         if self.build.ping_pong and dot not in self.started:
             self.begin(dot, None)
         made = super().finished(dot)
@@ -103,7 +118,7 @@ class ConsumerIteration(IterationEmitter):
             _arrive_empty(self.b, self.build, group, self.slot)
         return made
 
-    def release_in_flight(self):
+    def release_in_flight(self) -> None:
         """The dots of the previous iteration are finished: release their slots."""
         for group in self.unfinished:
             _arrive_empty(self.b, self.build, group, self.before, self.again)
@@ -111,16 +126,16 @@ class ConsumerIteration(IterationEmitter):
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------
-def _arrive_empty(b, build, group, slot, *condition):
+def _arrive_empty(b: Builder, build: _Build, group: int, slot: Value, *condition: Value) -> None:
     """Arrive at the barrier of an empty slot; with a condition, if it holds."""
     gpu_ops.mbarrier_arrive(b, build.at(build.empty, group, slot, b), *condition, blocks=build.blocks)
 
 
-def i32(b, value):
+def i32(b: Builder, value: int) -> Value:
     return ops.constant(b, value=value, type=T.i32)
 
 
-def slot_address(b, buffer, tile, slot):
+def slot_address(b: Builder, buffer: Value, tile: T.Tile, slot: Value) -> Value:
     return ops.add(b, buffer, ops.mul(b, slot, i32(b, bytes_of(tile))))
 
 

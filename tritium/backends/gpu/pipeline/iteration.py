@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from .... import ops
 from ....ir import types as T
@@ -50,7 +51,10 @@ class IterationEmitter:
     `more`, an i1, says whether the iteration exists; if not, its addresses are undefined and its loads are masked off.
     """
 
-    def __init__(self, emission, known, slot=None, more=None):
+    slot: Any  # None where nothing is in buffers
+
+    def __init__(self, emission: Emission, known: dict[Any, Any], slot: Value | None = None,
+                 more: Value | None = None):
         self.emission, self.schedule, self.b = emission, emission.schedule, emission.b
         self.known, self.slot, self.more = known, slot, more
         self.put = {}  # buffers that several dots read
@@ -58,7 +62,7 @@ class IterationEmitter:
         self.meeting: Callable[[], list] | None = None  # runs behind the barrier
         self.outcome = []
 
-    def body(self):
+    def body(self) -> list[Value]:
         """Emit the body without its staged loads and their index loads; returns the yielded values."""
         for dot in self.schedule.issued_first:
             self.begin(dot, None)
@@ -71,12 +75,12 @@ class IterationEmitter:
         in_flight, yields = self.schedule.in_flight, self.schedule.body.yields
         return [self.begun(y) if k in in_flight else self.value(y) for k, y in enumerate(yields)]
 
-    def in_order(self):
+    def in_order(self) -> tuple[Op, ...]:
         """Dots that must be issued in this order, independent of their users."""
         return ()
 
-    def value(self, x):
-        op = x.op if type(x) is Result else x
+    def value(self, x: Value) -> Value:
+        op: Any = x.op if type(x) is Result else x
         if op not in self.known:
             if op not in self.schedule.info.inside:
                 return x
@@ -86,7 +90,7 @@ class IterationEmitter:
         made = self.known[op]
         return Result(made, x.index) if type(x) is Result else made
 
-    def made(self, op):
+    def made(self, op: Op) -> Value:
         schedule = self.schedule
         if op in schedule.dots:
             return self.finished(op)
@@ -106,37 +110,38 @@ class IterationEmitter:
             return self.b.place(op.replace(operands=(pointer, mask, *rest[1:])))
         return self.b.place(op.replace(operands=tuple(self.value(y) for y in op.operands)))
 
-    def by_threads(self, dot):
+    def by_threads(self, dot: Op) -> Value:
         """A dot computed by threads without MMA, with both operands in buffers."""
         (a, a_axis), (rhs, b_axis) = (self.in_buffer(dot, x, operand) for operand, x in zip("ab", dot.operands))
         lhs, right, acc = dot.operands[0].type, dot.operands[1].type, self.value(dot.operands[2])
         return gpu_ops.dot_buffers(self.b, a, rhs, acc, lhs=lhs, rhs=right, a_axis=a_axis, b_axis=b_axis)
 
-    def in_buffer(self, dot, x, operand):
+    def in_buffer(self, dot: Op, x: Value, operand: str) -> tuple[Value, int]:
         """(address, contiguous axis) of an operand that is in a buffer."""
         where, load, axis = self.schedule.operands[dot, operand]
         if where == "outside":
             return self.emission.outer[x, operand]
+        assert load is not None
         return self.emission.slot_address(load, self.slot), axis
 
-    def mask(self, load):
+    def mask(self, load: Op) -> Any:
         """The mask of a load in an iteration that may not exist."""
         b, shape = self.b, T.shape(load.type)
         there = ops.splat(b, self.more, shape=shape) if shape else self.more
         return ops.and_(b, there, self.value(load.operands[1])) if len(load.operands) > 1 else there
 
-    def in_registers(self, dot, x, operand):
+    def in_registers(self, dot: Op, x: Value, operand: str) -> Value:
         """An operand of a dot that reads registers; an operand shared before the loop is read back."""
         if self.schedule.operands[dot, operand].where == "registers":
             return self.value(x)
         address, axis = self.emission.outer[x, operand]
         return self.read_back(address, x.type, axis)
 
-    def read_back(self, address, tile, axis):
+    def read_back(self, address: Value, tile: T.Tile, axis: int) -> Value:
         return gpu_ops.buffer_load(self.b, address, tile=tile, axis=axis)
 
     # --- dots: issued, then waited for ---
-    def begin(self, dot, pending):
+    def begin(self, dot: Op, pending: int | None) -> Value:
         """Issue a dot, and wait until at most `pending` dots, this one included, are unfinished; None waits for
         none."""
         outer, self.b.loc = self.b.loc, dot.loc
@@ -144,14 +149,14 @@ class IterationEmitter:
         self.b.loc = outer
         return made
 
-    def begun(self, dot):
+    def begun(self, dot: Any) -> Value:
         """The result of an issued dot, perhaps unfinished; those of the previous iteration are finished."""
         if dot in self.started:
             return self.started[dot]
         self.prepare(dot)
         return self.begin(dot, 1 + len(self.started) - self.over)
 
-    def prepare(self, dot):
+    def prepare(self, dot: Op) -> None:
         """Emit the definitions of the operands of a dot, which may wait for other dots."""
         left, right = (self.schedule.operands[dot, operand] for operand in "ab")
         if left.where == "registers" and left.load is None:
@@ -160,11 +165,11 @@ class IterationEmitter:
             self.value(dot.operands[1])
         self.total(dot.operands[2])
 
-    def total(self, x):
+    def total(self, x: Value) -> Value:
         """The accumulator of a dot: a value, or the unfinished result of the dot it chains with."""
         return self.begun(x) if x in self.schedule.chained else self.value(x)
 
-    def finished(self, dot):
+    def finished(self, dot: Op) -> Value:
         """The finished result of a dot. All dots issued before it are finished as well."""
         if dot not in self.started:
             self.prepare(dot)
@@ -177,21 +182,21 @@ class IterationEmitter:
         self.met()
         return made
 
-    def reduce_first(self, dot):
+    def reduce_first(self, dot: Op) -> None:
         """Emit the reductions that are ready before a dot that is waited for at once, so that their inputs are not live
         while it runs."""
         for op in self.schedule.body.ops[: self.schedule.body.ops.index(dot)]:
             if op.kind is ops.reduce and all(_source(x) in self.known for x in op.operands):
                 self.value(op)
 
-    def met(self):
+    def met(self) -> list[Value]:
         """Once: emit a barrier, now that the dots of the previous iteration are finished, and run `meeting`."""
         if self.meeting is not None:
             ops.barrier(self.b)
             self.outcome, self.meeting = self.meeting(), None
         return self.outcome
 
-    def dot(self, op, pending):
+    def dot(self, op: Op, pending: int | None) -> Value:
         (a, a_axis), (rhs, b_axis) = (self.operand(op, x, operand) for operand, x in zip("ab", op.operands))
         return gpu_ops.dot_shared(
             self.b,
@@ -207,11 +212,11 @@ class IterationEmitter:
             pending=pending,
         )
 
-    def gate(self, dot):
+    def gate(self, dot: Op) -> tuple[Value, ...]:
         """(barrier, parity) of the phase a dot waits for when its operands are ready."""
         return ()
 
-    def operand(self, dot, x, operand):
+    def operand(self, dot: Op, x: Value, operand: str) -> tuple[Value, int]:
         """(address or tile, contiguous axis) of operand "a" or "b" of a dot."""
         where, _, axis = self.schedule.operands[dot, operand]
         if where in ("slot", "outside"):
@@ -222,7 +227,7 @@ class IterationEmitter:
             self.share_rhs(dot, axis)
         return self.put[x, axis], axis
 
-    def left(self, dot):
+    def left(self, dot: Op) -> Value:
         """The lhs in registers. For a dot that stays in flight it is rounded after the previous dot finished."""
         found = self.schedule.unrounded.get(dot)
         if found is None:
@@ -230,7 +235,7 @@ class IterationEmitter:
         x, order = found
         return self.value(x) if order is None else ops.trans(self.b, self.value(x), order=order)
 
-    def share_rhs(self, dot, axis):
+    def share_rhs(self, dot: Op, axis: int) -> None:
         """Write an rhs into a buffer with rows along `axis`, together with every other rhs of that layout that depends
         on no dot: each `share` costs a barrier."""
         schedule, needs_dots = self.schedule, self.schedule.info.needs_dots
@@ -243,5 +248,5 @@ class IterationEmitter:
         self.put |= zip(ready, made if type(made) is tuple else (made,))
 
 
-def _source(x):
+def _source(x: Value) -> Value:
     return x.op if type(x) is Result else x

@@ -13,6 +13,9 @@ scaled and rounded before a group waits, since the tensor cores would idle other
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....ir import types as T
 from ....ir.core import walk
@@ -20,15 +23,20 @@ from .. import ops as gpu_ops
 from ..layout.linear import axis_bits, conversion
 from ..layout.values import layout_of
 
+if TYPE_CHECKING:
+    from ....ir.core import Block, Module, Op
+    from ..cost_model import CostModel
+    from .producer import ProducerLoop
+
 GROUPS = 2
 
 
-def use_ping_pong(loops, warps, cost):
+def use_ping_pong(loops: list[ProducerLoop], warps: int, cost: CostModel) -> bool:
     """True if loops gain: each starts with dots whose results are used before the last dot, which stays in flight."""
     return warps == cost.ping_pong_warps and all(_can_alternate(loop, cost) for loop in loops)
 
 
-def _can_alternate(loop, cost):
+def _can_alternate(loop: ProducerLoop, cost: CostModel) -> bool:
     schedule, (*openers, last) = loop.schedule, loop.schedule.dots
     alone = len(schedule.in_flight) == 1 and schedule.stays_in_flight(last)
     if not alone or not schedule.info.follows_other_dot(last, last):
@@ -39,18 +47,18 @@ def _can_alternate(loop, cost):
     return wide and sum(group.first is last for group in loop.groups) <= 1
 
 
-def keeps_ping_pong(module):
+def keeps_ping_pong(module: Module) -> bool:
     """True if no warp waits for the other group while its group holds the tensor cores, in a module with layouts."""
     return all(_block_is_quiet(block) for block in _blocks(module.body))
 
 
-def _blocks(block):
+def _blocks(block: Block) -> Iterator[Block]:
     yield block
     for op in walk(block):
         yield from op.regions
 
 
-def _block_is_quiet(block):
+def _block_is_quiet(block: Block) -> bool:
     """Checks the ops between `ping_pong_wait` and `ping_pong_signal`; in a loop that alternates, all ops."""
     marks = [op for op in block.ops if _is_mark(op)]
     held = inside = any(op.kind is gpu_ops.dot_shared for op in marks)
@@ -62,12 +70,12 @@ def _block_is_quiet(block):
     return True
 
 
-def _is_mark(op):
+def _is_mark(op: Op) -> bool:
     """True if an op waits for, or signals, the other group; a dot with a phase waits."""
     return op.kind in _MARKS or op.kind is gpu_ops.dot_shared and len(op.operands) > 3
 
 
-def _has_marks(op):
+def _has_marks(op: Op) -> bool:
     """True for a loop in which the groups alternate: it is checked by itself."""
     return any(_is_mark(inner) for region in op.regions for inner in region.ops)
 
@@ -76,7 +84,7 @@ _MARKS = (gpu_ops.ping_pong_wait, gpu_ops.ping_pong_signal)
 _ALONE = (gpu_ops.mbarrier_wait, gpu_ops.mbarrier_arrive, gpu_ops.dot_shared, gpu_ops.dot_wait, ops.load)
 
 
-def _quiet(op):
+def _quiet(op: Op) -> bool:
     """True if an op does not synchronize warps."""
     if op.kind is gpu_ops.convert:
         return conversion(layout_of(op.operands[0]), layout_of(op)) in ("same", "registers")

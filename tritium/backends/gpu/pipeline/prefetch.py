@@ -16,6 +16,9 @@ the launcher can prove not to alias the prefetched loads (`reordering.Reordering
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....ir import types as T
 from ....ir.core import walk
@@ -28,8 +31,14 @@ from .loop_info import LoopInfo
 from .reordering import Reordering
 from .schedule import register_loads, schedule_dots
 
+if TYPE_CHECKING:
+    from ....ir.core import Module, Op, Value
+    from ....ir.rewrite import Rewriter
+    from ..target import Target
+    from .schedule import Schedule
 
-def prefetch_loads(module, target):
+
+def prefetch_loads(module: Module, target: Target) -> Module:
     """Prefetch loads of loops without dots one iteration ahead, into registers.
 
     A part of a thread's registers is their budget (`CostModel.prefetch_share`). A load moves above a store only if the
@@ -39,7 +48,7 @@ def prefetch_loads(module, target):
     most = target.registers_of(module.attrs["num_warps"], module.attrs.get("maxnreg"))
     reordering, registers = Reordering.of(module, assumed), (most + 1) // target.cost.prefetch_share
 
-    def rule(b, op):
+    def rule(b: Rewriter, op: Op) -> tuple[Value, ...] | None:
         if op.kind is not ops.for_ or (op.attrs["num_stages"] or 1) < 2:
             return None
         if any(x.kind.loop or x.kind.mma for x in walk(op.regions[0])):
@@ -56,14 +65,14 @@ def prefetch_loads(module, target):
     return module if swept is module else dce(assumed.stated_by(swept))
 
 
-def _registers(t, threads):
+def _registers(t: T.Type, threads: int) -> int:
     """The number of 32-bit registers per thread of a value. 16-bit elements count as one each: they are widened when
     used."""
     numel, element = (t.numel, t.element) if type(t) is T.Tile else (1, t)
     return max(1, numel // threads) * (2 if type(element) is T.Ptr or element.bits > 32 else 1)
 
 
-def _ahead(schedule, b):
+def _ahead(schedule: Schedule, b: Rewriter) -> tuple[Value, ...]:
     """The new loop's results."""
     loop, body = schedule.loop, schedule.body
     lo, hi, step, *inits = loop.operands
@@ -83,7 +92,7 @@ def _ahead(schedule, b):
     return (outs if type(outs) is tuple else (outs,))[: len(inits)]
 
 
-def _loaded(emission, i, values):
+def _loaded(emission: Emission, i: Value, values: Sequence[Value]) -> list[Value]:
     """The loads of iteration `i`, predicated on its existence; `values` are the loop-carried values they depend on."""
     body, (_, params, _, indices) = emission.schedule.body, emission.schedule.prefetched
     args = [body.args[0], *(body.args[1 + k] for k in params)]

@@ -6,7 +6,7 @@ program's index. It runs ahead, so the program must not have written the memory 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import ops
 from ....analysis.polynomial import ITERATION, Scalars
@@ -19,13 +19,21 @@ from ..analysis.demanded_rows import unobserved
 from .loop_info import LoopInfo, stages_of
 from .schedule import Schedule, schedule_dots, staged_loads
 
+if TYPE_CHECKING:
+    from ....ir.builder import Builder
+    from ....ir.core import Module, Value
+    from ..analysis.preconditions import Row
+    from ..cost_model import CostModel
+    from ..tma import Tma
+    from .capabilities import Capabilities
 
-def has_dots(op):
+
+def has_dots(op: Op) -> bool:
     """True for a dot, and for ops with a dot in a region."""
     return op.kind is ops.dot or any(inner.kind is ops.dot for region in op.regions for inner in walk(region))
 
 
-def bytes_of(tile):
+def bytes_of(tile: T.Tile) -> int:
     """Bytes of a tile in a buffer."""
     return tile.numel * tile.element.bytes
 
@@ -34,7 +42,7 @@ class Opened:
     """A kernel whose program index and grid are arguments (`places`): the index on each axis, then the grid sizes, then
     the block's `rank` if programs have several `blocks`."""
 
-    def __init__(self, module, cost):
+    def __init__(self, module: Module, cost: CostModel):
         self.original, self.blocks, self.cost = module, module.attrs.get("num_ctas", 1), cost
         self.places = tuple(Arg(T.i32, f"{name}.{x}") for name in ("program", "programs") for x in "xyz")
         self.rank = Arg(T.i32, "rank")
@@ -43,20 +51,20 @@ class Opened:
         swept = sweep(module, self._rule)
         self.module = swept.replace(body=Block([*module.args, *self.places], swept.body.ops))
 
-    def _rule(self, b, op):
+    def _rule(self, b: Builder, op: Op) -> Arg | None:
         if op.kind is gpu_ops.block_rank:
             return self.rank
         first = {ops.program_id: 0, ops.num_programs: 3}.get(op.kind)
         return None if first is None else self.places[first + op.attrs["axis"]]
 
     @property
-    def grid(self):
+    def grid(self) -> dict[int, Row]:
         """{number of an argument in `places`: the row of `ir.bounds` for it}."""
         rows = [(kind, "i32", axis) for kind in ("program_id", "num_programs") for axis in range(3)]
         rows += [("between", "i32", 0, self.blocks - 1)] * (self.blocks > 1)
         return dict(enumerate(rows, len(self.original.args)))
 
-    def uniform(self, x):
+    def uniform(self, x: Value) -> bool:
         """True for arguments that the host knows before the launch."""
         return type(x) is Arg and any(x is arg for arg in self.original.args)
 
@@ -107,7 +115,7 @@ class Found(NamedTuple):
     ahead: tuple = ()
 
 
-def find_producer_loops(opened, can, tma):
+def find_producer_loops(opened: Opened, can: Capabilities, tma: Tma) -> Found | None:
     """The producer loops of a kernel; None unless all loops around dots can be specialized.
 
     The kernel writes nothing before the last of them, except in a loop around them, to memory that they do not load.
@@ -138,11 +146,12 @@ def find_producer_loops(opened, can, tma):
     return Found(_multicast(opened, loops, outer, can, tma), outer, writes, ahead)
 
 
-def _multicast(opened, loops, outer, can, tma):
+def _multicast(opened: Opened, loops: list[ProducerLoop], outer: Op | None, can: Capabilities,
+               tma: Tma) -> list[ProducerLoop]:
     """The loops, with boxes that all blocks of a cluster load marked for multicast. The blocks share the mbarriers of
     the slots, so all must run the same iterations."""
     same = lambda values: all(_pure(x, (opened.rank,)) for x in values)
-    nest = [loop.op for loop in loops] + [outer] * (outer is not None)
+    nest = [*(loop.op for loop in loops), *([] if outer is None else [outer])]
     if opened.blocks == 1 or not all(same(loop.operands[:3]) for loop in nest):
         return loops
     shared = lambda x: same(_values(x.access)) and tma.divides(x.op.type, can.axis(x.op), opened.blocks)
@@ -150,13 +159,14 @@ def _multicast(opened, loops, outer, can, tma):
     return [loop._replace(loads={key: mark(load) for key, load in loop.loads.items()}) for loop in loops]
 
 
-def _written(block, until):
+def _written(block: Block, until: Value) -> bool:
     """True if a block writes memory before one of its ops."""
     before = block.ops[: next(k for k, op in enumerate(block.ops) if op is until)]
     return any(effects(op) == "write" and op.kind is not ops.assume for op in before)
 
 
-def _producer_loops(opened, block, can, tma, barred=()):
+def _producer_loops(opened: Opened, block: Block, can: Capabilities, tma: Tma,
+                    barred: tuple[Arg, ...] = ()) -> list[ProducerLoop]:
     """The loops of a block to specialize; their loads must not depend on the `barred` values."""
     loops, maps = [], []
     for op in filter(has_dots, block.ops):
@@ -169,7 +179,7 @@ def _producer_loops(opened, block, can, tma, barred=()):
     return loops if alike and fit and not _written(block, loops[-1].op) else []
 
 
-def _writes(opened, block, loops, ahead=()):
+def _writes(opened: Opened, block: Block, loops: list[ProducerLoop], ahead: tuple = ()) -> tuple[Written, ...] | None:
     """The stores of the loop around the producer loops; None if it writes anything but bounded boxes, or a tensor that
     is also loaded."""
     found = [load.access for load in (*(load for loop in loops for load in loop.loads.values()), *ahead)]
@@ -187,12 +197,12 @@ def _writes(opened, block, loops, ahead=()):
     return tuple(writes)
 
 
-def _bounded(found):
+def _bounded(found: Access) -> bool:
     """True if the host knows the size of the tensor of an access."""
     return all(dim.size is not None for dim in found.dims)
 
 
-def buffers_of(loops, can):
+def buffers_of(loops: list[ProducerLoop], can: Capabilities) -> dict[tuple[T.Tile, int, int, int], list[Op]]:
     """{(tile, axis, group, position): the loads that use the buffer}. Loops run one after the other and share
     the mbarriers of their slots, so they share buffers as well."""
     out = {}
@@ -204,13 +214,13 @@ def buffers_of(loops, can):
     return out
 
 
-def slots_of(loops, can, tma):
+def slots_of(loops: list[ProducerLoop], can: Capabilities, tma: Tma) -> int:
     """The number of pipeline stages that fit into shared memory."""
     size = sum(bytes_of(tile) for tile, *_ in buffers_of(loops, can))
     return min(*(loop.stages + _is_held_over(loop) for loop in loops), tma.room // size)
 
 
-def _is_held_over(loop):
+def _is_held_over(loop: ProducerLoop) -> bool:
     """True if a slot is held into the next iteration: it cannot be refilled meanwhile."""
     return any(group.first is not group.last and loop.schedule.stays_in_flight(group.last) for group in loop.groups)
 
@@ -218,7 +228,8 @@ def _is_held_over(loop):
 AHEAD = 2  # programs with buffers: the current and the next
 
 
-def _ahead(opened, block, loops, can, tma, barred=()):
+def _ahead(opened: Opened, block: Block, loops: list[ProducerLoop], can: Capabilities, tma: Tma,
+           barred: tuple[Arg, ...] = ()) -> tuple[Load, ...]:
     """The loop-invariant loads that only dots of the loops read, in the layout of memory, if buffers for two programs
     fit."""
     read, found, schedules = {}, [], [loop.schedule for loop in loops]
@@ -244,7 +255,8 @@ def _ahead(opened, block, loops, can, tma, barred=()):
     return tuple(found) if fits and opened.module.attrs["num_warps"] == opened.cost.warps_alone else ()
 
 
-def _producer_loop(opened, block, op, can, tma, maps, barred):
+def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma: Tma, maps: list,
+                   barred: tuple[Arg, ...]) -> ProducerLoop | None:
     stages, info = stages_of(op, opened.module), LoopInfo.of(op, can)
     staged = staged_loads(info) if stages > 1 else None
     if staged is None:
@@ -270,7 +282,7 @@ def _producer_loop(opened, block, op, can, tma, maps, barred):
     return None if copies else ProducerLoop(op, schedule, loads, groups, stages)
 
 
-def _groups(schedule):
+def _groups(schedule: Schedule) -> list[Group]:
     """The staged loads, grouped by the dots that read them first and last."""
     readers = {}
     for dot in schedule.dots:
@@ -283,14 +295,14 @@ def _groups(schedule):
     return list(found.values())
 
 
-def _prefers_async_copies(schedule, groups):
+def _prefers_async_copies(schedule: Schedule, groups: list[Group]) -> bool:
     """True if dots share tiles and the threads have other loads in each iteration: asynchronous copies by all threads
     may be faster than a producer warp (`CostModel.producer_beside_loads`)."""
     alone = all(group.first is group.last for group in groups)
     return not alone and any(op.kind is ops.load and op not in schedule.loads for op in schedule.body.ops)
 
 
-def _staged(schedule):
+def _staged(schedule: Schedule) -> bool:
     """True if every load that a dot reads is prefetched, in a layout the dot accepts or as an lhs that is read back.
 
     An operand computed from loads (weights of few bits for example) would be loaded by the threads in the iteration
@@ -307,11 +319,11 @@ def _staged(schedule):
     return all(op.kind is not ops.dot or op in schedule.dots for op in schedule.body.ops)
 
 
-def _op(x):
+def _op(x: Value) -> Value:
     return x.op if type(x) is Result else x
 
 
-def _values(found):
+def _values(found: Access) -> set[Value]:
     """All values an access depends on except the iteration."""
     polys = [found.offset, found.form.offset]
     polys += [p for dim in found.dims for p in (dim.size, dim.stride, dim.start) if p is not None]
@@ -320,10 +332,11 @@ def _values(found):
     return {x for poly in polys for x in poly.values if x is not ITERATION}
 
 
-def _pure(x, barred=()):
+def _pure(x: Value, barred: tuple[Arg, ...] = ()) -> bool:
     """True if a scalar depends on arguments and the program's index only, without memory or control flow, and on none
     of the `barred` values."""
-    todo, seen = [x], set()
+    todo: list[Any] = [x]
+    seen = set()
     while todo:
         op = todo.pop()
         if any(op is other for other in barred):

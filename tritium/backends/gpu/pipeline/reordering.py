@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 from ....analysis.alias import MOST_PAIRS, AliasAnalysis
+
+if TYPE_CHECKING:
+    from ....ir.bounds import Pair
+    from ....ir.core import Module, Op
+    from ....passes.assumed import Assumed
 
 
 class Reordering:
     """Legality of hoisting loads of a module above stores; `pairs` are those assumed not to alias."""
 
-    def __init__(self, module, pairs):
+    def __init__(self, module: Module, pairs: list[Pair]):
         self.module, self.pairs, self._known = module, pairs, {}
 
     @staticmethod
-    def of(module, assumed):
+    def of(module: Module, assumed: Assumed) -> Reordering | None:
         """As a pass may assume (`passes.assumed`); None if no launcher checks that accesses do not alias."""
         return None if assumed.pairs is None else Reordering(module, assumed.pairs)
 
     @functools.cached_property
-    def alias(self):
+    def alias(self) -> AliasAnalysis:
         """The alias analysis of the module."""
         return self.module.found_by(AliasAnalysis)
 
-    def pair(self, load, store, loop):
+    def pair(self, load: Op, store: Op, loop: Op) -> Pair | None:
         """The pair of a load and a store in a loop that must not alias; None if no launcher can check it."""
         if (load, store) not in self._known:
             x, y = (self.alias.origin(op.operands[0]) for op in (load, store))
@@ -31,7 +37,7 @@ class Reordering:
             self._known[load, store] = pair
         return self._known[load, store]
 
-    def take(self, pairs):
+    def take(self, pairs: tuple[Pair, ...]) -> bool:
         """Assume that these pairs do not alias; False if there are too many to check."""
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self.pairs]
         if len(self.pairs) + len(new) > MOST_PAIRS:

@@ -10,7 +10,7 @@ A schedule is the result of an analysis: it is made at once, never changed, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -180,7 +180,8 @@ def _with_slice(info: LoopInfo, loads: Mapping[Op, None]) -> Prefetched | None:
     return Prefetched(tuple(loads), params, loaded, indices)
 
 
-def _slice_of(info: LoopInfo, loads: Iterable[Op], prefetched) -> tuple[tuple[int, ...], tuple[Op, ...]] | None:
+def _slice_of(info: LoopInfo, loads: Iterable[Op],
+              prefetched: Container[Op]) -> tuple[tuple[int, ...], tuple[Op, ...]] | None:
     """(positions of loop-carried values, other loads) that the operands of `loads` depend on; None if the slice
     contains a prefetched load or an op with side effects."""
     params, seen = set(), set()

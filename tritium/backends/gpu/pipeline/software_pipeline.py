@@ -33,6 +33,9 @@ check that they do not alias; each such pair of accesses is recorded.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
 from .... import ops
 from ....ir.core import walk
 from ....ir.rewrite import sweep
@@ -44,8 +47,16 @@ from .loop_info import LoopInfo, stages_of
 from .reordering import Reordering
 from .schedule import prefetched_loads, schedule_dots
 
+if TYPE_CHECKING:
+    from ....ir.core import Arg, Block, Module, Op, Value
+    from ....ir.rewrite import Rewriter
+    from ..target import Target
+    from .schedule import Schedule
 
-def software_pipeline(module, target, most=None):
+Key: TypeAlias = "tuple[Value, str]"  # of `Emission.outer`: an operand, and which it is
+
+
+def software_pipeline(module: Module, target: Target, most: int | None = None) -> Module:
     """Pipeline every innermost loop around dots, in at most `most` stages.
 
     A load moves above a store only if the launcher checks that they do not alias.
@@ -53,7 +64,7 @@ def software_pipeline(module, target, most=None):
     assumed, kept = Assumed(module), _Kept(module)
     can, reordering = capabilities(target, module, assumed.nonnegative), Reordering.of(module, assumed)
 
-    def rule(b, op):
+    def rule(b: Rewriter, op: Op) -> tuple[Value, ...] | None:
         if op.kind is not ops.for_:
             return None
         stages = stages_of(op, module)
@@ -71,7 +82,7 @@ def software_pipeline(module, target, most=None):
     return assumed.stated_by(sweep(module, rule))
 
 
-def most_stages(module):
+def most_stages(module: Module) -> int:
     """The most stages that a loop of the module asks for; 1 without loops."""
     return max((stages_of(op, module) for op in walk(module.body) if op.kind is ops.for_), default=1)
 
@@ -79,29 +90,29 @@ def most_stages(module):
 class _Kept:
     """Buffers that outlive the loop they were made for, because a later loop of the block reads them."""
 
-    def __init__(self, module):
+    def __init__(self, module: Module):
         self.buffers = []  # (key of `Emission.outer`, address, axis) in the order in which they are made
         self.siblings = {}  # id of an op of the module -> its block, and its place there
         self._note(module.body)
 
-    def _note(self, block):
+    def _note(self, block: Block) -> None:
         for k, op in enumerate(block.ops):
             self.siblings[op] = block, k
             for region in op.regions:
                 self._note(region)
 
-    def here(self, b):
+    def here(self, b: Rewriter) -> dict[Key, tuple[Value, int]]:
         """{key: (address, axis)} of those in the block that is being emitted."""
         return {key: (address, axis) for key, address, axis in self.buffers if b.is_here(address)}
 
-    def wanted(self, b):
+    def wanted(self, b: Rewriter) -> set[Value]:
         """The operands of dots in later loops of the block."""
         block, k = self.siblings[b.original]
         loops = [op for op in block.ops[k + 1 :] if op.kind is ops.for_]
         dots = [dot for loop in loops for dot in walk(loop.regions[0]) if dot.kind is ops.dot]
         return {b.value(x) for dot in dots for x in dot.operands[:2]}
 
-    def end(self, b, wanted):
+    def end(self, b: Rewriter, wanted: set[Value]) -> Value | None:
         """The first buffer of the block such that no later loop reads it or any made after it; None if there is
         none."""
         first = None
@@ -113,13 +124,13 @@ class _Kept:
 class _Pipelined:
     """Emits a loop whose iterations issue the copies of later ones."""
 
-    def __init__(self, schedule, b, stages, kept):
+    def __init__(self, schedule: Schedule, b: Rewriter, stages: int, kept: _Kept):
         self.schedule, self.b, self.stages, self.body, self.kept = schedule, b, stages, schedule.body, kept
         lo, hi, self.step, *_ = schedule.loop.operands
         self.index, self.emission = lo.type, Emission(schedule, b, hi)
         self.params, self.indices = schedule.prefetched.params, schedule.prefetched.indices
 
-    def build(self):
+    def build(self) -> tuple[Value, ...]:
         """Emit the prologue, the loop and the final waits; returns the results of the loop."""
         b, schedule, emission, stages = self.b, self.schedule, self.emission, self.stages
         lo, hi, step, *inits = schedule.loop.operands
@@ -128,6 +139,7 @@ class _Pipelined:
         own = self.share_kept(wanted)
         emission.multibuffers = {load: buffer(load) for load in schedule.loads}
         emission.outer |= emission.share(own)
+        ahead: list[Any]
         ahead_i, ahead = lo, [inits[k] for k in self.params]
         ahead += self.load_indices(lo, ahead)
         for s in range(stages - 1):  # the prologue
@@ -146,7 +158,7 @@ class _Pipelined:
         gpu_ops.release(b, self.kept.end(b, wanted) or next(iter(emission.multibuffers.values())))
         return tuple(outs)
 
-    def share_kept(self, wanted):
+    def share_kept(self, wanted: set[Value]) -> dict[Key, int]:
         """Reuse operands that are in buffers already, and write those that later loops read; returns the others."""
         operands, there = self.schedule.outer_operands(), self.kept.here(self.b)
         new = {key: axis for key, axis in operands.items() if key not in there and key[0] in wanted}
@@ -155,23 +167,23 @@ class _Pipelined:
         self.emission.outer = {key: found for key, found in {**there, **made}.items() if key in operands}
         return {key: axis for key, axis in operands.items() if key not in self.emission.outer}
 
-    def number(self, value):
+    def number(self, value: int) -> Value:
         return ops.constant(self.b, value=value, type=self.index)
 
-    def run_ahead(self, i, values, more):
+    def run_ahead(self, i: Value, values: Sequence[Value], more: Value) -> IterationEmitter:
         """An emitter for a later iteration, given its index, its loop-carried scalars, and its indices if it has
         them."""
         args = [self.body.args[0], *(self.body.args[1 + k] for k in self.params), *self.indices]
         return IterationEmitter(self.emission, dict(zip(args, (i, *values))), more=more)
 
-    def load_indices(self, i, values):
+    def load_indices(self, i: Value, values: Sequence[Value]) -> list[Value]:
         """The index loads of a later iteration, predicated on its existence."""
         if not self.indices:
             return []
         emitter = self.run_ahead(i, values, self.emission.has_iteration(i))
         return [emitter.value(load) for load in self.indices]
 
-    def issue_copies(self, slot, i, values, more):
+    def issue_copies(self, slot: Value, i: Value, values: Sequence[Value], more: Value) -> list[Value]:
         """Issue the copies of one iteration into a slot; returns the scalars of the iteration after it."""
         b, emitter = self.b, self.run_ahead(i, values, more)
         following = lambda: [emitter.value(self.body.yields[k]) for k in self.params]
@@ -190,7 +202,7 @@ class _Pipelined:
         gpu_ops.async_commit(b)
         return [*following(), *indices]
 
-    def iteration(self, args):
+    def iteration(self, args: list[Arg]) -> list[Value]:
         b, count = self.b, len(self.body.args) - 1
         i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1 : 1 + count], args[1 + count :]
         gpu_ops.async_wait(b, pending=self.stages - 2)
@@ -205,7 +217,7 @@ class _Pipelined:
             following = emitter.met()
         return [*ends, ops.add(b, ahead_i, self.step), self.next(slot), self.next(fill), *following]
 
-    def next(self, slot):
+    def next(self, slot: Value) -> Value:
         b = self.b
         more = ops.add(b, slot, self.number(1))
         return ops.select(b, ops.eq(b, more, self.number(self.stages)), self.number(0), more)

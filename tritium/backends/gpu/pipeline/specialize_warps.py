@@ -22,6 +22,9 @@ TMA cannot read as the language says, such as one that starts before an unmasked
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....analysis.polynomial import write
 from ....ir import types as T
@@ -41,8 +44,16 @@ from .iteration import Emission
 from .ping_pong import use_ping_pong
 from .producer import AHEAD, Opened, buffers_of, find_producer_loops, has_dots, slots_of
 
+if TYPE_CHECKING:
+    from ....ir.core import Module, Value
+    from ....ir.rewrite import Rewriter
+    from ..target import Target
+    from ..tma import Tma
+    from .capabilities import Capabilities
+    from .producer import Found, Load, ProducerLoop
 
-def specialize_warps(module, target, ping_pong=True):
+
+def specialize_warps(module: Module, target: Target, ping_pong: bool = True) -> Module:
     """Give the kernel a producer warp that loads by TMA, if all its loops around dots can be specialized.
 
     The launcher encodes the tensor maps, so there must be one that does. With `ping_pong`, two warpgroups may alternate
@@ -69,18 +80,18 @@ def specialize_warps(module, target, ping_pong=True):
     return assumed.stated_by(made)
 
 
-def _multiplies(op):
+def _multiplies(op: Op) -> bool:
     """True for a loop around dots."""
     return op.kind is ops.for_ and has_dots(op)
 
 
-def _warps(tma, module):
+def _warps(tma: Tma, module: Module) -> tuple[int, tuple[int, ...]]:
     """(number of extra warps, registers per thread), as `Tma.warps` gives them."""
     columns = max(op.type.shape[-1] for op in walk(module.body) if op.kind is ops.dot)
     return tma.warps(module.attrs["num_warps"], columns)
 
 
-def _synchronizes(op):
+def _synchronizes(op: Op) -> bool:
     """True if an op may wait for other programs, signal them, or show the host which program runs it."""
     if op.kind is ops.load:
         return op.attrs["volatile"]
@@ -90,7 +101,8 @@ def _synchronizes(op):
 class _Build:
     """Emits the specialized kernel: buffers and mbarriers, then one region per role."""
 
-    def __init__(self, opened, can, tma, ping_pong, preconditions, found):
+    def __init__(self, opened: Opened, can: Capabilities, tma: Tma, ping_pong: bool, preconditions: list | None,
+                 found: Found):
         self.opened, self.can, self.tma = opened, can, tma
         self.assumptions = Assumptions(opened.module, preconditions, opened.grid)
         self.loops, self.outer, self.writes, self.ahead = found
@@ -107,12 +119,12 @@ class _Build:
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
 
-    def asks_for_one_axis(self):
+    def asks_for_one_axis(self) -> bool:
         """True if the kernel reads its program index on the first axis only."""
         other = {*self.opened.places[1:3]}
         return not any(x in other for op in walk(self.opened.module.body) for x in op.operands)
 
-    def build(self):
+    def build(self) -> Module:
         b, module = self.b, self.opened.original
         b.arguments = [*module.args, *self.grid, *self.maps]
         for (tile, axis, *_), keys in buffers_of(self.loops, self.can).items():
@@ -139,7 +151,7 @@ class _Build:
         return with_preconditions(made, stores=(len(tensor_maps), spans)) if spans else made
 
     # --- programs -----------------------------------------------------------------------------------------------------
-    def role(self, body, ping_pong=False):
+    def role(self, body: Callable, ping_pong: bool = False) -> Block:
         """A region that runs its part of every program: body(places, *state) -> state."""
         b = self.b
         with b.region() as region:
@@ -156,7 +168,7 @@ class _Build:
             ops.yield_(b)
         return region.block
 
-    def programs(self, body, state):
+    def programs(self, body: Callable, state: Sequence[Value]) -> None:
         """The persistent loop: a block runs one of each `blocks` consecutive programs, at an offset that advances each
         time, except among the last ones. If the length of programs is periodic, as with a causal mask, the work is
         balanced."""
@@ -173,7 +185,7 @@ class _Build:
             ops.yield_(b, following, *body([*self.places(program, plane), *self.grid, *self.rank], *state_now))
         b.place(_loop((block, count, blocks, block, *state), loop.block, nonempty=True))
 
-    def places(self, program, plane):
+    def places(self, program: Value, plane: Value) -> list[Value]:
         """The index on each axis of the program with this number, computed unsigned, which makes quotients cheaper.
 
         On a grid of one axis the number is the index; the minimum gives range analysis its bound.
@@ -187,16 +199,17 @@ class _Build:
             index = ops.rem(b, number, x), ops.rem(b, ops.div(b, number, x), y), ops.div(b, number, plane)
         return [ops.cast(b, value, to=T.i32) for value in index]
 
-    def i32(self, value):
+    def i32(self, value: int) -> Value:
         return i32(self.b, value)
 
-    def at(self, barriers, group, slot, b=None):
+    def at(self, barriers: Value, group: int, slot: Value, b: Builder | None = None) -> Value:
         """The address of the mbarrier of a group's slot."""
         b = b or self.b
         first = ops.add(b, barriers, i32(b, 8 * self.slots * group)) if group else barriers
         return ops.add(b, first, ops.mul(b, slot, i32(b, 8)))
 
-    def after(self, slot, parity, b=None, slots=None):
+    def after(self, slot: Value, parity: Value, b: Builder | None = None,
+              slots: int | None = None) -> tuple[Value, Value]:
         """The next slot, and the parity of its phase."""
         b = b or self.b
         more = ops.add(b, slot, i32(b, 1))
@@ -205,7 +218,7 @@ class _Build:
         return ops.select(b, over, i32(b, 0), more), ops.select(b, over, other, parity)
 
     # --- the producer warp --------------------------------------------------------------------------------------------
-    def produce(self, places, *state):
+    def produce(self, places: list[Value], *state: Arg) -> tuple[Value, ...]:
         scalar = _Slice(self.b, dict(zip(self.opened.places, places)))
         if self.outer is None:
             return self.produce_loops(scalar, *state)
@@ -217,14 +230,14 @@ class _Build:
         loop = b.place(_loop((*bounds, *state), region.block))
         return tuple(Result(loop, k) for k in range(len(state)))
 
-    def produce_loops(self, scalar, slot, parity, *tile):
+    def produce_loops(self, scalar: _Slice, slot: Value, parity: Value, *tile: Value) -> tuple[Value, ...]:
         tile = self.produce_tiles(scalar, *tile) if tile else ()
         for loop in self.loops:
             lo, hi, step = (scalar(x) for x in loop.op.operands[:3])
             slot, parity = self.produce_loop(loop, (lo, hi, step), slot, parity, scalar)
         return slot, parity, *tile
 
-    def produce_tiles(self, scalar, slot, parity):
+    def produce_tiles(self, scalar: _Slice, slot: Value, parity: Value) -> tuple[Value, ...]:
         """Load the loop-invariant tiles."""
         b = self.b
         gpu_ops.mbarrier_wait(b, self.at(self.tiles_empty, 0, slot), ops.xor(b, parity, self.i32(1)))
@@ -234,7 +247,8 @@ class _Build:
         gpu_ops.mbarrier_arrive(b, filled)
         return self.after(slot, parity, slots=AHEAD)
 
-    def produce_loop(self, loop, bounds, slot, parity, scalar):
+    def produce_loop(self, loop: ProducerLoop, bounds: tuple[Value, Value, Value], slot: Value, parity: Value,
+                     scalar: _Slice) -> tuple[Result, ...]:
         b, index = self.b, bounds[0].type
         none = ops.constant(b, value=0, type=T.i64)
         with b.region([index, T.i64, T.i32, T.i32], ["i", "iteration", "slot", "parity"]) as region:
@@ -252,7 +266,8 @@ class _Build:
         made = b.place(_loop((*bounds, none, slot, parity), region.block, loop in self.nonempty))
         return Result(made, 1), Result(made, 2)
 
-    def load(self, load, buffer, barrier, iteration, scalar, loop=None):
+    def load(self, load: Load, buffer: Value, barrier: Value, iteration: Value | None, scalar: _Slice,
+             loop: Op | None = None) -> None:
         """Load a box by TMA if it is in range, else element by element; `iteration` is that of `loop`."""
         b, tile, axis = self.b, load.op.type, self.can.axis(load.op)
         b.loc = load.op.loc
@@ -273,13 +288,13 @@ class _Build:
             ops.yield_(b)
         b.emit(ops.if_, (fits,), {}, (by_tma.block, by_hand.block))
 
-    def load_box(self, load, buffer, barrier, starts):
+    def load_box(self, load: Load, buffer: Value, barrier: Value, starts: Sequence[Value]) -> None:
         b, tile, axis = self.b, load.op.type, self.can.axis(load.op)
         where = [ops.cast(b, x, to=T.i32) for x in starts]
         gpu_ops.tma_load(b, buffer, barrier, self.maps[load.number], *where, tile=tile, axis=axis, blocks=load.blocks)
 
     # --- the consumer warps ------------------------------------------------------------------------------------------
-    def consume(self, places, *begin):
+    def consume(self, places: list[Value], *begin: Arg) -> tuple[Value, ...]:
         """The whole kernel, with its loops on filled buffers."""
         opened, state = self.opened, _parameters(self.state)
         consumer = _Consumer(self, state)
@@ -292,11 +307,11 @@ class _Build:
 _TILES = ("tile", "tile_parity")
 
 
-def _parameters(names):
+def _parameters(names: Sequence[str]) -> tuple[Arg, ...]:
     return tuple(Arg(T.i32, name) for name in names)
 
 
-def _loop(operands, block, nonempty=False):
+def _loop(operands: tuple[Value, ...], block: Block, nonempty: bool = False) -> Op:
     attrs = {**ops.for_.defaults, "nonempty": nonempty}
     return Op(ops.for_, operands, attrs, tuple(x.type for x in operands[3:]), (block,))
 
@@ -304,17 +319,18 @@ def _loop(operands, block, nonempty=False):
 class _Slice:
     """Clones scalars of the kernel with some arguments replaced."""
 
-    def __init__(self, b, known):
+    def __init__(self, b: Builder, known: dict[Value, Value]):
         self.b, self.known = b, known
 
-    def inside(self):
+    def inside(self) -> _Slice:
         """The same for a region: clones made there are not visible behind it."""
         return _Slice(self.b, dict(self.known))
 
-    def __call__(self, x):
+    def __call__(self, x: Value) -> Value:
         if x not in self.known:
             if type(x) is Arg:
                 return x
+            assert type(x) is Op
             self.known[x] = self.b.place(x.replace(operands=tuple(self(y) for y in x.operands)))
         return self.known[x]
 
@@ -323,20 +339,20 @@ class _Consumer:
     """Rewrites the kernel for the consumer warps; `state` are the slot and the parity of the next iteration, and those
     of the tiles loaded ahead."""
 
-    def __init__(self, build, state):
+    def __init__(self, build: _Build, state: tuple[Arg, ...]):
         self.build, self.state, self.before = build, state, state
         self.tiles = {}  # those loaded ahead, as `Emission.outer` has them
         self.loops = {loop.op.regions[0]: loop for loop in build.loops}
         if build.outer is not None:  # its regions come before it: they begin with parameters it has yet to get
             self.state = self.carried = _parameters(build.state)
 
-    def rule(self, b, op):
+    def rule(self, b: Rewriter, op: Op) -> tuple[Value, ...] | None:
         if b.original is self.build.outer:
             return self.around(b, op)
         loop = self.loops.get(op.regions[0]) if op.kind is ops.for_ else None
         return self.loop(b, op, loop) if loop else None
 
-    def around(self, b, op):
+    def around(self, b: Builder, op: Op) -> tuple[Result, ...]:
         """The loop around the producer loops carries the state."""
         (body,) = op.regions
         ends = Op(ops.yield_, (*body.yields, *self.state), {}, ())
@@ -347,7 +363,7 @@ class _Consumer:
         self.state = outs[len(body.yields) :]
         return outs[: len(body.yields)]
 
-    def loop(self, b, op, loop):
+    def loop(self, b: Builder, op: Op, loop: ProducerLoop) -> tuple[Value, ...]:
         slot, parity, *tile = self.state
         if tile and loop is self.build.loops[0]:
             self.wait_for_tiles(b, *tile)
@@ -363,7 +379,7 @@ class _Consumer:
             self.release_tiles(b, *tile)
         return tuple(outs)
 
-    def wait_for_tiles(self, b, slot, parity):
+    def wait_for_tiles(self, b: Builder, slot: Value, parity: Value) -> None:
         """Wait for the tiles loaded ahead; dots read them in their buffers."""
         build = self.build
         gpu_ops.mbarrier_wait(b, build.at(build.tiles_full, 0, slot, b), parity)
@@ -371,7 +387,7 @@ class _Consumer:
             where = slot_address(b, buffer, load.op.type, slot), build.can.axis(load.op)
             self.tiles |= {(load.op, operand): where for operand in "ab"}
 
-    def release_tiles(self, b, slot, parity):
+    def release_tiles(self, b: Builder, slot: Value, parity: Value) -> None:
         build = self.build
         gpu_ops.mbarrier_arrive(b, build.at(build.tiles_empty, 0, slot, b))
         self.state = (*self.state[:2], *build.after(slot, parity, b, AHEAD))

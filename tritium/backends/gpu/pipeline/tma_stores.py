@@ -13,7 +13,7 @@ tensor.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .... import ops
 from ....analysis.polynomial import Scalars, write
@@ -27,10 +27,18 @@ from ..analysis.affine import Access, access, narrow
 from ..analysis.preconditions import Assumptions
 from ..tma import by_element, reached, tensor_map
 
+if TYPE_CHECKING:
+    from ....ir.core import Module
+    from ....ir.opdef import OpKind
+    from ....ir.rewrite import Rewriter
+    from ..analysis.preconditions import Row
+    from ..target import Target
+    from ..tma import Tma
+
 BY_PRODUCER, BY_THREADS = (ops.store, ops.atomic), (ops.atomic,)  # done by TMA with a producer warp, and without one
 
 
-def tma_stores(module, target):
+def tma_stores(module: Module, target: Target) -> Module:
     """Store tiles, and update them atomically, by TMA where possible.
 
     Without a producer warp only atomics are: threads store as fast, but their atomics, one by one, do not combine so.
@@ -72,14 +80,14 @@ class Event(NamedTuple):
 class _Stores:
     """Finds the stores that are boxes, and all other accesses to global memory."""
 
-    def __init__(self, module, tma, slots, kinds):
+    def __init__(self, module: Module, tma: Tma, slots: int, kinds: tuple[OpKind, ...]):
         self.module, self.tma, self.kinds = module, tma, kinds
         self.own = {*module.args[:slots]}
         self.scalars, self.used = Scalars(), uses(module.body)
         self.events = []
         self.walk(module.body, frozenset(), module.attrs.get("persistent", False))
 
-    def walk(self, block, loops, persistent):
+    def walk(self, block: Block, loops: frozenset[Op], persistent: bool) -> None:
         """Record the events of a block. The persistent loop is skipped: programs are not ordered."""
         for op in block.ops:
             if op.kind is gpu_ops.warp_specialize:
@@ -91,7 +99,7 @@ class _Stores:
             if op.kind.global_memory:
                 self.events.append(Event(op, loops, block))
 
-    def chosen(self):
+    def chosen(self) -> list[Box]:
         """The boxes, in program order."""
         boxes = {e.op: self.box(e.op) for e in self.events if e.op.kind in self.kinds}
         boxes = {key: box for key, box in boxes.items() if box is not None}
@@ -103,7 +111,7 @@ class _Stores:
         room = self.tma.maps - len(self.module.attrs.get("tensor_maps", ()))
         return self.ordered(boxes) if len(boxes) <= room else []
 
-    def box(self, op):
+    def box(self, op: Op) -> Box | None:
         pointers, value = op.operands[:2]
         if type(value.type) is not T.Tile or len(value.type.shape) != 2 or not self.only_writes(op):
             return None
@@ -115,29 +123,29 @@ class _Stores:
             return None
         return Box(op, found, axis, narrow(found, op.mask))
 
-    def only_writes(self, op):
+    def only_writes(self, op: Op) -> bool:
         """True for a store without cache hints, or a relaxed atomic whose result is unused."""
         if op.kind is ops.store:
             return not op.attrs["cache"] and not op.attrs["eviction"]
         unordered = op.attrs["sem"] == "relaxed" and op.attrs["scope"] == "gpu" and op not in self.used
         return unordered and self.tma.combines(op.attrs["how"], op.type.element)
 
-    def seen_later(self, op, boxes):
+    def seen_later(self, op: Op, boxes: dict[Op, Box]) -> bool:
         """True if threads may access memory after this op, or in a later iteration."""
         at = self.place(op)
         later = (e.op for k, e in enumerate(self.events) if k > at or self.events[at].loops & e.loops)
         return any(other not in boxes for other in later)
 
-    def written_before(self, op, boxes):
+    def written_before(self, op: Op, boxes: dict[Op, Box]) -> bool:
         """True if threads may have written memory before this op."""
         at = self.place(op)
         earlier = (e.op for k, e in enumerate(self.events) if k < at or self.events[at].loops & e.loops)
         return any(x not in boxes and x.kind.effects_of(x) == "write" for x in earlier)
 
-    def place(self, op):
+    def place(self, op: Op) -> int:
         return next(k for k, event in enumerate(self.events) if event.op is op)
 
-    def ordered(self, boxes):
+    def ordered(self, boxes: dict[Op, Box]) -> list[Box]:
         out, pending = [], None  # the event and box of those no one has waited for; None before the first
         for event in self.events:
             box = boxes.get(event.op)
@@ -151,7 +159,7 @@ class _Stores:
         return out
 
 
-def _apart(x, y):
+def _apart(x: Access, y: Access) -> bool:
     """True if two boxes of one tensor, written in one iteration, are disjoint."""
     if (x.base, x.offset, len(x.dims)) != (y.base, y.offset, len(y.dims)):
         return False
@@ -164,7 +172,8 @@ def _apart(x, y):
 class _Build:
     """Emits the new module: boxes of one tensor share a tensor map, appended to the existing ones."""
 
-    def __init__(self, module, tma, slots, chosen, preconditions):
+    def __init__(self, module: Module, tma: Tma, slots: int, chosen: list[Box],
+                 preconditions: list[tuple[Row, ...]] | None):
         self.module, self.boxes = module, {box.op: box for box in chosen}
         sizes = range(3) if module.attrs.get("persistent", False) else ()  # the grid comes behind the user's arguments
         self.assumptions = Assumptions(module, preconditions, {slots + k: ("num_programs", "i32", k) for k in sizes})
@@ -175,7 +184,7 @@ class _Build:
                 self.templates.append(found)
             self.numbers[key] = self.templates.index(found)
 
-    def build(self):
+    def build(self) -> Module:
         module, old = self.module, [x for x in self.module.args if "tensor_map" in x.attrs]
         new = [Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(old), len(self.templates))]
         self.maps = [*old, *new]
@@ -183,7 +192,7 @@ class _Build:
         attrs = {"persistent": False, **module.attrs, "tensor_maps": tuple(self.templates)}
         return swept.replace(body=Block([*module.args, *new], swept.body.ops), attrs=attrs)
 
-    def rule(self, b, op):
+    def rule(self, b: Rewriter, op: Op) -> tuple[()] | None:
         if not op.kind.writes or b.original not in self.boxes:
             return None
         key = b.original
