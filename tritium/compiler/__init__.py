@@ -26,7 +26,7 @@ from tritium.compiler.entry import Clock, CompileTimes, Entry
 from tritium.compiler.kernel import CompiledKernel, LazyDict
 from tritium.compiler.names import safe_name
 from tritium.compiler.sources import ASTSource, IRSource, sha256, with_options
-from tritium.errors import CompilationError, InternalError, TritonError, cut
+from tritium.errors import CompilationError, InternalError, TritonError, cut, fail
 from tritium.ir.core import Module
 from tritium.language.types.signature import flatten
 from tritium.locks import busy, imported
@@ -91,6 +91,8 @@ class Making:
         self.src, self.target, self.backend = src, target, make_backend(target)
         self.options = options if isinstance(options, Options) else \
             self.backend.parse_options({**src.parse_options(), **(options or {})})
+        if self.options.sanitized and target.backend != "cpu":
+            _require_emulation(target)
         self.env = knobs.cache_invalidating_env() if _env_vars is None else _env_vars
         self.key = sha256(get_cache_key(src, self.backend, self.options, self.env))
         self.entry, self.clock = Entry(src, self.key, self.backend, self.options, self.env), Clock()
@@ -144,6 +146,13 @@ class Making:
             knobs.compilation.listener(
                 src=self.src, metadata=kernel.metadata._asdict(), metadata_group=kernel.metadata_group,
                 times=self.clock.times(), cache_hit=hit)
+
+
+def _require_emulation(target: GPUTarget) -> None:
+    """Refuse to sanitize for a GPU that is not emulated: no device runs the result."""
+    if driver.chosen is None or not driver.chosen.emulates:
+        raise fail(ValueError, f"`sanitized=True` makes nothing that {target} could run: `tritium sanitize --target` and "
+                   "`tritium.sanitize(target=...)` check on an emulated GPU what it would do")
 
 
 def make_backend(target: GPUTarget) -> BaseBackend:

@@ -149,5 +149,6 @@ def test_fewer_registers_are_taken_only_without_spills(monkeypatch, spills, kept
     made = {False: (b"free", {"n_regs": 85, "n_spills": 0}), True: (b"tight", {"n_regs": 80, "n_spills": spills})}
     monkeypatch.setattr(stages, "_assembled", lambda text, options, traits: made[".maxnreg 80" in text])
     metadata = {"name": "k", "shared": 73728, "traits": WAITS}
-    binary = stages.cubin(".entry k()\n.reqntid 256\n{ ret; }", None, types.SimpleNamespace(arch=90), metadata)
+    options = types.SimpleNamespace(arch=90, sanitized=False)
+    binary = stages.cubin(".entry k()\n.reqntid 256\n{ ret; }", None, options, metadata)
     assert metadata["n_regs"] == kept and binary == (b"tight" if kept == 80 else b"free")

@@ -82,7 +82,7 @@ def test_too_few_registers_for_another_block_keep_the_first_code(monkeypatch):
     traits = Traits(256, products=True, async_copies=True)
     metadata = {"shared": 73728, "name": "k", "traits": traits}
     text = ".entry k()\n.reqntid 256\n{ ret; }"
-    assert stages.cubin(text, None, SimpleNamespace(arch="90a"), metadata) == b"first"
+    assert stages.cubin(text, None, SimpleNamespace(arch="90a", sanitized=False), metadata) == b"first"
     assert asked == [(text, None), (".entry k()\n.reqntid 256\n.maxnreg 80\n{ ret; }", 80)]
     assert metadata["n_regs"] == 85
 
@@ -110,7 +110,7 @@ def test_a_text_of_somebody_else_s_is_not_changed(fake, monkeypatch):
     monkeypatch.setattr(ptxas, "ptxas", lambda: "ptxas")
     monkeypatch.setattr(ptxas, "assemble", lambda text, *_: (asked.append(text) or b"code", {"n_regs": 9,
                                                                                              "n_spills": 900}))
-    options = SimpleNamespace(arch="90a", ptx_options=None)
+    options = SimpleNamespace(arch="90a", ptx_options=None, sanitized=False)
     assert stages.cubin("a text", None, options, {"name": "k"}) == b"code" and asked == ["a text"]
 
 

@@ -21,6 +21,8 @@ import tritium as triton
 import tritium.language as tl
 from tests.insight.sanitize.test_sanitizer import SCRIPT, run
 from tritium import knobs
+from tritium.backends.compiler import GPUTarget
+from tritium.compiler import ASTSource, compile
 from tritium.kernels.vector_add import add_kernel
 
 TARGETS = ["cuda:90a", "cuda:80"]
@@ -356,6 +358,16 @@ def test_threads_share_the_device():
 def test_a_target_that_is_none(target, said):
     with pytest.raises(ValueError, match=said), tritium.sanitize(target=target):
         raise AssertionError("it must not come to this")
+
+
+def test_a_gpu_that_is_not_emulated_is_refused():
+    source = ASTSource(add_kernel, {"x_ptr": "*fp32", "y_ptr": "*fp32", "z_ptr": "*fp32", "n": "i32",
+                                    "BLOCK": "constexpr"}, {"BLOCK": 64})
+    target = GPUTarget("cuda", 90, 32)
+    with pytest.raises(ValueError, match=r"cuda:90:32 .* `tritium sanitize --target` .*\(target="):
+        compile(source, target, {"sanitized": True})
+    with tritium.sanitize(target="cuda:90a"):
+        assert b"define ptx_kernel void" in compile(source, target, {"sanitized": True}).kernel
 
 
 def test_the_command(tmp_path):
