@@ -274,17 +274,26 @@ class CompiledKernel:
 
     def fallback_variant(self) -> CompiledKernel:
         """The same kernel, compiled without preconditions on its launches."""
-        from tritium.compiler import IRSource, compile
-
-        options = {name: getattr(self.metadata, name) for name in NAMES} | {"launch_checks": False}
-        came = self.src.fn is not None and self.src.fn.fn is None  # from another process, without its function
-        source = IRSource.of("ttir", str(self.asm["ttir"])) if came else self.src
-        kernel = compile(source, self.metadata.target, options)
+        kernel = self._variant(launch_checks=False)
         if kernel._has_preconditions:
             raise RuntimeError(f"{self.name} was compiled from a late stage, for launches unlike this one: with no "
                                "negative index, or with arguments that share no memory"
                                "\nhint: compile it from its source")
         return kernel
+
+    def sanitized_variant(self) -> CompiledKernel | None:
+        """The same kernel with checks of every access, and without preconditions on its launches; None if it was
+        compiled from a later stage than `ttir`."""
+        return self._variant(sanitized=True, launch_checks=False) if "ttir" in self.asm else None
+
+    def _variant(self, **changed: Any) -> CompiledKernel:
+        """The same kernel, compiled with other options."""
+        from tritium.compiler import IRSource, compile
+
+        options = {name: getattr(self.metadata, name) for name in NAMES} | changed
+        came = self.src.fn is not None and self.src.fn.fn is None  # from another process, without its function
+        source = IRSource.of("ttir", str(self.asm["ttir"])) if came else self.src
+        return compile(source, self.metadata.target, options)
 
     @property
     def _has_preconditions(self) -> bool:

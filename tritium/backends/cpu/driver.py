@@ -6,18 +6,19 @@ import ctypes
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
-from tritium.backends.driver import Call, DriverBase
+from tritium.backends.driver import Call, DriverBase, driver
 from tritium.backends.launcher import record
 from tritium.backends.launcher.calls import form_of, lookup_guard, pack
 from tritium.backends.launcher.entry_points import Demands, Roads
 from tritium.backends.launcher.parts import NATIVE
 from tritium.language.types.signature import flatten
-from tritium.locks import busy, lock, once
+from tritium.locks import busy, lock, once, once_property
 from tritium.refusals import of_argument, refusal
 from tritium.tensors import hold, read_only, slots
 
@@ -144,6 +145,7 @@ class Driver(DriverBase):
         if kernel.metadata.sanitized:
             return None
         runtime, metadata, launcher = _runtime(), kernel.metadata, kernel._launcher
+        launcher.sanitized = _Sanitized(kernel)
         demands = Demands(metadata.name, kernel.src)
         stores = frozenset(getattr(metadata, "stores", ()))
 
@@ -289,6 +291,7 @@ class Launcher:
         self._preconditions: Any = None
         self._checks: Any = None
         self.fallback: Any = None
+        self.sanitized: _Sanitized | None = None  # where it can be compiled with checks
         if getattr(metadata, "preconditions", None):
             from tritium.backends.cpu.runtime.launcher import CHECKS
             from tritium.backends.launcher.preconditions import Guard
@@ -303,6 +306,9 @@ class Launcher:
         return 0 if self._checks is None else ctypes.addressof(self._checks)
 
     def __call__(self, gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *args) -> None:
+        if self.sanitized is not None and _is_sanitizing() and (checked := self.sanitized.launcher) is not None:
+            checked(gx, gy, gz, stream, self.sanitized.function, packed_metadata, told, enter, leave, *args)
+            return
         args, packed = self._pack(args)  # the arguments' memory must outlive the launch
         room = self._room
         if self._preconditions is not None:
@@ -353,6 +359,29 @@ class Launcher:
                     self._checks.other_arena = _room(kernel.metadata)
                     self._checks.other = kernel.function
         return self._checks.other, self._checks.other_arena
+
+
+def _is_sanitizing() -> bool:
+    """Whether launches of kernels that were compiled before, or by somebody else, are to be checked, too."""
+    return knobs.sanitize and not driver.active.emulates
+
+
+class _Sanitized:
+    """The variant of a kernel that is checked: compiled when it is first launched so."""
+
+    def __init__(self, kernel):
+        self._kernel, self.function = weakref.ref(kernel), None
+
+    @once_property
+    def launcher(self) -> Any:
+        """What launches the variant on the kernel's arguments; None if there is none."""
+        kernel = self._kernel()
+        variant = self._variant = kernel and kernel.sanitized_variant()  # its code must stay
+        if kernel is None or variant is None:
+            return None
+        variant._init_handles()
+        self.function = variant.function
+        return launcher_of(kernel.src, variant.metadata)  # whatever stage the variant was compiled from
 
 
 def launcher_of(src, metadata) -> Any:

@@ -181,7 +181,7 @@ class Roads:
         if untold:
             told = self._kernel.launch_metadata((gx, gy, gz), stream, *args)
         self._kernel.launcher(gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *held)
-        if self._native and function == self._kernel.function and not untold:
+        if self._native and function == self._kernel.function and not untold and not knobs.sanitize:
             self._arm(args)
 
     def _arm(self, args: tuple) -> None:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -107,7 +109,8 @@ def start() -> None:
 
 # --- memory without contents ------------------------------------------------------------------------------------------
 _MAKERS = {"torch": ("empty", "empty_like", "empty_strided"), "numpy": ("empty", "empty_like"),
-           "torch.Tensor": ("new_empty", "new_empty_strided")}  # fmt: skip
+           "torch.Tensor": ("new_empty", "new_empty_strided"),
+           "torch._C._dynamo.guards": ("_empty_strided_cpu",)}  # what Inductor writes; fmt: skip
 
 
 @contextlib.contextmanager
@@ -115,26 +118,31 @@ def _uninitialised() -> Iterator[None]:
     """Within it, what torch and NumPy make without contents holds a pattern that loads are compared with."""
     import numpy  # noqa: F401  (the launcher needs it anyway)
 
-    undo = []
+    undo, on = [], threading.Event()
+    on.set()
     for home, names in _MAKERS.items():
-        first, _, rest = home.partition(".")
-        owner: Any = sys.modules.get(first)
-        owner = getattr(owner, rest, None) if rest and owner is not None else owner
-        for name in names if owner is not None else ():
-            original = getattr(owner, name)
-            setattr(owner, name, _filling(original))
+        first, *rest = home.split(".")
+        owner: Any = functools.reduce(lambda x, name: getattr(x, name, None), rest, sys.modules.get(first))
+        for name in names:
+            original = getattr(owner, name, None)
+            if original is None:
+                continue
+            setattr(owner, name, _filling(original, on))
             undo.append((owner, name, original))
     try:
         yield
     finally:
+        on.clear()
         for owner, name, original in undo:
             setattr(owner, name, original)
 
 
-def _filling(make: Callable) -> Callable:
+def _filling(make: Callable, on: threading.Event) -> Callable:
+    """A function that makes memory, and fills it as long as `on` is set: code that torch.compile wrote keeps it."""
     def made(*args, **kwargs):
         out = make(*args, **kwargs)
-        _fill(out)
+        if on.is_set():
+            _fill(out)
         return out
 
     made.__wrapped__ = make
