@@ -151,8 +151,8 @@ class Making:
 def _require_emulation(target: GPUTarget) -> None:
     """Refuse to sanitize for a GPU that is not emulated: no device runs the result."""
     if driver.chosen is None or not driver.chosen.emulates:
-        raise fail(ValueError, f"`sanitized=True` makes nothing that {target} could run: `tritium sanitize --target` and "
-                   "`tritium.sanitize(target=...)` check on an emulated GPU what it would do")
+        raise fail(ValueError, f"`sanitized=True` makes nothing that {target} could run: `tritium sanitize --target` "
+                   "and `tritium.sanitize(target=...)` check on an emulated GPU what it would do")
 
 
 def make_backend(target: GPUTarget) -> BaseBackend:

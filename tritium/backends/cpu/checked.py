@@ -1,7 +1,7 @@
 """Launches of sanitized kernels: what their checks have to know of the arguments, and what they found.
 
 For each parameter the context holds where its elements lie, and for memory that the kernel writes, cells that tell who
-touched each element last (library/check.py). `knobs.sanitizer` hears of every launch that did something wrong.
+touched each element last (library/check). `knobs.sanitizer` hears of every launch that did something wrong.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ class _Cells:
 
 _cells = _Cells()
 _RACE = check.KINDS.index("race")
+_WORDS, _ROW = check.CONTEXT.size // 8, check.REGION.size // 8  # of a table
 _one_at_a_time = lock()  # two launches at a time would be taken for one another in the cells
 
 
@@ -222,9 +223,9 @@ class Context:
         self._keep: list[np.ndarray] = []
         self._taken: dict[tuple, np.ndarray] = {}
         self.programs = grid[0] * grid[1] * grid[2]
-        self.words = np.zeros(len(check.CONTEXT) + count * len(check.REGION), np.int64)
+        self.words = np.zeros(_WORDS + count * _ROW, np.int64)
         self.counts = np.zeros(len(sites) * len(check.KINDS), np.int64)
-        self.records = np.zeros((len(self.counts), CAPACITY, len(check.RECORD)), np.int64)
+        self.records = np.zeros((len(self.counts), CAPACITY, len(check.RECORD.fields)), np.int64)
         self._number()
         self._set(counts=self._at(self.counts), records=self._at(self.records), capacity=CAPACITY, regions=count,
                   slots=self._at(np.zeros(check.SLOTS, np.uint32)), patience=int(patience * 1e9),
@@ -262,21 +263,21 @@ class Context:
             self._set(segments=cells.ctypes.data)
 
     def _region(self, slot: int, argument: Argument) -> None:
-        row: dict[str, int] = dict.fromkeys(check.REGION, 0)
+        row: dict[str, int] = dict.fromkeys(check.REGION.fields, 0)
         if argument.keep is None:  # its extent is not known
-            row.update(high=(1 << 63) - 1, storage_high=(1 << 63) - 1, flags=check.WRITABLE, read_high=(1 << 63) - 1,
-                       write_high=(1 << 63) - 1)
+            ends = ("high", "storage_high", "read_high", "write_high")
+            row.update(dict.fromkeys(ends, (1 << 63) - 1), flags=check.flag("writable"))
         else:
             row.update(self._row(slot, argument))
-        start = len(check.CONTEXT) + slot * len(check.REGION)
-        self.words[start:start + len(check.REGION)] = list(row.values())
+        start = _WORDS + slot * _ROW
+        self.words[start:start + _ROW] = list(row.values())
 
     def _row(self, slot: int, a: Argument) -> dict[str, int]:
         row = {"low": a.low, "high": a.high, "storage_low": a.storage_low, "storage_high": a.storage_high}
         dims = _holes(a)
         made = a.storage_low in uninitialised
-        row["flags"] = (check.WRITABLE if a.writable else 0) | (check.UNDEFINED if made else 0) | \
-            (check.HOLES if dims is not None else 0)
+        known = {"writable": a.writable, "undefined": made, "holes": dims is not None}
+        row["flags"] = check.flag(*(name for name, holds in known.items() if holds))
         if dims is not None:
             row["dims"] = self._at(dims)
         if a.group is not None:
@@ -321,9 +322,9 @@ class Context:
         for index in np.flatnonzero(self.counts).tolist():
             site, kind = divmod(index, len(check.KINDS))
             written = [row for row in self.records[index].tolist() if row[0]]
-            rows: list[dict[str, Any]] = [dict(zip(check.RECORD, row)) for row in written]
+            rows: list[dict[str, Any]] = [dict(zip(check.RECORD.fields, row)) for row in written]
             for row in rows:
-                row["by"] = self._program((row["other"] & (1 << 40) - 1) >> 1) if kind == _RACE else 0
+                row["by"] = self._program((row["other"] & check.flag("by_reader") - 1) >> 1) if kind == _RACE else 0
             if check.KINDS[kind] == "race":
                 rows = [] if crowded else [row for row in rows if self._differs(row)]
             if rows:
@@ -362,7 +363,7 @@ def updated(kernel) -> list[Found]:
         before = first.setdefault(site.origin, site)
         again = site.access == "atomic" or site.access == "store" and before.access == "load"
         if site.origin >= 0 and again and site.origin not in {row["origin"] for _, row in found}:
-            found.append((number, dict.fromkeys(check.RECORD, 0) | {
+            found.append((number, dict.fromkeys(check.RECORD.fields, 0) | {
                 "kind": check.KINDS.index("missing reset"), "site": number, "origin": site.origin}))
     return [Found(kernel.metadata, (1, 1, 1), {row["origin"]: Argument(names[row["origin"]], 0)}, [row],
                   {(number, row["kind"]): 1}) for number, row in found]

@@ -22,7 +22,9 @@ from .table import statement
 
 __all__ = []
 
-_FLAGS = {"load": 1, "store": 2, "atomic": 7, "swap": 7, "volatile": 5}  # read 1, write 2, atomic 4
+_UPDATE = library.flag("reads", "writes", "atomic")
+_FLAGS = {"load": library.flag("reads"), "store": library.flag("writes"), "atomic": _UPDATE, "swap": _UPDATE,
+          "volatile": library.flag("reads", "atomic")}
 
 
 @statement(ops.check, visits="some")
@@ -51,7 +53,7 @@ def _check(lo, op):
 def _site(lo, op):
     """The site's words, constants of the kernel."""
     access, size = op.attrs["access"], T.element(op.operands[1].type).pointee.bytes
-    flags = _FLAGS[access] | (8 if op.attrs["foreign"] else 0)
+    flags = _FLAGS[access] | (library.flag("foreign") if op.attrs["foreign"] else 0)
     return lo.w.string(struct.pack("<4q", op.attrs["site"], op.attrs["origin"], size, flags))
 
 
@@ -78,8 +80,9 @@ class _Look:
     def extent(self):
         """The addresses (i64) between which all is well: they are the same during a launch."""
         lo, w = self.lo, self.lo.w
-        first = library.REGION.index("write_low" if _FLAGS[self.op.attrs["access"]] & 2 else "read_low")
-        at = len(library.CONTEXT) + self.op.attrs["origin"] * len(library.REGION) + first
+        writes = _FLAGS[self.op.attrs["access"]] & library.flag("writes")
+        first = library.REGION.index("write_low" if writes else "read_low")
+        at = (library.CONTEXT.size + self.op.attrs["origin"] * library.REGION.size) // 8 + first
         return [lo.cse(("extent", at + k), lambda k=k: w.load(
             "i64", w.gep("i64", self.context, w.const("i64", at + k)), at=0)) for k in range(2)]
 

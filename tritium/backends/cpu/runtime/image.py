@@ -30,7 +30,7 @@ from ...launcher import launcher as native_launcher
 from ...launcher.parts import NATIVE, Part, Symbols, builtin
 from ...llvm import jit, structs, writer
 from ...llvm.target import CpuTarget, cpu_target
-from ..library import check, check_cells, dot, dot_amx, partial, sort, tile_copy  # fmt: skip
+from ..library import check, dot, dot_amx, partial, sort, tile_copy  # fmt: skip
 from . import alone, cooperative, faults, float_state, interrupt, job, launcher, pool
 
 __all__ = ["PARTS", "Runtime"]
@@ -47,7 +47,7 @@ PARTS = (
     Part("core", _CORE, (structs, job, pool, alone, interrupt, float_state, cooperative, faults, guards,
                          native_launcher, fast_paths, preconditions, launcher), _core),
     *(Part(f"partial.{n}", s, (partial,), lambda _, n=n: partial.partial(n)) for n, s in partial.SYMBOLS.items()),
-    Part("check", check.SYMBOLS, (check, check_cells), check.check),
+    Part("check", check.SYMBOLS, (check, *check.MODULES), check.check),
     Part("tile", tile_copy.SYMBOLS, (tile_copy,), lambda _: tile_copy.tile_copy()),
     *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
     Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),

@@ -1,11 +1,8 @@
-"""The other half of check.py: who touched an element last, and who knows of whom.
+"""Who touched an element last, and whether the two may have done so at the same time.
 
 A cell of 4 bytes is twice the number of a *segment*, plus 1 for an atomic: one cell for who wrote an element, one for
-who read it. A segment is what a program does between two releases or barriers; numbers grow from launch to launch, so
-cells of earlier launches are old. The last number of a launch stands for several readers.
-
-A release closes the segment of its program and notes the time, which is the number of the next segment, at the hash of
-its address. Who acquires there knows of all segments that were closed by then.
+who read it, and one for the lane that wrote it. Numbers grow from launch to launch, so cells of earlier launches are
+old. The last number of a launch stands for several readers.
 """
 
 from __future__ import annotations
@@ -13,73 +10,31 @@ from __future__ import annotations
 __all__ = ["TEXT"]
 
 TEXT = """
-; The entry of a segment: program, when it was closed, up to when it knows of others.
-define internal ptr @segment(ptr %context, i64 %g) nounwind alwaysinline {
-  %segments = call ptr @pointer(ptr %context, i64 2)
-  %base = call i64 @word(ptr %context, i64 0)
-  %k = sub i64 %g, %base
-  %p = getelementptr [4 x i32], ptr %segments, i64 %k
-  ret ptr %p
-}
-
-; Whether all that segment %g has done is known to segment %me.
-define internal i1 @ordered(ptr %context, i64 %g, i64 %me) nounwind noinline {
-entry:
-  %segments = call ptr @pointer(ptr %context, i64 2)
-  %none = icmp eq ptr %segments, null
-  br i1 %none, label %no, label %look
-look:
-  %limit = call i64 @word(ptr %context, i64 4)
-  %many = icmp eq i64 %g, %limit
-  br i1 %many, label %yes, label %compare
-compare:
-  %theirs = call ptr @segment(ptr %context, i64 %g)
-  %mine = call ptr @segment(ptr %context, i64 %me)
-  %p = load i32, ptr %theirs
-  %q = load i32, ptr %mine
-  %same = icmp eq i32 %p, %q
-  br i1 %same, label %yes, label %times
-times:
-  %closed.p = getelementptr i32, ptr %theirs, i64 1
-  %closed = load atomic i32, ptr %closed.p monotonic, align 4
-  %seen.p = getelementptr i32, ptr %mine, i64 2
-  %seen = load atomic i32, ptr %seen.p monotonic, align 4
-  %is.closed = icmp ne i32 %closed, 0
-  %known = icmp ule i32 %closed, %seen
-  %ok = and i1 %is.closed, %known
-  ret i1 %ok
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}
-
-define internal i64 @current(ptr %context, i64 %program) nounwind alwaysinline {
-  %current = call ptr @pointer(ptr %context, i64 1)
-  %p = getelementptr i32, ptr %current, i64 %program
-  %g = load i32, ptr %p
-  %w = zext i32 %g to i64
-  ret i64 %w
-}
+declare i1 @llvm.vector.reduce.or.v8i1(<8 x i1>)
 
 ; Look at what others did to a cell; note what this program does. Reports one conflict at most.
 define internal void @track(ptr %context, ptr %site, i64 %program, i64 %address, i64 %lane, ptr %region, i64 %cell,
                             i1 %told) nounwind noinline {
 entry:
-  %flags = call i64 @word(ptr %site, i64 3)
-  %size = call i64 @word(ptr %site, i64 2)
-  %base = call i64 @word(ptr %context, i64 0)
+  %flags.p = field site.flags of %site
+  %flags = load i64, ptr %flags.p, align 1
+  %size.p = field site.size of %site
+  %size = load i64, ptr %size.p, align 1
+  %base.p = field context.base of %context
+  %base = load i64, ptr %base.p
   %me = call i64 @current(ptr %context, i64 %program)
-  %atomic.bits = and i64 %flags, 4
+  %atomic.bits = and i64 %flags, flag(atomic)
   %atomic = icmp ne i64 %atomic.bits, 0
-  %write.bits = and i64 %flags, 2
+  %write.bits = and i64 %flags, flag(writes)
   %write = icmp ne i64 %write.bits, 0
   %twice = shl i64 %me, 1
   %one = zext i1 %atomic to i64
   %mark.w = or i64 %twice, %one
   %mark = trunc i64 %mark.w to i32
-  %writers = call ptr @pointer(ptr %region, i64 5)
-  %readers = call ptr @pointer(ptr %region, i64 6)
+  %writers.p = field region.writers of %region
+  %writers = load ptr, ptr %writers.p
+  %readers.p = field region.readers of %region
+  %readers = load ptr, ptr %readers.p
   %w.p = getelementptr i32, ptr %writers, i64 %cell
   %w = load i32, ptr %w.p
   %w.w = zext i32 %w to i64
@@ -90,7 +45,8 @@ entry:
   br i1 %by.other, label %written, label %own
 own:
   ; This program has written it since its last barrier: another lane may have.
-  %lanes = call ptr @pointer(ptr %region, i64 13)
+  %lanes.p = field region.writing_lanes of %region
+  %lanes = load ptr, ptr %lanes.p
   %no.lanes = icmp eq ptr %lanes, null
   %not.mine = xor i1 %fresh, true
   %skip.0 = or i1 %no.lanes, %not.mine
@@ -106,7 +62,8 @@ own.lane:
 tell.own:
   %lane.w = zext i32 %lane.0 to i64
   %value.0 = call i64 @peek(i64 %address, i64 %size)
-  call void @report(ptr %context, ptr %site, i64 6, i64 %program, i64 %lane, i64 %address, i64 %lane.w, i64 %value.0)
+  call void @report(ptr %context, ptr %site, i64 kind(race in program), i64 %program, i64 %lane, i64 %address,
+      i64 %lane.w, i64 %value.0)
   br label %after
 written:
   %w.bit = and i64 %w.w, 1
@@ -119,7 +76,8 @@ order:
   br i1 %silent, label %after, label %tell
 tell:
   %value = call i64 @peek(i64 %address, i64 %size)
-  call void @report(ptr %context, ptr %site, i64 5, i64 %program, i64 %lane, i64 %address, i64 %w.w, i64 %value)
+  call void @report(ptr %context, ptr %site, i64 kind(race), i64 %program, i64 %lane, i64 %address, i64 %w.w,
+      i64 %value)
   br label %after
 after:
   %told.1 = phi i1 [%told, %own], [%told, %own.lane], [%told, %tell.own], [%told, %written], [%told, %order],
@@ -133,7 +91,8 @@ store:
   %stays = and i1 %k.0, %atomic                  ; an atomic does not hide the plain store before it
   %mark.now = select i1 %stays, i32 %w, i32 %mark
   store i32 %mark.now, ptr %w.p
-  %lanes.1 = call ptr @pointer(ptr %region, i64 13)
+  %lanes.1.p = field region.writing_lanes of %region
+  %lanes.1 = load ptr, ptr %lanes.1.p
   %no.lanes.1 = icmp eq ptr %lanes.1, null
   br i1 %no.lanes.1, label %reads, label %keep.lane
 keep.lane:
@@ -165,8 +124,9 @@ r.order:
   br i1 %r.known, label %done, label %r.tell
 r.tell:
   %r.value = call i64 @peek(i64 %address, i64 %size)
-  %r.mark = or i64 %r.w, 1099511627776
-  call void @report(ptr %context, ptr %site, i64 5, i64 %program, i64 %lane, i64 %address, i64 %r.mark, i64 %r.value)
+  %r.mark = or i64 %r.w, flag(by_reader)
+  call void @report(ptr %context, ptr %site, i64 kind(race), i64 %program, i64 %lane, i64 %address, i64 %r.mark,
+      i64 %r.value)
   br label %done
 load:
   %no.readers.1 = icmp eq ptr %readers, null
@@ -182,7 +142,8 @@ note:
   br i1 %n.free, label %n.put, label %n.known
 n.known:
   %n.ordered = call i1 @ordered(ptr %context, i64 %n.reader, i64 %me)
-  %n.limit = call i64 @word(ptr %context, i64 4)
+  %n.limit.p = field context.limit of %context
+  %n.limit = load i64, ptr %n.limit.p
   %n.twice = shl i64 %n.limit, 1
   %n.many = trunc i64 %n.twice to i32
   %n.few = select i1 %n.ordered, i32 %mark, i32 %n.many
@@ -223,14 +184,41 @@ no:
   ret i1 false
 }
 
+; The cells of a row that is written, 32 at a time, while nobody else has written them in this launch.
+define internal i64 @track_written(ptr %writers, i64 %n, <32 x i32> %mine, <32 x i32> %old) nounwind noinline {
+entry:
+  br label %next
+next:
+  %i = phi i64 [0, %entry], [%i32, %put]
+  %i32 = add i64 %i, 32
+  %room = icmp sle i64 %i32, %n
+  br i1 %room, label %look, label %done
+look:
+  %p = getelementptr i32, ptr %writers, i64 %i
+  %w = load <32 x i32>, ptr %p, align 4
+  %new = icmp ugt <32 x i32> %w, %old
+  %other = icmp ne <32 x i32> %w, %mine
+  %bad = and <32 x i1> %new, %other
+  %any = call i1 @llvm.vector.reduce.or.v32i1(<32 x i1> %bad)
+  br i1 %any, label %done, label %put
+put:
+  store <32 x i32> %mine, ptr %p, align 4
+  br label %next
+done:
+  ret i64 %i
+}
+
 ; As many cells of a row as 8 at a time take, while there is no conflict. Returns how many lanes were done.
 define internal i64 @track_row(ptr %context, ptr %site, i64 %program, ptr %region, i64 %cell, i64 %n, i64 %lane)
     nounwind noinline {
 entry:
-  %flags = call i64 @word(ptr %site, i64 3)
-  %base.w = call i64 @word(ptr %context, i64 0)
+  %flags.p = field site.flags of %site
+  %flags = load i64, ptr %flags.p, align 1
+  %base.w.p = field context.base of %context
+  %base.w = load i64, ptr %base.w.p
   %me = call i64 @current(ptr %context, i64 %program)
-  %limit = call i64 @word(ptr %context, i64 4)
+  %limit.p = field context.limit of %context
+  %limit = load i64, ptr %limit.p
   %many.w = shl i64 %limit, 1
   %many.i = trunc i64 %many.w to i32
   %mark.w = shl i64 %me, 1
@@ -244,20 +232,31 @@ entry:
   %old = shufflevector <8 x i32> %b.0, <8 x i32> poison, <8 x i32> zeroinitializer
   %a.0 = insertelement <8 x i32> poison, i32 %many.i, i64 0
   %many = shufflevector <8 x i32> %a.0, <8 x i32> poison, <8 x i32> zeroinitializer
-  %write.bit = and i64 %flags, 2
+  %write.bit = and i64 %flags, flag(writes)
   %write = icmp ne i64 %write.bit, 0
-  %writers = call ptr @pointer(ptr %region, i64 5)
-  %readers = call ptr @pointer(ptr %region, i64 6)
-  %lanes = call ptr @pointer(ptr %region, i64 13)
+  %writers.p = field region.writers of %region
+  %writers = load ptr, ptr %writers.p
+  %readers.p = field region.readers of %region
+  %readers = load ptr, ptr %readers.p
+  %lanes.p = field region.writing_lanes of %region
+  %lanes = load ptr, ptr %lanes.p
   %no.readers = icmp eq ptr %readers, null
   %no.lanes = icmp eq ptr %lanes, null
   %last.w = alloca <8 x i32>
   %last.r = alloca <8 x i32>
   store <8 x i32> zeroinitializer, ptr %last.w
   store <8 x i32> zeroinitializer, ptr %last.r
+  %only.0 = and i1 %write, %no.readers
+  %only = and i1 %only.0, %no.lanes
+  br i1 %only, label %written, label %next
+written:
+  %first.p = getelementptr i32, ptr %writers, i64 %cell
+  %mine.32 = shufflevector <8 x i32> %m.0, <8 x i32> poison, <32 x i32> zeroinitializer
+  %old.32 = shufflevector <8 x i32> %b.0, <8 x i32> poison, <32 x i32> zeroinitializer
+  %did = call i64 @track_written(ptr %first.p, i64 %n, <32 x i32> %mine.32, <32 x i32> %old.32)
   br label %next
 next:
-  %i = phi i64 [0, %entry], [%i8, %again]
+  %i = phi i64 [0, %entry], [%did, %written], [%i8, %again]
   %i8 = add i64 %i, 8
   %room = icmp sle i64 %i8, %n
   br i1 %room, label %look, label %done
@@ -335,91 +334,5 @@ again:
   br label %next
 done:
   ret i64 %i
-}
-declare i1 @llvm.vector.reduce.or.v8i1(<8 x i1>)
-
-define internal ptr @slot(ptr %context, ptr %p) nounwind alwaysinline {
-  %slots = call ptr @pointer(ptr %context, i64 9)
-  %x = ptrtoint ptr %p to i64
-  %a = lshr i64 %x, 2
-  %h = mul i64 %a, -7046029254386353131
-  %k = lshr i64 %h, 52
-  %q = getelementptr i32, ptr %slots, i64 %k
-  ret ptr %q
-}
-
-; A new segment of a program, which begins now. 0 if there is no room for one.
-define internal i64 @begin(ptr %context, i64 %program) nounwind noinline {
-entry:
-  %segments = call ptr @pointer(ptr %context, i64 2)
-  %none = icmp eq ptr %segments, null
-  br i1 %none, label %full, label %take
-take:
-  %next.p = getelementptr i64, ptr %context, i64 3
-  %limit = call i64 @word(ptr %context, i64 4)
-  %g = atomicrmw add ptr %next.p, i64 1 seq_cst
-  %room = icmp slt i64 %g, %limit
-  br i1 %room, label %make, label %full
-make:
-  %me = call i64 @current(ptr %context, i64 %program)
-  %before = call ptr @segment(ptr %context, i64 %me)
-  %after = call ptr @segment(ptr %context, i64 %g)
-  %g.i = trunc i64 %g to i32
-  %program.i = trunc i64 %program to i32
-  store i32 %program.i, ptr %after
-  %seen.p = getelementptr i32, ptr %before, i64 2
-  %seen = load i32, ptr %seen.p
-  %seen.q = getelementptr i32, ptr %after, i64 2
-  store i32 %seen, ptr %seen.q
-  %open.p = getelementptr i32, ptr %after, i64 1
-  store i32 0, ptr %open.p
-  %closed.p = getelementptr i32, ptr %before, i64 1
-  store atomic i32 %g.i, ptr %closed.p release, align 4
-  %current = call ptr @pointer(ptr %context, i64 1)
-  %c = getelementptr i32, ptr %current, i64 %program
-  store i32 %g.i, ptr %c
-  ret i64 %g
-full:
-  ret i64 0
-}
-
-define void @tt.check.release(ptr %context, i64 %program, ptr %p) nounwind noinline {
-entry:
-  %g = call i64 @begin(ptr %context, i64 %program)
-  %none = icmp eq i64 %g, 0
-  br i1 %none, label %done, label %tell
-tell:
-  %slot = call ptr @slot(ptr %context, ptr %p)
-  %g.i = trunc i64 %g to i32
-  %old = atomicrmw umax ptr %slot, i32 %g.i release
-  br label %done
-done:
-  ret void
-}
-
-define void @tt.check.acquire(ptr %context, i64 %program, ptr %p) nounwind noinline {
-entry:
-  %segments = call ptr @pointer(ptr %context, i64 2)
-  %none = icmp eq ptr %segments, null
-  br i1 %none, label %done, label %learn
-learn:
-  %slot = call ptr @slot(ptr %context, ptr %p)
-  %t = load atomic i32, ptr %slot acquire, align 4
-  %me = call i64 @current(ptr %context, i64 %program)
-  %mine = call ptr @segment(ptr %context, i64 %me)
-  %seen.p = getelementptr i32, ptr %mine, i64 2
-  %seen = load i32, ptr %seen.p
-  %later = icmp ugt i32 %t, %seen
-  br i1 %later, label %put, label %done
-put:
-  store i32 %t, ptr %seen.p
-  br label %done
-done:
-  ret void
-}
-
-define void @tt.check.barrier(ptr %context, i64 %program) nounwind noinline {
-  %g = call i64 @begin(ptr %context, i64 %program)
-  ret void
 }
 """

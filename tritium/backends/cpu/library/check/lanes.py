@@ -1,0 +1,209 @@
+"""The checks of an access lane by lane: extent, rights, contents, and who else touches the element."""
+
+from __future__ import annotations
+
+__all__ = ["TEXT"]
+
+TEXT = """
+; One lane: is it inside, may it be written, has it been written, who else touches it?
+define internal void @lane(ptr %context, ptr %site, i64 %program, i64 %address, ptr %mask, i64 %lane)
+    nounwind noinline {
+entry:
+  %m = load i8, ptr %mask
+  %off = icmp eq i8 %m, 0
+  br i1 %off, label %done, label %begin
+begin:
+  %origin.p = field site.origin of %site
+  %origin = load i64, ptr %origin.p, align 1
+  %size.p = field site.size of %site
+  %size = load i64, ptr %size.p, align 1
+  %flags.p = field site.flags of %site
+  %flags = load i64, ptr %flags.p, align 1
+  %any = icmp slt i64 %origin, 0
+  br i1 %any, label %search, label %given
+search:
+  %r.found = call ptr @find(ptr %context, i64 %address, i64 %size)
+  %lost = icmp eq ptr %r.found, null
+  br i1 %lost, label %nowhere, label %inside
+nowhere:
+  %foreign.bit = and i64 %flags, flag(foreign)
+  %foreign = icmp ne i64 %foreign.bit, 0
+  %real = icmp ugt i64 %address, 65535
+  %ok = and i1 %foreign, %real
+  br i1 %ok, label %done, label %out
+given:
+  %r.given = call ptr @region(ptr %context, i64 %origin)
+  %low.p = field region.low of %r.given
+  %low = load i64, ptr %low.p
+  %high.p = field region.high of %r.given
+  %high = load i64, ptr %high.p
+  %end = add i64 %address, %size
+  %above = icmp uge i64 %address, %low
+  %below = icmp ule i64 %end, %high
+  %wraps = icmp uge i64 %end, %address
+  %in.0 = and i1 %above, %below
+  %in = and i1 %in.0, %wraps
+  br i1 %in, label %inside, label %out
+out:
+  call void @report(ptr %context, ptr %site, i64 kind(out of bounds), i64 %program, i64 %lane, i64 %address, i64 0,
+      i64 0)
+  store i8 0, ptr %mask
+  br label %done
+inside:
+  %r = phi ptr [%r.found, %search], [%r.given, %given]
+  %r.flags.p = field region.flags of %r
+  %r.flags = load i64, ptr %r.flags.p
+  %holes.bit = and i64 %r.flags, flag(holes)
+  %holes = icmp ne i64 %holes.bit, 0
+  br i1 %holes, label %hole, label %rights
+hole:
+  %dims.p = field region.dims of %r
+  %dims = load ptr, ptr %dims.p
+  %r.low.p = field region.low of %r
+  %r.low = load i64, ptr %r.low.p
+  %offset = sub i64 %address, %r.low
+  %is.hole = call i1 @is_hole(ptr %dims, i64 %offset, i64 %size)
+  br i1 %is.hole, label %out, label %rights
+rights:
+  %write.bit = and i64 %flags, flag(writes)
+  %write = icmp ne i64 %write.bit, 0
+  %writable.bit = and i64 %r.flags, flag(writable)
+  %fixed = icmp eq i64 %writable.bit, 0
+  %forbidden = and i1 %write, %fixed
+  br i1 %forbidden, label %refuse, label %contents
+refuse:
+  call void @report(ptr %context, ptr %site, i64 kind(read-only), i64 %program, i64 %lane, i64 %address, i64 0, i64 0)
+  store i8 0, ptr %mask
+  br label %done
+contents:
+  %read.bit = and i64 %flags, flag(reads)
+  %read = icmp ne i64 %read.bit, 0
+  %undefined.bit = and i64 %r.flags, flag(undefined)
+  %undefined = icmp ne i64 %undefined.bit, 0
+  %look = and i1 %read, %undefined
+  br i1 %look, label %compare, label %tracked
+compare:
+  %whole = and i64 %address, -8
+  %s.low.p = field region.storage_low of %r
+  %s.low = load i64, ptr %s.low.p
+  %s.high.p = field region.storage_high of %r
+  %s.high = load i64, ptr %s.high.p
+  %whole.end = add i64 %whole, 8
+  %w.above = icmp uge i64 %whole, %s.low
+  %w.below = icmp ule i64 %whole.end, %s.high
+  %w.in = and i1 %w.above, %w.below
+  br i1 %w.in, label %word, label %tracked
+word:
+  %p = inttoptr i64 %whole to ptr
+  %x = load i64, ptr %p
+  %pattern.p = field context.pattern of %context
+  %pattern = load i64, ptr %pattern.p
+  %never = icmp eq i64 %x, %pattern
+  br i1 %never, label %unset, label %tracked
+unset:
+  call void @report(ptr %context, ptr %site, i64 kind(uninitialised), i64 %program, i64 %lane, i64 %address, i64 0,
+      i64 0)
+  br label %tracked
+tracked:
+  %writers.p = field region.writers of %r
+  %writers = load ptr, ptr %writers.p
+  %free = icmp eq ptr %writers, null
+  br i1 %free, label %done, label %cells
+cells:
+  %base.p = field region.storage_low of %r
+  %base = load i64, ptr %base.p
+  %shift.p = field region.shift of %r
+  %shift = load i64, ptr %shift.p
+  %from = sub i64 %address, %base
+  %first = lshr i64 %from, %shift
+  %to.0 = add i64 %from, %size
+  %to = sub i64 %to.0, 1
+  %last = lshr i64 %to, %shift
+  br label %cell
+cell:
+  %c = phi i64 [%first, %cells], [%c1, %cell]
+  %later = icmp ne i64 %c, %first
+  call void @track(ptr %context, ptr %site, i64 %program, i64 %address, i64 %lane, ptr %r, i64 %c, i1 %later)
+  %c1 = add i64 %c, 1
+  %more = icmp ule i64 %c1, %last
+  br i1 %more, label %cell, label %done
+done:
+  ret void
+}
+
+define void @tt.check.lanes(ptr %context, ptr %site, i64 %program, ptr %addresses, i64 %n, ptr %mask, i64 %lane)
+    nounwind noinline {
+entry:
+  %origin.p = field site.origin of %site
+  %origin = load i64, ptr %origin.p, align 1
+  %size.p = field site.size of %site
+  %size = load i64, ptr %size.p, align 1
+  %flags.p = field site.flags of %site
+  %flags = load i64, ptr %flags.p, align 1
+  %any = icmp slt i64 %origin, 0
+  %k.0 = select i1 %any, i64 0, i64 %origin
+  %r = call ptr @region(ptr %context, i64 %k.0)
+  %write.bit = and i64 %flags, flag(writes)
+  %write = icmp ne i64 %write.bit, 0
+  %read.low = field region.read_low of %r
+  %read.high = field region.read_high of %r
+  %write.low = field region.write_low of %r
+  %write.high = field region.write_high of %r
+  %low.p = select i1 %write, ptr %write.low, ptr %read.low
+  %high.p = select i1 %write, ptr %write.high, ptr %read.high
+  %low.0 = load i64, ptr %low.p
+  %high.0 = load i64, ptr %high.p
+  %low = select i1 %any, i64 1, i64 %low.0        ; nothing lies in an empty extent
+  %high = select i1 %any, i64 0, i64 %high.0
+  br label %each
+each:
+  %k = phi i64 [0, %entry], [%k1, %next]
+  %p = getelementptr i64, ptr %addresses, i64 %k
+  %address = load i64, ptr %p
+  %end = add i64 %address, %size
+  %above = icmp uge i64 %address, %low
+  %below = icmp ule i64 %end, %high
+  %in = and i1 %above, %below
+  br i1 %in, label %next, label %closer
+closer:
+  %m = getelementptr i8, ptr %mask, i64 %k
+  %l = add i64 %lane, %k
+  call void @lane(ptr %context, ptr %site, i64 %program, i64 %address, ptr %m, i64 %l)
+  br label %next
+next:
+  %k1 = add i64 %k, 1
+  %more = icmp slt i64 %k1, %n
+  br i1 %more, label %each, label %done
+done:
+  ret void
+}
+
+define void @tt.check.wide(ptr %context, ptr %site, i64 %program, ptr %indices, i64 %n, ptr %mask, i64 %lane)
+    nounwind noinline cold {
+entry:
+  br label %each
+each:
+  %k = phi i64 [0, %entry], [%k1, %next]
+  %p = getelementptr i64, ptr %indices, i64 %k
+  %x = load i64, ptr %p
+  %low = trunc i64 %x to i32
+  %back = sext i32 %low to i64
+  %differs = icmp ne i64 %back, %x
+  %m = getelementptr i8, ptr %mask, i64 %k
+  %on.byte = load i8, ptr %m
+  %on = icmp ne i8 %on.byte, 0
+  %bad = and i1 %differs, %on
+  br i1 %bad, label %tell, label %next
+tell:
+  %l = add i64 %lane, %k
+  call void @report(ptr %context, ptr %site, i64 kind(overflow), i64 %program, i64 %l, i64 0, i64 0, i64 %x)
+  store i8 0, ptr %m
+  br label %next
+next:
+  %k1 = add i64 %k, 1
+  %more = icmp slt i64 %k1, %n
+  br i1 %more, label %each, label %done
+done:
+  ret void
+}
+"""

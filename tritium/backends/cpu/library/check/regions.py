@@ -1,0 +1,135 @@
+"""Where elements lie: the row of an access, its holes, and whether memory has been written."""
+
+from __future__ import annotations
+
+__all__ = ["TEXT"]
+
+TEXT = """
+declare i1 @llvm.vector.reduce.or.v4i1(<4 x i1>)
+
+; The row of a parameter: they come after the context.
+define internal ptr @region(ptr %context, i64 %k) nounwind alwaysinline {
+  %rows = getelementptr %context, ptr %context, i64 1
+  %p = getelementptr %region, ptr %rows, i64 %k
+  ret ptr %p
+}
+
+; The first row whose elements hold an access, or null.
+define internal ptr @find(ptr %context, i64 %address, i64 %size) nounwind noinline {
+entry:
+  %n.p = field context.regions of %context
+  %n = load i64, ptr %n.p
+  br label %look
+look:
+  %k = phi i64 [0, %entry], [%k1, %next]
+  %more = icmp slt i64 %k, %n
+  br i1 %more, label %try, label %none
+try:
+  %r = call ptr @region(ptr %context, i64 %k)
+  %low.p = field region.low of %r
+  %low = load i64, ptr %low.p
+  %high.p = field region.high of %r
+  %high = load i64, ptr %high.p
+  %end = add i64 %address, %size
+  %above = icmp uge i64 %address, %low
+  %below = icmp ule i64 %end, %high
+  %in = and i1 %above, %below
+  br i1 %in, label %found, label %next
+next:
+  %k1 = add i64 %k, 1
+  br label %look
+found:
+  ret ptr %r
+none:
+  ret ptr null
+}
+
+; Whether an offset lies between the elements of a view: %dims has a count, then size and stride of each axis, the
+; widest stride first.
+define internal i1 @is_hole(ptr %dims, i64 %offset, i64 %size) nounwind noinline {
+entry:
+  %n = load i64, ptr %dims
+  br label %axis
+axis:
+  %k = phi i64 [0, %entry], [%k1, %step]
+  %left = phi i64 [%offset, %entry], [%rest, %step]
+  %more = icmp slt i64 %k, %n
+  br i1 %more, label %look, label %end
+look:
+  %two = shl i64 %k, 1
+  %at = add i64 %two, 1
+  %length.p = getelementptr i64, ptr %dims, i64 %at
+  %length = load i64, ptr %length.p
+  %at2 = add i64 %two, 2
+  %stride.p = getelementptr i64, ptr %dims, i64 %at2
+  %stride = load i64, ptr %stride.p
+  %q = udiv i64 %left, %stride
+  %over = icmp uge i64 %q, %length
+  br i1 %over, label %yes, label %step
+step:
+  %whole = mul i64 %q, %stride
+  %rest = sub i64 %left, %whole
+  %k1 = add i64 %k, 1
+  br label %axis
+end:
+  %itemsize.at = shl i64 %n, 1
+  %last = add i64 %itemsize.at, 1
+  %itemsize.p = getelementptr i64, ptr %dims, i64 %last
+  %itemsize = load i64, ptr %itemsize.p
+  %past = add i64 %left, %size
+  %out = icmp ugt i64 %past, %itemsize
+  ret i1 %out
+yes:
+  ret i1 true
+}
+
+; Whether no word of some bytes holds the pattern. What reaches out of the storage is left to `lane`.
+define internal i1 @is_defined(ptr %context, ptr %region, i64 %address, i64 %bytes) nounwind noinline {
+entry:
+  %pattern.p = field context.pattern of %context
+  %pattern = load i64, ptr %pattern.p
+  %s.low.p = field region.storage_low of %region
+  %s.low = load i64, ptr %s.low.p
+  %s.high.p = field region.storage_high of %region
+  %s.high = load i64, ptr %s.high.p
+  %first = and i64 %address, -8
+  %past = add i64 %address, %bytes
+  %round = add i64 %past, 7
+  %last = and i64 %round, -8
+  %low.in = icmp uge i64 %first, %s.low
+  %high.in = icmp ule i64 %last, %s.high
+  %in = and i1 %low.in, %high.in
+  %p.0 = insertelement <4 x i64> poison, i64 %pattern, i64 0
+  %never = shufflevector <4 x i64> %p.0, <4 x i64> poison, <4 x i32> zeroinitializer
+  br i1 %in, label %fours, label %no
+fours:
+  %at = phi i64 [%first, %entry], [%after, %more]
+  %after = add i64 %at, 32
+  %room = icmp ule i64 %after, %last
+  br i1 %room, label %four, label %ones
+four:
+  %p = inttoptr i64 %at to ptr
+  %x = load <4 x i64>, ptr %p, align 8
+  %same = icmp eq <4 x i64> %x, %never
+  %any = call i1 @llvm.vector.reduce.or.v4i1(<4 x i1> %same)
+  br i1 %any, label %no, label %more
+more:
+  br label %fours
+ones:
+  %k = phi i64 [%at, %fours], [%k1, %next]
+  %left = icmp ult i64 %k, %last
+  br i1 %left, label %one, label %yes
+one:
+  %q = inttoptr i64 %k to ptr
+  %y = load i64, ptr %q
+  %hit = icmp eq i64 %y, %pattern
+  br i1 %hit, label %no, label %next
+next:
+  %k1 = add i64 %k, 8
+  br label %ones
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+"""

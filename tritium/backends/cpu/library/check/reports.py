@@ -1,0 +1,137 @@
+"""What is wrong is kept, the first few of each site and kind; and how long a program may wait."""
+
+from __future__ import annotations
+
+__all__ = ["TEXT"]
+
+TEXT = """
+declare i32 @clock_gettime(i32, ptr)
+declare i32 @sched_yield()
+
+; Keep what is wrong, the first few of each site and kind; count the rest.
+define internal void @report(ptr %context, ptr %site, i64 %kind, i64 %program, i64 %lane, i64 %address, i64 %other,
+                             i64 %value) nounwind noinline cold {
+entry:
+  %number.p = field site.number of %site
+  %number = load i64, ptr %number.p, align 1
+  %row.0 = mul i64 %number, kinds()
+  %index = add i64 %row.0, %kind
+  %counts.p = field context.counts of %context
+  %counts = load ptr, ptr %counts.p
+  %count.p = getelementptr i64, ptr %counts, i64 %index
+  %n = atomicrmw add ptr %count.p, i64 1 monotonic
+  %capacity.p = field context.capacity of %context
+  %capacity = load i64, ptr %capacity.p
+  %room = icmp slt i64 %n, %capacity
+  br i1 %room, label %keep, label %done
+keep:
+  %records.p = field context.records of %context
+  %records = load ptr, ptr %records.p
+  %row = mul i64 %index, %capacity
+  %at = add i64 %row, %n
+  %r = getelementptr %record, ptr %records, i64 %at
+  %r.program = field record.program of %r
+  store i64 %program, ptr %r.program
+  %r.lane = field record.lane of %r
+  store i64 %lane, ptr %r.lane
+  %r.address = field record.address of %r
+  store i64 %address, ptr %r.address
+  %r.other = field record.other of %r
+  store i64 %other, ptr %r.other
+  %r.value = field record.value of %r
+  store i64 %value, ptr %r.value
+  %r.site = field record.site of %r
+  store i64 %number, ptr %r.site
+  %r.kind = field record.kind of %r
+  store i64 %kind, ptr %r.kind
+  br label %done
+done:
+  ret void
+}
+
+; The bytes of an element, as far as 8 of them.
+define internal i64 @peek(i64 %address, i64 %size) nounwind noinline cold {
+entry:
+  %p = inttoptr i64 %address to ptr
+  switch i64 %size, label %eight [i64 1, label %one i64 2, label %two i64 4, label %four]
+one:
+  %a = load i8, ptr %p, align 1
+  %a.w = zext i8 %a to i64
+  ret i64 %a.w
+two:
+  %b = load i16, ptr %p, align 1
+  %b.w = zext i16 %b to i64
+  ret i64 %b.w
+four:
+  %c = load i32, ptr %p, align 1
+  %c.w = zext i32 %c to i64
+  ret i64 %c.w
+eight:
+  %d = load i64, ptr %p, align 1
+  ret i64 %d
+}
+
+define void @tt.check.stored(ptr %context, ptr %site, i64 %program, i64 %address, i64 %lane, i64 %value)
+    nounwind noinline cold {
+  call void @report(ptr %context, ptr %site, i64 kind(double store), i64 %program, i64 %lane, i64 %address, i64 0,
+      i64 %value)
+  ret void
+}
+
+define void @tt.check.multiple(ptr %context, ptr %site, i64 %program, i64 %x) nounwind noinline cold {
+  call void @report(ptr %context, ptr %site, i64 kind(misaligned), i64 %program, i64 0, i64 0, i64 0, i64 %x)
+  ret void
+}
+
+define void @tt.check.wait(ptr %context, i64 %program) nounwind noinline {
+  %waits.p = field context.waits of %context
+  %waits = load ptr, ptr %waits.p
+  %w = getelementptr %wait, ptr %waits, i64 %program
+  store %wait zeroinitializer, ptr %w
+  ret void
+}
+
+; Whether a program may wait on: it looks at the clock every now and then.
+define i1 @tt.check.patience(ptr %context, ptr %site, i64 %program) nounwind noinline {
+entry:
+  %time = alloca [2 x i64]
+  %waits.p = field context.waits of %context
+  %waits = load ptr, ptr %waits.p
+  %w = getelementptr %wait, ptr %waits, i64 %program
+  %count.p = field wait.count of %w
+  %count = load i64, ptr %count.p
+  %count1 = add i64 %count, 1
+  store i64 %count1, ptr %count.p
+  %low = and i64 %count, 1023
+  %ask = icmp eq i64 %low, 1023
+  br i1 %ask, label %clock, label %yes
+clock:
+  %y = call i32 @sched_yield()
+  %c = call i32 @clock_gettime(i32 1, ptr %time)
+  %s = load i64, ptr %time
+  %ns.p = getelementptr i64, ptr %time, i64 1
+  %ns = load i64, ptr %ns.p
+  %s.ns = mul i64 %s, 1000000000
+  %now = add i64 %s.ns, %ns
+  %begun.p = field wait.begun of %w
+  %begun = load i64, ptr %begun.p
+  %first = icmp eq i64 %begun, 0
+  br i1 %first, label %begin, label %compare
+begin:
+  store i64 %now, ptr %begun.p
+  br label %yes
+compare:
+  %limit.p = field context.patience of %context
+  %limit = load i64, ptr %limit.p
+  %passed = sub i64 %now, %begun
+  %over = icmp sgt i64 %passed, %limit
+  br i1 %over, label %tell, label %yes
+tell:
+  call void @report(ptr %context, ptr %site, i64 kind(endless wait), i64 %program, i64 0, i64 0, i64 0, i64 %count)
+  store i64 0, ptr %begun.p
+  store i64 0, ptr %count.p
+  ret i1 false
+yes:
+  ret i1 true
+}
+"""

@@ -1,0 +1,199 @@
+"""The check of a row of elements: those whose lanes are alike are looked at together."""
+
+from __future__ import annotations
+
+__all__ = ["TEXT"]
+
+TEXT = """
+declare i1 @llvm.vector.reduce.or.v32i1(<32 x i1>)
+
+; How many lanes of a mask are on if those are the first ones; -1 for other masks.
+define internal i64 @prefix(ptr %mask, i64 %n) nounwind noinline {
+entry:
+  br label %wide
+wide:
+  %v = phi i64 [0, %entry], [%v32, %wide.more]
+  %v32 = add i64 %v, 32
+  %v.room = icmp sle i64 %v32, %n
+  br i1 %v.room, label %wide.look, label %words
+wide.look:
+  %v.p = getelementptr i8, ptr %mask, i64 %v
+  %v.x = load <32 x i8>, ptr %v.p, align 1
+  %v.off = icmp ne <32 x i8> %v.x, splat (i8 1)
+  %v.any = call i1 @llvm.vector.reduce.or.v32i1(<32 x i1> %v.off)
+  br i1 %v.any, label %words, label %wide.more
+wide.more:
+  br label %wide
+words:
+  %i = phi i64 [%v, %wide], [%v, %wide.look], [%i8, %more]
+  %i8 = add i64 %i, 8
+  %room = icmp sle i64 %i8, %n
+  br i1 %room, label %word, label %bytes
+word:
+  %p = getelementptr i8, ptr %mask, i64 %i
+  %x = load i64, ptr %p, align 1
+  %ones = icmp eq i64 %x, 72340172838076673
+  br i1 %ones, label %more, label %bytes
+more:
+  br label %words
+bytes:
+  %j = phi i64 [%i, %words], [%i, %word], [%j1, %on]
+  %at.end = icmp sge i64 %j, %n
+  br i1 %at.end, label %zeros, label %byte
+byte:
+  %q = getelementptr i8, ptr %mask, i64 %j
+  %y = load i8, ptr %q
+  %set = icmp ne i8 %y, 0
+  br i1 %set, label %on, label %zeros
+on:
+  %j1 = add i64 %j, 1
+  br label %bytes
+zeros:
+  %z = phi i64 [%j, %bytes], [%j, %byte], [%z8, %zmore]
+  %z8 = add i64 %z, 8
+  %zroom = icmp sle i64 %z8, %n
+  br i1 %zroom, label %zword, label %zbytes
+zword:
+  %zp = getelementptr i8, ptr %mask, i64 %z
+  %zx = load i64, ptr %zp, align 1
+  %none = icmp eq i64 %zx, 0
+  br i1 %none, label %zmore, label %other
+zmore:
+  br label %zeros
+zbytes:
+  %k = phi i64 [%z, %zeros], [%k1, %zon]
+  %k.end = icmp sge i64 %k, %n
+  br i1 %k.end, label %done, label %zbyte
+zbyte:
+  %zq = getelementptr i8, ptr %mask, i64 %k
+  %zy = load i8, ptr %zq
+  %clear = icmp eq i8 %zy, 0
+  br i1 %clear, label %zon, label %other
+zon:
+  %k1 = add i64 %k, 1
+  br label %zbytes
+done:
+  ret i64 %j
+other:
+  ret i64 -1
+}
+
+define void @tt.check.row(ptr %context, ptr %site, i64 %program, ptr %start, i64 %stride, i64 %n, ptr %mask, i64 %lane)
+    nounwind noinline {
+entry:
+  %address = ptrtoint ptr %start to i64
+  %origin.p = field site.origin of %site
+  %origin = load i64, ptr %origin.p, align 1
+  %size.p = field site.size of %site
+  %size = load i64, ptr %size.p, align 1
+  %flags.p = field site.flags of %site
+  %flags = load i64, ptr %flags.p, align 1
+  %unknown = icmp slt i64 %origin, 0
+  %dense = icmp eq i64 %stride, %size
+  %sparse = xor i1 %dense, true
+  %atomic.bit = and i64 %flags, flag(atomic)
+  %atomic = icmp ne i64 %atomic.bit, 0
+  %s.0 = or i1 %unknown, %sparse
+  %s.1 = or i1 %s.0, %atomic
+  br i1 %s.1, label %slowly, label %count
+count:
+  %on = call i64 @prefix(ptr %mask, i64 %n)
+  %scattered = icmp slt i64 %on, 0
+  br i1 %scattered, label %slowly, label %some
+some:
+  %nothing = icmp eq i64 %on, 0
+  br i1 %nothing, label %done, label %region
+region:
+  %r = call ptr @region(ptr %context, i64 %origin)
+  %low.p = field region.low of %r
+  %low = load i64, ptr %low.p
+  %high.p = field region.high of %r
+  %high = load i64, ptr %high.p
+  %bytes = mul i64 %on, %size
+  %end = add i64 %address, %bytes
+  %above = icmp uge i64 %address, %low
+  %below = icmp ule i64 %end, %high
+  %in = and i1 %above, %below
+  br i1 %in, label %rights, label %slowly
+rights:
+  %r.flags.p = field region.flags of %r
+  %r.flags = load i64, ptr %r.flags.p
+  %write.bit = and i64 %flags, flag(writes)
+  %write = icmp ne i64 %write.bit, 0
+  %holes.bit = and i64 %r.flags, flag(holes)
+  %holes = icmp ne i64 %holes.bit, 0
+  %fixed.bit = and i64 %r.flags, flag(writable)
+  %fixed = icmp eq i64 %fixed.bit, 0
+  %forbidden = and i1 %write, %fixed
+  %t.1 = or i1 %holes, %forbidden
+  br i1 %t.1, label %slowly, label %contents
+contents:
+  %made.bit = and i64 %r.flags, flag(undefined)
+  %made = icmp ne i64 %made.bit, 0
+  %reads = xor i1 %write, true
+  %ask = and i1 %made, %reads
+  br i1 %ask, label %scan, label %tracked
+scan:
+  %defined = call i1 @is_defined(ptr %context, ptr %r, i64 %address, i64 %bytes)
+  br i1 %defined, label %tracked, label %slowly
+tracked:
+  %writers.p = field region.writers of %r
+  %writers = load ptr, ptr %writers.p
+  %free = icmp eq ptr %writers, null
+  br i1 %free, label %done, label %granule
+granule:
+  %shift.p = field region.shift of %r
+  %shift = load i64, ptr %shift.p
+  %unit = shl i64 1, %shift
+  %uneven = icmp ne i64 %unit, %size
+  br i1 %uneven, label %slowly, label %begin
+begin:
+  %base.p = field region.storage_low of %r
+  %base = load i64, ptr %base.p
+  %from = sub i64 %address, %base
+  %first = lshr i64 %from, %shift
+  br label %fast
+fast:
+  %i = phi i64 [0, %begin], [%i.next, %few]
+  %cell = add i64 %first, %i
+  %left = sub i64 %on, %i
+  %lane.now = add i64 %lane, %i
+  %did = call i64 @track_row(ptr %context, ptr %site, i64 %program, ptr %r, i64 %cell, i64 %left, i64 %lane.now)
+  %i.did = add i64 %i, %did
+  ; then up to 8 one by one
+  br label %single
+single:
+  %k = phi i64 [0, %fast], [%k1, %one]
+  %at = add i64 %i.did, %k
+  %more = icmp slt i64 %at, %on
+  %few.more = icmp slt i64 %k, 8
+  %go = and i1 %more, %few.more
+  br i1 %go, label %one, label %few
+one:
+  %step = mul i64 %at, %stride
+  %here = add i64 %address, %step
+  %m = getelementptr i8, ptr %mask, i64 %at
+  %l = add i64 %lane, %at
+  call void @lane(ptr %context, ptr %site, i64 %program, i64 %here, ptr %m, i64 %l)
+  %k1 = add i64 %k, 1
+  br label %single
+few:
+  %i.next = add i64 %i.did, %k
+  %again = icmp slt i64 %i.next, %on
+  br i1 %again, label %fast, label %done
+slowly:
+  br label %each
+each:
+  %e = phi i64 [0, %slowly], [%e1, %each]
+  %e.step = mul i64 %e, %stride
+  %e.here = add i64 %address, %e.step
+  %e.m = getelementptr i8, ptr %mask, i64 %e
+  %e.l = add i64 %lane, %e
+  call void @lane(ptr %context, ptr %site, i64 %program, i64 %e.here, ptr %e.m, i64 %e.l)
+  %e1 = add i64 %e, 1
+  %e.more = icmp slt i64 %e1, %n
+  br i1 %e.more, label %each, label %done
+done:
+  ret void
+}
+"""
