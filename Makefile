@@ -54,12 +54,16 @@ types: $(VENV)/.types ## types
 docs: $(VENV)/.test ## write the generated pages and the type stubs again
 	$(BIN)/python docs/make_tour.py
 	$(BIN)/python docs/make_ir.py
+	$(BIN)/python docs/make_environment.py
+	$(BIN)/python docs/make_figures.py
 	$(BIN)/python docs/make_coverage.py
 	$(BIN)/python docs/make_stubs.py
 
 docs-check: $(VENV)/.test ## the generated pages are up to date, and links, paths and commands in documents exist
 	$(BIN)/python docs/make_tour.py --check
 	$(BIN)/python docs/make_ir.py --check
+	$(BIN)/python docs/make_environment.py --check
+	$(BIN)/python docs/make_figures.py --check
 	$(BIN)/python docs/make_stubs.py --check
 	$(BIN)/python -m pytest -q tests/test_repository.py -k "documents or map or readme"
 
