@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 GPU_JOBS ?= 8
 
-.PHONY: demo test test-arch test-arch-root test-gpu check-gpu fuzz bench ci lint types docs-check docs clean help
+.PHONY: demo test test-arch test-arch-root test-gpu check-gpu fuzz bench ci lint types docs-check docs site clean help
 
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -67,6 +67,9 @@ docs-check: $(VENV)/.test ## the generated pages are up to date, and links, path
 	$(BIN)/python docs/make_stubs.py --check
 	$(BIN)/python -m pytest -q tests/test_repository.py -k "documents or map or readme"
 
+site: $(VENV)/.docs ## the documentation as a site, in build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
 
@@ -92,4 +95,9 @@ $(VENV)/.lint: pyproject.toml | $(BIN)/python
 # pyright looks into the packages that are imported, so it needs them as the tests do; its extra brings a node of its own.
 $(VENV)/.types: pyproject.toml | $(VENV)/.test
 	$(BIN)/python -m pip install -q -e ".[test,types]"
+	@touch $@
+
+# The API reference is made of docstrings, tritium.torch's too, so it needs what the tests do.
+$(VENV)/.docs: pyproject.toml | $(VENV)/.test
+	$(BIN)/python -m pip install -q -e ".[test,docs]"
 	@touch $@
