@@ -138,7 +138,7 @@ def signature(value: Any) -> str:
 def docstring(value: Any) -> str:
     """The docstring as Markdown: examples are blocks of Python."""
     parts = []
-    for paragraph in re.split(r"\n\s*\n", (inspect.getdoc(value) or "").strip()):
+    for paragraph in re.split(r"\n[ \t]*\n", (inspect.getdoc(value) or "").strip()):
         if paragraph.lstrip().startswith(">>>"):
             parts.append(f"```pycon\n{inspect.cleandoc(paragraph)}\n```")
         elif paragraph.startswith("    "):
