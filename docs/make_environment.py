@@ -165,7 +165,8 @@ def groups() -> dict[str, knobs.Group]:
 
 def rows() -> dict[str, tuple[str, knobs.Knob]]:
     """Variable -> (group, row of the table)."""
-    return {row.key: (name, row) for name, group in groups().items() for row in group.knob_descriptors.values()}
+    found = [(name, row) for name, group in groups().items() for row in group.knob_descriptors.values()]
+    return {row.key: (name, row) for name, row in found if row.key}
 
 
 def unread() -> set[str]:
@@ -203,7 +204,7 @@ def table(name: str, nobody: set[str]) -> str:
         attribute = row.name if name == "internal" else f"{name}.{row.name}"
         marks = [mark for mark, holds in (("once", row.cached), ("not read", row.key in nobody)) if holds]
         note = f" *{', '.join(marks)}*" if marks else ""
-        lines.append(f"| `{row.key}` | `{attribute}` | {default(row)} | {MEANING[row.key][0]}{note} |")
+        lines.append(f"| `{row.key}` | `{attribute}` | {default(row)} | {MEANING[row.key or ''][0]}{note} |")
     return "\n".join(lines) + "\n"
 
 

@@ -6,12 +6,14 @@ for the site: to the page that shows the file, or to plain text for sources.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import os
 import posixpath
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -135,14 +137,27 @@ def signature(value: Any) -> str:
     return re.sub(r"'([\w |\[\], .]+)'(?=[,)= ]|$)", r"\1", re.sub(r" at 0x[0-9a-f]+", "", text))
 
 
+def is_code(paragraph: str) -> bool:
+    """Whether a paragraph of a docstring is lines of Python; `inspect.getdoc` may have taken their indentation.
+
+    >>> is_code("largest = tl.max(tl.abs(x), axis=0)"), is_code("Absolute value of any number.")
+    (True, False)
+    """
+    try:
+        ast.parse(textwrap.dedent(paragraph))
+    except SyntaxError:
+        return paragraph.startswith("    ")
+    return any(sign in paragraph for sign in "(=")
+
+
 def docstring(value: Any) -> str:
     """The docstring as Markdown: examples are blocks of Python."""
     parts = []
     for paragraph in re.split(r"\n[ \t]*\n", (inspect.getdoc(value) or "").strip()):
         if paragraph.lstrip().startswith(">>>"):
             parts.append(f"```pycon\n{inspect.cleandoc(paragraph)}\n```")
-        elif paragraph.startswith("    "):
-            parts.append(f"```python\n{inspect.cleandoc(' ' + paragraph)}\n```")
+        elif is_code(paragraph):
+            parts.append(f"```python\n{textwrap.dedent(paragraph)}\n```")
         else:
             parts.append(paragraph.replace("<", "&lt;") if "`" not in paragraph else paragraph)
     return "\n\n".join(parts)
@@ -177,7 +192,7 @@ def decisions() -> str:
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that are no files in docs/."""
-    from mkdocs.structure.files import File
+    from mkdocs.structure.files import File  # pyright: ignore[reportMissingImports]
 
     made = {page: rewritten((ROOT / file).read_text(), file, page) for page, file in ROOT_PAGES.items()}
     made["license.md"] = "# Licence\n\n```text\n" + (ROOT / "LICENSE").read_text() + "```\n"

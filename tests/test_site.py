@@ -18,6 +18,7 @@ DOCS = ROOT / "docs"
 def script(name):
     """A module of docs/."""
     spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     path = list(sys.path)
     try:
@@ -67,7 +68,8 @@ def test_files_of_the_root_are_pages():
 def test_the_reference_has_the_language():
     page = script("site_pages").api_page("tritium.language", "tl", "The language.")
     assert "## load\n\n```python\ntl.load(pointer, mask=None" in page and "_semantic" not in page
-    assert "```python\nx = tl.load(x_ptr + offsets" in page and " at 0x" not in page  # the example is code
+    assert "```python\nx = tl.load(x_ptr + offsets" in page and " at 0x" not in page  # examples are code
+    assert "```python\nlargest = tl.max(tl.abs(x), axis=0)\n```" in page
 
 
 def test_nothing_is_fetched():
