@@ -17,7 +17,6 @@ WITHOUT = {
     "cpu/library/check": 1,
     "cpu/lower": 831,
     "cpu/runtime": 4,
-    "gpu/lower": 615,
     "launcher": 38,
     "llvm": 20,
     "nvptx": 44,

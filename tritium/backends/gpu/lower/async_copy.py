@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from .. import ops as gpu_ops
 from ..layout.linear import image
@@ -12,30 +14,35 @@ from .convert import read, write
 from .function import lower
 from .shared_memory import Passage, wait_for_tma
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from .function import Lowering
+
 
 @lower(gpu_ops.multibuffer)
 @takes_shared(lambda op, room: Need([op.attrs["slots"] * bytes_of(op.attrs["tile"])], BUFFER_ALIGNMENT), kept=True,
               leaves="")
-def multibuffer(g, op):
+def multibuffer(g: Lowering, op: Op) -> list[Val]:
     """Copies start at once, where the scratch of a conversion may have been: its readers must be done."""
     Passage(g, op).before_write()
     return [g.int(base) for base in addresses(op)]
 
 
 @lower(gpu_ops.release)
-def release(g, op, address):
+def release(g: Lowering, op: Op, address: Sequence[Val]) -> None:
     """Allocation is done: nothing happens here."""
 
 
 @lower(gpu_ops.tma_wait)
-def tma_wait(g, op):
+def tma_wait(g: Lowering, op: Op) -> None:
     wait_for_tma(g, op.attrs["written"])
 
 
 @lower(gpu_ops.share)
 @takes_shared(lambda op, room: Need([bytes_of(x.type) for x in op.operands], BUFFER_ALIGNMENT), kept=True,
               waits="tma", leaves="")
-def share(g, op, *tiles):
+def share(g: Lowering, op: Op, *tiles: Sequence[Val]) -> tuple[list[Val], ...]:
     """Written at once, into buffers of their own: readers of the last round may still be at work, so all meet first."""
     types, bases = [x.type for x in op.operands], addresses(op)
     Passage(g, op, always=True).before_write()
@@ -48,8 +55,10 @@ def share(g, op, *tiles):
 
 
 @lower(gpu_ops.async_load)
-def async_load(g, op, buffer, pointers, mask=None):
+def async_load(g: Lowering, op: Op, buffer: Sequence[Val], pointers: Sequence[Val],
+               mask: Sequence[Val] | None = None) -> None:
     """One copy of up to 16 bytes for each vector of the thread; a masked-off one writes zeros."""
+    assert g.target.async_copies is not None
     w, tile = g.w, op.attrs["tile"]
     layout, width, size = g.layout(op.operands[1]), op.attrs["vector"], tile.element.bytes
     images, _ = swizzled(tile.shape, op.attrs["axis"], size)
@@ -64,19 +73,21 @@ def async_load(g, op, buffer, pointers, mask=None):
 
 
 @lower(gpu_ops.buffer_load)
-def buffer_load(g, op, buffer):
+def buffer_load(g: Lowering, op: Op, buffer: Sequence[Val]) -> list[Val]:
     images, _ = swizzled(op.type.shape, op.attrs["axis"], op.type.element.bytes)
     return read(g, op.type.element, g.layout(op), images, buffer[0])
 
 
 @lower(gpu_ops.async_commit)
-def async_commit(g, op):
+def async_commit(g: Lowering, op: Op) -> None:
+    assert g.target.async_copies is not None
     g.target.async_copies.commit(g)
 
 
 @lower(gpu_ops.async_wait)
-def async_wait(g, op):
+def async_wait(g: Lowering, op: Op) -> None:
     """Every thread makes its own copies visible to the tensor cores before all meet: none waits for fresh copies."""
+    assert g.target.async_copies is not None
     g.target.async_copies.wait(g, op.attrs["pending"])
     g.target.async_fence(g)
     g.target.barrier(g)

@@ -6,12 +6,17 @@ Their shared memory lies above that of whoever calls them.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from .... import ops
 from ....ir.core import callees_first
 from ...llvm.writer import value
 from .function import Lowering, llvm_type, lower
+
+if TYPE_CHECKING:
+    from ....ir.core import Module, Op
+    from ...llvm.writer import Val
 
 
 class Callee(NamedTuple):
@@ -21,19 +26,19 @@ class Callee(NamedTuple):
     types: tuple
 
     @property
-    def result(self):
+    def result(self) -> str:
         """The LLVM type of what it returns."""
         return self.types[0] if len(self.types) == 1 else f"{{ {', '.join(self.types)} }}" if self.types else "void"
 
 
-def callees(module):
+def callees(module: Module) -> dict[str, Callee]:
     """The functions of a module by name."""
     return {function.name: Callee(f"fn{k}." + re.sub(r"[^\w$]", "_", function.name, flags=re.ASCII),
                                   tuple(llvm_type(y.type) for y in function.body.yields))
             for k, function in enumerate(module.functions)}
 
 
-def write_functions(g):
+def write_functions(g: Lowering) -> None:
     """Write the functions of a kernel that is lowered already, callers first."""
     for function in reversed(callees_first(g.module)):
         inner = Lowering(function.replace(attrs=g.module.attrs), g.target)
@@ -41,7 +46,7 @@ def write_functions(g):
         _write(inner, g.callees[function.name])
 
 
-def _write(g, callee):
+def _write(g: Lowering, callee: Callee) -> None:
     w, body = g.w, g.module.body
     types = [llvm_type(arg.type) for arg in body.args]
     parameters = [f"{t} a{k}" for k, t in enumerate(types)]
@@ -58,7 +63,7 @@ def _write(g, callee):
 
 
 @lower(ops.call)
-def call(g, op, *operands):
+def call(g: Lowering, op: Op, *operands: Sequence[Val]) -> list[Val] | tuple[list[Val], ...]:
     w, callee = g.w, g.callees[op.attrs["callee"]]
     arguments = ", ".join(x.typed for (x,) in map(list, operands))
     made = w.effect(f"call {callee.result} @{callee.symbol}({arguments})", callee.result)

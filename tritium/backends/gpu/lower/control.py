@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
@@ -14,12 +16,18 @@ from .. import ops as gpu_ops
 from ..shared_memory.needs import takes_shared
 from .function import llvm_type, lower, spread_need
 
+if TYPE_CHECKING:
+    from ....ir.core import Block
+    from ...llvm.numbering import NumberingWriter
+    from ...llvm.writer import Val
+    from .function import Lowering
 
-def _flat(lists):
+
+def _flat(lists: Sequence[Sequence[Val] | tuple] | Iterator) -> list[Val]:
     return [x for xs in lists for x in xs]
 
 
-def _unflat(flat, lists):
+def _unflat(flat: Sequence[Val], lists: Sequence[Sequence[Val] | tuple]) -> list[list[Val]]:
     out, k = [], 0
     for xs in lists:
         out.append(list(flat[k : k + len(xs)]))
@@ -28,13 +36,15 @@ def _unflat(flat, lists):
 
 
 @lower(ops.for_)
-def for_(g, op, lo, hi, step, *inits):
+def for_(g: Lowering, op: Op, lo: Sequence[Val], hi: Sequence[Val], step: Sequence[Val],
+         *inits: Sequence[Val]) -> tuple[Sequence[Val], ...]:
     (body,) = op.regions
     index_type = op.operands[0].type
     until = ("s" if index_type.signed else "u") + ("gt" if counts_down(op) else "lt")
     kind, nonempty = llvm_type(index_type), op.attrs["nonempty"]
-    held = {k: g.target.mma.hold(g, dot, inits[k], nonempty) for k, dot in _sums(body)}
-    inits = [() if k in held else xs for k, xs in enumerate(inits)]
+    hold: Any = g.target.mma.hold
+    held = {k: hold(g, dot, inits[k], nonempty) for k, dot in _sums(body)}
+    inits = tuple(() if k in held else xs for k, xs in enumerate(inits))
     with g.w.loop(lo[0], hi[0], step[0], _flat(inits), nonempty, kind, until) as loop:
         g.set(body.args[0], [loop.index])
         for k, xs in enumerate(_unflat(loop.carried, inits)):
@@ -46,7 +56,7 @@ def for_(g, op, lo, hi, step, *inits):
     return tuple(held[k].after(g) if k in held else xs for k, xs in enumerate(_unflat(loop.results, inits)))
 
 
-def _sums(body):
+def _sums(body: Block) -> Iterator[tuple[int, Op]]:
     """(position among the carried values, dot) of those that only gather the products of one started dot."""
     found = [(k, y) for k, y in enumerate(body.yields) if type(y) is Op and y.kind is gpu_ops.dot_shared]
     if not found:
@@ -59,7 +69,7 @@ def _sums(body):
 
 
 @lower(ops.if_)
-def if_(g, op, cond):
+def if_(g: Lowering, op: Op, cond: Sequence[Val]) -> tuple[list[Val], ...]:
     w = g.w
     names, end, parts = (w.label("then"), w.label("else")), w.label("end"), []
     for region, name in zip(op.regions, names):
@@ -78,7 +88,7 @@ def if_(g, op, cond):
 
 
 @contextmanager
-def beside(w, label):
+def beside(w: NumberingWriter, label: str) -> Iterator[Level]:
     """Blocks written beside the open ones, to be put in place once the branch to them is written."""
     w.levels.append(Level(label))
     part = w.levels[-1]
@@ -87,7 +97,7 @@ def beside(w, label):
 
 
 @lower(ops.while_)
-def while_(g, op, *inits):
+def while_(g: Lowering, op: Op, *inits: Sequence[Val]) -> tuple[list[Val], ...]:
     w, (cond, body) = g.w, op.regions
     test, inside, done = w.label("while"), w.label("do"), w.label("done")
     flat, depth = _flat(inits), len(w.levels)
@@ -114,7 +124,7 @@ def while_(g, op, *inits):
 
 
 @lower(ops.rare)
-def rare(g, op, cond, usual, *arguments):
+def rare(g: Lowering, op: Op, cond: Sequence[Val], usual: Sequence[Val], *arguments: Sequence[Val]) -> list[Val]:
     """A branch around the region for each register: warps whose lanes all take the usual value skip it."""
     w, out = g.w, []
     for r, x in enumerate(usual):
@@ -132,25 +142,25 @@ def rare(g, op, cond, usual, *arguments):
 
 
 @lower(ops.barrier)
-def barrier(g, op):
+def barrier(g: Lowering, op: Op) -> None:
     g.target.barrier(g)
 
 
 @lower(ops.clock)
 @takes_shared(lambda op, room: spread_need(T.i64, None) if op.attrs["what"] == "time" else None)
-def clock(g, op):
+def clock(g: Lowering, op: Op) -> Sequence[Val]:
     if op.attrs["what"] == "time":  # branches on it must be taken by all threads together
         return g.spread_owned(op, [g.target.clock(g, "time")], T.i64, None)
     return [g.target.clock(g, op.attrs["what"])]
 
 
 @lower(ops.print_)
-def print_(g, op, *values):
+def print_(g: Lowering, op: Op, *values: Sequence[Val]) -> None:
     g.target.print_values(g, op, values)
 
 
 @lower(ops.assert_)
-def assert_(g, op, cond, mask=None):
+def assert_(g: Lowering, op: Op, cond: Sequence[Val], mask: Sequence[Val] | None = None) -> None:
     w = g.w
     for k, c in enumerate(cond):
         failed = w.binary("xor", c, w.const("i1", True))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
@@ -15,8 +16,15 @@ from ..shared_memory.needs import Need, bytes_of, takes_shared
 from .function import Registers, llvm_type, lower
 from .shared_memory import Passage, image_of, plan, vector_bits
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.numbering import NumberingWriter
+    from ...llvm.writer import Val
+    from ..shared_memory.needs import Room
+    from .function import Lowering
 
-def _convert_need(op, room):
+
+def _convert_need(op: Op, room: Room) -> Need | None:
     """A conversion through shared memory; a tile too large for it is cut."""
     source, target = layout_of(op.operands[0]), layout_of(op)
     if conversion(source, target) in ("same", "registers"):
@@ -28,7 +36,7 @@ def _convert_need(op, room):
 
 @lower(gpu_ops.convert)
 @takes_shared(_convert_need)
-def convert(g, op, x):
+def convert(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
     source, target = g.layout(op.operands[0]), g.layout(op)
     how = conversion(source, target)
     if how == "same":
@@ -39,13 +47,13 @@ def convert(g, op, x):
     return _through_shared(g, op, x, source, target)
 
 
-def _through_shared(g, op, x, source, target):
+def _through_shared(g: Lowering, op: Op, x: Sequence[Val], source: Layout, target: Layout) -> list[Val]:
     """Write in one layout, read in the other; a tile too large for shared memory goes in pieces."""
     t, bits, passage = T.element(op.type), op.attrs.get("cut", ()), Passage(g, op)
     if not bits:
         return _at_once(passage, x, t, source, target)
     from_part, to_part = without(source, bits), without(target, bits)
-    out = [None] * target.registers
+    out: list[Any] = [None] * target.registers
     for number in range(1 << len(bits)):
         chosen = {x: number >> k & 1 for k, x in enumerate(bits)}
         here = [x[r] for r in registers_with(source, chosen)]
@@ -55,20 +63,20 @@ def _through_shared(g, op, x, source, target):
     return out
 
 
-def without(layout, bits):
+def without(layout: Layout, bits: Sequence[int]) -> Layout:
     """The layout of a piece: a tile without these bits."""
     kept = [k for k in range(log2(layout.numel)) if 1 << k not in bits]
     squeeze = lambda e: sum((e >> k & 1) << n for n, k in enumerate(kept))
     return layout._replace(reg=tuple(x for x in layout.reg if x not in bits)).map(squeeze, (1 << len(kept),))
 
 
-def registers_with(layout, chosen):
+def registers_with(layout: Layout, chosen: dict[int, int]) -> list[int]:
     """The registers that hold a piece: those whose numbers have the chosen bits."""
     wanted = [(layout.reg.index(x), bit) for x, bit in chosen.items() if x in layout.reg]
     return [r for r in range(layout.registers) if all(r >> k & 1 == bit for k, bit in wanted)]
 
 
-def _has(g, layout, chosen):
+def _has(g: Lowering, layout: Layout, chosen: dict[int, int]) -> Val | None:
     """i1: this thread holds a part of the piece (None if every one does)."""
     w, out = g.w, None
     for part, images in (("lane", layout.lane), ("warp", layout.warp)):
@@ -80,7 +88,8 @@ def _has(g, layout, chosen):
     return out
 
 
-def _at_once(passage, x, t, source, target, writes=None):
+def _at_once(passage: Passage, x: Sequence[Val], t: T.Scalar | T.Ptr, source: Layout, target: Layout,
+             writes: Val | None = None) -> list[Val]:
     """One trip, with 16-byte accesses where both sides allow; `writes` (i1) tells the threads that have something."""
     g, images, (base,) = passage.g, plan(source, target, t.bytes), passage.bases
     passage.before_write()
@@ -90,7 +99,8 @@ def _at_once(passage, x, t, source, target, writes=None):
     return read(g, t, target, images, base)
 
 
-def _groups(g, layout, images, size, base):
+def _groups(g: Lowering, layout: Layout, images: Sequence[int], size: int,
+            base: Val | int) -> Iterator[tuple[Val, int, int]]:
     """(pointer, first register, count) for each vector access of a thread."""
     width = vector_bits(layout, images, size)
     at = g.addresses(layout, lambda x: image_of(x, images))
@@ -103,7 +113,7 @@ def _groups(g, layout, images, size, base):
         yield g.shared.pointer(g, offset, constant), r, 1 << width
 
 
-def _matrices(g, layout, images, size):
+def _matrices(g: Lowering, layout: Layout, images: Sequence[int], size: int) -> bool:
     """True if a warp's registers are whole 8x8 matrices in memory: 16 bytes in four neighbouring lanes, eight rows."""
     if g.target.store_matrices is None or size != 2 or len(layout.reg) < 3:
         return False
@@ -111,9 +121,10 @@ def _matrices(g, layout, images, size):
     return places[:3] == [2, 4, 8] and all(places[3:6]) and not any(x % 16 for x in places[3:])
 
 
-def _write_matrices(g, x, layout, images, base):
+def _write_matrices(g: Lowering, x: Sequence[Val], layout: Layout, images: Sequence[int], base: Val | int) -> None:
     """Four matrices at once: lane l gives the address of row l % 8 of matrix l / 8, its registers are parts of all."""
     w, place = g.w, lambda e: image_of(e, images)
+    assert g.target.store_matrices is not None
     lane = g.spread([place(e) for e in (*layout.lane[2:], *layout.reg[1:3])], "lane")
     thread = w.binary("xor", lane, g.spread([place(e) for e in layout.warp], "warp"))
     for r, part in enumerate(span_of([place(e) for e in layout.reg[3:]])):
@@ -124,7 +135,8 @@ def _write_matrices(g, x, layout, images, base):
         g.target.store_matrices(g, g.shared.pointer(g, offset), [w.cast("bitcast", pair, "i32") for pair in pairs])
 
 
-def write(g, x, t, layout, images, base, together=True):
+def write(g: Lowering, x: Sequence[Val], t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int], base: Val | int,
+          together: bool = True) -> None:
     """Store a tile to shared memory at byte address `base` by the address map `images`; mostly all threads together."""
     w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
     if together and _matrices(g, layout, images, size):
@@ -138,7 +150,8 @@ def write(g, x, t, layout, images, base, together=True):
         w.effect(f"store {pack(w, items).typed}, {pointer.typed}, align {size * count}")
 
 
-def _matrices_to_read(g, layout, images, size):
+def _matrices_to_read(g: Lowering, layout: Layout, images: Sequence[int],
+                      size: int) -> tuple[int, tuple[int, ...], bool] | None:
     """(register bits inside of a word, images that select a matrix's rows, whether it is turned on the way) if a warp
     can read this as 8x8 matrices of 16-bit elements; None if not.
 
@@ -159,12 +172,14 @@ def _matrices_to_read(g, layout, images, size):
     return None
 
 
-def _read_matrices(g, t, layout, images, base, inner, rows, turned):
+def _read_matrices(g: Lowering, t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int], base: Val | int, inner: int,
+                   rows: tuple[int, ...], turned: bool) -> list[Val]:
     """Up to four matrices at once: lane l gives the address of row l % 8 of matrix l / 8, and gets a word of each."""
     w, count = g.w, min(2, len(layout.reg) - inner)
     taken = layout.reg[inner : inner + count]
     addresses = Layout(layout.shape, layout.reg[inner + count :], pad((*rows, *taken), len(layout.lane)), layout.warp)
     at, out = g.addresses(addresses, lambda x: image_of(x, images)), []
+    assert g.target.load_matrices is not None
     for offset, constant in at:
         if isinstance(base, int):
             constant += base
@@ -177,7 +192,7 @@ def _read_matrices(g, t, layout, images, base, inner, rows, turned):
     return out
 
 
-def _neighbours_first(layout, images, size):
+def _neighbours_first(layout: Layout, images: Sequence[int], size: int) -> tuple[int, ...]:
     """The register bits, those first that walk neighbours in memory."""
     first = []
     while size << len(first) < 16:
@@ -188,7 +203,8 @@ def _neighbours_first(layout, images, size):
     return (*first, *(x for x in layout.reg if x not in first))
 
 
-def write_piece(g, x, t, layout, images, base, chosen):
+def write_piece(g: Lowering, x: Sequence[Val], t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int],
+                base: Val | int, chosen: dict[int, int]) -> None:
     """Store the part of a tile whose elements' numbers have the `chosen` bits ({bit: 0 or 1}), highest in memory."""
     kept = [at for k, at in enumerate(images) if 1 << k not in chosen]
     here, writes = [x[r] for r in registers_with(layout, chosen)], _has(g, layout, chosen)
@@ -196,7 +212,7 @@ def write_piece(g, x, t, layout, images, base, chosen):
         write(g, here, t, without(layout, list(chosen)), kept, base, together=writes is None)
 
 
-def read(g, t, layout, images, base):
+def read(g: Lowering, t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int], base: Val | int) -> list[Val]:
     """Load a tile from shared memory at byte address `base` (a number or an i32 value)."""
     w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
     matrices = _matrices_to_read(g, layout, images, size) if kind != "i1" else None
@@ -206,7 +222,8 @@ def read(g, t, layout, images, base):
     if order != layout.reg:
         found = layout._replace(reg=order)
         out = read(g, t, found, images, base)
-        return [out[found.register_of(e)] for e in layout.register_elements()]
+        place: Any = found.register_of
+        return [out[place(e)] for e in layout.register_elements()]
     stored = "i8" if kind == "i1" else "i64" if type(t) is T.Ptr else kind
     out = []
     for pointer, _, count in _groups(g, layout, images, size, base):
@@ -220,7 +237,7 @@ def read(g, t, layout, images, base):
     return out
 
 
-def pack(w, items) -> Any:
+def pack(w: NumberingWriter, items: Sequence[Val]) -> Any:
     """Several values as one vector."""
     if len(items) == 1:
         return items[0]
@@ -236,12 +253,12 @@ def pack(w, items) -> Any:
     return out
 
 
-def _first_operand(op, room):
+def _first_operand(op: Op, room: Room) -> Need:
     """The whole of what an op picks elements of."""
     return Need([bytes_of(op.operands[0].type)])
 
 
-def _stage(g, op, x):
+def _stage(g: Lowering, op: Op, x: Sequence[Val]) -> int:
     """Put the first operand into scratch in plain row-major order; returns its byte address. Readers may follow at
     once."""
     t, layout, passage = T.element(op.operands[0].type), g.layout(op.operands[0]), Passage(g, op)
@@ -254,7 +271,7 @@ def _stage(g, op, x):
 
 @lower(ops.gather)
 @takes_shared(_first_operand)
-def gather(g, op, x, index):
+def gather(g: Lowering, op: Op, x: Sequence[Val], index: Sequence[Val]) -> list[Val]:
     w, axis = g.w, op.attrs["axis"]
     t, source, target = T.element(op.type), g.layout(op.operands[0]), g.layout(op)
     base = _stage(g, op, x)
@@ -277,13 +294,13 @@ def gather(g, op, x, index):
 
 @lower(ops.extract)
 @takes_shared(_first_operand)
-def extract(g, op, x, *index):
+def extract(g: Lowering, op: Op, x: Sequence[Val], *index: Sequence[Val]) -> list[Val]:
     layout = g.layout(op.operands[0])
     base = _stage(g, op, x)
     return [g.shared.load(g, base, _flat_index(g, layout.shape, index), op.type)]
 
 
-def _flat_index(g, shape, index):
+def _flat_index(g: Lowering, shape: Sequence[int], index: Sequence[Sequence[Val]]) -> Val:
     w, total = g.w, g.int(0)
     for size, (at,) in zip(shape, index):
         at = w.cast("trunc", at, "i32") if at.type == "i64" else w.cast("sext", at, "i32") if at.type != "i32" else at
@@ -292,7 +309,7 @@ def _flat_index(g, shape, index):
 
 
 @lower(ops.insert)
-def insert(g, op, x, value, *index):
+def insert(g: Lowering, op: Op, x: Sequence[Val], value: Sequence[Val], *index: Sequence[Val]) -> list[Val]:
     layout = g.layout(op)
     wanted = _flat_index(g, layout.shape, index)
     thread, parts = g.linear(layout, lambda e: e)
@@ -305,7 +322,7 @@ def insert(g, op, x, value, *index):
 
 @lower(ops.histogram)
 @takes_shared(lambda op, room: Need([4 * op.attrs["bins"]]))
-def histogram(g, op, x, mask=None):
+def histogram(g: Lowering, op: Op, x: Sequence[Val], mask: Sequence[Val] | None = None) -> list[Val]:
     """Counted with atomics on shared memory, each element once."""
     w, bins = g.w, op.attrs["bins"]
     layout, target = g.layout(op.operands[0]), g.layout(op)

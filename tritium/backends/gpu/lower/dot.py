@@ -7,7 +7,8 @@ that. Who has which row is chosen by `multiplied` so that the lanes of a warp re
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import ops
 from ....ir import types as T
@@ -20,12 +21,17 @@ from .function import llvm_type, lower
 from .shape import convert_scalar
 from .shared_memory import Passage
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from .function import Lowering
+
 UNROLLED = 1024  # products of one round of the loop along K; twice as many leave the cache of instructions
 
 
 @lower(ops.dot)
 @takes_shared(lambda op, room: operands_need(op))
-def dot(g, op, a, b, acc):
+def dot(g: Lowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val]) -> list[Val]:
     types, passage = [x.type for x in op.operands[:2]], Passage(g, op)
     passage.before_write()
     lhs, rhs = (_Side(g, t, axis, base) for t, axis, base in zip(types, _AXES, passage.bases))
@@ -35,13 +41,13 @@ def dot(g, op, a, b, acc):
     return _multiply(g, op, lhs, rhs, acc)
 
 
-def operands_need(op, alignment=SCRATCH_ALIGNMENT):
+def operands_need(op: Op, alignment: int = SCRATCH_ALIGNMENT) -> Need:
     """The shared memory of both operands of a dot."""
     return Need([bytes_of(x.type) for x in op.operands[:2]], alignment)
 
 
 @lower(gpu_ops.dot_buffers)
-def dot_buffers(g, op, a, b, acc):
+def dot_buffers(g: Lowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val]) -> list[Val]:
     how = op.attrs
     left, right = _Side(g, how["lhs"], how["a_axis"], a[0]), _Side(g, how["rhs"], how["b_axis"], b[0])
     return _multiply(g, op, left, right, acc)
@@ -53,25 +59,25 @@ _AXES = (1, 1)  # in rows, both sides, where threads write them
 class _Side:
     """An operand in shared memory: where its elements lie, in rows along one of the last two axes."""
 
-    def __init__(self, g, tile, axis, base):
+    def __init__(self, g: Lowering, tile: T.Tile, axis: int, base: Val | int):
         self.tile, self.element, self.axis, self.base = tile, tile.element, axis, base
         self.outer, self.inner = tile.shape[-2:]
         rows = tile.numel // self.inner
         self.images, _ = swizzled((rows, self.inner), axis, tile.element.bytes)
 
-    def wide(self, axis):
+    def wide(self, axis: int) -> int:
         """How many neighbours along `axis`, the last or the one before, are one access at most."""
         along = self.inner if axis == 1 else self.outer
         return min(along, max(1, 16 // self.element.bytes)) if axis == self.axis else 1
 
-    def neighbours(self, parts, most):
+    def neighbours(self, parts: list[int], most: int) -> int:
         """How many of a thread's elements, at addresses with these parts, are one access."""
         count = 1
         while count < most and count * self.element.bytes in parts:
             count *= 2
         return count
 
-    def at(self, batch, row, col):
+    def at(self, batch: int, row: int, col: int) -> int:
         """Address of an element, or of a part of its number."""
         return image(self.images, (batch * self.outer + row) * self.inner + col)
 
@@ -90,7 +96,7 @@ class _Reads(NamedTuple):
     across: int
 
 
-def _multiply(g, op, a, b, acc):
+def _multiply(g: Lowering, op: Op, a: _Side, b: _Side, acc: Sequence[Val]) -> list[Val]:
     """acc + a @ b as a loop along K, a few elements in each iteration."""
     w, t, depth = g.w, T.element(op.type), a.inner
     together = max(a.wide(1), b.wide(0))
@@ -108,7 +114,7 @@ def _multiply(g, op, a, b, acc):
     return list(loop.results)
 
 
-def _reads(g, op, a, b, steps):
+def _reads(g: Lowering, op: Op, a: _Side, b: _Side, steps: int) -> Iterator[_Reads]:
     """How a thread reads what it multiplies, in rounds of so many steps."""
     layout, (m, n) = g.layout(op), op.type.shape[-2:]
     batch, row, col = (lambda e: e >> log2(m * n)), (lambda e: e >> log2(n) & (m - 1)), (lambda e: e & (n - 1))
@@ -125,12 +131,12 @@ def _reads(g, op, a, b, steps):
         yield _Reads(side, thread, parts, step, taken, side.wide(axis), across)
 
 
-def _bits(start, stop):
+def _bits(start: int, stop: int) -> list[int]:
     """The powers of two from `start` to below `stop`."""
     return [1 << k for k in range(log2(start), log2(stop))]
 
 
-def _start(g, read, index, steps, depth):
+def _start(g: Lowering, read: _Reads, index: Val, steps: int, depth: int) -> Val:
     """Where a thread's first element lies in a round that begins at `index` along K."""
     w, moves, total = g.w, {}, read.thread
     for k in _bits(steps, depth):
@@ -145,7 +151,7 @@ def _start(g, read, index, steps, depth):
     return total
 
 
-def _fetch(g, read, start, first, together, t):
+def _fetch(g: Lowering, read: _Reads, start: Val, first: int, together: int, t: T.Scalar) -> dict[tuple[int, ...], Val]:
     """{(part of a row or column, step along K): its element, converted to `t`} of steps that one access covers."""
     side, out = read.side, {}
     size = side.element.bytes
@@ -161,7 +167,7 @@ def _fetch(g, read, start, first, together, t):
     return out
 
 
-def _load(g, side, start, at, taken, count):
+def _load(g: Lowering, side: _Side, start: Val, at: int, taken: int, count: int) -> list[Val]:
     """`count` neighbours, at an address whose bits in `taken` are exchanged, and the others added."""
     w, kind = g.w, llvm_type(side.element)
     offset = w.binary("xor", start, g.int(at & taken)) if at & taken else start
@@ -178,7 +184,7 @@ def _load(g, side, start, at, taken, count):
     return [w.extract(x, k) for k in range(count)]
 
 
-def _multiply_add(g, t, x, y, z):
+def _multiply_add(g: Lowering, t: T.Scalar, x: Val, y: Val, z: Val) -> Val:
     if t.is_float:
         return g.w.intrinsic("fma", llvm_type(t), x, y, z)
     return g.w.binary("add", g.w.binary("mul", x, y), z)

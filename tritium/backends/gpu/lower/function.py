@@ -7,8 +7,9 @@ threads. A lowering sees only the op it lowers: `lower[kind](g, op, *operand lis
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from .... import knobs, ops
 from ....errors import CompilationError, outermost
@@ -26,14 +27,21 @@ from ..shared_memory.needs import Need
 from .llvm_types import llvm_type
 from .shared_memory import Passage, SharedMemory
 
+if TYPE_CHECKING:
+    from ....ir.core import Arg, Block, Module, Op, Value
+    from ....ir.opdef import OpKind
+    from ...llvm.writer import Val
+    from ..layout.linear import Layout
+    from ..target import Target
+
 LOWER = {}
 LONGEST_CHAIN = 100  # of ops whose registers wait to be asked for: each is a Python call
 
 
-def lower(*kinds):
+def lower(*kinds: OpKind | str) -> Callable[[Callable], Callable]:
     """Register a lowering for op kinds (given as kinds or names)."""
 
-    def register(fn):
+    def register(fn: Callable[[int], int]) -> Callable:
         for kind in kinds:
             LOWER[KINDS[kind] if isinstance(kind, str) else kind] = fn
         return fn
@@ -41,20 +49,20 @@ def lower(*kinds):
     return register
 
 
-class Registers:
+class Registers(Sequence):
     """A tile's registers, each written when first asked for: of eight neighbouring addresses one may be enough."""
 
     __slots__ = ("_made", "_make", "_place", "depth", "loads")
 
-    def __init__(self, count, make):
+    def __init__(self, count: int, make: Callable[[int], Any]):
         self._made, self._make = [None] * count, make
         self._place: Any = None  # the writer, what its lines are to end in, and the level they stay behind
         self.depth, self.loads = 1, frozenset()  # how long a chain waits; which loads are waiting in it
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._made)
 
-    def __getitem__(self, r):
+    def __getitem__(self, r: int | slice) -> Any:
         if type(r) is slice:
             return [self[k] for k in range(*r.indices(len(self._made)))]
         found = self._made[r]
@@ -62,25 +70,25 @@ class Registers:
             found = self._made[r] = self._make(r) if self._place is None else self._make_there(r)
         return found
 
-    def _make_there(self, r):
+    def _make_there(self, r: int) -> Any:
         w, here, floor = self._place
         kept, w.here, w.floor = (w.here, w.floor), here, floor
         found = self._make(r)
         w.here, w.floor = kept
         return found
 
-    def come_from(self, w):
+    def come_from(self, w: NumberingWriter) -> None:
         """Have all registers written as lines from where the writer is now."""
         self._place = w, w.here, w.floor
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return map(self.__getitem__, range(len(self._made)))
 
 
 class Lowering:
     """The state of lowering one kernel: the writer, the values so far, and what the target offers."""
 
-    def __init__(self, module, target):
+    def __init__(self, module: Module, target: Target):
         self.module, self.target, self.shared = module, target, SharedMemory()
         self.w = NumberingWriter()
         self.lines = Lines(not knobs.compilation.disable_line_info)
@@ -103,17 +111,18 @@ class Lowering:
         self._zeros = {}  # value -> how many of its lowest bits are 0
 
     # --- values -------------------------------------------------------------------------------------------------
-    def get(self, x):
+    def get(self, x: Value) -> Sequence[Val]:
         """The registers of a value."""
         return self.values[x.op][x.index] if type(x) is Result else self.values[x][0]
 
-    def layout(self, x):
+    def layout(self, x: Value) -> Any:
         return layout_of(x)
 
-    def set(self, op, out):
+    def set(self, op: Value, out: Sequence[Val] | tuple[Sequence[Val], ...]) -> None:
         self.values[op] = out if type(out) is tuple else (out,)
 
-    def function(self, result, name, parameters, attributes, linkage=""):
+    def function(self, result: str, name: str, parameters: Sequence[str], attributes: str,
+                 linkage: str = "") -> AbstractContextManager:
         """Write the function of the module: as the writer's `function`, with its place."""
         loc = next((op.loc for op in walk(self.module.body) if op.loc), None)
         place = self.lines.function(name, loc and outermost(loc))
@@ -121,7 +130,7 @@ class Lowering:
         return self.w.function(result, name, parameters, f"{attributes} {place}".rstrip(), linkage)
 
     # --- blocks -------------------------------------------------------------------------------------------------
-    def block(self, block):
+    def block(self, block: Block) -> list[Sequence[Val]]:
         """Lower every op of a block but its closing yield; returns what it yields."""
         earlier, here = frozenset(self.late_loads), self.w.here
         for op in block.ops:
@@ -132,7 +141,7 @@ class Lowering:
         self.load_now(spare=earlier)  # what was begun here is not visible outside
         return [self.get(y) for y in block.yields]
 
-    def op(self, op):
+    def op(self, op: Op) -> None:
         fn = self.target.lower.get(op.kind) or (_row if op.kind.row else None)
         if fn is None:
             raise CompilationError(None, None, f"op {op.kind.name} has no lowering for {self.target.name}")
@@ -151,7 +160,7 @@ class Lowering:
         if op.types:
             self.set(op, out)
 
-    def load_late(self, count, make):
+    def load_late(self, count: int, make: Callable[[int], Any]) -> Registers:
         """Registers of a large tile, loaded when they are asked for: all at once they would not fit. Whatever else
         writes memory meanwhile makes the rest load first."""
         out = Registers(count, make)
@@ -159,12 +168,12 @@ class Lowering:
         self.late_loads[id(out)] = out
         return out
 
-    def load_now(self, spare=frozenset()):
+    def load_now(self, spare: frozenset[int] = frozenset()) -> None:
         """Finish the late loads, but for those a store is about to ask for."""
         for key in [k for k in self.late_loads if k not in spare]:
             list(self.late_loads.pop(key))
 
-    def inline(self, block, args):
+    def inline(self, block: Block, args: Iterable[Val]) -> list[Val]:
         """Lower a region of scalars in place: `args` are single LLVM values; returns the yielded ones."""
         kept = self.values
         self.values = dict(kept)
@@ -175,14 +184,14 @@ class Lowering:
         return outs
 
     @contextmanager
-    def kept_here(self):
+    def kept_here(self) -> Iterator[None]:
         """Within it lines stay where they are written: what a branch skips is not computed."""
         floor, self.w.floor = self.w.floor, len(self.w.levels) - 1
         yield
         self.w.floor = floor
 
     @contextmanager
-    def group(self, warps):
+    def group(self, warps: int) -> Iterator[None]:
         """Within it, barriers are for so many warps, and what they alone compute is written where they alone go."""
         kept, self._once = self._once, dict(self._once)
         self.members, self._head = warps, len(self.w.levels) - 1
@@ -192,7 +201,7 @@ class Lowering:
         self._once = kept | {key: x for key, x in self._once.items() if x is None}  # functions that were defined
 
     # --- places -------------------------------------------------------------------------------------------------
-    def once(self, key, make):
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """What `make()` gave the first time `key` was asked for: for values at the head of the kernel."""
         if key not in self._once:
             floor, self.w.floor = self.w.floor, self._head
@@ -200,26 +209,26 @@ class Lowering:
             self.w.floor = floor
         return self._once[key]
 
-    def place(self, part):
+    def place(self, part: str) -> Val:
         """This thread's "lane" or "warp" number, or its own in the program ("thread"), as i32."""
         if part == "thread":
             return self.target.index(self, "thread")
         return self.once(part, lambda: self._lane() if part == "lane" else self._warp())
 
-    def _lane(self):
+    def _lane(self) -> Val:
         return self.w.binary("and", self.place("thread"), self.int(self.lanes - 1))
 
-    def _warp(self):
+    def _warp(self) -> Val:
         return self.target.uniform(self, self.w.binary("lshr", self.place("thread"), self.int(self.lane_bits)))
 
-    def spread(self, images, part):
+    def spread(self, images: Iterable[int], part: str) -> Val:
         """XOR over the set bits k of this thread's lane, warp or own number of images[k], as i32."""
         images = tuple(images)
         if part == "warp" and self.by_thread:
             part, images = "thread", (0,) * self.lane_bits + images
         return self.once((part, images), lambda: self._spread(images, part))
 
-    def _spread(self, images, part):
+    def _spread(self, images: tuple[int, ...], part: str) -> Val:
         w, total = self.w, None
         runs = {}  # bits that move by the same distance move together
         odd = []
@@ -241,7 +250,7 @@ class Lowering:
             total = piece if total is None else w.binary("xor", total, piece)
         return w.const("i32", 0) if total is None else total
 
-    def linear(self, layout, fn):
+    def linear(self, layout: Layout, fn: Callable[[int], int]) -> tuple[Val, list[int]]:
         """i32 value of a linear function of this thread's element index: `fn` maps each image to what it adds.
 
         Returns (thread part, [register parts as ints]): element of register r is thread part ^ register part.
@@ -253,7 +262,7 @@ class Lowering:
         lane, warp = self.spread(lanes, "lane"), self.spread(warps, "warp")
         return warp if lane == "0" else lane if warp == "0" else self.w.binary("xor", lane, warp), parts
 
-    def addresses(self, layout, fn):
+    def addresses(self, layout: Layout, fn: Callable[[int], int]) -> Registers:
         """As `linear`, for addresses: [(i32 value, number to add)] of the registers.
 
         Bits no thread's part has are added as a number, which accesses to memory take with them, so that few registers
@@ -266,7 +275,7 @@ class Lowering:
         here = lambda bits: self.w.binary("xor", thread, self.int(bits)) if bits else thread
         return Registers(len(parts), lambda r: (here(parts[r] & taken), parts[r] & ~taken))
 
-    def note_sum(self, x, base, constant, below=0):
+    def note_sum(self, x: Val, base: Val, constant: int, below: int = 0) -> Val:
         """Remember that an integer or pointer is `base` and a number, and perhaps which power of two is above; returns
         it."""
         if constant:
@@ -275,11 +284,11 @@ class Lowering:
             self._below[x] = below
         return x
 
-    def sum_of(self, x):
+    def sum_of(self, x: Val) -> tuple[Val, int]:
         """(value, number) whose sum `x` is: memory is accessed at a register and a number, so neighbours share one."""
         return self._sums.get(x, (x, 0))
 
-    def add(self, x, y, made):
+    def add(self, x: Val, y: Val, made: Val) -> Val:
         """Note what is known of the sum of two integers: to a multiple of 2^k, what is below 2^k adds no carry."""
         for multiple, small in ((x, y), (y, x)):
             base, constant = self.sum_of(small)
@@ -287,18 +296,18 @@ class Lowering:
                 return self.note_sum(made, self.w.binary("add", multiple, base), constant)
         return made
 
-    def mul(self, x, y, made):
+    def mul(self, x: Val, y: Val, made: Val) -> Val:
         """Note what is known of the product of two integers."""
         zeros = sum(map(self._zeros_of, (x, y)))
         if zeros:
             self._zeros[made] = zeros
         return made
 
-    def _zeros_of(self, x):
+    def _zeros_of(self, x: Val) -> int:
         """How many of an integer's lowest bits are known to be 0."""
         return self._zeros.get(x, 0) if x[0] == "%" or x == "0" else log2(int(x) & -int(x))
 
-    def owns(self, layout):
+    def owns(self, layout: Layout | None) -> Val | None:
         """i1: this place is the lowest that holds its elements (None if all are); scalars belong to thread 0."""
         w = self.w
         if layout is None:
@@ -311,7 +320,8 @@ class Lowering:
                 out = low if out is None else w.binary("and", out, low)
         return out
 
-    def spread_owned(self, op, registers, t, layout):
+    def spread_owned(self, op: Op, registers: Sequence[Val], t: T.Scalar | T.Ptr,
+                     layout: Layout | None) -> Sequence[Val]:
         """Hand what owning places hold to their replicas, through the op's shared memory (`spread_need`)."""
         owner = self.owns(layout)
         if owner is None:
@@ -328,21 +338,21 @@ class Lowering:
         passage.after_write()
         return [shared.load(self, base, index, t) for index in at]
 
-    def const(self, t, x):
+    def const(self, t: T.Scalar | str, x: float) -> Val:
         return self.w.const(t if isinstance(t, str) else llvm_type(t), x)
 
-    def int(self, x):
+    def int(self, x: int) -> Val:
         return self.w.const("i32", x)
 
 
-def spread_need(t, layout):
+def spread_need(t: T.Scalar | T.Ptr, layout: Layout | None) -> Need | None:
     """What `spread_owned` takes of shared memory."""
     if layout is not None and not layout.free("lane") and not layout.free("warp"):
         return None
     return Need([(layout.numel if layout else 1) * t.bytes])
 
 
-def _row(g, op, *operands):
+def _row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
     """Any elementwise op with a row: its LLVM spelling on each register."""
     if g.small_quotients and divides(op):
         return [_small(g, op, *(x[0] for x in operands))]
@@ -361,7 +371,7 @@ def _row(g, op, *operands):
     return Registers(len(operands[0]), (lambda r: note(g, *[x[r] for x in operands], plain(r))) if note else plain)
 
 
-def _small(g, op, x, y):
+def _small(g: Lowering, op: Op, x: Val, y: Val) -> Val:
     """A quotient or a remainder of a small number; see `small_quotients`."""
     w = g.w
     dividend = w.binary("fadd", w.cast("sitofp", x, "float"), w.const("float", 0.5))
@@ -373,7 +383,7 @@ def _small(g, op, x, y):
 _NOTE = {ops.add: Lowering.add, ops.mul: Lowering.mul}  # what addresses are made of
 
 
-def scalar_row(g, spell, t, *xs):
+def scalar_row(g: Lowering, spell: str, t: Any, *xs: Val) -> Val:
     """One LLVM line for a row."""
     w = g.w
     if spell.startswith(("icmp", "fcmp")):
@@ -389,7 +399,7 @@ def scalar_row(g, spell, t, *xs):
     return w.binary(spell, *xs)
 
 
-def lower_kernel(module, target, attributes="", exact=False):
+def lower_kernel(module: Module, target: Target, attributes: str = "", exact: bool = False) -> str:
     """LLVM text of a kernel whose tiles have layouts, whose shared memory is allocated, and which has its barriers.
 
     With `exact`, lines say their columns and callers.
@@ -418,18 +428,19 @@ def lower_kernel(module, target, attributes="", exact=False):
     return "\n".join([*head, *g.lines.text(), g.w.text()])
 
 
-def _name(k, arg):
+def _name(k: int, arg: Arg) -> str:
     return f"a{k}.{arg.name}" if arg.name and arg.name.isascii() else f"a{k}"  # LLVM takes no other letters
 
 
-def _value_type(arg):
+def _value_type(arg: Arg) -> str:
     return "ptr" if "tensor_map" in arg.attrs else llvm_type(arg.type)
 
 
-def _parameter_type(target, arg):
+def _parameter_type(target: Target, arg: Arg) -> str:
     if arg.type is T.i1:
         return "i8"
     if "tensor_map" in arg.attrs:
+        assert target.tma is not None
         return target.tma.parameter
     align = arg.attrs.get("divisible")
     if type(arg.type) is T.Ptr and align:

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....ir import types as T
 from ..layout.values import layout_of
 from ..shared_memory.needs import takes_shared
 from .function import llvm_type, lower, spread_need
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.numbering import NumberingWriter
+    from ...llvm.writer import Val
+    from ..shared_memory.needs import Need, Room
+    from .function import Lowering
+
 LARGE = 64  # registers of a tile that a thread should not try to hold all at once
 
 
-def _groups(g, op, pointers):
+def _groups(g: Lowering, op: Op, pointers: Sequence[Val]) -> tuple[range, int]:
     """First registers of the vector accesses, and their width."""
     width = op.attrs.get("vector") or 1
     return range(0, len(pointers), width), width
 
 
-def _stored(t):
+def _stored(t: T.Scalar | T.Ptr) -> str:
     return "i8" if t is T.i1 else "i64" if type(t) is T.Ptr else llvm_type(t)
 
 
 @lower(ops.load)
-def load(g, op, pointers, mask=None, other=None):
+def load(g: Lowering, op: Op, pointers: Sequence[Val], mask: Sequence[Val] | None = None,
+         other: Sequence[Val] | None = None) -> Sequence[Val]:
     t, w = T.element(op.type), g.w
     starts, width = _groups(g, op, pointers)
     seen = {}  # what registers of one address share
 
-    def vector(r):
+    def vector(r: int) -> list[Val]:
         fill = None if other is None else [_to_memory(w, t, other[r + k]) for k in range(width)]
         key = pointers[r], None if mask is None else mask[r], fill and tuple(fill)
         if key not in seen or op.attrs["volatile"]:
@@ -38,7 +49,7 @@ def load(g, op, pointers, mask=None, other=None):
         return [x for r in starts for x in vector(r)]
     found = {}
 
-    def element(r):
+    def element(r: int) -> Val:
         first = r - r % width
         if first not in found:
             found[first] = vector(first)
@@ -47,19 +58,20 @@ def load(g, op, pointers, mask=None, other=None):
     return g.load_late(len(pointers), element)
 
 
-def _to_memory(w, t, x):
+def _to_memory(w: NumberingWriter, t: T.Scalar | T.Ptr, x: Val) -> Val:
     """A value as memory holds it: bools are bytes, pointers integers."""
     return w.cast("zext", x, "i8") if t is T.i1 else w.cast("ptrtoint", x, "i64") if type(t) is T.Ptr else x
 
 
-def _from_memory(w, t, x):
+def _from_memory(w: NumberingWriter, t: T.Scalar | T.Ptr, x: Val) -> Val:
     if t is T.i1:
         return w.compare("icmp ne", x, w.const("i8", 0))
     return w.cast("inttoptr", x, llvm_type(t)) if type(t) is T.Ptr else x
 
 
 @lower(ops.store)
-def store(g, op, pointers, values, mask=None):
+def store(g: Lowering, op: Op, pointers: Sequence[Val], values: Sequence[Val],
+          mask: Sequence[Val] | None = None) -> None:
     t, w = T.element(op.operands[1].type), g.w
     once = g.owns(g.layout(op.operands[0]))
     starts, width = _groups(g, op, pointers)
@@ -69,18 +81,18 @@ def store(g, op, pointers, values, mask=None):
         g.target.store(g, pointers[r], items, allowed, op.attrs)
 
 
-def _both(w, a, b):
+def _both(w: NumberingWriter, a: Val | None, b: Val | None) -> Val | None:
     return b if a is None else a if b is None else w.binary("and", a, b)
 
 
-def _old_values(op, room):
+def _old_values(op: Op, room: Room) -> Need | None:
     """What the old values of an atomic op take of shared memory, on their way to all that want them."""
     return spread_need(T.element(op.type), layout_of(op)) if op in room.used else None
 
 
 @lower(ops.atomic, ops.atomic_cas)
 @takes_shared(_old_values)
-def atomic(g, op, pointers, *operands):
+def atomic(g: Lowering, op: Op, pointers: Sequence[Val], *operands: Sequence[Val]) -> Sequence[Val]:
     """Each element once, by the lowest place that holds it; the old values then go to every place that wants them. If
     nobody does, the target need not bring them."""
     cas = op.kind is ops.atomic_cas

@@ -3,7 +3,9 @@ memory. Which bit of the axis lives where is read off the layout, so one routine
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
@@ -14,11 +16,17 @@ from ..shared_memory.needs import Need, side_by_side, takes_shared
 from .function import lower
 from .shared_memory import Passage
 
+if TYPE_CHECKING:
+    from ....ir.core import Block, Op
+    from ...llvm.writer import Val
+    from ..shared_memory.needs import Room
+    from .function import Lowering
+
 
 class Axis:
     """The bits of an axis and their homes in a layout: `bits` has (part, bit of the part) for each, low to high."""
 
-    def __init__(self, layout, axis):
+    def __init__(self, layout: Layout, axis: int):
         low, width = axis_bits(layout.shape, axis)
         self.mask = ((1 << width) - 1) << low
         self.bits = []
@@ -32,11 +40,11 @@ class Axis:
                 )
             )
 
-    def of(self, part):
+    def of(self, part: str) -> list[int]:
         return [k for p, k in self.bits if p == part]
 
 
-def _partials_need(op, room):
+def _partials_need(op: Op, room: Room) -> Need | None:
     """The partial results of all warps along the axis, for each operand."""
     layout = layout_of(op.operands[0])
     axis = Axis(layout, op.attrs["axis"])
@@ -46,7 +54,7 @@ def _partials_need(op, room):
 
 @lower(ops.reduce)
 @takes_shared(_partials_need)
-def reduce(g, op, *xs):
+def reduce(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     layout, region = g.layout(op.operands[0]), op.regions[0]
     axis = Axis(layout, op.attrs["axis"])
     combine = lambda a, b: g.inline(region, [*a, *b])
@@ -64,7 +72,8 @@ def reduce(g, op, *xs):
     return _arrange(g, op, keys, totals, axis, layout)
 
 
-def _between_lanes(g, totals, lanes, combine):
+def _between_lanes(g: Lowering, totals: Sequence[Sequence[Val]], lanes: list[int],
+                   combine: Callable) -> Sequence[Sequence[Val]]:
     """Combine with the lanes that differ in these bits of their number, one bit after the other.
 
     The lane without any of them, and those that it hears from, have what comes first on the left. So where the sides of
@@ -75,7 +84,7 @@ def _between_lanes(g, totals, lanes, combine):
     return totals
 
 
-def _from_first(g, totals, lanes):
+def _from_first(g: Lowering, totals: Sequence[Sequence[Val]], lanes: list[int]) -> Sequence[Sequence[Val]]:
     """What the lane without these bits of its number has."""
     if not lanes:
         return totals
@@ -83,7 +92,7 @@ def _from_first(g, totals, lanes):
     return [[g.target.shuffle(g, x, "from", first) for x in t] for t in totals]
 
 
-def _may_round_apart(region):
+def _may_round_apart(region: Block) -> bool:
     """True if exchanging the sides of a combination may change its result's last bits.
 
     So it is where floats are computed with, other than by an op that takes the two sides alike: x + y is y + x, but
@@ -92,7 +101,7 @@ def _may_round_apart(region):
     half = len(region.args) // 2
     sides = {frozenset(pair) for pair in zip(region.args[:half], region.args[half:])}
 
-    def rounds(op):
+    def rounds(op: Op) -> bool:
         row = op.kind.row
         alike = row and (row.exact or row.commutes and frozenset(op.operands) in sides)
         return not alike and any(T.element(t).is_float for t in op.types if type(T.element(t)) is T.Scalar)
@@ -100,14 +109,15 @@ def _may_round_apart(region):
     return any((op.kind.row or op.kind is ops.call) and rounds(op) for op in walk(region))
 
 
-def _tree(items, combine):
+def _tree(items: Sequence[Any], combine: Callable) -> Any:
     while len(items) > 1:
         half = len(items) // 2
-        items = [combine(items[k], items[k + half]) for k in range(half)] + items[2 * half :]
+        items = [*(combine(items[k], items[k + half]) for k in range(half)), *items[2 * half :]]
     return items[0]
 
 
-def _across_warps(g, op, layout, axis, keys, totals, combine, sided):
+def _across_warps(g: Lowering, op: Op, layout: Layout, axis: Axis, keys: list[int], totals: Sequence[Sequence[Val]],
+                  combine: Callable, sided: bool) -> Sequence[Sequence[Val]]:
     """Every warp leaves its partial results in shared memory; every thread collects those of its elements.
 
     Lanes that want the same element share the work, if there are as many as partial results: each reads the few that
@@ -149,13 +159,14 @@ def _across_warps(g, op, layout, axis, keys, totals, combine, sided):
 _TOGETHER = 2  # bits: four partial results of 4 bytes are one access
 
 
-def _is_first(g, lanes):
+def _is_first(g: Lowering, lanes: list[int]) -> Val:
     """i1: none of these bits of the lane's number is set."""
     mask = sum(1 << bit for bit in lanes)
     return g.w.compare("icmp eq", g.w.binary("and", g.place("lane"), g.int(mask)), g.int(0))
 
 
-def _slots(g, layout, axis, at, place, count):
+def _slots(g: Lowering, layout: Layout, axis: Axis, at: Sequence[Val], place: list[int] | None,
+           count: int) -> list[Val]:
     """Where a warp leaves its partial results of the elements `at`: bit k of its number along the axis goes to bit
     `place[k]` behind the element's, or, without places, one warp's are behind the other's."""
     w, of = g.w, axis.of("warp")
@@ -166,12 +177,13 @@ def _slots(g, layout, axis, at, place, count):
     return [w.binary("or disjoint", w.binary("shl", x, g.int(len(of))), slot) for x in at]
 
 
-def _squeezer(shape, axis):
+def _squeezer(shape: tuple[int, ...], axis: int) -> Callable:
     low, width = axis_bits(shape, axis)
     return lambda e: (e & ((1 << low) - 1)) | (e >> (low + width) << low)
 
 
-def _arrange(g, op, keys, totals, axis, layout):
+def _arrange(g: Lowering, op: Op, keys: list[int], totals: Sequence[Sequence[Val]], axis: Axis,
+             layout: Layout) -> tuple[list[Val], ...]:
     """Put each total into the registers the result's layout names."""
     squeeze = _squeezer(layout.shape, op.attrs["axis"])
     found = {squeeze(k): t for k, t in zip(keys, totals)}
@@ -183,7 +195,7 @@ def _arrange(g, op, keys, totals, axis, layout):
     return tuple([found[e][k] for e in elements] for k in range(len(op.types)))
 
 
-def exchange_need(types, registers, room):
+def exchange_need(types: Sequence[T.Scalar | T.Ptr], registers: int, room: Room) -> Need:
     """What `exchange_threads` takes of shared memory for so many registers of each thread.
 
     Where there is no room for all of them, some go after the others: `together` is the bytes of a thread that go at
@@ -195,7 +207,8 @@ def exchange_need(types, registers, room):
     return Need([size], attrs={"together": together} if at_once < registers else {})
 
 
-def exchange_threads(passage, types, mask, total):
+def exchange_threads(passage: Passage, types: Sequence[T.Scalar | T.Ptr], mask: Val,
+                     total: Sequence[Sequence[Val]]) -> list[list[Val]]:
     """What the thread whose number differs in `mask` (i32) holds, register by register, through the last of the op's
     buffers."""
     g, w, threads = passage.g, passage.g.w, passage.g.threads
@@ -219,11 +232,11 @@ def exchange_threads(passage, types, mask, total):
 
 
 @lower(ops.map_)
-def map_(g, op, *xs):
+def map_(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     """Apply the region to each `pack` neighbouring registers (the layout keeps neighbours together)."""
     pack, region = op.attrs["pack"], op.regions[0]
     count = len(xs[0])
-    outs = [[None] * count for _ in op.types]
+    outs: list[list[Any]] = [[None] * count for _ in op.types]
     for start in range(0, count, pack):
         args = [x[start + k] for x in xs for k in range(pack)]
         results = g.inline(region, args)

@@ -3,7 +3,8 @@ tiles go through shared memory whole, in loops over strips of them."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import ops
 from ....ir import types as T
@@ -16,11 +17,17 @@ from .function import lower
 from .reduce import Axis, exchange_need, exchange_threads
 from .shared_memory import Passage
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from ..shared_memory.needs import Room
+    from .function import Lowering
+
 WRITTEN_OUT = 2500  # instructions; the assembler's time grows faster than their number
 TOGETHER = 4  # elements that a thread loads before it combines them
 
 
-def _scan_need(op, room):
+def _scan_need(op: Op, room: Room) -> Need | None:
     """A large tile goes through shared memory whole, in pieces that fit; else warps exchange their totals."""
     layout, types = layout_of(op.operands[0]), [T.element(x.type) for x in op.operands]
     for cut in _cuts(op, layout) if _instructions(op, layout) > WRITTEN_OUT else ():
@@ -38,7 +45,7 @@ def _scan_need(op, room):
 
 @lower(ops.scan)
 @takes_shared(_scan_need)
-def scan(g, op, *xs):
+def scan(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     """Bit by bit along the axis: the half with the bit set takes in the total of the half without it.
 
     Registers that differ only in bits already seen share a total, so only one of them keeps it.
@@ -59,7 +66,8 @@ def scan(g, op, *xs):
     return tuple([p[k] for p in prefix] for k in range(len(xs)))
 
 
-def _scan_registers(step, seen, prefix, total, combine, reverse):
+def _scan_registers(step: int, seen: int, prefix: list[list[Val]], total: dict[int, list[Val]], combine: Callable,
+                    reverse: bool) -> tuple[list[list[Val]], dict[int, list[Val]]]:
     """One bit of the register number: both halves are this thread's own."""
     later = lambda r: bool(r & step) != reverse
     new_prefix = [combine(total[(r ^ step) & ~seen], p) if later(r) else p for r, p in enumerate(prefix)]
@@ -67,7 +75,9 @@ def _scan_registers(step, seen, prefix, total, combine, reverse):
     return new_prefix, {r: combine(total[first], total[second]) for r, (first, second) in pairs.items()}
 
 
-def _scan_threads(passage, types, part, bit, seen, prefix, total, combine, reverse):
+def _scan_threads(passage: Passage, types: Sequence[T.Scalar | T.Ptr], part: str, bit: int, seen: int,
+                  prefix: Sequence[Sequence[Val]], total: dict[int, list[Val]], combine: Callable,
+                  reverse: bool) -> tuple[list[list[Val]], dict[int, list[Val]]]:
     """One bit of the lane or warp number: the other half's totals come from there."""
     g, w, keys = passage.g, passage.g.w, list(total)
     if part == "lane":
@@ -83,7 +93,7 @@ def _scan_threads(passage, types, part, bit, seen, prefix, total, combine, rever
     return new_prefix, new_total
 
 
-def _instructions(op, layout):
+def _instructions(op: Op, layout: Layout) -> int:
     """How many a thread would take, about, with everything written out."""
     words = sum(max(1, T.element(x.type).bits // 32) for x in op.operands)
     combine = words * sum(1 for inner in walk(op.regions[0]) if not inner.kind.terminator)
@@ -98,7 +108,7 @@ def _instructions(op, layout):
     return total
 
 
-def _cuts(op, layout):
+def _cuts(op: Op, layout: Layout) -> list[tuple[int, ...]]:
     """Bits of an element's number by which a tile is cut into pieces, which separate lines: none first, then more."""
     low, width = axis_bits(layout.shape, op.attrs["axis"])
     along = ((1 << width) - 1) << low
@@ -106,11 +116,12 @@ def _cuts(op, layout):
     return [tuple(bits[:count]) for count in range(len(bits) + 1)]
 
 
-def _scan_pieces(g, op, layout, xs, combine, reverse):
+def _scan_pieces(g: Lowering, op: Op, layout: Layout, xs: Sequence[Sequence[Val]], combine: Callable,
+                 reverse: bool) -> tuple[list[Val], ...]:
     """Scan a tile piece by piece, all of one layout."""
     bits = op.attrs.get("cut", ())
     strips = _StripScan(g, op, Strips.of(op, bits, g.threads))
-    out = [[None] * layout.registers for _ in xs]
+    out: list[list[Any]] = [[None] * layout.registers for _ in xs]
     for number in range(1 << len(bits)):
         piece = registers_with(layout, {x: number >> k & 1 for k, x in enumerate(bits)})
         made = strips.scan([[x[r] for r in piece] for x in xs], combine, reverse)
@@ -134,7 +145,7 @@ class Strips(NamedTuple):
     types: list
 
     @classmethod
-    def of(cls, op, cut, threads):
+    def of(cls, op: Op, cut: tuple[int, ...], threads: int) -> Strips:
         """The strips of a scan whose tile is cut by these bits."""
         layout = layout_of(op.operands[0])
         low, width = axis_bits(layout.shape, op.attrs["axis"])
@@ -142,31 +153,31 @@ class Strips(NamedTuple):
         return cls(without(layout, cut), low - sum(x < 1 << low for x in cut), width, threads, types)
 
     @property
-    def lines(self):
+    def lines(self) -> int:
         return self.layout.numel >> self.width
 
     @property
-    def rounds(self):
+    def rounds(self) -> int:
         """How many strips a thread has."""
         return max(1, self.lines // self.threads)
 
     @property
-    def parts(self):
+    def parts(self) -> int:
         """How many threads share a line."""
         return max(1, self.threads // self.lines)
 
     @property
-    def count(self):
+    def count(self) -> int:
         """Elements of a strip."""
         return (1 << self.width) // self.parts
 
     @property
-    def sizes(self):
+    def sizes(self) -> list[int]:
         """Bytes of an element, for each operand."""
         return [t.bytes for t in self.types]
 
     @property
-    def bytes(self):
+    def bytes(self) -> list[int]:
         """How much room the tile takes, for each operand."""
         return [(self.layout.numel + self.layout.numel // self.count) * size for size in self.sizes]
 
@@ -174,13 +185,13 @@ class Strips(NamedTuple):
 class _StripScan:
     """The scan of the strips of a tile's pieces."""
 
-    def __init__(self, g, op, strips):
+    def __init__(self, g: Lowering, op: Op, strips: Strips):
         self.g, self.w, self.layout, self.low, self.types = g, g.w, strips.layout, strips.low, strips.types
         self.rounds, self.parts, self.count, self.sizes = strips.rounds, strips.parts, strips.count, strips.sizes
         self.passage = Passage(g, op)
         self.strip = strips.low + strips.width - log2(strips.parts)  # bits of the numbers of elements in a strip
 
-    def scan(self, xs, combine, reverse):
+    def scan(self, xs: Sequence[Sequence[Val]], combine: Callable, reverse: bool) -> tuple[list[Val], ...]:
         g = self.g
         self.passage.before_write()
         bases = self.passage.bases[: len(xs)]
@@ -202,19 +213,19 @@ class _StripScan:
                     for base, t, size in zip(bases, self.types, self.sizes))  # fmt: skip
 
     # --- addresses ----------------------------------------------------------------------------------------------
-    def pointers(self, base, size):
+    def pointers(self, base: int, size: int) -> Iterator[Val]:
         """Where the elements of this thread's registers are."""
         g = self.g
         for at, more in g.addresses(self.layout, lambda e: e):
             more += more >> self.strip << self.low  # `at` has none of its bits: no carries
             yield g.shared.pointer(g, self.w.binary("shl", self.apart(at), g.int(log2(size))), base + more * size)
 
-    def apart(self, at):
+    def apart(self, at: Val) -> Val:
         """The place of an element (i32), with the room between strips."""
         w, g = self.w, self.g
         return w.binary("add", at, w.binary("shl", w.binary("lshr", at, g.int(self.strip)), g.int(self.low)))
 
-    def start(self, number):
+    def start(self, number: Val) -> Val:
         """The place of the first element of a strip (i32). Neighbours in memory have neighbouring numbers: those of
         neighbouring lines, then those of a line."""
         w, g = self.w, self.g
@@ -223,14 +234,15 @@ class _StripScan:
         return self.apart(w.binary("or", rest, inner))
 
     # --- strips -------------------------------------------------------------------------------------------------
-    def scan_strip(self, bases, start, combine, reverse):
+    def scan_strip(self, bases: Sequence[int], start: Val, combine: Callable, reverse: bool) -> list[Val]:
         """Scan a strip in place; returns its total."""
         total = self.group(bases, start, self.g.int(0), None, combine, reverse)
         with self.w.loop(1, self.count // TOGETHER, carry=total, type="i32") as loop:
             loop.next = self.group(bases, start, loop.index, list(loop.carried), combine, reverse)
         return list(loop.results)
 
-    def group(self, bases, start, number, before, combine, reverse, chained=True):
+    def group(self, bases: Sequence[int], start: Val, number: Val, before: Sequence[Val] | None, combine: Callable,
+              reverse: bool, chained: bool = True) -> Any:
         """Combine a group of neighbours with what comes before, and `chained` with each other; returns the last."""
         g, w = self.g, self.w
         order = [self.count - 1 - k for k in range(TOGETHER)] if reverse else range(TOGETHER)
@@ -249,7 +261,7 @@ class _StripScan:
                 g.shared.put(g, p, y, t)
         return made
 
-    def add_before(self, bases, start, total, combine, reverse):
+    def add_before(self, bases: Sequence[int], start: Val, total: list[Val], combine: Callable, reverse: bool) -> None:
         """Combine every strip of a line with the total of those before it."""
         g, w = self.g, self.w
         prefix, totals = [total], {0: total}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from .... import ops
@@ -11,9 +14,14 @@ from ...llvm.writer import value
 from ..layout.linear import axis_bits, coordinates
 from .function import Registers, llvm_type, lower
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from .function import Lowering
+
 
 @lower(ops.constant)
-def constant(g, op):
+def constant(g: Lowering, op: Op) -> list[Val]:
     t = op.attrs["type"]
     if type(t) is T.Ptr:
         return [value("ptr addrspace(1)", "null")]
@@ -24,21 +32,21 @@ def constant(g, op):
 
 
 @lower(ops.program_id)
-def program_id(g, op):
+def program_id(g: Lowering, op: Op) -> list[Val]:
     return [g.target.index(g, "program", op.attrs["axis"])]
 
 
 @lower(ops.num_programs)
-def num_programs(g, op):
+def num_programs(g: Lowering, op: Op) -> list[Val]:
     return [g.target.index(g, "programs", op.attrs["axis"])]
 
 
 @lower(ops.arange)
-def arange(g, op):
+def arange(g: Lowering, op: Op) -> Registers:
     start, at = op.attrs["start"], g.addresses(g.layout(op), lambda x: x)
     below = 1 << (op.attrs["end"] - 1).bit_length()
 
-    def element(r):
+    def element(r: int) -> Val:
         base, constant = at[r]
         x = g.w.binary("or disjoint", base, g.int(constant))
         return g.note_sum(g.w.binary("add", x, g.int(start)), base, constant + start, below)
@@ -47,11 +55,11 @@ def arange(g, op):
 
 
 @lower(ops.splat)
-def splat(g, op, x):
+def splat(g: Lowering, op: Op, x: Sequence[Val]) -> list[Val]:
     return [x[0]] * g.layout(op).registers
 
 
-def _pick(g, op, x, element_of):
+def _pick(g: Lowering, op: Op, x: Sequence[Val], element_of: Callable[[int], int]) -> Sequence[Val]:
     """Result register r is the operand register that holds element_of(r's element)."""
     source, target = g.layout(op.operands[0]), g.layout(op)
     if source is None:
@@ -64,16 +72,16 @@ def _pick(g, op, x, element_of):
 
 
 @lower(ops.expand_dims, ops.reshape)
-def same_elements(g, op, x):
+def same_elements(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
     return _pick(g, op, x, lambda e: e)
 
 
 @lower(ops.broadcast)
-def broadcast(g, op, x):
+def broadcast(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
     shape = T.shape(op.operands[0].type)
     lost = [axis_bits(op.type.shape, k) for k, d in enumerate(shape) if d == 1 and op.type.shape[k] != 1]
 
-    def element_of(e):
+    def element_of(e: int) -> int:
         for low, width in lost:  # axes come first to last, so higher bits go first and lower positions stay right
             e = (e & ((1 << low) - 1)) | (e >> (low + width) << low)
         return e
@@ -82,11 +90,11 @@ def broadcast(g, op, x):
 
 
 @lower(ops.trans)
-def trans(g, op, x):
+def trans(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
     order, new = op.attrs["order"], op.type.shape
     old = T.shape(op.operands[0].type)
 
-    def element_of(e):
+    def element_of(e: int) -> int:
         at = coordinates(new, e)
         index = 0
         for axis, size in enumerate(old):
@@ -97,7 +105,7 @@ def trans(g, op, x):
 
 
 @lower(ops.join)
-def join(g, op, x, y):
+def join(g: Lowering, op: Op, x: Sequence[Val], y: Sequence[Val]) -> list[Val]:
     target = g.layout(op)
     source = g.layout(op.operands[0])
     if source is None:
@@ -107,7 +115,7 @@ def join(g, op, x, y):
 
 
 @lower(ops.split)
-def split(g, op, x):
+def split(g: Lowering, op: Op, x: Sequence[Val]) -> tuple[list[Val], ...]:
     source = g.layout(op.operands[0])
     places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
     layouts = op.attrs.get("layout")
@@ -120,7 +128,7 @@ def split(g, op, x):
 
 
 @lower(ops.cat)
-def cat(g, op, x, y):
+def cat(g: Lowering, op: Op, x: Sequence[Val], y: Sequence[Val]) -> list[Val]:
     low, width = axis_bits(op.type.shape, op.attrs["axis"])
     bit = low + width - 1
     source = g.layout(op.operands[0])
@@ -130,33 +138,33 @@ def cat(g, op, x, y):
 
 
 @lower(ops.hint)
-def hint(g, op, x):
+def hint(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
     return x
 
 
 @lower(ops.assume)
-def assume(g, op, cond):
+def assume(g: Lowering, op: Op, cond: Sequence[Val]) -> None:
     g.w.declare("llvm.assume", "void", ["i1"])
     g.w.effect(f"call void @llvm.assume(i1 {cond[0]})")
 
 
 @lower(ops.select)
-def select(g, op, cond, x, y):
+def select(g: Lowering, op: Op, cond: Sequence[Val], x: Sequence[Val], y: Sequence[Val]) -> Registers:
     return Registers(len(x), lambda r: g.w.select(cond[r], x[r], y[r]))
 
 
 @lower(ops.addptr)
-def addptr(g, op, p, offset):
+def addptr(g: Lowering, op: Op, p: Sequence[Val], offset: Sequence[Val]) -> Registers:
     pointee = T.element(op.type).pointee
     widen = "sext" if T.element(op.operands[1].type).signed else "zext"
     size = 8 if type(pointee) is T.Ptr else pointee.bytes
 
-    def step(start, n):
+    def step(start: Val, n: Val) -> Val:
         if n == "0":
             return start
         return g.w.emit("ptr addrspace(1)", f"getelementptr {_memory_type(pointee)}, {start.typed}, i64 {n}", start, n)
 
-    def move(r):
+    def move(r: int) -> Val:
         (start, already), (index, constant) = g.sum_of(p[r]), g.sum_of(offset[r])
         base = step(start, g.w.cast(widen, index, "i64"))
         total = already + constant * size
@@ -168,31 +176,31 @@ def addptr(g, op, p, offset):
     return Registers(len(p), move)
 
 
-def _memory_type(t):
+def _memory_type(t: T.Scalar | T.Ptr) -> str:
     return "i8" if t is T.i1 else llvm_type(t)
 
 
 @lower(ops.bitcast)
-def bitcast(g, op, x):
+def bitcast(g: Lowering, op: Op, x: Sequence[Val]) -> Registers:
     target = llvm_type(op.attrs["to"])
     return Registers(len(x), lambda r: _bitcast(g, x[r], target))
 
 
-def _bitcast(g, x, target):
+def _bitcast(g: Lowering, x: Val, target: str) -> Val:
     if x.type.startswith("ptr") != target.startswith("ptr"):
         return g.w.cast("ptrtoint" if x.type.startswith("ptr") else "inttoptr", x, target)
     return g.w.cast("bitcast", x, target)
 
 
 @lower(ops.cast)
-def cast(g, op, x):
+def cast(g: Lowering, op: Op, x: Sequence[Val]) -> Registers:
     source, target = T.element(op.operands[0].type), op.attrs["to"]
     both = g.target.pair_cast(source, target)
     if both is None:
         return Registers(len(x), lambda r: convert_scalar(g, x[r], source, target))
     made = {}
 
-    def half(r):
+    def half(r: int) -> Val:
         low = r & ~1
         if low not in made:
             made[low] = both(g, x[low], x[min(low + 1, len(x) - 1)])
@@ -201,7 +209,7 @@ def cast(g, op, x):
     return Registers(len(x), half)
 
 
-def convert_scalar(g, x, source, target):
+def convert_scalar(g: Lowering, x: Val, source: Any, target: Any) -> Val:
     """Value conversion of one register."""
     w, out = g.w, llvm_type(target)
     if source is target:
@@ -236,7 +244,7 @@ def convert_scalar(g, x, source, target):
     return w.cast("fpext" if target.bits > source.bits else "fptrunc", x, out)
 
 
-def widen_fp8(g, x, t):
+def widen_fp8(g: Lowering, x: Val, t: T.Scalar) -> Val:
     """The half that equals an 8-bit float code: the same fields, moved into place and rescaled."""
     w = g.w
     code = w.cast("zext", x, "i16")

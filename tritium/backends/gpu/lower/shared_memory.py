@@ -7,12 +7,19 @@ conversion between register layouts is two linear maps. Which map is free of ban
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ....ir import types as T
 from ..layout.linear import image, log2, span_of
 from ..shared_memory.needs import addresses
 from .llvm_types import llvm_type
+
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from ..layout.linear import Layout
+    from .function import Lowering
 
 BANK_ROW = 128  # bytes that all banks serve in one pass
 
@@ -22,11 +29,11 @@ class Passage:
     decided (`sync`, see there), or a barrier at least if `always`; before later ones all threads meet, who may still be
     reading what the op wrote before."""
 
-    def __init__(self, g, op, always=False):
+    def __init__(self, g: Lowering, op: Op, always: bool = False):
         self.g, self.op, self.bases = g, op, addresses(op)
         self.sync = self.first = op.attrs.get("sync") or ("barrier" if always else None)
 
-    def before_write(self):
+    def before_write(self) -> None:
         """Nobody may still be reading what is about to be overwritten."""
         if self.sync in ("tma_read", "tma_written"):
             wait_for_tma(self.g, self.sync == "tma_written")
@@ -34,26 +41,27 @@ class Passage:
             self.g.target.barrier(self.g)
         self.sync = None
 
-    def after_write(self):
+    def after_write(self) -> None:
         """Everyone sees what was written."""
         self.g.target.barrier(self.g)
         self.sync = "barrier"
 
-    def may_begin_here(self):
+    def may_begin_here(self) -> None:
         """The first write may have been skipped, or come again."""
         self.sync = self.first
 
 
-def wait_for_tma(g, written):
+def wait_for_tma(g: Lowering, written: bool) -> None:
     """The thread that talks to TMA waits until it has read shared memory, or `written` global memory too."""
     with g.w.when(g.w.compare("icmp eq", g.place("thread"), g.int(0))):
+        assert g.target.tma is not None
         g.target.tma.wait(g, 0, written)
 
 
 class SharedMemory:
     """Accesses to shared memory."""
 
-    def pointer(self, g, offset, constant=0):
+    def pointer(self, g: Lowering, offset: Val, constant: int = 0) -> Val:
         """Address of a byte offset (an i32 value, and a number) in shared memory, for an access that follows at once.
 
         The number stays beside the access, which takes it as part of its address.
@@ -62,15 +70,15 @@ class SharedMemory:
         start = g.w.emit(type_, f"getelementptr i8, ptr addrspace(3) @smem, i32 {offset}", offset)
         return g.w.effect(f"getelementptr i8, {start.typed}, i32 {constant}", type_) if constant else start
 
-    def store(self, g, base, index, x, t):
+    def store(self, g: Lowering, base: int, index: Val, x: Val, t: T.Scalar | T.Ptr) -> None:
         """Write one element at an index (i32) of the buffer at byte `base`."""
         self.put(g, self.pointer(g, self._offset(g, base, index, t)), x, t)
 
-    def load(self, g, base, index, t):
+    def load(self, g: Lowering, base: int, index: Val, t: T.Scalar | T.Ptr) -> Val:
         """Read one element at an index (i32) of the buffer at byte `base`."""
         return self.get(g, self.pointer(g, self._offset(g, base, index, t)), t)
 
-    def load_several(self, g, base, index, t, count):
+    def load_several(self, g: Lowering, base: int, index: Val, t: T.Scalar | T.Ptr, count: int) -> list[Val]:
         """Read `count` neighbours from an index (i32) that is a multiple of it, 16 bytes at a time."""
         size, kind = 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
         stored, together = "i8" if kind == "i1" else kind, min(count, 16 // size)
@@ -81,12 +89,12 @@ class SharedMemory:
             out += [g.w.extract(x, e) for e in range(together)] if together > 1 else [x]
         return [g.w.cast("trunc", x, "i1") for x in out] if kind == "i1" else out
 
-    def put(self, g, pointer, x, t):
+    def put(self, g: Lowering, pointer: Val, x: Val, t: T.Scalar | T.Ptr) -> None:
         """Write one element."""
         x = g.w.cast("zext", x, "i8") if x.type == "i1" else x
         g.w.effect(f"store {x.typed}, {pointer.typed}")
 
-    def get(self, g, pointer, t):
+    def get(self, g: Lowering, pointer: Val, t: T.Scalar | T.Ptr) -> Val:
         """Read one element."""
         kind = llvm_type(t)
         if kind == "i1":
@@ -94,7 +102,7 @@ class SharedMemory:
         return g.w.effect(f"load {kind}, {pointer.typed}", kind)
 
     @staticmethod
-    def _offset(g, base, index, t):
+    def _offset(g: Lowering, base: int, index: Val, t: T.Scalar | T.Ptr) -> Val:
         size = 8 if type(t) is T.Ptr else t.bytes
         scaled = g.w.binary("shl", index, g.int(log2(size))) if size > 1 else index
         return g.w.binary("add", scaled, g.int(base)) if base else scaled
@@ -102,7 +110,7 @@ class SharedMemory:
 
 # --- choosing an address map ------------------------------------------------------------------------------------
 @functools.lru_cache(maxsize=4096)
-def plan(source, target, size):
+def plan(source: Layout, target: Layout, size: int) -> tuple[int, ...]:
     """Byte-address images of the element bits for passing a tile of `size`-byte elements between two layouts.
 
     Among row-major order, the reader's and the writer's own order, each with XOR swizzles, the one with the fewest
@@ -122,7 +130,7 @@ def plan(source, target, size):
     return best[1]
 
 
-def _own_order(layout, bits):
+def _own_order(layout: Layout, bits: int) -> tuple[int, ...]:
     """Element bits in the order a thread, then its warp, walks them."""
     order = []
     for x in (*layout.reg[:4], *layout.lane, *layout.warp, *layout.reg[4:]):
@@ -132,7 +140,7 @@ def _own_order(layout, bits):
     return tuple(order + [b for b in range(bits) if b not in order])
 
 
-def _swizzles(plain, size, bits):
+def _swizzles(plain: tuple[int, ...], size: int, bits: int) -> Iterator[tuple[int, ...]]:
     yield plain
     top = log2(size) + bits
     for unit in range(max(2, log2(size)), 5):  # XOR units of 4 (an element at least), 8 or 16 bytes of a bank row
@@ -140,12 +148,12 @@ def _swizzles(plain, size, bits):
             yield tuple(x ^ _fold(x, unit, first) for x in plain)
 
 
-def _fold(x, unit, first):
+def _fold(x: int, unit: int, first: int) -> int:
     """Address bits from `first` on, brought down onto the bank bits from `unit` to 6."""
     return (x >> first << unit) & (BANK_ROW - 1) & ~((1 << unit) - 1) if x >> first else 0
 
 
-def vector_bits(layout, images, size):
+def vector_bits(layout: Layout, images: Sequence[int], size: int) -> int:
     """How many of a thread's lowest registers are neighbours in memory, as a power of two (16 bytes at most)."""
     count = 0
     while count < len(layout.reg) and size << count < 16 and image_of(layout.reg[count], images) == size << count:
@@ -158,12 +166,12 @@ def vector_bits(layout, images, size):
     return count
 
 
-def image_of(element, images):
+def image_of(element: int, images: Sequence[int]) -> int:
     """Byte address of an element (or of an element part)."""
     return image(images, element)
 
 
-def passes(layout, images, size):
+def passes(layout: Layout, images: tuple[int, ...], size: int) -> tuple[int, ...]:
     """Bank passes a warp needs to move its tile once, instructions times conflicts; elements a thread moves at once."""
     together = 1 << vector_bits(layout, images, size)
     vector = size * together

@@ -8,6 +8,9 @@ merges, those blocks that are to go down are complemented meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
 from .... import ops
 from ....ir import types as T
 from ..layout.values import layout_of
@@ -17,24 +20,30 @@ from .function import llvm_type, lower
 from .reduce import Axis, exchange_need, exchange_threads
 from .shared_memory import Passage
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from ..shared_memory.needs import Need, Room
+    from .function import Lowering
+
 WRITTEN_OUT = 1024  # comparisons of words in a thread; the assembler's time grows faster than their number
 
 
-def _sort_need(op, room):
+def _sort_need(op: Op, room: Room) -> Need | None:
     """Warps exchange all their keys."""
     layout = layout_of(op)
     between_warps = Axis(layout, len(layout.shape) - 1).of("warp")
     return exchange_need([_key_type(T.element(op.type))], layout.registers, room) if between_warps else None
 
 
-def _key_type(t):
+def _key_type(t: T.Scalar) -> T.Scalar:
     """The type of the integers that stand for elements."""
     return T.i64 if t.bits == 64 else T.i32
 
 
 @lower(ops.sort)
 @takes_shared(_sort_need)
-def sort(g, op, x):
+def sort(g: Lowering, op: Op, x: Sequence[Val]) -> list[Val]:
     network = Network(g, op)
     keys = [network.key(v) for v in x]
     return [network.value(v) for v in (network.in_loops(keys) if network.is_large else network.written_out(keys))]
@@ -43,7 +52,7 @@ def sort(g, op, x):
 class Network:
     """The network for one tile. A bit of the index along the axis lives in the number of a register, lane or warp."""
 
-    def __init__(self, g, op):
+    def __init__(self, g: Lowering, op: Op):
         self.g, self.w, self.t, self.layout = g, g.w, T.element(op.type), g.layout(op)
         self.bits = Axis(self.layout, len(self.layout.shape) - 1).bits
         self.downwards = bool(op.attrs["descending"])
@@ -53,33 +62,33 @@ class Network:
         self.sign = "s" if self.t.kind in ("int", "float") else "u"
 
     @property
-    def is_large(self):
+    def is_large(self) -> bool:
         steps = len(self.bits) * (len(self.bits) + 1) // 2
         return self.layout.registers * steps * self.width // 32 > WRITTEN_OUT
 
     # --- elements as integers -----------------------------------------------------------------------------------
-    def key(self, x):
+    def key(self, x: Val) -> Val:
         """An integer in the place of an element."""
         if self.t.is_float:
             x = self.w.cast("bitcast", x, f"i{self.t.bits}")
         x = self.w.cast("sext" if self.sign == "s" else "zext", x, self.kind)
         return self.magnitude(x) if self.t.is_float else x
 
-    def value(self, x):
+    def value(self, x: Val) -> Val:
         """The element in whose place an integer is."""
         x = self.w.cast("trunc", self.magnitude(x) if self.t.is_float else x, f"i{self.t.bits}")
         return self.w.cast("bitcast", x, llvm_type(self.t)) if self.t.is_float else x
 
-    def magnitude(self, x):
+    def magnitude(self, x: Val) -> Val:
         """Complement the magnitude of what is negative."""
         negative = self.w.binary("ashr", x, self.int(self.width - 1))
         return self.w.binary("xor", x, self.w.binary("and", negative, self.int((1 << (self.t.bits - 1)) - 1)))
 
-    def int(self, x):
+    def int(self, x: int) -> Val:
         return self.w.const(self.kind, x)
 
     # --- steps --------------------------------------------------------------------------------------------------
-    def written_out(self, x):
+    def written_out(self, x: Sequence[Val]) -> Sequence[Val]:
         for k in range(len(self.bits)):
             down = self.bits[k + 1][1] if self.is_turned(k + 1) else None
             x = self.step(x, (k,) if self.is_turned(k) else range(k + 1), down)
@@ -87,13 +96,13 @@ class Network:
                 x = self.step(x, (j,), down)
         return x
 
-    def is_turned(self, k):
+    def is_turned(self, k: int) -> bool:
         """Whether merge `k` begins with halves in opposite order: then it begins in registers, where mirrored partners
         would be in other threads."""
         parts = [part for part, _ in self.bits[: k + 1]]
         return len(parts) > k and parts[k] == "reg" and parts.count("reg") <= k
 
-    def step(self, x, turned, down=None):
+    def step(self, x: Sequence[Val], turned: tuple[int, ...] | range, down: int | None = None) -> Sequence[Val]:
         """Compare with partners whose index differs in these bits; who has the highest of them set keeps the larger.
 
         Registers with the bit `down` are sorted downwards.
@@ -109,7 +118,7 @@ class Network:
             return self.keep(x, others, self.is_set(part, self.g.int(1 << bit)), turns)
         return [self.extreme(bool(r >> bit & 1) != turns[r], mine, y) for r, (mine, y) in enumerate(zip(x, others))]
 
-    def partners(self, x, lanes, warps):
+    def partners(self, x: Sequence[Val], lanes: Any, warps: Any) -> Sequence[Val]:
         """What the threads have whose lane and warp differ in these bits (numbers, or i32 values)."""
         g = self.g
         if warps:
@@ -119,11 +128,11 @@ class Network:
             return [items[0] for items in exchange_threads(self.passage, [self.key_type], mask, [[v] for v in x])]
         return [g.target.shuffle(g, v, "xor", lanes) for v in x] if lanes else x
 
-    def is_set(self, part, mask):
+    def is_set(self, part: str, mask: Val) -> Val:
         """i1: this thread's lane or warp has the bit of a mask (i32)."""
         return self.w.compare("icmp ne", self.w.binary("and", self.g.place(part), mask), self.g.int(0))
 
-    def keep(self, mine, others, upper, turns):
+    def keep(self, mine: Sequence[Val], others: Sequence[Val], upper: Val, turns: list[bool]) -> list[Val]:
         """The larger of two if `upper` (i1), else the smaller, or the other way round where `turns`.
 
         Partners are never both upper.
@@ -135,7 +144,7 @@ class Network:
             out.append(w.select(w.binary("xor", less, larger), y, x))
         return out
 
-    def extreme(self, larger, x, y):
+    def extreme(self, larger: bool, x: Any, y: Any) -> Val:
         """The larger or the smaller of two. Of 64 bits both are selected by one comparison."""
         if self.width == 32:
             return self.w.intrinsic(self.sign + ("max" if larger else "min"), self.kind, x, y)
@@ -144,7 +153,7 @@ class Network:
         return self.w.select(less, y, x) if larger else self.w.select(less, x, y)
 
     # --- loops --------------------------------------------------------------------------------------------------
-    def in_loops(self, x):
+    def in_loops(self, x: Sequence[Val]) -> Sequence[Val]:
         """A loop over the merges. In merge k, indices with bit k + 1 are complemented: their blocks go down."""
         g, w = self.g, self.w
         for part in ("lane", "warp"):
@@ -159,7 +168,7 @@ class Network:
             loop.next = y
         return loop.results
 
-    def masks(self, fn, k):
+    def masks(self, fn: Callable[[int], int], k: Val) -> list[Val]:
         """For every register all ones if `fn` of its index along the axis, which is linear, has bit `k` (i32)."""
         w, last = self.w, self.layout.shape[-1] - 1
         mask = lambda bits: w.binary("sub", self.int(0), w.cast("zext", self.bit(bits, k), self.kind))
@@ -170,11 +179,11 @@ class Network:
             out += [w.binary("xor", one, more) for one in out]
         return out
 
-    def bit(self, bits, k):
+    def bit(self, bits: Val, k: Val) -> Val:
         """Bit `k` (i32) of an i32."""
         return self.w.binary("and", self.w.binary("lshr", bits, k), self.g.int(1))
 
-    def runs(self):
+    def runs(self) -> list[list[int]]:
         """The bits of the axis, low to high; those of threads together that are neighbours in their numbers too."""
         out = []
         for k, (part, bit) in enumerate(self.bits):
@@ -184,7 +193,7 @@ class Network:
                 out.append([k])
         return out
 
-    def at_most(self, j, k, x):
+    def at_most(self, j: int, k: Val, x: Sequence[Val]) -> Sequence[Val]:
         """The step at bit `j` if merge `k` (i32) has it."""
         if j == 0:
             return self.step(x, (0,))
@@ -199,7 +208,7 @@ class Network:
         w.block(end)
         return [w.phi(self.kind, (y, part.label), (v, before)) for y, v in zip(made, x)]
 
-    def loop_over(self, run, k, x):
+    def loop_over(self, run: Sequence[int], k: Val, x: Sequence[Val]) -> Sequence[Val]:
         """The steps at several bits, from the highest that merge `k` (i32) has."""
         g, w, (part, low) = self.g, self.w, self.bits[run[0]]
         first = w.intrinsic("smin", "i32", k, g.int(run[-1]))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 from ...llvm.writer import lanes, value
 from ...llvm.writer import vector as vector_of
 from .convert import pack
 
+if TYPE_CHECKING:
+    from ...llvm.writer import Val
+    from .function import Lowering
+
 _BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
 
 
-def bytes_of(kind):
+def bytes_of(kind: str) -> int:
     """Bytes of an LLVM element type.
 
     >>> bytes_of("bfloat"), bytes_of("i1"), bytes_of("ptr addrspace(1)")
@@ -18,7 +25,7 @@ def bytes_of(kind):
     return _BYTES.get(kind) or (8 if kind.startswith("ptr") else max(1, int(kind[1:]) // 8))
 
 
-def pack_words(g, items):
+def pack_words(g: Lowering, items: Sequence[Val]) -> list[Val]:
     """Elements as 32-bit words (64-bit ones as they are; fewer than 4 bytes as one small integer)."""
     w, size = g.w, bytes_of(items[0].type)
     if size == 8:
@@ -32,7 +39,7 @@ def pack_words(g, items):
     return [w.cast("bitcast", pack(w, items[k : k + per]), f"i{8 * size * per}") for k in range(0, len(items), per)]
 
 
-def unpack_word(g, word, kind):
+def unpack_word(g: Lowering, word: Val, kind: str) -> list[Val]:
     """The elements of LLVM type `kind` in an integer word, lowest first."""
     w, bits = g.w, int(word.type[1:])
     count = bits // (8 * bytes_of(kind))
@@ -42,7 +49,7 @@ def unpack_word(g, word, kind):
     return [w.extract(vector, k) for k in range(count)]
 
 
-def through_words(g, x, fn):
+def through_words(g: Lowering, x: Val, fn: Callable[[Val], Val]) -> Val:
     """Apply a function of 32-bit words to a value of any type."""
     w = g.w
     bits = 1 if x.type == "i1" else 8 * bytes_of(x.type)
