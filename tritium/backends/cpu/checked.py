@@ -10,7 +10,7 @@ import ctypes
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -149,6 +149,7 @@ class CheckedLauncher:
         self._metadata, self._launch, self._room = metadata, launch, room
         self._names, self._types = tuple(src.signature), tuple(src.signature.values())
         self._sites = [_Site(*site) for site in metadata.sites]
+        self._uses = _Uses(self._sites, metadata.rereads)
         self._preconditions = None
         if metadata.preconditions:
             self._preconditions = Guard(preconditions_of(metadata))
@@ -169,7 +170,7 @@ class CheckedLauncher:
         found = None
         try:
             with _one_at_a_time:
-                context = Context(self._metadata, self._sites, (gx, gy, gz), arguments, len(parts))
+                context = Context(self._metadata, self._sites, self._uses, (gx, gy, gz), arguments, len(parts))
                 try:
                     self._launch(function, self._room, gx, gy, gz, packed + pack("i64", context.address))
                 finally:
@@ -189,6 +190,33 @@ class _Site:
     @property
     def writes(self) -> bool:
         return self.access in ("store", "atomic", "swap")
+
+
+class _Use(NamedTuple):
+    """What a kernel does to the memory of a slot: `least` is the size of the smallest element it touches."""
+
+    reads: bool
+    writes: bool
+    rereads: bool
+    least: int
+
+
+class _Uses:
+    """What a kernel does to each slot: the same in every launch."""
+
+    def __init__(self, sites: list[_Site], rereads: Iterable[int]):
+        self._sites, self._rereads = sites, frozenset(rereads)
+        self._known: dict[int, _Use] = {}
+
+    def of(self, slot: int) -> _Use:
+        """Of one slot; pointers that may lead anywhere lead there, too."""
+        if slot not in self._known:
+            touching = [s for s in self._sites if s.origin == slot or s.origin < 0 and s.access != "wait"]
+            self._known[slot] = _Use(
+                any(site.access in ("load", "volatile") for site in touching), any(site.writes for site in touching),
+                any(origin == slot or origin < 0 for origin in self._rereads),
+                min([_bytes(site.element) for site in touching], default=1 << 30))
+        return self._known[slot]
 
 
 def parts_of(type_: Any, x: Any, name: str) -> list[tuple]:
@@ -217,9 +245,9 @@ def argument_of(name: str, address: int, x: Any) -> Argument:
 class Context:
     """The table that the checks of one launch read, and where they write."""
 
-    def __init__(self, metadata, sites: list[_Site], grid: tuple[int, int, int], arguments: dict[int, Argument],
-                 count: int):
-        self.metadata, self.sites, self.grid, self.arguments = metadata, sites, grid, arguments
+    def __init__(self, metadata, sites: list[_Site], uses: _Uses, grid: tuple[int, int, int],
+                 arguments: dict[int, Argument], count: int):
+        self.metadata, self.sites, self.uses, self.grid, self.arguments = metadata, sites, uses, grid, arguments
         self._keep: list[np.ndarray] = []
         self._taken: dict[tuple, np.ndarray] = {}
         self.programs = grid[0] * grid[1] * grid[2]
@@ -292,26 +320,23 @@ class Context:
     def _tracked(self, group: _Group) -> dict[str, int]:
         """The cells of memory that the kernel may write."""
         slots = [slot for slot, argument in self.arguments.items() if argument.group is group]
-        touching = [site for site in self.sites if site.origin in slots or site.origin < 0 and site.access != "wait"]
-        if self.programs == 1 and not self._rereads(slots) or not any(site.writes for site in touching):
+        uses = [self.uses.of(slot) for slot in slots]
+        rereads = any(use.rereads for use in uses)
+        if self.programs == 1 and not rereads or not any(use.writes for use in uses):
             return {}
-        sizes = [argument.itemsize for argument in group.members] + [_bytes(site.element) for site in touching]
-        shift = min(sizes).bit_length() - 1
+        shift = min([argument.itemsize for argument in group.members] + [use.least for use in uses]).bit_length() - 1
         if group.high - group.low >> shift > MOST_CELLS:
             return {}
         roles = ["writers"]
-        if any(site.access in ("load", "volatile") for site in touching):
+        if any(use.reads for use in uses):
             roles.append("readers")
-        if self._rereads(slots):
+        if rereads:
             roles.append("writing_lanes")
         for role in roles:
             if (id(group), role) not in self._taken:
                 self._taken[id(group), role] = _cells.take((group.high - group.low >> shift) + 16)
         return {"storage_low": group.low, "storage_high": group.high, "shift": shift,
                 **{role: self._taken[id(group), role].ctypes.data for role in roles}}
-
-    def _rereads(self, slots: list[int]) -> bool:
-        return any(origin in slots or origin < 0 for origin in self.metadata.rereads)
 
     # --- afterwards ---------------------------------------------------------------------------------------------------
     def found(self) -> Found | None:
