@@ -47,7 +47,7 @@ def test_a_store_out_of_bounds_does_not_happen():
 
 
 def test_a_race_names_both_sides():
-    from tests.insight.sanitize.bugs import sum_without_atomics
+    from tests.insight.sanitize.bugs.races import sum_without_atomics
 
     with tritium.sanitize() as report:
         sum_without_atomics()
@@ -70,7 +70,7 @@ def test_findings_of_many_launches_are_one():
 
 def test_an_index_of_several_axes():
     x = torch.ones(8, 48)[:, :32]
-    from tests.insight.sanitize.bugs import rows
+    from tests.insight.sanitize.bugs.out_of_bounds import rows
 
     with tritium.sanitize() as report:
         rows[(1,)](x, torch.zeros(8, 32), 32, N=32, M=8)
@@ -80,7 +80,7 @@ def test_an_index_of_several_axes():
 
 # --- what it leaves alone ---------------------------------------------------------------------------------------------
 def test_views_with_their_own_strides_are_fine():
-    from tests.insight.sanitize.bugs import rows
+    from tests.insight.sanitize.bugs.out_of_bounds import rows
 
     x = torch.arange(16 * 48.0).reshape(16, 48)
     y = torch.zeros(16, 32)
