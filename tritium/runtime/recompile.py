@@ -291,7 +291,7 @@ def explain_recompile(kernel: Any, *args: Any, **meta: Any) -> Recompile | None:
 
         >>> import numpy as np
         >>> from tritium.kernels.vector_add import add_kernel
-        >>> x = np.ones(64, np.float32)
+        >>> x = np.ones(64, np.int16)
         >>> _ = add_kernel[(1,)](x, x, x, 64, BLOCK=64)
         >>> print(explain_recompile(add_kernel, x, x, x, 63, BLOCK=64).text)
         add_kernel would be compiled again: n = 63 is no multiple of 16
