@@ -25,6 +25,7 @@ PIPELINES = {
     "dce": (dce,),
     "licm": (licm,),
     "accumulate": (accumulate, dce),
+    "apply_hints": (passes.apply_hints, dce),
     "reduce_early": (reduce_early, dce),
     "sink_stores": (sink_stores, dce),
     "legalize": (legalize(), dce),

@@ -12,6 +12,7 @@ import sys
 from .. import knobs
 from ..ir.verify import name_of, verify
 from .accumulate import accumulate
+from .apply_hints import apply_hints
 from .dce import dce
 from .inline_calls import has_tiles, inline_calls
 from .instrument import instrument
@@ -24,6 +25,7 @@ from .sink_stores import sink_stores
 
 # What every target begins with. After a pass that writes new code, as `legalize` does, `dce` takes what it left over.
 CLEANUP = (
+    apply_hints,    # hints written as statements count for their values
     simplify,       # fold, cancel, canonical forms
     licm,           # out of the loop what the loop does not change
     accumulate,     # dot(a, b, 0) + c -> dot(a, b, c)
@@ -31,7 +33,8 @@ CLEANUP = (
 )
 
 # Every pass that needs no target; `legalize` makes one for what a target has.
-PASSES = (accumulate, dce, inline_calls, instrument, licm, promise_arguments, reduce_early, simplify, sink_stores)
+PASSES = (accumulate, apply_hints, dce, inline_calls, instrument, licm, promise_arguments, reduce_early, simplify,
+          sink_stores)
 
 
 def run(module, pipeline, watch=None):
@@ -130,6 +133,7 @@ __all__ = [
     "TargetInfo",
     "Unchanged",
     "accumulate",
+    "apply_hints",
     "dce",
     "dumping",
     "first_that",

@@ -1,0 +1,93 @@
+"""A hint counts for its value: every op of the block that uses the value reads the hint instead.
+
+`tl.multiple_of(x, 16)` may be a statement, whose result nobody uses. Reaching the value means reaching the hint, as far
+as both are in one block: so the hint moves to just behind the value, and the uses of the value become uses of the hint.
+A hint in a region says nothing about the uses outside of it.
+"""
+
+from __future__ import annotations
+
+from .. import ops
+from ..ir.core import Block, Op, Result, Value, walk
+
+
+def apply_hints(module):
+    """The module in which hints that nobody reads count for the values they are about.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: i32) {  %0 = hint %x {divisible=(8,)} : i32  print %x {prefix=\\"\\"} }")
+    >>> print(apply_hints(m), end="")
+    kernel @f(%x: i32) {
+      %0 = hint %x {divisible=(8,)} : i32
+      print %0 {prefix=""}
+    }
+    """
+    made = [_applied(function) for function in module.functions]
+    return _applied(module).replace(functions=made)
+
+
+def _applied(module):
+    hints = [op for op in walk(module.body) if op.kind is ops.hint]
+    if not hints:
+        return module
+    used = {x for op in walk(module.body) for x in op.operands}
+    statements = {op for op in hints if op not in used}
+    return module.replace(body=_Apply(statements).block(module.body)) if statements else module
+
+
+class _Apply:
+    """Rebuilds blocks with uses replaced; `now` holds what stands for a value, `statements` the hints nobody reads."""
+
+    def __init__(self, statements: set[Op]):
+        self.statements = statements
+        self.now: dict[Value, Value] = {}
+
+    def value(self, x: Value) -> Value:
+        if x in self.now:
+            return self.now[x]
+        return Result(self.now[x.op], x.index) if type(x) is Result and x.op in self.now else x
+
+    def block(self, block: Block) -> Block:
+        """The block, with its hints right behind the values they are about; outside of it nothing changes."""
+        about: dict[Value, list[Op]] = {}
+        for op in block.ops:
+            if op in self.statements:
+                chain = _chain(op)
+                about.setdefault(chain[0].operands[0], []).extend(chain)
+        outer, done = dict(self.now), []
+        here = {result for op in block.ops for result in op.results}
+        for x in [x for x in about if x not in here]:
+            self.promise(x, about[x], done)
+        for op in block.ops:
+            if op in self.statements:
+                continue
+            made = self.rebuilt(op)
+            done.append(made)
+            for result, now in zip(op.results, made.results):
+                if now is not result and now != result:
+                    self.now[result] = now
+                if result in about:
+                    self.promise(result, about[result], done)
+        self.now = outer
+        return Block(block.args, done)
+
+    def promise(self, x: Value, hints: list[Op], done: list[Op]) -> None:
+        """Hints about `x`, which every further use reads."""
+        for hint in hints:
+            made = hint.replace(operands=(self.value(x),))
+            done.append(made)
+            self.now[x] = made
+
+    def rebuilt(self, op: Op) -> Op:
+        operands = tuple([self.value(x) for x in op.operands])
+        regions = tuple([self.block(region) for region in op.regions])
+        unchanged = all(new is old for new, old in zip(operands, op.operands)) and not regions
+        return op if unchanged else op.replace(operands=operands, regions=regions)
+
+
+def _chain(op: Op) -> list[Op]:
+    """A hint and the hints it is about, innermost first: `tl.max_contiguous(tl.multiple_of(x, 16), 16)`."""
+    chain = [op]
+    while (below := chain[0].operands[0]) and type(below) is Op and below.kind is ops.hint:
+        chain.insert(0, below)
+    return chain
