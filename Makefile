@@ -7,7 +7,10 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 GPU_JOBS ?= 8
 
-.PHONY: demo test test-arch test-arch-root test-gpu check-gpu fuzz bench ci lint types docs-check docs site clean help
+# Tests start hundreds of processes. Each would compile every module anew if Python may not keep bytecode.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test test-all test-arch test-arch-root test-gpu check-gpu fuzz bench ci lint types docs-check docs site clean help
 
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -18,6 +21,9 @@ demo: $(VENV)/.demo ## run every seed kernel: correct? how fast beside torch or 
 test: $(VENV)/.test ## the whole test suite without a GPU, and the examples in docstrings
 	$(BIN)/python -m pytest -n $(JOBS) -q
 	$(BIN)/python -m pytest -n $(JOBS) -q --doctest-modules tritium
+
+test-all: $(VENV)/.test ## every combination of the parameters that `make test` takes a sample of: an hour
+	$(BIN)/python -m pytest -n $(JOBS) -q --all
 
 ROOT ?= $(VENV)/foreign
 test-arch: $(VENV)/.test ## the execution tests at every level of this CPU, and on the other architecture under QEMU

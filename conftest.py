@@ -1,7 +1,9 @@
 """For tests and docstring examples: one cache directory per run, settings that end with the test that made them, the
-`gpu` marker, how hard hypothesis tries."""
+`gpu` and `sampled` markers, how hard hypothesis tries."""
 
+import collections
 import contextlib
+import hashlib
 import os
 import shutil
 import subprocess
@@ -41,6 +43,7 @@ def settings_end_with_the_test():
 
 def pytest_addoption(parser):
     parser.addoption("--update", action="store_true", help="rewrite the expected parts of .tir files")
+    parser.addoption("--all", action="store_true", help="every combination of parameters of tests marked `sampled`")
 
 
 def pytest_ignore_collect(collection_path):
@@ -59,8 +62,40 @@ def _has_gpu() -> bool:
     return tool is not None and subprocess.run([tool, "-L"], capture_output=True).returncode == 0
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not _has_gpu():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))
+    if not config.getoption("--all") and not _names_one(config):
+        _sample(config, items)
+
+
+def _names_one(config) -> bool:
+    """Whether the command line names tests, rather than files or folders: these run as named."""
+    return any("::" in argument for argument in config.args)
+
+
+def _sample(config, items):
+    """Of the tests marked `sampled`, keep those that `_covering` chooses. Tests on a GPU are fast: all stay."""
+    functions = collections.defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sampled") and not item.get_closest_marker("gpu") and hasattr(item, "callspec"):
+            functions[item.nodeid.partition("[")[0]].append(item)
+    kept = {item for cases in functions.values() for item in _covering(cases)}
+    left = [item for cases in functions.values() for item in cases if item not in kept]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
+
+
+def _covering(cases):
+    """Few cases of one function in which each parameter takes each of its values; always the same ones."""
+    values = {case: {(name, id(value)) for name, value in case.callspec.params.items()} for case in cases}
+    missing, kept = set().union(*values.values()), []
+    cases = sorted(cases, key=lambda case: hashlib.sha256(case.nodeid.encode()).digest())
+    while missing:
+        best = max(cases, key=lambda case: len(missing & values[case]))
+        kept.append(best)
+        missing -= values[best]
+    return kept

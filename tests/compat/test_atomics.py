@@ -7,6 +7,8 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 
+pytestmark = pytest.mark.sampled
+
 HOW = {"add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
        "xor": np.bitwise_xor, "xchg": lambda old, new: new}  # fmt: skip
 INTS = {"int32": np.int32, "uint32": np.uint32, "int64": np.int64, "uint64": np.uint64}

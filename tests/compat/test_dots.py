@@ -8,6 +8,8 @@ import tritium as triton
 import tritium.language as tl
 from tests.language.coverage.engines import cuda
 
+pytestmark = pytest.mark.sampled
+
 NUMPY = {"int8": np.int8, "int32": np.int32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16,
          "float32": np.float32, "float64": np.float64, "float8e5": ml_dtypes.float8_e5m2,
          "float8e4nv": ml_dtypes.float8_e4m3fn, "float8e4b8": ml_dtypes.float8_e4m3fnuz,

@@ -12,6 +12,8 @@ import tritium as triton
 import tritium.language as tl
 from tritium.language.extra import libdevice
 
+pytestmark = pytest.mark.sampled
+
 NUMPY = {
     "int1": np.bool_, "int8": np.int8, "uint8": np.uint8, "int16": np.int16, "uint16": np.uint16, "int32": np.int32,
     "uint32": np.uint32, "int64": np.int64, "uint64": np.uint64, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16,

@@ -6,6 +6,8 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 
+pytestmark = pytest.mark.sampled
+
 
 def philox(seed, offset, wide_offset, rounds=10):
     """Four words of Philox-4x32, counted in Python's integers."""

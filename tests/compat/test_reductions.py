@@ -7,6 +7,8 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 
+pytestmark = pytest.mark.sampled
+
 INTS = {"int8": np.int8, "uint8": np.uint8, "int16": np.int16, "uint16": np.uint16, "int32": np.int32,
         "uint32": np.uint32, "int64": np.int64, "uint64": np.uint64}  # fmt: skip
 FLOATS = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}

@@ -13,6 +13,8 @@ from tritium.interp.machine import interpret
 from tritium.ir.preconditions import preconditions_of
 from tritium.ir.verify import verify
 
+pytestmark = pytest.mark.sampled
+
 N = 256  # several chunks
 rng = np.random.default_rng(0)
 

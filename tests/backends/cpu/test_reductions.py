@@ -14,6 +14,8 @@ from tritium.backends.llvm.target import cpu_target
 from tritium.interp.eager import launch as interpreted
 from tritium.ir import types as T
 
+pytestmark = pytest.mark.sampled
+
 
 def argmax(b, v1, i1, v2, i2):
     first = ops.or_(b, ops.gt(b, v1, v2), ops.and_(b, ops.eq(b, v1, v2), ops.lt(b, i1, i2)))

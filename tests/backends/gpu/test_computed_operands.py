@@ -11,6 +11,8 @@ import tritium.language as tl
 from tests.backends.gpu.samples import data, rng
 from tests.backends.gpu.test_redundant_loads import buffers, ttgir_of, words
 
+pytestmark = pytest.mark.sampled
+
 bf16, e4m3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 
 

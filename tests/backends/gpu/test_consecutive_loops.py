@@ -11,6 +11,8 @@ from tests.backends.gpu.samples import data, rng
 from tests.backends.gpu.test_language import module_of
 from tritium.insight import emulator
 
+pytestmark = pytest.mark.sampled
+
 
 @triton.jit
 def attend(acc, top, total, q, k_ptr, v_ptr, pages, count, MASKED: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,

@@ -11,6 +11,8 @@ from tests.backends.gpu.samples import data
 from tests.backends.gpu.test_language import module_of
 from tritium.insight import emulator
 
+pytestmark = pytest.mark.sampled
+
 ROUNDS = (0, 1, 2, 5)
 
 

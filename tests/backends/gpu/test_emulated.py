@@ -11,6 +11,8 @@ from tritium.insight.emulator.shared import Shared
 from tritium.interp.machine import interpret
 from tritium.ir.text import parse_module
 
+pytestmark = pytest.mark.sampled
+
 TARGETS = [(90, 4), (75, 1), (80, 8)]  # architecture, warps
 
 

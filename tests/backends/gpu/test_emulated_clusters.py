@@ -15,6 +15,8 @@ from tritium.insight.emulator.memory import Memory
 from tritium.insight.emulator.tma import TensorMap
 from tritium.interp.machine import interpret
 
+pytestmark = pytest.mark.sampled
+
 rng = np.random.default_rng(5)
 
 MEET = '  call void asm sideeffect "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", "~{memory}"()'

@@ -11,6 +11,8 @@ from tests.backends.gpu.samples import data, rng
 from tests.backends.gpu.test_language import module_of
 from tritium.insight import emulator
 
+pytestmark = pytest.mark.sampled
+
 FAR = 1 << 20  # a page that is nowhere near
 
 

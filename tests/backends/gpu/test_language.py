@@ -18,6 +18,8 @@ from tritium.interp.machine import interpret
 from tritium.ir.verify import verify
 from tritium.runtime.specialize import attrs_of, constants_of
 
+pytestmark = pytest.mark.sampled
+
 bf16, e4m3, e5m2 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
 WARPS = [1, 4, 32]
 rng = np.random.default_rng(5)

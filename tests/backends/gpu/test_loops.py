@@ -13,6 +13,8 @@ from tests.backends.gpu.test_language import module_of
 from tritium.insight import emulator
 from tritium.insight.emulator.memory import Memory
 
+pytestmark = pytest.mark.sampled
+
 
 @triton.jit
 def tiles_in_turn(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):

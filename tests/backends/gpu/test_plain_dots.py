@@ -11,6 +11,8 @@ from tests.backends.gpu.samples import data
 from tests.backends.gpu.test_language import module_of
 from tritium.insight import emulator
 
+pytestmark = pytest.mark.sampled
+
 
 @triton.jit
 def along(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr, TA: tl.constexpr,

@@ -21,6 +21,8 @@ from tritium.interp.machine import interpret
 from tritium.ir.preconditions import preconditions_of
 from tritium.ir.text import parse_module
 
+pytestmark = pytest.mark.sampled
+
 WRAPPED = """kernel @f(%x: ptr<f32> {divisible=16}, %out: ptr<f32> {divisible=16}, %start: i32 {divisible=16},
                       %n: i32 {divisible=16}) {
   %pid = program_id {axis=0} : i32

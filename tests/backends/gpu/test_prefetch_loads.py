@@ -12,6 +12,8 @@ from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_reordering import compare
 from tritium.insight import emulator
 
+pytestmark = pytest.mark.sampled
+
 
 def loads(kernel, *args, **options):
     """How many instructions load from global memory."""

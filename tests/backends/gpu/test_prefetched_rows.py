@@ -11,6 +11,8 @@ from tests.backends.gpu.samples import data, rng
 from tests.backends.gpu.test_language import module_of
 from tritium.insight import emulator
 
+pytestmark = pytest.mark.sampled
+
 
 @triton.jit
 def scaled(a_ptr, b_ptr, left_ptr, right_ptr, shift_ptr, c_ptr, M, N, K, trips, OTHER: tl.constexpr, BM: tl.constexpr,

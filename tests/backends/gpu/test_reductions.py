@@ -8,6 +8,8 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.test_language import data
 
+pytestmark = pytest.mark.sampled
+
 bf16 = ml_dtypes.bfloat16
 
 

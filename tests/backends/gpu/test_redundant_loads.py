@@ -15,6 +15,8 @@ from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.compiler.sources import with_options
 from tritium.ir.text import print_module
 
+pytestmark = pytest.mark.sampled
+
 ARCHS = [(90, 64, 4), (90, 64, 8), (90, 16, 4), (80, 32, 4)]  # architecture, rows, warps
 
 

@@ -13,6 +13,8 @@ from tritium.insight import emulator
 from tritium.interp.machine import interpret
 from tritium.ir.preconditions import preconditions_of
 
+pytestmark = pytest.mark.sampled
+
 
 @triton.jit
 def linear_attention(out_ptr, q_ptr, k_ptr, v_ptr, L, BLOCK: tl.constexpr, D: tl.constexpr):

@@ -12,6 +12,8 @@ from tests.backends.gpu.modules import run_cuda
 from tests.backends.gpu.test_language import module_of
 from tritium.insight import emulator
 
+pytestmark = pytest.mark.sampled
+
 # The largest error relative to |a| @ |b|: what is left out, and three roundings of f32 for each of the sum's terms.
 BOUND = {"tf32x3": 2.0**-20, "bf16x3": 2.0**-14, "bf16x6": 2.0**-21, "ieee": 2.0**-21}
 TARGETS = [(90, 4), (90, 2), (80, 4), (89, 8), (75, 4)]  # architecture, warps

@@ -19,6 +19,8 @@ from tritium.kernels.attention import forward_kernel
 from tritium.tensors import is_descriptor
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
+pytestmark = pytest.mark.sampled
+
 e4m3 = ml_dtypes.float8_e4m3fn
 
 

@@ -10,6 +10,8 @@ from tests.backends.gpu.toy import machine
 from tritium import backends
 from tritium.interp.machine import interpret
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.fixture
 def check(monkeypatch):
