@@ -146,7 +146,7 @@ def explain(error: Failure, **facts) -> Failure:
 def cut(error: Failure, keep: bool = False) -> Failure:
     """`error` as its reader should see it: without tritium's own frames, and without causes that say the same again.
 
-    Whoever is called by the user catches it, cuts it and goes on with a bare `raise`, which adds no frame. A defect of
+    A function that users call catches the error, cuts it and ends with a bare `raise`, which adds no frame. A defect of
     ours keeps everything, and so does every error with `keep`. `__cause__` stays for programs that ask for it.
 
     >>> cut(fail(ValueError, "x")).__traceback__ is None
@@ -461,7 +461,7 @@ class OutOfResources(TritonError):
 class InternalError(TritonError):
     """A defect of tritium, never of the user's kernel; `reproducer` is a file that shows it again.
 
-    Where a defect is found there may be only a module; whoever catches the error writes it to a file.
+    The code that finds a defect may have only a module; the code that catches the error writes it to a file.
 
     >>> print(InternalError("dce: lost a store", "k.ttir"))
     internal error: dce: lost a store

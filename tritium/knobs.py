@@ -40,8 +40,8 @@ class Env:
 env = Env()
 propagate_env = True
 
-# Called after any change made from Python: whoever keeps a decision that depends on settings drops it then, so that
-# nobody has to look at a setting on a hot path.
+# Called after any change made from Python. Code that caches a decision made from settings drops it here, so that hot
+# paths read no setting.
 listeners: list[Callable[[], None]] = []
 
 

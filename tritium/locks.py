@@ -69,7 +69,7 @@ _own = _Own()
 
 
 def busy() -> Any:
-    """The lock of this thread: whoever forks takes those of all threads, so `with busy():` keeps forks waiting.
+    """The lock of this thread: a fork takes those of all threads, so `with busy():` keeps forks waiting.
 
     Only for work that ends by itself: not while a kernel runs. A lock that others want is taken before, not within.
 
@@ -91,7 +91,7 @@ class _Info:
 
 
 def once(fn: Callable[..., T]) -> Any:
-    """As `functools.cache`, but whoever comes while another thread computes waits for that result.
+    """As `functools.cache`, but a thread that calls while another computes waits for that result.
 
     There is one result for each tuple of arguments, also for what compares results by identity. Where `fn` raises,
     nothing is kept.
@@ -141,7 +141,7 @@ class once_property(Generic[T]):
         self._fn, self._name, self._guard = fn, fn.__name__, lock()
         self.__doc__ = fn.__doc__
 
-    if TYPE_CHECKING:  # whoever knows the value may assign it
+    if TYPE_CHECKING:  # code that knows the value may assign it
 
         def __set__(self, instance: object, value: T) -> None: ...
 
@@ -242,7 +242,7 @@ def _after() -> None:
 
 
 def _in_child() -> None:
-    """The other threads are gone, and with them whoever could have released a lock."""
+    """The other threads do not exist in a child, so nothing will release the locks they held."""
     _after()
     for one in list(_locks):
         if not one._is_owned():

@@ -7,7 +7,7 @@ the user's first group, and it has no other member.
 
 `seal` adds a checksum to a text of our own; files that others read too stay as they are and have their `checksum`
 written down elsewhere. Both depend on where the file belongs, so that one cannot stand in for another. With a key they
-are signatures: whoever does not know the key cannot make them, so it no longer matters who could write the file.
+are signatures: they cannot be made without the key, so it no longer matters who could write the file.
 
     >>> sealed = seal(b"text", "folder/file")
     >>> unseal(sealed, "folder/file")

@@ -374,7 +374,7 @@ def test_signed_files_without_the_key_are_a_miss():
 
 
 def test_a_signed_file_in_the_place_of_another(tmp_path):
-    """Whoever cannot sign cannot make one file stand for another either."""
+    """A signature covers the name of the file, so a signed file does not pass for another."""
     knobs.cache.signing_key = KEY
     entry(knobs.cache.dir, "one", "first")
     entry(knobs.cache.dir, "two", "second")

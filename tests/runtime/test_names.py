@@ -18,7 +18,7 @@ def empty_cache(tmp_path):
 
 @pytest.fixture
 def no_parsing(monkeypatch):
-    """Whoever parses from here on fails."""
+    """A function: once it was called, parsing fails."""
     def refuse(*args):
         raise AssertionError("parsed again")
 

@@ -109,7 +109,7 @@ def test_what_a_worker_made_is_kept_on_disk(workers):
     assert again.task is None, "nothing is left to do"
 
 
-def test_whoever_asks_first_compiles_what_no_worker_has_begun(workers):
+def test_a_kernel_that_no_worker_has_begun_is_compiled_here(workers):
     for pid in children(workers.process.pid):
         os.kill(pid, signal.SIGSTOP)
     try:

@@ -1,8 +1,8 @@
 """What is known of a tile's values along each axis: runs that count up by one, runs that are equal, divisors.
 
-    contiguity    every aligned group of so many neighbours counts up by one
-    divisibility  the first value of every such group is a multiple of it (for pointers, in bytes)
-    constancy     every aligned group of so many neighbours is equal
+    contiguity    the size of aligned groups of neighbours that count up by one
+    divisibility  a number that divides the first value of every such group (for pointers, in bytes)
+    constancy     the size of aligned groups of neighbours that are equal
 
 All are powers of two. A scalar has one axis of length 1. They decide the width of memory accesses.
 """

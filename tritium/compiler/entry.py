@@ -134,7 +134,7 @@ class _Writing(threading.Thread):
             for ext, value in self._contents.items():
                 self._texts[ext] = _text(value)
                 self._writer.put(self._texts[ext], f"{self._file}.{ext}")
-        except Exception as error:  # whoever waits for the files is told
+        except Exception as error:  # raised where the files are waited for
             self._error = error
 
     def texts(self) -> dict[str, str | bytes]:

@@ -165,7 +165,7 @@ def metadata_text(metadata: Mapping[str, Any]) -> str:
 
 
 _TENSOR_MEMORY_COLUMNS = 512
-_GRIDS = 1024  # so many grids are kept at hand
+_GRIDS = 1024  # grids that are kept at hand
 
 # A kernel that two threads launch first is loaded once: unloading the other copy would pull code from under a thread.
 _loading = lock()

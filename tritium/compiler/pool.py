@@ -1,8 +1,8 @@
 """Worker processes that compile for this one: started once, kept warm, shared by all who compile many kernels.
 
 `submit` queues a job; a thread hands jobs to workers that are free and takes their replies, as bytes, so that it hardly
-ever needs Python's lock. Whoever wants a result may take a job back that no worker has begun (`Task.take`), and learns
-of a worker that died (`Task.lost`): it compiles the kernel itself then. Nothing here fails; at worst there is no help.
+ever needs Python's lock. The process that needs a result compiles the kernel itself if no worker has begun the job
+(`Task.take`) or its worker died (`Task.lost`). Nothing here fails; at worst there is no help.
 
 What the processes are is told in `worker`.
 """

@@ -46,7 +46,7 @@ class Job(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The stages a worker made, or why it made none: `error` is for the user, `reason` for whoever tries again."""
+    """The stages a worker made, or why it made none: an `error` for the user, or a `reason` to compile it elsewhere."""
 
     contents: dict[str, str | bytes]
     metadata: dict[str, Any]
@@ -86,7 +86,7 @@ def work(job: Job) -> Reply:
             texts = {ext: value if isinstance(value, bytes) else str(value) for ext, value in contents.items()}
     except (OutOfResources, PTXASError) as error:
         return Reply({}, {}, error=error)
-    except Exception as error:  # whoever asked meets it again, and can say more about it
+    except Exception as error:  # the process that asked compiles it again, meets it and can say more about it
         return Reply({}, {}, reason=f"{type(error).__name__}: {error}")
     added = {name: value for name, value in metadata.items() if name not in job.metadata
              or job.metadata[name] is not value}  # fmt: skip
@@ -94,7 +94,7 @@ def work(job: Job) -> Reply:
 
 
 def _agree(job: Job) -> None:
-    """Have the settings of whoever asks."""
+    """Take the settings of the process that asks."""
     if job.environment and job.environment != dict(os.environ):
         os.environ.clear()
         os.environ.update(job.environment)
@@ -172,7 +172,7 @@ def nursery(control: socket.socket, target: str) -> None:
 
 
 def _fork() -> int:
-    """0 in the child; where no more processes may be, whoever wanted one sees its socket closed."""
+    """0 in the child; -1 where there may be no more processes: the process that asked sees its socket closed."""
     try:
         return os.fork()
     except OSError:

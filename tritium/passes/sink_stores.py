@@ -1,7 +1,7 @@
 """store(p, if c: x else: y) -> if c: store(p, x) else: store(p, y).
 
-On a CPU the tile that a branch makes goes through memory to whoever wants it. Where that is only a store, the branch
-had better store it itself: its loops have the elements at hand.
+On a CPU the tile that a branch makes goes through memory to its users. Where the only user is a store, the branch does
+better to store it itself: its loops have the elements at hand.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ VAR_POSITIONAL = Parameter.VAR_POSITIONAL
 
 
 class Form(NamedTuple):
-    """How a call was written: so many arguments by position, these by keyword; `written` are the former where others
-    were made of them."""
+    """How a call was written: the number of positional arguments and the names of keywords; `written` are the
+    positional arguments as the caller gave them, where others were made of them."""
 
     positional: int
     keywords: tuple[str, ...]

@@ -16,7 +16,7 @@ from tritium.runtime.tuning import Config, innermost
 __all__ = ["as_ready"]
 
 _MANY_WORKERS = 3  # where starting them takes no processor that is needed elsewhere
-_FEW = 3  # kernels: for so many, workers are not started
+_FEW = 3  # kernels: for these or fewer, workers are not started
 _WORTH = 0.6  # seconds of compiling left for which workers are started on a machine with few processors
 
 
@@ -69,7 +69,7 @@ def _promises(fn: Any, configs: list[Config], args: tuple, kwargs: dict[str, Any
 
 
 class _Crew:
-    """Whoever compiles: the workers, if there are any, and this process."""
+    """What compiles: the worker processes, if there are any, and this process."""
 
     def __init__(self, promises: dict[Config, Any]):
         self.promises, self.left = promises, list(promises)

@@ -38,7 +38,7 @@ class Reason(NamedTuple):
 
 
 class Recompile(NamedTuple):
-    """A kernel that was compiled, or loaded, for a launch; and why the ones that were there did not fit."""
+    """A kernel that was compiled or loaded for a launch, and why no kernel in memory fitted the launch."""
 
     kernel: str
     how: str  # "compiled", "loaded" (from disk), "submitted" (compiled in the background) or "needed"

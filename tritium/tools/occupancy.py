@@ -114,7 +114,7 @@ def occupancy(kernel: Any) -> Occupancy:
 
 
 def occupancy_of(registers: int, shared: int, warps: int, target: Any) -> Occupancy:
-    """The occupancy of programs of so many warps, with so many registers for a thread and bytes of shared memory.
+    """The occupancy of programs of `warps` warps that use `registers` per thread and `shared` bytes of shared memory.
 
     >>> from tritium.backends.compiler import GPUTarget
     >>> found = occupancy_of(64, 40000, 8, GPUTarget("cuda", 90, 32))

@@ -159,7 +159,7 @@ def by_descriptors(a_ptr, b_ptr, c_ptr, M, N, K, row, BM: tl.constexpr, BN: tl.c
 @pytest.mark.parametrize("looks", [False, True], ids=["certain", "looks"])
 @pytest.mark.parametrize("row", [0, -16, 48])
 def test_descriptors(check, row, looks, monkeypatch):
-    """Outside of a descriptor's bounds, before them too, there are zeros; whoever looks for boxes out of reach."""
+    """Outside of a descriptor's bounds, before them too, there are zeros, also if the kernel `looks` for such boxes."""
     if looks:
         monkeypatch.setattr(Assumptions, "in_range", lambda *args, **options: False)
     m, n, k = 112, 80, 144

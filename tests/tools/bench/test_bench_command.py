@@ -238,7 +238,7 @@ def test_errors_are_parts_of_the_largest_value(got, expected, error):
 
 @pytest.fixture
 def stand_in(monkeypatch):
-    """A package under a name of its own that stands for another compiler, and counts the kernels it is given."""
+    """A module that stands for another compiler and records the names of the kernels it compiles."""
     peer = ModuleType("stand_in")
     peer.__path__ = []
     seen = []

@@ -93,7 +93,7 @@ class _Cells:
             return base
 
     def take(self, count: int) -> np.ndarray:
-        """At least so many cells."""
+        """An array of at least `count` cells."""
         with self.lock:
             fits = [k for k, cells in enumerate(self.free) if count <= len(cells) <= 4 * count + (1 << 16)]
             if fits:

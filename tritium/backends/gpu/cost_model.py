@@ -24,25 +24,25 @@ class CostModel:
     # An operation on an element, in bytes that change threads: it decides whether a tile is recomputed or converted.
     # So an iteration of paged decode attention moves 35328 bytes instead of 105472, on sm_90.
     operation_bytes: int = 1
-    # A tile of at least so many registers that every warp needs is computed once and converted; smaller ones are
+    # A tile that every warp needs is computed once and converted from this number of registers on; a smaller one is
     # computed by every warp, without the barriers of a conversion. Chosen.
     converted_registers: int = 4
-    # A tile with idle threads is stored as it is if it takes at most so many times the accesses of the ideal layout:
-    # such tiles are small, and converting them costs more than idle threads. Chosen.
+    # A tile with idle threads is stored as it is if it takes at most `idle_factor` times the accesses of the ideal
+    # layout: such tiles are small, and converting them costs more than idle threads. Chosen.
     idle_factor: int = 2
-    # Stores are as good as the ideal layout's if so many of the lowest lane bits agree: eight lanes write whole sectors
-    # of 32 bytes.
+    # A layout stores as well as the ideal one if the lowest `run_bits` lane bits of both are the same: eight lanes then
+    # write whole sectors of 32 bytes.
     run_bits: int = 3
 
     # --- loops ---------------------------------------------------------------------------------------------------
-    # Loops up to so many iterations, and so many operations of a thread in all of them, are unrolled: their loads are
+    # The most iterations of a loop, and operations of a thread in all of them, for which it is unrolled: its loads are
     # in flight at once. Chosen, so that the text stays short.
     unrolled_trips: int = 8
     unrolled_work: int = 2048
     # A function such as a logarithm, in operations. Chosen.
     slow_operations: int = 8
-    # One of so many parts of a thread's registers is the budget of prefetched loads: temporaries and results are as
-    # large. A softmax of 8192 columns by 8 warps goes from 56 registers to 91.
+    # Prefetched loads may take this fraction (1 / prefetch_share) of a thread's registers: temporaries and results are
+    # as large. A softmax of 8192 columns by 8 warps goes from 56 registers to 91.
     prefetch_share: int = 4
 
     # --- dots ----------------------------------------------------------------------------------------------------

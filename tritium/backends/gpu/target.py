@@ -38,7 +38,7 @@ class Mma(NamedTuple):
 
     The others are asked about asynchronous ones only. started(dot, warps): the layouts of a `dot_shared`, and of its
     lhs if that is in registers. takes(tile, operand, axis, rows, warps): operand "a" or "b" may be contiguous along
-    `axis`, where the result has so many rows. lhs_once(rows, warps): no two threads hold the same element of the lhs.
+    `axis`; the result has `rows` rows. lhs_once(rows, warps): no two threads hold the same element of the lhs.
     hold(g, dot, init, nonempty): registers for the sums of a dot in a loop, which has an iteration if `nonempty`.
     """
 
@@ -58,7 +58,8 @@ class AsyncCopies(NamedTuple):
     """Copies from global to shared memory that run beside the computation.
 
     copy(g, to, constant, source, size, mask): copy `size` bytes to `constant` bytes behind `to`; zeros where the mask
-    is off. commit(g): close a group of copies. wait(g, pending): until all but so many groups of this thread are there.
+    is off. commit(g): close a group of copies. wait(g, pending): until at most `pending` groups of this
+    thread are in flight.
     """
 
     copy: Callable[..., None]
@@ -126,7 +127,7 @@ class Target:
     tma: Tma | None = None
 
     def registers_of(self, warps: int, most: int | None = None) -> int:
-        """The most registers of a thread in programs of so many warps, and where nobody allows fewer.
+        """The most registers of a thread in programs of `warps` warps, at most `most`.
 
         >>> from tritium.backends.nvptx.isa.target import NvTarget
         >>> NvTarget.of(90).registers_of(4), NvTarget.of(90).registers_of(16), NvTarget.of(90).registers_of(16, most=64)

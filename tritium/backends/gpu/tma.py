@@ -24,8 +24,8 @@ class Tma(NamedTuple):
     in consumers); `columns` are those of the widest dot. describe(tile, axis, access, blocks): element type, box and
     swizzle of the tensor map; `blocks` multicast it. combines(how, element): it has this atomic update. maps: how many
     tensor maps a kernel may have. divides(tile, axis, blocks): each of `blocks` blocks can multicast a part of this
-    tile. parameter: the LLVM type of a tensor map as a parameter of a kernel. wait(g, pending, written): until all but
-    so many groups of boxes have been read from shared memory, or have been `written` too.
+    tile. parameter: the LLVM type of a tensor map as a parameter of a kernel. wait(g, pending, written): until at
+    most `pending` groups of boxes have still to be read from shared memory, or, if `written`, to be written.
     """
 
     fits: Callable

@@ -134,7 +134,7 @@ def _move_predicate(s, guard, operands):
 
 
 def _bits_of(x, bits):
-    """A register as an unsigned integer of so many bits."""
+    """A register as an unsigned integer of `bits` bits."""
     kind = np.dtype(f"u{bits // 8}")
     if x.dtype.kind in "ui" or x.dtype == bool:
         return x.astype(kind)

@@ -6,7 +6,7 @@ import numpy as np
 
 from tritium.insight.emulator.faults import Fault
 
-NUMBERS = 16  # a block has so many barriers
+NUMBERS = 16  # barriers of a block
 
 
 class Barriers:
@@ -19,7 +19,7 @@ class Barriers:
         self.owing = np.zeros(machine.threads // 32, bool)  # warps that came to the cluster's and have yet to wait
 
     def come(self, guard, numbers, counts=None, waits=True):
-        """Warps come to barriers of their blocks that are for so many threads, or for all; or they only say so."""
+        """Warps arrive at barriers of their blocks for `counts` threads (all, if None), and wait there if `waits`."""
         m = self.machine
         for warp in m.warps_of(guard, "a barrier") * 32:
             if np.any(numbers[warp : warp + 32] != numbers[warp]):

@@ -48,7 +48,7 @@ class Collector(Log):
 
     def findings(self, kernel: str, grid: tuple[int, int, int], arguments: list[Argument],
                  places: dict[int, tuple[tuple, ...]], threads: int, blocks: int = 1) -> Iterator[Finding]:
-        """What was found in a launch, by programs of so many blocks of threads."""
+        """The findings of a launch; a program has `blocks` blocks of `threads` threads."""
         for fault, program, count in self.found.values():
             if fault.kind == "assertion":
                 continue

@@ -107,7 +107,7 @@ class EmulatedLauncher:
     def _run(self, text: str, launch: _Launch, args: list[Any]) -> None:
         m, grid, values = self._metadata, launch.grid, list(launch.values)
         count = math.prod(grid)
-        if m.persistent:  # each program takes two of those that were asked for, if there are so many
+        if m.persistent:  # each program does the work of two, as far as the grid goes
             values += grid
             grid = (-(-count // 2), 1, 1)
         programs = chosen(grid, getattr(driver.active, "programs", PROGRAMS))

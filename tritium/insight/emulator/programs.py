@@ -10,7 +10,7 @@ from tritium.insight.emulator.machine import LONGEST, Machine
 
 __all__ = ["PROGRAMS", "chosen", "run_programs"]
 
-PROGRAMS = 32  # so many programs of a launch run by default
+PROGRAMS = 32  # programs of a launch that run by default
 _TURN = 1 << 13  # segments after which a program may be waiting for another
 
 

@@ -419,7 +419,7 @@ class Shared:
             self.open_products.setdefault(g, (np.zeros(len(self.bytes), bool), set()))
 
     def operand(self, index, threads, group):
-        """Bytes a matrix product reads, whoever wrote them; they must not change until it is waited for."""
+        """Bytes that a matrix product reads, of any writer; they must not change until the product is waited for."""
         index = self.part(index, self.block_of(group), "a matrix product reads")
         self._check_read_by_proxy(index, np.unique(threads // 32), "a matrix product")
         self.open_products[group][0][index] = True

@@ -346,7 +346,7 @@ def _with_attrs(source: ASTSource, attrs: dict) -> ASTSource:
 # --- shared memory --------------------------------------------------------------------------------------------------
 def shared_accesses(module, executed: dict[Any, float] | None = None, warps: int = 1) -> tuple[SharedAccess, ...]:
     """The passages of tiles through shared memory in a GPU module, in order. `executed` says how often the launch runs
-    each place of the source, with so many warps."""
+    each place of the source; programs have `warps` warps."""
     out = []
     for op in walk(module.body):
         times = warps * (executed.get(op.loc, 0.0) if executed is not None else 1.0)

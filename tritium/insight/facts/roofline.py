@@ -51,7 +51,7 @@ class FlopMeter:
         self.tensor_cores = launch.is_gpu
 
     def __call__(self, op, times: float) -> None:
-        """An op ran so many times."""
+        """Count `times` executions of an op."""
         self.runs[id(op)] = op, times + self.runs.get(id(op), (op, 0.0))[1]
         kind, count = work_of(op, self.tensor_cores)
         if count:

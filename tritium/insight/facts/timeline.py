@@ -117,7 +117,7 @@ class _Costs:
         self.slots = max((op.attrs["slots"] for op in walk(module.body) if op.kind is gpu_ops.multibuffer), default=1)
 
     def memory(self, size: int) -> float:
-        """A load or store of so many bytes: its share of the bandwidth of DRAM or L2, and the latency."""
+        """Seconds of a load or store of `size` bytes: its share of the bandwidth of DRAM or L2, and the latency."""
         dram, l2 = self.device.dram * self.device.sustained_dram, self.device.l2
         seconds = size / 1e9 * self.device.processors * max(self.misses / dram, 1 / l2)
         return LATENCY + seconds / self.cycle

@@ -73,7 +73,7 @@ class EventClock:
     Where CUPTI is present it takes over once it has told the time of a launch that events have timed as well.
     """
 
-    FULL = 1024  # so many pairs may wait to be read; then the host waits for the last
+    FULL = 1024  # pairs that may wait to be read; with more, the host waits for the last
 
     def __init__(self, cupti: Any = None):
         self._cupti: Any = cupti

@@ -145,7 +145,7 @@ def _chose(tuning: Tuning, where: Configuration) -> bool:
 
 
 def launches(tallies: list[Tally], origin: int, most: int) -> tuple[list[Launch], int]:
-    """The launches in the order they began, at most so many, and how many were left out."""
+    """The first `most` launches in the order they began, and how many were left out."""
     found = [Launch(row, sample.start - origin, sample.duration, sample.device,
                     sample.thread if sample.device == "cpu" else sample.stream)
              for row, tally in enumerate(tallies) for sample in tally.samples]  # fmt: skip

@@ -66,8 +66,8 @@ def sanitize(*, patience: float = checked.PATIENCE, report: Report | None = None
     """Within it, kernels on the CPU check every access; what they find is in the report, a new one unless given.
 
     Accesses that fail do not happen. Loops that wait for another program give up after `patience` seconds. With a
-    `target` such as "cuda:90a", kernels are compiled for that GPU and run on an emulated one, on tensors of the CPU;
-    of a launch with more programs than `programs`, so many run, and results are those of the CPU.
+    `target` such as "cuda:90a", kernels are compiled for that GPU and run on an emulated one, on tensors of the CPU.
+    At most `programs` programs of a launch run there, and results are those of the CPU.
 
     >>> with sanitize() as report:
     ...     pass

@@ -1,7 +1,8 @@
 """Which release of Triton a function is written for, where the releases give one source different results.
 
-A function has one of three levels: "3.6", "3.7" (and 3.8) or "3.9". `LEVELS` says what differs; whoever implements a
-difference asks the record of the builder, `of_builder(b)`, and compares no versions. The level is the first that says:
+A function has one of three levels: "3.6", "3.7" (and 3.8) or "3.9". `LEVELS` says what differs. Code that
+implements a difference asks the record of the builder, `of_builder(b)`, and compares no versions. The level is the
+first that says:
 
 1. the module's own marker, `__triton_dialect__ = "3.8"`;
 2. the setting `knobs.language.dialect` (TRITON_DIALECT, "3.6" by default), raised to the release that has the names

@@ -80,7 +80,7 @@ def _own_seconds() -> float:
 
 
 def _busy_seconds(path: str = "/proc/stat") -> float | None:
-    """Seconds that the processors of this program were busy or taken away, whoever used them; None if unknown."""
+    """Seconds in which any process, or the hypervisor, used the processors of this program; None if unknown."""
     try:
         with open(path) as file:
             return busy_seconds(file.read(), os.sched_getaffinity(0), os.sysconf("SC_CLK_TCK"))

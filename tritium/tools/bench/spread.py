@@ -13,7 +13,7 @@ import numpy as np
 
 __all__ = ["CLEAR", "SMALLEST_CHANGE", "Ratio", "Summary", "between_runs", "ratio", "summary"]
 
-CLEAR = 1.25  # an interval is clear if its upper end is at most so many times the lower
+CLEAR = 1.25  # the most by which an interval's upper end may be larger than its lower, as a factor
 SMALLEST_CHANGE = 0.05  # what two runs may differ by without a reason: code and data lie elsewhere in memory
 _DRAWS, _SEED = 1000, 7
 

@@ -22,7 +22,7 @@ _SPELLED = {"none": "", "int": "%lld", "uint": "%llu", "float": "%f", "exponent"
 def line_format(text: str, kind: str, shape: Sequence[int] = (), digits: int = 0) -> str:
     """The C format of a line; `text` stands between the index and the value.
 
-    `kind` is "int", "uint", "float", "exponent", "pointer", "hex" (with so many `digits`), or "none" for a line
+    `kind` is "int", "uint", "float", "exponent", "pointer", "hex" (of `digits` digits), or "none" for a line
     without a value. An index takes ceil(log10(size)) columns.
 
     >>> line_format(" x: ", "int", (4, 128))

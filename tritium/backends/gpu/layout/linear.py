@@ -56,7 +56,7 @@ class Layout(NamedTuple):
         return span_of(self.reg)
 
     def within(self, groups: tuple[int, ...]) -> int:
-        """The register bits that stay within aligned groups of so many neighbours along each axis.
+        """The register bits that stay within aligned groups of `groups[axis]` neighbours along each axis.
 
         >>> Layout((8, 8), (1, 2, 8), (4, 16, 32), ()).within((2, 2))
         5

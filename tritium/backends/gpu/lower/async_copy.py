@@ -43,7 +43,7 @@ def tma_wait(g: Lowering, op: Op) -> None:
 @takes_shared(lambda op, room: Need([bytes_of(x.type) for x in op.operands], BUFFER_ALIGNMENT), kept=True,
               waits="tma", leaves="")
 def share(g: Lowering, op: Op, *tiles: Sequence[Val]) -> tuple[list[Val], ...]:
-    """Written at once, into buffers of their own: readers of the last round may still be at work, so all meet first."""
+    """Write tiles into buffers of their own, after a barrier: threads may still read the last iteration's tiles."""
     types, bases = [x.type for x in op.operands], addresses(op)
     Passage(g, op, always=True).before_write()
     for x, value, t, base in zip(tiles, op.operands, types, bases):

@@ -1,6 +1,6 @@
 """Functions that a kernel calls: every thread calls with its copy of the scalars, so all meet at barriers in them.
 
-Their shared memory lies above that of whoever calls them.
+Their shared memory lies above that of their callers.
 """
 
 from __future__ import annotations

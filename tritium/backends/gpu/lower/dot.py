@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...llvm.writer import Val
     from .function import Lowering
 
-UNROLLED = 1024  # products of one round of the loop along K; twice as many leave the cache of instructions
+UNROLLED = 1024  # products in one iteration of the loop along K; twice as many do not fit in the instruction cache
 
 
 @lower(ops.dot)
@@ -84,8 +84,8 @@ class _Side:
 
 class _Reads(NamedTuple):
     """How a thread reads its rows or columns: the address of its first, and of each the part it adds; `k` is the part
-    of a step along K, and `taken` the bits that are not to be added. One access is of so many elements `along` K, or
-    `across`."""
+    of a step along K, and `taken` the bits that are not to be added. One access reads `along` elements along K, or
+    `across` elements across it."""
 
     side: _Side
     thread: Any
@@ -115,7 +115,7 @@ def _multiply(g: Lowering, op: Op, a: _Side, b: _Side, acc: Sequence[Val]) -> li
 
 
 def _reads(g: Lowering, op: Op, a: _Side, b: _Side, steps: int) -> Iterator[_Reads]:
-    """How a thread reads what it multiplies, in rounds of so many steps."""
+    """How a thread reads its operands, in iterations of `steps` steps along K."""
     layout, (m, n) = g.layout(op), op.type.shape[-2:]
     batch, row, col = (lambda e: e >> log2(m * n)), (lambda e: e >> log2(n) & (m - 1)), (lambda e: e & (n - 1))
     sides = (
@@ -137,7 +137,7 @@ def _bits(start: int, stop: int) -> list[int]:
 
 
 def _start(g: Lowering, read: _Reads, index: Val, steps: int, depth: int) -> Val:
-    """Where a thread's first element lies in a round that begins at `index` along K."""
+    """The offset of a thread's first element, in the iteration that begins at `index` along K."""
     w, moves, total = g.w, {}, read.thread
     for k in _bits(steps, depth):
         x = read.k(k)

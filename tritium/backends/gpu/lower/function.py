@@ -192,7 +192,7 @@ class Lowering:
 
     @contextmanager
     def group(self, warps: int) -> Iterator[None]:
-        """Within it, barriers are for so many warps, and what they alone compute is written where they alone go."""
+        """Within it, barriers are for `warps` warps, and values that only they need are computed only by them."""
         kept, self._once = self._once, dict(self._once)
         self.members, self._head = warps, len(self.w.levels) - 1
         with self.kept_here():

@@ -196,7 +196,7 @@ def _arrange(g: Lowering, op: Op, keys: list[int], totals: Sequence[Sequence[Val
 
 
 def exchange_need(types: Sequence[T.Scalar | T.Ptr], registers: int, room: Room) -> Need:
-    """What `exchange_threads` takes of shared memory for so many registers of each thread.
+    """The shared memory that `exchange_threads` needs for `registers` registers of each thread.
 
     Where there is no room for all of them, some go after the others: `together` is the bytes of a thread that go at
     once.

@@ -45,7 +45,7 @@ _HOLDS = {  # whether a comparison holds always, or never, between numbers from 
 
 
 def unroll_loops(lanes: int, cost: CostModel = DEFAULT) -> Callable[[Module], Module]:
-    """The pass that writes out short loops of known length, for warps of so many lanes; `cost` says how long.
+    """The pass that unrolls short loops of known length, for warps of `lanes` lanes; `cost` has the limits.
 
     >>> from tritium.ir.text import parse_module
     >>> print(unroll_loops(lanes=32)(parse_module('''kernel @f(%p: ptr<i32>) {

@@ -1,7 +1,7 @@
 """Allocate shared memory: the addresses of buffers, and of the scratch that an op uses while it runs.
 
 Buffers live from the op that makes them to their `release`, which frees those made after them too: a stack. Scratch
-lies on top of it, and every op uses it anew. The memory of a function lies above that of whoever calls it.
+lies on top of it, and every op uses it anew. The memory of a function lies above that of its callers.
 
     %1 = multibuffer {tile=tile<64x32xf16>, slots=3, axis=1, shared=((0, 12288),)} : i32
     %2 = convert %0 {layout=..., shared=((12288, 16384),)} : tile<64x64xf32>

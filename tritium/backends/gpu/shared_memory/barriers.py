@@ -1,8 +1,8 @@
 """Insert barriers: before an op writes shared memory that others may still be reading.
 
-Memory is used again and again, and an op does not wait for the readers of what it wrote: whoever writes there next
-does. In front of loops, branches and joins it is assumed to be in use. TMA reads what it stores while the program goes
-on; the thread that issued the stores waits for it, then all threads meet.
+Shared memory is reused, so a write must not overtake the reads of earlier contents (write after read). The reading op
+does not wait; the next op that writes the same memory does. Where control flow joins, memory is assumed to be in use. A
+TMA store reads shared memory asynchronously: the thread that issued it waits for it, then all threads meet.
 
     %3 = convert %2 {layout=..., shared=((0, 4096),), sync="barrier"} : tile<32x32xf32>
 
@@ -38,7 +38,7 @@ def insert_barriers(module: Module, target: Target) -> Module:
         inside.block(function.body)
     functions = [function.replace(annotate(function.body, found)) for function in module.functions]
     body = annotate(module.body, found)
-    if kernel.lent:  # TMA reads the memory of live programs only
+    if kernel.tma:  # TMA reads the memory of live programs only
         body = Block(body.args, (*body.ops, _wait(module)))
     return module.replace(body, functions=functions)
 
@@ -49,16 +49,17 @@ def _wait(module: Module) -> Op:
 
 
 class _Readers:
-    """Who may still be reading shared memory: other threads (`threads`), or TMA (`lent`), what lies before `lent_end`
-    if that is all that is in use. `stores`: TMA reads shared memory at all."""
+    """The pending reads of shared memory: by other threads (`threads`), by TMA stores (`tma`).
+
+    If TMA reads only addresses below `tma_end`, that is not 0. `stores`: the kernel has TMA stores."""
 
     def __init__(self, declared: dict[object, Use], stores: bool, found: dict[Op, dict]):
         self.declared, self.stores, self.found = declared, stores, found
-        self.threads, self.lent, self.lent_end = False, False, 0
+        self.threads, self.tma, self.tma_end = False, False, 0
 
     def join(self) -> None:
         """Control flow joins here: assume that shared memory is in use."""
-        self.threads, self.lent, self.lent_end = True, self.stores, 0
+        self.threads, self.tma, self.tma_end = True, self.stores, 0
 
     def block(self, block: Block) -> None:
         for op in block.ops:
@@ -74,7 +75,7 @@ class _Readers:
         if op.kind is gpu_ops.release:
             self.threads = True
         elif op.kind is gpu_ops.tma_wait:
-            self.lent, self.lent_end, self.threads = False, 0, True
+            self.tma, self.tma_end, self.threads = False, 0, True
         elif "shared" in op.attrs:
             use = self.declared[op.kind]
             sync = self.awaited(op, use)
@@ -85,16 +86,16 @@ class _Readers:
                 self.threads = True
             if use.leaves == "tma":
                 start, size = op.attrs["shared"][-1]
-                self.lent, self.lent_end = True, start + size
+                self.tma, self.tma_end = True, start + size
 
     def awaited(self, op: Op, use: Use) -> str | None:
         """What an op waits for before it writes; from then on nobody reads."""
         ordered = op.attrs.get("ordered")
-        behind = use.leaves == "tma" and 0 < self.lent_end <= op.attrs["shared"][0][0]
+        behind = use.leaves == "tma" and 0 < self.tma_end <= op.attrs["shared"][0][0]
         if not use.waits or behind and not ordered:
             return None
-        if self.lent:
-            self.lent, self.lent_end = False, 0
+        if self.tma:
+            self.tma, self.tma_end = False, 0
             self.threads = use.waits != "all"
             return "tma_written" if ordered else "tma_read"
         if use.waits == "all" and self.threads:

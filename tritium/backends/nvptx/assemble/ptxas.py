@@ -106,7 +106,7 @@ _MANY, _LARGE = 256, 400_000  # words spilled; characters of a text that takes t
 
 
 def registers(num_warps, most=None):
-    """How many registers a thread can have where so many warps are a block, and nobody allows fewer.
+    """The most registers of a thread in blocks of `num_warps` warps, at most `most`.
 
     >>> registers(4), registers(16), registers(16, most=64)
     (255, 128, 64)
@@ -115,7 +115,7 @@ def registers(num_warps, most=None):
 
 
 def directed(ptx: str, threads: int, directive: str) -> str:
-    """The text of a kernel for so many threads, with a further directive.
+    """The text of a kernel of `threads` threads, with a further directive.
 
     >>> directed(".entry k()\\n.reqntid 256\\n{", 256, ".maxnreg 80")
     '.entry k()\\n.reqntid 256\\n.maxnreg 80\\n{'
@@ -125,8 +125,9 @@ def directed(ptx: str, threads: int, directive: str) -> str:
 
 
 def all_registers(traits: Traits, used: dict[str, int], size: int) -> int | None:
-    """The registers to allow threads if the assembler left many and spilled much, of a text of so many characters: all
-    they can have.
+    """The registers to allow each thread if the assembler spilled much and left registers unused: all it can have.
+
+    `size` counts the characters of the text: a large one is not assembled twice.
 
     So it does with kernels it finds too large, unless it is told. None where there is nothing to gain.
 

@@ -34,5 +34,5 @@ class Traits(NamedTuple):
         return None if found is None else cls(*found)
 
     def asking(self, registers: int) -> Traits:
-        """The same kernel, with so many registers asked for."""
+        """The same kernel, with `registers` per thread asked for."""
         return self._replace(registers=registers)

@@ -46,7 +46,7 @@ def keep_freed_memory() -> None:
 
 
 def _launcher() -> None:
-    with contextlib.suppress(Exception):  # whoever needs it meets the same error, and says so
+    with contextlib.suppress(Exception):  # the first launch meets the same error and reports it
         launch.Runtime.get()
 
 

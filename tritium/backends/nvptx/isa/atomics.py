@@ -1,8 +1,8 @@
 """Atomic read-modify-write on global memory: one instruction where the architecture has it, else a loop around
 compare-and-swap.
 
-Neighbours in memory that a thread holds are updated by one instruction where there is one for so many; each of them is
-still an update of its own. Where nobody wants the old values the instruction is `red`, which does not bring them.
+One instruction updates several neighbours in memory that a thread holds, where there is a vector form of it; each is
+still an update of its own. Where the old values have no use the instruction is `red`, which does not return them.
 """
 
 from __future__ import annotations

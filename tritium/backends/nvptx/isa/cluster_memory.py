@@ -24,7 +24,7 @@ def address_in_block(g, pointer, block):
 
 
 def load_from_block(g, address, constant, bits):
-    """An integer of so many bits, `constant` bytes behind an address in the cluster's shared memory."""
+    """An integer of `bits` bits, `constant` bytes behind an address in the cluster's shared memory."""
     register = max(bits, 16)  # PTX has no registers of 8 bits
     body = f"ld.shared::cluster.b{bits} $0, {bracketed('$1', constant)};"
     call = f'call i{register} asm sideeffect "{body}", "={LETTER[register]},r,~{{memory}}"({address.typed})'

@@ -59,13 +59,13 @@ def cluster_all_gather(g, op, *values):
 
 
 def _waiting(op, registers):
-    """(operand, register, bytes) of all registers of a thread, of which each operand has so many."""
+    """(operand, register, bytes) of every register of a thread; `registers` counts them by operand."""
     sizes = [T.element(x.type).bytes for x in op.operands]
     return [(k, r, size) for k, (count, size) in enumerate(zip(registers, sizes)) for r in range(count)]
 
 
 def _that_fit(waiting, room):
-    """(the first registers with at most so many bytes, one at least; the rest)."""
+    """(the first registers that fit in `room` bytes, one at least; the rest)."""
     count, used = 0, 0
     while count < len(waiting) and (not count or used + waiting[count][2] <= room):
         used += waiting[count][2]

@@ -22,7 +22,7 @@ def async_commit(g):
 
 
 def async_wait(g, pending):
-    """Wait until all but so many groups are there."""
+    """Wait until at most `pending` groups of copies are in flight."""
     g.w.effect(f'call void asm sideeffect "cp.async.wait_group {pending};", "~{{memory}}"()')
 
 

@@ -42,12 +42,12 @@ def barrier(g):
 
 
 def meet(g, number, warps):
-    """Wait at a barrier until so many warps have come here or passed by."""
+    """Wait at a barrier until `warps` warps have arrived, here or in `pass_by`."""
     _numbered(g, "sync", number, warps)
 
 
 def pass_by(g, number, warps):
-    """Be one of so many warps that a barrier waits for, without waiting."""
+    """Arrive at a barrier of `warps` warps without waiting."""
     _numbered(g, "arrive", number, warps)
 
 

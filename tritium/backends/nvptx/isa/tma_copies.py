@@ -9,8 +9,8 @@ def fetch_map(g, tensor):
 
 
 def copy_box(g, target, tensor, coordinates, barrier, blocks=1):
-    """Have a box copied to shared memory; `coordinates` of its start, slowest axis first. All of so many blocks of
-    the cluster get it, and hear of it, at these addresses of theirs."""
+    """Have a box copied to shared memory; `coordinates` of its start, slowest axis first. The box is
+    multicast to `blocks` blocks of the cluster: to `target` in each, and `barrier` in each counts its bytes."""
     rank = len(coordinates)
     listed = ", ".join(f"${3 + k}" for k in range(rank))
     how = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"

@@ -72,12 +72,12 @@ def _picked_rows(m, groups):
 
 
 def takes(tile, operand, axis, rows, warps):
-    """True if an operand of a dot whose result has so many rows may be contiguous along `axis`."""
+    """True if an operand of a dot may be contiguous along `axis`; the result has `rows` rows."""
     return may_lie(tile, operand, axis, warp_split(rows, warps))
 
 
 def lhs_once(rows, warps):
-    """True if no two threads hold the same element of an lhs of so many rows."""
+    """True if no two threads hold the same element of an lhs of `rows` rows."""
     return warp_split(rows, warps)[1] == 1
 
 

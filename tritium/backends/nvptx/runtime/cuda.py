@@ -19,7 +19,7 @@ _ATTRIBUTES = {  # CUdevice_attribute
 _FUNCTION = {"n_max_threads": 0, "shared": 1, "local": 3, "n_regs": 4, "max_dynamic_shared": 8}
 _DEVICE_POINTER, _DEVICE_ORDINAL = 3, 9  # CUpointer_attribute
 
-# Errors a kernel leaves behind: whoever calls the driver next is told, and the context is lost.
+# Errors a kernel leaves behind: the next call of the driver reports them, and the context is lost.
 _STICKY = frozenset((700, 702, 710, 714, 715, 716, 717, 718, 719))
 
 

@@ -96,7 +96,7 @@ class Runtime:
     # -- streams --------------------------------------------------------------------------------------------------
 
     def refresh_streams(self):
-        """Have launches ask whoever decides on the current stream now: torch, our own streams, or nobody."""
+        """Find out what has the current stream (torch, our own streams, nothing); launches ask it from now on."""
         found = _stream_function()
         self._kept["stream"] = found
         self._stream.value = None if found is None else id(found)
@@ -188,7 +188,7 @@ def attributes_of(metadata):
 
 
 def active_blocks(function, shared, threads, device):
-    """How many blocks of so many threads fit on a device at once."""
+    """How many blocks of `threads` threads are resident on a device at once."""
     found = ctypes.c_int()
     cuda.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(found), ctypes.c_void_p(function), threads,
               ctypes.c_size_t(shared))

@@ -18,7 +18,7 @@ SYMBOLS = (*native.SYMBOLS, "tt.cuda.run", "tt.cuda.launch", "tt.cuda.stream", "
            "tt.cuda.count", "tt.cuda.judge")  # fmt: skip
 DRIVER = ("cuLaunchKernel", "cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuTensorMapEncodeTiled",
           "cuTensorMapReplaceAddress")
-RING = 64  # so many launches are remembered, for errors that come later
+RING = 64  # launches that are remembered, for errors that come later
 
 
 # What the launcher must know of a kernel besides its arguments.
