@@ -243,20 +243,20 @@ def who_comes_late_measures_nothing(here):
 
 @check
 def a_share_of_a_process_that_is_gone(here):
-    """Somebody took all shares and is gone: the others measure them after a while."""
-    from tritium.runtime import colleagues
+    """A process took all shares and died: the others measure them after `patience`."""
+    from tritium.runtime import distributed_tuning
 
     measured = []
     tuner = tuned(here, measured)
     store = dist.PrefixStore(f"alone-{here.rank}", dist.distributed_c10d._get_default_store())
-    taken = colleagues.name_of
-    colleagues.name_of = lambda *args: "gone"
+    taken = distributed_tuning.name_of
+    distributed_tuning.name_of = lambda *args: "gone"
     try:
         store.add("tritium/tuning/gone/taken", 5)
         with tuning.shared(store, processes=2, patience=timedelta(milliseconds=50)):
             launch(here, tuner, 4000)
     finally:
-        colleagues.name_of = taken
+        distributed_tuning.name_of = taken
     assert len(measured) == 7
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tritium import knobs
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
-from tritium.runtime import colleagues, kept, trials, tuning
+from tritium.runtime import distributed_tuning, kept, trials, tuning
 from tritium.runtime.jit import JITFunction, KernelInterface, T
 from tritium.runtime.tuning import Config
 from tritium.tensors import is_descriptor
@@ -152,8 +152,8 @@ class Measuring(KernelInterface[T]):
             with tuning.unobserved():
                 return self._measure(configs, args, kwargs, store)
 
-        if (others := colleagues.current) is not None:
-            name = colleagues.name_of(self.__name__, store, key, configs)
+        if (others := distributed_tuning.current) is not None:
+            name = distributed_tuning.name_of(self.__name__, store, key, configs)
             timings = others.timings(name, configs, timings, measure)
         elif timings is None:
             timings = measure(configs)

@@ -4,7 +4,7 @@
     tritium.torch.tuning.share()        # in every process
 
 From then on each process measures a share of the configurations of a kernel that is tuned, and all use the same result.
-See `tritium.runtime.colleagues`, and docs/distributed.md.
+See `tritium.runtime.distributed_tuning`, and docs/distributed.md.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 import torch.distributed as dist
 
 from tritium.refusals import refusal
-from tritium.runtime.colleagues import Colleagues, meet
+from tritium.runtime.distributed_tuning import TuningGroup, join
 
 __all__ = ["share", "shared"]
 
 
 def share(store: Any = None, processes: int | None = None, patience: timedelta = timedelta(minutes=10)) -> Any:
-    """Tune together with the other processes of the job from now on; what was so before.
+    """Tune together with the other processes of the job from now on; returns the group before.
 
     They meet in `store`, a `torch.distributed.Store`: the job's own, unless another is given with the number of
     `processes`. Where a process has begun to measure and does not finish, others wait for `patience` and then measure
     its share themselves.
 
     >>> before = share(dist.HashStore(), processes=1)
-    >>> meet(before) is not None
+    >>> join(before) is not None
     True
     """
     if store is None:
@@ -41,7 +41,7 @@ def share(store: Any = None, processes: int | None = None, patience: timedelta =
     elif processes is None:
         raise refusal(ValueError, "a store of your own needs the number of processes that meet in it",
                       "share(store, processes=...)")
-    return meet(Colleagues(store, processes, patience))
+    return join(TuningGroup(store, processes, patience))
 
 
 @contextlib.contextmanager
@@ -56,4 +56,4 @@ def shared(store: Any = None, processes: int | None = None,
     try:
         yield
     finally:
-        meet(before)
+        join(before)

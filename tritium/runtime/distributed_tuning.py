@@ -1,10 +1,10 @@
-"""Tuning that several processes share: each measures a part of the configurations, and all choose the same.
+"""Distributed tuning: each process measures a share of the configurations, and all processes use the same result.
 
-They meet in a key-value store, such as `torch.distributed` has: `tritium.torch.tuning` connects it. Nobody has to wait
-for a process that never tunes this kernel. The configurations are dealt out in as many shares as there are processes;
-whoever comes takes the next share that nobody has, and another when done. What was measured first becomes the result of
-all, so later ones compute nothing. Processes on other devices, or with another source of the kernel, have keys of their
-own and do not meet.
+The processes exchange timings through a key-value store, such as `torch.distributed` has; `tritium.torch.tuning`
+connects it. The configurations are divided into as many shares as there are processes. A process takes the next free
+share, measures it, and takes another. No process waits for one that never tunes this kernel. All use the first complete
+result; a process that comes later measures nothing. Processes on other devices, or with another source of the kernel,
+use other keys.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from tritium.runtime import kept
 if TYPE_CHECKING:
     from tritium.runtime.tuning import Config
 
-__all__ = ["Colleagues", "Meeting", "current", "meet"]
+__all__ = ["KeyValueStore", "TuningGroup", "current", "join"]
 
 Timings = dict[Any, list[float]]
 
 
-class Meeting(Protocol):
-    """What is asked of a store: torch.distributed's have it."""
+class KeyValueStore(Protocol):
+    """The methods that a store needs: those of `torch.distributed.Store`."""
 
     def add(self, key: str, amount: int, /) -> int:
-        """Add to a number that starts at 0, at once for all; the sum."""
+        """Add to a number that starts at 0, atomically; the sum."""
         ...
 
     def set(self, key: str, value: str, /) -> None:
@@ -47,7 +47,7 @@ class Meeting(Protocol):
         ...
 
     def wait(self, keys: list[str], timeout: timedelta, /) -> None:
-        """Until all keys are there; an exception when that takes too long."""
+        """Wait for all keys; `TimeoutError` or `RuntimeError` (torch's stores) after `timeout`."""
         ...
 
     def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
@@ -55,8 +55,8 @@ class Meeting(Protocol):
         ...
 
 
-class Colleagues:
-    """The processes that tune together: how many, where they meet, how long one waits for another's share.
+class TuningGroup:
+    """The processes that tune together: their store, their number, how long one waits for another's share.
 
     >>> from tritium.runtime.tuning import Config
     >>> store, configs = _Alone(), [Config({"B": 1}), Config({"B": 2}), Config({"B": 4})]
@@ -64,14 +64,14 @@ class Colleagues:
     ...     print("measuring", len(share))
     ...     return {config: [1.0 / config.kwargs["B"]] * 3 for config in share}
     >>> for _ in range(2):
-    ...     timings = Colleagues(store, 2).timings("k", configs, None, measure)
+    ...     timings = TuningGroup(store, 2).timings("k", configs, None, measure)
     measuring 2
     measuring 1
     >>> min(timings, key=timings.get).kwargs
     {'B': 4}
     """
 
-    def __init__(self, store: Meeting, processes: int, patience: timedelta = timedelta(minutes=10)):
+    def __init__(self, store: KeyValueStore, processes: int, patience: timedelta = timedelta(minutes=10)):
         self.store, self.processes, self.patience = store, max(1, processes), patience
 
     def timings(self, name: str, configs: list[Config], known: Timings | None,
@@ -95,13 +95,13 @@ class Colleagues:
         for k, part in enumerate(parts):
             try:
                 self.store.wait([f"{place}/{k}"], self.patience)
-            except Exception:  # of the kind each store has; whoever took the share is gone
+            except (TimeoutError, RuntimeError):  # the process that took the share is gone
                 self._measure(f"{place}/{k}", part, measure)
             found |= _timings(part, self.store.get(f"{place}/{k}"))
         return {config: found[config] for config in configs}
 
     def _measure(self, place: str, share: list[Config], measure: Callable[[list[Config]], Timings]) -> None:
-        """Measure a share and show it; an error ends the tuning of all, for it would be everybody's."""
+        """Measure a share and store it; an error is stored too and ends the tuning of all: each would meet it."""
         try:
             self.store.set(place, _text(share, measure(share)))
         except Exception as error:
@@ -122,7 +122,7 @@ def _timings(configs: list[Config], text: bytes) -> Timings:
 
 
 def name_of(kernel: str, store: kept.Store | None, key: tuple, configs: list[Config]) -> str:
-    """What the processes call one tuning: the place of its results on disk; where there is none, what is known of it.
+    """The key of one tuning in the store: the key of its results on disk, or else a hash of what it depends on.
 
     >>> len(name_of("k", None, (1024,), []))
     64
@@ -133,24 +133,24 @@ def name_of(kernel: str, store: kept.Store | None, key: tuple, configs: list[Con
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-# Those of this process, if it has any: backward passes launch from threads of their own, so it is one for all threads.
-current: Colleagues | None = None
+# The group of this process, if any. It is one for all threads: backward passes launch from threads of their own.
+current: TuningGroup | None = None
 
 
-def meet(colleagues: Colleagues | None) -> Colleagues | None:
-    """Tune with these from now on, or alone; those before.
+def join(group: TuningGroup | None) -> TuningGroup | None:
+    """Tune with this group from now on (None: alone); returns the group before.
 
-    >>> before = meet(Colleagues(_Alone(), 1))
-    >>> meet(before) is not before
+    >>> before = join(TuningGroup(_Alone(), 1))
+    >>> join(before) is not before
     True
     """
     global current
-    before, current = current, colleagues
+    before, current = current, group
     return before
 
 
 if hasattr(os, "register_at_fork"):  # a child tunes alone: the connection is its parent's
-    os.register_at_fork(after_in_child=lambda: meet(None) and None)
+    os.register_at_fork(after_in_child=lambda: join(None) and None)
 
 
 class _Alone:
