@@ -165,6 +165,27 @@ def test_autograd_can_be_added():
     torch.library.opcheck(made, (x, 3.0))
 
 
+@pytest.mark.parametrize("read, warned", [(lambda x: x.sum().item(), False), (lambda x: x.numpy().sum(), True)],
+                         ids=["data", "numpy"])
+def test_a_call_that_cannot_be_rehearsed(read, warned, recwarn):
+    """A value read from memory is a known limit; any other reason is told, once for each kind of arguments."""
+    def total(x: torch.Tensor) -> float:
+        return float(read(x))
+
+    made = tt.operator(f"tritium_tests::total_{warned}", total, mutates=(), fake=lambda x: 0.0)
+    assert made(torch.ones(3)) == 3.0 and made(torch.ones(5)) == 5.0
+    assert [str(x.message)[:59] for x in recwarn] == ["what tritium_tests::total_True writes was not checked: it f"] * warned
+
+
+def test_a_call_that_fails_is_not_warned_about(recwarn):
+    def refuses(x: torch.Tensor) -> float:
+        raise KeyError("its own")
+
+    with pytest.raises(KeyError, match="its own"):
+        tt.operator("tritium_tests::refuses", refuses, mutates=(), fake=lambda x: 0.0)(torch.ones(3))
+    assert not recwarn
+
+
 def test_a_rehearsal_neither_launches_nor_tunes():
     kernels.tuned_kernel.cache.clear()
     with FakeTensorMode():

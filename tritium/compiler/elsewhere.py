@@ -54,7 +54,7 @@ class Promise(FutureKernel):
         if self._found is None and self.task is None and _travels(self._making):
             try:
                 data = frames.dumps(_job(self._making))
-            except Exception:  # an attribute that cannot be pickled, ops that nest too deeply
+            except Exception:  # pickling raises anything; the kernel is compiled in this process instead
                 return
             self.task = workers.submit(data)
 
@@ -84,7 +84,7 @@ class Promise(FutureKernel):
             return None
         try:
             return frames.loads(data)
-        except Exception:  # of a worker that died in the middle of something
+        except Exception:  # a reply cut short by the death of its worker: the kernel is compiled here
             return None
 
     def _finished(self, reply: Reply | None) -> CompiledKernel:

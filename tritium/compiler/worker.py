@@ -122,7 +122,7 @@ def serve(connection: socket.socket) -> None:
 
 def _die_with(parent: int) -> None:
     """Have the kernel end this process when its parent, which has one thread, dies."""
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception):  # only Linux has it; elsewhere the closed socket ends this process
         import ctypes
 
         signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # temporary files go, too

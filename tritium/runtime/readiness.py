@@ -61,7 +61,7 @@ def _promises(fn: Any, configs: list[Config], args: tuple, kwargs: dict[str, Any
             try:
                 prepare(config)
                 kernel = fn.warmup(*args, **options, **config.all_kwargs())
-            except Exception:  # it is told when the configuration is launched
+            except Exception:  # the launch of this configuration meets the same error and reports it
                 continue
             if isinstance(kernel, Promise):
                 found[config] = kernel

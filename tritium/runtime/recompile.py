@@ -233,7 +233,7 @@ def telling(fn: JITFunction, target: Any, request: Any, submitted: bool) -> Iter
     """Tell, after the `with` in which a kernel is compiled, what made it necessary."""
     try:
         why, where = _compared(fn, target, request)
-    except Exception as error:  # whatever it is, it is no reason to stop the launch
+    except Exception as error:  # a failure to explain must not stop the launch
         warnings.warn(f"tritium why cannot compare {fn.__name__}: {type(error).__name__}: {error}", stacklevel=2)
         why, where = [], ""
     hits, start = cache.stats().hits, time.perf_counter()

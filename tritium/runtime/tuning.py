@@ -202,7 +202,7 @@ def device_is_lost() -> bool:
     try:
         if device is not None:
             device.synchronize()
-    except Exception:
+    except Exception:  # of torch or of a driver: each has its own kind
         return True
     return False
 

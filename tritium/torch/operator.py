@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 from tritium.refusals import refusal
@@ -76,7 +77,8 @@ def _inferred(name: str, function: Callable, written: Iterable[str]) -> str:
 class _Watched:
     """The host function, rehearsed before its first call with arguments of a kind: it may write what it says, no more.
 
-    A function that cannot be rehearsed, as one whose result has a size that it reads from memory, just runs.
+    A function that reads a size or a branch from memory cannot be rehearsed and just runs. If the rehearsal fails for
+    another reason and the call does not, a warning says that the call was not checked.
     """
 
     def __init__(self, name: str, function: Callable, written: Iterable[str]):
@@ -86,18 +88,27 @@ class _Watched:
 
     def __call__(self, *args, **kwargs):
         kind = (*map(_kind, args), *((name, _kind(x)) for name, x in kwargs.items()))
-        if kind not in self._seen:
-            self._check(args, kwargs)
-            self._seen.add(kind)
-        return self._function(*args, **kwargs)
+        if kind in self._seen:
+            return self._function(*args, **kwargs)
+        failure = self._check(args, kwargs)
+        result = self._function(*args, **kwargs)  # if it raises too, that error is the one to see
+        self._seen.add(kind)
+        if failure is not None:
+            reason = f"{type(failure).__name__}: {failure}".strip().split("\n")[0]
+            warnings.warn(f"what {self._name} writes was not checked: it fails on tensors without memory ({reason})",
+                          stacklevel=2)
+        return result
 
-    def _check(self, args: tuple, kwargs: dict[str, Any]) -> None:
+    def _check(self, args: tuple, kwargs: dict[str, Any]) -> Exception | None:
+        """Refuse a call that writes what was not declared; the error that kept the function from being rehearsed."""
         try:
             with FakeTensorMode(allow_non_fake_inputs=True) as mode:
                 args, kwargs = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
                 found = rehearse(self._function, args, kwargs)
-        except Exception:
-            return
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            return None
+        except Exception as error:  # the function is the user's: it may raise anything
+            return error
         check_aliases(self._name, found)
         for names in found.written:
             if not names & self._written:
@@ -105,6 +116,7 @@ class _Watched:
                 raise refusal(ValueError, f"{self._name} writes its argument {argument} in this call, and was declared "
                               f"to write {declared}",
                               f"declare it: operator({self._name!r}, mutates={(*sorted(self._written | names),)!r})")
+        return None
 
 
 def _kind(x: Any) -> Any:

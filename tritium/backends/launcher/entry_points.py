@@ -115,7 +115,7 @@ class Demands:
         """Elements may be taken for others of their size."""
         try:
             found = element(x)
-        except Exception:  # a type that kernels do not know: an address is all they want
+        except (TypeError, AttributeError):  # a dtype that kernels do not have: they use only the address
             return
         if found != wanted and found in SCALARS and wanted in SCALARS and _bytes(found) != _bytes(wanted):
             raise refusal(TypeError, f"its elements are {found}, and the kernel was compiled for {wanted}", _HINT)
@@ -188,7 +188,7 @@ class Roads:
         try:
             like = tuple([(x.__class__, getattr(x, "dtype", None)) for x in args])
             made = self._known.get(like, _UNKNOWN)
-        except Exception:  # an argument that cannot be asked
+        except Exception:  # a property of a foreign class, a dtype without a hash: such calls stay on the slow path
             return
         if made is _UNKNOWN:
             form = self._form(args)

@@ -51,6 +51,6 @@ def _launcher() -> None:
 
 
 def _linker(device: int) -> None:
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception):  # the first use of the linker meets the same error and reports it
         cuda.use(device)
         driver_link.link(_EMPTY)
