@@ -5,26 +5,12 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.seeds.examples import example
 
 
 @pytest.fixture
 def rng():
     return np.random.default_rng(3)
-
-
-@triton.jit
-def row_softmax_kernel(input_ptr, output_ptr, input_row_stride, output_row_stride, n_cols, BLOCK_SIZE: tl.constexpr):
-    row_idx = tl.program_id(0)
-    row_start_ptr = input_ptr + row_idx * input_row_stride
-    col_offsets = tl.arange(0, BLOCK_SIZE)
-    input_ptrs = row_start_ptr + col_offsets
-    row = tl.load(input_ptrs, mask=col_offsets < n_cols, other=-float("inf"))
-    row_minus_max = row - tl.max(row, axis=0)
-    numerator = tl.exp(row_minus_max)
-    denominator = tl.sum(numerator, axis=0)
-    softmax_output = numerator / denominator
-    out_row_ptr = output_ptr + row_idx * output_row_stride
-    tl.store(out_row_ptr + col_offsets, softmax_output, mask=col_offsets < n_cols)
 
 
 @pytest.mark.parametrize("shape", [(1823, 781), (7, 2048), (2, 5000)])
@@ -33,29 +19,13 @@ def test_one_row_per_program(rng, shape):
     y = np.empty_like(x)
     block_size = triton.next_power_of_2(shape[1])
     num_warps = 16 if block_size >= 4096 else 8 if block_size >= 2048 else 4
-    row_softmax_kernel[shape[0]](x, y, shape[1], shape[1], shape[1], num_warps=num_warps, BLOCK_SIZE=block_size)
+    kernel = example("softmax_by_rows").softmax_kernel
+    kernel[shape[0]](x, y, shape[1], shape[1], shape[1], num_warps=num_warps, BLOCK_SIZE=block_size)
     e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
     np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=3e-6)
 
 
-@triton.jit
-def matmul_kernel(a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
-                  BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
-    """C = A @ B"""
-    pid_m = tl.program_id(0)
-    pid_n = tl.program_id(1)
-    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    offs_k = tl.arange(0, BLOCK_K)
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k_start in range(0, K, BLOCK_K):
-        a_ptrs = a_ptr + offs_m[:, None] * stride_am + (k_start + offs_k[None, :]) * stride_ak
-        a = tl.load(a_ptrs, mask=(offs_m[:, None] < M) & ((k_start + offs_k[None, :]) < K))
-        b_ptrs = b_ptr + (k_start + offs_k[:, None]) * stride_bk + offs_n[None, :] * stride_bn
-        b = tl.load(b_ptrs, mask=((k_start + offs_k[:, None]) < K) & (offs_n[None, :] < N))
-        acc += tl.dot(a, b)
-    c_ptrs = c_ptr + offs_m[:, None] * stride_cm + offs_n[None, :] * stride_cn
-    tl.store(c_ptrs, acc, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
+matmul_kernel = example("matmul").matmul_kernel.fn  # without its tuner
 
 
 def product(kernel, a, b, **blocks):

@@ -8,6 +8,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.seeds.examples import example
 
 
 @pytest.fixture
@@ -15,48 +16,13 @@ def rng():
     return np.random.default_rng(9)
 
 
-@triton.jit
-def fused_add_relu_mul_kernel(x_ptr, bias_ptr, out_ptr, scale, n_elements, BLOCK_SIZE: tl.constexpr):
-    pid = tl.program_id(0)
-    block_start = pid * BLOCK_SIZE
-    offsets = block_start + tl.arange(0, BLOCK_SIZE)
-    mask = offsets < n_elements
-    x = tl.load(x_ptr + offsets, mask=mask)
-    bias = tl.load(bias_ptr + offsets, mask=mask)
-    y = x + bias
-    y = tl.where(y > 0, y, 0)
-    y = y * scale
-    tl.store(out_ptr + offsets, y, mask=mask)
-
-
 @pytest.mark.parametrize("scale", [2.0, 0.5, 1])
 def test_add_relu_mul(rng, scale):
     x, bias = rng.standard_normal((2, 10_000), dtype=np.float32)
     out = np.empty_like(x)
-    fused_add_relu_mul_kernel[lambda meta: (triton.cdiv(x.size, meta["BLOCK_SIZE"]),)](
+    example("fusion").fused_add_relu_mul_kernel[lambda meta: (triton.cdiv(x.size, meta["BLOCK_SIZE"]),)](
         x, bias, out, scale, x.size, BLOCK_SIZE=1024)
     assert np.array_equal(out, np.maximum(x + bias, 0) * np.float32(scale))
-
-
-@triton.jit
-def matmul_fp8_kernel(a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
-                      BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
-    pid_m = tl.program_id(0)
-    pid_n = tl.program_id(1)
-    offs_am = (pid_m * BLOCK_M + tl.arange(0, BLOCK_M)) % M
-    offs_bn = (pid_n * BLOCK_N + tl.arange(0, BLOCK_N)) % N
-    offs_k = tl.arange(0, BLOCK_K)
-    a_ptrs = a_ptr + offs_am[:, None] * stride_am + offs_k[None, :] * stride_ak
-    b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_bn[None, :] * stride_bn
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in range(0, K, BLOCK_K):
-        a = tl.load(a_ptrs, mask=offs_k[None, :] < K - k, other=0.0)
-        b = tl.load(b_ptrs, mask=offs_k[:, None] < K - k, other=0.0)
-        acc += tl.dot(a, b)
-        a_ptrs += BLOCK_K * stride_ak
-        b_ptrs += BLOCK_K * stride_bk
-    c_ptrs = c_ptr + offs_am[:, None] * stride_cm + offs_bn[None, :] * stride_cn
-    tl.store(c_ptrs, acc.to(tl.float16))
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
@@ -65,26 +31,16 @@ def test_fp8_product(rng, dtype, M, N, K):
     """Rows past the edge wrap around and store the same values again."""
     a, b = rng.standard_normal((M, K)).astype(dtype), rng.standard_normal((K, N)).astype(dtype)
     c = np.empty((M, N), np.float16)
-    matmul_fp8_kernel[(triton.cdiv(M, 32), triton.cdiv(N, 32))](a, b, c, M, N, K, K, 1, N, 1, N, 1, BLOCK_M=32,
-                                                                BLOCK_N=32, BLOCK_K=32)
+    grid = (triton.cdiv(M, 32), triton.cdiv(N, 32))
+    example("fp8_and_hints").matmul_fp8_kernel[grid](a, b, c, M, N, K, K, 1, N, 1, N, 1, BLOCK_M=32, BLOCK_N=32,
+                                                     BLOCK_K=32)
     np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=2e-3, atol=2e-2)
-
-
-@triton.jit
-def hinted_load_kernel(input_ptr, output_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    pid_m = tl.program_id(0)
-    pid_n = tl.program_id(1)
-    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    data = tl.load(input_ptr + offs_m[:, None] * N + offs_n[None, :], eviction_policy="evict_last")
-    result = data * 2.0
-    tl.store(output_ptr + offs_m[:, None] * N + offs_n[None, :], result)
 
 
 def test_cache_hints_change_nothing(rng):
     x = rng.standard_normal((64, 128), dtype=np.float32)
     out = np.empty_like(x)
-    hinted_load_kernel[(4, 4)](x, out, 64, 128, BLOCK_M=16, BLOCK_N=32)
+    example("fp8_and_hints").tma_load_kernel[(4, 4)](x, out, 64, 128, BLOCK_M=16, BLOCK_N=32)
     assert np.array_equal(out, x * 2)
 
 

@@ -7,30 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.seeds.examples import source
+
 ROOT = Path(__file__).resolve().parents[2]
 
-PROGRAM = """
+# The kernel of the example, with a sentence that needs UTF-8, in a program without torch.
+KERNEL = source("printing", "vector_add_kernel").replace("the kernel runs", "内核将执行")
+KERNEL = KERNEL.replace(" times (programs)", " 次（块数）。")
+PROGRAM = f"""
 import numpy as np
 import tritium as triton
 import tritium.language as tl
 
-@triton.jit
-def vector_add_kernel(X_ptr, Y_ptr, Z_ptr, N, BLOCK_SIZE: tl.constexpr):
-    pid = tl.program_id(0)
-    block_start = pid * BLOCK_SIZE
-    offsets = tl.arange(0, BLOCK_SIZE)
-    idx = block_start + offsets
-    mask = idx < N
-    x = tl.load(X_ptr + idx, mask=mask)
-    y = tl.load(Y_ptr + idx, mask=mask)
-    z = x + y
-    tl.store(Z_ptr + idx, z, mask=mask)
-    assert tl.num_programs(axis=0) == triton.cdiv(N, BLOCK_SIZE)
-    print(f"内核将执行 {tl.num_programs(axis=0)} 次（块数）。")
-    print("pid: ", pid)
-    print("block_start: ", block_start)
-    print("offsets: ", offsets)
-    print("idx: ", idx)
+{KERNEL}
 
 N = 50
 X, Y = np.random.default_rng(0).random((2, N), dtype=np.float32)

@@ -5,21 +5,11 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-
-
-@triton.jit
-def add_kernel(x_ptr, y_ptr, output_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
-    pid = tl.program_id(axis=0)
-    block_start = pid * BLOCK_SIZE
-    offsets = block_start + tl.arange(0, BLOCK_SIZE)
-    mask = offsets < n_elements
-    x = tl.load(x_ptr + offsets, mask=mask)
-    y = tl.load(y_ptr + offsets, mask=mask)
-    output = x + y
-    tl.store(output_ptr + offsets, output, mask=mask)
-
+from tests.seeds.examples import example
 
 N = 98432
+add_kernel = example("launching").add_kernel
+softmax_kernel = example("softmax_persistent").softmax_kernel
 
 
 @pytest.fixture
@@ -122,25 +112,6 @@ def is_cdna():
         "gfx940", "gfx941", "gfx942", "gfx90a", "gfx908")
 
 
-@triton.jit
-def softmax_kernel(output_ptr, input_ptr, input_row_stride, output_row_stride, n_rows, n_cols,
-                   BLOCK_SIZE: tl.constexpr, num_stages: tl.constexpr):
-    row_start = tl.program_id(0)
-    row_step = tl.num_programs(0)
-    for row_idx in tl.range(row_start, n_rows, row_step, num_stages=num_stages):
-        row_start_ptr = input_ptr + row_idx * input_row_stride
-        col_offsets = tl.arange(0, BLOCK_SIZE)
-        input_ptrs = row_start_ptr + col_offsets
-        mask = col_offsets < n_cols
-        row = tl.load(input_ptrs, mask=mask, other=-float("inf"))
-        row_minus_max = row - tl.max(row, axis=0)
-        numerator = tl.exp(row_minus_max)
-        denominator = tl.sum(numerator, axis=0)
-        softmax_output = numerator / denominator
-        output_row_start_ptr = output_ptr + row_idx * output_row_stride
-        tl.store(output_row_start_ptr + col_offsets, softmax_output, mask=mask)
-
-
 def softmax(x):
     driver = triton.runtime.driver
     properties = driver.active.utils.get_device_properties(driver.active.get_current_device())
@@ -150,7 +121,7 @@ def softmax(x):
     block_size = triton.next_power_of_2(n_cols)
     num_warps, num_stages = 8, 4 if size_smem_limit > 200000 else 2
     y = np.empty_like(x)
-    kernel = softmax_kernel.warmup(y, x, n_cols, n_cols, n_rows, n_cols, BLOCK_SIZE=block_size,
+    kernel = softmax_kernel.warmup(x, y, n_cols, n_cols, n_rows, n_cols, BLOCK_SIZE=block_size,
                                    num_stages=num_stages, num_warps=num_warps, grid=(1,))
     kernel._init_handles()
     assert kernel.n_spills >= 0 and kernel.n_max_threads > 0
@@ -162,7 +133,7 @@ def softmax(x):
         occupancy = num_regs // max(kernel.n_regs * warp_size * num_warps, 1)
     occupancy = max(1, min(occupancy, size_smem_limit // max(kernel.metadata.shared, 1)))
     num_programs = min(num_sm * occupancy, n_rows)
-    kernel[(num_programs, 1, 1)](y, x, n_cols, n_cols, n_rows, n_cols, block_size, num_stages)
+    kernel[(num_programs, 1, 1)](x, y, n_cols, n_cols, n_rows, n_cols, block_size, num_stages)
     return y
 
 
