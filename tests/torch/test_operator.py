@@ -174,7 +174,8 @@ def test_a_call_that_cannot_be_rehearsed(read, warned, recwarn):
 
     made = tt.operator(f"tritium_tests::total_{warned}", total, mutates=(), fake=lambda x: 0.0)
     assert made(torch.ones(3)) == 3.0 and made(torch.ones(5)) == 5.0
-    assert [str(x.message)[:59] for x in recwarn] == ["what tritium_tests::total_True writes was not checked: it f"] * warned
+    told = [str(x.message) for x in recwarn]
+    assert len(told) == warned and all(x.startswith("what tritium_tests::total_True writes was not") for x in told)
 
 
 def test_a_call_that_fails_is_not_warned_about(recwarn):
