@@ -9,6 +9,7 @@
 Text names fields, and `resolve` writes LLVM for it:
 
     field point.name of %p                        the address of a field of the struct at %p
+    %x = load i64, field point.x of %p            its value; the address is %x.p
     field point.sizes[2] of %p                    of an element of a field
     field point.name before %p                    of a field of the struct that ends at %p
     sizeof(point), shift(point.name)              its bytes; the bits before a field
@@ -74,6 +75,7 @@ def _ctype(type: str) -> Any:
 
 
 _FIELD = re.compile(r"\bfield (\w+)\.(\w+)(?:\[([^\]]+)\])? (of|before) ([%@][\w.]+)")
+_LOAD = re.compile(r"^( *)(%[\w.]+) = load (\w+), (field [^,\n]+)", re.M)
 _NUMBER = re.compile(r"\b(sizeof|shift)\((\w+)(?:\.(\w+))?\)")
 
 
@@ -83,6 +85,9 @@ def resolve(text: str, *structs: Struct) -> str:
     >>> pair = Struct("pair", a="i32", b="i64")
     >>> resolve("%b.p = field pair.b of %x", pair)
     '%b.p = getelementptr %pair, ptr %x, i64 0, i32 1'
+    >>> print(resolve("%b = load i64, field pair.b of %x, align 1", pair))
+    %b.p = getelementptr %pair, ptr %x, i64 0, i32 1
+    %b = load i64, ptr %b.p, align 1
     >>> resolve("%b.p = field pair.b before %x, i64 sizeof(pair), i64 shift(pair.b)", pair)
     '%b.p = getelementptr %pair, ptr %x, i64 -1, i32 1, i64 16, i64 64'
     >>> resolve("%a.p = field triple.a of %x", pair)
@@ -104,4 +109,5 @@ def resolve(text: str, *structs: Struct) -> str:
     def number(m: re.Match[str]) -> str:
         return str(find(m[2]).size if m[1] == "sizeof" else 8 * find(m[2]).offset(m[3]))
 
+    text = _LOAD.sub(r"\1\2.p = \4\n\1\2 = load \3, ptr \2.p", text)
     return _NUMBER.sub(number, _FIELD.sub(address, text))

@@ -76,13 +76,10 @@ define internal void @forget_launches() nounwind noinline cold {
 ; True if nobody else runs programs until `tt.shared` is called.
 define i1 @tt.alone(ptr %arena) nounwind noinline {
 entry:
-  %job.p = field header.job before %arena
-  %job = load ptr, ptr %job.p
-  %stage.p = field job.stage of %job
-  %stage = load i64, ptr %stage.p
+  %job = load ptr, field header.job before %arena
+  %stage = load i64, field job.stage of %job
   %open = icmp eq i64 %stage, 2
-  %together.p = field job.together of %job
-  %together = load i64, ptr %together.p
+  %together = load i64, field job.together of %job
   %crowd = icmp ne i64 %together, 0
   %several = or i1 %open, %crowd
   br i1 %several, label %no, label %take

@@ -57,8 +57,7 @@ declare i32 @pthread_mutex_destroy(ptr)
 
 ; Run the one program whose number stands before the arena.
 define internal i64 @one_program(ptr %job, ptr %arena) nounwind {
-  %number.p = field header.number before %arena
-  %number = load i64, ptr %number.p
+  %number = load i64, field header.number before %arena
   %end = add i64 %number, 1
   call void @programs(ptr %job, i64 %number, i64 %end, ptr %arena)
   ret i64 0
@@ -74,8 +73,7 @@ define internal void @run_one(ptr %job, ptr %arena, i64 %number) nounwind {
 define internal ptr @member(ptr %crew) nounwind {
 entry:
   %floats = call i64 @own_floats()
-  %job.p = field crew.job of %crew
-  %job = load ptr, ptr %job.p
+  %job = load ptr, field crew.job of %crew
   %arena = call ptr @arena_for(ptr %job, i64 0)
   %none = icmp eq ptr %arena, null
   %poor = zext i1 %none to i64
@@ -126,8 +124,7 @@ entry:
   %attributes = alloca [128 x i8], align 16
   %all = alloca [128 x i8], align 16
   %before = alloca [128 x i8], align 16
-  %total.p = field job.total of %job
-  %total = load i64, ptr %total.p
+  %total = load i64, field job.total of %job
   %many = icmp ugt i64 %total, {most}
   br i1 %many, label %too_many, label %room
 too_many:

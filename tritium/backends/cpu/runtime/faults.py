@@ -368,8 +368,7 @@ any:                                              ; nobody is known to be touche
   br label %tell
 tell:
   %below = load ptr, ptr %below.p
-  %below.d.p = field near.distance of %found
-  %below.d = load i64, ptr %below.d.p
+  %below.d = load i64, field near.distance of %found
   %no.below = icmp eq ptr %below, null
   br i1 %no.below, label %upper, label %lower
 lower:
@@ -377,8 +376,7 @@ lower:
   br label %upper
 upper:                                            ; the sizes are not known: where it is closer, it may be this one
   %above = load ptr, ptr %above.p
-  %above.d.p = field near.distance of %second
-  %above.d = load i64, ptr %above.d.p
+  %above.d = load i64, field near.distance of %second
   %no.above = icmp eq ptr %above, null
   %closer = icmp ult i64 %above.d, %below.d
   %alone = or i1 %no.below, %closer
@@ -396,14 +394,10 @@ done:
 define internal void @report(i32 %signal, i32 %code, i64 %address, ptr %context, ptr %header, ptr %record) nounwind {
 entry:
   store i64 0, ptr @length
-  %job.p = field header.job of %header
-  %job = load ptr, ptr %job.p
-  %program.p = field header.program of %header
-  %program = load i64, ptr %program.p
-  %slots.p = field job.slots of %job
-  %slots = load ptr, ptr %slots.p
-  %grid.p = field job.grid of %job
-  %grid = load ptr, ptr %grid.p
+  %job = load ptr, field header.job of %header
+  %program = load i64, field header.program of %header
+  %slots = load ptr, field job.slots of %job
+  %grid = load ptr, field job.grid of %job
   %place = call ptr @after(ptr %record)
   %first = call ptr @after(ptr %place)
   %seen = call i64 @fault_kind(ptr %context)
@@ -524,17 +518,14 @@ define internal void @on_fault(i32 %signal, ptr %info, ptr %context) nounwind {
 entry:
   %errno = call ptr @__errno_location()
   %saved = load i32, ptr %errno
-  %code.p = field signal.code of %info
-  %code = load i32, ptr %code.p
-  %address.p = field signal.address of %info
-  %address = load i64, ptr %address.p
+  %code = load i32, field signal.code of %info
+  %address = load i64, field signal.address of %info
   %key = load i64, ptr @key
   %header = call ptr @pthread_getspecific(i64 %key)
   %idle = icmp eq ptr %header, null
   br i1 %idle, label %chain, label %served
 served:
-  %record.p = field header.record of %header
-  %record = load ptr, ptr %record.p
+  %record = load ptr, field header.record of %header
   %outside = icmp eq ptr %record, null
   br i1 %outside, label %chain, label %inside
 inside:
@@ -569,8 +560,7 @@ chain:
   store i32 %saved, ptr %errno
   %by.bus = icmp eq i32 %signal, 7
   %old = select i1 %by.bus, ptr @old.bus, ptr @old.segv
-  %handler.p = field action.handler of %old
-  %handler = load ptr, ptr %handler.p
+  %handler = load ptr, field action.handler of %old
   %value = ptrtoint ptr %handler to i64
   switch i64 %value, label %call [i64 0, label %default i64 1, label %ignored]
 ignored:                                          ; the system does not ignore faults, but what others send
@@ -584,8 +574,7 @@ resend:
   %r2 = call i32 @raise(i32 %signal)
   br label %done
 call:
-  %flags.p = field action.flags of %old
-  %flags = load i32, ptr %flags.p
+  %flags = load i32, field action.flags of %old
   %bit = and i32 %flags, 4
   %long = icmp ne i32 %bit, 0
   br i1 %long, label %call.long, label %call.short

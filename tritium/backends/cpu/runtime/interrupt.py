@@ -109,8 +109,7 @@ gone:
 ; Have Python run the handlers of signals that have come, where that is possible and the last time is long ago.
 define internal void @look_for_signals(ptr %job, i64 %now) nounwind noinline cold {
 entry:
-  %thread.p = field job.thread of %job
-  %thread = load ptr, ptr %thread.p
+  %thread = load ptr, field job.thread of %job
   %alone = icmp eq ptr %thread, null
   br i1 %alone, label %done, label %fresh
 fresh:                                            ; an exception that waits must not be lost
@@ -172,21 +171,18 @@ done:
 ; Leave the program if the job is to stop. Programs of a cooperative launch wait for each other: they let others run.
 define void @tt.poll(ptr %arena) nounwind noinline {
 entry:
-  %job.p = field header.job before %arena
-  %job = load ptr, ptr %job.p
+  %job = load ptr, field header.job before %arena
   %over = call i1 @stopped(ptr %job)
   br i1 %over, label %leave, label %look
 look:
-  %together.p = field job.together of %job
-  %together = load i64, ptr %together.p
+  %together = load i64, field job.together of %job
   %crowd = icmp ne i64 %together, 0
   br i1 %crowd, label %yield, label %mine
 yield:
   %r = call i32 @sched_yield()
   br label %mine
 mine:
-  %caller.p = field header.caller before %arena
-  %caller = load i64, ptr %caller.p
+  %caller = load i64, field header.caller before %arena
   %is_caller = icmp ne i64 %caller, 0
   br i1 %is_caller, label %signals, label %done
 signals:
@@ -197,8 +193,7 @@ signals:
 done:
   ret void
 leave:
-  %place.p = field header.frame before %arena
-  %place = load ptr, ptr %place.p
+  %place = load ptr, field header.frame before %arena
   call void @longjmp(ptr %place, i32 1)
   unreachable
 }

@@ -50,24 +50,18 @@ _RUN = """
 ; Run a record's kernel, or its fallback variant if the launch breaks a precondition.
 define ptr @tt.finish(ptr %record, ptr %slots, ptr %grid, ptr %result) nounwind {
 entry:
-  %function.p = field record.entry of %record
-  %function = load ptr, ptr %function.p
-  %arena.p = field record.extra of %record
-  %arena = load i64, ptr %arena.p
-  %checks.p = field record.checks of %record
-  %checks = load ptr, ptr %checks.p
+  %function = load ptr, field record.entry of %record
+  %arena = load i64, field record.extra of %record
+  %checks = load ptr, field record.checks of %record
   %trusted = icmp eq ptr %checks, null
   br i1 %trusted, label %run, label %check
 check:
-  %preconditions.p = field checks.preconditions of %checks
-  %preconditions = load ptr, ptr %preconditions.p
+  %preconditions = load ptr, field checks.preconditions of %checks
   %held = call i32 @hold(ptr %preconditions, ptr %slots, ptr %grid)
   switch i32 %held, label %judge [i32 0, label %run i32 2, label %unfit]
 unfit:
-  %other.p = field checks.other of %checks
-  %other = load ptr, ptr %other.p
-  %other.arena.p = field checks.other_arena of %checks
-  %other.arena = load i64, ptr %other.arena.p
+  %other = load ptr, field checks.other of %checks
+  %other.arena = load i64, field checks.other_arena of %checks
   %none = icmp eq ptr %other, null
   br i1 %none, label %judge, label %run
 judge:                                            ; if they do not hold, it has launched the fallback variant
@@ -148,8 +142,7 @@ refused:
   ret ptr null
 failed:
   %message = load ptr, ptr %message.p
-  %program.p = field job.program of %job
-  %program = load i64, ptr %program.p
+  %program = load i64, field job.program of %job
   %x = urem i64 %program, %gx
   %row = udiv i64 %program, %gx
   %y = urem i64 %row, %gy

@@ -147,8 +147,7 @@ entry:
   %none = icmp eq ptr %old, null
   br i1 %none, label %grow, label %check
 check:
-  %capacity.p = field header.size of %old
-  %capacity = load i64, ptr %capacity.p
+  %capacity = load i64, field header.size of %old
   %enough = icmp uge i64 %capacity, %bytes
   br i1 %enough, label %found, label %grow
 found:
@@ -193,8 +192,7 @@ entry:
   %none = icmp eq ptr %header, null
   br i1 %none, label %done, label %unmap
 unmap:
-  %size.p = field header.size of %header
-  %size = load i64, ptr %size.p
+  %size = load i64, field header.size of %header
   %whole = add i64 %size, 196608
   %map = getelementptr i8, ptr %header, i64 -65600
   %r = call i32 @munmap(ptr %map, i64 %whole)
@@ -213,8 +211,7 @@ define internal void @running(ptr %header, ptr %record) nounwind alwaysinline {
 ; The arena of this thread for a job; `caller` is 1 if it is the one that launched it.
 define internal ptr @arena_for(ptr %job, i64 %caller) nounwind alwaysinline {
 entry:
-  %bytes.p = field job.arena of %job
-  %bytes = load i64, ptr %bytes.p
+  %bytes = load i64, field job.arena of %job
   %arena = call ptr @tt.arena(i64 %bytes)
   %none = icmp eq ptr %arena, null
   br i1 %none, label %done, label %serve
@@ -247,12 +244,9 @@ done:
 }
 
 define internal void @programs(ptr %job, i64 %begin, i64 %end, ptr %arena) nounwind alwaysinline {
-  %entry.p = field job.entry of %job
-  %entry = load ptr, ptr %entry.p
-  %args.p = field job.slots of %job
-  %args = load ptr, ptr %args.p
-  %grid.p = field job.grid of %job
-  %grid = load ptr, ptr %grid.p
+  %entry = load ptr, field job.entry of %job
+  %args = load ptr, field job.slots of %job
+  %grid = load ptr, field job.grid of %job
   call void %entry(ptr %args, i64 %begin, i64 %end, ptr %grid, ptr %arena)
   ret void
 }
@@ -262,10 +256,8 @@ _WORKER = """
 ; Take turns of the open job until none is left; returns how many programs were run.
 define internal i64 @drain(ptr %job, ptr %arena) nounwind {
 entry:
-  %total.p = field job.total of %job
-  %total = load i64, ptr %total.p
-  %chunk.p = field job.chunk of %job
-  %chunk = load i64, ptr %chunk.p
+  %total = load i64, field job.total of %job
+  %chunk = load i64, field job.chunk of %job
   br label %take
 take:
   %done = phi i64 [0, %entry], [%so_far, %run]
@@ -457,10 +449,8 @@ begin:
   call void @enter_launch()
   %floats = call i64 @own_floats()
   store i64 %floats, ptr %floats.p
-  %total.p = field job.total of %job
-  %total = load i64, ptr %total.p
-  %together.p = field job.together of %job
-  %together = load i64, ptr %together.p
+  %total = load i64, field job.total of %job
+  %together = load i64, field job.together of %job
   %all = icmp ne i64 %together, 0
   %several = icmp ugt i64 %total, 1
   %at_once = and i1 %all, %several
@@ -504,14 +494,10 @@ why:
 ; Programs too short to ask themselves whether they are to stop run a thousand at a time.
 define internal i64 @run_alone(ptr %job, ptr %arena) nounwind {
 entry:
-  %kernel.p = field job.entry of %job
-  %kernel = load ptr, ptr %kernel.p
-  %args.p = field job.slots of %job
-  %args = load ptr, ptr %args.p
-  %grid.p = field job.grid of %job
-  %grid = load ptr, ptr %grid.p
-  %total.p = field job.total of %job
-  %total = load i64, ptr %total.p
+  %kernel = load ptr, field job.entry of %job
+  %args = load ptr, field job.slots of %job
+  %grid = load ptr, field job.grid of %job
+  %total = load i64, field job.total of %job
   br label %run
 run:
   %at = phi i64 [0, %entry], [%end, %more]
@@ -530,8 +516,7 @@ done:
 ; Run programs until none is left to take; the pool may be taken and open afterwards, and others inside.
 define internal i64 @share(ptr %job, ptr %arena) nounwind {
 entry:
-  %total.p = field job.total of %job
-  %total = load i64, ptr %total.p
+  %total = load i64, field job.total of %job
   %stage.p = field job.stage of %job
   %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
   %swap = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
@@ -552,14 +537,11 @@ first:                                            ; sixteen turns for each threa
   %wake = load i64, ptr @wake_after
   %wake.f = sitofp i64 %wake to double
   %total.f = sitofp i64 %total to double
-  %kernel.p = field job.entry of %job
-  %kernel = load ptr, ptr %kernel.p
+  %kernel = load ptr, field job.entry of %job
   %known = call ptr @known_of(ptr %kernel)
-  %known.kernel.p = field known.entry of %known
-  %known.kernel = load ptr, ptr %known.kernel.p
+  %known.kernel = load ptr, field known.entry of %known
   %same = icmp eq ptr %known.kernel, %kernel
-  %each.p = field known.each of %known
-  %each = load double, ptr %each.p
+  %each = load double, field known.each of %known
   %all = fmul double %each, %total.f
   %much = fcmp ogt double %all, %wake.f
   %at_once = and i1 %same, %much
@@ -623,8 +605,7 @@ done:
 ; Give the pool back: nobody comes in any more, and those who are inside are waited for.
 define internal void @close(ptr %job) nounwind {
 entry:
-  %stage.p = field job.stage of %job
-  %stage = load i64, ptr %stage.p
+  %stage = load i64, field job.stage of %job
   %opened = icmp eq i64 %stage, 2
   br i1 %opened, label %shut, label %release
 shut:

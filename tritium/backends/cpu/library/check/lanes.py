@@ -13,12 +13,9 @@ entry:
   %off = icmp eq i8 %m, 0
   br i1 %off, label %done, label %begin
 begin:
-  %origin.p = field site.origin of %site
-  %origin = load i64, ptr %origin.p, align 1
-  %size.p = field site.size of %site
-  %size = load i64, ptr %size.p, align 1
-  %flags.p = field site.flags of %site
-  %flags = load i64, ptr %flags.p, align 1
+  %origin = load i64, field site.origin of %site, align 1
+  %size = load i64, field site.size of %site, align 1
+  %flags = load i64, field site.flags of %site, align 1
   %any = icmp slt i64 %origin, 0
   br i1 %any, label %search, label %given
 search:
@@ -26,17 +23,14 @@ search:
   %lost = icmp eq ptr %r.found, null
   br i1 %lost, label %nowhere, label %inside
 nowhere:
-  %foreign.bit = and i64 %flags, flag(foreign)
-  %foreign = icmp ne i64 %foreign.bit, 0
+  %foreign = icmp ne i64 %flags & flag(foreign), 0
   %real = icmp ugt i64 %address, 65535
   %ok = and i1 %foreign, %real
   br i1 %ok, label %done, label %out
 given:
   %r.given = call ptr @region(ptr %context, i64 %origin)
-  %low.p = field region.low of %r.given
-  %low = load i64, ptr %low.p
-  %high.p = field region.high of %r.given
-  %high = load i64, ptr %high.p
+  %low = load i64, field region.low of %r.given
+  %high = load i64, field region.high of %r.given
   %end = add i64 %address, %size
   %above = icmp uge i64 %address, %low
   %below = icmp ule i64 %end, %high
@@ -51,22 +45,17 @@ out:
   br label %done
 inside:
   %r = phi ptr [%r.found, %search], [%r.given, %given]
-  %r.flags.p = field region.flags of %r
-  %r.flags = load i64, ptr %r.flags.p
-  %holes.bit = and i64 %r.flags, flag(holes)
-  %holes = icmp ne i64 %holes.bit, 0
+  %r.flags = load i64, field region.flags of %r
+  %holes = icmp ne i64 %r.flags & flag(holes), 0
   br i1 %holes, label %hole, label %rights
 hole:
-  %dims.p = field region.dims of %r
-  %dims = load ptr, ptr %dims.p
-  %r.low.p = field region.low of %r
-  %r.low = load i64, ptr %r.low.p
+  %dims = load ptr, field region.dims of %r
+  %r.low = load i64, field region.low of %r
   %offset = sub i64 %address, %r.low
   %is.hole = call i1 @is_hole(ptr %dims, i64 %offset, i64 %size)
   br i1 %is.hole, label %out, label %rights
 rights:
-  %write.bit = and i64 %flags, flag(writes)
-  %write = icmp ne i64 %write.bit, 0
+  %write = icmp ne i64 %flags & flag(writes), 0
   %writable.bit = and i64 %r.flags, flag(writable)
   %fixed = icmp eq i64 %writable.bit, 0
   %forbidden = and i1 %write, %fixed
@@ -76,18 +65,14 @@ refuse:
   store i8 0, ptr %mask
   br label %done
 contents:
-  %read.bit = and i64 %flags, flag(reads)
-  %read = icmp ne i64 %read.bit, 0
-  %undefined.bit = and i64 %r.flags, flag(undefined)
-  %undefined = icmp ne i64 %undefined.bit, 0
+  %read = icmp ne i64 %flags & flag(reads), 0
+  %undefined = icmp ne i64 %r.flags & flag(undefined), 0
   %look = and i1 %read, %undefined
   br i1 %look, label %compare, label %tracked
 compare:
   %whole = and i64 %address, -8
-  %s.low.p = field region.storage_low of %r
-  %s.low = load i64, ptr %s.low.p
-  %s.high.p = field region.storage_high of %r
-  %s.high = load i64, ptr %s.high.p
+  %s.low = load i64, field region.storage_low of %r
+  %s.high = load i64, field region.storage_high of %r
   %whole.end = add i64 %whole, 8
   %w.above = icmp uge i64 %whole, %s.low
   %w.below = icmp ule i64 %whole.end, %s.high
@@ -96,8 +81,7 @@ compare:
 word:
   %p = inttoptr i64 %whole to ptr
   %x = load i64, ptr %p
-  %pattern.p = field context.pattern of %context
-  %pattern = load i64, ptr %pattern.p
+  %pattern = load i64, field context.pattern of %context
   %never = icmp eq i64 %x, %pattern
   br i1 %never, label %unset, label %tracked
 unset:
@@ -105,15 +89,12 @@ unset:
       i64 0)
   br label %tracked
 tracked:
-  %writers.p = field region.writers of %r
-  %writers = load ptr, ptr %writers.p
+  %writers = load ptr, field region.writers of %r
   %free = icmp eq ptr %writers, null
   br i1 %free, label %done, label %cells
 cells:
-  %base.p = field region.storage_low of %r
-  %base = load i64, ptr %base.p
-  %shift.p = field region.shift of %r
-  %shift = load i64, ptr %shift.p
+  %base = load i64, field region.storage_low of %r
+  %shift = load i64, field region.shift of %r
   %from = sub i64 %address, %base
   %first = lshr i64 %from, %shift
   %to.0 = add i64 %from, %size
@@ -134,17 +115,13 @@ done:
 define void @tt.check.lanes(ptr %context, ptr %site, i64 %program, ptr %addresses, i64 %n, ptr %mask, i64 %lane)
     nounwind noinline {
 entry:
-  %origin.p = field site.origin of %site
-  %origin = load i64, ptr %origin.p, align 1
-  %size.p = field site.size of %site
-  %size = load i64, ptr %size.p, align 1
-  %flags.p = field site.flags of %site
-  %flags = load i64, ptr %flags.p, align 1
+  %origin = load i64, field site.origin of %site, align 1
+  %size = load i64, field site.size of %site, align 1
+  %flags = load i64, field site.flags of %site, align 1
   %any = icmp slt i64 %origin, 0
   %k.0 = select i1 %any, i64 0, i64 %origin
   %r = call ptr @region(ptr %context, i64 %k.0)
-  %write.bit = and i64 %flags, flag(writes)
-  %write = icmp ne i64 %write.bit, 0
+  %write = icmp ne i64 %flags & flag(writes), 0
   %read.low = field region.read_low of %r
   %read.high = field region.read_high of %r
   %write.low = field region.write_low of %r

@@ -16,12 +16,9 @@ declare i1 @llvm.vector.reduce.or.v8i1(<8 x i1>)
 define internal void @track(ptr %context, ptr %site, i64 %program, i64 %address, i64 %lane, ptr %region, i64 %cell,
                             i1 %told) nounwind noinline {
 entry:
-  %flags.p = field site.flags of %site
-  %flags = load i64, ptr %flags.p, align 1
-  %size.p = field site.size of %site
-  %size = load i64, ptr %size.p, align 1
-  %base.p = field context.base of %context
-  %base = load i64, ptr %base.p
+  %flags = load i64, field site.flags of %site, align 1
+  %size = load i64, field site.size of %site, align 1
+  %base = load i64, field context.base of %context
   %me = call i64 @current(ptr %context, i64 %program)
   %atomic.bits = and i64 %flags, flag(atomic)
   %atomic = icmp ne i64 %atomic.bits, 0
@@ -31,10 +28,8 @@ entry:
   %one = zext i1 %atomic to i64
   %mark.w = or i64 %twice, %one
   %mark = trunc i64 %mark.w to i32
-  %writers.p = field region.writers of %region
-  %writers = load ptr, ptr %writers.p
-  %readers.p = field region.readers of %region
-  %readers = load ptr, ptr %readers.p
+  %writers = load ptr, field region.writers of %region
+  %readers = load ptr, field region.readers of %region
   %w.p = getelementptr i32, ptr %writers, i64 %cell
   %w = load i32, ptr %w.p
   %w.w = zext i32 %w to i64
@@ -45,8 +40,7 @@ entry:
   br i1 %by.other, label %written, label %own
 own:
   ; This program has written it since its last barrier: another lane may have.
-  %lanes.p = field region.writing_lanes of %region
-  %lanes = load ptr, ptr %lanes.p
+  %lanes = load ptr, field region.writing_lanes of %region
   %no.lanes = icmp eq ptr %lanes, null
   %not.mine = xor i1 %fresh, true
   %skip.0 = or i1 %no.lanes, %not.mine
@@ -91,8 +85,7 @@ store:
   %stays = and i1 %k.0, %atomic                  ; an atomic does not hide the plain store before it
   %mark.now = select i1 %stays, i32 %w, i32 %mark
   store i32 %mark.now, ptr %w.p
-  %lanes.1.p = field region.writing_lanes of %region
-  %lanes.1 = load ptr, ptr %lanes.1.p
+  %lanes.1 = load ptr, field region.writing_lanes of %region
   %no.lanes.1 = icmp eq ptr %lanes.1, null
   br i1 %no.lanes.1, label %reads, label %keep.lane
 keep.lane:
@@ -142,8 +135,7 @@ note:
   br i1 %n.free, label %n.put, label %n.known
 n.known:
   %n.ordered = call i1 @ordered(ptr %context, i64 %n.reader, i64 %me)
-  %n.limit.p = field context.limit of %context
-  %n.limit = load i64, ptr %n.limit.p
+  %n.limit = load i64, field context.limit of %context
   %n.twice = shl i64 %n.limit, 1
   %n.many = trunc i64 %n.twice to i32
   %n.few = select i1 %n.ordered, i32 %mark, i32 %n.many
@@ -212,13 +204,10 @@ done:
 define internal i64 @track_row(ptr %context, ptr %site, i64 %program, ptr %region, i64 %cell, i64 %n, i64 %lane)
     nounwind noinline {
 entry:
-  %flags.p = field site.flags of %site
-  %flags = load i64, ptr %flags.p, align 1
-  %base.w.p = field context.base of %context
-  %base.w = load i64, ptr %base.w.p
+  %flags = load i64, field site.flags of %site, align 1
+  %base.w = load i64, field context.base of %context
   %me = call i64 @current(ptr %context, i64 %program)
-  %limit.p = field context.limit of %context
-  %limit = load i64, ptr %limit.p
+  %limit = load i64, field context.limit of %context
   %many.w = shl i64 %limit, 1
   %many.i = trunc i64 %many.w to i32
   %mark.w = shl i64 %me, 1
@@ -232,14 +221,10 @@ entry:
   %old = shufflevector <8 x i32> %b.0, <8 x i32> poison, <8 x i32> zeroinitializer
   %a.0 = insertelement <8 x i32> poison, i32 %many.i, i64 0
   %many = shufflevector <8 x i32> %a.0, <8 x i32> poison, <8 x i32> zeroinitializer
-  %write.bit = and i64 %flags, flag(writes)
-  %write = icmp ne i64 %write.bit, 0
-  %writers.p = field region.writers of %region
-  %writers = load ptr, ptr %writers.p
-  %readers.p = field region.readers of %region
-  %readers = load ptr, ptr %readers.p
-  %lanes.p = field region.writing_lanes of %region
-  %lanes = load ptr, ptr %lanes.p
+  %write = icmp ne i64 %flags & flag(writes), 0
+  %writers = load ptr, field region.writers of %region
+  %readers = load ptr, field region.readers of %region
+  %lanes = load ptr, field region.writing_lanes of %region
   %no.readers = icmp eq ptr %readers, null
   %no.lanes = icmp eq ptr %lanes, null
   %last.w = alloca <8 x i32>

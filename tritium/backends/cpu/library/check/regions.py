@@ -17,8 +17,7 @@ define internal ptr @region(ptr %context, i64 %k) nounwind alwaysinline {
 ; The first row whose elements hold an access, or null.
 define internal ptr @find(ptr %context, i64 %address, i64 %size) nounwind noinline {
 entry:
-  %n.p = field context.regions of %context
-  %n = load i64, ptr %n.p
+  %n = load i64, field context.regions of %context
   br label %look
 look:
   %k = phi i64 [0, %entry], [%k1, %next]
@@ -26,10 +25,8 @@ look:
   br i1 %more, label %try, label %none
 try:
   %r = call ptr @region(ptr %context, i64 %k)
-  %low.p = field region.low of %r
-  %low = load i64, ptr %low.p
-  %high.p = field region.high of %r
-  %high = load i64, ptr %high.p
+  %low = load i64, field region.low of %r
+  %high = load i64, field region.high of %r
   %end = add i64 %address, %size
   %above = icmp uge i64 %address, %low
   %below = icmp ule i64 %end, %high
@@ -86,12 +83,9 @@ yes:
 ; Whether no word of some bytes holds the pattern. What reaches out of the storage is left to `lane`.
 define internal i1 @is_defined(ptr %context, ptr %region, i64 %address, i64 %bytes) nounwind noinline {
 entry:
-  %pattern.p = field context.pattern of %context
-  %pattern = load i64, ptr %pattern.p
-  %s.low.p = field region.storage_low of %region
-  %s.low = load i64, ptr %s.low.p
-  %s.high.p = field region.storage_high of %region
-  %s.high = load i64, ptr %s.high.p
+  %pattern = load i64, field context.pattern of %context
+  %s.low = load i64, field region.storage_low of %region
+  %s.high = load i64, field region.storage_high of %region
   %first = and i64 %address, -8
   %past = add i64 %address, %bytes
   %round = add i64 %past, 7

@@ -12,21 +12,17 @@ declare i32 @sched_yield()
 define internal void @report(ptr %context, ptr %site, i64 %kind, i64 %program, i64 %lane, i64 %address, i64 %other,
                              i64 %value) nounwind noinline cold {
 entry:
-  %number.p = field site.number of %site
-  %number = load i64, ptr %number.p, align 1
+  %number = load i64, field site.number of %site, align 1
   %row.0 = mul i64 %number, kinds()
   %index = add i64 %row.0, %kind
-  %counts.p = field context.counts of %context
-  %counts = load ptr, ptr %counts.p
+  %counts = load ptr, field context.counts of %context
   %count.p = getelementptr i64, ptr %counts, i64 %index
   %n = atomicrmw add ptr %count.p, i64 1 monotonic
-  %capacity.p = field context.capacity of %context
-  %capacity = load i64, ptr %capacity.p
+  %capacity = load i64, field context.capacity of %context
   %room = icmp slt i64 %n, %capacity
   br i1 %room, label %keep, label %done
 keep:
-  %records.p = field context.records of %context
-  %records = load ptr, ptr %records.p
+  %records = load ptr, field context.records of %context
   %row = mul i64 %index, %capacity
   %at = add i64 %row, %n
   %r = getelementptr %record, ptr %records, i64 %at
@@ -84,8 +80,7 @@ define void @tt.check.multiple(ptr %context, ptr %site, i64 %program, i64 %x) no
 }
 
 define void @tt.check.wait(ptr %context, i64 %program) nounwind noinline {
-  %waits.p = field context.waits of %context
-  %waits = load ptr, ptr %waits.p
+  %waits = load ptr, field context.waits of %context
   %w = getelementptr %wait, ptr %waits, i64 %program
   store %wait zeroinitializer, ptr %w
   ret void
@@ -95,8 +90,7 @@ define void @tt.check.wait(ptr %context, i64 %program) nounwind noinline {
 define i1 @tt.check.patience(ptr %context, ptr %site, i64 %program) nounwind noinline {
 entry:
   %time = alloca [2 x i64]
-  %waits.p = field context.waits of %context
-  %waits = load ptr, ptr %waits.p
+  %waits = load ptr, field context.waits of %context
   %w = getelementptr %wait, ptr %waits, i64 %program
   %count.p = field wait.count of %w
   %count = load i64, ptr %count.p
@@ -121,8 +115,7 @@ begin:
   store i64 %now, ptr %begun.p
   br label %yes
 compare:
-  %limit.p = field context.patience of %context
-  %limit = load i64, ptr %limit.p
+  %limit = load i64, field context.patience of %context
   %passed = sub i64 %now, %begun
   %over = icmp sgt i64 %passed, %limit
   br i1 %over, label %tell, label %yes

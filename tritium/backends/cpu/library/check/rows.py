@@ -82,17 +82,13 @@ define void @tt.check.row(ptr %context, ptr %site, i64 %program, ptr %start, i64
     nounwind noinline {
 entry:
   %address = ptrtoint ptr %start to i64
-  %origin.p = field site.origin of %site
-  %origin = load i64, ptr %origin.p, align 1
-  %size.p = field site.size of %site
-  %size = load i64, ptr %size.p, align 1
-  %flags.p = field site.flags of %site
-  %flags = load i64, ptr %flags.p, align 1
+  %origin = load i64, field site.origin of %site, align 1
+  %size = load i64, field site.size of %site, align 1
+  %flags = load i64, field site.flags of %site, align 1
   %unknown = icmp slt i64 %origin, 0
   %dense = icmp eq i64 %stride, %size
   %sparse = xor i1 %dense, true
-  %atomic.bit = and i64 %flags, flag(atomic)
-  %atomic = icmp ne i64 %atomic.bit, 0
+  %atomic = icmp ne i64 %flags & flag(atomic), 0
   %s.0 = or i1 %unknown, %sparse
   %s.1 = or i1 %s.0, %atomic
   br i1 %s.1, label %slowly, label %count
@@ -105,10 +101,8 @@ some:
   br i1 %nothing, label %done, label %region
 region:
   %r = call ptr @region(ptr %context, i64 %origin)
-  %low.p = field region.low of %r
-  %low = load i64, ptr %low.p
-  %high.p = field region.high of %r
-  %high = load i64, ptr %high.p
+  %low = load i64, field region.low of %r
+  %high = load i64, field region.high of %r
   %bytes = mul i64 %on, %size
   %end = add i64 %address, %bytes
   %above = icmp uge i64 %address, %low
@@ -116,20 +110,15 @@ region:
   %in = and i1 %above, %below
   br i1 %in, label %rights, label %slowly
 rights:
-  %r.flags.p = field region.flags of %r
-  %r.flags = load i64, ptr %r.flags.p
-  %write.bit = and i64 %flags, flag(writes)
-  %write = icmp ne i64 %write.bit, 0
-  %holes.bit = and i64 %r.flags, flag(holes)
-  %holes = icmp ne i64 %holes.bit, 0
-  %fixed.bit = and i64 %r.flags, flag(writable)
-  %fixed = icmp eq i64 %fixed.bit, 0
+  %r.flags = load i64, field region.flags of %r
+  %write = icmp ne i64 %flags & flag(writes), 0
+  %holes = icmp ne i64 %r.flags & flag(holes), 0
+  %fixed = icmp eq i64 %r.flags & flag(writable), 0
   %forbidden = and i1 %write, %fixed
   %t.1 = or i1 %holes, %forbidden
   br i1 %t.1, label %slowly, label %contents
 contents:
-  %made.bit = and i64 %r.flags, flag(undefined)
-  %made = icmp ne i64 %made.bit, 0
+  %made = icmp ne i64 %r.flags & flag(undefined), 0
   %reads = xor i1 %write, true
   %ask = and i1 %made, %reads
   br i1 %ask, label %scan, label %tracked
@@ -137,19 +126,16 @@ scan:
   %defined = call i1 @is_defined(ptr %context, ptr %r, i64 %address, i64 %bytes)
   br i1 %defined, label %tracked, label %slowly
 tracked:
-  %writers.p = field region.writers of %r
-  %writers = load ptr, ptr %writers.p
+  %writers = load ptr, field region.writers of %r
   %free = icmp eq ptr %writers, null
   br i1 %free, label %done, label %granule
 granule:
-  %shift.p = field region.shift of %r
-  %shift = load i64, ptr %shift.p
+  %shift = load i64, field region.shift of %r
   %unit = shl i64 1, %shift
   %uneven = icmp ne i64 %unit, %size
   br i1 %uneven, label %slowly, label %begin
 begin:
-  %base.p = field region.storage_low of %r
-  %base = load i64, ptr %base.p
+  %base = load i64, field region.storage_low of %r
   %from = sub i64 %address, %base
   %first = lshr i64 %from, %shift
   br label %fast

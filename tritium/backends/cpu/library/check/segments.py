@@ -12,10 +12,8 @@ __all__ = ["TEXT"]
 TEXT = """
 ; The entry of a segment: program, when it was closed, up to when it knows of others.
 define internal ptr @segment(ptr %context, i64 %g) nounwind alwaysinline {
-  %segments.p = field context.segments of %context
-  %segments = load ptr, ptr %segments.p
-  %base.p = field context.base of %context
-  %base = load i64, ptr %base.p
+  %segments = load ptr, field context.segments of %context
+  %base = load i64, field context.base of %context
   %k = sub i64 %g, %base
   %p = getelementptr %segment, ptr %segments, i64 %k
   ret ptr %p
@@ -24,22 +22,18 @@ define internal ptr @segment(ptr %context, i64 %g) nounwind alwaysinline {
 ; Whether all that segment %g has done is known to segment %me.
 define internal i1 @ordered(ptr %context, i64 %g, i64 %me) nounwind noinline {
 entry:
-  %segments.p = field context.segments of %context
-  %segments = load ptr, ptr %segments.p
+  %segments = load ptr, field context.segments of %context
   %none = icmp eq ptr %segments, null
   br i1 %none, label %no, label %look
 look:
-  %limit.p = field context.limit of %context
-  %limit = load i64, ptr %limit.p
+  %limit = load i64, field context.limit of %context
   %many = icmp eq i64 %g, %limit
   br i1 %many, label %yes, label %compare
 compare:
   %theirs = call ptr @segment(ptr %context, i64 %g)
   %mine = call ptr @segment(ptr %context, i64 %me)
-  %p.p = field segment.program of %theirs
-  %p = load i32, ptr %p.p
-  %q.p = field segment.program of %mine
-  %q = load i32, ptr %q.p
+  %p = load i32, field segment.program of %theirs
+  %q = load i32, field segment.program of %mine
   %same = icmp eq i32 %p, %q
   br i1 %same, label %yes, label %times
 times:
@@ -58,8 +52,7 @@ no:
 }
 
 define internal i64 @current(ptr %context, i64 %program) nounwind alwaysinline {
-  %current.p = field context.current of %context
-  %current = load ptr, ptr %current.p
+  %current = load ptr, field context.current of %context
   %p = getelementptr i32, ptr %current, i64 %program
   %g = load i32, ptr %p
   %w = zext i32 %g to i64
@@ -67,8 +60,7 @@ define internal i64 @current(ptr %context, i64 %program) nounwind alwaysinline {
 }
 
 define internal ptr @slot(ptr %context, ptr %p) nounwind alwaysinline {
-  %slots.p = field context.slots of %context
-  %slots = load ptr, ptr %slots.p
+  %slots = load ptr, field context.slots of %context
   %x = ptrtoint ptr %p to i64
   %a = lshr i64 %x, 2
   %h = mul i64 %a, -7046029254386353131
@@ -80,14 +72,12 @@ define internal ptr @slot(ptr %context, ptr %p) nounwind alwaysinline {
 ; A new segment of a program, which begins now. 0 if there is no room for one.
 define internal i64 @begin(ptr %context, i64 %program) nounwind noinline {
 entry:
-  %segments.p = field context.segments of %context
-  %segments = load ptr, ptr %segments.p
+  %segments = load ptr, field context.segments of %context
   %none = icmp eq ptr %segments, null
   br i1 %none, label %full, label %take
 take:
   %next.p = field context.next of %context
-  %limit.p = field context.limit of %context
-  %limit = load i64, ptr %limit.p
+  %limit = load i64, field context.limit of %context
   %g = atomicrmw add ptr %next.p, i64 1 seq_cst
   %room = icmp slt i64 %g, %limit
   br i1 %room, label %make, label %full
@@ -99,16 +89,14 @@ make:
   %program.i = trunc i64 %program to i32
   %program.p = field segment.program of %after
   store i32 %program.i, ptr %program.p
-  %seen.p = field segment.seen of %before
-  %seen = load i32, ptr %seen.p
+  %seen = load i32, field segment.seen of %before
   %seen.q = field segment.seen of %after
   store i32 %seen, ptr %seen.q
   %open.p = field segment.closed of %after
   store i32 0, ptr %open.p
   %closed.p = field segment.closed of %before
   store atomic i32 %g.i, ptr %closed.p release, align 4
-  %current.p = field context.current of %context
-  %current = load ptr, ptr %current.p
+  %current = load ptr, field context.current of %context
   %c = getelementptr i32, ptr %current, i64 %program
   store i32 %g.i, ptr %c
   ret i64 %g
@@ -132,8 +120,7 @@ done:
 
 define void @tt.check.acquire(ptr %context, i64 %program, ptr %p) nounwind noinline {
 entry:
-  %segments.p = field context.segments of %context
-  %segments = load ptr, ptr %segments.p
+  %segments = load ptr, field context.segments of %context
   %none = icmp eq ptr %segments, null
   br i1 %none, label %done, label %learn
 learn:
