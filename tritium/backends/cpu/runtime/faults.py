@@ -1,8 +1,8 @@
-"""The report of a process that crashes on an invalid memory access of a kernel.
+"""The handler of SIGSEGV and SIGBUS, for a process that crashes on an invalid memory access of a kernel.
 
-A handler of SIGSEGV and SIGBUS, in LLVM, tests whether its thread runs a kernel. If so, it writes the kernel, the
-program, the address and the nearest arguments to stderr. Then, or if no kernel runs, it calls the handler that was
-installed before: Python's faulthandler, a debugger's, or the system's default action.
+The handler, in LLVM, tests whether its thread runs a kernel. If so, it writes a report to stderr (fault_report.py).
+Then, or if no kernel runs, it calls the handler that was installed before: Python's faulthandler, a debugger's, or the
+system's default action.
 
 A kernel describes itself by a *record* (fault_record.py), bytes among its constants: texts, each closed by a zero byte.
 
@@ -17,32 +17,17 @@ from __future__ import annotations
 
 from ...llvm.structs import Struct, resolve
 from ...llvm.target import CpuTarget
-from ...llvm.writer import escaped
+from . import fault_report
 from .job import HEADER, JOB
 
 __all__ = ["SYMBOLS", "faults"]
 
 SYMBOLS = ("tt.fault.install",)
-_TEXTS = {
-    "kernel": "kernel `", "read": "` read from ", "wrote": "` wrote to ", "touched": "` touched ",
-    "nowhere": "` used an address that no memory can have", "signalled": "` was stopped by a signal",
-    "unmapped": ", where no memory is mapped", "forbidden": ", memory that may not be ",
-    "missing": ", memory that is not there",
-    "as.read": "read", "as.written": "written", "as.touched": "touched so",
-    "segv": " (SIGSEGV)\n", "bus": " (SIGBUS)\n",
-    "program": "note: in program (", "grid": ") of a grid of (", "close": ")\n", "comma": ", ",
-    "address": "note: the address is ", "past": " bytes past the start of argument `",
-    "before": " bytes before argument `",
-    "from": "` is loaded from here\n", "to": "` is stored to here\n", "note": "note: `", "quote": "`\n",
-    "stack": "note: the stack of the thread is used up\n",
-    "hint": "hint: run it with TRITON_INTERPRET=1, which checks every access\n",
-}  # fmt: skip
 
 # What Linux hands to a handler, and is told of one.
 _ACTION = Struct("action", handler="ptr", mask="[128 x i8]", flags="i32", restorer="ptr")
 _SIGNAL = Struct("signal", number="i32", error="i32", code="i32", address="i64")
 _STACK = Struct("stack", bottom="ptr", flags="i32", size="i64")
-_NEAR = Struct("near", pointer="ptr", distance="i64")  # an argument, and how far an address is from it
 
 _STUB = """
 define i32 @tt.fault.install() nounwind {
@@ -124,360 +109,6 @@ define internal i64 @fault_sp(ptr %context) nounwind {
 }
 """,
 }
-
-_SAY = """
-@message = internal global [8192 x i8] zeroinitializer
-@length = internal global i64 0
-@speaking = internal global i32 0                 ; one thread at a time
-@told = internal global [2 x i64] zeroinitializer ; program counter and address of what was told last
-
-declare i64 @write(i32, ptr, i64)
-
-define internal void @say_byte(i8 %c) nounwind {
-entry:
-  %n = load i64, ptr @length
-  %room = icmp ult i64 %n, 8192
-  br i1 %room, label %put, label %done
-put:
-  %p = getelementptr i8, ptr @message, i64 %n
-  store i8 %c, ptr %p
-  %more = add i64 %n, 1
-  store i64 %more, ptr @length
-  br label %done
-done:
-  ret void
-}
-
-define internal void @say(ptr %text) nounwind {
-entry:
-  br label %next
-next:
-  %p = phi ptr [%text, %entry], [%q, %put]
-  %c = load i8, ptr %p
-  %end = icmp eq i8 %c, 0
-  br i1 %end, label %done, label %put
-put:
-  call void @say_byte(i8 %c)
-  %q = getelementptr i8, ptr %p, i64 1
-  br label %next
-done:
-  ret void
-}
-
-define internal void @say_number(i64 %x, i64 %base) nounwind {
-entry:
-  %digits = alloca [24 x i8]
-  br label %divide
-divide:
-  %left = phi i64 [%x, %entry], [%rest, %divide]
-  %at = phi i64 [24, %entry], [%before, %divide]
-  %rest = udiv i64 %left, %base
-  %whole = mul i64 %rest, %base
-  %digit = sub i64 %left, %whole
-  %letter = icmp ugt i64 %digit, 9
-  %zero = select i1 %letter, i64 87, i64 48
-  %code = add i64 %digit, %zero
-  %c = trunc i64 %code to i8
-  %before = sub i64 %at, 1
-  %p = getelementptr i8, ptr %digits, i64 %before
-  store i8 %c, ptr %p
-  %over = icmp eq i64 %rest, 0
-  br i1 %over, label %put, label %divide
-put:
-  %k = phi i64 [%before, %divide], [%k1, %put]
-  %q = getelementptr i8, ptr %digits, i64 %k
-  %d = load i8, ptr %q
-  call void @say_byte(i8 %d)
-  %k1 = add i64 %k, 1
-  %end = icmp eq i64 %k1, 24
-  br i1 %end, label %done, label %put
-done:
-  ret void
-}
-
-define internal void @say_address(i64 %x) nounwind {
-  call void @say_byte(i8 48)
-  call void @say_byte(i8 120)
-  call void @say_number(i64 %x, i64 16)
-  ret void
-}
-
-define internal void @say_three(i64 %x, i64 %y, i64 %z) nounwind {
-  call void @say_number(i64 %x, i64 10)
-  call void @say(ptr @fault.comma)
-  call void @say_number(i64 %y, i64 10)
-  call void @say(ptr @fault.comma)
-  call void @say_number(i64 %z, i64 10)
-  ret void
-}
-
-define internal void @speak() nounwind {
-entry:
-  %all = load i64, ptr @length
-  br label %more
-more:
-  %at = phi i64 [0, %entry], [%then, %wrote]
-  %p = getelementptr i8, ptr @message, i64 %at
-  %left = sub i64 %all, %at
-  %n = call i64 @write(i32 2, ptr %p, i64 %left)
-  %bad = icmp slt i64 %n, 1
-  br i1 %bad, label %done, label %wrote
-wrote:
-  %then = add i64 %at, %n
-  %over = icmp uge i64 %then, %all
-  br i1 %over, label %done, label %more
-done:
-  ret void
-}
-"""
-
-_REPORT = """
-; The text after this one.
-define internal ptr @after(ptr %text) nounwind {
-entry:
-  br label %next
-next:
-  %p = phi ptr [%text, %entry], [%q, %next]
-  %c = load i8, ptr %p
-  %q = getelementptr i8, ptr %p, i64 1
-  %end = icmp eq i8 %c, 0
-  br i1 %end, label %done, label %next
-done:
-  ret ptr %q
-}
-
-; Whether the pointer %pointer of a record is touched in a way (1: read, 2: written, 0: either).
-define internal i1 @is_touched(ptr %pointer, i64 %kind) nounwind {
-  %name = getelementptr i8, ptr %pointer, i64 2
-  %loads = call ptr @after(ptr %name)
-  %stores = call ptr @after(ptr %loads)
-  %l = load i8, ptr %loads
-  %s = load i8, ptr %stores
-  %read = icmp ne i8 %l, 0
-  %written = icmp ne i8 %s, 0
-  %either = or i1 %read, %written
-  %is.read = icmp eq i64 %kind, 1
-  %is.write = icmp eq i64 %kind, 2
-  %r = select i1 %is.read, i1 %read, i1 %either
-  %w = select i1 %is.write, i1 %written, i1 %r
-  ret i1 %w
-}
-
-; The pointer that begins nearest at or below an address, and the nearest above it: two %near.
-define internal void @nearest(ptr %first, ptr %slots, i64 %address, i64 %kind, i1 %all, ptr %found) nounwind {
-entry:
-  br label %look
-look:
-  %p = phi ptr [%first, %entry], [%next, %on]
-  %slot = load i16, ptr %p, align 1
-  %end = icmp eq i16 %slot, -1
-  br i1 %end, label %done, label %check
-check:
-  %name = getelementptr i8, ptr %p, i64 2
-  %loads = call ptr @after(ptr %name)
-  %stores = call ptr @after(ptr %loads)
-  %next = call ptr @after(ptr %stores)
-  %touched = call i1 @is_touched(ptr %p, i64 %kind)
-  %counts = or i1 %touched, %all
-  br i1 %counts, label %compare, label %on
-compare:
-  %slot.w = zext i16 %slot to i64
-  %base.p = getelementptr i64, ptr %slots, i64 %slot.w
-  %base = load i64, ptr %base.p
-  %over = sub i64 %address, %base
-  %under = sub i64 %base, %address
-  %is.above = icmp ugt i64 %base, %address
-  %distance = select i1 %is.above, i64 %under, i64 %over
-  %near = icmp ult i64 %distance, 1099511627776   ; a tebibyte: what is further away has nothing to do with it
-  br i1 %near, label %rank, label %on
-rank:
-  %which = zext i1 %is.above to i64
-  %nearest = getelementptr %near, ptr %found, i64 %which
-  %best.p = field near.pointer of %nearest
-  %best.d = field near.distance of %nearest
-  %best = load ptr, ptr %best.p
-  %none = icmp eq ptr %best, null
-  %d = load i64, ptr %best.d
-  %closer = icmp ult i64 %distance, %d
-  %better = or i1 %none, %closer
-  br i1 %better, label %keep, label %on
-keep:
-  store ptr %p, ptr %best.p
-  store i64 %distance, ptr %best.d
-  br label %on
-on:
-  br label %look
-done:
-  ret void
-}
-
-; One argument: how far the address is from it, and the lines that touch it.
-define internal void @say_argument(ptr %pointer, i64 %distance, ptr %how, i64 %kind) nounwind {
-entry:
-  %name = getelementptr i8, ptr %pointer, i64 2
-  %loads = call ptr @after(ptr %name)
-  %stores = call ptr @after(ptr %loads)
-  call void @say(ptr @fault.address)
-  call void @say_number(i64 %distance, i64 10)
-  call void @say(ptr %how)
-  call void @say(ptr %name)
-  call void @say(ptr @fault.quote)
-  %l = load i8, ptr %loads
-  %no.loads = icmp eq i8 %l, 0
-  %is.write = icmp eq i64 %kind, 2
-  %skip.loads = or i1 %no.loads, %is.write
-  br i1 %skip.loads, label %then, label %read
-read:
-  call void @say(ptr @fault.note)
-  call void @say(ptr %name)
-  call void @say(ptr @fault.from)
-  call void @say(ptr %loads)
-  br label %then
-then:
-  %s = load i8, ptr %stores
-  %no.stores = icmp eq i8 %s, 0
-  %is.read = icmp eq i64 %kind, 1
-  %skip.stores = or i1 %no.stores, %is.read
-  br i1 %skip.stores, label %done, label %written
-written:
-  call void @say(ptr @fault.note)
-  call void @say(ptr %name)
-  call void @say(ptr @fault.to)
-  call void @say(ptr %stores)
-  br label %done
-done:
-  ret void
-}
-
-define internal void @say_arguments(ptr %first, ptr %slots, i64 %address, i64 %kind) nounwind {
-entry:
-  %found = alloca [2 x %near]
-  store [2 x %near] zeroinitializer, ptr %found
-  call void @nearest(ptr %first, ptr %slots, i64 %address, i64 %kind, i1 false, ptr %found)
-  %second = getelementptr %near, ptr %found, i64 1
-  %below.p = field near.pointer of %found
-  %above.p = field near.pointer of %second
-  %b = load ptr, ptr %below.p
-  %a = load ptr, ptr %above.p
-  %no.b = icmp eq ptr %b, null
-  %no.a = icmp eq ptr %a, null
-  %nothing = and i1 %no.b, %no.a
-  br i1 %nothing, label %any, label %tell
-any:                                              ; nobody is known to be touched so: any pointer will do
-  call void @nearest(ptr %first, ptr %slots, i64 %address, i64 %kind, i1 true, ptr %found)
-  br label %tell
-tell:
-  %below = load ptr, ptr %below.p
-  %below.d = load i64, field near.distance of %found
-  %no.below = icmp eq ptr %below, null
-  br i1 %no.below, label %upper, label %lower
-lower:
-  call void @say_argument(ptr %below, i64 %below.d, ptr @fault.past, i64 %kind)
-  br label %upper
-upper:                                            ; the sizes are not known: where it is closer, it may be this one
-  %above = load ptr, ptr %above.p
-  %above.d = load i64, field near.distance of %second
-  %no.above = icmp eq ptr %above, null
-  %closer = icmp ult i64 %above.d, %below.d
-  %alone = or i1 %no.below, %closer
-  %silent = xor i1 %alone, true
-  %skip = or i1 %no.above, %silent
-  br i1 %skip, label %done, label %over
-over:
-  call void @say_argument(ptr %above, i64 %above.d, ptr @fault.before, i64 %kind)
-  br label %done
-done:
-  ret void
-}
-
-; All of it: what happened to whom, where, and what to do.
-define internal void @report(i32 %signal, i32 %code, i64 %address, ptr %context, ptr %header, ptr %record) nounwind {
-entry:
-  store i64 0, ptr @length
-  %job = load ptr, field header.job of %header
-  %program = load i64, field header.program of %header
-  %slots = load ptr, field job.slots of %job
-  %grid = load ptr, field job.grid of %job
-  %place = call ptr @after(ptr %record)
-  %first = call ptr @after(ptr %place)
-  %seen = call i64 @fault_kind(ptr %context)
-  %sent = icmp slt i32 %code, 1
-  %kind = select i1 %sent, i64 0, i64 %seen
-  call void @say(ptr @fault.kernel)
-  call void @say(ptr %record)
-  br i1 %sent, label %signalled, label %fault
-signalled:                                        ; by a handler that is called before this one, and knew the address
-  call void @say(ptr @fault.signalled)
-  br label %named
-fault:
-  %nowhere = icmp eq i32 %code, 128               ; of the system, which does not know the address either
-  br i1 %nowhere, label %unknown, label %verb
-unknown:
-  call void @say(ptr @fault.nowhere)
-  br label %named
-verb:
-  %is.read = icmp eq i64 %kind, 1
-  %is.write = icmp eq i64 %kind, 2
-  %did.1 = select i1 %is.read, ptr @fault.read, ptr @fault.touched
-  %did = select i1 %is.write, ptr @fault.wrote, ptr %did.1
-  call void @say(ptr %did)
-  call void @say_address(i64 %address)
-  %is.bus = icmp eq i32 %signal, 7
-  br i1 %is.bus, label %missing, label %mapped
-missing:
-  call void @say(ptr @fault.missing)
-  br label %named
-mapped:
-  %is.mapped = icmp eq i32 %code, 2
-  br i1 %is.mapped, label %forbidden, label %unmapped
-unmapped:
-  call void @say(ptr @fault.unmapped)
-  br label %named
-forbidden:
-  call void @say(ptr @fault.forbidden)
-  %as.1 = select i1 %is.read, ptr @fault.as.read, ptr @fault.as.touched
-  %as = select i1 %is.write, ptr @fault.as.written, ptr %as.1
-  call void @say(ptr %as)
-  br label %named
-named:
-  %located = phi i1 [false, %signalled], [false, %unknown], [true, %missing], [true, %unmapped], [true, %forbidden]
-  %by.bus = icmp eq i32 %signal, 7
-  %name = select i1 %by.bus, ptr @fault.bus, ptr @fault.segv
-  call void @say(ptr %name)
-  call void @say(ptr %place)
-  %gx = load i64, ptr %grid
-  %gy.p = getelementptr i64, ptr %grid, i64 1
-  %gy = load i64, ptr %gy.p
-  %gz.p = getelementptr i64, ptr %grid, i64 2
-  %gz = load i64, ptr %gz.p
-  %x = urem i64 %program, %gx
-  %row = udiv i64 %program, %gx
-  %y = urem i64 %row, %gy
-  %z = udiv i64 %row, %gy
-  call void @say(ptr @fault.program)
-  call void @say_three(i64 %x, i64 %y, i64 %z)
-  call void @say(ptr @fault.grid)
-  call void @say_three(i64 %gx, i64 %gy, i64 %gz)
-  call void @say(ptr @fault.close)
-  br i1 %located, label %where, label %end
-where:                                            ; within a mebibyte below where the stack ends
-  %sp = call i64 @fault_sp(ptr %context)
-  %below = sub i64 %sp, %address
-  %shifted = add i64 %below, 4096
-  %is.stack = icmp ult i64 %shifted, 1052672
-  br i1 %is.stack, label %stack, label %arguments
-stack:
-  call void @say(ptr @fault.stack)
-  br label %end
-arguments:
-  call void @say_arguments(ptr %first, ptr %slots, i64 %address, i64 %kind)
-  br label %end
-end:
-  call void @say(ptr @fault.hint)
-  call void @speak()
-  ret void
-}
-"""
 
 _HANDLER = """
 @old.segv = internal global %action zeroinitializer, align 8
@@ -665,10 +296,8 @@ def faults(target: CpuTarget) -> str:
     """
     if "linux" not in target.triple:
         return _STUB
-    texts = "\n".join(f'@fault.{name} = private unnamed_addr constant [{len(text) + 1} x i8] '
-                      f'c"{escaped(text.encode())}\\00"' for name, text in _TEXTS.items())
-    own = (_ACTION, _SIGNAL, _STACK, _NEAR)
-    text = "\n".join((*(struct.definition for struct in own), texts,
-                      _CONTEXT["arm" if target.simd == "neon" else "x86"], _SAY, _REPORT, _HANDLER))
+    own = (_ACTION, _SIGNAL, _STACK, fault_report.NEAR)
+    text = "\n".join((*(struct.definition for struct in own), fault_report.constants(),
+                      _CONTEXT["arm" if target.simd == "neon" else "x86"], fault_report.TEXT, _HANDLER))
     text = resolve(text, JOB, HEADER, *own)
     return text.replace(" nounwind {", " nounwind noinline cold {")  # it runs once

@@ -31,7 +31,7 @@ from ...launcher.parts import NATIVE, Part, Symbols, builtin
 from ...llvm import jit, structs, writer
 from ...llvm.target import CpuTarget, cpu_target
 from ..library import check, dot, dot_amx, partial, sort, tile_copy  # fmt: skip
-from . import alone, cooperative, faults, float_state, interrupt, job, launcher, pool
+from . import alone, arena, cooperative, fault_report, faults, float_state, interrupt, job, launcher, pool, system
 
 __all__ = ["PARTS", "Runtime"]
 
@@ -44,10 +44,10 @@ def _core(target: CpuTarget) -> str:
 
 _CORE = (pool.SYMBOLS + alone.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS + (launcher.SYMBOLS if NATIVE else ()))
 PARTS = (
-    Part("core", _CORE, (structs, job, pool, alone, interrupt, float_state, cooperative, faults, guards,
-                         native_launcher, fast_paths, preconditions, launcher), _core),
+    Part("core", _CORE, (structs, job, system, arena, pool, alone, interrupt, float_state, cooperative, fault_report,
+                         faults, guards, native_launcher, fast_paths, preconditions, launcher), _core),
     *(Part(f"partial.{n}", s, (partial,), lambda _, n=n: partial.partial(n)) for n, s in partial.SYMBOLS.items()),
-    Part("check", check.SYMBOLS, (check, *check.MODULES), check.check),
+    Part("check", check.SYMBOLS, (structs, check, *check.MODULES), check.check),
     Part("tile", tile_copy.SYMBOLS, (tile_copy,), lambda _: tile_copy.tile_copy()),
     *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
     Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),
