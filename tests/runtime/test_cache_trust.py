@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.cache_entries import assembler, cache_in, files, forget, launch, use_everything
-from tritium import cache, knobs, trusted_files
+from tritium import cache, cache_folders, knobs, trusted_files
 from tritium.cache import FileCacheManager, GroupWriter, read, read_group
 from tritium.trusted_files import exposed, fault
 
@@ -395,7 +395,7 @@ def test_keys(tmp_path):
     (tmp_path / "key").write_text(KEY + "\n")
     (tmp_path / "key").chmod(0o600)
     knobs.cache.signing_key_file = str(tmp_path / "key")
-    assert cache.signing_key() == cache._signing_key(KEY, None)
+    assert cache.signing_key() == cache_folders._signing_key(KEY, None)
     (tmp_path / "open").write_text(KEY)
     (tmp_path / "open").chmod(0o666)
     knobs.cache.signing_key_file = str(tmp_path / "open")
