@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from tritium import knobs, testing
+from tritium import device_rates, knobs, testing
 from tritium._C import libtriton
 from tritium.testing import Benchmark, Table, assert_close, do_bench, perf_report
 
@@ -178,7 +178,7 @@ class TestPeaks:
     @pytest.fixture
     def device(self, monkeypatch):
         device = Device()
-        monkeypatch.setattr(testing, "_driver", lambda: device)
+        monkeypatch.setattr(device_rates, "_driver", lambda: device)
         return device
 
     def test_bandwidth(self, device):
