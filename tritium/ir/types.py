@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 
 class Type:
@@ -32,6 +32,7 @@ class Type:
         return parse_type, (self.text,)
 
 
+@final
 class Scalar(Type):
     """A number type. `kind` is "bool", "int", "uint" or "float"; signedness is part of the type."""
 
@@ -72,6 +73,7 @@ INTS = tuple(t for t in SCALARS.values() if t.is_int)
 FLOATS = tuple(t for t in SCALARS.values() if t.is_float)
 
 
+@final
 class Ptr(Type):
     """Address of a `pointee` in global memory; `const` forbids stores through it."""
 
@@ -91,6 +93,7 @@ class Ptr(Type):
         return found
 
 
+@final
 class Tile(Type):
     """A block of `shape` (rank at least one) of scalars or pointers."""
 

@@ -7,22 +7,32 @@ still an update of its own. Where the old values have no use the instruction is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from ....ir import types as T
 from ...gpu.lower.shape import convert_scalar
 from ...gpu.lower.words import pack_words, unpack_word
 from .operands import LETTER, bracketed
+
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
 
 INTEGERS = (T.i32, T.u32, T.i64, T.u64)
 _FLOAT_ADD = {T.f16: ("add.noftz", "f16", 70), T.bf16: ("add.noftz", "bf16", 90), T.f32: ("add", "f32", 20),
               T.f64: ("add", "f64", 60)}  # fmt: skip
 # How neighbours are added, as words of 32 bits: instruction, PTX type, first architecture for one word. Alone, a 16-bit
 # float costs a loop around compare-and-swap that the assembler writes; a pair does not.
-_NEIGHBOURS = {T.f16: ("add.noftz", "f16x2", 70), T.bf16: ("add.noftz", "bf16x2", 90), T.f32: ("add", "f32", 20)}
+_NEIGHBOURS: dict[T.Type, tuple[str, str, int]] = {
+    T.f16: ("add.noftz", "f16x2", 70), T.bf16: ("add.noftz", "bf16x2", 90), T.f32: ("add", "f32", 20),
+}  # fmt: skip
 _VECTORS = 90  # the first architecture for two and four words
 _RED = ("relaxed", "release")  # orders of instructions that bring nothing
 
 
-def _table():
+def _table() -> dict[tuple[str, T.Scalar], tuple[str, str, int]]:
     """(operation, element type) -> (instruction, PTX type, first architecture)."""
     out = {("add", t): row for t, row in _FLOAT_ADD.items()}
     for t in INTEGERS:
@@ -38,14 +48,15 @@ def _table():
 INSTRUCTIONS = _table()
 
 
-def widest(sm, how, t):
+def widest(sm: int, how: str, t: T.Scalar) -> int:
     """The most neighbours of type `t` that one instruction updates."""
     if how != "add" or t not in _NEIGHBOURS or sm < _NEIGHBOURS[t][2]:
         return 1
     return (16 if sm >= _VECTORS else 4) // t.bytes
 
 
-def atomic(g, op, pointer, t, values, mask):
+def atomic(g: NvLowering, op: Op, pointer: Val, t: T.Scalar | T.Ptr, values: Sequence[Sequence[Val]],
+           mask: Val | None) -> list[Val]:
     """Read-modify-write of neighbours; `values` has theirs for each operand. Returns the old ones (0 where the mask is
     off), or nothing if nobody wants them."""
     w, how, kind = g.w, op.attrs.get("how", "cas"), values[0][0].type
@@ -54,11 +65,11 @@ def atomic(g, op, pointer, t, values, mask):
         name, type_, _ = _NEIGHBOURS[t]
         old = _atom(g, order, name, type_, pointer, [pack_words(g, values[0])], mask, wanted)
         return [x for word in old for x in unpack_word(g, word, kind)]
-    values = [x[0] for x in values]
+    items = [x[0] for x in values]
     if type(t) is T.Ptr:  # exchanged and compared as integers
-        values, t = [w.cast("ptrtoint", x, "i64") for x in values], T.i64
-    words = [[w.cast("bitcast", x, f"i{t.bits}")] for x in values]
-    name, type_, since = INSTRUCTIONS.get((how, t), (None, None, 0))
+        items, t = [w.cast("ptrtoint", x, "i64") for x in items], T.i64
+    words = [[w.cast("bitcast", x, f"i{t.bits}")] for x in items]
+    name, type_, since = INSTRUCTIONS.get((how, t), ("", "", 0))
     if how in ("load", "store"):
         old = _access(g, how, order, t, pointer, words[0][0], mask)
     elif how == "cas":
@@ -68,11 +79,12 @@ def atomic(g, op, pointer, t, values, mask):
     elif how in ("min", "max") and t in (T.f32, T.f64):
         old = _float_extreme(g, how, order, t, pointer, words, mask, wanted)
     else:
-        old = _swap_loop(g, how, order, t, pointer, values[0], mask)
+        old = _swap_loop(g, how, order, t, pointer, items[0], mask)
     return [w.cast("inttoptr" if kind.startswith("ptr") else "bitcast", x, kind) for x in old]
 
 
-def _atom(g, order, name, type_, pointer, operands, mask, wanted=True):
+def _atom(g: NvLowering, order: tuple[str, str], name: str, type_: str, pointer: Val, operands: Sequence[Sequence[Val]],
+          mask: Val | None, wanted: bool = True) -> list[Val]:
     """The instruction `name`, on the integers of each operand; the old ones, or nothing if they are not wanted."""
     w, (sem, scope), (pointer, constant) = g.w, order, g.sum_of(pointer)
     count, kind = len(operands[0]), operands[0][0].type
@@ -101,7 +113,8 @@ def _atom(g, order, name, type_, pointer, operands, mask, wanted=True):
     return [x] if count == 1 else [w.emit(kind, f"extractvalue {result} {x}, {k}", x) for k in range(count)]
 
 
-def _access(g, how, order, t, pointer, word, mask):
+def _access(g: NvLowering, how: str, order: tuple[str, str], t: T.Scalar, pointer: Val, word: Val,
+            mask: Val | None) -> list[Val]:
     """An ordered load or store: the element as an integer, or nothing. A byte travels in a register of 16 bits."""
     w, (sem, scope), (pointer, constant) = g.w, order, g.sum_of(pointer)
     kind = "i16" if t.bits < 16 else word.type
@@ -123,12 +136,13 @@ def _access(g, how, order, t, pointer, word, mask):
     return [w.cast("trunc", w.effect(call, kind), word.type)]
 
 
-def _listed(registers):
+def _listed(registers: Sequence[str]) -> str:
     """Registers as an operand of an instruction."""
     return registers[0] if len(registers) == 1 else f"{{{', '.join(registers)}}}"
 
 
-def _float_extreme(g, how, order, t, pointer, words, mask, wanted):
+def _float_extreme(g: NvLowering, how: str, order: tuple[str, str], t: T.Scalar, pointer: Val,
+                   words: Sequence[Sequence[Val]], mask: Val | None, wanted: bool) -> list[Val]:
     """Floats order like integers by their bits: non-negative ones as signed, negative ones reversed as unsigned."""
     w, bits = g.w, t.bits
     positive = w.compare("icmp sge", words[0][0], w.const(f"i{bits}", 0))
@@ -140,7 +154,8 @@ def _float_extreme(g, how, order, t, pointer, words, mask, wanted):
     return [w.select(positive, x, y) for x, y in zip(a, b)]
 
 
-def _swap_loop(g, how, order, t, pointer, x, mask):
+def _swap_loop(g: NvLowering, how: str, order: tuple[str, str], t: T.Scalar, pointer: Val, x: Val,
+               mask: Val | None) -> list[Val]:
     """old = memory; until nobody came between: memory = combine(old, x)."""
     w, kind = g.w, f"i{t.bits}"
     (first,) = g.target.load(g, pointer, kind, 1, mask, None, {"volatile": True})
@@ -170,7 +185,7 @@ _ROWS = {  # by kind of type: integer, unsigned, float
 }
 
 
-def _combine(g, how, t, old, x):
+def _combine(g: NvLowering, how: str, t: T.Scalar, old: Val, x: Val) -> Val:
     """What memory holds after the operation; narrow floats are combined as f32."""
     if how == "xchg":
         return x

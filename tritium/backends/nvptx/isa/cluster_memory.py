@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .operands import LETTER, bracketed
 from .threads import special_register
 
+if TYPE_CHECKING:
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
 
-def block_rank(g):
+
+def block_rank(g: NvLowering) -> Val:
     """Index of this block in its cluster, i32."""
     return special_register(g, "cluster.ctarank")
 
 
-def cluster_barrier(g):
+def cluster_barrier(g: NvLowering) -> None:
     """All threads of the cluster meet, and see each other's memory."""
     body = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
     g.w.effect(f'call void asm sideeffect "{body}", "~{{memory}}"()')
 
 
-def address_in_block(g, pointer, block):
+def address_in_block(g: NvLowering, pointer: Val, block: Val) -> Val:
     """Where another block of the cluster has what this one has at an address in shared memory, i32."""
     call = f'call i32 asm "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r"({pointer.typed}, {block.typed})'
     return g.w.emit("i32", call, pointer, block)
 
 
-def load_from_block(g, address, constant, bits):
+def load_from_block(g: NvLowering, address: Val, constant: int, bits: int) -> Val:
     """An integer of `bits` bits, `constant` bytes behind an address in the cluster's shared memory."""
     register = max(bits, 16)  # PTX has no registers of 8 bits
     body = f"ld.shared::cluster.b{bits} $0, {bracketed('$1', constant)};"

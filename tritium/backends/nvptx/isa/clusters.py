@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
 from ....ir import types as T
 from ...gpu import ops as gpu_ops
 from ...gpu.layout.values import layout_of
@@ -10,16 +13,23 @@ from ...gpu.lower.shared_memory import Passage
 from ...gpu.shared_memory.needs import SCRATCH_ALIGNMENT, Need, takes_shared
 from . import cluster_memory as cluster
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...gpu.shared_memory.needs import Room
+    from ...llvm.numbering import NumberingWriter
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
 
-def block_rank(g, op):
+
+def block_rank(g: NvLowering, op: Op) -> list[Val]:
     return [cluster.block_rank(g)]
 
 
-def cluster_barrier(g, op):
+def cluster_barrier(g: NvLowering, op: Op) -> None:
     cluster.cluster_barrier(g)
 
 
-def _gather_need(op, room):
+def _gather_need(op: Op, room: Room) -> Need:
     """The registers of all threads, as many at a time as there is room for: `together` is their bytes in a thread."""
     registers = [layout.registers if (layout := layout_of(x)) else 1 for x in op.operands]
     waiting, together = _waiting(op, registers), (room.bytes - SCRATCH_ALIGNMENT) // room.threads
@@ -31,11 +41,11 @@ def _gather_need(op, room):
 
 
 @takes_shared(_gather_need, leaves="")
-def cluster_all_gather(g, op, *values):
+def cluster_all_gather(g: NvLowering, op: Op, *values: Sequence[Val]) -> tuple[list[Val], ...]:
     """Every thread leaves its registers in its own block's memory, then reads those of its like in the other blocks."""
     w, threads, blocks = g.w, g.threads, op.attrs["blocks"]
     types = [T.element(x.type) for x in op.operands]
-    outs = [[None] * (len(x) * len(blocks)) for x in values]
+    outs: list[list[Any]] = [[None] * (len(x) * len(blocks)) for x in values]
     waiting, passage = _waiting(op, map(len, values)), Passage(g, op)
     while waiting:
         here, waiting = _that_fit(waiting, op.attrs["together"]) if "together" in op.attrs else (waiting, [])
@@ -58,13 +68,14 @@ def cluster_all_gather(g, op, *values):
     return tuple(outs)
 
 
-def _waiting(op, registers):
+def _waiting(op: Op, registers: Iterable[int]) -> list[tuple[int, int, int]]:
     """(operand, register, bytes) of every register of a thread; `registers` counts them by operand."""
     sizes = [T.element(x.type).bytes for x in op.operands]
     return [(k, r, size) for k, (count, size) in enumerate(zip(registers, sizes)) for r in range(count)]
 
 
-def _that_fit(waiting, room):
+def _that_fit(waiting: list[tuple[int, int, int]],
+              room: int) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
     """(the first registers that fit in `room` bytes, one at least; the rest)."""
     count, used = 0, 0
     while count < len(waiting) and (not count or used + waiting[count][2] <= room):
@@ -73,11 +84,11 @@ def _that_fit(waiting, room):
     return waiting[:count], waiting[count:]
 
 
-def _as_stored(w, x, t):
+def _as_stored(w: NumberingWriter, x: Val, t: T.Scalar | T.Ptr) -> Val:
     return w.cast("ptrtoint", x, "i64") if type(t) is T.Ptr else w.cast("zext", x, "i8") if t is T.i1 else x
 
 
-def _as_value(w, x, t):
+def _as_value(w: NumberingWriter, x: Val, t: T.Scalar | T.Ptr) -> Val:
     """A value from the bits that memory holds."""
     kind = llvm_type(t)
     if type(t) is T.Ptr or t is T.i1:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from .operands import bracketed
 
+if TYPE_CHECKING:
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
 
-def async_copy(g, target, constant, source, size, mask):
+
+def async_copy(g: NvLowering, target: Val, constant: int, source: Val, size: int, mask: Val | None) -> None:
     """Copy `size` bytes from global to shared memory, `constant` bytes behind `target`; zeros where the mask is
     off."""
     how, (source, further) = "cg" if size == 16 else "ca", g.sum_of(source)
@@ -16,24 +23,24 @@ def async_copy(g, target, constant, source, size, mask):
     g.w.effect(f'call void asm sideeffect "cp.async.{how}.shared.global {listed};", "{constraints}"({arguments})')
 
 
-def async_commit(g):
+def async_commit(g: NvLowering) -> None:
     """Close a group of copies."""
     g.w.effect('call void asm sideeffect "cp.async.commit_group;", "~{memory}"()')
 
 
-def async_wait(g, pending):
+def async_wait(g: NvLowering, pending: int) -> None:
     """Wait until at most `pending` groups of copies are in flight."""
     g.w.effect(f'call void asm sideeffect "cp.async.wait_group {pending};", "~{{memory}}"()')
 
 
-def store_matrices(g, address, words):
+def store_matrices(g: NvLowering, address: Val, words: Sequence[Val]) -> None:
     """Four 8x8 matrices of 16-bit elements to shared memory: 32-bit words of each lane, and its address of a row."""
     body = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
     arguments = ", ".join(x.typed for x in (address, *words))
     g.w.effect(f'call void asm sideeffect "{body}", "r,r,r,r,r,~{{memory}}"({arguments})')
 
 
-def load_matrices(g, address, constant, count, turned):
+def load_matrices(g: NvLowering, address: Val, constant: int, count: int, turned: bool) -> list[Val]:
     """Words of `count` matrices whose rows of 16 bytes lie at the lanes' addresses, `constant` bytes behind."""
     w, outs = g.w, ", ".join(f"${k}" for k in range(count))
     how = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if turned else ''}.shared.b16"

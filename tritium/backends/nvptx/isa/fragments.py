@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ...gpu.layout.linear import Layout, log2, product
 
 
-def accumulator(shape, warps_m, warps_n, rows=16):
+def accumulator(shape: Sequence[int], warps_m: int, warps_n: int, rows: int = 16) -> Layout:
     """Where mma.sync (rows=16) and wgmma (rows=64, four warps stacked) keep the f32 result of a 2-D dot.
 
     Registers walk a pair of columns, then the rows eight below, then the tile's repeats; lanes hold 2x4 columns by 8
@@ -32,7 +34,7 @@ def accumulator(shape, warps_m, warps_n, rows=16):
     return Layout(tuple(shape), tuple(reg + batch), clip(lane), clip(warp))
 
 
-def operand(shape, bits, warps_m, warps_n, side):
+def operand(shape: Sequence[int], bits: int, warps_m: int, warps_n: int, side: str) -> Layout:
     """Where mma.sync m16n8 wants operand "a" ([M, K]) or "b" ([K, N]) of `bits` wide elements: K in 32-byte steps."""
     rows, cols = shape[-2:]
     per_word = 32 // bits
@@ -57,7 +59,7 @@ def operand(shape, bits, warps_m, warps_n, side):
     return Layout(tuple(shape), tuple(reg + batch), tuple(lane), tuple(warp))
 
 
-def _powers(step, start, stop):
+def _powers(step: Callable[[int], int], start: int, stop: int) -> list[int]:
     out = []
     while start < stop:
         out.append(step(start))

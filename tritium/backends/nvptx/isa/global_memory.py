@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 from ...gpu.lower.convert import pack
 from ...gpu.lower.words import bytes_of, pack_words, unpack_word
 from .operands import LETTER, bracketed
 
+if TYPE_CHECKING:
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
 
-def load(g, pointer, kind, count, mask, fill, attrs):
+
+def load(g: NvLowering, pointer: Val, kind: str, count: int, mask: Val | None, fill: Sequence[Val] | None,
+         attrs: Mapping[str, Any]) -> list[Val]:
     """`count` neighbouring elements of LLVM type `kind`; masked-off lanes read nothing and get `fill`, or zeros."""
     w, size = g.w, bytes_of(kind) * count
     hints = _hints(attrs)
@@ -24,7 +32,8 @@ def load(g, pointer, kind, count, mask, fill, attrs):
     return [e for p in parts for e in unpack_word(g, p, kind)]
 
 
-def _asm_load(g, name, bits, words, pointer, mask, fill):
+def _asm_load(g: NvLowering, name: str, bits: int, words: int, pointer: Val, mask: Val | None,
+              fill: Sequence[Val] | None) -> list[Val]:
     """The words an instruction loads; PTX has no 8-bit registers, so bytes come in 16 bits."""
     w, register, (pointer, constant) = g.w, max(bits, 16), g.sum_of(pointer)
     outs = [f"${k}" for k in range(words)]
@@ -49,7 +58,7 @@ def _asm_load(g, name, bits, words, pointer, mask, fill):
     return [x] if words == 1 else [w.emit(type_, f"extractvalue {result} {x}, {k}", x) for k in range(words)]
 
 
-def store(g, pointer, items, mask, attrs):
+def store(g: NvLowering, pointer: Val, items: Sequence[Val], mask: Val | None, attrs: Mapping[str, Any]) -> None:
     """Neighbouring elements; nothing is written where the mask is off."""
     w, hints = g.w, _hints(attrs)
     if mask is None and not hints:
@@ -71,7 +80,7 @@ def store(g, pointer, items, mask, attrs):
     w.effect(f'call void asm sideeffect "{body}", "{",".join(constraints)},~{{memory}}"({", ".join(arguments)})')
 
 
-def _hints(attrs):
+def _hints(attrs: Mapping[str, Any]) -> str:
     """Cache modifiers of a load or a store: PTX takes one, and none on volatile accesses."""
     if attrs.get("volatile"):
         return ""

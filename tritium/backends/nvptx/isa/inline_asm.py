@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .... import ops
 from ....errors import CompilationError
@@ -10,10 +12,15 @@ from ....ir import types as T
 from ...gpu.lower.function import llvm_type
 from ...gpu.lower.words import pack_words, unpack_word
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
+
 _REGISTER = {"r": "i32", "l": "i64", "f": "float", "d": "double", "h": "i16", "b": "i1", "c": "i8"}
 
 
-def inline_asm(g, op, *xs):
+def inline_asm(g: NvLowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     """One asm statement for each group of `pack` registers."""
     w, pack = g.w, op.attrs["pack"]
     constraints = op.attrs["constraints"].replace(" ", "")
@@ -49,7 +56,7 @@ def inline_asm(g, op, *xs):
     return tuple(outs)
 
 
-def _constraints(text):
+def _constraints(text: str) -> tuple[list[str], list[str]]:
     """LLVM types of the outputs and of the inputs that a constraint string names."""
     outputs, inputs = [], []
     for item in text.split(","):
@@ -67,7 +74,7 @@ def _constraints(text):
     return outputs, inputs
 
 
-def _check_placeholders(text, count):
+def _check_placeholders(text: str, count: int) -> None:
     """Refuse what LLVM would end the process for: a `$` that stands for no register."""
     for found in re.finditer(r"\$(?:\$|(\d+)|\{(\d+)\})?", text):
         number = found[1] or found[2]
@@ -81,16 +88,16 @@ def _check_placeholders(text, count):
             )
 
 
-def _words(g, items, t):
-    t = T.element(t)
-    if type(t) is T.Ptr:
+def _words(g: NvLowering, items: Sequence[Val], t: T.Type) -> list[Val]:
+    element = T.element(t)
+    if type(element) is T.Ptr:
         return [g.w.cast("ptrtoint", x, "i64") for x in items]
-    if t is T.i1:
+    if element is T.i1:
         return list(items)
-    return pack_words(g, list(items)) if t.bits < 32 else list(items)
+    return pack_words(g, list(items)) if element.bits < 32 else list(items)
 
 
-def _as(g, x, kind):
+def _as(g: NvLowering, x: Val, kind: str) -> Val:
     """A register of the type a constraint asks for."""
     if x.type == kind:
         return x
@@ -103,7 +110,7 @@ def _as(g, x, kind):
     raise CompilationError(None, None, f"inline assembly: a {have}-bit argument does not fit a {want}-bit register")
 
 
-def _elements(g, parts, t, pack):
+def _elements(g: NvLowering, parts: list[Val], t: T.Scalar | T.Ptr, pack: int) -> list[Val]:
     """Take the next result's elements from the front of the output registers."""
     kind = llvm_type(t)
     if t is T.i1 or t.bits >= 32:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from ....errors import innermost
 from ....ir import types as T
 from ...gpu.lower.shape import convert_scalar
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...gpu.layout.linear import Layout
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
 
-def assert_failed(g, op):
+
+def assert_failed(g: NvLowering, op: Op) -> None:
     """Report the message with its place and stop the kernel."""
     w = g.w
     w.declare("__assertfail", "void", ["ptr", "ptr", "i32", "ptr", "i64"], "noreturn")
@@ -24,7 +32,7 @@ def assert_failed(g, op):
     w.effect(f"call void @__assertfail({', '.join(a.typed for a in args)})")
 
 
-def print_values(g, op, values):
+def print_values(g: NvLowering, op: Op, values: Sequence[Sequence[Val]]) -> None:
     """One vprintf line for each element a thread owns."""
     w, prefix = g.w, op.attrs["prefix"].replace("%", "%%")
     w.declare("vprintf", "i32", ["ptr", "ptr"])
@@ -46,9 +54,9 @@ def print_values(g, op, values):
                 _vprintf(g, f"pid (%u, %u, %u) idx ({idx}){prefix}{operand}{spec}\n", [*pids, *index, *args])
 
 
-def _indices(g, layout, thread, part):
+def _indices(g: NvLowering, layout: Layout | None, thread: Val | None, part: int) -> tuple[list[Val], list[str]]:
     """The element's coordinates and how they are printed."""
-    if layout is None:
+    if layout is None or thread is None:
         return [], []
     w, index, columns = g.w, [], []
     at = w.binary("xor", thread, g.int(part)) if part else thread
@@ -60,7 +68,7 @@ def _indices(g, layout, thread, part):
     return index, columns
 
 
-def _vprintf(g, text, args):
+def _vprintf(g: NvLowering, text: str, args: Sequence[Val]) -> None:
     w = g.w
     wide = [w.cast("fpext", a, "double") if a.type == "float" else a for a in args]
     fields = ", ".join(a.type for a in wide) or "i32"
@@ -71,7 +79,7 @@ def _vprintf(g, text, args):
     w.effect(f"call i32 @vprintf(ptr {w.string(text)}, ptr {frame})", "i32")
 
 
-def _format(g, v, t, hexadecimal, exponents):
+def _format(g: NvLowering, v: Val, t: T.Scalar | T.Ptr, hexadecimal: bool, exponents: bool) -> tuple[str, list[Val]]:
     """(conversion of printf, arguments) for one value."""
     w = g.w
     if type(t) is T.Ptr:

@@ -5,13 +5,20 @@ Turing has smaller shapes, whose fragments are parts of these: several of them d
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import types as T
 from ...gpu.layout.linear import axis_bits
 from ...gpu.lower.words import pack_words
 from . import fragments
 from .tensor_types import NAMES, STEP, multiplies
+
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...gpu.layout.linear import Layout
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
 
 SINCE = {T.f16: 75, T.i8: 75, T.bf16: 80, T.f32: 80, T.f8e4nv: 89, T.f8e5: 89}  # architecture
 
@@ -32,13 +39,13 @@ TURING = {
 }
 
 
-def fits(a, b, out, precision, sm):
+def fits(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, sm: int) -> bool:
     """True if mma.sync can do a dot of these tile types."""
     large = out.shape[-2] >= 16 and out.shape[-1] >= 8
     return large and multiplies(a, b, out, precision) and sm >= SINCE[a.element]
 
 
-def warp_grid(shape, warps):
+def warp_grid(shape: Sequence[int], warps: int) -> tuple[int, int]:
     """(warps along M, warps along N): the longer dimension of each warp's tile is halved first."""
     m, n = shape[-2:]
     along_m = along_n = 1
@@ -50,18 +57,18 @@ def warp_grid(shape, warps):
     return along_m, along_n
 
 
-def accumulator(out, warps):
+def accumulator(out: T.Tile, warps: int) -> Layout:
     """The layout of the result of a dot of this type."""
     return fragments.accumulator(out.shape, *warp_grid(out.shape, warps))
 
 
-def operands(a, b, out, warps):
+def operands(a: T.Tile, b: T.Tile, out: T.Tile, warps: int) -> tuple[Layout, ...]:
     """The layouts of the operands: each warp has those of its part of the result."""
     grid = warp_grid(out.shape, warps)
     return tuple(fragments.operand(t.shape, t.element.bits, *grid, operand) for t, operand in zip((a, b), "ab"))
 
 
-def dot(g, op, a, b, acc):
+def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val]) -> list[Val]:
     """acc + a @ b, one 16 x 8 piece of the result after the other."""
     tiles = [x.type for x in op.operands[:2]]
     wanted = [g.layout(x) for x in op.operands[:2]]
@@ -84,13 +91,13 @@ def dot(g, op, a, b, acc):
     return out
 
 
-def _below(shape):
+def _below(shape: Sequence[int]) -> tuple[int, int]:
     """The elements eight rows down: the second half of a piece's accumulators."""
     down = 8 * shape[-1]
     return down, down | 1
 
 
-def _pieces(layout):
+def _pieces(layout: Layout) -> list[int]:
     """The first element of every 16 x 8 piece of this thread."""
     inner = {1, 8 * layout.shape[-1]}
     reg = [x for x in layout.reg if x not in inner]
@@ -100,7 +107,7 @@ def _pieces(layout):
     return out
 
 
-def _split(shape, element):
+def _split(shape: Sequence[int], element: int) -> tuple[int, int, int]:
     (row_low, row_width), (_, col_width) = axis_bits(shape, -2), axis_bits(shape, -1)
     return (
         element >> (row_low + row_width),
@@ -109,7 +116,8 @@ def _split(shape, element):
     )
 
 
-def _fragment(index, shape, batch, row, col, t, words, rows):
+def _fragment(index: Mapping[int, int], shape: Sequence[int], batch: int, row: int, col: int, t: T.Scalar,
+              words: Sequence[Val], rows: bool) -> list[Val]:
     """The words of the operand piece that starts at (batch, row, col); with `rows`, eight rows further comes second."""
     per_word = 4 // t.bytes
     at = lambda r, c: index[(batch * shape[-2] + r) * shape[-1] + c] // per_word
@@ -119,7 +127,8 @@ def _fragment(index, shape, batch, row, col, t, words, rows):
     return [words[at(row + dk, col)] for dk in (0, half)]
 
 
-def _instruction(g, shape, ta, tb, a, b, c):
+def _instruction(g: NvLowering, shape: str, ta: T.Scalar, tb: T.Scalar, a: Sequence[Val], b: Sequence[Val],
+                 c: Sequence[Val]) -> list[Val]:
     w, integer = g.w, ta is T.i8
     kind, letter = ("i32", "r") if integer else ("float", "f")
     total = "s32" if integer else "f32"

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 from ....ir import types as T
 from ....ops.expand_erf import ERF_IS_ONE, ERF_LARGE, ERF_SMALL
 from . import remainder
 
+if TYPE_CHECKING:
+    from ...llvm.numbering import NumberingWriter
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
 
-def _approximate(name):
+    PairCast = Callable[[NvLowering, Val, Val], list[Val]]  # converts two neighbours
+
+
+def _approximate(name: str) -> Callable[..., Val]:
     """A row as one of the instructions that round a little less well."""
 
-    def emit(g, *xs):
+    def emit(g: NvLowering, *xs: Val):
         full = f"llvm.nvvm.{name}"
         g.w.declare(full, "float", ["float"] * len(xs), "nounwind memory(none)")
         return g.w.emit("float", f"call float @{full}({', '.join(x.typed for x in xs)})", *xs)
@@ -18,7 +28,7 @@ def _approximate(name):
     return emit
 
 
-def _exp(g, x):
+def _exp(g: NvLowering, x: Val) -> Val:
     scaled = g.w.binary("fmul", x, g.w.const("float", 1.4426950408889634))
     return _approximate("ex2.approx.ftz.f")(g, scaled)
 
@@ -26,7 +36,7 @@ def _exp(g, x):
 reciprocal = _approximate("rcp.approx.ftz.f")
 
 
-def _erf(g, x):
+def _erf(g: NvLowering, x: Val) -> Val:
     """As `ops.expand_erf` has it; what is left of one near it is small, so the instruction's exponential will do."""
     w, const = g.w, lambda value: g.w.const("float", value)
     a = w.intrinsic("fabs", "float", x)
@@ -38,7 +48,7 @@ def _erf(g, x):
     return w.intrinsic("copysign", "float", w.select(w.compare("fcmp olt", a, const(1.0)), small, large), x)
 
 
-def _poly(w, x, coefficients):
+def _poly(w: NumberingWriter, x: Val, coefficients: Sequence[float]) -> Val:
     """c[0] + c[1] x + c[2] x^2 ..., by Horner's rule."""
     *rest, total = (w.const("float", c) for c in coefficients)
     for c in reversed(rest):
@@ -61,7 +71,7 @@ NATIVE = {
 
 
 # --- to integers ------------------------------------------------------------------------------------------------------
-def float_to_int(g, x, to):
+def float_to_int(g: NvLowering, x: Val, to: T.Scalar) -> Val:
     """One instruction, which keeps within the range by itself. It makes 0 of a nan where both have 32 bits."""
     w, out = g.w, f"i{to.bits}"
     if to.bits < 32:
@@ -81,8 +91,8 @@ PAIR_CASTS_SINCE = 89
 _FP8 = {T.f8e4nv: "e4m3x2", T.f8e5: "e5m2x2"}
 
 
-def _narrow(name):
-    def emit(g, low, high):
+def _narrow(name: str) -> PairCast:
+    def emit(g: NvLowering, low: Val, high: Val):
         """Rounded to nearest, finite; the first operand of the instruction lands in the upper byte."""
         text = f'call i16 asm "cvt.rn.satfinite.{name}.f32 $0, $1, $2;", "=h,f,f"({high.typed}, {low.typed})'
         both = g.w.emit("i16", text, low, high)
@@ -92,8 +102,8 @@ def _narrow(name):
     return emit
 
 
-def _widen(name):
-    def emit(g, low, high):
+def _widen(name: str) -> PairCast:
+    def emit(g: NvLowering, low: Val, high: Val):
         w = g.w
         wide = [w.cast("zext", x, "i16") for x in (low, high)]
         both = w.binary("or", wide[0], w.binary("shl", wide[1], w.const("i16", 8)))
@@ -114,8 +124,8 @@ PAIR_CASTS = {(T.f32, t): _narrow(name) for t, name in _FP8.items()} | {
 HALF_PAIRS_SINCE = 80
 
 
-def _round(name, type_):
-    def emit(g, low, high):
+def _round(name: str, type_: str) -> PairCast:
+    def emit(g: NvLowering, low: Val, high: Val):
         full = f"llvm.nvvm.ff2{name}x2.rn"
         g.w.declare(full, type_, ["float"] * 2, "nounwind memory(none)")
         pair = g.w.emit(type_, f"call {type_} @{full}({high.typed}, {low.typed})", high, low)
@@ -127,7 +137,7 @@ def _round(name, type_):
 _HALF_PAIRS = {(T.f32, T.f16): _round("f16", "<2 x half>"), (T.f32, T.bf16): _round("bf16", "<2 x bfloat>")}
 
 
-def pair_cast(sm, source, to):
+def pair_cast(sm: int, source: T.Scalar, to: T.Scalar) -> PairCast | None:
     """The function (g, low, high) -> both converted, or None: an instruction that converts two neighbours."""
     if (source, to) in _HALF_PAIRS:
         return _HALF_PAIRS[source, to] if sm >= HALF_PAIRS_SINCE else None

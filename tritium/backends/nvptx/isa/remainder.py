@@ -6,24 +6,31 @@ is exact, denormals included.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...llvm.numbering import NumberingWriter
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
+
 _SHAPES = {"float": ("i32", 32, 23), "double": ("i64", 64, 52)}
 
 
-def emit(g, x, y):
+def emit(g: NvLowering, x: Val, y: Val) -> Val:
     """x - y * trunc(x / y), with the sign of x."""
     name = f"tritium.remainder.{x.type}"
     g.once(name, lambda: _define(g.w, x.type))
     return g.w.emit(x.type, f"call {x.type} @{name}({x.typed}, {y.typed})", x, y)
 
 
-def _define(w, kind):
+def _define(w: NumberingWriter, kind: str) -> None:
     integer = _SHAPES[kind][0]
     w.declare(f"llvm.ctlz.{integer}", integer, [integer, "i1"])
     w.declare(f"llvm.smax.{integer}", integer, [integer, integer])
     w.raw(function(kind))
 
 
-def function(kind):
+def function(kind: str) -> str:
     """LLVM text of the function for "float" or "double"."""
     integer, bits, mantissa = _SHAPES[kind]
     hidden, sign = 1 << mantissa, 1 << (bits - 1)

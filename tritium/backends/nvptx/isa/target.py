@@ -51,7 +51,7 @@ class NvTarget(Target):
     sm: int
 
     @staticmethod
-    def of(arch) -> NvTarget:
+    def of(arch: str | int | None) -> NvTarget:
         """The target of `90`, `"90a"`, `"sm_90a"`, ..."""
         number = re.fullmatch(r"(?:sm_?)?(\d+)[af]?", str(arch))
         sm = int(number[1]) if number else 0

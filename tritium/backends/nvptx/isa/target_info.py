@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .... import knobs, passes
 from ....ir import types as T
 from ....passes.legalize import BETWEEN_WIDE
@@ -10,17 +12,21 @@ from ...gpu.rewrite.unroll_loops import unroll_loops
 from .native import NATIVE, PAIR_CASTS, PAIR_CASTS_SINCE
 from .target import NvTarget, UnknownArchitecture
 
+if TYPE_CHECKING:
+    from ....passes import TargetInfo
+    from ...compiler import GPUTarget
+
 # LLVM writes conversions of bf16 in integers where the architecture has none.
 CASTS = BETWEEN_WIDE | {(T.f16, T.f32), (T.f32, T.f16), (T.bf16, T.f32), (T.f32, T.bf16)}
 
 
-def target_info(target):
+def target_info(target: NvTarget) -> TargetInfo:
     """The TargetInfo of one architecture."""
     eight_bits = frozenset(PAIR_CASTS) if target.sm >= PAIR_CASTS_SINCE else frozenset()
     return passes.TargetInfo(rare=True, casts=CASTS | eight_bits, rows=frozenset(NATIVE))
 
 
-def pipeline(target) -> tuple:
+def pipeline(target: GPUTarget) -> tuple:
     """The passes to the stage `ttir`."""
     nv = NvTarget.of(knobs.runtime.override_arch or target.arch)
     if target.warp_size != nv.warp_size:

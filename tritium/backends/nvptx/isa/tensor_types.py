@@ -8,7 +8,7 @@ NAMES = {T.f16: "f16", T.bf16: "bf16", T.f32: "tf32", T.f8e4nv: "e4m3", T.f8e5: 
 STEP = 32  # bytes of K in one instruction, whatever the type
 
 
-def multiplies(a, b, out, precision):
+def multiplies(a: T.Tile, b: T.Tile, out: T.Tile, precision: str) -> bool:
     """True if tiles of these types can be multiplied into an accumulator of type `out`."""
     ta, tb = a.element, b.element
     if ta not in NAMES or tb not in NAMES:

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...gpu.lower.words import through_words
 
+if TYPE_CHECKING:
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
 
-def index(g, what, axis=0):
+
+def index(g: NvLowering, what: str, axis: int = 0) -> Val:
     """This thread's number in its program, the program's, or the number of programs along an axis, as i32."""
     if what == "thread":
         return special_register(g, "tid.x")
     return special_register(g, f"{'n' if what == 'programs' else ''}{_program(g)}id.{'xyz'[axis]}")
 
 
-def _program(g):
+def _program(g: NvLowering) -> str:
     """What a program is to the GPU: a block, or a cluster of them."""
     return "cluster" if g.module.attrs.get("num_ctas", 1) > 1 else "cta"
 
 
-def special_register(g, name):
+def special_register(g: NvLowering, name: str) -> Val:
     """A register that is the same throughout the kernel, i32."""
     full = f"llvm.nvvm.read.ptx.sreg.{name}"
     g.w.declare(full, "i32", [])
     return g.once(full, lambda: g.w.effect(f"call i32 @{full}()", "i32", at=0))
 
 
-def clock(g, what):
+def clock(g: NvLowering, what: str) -> Val:
     """Nanoseconds as i64, or the number of the multiprocessor."""
     if what in ("time", "globaltimer"):
         return g.w.effect('call i64 asm sideeffect "mov.u64 $0, %globaltimer;", "=l"()', "i64")
     return g.w.effect('call i32 asm sideeffect "mov.u32 $0, %smid;", "=r"()', "i32")
 
 
-def barrier(g):
+def barrier(g: NvLowering) -> None:
     """All threads of the program meet, or the group at work, and see each other's memory."""
     if g.members is not None:
         g.w.declare("llvm.nvvm.barrier.cta.sync.aligned.count", "void", ["i32", "i32"], "convergent nounwind")
@@ -41,28 +47,28 @@ def barrier(g):
     g.w.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
 
 
-def meet(g, number, warps):
+def meet(g: NvLowering, number: int | Val, warps: int) -> None:
     """Wait at a barrier until `warps` warps have arrived, here or in `pass_by`."""
     _numbered(g, "sync", number, warps)
 
 
-def pass_by(g, number, warps):
+def pass_by(g: NvLowering, number: int | Val, warps: int) -> None:
     """Arrive at a barrier of `warps` warps without waiting."""
     _numbered(g, "arrive", number, warps)
 
 
-def _numbered(g, how, number, warps):
+def _numbered(g: NvLowering, how: str, number: int | Val, warps: int) -> None:
     name = f"llvm.nvvm.barrier.cta.{how}.aligned.count"
     g.w.declare(name, "void", ["i32", "i32"], "convergent nounwind")
     g.w.effect(f"call void @{name}(i32 {number}, i32 {g.lanes * warps})")
 
 
-def warp_barrier(g):
+def warp_barrier(g: NvLowering) -> None:
     """The lanes of a warp meet, and see each other's memory."""
     g.w.effect('call void asm sideeffect "bar.warp.sync 0xffffffff;", "~{memory}"()')
 
 
-def proxy_fence(g, everywhere=False):
+def proxy_fence(g: NvLowering, everywhere: bool = False) -> None:
     """Ordinary writes to shared memory become visible to tensor cores and bulk copies, where these read it; or
     those to global memory too."""
     if g.target.sm < 90:
@@ -71,27 +77,27 @@ def proxy_fence(g, everywhere=False):
     g.w.effect(f'call void asm sideeffect "fence.proxy.async{where};", "~{{memory}}"()')
 
 
-def uniform(g, x):
+def uniform(g: NvLowering, x: Val) -> Val:
     """A value equal in all lanes, in a register the compiler knows to be so."""
     return _shuffle(g, "idx", x, 0, at=0)
 
 
-def shuffle(g, x, how, lane):
+def shuffle(g: NvLowering, x: Val, how: str, lane: int | Val) -> Val:
     """The value of the lane of that number, or ("xor") whose number differs by these bits."""
     return through_words(g, x, lambda word: _shuffle(g, {"xor": "bfly", "from": "idx"}[how], word, lane))
 
 
-def _shuffle(g, mode, x, by, at=-1):
+def _shuffle(g: NvLowering, mode: str, x: Val, by: int | Val, at: int = -1) -> Val:
     name = f"llvm.nvvm.shfl.sync.{mode}.i32"
     g.w.declare(name, "i32", ["i32"] * 4, "convergent nounwind")
     return g.w.effect(f"call i32 @{name}(i32 -1, i32 {x}, i32 {by}, i32 {g.lanes - 1})", "i32", at)
 
 
-def fewer_registers(g, count):
+def fewer_registers(g: NvLowering, count: int) -> None:
     """The threads of a warpgroup give registers back."""
     g.w.effect(f'call void asm sideeffect "setmaxnreg.dec.sync.aligned.u32 {count};", ""()')
 
 
-def more_registers(g, count):
+def more_registers(g: NvLowering, count: int) -> None:
     """The threads of a warpgroup take registers that others gave back."""
     g.w.effect(f'call void asm sideeffect "setmaxnreg.inc.sync.aligned.u32 {count};", ""()')

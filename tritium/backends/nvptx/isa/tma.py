@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from ....ir import types as T
 from ...gpu.layout.swizzle import cuts, row_width, swizzled
 from ...gpu.lower.convert import write_piece
@@ -15,6 +18,13 @@ from .threads import barrier, proxy_fence
 from .tma_copies import await_boxes, copy_box, end_boxes, store_box
 from .warp_roles import element_store
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...gpu.analysis.affine import Access
+    from ...gpu.shared_memory.needs import Room
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
+
 MOST_ROWS = 256  # of a box
 PARAMETER = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'  # a tensor map, which nobody copies
 SCRATCH = 32 << 10  # bytes of shared memory left to the consumer warps
@@ -22,14 +32,14 @@ _NAMES = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", **{f"f8{x
           ("e5", "e4nv", "e4b15", "e5b16", "e4b8")}}  # fmt: skip
 
 
-def support(sm, shared_bytes):
+def support(sm: int, shared_bytes: int) -> Tma | None:
     """The TMA unit of an architecture; None where dots cannot read its buffers."""
     if sm != 90:
         return None
     return Tma(fits, shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS, divides, PARAMETER, await_boxes)
 
 
-def warps(number, columns):
+def warps(number: int, columns: int) -> tuple[int, tuple[int, int, int]]:
     """(number of extra warps, registers per thread (at launch, in producers, in consumers after setmaxnreg)).
 
     A multiprocessor has four partitions with 16384 registers each, and warps are distributed over them: one extra warp
@@ -39,7 +49,7 @@ def warps(number, columns):
     return (4, (128, 24, 232)) if number == 4 and columns < 256 else (4, (168, 56, 224))
 
 
-def signature_name(element):
+def signature_name(element: str) -> str:
     """The name of an element type of the IR in signatures.
 
     >>> signature_name("f16"), signature_name("i8")
@@ -48,7 +58,7 @@ def signature_name(element):
     return _NAMES.get(element, element)
 
 
-def fits(tile, axis, access):
+def fits(tile: T.Tile, axis: int, access: Access) -> bool:
     """True if TMA can load a 2-D tile with rows along `axis`: the address and all strides are multiples of 16 bytes,
     and a buffer is a whole number of swizzled blocks."""
     size = tile.element.bytes
@@ -67,7 +77,7 @@ def fits(tile, axis, access):
     )
 
 
-def describe(tile, axis, access, blocks=1):
+def describe(tile: T.Tile, axis: int, access: Access, blocks: int = 1) -> tuple[str, tuple[int, ...], int]:
     """(element type, box size in each dimension, bytes of the swizzle) of a tensor map; `blocks` as for `part`."""
     width = row_width(tile.shape, axis, tile.element.bytes)
     rows, _ = part(tile, axis, blocks)
@@ -75,7 +85,7 @@ def describe(tile, axis, access, blocks=1):
     return signature_name(tile.element.name), tuple(boxes), width if width >= 32 else 0
 
 
-def part(tile, axis, blocks):
+def part(tile: T.Tile, axis: int, blocks: int) -> tuple[int, int]:
     """(rows, chunks of a swizzled row) of the part of a tile that each of `blocks` blocks multicasts: whole chunks if
     there are enough, else all chunks of some rows.
 
@@ -87,12 +97,13 @@ def part(tile, axis, blocks):
     return (rows, chunks // blocks) if chunks >= blocks else (rows // blocks, chunks)
 
 
-def divides(tile, axis, blocks):
+def divides(tile: T.Tile, axis: int, blocks: int) -> bool:
     """True if each of `blocks` blocks can multicast a part of a tile: the swizzle repeats every eight rows."""
     return part(tile, axis, blocks)[0] >= 8
 
 
-def tma_load(g, op, buffer, mbarrier, tensor, *coordinates):
+def tma_load(g: NvLowering, op: Op, buffer: Sequence[Val], mbarrier: Sequence[Val], tensor: Sequence[Val],
+             *coordinates: Sequence[Val]) -> None:
     """One copy per 128 bytes of a row and 256 rows of this block's part, all by the warp's first lane."""
     w, tile, axis, blocks = g.w, op.attrs["tile"], op.attrs["axis"], op.attrs["blocks"]
     size, rows = tile.element.bytes, tile.shape[1 - axis]
@@ -114,7 +125,7 @@ def tma_load(g, op, buffer, mbarrier, tensor, *coordinates):
                 copy_box(g, *where, g.shared.pointer(g, mbarrier[0]), blocks)
 
 
-def combines(how, element):
+def combines(how: str, element: T.Scalar) -> bool:
     """True if TMA has this atomic operation on elements of this type."""
     return element in _COMBINED.get(how, ())
 
@@ -124,7 +135,7 @@ _COMBINED = {"add": (T.u32, T.i32, T.u64, T.f32, T.f16, T.bf16),
              **dict.fromkeys(("min", "max", "and", "or", "xor"), _INTEGERS)}  # fmt: skip
 
 
-def _store_need(op, room):
+def _store_need(op: Op, room: Room) -> Need:
     """The tile, or pieces of it: two that are stored in turn if they fit."""
     tile = op.operands[0].type
     bits, buffers = cuts(tile, op.attrs["axis"], room.target.shared_bytes - aligned(room.top, BUFFER_ALIGNMENT))
@@ -132,7 +143,7 @@ def _store_need(op, room):
 
 
 @takes_shared(_store_need, leaves="tma")
-def tma_store(g, op, value, tensor, *numbers):
+def tma_store(g: NvLowering, op: Op, value: Sequence[Val], tensor: Sequence[Val], *numbers: Sequence[Val]) -> None:
     """The tile is written to shared memory, swizzled, and stored by one copy per 128 bytes of a row and 256 rows.
 
     If it does not fit, it is stored in pieces, with double buffering if two pieces fit.
@@ -163,7 +174,8 @@ def tma_store(g, op, value, tensor, *numbers):
             _write_elements(g, op, part, base, first, *rest)
 
 
-def _write_boxes(g, op, part, tensor, coordinates, base, first):
+def _write_boxes(g: NvLowering, op: Op, part: T.Tile, tensor: Val, coordinates: Sequence[Val], base: int,
+                 first: int) -> None:
     """Issue the stores of a piece that begins `first` elements behind the tile's start."""
     w, axis, size = g.w, op.attrs["axis"], part.element.bytes
     rows, width = part.shape[1 - axis], row_width(part.shape, axis, size)
@@ -175,7 +187,8 @@ def _write_boxes(g, op, part, tensor, coordinates, base, first):
             store_box(g, tensor, (*outer, *start), source, op.attrs["how"])
 
 
-def _write_elements(g, op, part, base, first, fits, origin, *numbers):
+def _write_elements(g: NvLowering, op: Op, part: T.Tile, base: int, first: tuple[int, ...], fits: Val, origin: Val,
+                    *numbers: Val) -> None:
     """Threads store a piece that TMA cannot, ordered after the earlier TMA stores and before the later ones."""
     w = g.w
     with w.when(w.binary("xor", fits, w.const("i1", True)), likely=False):
@@ -186,6 +199,6 @@ def _write_elements(g, op, part, base, first, fits, origin, *numbers):
         proxy_fence(g, everywhere=True)
 
 
-def first_lane(g):
+def first_lane(g: NvLowering) -> Val:
     """i1: this is lane 0 of its warp."""
     return g.once("first lane", lambda: g.w.compare("icmp eq", g.place("lane"), g.int(0)))

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-def fetch_map(g, tensor):
+if TYPE_CHECKING:
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
+
+
+def fetch_map(g: NvLowering, tensor: Val) -> None:
     """Have TMA read what it must know of a tensor, before it is asked to copy."""
     g.w.effect(f'call void asm sideeffect "prefetch.tensormap [$0];", "l,~{{memory}}"({tensor.typed})')
 
 
-def copy_box(g, target, tensor, coordinates, barrier, blocks=1):
+def copy_box(g: NvLowering, target: Val, tensor: Val, coordinates: Sequence[Val], barrier: Val,
+             blocks: int = 1) -> None:
     """Have a box copied to shared memory; `coordinates` of its start, slowest axis first. The box is
     multicast to `blocks` blocks of the cluster: to `target` in each, and `barrier` in each counts its bytes."""
     rank = len(coordinates)
@@ -23,7 +31,7 @@ def copy_box(g, target, tensor, coordinates, barrier, blocks=1):
     g.w.effect(f'call void asm sideeffect "{how} {body};", "{letters},~{{memory}}"({arguments})')
 
 
-def store_box(g, tensor, coordinates, source, how):
+def store_box(g: NvLowering, tensor: Val, coordinates: Sequence[Val], source: Val, how: str | None) -> None:
     """Have a box written from shared memory, or combined with what is there (`how`)."""
     rank = len(coordinates)
     listed = ", ".join(f"${2 + k}" for k in range(rank))
@@ -33,12 +41,12 @@ def store_box(g, tensor, coordinates, source, how):
     g.w.effect(f'call void asm sideeffect "{body}", "l,r{",r" * rank},~{{memory}}"({arguments})')
 
 
-def end_boxes(g):
+def end_boxes(g: NvLowering) -> None:
     """Close a group of boxes that are written."""
     g.w.effect('call void asm sideeffect "cp.async.bulk.commit_group;", "~{memory}"()')
 
 
-def await_boxes(g, pending, written):
+def await_boxes(g: NvLowering, pending: int, written: bool) -> None:
     """Wait until all but `pending` groups have been read from shared memory, or have been `written` too."""
     body = f"cp.async.bulk.wait_group{'' if written else '.read'} {pending};"
     g.w.effect(f'call void asm sideeffect "{body}", "~{{memory}}"()')

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from ...gpu import ops as gpu_ops
 from ...gpu.layout.linear import log2
 from ...gpu.layout.swizzle import row_width
@@ -13,10 +16,16 @@ from .mbarriers import arrive, arrive_at, phase_over, start_phases
 from .threads import barrier, fewer_registers, meet, more_registers, pass_by, proxy_fence, warp_barrier
 from .tma_copies import fetch_map
 
+if TYPE_CHECKING:
+    from ....ir import types as T
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
+
 PING_PONG = 2  # named barrier of the first warpgroup; the second has the next
 
 
-def warp_roles(g, op):
+def warp_roles(g: NvLowering, op: Op) -> None:
     """A branch; in the second region the kernel's own warps meet without the others.
 
     Blocks that copy for each other know each other's barriers before, and none ends while others may write to it or
@@ -52,7 +61,7 @@ def warp_roles(g, op):
 
 
 @takes_shared(lambda op, room: Need([8 * op.attrs["count"]], alignment=8), kept=True, waits="", leaves="")
-def mbarrier_init(g, op):
+def mbarrier_init(g: NvLowering, op: Op) -> list[Val]:
     """Barriers side by side, made by the first thread; returns the address of the first."""
     (base,) = addresses(op)
     with g.w.when(g.w.compare("icmp eq", g.place("thread"), g.int(0))):
@@ -61,7 +70,7 @@ def mbarrier_init(g, op):
     return [g.int(base)]
 
 
-def mbarrier_arrive(g, op, barrier, condition=None):
+def mbarrier_arrive(g: NvLowering, op: Op, barrier: Sequence[Val], condition: Sequence[Val] | None = None) -> None:
     """A warp arrives once, by its first lane, at its own block's barrier, or at those of all blocks by a lane each."""
     w, lane, blocks = g.w, g.place("lane"), op.attrs["blocks"]
     here = w.compare("icmp eq", lane, g.int(0)) if blocks == 1 else w.compare("icmp ult", lane, g.int(blocks))
@@ -73,11 +82,11 @@ def mbarrier_arrive(g, op, barrier, condition=None):
             arrive_at(g, pointer, w.binary("and", lane, g.int(blocks - 1)))
 
 
-def mbarrier_wait(g, op, barrier, parity):
+def mbarrier_wait(g: NvLowering, op: Op, barrier: Sequence[Val], parity: Sequence[Val]) -> None:
     _await(g, barrier[0], parity[0])
 
 
-def _await(g, barrier, parity):
+def _await(g: NvLowering, barrier: Val, parity: Val) -> None:
     w = g.w
     again, through = w.label("await"), w.label("through")
     address = g.shared.pointer(g, barrier)
@@ -87,7 +96,7 @@ def _await(g, barrier, parity):
     w.block(through)
 
 
-def await_turn(g, barrier, parity):
+def await_turn(g: NvLowering, barrier: Sequence[Val], parity: Sequence[Val]) -> None:
     """Wait for a phase, and then for this group's turn."""
     _await(g, barrier[0], parity[0])
     _take_turn(g)
@@ -95,38 +104,38 @@ def await_turn(g, barrier, parity):
 
 # Turns: each group has a barrier, at which it waits for the other to pass a turn on. The first group begins as if the
 # other had done so before; who passes the last turn on leaves that for loops to come.
-def ping_pong_open(g, op):
+def ping_pong_open(g: NvLowering, op: Op) -> None:
     with g.w.when(_is_group(g, 1)):
         pass_by(g, PING_PONG, g.warps)
 
 
-def ping_pong_wait(g, op):
+def ping_pong_wait(g: NvLowering, op: Op) -> None:
     _take_turn(g)
 
 
-def _take_turn(g):
+def _take_turn(g: NvLowering) -> None:
     meet(g, g.w.binary("add", _group(g), g.int(PING_PONG)), g.warps)
 
 
-def ping_pong_signal(g, op):
+def ping_pong_signal(g: NvLowering, op: Op) -> None:
     pass_by(g, g.w.binary("sub", g.int(PING_PONG + 1), _group(g)), g.warps)
 
 
-def ping_pong_close(g, op):
+def ping_pong_close(g: NvLowering, op: Op) -> None:
     with g.w.when(_is_group(g, 0)):
         meet(g, PING_PONG, g.warps)
 
 
-def _group(g):
+def _group(g: NvLowering) -> Val:
     """Which half of the warps this is one of: 0 or 1."""
     return g.w.binary("lshr", g.place("warp"), g.int(log2(g.warps // 2)))
 
 
-def _is_group(g, number):
+def _is_group(g: NvLowering, number: int) -> Val:
     return g.w.compare("icmp eq", _group(g), g.int(number))
 
 
-def element_load(g, op, buffer, origin, *numbers):
+def element_load(g: NvLowering, op: Op, buffer: Sequence[Val], origin: Sequence[Val], *numbers: Sequence[Val]) -> None:
     """The lanes take elements in turn; TMA's readers see them when it ends."""
     w, tile, axis = g.w, op.attrs["tile"], op.attrs["axis"]
     sides, turns = _sides([x[0] for x in numbers], op.attrs["wraps"])
@@ -141,7 +150,8 @@ def element_load(g, op, buffer, origin, *numbers):
     warp_barrier(g)
 
 
-def element_store(g, op, buffer, part, first, origin, numbers):
+def element_store(g: NvLowering, op: Op, buffer: int, part: T.Tile, first: Sequence[int], origin: Val,
+                  numbers: Sequence[Val]) -> None:
     """All threads take elements in turn of a part of a tile that lies in a buffer, and write them or combine them with
     what is there; `part` is its type, `first` the index of its first element."""
     w, size, kind = g.w, part.element.bytes, llvm_type(part)
@@ -158,17 +168,18 @@ def element_store(g, op, buffer, part, first, origin, numbers):
             g.target.store(g, pointer, [element], inside, {})
 
 
-def _sides(numbers, wraps):
+def _sides(numbers: Sequence[Val], wraps: Sequence[bool]) -> tuple[list[Sequence[Val]], list[tuple[Val, Val] | None]]:
     """(step, low and high of each axis; start and modulus of each axis that wraps, None of the others)."""
     rest = iter(numbers[6:])
     return [numbers[3 * k : 3 * k + 3] for k in range(2)], [(next(rest), next(rest)) if x else None for x in wraps]
 
 
-def _index(g, number, shape):
+def _index(g: NvLowering, number: Val, shape: Sequence[int]) -> list[Val]:
     return [g.w.binary("udiv", number, g.int(shape[1])), g.w.binary("urem", number, g.int(shape[1]))]
 
 
-def _place(g, index, kind, origin, sides, turns):
+def _place(g: NvLowering, index: Sequence[Val], kind: str, origin: Val, sides: Sequence[Sequence[Val]],
+           turns: Sequence[tuple[Val, Val] | None]) -> tuple[Val, Val | None]:
     """(the address of an element, whether it is within bounds)."""
     w, inside, place = g.w, None, g.w.const("i64", 0)
     for narrow, (step, low, high), turn in zip(index, sides, turns):
@@ -182,7 +193,7 @@ def _place(g, index, kind, origin, sides, turns):
     return w.emit("ptr addrspace(1)", f"getelementptr {kind}, {origin.typed}, i64 {place}", origin, place), inside
 
 
-def _swizzled(g, index, tile, axis, size):
+def _swizzled(g: NvLowering, index: Sequence[Val], tile: T.Tile, axis: int, size: int) -> Val:
     """Where an element lies in its buffer: as `swizzle.swizzled` has it, for an index known at run time."""
     w = g.w
     width, rows = row_width(tile.shape, axis, size), tile.shape[1 - axis]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....ir import types as T
 from ...gpu.layout.linear import log2
@@ -14,11 +15,17 @@ from . import fragments
 from .tensor_types import NAMES, STEP, multiplies
 from .warp_roles import await_turn
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...gpu.layout.linear import Layout
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
+
 MAX_N = 256  # columns of one instruction
 ALONG_K = {"a": 1, "b": 0}  # the axis of K in [M, K] and [K, N]
 
 
-def fits(a, b, out, precision, warps, sm):
+def fits(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int, sm: int) -> bool:
     """True if these instructions can do a dot of these tile types."""
     if sm != 90 or len(out.shape) != 2 or warps % 4 or not multiplies(a, b, out, precision):
         return False
@@ -26,14 +33,14 @@ def fits(a, b, out, precision, warps, sm):
     return out.shape[0] >= 64 and out.shape[1] // columns >= 8
 
 
-def warp_split(m, warps):
+def warp_split(m: int, warps: int) -> tuple[int, int]:
     """(warps along M, parts of N): warpgroups stack along M first."""
     groups = warps // 4
     along_m = min(groups, max(1, m // 64))
     return along_m * 4, groups // along_m
 
 
-def accumulators(shape, warps):
+def accumulators(shape: Sequence[int], warps: int) -> tuple[int, int]:
     """(registers, count) of the accumulators of a dot with a result of this shape: each is one instruction's.
 
     >>> accumulators((128, 256), 4), accumulators((128, 256), 8)
@@ -45,7 +52,7 @@ def accumulators(shape, warps):
     return step // 2, shape[0] // (16 * rows) * (mine // step)
 
 
-def layouts(op, warps):
+def layouts(op: Op, warps: int) -> tuple[Layout, Layout]:
     """(layout of the result of a `dot_shared`, layout of its lhs if that is in registers)."""
     lhs, split = op.attrs["lhs"], warp_split(op.type.shape[0], warps)
     out = fragments.accumulator(op.type.shape, *split, rows=64)
@@ -56,7 +63,7 @@ def layouts(op, warps):
     return out, left
 
 
-def _picked_rows(m, groups):
+def _picked_rows(m: int, groups: int) -> tuple[int, ...]:
     """The bit of a tile's row index for each row bit of the instruction, where 32-bit elements are read from a buffer
     with 128-byte rows along M: a thread's rows are adjacent, and its warp's in different banks.
 
@@ -71,17 +78,17 @@ def _picked_rows(m, groups):
     return tuple(order[k] if k in order else next(left) for k in range(bits))
 
 
-def takes(tile, operand, axis, rows, warps):
+def takes(tile: T.Tile, operand: str, axis: int, rows: int, warps: int) -> bool:
     """True if an operand of a dot may be contiguous along `axis`; the result has `rows` rows."""
     return may_lie(tile, operand, axis, warp_split(rows, warps))
 
 
-def lhs_once(rows, warps):
+def lhs_once(rows: int, warps: int) -> bool:
     """True if no two threads hold the same element of an lhs of `rows` rows."""
     return warp_split(rows, warps)[1] == 1
 
 
-def may_lie(tile, operand, axis, split):
+def may_lie(tile: T.Tile, operand: str, axis: int, split: tuple[int, int]) -> bool:
     """True if an operand may be contiguous along `axis` in shared memory.
 
     Along K always. Along M or N only 16-bit types, in rows of at least 32 bytes, each row within one warpgroup.
@@ -100,37 +107,38 @@ class Operand(NamedTuple):
     tile: T.Tile
     operand: str
     axis: int
-    base: object = None
-    words: list | None = None
+    base: Val | None = None
+    words: Sequence[Val] | None = None
 
     @property
-    def k_major(self):
+    def k_major(self) -> bool:
         return self.axis == ALONG_K[self.operand]
 
     @property
-    def width(self):
+    def width(self) -> int:
         """Bytes of a row."""
         return row_width(self.tile.shape, self.axis, self.tile.element.bytes)
 
     @property
-    def depth(self):
+    def depth(self) -> int:
         return self.tile.shape[ALONG_K[self.operand]]
 
     @property
-    def outer(self):
+    def outer(self) -> int:
         return self.tile.shape[1 - ALONG_K[self.operand]]
 
-    def offset(self, outer):
+    def offset(self, outer: int) -> int:
         """Bytes from the operand's start to row (or column) `outer`, which begins a row of the buffer."""
         if self.k_major:
             return outer * self.width
         per_row = self.width // self.tile.element.bytes  # chunks of a row along M or N, each K rows high
         return outer // per_row * self.depth * self.width
 
-    def descriptor(self, g, group, span, extra):
+    def descriptor(self, g: NvLowering, group: Val | None, span: int, extra: int) -> Val:
         """The descriptor of the first k-step: each group has `span` rows (or columns), this one starts `extra`
         further."""
         w = g.w
+        assert self.base is not None, "an operand in registers has no address"
         start = w.binary("add", w.emit("i32", "ptrtoint ptr addrspace(3) @smem to i32"), self.base)
         if extra:
             start = w.binary("add", start, g.int(self.offset(extra)))
@@ -139,14 +147,14 @@ class Operand(NamedTuple):
         start = w.binary("lshr", w.binary("and", start, g.int(0x3FFFF)), g.int(4))
         return w.binary("or", w.cast("zext", start, "i64"), w.const("i64", self.constant_bits()))
 
-    def constant_bits(self):
+    def constant_bits(self) -> int:
         """All fields but the start address: swizzle, stride of groups of eight rows, stride of chunks."""
         mode = {128: 1, 64: 2, 32: 3}[self.width]
         leading = 16 if self.k_major else self.depth * self.width
         bits = (mode << 62) | ((8 * self.width >> 4) << 32) | ((leading >> 4) << 16)
         return bits - (1 << 64) if bits >> 63 else bits
 
-    def advance(self, step):
+    def advance(self, step: int) -> int:
         """The step of the start address per k-step, in 16-byte units."""
         if self.k_major:
             inside = self.width // STEP
@@ -154,7 +162,7 @@ class Operand(NamedTuple):
         return step * (STEP // self.tile.element.bytes) * self.width >> 4
 
 
-def dot(g, op, a, b, acc):
+def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val] | Held) -> list[Val] | Held:
     """acc + a @ b, with both operands written to shared memory first."""
     tiles = [x.type for x in op.operands[:2]]
     split = warp_split(op.type.shape[0], g.warps)
@@ -170,14 +178,15 @@ def dot(g, op, a, b, acc):
     return issue(g, acc, left, right)
 
 
-def _contiguous_axis(layout, tile, operand, split):
+def _contiguous_axis(layout: Layout, tile: T.Tile, operand: str, split: tuple[int, int]) -> int:
     """The axis along which threads hold runs of a tile, if an operand may be contiguous along it; else K."""
     along_k = ALONG_K[operand]
     runs = layout.contiguous(1 - along_k) > layout.contiguous(along_k)
     return 1 - along_k if runs and may_lie(tile, operand, 1 - along_k, split) else along_k
 
 
-def issue(g, acc, left, right, pending=0, wait=None):
+def issue(g: NvLowering, acc: Sequence[Val] | Held, left: Operand, right: Operand, pending: int | None = 0,
+          wait: Callable[[NvLowering], None] | None = None) -> list[Val] | Held:
     """All k-steps of one dot; at its end at most `pending` dots are unfinished, or it waits for none (None).
 
     `wait(g)` is emitted last before the first instruction.
@@ -190,7 +199,8 @@ def issue(g, acc, left, right, pending=0, wait=None):
     group_n = w.binary("lshr", group, g.int(log2(along_m))) if columns > 1 else None
     step_n = min(mine, MAX_N)
     per, repeats = step_n // 2, m // (64 * along_m)  # accumulators of one instruction; blocks of rows
-    held, out = (acc, [*acc.names]) if isinstance(acc, Held) else (None, [*acc])
+    held = acc if isinstance(acc, Held) else None
+    out: list[Any] = [*(acc.names if isinstance(acc, Held) else acc)]
     operands, count = [], len(out) // per
     for k in range(count):
         block, column = divmod(k, mine // step_n)
@@ -213,7 +223,7 @@ def issue(g, acc, left, right, pending=0, wait=None):
     return settled(g, out, pending)
 
 
-def _pinned(g, *lists):
+def _pinned(g: NvLowering, *lists: Sequence[Val]) -> list[list[Val]]:
     """The same values, opaque to LLVM: their definitions cannot move behind this point."""
     values = [x for xs in lists for x in xs if str(x).startswith("%")]
     result = g.w.struct([x.type for x in values])
@@ -225,7 +235,8 @@ def _pinned(g, *lists):
     return [[new.get(x, x) for x in xs] for xs in lists]
 
 
-def _instructions(g, acc, left, first, right, second, ends, held):
+def _instructions(g: NvLowering, acc: list[Val], left: Operand, first: Sequence[Val], right: Operand, second: Val,
+                  ends: Sequence[str], held: Held | None) -> list[Val]:
     """One asm statement: a block of the result, all its k-steps, and the commit; a wait there is tied to its values.
 
     If the accumulator starts at zero, the first step overwrites it, and no register need be zeroed. Accumulators that
@@ -263,7 +274,7 @@ def _instructions(g, acc, left, first, right, second, ends, held):
     return tied(g, " ".join(lines), acc, inputs, letters, letter, kind)
 
 
-def _flags(t, left, right):
+def _flags(t: T.Scalar, left: Operand, right: Operand) -> str:
     """The immediates after the operands: scale-d, signs, and for 16-bit types which operands are contiguous along M or
     N."""
     if t is T.i8:
@@ -272,13 +283,15 @@ def _flags(t, left, right):
     return ", ".join(["p", "1", "1", *(str(int(not operand.k_major)) for operand in turned)])
 
 
-def tied(g, body, acc, others, letters, letter, kind):
+def tied(g: NvLowering, body: str, acc: list[Val], others: Sequence[Val], letters: Sequence[str], letter: str,
+         kind: str) -> list[Val]:
     """An asm statement that updates accumulators in place."""
     count = len(acc)
     return _stated(g, body, count, (*acc, *others), [f"={letter}"] * count + [*map(str, range(count)), *letters], kind)
 
 
-def _stated(g, body, count, inputs, constraints, kind):
+def _stated(g: NvLowering, body: str, count: int, inputs: Sequence[Val], constraints: Sequence[str],
+            kind: str) -> list[Val]:
     """The `count` results of an asm statement."""
     w, result = g.w, g.w.struct([kind] * count) if count else "void"
     arguments = ", ".join(x.typed for x in inputs)
@@ -294,7 +307,7 @@ class Held:
     before the loop.
     """
 
-    def __init__(self, g, dot, init, nonempty):
+    def __init__(self, g: NvLowering, dot: Op, init: Sequence[Val] | Held, nonempty: bool):
         self.w, self.pending, self.begun, self.fresh = g.w, dot.attrs["pending"], None, False
         if isinstance(init, Held):
             self.names, self.kind = init.names, init.kind
@@ -309,36 +322,40 @@ class Held:
             _stated(g, moves, 0, [*init], [self.letter] * len(init), "void")
 
     @property
-    def letter(self):
+    def letter(self) -> str:
         return "r" if self.kind == "i32" else "f"
 
-    def inside(self, index, first):
+    def inside(self, index: Val, first: Val) -> Held:
         """The accumulators in an iteration of the loop."""
         if self.fresh:
             self.begun = self.w.emit("i1", f"icmp ne {index.typed}, {first}", index, first)
         return self
 
-    def after(self, g):
+    def after(self, g: NvLowering) -> list[Val] | Held:
         """The accumulators after the loop, while the last dot may be in flight."""
         return self.read(g) if self.pending == 0 else self
 
-    def read(self, g, pending=None):
+    def read(self, g: NvLowering, pending: int | None = None) -> list[Val]:
         """Their values, once at most `pending` dots are unfinished."""
         wait = "" if pending is None else waiting(pending) + " "
         moves = " ".join(f"mov.b32 ${k}, {name};" for k, name in enumerate(self.names))
         return _stated(g, wait + moves, len(self.names), (), [f"={self.letter}"] * len(self.names), self.kind)
 
 
-def dot_shared(g, op, a, b, acc, *phase):
+def dot_shared(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val] | Held,
+               *phase: Sequence[Val]) -> list[Val] | Held:
     """Issue a dot on filled buffers; the lhs may be in registers."""
     in_registers = type(op.operands[0].type) is T.Tile
-    where = {"words": pack_words(g, _rounded(g, op, a))} if in_registers else {"base": a[0]}
-    left = Operand(op.attrs["lhs"], "a", op.attrs["a_axis"], **where)
+    left = Operand(op.attrs["lhs"], "a", op.attrs["a_axis"])
+    if in_registers:
+        left = left._replace(words=pack_words(g, _rounded(g, op, a)))
+    else:
+        left = left._replace(base=a[0])
     right = Operand(op.attrs["rhs"], "b", op.attrs["b_axis"], b[0])
     return issue(g, acc, left, right, op.attrs["pending"], (lambda g: await_turn(g, *phase)) if phase else None)
 
 
-def _rounded(g, op, a):
+def _rounded(g: NvLowering, op: Op, a: Sequence[Val]) -> Sequence[Val]:
     """The lhs in the type of the operand; if it must be rounded, into registers that no unfinished dot reads."""
     source, to = op.operands[0].type.element, op.attrs["lhs"].element
     if source is to:
@@ -347,17 +364,17 @@ def _rounded(g, op, a):
     return [x for k in range(0, len(a), 2) for x in both(g, a[k], a[k + 1])]
 
 
-def dot_wait(g, op, acc):
+def dot_wait(g: NvLowering, op: Op, acc: Sequence[Val] | Held) -> list[Val]:
     """The accumulators, tied to the wait so that no use is scheduled before it."""
     pending = op.attrs["pending"]
     return acc.read(g, pending) if isinstance(acc, Held) else settled(g, acc, pending)
 
 
-def settled(g, acc, pending):
+def settled(g: NvLowering, acc: Sequence[Val], pending: int) -> list[Val]:
     """The accumulators once at most `pending` dots are unfinished."""
     kind = acc[0].type
     return tied(g, waiting(pending), list(acc), (), [], "r" if kind == "i32" else "f", kind)
 
 
-def waiting(pending):
+def waiting(pending: int) -> str:
     return f"wgmma.wait_group.sync.aligned {pending};"
