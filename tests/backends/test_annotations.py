@@ -19,7 +19,6 @@ WITHOUT = {
     "cpu/runtime": 4,
     "launcher": 38,
     "llvm": 20,
-    "nvptx": 44,
     "nvptx/assemble": 14,
     "nvptx/runtime": 228,
 }

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...errors import fail
 from .. import Backend, TextForm, lazy
+
+if TYPE_CHECKING:
+    from ..compiler import GPUTarget, Options
 
 _STAGES = "tritium.backends.nvptx.compile"
 
 
-def fingerprint(target) -> str:
+def fingerprint(target: GPUTarget) -> str:
     """Versions of LLVM's bindings and of what may make the machine code: the driver, or the assembler."""
     import llvmlite  # its version alone: LLVM itself is loaded by what is imported from it
 
@@ -22,7 +27,7 @@ def fingerprint(target) -> str:
 MOST_BLOCKS = 16  # of a cluster
 
 
-def check(options) -> None:
+def check(options: Options) -> None:
     """Refuse clusters that no GPU of the architecture has, and cluster launch control where there is none."""
     count = options.num_ctas
     if count == 1 and not options.clc:

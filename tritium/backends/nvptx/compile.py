@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ... import knobs, passes
 from ...analysis.accesses import origins_of
@@ -17,20 +19,24 @@ from .assemble.traits import Traits
 from .isa.target import NvTarget
 from .kernel_traits import traits_of
 
+if TYPE_CHECKING:
+    from ...ir.core import Module
+    from ..compiler import GPUTarget, Options
 
-def ttgir(module, target, options, metadata):
+
+def ttgir(module: Module, target: GPUTarget, options: Options, metadata: dict[str, Any]) -> Module:
     """Tile IR with pipelined loops, producer warps and layouts."""
     if options.sanitized:
         metadata["foreign"] = any(not origins for _, origins in origins_of(inline_calls(module)))
     return passes.run(module, tile_passes(options), passes.dumping(module.name))
 
 
-def tile_passes(options):
+def tile_passes(options: Options) -> tuple:
     """The passes of the stage `ttgir`: those of every GPU, for this one."""
     return pipeline(NvTarget.of(options.arch))
 
 
-def llir(module, target, options, metadata):
+def llir(module: Module, target: GPUTarget, options: Options, metadata: dict[str, Any]) -> str:
     """LLVM text; the metadata gets the shared memory, the preconditions and the traits of the kernel."""
     metadata |= {name: module.attrs.get(name, usual) for name, usual in _LAUNCH_METADATA.items()}
     nv = NvTarget.of(options.arch)
@@ -46,13 +52,13 @@ _LAUNCH_METADATA = {
 }  # fmt: skip
 
 
-def _attributes(traits, module):
+def _attributes(traits: Traits, module: Module) -> str:
     blocks = module.attrs.get("num_ctas", 1)
     found = {"nvvm.maxnreg": traits.registers, "nvvm.cluster_dim": f"{blocks},1,1" if blocks > 1 else None}
     return " ".join(f'"{name}"="{value}"' for name, value in found.items() if value)
 
 
-def ptx(text, target, options, metadata):
+def ptx(text: str, target: GPUTarget, options: Options, metadata: dict[str, Any]) -> str:
     """LLVM's PTX: instructions selected and registers joined, mostly no more.
 
     The lowering has folded and shared what it could; ptxas optimises again. LLVM's own passes over addresses cost more
@@ -72,7 +78,7 @@ def ptx(text, target, options, metadata):
 
 
 @once
-def _set_up():
+def _set_up() -> None:
     """What LLVM must hear before it is asked about the target. No other target's code has to do with any of it.
 
     Addresses in shared memory have 32 bits. What comes from no line of the source counts to the line before. Reading a
@@ -82,7 +88,7 @@ def _set_up():
         llvm().set_option("", f"--{option}")
 
 
-def cubin(text, target, options, metadata):
+def cubin(text: str, target: GPUTarget, options: Options, metadata: dict[str, Any]) -> bytes:
     """Machine code by the driver or by ptxas; without both, the PTX itself, for a driver that is there one day.
 
     The driver is faster, but lets no warps exchange registers. A kernel that needs more shared memory than there is
@@ -102,7 +108,8 @@ def cubin(text, target, options, metadata):
     return binary
 
 
-def _with_other_registers(text, options, traits, binary, used, shared):
+def _with_other_registers(text: str, options: Options, traits: Traits, binary: bytes, used: dict[str, int],
+                          shared: int) -> tuple[bytes, dict[str, int]]:
     """The better of the machine code that was made, and what is made if another number of registers is asked for."""
     asking = lambda most: _assembled(ptxas.directed(text, traits.threads, f".maxnreg {most}"), options,
                                      traits.asking(most))
@@ -118,11 +125,11 @@ def _with_other_registers(text, options, traits, binary, used, shared):
     return binary, used
 
 
-def _is_hopper(options):
+def _is_hopper(options: Options) -> bool:
     return NvTarget.of(options.arch).sm == 90
 
 
-def _assembled(text, options, traits: Traits | None):
+def _assembled(text: str, options: Options, traits: Traits | None) -> tuple[bytes, dict[str, int]]:
     """(machine code, what is known of the registers it uses) of a PTX text with these traits."""
     nv, extra = NvTarget.of(options.arch), tuple((options.ptx_options or "").split())
     if traits is not None and not extra and driver_link.makes(traits, nv.sm):
@@ -134,7 +141,7 @@ def _assembled(text, options, traits: Traits | None):
     return ptxas.assemble(text, nv.cpu, extra)
 
 
-def sass(asm, target):
+def sass(asm: Mapping[str, Any], target: GPUTarget) -> str:
     """Disassembly of the machine code (needs cuobjdump)."""
     from ...tools.disasm import get_sass
 
