@@ -10,6 +10,8 @@ import tritium.language as tl
 from tritium.backends.compiler import GPUTarget
 from tritium.compiler import ASTSource
 
+pytestmark = pytest.mark.sampled
+
 
 @triton.jit
 def scaled(o, CASE: tl.constexpr):

@@ -6,6 +6,8 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 
+pytestmark = pytest.mark.sampled
+
 
 @triton.jit
 def line(a1, b1, a2, b2):

@@ -7,6 +7,8 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 
+pytestmark = pytest.mark.sampled
+
 DTYPES = [np.bool_, np.int8, np.uint8, np.uint16, np.int32, np.int64, np.uint64, np.float16, ml_dtypes.bfloat16,
           np.float32, np.float64, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn]  # fmt: skip
 

@@ -6,6 +6,8 @@ import pytest
 from tritium.kernels import attention, dropout, layer_norm
 from tritium.kernels.registry import as_float64
 
+pytestmark = pytest.mark.sampled
+
 STEP = 1e-5
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from tritium.kernels.ladders import gemm, transpose
 
+pytestmark = pytest.mark.sampled
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -33,6 +33,8 @@ from tritium.kernels import (
     vector_add,
 )
 
+pytestmark = pytest.mark.sampled
+
 
 def some(*shape, dtype=np.float32):
     return np.random.default_rng(0).standard_normal(shape).astype(dtype)
