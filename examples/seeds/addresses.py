@@ -1,7 +1,9 @@
 """Padding and alignment. Corrected: the document's snippets are completed to kernels; `ptr + 15` moves by elements, so
 rounding an address up by bytes needs a pointer to bytes; a list of scalars is summed, as a kernel cannot return it.
-`tl.zeros((32, 33))` is no tile, as sizes of tiles are powers of two, and no shared memory, which the language does not
-name: rows are padded apart in memory, and on chip by the compiler (docs/ladders.md, rung V4)."""
+`tl.zeros((32, 33))` warns that it is no shared memory, which the language does not name: rows are padded apart in
+memory, and what is on chip is placed by the compiler (docs/ladders.md, rung V4)."""
+
+import warnings
 
 import torch
 
@@ -9,6 +11,24 @@ import tritium as triton
 import tritium.language as tl
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@triton.jit
+def shared_memory_kernel(input_ptr, output_ptr, rows, cols):
+    # With padding to avoid bank conflicts
+    BLOCK_SIZE = 32
+    PADDED_SIZE = 33  # Add padding to avoid conflicts
+    shared_mem = tl.zeros((BLOCK_SIZE, PADDED_SIZE), dtype=tl.float32)
+    for i in range(rows):
+        for j in range(cols):
+            shared_mem[i, j] = tl.load(input_ptr + i * cols + j)
+    for j in range(cols):
+        for i in range(rows):
+            tl.store(output_ptr + j * rows + i, shared_mem[i, j])
+
+    # Without padding (may have bank conflicts)
+    shared_mem = tl.zeros((BLOCK_SIZE, BLOCK_SIZE), dtype=tl.float32)
+    tl.store(output_ptr + rows * cols, tl.sum(shared_mem))
 
 
 @triton.jit
@@ -39,6 +59,14 @@ def aligned_kernel(ptr, out_ptr, size: tl.constexpr):
     tl.store(out_ptr, total)
     tl.store(out_ptr + 1, first.to(tl.int32))
 
+
+x = torch.randn(4, 6, device=DEVICE)
+turned = torch.ones(25, device=DEVICE)
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    shared_memory_kernel[(1,)](x, turned, *x.shape)
+assert torch.equal(turned[:24].view(6, 4), x.t()) and turned[24] == 0
+print(*[warning.message for warning in found])  # when the kernel is compiled; not when it comes from the cache
 
 x = torch.randn(8, 8, device=DEVICE)
 padded = torch.zeros(8, 9, device=DEVICE)

@@ -91,7 +91,7 @@ def new_axes(x, index):
 
 def setitem(x, index, value):
     """What `x` is after `x[index] = value`: another tile; Python's own containers are changed as ever."""
-    if builtins.isinstance(x, values.tensor):
+    if builtins.isinstance(x, values.tensor) or hasattr(x, "with_item"):
         return operators.setitem(values.require("item assignment"), x, index, value)
     x[index] = value
     return x

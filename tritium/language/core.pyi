@@ -75,7 +75,7 @@ def user_builtin(fn: Any) -> Any:
 
 
 def _warn(b: Any, message: Any, category: builtins.type[Warning] = ...) -> Any:
-    """Warn about the line of the kernel that builder `b` is at."""
+    """Warn about the line of the kernel that builder `b` is at; of a function of the language, about its call."""
 
 
 class tensor_descriptor:
@@ -1674,6 +1674,8 @@ def expand_dims(input: Operand, axis: int | Sequence[int]) -> tensor:
 
 def full(shape: Sequence[int], value: Operand, dtype: dtype) -> tensor:
     """A tile of `shape` filled with one value; `shape=()` gives a scalar.
+
+    Sizes are powers of two. Rows may be padded, as in (32, 33): such a tile is for reading and writing its elements.
 
         acc = tl.full((BLOCK_M, BLOCK_N), 0.0, tl.float32)
     """

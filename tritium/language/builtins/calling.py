@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -54,12 +55,15 @@ def require(name):
     return b
 
 
+_LANGUAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 _WARNED: dict[str, dict] = {}  # file -> what `warnings` remembers of it, so that a place warns once
 
 
 def warn(b, message, category: type[Warning] = UserWarning):
-    """Warn about the line of the kernel that builder `b` is at."""
+    """Warn about the line of the kernel that builder `b` is at; of a function of the language, about its call."""
     loc = getattr(b, "loc", None)
+    while loc is not None and loc.caller is not None and loc.file.startswith(_LANGUAGE):
+        loc = loc.caller
     if loc is None:
         warnings.warn(message, category, stacklevel=3)
     else:

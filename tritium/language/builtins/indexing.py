@@ -11,6 +11,7 @@ from ..source.dependencies import Compilable
 from ..types.constants import unwrap
 from ..types.promotion import check_fits
 from ..types.values import constant, number, tensor, to_tensor, type_of
+from .calling import Builtin
 from .casting import convert
 from .deferred import ops
 
@@ -34,7 +35,7 @@ def getitem(b, x, index):
                    hint="read memory with tl.load(ptr + index)")
     index = index if isinstance(index, builtins.tuple) else (index,)
     if all(map(_is_integer, index)) and index:
-        return tensor(ops.extract(b, x.handle, *_positions(b, x, index)))
+        return element_at(b, x, index, x.shape)
     axis = 0
     handle = x.handle
     for part in index:
@@ -50,17 +51,25 @@ def getitem(b, x, index):
 
 def setitem(b, x, index, value):
     """The tensor `x` with one element exchanged: what the name holds after `x[index] = value`."""
+    if hasattr(x, "with_item"):
+        return x.with_item(b, index, value)
     if not isinstance(x, tensor):
         raise fail(TypeError, f"__setitem__ is not supported for {type_of(x)}",
                    hint="only an element of a tile can be assigned")
     if _is_pointer(x):
         raise fail(TypeError, f"__setitem__ is not supported for {x.dtype}",
                    hint="write memory with tl.store(ptr + index, value)")
-    index = index if isinstance(index, builtins.tuple) else (index,)
-    for part in index:
-        if not _is_integer(part):
-            raise _unsupported_index(part)
-    at = _positions(b, x, index)
+    return with_element(b, x, index, value, x.shape)
+
+
+def element_at(b, x, index, dims):
+    """The element at `index` of a tile, of which `dims` count."""
+    return tensor(ops.extract(b, x.handle, *_positions(b, index, dims)))
+
+
+def with_element(b, x, index, value, dims):
+    """The tile `x` with the element at `index` exchanged; `dims` of it count."""
+    at = _positions(b, index, dims)
     value = unwrap(value)
     value = convert(b, to_tensor(b, value), _kind(x)) if isinstance(value, tensor) else _element(b, value, _kind(x))
     value = only_element(b, value)
@@ -100,7 +109,14 @@ def _own_item(b, x, index):
     method = getattr(type(x), "__getitem__", None)
     if method is None:
         raise fail(TypeError, f"{type_of(x)} has no items", hint="define `__getitem__` as a @triton.jit method of it")
-    return b.call(method, (x, index), {}) if isinstance(method, Compilable) else method(x, index)
+    return call_own(b, method, x, index)
+
+
+def call_own(b, method, *args):
+    """Call a method of a composite value: compiled, a builtin, or plain Python."""
+    if isinstance(method, Builtin):
+        return method.fn(b, *args)
+    return b.call(method, args, {}) if isinstance(method, Compilable) else method(*args)
 
 
 def _constant_item(x, index):
@@ -128,9 +144,12 @@ def _unsupported_index(part):
                 "many elements")
 
 
-def _positions(b, x, index):
+def _positions(b, index, dims):
     """One i32 or i64 handle for each axis; constants are checked against the shape and may count from the end."""
-    dims = T.shape(x.handle.type)
+    index = index if isinstance(index, builtins.tuple) else (index,)
+    for part in index:
+        if not _is_integer(part):
+            raise _unsupported_index(part)
     if len(index) != len(dims):
         raise fail(ValueError, f"unsupported tensor index: {len(index)} integers for shape {tuple(dims)}",
                    hint="give one integer for each axis, or reduce the axis with tl.sum and a mask")

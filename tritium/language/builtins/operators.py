@@ -12,7 +12,6 @@ import operator
 from tritium.errors import UnsupportedOperator, fail
 from tritium.ir import types as T
 
-from ..source.dependencies import Compilable
 from ..source.dialect import of_builder
 from ..types.dtypes import from_ir
 from ..types.limits import check_operator
@@ -23,7 +22,7 @@ from .broadcasting import broadcast_together
 from .calling import warn
 from .casting import convert, is_nonzero, splat_constant
 from .deferred import ops
-from .indexing import getitem, setitem
+from .indexing import call_own, getitem, setitem
 
 __all__ = ["binary", "bring_together", "compare", "getitem", "logical_and", "logical_not", "logical_or", "setitem",
            "truth", "unary"]  # fmt: skip
@@ -284,7 +283,7 @@ def binary(b, symbol, x, y):
     return _BINARY[symbol](b, x, y)
 
 
-_METHODS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
+METHODS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
             "@": "matmul", "<<": "lshift", ">>": "rshift", "&": "and", "|": "or", "^": "xor", "==": "eq", "!=": "ne",
             "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}  # fmt: skip
 
@@ -299,7 +298,7 @@ _MIRRORED = {"==": "eq", "!=": "ne", "<": "gt", "<=": "ge", ">": "lt", ">=": "le
 
 def _overloaded(b, symbol, x, y):
     """An operator that a user's aggregate defines as a method; one that gives NotImplemented leaves it to the other."""
-    tries = [(x, y, f"__{_METHODS[symbol]}__"), (y, x, f"__{_MIRRORED.get(symbol, 'r' + _METHODS[symbol])}__")]
+    tries = [(x, y, f"__{METHODS[symbol]}__"), (y, x, f"__{_MIRRORED.get(symbol, 'r' + METHODS[symbol])}__")]
     if type(y) is not type(x) and issubclass(type(y), type(x)):
         tries.reverse()
     for owner, other, name in tries:
@@ -316,7 +315,7 @@ def by_method(b, owner, name, *others):
     method = getattr(type(owner), name, None) if hasattr(owner, "remade") else None
     if method is None or method is getattr(object, name, None):
         return NotImplemented
-    return b.call(method, (owner, *others), {}) if isinstance(method, Compilable) else method(owner, *others)
+    return call_own(b, method, owner, *others)
 
 
 _UNARY_METHODS = {"-": "__neg__", "~": "__invert__", "+": "__pos__", "not": "__not__"}
@@ -366,7 +365,7 @@ def compare(b, symbol, x, y):
     if not of_builder(b).numbers_adapt:
         x, y = to_tensor(b, x), to_tensor(b, y)
     x, y = bring_together(b, x, y, symbol)
-    return emit(b, getattr(ops, _METHODS[symbol]), x, y)
+    return emit(b, getattr(ops, METHODS[symbol]), x, y)
 
 
 def _compare_tuples(b, symbol, x, y):

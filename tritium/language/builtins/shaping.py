@@ -15,6 +15,7 @@ from .broadcasting import broadcast_exactly, broadcast_together
 from .calling import builtin, warn
 from .casting import convert, scalar_type
 from .deferred import ops
+from .padded_tiles import padded_tile, room_for
 
 __all__ = [
     "arange", "broadcast", "broadcast_to", "cat", "expand_dims", "full", "gather", "item", "join", "permute",
@@ -91,9 +92,13 @@ def arange(b, start, end):
 def full(b, shape, value, dtype):
     """A tile of `shape` filled with one value; `shape=()` gives a scalar.
 
+    Sizes are powers of two. Rows may be padded, as in (32, 33): such a tile is for reading and writing its elements.
+
         acc = tl.full((BLOCK_M, BLOCK_N), 0.0, tl.float32)
     """
-    shape = check_shape(sequence((shape,)) if hasattr(shape, "__iter__") else [shape])
+    asked = sequence((shape,)) if hasattr(shape, "__iter__") else [shape]
+    room = room_for(asked)
+    shape = check_shape(room or asked)
     if dtype is None:
         raise fail(ValueError, "dtype must be specified when value is not a tensor", hint="add dtype=tl.float32",
                    argument="dtype")
@@ -106,7 +111,17 @@ def full(b, shape, value, dtype):
         scalar = convert(b, item.fn(b, value), kind)
     else:
         scalar = constant(b, representable(value, kind), kind)
-    return tensor(ops.splat(b, scalar.handle, shape=shape)) if shape else scalar
+    made = tensor(ops.splat(b, scalar.handle, shape=shape)) if shape else scalar
+    return made if room is None else _padded(b, made, [number(size_of_tile(size)) for size in asked])
+
+
+def _padded(b, tile, shape):
+    """The tile with padded rows that `tile` has room for."""
+    made = padded_tile(tile, shape)
+    warn(b, f"a tile of shape {made.shape} takes the room of {builtins.tuple(tile.shape)}, and is no shared memory: "
+         "its padding avoids no bank conflicts. The compiler places tiles on chip so that there are few; "
+         "tritium.explain shows them")
+    return made
 
 
 def representable(value, kind):

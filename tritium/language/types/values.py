@@ -317,7 +317,7 @@ def to_tensor(b, value):
         hint = "annotate the name with tl.constexpr to keep a compile-time value"
         raise fail(TypeError, f"cannot convert {value} of type {type(value)} to tensor",
                    hint="where an argument may be None, ask first: `if x is not None:`; a function without `return` "
-                   "gives None too" if value is None else hint)
+                   "gives None too" if value is None else getattr(value, "tensor_hint", hint))
     made = constant(b, plain, literal_type(plain))
     made._made_of = plain
     return made
