@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
-demo: $(VENV)/.demo ## run every seed kernel: correct? how fast beside torch or NumPy?
+demo: $(VENV)/.demo ## run every kernel of the collection: correct? how fast beside torch or NumPy?
 	$(BIN)/python -m tritium demo
 
 test: $(VENV)/.test ## the whole test suite without a GPU, and the examples in docstrings

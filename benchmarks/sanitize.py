@@ -1,4 +1,4 @@
-"""What the sanitizer costs: every kernel of the demo, plain and sanitized, taking turns.
+"""What the sanitizer costs: every kernel of the collection, plain and sanitized, taking turns.
 
     python benchmarks/sanitize.py                  # a table; exit status 1 if a kernel takes more than 5 times as long
     python benchmarks/sanitize.py --only softmax --seconds 2
@@ -21,6 +21,7 @@ import tritium
 from tritium import knobs
 from tritium.insight.sanitize.sanitizer import Report
 from tritium.tools import demo
+from tritium.tools.bench.running import Plan
 
 LIMIT = 5.0
 
@@ -51,10 +52,10 @@ def seconds(run, budget: float, clock: Clock) -> tuple[float, float]:
     return min(kernel for kernel, _ in times), min(whole for _, whole in times)
 
 
-def measure(row, budget: float, rounds: int, clock: Clock) -> tuple[tuple, tuple, Report]:
+def measure(row: Plan, budget: float, rounds: int, clock: Clock) -> tuple[tuple, tuple, Report]:
     """(plain, sanitized, what was found): those of the round whose ratio is the median."""
-    inputs, report = demo.make_inputs(row, demo.import_torch(), "cpu")[1], Report()
-    run, taken = lambda: row.run(*inputs), []
+    case = row.target.make(row.size, row.dtype, "numpy" if demo.import_torch() is None else "cpu")
+    run, taken, report = case.run, [], Report()
     for _ in range(rounds):
         plain = seconds(run, budget, clock)
         with tritium.sanitize(report=report):
@@ -73,13 +74,14 @@ def main() -> int:
     args = parser.parse_args()
     tritium.set_num_threads(args.threads)
     worst, wrong, clock = 0.0, 0, Clock(time.thread_time if args.cpu else time.perf_counter)
-    print(f"{'kernel':<36} {'plain ms':>9} {'checked':>9} {'times':>6}   {'call ms':>9} {'checked':>9} {'times':>6}")
+    print(f"{'kernel':<52} {'plain ms':>9} {'checked':>9} {'times':>6}   {'call ms':>9} {'checked':>9} {'times':>6}")
     for row in demo.rows():
-        if args.only not in row.name:
+        name = demo.name_of(row)
+        if args.only not in name or not (row.target.record and row.target.record.jit):
             continue
         plain, checked, report = measure(row, args.seconds, args.rounds, clock)
         worst, wrong = max(worst, checked[0] / plain[0]), wrong + len(report)
-        print(f"{row.name:<36} " + "   ".join(f"{x * 1e3:>9.3f} {y * 1e3:>9.3f} {y / x:>6.2f}"
+        print(f"{name:<52} " + "   ".join(f"{x * 1e3:>9.3f} {y * 1e3:>9.3f} {y / x:>6.2f}"
                                                for x, y in zip(plain, checked)), flush=True)
         if report:
             print(report.text())

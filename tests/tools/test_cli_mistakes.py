@@ -175,7 +175,7 @@ def test_no_gpu(capsys, monkeypatch):
 
 def test_names_of_the_demo_are_listed(capsys):
     _, _, said = called(capsys, ["demo", "--only", "zzz"])
-    assert all(row.name in said for row in demo.rows())
+    assert all(demo.name_of(row) in said for row in demo.rows())
 
 
 # -- run --------------------------------------------------------------------------------------------------------------

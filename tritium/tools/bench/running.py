@@ -18,7 +18,7 @@ from tritium.tools.bench.targets import Case, Target
 __all__ = ["Plan", "Settings", "plan", "run"]
 
 OURS = "tritium"
-EACH = 1.0  # seconds for one benchmark, unless the whole run is bounded
+EACH = 1.0  # seconds for one benchmark
 KEPT = 200  # samples of each rival that are written down
 
 
@@ -32,6 +32,7 @@ class Settings(NamedTuple):
     seconds: float | None = None  # for the whole run
     limits: bool = True
     label: str = ""
+    each: float = EACH  # seconds for one benchmark, where the whole run is not bounded
 
 
 class Plan(NamedTuple):
@@ -69,7 +70,7 @@ def run(rows: list[Plan], rivals: Rivals, settings: Settings,
             done = _empty(row, settings, problem="there was no time left: --seconds")
             done["skipped"] = True
         else:
-            share = EACH if left is None else max(min(EACH, left / (len(rows) - number) / 2), 0.05)
+            share = settings.each if left is None else max(min(EACH, left / (len(rows) - number) / 2), 0.05)
             done = _measured(row, rivals, settings, share)
         results.append(done)
         told(number, row, done)
