@@ -1,6 +1,6 @@
-"""Draw the pictures of the README from the tables of docs/performance.md: docs/performance-cpu.svg and -h200.svg.
+"""Draw the pictures of the README from the tables of docs/performance.md, and the stages of docs/architecture.md.
 
-    python docs/make_figures.py            # write them
+    python docs/make_figures.py            # write docs/performance-cpu.svg, performance-h200.svg and architecture.svg
     python docs/make_figures.py --check    # say whether they are up to date
 
 Every row of a table is drawn, in its order; no figure is typed in here.
@@ -110,9 +110,79 @@ def draw(title: str, rows: list[Row], limit: float = 3.0) -> str:
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# The stages of a kernel
+
+# Box -> (column, row, what it holds, its stage).
+BOXES = {
+    "source": (1, 0, "Python function", "@triton.jit"),
+    "ir": (1, 1, "tile IR", "stage: source"),
+    "interp": (0, 1, "interpreter over NumPy", "the specification"),
+    "ttir": (1, 2, "tile IR", "stage: ttir"),
+    "cllir": (0, 3, "LLVM text", "stage: llir"),
+    "obj": (0, 4, "machine code", "stage: obj"),
+    "ttgir": (2, 3, "tile IR with layouts", "stage: ttgir"),
+    "gllir": (2, 4, "LLVM text", "stage: llir"),
+    "ptx": (2, 5, "PTX", "stage: ptx"),
+    "cubin": (2, 6, "machine code", "stage: cubin"),
+    "cache": (1, 6, "cache on disk", ""),
+    "launch": (1, 7, "native launcher", "thread pool or CUDA driver"),
+}
+ARROWS = (
+    ("source", "ir", "frontend"), ("ir", "interp", ""), ("ir", "ttir", "common passes"),
+    ("ttir", "cllir", "cpu: legalize, loop nests"), ("cllir", "obj", "LLVM"), ("obj", "cache", ""),
+    ("ttir", "ttgir", "gpu: layouts, pipelining, shared memory"), ("ttgir", "gllir", "nvptx"), ("gllir", "ptx", "LLVM"),
+    ("ptx", "cubin", "ptxas or driver"), ("cubin", "cache", ""), ("cache", "launch", "guards"),
+)  # fmt: skip
+BOX_WIDTH, BOX_HEIGHT, COLUMN, LINE = 200, 46, 270, 84
+
+
+def arrow(start: str, end: str, label: str) -> str:
+    """A line from one box to another: down, sideways, or sideways and down."""
+    (a, up, *_), (b, down, *_) = BOXES[start], BOXES[end]
+    x, y = 20 + a * COLUMN + BOX_WIDTH / 2, 20 + up * LINE + BOX_HEIGHT / 2
+    to_x, to_y = 20 + b * COLUMN + BOX_WIDTH / 2, 20 + down * LINE + BOX_HEIGHT / 2
+    if up == down:
+        side = BOX_WIDTH / 2 * (1 if b > a else -1)
+        path, at = f"M{x + side:g} {y:g}H{to_x - side:g}", None
+    elif a == b:
+        path, at = f"M{x:g} {y + BOX_HEIGHT / 2:g}V{to_y - BOX_HEIGHT / 2:g}", (x + 8, (y + to_y) / 2 + 4, "start")
+    elif b == 1:  # into the middle column
+        path, at = f"M{x:g} {y + BOX_HEIGHT / 2:g}V{to_y:g}H{to_x + BOX_WIDTH / 2 * (1 if a > b else -1):g}", None
+    else:
+        side = BOX_WIDTH / 2 * (1 if b > a else -1)
+        path, at = f"M{x + side:g} {y:g}H{to_x:g}V{to_y - BOX_HEIGHT / 2:g}", (to_x, y - 8, "middle")
+    text = "" if at is None or not label else (
+        f'<text x="{at[0]:g}" y="{at[1]:g}" text-anchor="{at[2]}" font-size="11" fill="#555">{escape(label)}</text>')
+    return f'<path d="{path}" fill="none" stroke="#78909c" stroke-width="1.5" marker-end="url(#tip)"/>{text}'
+
+
+def stages() -> str:
+    """How a kernel goes through the compiler."""
+    width, height = 40 + 2 * COLUMN + BOX_WIDTH, 40 + LINE * max(row for _, row, *_ in BOXES.values()) + BOX_HEIGHT
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+           'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" font-size="13">',
+           "<title>The stages of a kernel: from Python to machine code for CPUs and GPUs</title>",
+           '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+           '<path d="M0 0L8 4L0 8Z" fill="#78909c"/></marker></defs>',
+           f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>']
+    out += [arrow(*row) for row in ARROWS]
+    for column, row, name, stage in BOXES.values():
+        x, y = 20 + column * COLUMN, 20 + row * LINE
+        middle, first = x + BOX_WIDTH / 2, y + (20 if stage else 28)
+        out.append(f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" fill="#e0f2f1" '
+                   f'stroke="#00897b"/><text x="{middle:g}" y="{first}" text-anchor="middle" fill="#1b1b1b">'
+                   f'{escape(name)}</text>')
+        if stage:
+            out.append(f'<text x="{middle:g}" y="{y + 37}" text-anchor="middle" font-size="11" fill="#555">'
+                       f'{escape(stage)}</text>')
+    return "\n".join([*out, "</svg>"]) + "\n"
+
+
 def figures() -> dict[str, str]:
     """File -> picture."""
-    return {"performance-cpu.svg": draw(*cpu_rows()), "performance-h200.svg": draw(*gpu_rows())}
+    return {"performance-cpu.svg": draw(*cpu_rows()), "performance-h200.svg": draw(*gpu_rows()),
+            "architecture.svg": stages()}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the site has beside the pages of docs/: files of the root, an API reference, notebooks. `make site` builds it.
+"""What the site has beside docs/: files of the root, an API reference, a gallery, notebooks. `make site` builds it.
 
 mkdocs.yml names this file as a hook of MkDocs. Pages are written for GitHub; links that lead out of docs/ are rewritten
 for the site: to the page that shows the file, or to plain text for sources.
@@ -20,6 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
+import make_gallery  # noqa: E402
 import make_notebooks  # noqa: E402
 
 # Page of the site -> file of the repository.
@@ -43,12 +44,13 @@ API_PAGES = {
 }
 
 DECISIONS = "decisions/index.md"
+GALLERY = "gallery.md"
 FIRST = "tutorials/01-vector-add.md"  # where a link to the folder leads
 
 
 def generated() -> set[str]:
     """The pages that are no files in docs/."""
-    return {*ROOT_PAGES, *API_PAGES, DECISIONS}
+    return {*ROOT_PAGES, *API_PAGES, DECISIONS, GALLERY}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -198,6 +200,7 @@ def on_files(files: Any, config: Any) -> Any:
     made["license.md"] = "# Licence\n\n```text\n" + (ROOT / "LICENSE").read_text() + "```\n"
     made |= {page: api_page(*row) for page, row in API_PAGES.items()}
     made[DECISIONS] = decisions()
+    made |= make_gallery.made()
     for page, text in made.items():
         files.append(File.generated(config, page, content=text))
     return files

@@ -77,6 +77,20 @@ def test_nothing_is_fetched():
     assert "font: false" in text and not re.search(r"https?:", text)
 
 
+def test_the_gallery_leads_to_its_pages():
+    module = script("make_gallery")
+    files = module.made((module.Entry("first_column", 4096, "float32", "Columns.", beside="vector_add"),))
+    pages = re.findall(r"\]\((gallery/\w+\.html)\)", files["gallery.md"])
+    assert [*pages, "gallery.md"] == [*files] and "coalescing" in files["gallery.md"]
+    page, = (files[page] for page in pages)
+    assert page.startswith("<!DOCTYPE html>") and "src=" not in page and str(ROOT) not in page
+
+    from tritium.kernels import registry
+
+    names = [name for entry in module.ENTRIES for name in (entry.record, entry.beside) if name]
+    assert set(names) <= set(registry.kernels()) and len(module.ENTRIES) >= 8
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Notebooks
 
