@@ -61,17 +61,19 @@ def explained(entry: Entry) -> Any:
 
 
 def row(entry: Entry, found: Any) -> str:
-    """The line of the gallery that leads to a page."""
+    """The item of the gallery that leads to a page."""
     from tritium.insight.explain.units import time_text
     from tritium.kernels.registry import find
 
-    record, best = find(entry.record), found.prediction
-    occupancy = found.resources.occupancy
-    cells = [f"[{record.title}](gallery/{entry.record}.html)", f"{entry.size}, {entry.dtype}", entry.look,
-             ", ".join(dict.fromkeys(finding.rule for finding in found.findings)) or "none",
-             str(found.resources.registers), f"{occupancy.share:.0%}".replace("%", " %") if occupancy else "",
-             f"{time_text(best.seconds)}, {best.bound}" if best else ""]
-    return f"| {' | '.join(cells)} |"
+    best, used = found.prediction, found.resources
+    rules = ", ".join(dict.fromkeys(finding.rule for finding in found.findings)) or "none"
+    facts = [f"Size {entry.size:,}, {entry.dtype}", f"findings: {rules}", f"{used.registers} registers"]
+    if used.occupancy:
+        facts.append(f"occupancy {used.occupancy.share:.0%}".replace("%", " %"))
+    if best:
+        facts.append(f"{time_text(best.seconds)} on an H200, bound by {best.bound}")
+    return (f"- **[{find(entry.record).title}](gallery/{entry.record}.html)**. {entry.look}<br>\n"
+            f"  <small>{'; '.join(facts)}.</small>")
 
 
 HEAD = """# Gallery of explain pages
@@ -80,8 +82,6 @@ What [`tritium explain`](insight.md) shows of kernels of the collection, compile
 pages were made with this site, on a machine without a GPU; each is one file that loads nothing. Times are predicted.
 Registers are those of ptxas, or an estimate where it was not installed: the page says which.
 
-| Kernel | Size | Look at | Findings | Registers | Occupancy | Time on an H200, bound by |
-|---|---|---|---|---|---|---|
 """
 
 TAIL = """
