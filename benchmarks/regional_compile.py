@@ -8,6 +8,8 @@ change. `regional` leaves the block eager and replaces RMSNorm -> GELU -> Linear
 `torch.ops.tritium.fused_mlp`, one kernel for all lengths. `regional, compiled` compiles that hot path alone. The first
 call at each length is timed by itself: that is where compiling is paid. Steady state is the median of the calls that
 follow. Each side runs in a process of its own, with empty caches. All results are compared with the eager block.
+
+    python -m tritium bench run benchmarks/regional_compile.py     # steady state alone, in turns and with intervals
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from tritium.tools.bench import Case, benchmark
 
 SIDES = ["eager", "whole", "whole, dynamic", "regional", "regional, compiled"]
 LENGTHS = {"cpu": "64,96,128,64,160", "cuda": "512,768,1024,512,1536"}
@@ -136,6 +140,24 @@ def table(rows: list[dict]) -> str:
     lines += [f"{r['side']:22}" + "".join(f"{ms:9.2f}" for ms in r["steady_ms"])
               + f"{sum(r['steady_ms']):10.2f}{r['error']:10.1e}" for r in rows]
     return "\n".join(lines)
+
+
+@benchmark(sizes=[64, 160])
+def regional_block(size, device):
+    """An eager block with its MLP in one kernel; `size` is the length of the sequences."""
+    import torch
+
+    import tritium.torch  # noqa: F401
+
+    block, eager = made("regional", WIDTHS[device], device)
+    whole, _ = made("whole, dynamic", WIDTHS[device], device)
+    x = torch.randn(2, size, WIDTHS[device], device=device)
+
+    def without_gradients(side):
+        return lambda: torch.no_grad()(side)(x)
+
+    run, reference, compiled = map(without_gradients, (block, eager, whole))
+    return Case(run, reference, {"eager": reference, "whole": compiled}, tolerance=1e-2 if device == "cuda" else 1e-4)
 
 
 def main() -> None:
