@@ -158,3 +158,8 @@ def printed_format(n):
 @mistake(n="i32")
 def printed_texts(n):
     print("n is", n, "now")
+
+
+@mistake(out_ptr="*fp32")
+def arange_with_one_end(out_ptr):
+    tl.store(out_ptr + tl.arange(64), 0.0)

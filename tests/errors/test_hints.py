@@ -47,7 +47,13 @@ def plain_python(x):
     tl.store(x, host_only(tl.load(x)))
 
 
+@triton.jit
+def zeros_without_type(x):
+    tl.store(x + tl.arange(0, 4), tl.zeros((4,)))
+
+
 HINTS = [
+    (zeros_without_type, triton.CompilationError, "zeros() is missing a required argument: 'dtype'", "tl.float32)"),
     (exp_of_numpy, RuntimeError, "np.exp", "use tl.exp"),
     (maximum_of_numpy, RuntimeError, "np.maximum", "use tl.maximum"),
     (sort_of_numpy, RuntimeError, "np.linalg.eigvals", "compute it before the launch"),

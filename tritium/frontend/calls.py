@@ -140,8 +140,11 @@ def _check_signature(b, node, function, signature, args, kwargs):
     try:
         signature.bind(*args, **kwargs)
     except TypeError as wrong:
-        raise diagnose.error(b, node, f"{function.__name__}(): {wrong}",
-                             hint=f"it is declared as {function.__name__}{_without_annotations(signature)}") from None
+        name = function.__name__
+        hint = f"it is declared as {name}{_without_annotations(signature)}"
+        if "missing" in str(wrong) and dependencies.is_language(function):
+            hint = spelling_hints.whole_call(name) or hint
+        raise diagnose.error(b, node, f"{name}(): {wrong}", hint=hint) from None
 
 
 def _without_annotations(signature):
@@ -329,7 +332,8 @@ def _in_words(message, function, args, kwargs):
     if message.startswith("too many"):
         return (f"takes {len(function.parameters.positional)} arguments, got {len(args) + len(kwargs)}: too many "
                 "positional arguments"), None
-    return message.replace("missing a required", "is missing a required"), None
+    hint = spelling_hints.whole_call(function.name) if dependencies.is_language(function.source) else None
+    return message.replace("missing a required", "is missing a required"), hint
 
 
 def _check_scalars(b, node, source, names):

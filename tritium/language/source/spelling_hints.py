@@ -181,6 +181,23 @@ def instead_of_builtin(name: str) -> str | None:
     return _BUILTINS.get(name)
 
 
+# Calls that NumPy and PyTorch complete by themselves.
+_WHOLE_CALLS = {
+    "arange": "give both ends: tl.arange(0, BLOCK)",
+    "zeros": "say of what type, too: tl.zeros((BLOCK,), tl.float32)",
+    "full": "give shape, value and type: tl.full((BLOCK,), 0.0, tl.float32)",
+}
+
+
+def whole_call(name: str) -> str | None:
+    """How a function of the language is called that others call with less.
+
+    >>> whole_call("arange")
+    'give both ends: tl.arange(0, BLOCK)'
+    """
+    return _WHOLE_CALLS.get(name)
+
+
 DEBUGGERS = ("pdb", "ipdb", "pudb", "debugpy", "bdb")
 
 
