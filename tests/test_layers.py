@@ -60,6 +60,7 @@ GPU_BASE = {"ops", "analysis", "cost_model", "target"}
 INSIDE = {
     "backends": {
         "compiler": set(),
+        "occupancy": set(),
         "driver": {"compiler"},
         "llvm": set(),
         "launcher": {"llvm", "driver"},

@@ -16,6 +16,7 @@ COMMANDS = {
     "demo": ("tritium.tools.demo", "run the kernel collection: is it right, and how fast beside torch or NumPy"),
     "bench": ("tritium.tools.bench.command", "measure kernels beside their rivals; keep and compare the figures"),
     "show": ("tritium.tools.show", "compile a kernel for any machine; show its figures, or one of its stages"),
+    "occupancy": ("tritium.tools.occupancy", "how many programs of a kernel a GPU holds at once, and what limits them"),
     "sanitize": ("tritium.tools.sanitize", "run a program whose CPU kernels check every access of memory"),
     "opt": ("tritium.tools.opt", "run passes on tile IR; show what each of them changes"),
     "explain": ("tritium.tools.explain", "what a launch touches, what it costs and why, for any machine: a page"),

@@ -1,4 +1,4 @@
-"""`python -m tritium show` and occupancy, with no GPU and no driver (S13, S14, S15)."""
+"""`python -m tritium show`, with no GPU and no driver (S14, S15)."""
 
 import subprocess
 import sys
@@ -6,9 +6,7 @@ import sys
 import pytest
 
 from tritium.__main__ import main
-from tritium.backends.compiler import GPUTarget
 from tritium.backends.nvptx.assemble.ptxas import ptxas
-from tritium.tools.occupancy import MACHINES, machine, occupancy_of
 
 KERNEL = """
 import triton
@@ -81,36 +79,3 @@ def test_mistakes(file, capsys, arguments, message):
 
 def test_a_file_that_is_not_there(capsys):
     assert show(capsys, "nowhere.ttir", "-t", "cuda:80")[2].startswith("tritium show: ")
-
-
-# -- occupancy ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("arch", "registers", "shared", "warps", "programs", "limiter"), [
-    (90, 32, 0, 4, 16, "warps"),
-    (90, 168, 114688, 12, 1, "registers"),
-    (90, 40, 232448, 4, 1, "shared memory"),
-    (90, 40, 232449, 4, 0, "shared memory"),
-    (80, 255, 0, 8, 1, "registers"),
-    (86, 32, 49152, 4, 2, "shared memory"),
-    (75, 16, 0, 1, 16, "programs"),
-    (89, 24, 0, 32, 1, "warps"),
-])  # fmt: skip
-def test_occupancy_on_nvidia(arch, registers, shared, warps, programs, limiter):
-    """As the vendor's calculator has it."""
-    found = occupancy_of(registers, shared, warps, GPUTarget("cuda", arch, 32))
-    assert (found.programs, found.limiter) == (programs, limiter)
-    assert found.warps == programs * warps <= machine(GPUTarget("cuda", arch, 32)).warps
-
-
-def test_occupancy_on_amd_counts_both_register_files():
-    """512 registers for each lane: a kernel with 128 has four waves on each of four SIMDs."""
-    found = occupancy_of(128, 0, 4, GPUTarget("hip", "gfx942", 64))
-    assert found.limits["registers"] == 4 and found.share == 0.5
-    assert occupancy_of(512, 0, 4, GPUTarget("hip", "gfx90a", 64)).programs == 1
-
-
-def test_unknown_machines_are_named():
-    with pytest.raises(ValueError, match=r"the occupancy of cpu:host:1 is not known\nhint: it is for cuda:70"):
-        machine(GPUTarget("cpu", "host", 1))
-    assert all(MACHINES.values())

@@ -10,6 +10,7 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
+from tritium.backends.occupancy import MACHINES, occupancy
 from tritium.kernels import arrays, checks
 from tritium.kernels.registry import Kernel, nbytes, normal
 
@@ -75,17 +76,17 @@ def persistent_kernel(out_ptr, x_ptr, x_stride, out_stride, n_rows, n_cols, BLOC
         tl.store(out_ptr + row * out_stride + columns, e / tl.sum(e, axis=0), mask=mask)
 
 
-def resident_programs(kernel, num_warps: int) -> int:
-    """How many programs of a compiled kernel the device holds at a time: registers and shared memory decide."""
+def resident_programs(kernel) -> int:
+    """How many programs of a compiled kernel the device holds at a time: registers and shared memory decide.
+
+    A processor of a CPU runs one at a time.
+    """
     driver = triton.runtime.driver.active
-    device = driver.utils.get_device_properties(driver.get_current_device())
-    if kernel is None:  # interpreted: nothing was compiled
-        return device["multiprocessor_count"]
+    processors = driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
+    if kernel is None or kernel.metadata.target.backend not in MACHINES:  # None: interpreted, nothing was compiled
+        return processors
     kernel._init_handles()
-    threads = device["warpSize"] * num_warps
-    by_registers = device["max_num_regs"] // max(kernel.n_regs * threads, 1)
-    by_memory = device["max_shared_mem"] // max(kernel.metadata.shared, 1)
-    return device["multiprocessor_count"] * max(1, min(by_registers, by_memory))
+    return processors * max(1, occupancy(kernel).programs)
 
 
 def persistent(x):
@@ -102,7 +103,7 @@ def persistent(x):
     options = {"BLOCK": triton.next_power_of_2(cols), "num_stages": 2, "num_warps": 8}
     args = (out, x, arrays.strides(x)[0], arrays.strides(out)[0], rows, cols)
     kernel = persistent_kernel.warmup(*args, **options, grid=(1,))
-    programs = min(resident_programs(kernel, options["num_warps"]), rows)
+    programs = min(resident_programs(kernel), rows)
     persistent_kernel[(programs,)](*args, **options)
     return out
 

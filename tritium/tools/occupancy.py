@@ -1,137 +1,142 @@
-"""How many programs of a kernel one processor of a GPU holds at once, and what keeps it from holding more.
+"""`python -m tritium occupancy`: how many programs of a kernel a GPU's processor holds at once, and what limits them.
 
-    kernel = softmax.warmup(x, y, 781, BLOCK=1024, grid=(1,))
-    found = occupancy(kernel)
-    print(found)                                         # 8 programs of 8 warps on each SM ..., limited by warps
-    kernel[(processors * found.programs, 1, 1)](...)     # a grid that fills the GPU once
+    python -m tritium occupancy kernels.py -n add_kernel -s "*fp32:16, *fp32:16, *fp32:16, i32, 1024" -t sm_90
+    python -m tritium occupancy -t gfx942 --registers 96 --shared 16384 --num-warps 4
+    python -m tritium occupancy --list
 
-No GPU is needed: what an architecture has stands in a table.
+A kernel is compiled for the target and its own figures count; without one, --registers, --shared and --num-warps say
+what a program needs. No GPU is needed. The function behind it is `tritium.tools.occupancy.occupancy(kernel)`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import argparse
+import sys
+from typing import Any
+
+from tritium.backends.occupancy import MACHINES, Machine, Occupancy, machine, occupancy, occupancy_of
+from tritium.tools.command import UsageError, guarded
+
+__all__ = ["MACHINES", "Machine", "Occupancy", "machine", "main", "occupancy", "occupancy_of", "report"]
 
 
-class Machine(NamedTuple):
-    """What one processor has: an SM of NVIDIA's, a compute unit of AMD's.
+def parser() -> argparse.ArgumentParser:
+    """The command's arguments.
 
-    A warp gets registers in multiples of `unit`, from one of the processor's four quarters; a program gets shared
-    memory in multiples of 128 bytes, and `reserved` bytes go with each.
+    >>> parser().parse_args(["-t", "gfx942", "--registers", "96"]).registers
+    96
     """
-
-    warps: int
-    programs: int
-    registers: int
-    shared: int
-    most_shared: int  # of one program
-    reserved: int = 1024
-    unit: int = 256
-    warp_size: int = 32
-
-
-_QUARTERS, _SHARED_UNIT = 4, 128
-_KIB = 1024
-
-
-def _sm(warps: int, programs: int, shared: int, reserved: int = 1024) -> Machine:
-    return Machine(warps, programs, 65536, shared * _KIB, shared * _KIB - reserved, reserved)
+    p = argparse.ArgumentParser("python -m tritium occupancy", description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("path", nargs="?", help="the Python file with the kernel, or a file of one of its stages")
+    p.add_argument("--kernel-name", "-n", help="the kernel's name in the Python file")
+    p.add_argument("--signature", "-s", help="types, hints and constants, e.g. '*fp32:16, i32, 1024'")
+    p.add_argument("--target", "-t", help="sm_90, gfx942, ...; by default this machine's, or as the file says")
+    p.add_argument("--num-warps", "-w", type=int)
+    p.add_argument("--num-stages", "-ns", type=int)
+    p.add_argument("--maxnreg", type=int, help="the most registers of a thread, of a kernel that is compiled")
+    p.add_argument("--registers", type=int, help="registers of a thread; AMD: vector registers, accumulators included")
+    p.add_argument("--scalars", type=int, default=0, help="AMD: scalar registers of a warp")
+    p.add_argument("--shared", type=int, help="bytes of shared memory (LDS) of a program")
+    p.add_argument("--list", action="store_true", help="list what a processor of each known GPU has")
+    return p
 
 
-def _cdna(lds: int) -> Machine:
-    """512 vector registers for each lane, ordinary and accumulation ones together, handed out by eight."""
-    return Machine(32, 32, 4 * 512 * 64, lds * _KIB, lds * _KIB, 0, 8 * 64, 64)
+def main(arguments: list[str]) -> int:
+    """The command."""
+    args = parser().parse_args(arguments)
+    return guarded("occupancy", lambda: print("\n".join(_lines(args))))
 
 
-MACHINES = {
-    "cuda": {70: _sm(64, 32, 96, 0), 72: _sm(64, 32, 96, 0), 75: _sm(32, 16, 64, 0), 80: _sm(64, 32, 164),
-             86: _sm(48, 16, 100), 87: _sm(48, 16, 164), 88: _sm(48, 16, 100), 89: _sm(48, 24, 100),
-             90: _sm(64, 32, 228), 100: _sm(64, 32, 228), 101: _sm(48, 24, 228), 103: _sm(64, 32, 228),
-             110: _sm(48, 24, 228), 120: _sm(48, 24, 100), 121: _sm(48, 24, 100)},
-    "hip": {"gfx90a": _cdna(64), "gfx940": _cdna(64), "gfx941": _cdna(64), "gfx942": _cdna(64), "gfx950": _cdna(160)},
-}  # fmt: skip
+def _lines(args: argparse.Namespace) -> list[str]:
+    if args.list:
+        return table()
+    if args.path is not None:
+        return _of_kernel(args)
+    if args.registers is None:
+        raise UsageError("name a file with a kernel, or say what a program needs: --registers, --shared, --num-warps; "
+                         "--list lists the GPUs")
+    for name, least in (("registers", 1), ("shared", 0), ("num_warps", 1), ("scalars", 0)):
+        if (getattr(args, name) or least) < least:
+            raise UsageError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(args, name)}")
+    from tritium.tools.compile import parse_target
 
-
-def machine(target: Any) -> Machine:
-    """What a processor of a target has.
-
-    >>> from tritium.backends.compiler import GPUTarget
-    >>> machine(GPUTarget("cuda", "90a", 32)).warps, machine(GPUTarget("hip", "gfx942", 64)).registers
-    (64, 131072)
-    """
-    known = MACHINES.get(target.backend, {})
-    text = str(target.arch).removeprefix("sm").removeprefix("_").rstrip("af")
-    found = known.get(int(text) if text.isdigit() else target.arch)
-    if found is None:
-        listed = ", ".join(f"{backend}:{arch}" for backend, rows in MACHINES.items() for arch in rows)
-        raise ValueError(f"the occupancy of {target} is not known\nhint: it is for {listed}")
-    return found
-
-
-class Occupancy(NamedTuple):
-    """Programs on one processor, what each limit alone would allow, and of how many warps a program is."""
-
-    limits: dict[str, int]
-    warps_each: int
-    most_warps: int
-
-    @property
-    def programs(self) -> int:
-        """Programs on one processor at once."""
-        return min(self.limits.values())
-
-    @property
-    def warps(self) -> int:
-        """Warps on one processor at once."""
-        return self.programs * self.warps_each
-
-    @property
-    def share(self) -> float:
-        """Warps there are, of those there could be."""
-        return self.warps / self.most_warps
-
-    @property
-    def limiter(self) -> str:
-        """What keeps more programs out: of several, what the machine has of warps or programs."""
-        return min(self.limits, key=lambda name: self.limits[name])
-
-    def __str__(self) -> str:
-        return (f"{self.programs} programs of {self.warps_each} warps on each processor, {self.warps} of "
-                f"{self.most_warps} warps ({self.share:.0%}); limited by {self.limiter}")
-
-
-def occupancy(kernel: Any) -> Occupancy:
-    """The occupancy of a compiled kernel on the machine it is compiled for.
-
-    >>> from types import SimpleNamespace as Kernel
-    >>> from tritium.backends.compiler import GPUTarget
-    >>> metadata = Kernel(num_warps=4, shared=0, target=GPUTarget("cuda", 86, 32))
-    >>> occupancy(Kernel(metadata=metadata, n_regs=32)).limiter
-    'warps'
-    """
-    warps = kernel.metadata.num_warps + getattr(kernel.metadata, "producer_warps", 0)
-    return occupancy_of(kernel.n_regs, kernel.metadata.shared, warps, kernel.metadata.target)
-
-
-def occupancy_of(registers: int, shared: int, warps: int, target: Any) -> Occupancy:
-    """The occupancy of programs of `warps` warps that use `registers` per thread and `shared` bytes of shared memory.
-
-    >>> from tritium.backends.compiler import GPUTarget
-    >>> found = occupancy_of(64, 40000, 8, GPUTarget("cuda", 90, 32))
-    >>> found.limits
-    {'warps': 8, 'programs': 32, 'registers': 4, 'shared memory': 5}
-    >>> print(found)
-    4 programs of 8 warps on each processor, 32 of 64 warps (50%); limited by registers
-    """
+    target, warps = parse_target(args.target), args.num_warps or 4
     has = machine(target)
-    for_warp = _up(max(registers, 1) * has.warp_size, has.unit)
-    by_registers = has.registers // _QUARTERS // for_warp * _QUARTERS // warps
-    each = _up(shared, _SHARED_UNIT) + has.reserved
-    by_shared = has.programs if each == 0 else has.shared // each
-    limits = {"warps": has.warps // warps, "programs": has.programs, "registers": by_registers,
-              "shared memory": 0 if shared > has.most_shared else by_shared}
-    return Occupancy(limits, warps, has.warps)
+    if args.registers > has.most_registers:
+        raise UsageError(f"a thread of {target} has at most {has.most_registers} registers, not {args.registers}")
+    return report(args.registers, args.shared or 0, warps, target, args.scalars)
 
 
-def _up(value: int, unit: int) -> int:
-    return -(-value // unit) * unit
+def _of_kernel(args: argparse.Namespace) -> list[str]:
+    from tritium.tools.show import compiled
+
+    given = [f"--{name}" for name in ("registers", "shared") if getattr(args, name) is not None]
+    if given:
+        raise UsageError(f"{' and '.join(given)} cannot be given with a kernel: its own figures count")
+    kernel = compiled(args)
+    meta = kernel.metadata
+    machine(meta.target)
+    if not hasattr(meta, "n_regs"):
+        raise UsageError(f"the registers of {kernel.name} are not known: it was not assembled, for want of an "
+                         "assembler or of shared memory\nhint: give them by --registers, without the kernel")
+    warps = meta.num_warps + getattr(meta, "producer_warps", 0)
+    scalars = getattr(meta, "n_sgprs", 0) or 0
+    return [f"{kernel.name} for {meta.target}", *report(meta.n_regs, meta.shared, warps, meta.target, scalars)]
+
+
+def report(registers: int, shared: int, warps: int, target: Any, scalars: int = 0) -> list[str]:
+    """Lines on a program's needs: the occupancy, what each limit allows, what another program would take.
+
+    >>> from tritium.backends.compiler import GPUTarget
+    >>> print("\\n".join(report(96, 16384, 4, GPUTarget("hip", "gfx942", 64))))
+    4 programs of 4 warps on each processor, 16 of 32 warps (50%); limited by shared memory
+    warps              8 programs
+    programs          16 programs
+    registers          5 programs   96 for a thread
+    shared memory      4 programs   16384 bytes
+    one program more   needs 12800 bytes of shared memory or fewer
+    """
+    found = occupancy_of(registers, shared, warps, target, scalars)
+    needs = {"registers": f"   {registers} for a thread", "shared memory": f"   {shared} bytes",
+             "scalar registers": f"   {scalars} for a warp"}  # fmt: skip
+    rows = [f"{name:<16} {count:>3} program{'s' if count != 1 else ' '}{needs.get(name, '')}".rstrip()
+            for name, count in found.limits.items()]
+    return [str(found), *rows, *_another(found, registers, shared, warps, target, scalars)]
+
+
+def _another(found: Occupancy, registers: int, shared: int, warps: int, target: Any, scalars: int) -> list[str]:
+    """What one program more would take, if registers and shared memory are all that keeps it out."""
+    wanted = found.programs + 1
+    if occupancy_of(1, 0, warps, target, scalars).programs < wanted:
+        return []
+    parts = []
+    if found.limits["registers"] < wanted:
+        fits = lambda r: occupancy_of(r, 0, warps, target).limits["registers"] >= wanted
+        most = next(filter(fits, range(registers, 0, -1)))
+        parts.append(f"{most} registers")
+    if found.limits["shared memory"] < wanted:
+        unit = machine(target).shared_unit
+        fits = lambda m: occupancy_of(1, m, warps, target).limits["shared memory"] >= wanted
+        most = next(filter(fits, range(shared // unit * unit, -1, -unit)))
+        parts.append(f"{most} bytes of shared memory")
+    return [f"one program more   needs {' and '.join(parts)} or fewer"]
+
+
+def table() -> list[str]:
+    """What a processor of each known GPU has.
+
+    >>> table()[1].split()
+    ['sm_70', '64', '32', '65536', '98304', '98304']
+    """
+    rows = [f"{'target':<9}{'warps':>6}{'programs':>9}{'registers':>10}{'shared':>8}{'of a program':>13}"]
+    for names in MACHINES.values():
+        for arch, has in names.items():
+            name = f"sm_{arch}" if isinstance(arch, int) else arch
+            rows.append(f"{name:<9}{has.warps:>6}{has.programs:>9}{has.registers:>10}{has.shared:>8}"
+                        f"{has.most_shared:>13}")
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -178,6 +178,7 @@ def low_occupancy(e: Explanation) -> Iterator[Finding]:
         return
     remedy = {"registers": "smaller tiles or more warps leave room for another program",
               "shared memory": "smaller tiles or fewer stages leave room for another program",
+              "scalar registers": "fewer pointers and numbers that all threads share leave room for another program",
               "warps": "fewer warps a program", "programs": "more warps a program"}[occupancy.limiter]
     yield Finding("warning", "occupancy", e.first_line,
                   f"{occupancy.warps} of {occupancy.most_warps} warps on a processor ({occupancy.share:.0%}), limited "

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tritium.backends.gpu import ops as gpu_ops
+from tritium.backends.occupancy import Occupancy, machine, occupancy_of
 from tritium.errors import innermost
 from tritium.insight.facts.launch import Launch
 from tritium.insight.facts.liveness import most_registers
 from tritium.ir.core import walk
-from tritium.tools.occupancy import Occupancy, machine, occupancy_of
 
 _L1_LEAST = 28 << 10  # bytes of L1 that no shared memory takes: 256 KiB of both less 228, 192 less 164, 128 less 100
 
@@ -89,7 +89,7 @@ def resources(launch: Launch) -> Resources:
     return Resources(
         str(target), launch.num_warps, producers, registers, estimated, meta.get("n_spills"), shared, buffers(module),
         occupancy,
-        tuple(at(n, occupancy_of(n, shared, warps, target)) for n in range(16, 256, 8)),
+        tuple(at(n, occupancy_of(n, shared, warps, target)) for n in range(16, has.most_registers + 1, 8)),
         tuple(at(n, occupancy_of(registers, shared, n, target)) for n in (1, 2, 4, 8, 16, 32)),
         tuple(at(n, occupancy_of(registers, n, warps, target))
               for n in range(0, has.most_shared + 1, 8192)))  # fmt: skip
@@ -99,7 +99,10 @@ def l1_bytes(launch: Launch, used: Resources) -> int:
     """The L1 cache that is left for each program: what shared memory does not take of the processor's."""
     if used.occupancy is None or not used.occupancy.programs:
         return _L1_LEAST
-    programs, total = used.occupancy.programs, machine(launch.target).shared + _L1_LEAST
+    has, programs = machine(launch.target), used.occupancy.programs
+    if has.cache:  # L1 is a memory of its own
+        return has.cache // programs
+    total = has.shared + _L1_LEAST
     return max(_L1_LEAST, total - programs * used.shared) // programs
 
 
