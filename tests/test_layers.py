@@ -59,8 +59,9 @@ ALLOWED = {
 GPU_BASE = {"ops", "analysis", "cost_model", "target"}
 INSIDE = {
     "backends": {
-        "compiler": set(),
         "occupancy": set(),
+        "targets": {"occupancy", "llvm"},
+        "compiler": {"targets"},
         "driver": {"compiler"},
         "llvm": set(),
         "launcher": {"llvm", "driver"},

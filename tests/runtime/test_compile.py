@@ -94,7 +94,10 @@ def test_a_file_of_another_machine(fake, tmp_path):
 
 def test_target_must_be_a_target(fake):
     with pytest.raises(AssertionError, match="target must be of GPUTarget type"):
+        compile(source(), 90)
+    with pytest.raises(ValueError, match="'cuda' is not a target"):
         compile(source(), "cuda")
+    assert compile(source(), "fake:paper:1").metadata.target == TARGET  # by its name
     assert compile(source()).metadata.target == TARGET  # the active driver's
 
 
@@ -181,6 +184,29 @@ def test_targets():
         assert GPUTarget.parse(text).warp_size == size
     with pytest.raises(ValueError, match="'cuda' is not a target"):
         GPUTarget.parse("cuda")
+
+
+@pytest.mark.parametrize(("name", "target"), [
+    ("cpu", "cpu:host:1"), ("host", "cpu:host:1"), ("x86-64-v3", "cpu:x86-64-v3:1"), ("aarch64", "cpu:aarch64:1"),
+    ("x86-64-v2,+avx2", "cpu:x86-64-v2,+avx2:1"), ("sm_90", "cuda:90:32"), ("sm90a", "cuda:90a:32"),
+    ("cuda:sm_90a", "cuda:90a:32"), ("nvidia:120", "cuda:120:32"), ("gfx942", "hip:gfx942:64"),
+    ("gfx1100", "hip:gfx1100:32"), ("amd:gfx90a", "hip:gfx90a:64"), ("gfx90a:sramecc+:xnack-", "hip:gfx90a:64"),
+    ("hip:gfx1100:64", "hip:gfx1100:64"), ("abacus:9:4", "abacus:9:4"),
+])
+def test_names_of_targets(name, target):
+    assert str(GPUTarget.parse(name)) == str(GPUTarget.of(name)) == target
+    assert GPUTarget.parse(target) == GPUTarget.parse(name)
+
+
+@pytest.mark.parametrize(("name", "why"), [
+    ("gfx924", "did you mean 'gfx942'"), ("hip:gfx924", "did you mean 'hip:gfx942'"), ("sm_9O", "did you mean 'sm_90'"),
+    ("cuda:91", "did you mean 'cuda:90'.* names sm_70, sm_72, .*sm_121$"), ("x86-64-v9", "did you mean 'x86-64"),
+    ("cpu:arm64", "unknown CPU target 'arm64'; use one of: host, x86-64.*did you mean 'cpu:aarch64'"),
+    ("gpu", "the names cpu, x86-64, .*sm_90, .*gfx942"), ("", "is not a target"), ("cuda:90:32:1", "is not a targ"),
+])
+def test_unknown_names_list_the_known(name, why):
+    with pytest.raises(ValueError, match=f"(?s){why}"):
+        GPUTarget.parse(name)
 
 
 def test_lazy_dict():

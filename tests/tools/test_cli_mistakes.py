@@ -80,7 +80,7 @@ USAGE = [  # arguments | what is said
     (but(SHOW, s=""), "needs --kernel-name and --signature"),
     (but(COMPILE, s=""), "the signature has 1 entries"),
     ([*SHOW, "-t", "gpu"], "'gpu' is not a target"),
-    ([*SHOW, "-t", "cuda:91"], "there is no NVIDIA architecture 91"),
+    ([*SHOW, "-t", "cuda:91"], "'cuda:91' is not a target"),
     ([*SHOW, "-t", "cpu:z80"], "unknown CPU target 'z80'"),
     ([*SHOW, "-t", "cuda:90:64"], "warps of NVIDIA GPUs have 32 threads"),
     ([*SHOW, "-t", "::"], "'::' is not a target"),
@@ -156,10 +156,21 @@ def test_the_users_frames_are_shown(here, capsys):
         'File "raises.py", line 3, in <module>', 'File "raises.py", line 2, in f']
 
 
-@pytest.mark.parametrize("target", ["cpu", "host", "x86-64-v3", "aarch64", "cpu:aarch64"])
-def test_cpus_by_name(here, capsys, target):
+@pytest.mark.parametrize("target", ["cpu", "host", "x86-64-v3", "aarch64", "cpu:aarch64", "sm_90"])
+def test_machines_by_name(here, capsys, target):
     status, out, _ = called(capsys, [*SHOW, "-t", target])
-    assert status == 0 and out.startswith("fill for cpu:")
+    assert status == 0 and out.startswith("fill for c")
+
+
+@pytest.mark.parametrize("command", [
+    SHOW, COMPILE, ["occupancy", "--registers", "8"], ["opt", "--list"], ["sanitize"],
+    ["explain", "kernels.py:fill", "out=fp32[64]", "n=64", "B=64", "--grid", "1"],
+], ids=lambda command: command[0])
+def test_every_command_knows_the_names(here, capsys, command):
+    """One parser: a name that is nearly one is asked about, wherever it is given."""
+    program = ["kernels.py"] if command == ["sanitize"] else []
+    status, _, said = called(capsys, [*command, "--target", "sm_9O", *program])
+    assert status == 2 and "'sm_9O' is not a target" in said and "did you mean 'sm_90'?" in said
 
 
 def test_version(capsys):

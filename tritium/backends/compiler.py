@@ -40,16 +40,23 @@ class GPUTarget:
 
     @classmethod
     def parse(cls, text: str) -> GPUTarget:
-        """The target that `str` writes; the warp size of known backends may be left out.
+        """The target that a name stands for: what `str` writes, or a name alone; see `backends.targets`.
 
-        >>> GPUTarget.parse("hip:gfx942:64").arch, GPUTarget.parse("cuda:90a").warp_size
-        ('gfx942', 32)
+        >>> GPUTarget.parse("hip:gfx942:64").arch, GPUTarget.parse("cuda:90a").warp_size, str(GPUTarget.parse("gfx942"))
+        ('gfx942', 32, 'hip:gfx942:64')
         """
-        backend, arch, warp_size = (*text.split(":"), "", "")[:3]
-        warp_size = warp_size or str(_warp_size(backend, arch))
-        if not (backend and arch and warp_size.isdigit()) or text.count(":") > 2:
-            raise ValueError(f"{text!r} is not a target: write backend:arch:warp_size, such as cuda:90:32")
-        return cls(backend, arch, int(warp_size))
+        from tritium.backends.targets import resolve
+
+        return cls(*resolve(text))
+
+    @classmethod
+    def of(cls, target: GPUTarget | str) -> GPUTarget:
+        """A target that may be given by its name.
+
+        >>> GPUTarget.of("sm_90") == GPUTarget.of(GPUTarget("cuda", 90, 32))
+        True
+        """
+        return cls.parse(target) if isinstance(target, str) else target
 
     def with_arch(self, arch: str | None) -> GPUTarget:
         """The target with the architecture that the option `arch` names, in any of its spellings.
@@ -59,11 +66,6 @@ class GPUTarget:
         """
         number = re.fullmatch(r"(?:sm_?)?(\d+)a?", arch or "")
         return dataclasses.replace(self, arch=int(number[1]) if number else arch or self.arch)
-
-
-def _warp_size(backend: str, arch: str) -> int | str:
-    """Threads of a warp, where the name of the machine tells."""
-    return {"cuda": 32, "cpu": 1, "hip": 64 if arch.startswith("gfx9") else 32}.get(backend, "")
 
 
 class Language(enum.Enum):

@@ -46,16 +46,18 @@ def __getattr__(name: str):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def compile(src, target: GPUTarget | None = None, options: dict | Options | None = None,
+def compile(src, target: GPUTarget | str | None = None, options: dict | Options | None = None,
             _env_vars: dict | None = None):
     """Compile an `ASTSource`, or a file of any stage, for a target: the machine's own by default.
 
-    No device is needed when a target is given. `options` that are complete win over those the file was written with.
+    No device is needed when a target is given, as a GPUTarget or by its name: "sm_90", "gfx942", "x86-64-v3". `options`
+    that are complete win over those the file was written with.
 
-    >>> compile("kernel.ttir", target="cuda")
+    >>> compile("kernel.ttir", target=90)
     Traceback (most recent call last):
-    AssertionError: target must be of GPUTarget type, not 'cuda'
+    AssertionError: target must be of GPUTarget type, not 90
     """
+    target = GPUTarget.parse(target) if isinstance(target, str) else target
     if target is not None and not isinstance(target, GPUTarget):
         raise AssertionError(f"target must be of GPUTarget type, not {target!r}")
     try:
@@ -155,13 +157,13 @@ def _require_emulation(target: GPUTarget) -> None:
                    "and `tritium.sanitize(target=...)` check on an emulated GPU what it would do")
 
 
-def make_backend(target: GPUTarget) -> BaseBackend:
-    """The backend for a target.
+def make_backend(target: GPUTarget | str) -> BaseBackend:
+    """The backend for a target, or for the name of one.
 
     >>> make_backend(GPUTarget("cpu", "host", 1)).binary_ext
     'obj'
     """
-    return BaseBackend(target)
+    return BaseBackend(GPUTarget.of(target))
 
 
 def max_shared_mem(device: int) -> int:

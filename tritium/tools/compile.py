@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--kernel-name", "-n", required=True, help="the kernel's name in the file")
     p.add_argument("--signature", "-s", required=True, help="types, hints and constants, e.g. '*fp32:16, i32, 1024'")
     p.add_argument("--grid", "-g", required=True, help="three C expressions of the arguments: 'gx, gy, gz'")
-    p.add_argument("--target", "-t", help="backend:arch[:warp_size], e.g. cuda:90a; by default this machine's")
+    p.add_argument("--target", "-t", help="sm_90, gfx942, x86-64-v3, cuda:90a:32, ...; by default this machine's")
     p.add_argument("--num-warps", "-w", type=int, default=1)
     p.add_argument("--num-stages", "-ns", type=int, default=3)
     p.add_argument("--out-name", "-on", help="name of the C function; by default the kernel's")
@@ -43,21 +43,16 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def parse_target(text: str | None) -> Any:
-    """A target from its text; the name of a CPU, or `cpu` for this one, is enough.
+def parse_target(target: Any) -> Any:
+    """A target that may be given by its name; None stands for this machine's.
 
     >>> parse_target("cuda:90:32"), str(parse_target("x86-64-v3"))
     (GPUTarget(backend='cuda', arch=90, warp_size=32), 'cpu:x86-64-v3:1')
     """
     from tritium.backends.compiler import GPUTarget
     from tritium.backends.driver import driver
-    from tritium.backends.llvm.target import CPU_TARGETS
 
-    if text is None:
-        return driver.active.get_current_target()
-    if text == "cpu":
-        text = "cpu:host"
-    return GPUTarget.parse(f"cpu:{text}" if text in ("host", *CPU_TARGETS) else text)
+    return driver.active.get_current_target() if target is None else GPUTarget.of(target)
 
 
 def known_target(text: str | None) -> Any:
@@ -199,7 +194,7 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     if len(grid) != 3:
         raise UsageError(f"the grid needs three expressions, gx, gy, gz; {args.grid!r} has {len(grid)}")
     fn = kernel_in(args.path, args.kernel_name)
-    target = parse_target(args.target) if args.target is None or isinstance(args.target, str) else args.target
+    target = parse_target(args.target)
     if target.backend not in aot.DEVICES:
         raise UsageError(f"ahead-of-time C sources exist for {', '.join(aot.DEVICES)}, not for {target.backend}")
     parameters = aot.parse_signature(fn.arg_names, args.signature)

@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("kernel", metavar="FILE.py:KERNEL", help="the kernel, or a program that launches it")
     p.add_argument("arguments", nargs="*", metavar="NAME=VALUE", help="arguments and options of the launch")
     p.add_argument("--grid", "-g", help="one to three expressions, e.g. 'cdiv(M, BM), cdiv(N, BN)'")
-    p.add_argument("--target", "-t", help="cpu, cuda:80, cuda:90a, ...; by default this machine's")
+    p.add_argument("--target", "-t", help="cpu, sm_80, gfx942, cuda:90a, ...; by default this machine's")
     p.add_argument("--output", "-o", help="the page to write; by default KERNEL.html")
     p.add_argument("--text", action="store_true", help="print a report instead of writing the page")
     p.add_argument("--compare", nargs="+", metavar="NAME=VALUE", help="a second launch with these changes")

@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("path", nargs="?", metavar="FILE.tir", help="tile IR; - reads standard input")
     p.add_argument("--passes", "-p", help="names, separated by commas; by default the whole pipeline of the target")
-    p.add_argument("--target", "-t", help="backend:arch[:warp_size], e.g. cuda:90a or cpu; by default as the file says")
+    p.add_argument("--target", "-t", help="sm_90, gfx942, cpu, cuda:90a:32, ...; by default as the file says")
     p.add_argument("--options", "-O", default="", help="compile options, e.g. num_warps=8,num_stages=2")
     p.add_argument("--after-each", action="store_true", help="print the module after each pass that changed it")
     p.add_argument("--diff", action="store_true", help="print a unified diff for each pass that changed something")

@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("path", help="the Python file with the kernel, or a file of one of its stages")
     p.add_argument("--kernel-name", "-n", help="the kernel's name in the Python file")
     p.add_argument("--signature", "-s", help="types, hints and constants, e.g. '*fp32:16, i32, 1024'")
-    p.add_argument("--target", "-t", help="backend:arch[:warp_size], e.g. cuda:90a; by default as the file says")
+    p.add_argument("--target", "-t", help="sm_90, gfx942, x86-64-v3, cuda:90a:32, ...; by default as the file says")
     p.add_argument("--num-warps", "-w", type=int)
     p.add_argument("--num-stages", "-ns", type=int)
     p.add_argument("--maxnreg", type=int)

@@ -22,7 +22,7 @@ class EmulatedDriver(DriverBase):
     emulates, launcher_cls = True, EmulatedLauncher
 
     def __init__(self, target: GPUTarget | str, programs: int = PROGRAMS):
-        target = GPUTarget.parse(target) if isinstance(target, str) else target
+        target = GPUTarget.of(target)
         if target.backend != "cuda":
             raise fail(ValueError, f"the sanitizer emulates no {target}", hint="cuda:80 and cuda:90a are two it knows")
         if programs < 1:
