@@ -67,7 +67,9 @@ INSIDE = {
         "launcher": {"llvm", "driver"},
         "cpu": {"llvm", "launcher", "compiler", "driver"},
         "gpu": {"llvm"},
-        "nvptx": {"llvm", "launcher", "compiler", "driver", "gpu"},
+        "gpu_runtime": {"llvm", "launcher", "driver"},
+        "nvptx": {"llvm", "launcher", "compiler", "driver", "gpu", "gpu_runtime"},
+        "amdgcn": {"llvm", "launcher", "compiler", "driver", "gpu", "gpu_runtime"},
     },
     "backends/gpu": {
         "ops": set(),
@@ -101,6 +103,14 @@ INSIDE = {
         "compile": {"isa", "assemble", "kernel_traits"},
         "driver": {"runtime"},
     },
+    "backends/gpu_runtime": {
+        "library": set(),
+        "launcher": set(),
+        "launch": {"library", "launcher"},
+        "memory": {"library", "launch"},
+        "services": {"library", "launch"},
+        "driver": {"library", "launch", "memory"},
+    },
     "insight": {
         "facts": set(),
         "explain": {"facts", "profile"},
@@ -115,7 +125,7 @@ EXCEPTIONS = {
     ("ir/opdef.py", "ops"): "an unpickled op looks its kind up in the table, which must be full",
     ("ir/text.py", "ops"): "so must a parsed one",
     ("backends/cpu/driver.py", "testing"): "a driver names its benchmarker",
-    ("backends/nvptx/driver.py", "testing"): "a driver names its benchmarker",
+    ("backends/gpu_runtime/driver.py", "testing"): "a driver names its benchmarker",
     ("backends/nvptx/compile.py", "tools"): "the sass stage is what the disassembler prints",
 }
 

@@ -12,7 +12,7 @@ import pytest
 from tests.test_layers import imports
 
 ROOT = Path(__file__).resolve().parents[1] / "tritium"
-SHARED = ("backends/gpu", "backends/llvm", "backends/launcher", "runtime", "compiler")
+SHARED = ("backends/gpu", "backends/llvm", "backends/launcher", "backends/gpu_runtime", "runtime", "compiler")
 FILES = sorted(path for folder in SHARED for path in (ROOT / folder).rglob("*.py"))
 NVIDIA = re.compile(r"nvvm|ptx|cuda", re.IGNORECASE)
 
@@ -20,9 +20,12 @@ NVIDIA = re.compile(r"nvvm|ptx|cuda", re.IGNORECASE)
 STRINGS = {
     ("runtime/autotuner.py", "PTXASError"): "an exception that Triton's users catch",
     ("runtime/measuring.py", "use_cuda_graph"): "a parameter of Triton's",
+    ("backends/gpu_runtime/library.py", "cuda"): "what torch calls a GPU, whoever made it",
+    ("backends/gpu_runtime/launch.py", "cuda_stream"): "the handle of torch's streams, on ROCm too",
+    ("backends/gpu_runtime/launch.py", "torch.cuda.Stream"): "their class",
 }
 # (file, import): why it is there.
-IMPORTS = {("runtime/memory.py", "tritium.backends.nvptx.runtime.memory"): "memory of NVIDIA GPUs, for users"}
+IMPORTS: dict[tuple[str, str], str] = {}
 # A line with one of these words is about something else than a warp of 32 lanes, or the five bits of a lane.
 OTHER_NUMBERS = re.compile(r"bits|width|BITS|1 << 31|MOST_AXES|count < 32|XOR|unit")
 

@@ -213,11 +213,11 @@ def test_the_default_backend(monkeypatch):
         knobs.backend = None
         for name in ("cpu", "nvidia", "cuda"):
             monkeypatch.setenv("TRITON_DEFAULT_BACKEND", name)
-            monkeypatch.setattr(cuda, "available", lambda: True)
+            monkeypatch.setattr(cuda.CUDA, "available", lambda: True)
             knobs.refresh_knobs()
             assert drivers.default is drivers.named("cpu" if name == "cpu" else "cuda") is drivers.of_device(None)
             assert drivers.of_device("cpu") is drivers.named("cpu")
-        monkeypatch.setattr(cuda, "available", lambda: False)
+        monkeypatch.setattr(cuda.CUDA, "available", lambda: False)
         with pytest.raises(RuntimeError, match=r"Backend device 'cuda' is not active\."):
             drivers.default.get_current_device()
         knobs.runtime.default_backend = "abacus"

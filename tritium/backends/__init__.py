@@ -99,7 +99,13 @@ def present(name: str) -> bool:
     True
     """
     folder = FOLDERS.get(name)
-    return folder is not None and (folder in sys.modules or importlib.util.find_spec(folder) is not None)
+    return folder is not None and (hasattr(sys.modules.get(folder), "BACKEND") or _is_package(folder))
+
+
+def _is_package(folder: str) -> bool:
+    """Whether a package can be imported; a folder with a driver alone is none."""
+    spec = importlib.util.find_spec(folder)
+    return spec is not None and spec.origin is not None
 
 
 def may_have_device(name: str) -> bool:

@@ -8,6 +8,7 @@ no tensors.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -228,18 +229,20 @@ class Drivers:
                              "hint: move them to the CPU, or unset TRITIUM_BACKEND")
         if device is None or knobs.backend:
             return self.default
-        if device == "cuda" and self._is_rocm():
+        if device == "cuda" and self._is_amd():
             device = "hip"
         if not backends.present(device):
             raise ValueError(f"tensors on {device} cannot be accessed from Triton: there is no backend for them")
         return self.named(device)
 
     @staticmethod
-    def _is_rocm() -> bool:
-        import sys
-
+    def _is_amd() -> bool:
+        """Whether what frameworks call "cuda" is a GPU of AMD's: by torch, or if there is no other."""
         torch = sys.modules.get("torch")
-        return torch is not None and torch.version.hip is not None
+        if torch is not None and (torch.version.hip or torch.version.cuda):
+            return torch.version.hip is not None
+        return (backends.may_have_device("hip") and not backends.driver_class("cuda").is_usable()
+                and backends.driver_class("hip").is_usable())
 
     def of_target(self, target: GPUTarget) -> DriverBase:
         """The driver that can launch what was compiled for `target`."""

@@ -15,14 +15,14 @@
     stream.synchronize()
     start.elapsed_time(end)                                      # milliseconds
 
-Kernels on the CPU take NumPy arrays as they are; this is about NVIDIA GPUs. Without one, everything but
-`is_available()` and `device_count()` raises a CudaError.
+Kernels on the CPU take NumPy arrays as they are; this is about GPUs, NVIDIA's and AMD's. Without one, everything but
+`is_available()` and `device_count()` raises a RuntimeError that says which driver is missing.
 
     >>> is_available() == (device_count() > 0)
     True
 """
 
-from tritium.backends.nvptx.runtime.memory import (
+from tritium.backends.gpu_runtime.memory import (
     DeviceBuffer,
     Event,
     Stream,

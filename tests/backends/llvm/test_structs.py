@@ -40,7 +40,7 @@ def test_llvm_places_fields_where_ctypes_does(struct):
 
 def test_there_is_one_declaration_of_each():
     """No field of a struct is found by its number, and no class repeats one."""
-    folders = ("launcher", "cpu/runtime", "nvptx/runtime")
+    folders = ("launcher", "gpu_runtime", "cpu/runtime", "nvptx/runtime", "amdgcn/runtime")
     backends = Path(tritium.__file__).parent / "backends"
     texts = {path: path.read_text() for folder in folders for path in (backends / folder).glob("*.py")}
     again = re.compile(r"getelementptr %\w+, ptr \S+, i64 -?\d+, i32 \d|%\w+ = type \{|ctypes\.Structure")

@@ -10,6 +10,7 @@ import struct
 import sys
 
 from tritium.backends.driver import driver
+from tritium.backends.gpu_runtime import launch as shared
 from tritium.backends.nvptx.assemble import warm_up
 from tritium.backends.nvptx.driver import Driver
 from tritium.backends.nvptx.runtime import cuda, launch
@@ -191,7 +192,7 @@ class FakeCuda:
 
 
 START_AHEAD = warm_up._start
-CACHED = (START_AHEAD, cuda.library, cuda.available, cuda.start, cuda.count, cuda.context, cuda.properties)
+CACHED = (START_AHEAD, cuda.CUDA.library, cuda.available, cuda.start, cuda.count, cuda.context, cuda.properties)
 
 
 def clear():
@@ -200,17 +201,17 @@ def clear():
         function.cache_clear()
     launch.Runtime._get.__func__.cache_clear()
     cuda.suspects.clear()
-    cuda._homes.clear()  # kernels that are still there unload nothing
+    cuda.CUDA.homes.clear()  # kernels that are still there unload nothing
 
 
 def install(monkeypatch, devices=1):
     """A fake driver in place of libcuda, and the active driver of tritium."""
     fake = FakeCuda(devices)
     clear()
-    monkeypatch.setattr(cuda, "library", functools.cache(lambda: fake))
+    monkeypatch.setattr(cuda.CUDA, "library", functools.cache(lambda: fake))
     monkeypatch.setattr(warm_up, "_start", lambda device: None)  # tests count calls, and know no other threads
-    monkeypatch.setattr(launch, "_own_streams", False)
-    monkeypatch.setattr(launch, "current", launch._Current())
+    monkeypatch.setattr(shared, "_own_streams", False)
+    monkeypatch.setattr(shared, "current", shared._Current())
     if "torch" in sys.modules:  # on a machine with a GPU, torch would ask the real driver
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
         monkeypatch.setattr("torch.cuda.is_initialized", lambda: False)

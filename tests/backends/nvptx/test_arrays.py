@@ -7,7 +7,7 @@ import numpy as np
 from tests.backends.nvptx import fake_driver
 from tests.backends.nvptx.kernels import add
 from tritium.backends.driver import driver
-from tritium.backends.nvptx.runtime import memory
+from tritium.backends.gpu_runtime import memory
 
 
 def test_arrays_are_shared_by_protocol(fake):

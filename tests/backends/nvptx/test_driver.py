@@ -16,8 +16,9 @@ from tests.backends.nvptx.kernels import Tensor, X, Y, Z, add, f32, scalars, slo
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import driver
+from tritium.backends.gpu_runtime import launch, memory
 from tritium.backends.nvptx.driver import Driver
-from tritium.backends.nvptx.runtime import cuda, launch, launcher, memory
+from tritium.backends.nvptx.runtime import cuda, launcher
 from tritium.errors import OutOfResources
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
@@ -382,7 +383,7 @@ except RuntimeError as error:
     out = subprocess.run([sys.executable, "-c", f"""
 import runpy
 from tritium.backends.nvptx.runtime import cuda
-cuda.library = lambda: None
+cuda.CUDA.library = lambda: None
 runpy.run_path({str(file)!r})
 """], capture_output=True, text=True)
     lines = out.stdout.splitlines()

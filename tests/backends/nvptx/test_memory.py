@@ -7,7 +7,8 @@ import pytest
 
 import tritium.language as tl
 from tests.backends.nvptx.kernels import add, slow_launches
-from tritium.backends.nvptx.runtime import cuda, memory
+from tritium.backends.gpu_runtime import memory
+from tritium.backends.nvptx.runtime import cuda
 
 torch = pytest.importorskip("torch")
 

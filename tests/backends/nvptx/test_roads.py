@@ -52,7 +52,8 @@ def test_every_road_gives_the_driver_the_same(fake, road, checked):
 
 
 def test_streams(fake, monkeypatch, checked):
-    from tritium.backends.nvptx.runtime import launch
+    from tritium.backends.gpu_runtime import launch
+    from tritium.backends.nvptx.runtime.launch import Runtime
 
     kernel = warm(X, Y, Z, 64)
     for stream in (7, 0, 9):
@@ -60,7 +61,7 @@ def test_streams(fake, monkeypatch, checked):
         kernel[(1, 1, 1)](X, Y, Z, 64, 64, stream=stream)
     assert [noted["stream"] for noted in fake.launches] == [7, 7, 0, 0, 9, 9] and len(checked) == 1
     monkeypatch.setattr(launch, "_stream_function", lambda: lambda device: 31 + device)
-    launch.Runtime.get().refresh_streams()
+    Runtime.get().refresh_streams()
     for _ in range(3):
         kernel[(1, 1, 1)](X, Y, Z, 64, 64)
     assert [noted["stream"] for noted in fake.launches[7:]] == [31, 31]  # the first asks the driver's current_stream

@@ -180,7 +180,7 @@ class EventClock:
         return sorted(found)[5]
 
     def _event(self, device: int) -> Any:
-        from tritium.backends.nvptx.runtime.memory import Event
+        from tritium.backends.gpu_runtime.memory import Event
 
         for k, event in enumerate(self._free):
             if event.device_index == device:

@@ -20,7 +20,7 @@ _BESIDE_SUMS = 36  # registers a product needs besides those of its sums
 
 def version():
     """The driver's version, part of the cache key; 0 where there is no driver."""
-    lib, found = cuda.library(), ctypes.c_int()
+    lib, found = cuda.CUDA.library(), ctypes.c_int()
     if lib is not None and hasattr(lib, "cuDriverGetVersion"):
         lib.cuDriverGetVersion(ctypes.byref(found))
     return found.value
@@ -39,7 +39,7 @@ def makes(traits: Traits, sm: int) -> bool:
 
 def context():
     """The context that is current in this thread, of a driver that can link; else None."""
-    lib, found = cuda.library(), ctypes.c_void_p()
+    lib, found = cuda.CUDA.library(), ctypes.c_void_p()
     if lib is None or not hasattr(lib, "cuLinkCreate_v2") or lib.cuCtxGetCurrent(ctypes.byref(found)):
         return None
     return found.value

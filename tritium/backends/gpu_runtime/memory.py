@@ -1,4 +1,4 @@
-"""Memory of NVIDIA GPUs without a framework: buffers, pinned host memory, copies, streams and events.
+"""Memory of GPUs without a framework: buffers, pinned host memory, copies, streams and events.
 
 Use it as `tritium.runtime.memory`. Buffers are arguments of kernels like any tensor:
 
@@ -8,7 +8,7 @@ Use it as `tritium.runtime.memory`. Buffers are arguments of kernels like any te
     y.numpy()
 
 Work goes to the current stream: the default one, torch's where torch is in use, or that of a `with stream:` block.
-Everything raises CudaError on a machine without a driver.
+The GPU is that of the driver in use, whoever made it. Without one, everything raises an error of the vendor's driver.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from ....tensors import element_type
-from . import cuda, launch
+from ...tensors import element_type
+from .. import FOLDERS, driver_class, may_have_device
+from ..driver import driver
+from . import launch
+from .library import MEMORY, NOT_YET, DriverLibrary
 
 __all__ = ["DeviceBuffer", "Event", "Stream", "copy", "current_device", "current_stream", "device_count", "empty",
            "is_available", "memory_info", "pinned", "synchronize", "to_device", "zeros"]  # fmt: skip
@@ -31,11 +34,12 @@ _NUMPY = {
     "u1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16",
     "u32": "uint32", "u64": "uint64", "fp16": "float16", "fp32": "float32", "fp64": "float64",
 }  # fmt: skip
+_FIRST = next(name for name in FOLDERS if name != "cpu")  # whose error a machine without GPUs shows
 _ML_DTYPES = {"bf16": "bfloat16", "fp8e5": "float8_e5m2", "fp8e4nv": "float8_e4m3fn", "fp8e4b8": "float8_e4m3fnuz",
               "fp8e5b16": "float8_e5m2fnuz"}  # fmt: skip
 
 
-def _dtype(dtype):
+def _dtype(dtype: Any) -> np.dtype:
     """NumPy's dtype for a dtype of NumPy, torch or the language, or a signature string.
 
     >>> _dtype("fp32"), _dtype(np.int8)
@@ -50,53 +54,64 @@ def _dtype(dtype):
     return np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
 
 
-def is_available():
+def gpu() -> Any:
+    """The driver library of the GPUs of this machine: the active driver's, else the first that can be used."""
+    chosen = getattr(driver.chosen, "gpu", None)
+    if chosen is not None:
+        return chosen
+    names = [name for name in FOLDERS if may_have_device(name)] + [_FIRST]
+    found = [cls.gpu for cls in map(driver_class, names) if hasattr(cls, "gpu")]
+    return next((library for library in found if library.available()), found[0])
+
+
+def is_available() -> bool:
     """Whether there is a GPU to run on.
 
     >>> is_available() in (True, False)
     True
     """
-    return cuda.available()
+    return gpu().available()
 
 
-def device_count():
+def device_count() -> int:
     """Number of GPUs; 0 without a driver."""
-    return cuda.count() if cuda.available() else 0
+    return gpu().count() if is_available() else 0
 
 
-def current_device():
+def current_device() -> int:
     """Number of the current GPU."""
-    return cuda.current()
+    return gpu().current()
 
 
-def current_stream(device=None):
+def current_stream(device: int | None = None) -> int:
     """Handle of the stream work on a GPU goes to."""
-    return launch.current_stream(cuda.current() if device is None else device)
+    return launch.current_stream(gpu().current() if device is None else device)
 
 
-def synchronize(device=None):
+def synchronize(device: int | None = None) -> None:
     """Wait until a GPU has done everything; errors kernels left behind are raised here, with the kernels' names."""
-    with cuda.on(cuda.current() if device is None else device):
-        cuda.synchronize()
+    library = gpu()
+    with library.on(library.current() if device is None else device):
+        library.synchronize()
 
 
-def memory_info(device=None):
+def memory_info(device: int | None = None) -> tuple[int, int]:
     """(free, total) bytes of a GPU."""
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    with cuda.on(cuda.current() if device is None else device):
-        cuda.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    free, total, library = ctypes.c_size_t(), ctypes.c_size_t(), gpu()
+    with library.on(library.current() if device is None else device):
+        library.call("memory_info", ctypes.byref(free), ctypes.byref(total))
     return free.value, total.value
 
 
 # -- buffers -----------------------------------------------------------------------------------------------------------
 
 
-def _release(device, name, handle):
-    with cuda.on(device):
-        cuda.release(name, handle)
+def _release(library: DriverLibrary, device: int, name: str, handle: int) -> None:
+    with library.on(device):
+        library.release(name, handle)
 
 
-def _shape(shape):
+def _shape(shape: Any) -> tuple[int, ...]:
     """The sizes of a shape that may be one number; numbers of NumPy count.
 
     >>> _shape(np.int64(3)), _shape([2, 4])
@@ -108,7 +123,7 @@ def _shape(shape):
     return sizes
 
 
-def _index(device):
+def _index(device: Any) -> int:
     """The number of a GPU given as such, as "cuda:1", or by torch; None stands for the current one.
 
     >>> _index(2), _index("cuda:1")
@@ -116,23 +131,23 @@ def _index(device):
     """
     if isinstance(device, int):
         return device
-    kind, _, number = str("cuda" if device is None else device).partition(":")
-    if kind != "cuda" or not (number or "0").isdigit():
-        raise ValueError(f"{device!r} is no GPU: give its number, or a name such as 'cuda:0'")
-    return int(number) if number else cuda.current()
+    kind, _, number = str(MEMORY if device is None else device).partition(":")
+    if kind != MEMORY or not (number or "0").isdigit():
+        raise ValueError(f"{device!r} is no GPU: give its number, or a name such as '{MEMORY}:0'")
+    return int(number) if number else gpu().current()
 
 
 class DeviceBuffer:
     """An array in a GPU's memory, in C order; freed by `free()`, or when nothing refers to it."""
 
-    def __init__(self, shape, dtype, device=None):
-        self.shape, self.dtype, self._index = _shape(shape), _dtype(dtype), _index(device)
+    def __init__(self, shape: Any, dtype: Any, device: Any = None):
+        self.gpu, self.shape, self.dtype, self._index = gpu(), _shape(shape), _dtype(dtype), _index(device)
         self._address, pointer = 0, ctypes.c_uint64()
-        with cuda.on(self._index):
+        with self.gpu.on(self._index):
             if self.nbytes:
-                cuda.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(self.nbytes))
+                self.gpu.call("alloc", ctypes.byref(pointer), ctypes.c_size_t(self.nbytes))
                 self._address = pointer.value
-        self._finalizer = weakref.finalize(self, _release, self._index, "cuMemFree_v2", self._address)
+        self._finalizer = weakref.finalize(self, _release, self.gpu, self._index, "free", self._address)
         if not self._address:
             self._finalizer.detach()
 
@@ -150,7 +165,7 @@ class DeviceBuffer:
     @property
     def device(self):
         """"cuda:0"."""
-        return f"cuda:{self._index}"
+        return f"{MEMORY}:{self._index}"
 
     @property
     def nbytes(self):
@@ -165,7 +180,7 @@ class DeviceBuffer:
         """Bytes of an element."""
         return self.dtype.itemsize
 
-    def stride(self, axis=None):
+    def stride(self, axis: int | None = None) -> Any:
         """Distance of neighbours along each axis, or one, in elements."""
         strides = tuple(math.prod(self.shape[k + 1:]) for k in range(len(self.shape)))
         return strides if axis is None else strides[axis]
@@ -182,26 +197,26 @@ class DeviceBuffer:
         """Handle of the stream a consumer must wait for."""
         return launch.current_stream(self._index)
 
-    def copy_(self, source, stream=None, blocking=True):
+    def copy_(self, source: Any, stream: Any = None, blocking: bool = True) -> DeviceBuffer:
         """Copy from an array of the host, or a buffer; see `copy`."""
         copy(self, source, stream, blocking)
         return self
 
-    def zero_(self, stream=None):
+    def zero_(self, stream: Any = None) -> DeviceBuffer:
         """Set every byte to 0, in the stream's order."""
         if self.nbytes:
-            with cuda.on(self._index):
-                cuda.call("cuMemsetD8Async", ctypes.c_uint64(self.data_ptr()), 0, ctypes.c_size_t(self.nbytes),
+            with self.gpu.on(self._index):
+                self.gpu.call("fill", ctypes.c_uint64(self.data_ptr()), 0, ctypes.c_size_t(self.nbytes),
                           ctypes.c_void_p(_handle(stream, self._index)))
         return self
 
-    def numpy(self, stream=None):
+    def numpy(self, stream: Any = None) -> np.ndarray:
         """A copy in an array of the host."""
         out = np.empty(self.shape, self.dtype)
         copy(out, self, stream)
         return out
 
-    def clone(self, stream=None):
+    def clone(self, stream: Any = None) -> DeviceBuffer:
         """A copy on the same GPU."""
         return DeviceBuffer(self.shape, self.dtype, self._index).copy_(self, stream, blocking=False)
 
@@ -209,7 +224,7 @@ class DeviceBuffer:
         """Give the memory back now."""
         self._finalizer()
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """What `np.asarray` gives: a copy on the host."""
         if copy is False:
             raise ValueError("memory of a GPU cannot be seen by NumPy without a copy")
@@ -224,17 +239,17 @@ class DeviceBuffer:
         return f"DeviceBuffer(shape={self.shape}, dtype={self.dtype}, device={self.device!r})"
 
 
-def empty(shape, dtype: Any = np.float32, device=None):
+def empty(shape: Any, dtype: Any = np.float32, device: Any = None) -> DeviceBuffer:
     """A buffer with undefined content."""
     return DeviceBuffer(shape, dtype, device)
 
 
-def zeros(shape, dtype=np.float32, device=None):
+def zeros(shape: Any, dtype: Any = np.float32, device: Any = None) -> DeviceBuffer:
     """A buffer of zeros."""
     return DeviceBuffer(shape, dtype, device).zero_()
 
 
-def to_device(array, device=None, stream=None, blocking=True):
+def to_device(array: Any, device: Any = None, stream: Any = None, blocking: bool = True) -> DeviceBuffer:
     """A buffer with the elements of an array of the host."""
     array = np.asarray(array)
     return DeviceBuffer(array.shape, array.dtype, device).copy_(array, stream, blocking)
@@ -243,22 +258,22 @@ def to_device(array, device=None, stream=None, blocking=True):
 class _Pinned:
     """Host memory the GPU reaches; NumPy keeps this object as long as an array on it lives."""
 
-    def __init__(self, shape, dtype):
-        size, pointer = max(math.prod(shape) * dtype.itemsize, 1), ctypes.c_void_p()
-        device = cuda.current()
-        cuda.call("cuMemHostAlloc", ctypes.byref(pointer), ctypes.c_size_t(size), 1)  # for every context
-        weakref.finalize(self, _release, device, "cuMemFreeHost", pointer.value)
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype):
+        size, pointer, library = max(math.prod(shape) * dtype.itemsize, 1), ctypes.c_void_p(), gpu()
+        device = library.current()
+        library.call("alloc_host", ctypes.byref(pointer), ctypes.c_size_t(size), 1)  # for every context
+        weakref.finalize(self, _release, library, device, "free_host", pointer.value)
         self.__array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (pointer.value, False), "version": 3}
 
 
-def pinned(shape, dtype=np.float32):
+def pinned(shape: Any, dtype: Any = np.float32) -> np.ndarray:
     """A NumPy array in page-locked memory: copies to and from it run beside everything else, and kernels may use it."""
     shape, dtype = _shape(shape), _dtype(dtype)
     memory = np.asarray(_Pinned(shape, dtype))
     return memory[: math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
 
-def copy(target, source, stream=None, blocking=True):
+def copy(target: Any, source: Any, stream: Any = None, blocking: bool = True) -> None:
     """Copy between the host and a GPU, or two buffers, in a stream's order.
 
     With `blocking`, waits until it is done. Otherwise the host's array must be pinned to be copied beside other work,
@@ -270,22 +285,22 @@ def copy(target, source, stream=None, blocking=True):
         source = np.asarray(source, order="C")
     if not isinstance(target, DeviceBuffer):
         target = _host(target)
-    device = next(x.get_device() for x in (target, source) if isinstance(x, DeviceBuffer))
+    library, device = next((x.gpu, x.get_device()) for x in (target, source) if isinstance(x, DeviceBuffer))
     if tuple(target.shape) != tuple(source.shape) or target.dtype != source.dtype:
         raise ValueError(f"cannot copy {source.dtype} {tuple(source.shape)} to {target.dtype} {tuple(target.shape)}")
     if not isinstance(target, DeviceBuffer) and not target.flags.c_contiguous:
         raise ValueError("copy to a contiguous array, or to a temporary one first")
     handle = ctypes.c_void_p(_handle(stream, device))
-    with cuda.on(device):
+    with library.on(device):
         if target.nbytes:
             name = _COPIES[isinstance(target, DeviceBuffer), isinstance(source, DeviceBuffer)]
-            cuda.call(name, ctypes.c_uint64(_address(target)), ctypes.c_uint64(_address(source)),
-                      ctypes.c_size_t(target.nbytes), handle)
+            library.call(name, ctypes.c_uint64(_address(target)), ctypes.c_uint64(_address(source)),
+                         ctypes.c_size_t(target.nbytes), handle)
         if blocking:
-            cuda.call("cuStreamSynchronize", handle)
+            library.call("stream_synchronize", handle)
 
 
-def _host(x):
+def _host(x: Any) -> np.ndarray:
     """The NumPy array that a tensor of the host is."""
     if isinstance(x, np.ndarray):
         return x
@@ -295,14 +310,14 @@ def _host(x):
 
 
 # (target on the GPU, source on the GPU); the last also copies between two GPUs
-_COPIES = {(True, False): "cuMemcpyHtoDAsync_v2", (False, True): "cuMemcpyDtoHAsync_v2", (True, True): "cuMemcpyAsync"}
+_COPIES = {(True, False): "copy_in", (False, True): "copy_out", (True, True): "copy"}
 
 
-def _address(x):
+def _address(x: Any) -> int:
     return x.data_ptr() if isinstance(x, DeviceBuffer) else x.ctypes.data
 
 
-def _handle(stream, device):
+def _handle(stream: Any, device: int) -> int:
     """Handle of a stream: ours, torch's, a number, or None for the current one."""
     if stream is None:
         return launch.current_stream(device)
@@ -315,29 +330,29 @@ def _handle(stream, device):
 class Stream:
     """A queue of work on a GPU, independent of the default stream. Within `with stream:`, launches go to it."""
 
-    def __init__(self, device=None, priority=0):
-        self.device_index = _index(device)
+    def __init__(self, device: Any = None, priority: int = 0):
+        self.gpu, self.device_index = gpu(), _index(device)
         found = ctypes.c_void_p()
-        with cuda.on(self.device_index):
-            cuda.call("cuStreamCreateWithPriority", ctypes.byref(found), 1, priority)
+        with self.gpu.on(self.device_index):
+            self.gpu.call("stream_create", ctypes.byref(found), 1, priority)
         self.handle = self.cuda_stream = found.value
-        weakref.finalize(self, _release, self.device_index, "cuStreamDestroy_v2", self.handle)
+        weakref.finalize(self, _release, self.gpu, self.device_index, "stream_destroy", self.handle)
 
     def synchronize(self):
         """Wait until everything in the stream is done."""
-        with cuda.on(self.device_index):
-            cuda.call("cuStreamSynchronize", ctypes.c_void_p(self.handle))
+        with self.gpu.on(self.device_index):
+            self.gpu.call("stream_synchronize", ctypes.c_void_p(self.handle))
 
     def query(self):
         """Whether everything in the stream is done."""
-        return _done("cuStreamQuery", self.device_index, self.handle)
+        return _done(self.gpu, "stream_query", self.device_index, self.handle)
 
-    def wait_event(self, event):
+    def wait_event(self, event: Event) -> None:
         """What is queued from now on waits for an event."""
-        with cuda.on(self.device_index):
-            cuda.call("cuStreamWaitEvent", ctypes.c_void_p(self.handle), ctypes.c_void_p(event.handle), 0)
+        with self.gpu.on(self.device_index):
+            self.gpu.call("stream_wait", ctypes.c_void_p(self.handle), ctypes.c_void_p(event.handle), 0)
 
-    def wait_stream(self, stream):
+    def wait_stream(self, stream: Stream) -> None:
         """What is queued from now on waits for what is in another stream now."""
         event = Event(device=stream.device_index)
         event.record(stream)
@@ -347,60 +362,60 @@ class Stream:
         launch.push_stream(self)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         launch.pop_stream(self)
 
     def __repr__(self):
-        return f"Stream({self.handle:#x} on cuda:{self.device_index})"
+        return f"Stream({self.handle:#x} on {MEMORY}:{self.device_index})"
 
 
 class Event:
     """A mark in a stream, to wait for or to take the time between two of them."""
 
-    def __init__(self, enable_timing=False, device=None):
-        self.device_index = _index(device)
+    def __init__(self, enable_timing: bool = False, device: Any = None):
+        self.gpu, self.device_index = gpu(), _index(device)
         found = ctypes.c_void_p()
-        with cuda.on(self.device_index):
-            cuda.call("cuEventCreate", ctypes.byref(found), 0 if enable_timing else 2)
+        with self.gpu.on(self.device_index):
+            self.gpu.call("event_create", ctypes.byref(found), 0 if enable_timing else 2)
         self.handle = found.value
-        weakref.finalize(self, _release, self.device_index, "cuEventDestroy_v2", self.handle)
+        weakref.finalize(self, _release, self.gpu, self.device_index, "event_destroy", self.handle)
 
-    def record(self, stream=None):
+    def record(self, stream: Any = None) -> None:
         """Put the mark at the end of a stream, the current one by default."""
-        with cuda.on(self.device_index):
-            cuda.call("cuEventRecord", ctypes.c_void_p(self.handle),
+        with self.gpu.on(self.device_index):
+            self.gpu.call("event_record", ctypes.c_void_p(self.handle),
                       ctypes.c_void_p(_handle(stream, self.device_index)))
 
     def synchronize(self):
         """Wait until the stream has come to the mark."""
-        with cuda.on(self.device_index):
-            cuda.call("cuEventSynchronize", ctypes.c_void_p(self.handle))
+        with self.gpu.on(self.device_index):
+            self.gpu.call("event_synchronize", ctypes.c_void_p(self.handle))
 
     def query(self):
         """Whether the stream has come to the mark."""
-        return _done("cuEventQuery", self.device_index, self.handle)
+        return _done(self.gpu, "event_query", self.device_index, self.handle)
 
-    def wait(self, stream=None):
+    def wait(self, stream: Any = None) -> None:
         """Have a stream, the current one by default, wait for the mark."""
-        with cuda.on(self.device_index):
-            cuda.call("cuStreamWaitEvent", ctypes.c_void_p(_handle(stream, self.device_index)),
+        with self.gpu.on(self.device_index):
+            self.gpu.call("stream_wait", ctypes.c_void_p(_handle(stream, self.device_index)),
                       ctypes.c_void_p(self.handle), 0)
 
-    def elapsed_time(self, end):
+    def elapsed_time(self, end: Event) -> float:
         """Milliseconds from this mark to another one; both made with `enable_timing` and reached."""
         found = ctypes.c_float()
-        with cuda.on(self.device_index):
-            code = cuda.function("cuEventElapsedTime")(ctypes.byref(found), ctypes.c_void_p(self.handle),
-                                                       ctypes.c_void_p(end.handle))
+        with self.gpu.on(self.device_index):
+            code = self.gpu.function("event_elapsed")(ctypes.byref(found), ctypes.c_void_p(self.handle),
+                                                      ctypes.c_void_p(end.handle))
         if code:
-            raise cuda.CudaError(f"cuEventElapsedTime failed: {cuda.explain(code)}\nhint: make both events with "
-                                 "enable_timing=True, record them and wait for the second")
+            raise self.gpu.error(f"{self.gpu.named('event_elapsed')} failed: {self.gpu.explain(code)}\nhint: make both "
+                                 "events with enable_timing=True, record them and wait for the second")
         return found.value
 
 
-def _done(name, device, handle):
-    with cuda.on(device):
-        code = cuda.function(name)(ctypes.c_void_p(handle))
-    if code not in (0, 600):  # 600: not yet
-        raise cuda.CudaError(f"{name} failed: {cuda.explain(code)}")
+def _done(library: DriverLibrary, name: str, device: int, handle: int) -> bool:
+    with library.on(device):
+        code = library.function(name)(ctypes.c_void_p(handle))
+    if code not in (0, NOT_YET):
+        raise library.error(f"{library.named(name)} failed: {library.explain(code)}")
     return code == 0
