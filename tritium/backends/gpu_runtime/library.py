@@ -42,6 +42,7 @@ class DriverLibrary(ABC):
     def __init__(self) -> None:
         # What gives the names of the kernels launched since the last synchronisation, once something was launched.
         self.suspects: list[Callable] = []
+        self.watchers: list[Callable[[], None]] = []  # called when the host has waited for the device
         self.homes: dict[int | None, int] = {}  # module -> the device it was loaded on
 
     # -- functions --------------------------------------------------------------------------------------------------
@@ -243,6 +244,8 @@ class DriverLibrary(ABC):
         self.call("synchronize")
         for launched in self.suspects:
             launched(forget=True)
+        for look in self.watchers:
+            look()
 
     # -- streams ----------------------------------------------------------------------------------------------------
 

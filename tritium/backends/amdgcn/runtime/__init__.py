@@ -1,0 +1,1 @@
+"""Launching on AMD GPUs, through the HIP runtime."""
