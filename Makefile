@@ -34,9 +34,9 @@ test-arch-root: $(VENV)/.test ## a Python of the other architecture for QEMU, wh
 	$(BIN)/python tests/arch/root.py $(ROOT)
 
 GPU_PYTEST = PYTHONPATH=. python3 -m pytest -q -m gpu $(shell python3 -c 'import xdist' 2>/dev/null && echo "-n $(GPU_JOBS)")
-test-gpu: ## tests that need an NVIDIA GPU, with this machine's own python3: nothing is installed
+test-gpu: ## tests that need a GPU, NVIDIA's or AMD's, with this machine's own python3: nothing is installed
 	$(GPU_PYTEST)
-	TEST_NUM_CTAS=2 $(GPU_PYTEST) tests/compat tests/language
+	if command -v nvidia-smi > /dev/null; then TEST_NUM_CTAS=2 $(GPU_PYTEST) tests/compat tests/language; fi
 
 check-gpu: ## the benchmarks' kernels under compute-sanitizer: accesses out of bounds, races in shared memory
 	PYTHONPATH=. compute-sanitizer --tool memcheck --error-exitcode 1 python3 benchmarks/gpu_small.py

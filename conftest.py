@@ -57,16 +57,36 @@ def pytest_sessionfinish(session):
         shutil.rmtree(_OWNED, ignore_errors=True)
 
 
-def _has_gpu() -> bool:
+# Tests of NVIDIA's own backend: they compile by its stages, whatever GPU there is.
+_NVIDIAS = ("tests/backends/gpu/", "tests/insight/profile/test_cuda.py")
+
+
+def _gpu() -> str | None:
+    """Whose GPU this machine has: "nvidia", "amd" or None."""
     tool = shutil.which("nvidia-smi")
-    return tool is not None and subprocess.run([tool, "-L"], capture_output=True).returncode == 0
+    if tool is not None and subprocess.run([tool, "-L"], capture_output=True).returncode == 0:
+        return "nvidia"
+    if os.path.exists("/dev/kfd"):
+        from tritium.backends.amdgcn.driver import Driver
+
+        return "amd" if Driver.is_usable() else None
+    return None
+
+
+def _vendor(item) -> str | None:
+    """Whose GPU a test needs; None if any will do. A marker may say it: `pytest.mark.gpu("amd")`."""
+    named = item.get_closest_marker("gpu").args
+    return named[0] if named else "nvidia" if any(part in item.nodeid for part in _NVIDIAS) else None
 
 
 def pytest_collection_modifyitems(config, items):
     marked = [item for item in items if item.get_closest_marker("gpu")]
-    if marked and not _has_gpu():
-        for item in marked:
-            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))
+    here = _gpu() if marked else None
+    for item in marked:
+        if here is None:
+            item.add_marker(pytest.mark.skip(reason="no GPU on this machine"))
+        elif _vendor(item) not in (None, here):
+            item.add_marker(pytest.mark.skip(reason=f"needs a GPU of {_vendor(item)}, and this machine's is of {here}"))
     if not config.getoption("--all") and not _names_one(config):
         _sample(config, items)
 
@@ -83,10 +103,10 @@ def _sample(config, items):
         if item.get_closest_marker("sampled") and not item.get_closest_marker("gpu") and hasattr(item, "callspec"):
             functions[item.nodeid.partition("[")[0]].append(item)
     kept = {item for cases in functions.values() for item in _covering(cases)}
-    left = [item for cases in functions.values() for item in cases if item not in kept]
+    left = {item for cases in functions.values() for item in cases if item not in kept}
     if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in set(left)]
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
 
 
 def _covering(cases):

@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
         parser.error(f"--seconds must be above 0, not {options.seconds:g}")
     torch = None if options.numpy else import_torch()
     target = tritium.runtime.driver.active.get_current_target()
-    device = options.device or ("cuda" if torch is not None and target.backend == "cuda" else "cpu")
+    device = options.device or ("cuda" if torch is not None and target.backend != "cpu" else "cpu")
     if device == "cuda" and (torch is None or not torch.cuda.is_available()):
         parser.error("there is no GPU here that torch can use: leave --device out, or write --device cpu"
                      if torch is not None else "kernels run on a GPU with torch's tensors, and torch is not in use")

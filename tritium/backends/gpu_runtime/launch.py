@@ -9,6 +9,7 @@ import struct
 import sys
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from typing import Any
 
 from ...ir.preconditions import preconditions_of
@@ -32,7 +33,7 @@ def _other_host() -> Any:
     return cpu_target()
 
 
-class Runtime:
+class Runtime(ABC):
     """The native launcher of this process, linked to a vendor's driver; use `Runtime.get()`."""
 
     gpu: DriverLibrary
@@ -53,9 +54,9 @@ class Runtime:
         return cls()
 
     @classmethod
+    @abstractmethod
     def linked(cls) -> dict[str, int]:
         """The driver's functions that native code calls, and where they lie."""
-        raise NotImplementedError
 
     def __init__(self) -> None:
         self.symbols = Symbols(image.host() or _other_host(), (self.part,), self.linked())

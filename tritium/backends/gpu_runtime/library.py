@@ -30,6 +30,7 @@ class DriverLibrary(ABC):
     """The driver of one vendor. Numbers of errors and attributes are the same for all, where none says otherwise."""
 
     vendor: str  # for messages
+    events: str  # whose events, in reports
     error: type[TritonError]
     entries: Mapping[str, str]  # what shared code calls a function -> its name in the library
     attributes: Mapping[str, int]  # of a device: name -> number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from .library import DriverLibrary
 __all__ = ["Utils"]
 
 
-class Utils:
+class Utils(ABC):
     """`driver.active.utils` on GPUs."""
 
     gpu: DriverLibrary
@@ -81,10 +82,10 @@ class Utils:
         if leave is not None:
             leave(told)
 
+    @abstractmethod
     def _send(self, function: int, grid: tuple[int, int, int], stream: int, packed_metadata: Sequence[int],
               parameters: Any) -> None:
         """Launch a function that has no launcher of its own."""
-        raise NotImplementedError
 
 
 def _type_of(x: Any) -> str:

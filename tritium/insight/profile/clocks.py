@@ -68,7 +68,8 @@ class HostClock:
 
 
 class EventClock:
-    """CUDA events before and after each launch, in its stream. Launches that a graph captures are counted, not timed.
+    """Events of the driver before and after each launch, in its stream. Launches that a graph captures are counted,
+    not timed.
 
     Where CUPTI is present it takes over once it has told the time of a launch that events have timed as well.
     """
@@ -76,7 +77,9 @@ class EventClock:
     FULL = 1024  # pairs that may wait to be read; with more, the host waits for the last
 
     def __init__(self, cupti: Any = None):
-        self._cupti: Any = cupti
+        from tritium.backends.gpu_runtime.memory import gpu
+
+        self._gpu, self._cupti = gpu(), cupti
         self._trusted, self._guard = False, lock()
         self._free: list[Any] = []
         self._waiting: list[Sample] = []
@@ -85,16 +88,14 @@ class EventClock:
     @property
     def name(self) -> str:
         """Who tells the times."""
-        return "CUPTI" if self._trusted else "CUDA events"
+        return "CUPTI" if self._trusted else f"{self._gpu.events} events"
 
     def begin(self, sample: Sample) -> None:
         """Mark the stream before the launch."""
-        from tritium.backends.nvptx.runtime import cuda
-
         sample.start, sample.pending = time.perf_counter_ns(), None
-        if cuda.capturing(sample.stream):
+        if self._gpu.capturing(sample.stream):
             return
-        device = cuda.current()
+        device = self._gpu.current()
         with self._guard:
             if self._cupti is not None:
                 sample.address = self._cupti.push()
@@ -165,13 +166,11 @@ class EventClock:
 
     def within(self) -> int:
         """What the clock adds: the time between two marks with nothing between them. CUPTI adds nothing."""
-        from tritium.backends.nvptx.runtime import cuda
-
-        if self._trusted or cuda.capturing(0):
+        if self._trusted or self._gpu.capturing(0):
             return 0
         found = []
         for _ in range(10):
-            first, last = (self._event(cuda.current()) for _ in range(2))
+            first, last = (self._event(self._gpu.current()) for _ in range(2))
             first.record(0)
             last.record(0)
             last.synchronize()
@@ -195,8 +194,5 @@ class EventClock:
             event.synchronize()
             self._bases[device] = event, time.perf_counter_ns()
 
-    @staticmethod
-    def _synchronize() -> None:
-        from tritium.backends.nvptx.runtime import cuda
-
-        cuda.synchronize()
+    def _synchronize(self) -> None:
+        self._gpu.synchronize()

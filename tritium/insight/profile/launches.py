@@ -179,7 +179,7 @@ class Watch:
 def _handle(stream: Any) -> int:
     if stream is None or stream.__class__ is int:
         return stream or 0
-    from tritium.backends.nvptx.runtime.launch import handle_of
+    from tritium.backends.gpu_runtime.launch import handle_of
 
     return handle_of(stream)
 

@@ -271,7 +271,7 @@ def _device(wanted: str | None) -> str:
     has_gpu = torch is not None and torch.cuda.is_available()
     if wanted == "cuda" and not has_gpu:
         raise UsageError("there is no GPU here that torch can use: leave --device out, or write --device cpu")
-    usual = "cuda" if has_gpu and driver.active.get_current_target().backend == "cuda" else "cpu"
+    usual = "cuda" if has_gpu and driver.active.get_current_target().backend != "cpu" else "cpu"
     return wanted or usual
 
 

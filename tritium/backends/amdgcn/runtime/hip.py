@@ -28,7 +28,7 @@ _ROOM = 8192  # bytes, more than either has
 class Hip(DriverLibrary):
     """libamdhip64. A device is current in a thread, and stands for what CUDA calls its context."""
 
-    vendor, error = "AMD", HipError
+    vendor, events, error = "AMD", "HIP", HipError
     blocking = "HIP_LAUNCH_BLOCKING"
     advice = "run the program under rocgdb, or with AMD_LOG_LEVEL=3, to see which access it is"
     entries = {  # noqa: RUF012

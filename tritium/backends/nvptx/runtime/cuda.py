@@ -19,7 +19,7 @@ class CudaError(TritonError, RuntimeError):
 class Cuda(DriverLibrary):
     """libcuda."""
 
-    vendor, error = "NVIDIA", CudaError
+    vendor, events, error = "NVIDIA", "CUDA", CudaError
     blocking = "CUDA_LAUNCH_BLOCKING"
     advice = "run the program under compute-sanitizer to see at which line of the kernel"
     entries = {  # noqa: RUF012
