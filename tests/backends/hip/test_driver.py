@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.backends.amdgcn import fake_hip
+from tests.backends.hip import fake_hip
 from tests.backends.nvptx.kernels import Tensor, X, Y, Z, add, f32, scalars, slow_launches
 from tritium import backends, knobs
 from tritium.backends.amdgcn.runtime import hip, launch, launcher, messages, services

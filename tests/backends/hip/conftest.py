@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.backends.amdgcn import fake_hip
+from tests.backends.hip import fake_hip
 from tests.backends.nvptx.kernels import add, scalars
 from tritium.backends.driver import driver
 
