@@ -159,6 +159,9 @@ def test_driver_interface(fake):
     assert drv.map_python_to_cpp_type("*fp32") == "hipDeviceptr_t" and drv.map_python_to_cpp_type("u32") == "uint32_t"
     assert drv.get_device_interface() is memory and _internal_testing.is_hip() and _internal_testing.is_hip_cdna3()
     assert not _internal_testing.is_cuda()
+    from tritium.backends.amd.driver import HIPDriver, HIPLauncher, HIPUtils  # its names in Triton
+
+    assert isinstance(drv, HIPDriver) and isinstance(drv.utils, HIPUtils) and drv.launcher_cls is HIPLauncher
     with pytest.raises(ValueError, match="there is no GPU 3: this machine has 1"):
         HIP.use(3)
 

@@ -106,7 +106,7 @@ def memory_info(device: int | None = None) -> tuple[int, int]:
 # -- buffers -----------------------------------------------------------------------------------------------------------
 
 
-def _release(library: DriverLibrary, device: int, name: str, handle: int) -> None:
+def _release(library: DriverLibrary, device: int, name: str, handle: int | None) -> None:
     with library.on(device):
         library.release(name, handle)
 
@@ -413,7 +413,7 @@ class Event:
         return found.value
 
 
-def _done(library: DriverLibrary, name: str, device: int, handle: int) -> bool:
+def _done(library: DriverLibrary, name: str, device: int, handle: int | None) -> bool:
     with library.on(device):
         code = library.function(name)(ctypes.c_void_p(handle))
     if code not in (0, NOT_YET):

@@ -79,7 +79,8 @@ class EventClock:
     def __init__(self, cupti: Any = None):
         from tritium.backends.gpu_runtime.memory import gpu
 
-        self._gpu, self._cupti = gpu(), cupti
+        self._gpu = gpu()
+        self._cupti: Any = cupti
         self._trusted, self._guard = False, lock()
         self._free: list[Any] = []
         self._waiting: list[Sample] = []
