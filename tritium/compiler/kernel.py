@@ -260,7 +260,7 @@ class CompiledKernel:
         hooks, event = knobs.runtime, (self.name, self.metadata_group, self.hash)
         if hooks.kernel_load_start_hook:
             hooks.kernel_load_start_hook(self.module, self.function, *event)
-        loaded = drv.utils.load_binary(self.name, self.kernel, self.metadata.shared, device)
+        loaded = drv.load_kernel(self.metadata, self.kernel, device)
         self.module, self.function, *self._figures = loaded
         weakref.finalize(self, _unload, os.getpid(), drv.utils, self.module, self.function, *event).atexit = False
         self._require("threads", threads, self._figures[2])

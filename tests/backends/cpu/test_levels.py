@@ -17,7 +17,8 @@ from tests.backends.cpu import kernels
 from tritium import knobs, ops
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.cpu.library import dot, sort
-from tritium.backends.llvm import levels, target
+from tritium.backends.launcher import image
+from tritium.backends.llvm import host, levels, target
 from tritium.backends.llvm.levels import LEVELS
 from tritium.backends.llvm.target import CPU_TARGETS, assembly, cpu_target
 from tritium.ir import types as T
@@ -247,18 +248,27 @@ print(kernel.hash, Store.of(add_kernel, "add", (1,), [Config({"BLOCK": 64})]).ma
     assert kernel != other_kernel and tuned != other_tuned
 
 
-def test_kernels_for_another_level_are_not_launched():
-    """The runtime's parts are compiled for one CPU, and kernels allocate their scratch memory by its sizes."""
+def test_kernels_for_another_level_are_linked_with_its_parts():
+    """Kernels allocate their scratch memory by the sizes of the parts they call."""
     source = triton.compiler.ASTSource(mixed, {"x": "*fp32", "h": "*fp16", "o": "*fp32", "n": "i32", "N": "constexpr"},
                                        {"N": 64})
-    x, h, o = np.zeros(64, np.float32), np.zeros(64, np.float16), np.zeros(256, np.float32)
-    other = next(name for name in CPU_TARGETS if cpu_target(name) != cpu_target())
-    kernel = triton.compile(source, target=GPUTarget("cpu", other, 1))
-    with pytest.raises(RuntimeError, match=f"a kernel compiled for {other} cannot run here: "):
+    x = np.arange(64, dtype=np.float32)
+    for other in [name for name in target.runnable_levels() if name in LEVELS and cpu_target(name) != cpu_target()][:2]:
+        h, o = np.ones(64, np.float16), np.ones(256, np.float32)
+        kernel = triton.compile(source, target=GPUTarget("cpu", other, 1))
         kernel[(1, 1, 1)](x, h, o, 3, 64)
+        assert (o == 16).all() and h[0] == 1 and h[2] > 7 and (h[3:] == 1).all()
+        assert isinstance(kernel.module, image.Loaded)  # without LLVM
     far = "aarch64" if X86_HOST else "x86-64"
-    with pytest.raises(RuntimeError, match="target and this CPU is"):
+    with pytest.raises(RuntimeError, match=f"a kernel compiled for {far} cannot run here: .* target and this CPU is"):
         triton.compile(source, target=GPUTarget("cpu", far, 1))[(1, 1, 1)](x, h, o, 3, 64)
+
+
+@pytest.mark.skipif(host.level() is None, reason="only Linux describes CPUs in files")
+def test_the_system_and_llvm_describe_the_same_machine():
+    seen, known = host.level(), target._host_level()
+    features = set().union(*(level.has for level in LEVELS.values() if level.machine == known.machine))
+    assert seen.machine == known.machine and seen.has & features == known.has & features
 
 
 def test_the_setting_is_a_knob():

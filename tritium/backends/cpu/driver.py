@@ -60,11 +60,21 @@ class Driver(DriverBase):
         return _TARGET
 
     def check_target(self, target: GPUTarget) -> None:
-        """Refuse kernels compiled for a CPU other than the one this process runs kernels on."""
+        """Refuse kernels compiled for a CPU whose features this one lacks."""
         if target.arch != "host":
             from tritium.backends.llvm.target import check_runs_here
 
             check_runs_here(str(target.arch))
+
+    def load_kernel(self, metadata: Any, binary: bytes, device: int) -> tuple:
+        """As `utils.load_binary`; a kernel for a level is linked with the parts of that level."""
+        if metadata.target.arch == "host":
+            return self.utils.load_binary(metadata.name, binary, metadata.shared, device)
+        from tritium.backends.llvm.target import cpu_target
+
+        arch = str(metadata.target.arch)
+        library = _runtime().load_for(arch, binary, metadata.name)
+        return library, library.address(metadata.name), _registers(cpu_target(arch)), 0, 1024
 
     def get_active_torch_device(self):
         """`torch.device("cpu")`."""
@@ -154,7 +164,7 @@ class Driver(DriverBase):
                                   checks=launcher.checks, quiet=True, **form)
 
         return Roads(kernel, demands, lambda args: demands.form(args, _tensor_guard, stores), make,
-                     runtime.symbols if NATIVE else None, kernel._launch_over)
+                     runtime.core if NATIVE else None, kernel._launch_over)
 
 
 _C_TYPES = {
@@ -182,8 +192,7 @@ class Utils:
     def load_binary(self, name: str, binary: bytes, shared: int, device: int):
         """(module, function, registers, spills, threads) of an object file."""
         library = _runtime().load(binary, name)
-        registers = 32 if _runtime().target.simd in ("neon", "avx512") else 16
-        return library, library.address(name), registers, 0, 1024
+        return library, library.address(name), _registers(_runtime().target), 0, 1024
 
     def unload_module(self, module) -> None:
         """Unmap the code of a kernel that was loaded."""
@@ -207,6 +216,10 @@ class Utils:
     def is_stream_capturing(self, stream: int = 0) -> bool:
         """Launches are always done at once."""
         return False
+
+
+def _registers(cpu: Any) -> int:
+    return 32 if cpu.simd in ("neon", "avx512") else 16
 
 
 @once

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ...locks import once
 
-__all__ = ["Host", "UnknownObject", "host", "load"]
+__all__ = ["HOSTS", "Host", "Loaded", "UnknownObject", "check", "host", "load", "undefined"]
 
 
 class UnknownObject(Exception):
@@ -30,18 +30,18 @@ class Host(NamedTuple):
     features: str = ""
 
 
-_HOSTS = {"x86_64": Host("x86_64-unknown-linux-gnu", "x86-64"),
+HOSTS = {"x86_64": Host("x86_64-unknown-linux-gnu", "x86-64"),
           "aarch64": Host("aarch64-unknown-linux-gnu", "generic")}  # fmt: skip
 
 
 def host() -> Host | None:
     """What to compile objects for that `load` understands; None on other kinds of machines.
 
-    >>> host() in (None, *_HOSTS.values())
+    >>> host() in (None, *HOSTS.values())
     True
     """
     known = sys.platform == "linux" and sys.byteorder == "little" and struct.calcsize("P") == 8
-    return _HOSTS.get(os.uname().machine) if known else None
+    return HOSTS.get(os.uname().machine) if known else None
 
 
 # -- relocations: (value of the field, from the place and the symbol) --------------------------------------------------
@@ -256,6 +256,44 @@ class _Plan:
         return known.get(symbol.name) or _address(symbol.name, symbols)
 
 
+class Loaded:
+    """An object file in the memory of this process, which is given back with the last reference.
+
+    >>> Loaded(b"no object", {}, ())
+    Traceback (most recent call last):
+    tritium.backends.launcher.image.UnknownObject: not a relocatable ELF file of this machine
+    """
+
+    __slots__ = ("_addresses", "_memory")
+
+    def __init__(self, object_code: bytes, symbols: Mapping[str, int], exports: Iterable[str]):
+        import mmap
+
+        plan = _Plan(_File(object_code, os.uname().machine))
+        memory = mmap.mmap(-1, plan.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        defined = plan.write(memory, base, symbols)
+        code = (ctypes.c_void_p(base), ctypes.c_size_t(plan.data), mmap.PROT_READ | mmap.PROT_EXEC)
+        if _process().mprotect(*code):  # Linux makes what was written visible to the instruction cache as it does so
+            raise UnknownObject("code may not be made executable")
+        self._memory: mmap.mmap | None = memory
+        self._addresses = {name: defined[name] for name in exports}
+
+    def address(self, name: str) -> int:
+        """Where one of the exports lies."""
+        return self._addresses[name]
+
+    def unload(self) -> None:
+        """Give the memory back now, regardless of other references."""
+        self._memory = None
+        self._addresses.clear()
+
+    def pin(self) -> Loaded:
+        """Keep the code for good: threads may still run it while Python shuts down."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+        return self
+
+
 def load(object_code: bytes, symbols: Mapping[str, int], exports: Iterable[str]) -> dict[str, int]:
     """Put an object file into this process for good; where each of `exports` lies.
 
@@ -266,14 +304,24 @@ def load(object_code: bytes, symbols: Mapping[str, int], exports: Iterable[str])
     Traceback (most recent call last):
     tritium.backends.launcher.image.UnknownObject: not a relocatable ELF file of this machine
     """
-    import mmap
+    names = tuple(exports)
+    loaded = Loaded(object_code, symbols, names).pin()
+    return {name: loaded.address(name) for name in names}
 
-    plan = _Plan(_File(object_code, os.uname().machine))
-    memory = mmap.mmap(-1, plan.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    defined = plan.write(memory, base, symbols)
-    code = (ctypes.c_void_p(base), ctypes.c_size_t(plan.data), mmap.PROT_READ | mmap.PROT_EXEC)
-    if _process().mprotect(*code):  # Linux makes what was written visible to the instruction cache as it does so
-        raise UnknownObject("code may not be made executable")
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # what may be running is never unmapped
-    return {name: defined[name] for name in exports}
+
+def check(object_code: bytes, machine: str) -> None:
+    """Raise UnknownObject where `load` could not put an object file into the memory of such a machine.
+
+    >>> check(b"no object", "aarch64")
+    Traceback (most recent call last):
+    tritium.backends.launcher.image.UnknownObject: not a relocatable ELF file of this machine
+    """
+    plan = _Plan(_File(object_code, machine))
+    for section, _offset, symbol, kind, _addend in plan.relocations:
+        if symbol.section not in plan.places and kind.via == "" and kind.patch is not _word64:
+            raise UnknownObject(f"{symbol.name or section} may be out of reach")
+
+
+def undefined(object_code: bytes, machine: str) -> set[str]:
+    """The symbols that an object file for such a machine refers to and does not define."""
+    return {symbol.name for symbol in _File(object_code, machine).symbols if symbol.section == _UNDEFINED} - {""}

@@ -12,8 +12,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import llvmlite
-
 from ... import cache
 from ...locks import busy, lock
 from . import image
@@ -22,7 +20,7 @@ from .launcher import python_objects
 if TYPE_CHECKING:
     from ..llvm.target import Machine
 
-__all__ = ["NATIVE", "Part", "Symbols", "builtin"]
+__all__ = ["NATIVE", "Part", "Symbols", "builtin", "made", "supplies"]
 
 # Takes builtins made by hand: CPython with its global lock. The launcher borrows references while it holds the lock.
 # A free-threaded Python, whose objects have a longer head, has none to hold: there, launches go through ctypes.
@@ -44,8 +42,22 @@ def _source(module: ModuleType) -> str:
     return Path(module.__file__ or "").read_text()
 
 
+# Functions (name of a part, machine) -> its object file, or None: what was compiled elsewhere is asked for first.
+supplies: list[Callable[[str, Machine], bytes | None]] = []
+
+
 def _object(part: Part, target: Machine) -> bytes:
+    """The object file of `part`: what was supplied, else from the disk if this or another process has made it before."""
+    for supply in supplies:
+        if (found := supply(part.name, target)) is not None:
+            return found
+    return made(part, target)
+
+
+def made(part: Part, target: Machine) -> bytes:
     """The object file of `part`, from the disk if this or another process has made it before."""
+    import llvmlite  # its version alone: LLVM itself is loaded by what is imported from it
+
     # Writing a part's text takes longer than reading its object: the key holds the sources of what writes it.
     made_from = (*map(_source, part.modules), *map(str, (part.name, part.plain, target, llvmlite.__version__, NATIVE,
                                                          object.__basicsize__, "inlined")))  # fmt: skip

@@ -13,12 +13,12 @@ from __future__ import annotations
 import sys
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from ... import knobs, locks
 from ...errors import InternalError
-from . import levels
+from . import host, levels
 
 __all__ = ["CPU_TARGETS", "PASSES", "CpuTarget", "Machine", "assembly", "check_runs_here", "compile_text", "cpu_target",
            "llvm", "llvm_version", "optimized", "runnable_levels"]  # fmt: skip
@@ -140,17 +140,19 @@ def cpu_target(name: str | None = "host") -> CpuTarget:
 def check_runs_here(name: str | None) -> None:
     """Raise unless this process can run kernels compiled for the CPU called `name`.
 
-    Kernels and the runtime they call agree on the CPU: the kernel allocates the scratch memory of a dot.
+    LLVM is not needed for it on Linux.
 
     >>> check_runs_here("host")
     """
-    theirs, ours = cpu_target(name), cpu_target()
-    if replace(theirs, triple=ours.triple) == ours and ("linux" in theirs.triple) == ("linux" in ours.triple):
+    if name in ("host", "", None):
         return
-    why = _lacking(levels.parse(name or "host", _host_level))
-    raise RuntimeError(f"a kernel compiled for {name} cannot run here: " + (why or
-                       f"this process runs kernels compiled for {knobs.cpu}\n"
-                       f"hint: set TRITIUM_CPU={name} (or knobs.cpu) before the first launch"))  # fmt: skip
+    theirs = levels.parse(name, _host_level)
+    if "linux" in theirs.triple and sys.platform != "linux":
+        raise RuntimeError(f"a kernel compiled for {name} cannot run here: it is for Linux, and this is {sys.platform}")
+    ours = host.level() or _host_level()
+    if why := levels.lacking(theirs, ours):
+        raise RuntimeError(f"a kernel compiled for {name} cannot run here: {why}; "
+                           f"it can run {', '.join(levels.runnable(ours))}")
 
 
 @locks.once
@@ -186,9 +188,9 @@ def _chosen(setting: str) -> CpuTarget:
 
 def _lacking(level: levels.Level) -> str:
     """The reason why this machine cannot run code for `level`, and the levels it can run."""
-    host = _host_level()
-    why = levels.lacking(level, host)
-    return why and f"{why}; it can run {', '.join(levels.runnable(host))}"
+    ours = _host_level()
+    why = levels.lacking(level, ours)
+    return why and f"{why}; it can run {', '.join(levels.runnable(ours))}"
 
 
 def runnable_levels() -> list[str]:
@@ -208,41 +210,15 @@ def _host_level() -> levels.Level:
     has = {feature for feature, present in known.items() if present}
     features = known.flatten()
     if triple.startswith("x86_64"):
-        if has.intersection(_AMX) and not _may_use_tiles():
+        if has.intersection(_AMX) and not host.may_use_tiles():
             has = {feature for feature in has if not feature.startswith("amx-")}
         return levels.Level("host", "x86_64", cpu, features, levels.known("x86_64", has), triple)
     if triple.startswith(("aarch64", "arm64")):
-        more = _arm_extensions() - has
+        more = host.arm_extensions() - has
         features = ",".join(filter(None, (features, *(f"+{feature}" for feature in sorted(more)))))
         return levels.Level("host", "aarch64", cpu, features, levels.known("aarch64", has | more), triple)
     raise RuntimeError(f"tritium generates CPU code for x86-64 and AArch64, and this machine is {triple}; "
                        "set TRITON_INTERPRET=1 to run kernels in the interpreter")  # fmt: skip
-
-
-def _may_use_tiles() -> bool:
-    """Request AMX tiles, once per process: Linux saves them for threads only on request."""
-    if sys.platform != "linux":
-        return False
-    import ctypes
-
-    request, permission, tiles = 158, 0x1023, 18  # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
-    return ctypes.CDLL(None).syscall(*map(ctypes.c_long, (request, permission, tiles))) == 0
-
-
-# Linux's auxiliary vector: (entry, bit) of a feature on AArch64.
-_HWCAPS = {"crc": (16, 7), "lse": (16, 8), "fullfp16": (16, 10), "rdm": (16, 12), "rcpc": (16, 15), "dotprod": (16, 20),
-           "i8mm": (26, 13), "bf16": (26, 14)}  # fmt: skip
-
-
-def _arm_extensions() -> set[str]:
-    """The features that LLVM infers from a CPU's name, but does not list among the host's features."""
-    if sys.platform == "darwin":
-        return {"crc", "lse", "rdm", "rcpc", "fullfp16", "dotprod"}
-    import ctypes
-
-    ask = ctypes.CDLL(None).getauxval
-    ask.restype, ask.argtypes = ctypes.c_ulong, (ctypes.c_ulong,)
-    return {feature for feature, (entry, bit) in _HWCAPS.items() if ask(entry) >> bit & 1}
 
 
 @locks.once

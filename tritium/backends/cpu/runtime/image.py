@@ -6,10 +6,12 @@
     runtime.binder(records)(grid)(*args, **kwargs)            kernel[grid](...): try records, else ask records[0]
     runtime.record(entry, arena_bytes, guards, ...)           such a record (see launcher/record.py)
     runtime.symbols                                           name -> address of everything a kernel may call
+    runtime.symbols_for(target)                               the same for kernels compiled for another CPU
     runtime.num_threads, runtime.set_num_threads(n)
 
 The runtime comes in parts, each an object file of its own that is compiled, or read from the cache, when first needed:
-a kernel without a dot never pays for one.
+a kernel without a dot never pays for one. The core runs kernels of every level of the machine; the other parts are those
+of the CPU that a kernel was compiled for: kernels allocate scratch memory by their sizes.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import ctypes
 import functools
 import os
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +28,7 @@ from .... import knobs
 from ....errors import InternalError
 from ....language.builtins.grid import check_sizes
 from ....locks import busy, lock
-from ...launcher import fast_paths, guards, preconditions, record
+from ...launcher import fast_paths, guards, image, preconditions, record
 from ...launcher import launcher as native_launcher
 from ...launcher.parts import NATIVE, Part, Symbols, builtin
 from ...llvm import jit, structs, writer
@@ -79,18 +82,42 @@ class Runtime:
                     cls._instance = cls()
         return cls._instance
 
+    core_of: CpuTarget | None = None  # the CPU whose core runs kernels, where a bundle has one
+
     def __init__(self):
-        self.target = cpu_target()
-        self.symbols: Mapping[str, int] = Symbols(self.target, PARTS)
-        self._limit = ctypes.c_int64.from_address(self.symbols["tt.pool.limit"])
-        ctypes.CFUNCTYPE(None)(self.symbols["tt.pool.setup"])()
-        ctypes.c_uint64.from_address(self.symbols["tt.pool.main"]).value = threading.main_thread().ident or 0
+        self.core = Symbols(self.core_of or cpu_target(), PARTS[:1])
+        self._levels: dict[CpuTarget, Mapping[str, int]] = {}
+        self._limit = ctypes.c_int64.from_address(self.core["tt.pool.limit"])
+        ctypes.CFUNCTYPE(None)(self.core["tt.pool.setup"])()
+        ctypes.c_uint64.from_address(self.core["tt.pool.main"]).value = threading.main_thread().ident or 0
         if knobs.fault_handler:
-            ctypes.CFUNCTYPE(ctypes.c_int32)(self.symbols["tt.fault.install"])()
-        os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(self.symbols["tt.pool.reset"]))
+            ctypes.CFUNCTYPE(ctypes.c_int32)(self.core["tt.fault.install"])()
+        os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(self.core["tt.pool.reset"]))
         self.set_num_threads(knobs.num_threads)
         self.launch_raw: Callable[..., None] = (
-            builtin(self.symbols["tt.def.launch_raw"]) if NATIVE else self.launch_raw_slowly)
+            builtin(self.core["tt.def.launch_raw"]) if NATIVE else self.launch_raw_slowly)
+
+    @property
+    def target(self) -> CpuTarget:
+        """The CPU that kernels of this process are compiled for."""
+        return cpu_target()
+
+    @property
+    def symbols(self) -> Mapping[str, int]:
+        """Name -> address of everything a kernel may call."""
+        return self.symbols_for(cpu_target())
+
+    def symbols_for(self, target: CpuTarget) -> Mapping[str, int]:
+        """Name -> address of everything a kernel that was compiled for a CPU may call.
+
+        >>> Runtime.get().symbols_for(cpu_target())["tt.load.4"] > 0
+        True
+        """
+        found = self._levels.get(target)
+        if found is None:
+            both: Any = (self.core, Symbols(target, PARTS[1:]))
+            found = self._levels.setdefault(target, ChainMap(*both))
+        return found
 
     def ask(self, judge: Callable[..., bool]) -> None:
         """Let `judge(kernel, gx, gy, gz, address of the slots)` decide on launches that the native checks cannot.
@@ -99,7 +126,7 @@ class Runtime:
         """
         self._judge = judge  # native code refers to it
         if NATIVE:
-            ctypes.c_void_p.from_address(self.symbols["tt.judge"]).value = id(judge)
+            ctypes.c_void_p.from_address(self.core["tt.judge"]).value = id(judge)
 
     def record(self, entry: int, arena_bytes: int, guards: Sequence[record.Guard], owner: Any = None,
                **form: Any) -> record.Record:
@@ -108,7 +135,7 @@ class Runtime:
         >>> Runtime.get().record(4096, 128, [record.INT32]).extra
         128
         """
-        run = self.symbols["tt.finish"] if NATIVE else 0
+        run = self.core["tt.finish"] if NATIVE else 0
         return record.record(run, entry, arena_bytes, guards, owner, **form)
 
     def binder(self, records: list[Any]) -> Callable[[Any], Callable[..., Any]]:
@@ -124,7 +151,7 @@ class Runtime:
         ((4,), 1, 2)
         """
         if NATIVE:
-            return builtin(self.symbols["tt.def.bind"], records)
+            return builtin(self.core["tt.def.bind"], records)
         return lambda grid: functools.partial(records[0], grid)
 
     def finder(self, records: list[Any]) -> Callable[..., Any]:
@@ -133,7 +160,7 @@ class Runtime:
         >>> Runtime.get().finder([lambda x, y=0: (x, y)])(1, y=2)
         (1, 2)
         """
-        return builtin(self.symbols["tt.def.lookup"], records) if NATIVE else records[0]
+        return builtin(self.core["tt.def.lookup"], records) if NATIVE else records[0]
 
     def load(self, object_code: bytes, *exports: str) -> jit.Library:
         """Link a kernel's object file against the runtime and the process; `exports` as in `jit.load`.
@@ -144,6 +171,20 @@ class Runtime:
         True
         """
         return jit.load(object_code, self.symbols, exports)
+
+    def load_for(self, name: str, object_code: bytes, *exports: str) -> image.Loaded | jit.Library:
+        """Link a kernel that was compiled for the CPU called `name`, without LLVM where that can be.
+
+        >>> from tritium.backends.llvm.target import compile_text
+        >>> text = "define void @k(ptr %a, i64 %b, i64 %e, ptr %g, ptr %s) { ret void }"
+        >>> Runtime.get().load_for("host", compile_text(text, cpu_target()), "k").address("k") > 0
+        True
+        """
+        symbols = self.symbols_for(cpu_target(name))
+        try:
+            return image.Loaded(object_code, symbols, exports)
+        except image.UnknownObject:
+            return jit.load(object_code, symbols, exports)
 
     @property
     def num_threads(self) -> int:
@@ -183,7 +224,7 @@ class Runtime:
         # The function releases Python's lock itself, for it takes it to run handlers of signals; what they raise is
         # raised here.
         kind = ctypes.PYFUNCTYPE if interrupt.IS_CPYTHON else ctypes.CFUNCTYPE
-        run = kind(ctypes.c_int32, ctypes.c_void_p)(self.symbols["tt.run.released"])
+        run = kind(ctypes.c_int32, ctypes.c_void_p)(self.core["tt.run.released"])
         status = run(ctypes.addressof(work))
         if status == 1:
             raise MemoryError
