@@ -11,7 +11,6 @@ llvmlite takes 60 ms to import, so nothing here imports it before the first comp
 from __future__ import annotations
 
 import sys
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -193,6 +192,15 @@ def _lacking(level: levels.Level) -> str:
     return why and f"{why}; it can run {', '.join(levels.runnable(ours))}"
 
 
+def runnable_host() -> levels.Level:
+    """This machine as LLVM describes it.
+
+    >>> runnable_host().name
+    'host'
+    """
+    return _host_level()
+
+
 def runnable_levels() -> list[str]:
     """The names of CPUs whose code this machine can run: values of TRITIUM_CPU.
 
@@ -272,6 +280,8 @@ def _parsed(text: str, machine: Machine, opt: int):
 
 
 def _save(text: str) -> str:
+    import tempfile  # it brings in a dozen modules
+
     folder = knobs.reproducer_dir or None
     with tempfile.NamedTemporaryFile("w", prefix="tritium-", suffix=".ll", dir=folder, delete=False) as file:
         file.write(text)

@@ -19,9 +19,9 @@ __all__ = ["float_state"]
 _REGISTER = {
     # Traps, rounding, flushing: every bit that is not zero is somebody's wish.
     "arm": ("0", "-1", """
-  %state = call i64 asm sideeffect "mrs $0, fpcr", "=r"()
+  %state = call i64 @llvm.aarch64.get.fpcr()
 """, """
-  call void asm sideeffect "msr fpcr, $0", "r"(i64 {x})
+  call void @llvm.aarch64.set.fpcr(i64 {x})
 """),
     # The low bits note what has happened; but one of them makes zeros of subnormal operands.
     "x86": ("8064", "65472", """
@@ -61,14 +61,15 @@ done:
   ret void
 }
 """
-_DECLARED = {"arm": "", "x86": "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)\n"}
+_DECLARED = {"arm": "declare i64 @llvm.aarch64.get.fpcr()\ndeclare void @llvm.aarch64.set.fpcr(i64)\n",
+             "x86": "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)\n"}  # fmt: skip
 
 
 def float_state(target: CpuTarget) -> str:
     """The LLVM text for `target`.
 
     >>> from tritium.backends.llvm.target import cpu_target
-    >>> "msr fpcr" in float_state(cpu_target("aarch64")), "ldmxcsr" in float_state(cpu_target("x86-64-v3"))
+    >>> "set.fpcr" in float_state(cpu_target("aarch64")), "ldmxcsr" in float_state(cpu_target("x86-64-v3"))
     (True, True)
     """
     kind = "arm" if target.simd == "neon" else "x86"

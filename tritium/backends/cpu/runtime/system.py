@@ -8,17 +8,21 @@ __all__ = ["clock", "system_values"]
 
 # Ticks of a steady counter and their number per second; what to do while spinning.
 _CLOCK = {
+    # Without assembly, for which LLVM has no parser on machines of another kind.
     "arm": """
+declare i64 @llvm.read_volatile_register.i64(metadata)
+declare i64 @llvm.read_register.i64(metadata)
+declare void @llvm.aarch64.isb(i32)
 define internal i64 @ticks() nounwind {
-  %t = call i64 asm sideeffect "mrs $0, cntvct_el0", "=r"()
+  %t = call i64 @llvm.read_volatile_register.i64(metadata !{!"cntvct_el0"})
   ret i64 %t
 }
 define internal i64 @frequency() nounwind {
-  %f = call i64 asm "mrs $0, cntfrq_el0", "=r"()
+  %f = call i64 @llvm.read_register.i64(metadata !{!"cntfrq_el0"})
   ret i64 %f
 }
 define internal void @pause() nounwind {
-  call void asm sideeffect "isb", ""()
+  call void @llvm.aarch64.isb(i32 15)
   ret void
 }
 """,
