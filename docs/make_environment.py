@@ -99,6 +99,8 @@ MEANING: dict[str, tuple[str, str]] = {
     "TRITON_CACHE_DIR": ("The cache of compiled kernels.", "`~/.triton/cache`"),
     "TRITON_DUMP_DIR": ("Where `TRITON_KERNEL_DUMP` writes.", "`~/.triton/dump`"),
     "TRITON_OVERRIDE_DIR": ("Where `TRITON_KERNEL_OVERRIDE` looks.", "`~/.triton/override`"),
+    "TRITIUM_BUNDLE": ("Bundles of compiled kernels to load at the first launch, separated as in PATH: "
+                       "[bundles.md](bundles.md).", ""),
     "TRITIUM_CACHE_READ_ONLY_DIRS": ("Further caches to look in, separated as in PATH.", ""),
     "TRITIUM_CACHE_MAX_SIZE": ("The cache's limit: bytes, or `512M`, `8G`; 0: no limit.",
                                "`python -m tritium cache limit`, else 8G"),

@@ -40,7 +40,7 @@ ALLOWED = {
     "frontend": LANGUAGE,
     "interp": LANGUAGE | {"frontend", "tensors", "protocols"},
     "backends": BACKENDS,
-    "compiler": BACKENDS,
+    "compiler": BACKENDS | {"trusted_files"},  # bundles
     "runtime": RUNTIME | {"trusted_files"},  # results of tuning that travel
     "performance_reports": set(),
     "device_rates": RUNTIME,
@@ -94,6 +94,7 @@ INSIDE = {
         "assembly": {"compile", "lower", "runtime"},
         "checked": {"library"},
         "driver": {"runtime", "checked"},
+        "bundled": {"runtime"},
     },
     "backends/nvptx": {
         "runtime": set(),
@@ -102,6 +103,7 @@ INSIDE = {
         "kernel_traits": {"isa", "assemble"},
         "compile": {"isa", "assemble", "kernel_traits"},
         "driver": {"runtime"},
+        "bundled": {"runtime"},
     },
     "backends/gpu_runtime": {
         "library": set(),

@@ -24,6 +24,7 @@ _HOMES = {
     "aggregate": "language.types.aggregate",
     "constexpr_function": "language.source.function", "must_use_result": "language.source.function",
     "cdiv": "language.source.function", "next_power_of_2": "language.source.function",
+    "load_bundle": "compiler.bundles", "BundleError": "compiler.bundle_file",
     "compile": "compiler", "AsyncCompileMode": "compiler.background", "FutureKernel": "compiler.background",
     "CompilationError": "errors", "TritonError": "errors", "InterpreterError": "errors", "OutOfResources": "errors",
     "explain": "insight.explain.explanation", "profile": "insight.profile.profiler",

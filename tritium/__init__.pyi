@@ -30,6 +30,12 @@ from .compiler.background import (
     AsyncCompileMode as AsyncCompileMode,
     FutureKernel as FutureKernel,
 )
+from .compiler.bundle_file import (
+    BundleError as BundleError,
+)
+from .compiler.bundles import (
+    load_bundle as load_bundle,
+)
 from .errors import (
     CompilationError as CompilationError,
     InterpreterError as InterpreterError,

@@ -24,6 +24,7 @@ COMMANDS = {
     "why": ("tritium.tools.why", "run a program; say which argument or setting made its kernels compile again"),
     "tune": ("tritium.tools.tune", "results of tuning: list, show, export and merge them, ship them per device"),
     "cache": ("tritium.tools.cache", "look at the cache of compiled kernels, check it, make room in it"),
+    "bundle": ("tritium.tools.bundle.command", "kernels compiled ahead of time, for several machines, in one file"),
     "compile": ("tritium.tools.compile", "compile a kernel ahead of time into C sources"),
     "link": ("tritium.tools.link", "join ahead-of-time kernels under one dispatching C function"),
     "version": ("tritium.tools.version", "versions of tritium and of what it stands on, and the devices present"),

@@ -23,15 +23,15 @@ from collections.abc import Iterator
 
 from tritium import knobs, locks
 from tritium.cache_events import CacheStats, count, damaged, reset_stats, stats, tolerate
-from tritium.cache_folders import CacheManager, FileCacheManager, as_bytes, base32, checked, signing_key
+from tritium.cache_folders import CacheManager, FileCacheManager, as_bytes, base32, checked, key_in, signing_key
 from tritium.cache_remote import RedisRemoteCacheBackend, RemoteCacheBackend, RemoteCacheManager
 from tritium.trusted_files import Damaged, checksum, matches, seal, unseal
 
 __all__ = [
     "CacheManager", "CacheStats", "FileCacheManager", "Files", "GroupWriter", "RedisRemoteCacheBackend",
     "RemoteCacheBackend", "RemoteCacheManager", "base32", "count", "fingerprint", "get_cache_manager",
-    "get_dump_manager", "get_override_manager", "read", "read_group", "reset_stats", "signing_key", "stats", "tolerate",
-    "write",
+    "get_dump_manager", "get_override_manager", "key_in", "read", "read_group", "reset_stats", "signing_key", "stats",
+    "tolerate", "write",
 ]  # fmt: skip
 
 

@@ -18,7 +18,8 @@ from tritium import knobs, locks, trusted_files
 from tritium.cache_events import HOW_TO_SHARE, count, damaged, refused, silence, tell
 from tritium.trusted_files import Damaged, Untrusted
 
-__all__ = ["CacheManager", "FileCacheManager", "as_bytes", "base32", "checked", "names_in", "signing_key"]
+__all__ = ["CacheManager", "FileCacheManager", "as_bytes", "base32", "checked", "key_in", "names_in",
+           "signing_key"]  # fmt: skip
 
 
 def signing_key() -> bytes:
@@ -29,6 +30,11 @@ def signing_key() -> bytes:
     """
     text, path = knobs.cache.signing_key, knobs.cache.signing_key_file
     return _signing_key(text, path) if text or path else b""
+
+
+def key_in(path: str) -> bytes:
+    """The key that a file holds, which only its owner can write."""
+    return _signing_key(None, path)
 
 
 @locks.once

@@ -453,6 +453,7 @@ cache = Group("cache", (
     Knob("dump_dir", "TRITON_DUMP_DIR", PATH, _under_home("dump")),
     Knob("override_dir", "TRITON_OVERRIDE_DIR", PATH, _under_home("override")),
     Knob("read_only_dirs", "TRITIUM_CACHE_READ_ONLY_DIRS", STR, ""),  # further caches to look in, as in PATH
+    Knob("bundle", "TRITIUM_BUNDLE", STR, ""),  # bundles of compiled kernels to load at the first launch, as in PATH
     Knob("max_size", "TRITIUM_CACHE_MAX_SIZE", SIZE, lambda: kept_limit(cache.dir)),  # bytes, or 512M, 8G; 0: no limit
     Knob("signing_key", "TRITIUM_CACHE_KEY", SECRET),  # files signed with it are trusted wherever they lie
     Knob("signing_key_file", "TRITIUM_CACHE_KEY_FILE", PATH),  # a file that holds the key

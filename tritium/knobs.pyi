@@ -273,6 +273,7 @@ class cache_settings(Group):
     dump_dir: Any
     override_dir: Any
     read_only_dirs: str
+    bundle: str
     max_size: Any
     signing_key: Any
     signing_key_file: Any

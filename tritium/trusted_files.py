@@ -26,7 +26,8 @@ import os
 import stat
 import time
 
-__all__ = ["Damaged", "Untrusted", "checksum", "exposed", "fault", "make_dirs", "matches", "private_name", "read",
+__all__ = ["Damaged", "Untrusted", "checksum", "exposed", "fault", "make_dirs", "matches", "opened",
+           "private_name", "read",
            "seal", "unseal", "write"]  # fmt: skip
 
 _DAY = 86400
@@ -189,11 +190,8 @@ def _walk(path: str) -> str:
     return ""
 
 
-def read(path: str, anyone: bool = False) -> bytes:
-    """The content of a file; Untrusted unless only this user or root could write it, or `anyone` may.
-
-    What is read is what was looked at. The time of its last use is noted once a day, for those who make room.
-    """
+def opened(path: str, anyone: bool = False) -> tuple[int, os.stat_result]:
+    """An open file, and what was looked at; Untrusted unless only this user or root could write it, or `anyone` may."""
     if not anyone:
         folder = os.path.dirname(path)
         found = os.lstat(folder)
@@ -208,6 +206,19 @@ def read(path: str, anyone: bool = False) -> bytes:
             raise Untrusted(f"{path} is not a regular file")
         if not anyone and (reason := fault(found)):
             raise Untrusted(f"{path} {reason}")
+    except BaseException:
+        os.close(file)
+        raise
+    return file, found
+
+
+def read(path: str, anyone: bool = False) -> bytes:
+    """The content of a file; Untrusted unless only this user or root could write it, or `anyone` may.
+
+    What is read is what was looked at. The time of its last use is noted once a day, for those who make room.
+    """
+    file, found = opened(path, anyone)
+    try:
         parts, size = [], found.st_size + 1
         while part := os.read(file, size):
             parts.append(part)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tritium.locks import imported
@@ -33,6 +33,10 @@ class TextForm(NamedTuple):
 
     comment: str
     name: str
+
+
+def _the_same(targets: Sequence[Any], here: Any) -> list[Any]:
+    return [target for target in targets if target == here]
 
 
 class Backend(NamedTuple):
@@ -60,6 +64,10 @@ class Backend(NamedTuple):
     # Prepares settings (of knobs, by group) for a process that compiles; the last stage it can do, None if all. Without
     # it a kernel may be made of what only this process has.
     hand_over: Callable[[dict[str, dict[str, Any]]], str | None] | None = None
+    # For bundles. Of some targets, those whose code runs on a machine, the best first; and the parts of our own native
+    # code that launches of a binary need, each with the machine it is for.
+    fits: Callable[[Sequence[Any], Any], list[Any]] = _the_same
+    parts: Callable[[Any, bytes], list[tuple[Any, Any]]] = lambda target, binary: []
 
     @property
     def binary_ext(self) -> str:

@@ -8,6 +8,7 @@ Each stage is a file extension: it can be read in `kernel.asm`, dumped (TRITON_K
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
@@ -19,17 +20,17 @@ from typing import Any
 from tritium import cache, knobs
 from tritium.backends.compiler import BaseBackend, GPUTarget, Options
 from tritium.backends.driver import driver
-from tritium.compiler import inductor
+from tritium.compiler import bundles, facts, inductor
 from tritium.compiler.background import AsyncCompileMode, FutureKernel
 from tritium.compiler.collector import paused
 from tritium.compiler.entry import Clock, CompileTimes, Entry
-from tritium.compiler.kernel import CompiledKernel, LazyDict
+from tritium.compiler.kernel import CompiledKernel, LazyDict, OnDemand
 from tritium.compiler.names import safe_name
 from tritium.compiler.sources import ASTSource, IRSource, sha256, with_options
 from tritium.errors import CompilationError, InternalError, TritonError, cut, fail
 from tritium.ir.core import Module
 from tritium.language.types.signature import flatten
-from tritium.locks import busy, imported
+from tritium.locks import busy, imported, once_property
 
 __all__ = [
     "ASTSource", "AsyncCompileMode", "CompilationError", "CompileTimes", "CompiledKernel", "FutureKernel", "IRSource",
@@ -96,14 +97,44 @@ class Making:
         if self.options.sanitized and target.backend != "cpu":
             _require_emulation(target)
         self.env = knobs.cache_invalidating_env() if _env_vars is None else _env_vars
-        self.key = sha256(get_cache_key(src, self.backend, self.options, self.env))
-        self.entry, self.clock = Entry(src, self.key, self.backend, self.options, self.env), Clock()
+        self.clock = Clock()
         self.contents: dict[str, Any] = {}
         self.metadata: dict[str, Any] = {}
 
+    @once_property
+    def key(self) -> str:
+        """The kernel's name in the cache. What is in a bundle does without: it asks for versions of compilers."""
+        return sha256(get_cache_key(self.src, self.backend, self.options, self.env))
+
+    @once_property
+    def entry(self) -> Entry:
+        """The kernel's place in the cache."""
+        return Entry(self.src, self.key, self.backend, self.options, self.env)
+
     def found(self) -> CompiledKernel | None:
         """The kernel as an earlier process compiled it."""
+        if bundles.is_active() and (kernel := self._bundled()) is not None:
+            return kernel
         return self.entry.load(lambda: _module(self.src, self.target, self.options), self.anew)
+
+    def _bundled(self) -> CompiledKernel | None:
+        """The kernel as it is in a bundle; those who change stages on the way get none."""
+        changed = knobs.compilation.dump_ir or knobs.compilation.override or knobs.runtime.add_stages_inspection_hook
+        if knobs.compilation.always_compile or changed:
+            return None
+        found = bundles.find(self.src, self.target, self.options, self.env)
+        data = None if found is None else bundles.contents_of(*found)
+        if found is None or data is None:
+            return None
+        metadata, binary, text = data
+        target = GPUTarget(**metadata["target"])
+        made = functools.cache(lambda: Making(self.src, target, {**vars(self.options), "arch": None}, self.env).anew())
+        later = [ext for ext, _ in self.backend.record.stages[:-1]]
+        contents = {"source": OnDemand(lambda: _module(self.src, target, self.options)), "ttir": text,
+                    **{ext: OnDemand(lambda ext=ext: made().asm[ext]) for ext in later},
+                    self.backend.binary_ext: binary}
+        metadata.pop(facts.KEY, None)
+        return CompiledKernel(self.src, metadata, contents, found[1]["identity"])
 
     def anew(self) -> CompiledKernel:
         """The kernel, compiled here and now."""

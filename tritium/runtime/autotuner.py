@@ -17,6 +17,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from tritium import knobs
+from tritium.compiler import bundles
 from tritium.errors import AutotunerError, OutOfResources, PTXASError, cut
 from tritium.language.source import rehearsal
 from tritium.locks import lock, once_property
@@ -24,7 +25,7 @@ from tritium.refusals import refusal
 from tritium.runtime import kept, tuning
 from tritium.runtime.choices import Choice, Choices
 from tritium.runtime.heuristic import Heuristics, heuristics
-from tritium.runtime.jit import JITFunction, KernelInterface, P, T
+from tritium.runtime.jit import JITFunction, KernelInterface, P, T, get_full_name
 from tritium.runtime.measuring import Measuring
 from tritium.runtime.tuning import Config
 
@@ -152,8 +153,18 @@ class Autotuner(Measuring[T]):
         if key not in self.cache:
             with _measuring:
                 if key not in self.cache:
-                    self.cache[key] = self.shipped.get(kept.key_text(key)) or self._tune(key, args, kwargs)
+                    known = self.shipped.get(kept.key_text(key)) or self._bundled(kept.key_text(key))
+                    self.cache[key] = known or self._tune(key, args, kwargs)
         return self.cache[key]
+
+    def _bundled(self, key: tuple[str, ...]) -> Config | None:
+        """What was chosen for a key when a bundle was made, if it is loaded and the kernel still has that."""
+        if not bundles.is_active():
+            return None
+        jitted = tuning.innermost(self.fn, lambda f: hasattr(f, "cache_key"))
+        found = jitted and bundles.choice(get_full_name(jitted), jitted.cache_key, key)
+        wanted = found and str(Config(**found))
+        return next((config for config in self.configs if str(config) == wanted), None)
 
     # -----------------------------------------------------------------------------------------------------------------
     # Shipping results

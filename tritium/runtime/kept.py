@@ -30,7 +30,12 @@ def key_text(key: Iterable) -> tuple[str, ...]:
     return tuple(map(str, key))
 
 
-def _config_dict(config: Config) -> dict[str, Any]:
+def config_dict(config: Config) -> dict[str, Any]:
+    """A configuration as it stands in a file: the arguments of `Config`.
+
+    >>> config_dict(Config({"B": 1}))["kwargs"]
+    {'B': 1}
+    """
     return {"kwargs": config.kwargs, **{name: getattr(config, name) for name in OPTIONS}}
 
 
@@ -127,7 +132,7 @@ class Store(NamedTuple):
 
     def write(self, key: tuple, timings: dict[Config, list[float]]) -> None:
         """Keep the timings; a configuration JSON cannot hold stays out of the cache."""
-        rows = [[_config_dict(config), times] for config, times in timings.items()]
+        rows = [[config_dict(config), times] for config, times in timings.items()]
         try:
             text = json.dumps({**self.facts, "key": key_text(key), "configs_timings": rows})
         except TypeError:
@@ -163,7 +168,7 @@ def save(path: str, name: str, records: dict[tuple[str, ...], dict[Config, list[
     >>> load([path], "k", [Config({"B": 1}), Config({"B": 2})])
     {('8',): Config(B: 2, num_warps: 4, num_ctas: 1, num_stages: 3, maxnreg: None)}
     """
-    results = [{"key": list(key), "configs_timings": [[_config_dict(c), t] for c, t in timings.items()]}
+    results = [{"key": list(key), "configs_timings": [[config_dict(c), t] for c, t in timings.items()]}
                for key, timings in records.items()]
     with open(path, "w") as file:
         json.dump({"function": name, "results": results}, file, indent=1)

@@ -18,6 +18,7 @@ C_TYPES = {
     "i1": "int8_t", "u1": "uint8_t", "i8": "int8_t", "u8": "uint8_t", "i16": "int16_t", "u16": "uint16_t",
     "i32": "int32_t", "u32": "uint32_t", "i64": "int64_t", "u64": "uint64_t", "fp32": "float", "fp64": "double",
 }  # fmt: skip
+GRID = "grid"  # the type of a parameter that is a size of the grid: the launch takes it, the kernel does not
 HINTS = {16: "d", 1: "c"}  # a hint, and its letter in the suffix of a variant
 MARK = "tritium kernel: "
 
@@ -38,7 +39,7 @@ class Parameter(NamedTuple):
     @property
     def is_passed(self) -> bool:
         """Whether the compiled kernel still takes it: one known to be 1 is gone from there."""
-        return not self.is_constant and self.hint != 1
+        return not self.is_constant and self.hint != 1 and self.type != GRID
 
 
 def parse_signature(names: list[str], text: str) -> list[Parameter]:
@@ -163,6 +164,15 @@ DEVICES = {
 }
 
 
+def c_type(parameter: Parameter, device: Device) -> str:
+    """The C type of an argument.
+
+    >>> c_type(Parameter("n", "i32"), DEVICES["cpu"]), c_type(Parameter("x", "*fp32"), DEVICES["cpu"])
+    ('int32_t', 'void *')
+    """
+    return device.pointer if parameter.type.startswith("*") else C_TYPES.get(parameter.type, "uint32_t")
+
+
 def prototype(variant: Variant, name: str | None = None, extra: str = "", linked: bool = False) -> str:
     """The C declaration of a launch, without the semicolon; `linked` ones are in the words of the linker.
 
@@ -171,7 +181,7 @@ def prototype(variant: Variant, name: str | None = None, extra: str = "", linked
     """
     device = DEVICES[variant.device]
     device = device.linked if linked else device
-    typed = [f"{device.pointer if p.type.startswith('*') else C_TYPES[p.type]} {p.name}" for p in variant.arguments]
+    typed = [f"{c_type(p, device)} {p.name}" for p in variant.arguments]
     values = [f"{device.stream} stream", *typed, *filter(None, [extra])]
     return f"{device.result} {name or variant.name}({', '.join(values)})"
 

@@ -20,7 +20,7 @@ from tritium.backends.cpu.library import dot, sort
 from tritium.backends.launcher import image
 from tritium.backends.llvm import host, levels, target
 from tritium.backends.llvm.levels import LEVELS
-from tritium.backends.llvm.target import CPU_TARGETS, assembly, cpu_target
+from tritium.backends.llvm.target import assembly, cpu_target
 from tritium.ir import types as T
 
 HASWELL = LEVELS["x86-64-v3"]._replace(name="host", cpu="haswell", features="+avx2,-avx512f")

@@ -24,4 +24,6 @@ BACKEND = Backend(
     views={"asm": lazy(f"{_HERE}:assembly_view"), "so": lazy("tritium.backends.cpu.runtime.shared_object:so"),
            "launcher.so": lazy("tritium.backends.cpu.runtime.shared_object:launcher_so")},
     hand_over=lambda settings: None,
+    fits=lazy("tritium.backends.cpu.bundled:fits"),
+    parts=lazy("tritium.backends.cpu.bundled:parts"),
 )

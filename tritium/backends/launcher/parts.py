@@ -10,17 +10,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ... import cache
 from ...locks import busy, lock
 from . import image
 from .launcher import python_objects
 
-if TYPE_CHECKING:
-    from ..llvm.target import Machine
-
-__all__ = ["NATIVE", "Part", "Symbols", "builtin", "made", "supplies"]
+__all__ = ["NATIVE", "Machine", "Part", "Symbols", "abi", "builtin", "made", "preferred", "supplies"]
 
 # Takes builtins made by hand: CPython with its global lock. The launcher borrows references while it holds the lock.
 # A free-threaded Python, whose objects have a longer head, has none to hold: there, launches go through ctypes.
@@ -42,19 +39,39 @@ def _source(module: ModuleType) -> str:
     return Path(module.__file__ or "").read_text()
 
 
+class Machine(NamedTuple):
+    """A machine as LLVM calls it, of which no more need be known where a part was compiled elsewhere."""
+
+    triple: str
+    cpu: str
+    features: str
+    origin: Any = None  # who supplies parts for it
+
+
 # Functions (name of a part, machine) -> its object file, or None: what was compiled elsewhere is asked for first.
-supplies: list[Callable[[str, Machine], bytes | None]] = []
+supplies: list[Callable[[str, Any], bytes | None]] = []
+# Name of a part -> the machine it was compiled for elsewhere: where any of several would do, it is taken.
+preferred: dict[str, Machine] = {}
 
 
-def _object(part: Part, target: Machine) -> bytes:
-    """The object file of `part`: what was supplied, else from the disk if this or another process has made it before."""
+def abi() -> list[Any]:
+    """What parts depend on besides the machine: the kind of Python.
+
+    >>> len(abi())
+    2
+    """
+    return [NATIVE, object.__basicsize__]
+
+
+def _object(part: Part, target: Any) -> bytes:
+    """The object file of `part`: what was supplied, else what this or another process has made."""
     for supply in supplies:
         if (found := supply(part.name, target)) is not None:
             return found
     return made(part, target)
 
 
-def made(part: Part, target: Machine) -> bytes:
+def made(part: Part, target: Any) -> bytes:
     """The object file of `part`, from the disk if this or another process has made it before."""
     import llvmlite  # its version alone: LLVM itself is loaded by what is imported from it
 
@@ -90,7 +107,7 @@ class Symbols(Mapping[str, int]):
     `known` are addresses the parts refer to, besides those of Python's objects and of the process.
     """
 
-    def __init__(self, target: Machine, parts: Sequence[Part], known: Mapping[str, int] | None = None):
+    def __init__(self, target: Any, parts: Sequence[Part], known: Mapping[str, int] | None = None):
         self._target, self._known = target, dict(known or {})
         self._owner = {name: part for part in parts for name in part.symbols}
         self._addresses: dict[str, int] = {}

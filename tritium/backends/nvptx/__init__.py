@@ -66,4 +66,6 @@ BACKEND = Backend(
     texts={"ptx": TextForm("//", r"\.visible\s+\.entry\s+([\w$]+)")},
     takes_host_memory=True,
     hand_over=lazy("tritium.backends.nvptx.assemble.ptxas:hand_over"),
+    fits=lazy("tritium.backends.nvptx.bundled:fits"),
+    parts=lazy("tritium.backends.nvptx.bundled:parts"),
 )

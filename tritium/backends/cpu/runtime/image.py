@@ -10,8 +10,8 @@
     runtime.num_threads, runtime.set_num_threads(n)
 
 The runtime comes in parts, each an object file of its own that is compiled, or read from the cache, when first needed:
-a kernel without a dot never pays for one. The core runs kernels of every level of the machine; the other parts are those
-of the CPU that a kernel was compiled for: kernels allocate scratch memory by their sizes.
+a kernel without a dot never pays for one. The core runs kernels of every level of the machine. The other parts are
+those of the CPU that a kernel was compiled for: kernels allocate scratch memory by their sizes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ....language.builtins.grid import check_sizes
 from ....locks import busy, lock
 from ...launcher import fast_paths, guards, image, preconditions, record
 from ...launcher import launcher as native_launcher
-from ...launcher.parts import NATIVE, Part, Symbols, builtin
+from ...launcher.parts import NATIVE, Part, Symbols, builtin, preferred
 from ...llvm import jit, structs, writer
 from ...llvm.target import CpuTarget, cpu_target
 from ..library import check, dot, dot_amx, partial, sort, tile_copy  # fmt: skip
@@ -82,10 +82,8 @@ class Runtime:
                     cls._instance = cls()
         return cls._instance
 
-    core_of: CpuTarget | None = None  # the CPU whose core runs kernels, where a bundle has one
-
     def __init__(self):
-        self.core = Symbols(self.core_of or cpu_target(), PARTS[:1])
+        self.core = Symbols(preferred.get("core") or cpu_target(), PARTS[:1])
         self._levels: dict[CpuTarget, Mapping[str, int]] = {}
         self._limit = ctypes.c_int64.from_address(self.core["tt.pool.limit"])
         ctypes.CFUNCTYPE(None)(self.core["tt.pool.setup"])()

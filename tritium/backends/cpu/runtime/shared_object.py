@@ -71,7 +71,8 @@ def objects(text: str, name: str, entry: str, arch: str) -> dict[str, bytes]:
     """File ending -> object code of a CPU kernel's text, under the name `entry`, and of the parts of the runtime it
     calls.
 
-    The functions of the runtime are weak: objects of several kernels can be linked together.
+    The functions of the runtime are weak: objects of several kernels can be linked together. Their names have that of
+    the CPU in them, for a program may hold kernels for several.
 
     >>> text = "define void @k(ptr %a, i64 %b, i64 %e, ptr %g, ptr %s) { ret void }"
     >>> list(objects(text, "k", "kernel", "host"))
@@ -93,8 +94,9 @@ def objects(text: str, name: str, entry: str, arch: str) -> dict[str, bytes]:
     if missing := needed - provided:
         raise ValueError(f"{name} calls {', '.join(sorted(missing))}, which only a Python process has: compile it "
                          "without debug")
-    renamed = re.sub(rf"@{re.escape(name)}\b", f"@{entry}", text)
-    weak = {name: re.sub(r"^define (\w+ @tt\.)", r"define weak_odr \1", text, flags=re.M)
+    ours = f"@tt.{re.sub(r'[^a-z0-9]', '.', arch)}."
+    renamed = re.sub(rf"@{re.escape(name)}\b", f"@{entry}", text).replace("@tt.", ours)
+    weak = {name: re.sub(r"^define (\w+ @tt\.)", r"define weak_odr \1", text, flags=re.M).replace("@tt.", ours)
             for name, text in texts.items()}
     return {".o": compile_text(renamed, target),
             **{f".{name}.o": compile_text(text, target) for name, text in weak.items()}}

@@ -19,8 +19,8 @@ from . import cuda, implicit_args, launcher
 __all__ = ["Launcher", "Runtime", "active_blocks", "active_clusters", "config_of", "current_stream", "handle_of",
            "loaded"]  # fmt: skip
 
-_PART = Part("cuda", launcher.SYMBOLS, (structs, guards, native_launcher, fast_paths, preconditions, shared_launcher,
-                                        launcher, implicit_args), lambda target: launcher.launcher(), plain=True)
+PART = Part("cuda", launcher.SYMBOLS, (structs, guards, native_launcher, fast_paths, preconditions, shared_launcher,
+                                       launcher, implicit_args), lambda target: launcher.launcher(), plain=True)
 
 
 @ctypes.CFUNCTYPE(ctypes.c_int)
@@ -38,7 +38,7 @@ def _address(name):
 class Runtime(shared.Runtime):
     """The native launcher of this process, linked to the CUDA driver."""
 
-    gpu, prefix, part = cuda.CUDA, launcher.PREFIX, _PART
+    gpu, prefix, part = cuda.CUDA, launcher.PREFIX, PART
 
     @classmethod
     def linked(cls) -> dict[str, int]:

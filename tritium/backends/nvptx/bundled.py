@@ -1,0 +1,38 @@
+"""Kernels for NVIDIA GPUs in a bundle: which machine code a device runs, and the launcher that goes with it."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["fits", "parts"]
+
+
+def fits(targets, here):
+    """Code for this very architecture first, then that for earlier ones of the same generation, the latest first.
+
+    >>> from tritium.backends.compiler import GPUTarget
+    >>> built = [GPUTarget("cuda", arch, 32) for arch in (80, 86, "90a")]
+    >>> [str(target) for target in fits(built, GPUTarget("cuda", 89, 32))]
+    ['cuda:86:32', 'cuda:80:32']
+    >>> [str(target) for target in fits(built, GPUTarget("cuda", 90, 32))]
+    ['cuda:90a:32']
+    """
+    exact = [target for target in targets if target == here]
+    ours = _number(here)
+    rows = [(_number(target), target) for target in targets if target not in exact]
+    # From sm_90 on, code is made for one architecture alone.
+    rows = [(sm, target) for sm, target in rows if sm == ours or sm // 10 == ours // 10 and sm < ours < 90]
+    return exact + [target for _, target in sorted(rows, key=lambda row: -row[0])]
+
+
+def _number(target):
+    found = re.fullmatch(r"(?:sm_?)?(\d+)[af]?", str(target.arch))
+    return int(found[1]) if found else 0
+
+
+def parts(target, binary):
+    """The native launcher, for every host that can do without LLVM."""
+    from ..launcher import image
+    from .runtime.launch import PART
+
+    return [(PART, host) for host in image.HOSTS.values()]

@@ -1,0 +1,1 @@
+"""Bundles of kernels compiled ahead of time: `python -m tritium bundle`."""
