@@ -32,7 +32,7 @@ signature = "*fp32:16, *fp32:16, *fp32:16, i32:16|i32, 64"
 
 [[kernel]]
 name = "bundled_kernels:product"
-targets = ["cpu"]
+targets = ["cpu", "cuda:90a"]
 signature = {{ x = "*fp32:16", N = 16 }}
 options = {{ num_warps = 8 }}
 """
@@ -93,15 +93,19 @@ def test_the_variant_without_preconditions_is_there_too(loaded):
     assert loaded.hits == hits + 2
 
 
-def test_a_new_process_needs_neither_llvm_nor_a_cache(bundle, tmp_path):
-    """The parts of the launcher come from the bundle, too; also where only a variable names it."""
-    code = """
+NO_LLVM = """
 import sys
 class NoLLVM:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == "llvmlite":
             raise ImportError("llvmlite is not here")
 sys.meta_path.insert(0, NoLLVM())
+"""
+
+
+def test_a_new_process_needs_neither_llvm_nor_a_cache(bundle, tmp_path):
+    """The parts of the launcher come from the bundle, too; also where only a variable names it."""
+    code = NO_LLVM + """
 import numpy as np
 from bundled_kernels import add, product
 x, z, o = np.arange(64, dtype=np.float32), np.zeros(64, np.float32), np.ones(256, np.float32)
@@ -112,6 +116,24 @@ print((z == 2 * x).all(), (o == 16).all(), kernel.metadata.target.arch, "llvmlit
 """
     done = run(code, bundle, TRITIUM_BUNDLE=bundle, TRITIUM_CACHE_DIR=str(tmp_path / "cache"))
     assert done.stdout == f"True True {HERE} False\n", done.stderr
+
+
+def test_a_new_process_with_a_gpu_needs_neither_llvm_nor_an_assembler(bundle, tmp_path):
+    """On a driver that takes notes."""
+    code = NO_LLVM + """
+import os
+import pytest
+from tests.backends.nvptx import fake_driver
+from tests.backends.nvptx.kernels import X
+from bundled_kernels import product
+fake, _ = fake_driver.install(pytest.MonkeyPatch())
+os.environ["PATH"] = ""
+for _ in range(2):
+    kernel = product[(3,)](X, N=16, num_warps=8)
+print(kernel.metadata.target, [noted["grid"] for noted in fake.launches], "llvmlite" in sys.modules)
+"""
+    done = run(code, bundle, TRITIUM_BUNDLE=bundle, TRITIUM_CACHE_DIR=str(tmp_path / "cache"))
+    assert done.stdout == "cuda:90a:32 [(3, 1, 1), (3, 1, 1)] False\n", done.stdout + done.stderr
 
 
 def test_stages_are_made_when_somebody_reads_them(loaded):
@@ -247,7 +269,7 @@ def test_list_show_and_verify(bundle, capsys):
     assert command.main(["list", bundle, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["kernel"] for row in rows} == {"bundled_kernels:add", "bundled_kernels:product"}
-    assert {row["target"] for row in rows} == {f"cpu:{HERE}:1", f"cpu:{FAR}:1", "cuda:80:32"}
+    assert {row["target"] for row in rows} == {f"cpu:{HERE}:1", f"cpu:{FAR}:1", "cuda:80:32", "cuda:90a:32"}
     assert command.main(["list", bundle]) == 0 and command.main(["show", bundle, "pro*"]) == 0
     text = capsys.readouterr().out
     assert "num_warps=8" in text and "parts: core, cuda" in text
