@@ -14,6 +14,7 @@ import pytest
 
 import tritium
 from tests.tools import bundled_kernels as kernels
+from tests.tools.test_aot import CUDA_H
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.llvm import levels
 from tritium.compiler import bundles
@@ -134,6 +135,29 @@ print(kernel.metadata.target, [noted["grid"] for noted in fake.launches], "llvml
 """
     done = run(code, bundle, TRITIUM_BUNDLE=bundle, TRITIUM_CACHE_DIR=str(tmp_path / "cache"))
     assert done.stdout == "cuda:90a:32 [(3, 1, 1), (3, 1, 1)] False\n", done.stdout + done.stderr
+
+
+@pytest.mark.gpu
+def test_a_new_process_on_a_gpu(tmp_path):
+    """Results are right, and neither LLVM nor ptxas is asked."""
+    shutil.copy(kernels.__file__, tmp_path / "bundled_kernels.py")
+    code = NO_LLVM + """
+import torch
+from bundled_kernels import add, product
+x, z, o = torch.arange(64.0, device="cuda"), torch.zeros(64, device="cuda"), torch.ones(256, device="cuda")
+for n in (64, 50):
+    kernel = add[(1,)](x, x, z, n, BLOCK=64)
+add[(1,)](x[:32], x[:32], x[16:], 32, BLOCK=64)
+product[(1,)](o, N=16, num_warps=8)
+print(z.equal(2 * torch.arange(64.0, device="cuda")), o.eq(16).all().item(), "llvmlite" in sys.modules)
+"""
+    arch = tritium.backends.driver.driver.named("cuda").get_current_target().arch
+    here = MANIFEST.replace(f'"{HERE}", "{FAR}", "cuda:80"', f'"cuda:{arch}"')
+    (tmp_path / "kernels.toml").write_text(here.replace('"cpu", "cuda:90a"', f'"cuda:{arch}"'))
+    path = str(tmp_path / "k.tbundle")
+    assert command.main(["build", str(tmp_path / "kernels.toml"), "-o", path, "--json"]) == 0
+    done = run(code, path, TRITIUM_BUNDLE=path, TRITIUM_CACHE_DIR=str(tmp_path / "cache"))
+    assert done.stdout == "True True False\n", done.stdout + done.stderr
 
 
 def test_stages_are_made_when_somebody_reads_them(loaded):
@@ -352,6 +376,14 @@ int main(void) {
 """
 
 
+MORE_OF_CUDA_H = """
+typedef int CUdevice;
+enum { CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76 };
+CUresult cuCtxGetDevice(CUdevice *);
+CUresult cuDeviceGetAttribute(int *, int, CUdevice);
+"""
+
+
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_a_c_program_launches_from_the_library(bundle, tmp_path, capsys):
     assert command.main(["export", bundle, "--c", str(tmp_path), "--library"]) == 0
@@ -363,6 +395,9 @@ def test_a_c_program_launches_from_the_library(bundle, tmp_path, capsys):
                     tmp_path / "main"], check=True)
     done = subprocess.run([tmp_path / "main"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "98 0 1\n0 126\n0 16 22\n")
+    (tmp_path / "cuda" / "cuda.h").write_text(CUDA_H + MORE_OF_CUDA_H)
+    for source in (*folder.glob("*.c"), *(tmp_path / "cuda").glob("*.c")):
+        subprocess.run(["cc", "-Wall", "-Werror", "-fsyntax-only", f"-I{source.parent}", source], check=True)
     text = (tmp_path / "cuda" / "k.c").read_text()
     assert "if (sm() / 10 == 8 && sm() >= 80 && (uintptr_t)x % 16 == 0" in text
     far = levels.LEVELS[FAR].machine
