@@ -26,7 +26,7 @@ def ttgir(module, target, options, metadata):
 
 def tile_passes(options):
     """The passes of the stage `ttgir`: those of every GPU, for this one."""
-    return pipeline(AmdTarget.of(options.arch))
+    return pipeline(AmdTarget.of_options(options))
 
 
 # Metadata for the launcher, with defaults: preconditions of the kernel, and what its implicit arguments need.
@@ -41,7 +41,7 @@ def llir(module, target, options, metadata):
     Shared memory has its size in the text, so that LLVM knows how many programs a compute unit holds, and no bytes are
     given at a launch (`dynamic_shared`). What is too large for the GPU compiles all the same: the driver refuses it.
     """
-    amd, shared = AmdTarget.of(options.arch), module.attrs["shared_bytes"]
+    amd, shared = AmdTarget.of_options(options), module.attrs["shared_bytes"]
     metadata |= {name: module.attrs.get(name, usual) for name, usual in _LAUNCH_METADATA.items()}
     text = lower_kernel(module, amd, f"{_attributes(options)} {_UNUSED}", exact=options.sanitized)
     text = text.replace(_UNUSED, " ".join(f'"amdgpu-no-{name}"' for name in _unused(text)), 1)
@@ -83,7 +83,7 @@ def hsaco(text, target, options, metadata):
         return text.encode()
     if knobs.amd.dump_amdgcn:
         print(f"; {metadata['name']}: AMDGCN\n{assembled(text, options.arch)}")
-    return compile_text(text, AmdTarget.of(options.arch), passes=PASSES)
+    return compile_text(text, AmdTarget.of_options(options), passes=PASSES)
 
 
 def amdgcn(asm, target):
