@@ -74,7 +74,7 @@ def test_segments_lie_in_pages_of_their_own(made):
 
 def bytes_at(data, address, size):
     """The bytes that are at an address once the segments are loaded."""
-    kind, _, offset, at, _, _ = next(s for s in segments(data) if s[0] == 1 and s[3] <= address < s[3] + s[5])
+    _, _, offset, at, _, _ = next(s for s in segments(data) if s[0] == 1 and s[3] <= address < s[3] + s[5])
     return data[offset + address - at : offset + address - at + size]
 
 
