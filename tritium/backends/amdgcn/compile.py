@@ -11,6 +11,7 @@ from ..llvm.target import assembly, compile_text
 from . import records
 from .assemble.link import link
 from .assemble.resources import resources_of
+from .buffer_accesses import use_buffers
 from .isa.target import AmdTarget
 
 # What code generation needs of LLVM's passes: registers of private memory, and common addresses.
@@ -27,8 +28,8 @@ def ttgir(module, target, options, metadata):
 
 
 def tile_passes(options):
-    """The passes of the stage `ttgir`: those of every GPU, for this one."""
-    return pipeline(AmdTarget.of(options.arch))
+    """The passes of the stage `ttgir`: those of every GPU, for this one, and what may go through buffers."""
+    return (*pipeline(AmdTarget.of(options.arch)), use_buffers)
 
 
 # Metadata for the launcher, with defaults: preconditions of the kernel, and what its implicit arguments need.
