@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ... import knobs
 from ...errors import fail
 from .. import Backend, lazy
 
@@ -13,7 +14,7 @@ def fingerprint(target) -> str:
     """The version of LLVM's bindings: LLVM makes the machine code, and the linker is a part of tritium."""
     import llvmlite  # its version alone: LLVM itself is loaded by what is imported from it
 
-    return f"llvmlite {llvmlite.__version__}"
+    return f"llvmlite {llvmlite.__version__}{'' if knobs.amd.use_buffer_ops else ' without buffers'}"
 
 
 def check(options) -> None:

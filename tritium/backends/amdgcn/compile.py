@@ -9,6 +9,9 @@ from ..gpu.lower import lower_kernel
 from ..gpu.passes import pipeline
 from ..llvm.target import assembly, compile_text
 from . import records
+from .assemble.link import link
+from .assemble.resources import resources_of
+from .buffer_accesses import use_buffers
 from .isa.target import AmdTarget
 
 # What code generation needs of LLVM's passes: registers of private memory, and common addresses.
@@ -25,8 +28,8 @@ def ttgir(module, target, options, metadata):
 
 
 def tile_passes(options):
-    """The passes of the stage `ttgir`: those of every GPU, for this one."""
-    return pipeline(AmdTarget.of_options(options))
+    """The passes of the stage `ttgir`: those of every GPU, for this one, and what may go through buffers."""
+    return (*pipeline(AmdTarget.of_options(options)), use_buffers)
 
 
 # Metadata for the launcher, with defaults: preconditions of the kernel, and what its implicit arguments need.
@@ -83,7 +86,9 @@ def hsaco(text, target, options, metadata):
         return text.encode()
     if knobs.amd.dump_amdgcn:
         print(f"; {metadata['name']}: AMDGCN\n{assembled(text, options.arch)}")
-    return compile_text(text, AmdTarget.of_options(options), passes=PASSES)
+    made = link(compile_text(text, AmdTarget.of(options.arch), passes=PASSES))
+    metadata.update(resources_of(made))
+    return made
 
 
 def amdgcn(asm, target):
