@@ -16,8 +16,10 @@ from ...gpu.layout.linear import log2
 from ...gpu.lower.convert import pack
 from ...gpu.lower.dot import dot as dot_by_threads
 from ...gpu.lower.dot import operands_need
+from ...gpu.lower.words import bytes_of
 from ...gpu.shared_memory.needs import takes_shared
 from ...gpu.target import Mma
+from ...llvm.writer import lanes
 from . import fragments
 from .architectures import ARCHITECTURES
 from .mfma import MFMA
@@ -159,9 +161,20 @@ class _Fragments:
         """The fragment whose first element is there."""
         r = self.first[(batch * self.shape[-2] + row) * self.shape[-1] + col]
         if r not in self.made:
-            items = self.registers[r : r + self.instruction.per_lane]
-            self.made[r] = self.g.w.cast("bitcast", pack(self.g.w, items), self.instruction.operand)
+            whole = _joined(self.g.w, self.registers[r : r + self.instruction.per_lane])
+            self.made[r] = self.g.w.cast("bitcast", whole, self.instruction.operand)
         return self.made[r]
+
+
+def _joined(w, items):
+    """Elements in one value; a part of a vector that was loaded is taken from it as an integer."""
+    vector, first = w.neighbours(items) or (None, 0)
+    bits = len(items) * 8 * bytes_of(items[0].type)
+    if vector is None or bits > 64 or first % len(items) or lanes(vector.type) % len(items):
+        return pack(w, items)
+    count = lanes(vector.type) // len(items)
+    parts = w.cast("bitcast", vector, f"<{count} x i{bits}>" if count > 1 else f"i{bits}")
+    return w.extract(parts, first // len(items)) if count > 1 else parts
 
 
 def _split(shape, element):
