@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tritium.insight.emulator import assembly, intrinsics
+from tritium.insight.emulator import assembly, atomics, intrinsics
 from tritium.insight.emulator.arithmetic import BINARY, CASTS, signed
 from tritium.insight.emulator.barriers import Barriers
 from tritium.insight.emulator.code import FLOATS, numpy_type, segments_of, split_list, split_type, vector_of
@@ -27,6 +27,8 @@ LONGEST = 1 << 20  # segments of a program that ends
 
 class Machine:
     """A kernel's code, and the state of one program running it: a block, or a cluster of `blocks`."""
+
+    warp_size = 32
 
     def __init__(self, text, threads, memory, shared_bytes, maps=(), blocks=1, log=None):
         self.log = log or Log()
@@ -50,7 +52,7 @@ class Machine:
     def turns(self, pid, grid, length):
         """Run one program, and yield after every `length` segments, for others to have a turn."""
         self.pid, self.grid = pid, grid
-        self.shared = Shared(self.shared_bytes, self.members // 32, self.blocks, self.log)
+        self.shared = Shared(self.shared_bytes, self.members // self.warp_size, self.blocks, self.log, self.warp_size)
         self.memory.watch = Watch(self.memory, self.shared) if self.blocks > 1 else None
         self.barriers = Barriers(self)
         self.at, self.before = np.zeros(self.threads, int), np.full(self.threads, -1)
@@ -134,7 +136,7 @@ class Machine:
     # --- who is there -----------------------------------------------------------------------------------------------
     def warps_of(self, guard, what):
         """The warps of some threads, which must be whole."""
-        rows = guard.reshape(-1, 32)
+        rows = guard.reshape(-1, self.warp_size)
         some = rows.any(1)
         if not (rows.all(1) == some).all():
             raise Fault(f"{what} that not all lanes of a warp reach", "wrong barrier", threads=self.lanes[guard])
@@ -159,7 +161,7 @@ class Machine:
 
     def blocks_of(self, warps):
         """(block, warps) of each block that has some of these warps."""
-        block = warps // (self.members // 32)
+        block = warps // (self.members // self.warp_size)
         return [(b, warps[block == b]) for b in np.unique(block)]
 
     # --- operands ---------------------------------------------------------------------------------------------------
@@ -395,16 +397,10 @@ class Machine:
         return step
 
     def _atomicrmw(self, rest):
-        how, rest = rest.split(" ", 1)
-        pointer, x = split_list(rest.removesuffix(" monotonic"))
-        p, x = self.typed(pointer), self.typed(x)
+        return atomics.update(self, rest)
 
-        def step():
-            assert how == "add" and "addrspace(3)" in pointer
-            self.shared.add(p()[self.active], x()[self.active], self.lanes[self.active])
-            return np.zeros(self.threads, np.uint32)
-
-        return step
+    def _cmpxchg(self, rest):
+        return atomics.exchange(self, rest)
 
     # --- vectors and records ----------------------------------------------------------------------------------------
     def _insertelement(self, rest):

@@ -113,7 +113,7 @@ class Watch:
         )
 
     def _note(self, noted, index, thread):
-        warp = thread // 32
+        warp = thread // self.shared.warp_size
         noted[0][index], noted[1][index] = self.shared.heard[warp, warp], warp
 
     def load(self, index, thread, atomic):
