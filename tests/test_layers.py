@@ -61,6 +61,7 @@ INSIDE = {
         "cpu": {"llvm", "launcher", "compiler", "driver"},
         "gpu": {"llvm"},
         "nvptx": {"llvm", "launcher", "compiler", "driver", "gpu"},
+        "amdgcn": {"llvm", "launcher", "compiler", "driver", "gpu"},
     },
     "backends/gpu": {
         "ops": set(),
@@ -93,6 +94,14 @@ INSIDE = {
         "kernel_traits": {"isa", "assemble"},
         "compile": {"isa", "assemble", "kernel_traits"},
         "driver": {"runtime"},
+    },
+    "backends/amdgcn": {
+        "records": set(),
+        "runtime": {"records"},
+        "isa": {"runtime", "records"},
+        "assemble": set(),
+        "compile": {"isa", "assemble", "records"},
+        "driver": {"runtime", "records"},
     },
     "insight": {
         "facts": set(),

@@ -1,0 +1,79 @@
+"""AMD GPUs as the shared stages see them: a record for each architecture."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from ....errors import TritonError
+from ...gpu.lower import LOWER as SHARED
+from ...gpu.target import Target
+from . import atomics, global_memory, messages, mma, native, threads
+from .architectures import ARCHITECTURES
+
+LOWER = {**SHARED, **mma.LOWER}
+
+
+class UnknownArchitecture(TritonError, ValueError):
+    """A name that stands for no AMD GPU that tritium compiles for."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AmdTarget(Target):
+    """One architecture: its family ("cdna3", "rdna4"), the number of its instruction set, and warps of a SIMD.
+
+    >>> AmdTarget.of("gfx942").warp_size, AmdTarget.of("gfx1201").warp_size
+    (64, 32)
+    """
+
+    family: str
+    generation: int
+    most_waves: int
+
+    @staticmethod
+    def of(arch) -> AmdTarget:
+        """The target of "gfx942"; features behind the name ("gfx942:sramecc+:xnack-") are LLVM's to know."""
+        name = str(arch).partition(":")[0]
+        if name not in ARCHITECTURES:
+            raise UnknownArchitecture(f"there is no AMD architecture {arch!r} that tritium compiles for\n"
+                                      f"hint: the ones it knows are {', '.join(ARCHITECTURES)}")
+        return _target(name)
+
+
+@functools.cache
+def _target(name: str) -> AmdTarget:
+    arch = ARCHITECTURES[name]
+    simds = 4
+    return AmdTarget(
+        family=arch.family,
+        generation=arch.generation,
+        most_waves=arch.waves,
+        name="hip",
+        triple="amdgcn-amd-amdhsa",
+        cpu=name,
+        warp_size=arch.warp_size,
+        shared_bytes=arch.lds,
+        most_threads=simds * arch.waves * arch.warp_size,
+        registers=arch.registers,
+        register_file=simds * arch.file * arch.warp_size,
+        lower=LOWER,
+        native=native.NATIVE,
+        kernel=_kernel,
+        index=threads.index,
+        clock=threads.clock,
+        barrier=threads.barrier,
+        uniform=threads.uniform,
+        shuffle=threads.shuffle,
+        load=global_memory.load,
+        store=global_memory.store,
+        atomic=atomics.atomic,
+        float_to_int=native.float_to_int,
+        print_values=messages.print_values,
+        assert_failed=messages.assert_failed,
+        mma=mma.instructions(name),
+    )
+
+
+def _kernel(count: int) -> tuple[str, str]:
+    """The calling convention of kernels, and the number of threads they are launched with."""
+    return "amdgpu_kernel void", f'"amdgpu-flat-work-group-size"="{count},{count}" "uniform-work-group-size"="true"'

@@ -1,0 +1,28 @@
+"""TargetInfo of AMD GPUs: the operations they have instructions for."""
+
+from __future__ import annotations
+
+from .... import knobs, passes
+from ....ir import types as T
+from ....passes.legalize import BETWEEN_WIDE
+from ...gpu.rewrite.inline_for_gpu import inline_for_gpu
+from ...gpu.rewrite.unroll_loops import unroll_loops
+from .native import NATIVE
+from .target import AmdTarget, UnknownArchitecture
+
+# LLVM writes conversions of bf16 in integers where the architecture has none.
+CASTS = BETWEEN_WIDE | {(T.f16, T.f32), (T.f32, T.f16), (T.bf16, T.f32), (T.f32, T.bf16)}
+
+
+def target_info(target):
+    """The TargetInfo of one architecture."""
+    return passes.TargetInfo(rare=True, casts=CASTS, rows=frozenset(NATIVE))
+
+
+def pipeline(target) -> tuple:
+    """The passes to the stage `ttir`."""
+    amd = AmdTarget.of(knobs.runtime.override_arch or target.arch)
+    if target.warp_size != amd.warp_size:
+        raise UnknownArchitecture(f"warps of {amd.cpu} have {amd.warp_size} threads, not {target.warp_size}: {target}")
+    unroll, legalize = unroll_loops(amd.warp_size, amd.cost), passes.legalize(target_info(amd))
+    return (inline_for_gpu, *passes.CLEANUP, unroll, legalize, passes.dce)
