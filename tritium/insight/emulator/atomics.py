@@ -12,17 +12,17 @@ from tritium.insight.emulator.faults import Unknown
 def update(m, rest):
     """A function that executes `atomicrmw`, and gives what was in memory."""
     found = re.match(r"(?:volatile )?(\w+) (.*)$", rest)
-    if not found or found[1] not in _UPDATES:
+    if not found or found[1] not in UPDATES:
         raise Unknown(f"atomicrmw {rest}")
-    pointer, x = split_list(_operands(found[2]))
+    pointer, x = split_list(operands(found[2]))
     if "addrspace(3)" in pointer:
         return _add_in_shared(m, found[1], pointer, x)
-    return one_by_one(m, m.typed(pointer), [m.typed(x)], split_type(x)[0], _UPDATES[found[1]])
+    return one_by_one(m, m.typed(pointer), [m.typed(x)], split_type(x)[0], UPDATES[found[1]])
 
 
 def exchange(m, rest):
     """A function that executes `cmpxchg`, and gives what was in memory and whether it was changed."""
-    pointer, expected, new = split_list(_operands(rest.removeprefix("weak ").removeprefix("volatile ")))
+    pointer, expected, new = split_list(operands(rest.removeprefix("weak ").removeprefix("volatile ")))
     if "addrspace(3)" in pointer:
         raise Unknown(f"cmpxchg {rest}")
     wanted = m.typed(expected)
@@ -40,7 +40,7 @@ def compare_and_swap(old, expected, new):
     return new if old == expected else old
 
 
-def _operands(text):
+def operands(text):
     """Operands without what stands behind them: scope, orders, alignment, metadata."""
     return re.sub(r'( syncscope\("[^"]*"\))? (monotonic|acquire|release|acq_rel|seq_cst)\b.*$', "", text)
 
@@ -77,7 +77,7 @@ def _signed(fn):
     return lambda old, x: fn((old, x), key=lambda v: int(signed(np.asarray(v))))
 
 
-_UPDATES = {
+UPDATES = {
     "add": lambda old, x: old + x,
     "sub": lambda old, x: old - x,
     "fadd": lambda old, x: old + x,

@@ -14,7 +14,7 @@ import numpy as np
 from tritium.insight.emulator import assembly, atomics, intrinsics
 from tritium.insight.emulator.arithmetic import BINARY, CASTS, signed
 from tritium.insight.emulator.barriers import Barriers
-from tritium.insight.emulator.code import FLOATS, numpy_type, segments_of, split_list, split_type, vector_of
+from tritium.insight.emulator.code import FLOATS, alignment, numpy_type, segments_of, split_list, split_type, vector_of
 from tritium.insight.emulator.faults import Fault, Log, Unknown
 from tritium.insight.emulator.memory import SHARED_BASE, Watch
 from tritium.insight.emulator.shared import Shared
@@ -52,7 +52,7 @@ class Machine:
     def turns(self, pid, grid, length):
         """Run one program, and yield after every `length` segments, for others to have a turn."""
         self.pid, self.grid = pid, grid
-        self.shared = Shared(self.shared_bytes, self.members // self.warp_size, self.blocks, self.log, self.warp_size)
+        self.shared = self.make_shared()
         self.memory.watch = Watch(self.memory, self.shared) if self.blocks > 1 else None
         self.barriers = Barriers(self)
         self.at, self.before = np.zeros(self.threads, int), np.full(self.threads, -1)
@@ -72,6 +72,10 @@ class Machine:
                 self.segment(number, able & (self.at == number))
             else:
                 self._look_again()
+
+    def make_shared(self):
+        """Shared memory of a program that begins."""
+        return Shared(self.shared_bytes, self.members // self.warp_size, self.blocks, self.log, self.warp_size)
 
     def _pass_arguments(self, frame):
         for (t, name), x in zip(frame.parameters, [*self.memory.arguments, *self.maps], strict=True):
@@ -355,16 +359,17 @@ class Machine:
         return self.shared if "addrspace(3)" in pointer_type else self.memory
 
     def _load(self, rest):
-        rest = rest.removeprefix("volatile ")
-        t, rest = split_type(rest)
-        pointer = split_list(rest.lstrip(", "))[0]
+        align = alignment(rest)
+        t, rest = split_type(re.sub(r"^(atomic |volatile )+", "", rest))
+        pointer = split_list(atomics.operands(rest.lstrip(", ")))[0]
         kind, text = split_type(pointer)
         p = self.operand(kind, text)
         count, element = vector_of(t)
         dtype = numpy_type(element)
 
         def step():
-            data = self._space(kind).load(p()[self.active], dtype.itemsize * max(count, 1), self.lanes[self.active])
+            size = dtype.itemsize * max(count, 1)
+            data = self._space(kind).load(p()[self.active], size, self.lanes[self.active], align=align)
             return self.spread(np.ascontiguousarray(data).view(dtype), count)
 
         return step
@@ -376,7 +381,8 @@ class Machine:
         return out if count else out[:, 0]
 
     def _store(self, rest):
-        x, pointer = split_list(rest)[:2]
+        align = alignment(rest)
+        x, pointer = split_list(atomics.operands(re.sub(r"^(atomic |volatile )+", "", rest)))[:2]
         kind, text = split_type(pointer)
         p, x = self.operand(kind, text), self.typed(x)
 
@@ -386,7 +392,7 @@ class Machine:
                 self.stack[int(address[0])] = value
                 return
             data = np.ascontiguousarray(value.reshape(self.threads, -1)[self.active]).view(np.uint8)
-            self._space(kind).store(address[self.active], data, self.lanes[self.active])
+            self._space(kind).store(address[self.active], data, self.lanes[self.active], align=align)
 
         return step
 

@@ -65,11 +65,11 @@ class Shared:
     def block_of(self, thread):
         return thread // (self.warp_size * self.warps)
 
-    def _at(self, address, size, what, threads):
-        address = address.astype(np.int64) - SHARED_BASE
-        if np.any(address % size):
+    def _at(self, address, size, what, threads, align=None):
+        address, align = address.astype(np.int64) - SHARED_BASE, align or size
+        if np.any(address % align):
             raise Fault(f"shared {what} of {size} bytes at unaligned address", "misaligned",
-                        threads=threads[address % size != 0])
+                        threads=threads[address % align != 0])
         index = address[:, None] + np.arange(size)
         if np.any(index < 0) or np.any(index >= self.size):
             wrong = (address < 0) | (address + size > self.size)
@@ -195,8 +195,8 @@ class Shared:
             self.wrote_at[index] = self.log.place
 
     # --- accesses ---------------------------------------------------------------------------------------------------
-    def load(self, address, size, threads):
-        index, thread = self._at(address, size, "load", threads), threads[:, None]
+    def load(self, address, size, threads, align=None):
+        index, thread = self._at(address, size, "load", threads, align), threads[:, None]
         self._check_heard(index, thread, "a thread reads")
         self._check_there(index, thread)
         self._note_read(index, thread)
@@ -222,8 +222,8 @@ class Shared:
         self.far_readers.update(np.unique(warp))
         return self.bytes[index]
 
-    def store(self, address, data, threads):
-        index, thread = self._at(address, data.shape[1], "store", threads), threads[:, None]
+    def store(self, address, data, threads, align=None):
+        index, thread = self._at(address, data.shape[1], "store", threads, align), threads[:, None]
         self._check_write(index, thread, data)
         self._write(index, thread, data)
 
