@@ -9,6 +9,8 @@ from ..gpu.lower import lower_kernel
 from ..gpu.passes import pipeline
 from ..llvm.target import assembly, compile_text
 from . import records
+from .assemble.link import link
+from .assemble.resources import resources_of
 from .isa.target import AmdTarget
 
 # What code generation needs of LLVM's passes: registers of private memory, and common addresses.
@@ -83,7 +85,9 @@ def hsaco(text, target, options, metadata):
         return text.encode()
     if knobs.amd.dump_amdgcn:
         print(f"; {metadata['name']}: AMDGCN\n{assembled(text, options.arch)}")
-    return compile_text(text, AmdTarget.of(options.arch), passes=PASSES)
+    made = link(compile_text(text, AmdTarget.of(options.arch), passes=PASSES))
+    metadata.update(resources_of(made))
+    return made
 
 
 def amdgcn(asm, target):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ....errors import TritonError
 from ...gpu.lower import LOWER as SHARED
 from ...gpu.target import Target
-from . import atomics, global_memory, messages, mma, native, threads
+from . import atomics, global_memory, messages, mma, native, shuffles, threads
 from .architectures import ARCHITECTURES
 
 LOWER = {**SHARED, **mma.LOWER}
@@ -63,7 +63,7 @@ def _target(name: str) -> AmdTarget:
         clock=threads.clock,
         barrier=threads.barrier,
         uniform=threads.uniform,
-        shuffle=threads.shuffle,
+        shuffle=shuffles.shuffle,
         load=global_memory.load,
         store=global_memory.store,
         atomic=atomics.atomic,

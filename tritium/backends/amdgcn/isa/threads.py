@@ -1,8 +1,6 @@
-"""The threads of a program: who they are, where they meet, and what they hand to each other."""
+"""The threads of a program: who they are, and where they meet."""
 
 from __future__ import annotations
-
-from ...gpu.lower.words import through_words
 
 _CONVERGENT = "convergent nounwind"
 
@@ -62,19 +60,3 @@ def uniform(g, x):
     """A value equal in all lanes, in a scalar register."""
     g.w.declare("llvm.amdgcn.readfirstlane.i32", "i32", ["i32"], _CONVERGENT)
     return g.w.effect(f"call i32 @llvm.amdgcn.readfirstlane.i32({x.typed})", "i32", at=0)
-
-
-def shuffle(g, x, how, lane):
-    """The value of the lane of that number, or ("xor") whose number differs by these bits."""
-    w = g.w
-    if not isinstance(lane, str):
-        lane = g.int(lane)
-    source = w.binary("xor", g.place("lane"), lane) if how == "xor" else lane
-    at = w.binary("shl", source, g.int(2))
-    return through_words(g, x, lambda word: _permute(g, word, at))
-
-
-def _permute(g, word, at):
-    """The word of the lane at this byte address of the lanes' words."""
-    g.w.declare("llvm.amdgcn.ds.bpermute", "i32", ["i32", "i32"], _CONVERGENT)
-    return g.w.effect(f"call i32 @llvm.amdgcn.ds.bpermute({at.typed}, {word.typed})", "i32")
