@@ -283,18 +283,19 @@ class Machine:
 
     def _phi(self, rest):
         t, rest = split_type(rest)
+        count, element = vector_of(t)
+        zeros = np.zeros((self.threads, count) if count else self.threads, numpy_type(element))
         choices = []
         for part in split_list(rest):
             x, label = part[1:-1].rsplit(", %", 1)
             choices.append((self.operand(t, x), self.frame.labels[label]))
 
         def step():
-            out = np.zeros(self.threads, numpy_type(t)) if not vector_of(t)[0] else None
+            out = zeros
             for x, label in choices:
                 came = self.active & (self.before == label)
                 if came.any():
-                    value = x()
-                    out = value if out is None else np.where(came, value, out).astype(out.dtype)
+                    out = np.where(came[:, None] if count else came, x(), out).astype(out.dtype)
             return out
 
         return step
