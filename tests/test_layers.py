@@ -100,7 +100,8 @@ INSIDE = {
         "runtime": {"records"},
         "isa": {"runtime", "records"},
         "assemble": set(),
-        "compile": {"isa", "assemble", "records"},
+        "buffer_accesses": set(),
+        "compile": {"isa", "assemble", "records", "buffer_accesses"},
         "driver": {"runtime", "records"},
     },
     "insight": {

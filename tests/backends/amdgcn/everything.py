@@ -65,14 +65,17 @@ class Compile:
     """A plugin for pytest: what tests would run emulated is compiled, and compared with nothing."""
 
     def __init__(self, arch):
-        self.arch, self.count = arch, 0
+        self.arch, self.count, self.failed = arch, 0, []
 
     def pytest_collection_modifyitems(self, items):
         for module in {item.module for item in items}:
             module.interpret = module.agree = lambda *x: None
 
     def take(self, module, args, grid=(1,), arch=90, num_warps=4, num_stages=3):
-        compiled(module, self.arch, **fitting({"num_warps": num_warps, "num_stages": num_stages}, self.arch))
+        try:
+            compiled(module, self.arch, **fitting({"num_warps": num_warps, "num_stages": num_stages}, self.arch))
+        except Exception as error:
+            self.failed.append((module.name, repr(error)))
         self.count += 1
 
 
@@ -80,9 +83,9 @@ def language_tests(arch):
     """How many kernels of the language tests were compiled."""
     plugin = Compile(arch)
     with mock.patch.object(emulator, "run", plugin.take):
-        failed = pytest.main(["-q", "-x", "-m", "not gpu", str(ROOT / "tests/backends/gpu/test_language.py")],
-                             plugins=[plugin])  # fmt: skip
-    assert not failed
+        pytest.main(["-q", "--tb=no", "-m", "not gpu", str(ROOT / "tests/backends/gpu/test_language.py")],
+                    plugins=[plugin])  # results are wrong, of course  # fmt: skip
+    assert not plugin.failed, plugin.failed
     return plugin.count
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ... import knobs
 from ...errors import fail
 from .. import Backend, lazy
 
@@ -13,14 +14,14 @@ def fingerprint(target) -> str:
     """The version of LLVM's bindings: LLVM makes the machine code, and the linker is a part of tritium."""
     import llvmlite  # its version alone: LLVM itself is loaded by what is imported from it
 
-    return f"llvmlite {llvmlite.__version__}"
+    return f"llvmlite {llvmlite.__version__}{'' if knobs.amd.use_buffer_ops else ' without buffers'}"
 
 
 def check(options) -> None:
     """Refuse what no AMD GPU has: clusters, a limit of registers, programs of more than 1024 threads."""
     from .isa.target import AmdTarget
 
-    amd = AmdTarget.of(options.arch)
+    amd = AmdTarget.of_options(options)
     if options.num_ctas != 1 or options.clc:
         what = "clc=True" if options.num_ctas == 1 else f"num_ctas={options.num_ctas}"
         raise fail(ValueError, f"{what} needs clusters of blocks, which {amd.cpu} does not have",

@@ -11,6 +11,7 @@ from ..llvm.target import assembly, compile_text
 from . import records
 from .assemble.link import link
 from .assemble.resources import resources_of
+from .buffer_accesses import use_buffers
 from .isa.target import AmdTarget
 
 # What code generation needs of LLVM's passes: registers of private memory, and common addresses.
@@ -27,8 +28,8 @@ def ttgir(module, target, options, metadata):
 
 
 def tile_passes(options):
-    """The passes of the stage `ttgir`: those of every GPU, for this one."""
-    return pipeline(AmdTarget.of(options.arch))
+    """The passes of the stage `ttgir`: those of every GPU, for this one, and what may go through buffers."""
+    return (*pipeline(AmdTarget.of_options(options)), use_buffers)
 
 
 # Metadata for the launcher, with defaults: preconditions of the kernel, and what its implicit arguments need.
@@ -43,7 +44,7 @@ def llir(module, target, options, metadata):
     Shared memory has its size in the text, so that LLVM knows how many programs a compute unit holds, and no bytes are
     given at a launch (`dynamic_shared`). What is too large for the GPU compiles all the same: the driver refuses it.
     """
-    amd, shared = AmdTarget.of(options.arch), module.attrs["shared_bytes"]
+    amd, shared = AmdTarget.of_options(options), module.attrs["shared_bytes"]
     metadata |= {name: module.attrs.get(name, usual) for name, usual in _LAUNCH_METADATA.items()}
     text = lower_kernel(module, amd, f"{_attributes(options)} {_UNUSED}", exact=options.sanitized)
     text = text.replace(_UNUSED, " ".join(f'"amdgpu-no-{name}"' for name in _unused(text)), 1)

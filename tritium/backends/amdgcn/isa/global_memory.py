@@ -1,4 +1,5 @@
-"""Loads and stores of global memory: branches around what masks leave out."""
+"""Loads and stores of global memory: through buffers where that is known to be right, else with branches around what
+masks leave out."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from ...gpu.lower.control import beside
 from ...gpu.lower.convert import pack
 from ...gpu.lower.words import bytes_of
 from ...llvm.writer import value
+from . import buffers
 
 
 def guarded(g, mask, make, otherwise):
@@ -29,6 +31,8 @@ def zero(kind):
 
 def load(g, pointer, kind, count, mask, fill, attrs):
     """`count` neighbouring elements of LLVM type `kind`; masked-off lanes read nothing and get `fill`, or zeros."""
+    if "buffer" in attrs:
+        return buffers.load(g, attrs["buffer"], pointer, kind, count, mask, fill, 0)
     w, type_ = g.w, kind if count == 1 else f"<{count} x {kind}>"
     how = "load volatile" if attrs.get("volatile") else "load"
     read = lambda: [w.effect(f"{how} {type_}, {pointer.typed}, align {bytes_of(kind) * count}", type_)]
@@ -42,6 +46,9 @@ def load(g, pointer, kind, count, mask, fill, attrs):
 
 def store(g, pointer, items, mask, attrs):
     """Neighbouring elements; nothing is written where the mask is off."""
+    if "buffer" in attrs:
+        buffers.store(g, attrs["buffer"], pointer, items, mask, 0)
+        return
     w, size = g.w, bytes_of(items[0].type) * len(items)
     whole = pack(w, items)
     line = f"store {whole.typed}, {pointer.typed}, align {size}"
