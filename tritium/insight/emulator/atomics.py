@@ -37,7 +37,7 @@ def exchange(m, rest):
 
 def compare_and_swap(old, expected, new):
     """What memory has afterwards."""
-    return new if old == expected else old
+    return np.where(old == expected, new, old)
 
 
 def operands(text):
@@ -46,24 +46,32 @@ def operands(text):
 
 
 def one_by_one(m, p, xs, t, fn, memory=None):
-    """A function that updates memory at the addresses p() by fn(old, *values) for one thread after the other, and
-    gives what was there. A vector is updated element by element."""
+    """A function that updates memory at the addresses p() by fn(old, *values), one thread after the other where they
+    meet, and gives what was there. A vector is updated element by element."""
     count, element = vector_of(t)
     dtype, memory = numpy_type(element), memory or m.memory
 
     def step():
-        olds, operands, address = np.zeros((m.threads, max(count, 1)), dtype), [x() for x in xs], p()
-        operands = [x.reshape(m.threads, -1) for x in operands]
-        for t in np.nonzero(m.active)[0]:
-            at, who = address[t : t + 1], m.lanes[t : t + 1]
-            data = memory.load(at, olds[t].nbytes, who, atomic=True)
-            olds[t] = np.ascontiguousarray(data).view(dtype)[0]
+        olds, address = np.zeros((m.threads, max(count, 1)), dtype), p()
+        values = [x().reshape(m.threads, -1) for x in xs]
+        for who in _turns(address, np.nonzero(m.active)[0]):
+            data = memory.load(address[who], olds[0].nbytes, m.lanes[who], atomic=True)
+            olds[who] = np.ascontiguousarray(data).view(dtype)
             with np.errstate(all="ignore"):
-                new = [fn(old, *(x[t, k] for x in operands)) for k, old in enumerate(olds[t])]
-            memory.store(at, np.array([new]).astype(dtype).view(np.uint8), who, atomic=True)
+                new = np.ascontiguousarray(fn(olds[who], *(x[who] for x in values)).astype(dtype))
+            memory.store(address[who], new.view(np.uint8), m.lanes[who], atomic=True)
         return olds if count else olds[:, 0]
 
     return step
+
+
+def _turns(address, threads):
+    """Threads in groups that have different addresses; those of one address in order."""
+    while len(threads):
+        _, first = np.unique(address[threads], return_index=True)
+        first.sort()
+        yield threads[first]
+        threads = np.delete(threads, first)
 
 
 def _add_in_shared(m, how, pointer, x):
@@ -74,23 +82,23 @@ def _add_in_shared(m, how, pointer, x):
 
 
 def _signed(fn):
-    return lambda old, x: fn((old, x), key=lambda v: int(signed(np.asarray(v))))
+    return lambda old, x: fn(signed(old), signed(x)).view(old.dtype)
 
 
 UPDATES = {
-    "add": lambda old, x: old + x,
-    "sub": lambda old, x: old - x,
-    "fadd": lambda old, x: old + x,
-    "fsub": lambda old, x: old - x,
-    "max": _signed(max),
-    "min": _signed(min),
-    "umax": max,
-    "umin": min,
+    "add": np.add,
+    "sub": np.subtract,
+    "fadd": np.add,
+    "fsub": np.subtract,
+    "max": _signed(np.maximum),
+    "min": _signed(np.minimum),
+    "umax": np.maximum,
+    "umin": np.minimum,
     "fmax": np.fmax,
     "fmin": np.fmin,
-    "and": lambda old, x: old & x,
+    "and": np.bitwise_and,
     "nand": lambda old, x: ~(old & x),
-    "or": lambda old, x: old | x,
-    "xor": lambda old, x: old ^ x,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
     "xchg": lambda old, x: x,
 }
