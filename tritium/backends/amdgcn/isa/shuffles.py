@@ -92,8 +92,8 @@ def _swapped(g, word, size):
     w.declare(name, "{ i32, i32 }", ["i32", "i32", "i1 immarg", "i1 immarg"], _CONVERGENT)
     both = w.effect(f"call {{ i32, i32 }} @{name}({word.typed}, {word.typed}, i1 false, i1 false)", "{ i32, i32 }")
     even, odd = (w.effect(f"extractvalue {both.typed}, {k}", "i32") for k in range(2))
-    is_odd = g.once(("odd", size), lambda: w.compare("icmp ne", w.binary("and", g.place("lane"), g.int(size)), g.int(0)))
-    return w.select(is_odd, even, odd)
+    bit = w.binary("and", g.place("lane"), g.int(size))
+    return w.select(w.compare("icmp ne", bit, g.int(0)), even, odd)
 
 
 def _permute(g, word, at):

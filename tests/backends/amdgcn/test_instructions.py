@@ -1,0 +1,90 @@
+"""The instructions that AMD kernels are made of, family by family."""
+
+import re
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.amdgcn.compiled import TARGETS, assembly, compiled
+from tests.backends.gpu.test_language import module_of
+from tritium import knobs
+from tritium.backends.amdgcn.isa.shuffles import controls
+from tritium.ir.preconditions import preconditions_of
+from tritium.kernels.vector_add import add_kernel
+
+f32 = lambda n: np.zeros(n, np.float32)
+
+
+def count(text, pattern):
+    return len(re.findall(rf"^\s*{pattern}", text, re.MULTILINE))
+
+
+# --- shuffles ---------------------------------------------------------------------------------------------------------
+@triton.jit
+def summed(x, y, N: tl.constexpr):
+    tl.store(y, tl.sum(tl.load(x + tl.arange(0, N)), 0))
+
+
+@pytest.mark.parametrize(("arch", "moves", "others"), [
+    ("gfx90a", ["quad_perm:[1,0,3,2]", "quad_perm:[2,3,0,1]", "row_half_mirror", "row_ror:8"],
+     ["ds_swizzle_b32", "ds_bpermute_b32"]),
+    ("gfx950", ["quad_perm:[1,0,3,2]", "row_half_mirror", "row_ror:8"], ["v_permlane16_swap_b32", "v_permlane32_swap_b32"]),
+    ("gfx1201", ["quad_perm:[2,3,0,1]", "row_xmask:4", "row_xmask:8"], ["v_permlanex16_b32"]),
+])  # fmt: skip
+def test_lanes_of_a_row_exchange_within_an_operation(arch, moves, others):
+    module, _ = module_of(summed, [f32(64), f32(1), 64])
+    text = assembly(module, arch, num_warps=1)
+    assert all(move in text for move in moves) and all(count(text, name) == 1 for name in others)
+    assert "v_add_f32_dpp" in text and count(text, "ds_") == sum(name.startswith("ds_") for name in others)
+
+
+@pytest.mark.parametrize("mask", range(1, 16))
+def test_moves_within_a_row_of_sixteen(mask):
+    """What the controls say, one after the other, is the lane whose number differs by the mask."""
+    reads = {0x140: lambda k: 15 - k, 0x141: lambda k: k ^ 7, 0x128: lambda k: (k - 8) % 16}
+    for lane in range(16):
+        at = lane
+        for control in reversed(controls(mask)):
+            at = reads[control](at) if control in reads else at & ~3 | control >> 2 * (at & 3) & 3
+        assert at == lane ^ mask
+
+
+# --- buffers ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("arch", TARGETS)
+def test_masks_are_bounds_of_buffers(arch):
+    module, _ = module_of(add_kernel, [f32(1000), f32(1000), f32(1000), 1000, 1024])
+    text = assembly(module, arch)
+    assert count(text, "buffer_load_") == 2 * count(text, "buffer_store_") > 0
+    assert not count(text, "global_") and not count(text, "s_cbranch")
+
+
+@triton.jit
+def shifted(x, y, by, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.load(x + i + by, mask=i + by < N, other=7), mask=i < N - 1)
+
+
+@triton.jit
+def unknown(x, index, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.load(x + tl.load(index + i), mask=i < N - 1))
+
+
+def test_offsets_must_be_known_to_fit():
+    """Offsets come from arguments and the grid, for the launcher to look at; else there are branches."""
+    module, _ = module_of(shifted, [f32(64), f32(64), 3, 64])
+    stages, metadata = compiled(module, "gfx942")
+    assert stages["llir"].count("call i32 @llvm.amdgcn.raw.ptr.buffer.load") == 1
+    assert preconditions_of(metadata).nonnegative
+    assert "raw.ptr.buffer.load" not in compiled(module, "gfx942", launch_checks=False)[0]["llir"]
+    module, _ = module_of(unknown, [f32(64), np.zeros(64, np.int32), f32(64), 64])
+    text = assembly(module, "gfx942", num_warps=1)
+    assert count(text, "buffer_load") == 1 == count(text, "global_load") and "s_and_saveexec" in text
+
+
+def test_buffers_can_be_switched_off():
+    module, _ = module_of(shifted, [f32(64), f32(64), 3, 64])
+    knobs.amd.use_buffer_ops = False
+    assert "raw.ptr.buffer" not in compiled(module, "gfx942")[0]["llir"]
