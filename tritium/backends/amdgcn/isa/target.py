@@ -61,6 +61,8 @@ def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
         name="hip",
         triple="amdgcn-amd-amdhsa",
         cpu=name,
+        # A program stays on one compute unit: its warps share a cache, and barriers need not wait for loads.
+        features="+cumode" if arch.generation >= 10 else "",
         warp_size=arch.warp_size,
         shared_bytes=arch.lds,
         most_threads=simds * arch.waves * arch.warp_size,
@@ -80,6 +82,8 @@ def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
         float_to_int=native.float_to_int,
         print_values=messages.print_values,
         assert_failed=messages.assert_failed,
+        pair_cast=functools.partial(native.pair_cast, arch.family),
+        reciprocal=native.reciprocal,
         mma=mma.instructions(name, nonkdim, kpack),
     )
 
