@@ -114,7 +114,7 @@ def there_and_back(x, y, N: tl.constexpr, to: tl.constexpr):
 
 @pytest.mark.parametrize(("arch", "to", "name"), [
     ("gfx942", tl.float8e4b8, "fp8"), ("gfx942", tl.float8e5b16, "bf8"), ("gfx950", tl.float8e4nv, "fp8"),
-    ("gfx1201", tl.float8e5, "bf8"), ("gfx942", tl.float8e4nv, None), ("gfx90a", tl.float8e5, None),
+    ("gfx1201", tl.float8e4nv, "fp8"), ("gfx942", tl.float8e4nv, None), ("gfx90a", tl.float8e5, None),
 ])  # fmt: skip
 def test_8_bit_floats_convert_in_pairs(arch, to, name):
     module, _ = module_of(there_and_back, [f32(256), f32(256), 256, to])
