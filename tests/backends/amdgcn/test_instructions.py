@@ -9,8 +9,9 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.amdgcn.compiled import TARGETS, assembly, compiled
 from tests.backends.gpu.test_language import module_of
-from tritium import knobs
+from tritium import knobs, ops
 from tritium.backends.amdgcn.isa.shuffles import controls
+from tritium.ir.core import Arg, Op, walk
 from tritium.ir.preconditions import preconditions_of
 from tritium.kernels.vector_add import add_kernel
 
@@ -114,7 +115,7 @@ def there_and_back(x, y, N: tl.constexpr, to: tl.constexpr):
 
 @pytest.mark.parametrize(("arch", "to", "name"), [
     ("gfx942", tl.float8e4b8, "fp8"), ("gfx942", tl.float8e5b16, "bf8"), ("gfx950", tl.float8e4nv, "fp8"),
-    ("gfx1201", tl.float8e5, "bf8"), ("gfx942", tl.float8e4nv, None), ("gfx90a", tl.float8e5, None),
+    ("gfx1201", tl.float8e4nv, "fp8"), ("gfx942", tl.float8e4nv, None), ("gfx90a", tl.float8e5, None),
 ])  # fmt: skip
 def test_8_bit_floats_convert_in_pairs(arch, to, name):
     module, _ = module_of(there_and_back, [f32(256), f32(256), 256, to])
@@ -143,3 +144,26 @@ def test_barriers_wait_for_shared_memory_alone(arch):
     module, _ = module_of(turned, [f32(4096), f32(4096), 64])
     text = assembly(module, arch)
     assert count(text, "s_barrier") and not re.search(r"_gl0_inv|buffer_inv|global_inv", text)
+
+
+# --- loops ------------------------------------------------------------------------------------------------------------
+@triton.jit
+def product(a, b, c, K, N: tl.constexpr):
+    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    total = tl.zeros((N, N), tl.float32)
+    for k in range(0, K, N):
+        total = tl.dot(tl.load(a + i * K + k + j), tl.load(b + (k + i) * N + j), total)
+    tl.store(c + i * N + j, total)
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_tiles_of_the_next_iteration_are_loaded_while_this_one_multiplies(stages):
+    """Two loads stand before the loop; a dot's operands are what came an iteration ago."""
+    f16 = lambda n: np.zeros(n, np.float16)
+    module, _ = module_of(product, [f16(4096), f16(4096), f32(1024), 128, 32])
+    body = compiled(module, "gfx942", num_stages=stages)[0]["ttgir"].body
+    names = lambda block: [op.kind.name for op in block.ops]
+    inside = names(next(op.regions[0] for op in body.ops if op.kind is ops.for_))
+    assert names(body).count("load") == (2 if stages == 2 else 0) and inside.count("load") == 2
+    (dot,) = (op for op in walk(body) if op.kind is ops.dot)
+    assert all(type(x) is (Arg if stages == 2 else Op) for x in dot.operands[:2])

@@ -28,6 +28,19 @@ def _exp(g, x):
     return _exp2(g, g.w.binary("fmul", x, g.w.const("float", 1.4426950408889634)))
 
 
+def _of_root(name, back):
+    """A root's instruction, for subnormal numbers too: 2^32 times as large, they are normal."""
+    root = _instruction(name)
+
+    def emit(g, x):
+        w, const = g.w, lambda value: g.w.const("float", value)
+        tiny = w.compare("fcmp olt", x, const(2.0**-126))
+        found = root(g, w.binary("fmul", x, w.select(tiny, const(2.0**32), const(1.0))))
+        return w.binary("fmul", found, w.select(tiny, const(back), const(1.0)))
+
+    return emit
+
+
 def _scaled_log2(g, x):
     """(the logarithm of x, or of 2^32 x where x is subnormal; 0 or 32)."""
     w, const = g.w, lambda value: g.w.const("float", value)
@@ -52,14 +65,14 @@ def _log(g, x):
     return w.select(finite, w.binary("fadd", high, rest), y)
 
 
-# One unit in the last place, subnormal numbers flushed. Division is LLVM's, which rounds to the nearest.
+# One unit in the last place; exponentials below the normal range are 0. Division is LLVM's, which rounds to the nearest.
 NATIVE = {
     ("exp", T.f32): _exp,
     ("exp2", T.f32): _exp2,
     ("log", T.f32): _log,
     ("log2", T.f32): _log2_of_all,
-    ("sqrt", T.f32): _instruction("sqrt"),
-    ("rsqrt", T.f32): _instruction("rsq"),
+    ("sqrt", T.f32): _of_root("sqrt", 2.0**-16),
+    ("rsqrt", T.f32): _of_root("rsq", 2.0**16),
 }
 
 
@@ -109,10 +122,13 @@ def _narrow(name, t):
 
 
 def casts_of(family):
-    """Conversions of 8-bit floats that a family has instructions for: (from, to) -> its function."""
+    """Conversions of 8-bit floats that a family has instructions for: (from, to) -> its function.
+
+    What has infinities is rounded in integers: a result of min or max keeps them, where a conversion saturates.
+    """
     found = FLOAT8.get(family, {})
     return {(t, T.f32): _widen(name) for t, name in found.items()} | {
-        (T.f32, t): _narrow(name, t) for t, name in found.items()
+        (T.f32, t): _narrow(name, t) for t, name in found.items() if t.special != "ieee"
     }
 
 
