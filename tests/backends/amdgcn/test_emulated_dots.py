@@ -35,9 +35,9 @@ def codes(rng, shape, dtype):
 
 
 def numbers(rng, shape, dtype):
-    if dtype.itemsize == 1 and dtype != np.int8:
-        return codes(rng, shape, dtype)
-    return rng.integers(-100, 100, shape).astype(dtype) if dtype == np.int8 else rng.standard_normal(shape).astype(dtype)
+    if dtype == np.int8:
+        return rng.integers(-100, 100, shape).astype(dtype)
+    return codes(rng, shape, dtype) if dtype.itemsize == 1 else rng.standard_normal(shape).astype(dtype)
 
 
 def compare(arch, kinds, shape=(32, 32, 32), warps=4, steps=2, how="ieee", tolerance=1e-5, **options):

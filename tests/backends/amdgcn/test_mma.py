@@ -193,7 +193,7 @@ def test_a_result_is_an_operand_as_it_is(cpu, element, precision, nonkdim):
     out = T.f64 if element is T.f64 else T.f32
     unit = mma.instructions(cpu, nonkdim)
     first = unit.accumulator(*tiles((128, 64, 64), element, out=out), precision, 4)
-    lhs, _ = unit.fragments(*tiles((128, 32, 64), element, out=out), precision, 4)
+    lhs, _ = unit.fragments(*tiles((128, 128, 64), element, out=out), precision, 4)
     assert (first.lane, first.warp) == (lhs.lane, lhs.warp) and {*first.reg} == {*lhs.reg}
 
 

@@ -94,12 +94,17 @@ def plan(family: str, nonkdim: int, kpack: int, a: T.Tile, b: T.Tile, out: T.Til
 def warp_grid(m: int, n: int, size: int, warps: int) -> tuple[int, int]:
     """(warps along M, warps along N): the longer dimension of each warp's tile is halved first.
 
-    >>> warp_grid(128, 64, 32, 4), warp_grid(16, 64, 16, 8)
-    ((4, 1), (1, 8))
+    Rows are preferred as long as each warp keeps 32 of them and has no more than 128 columns: LDS still delivers
+    operands as fast as the matrix units take them, reductions along rows stay in a warp, and so does the result of a
+    dot that another one multiplies.
+
+    >>> warp_grid(128, 64, 32, 4), warp_grid(128, 128, 32, 4), warp_grid(64, 64, 32, 4), warp_grid(16, 64, 16, 8)
+    ((4, 1), (4, 1), (2, 2), (1, 8))
     """
     along_m = along_n = 1
     while along_m * along_n < warps:
-        if m // along_m > size and (m // along_m >= n // along_n or n // along_n <= size):
+        rows, cols = m // along_m, n // along_n
+        if rows > size and (rows >= cols or cols <= size or rows >= 64 and cols <= 128):
             along_m *= 2
         else:
             along_n *= 2
