@@ -122,6 +122,24 @@ class dot_wait:
         return acc
 
 
+# --- tensor memory: where some targets keep the sums of dots -----------------------------------------------------------
+@op("tensor_memory_alloc", attrs=("columns",), effects="write")
+class tensor_memory_alloc:
+    """Allocate so many columns of tensor memory, and the mbarriers by which dots tell that they are finished; first in
+    a kernel. A barrier of the block."""
+
+    def infer(*, columns: int) -> None:
+        return None
+
+
+@op("tensor_memory_free", attrs=("columns",), effects="write")
+class tensor_memory_free:
+    """Free the columns that `tensor_memory_alloc` allocated; last in a kernel. A barrier of the block."""
+
+    def infer(*, columns: int) -> None:
+        return None
+
+
 # --- clusters: the blocks that share a program -----------------------------------------------------------------------
 @op("block_rank")
 class block_rank:

@@ -26,6 +26,7 @@ from .rewrite.swap_operands import swap_operands
 from .shared_memory.allocate import allocate_shared, fits_shared_memory
 from .shared_memory.barriers import insert_barriers
 from .target import Target
+from .tensor_memory import allocate_tensor_memory
 
 if TYPE_CHECKING:
     from ...ir.core import Module
@@ -36,7 +37,7 @@ __all__ = ["pipeline"]
 def pipeline(target: Target) -> tuple[Callable, ...]:
     """The passes for a target, as `passes.run` takes them."""
     on = lambda step, **options: functools.partial(step, target=target, **options)
-    finish = on(tma_stores), hoist_scales, on(assign_layouts), on(allocate_shared)
+    finish = on(tma_stores), hoist_scales, on(assign_layouts), on(allocate_tensor_memory), on(allocate_shared)
 
     def alternatives(module: Module) -> Iterator[tuple[Callable, ...]]:
         yield must_change(on(specialize_warps)), *finish

@@ -39,7 +39,9 @@ class Mma(NamedTuple):
     The others are asked about asynchronous ones only. started(dot, warps): the layouts of a `dot_shared`, and of its
     lhs if that is in registers. takes(tile, operand, axis, rows, warps): operand "a" or "b" may be contiguous along
     `axis`, where the result has so many rows. lhs_once(rows, warps): no two threads hold the same element of the lhs.
-    hold(g, dot, init, nonempty): registers for the sums of a dot in a loop, which has an iteration if `nonempty`.
+    hold(g, dot, init, nonempty): a place for the sums of a dot in a loop, which has an iteration if `nonempty`; None if
+    they are carried as other values are. columns(op, warps): how many columns of tensor memory the sums of an op take,
+    None if it is no dot or its sums are in registers.
     """
 
     accumulator: Callable[..., Any] = _none
@@ -49,6 +51,7 @@ class Mma(NamedTuple):
     takes: Callable[..., bool] = _no
     lhs_once: Callable[..., bool] = _no
     hold: Callable[..., Any] | None = None
+    columns: Callable[..., int | None] = _none
 
 
 NO_MMA = Mma()

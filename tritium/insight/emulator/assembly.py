@@ -6,7 +6,7 @@ import time
 import ml_dtypes
 import numpy as np
 
-from tritium.insight.emulator import tensor_cores
+from tritium.insight.emulator import tensor_cores, tensor_memory
 from tritium.insight.emulator.code import WAITS
 from tritium.insight.emulator.faults import Fault, Unknown
 from tritium.insight.emulator.memory import WINDOW
@@ -418,4 +418,5 @@ INSTRUCTIONS = [
     (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.\w+\.(\w+)\.(\w+)", tensor_cores.wgmma),
     (r"wgmma\.commit_group\.sync\.aligned", lambda s, guard, operands: s.m.shared.close_products(_groups(s, guard))),
     (r"wgmma\.wait_group\.sync\.aligned", _wait_products),
+    *tensor_memory.INSTRUCTIONS,
 ]

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op
-from ....ir.rewrite import uses
 from ....passes.regions import counts_down
 from ...llvm.writer import Level, value
-from .. import ops as gpu_ops
+from ..analysis.held_sums import held_sums
 from ..shared_memory.needs import takes_shared
 from .function import llvm_type, lower, spread_need
 
 if TYPE_CHECKING:
-    from ....ir.core import Block
+    from ....ir.core import Op
     from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
     from .function import Lowering
@@ -43,7 +41,8 @@ def for_(g: Lowering, op: Op, lo: Sequence[Val], hi: Sequence[Val], step: Sequen
     until = ("s" if index_type.signed else "u") + ("gt" if counts_down(op) else "lt")
     kind, nonempty = llvm_type(index_type), op.attrs["nonempty"]
     hold: Any = g.target.mma.hold
-    held = {k: hold(g, dot, inits[k], nonempty) for k, dot in _sums(body)}
+    held = {k: hold(g, dot, inits[k], nonempty) for k, dot in held_sums(body)}
+    held = {k: sums for k, sums in held.items() if sums is not None}
     inits = tuple(() if k in held else xs for k, xs in enumerate(inits))
     with g.w.loop(lo[0], hi[0], step[0], _flat(inits), nonempty, kind, until) as loop:
         g.set(body.args[0], [loop.index])
@@ -54,18 +53,6 @@ def for_(g: Lowering, op: Op, lo: Sequence[Val], hi: Sequence[Val], step: Sequen
         g.loops -= 1
         loop.next = _flat(() if k in held else xs for k, xs in enumerate(ends))
     return tuple(held[k].after(g) if k in held else xs for k, xs in enumerate(_unflat(loop.results, inits)))
-
-
-def _sums(body: Block) -> Iterator[tuple[int, Op]]:
-    """(position among the carried values, dot) of those that only gather the products of one started dot."""
-    found = [(k, y) for k, y in enumerate(body.yields) if type(y) is Op and y.kind is gpu_ops.dot_shared]
-    if not found:
-        return
-    count = uses(body)
-    for k, dot in found:
-        arg = body.args[1 + k]
-        if dot.operands[2] is arg and count[arg] == count[dot] == 1:
-            yield k, dot
 
 
 @lower(ops.if_)

@@ -1,0 +1,28 @@
+"""Loop-carried sums that only gather the products of one started dot: they need not move while the loop runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ....ir.core import Op
+from ....ir.rewrite import uses
+from .. import ops as gpu_ops
+
+if TYPE_CHECKING:
+    from ....ir.core import Block
+
+
+def held_sums(body: Block) -> Iterator[tuple[int, Op]]:
+    """(position among the carried values, dot) of those that only gather the products of one started dot."""
+    found = [(k, y) for k, y in enumerate(body.yields) if type(y) is Op and y.kind is gpu_ops.dot_shared]
+    if not found:
+        return
+    count = uses(body)
+    for k, dot in found:
+        arg = body.args[1 + k]
+        if dot.operands[2] is arg and count[arg] == count[dot] == 1:
+            yield k, dot
+
+
+__all__ = ["held_sums"]
