@@ -75,7 +75,8 @@ INSIDE = {
         "rewrite": GPU_BASE | {"layout", "pipeline"},
         "shared_memory": GPU_BASE,
         "lower": GPU_BASE | {"layout", "shared_memory"},
-        "passes": GPU_BASE | {"target", "tma", "tensor_memory", "layout", "cluster", "pipeline", "rewrite", "shared_memory"},
+        "passes": GPU_BASE | {"target", "tma", "tensor_memory", "layout", "cluster", "pipeline", "rewrite",
+                              "shared_memory"},
     },
     "backends/cpu": {
         "library": set(),

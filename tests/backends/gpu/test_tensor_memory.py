@@ -11,6 +11,7 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.modules import binary
 from tests.backends.gpu.samples import data
+from tests.backends.gpu.test_dots_in_flight import rounds_of
 from tests.backends.gpu.test_language import module_of
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.nvptx.assemble.ptxas import ptxas
@@ -157,6 +158,14 @@ def test_sums_that_find_no_room_move(n, columns):
     text, _ = emulator.llvm_of(module_of(sums_of_two, args)[0], 100, 16, 2)
     assert re.findall(r"tcgen05.alloc\S* \[\$0\], (\d+)", text) == [str(columns)]
     assert ("tcgen05.ld" in text.split("tcgen05.commit")[1]) == (n == 512)
+
+
+@pytest.mark.parametrize(("two", "x", "y", "y_first", "warps"), [(0, 1, 2, 1, 8), (1, 0, 1, 0, 4)])
+def test_dots_in_flight(check, two, x, y, y_first, warps):
+    """Sums that stay and sums that move share tensor memory; some products are waited for with later ones."""
+    m, n, d = 64 * warps // 4, 96, 32
+    args = data("f2", m, d), data("f2", n, d), data("f2", n, d), n, two, x, y, y_first, m, 32, d
+    check(rounds_of, *(np.zeros((m, d), "f4") for _ in "xy"), *args, arch=100, warps=warps, tolerance=2e-3)
 
 
 # --- the emulator itself ----------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ class dot_wait:
         return acc
 
 
-# --- tensor memory: where some targets keep the sums of dots -----------------------------------------------------------
+# --- tensor memory: where some targets keep the sums of dots ----------------------------------------------------------
 @op("tensor_memory_alloc", attrs=("columns",), effects="write")
 class tensor_memory_alloc:
     """Allocate so many columns of tensor memory, and the mbarriers by which dots tell that they are finished; first in

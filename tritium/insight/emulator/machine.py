@@ -79,7 +79,8 @@ class Machine:
             frame.values[name] = np.broadcast_to(x, self.threads)
 
     def _look_again(self):
-        """All wait: those that look for something look again if somebody arrived since, else the oldest copy comes, or a product."""
+        """All wait: those that look for something look again if somebody arrived since, else the oldest copy comes, or
+        the oldest products are finished."""
         if self.shared.events == self.looked and not self.shared.finish_box() and not self._finish_product():
             raise self._deadlock()
         self.stalled[:], self.looked = False, self.shared.events

@@ -38,6 +38,7 @@ class TensorMemory:
         self.read = np.zeros((warps, LANES, COLUMNS), np.int32)  # of the warp's own block
         self.seen = np.zeros((warps, len(shared.heard)), int)
         self.open, self.closed = {}, []  # products by the thread that issued them; and in order, once committed
+        self.finished = []  # (barrier, phase) of commits, in order, since the last that somebody has seen
 
     def tell(self, message, kind, thread):
         self.shared.log.tell(Fault(message, kind, threads=thread))
@@ -180,10 +181,20 @@ class TensorMemory:
         running[:] = [x for x in running if x is not read]
         for at in places:
             self.busy[at] -= 1
+        self._see_earlier()
         phases.hear(heard)
         phases.arrive()
+        self.finished.append((phases, phases.number))
         self.shared.events += 1
         return True
+
+
+    def _see_earlier(self):
+        """Who has seen that some products are finished knows it of all that were committed before."""
+        last = max((k for k, (phases, number) in enumerate(self.finished) if phases.seen >= number), default=-1)
+        for phases, number in self.finished[: last + 1]:
+            phases.seen = max(phases.seen, number)
+        del self.finished[: last + 1]
 
 
 # --- instructions -----------------------------------------------------------------------------------------------------

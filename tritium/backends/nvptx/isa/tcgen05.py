@@ -37,7 +37,8 @@ def fits(a, b, out, precision, warps, sm):
 def takes(tile, operand, axis, rows, warps):
     """True if an operand may be contiguous along `axis` in shared memory: along K always, along M or N in elements of
     8 or 16 bits and rows of at least 32 bytes."""
-    return axis == ALONG_K[operand] or (tile.element.bits <= 16 and row_width(tile.shape, axis, tile.element.bytes) >= 32)
+    wide = row_width(tile.shape, axis, tile.element.bytes) >= 32
+    return axis == ALONG_K[operand] or tile.element.bits <= 16 and wide
 
 
 def layouts(op, warps):
@@ -168,12 +169,20 @@ def _write(g, x, tile, layout, axis, base):
 def _finished(g, op, left, right, acc):
     """The result in registers; `acc` comes from registers, too."""
     adds = not _is_zero(g, acc)
-    if adds:
-        memory.store(g, op.type.shape, op.attrs["column"], acc)
-    memory.meet(g)
+    _begin(g, op, acc if adds else None)
     issue(g, op, left, right, adds)
     memory.await_commits(g, 0)
     return memory.load(g, op.type.shape, op.attrs["column"], acc[0].type)
+
+
+def _begin(g, op, acc):
+    """Products may be issued now; they add to `acc`, if it is given. Warps of other warpgroups may have read what is
+    overwritten."""
+    if acc is not None:
+        if g.warps > 4:
+            memory.meet(g)
+        memory.store(g, op.type.shape, op.attrs["column"], acc)
+    memory.meet(g)
 
 
 def _is_zero(g, acc):
@@ -205,9 +214,8 @@ def dot_shared(g, op, a, b, acc):
     if in_registers:
         memory.meet(g)
     issue(g, op, left, right, True if acc.begun is None else acc.begun)
-    pending = 0 if in_registers else op.attrs["pending"]
-    if pending is not None:
-        memory.await_commits(g, pending)
+    pending, most = op.attrs["pending"], memory.RING - 2  # the ring must not overtake who waits
+    memory.await_commits(g, 0 if in_registers else most if pending is None else min(pending, most))
     return acc
 
 
@@ -224,7 +232,7 @@ def dot_wait(g, op, acc):
     """The result of a loop, or one that was read already."""
     if not isinstance(acc, Held):
         return acc
-    memory.await_commits(g, op.attrs["pending"])
+    memory.await_commits(g, min(op.attrs["pending"], memory.RING - 2))
     return acc.read(g)
 
 
@@ -242,9 +250,7 @@ class Held:
             return
         self.kind = init[0].type
         self.fresh = nonempty and _is_zero(g, init)
-        if not self.fresh:
-            memory.store(g, dot.type.shape, dot.attrs["column"], init)
-        memory.meet(g)
+        _begin(g, dot, None if self.fresh else init)
 
     def inside(self, index, first):
         """The sums in an iteration of the loop."""
