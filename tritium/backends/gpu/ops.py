@@ -140,6 +140,15 @@ class tensor_memory_free:
         return None
 
 
+@op("dot_scaled", attrs=("formats",), traits=("mma",))
+class dot_scaled:
+    """acc + a @ b, where groups of elements along K share a scale: operands (a, b, acc, scales of a, scales of b), as
+    those of a `dot` with block-scaled operands."""
+
+    def infer(a, b: T.Tile, acc: T.Tile, a_scale: T.Tile, b_scale: T.Tile, *, formats: tuple[str, str]) -> T.Tile:
+        return acc
+
+
 # --- clusters: the blocks that share a program -----------------------------------------------------------------------
 @op("block_rank")
 class block_rank:

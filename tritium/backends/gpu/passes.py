@@ -19,6 +19,7 @@ from .pipeline.software_pipeline import most_stages, software_pipeline
 from .pipeline.specialize_warps import specialize_warps
 from .pipeline.tma_stores import tma_stores
 from .rewrite.hoist_scales import hoist_scales
+from .rewrite.multiply_scaled import multiply_scaled
 from .rewrite.redundant_loads import eliminate_redundant_loads
 from .rewrite.simplify_induction import simplify_induction
 from .rewrite.split_dots import split_dots
@@ -49,6 +50,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
     return (
         promise_arguments,  # to functions
         simplify_induction,
+        on(multiply_scaled),
         on(split_clusters),
         on(split_dots),
         on(eliminate_redundant_loads),

@@ -41,7 +41,9 @@ class Mma(NamedTuple):
     `axis`, where the result has so many rows. lhs_once(rows, warps): no two threads hold the same element of the lhs.
     hold(g, dot, init, nonempty): a place for the sums of a dot in a loop, which has an iteration if `nonempty`; None if
     they are carried as other values are. columns(op, warps): how many columns of tensor memory the sums of an op take,
-    None if it is no dot or its sums are in registers.
+    None if it is no dot or its sums are in registers. scaled(a, b, out, scales, formats, warps): the layouts of a
+    `dot_scaled`, None if it has no MMA for it: (result, a, b, scales of a, scales of b), None for those that may be in
+    any; `scales` are the types of both.
     """
 
     accumulator: Callable[..., Any] = _none
@@ -52,6 +54,7 @@ class Mma(NamedTuple):
     lhs_once: Callable[..., bool] = _no
     hold: Callable[..., Any] | None = None
     columns: Callable[..., int | None] = _none
+    scaled: Callable[..., tuple | None] = _none
 
 
 NO_MMA = Mma()
@@ -99,6 +102,7 @@ class Target:
     most_threads: int  # that a multiprocessor holds at once
     registers: int = 255  # the most 32-bit registers of a thread
     register_file: int = 1 << 16  # 32-bit registers of a multiprocessor
+    tensor_columns: int = 0  # of tensor memory, the most that a program can have
     cost: CostModel = CostModel()  # noqa: RUF009 - it is frozen
 
     # --- instructions --------------------------------------------------------------------------------------------

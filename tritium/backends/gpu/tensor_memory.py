@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ...ir.core import Module, Value
     from .target import Target
 
-COLUMNS, GRANULE = 512, 32  # that there are, and the fewest that are allocated at once
-
 
 def allocate_tensor_memory(module: Module, target: Target) -> Module:
     """Give every dot that needs them its columns of tensor memory, and have the kernel allocate them all at once."""
@@ -33,13 +31,13 @@ def allocate_tensor_memory(module: Module, target: Target) -> Module:
         return module
     columns = _Columns(wide, hold=True)
     columns.block(module.body)
-    if columns.most > COLUMNS:  # one dot at a time always fits
+    if columns.most > target.tensor_columns:  # one dot at a time always fits
         columns = _Columns(wide, hold=False)
         columns.block(module.body)
     total = {"columns": 1 << (columns.most - 1).bit_length()}
     body, loc = annotate(module.body, columns.found), next(iter(wide)).loc
-    first, last = (Op(kind, (), total, (), loc=loc) for kind in (gpu_ops.tensor_memory_alloc,
-                                                                 gpu_ops.tensor_memory_free))  # fmt: skip
+    first = Op(gpu_ops.tensor_memory_alloc, (), total, (), loc=loc)
+    last = Op(gpu_ops.tensor_memory_free, (), total, (), loc=loc)
     return module.replace(Block(body.args, (first, *body.ops, last)))
 
 
@@ -64,7 +62,7 @@ class _Columns:
             for region in op.regions:
                 self.block(region)
             for k, dot, place in sums:
-                if dot.attrs["pending"] == 0:
+                if dot.attrs.get("pending", 0) == 0:
                     self.end(place)
                 else:
                     self.unfinished[op, k] = place
@@ -90,12 +88,12 @@ class _Columns:
 
     def free(self, count: int) -> tuple[int, int]:
         """The first columns that nobody uses."""
-        size, start = -(-count // GRANULE) * GRANULE, 0
+        start = 0
         for low, high in sorted(self.alive):
-            if start + size <= low:
+            if start + count <= low:
                 break
             start = max(start, high)
-        return start, start + size
+        return start, start + count
 
     def end(self, place: tuple[int, int] | None) -> None:
         if place is not None:
@@ -106,4 +104,4 @@ def _key(x: Value) -> tuple[Any, int]:
     return (x.op, x.index) if type(x) is Result else (x, 0)
 
 
-__all__ = ["COLUMNS", "allocate_tensor_memory"]
+__all__ = ["allocate_tensor_memory"]

@@ -11,19 +11,30 @@ from tritium.insight.emulator.memory import SHARED_BASE
 
 _TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,
           "e5m2": ml_dtypes.float8_e5m2, "s8": np.int8}  # fmt: skip
+_FOUR_BITS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 
 
 def values_of(raw, kind):
-    """Bytes (last axis) as numbers; tf32 ignores the low bits of the mantissa."""
+    """Bytes (last axis) as numbers; tf32 ignores the low bits of the mantissa, and 4-bit floats are pairs, the first in
+    the low half."""
+    if kind == "e2m1":
+        return _FOUR_BITS[np.stack([raw & 15, raw >> 4], -1).reshape(*raw.shape[:-1], -1)]
     x = np.ascontiguousarray(raw).view(_TYPES[kind])
     if kind == "tf32":
         x = (np.ascontiguousarray(x).view(np.uint32) & 0xFFFFE000).view(np.float32)
     return x.astype(np.int64 if kind == "s8" else np.float64)
 
 
+def scales_of(raw, kind):
+    """Bytes as scales: exponents, or floats without a sign."""
+    if kind == "ue8m0":
+        return np.where(raw == 255, np.nan, np.exp2(raw.astype(np.float64) - 127))
+    return np.ascontiguousarray(raw & 127).view(ml_dtypes.float8_e4m3fn).astype(np.float64)
+
+
 def size_of(kind):
-    """Bytes of an element."""
-    return np.dtype(_TYPES[kind]).itemsize
+    """Bytes of an element, or of a pair of 4-bit ones."""
+    return 1 if kind == "e2m1" else np.dtype(_TYPES[kind]).itemsize
 
 
 def _words(s, names, threads):
@@ -65,6 +76,27 @@ def mma(s, guard, operands, high, depth, ka, kb):
         lane, i = np.arange(32)[:, None], np.arange(high // 4)[None, :]
         rows, columns = lane // 4 + 8 * (i >> 1), 2 * (lane % 4) + (i & 1)
         _add_product(s, outs, threads, rows, columns, product, ka == "s8")
+
+
+def scaled_mma(s, guard, operands, kind, count, depth, ka, kb, scale):
+    """mma.sync m16n8 with block scales: those of row r of A are in lane 4 (r % 8) + r / 8 of the warp, those of column
+    c of B in lane 4 c; or in the lanes two, or one, further."""
+    outs, left, right, acc, *selected = operands
+    for name, source in zip(outs, acc):
+        s.registers[name] = np.array(s.get(source))
+    count, rows, group = int(count), np.arange(16), int(depth) // int(count)
+    for warp in s.m.warps_of(guard, "a matrix product"):
+        threads = np.arange(32 * warp, 32 * warp + 32)
+        sides = []
+        for words, high, kind_, ([name], [byte, thread]) in zip(
+            (left, right), (16, 8), (ka, kb), (selected[:2], selected[2:])
+        ):
+            values = values_of(_left(_words(s, words, threads), high, 32), kind_)
+            lanes = 4 * (rows % 8) + 2 * int(thread) + rows // 8 if high == 16 else 4 * rows[:8] + int(thread)
+            found = _words(s, [name], threads)[lanes, 0, int(byte) : int(byte) + count]
+            sides.append(values * np.repeat(scales_of(found, scale), group, axis=1))
+        lane, i = np.arange(32)[:, None], np.arange(4)[None, :]
+        _add_product(s, outs, threads, lane // 4 + 8 * (i >> 1), 2 * (lane % 4) + (i & 1), sides[0] @ sides[1].T, False)
 
 
 def _described(m, descriptor, outer, depth_bytes, size, k_major):

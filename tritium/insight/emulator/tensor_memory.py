@@ -20,6 +20,9 @@ _KINDS = {  # kind -> names of types, by their numbers in a descriptor
     "tf32": {2: "tf32"},
     "f8f6f4": {0: "e4m3", 1: "e5m2"},
     "i8": {1: "s8"},
+    "mxf8f6f4": {0: "e4m3", 1: "e5m2"},
+    "mxf4": {1: "e2m1"},
+    "mxf4nvf4": {1: "e2m1"},
 }
 
 
@@ -137,6 +140,15 @@ class TensorMemory:
         self._open(thread)[0][index] = True
         return shared.bytes[index]
 
+    def copy(self, index, at, thread):
+        """Bytes of shared memory, [lane, column, byte], are copied in the order of the thread's products. Some may
+        never have been written; nobody may read those."""
+        there = self.shared.filled[self.shared.part(index, self.shared.block_of(thread), "a copy reads")]
+        self.operand(index[there], thread)
+        words = np.ascontiguousarray(self.shared.bytes[index + self.shared.size * self.shared.block_of(thread)])
+        self.put(at, words.view(np.uint32)[..., 0], thread)
+        self.filled[at] = there.any(-1)
+
     def _open(self, thread):
         if thread not in self.open:
             group = np.zeros(len(self.shared.bytes), bool), []
@@ -199,6 +211,7 @@ class TensorMemory:
 
 # --- instructions -----------------------------------------------------------------------------------------------------
 def alloc(s, guard, operands):
+    """The address is written to shared memory."""
     address, count = s.get(operands[0]), int(operands[1])
     s.m.tensor = s.m.tensor or TensorMemory(s.m.shared)
     for warp in s.m.warps_of(guard, "an allocation"):
@@ -248,6 +261,7 @@ def _each(s, guard, form, number, address):
 
 
 def load(s, guard, operands, form, number):
+    """Registers from tensor memory; they are there at once."""
     names, address = operands[0] if isinstance(operands[0], list) else [operands[0]], s.get(operands[1])
     out = np.zeros((s.m.threads, len(names)), np.uint32)
     for warp, threads, lanes, columns in _each(s, guard, form, number, address):
@@ -257,6 +271,7 @@ def load(s, guard, operands, form, number):
 
 
 def store(s, guard, operands, form, number):
+    """Registers to tensor memory."""
     address, names = s.get(operands[0]), operands[1] if isinstance(operands[1], list) else [operands[1]]
     words = np.stack([np.ascontiguousarray(s.get(name)).view(np.uint32) for name in names], axis=1)
     for warp, threads, lanes, columns in _each(s, guard, form, number, address):
@@ -322,6 +337,44 @@ def _fetch(s, name, t, outer, kind, turned):
     return tensor_cores.values_of(s.m.tensor.operand(index, t).reshape(outer, 32), kind)
 
 
+def copy_scales(s, guard, operands):
+    """32 rows of 16 bytes to four columns of 32 lanes, and to those of all other warps."""
+    target, source = operands
+    for block, t in _one(s, guard):
+        d, address = int(s.get(source)[t]), int(s.get(target)[t])
+        start, stride = (d & 0x3FFF) << 4, (d >> 32 & 0x3FFF) << 4
+        if d >> 61 or d >> 46 & 7 != 1 or address >> 16:
+            raise Fault("a copy to tensor memory of swizzled rows, or to other lanes", threads=t)
+        row, column, byte = np.ogrid[:32, :4, :4]
+        index = start + row // 8 * stride + row % 8 * 16 + 4 * column + byte - SHARED_BASE
+        for first in range(0, LANES, 32):
+            at = block, first + np.arange(32)[:, None], address + np.arange(4)[None, :]
+            s.m.tensor.copy(index, at, t)
+
+
+def scaled_mma(s, guard, operands, kind, count):
+    """D [+]= (A * scales) @ (B * scales)."""
+    target, left, right, what, *scales, adds = operands
+    count, depth = int(count), 32 if kind == "mxf8f6f4" else 64
+    for block, t in _one(s, guard):
+        bits, address = int(s.get(what)[t]), int(s.get(target)[t])
+        m, n, ids = (bits >> 27 & 3) << 7, (bits >> 17 & 63) << 3, (bits >> 29 & 3, bits >> 4 & 3)
+        if m != 128 or not n or n > 256 or n % 8 or address >> 16:
+            raise Fault(f"there is no block-scaled product of {m} x {n}", threads=t)
+        if any(k % count or k + count > 4 for k in ids):
+            raise Fault("scales that are no part of a word", threads=t)
+        type_ = "ue8m0" if bits >> 23 & 1 else "ue4m3"
+        sides = []
+        for x, outer, low, turned, scale, k in zip((left, right), (m, n), (7, 10), (15, 16), scales, ids):
+            values = _fetch(s, x, t, outer, _KINDS[kind][bits >> low & 7], bits >> turned & 1)
+            rows = np.arange(outer)
+            at = block, rows % 32, int(s.get(scale)[t]) + rows // 32
+            words = np.ascontiguousarray(s.m.tensor.sums(at, t)).view(np.uint8).reshape(outer, 4)[:, k : k + count]
+            sides.append(values * np.repeat(tensor_cores.scales_of(words, type_), depth // count, axis=1))
+        at = block, _rows(m)[:, None], address + np.arange(n)[None, :]
+        _accumulate(s, at, sides[0] @ sides[1].T, bool(s.get(adds)[t]), t, np.float32)
+
+
 def _accumulate(s, at, product, adds, t, kind):
     old = s.m.tensor.sums(at, t).view(kind) if adds else kind(0)
     s.m.tensor.put(at, (old + product).astype(kind).view(np.uint32), t)
@@ -338,4 +391,6 @@ INSTRUCTIONS = [
     (r"tcgen05\.wait::(ld|st)\.sync\.aligned", wait),
     (r"tcgen05\.commit\.cta_group::1\.mbarrier::arrive::one\.shared::cluster\.b64", commit),
     (r"tcgen05\.mma\.cta_group::1\.kind::(f16|tf32|f8f6f4|i8)", mma),
+    (r"tcgen05\.mma\.cta_group::1\.kind::(mxf8f6f4|mxf4|mxf4nvf4)\.block_scale\.scale_vec::(\d)X", scaled_mma),
+    (r"tcgen05\.cp\.cta_group::1\.32x128b\.warpx4", copy_scales),
 ]

@@ -1,4 +1,4 @@
-"""Loop-carried sums that only gather the products of one started dot: they need not move while the loop runs."""
+"""Loop-carried sums that only gather the products of one dot: they need not move while the loop runs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from ....ir.core import Op
 from ....ir.rewrite import uses
-from .. import ops as gpu_ops
 
 if TYPE_CHECKING:
     from ....ir.core import Block
 
 
 def held_sums(body: Block) -> Iterator[tuple[int, Op]]:
-    """(position among the carried values, dot) of those that only gather the products of one started dot."""
-    found = [(k, y) for k, y in enumerate(body.yields) if type(y) is Op and y.kind is gpu_ops.dot_shared]
+    """(position among the carried values, dot) of those that only gather the products of one dot."""
+    found = [(k, y) for k, y in enumerate(body.yields) if type(y) is Op and y.kind.mma and len(y.operands) > 2]
     if not found:
         return
     count = uses(body)

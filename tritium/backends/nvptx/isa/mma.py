@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 from .... import ops
 from ...gpu import ops as gpu_ops
 from ...gpu.lower.dot import dot as dot_by_threads
 from ...gpu.lower.dot import operands_need
 from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, SCRATCH_ALIGNMENT, takes_shared
 from ...gpu.target import Mma
-from . import fragments, mma_sync, tcgen05, tensor_memory, tma, wgmma
+from . import block_scaled, fragments, mma_sync, tcgen05, tensor_memory, tma, wgmma
 
 
 def instructions(sm):
@@ -32,16 +34,26 @@ def instructions(sm):
         return mma_sync.operands(a, b, out, warps)
 
     def columns(op, warps):
+        if op.kind is gpu_ops.dot_scaled:
+            count = block_scaled.columns(op.type.shape, [x.type for x in op.operands[3:]])
+            return tensor_memory.allocated(count) if sm in tcgen05.ARCHITECTURES else None
         types = _TYPES.get(op.kind)
         if types is None:
             return None
         a, b = types(op)
         fits = tcgen05.fits(a, b, op.type, op.attrs["precision"], warps, sm)
-        return tensor_memory.columns(op.type.shape) if fits else None
+        return tensor_memory.allocated(tensor_memory.columns(op.type.shape)) if fits else None
 
+    scaled = functools.partial(block_scaled.layouts, sm)
     if sm in tcgen05.ARCHITECTURES:
-        return Mma(accumulator, operands, in_shared, tcgen05.layouts, tcgen05.takes, hold=tcgen05.hold, columns=columns)
-    return Mma(accumulator, operands, in_shared, wgmma.layouts, wgmma.takes, wgmma.lhs_once, wgmma.Held)
+        return Mma(accumulator, operands, in_shared, tcgen05.layouts, tcgen05.takes, hold=tcgen05.hold, columns=columns,
+                   scaled=scaled)  # fmt: skip
+    return Mma(accumulator, operands, in_shared, wgmma.layouts, wgmma.takes, wgmma.lhs_once, _hold, scaled=scaled)
+
+
+def _hold(g, dot, init, nonempty):
+    """Registers for the sums of a started dot in a loop."""
+    return wgmma.Held(g, dot, init, nonempty) if dot.kind is gpu_ops.dot_shared else None
 
 
 # The types of the operands of dots, which may be in buffers.
@@ -83,6 +95,7 @@ def dot_shared(g, op, *operands):
 
 
 def dot_wait(g, op, acc):
+    """The sums of a dot that was issued, once it is finished."""
     unit = tcgen05 if g.target.sm in tcgen05.ARCHITECTURES else wgmma
     return unit.dot_wait(g, op, acc)
 
@@ -91,6 +104,7 @@ LOWER = {
     ops.dot: dot,
     gpu_ops.dot_shared: dot_shared,
     gpu_ops.dot_wait: dot_wait,
+    gpu_ops.dot_scaled: block_scaled.dot_scaled,
     gpu_ops.tensor_memory_alloc: tensor_memory.tensor_memory_alloc,
     gpu_ops.tensor_memory_free: tensor_memory.tensor_memory_free,
     gpu_ops.tma_load: tma.tma_load,

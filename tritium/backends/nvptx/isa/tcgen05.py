@@ -15,7 +15,6 @@ from .wgmma import ALONG_K, Operand
 ARCHITECTURES = (100, 101, 103, 110)
 WITHOUT_INTEGERS = (103,)
 MAX_N = 256  # columns of one instruction
-MOST_COLUMNS = 512  # of tensor memory
 
 # Element type -> (kind, its number in an instruction descriptor).
 KINDS = {T.f16: ("f16", 0), T.bf16: ("f16", 1), T.f32: ("tf32", 2), T.f8e4nv: ("f8f6f4", 0), T.f8e5: ("f8f6f4", 1),
@@ -31,7 +30,7 @@ def fits(a, b, out, precision, warps, sm):
         return False
     m, n = out.shape
     _, parts = memory.split(out.shape, warps)
-    return m >= 64 and n >= (16 if m > 64 else 8) and n // parts >= 8 and memory.columns(out.shape) <= MOST_COLUMNS
+    return m >= 64 and n >= (16 if m > 64 else 8) and n // parts >= 8 and memory.columns(out.shape) <= memory.COLUMNS
 
 
 def takes(tile, operand, axis, rows, warps):
@@ -143,34 +142,41 @@ def elected(g, lines, inputs, adds, commit=None):
 # --- dots -------------------------------------------------------------------------------------------------------------
 def dot(g, op, a, b, acc):
     """acc + a @ b, with both operands written to shared memory first."""
-    axes = [_contiguous_axis(g.layout(x), x.type, operand) for x, operand in zip(op.operands, "ab")]
+    axes = [contiguous_axis(g.layout(x), x.type, operand) for x, operand in zip(op.operands, "ab")]
     passage = Passage(g, op)
     passage.before_write()
     for x, value, axis, base in zip((a, b), op.operands, axes, passage.bases):
-        _write(g, x, value.type, g.layout(value), axis, base)
+        write_operand(g, x, value.type, g.layout(value), axis, base)
     left, right = (Operand(x.type, side, axis, g.int(base))
                    for x, side, axis, base in zip(op.operands, "ab", axes, passage.bases))  # fmt: skip
     g.target.async_fence(g)
-    return _finished(g, op, left, right, acc)
+    return finished(g, op, acc, lambda adds: issue(g, op, left, right, adds))
 
 
-def _contiguous_axis(layout, tile, operand):
+def contiguous_axis(layout, tile, operand):
     """The axis along which threads hold runs of a tile, if an operand may be contiguous along it; else K."""
     along_k = ALONG_K[operand]
     runs = layout.contiguous(1 - along_k) > layout.contiguous(along_k)
     return 1 - along_k if runs and takes(tile, operand, 1 - along_k, None, None) else along_k
 
 
-def _write(g, x, tile, layout, axis, base):
+def write_operand(g, x, tile, layout, axis, base):
+    """Write a tile to shared memory in swizzled rows along `axis`."""
     images, _ = swizzled(tile.shape, axis, tile.element.bytes)
     write(g, x, tile.element, layout, images, base)
 
 
-def _finished(g, op, left, right, acc):
-    """The result in registers; `acc` comes from registers, too."""
+def finished(g, op, acc, start):
+    """The result of products that `start(adds)` issues, once all threads have met: where the sums are held, or in
+    registers as `acc` is."""
+    if isinstance(acc, Held):
+        memory.meet(g)
+        start(acc.adds)
+        memory.await_commits(g, 0)
+        return acc
     adds = not _is_zero(g, acc)
     _begin(g, op, acc if adds else None)
-    issue(g, op, left, right, adds)
+    start(adds)
     memory.await_commits(g, 0)
     return memory.load(g, op.type.shape, op.attrs["column"], acc[0].type)
 
@@ -203,19 +209,18 @@ def dot_shared(g, op, a, b, acc):
     if in_registers:
         passage = Passage(g, op)
         passage.before_write()
-        _write(g, _rounded(g, op, a), op.attrs["lhs"], g.layout(op.operands[0]), 1, passage.bases[0])
+        write_operand(g, _rounded(g, op, a), op.attrs["lhs"], g.layout(op.operands[0]), 1, passage.bases[0])
         g.target.async_fence(g)
         left = Operand(op.attrs["lhs"], "a", 1, g.int(passage.bases[0]))
     else:
         left = Operand(op.attrs["lhs"], "a", op.attrs["a_axis"], a[0])
     right = Operand(op.attrs["rhs"], "b", op.attrs["b_axis"], b[0])
-    if not isinstance(acc, Held):
-        return _finished(g, op, left, right, acc)
-    if in_registers:
-        memory.meet(g)
-    issue(g, op, left, right, True if acc.begun is None else acc.begun)
+    start = lambda adds: issue(g, op, left, right, adds)
+    if in_registers or not isinstance(acc, Held):
+        return finished(g, op, acc, start)
+    start(acc.adds)
     pending, most = op.attrs["pending"], memory.RING - 2  # the ring must not overtake who waits
-    memory.await_commits(g, 0 if in_registers else most if pending is None else min(pending, most))
+    memory.await_commits(g, most if pending is None else min(pending, most))
     return acc
 
 
@@ -258,9 +263,14 @@ class Held:
             self.begun = self.w.emit("i1", f"icmp ne {index.typed}, {first}", index, first)
         return self
 
+    @property
+    def adds(self):
+        """Whether the next products add to what is there."""
+        return True if self.begun is None else self.begun
+
     def after(self, g):
         """The sums after the loop, while the last dot may be in flight."""
-        return self.read(g) if self.dot.attrs["pending"] == 0 else self
+        return self.read(g) if self.dot.attrs.get("pending", 0) == 0 else self
 
     def read(self, g):
         """Their values, once the dots are finished."""
@@ -269,4 +279,4 @@ class Held:
 
 def hold(g, dot, init, nonempty):
     """A place for the sums of a dot in a loop, if there is one in tensor memory."""
-    return Held(g, dot, init, nonempty) if dot.attrs["held"] else None
+    return Held(g, dot, init, nonempty) if dot.attrs.get("held") else None

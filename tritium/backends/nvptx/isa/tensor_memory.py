@@ -17,6 +17,7 @@ from .mbarriers import start_phases
 from .threads import barrier
 from .warp_roles import await_phase
 
+COLUMNS, GRANULE = 512, 32  # that there are, and the fewest that are allocated at once
 RING = 8  # mbarriers: more products than that are never in flight
 WORD = 8  # bytes of shared memory for the address, in front of the mbarriers
 MOST = 128  # registers of one instruction
@@ -122,6 +123,15 @@ def layout(shape, warps):
     mine, rows = n // parts, 128 * along_m
     reg = powers(1, mine, 1) + powers(rows, m, n)
     return Layout(shape, tuple(reg), tuple(powers(1, 32, n)), tuple(powers(32, rows, n) + powers(mine, n, 1)))
+
+
+def allocated(count):
+    """So many columns and a few more, as they are allocated.
+
+    >>> allocated(8), allocated(136)
+    (32, 160)
+    """
+    return -(-count // GRANULE) * GRANULE
 
 
 def columns(shape):
