@@ -54,6 +54,7 @@ class Machine:
         self.pid, self.grid = pid, grid
         self.shared = self.make_shared()
         self.memory.watch = Watch(self.memory, self.shared) if self.blocks > 1 else None
+        self.tensor: Any = None  # tensor memory, once somebody allocates some
         self.barriers = Barriers(self)
         self.at, self.before = np.zeros(self.threads, int), np.full(self.threads, -1)
         self.done, self.waiting, self.stalled = (np.zeros(self.threads, bool) for _ in range(3))
@@ -84,10 +85,14 @@ class Machine:
             frame.values[name] = np.broadcast_to(x, self.threads)
 
     def _look_again(self):
-        """All wait: those that look for something look again if somebody arrived since, else the oldest copy comes."""
-        if self.shared.events == self.looked and not self.shared.finish_box():
+        """All wait: those that look for something look again if somebody arrived since, else the oldest copy comes, or
+        the oldest products are finished."""
+        if self.shared.events == self.looked and not self.shared.finish_box() and not self._finish_product():
             raise self._deadlock()
         self.stalled[:], self.looked = False, self.shared.events
+
+    def _finish_product(self):
+        return self.tensor is not None and self.tensor.finish()
 
     def _deadlock(self):
         """Where the threads wait that no longer go on: at the end of a segment, or at the beginning of the next."""
@@ -332,6 +337,8 @@ class Machine:
         for block in np.unique(self.lanes[self.active] // self.members):
             if self.done[block * self.members : (block + 1) * self.members].all():
                 self.shared.leave(block)
+                if self.tensor is not None:
+                    self.tensor.leave(block)
         self.barriers.settle()
 
     def either(self, mine, others):

@@ -29,6 +29,7 @@ class Limits(NamedTuple):
     smallest_k: Mapping[int, int] = MappingProxyType({})
     imprecise_sums: int = 0  # products of 8-bit floats that may be summed in reduced precision
     narrow_extremes: bool = True  # descriptors have atomic_min and atomic_max of 16-bit floats
+    scaled: bool = False  # block-scaled operands of `dot_scaled` may be multiplied as they are
     reports_steps: bool = True  # a run-time step of 0 stops the kernel; else only with debug, and the loop has no turn
 
 
@@ -48,7 +49,7 @@ def _cuda(target):
     arch = capability(target)
     return Limits((T.f8e5, T.f8e4b15, T.f8e4nv) if arch >= 89 else (T.f8e5, T.f8e4b15),
                   ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"), _CUDA_K, 1 << 30 if arch == 90 else 0,
-                  arch >= 90, reports_steps=False)
+                  arch >= 90, arch >= 100, reports_steps=False)
 
 
 def _hip(target):

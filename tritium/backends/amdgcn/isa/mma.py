@@ -65,8 +65,9 @@ def instructions(arch: str, nonkdim: int = 0, kpack: int = 1) -> Mma:
         found = plan(family, nonkdim, kpack, a, b, out, precision, warps)
         return found and tuple(fragments.operand(x.shape, side, *found) for x, side in ((a, "a"), (b, "b")))
 
-    def vector(a, b, out, precision, warps):
-        found = plan(family, nonkdim, kpack, a, b, out, precision, warps)
+    def vector(op, warps):
+        a, b = (x.type for x in op.operands[:2])
+        found = plan(family, nonkdim, kpack, a, b, op.type, op.attrs["precision"], warps)
         return 1 << len(found.instruction.result.reg) if found else 1
 
     return Mma(accumulator, operands, vector=vector, gathers=lambda element: max(1, 8 // element.bytes))
