@@ -8,8 +8,11 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.gpu import test_block_scaled, test_language
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
+from tritium.backends.compiler import GPUTarget
+from tritium.frontend.lower import lower
 from tritium.insight import emulator
 from tritium.interp.machine import interpret
 
@@ -113,3 +116,35 @@ def test_launch_options(options):
 @pytest.mark.parametrize(("arch", "kinds"), [("gfx942", (F16, F16)), ("gfx1100", (E5Z, E4)), ("gfx942", (E5Z, E5Z))])
 def test_threads_multiply_small_tiles(arch, kinds):
     assert compare(arch, kinds, (8, 16, 16)) == set()
+
+
+# --- block scales -----------------------------------------------------------------------------------------------------
+def scaled(monkeypatch, arch, formats, m, n, block, warps, **options):
+    """Run a `dot_scaled` in a loop on an emulated GPU and on the interpreter; returns the matrix instructions."""
+    args = test_block_scaled.of_scaled(*formats, 32, m, n, block)
+    plain, values = module_of(test_block_scaled.scaled, args)
+    target = GPUTarget.parse(f"hip:{arch}")
+    monkeypatch.setattr(test_language, "lower", lambda *parts: lower(*parts, target=target))
+    module, _ = module_of(test_block_scaled.scaled, args)
+    mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
+    emulator.run(module, mine, arch=arch, num_warps=warps, **options)
+    interpret(plain, theirs, (1,))
+    agree(theirs, mine)
+    text, _ = emulator.llvm_of(module, arch, warps, **options)
+    return {x.split("(")[0] for x in re.findall(r"call .*@llvm\.amdgcn\.(mfma\S+)\(", text)}
+
+
+@pytest.mark.parametrize(("formats", "m", "n", "block", "warps", "nonkdim", "name"), [
+    (("e4m3", "e5m2"), 32, 32, 128, 2, 0, "16x16x128.f8f6f4.v8i32.v8i32"),
+    (("e2m1", "e2m1"), 64, 32, 256, 1, 16, "16x16x128.f8f6f4.v4i32.v4i32"),  # two steps, two pieces
+    (("e2m1", "e2m1"), 64, 64, 128, 4, 0, "32x32x64.f8f6f4.v4i32.v4i32"),
+    (("e4m3", "e2m1"), 64, 64, 64, 2, 0, "32x32x64.f8f6f4.v4i32.v8i32"),
+])  # fmt: skip
+def test_operands_with_block_scales(monkeypatch, formats, m, n, block, warps, nonkdim, name):
+    found = scaled(monkeypatch, "gfx950", formats, m, n, block, warps, matrix_instr_nonkdim=nonkdim)
+    assert found == {f"mfma.scale.f32.{name}"}
+
+
+def test_block_scales_that_no_instruction_takes_are_multiplied_first(monkeypatch):
+    assert scaled(monkeypatch, "gfx942", ("e4m3", "e2m1"), 32, 32, 64, 4) == {"mfma.f32.16x16x16bf16.1k"}
+    assert scaled(monkeypatch, "gfx950", ("e4m3", "e4m3"), 16, 32, 64, 2) == {"mfma.f32.16x16x32.bf16"}

@@ -12,7 +12,7 @@ import tritium.language as tl
 from tests.backends.amdgcn import compiled, matrix_units
 from tests.backends.gpu.test_language import module_of
 from tritium import ops
-from tritium.backends.amdgcn.isa import fragments, mma
+from tritium.backends.amdgcn.isa import fragments, mfma_scale, mma
 from tritium.backends.amdgcn.isa.architectures import ARCHITECTURES
 from tritium.backends.gpu.layout.linear import span_of
 from tritium.backends.llvm.target import assembly
@@ -44,6 +44,21 @@ def test_the_fragments_are_the_vendors(instruction):
     lanes, operand, result = range(shape.lanes), held(fragments.operand_places(instruction)), held(instruction.result)
     assert operand == [[shape.operand(lane, e) for lane in lanes] for e in range(instruction.per_lane)]
     assert result == [[shape.result(lane, r) for lane in lanes] for r in range(shape.sums)]
+
+
+@pytest.mark.parametrize("size", [16, 32])
+def test_the_fragments_with_block_scales_are_the_vendors(size):
+    """Chunks of 16 bytes; the second of 8-bit floats is half of K further. Lanes have scales of groups of 32."""
+    depth, groups = 2048 // size, 64 // size
+    found = mfma_scale.Scaled(size, depth, (1, 1), ("e4m3", "e2m1"))
+    wide, narrow = found.operand((size, depth), "a"), found.operand((depth // 2, size), "b")
+    lhs_scales, rhs_scales = (found.scales((size, groups), side) for side in "ab")
+    for lane in range(64):
+        row, group = lane % size, lane // size
+        k = [depth // 2 * (e // 16) + 16 * group + e % 16 for e in range(32)]
+        assert [wide.element(e, lane) for e in range(32)] == [row * depth + x for x in k]
+        assert [narrow.element(e, lane) for e in range(16)] == [x * size + row for x in k[:16]]
+        assert lhs_scales.element(0, lane) == rhs_scales.element(0, lane) == row * groups + group
 
 
 def run_of(pairs):

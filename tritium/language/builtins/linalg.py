@@ -234,7 +234,9 @@ def dot_scaled(b, lhs, lhs_scale, lhs_format, rhs, rhs_scale, rhs_format, acc=No
     scales, hints, formats = [unwrap(lhs_scale), unwrap(rhs_scale)], [], None
     small = all(form in ("e2m1", "e4m3", "e5m2") for form in (lhs_format, rhs_format))
     if limits(b).scaled and small and rank == 2 and lhs_k_pack and rhs_k_pack and all(x is not None for x in scales):
-        (first, second), formats = alike(b, [(lhs, lhs_format), (rhs, rhs_format)])
+        (first, second), formats = [lhs, rhs], (lhs_format, rhs_format)
+        if not limits(b).mixes_scaled:
+            (first, second), formats = alike(b, [(lhs, lhs_format), (rhs, rhs_format)])
         hints = [x.handle for x in (first, permute.fn(b, second, *swap), *scales)]
     return tensor(ops.dot(b, left.handle, permute.fn(b, right, *swap).handle, start.handle, *hints, precision=precision,
                           formats=formats))

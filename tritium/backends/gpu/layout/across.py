@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Op, walk
+from .. import ops as gpu_ops
 
 if TYPE_CHECKING:
     from ....ir.core import Module, Value
@@ -25,10 +26,10 @@ def loads_across(module: Module, target: Target) -> dict[Op, tuple[int, int]]:
         return found
     carried = dict(_carried(module))
     for op in walk(module.body):
-        if op.kind is not ops.dot:
+        if op.kind not in (ops.dot, gpu_ops.dot_scaled):
             continue
-        lhs, rhs, acc = op.operands
-        if mma.fragments(lhs.type, rhs.type, acc.type, op.attrs["precision"], warps) is None:
+        lhs, rhs, acc = op.operands[:3]
+        if op.kind is ops.dot and not mma.fragments(lhs.type, rhs.type, acc.type, op.attrs["precision"], warps):
             continue
         for x, axis in ((lhs, -1), (rhs, -2)):
             for load, along in _sources(x, len(x.type.shape) + axis, carried, set()):
