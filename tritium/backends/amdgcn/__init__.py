@@ -21,7 +21,7 @@ def check(options) -> None:
     """Refuse what no AMD GPU has: clusters, a limit of registers, programs of more than 1024 threads."""
     from .isa.target import AmdTarget
 
-    amd = AmdTarget.of(options.arch)
+    amd = AmdTarget.of_options(options)
     if options.num_ctas != 1 or options.clc:
         what = "clc=True" if options.num_ctas == 1 else f"num_ctas={options.num_ctas}"
         raise fail(ValueError, f"{what} needs clusters of blocks, which {amd.cpu} does not have",

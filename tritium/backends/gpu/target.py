@@ -29,12 +29,17 @@ def _no(*_: Any) -> bool:
     return False
 
 
+def _one(*_: Any) -> int:
+    return 1
+
+
 class Mma(NamedTuple):
     """The matrix instructions (MMA) of a target; by default it has none, and dots are FMAs of threads.
 
     accumulator(a, b, out, precision, warps): the layout of the result of a dot of these tile types, None without an
     MMA for it. fragments(a, b, out, precision, warps): the layouts of both operands if the MMA reads them from
     registers, else None. in_shared(a, b, out, precision, warps): the MMA is asynchronous, and reads shared memory.
+    vector(a, b, out, precision, warps): how many registers of the result the MMA takes and returns as one vector.
 
     The others are asked about asynchronous ones only. started(dot, warps): the layouts of a `dot_shared`, and of its
     lhs if that is in registers. takes(tile, operand, axis, rows, warps): operand "a" or "b" may be contiguous along
@@ -49,6 +54,7 @@ class Mma(NamedTuple):
     takes: Callable[..., bool] = _no
     lhs_once: Callable[..., bool] = _no
     hold: Callable[..., Any] | None = None
+    vector: Callable[..., int] = _one
 
 
 NO_MMA = Mma()

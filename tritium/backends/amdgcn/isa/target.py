@@ -25,7 +25,8 @@ class UnknownArchitecture(TritonError, ValueError):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AmdTarget(Target):
-    """One architecture: its family ("cdna3", "rdna4"), the number of its instruction set, and warps of a SIMD.
+    """One architecture: its family ("cdna3", "rdna4"), the number of its instruction set, and warps of a SIMD; and the
+    options of `mma.instructions` that a kernel is compiled with.
 
     >>> AmdTarget.of("gfx942").warp_size, AmdTarget.of("gfx1201").warp_size
     (64, 32)
@@ -34,25 +35,34 @@ class AmdTarget(Target):
     family: str
     generation: int
     most_waves: int
+    nonkdim: int = 0
+    kpack: int = 1
 
     @staticmethod
-    def of(arch) -> AmdTarget:
+    def of(arch, nonkdim: int = 0, kpack: int = 1) -> AmdTarget:
         """The target of "gfx942"; features behind the name ("gfx942:sramecc+:xnack-") are LLVM's to know."""
         name = str(arch).partition(":")[0]
         if name not in ARCHITECTURES:
             raise UnknownArchitecture(f"there is no AMD architecture {arch!r} that tritium compiles for\n"
                                       f"hint: the ones it knows are {', '.join(ARCHITECTURES)}")
-        return _target(name)
+        return _target(name, nonkdim, kpack)
+
+    @staticmethod
+    def of_options(options) -> AmdTarget:
+        """The target that a kernel with these launch options is compiled for."""
+        return AmdTarget.of(options.arch, options.matrix_instr_nonkdim, options.kpack)
 
 
 @functools.cache
-def _target(name: str) -> AmdTarget:
+def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
     arch = ARCHITECTURES[name]
     simds = 4
     return AmdTarget(
         family=arch.family,
         generation=arch.generation,
         most_waves=arch.waves,
+        nonkdim=nonkdim,
+        kpack=kpack,
         name="hip",
         triple="amdgcn-amd-amdhsa",
         cpu=name,
@@ -80,7 +90,7 @@ def _target(name: str) -> AmdTarget:
         assert_failed=messages.assert_failed,
         pair_cast=functools.partial(native.pair_cast, arch.family),
         reciprocal=native.reciprocal,
-        mma=mma.instructions(name),
+        mma=mma.instructions(name, nonkdim, kpack),
     )
 
 

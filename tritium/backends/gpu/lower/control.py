@@ -14,10 +14,11 @@ from ....passes.regions import counts_down
 from ...llvm.writer import Level, value
 from .. import ops as gpu_ops
 from ..shared_memory.needs import takes_shared
+from .convert import pack
 from .function import llvm_type, lower, spread_need
 
 if TYPE_CHECKING:
-    from ....ir.core import Block
+    from ....ir.core import Block, Value
     from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
     from .function import Lowering
@@ -44,16 +45,37 @@ def for_(g: Lowering, op: Op, lo: Sequence[Val], hi: Sequence[Val], step: Sequen
     kind, nonempty = llvm_type(index_type), op.attrs["nonempty"]
     hold: Any = g.target.mma.hold
     held = {k: hold(g, dot, inits[k], nonempty) for k, dot in _sums(body)}
-    inits = tuple(() if k in held else xs for k, xs in enumerate(inits))
+    sizes = [_vector_size(g, y) for y in body.yields]
+    inits = tuple(() if k in held else _vectors(g.w, xs, sizes[k]) for k, xs in enumerate(inits))
     with g.w.loop(lo[0], hi[0], step[0], _flat(inits), nonempty, kind, until) as loop:
         g.set(body.args[0], [loop.index])
         for k, xs in enumerate(_unflat(loop.carried, inits)):
-            g.set(body.args[1 + k], held[k].inside(loop.index, lo[0]) if k in held else xs)
+            inside = held[k].inside(loop.index, lo[0]) if k in held else _elements(g.w, xs, sizes[k])
+            g.set(body.args[1 + k], inside)
         g.loops += 1
         ends = g.block(body)
         g.loops -= 1
-        loop.next = _flat(() if k in held else xs for k, xs in enumerate(ends))
-    return tuple(held[k].after(g) if k in held else xs for k, xs in enumerate(_unflat(loop.results, inits)))
+        loop.next = _flat(() if k in held else _vectors(g.w, xs, sizes[k]) for k, xs in enumerate(ends))
+    results = _unflat(loop.results, inits)
+    return tuple(held[k].after(g) if k in held else _elements(g.w, xs, sizes[k]) for k, xs in enumerate(results))
+
+
+def _vector_size(g: Lowering, yielded: Value) -> int:
+    """How many registers of a carried tile are carried as one vector: as the MMA that computes it returns them."""
+    if type(yielded) is not Op or yielded.kind is not ops.dot:
+        return 1
+    lhs, rhs, _ = (x.type for x in yielded.operands)
+    return g.target.mma.vector(lhs, rhs, yielded.type, yielded.attrs["precision"], g.warps)
+
+
+def _vectors(w: NumberingWriter, xs: Sequence[Val], size: int) -> Sequence[Val]:
+    """Registers as vectors."""
+    return xs if size == 1 else [pack(w, xs[k : k + size]) for k in range(0, len(xs), size)]
+
+
+def _elements(w: NumberingWriter, xs: Sequence[Val], size: int) -> Sequence[Val]:
+    """The registers that vectors hold."""
+    return xs if size == 1 else [w.extract(x, k) for x in xs for k in range(size)]
 
 
 def _sums(body: Block) -> Iterator[tuple[int, Op]]:
