@@ -44,6 +44,9 @@ class CostModel:
     # One of so many parts of a thread's registers is the budget of prefetched loads: temporaries and results are as
     # large. A softmax of 8192 columns by 8 warps goes from 56 registers to 91.
     prefetch_share: int = 4
+    # Registers of a thread for loads of a loop with dots that are prefetched into registers, where there are no
+    # asynchronous copies; 0 to leave such loops alone. Turing's are: nobody has measured them.
+    prefetched_dots: int = 0
 
     # --- dots ----------------------------------------------------------------------------------------------------
     # Registers of a thread for operands and addresses, beside the results of dots: 192 of 255 are left for results.

@@ -6,12 +6,17 @@ import functools
 from dataclasses import dataclass
 
 from ....errors import TritonError
+from ...gpu.cost_model import CostModel
 from ...gpu.lower import LOWER as SHARED
 from ...gpu.target import Target
 from . import atomics, global_memory, messages, mma, native, shuffles, threads
 from .architectures import ARCHITECTURES
 
 LOWER = {**SHARED, **mma.LOWER}
+
+# Nobody has measured these on a device. Half of a thread's ordinary registers may wait for the next iteration's tiles:
+# sums of matrix products have others, and so have few besides.
+_COST = CostModel(prefetched_dots=128)
 
 
 class UnknownArchitecture(TritonError, ValueError):
@@ -61,11 +66,14 @@ def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
         name="hip",
         triple="amdgcn-amd-amdhsa",
         cpu=name,
+        # A program stays on one compute unit: its warps share a cache, and barriers need not wait for loads.
+        features="+cumode" if arch.generation >= 10 else "",
         warp_size=arch.warp_size,
         shared_bytes=arch.lds,
         most_threads=simds * arch.waves * arch.warp_size,
         registers=arch.registers,
         register_file=simds * arch.file * arch.warp_size,
+        cost=_COST,
         lower=LOWER,
         native=native.NATIVE,
         kernel=_kernel,
@@ -80,6 +88,8 @@ def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
         float_to_int=native.float_to_int,
         print_values=messages.print_values,
         assert_failed=messages.assert_failed,
+        pair_cast=functools.partial(native.pair_cast, arch.family),
+        reciprocal=native.reciprocal,
         mma=mma.instructions(name, nonkdim, kpack),
     )
 

@@ -7,7 +7,7 @@ from ....ir import types as T
 from ....passes.legalize import BETWEEN_WIDE
 from ...gpu.rewrite.inline_for_gpu import inline_for_gpu
 from ...gpu.rewrite.unroll_loops import unroll_loops
-from .native import NATIVE
+from .native import NATIVE, casts_of
 from .target import AmdTarget, UnknownArchitecture
 
 # LLVM writes conversions of bf16 in integers where the architecture has none.
@@ -16,7 +16,7 @@ CASTS = BETWEEN_WIDE | {(T.f16, T.f32), (T.f32, T.f16), (T.bf16, T.f32), (T.f32,
 
 def target_info(target):
     """The TargetInfo of one architecture."""
-    return passes.TargetInfo(rare=True, casts=CASTS, rows=frozenset(NATIVE))
+    return passes.TargetInfo(rare=True, casts=CASTS | frozenset(casts_of(target.family)), rows=frozenset(NATIVE))
 
 
 def pipeline(target) -> tuple:
