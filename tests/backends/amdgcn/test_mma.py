@@ -86,6 +86,7 @@ def tiles(shape, element, other=None, out=T.f32):
 def computed(monkeypatch, cpu, types, precision="ieee", warps=4, **options):
     """(what the lowering of a dot computes, what it should, the intrinsics it calls)."""
     monkeypatch.setattr(mma, "pack", matrix_units.pack)
+    monkeypatch.setattr(mma, "_joined", matrix_units.pack)
     rng = np.random.default_rng(0)
     a, b, acc = (rng.integers(-4, 5, t.shape).astype(float) for t in types)
     unit = mma.instructions(cpu, **options)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ... import knobs, passes
 from ...analysis.accesses import origins_of
+from ...locks import once
 from ...passes.inline_calls import inline_calls
 from ..gpu.lower import lower_kernel
 from ..gpu.passes import pipeline
-from ..llvm.target import assembly, compile_text
+from ..llvm.target import assembly, compile_text, llvm
 from . import records
 from .assemble.link import link
 from .assemble.resources import resources_of
@@ -84,11 +85,20 @@ def hsaco(text, target, options, metadata):
     """
     if options.sanitized:
         return text.encode()
+    _set_up()
     if knobs.amd.dump_amdgcn:
         print(f"; {metadata['name']}: AMDGCN\n{assembled(text, options.arch)}")
     made = link(compile_text(text, AmdTarget.of(options.arch), passes=PASSES))
     metadata.update(resources_of(made))
     return made
+
+
+@once
+def _set_up():
+    """What LLVM must hear before it is asked about the target: vectors that a loop carries are sums of matrix
+    instructions, and are copied in every iteration if they are taken apart. No other target's code has to do with it.
+    """
+    llvm().set_option("", "--amdgpu-codegenprepare-break-large-phis=false")
 
 
 def amdgcn(asm, target):
@@ -98,6 +108,7 @@ def amdgcn(asm, target):
 
 def assembled(text: str, arch: str) -> str:
     """The assembly of LLVM text, with the instructions that `hsaco` encodes."""
+    _set_up()
     return assembly(text, AmdTarget.of(arch), passes=PASSES)
 
 

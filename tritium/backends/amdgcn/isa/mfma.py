@@ -57,8 +57,7 @@ MFMA = (
     _product(("cdna1", "cdna2"), T.i8, "mfma.i32.{}i8", "i32", (32, 8), (16, 16), out=T.i32, pack=2),
     _product(_SINCE_3, T.i8, "mfma.i32.{}.i8", "i64", (32, 16), (16, 32), out=T.i32),
     _product(("cdna4",), T.i8, "mfma.i32.{}.i8", "<4 x i32>", (32, 32), (16, 64), out=T.i32),
-    _product(_SINCE_1, T.f32, "mfma.f32.{}f32", "float", (32, 2), (16, 4), precisions=("ieee", "tf32", "tf32x3"),
-             pack=4),
+    _product(_SINCE_1, T.f32, "mfma.f32.{}f32", "float", (32, 2), (16, 4), pack=4),
     _product(("cdna3",), T.f32, "mfma.f32.{}.xf32", "<2 x float>", (32, 4), (16, 8), precisions=("tf32",), pack=2),
     _product(_SINCE_2, T.f64, "mfma.f64.{}f64", "double", (16, 4), out=T.f64),
 )

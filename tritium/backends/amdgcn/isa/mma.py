@@ -16,8 +16,10 @@ from ...gpu.layout.linear import log2
 from ...gpu.lower.convert import pack
 from ...gpu.lower.dot import dot as dot_by_threads
 from ...gpu.lower.dot import operands_need
+from ...gpu.lower.words import bytes_of
 from ...gpu.shared_memory.needs import takes_shared
 from ...gpu.target import Mma
+from ...llvm.writer import lanes
 from . import fragments
 from .architectures import ARCHITECTURES
 from .mfma import MFMA
@@ -104,21 +106,23 @@ def warp_grid(m: int, n: int, size: int, warps: int) -> tuple[int, int]:
     return along_m, along_n
 
 
-def products_in(arch: str) -> dict[T.Scalar, T.Scalar]:
+def dot_as(arch: str) -> dict[T.Scalar, T.Scalar]:
     """Float types that an architecture multiplies as another one, which holds their values exactly.
 
-    8-bit floats become f16; on CDNA 2 bf16, because f16 that are subnormal count as zero there.
+    8-bit floats become f16. CDNA 1 and 2 take subnormal f16 for zero: floats that reach so far down become bf16 there.
 
     >>> from tritium.ir import types as T
-    >>> T.f8e5 in products_in("gfx942"), T.f8e5 in products_in("gfx950"), products_in("gfx90a")[T.f8e5]
-    (True, False, bf16)
+    >>> T.f8e5 in dot_as("gfx942"), T.f8e5 in dot_as("gfx950"), dot_as("gfx90a")[T.f8e5], dot_as("gfx90a")[T.f8e4nv]
+    (True, False, bf16, f16)
     """
     family = ARCHITECTURES[arch].family
     has = {t for product in PRODUCTS if family in product.families for t in (product.a, product.b)}
     if T.f16 not in has:
         return {}
-    wide = T.bf16 if family in ("cdna1", "cdna2") else T.f16
-    return {t: wide for t in T.FLOATS if t.bits == 8 and t not in has}
+    subnormal = family not in ("cdna1", "cdna2")
+    smallest = lambda t: 1 - t.bias - t.mantissa  # as a power of two
+    return {t: T.f16 if subnormal or smallest(t) >= 1 - T.f16.bias else T.bf16
+            for t in T.FLOATS if t.bits == 8 and t not in has}  # fmt: skip
 
 
 # --- lowering ---------------------------------------------------------------------------------------------------------
@@ -159,9 +163,20 @@ class _Fragments:
         """The fragment whose first element is there."""
         r = self.first[(batch * self.shape[-2] + row) * self.shape[-1] + col]
         if r not in self.made:
-            items = self.registers[r : r + self.instruction.per_lane]
-            self.made[r] = self.g.w.cast("bitcast", pack(self.g.w, items), self.instruction.operand)
+            whole = _joined(self.g.w, self.registers[r : r + self.instruction.per_lane])
+            self.made[r] = self.g.w.cast("bitcast", whole, self.instruction.operand)
         return self.made[r]
+
+
+def _joined(w, items):
+    """Elements in one value; a part of a vector that was loaded is taken from it as an integer."""
+    vector, first = w.neighbours(items) or (None, 0)
+    bits = len(items) * 8 * bytes_of(items[0].type)
+    if vector is None or bits > 64 or first % len(items) or lanes(vector.type) % len(items):
+        return pack(w, items)
+    count = lanes(vector.type) // len(items)
+    parts = w.cast("bitcast", vector, f"<{count} x i{bits}>" if count > 1 else f"i{bits}")
+    return w.extract(parts, first // len(items)) if count > 1 else parts
 
 
 def _split(shape, element):

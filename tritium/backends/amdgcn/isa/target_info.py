@@ -7,16 +7,19 @@ from ....ir import types as T
 from ....passes.legalize import BETWEEN_WIDE
 from ...gpu.rewrite.inline_for_gpu import inline_for_gpu
 from ...gpu.rewrite.unroll_loops import unroll_loops
+from . import mma
 from .native import NATIVE, casts_of
 from .target import AmdTarget, UnknownArchitecture
 
 # LLVM writes conversions of bf16 in integers where the architecture has none.
 CASTS = BETWEEN_WIDE | {(T.f16, T.f32), (T.f32, T.f16), (T.bf16, T.f32), (T.f32, T.bf16)}
+CASTS |= {(t, T.f16) for t in T.FLOATS if t.bits == 8}  # a shift, and mostly a product
 
 
 def target_info(target):
     """The TargetInfo of one architecture."""
-    return passes.TargetInfo(rare=True, casts=CASTS | frozenset(casts_of(target.family)), rows=frozenset(NATIVE))
+    casts, rows = CASTS | frozenset(casts_of(target.family)), frozenset(NATIVE)
+    return passes.TargetInfo(rare=True, casts=casts, rows=rows, dot_as=mma.dot_as(target.cpu))
 
 
 def pipeline(target) -> tuple:

@@ -112,7 +112,10 @@ def _signs(m, out, flags):
 
 
 def scaled_mfma(m, result, inputs, rows, depth):
-    """v_mfma_scale_f32_..._f8f6f4: operands of 4, 6 and 8 bits with a scale for each 32 along K, of CDNA4."""
+    """v_mfma_scale_f32_..._f8f6f4: operands of 4, 6 and 8 bits with a scale for each 32 along K, of CDNA4.
+
+    LLVM selects the instruction without scales, which counts them as 1, where both are the constant 0.
+    """
     a, b, c, of_a, of_b, select_a, scale_a, select_b, scale_b = inputs
     rows, depth = int(rows), int(depth)
 
@@ -122,13 +125,14 @@ def scaled_mfma(m, result, inputs, rows, depth):
         scales, acc = (scale_a(), scale_b()), c()
         sides = [fragments.mfma_operand(rows, depth, 1, halves=kind < 2) for kind in kinds]
         places = *sides, fragments.mfma_accumulator(rows)
+        unscaled = not (selected[0] or selected[1] or scales[0].any() or scales[1].any())
 
         def product(threads):
             both = []
             for x, kind, side, scale, select in zip(operands, kinds, sides, scales, selected):
                 byte = (scale[threads] >> np.uint32(8 * select) & np.uint32(255)).astype(np.int64)
                 power = byte[fragments.mfma_scale(rows)][side.outer, side.inner // 32]
-                factor = np.where(power == 255, np.nan, np.exp2(power.astype(np.float64) - 127))
+                factor = 1 if unscaled else np.where(power == 255, np.nan, np.exp2(power.astype(np.float64) - 127))
                 both.append(narrow(x[threads], kind) * factor)
             return multiplied(*both, acc[threads], places)
 
