@@ -93,6 +93,26 @@ def test_buffers_can_be_switched_off():
     assert "raw.ptr.buffer" not in compiled(module, "gfx942")[0]["llir"]
 
 
+@triton.jit
+def hinted(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n, other=0.0, cache_modifier=".cg")
+    tl.store(y + i, v, mask=i < n, eviction_policy="evict_first")
+
+
+@pytest.mark.parametrize(("arch", "load", "store"), [
+    ("gfx90a", "glc", "slc"), ("gfx942", "sc0", "nt"), ("gfx1100", "glc", "slc"),
+    ("gfx1201", "scope:SCOPE_DEV", "th:TH_STORE_NT"),
+])  # fmt: skip
+def test_hints_for_caches_and_zeros_for_masked_elements(arch, load, store):
+    """A buffer gives zeros by itself: nothing is selected after the load."""
+    module, _ = module_of(hinted, [f32(64), f32(64), 50, 64])
+    text = assembly(module, arch, num_warps=1)
+    assert re.search(rf"buffer_load.* {load}$", text, re.MULTILINE), text
+    assert re.search(rf"buffer_store.* {store}$", text, re.MULTILINE)
+    assert not re.search(r"buffer_load.*\n(.*\n)*?.*cndmask", text)
+
+
 # --- functions and conversions ----------------------------------------------------------------------------------------
 @triton.jit
 def functions(x, y, N: tl.constexpr):

@@ -48,7 +48,9 @@ def use_buffers(module: Module) -> Module:
 
 def _base(op: Op, known: Derivations, assumed: Assumed) -> Arg | None:
     """The argument that a tile of addresses counts from, if its offsets are within a buffer."""
-    if op.kind not in _ACCESSES or type(op.pointer.type) is not T.Tile or op.attrs.get("volatile"):
+    if op.kind not in _ACCESSES or type(op.pointer.type) is not T.Tile:
+        return None
+    if op.attrs.get("volatile") or op.attrs.get("cache") == ".cv":
         return None
     base = _origin(op.pointer)
     if base not in known.arguments:

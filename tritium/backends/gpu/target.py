@@ -132,6 +132,7 @@ class Target:
 
     # --- what some have ------------------------------------------------------------------------------------------
     widest_atomic: Callable[[str, Scalar], int] = one_by_one  # the most neighbours that one atomic instruction updates
+    carries_words: bool = False  # loaded elements that share words are carried through loops in them
     pair_cast: Callable[..., Any] = _none  # (source, to): a function (g, low, high) that converts two at once, or None
     reciprocal: Callable[..., Any] = exact_reciprocal  # (g, x): of a float, with a relative error below 2^-22
     async_fence: Callable[..., None] = _none  # (g): units that read shared memory by themselves see what threads wrote

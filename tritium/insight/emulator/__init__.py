@@ -12,36 +12,22 @@ none ends while another may still touch its memory.
 """
 
 import ctypes
-import functools
 
 import numpy as np
 
 from tritium import passes
 from tritium.backends import get
-from tritium.backends.amdgcn.isa.target import AmdTarget
-from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.backends.compiler import BaseBackend
 from tritium.backends.launcher.preconditions import Guard
-from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.backends.nvptx.runtime.tensor_map import Template
 from tritium.compiler.sources import with_options
-from tritium.insight.emulator.amd.machine import AmdMachine
 from tritium.insight.emulator.machine import Machine
 from tritium.insight.emulator.memory import Fault, Memory
+from tritium.insight.emulator.targets import gpu_of, machine_of, target_of
 from tritium.insight.emulator.tma import tensor_of
 from tritium.ir.preconditions import preconditions_of
 
 __all__ = ["Fault", "execute", "fit", "llvm_of", "machine_of", "run", "target_of"]
-
-
-def target_of(arch):
-    """The target of an architecture: a number of NVIDIA's, or a name of AMD's.
-
-    >>> print(target_of(90), target_of("gfx942"))
-    cuda:90:32 hip:gfx942:64
-    """
-    if isinstance(arch, str):
-        return GPUTarget("hip", arch, AmdTarget.of(arch).warp_size)
-    return GPUTarget("cuda", arch, 32)
 
 
 def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
@@ -54,7 +40,7 @@ def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
     for name, stage in get(target).stages:
         value = stage(value, target, chosen, metadata)
         if name == "llir":
-            room = (AmdTarget if target.backend == "hip" else NvTarget).of(arch).shared_bytes
+            room = gpu_of(target).shared_bytes
             assert metadata["shared"] <= room, f"{metadata['shared']} bytes of shared memory, {target} has {room}"
             return value, metadata
     raise AssertionError("no LLVM stage")
@@ -74,11 +60,6 @@ def run(module, args, grid=(1,), arch=90, num_warps=4, num_stages=3, **options):
     target = target_of(arch)
     threads, blocks = target.warp_size * (num_warps + metadata["producer_warps"]), options.get("num_ctas", 1)
     return execute(text, memory, grid, threads, metadata["shared"], maps, blocks, machine_of(target))
-
-
-def machine_of(target):
-    """What makes a machine of LLVM text for a target."""
-    return functools.partial(AmdMachine, arch=target.arch) if target.backend == "hip" else Machine
 
 
 def execute(text, memory, grid, threads, shared, maps=(), blocks=1, make=Machine):

@@ -12,6 +12,17 @@ _RECORDS = 1 << 31  # bytes of a buffer
 _FLAGS = {9: 0x27000, 10: 0x31027000, 11: 0x31027000, 12: 0x31027000}
 
 
+# Bits of an access that say how caches treat it, by generation: what is used once, and what is kept in L2 alone.
+_ONCE, _IN_L2 = {9: 2, 10: 2, 11: 2, 12: 1}, {9: 1, 10: 1, 11: 1, 12: 2 << 3}
+
+
+def hints(g, attrs):
+    """The bits of a load's or store's hints; what has no like is left out."""
+    generation = g.target.generation
+    once = attrs.get("cache") == ".cs" or attrs.get("eviction") == "evict_first"
+    return (_ONCE[generation] if once else 0) | (_IN_L2[generation] if attrs.get("cache") == ".cg" else 0)
+
+
 def load(g, number, pointer, kind, count, mask, fill, aux):
     """`count` neighbours; lanes that the mask leaves out get zeros, or `fill`."""
     w, size = g.w, bytes_of(kind) * count
@@ -20,7 +31,7 @@ def load(g, number, pointer, kind, count, mask, fill, aux):
     w.declare(name, word, ["ptr addrspace(8)", "i32", "i32", "i32 immarg"], "nounwind memory(argmem: read)")
     arguments = f"{_resource(g, number).typed}, {_offset(g, number, pointer, mask).typed}, i32 0, i32 {aux}"
     x = w.cast("bitcast", w.effect(f"call {word} @{name}({arguments})", word), _type(kind, count))
-    if mask is not None and fill is not None:
+    if mask is not None and fill is not None and not all(map(_is_zero, fill)):
         x = w.select(mask, x, pack(w, fill))
     return [x] if count == 1 else [w.extract(x, k) for k in range(count)]
 
@@ -33,6 +44,11 @@ def store(g, number, pointer, items, mask, aux):
     w.declare(name, "void", [word, "ptr addrspace(8)", "i32", "i32", "i32 immarg"], "nounwind memory(argmem: write)")
     x, offset = w.cast("bitcast", pack(w, items), word), _offset(g, number, pointer, mask)
     w.effect(f"call void @{name}({x.typed}, {_resource(g, number).typed}, {offset.typed}, i32 0, i32 {aux})")
+
+
+def _is_zero(x):
+    """Whether a value is the constant 0, which buffers give by themselves."""
+    return x in ("0", "0.0")
 
 
 def _type(kind, count):

@@ -32,9 +32,9 @@ def zero(kind):
 def load(g, pointer, kind, count, mask, fill, attrs):
     """`count` neighbouring elements of LLVM type `kind`; masked-off lanes read nothing and get `fill`, or zeros."""
     if "buffer" in attrs:
-        return buffers.load(g, attrs["buffer"], pointer, kind, count, mask, fill, 0)
+        return buffers.load(g, attrs["buffer"], pointer, kind, count, mask, fill, buffers.hints(g, attrs))
     w, type_ = g.w, kind if count == 1 else f"<{count} x {kind}>"
-    how = "load volatile" if attrs.get("volatile") else "load"
+    how = "load volatile" if attrs.get("volatile") or attrs.get("cache") == ".cv" else "load"
     read = lambda: [w.effect(f"{how} {type_}, {pointer.typed}, align {bytes_of(kind) * count}", type_)]
     if mask is None:
         (x,) = read()
@@ -47,7 +47,7 @@ def load(g, pointer, kind, count, mask, fill, attrs):
 def store(g, pointer, items, mask, attrs):
     """Neighbouring elements; nothing is written where the mask is off."""
     if "buffer" in attrs:
-        buffers.store(g, attrs["buffer"], pointer, items, mask, 0)
+        buffers.store(g, attrs["buffer"], pointer, items, mask, buffers.hints(g, attrs))
         return
     w, size = g.w, bytes_of(items[0].type) * len(items)
     whole = pack(w, items)

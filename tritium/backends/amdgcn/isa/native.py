@@ -65,7 +65,7 @@ def _log(g, x):
     return w.select(finite, w.binary("fadd", high, rest), y)
 
 
-# One unit in the last place; exponentials below the normal range are 0. Division is LLVM's, which rounds to the nearest.
+# One unit in the last place; exponentials below the normal range are 0. Division is LLVM's, rounded to the nearest.
 NATIVE = {
     ("exp", T.f32): _exp,
     ("exp2", T.f32): _exp2,
