@@ -8,13 +8,17 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.amdgcn import compiled
 from tests.backends.gpu import test_block_scaled, test_language
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
+from tritium import ops
 from tritium.backends.compiler import GPUTarget
+from tritium.backends.gpu import ops as gpu_ops
 from tritium.frontend.lower import lower
 from tritium.insight import emulator
 from tritium.interp.machine import interpret
+from tritium.ir.core import walk
 
 
 @triton.jit
@@ -116,6 +120,34 @@ def test_launch_options(options):
 @pytest.mark.parametrize(("arch", "kinds"), [("gfx942", (F16, F16)), ("gfx1100", (E5Z, E4)), ("gfx942", (E5Z, E5Z))])
 def test_threads_multiply_small_tiles(arch, kinds):
     assert compare(arch, kinds, (8, 16, 16)) == set()
+
+
+@triton.jit
+def chained(a_ptr, b_ptr, d_ptr, c_ptr, M: tl.constexpr, K: tl.constexpr):
+    """c = (a @ b) @ d, rounded to f16 between."""
+    rows, inner = tl.arange(0, M), tl.arange(0, K)
+    at, square = rows[:, None] * K + inner[None, :], inner[:, None] * K + inner[None, :]
+    first = tl.dot(tl.load(a_ptr + at), tl.load(b_ptr + square))
+    tl.store(c_ptr + at, tl.dot(first.to(tl.float16), tl.load(d_ptr + square)))
+
+
+@pytest.mark.parametrize(("arch", "nonkdim", "exchanged"), [
+    ("gfx942", 16, ()), ("gfx942", 32, ()), ("gfx950", 16, (16, 32)), ("gfx950", 32, (32,)), ("gfx1201", 0, ()),
+])  # fmt: skip
+def test_a_dot_of_a_dot_needs_no_shared_memory_between(arch, nonkdim, exchanged):
+    """Where the fragments are wider than the result's, the two halves of lanes exchange registers."""
+    rng = np.random.default_rng(2)
+    a, b, d = (rng.integers(-3, 4, shape).astype(F16) for shape in ((64, 32), (32, 32), (32, 32)))
+    module, values = module_of(chained, (a, b, d, np.zeros((64, 32), F32), 64, 32))
+    mine, theirs = ([x.copy() for x in values] for _ in range(2))
+    emulator.run(module, mine, arch=arch, num_warps=2, matrix_instr_nonkdim=nonkdim)
+    interpret(module, theirs, (1,))
+    np.testing.assert_array_equal(mine[3], theirs[3])
+    text, _ = emulator.llvm_of(module, arch, 2, matrix_instr_nonkdim=nonkdim)
+    assert {int(x) for x in re.findall(r"call .*permlane(\d+)\.swap", text)} == {*exchanged}
+    found = compiled.tiles(module, arch, num_warps=2, matrix_instr_nonkdim=nonkdim)
+    staged = [op.operands[0].kind for op in walk(found.body) if op.kind is gpu_ops.convert and "shared" in op.attrs]
+    assert ops.load in staged and ops.cast not in staged
 
 
 # --- block scales -----------------------------------------------------------------------------------------------------
