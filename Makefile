@@ -44,6 +44,8 @@ check-gpu: ## the benchmarks' kernels under compute-sanitizer: accesses out of b
 
 fuzz: $(VENV)/.test ## random programs: the backends must agree with the interpreter
 	$(BIN)/python -m pytest -n $(JOBS) -q tests/properties --hypothesis-profile=fuzz
+	TRITIUM_TEST_EMULATED=all $(BIN)/python -m pytest -n $(JOBS) -q tests/backends/amdgcn/test_emulated_random.py \
+		--hypothesis-profile=fuzz
 
 BENCH ?=
 bench: $(VENV)/.test ## measure the kernels beside torch, say what changed since the last time; BENCH="softmax --threads 1"

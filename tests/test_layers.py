@@ -75,6 +75,7 @@ INSIDE = {
         "ops": set(),
         "analysis": {"ops"},
         "tma": GPU_BASE,
+        "tensor_memory": GPU_BASE,
         "cost_model": set(),
         "target": {"cost_model"},
         "layout": GPU_BASE,
@@ -83,7 +84,8 @@ INSIDE = {
         "rewrite": GPU_BASE | {"layout", "pipeline"},
         "shared_memory": GPU_BASE,
         "lower": GPU_BASE | {"layout", "shared_memory"},
-        "passes": GPU_BASE | {"target", "tma", "layout", "cluster", "pipeline", "rewrite", "shared_memory"},
+        "passes": GPU_BASE | {"target", "tma", "tensor_memory", "layout", "cluster", "pipeline", "rewrite",
+                              "shared_memory"},
     },
     "backends/cpu": {
         "library": set(),
@@ -112,6 +114,15 @@ INSIDE = {
         "memory": {"library", "launch"},
         "services": {"library", "launch"},
         "driver": {"library", "launch", "memory"},
+    },
+    "backends/amdgcn": {
+        "records": set(),
+        "runtime": {"records"},
+        "isa": {"runtime", "records"},
+        "assemble": set(),
+        "buffer_accesses": set(),
+        "compile": {"isa", "assemble", "records", "buffer_accesses"},
+        "driver": {"runtime", "records"},
     },
     "insight": {
         "facts": set(),

@@ -17,6 +17,8 @@ from tritium.passes.legalize import TargetInfo, legalize
 NATIVE_HALF = TargetInfo(floats=frozenset((T.f16, T.f32, T.f64)), rows=frozenset((("exp2", T.f32),)),
                     casts=frozenset((a, b) for a in (T.f16, T.f32, T.f64) for b in (T.f16, T.f32, T.f64)))
 ONLY_WIDE_DOT = TargetInfo(dot=frozenset((T.f32, T.f64)))
+DOT_AS_HALF = TargetInfo(dot_as={T.f8e5: T.f16, T.f8e4b15: T.bf16},
+                         casts=frozenset((a, b) for a in T.FLOATS for b in (T.f16, T.bf16)))
 
 # What a file runs. Passes that leave dead code behind are followed by dce, so that a case shows what remains.
 PIPELINES = {
@@ -31,6 +33,7 @@ PIPELINES = {
     "legalize": (legalize(), dce),
     "legalize_native_half": (legalize(NATIVE_HALF), dce),
     "legalize_dot": (legalize(ONLY_WIDE_DOT), dce),
+    "legalize_dot_as": (legalize(DOT_AS_HALF), dce),
     "cleanup": passes.CLEANUP,
     "functions": passes.CLEANUP,
     "inline_calls": (passes.inline_calls,),

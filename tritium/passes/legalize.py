@@ -7,6 +7,8 @@ Values keep their types: a bf16 tile stays a bf16 tile, which a backend may carr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from .. import ops
@@ -31,6 +33,7 @@ class TargetInfo(NamedTuple):
     rows    pairs (row name, element type) it computes though the row has no LLVM spelling
     lacks   pairs (row name, element type) to expand though the row has an LLVM spelling
     dot     float types a matrix product takes; others are widened to f32 first
+    dot_as  {float type of an operand: the one that a matrix product takes both operands in}
     fits    of what the sizes of a matrix product of types below f32 must be multiples; others are widened, too
     rare    whether `ops.rare` is lowered to a branch; otherwise both sides are computed
     """
@@ -40,6 +43,7 @@ class TargetInfo(NamedTuple):
     rows: frozenset = frozenset()
     lacks: frozenset = frozenset()
     dot: frozenset = frozenset(T.FLOATS)
+    dot_as: Mapping = MappingProxyType({})
     fits: int = 1
     rare: bool = False
 
@@ -214,6 +218,8 @@ def _between_floats(target_info, x, source, to, rounding):
 # --- other ops that compute on elements -----------------------------------------------------------------------------
 def _dot(target_info, t):
     """Operands that the target's matrix product does not take are widened; so is a narrow accumulator."""
+    if any(t.is_float and t.bits == other.bits for other in target_info.dot_as):
+        return lambda b, op: _dot_as(target_info.dot_as, b, op)
     if not t.is_float or t in target_info.dot and (t.bits >= 32 or target_info.fits == 1):
         return None
 
@@ -225,6 +231,17 @@ def _dot(target_info, t):
         made = b.emit(ops.dot, (_wider(b, x), _wider(b, y), _wider(b, acc)), op.attrs)
         return ops.cast(b, made, to=T.element(op.type))
     return widened
+
+
+def _dot_as(wider, b, op):
+    """Both operands in a type that holds the values of either."""
+    x, y, *rest = op.operands
+    found = [wider[t] for t in map(T.element, (x.type, y.type)) if t in wider]
+    if not found:
+        return None
+    to = max(found, key=lambda t: t.exponent)
+    convert = lambda v: v if T.element(v.type) is to else ops.cast(b, v, to=to)
+    return b.emit(ops.dot, (convert(x), convert(y), *rest), op.attrs)
 
 
 def _sort(target_info, t):

@@ -25,7 +25,7 @@ from tritium.backends.compiler import GPUTarget
 from tritium.compiler import ASTSource, compile
 from tritium.kernels.vector_add import add_kernel
 
-TARGETS = ["cuda:90a", "cuda:80"]
+TARGETS = ["cuda:90a", "cuda:80", "hip:gfx942"]
 
 
 @triton.jit
@@ -101,6 +101,7 @@ def changed(pattern, replacement, number=0, count=1):
 
 
 BARRIER = r"^  call .*@llvm\.nvvm\.barrier\.cta\.sync\.aligned.*\n"
+AMD_BARRIER = r"^  call .*@llvm\.amdgcn\.s\.barrier\(.*\n"
 COPIES = {"missing wait", "shared race"}
 MISTAKES = {  # target, launch, what is changed, kinds of which one is found
     "80: no barrier in a transposition": ("cuda:80", run_turned, (BARRIER, ""), {"shared race"}),
@@ -120,6 +121,10 @@ MISTAKES = {  # target, launch, what is changed, kinds of which one is found
     "90: no fence": ("cuda:90a", run_product, (r"^.*fence\.proxy\.async.*\n", ""), {"missing fence"}),
     "90: no barrier before TMA": ("cuda:90a", run_product, (BARRIER, "", 2), {"shared race"}),
     "90: no wait for TMA": ("cuda:90a", run_product, (r"^.*cp\.async\.bulk\.wait_group.*\n", "", 1), {"missing wait"}),
+    "AMD: no barrier in a transposition": ("hip:gfx942", run_turned, (AMD_BARRIER, ""), {"shared race"}),
+    "AMD: no barrier before a product": ("hip:gfx1100", run_product, (AMD_BARRIER, "", 0), {"shared race"}),
+    "AMD: no fence before a barrier": ("hip:gfx1201", run_turned, (r"^  fence .* release.*\n", ""), {"missing fence"}),
+    "AMD: no fence behind a barrier": ("hip:gfx942", run_turned, (r"^  fence .* acquire.*\n", ""), {"missing fence"}),
 }  # fmt: skip
 
 
@@ -353,8 +358,8 @@ def test_threads_share_the_device():
     assert not report and results == [True] * 8
 
 
-@pytest.mark.parametrize("target, said", [("cuda:42", "no NVIDIA architecture"), ("hip:gfx942", "emulates no hip"),
-                                          ("90a", "is not a target")])
+@pytest.mark.parametrize("target, said", [("cuda:42", "no NVIDIA architecture"), ("hip:gfx42", "no AMD architecture"),
+                                          ("cpu:host", "emulates no cpu"), ("90a", "is not a target")])
 def test_a_target_that_is_none(target, said):
     with pytest.raises(ValueError, match=said), tritium.sanitize(target=target):
         raise AssertionError("it must not come to this")

@@ -44,6 +44,10 @@ class CostModel:
     # Prefetched loads may take this fraction (1 / prefetch_share) of a thread's registers: temporaries and results are
     # as large. A softmax of 8192 columns by 8 warps goes from 56 registers to 91.
     prefetch_share: int = 4
+    # Registers of a thread for loads of a loop with dots that are prefetched into registers, where there are no
+    # asynchronous copies, as far as sums and what is beside them leave room; 0 to leave such loops alone. Turing's are:
+    # nobody has measured them.
+    prefetched_dots: int = 0
 
     # --- dots ----------------------------------------------------------------------------------------------------
     # Registers of a thread for operands and addresses, beside the results of dots: 192 of 255 are left for results.

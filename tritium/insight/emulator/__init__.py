@@ -1,4 +1,4 @@
-"""An NVIDIA GPU in NumPy: runs the LLVM that the compiler writes, all threads of a program side by side.
+"""A GPU in NumPy, NVIDIA's or AMD's: runs the LLVM that the compiler writes, all threads of a program side by side.
 
 It knows what a real GPU does not tell: an access outside every buffer, a vector that is not aligned, a shuffle or a
 barrier that not all threads reach, and above all races. Two threads that touch one byte of shared memory, at least one
@@ -8,6 +8,7 @@ none ends while another may still touch its memory.
 
     run(module, [array, 3], grid=(2,), arch=80)      # changes the arrays in place
     run(module, [array, 3], grid=(2,), num_ctas=4)   # each program is a cluster of four blocks
+    run(module, [array, 3], grid=(2,), arch="gfx942")  # an AMD GPU
 """
 
 import ctypes
@@ -16,22 +17,22 @@ import numpy as np
 
 from tritium import passes
 from tritium.backends import get
-from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.backends.compiler import BaseBackend
 from tritium.backends.launcher.preconditions import Guard
-from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.backends.nvptx.runtime.tensor_map import Template
 from tritium.compiler.sources import with_options
 from tritium.insight.emulator.machine import Machine
 from tritium.insight.emulator.memory import Fault, Memory
+from tritium.insight.emulator.targets import gpu_of, machine_of, target_of
 from tritium.insight.emulator.tma import tensor_of
 from tritium.ir.preconditions import preconditions_of
 
-__all__ = ["Fault", "execute", "fit", "llvm_of", "run"]
+__all__ = ["Fault", "execute", "fit", "llvm_of", "machine_of", "run", "target_of"]
 
 
 def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
     """(LLVM text, metadata) of a module for an architecture."""
-    target = GPUTarget("cuda", arch, 32)
+    target = target_of(arch)
     backend = BaseBackend(target)
     chosen = backend.parse_options({"num_warps": num_warps, "num_stages": num_stages, **options})
     module = with_options(module, target, chosen)
@@ -39,8 +40,8 @@ def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
     for name, stage in get(target).stages:
         value = stage(value, target, chosen, metadata)
         if name == "llir":
-            room = NvTarget.of(arch).shared_bytes
-            assert metadata["shared"] <= room, f"{metadata['shared']} bytes of shared memory, sm_{arch} has {room}"
+            room = gpu_of(target).shared_bytes
+            assert metadata["shared"] <= room, f"{metadata['shared']} bytes of shared memory, {target} has {room}"
             return value, metadata
     raise AssertionError("no LLVM stage")
 
@@ -56,13 +57,14 @@ def run(module, args, grid=(1,), arch=90, num_warps=4, num_stages=3, **options):
     if metadata["persistent"]:
         memory.arguments += grid
         grid = min(BLOCKS, x * y * z), 1, 1
-    threads, blocks = 32 * (num_warps + metadata["producer_warps"]), options.get("num_ctas", 1)
-    return execute(text, memory, grid, threads, metadata["shared"], maps, blocks)
+    target = target_of(arch)
+    threads, blocks = target.warp_size * (num_warps + metadata["producer_warps"]), options.get("num_ctas", 1)
+    return execute(text, memory, grid, threads, metadata["shared"], maps, blocks, machine_of(target))
 
 
-def execute(text, memory, grid, threads, shared, maps=(), blocks=1):
+def execute(text, memory, grid, threads, shared, maps=(), blocks=1, make=Machine):
     """Run LLVM text for every program of a grid, each a block of `threads` or several; returns what it printed."""
-    machine, (x, y, z) = Machine(text, threads, memory, shared, maps, blocks), grid
+    machine, (x, y, z) = make(text, threads, memory, shared, maps, blocks), grid
     for pid in ((i, j, k) for k in range(z) for j in range(y) for i in range(x)):
         machine.program(pid, grid)
     memory.read_back()

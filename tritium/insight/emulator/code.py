@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 FLOATS = {"half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64}
+RESOURCE = np.dtype([("base", "u8"), ("records", "u8"), ("flags", "u4")])  # of a buffer of AMD GPUs
 
 
 def split_type(text):
@@ -37,10 +38,18 @@ def split_list(text):
     return [*parts, text[start:].strip()] if text.strip() else []
 
 
+def alignment(text):
+    """What an access promises of its address; None if it says nothing."""
+    found = re.search(r", align (\d+)", text)
+    return int(found[1]) if found else None
+
+
 @functools.cache
 def numpy_type(t):
     if t in FLOATS:
         return np.dtype(FLOATS[t])
+    if t == "ptr addrspace(8)":
+        return RESOURCE
     if t.startswith("ptr"):
         return np.dtype(np.uint64)
     bits = int(t[1:])
@@ -74,7 +83,8 @@ class Segment:
 
 _FUNCTION = r"^define (?:internal|\w+_kernel) [^@\n]+ @([\w.$]+)\((.*?)\) nounwind[^\n]*\{\n(.*?)^\}"
 _CALL = re.compile(r"(?:(%[\w.]+) = )?call [^@\"]*@([\w.$]+)\(")
-WAITS = re.compile(r"\b(?:barrier\.cta\.sync|barrier\.sync|bar\.sync|barrier\.cluster\.wait)\b")
+WAITS = re.compile(r"\b(?:(?:barrier\.cta\.sync|barrier\.sync|bar\.sync|barrier\.cluster\.wait)\b|"
+                   r"amdgcn\.s\.barrier(?![\w.]))")
 
 
 def segments_of(text):

@@ -8,10 +8,12 @@ from typing import Any
 
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import DriverBase, driver
+from tritium.backends.gpu.target import Target
 from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.errors import fail
 from tritium.insight.emulator.launch import EmulatedLauncher
 from tritium.insight.emulator.programs import PROGRAMS
+from tritium.insight.emulator.targets import gpu_of, target_of
 
 __all__ = ["EmulatedDriver", "emulated"]
 
@@ -23,12 +25,14 @@ class EmulatedDriver(DriverBase):
 
     def __init__(self, target: GPUTarget | str, programs: int = PROGRAMS):
         target = GPUTarget.of(target)
-        if target.backend != "cuda":
-            raise fail(ValueError, f"the sanitizer emulates no {target}", hint="cuda:80 and cuda:90a are two it knows")
+        if target.backend not in ("cuda", "hip"):
+            raise fail(ValueError, f"the sanitizer emulates no {target}",
+                       hint="cuda:80, cuda:90a and hip:gfx942 are three it knows")
         if programs < 1:
             raise fail(ValueError, f"at least one program of a launch must run, not {programs}")
-        self._gpu, self.programs = NvTarget.of(target.arch), programs
-        self.utils = _Utils(self._gpu)
+        self._gpu, self.programs = gpu_of(target), programs
+        self._target = target_of(self._gpu.cpu if target.backend == "hip" else NvTarget.of(target.arch).sm)
+        self.utils = _Utils(self._gpu, *self.get_device_capability())
 
     @classmethod
     def is_active(cls) -> bool:
@@ -37,7 +41,7 @@ class EmulatedDriver(DriverBase):
 
     def get_current_target(self) -> GPUTarget:
         """What kernels are compiled for."""
-        return GPUTarget("cuda", self._gpu.sm, 32)
+        return self._target
 
     def get_active_torch_device(self):
         """Memory is the host's."""
@@ -63,7 +67,8 @@ class EmulatedDriver(DriverBase):
 
     def get_current_device(self) -> int:
         """The number of its architecture: kernels for other devices are others."""
-        return self._gpu.sm
+        arch = self._target.arch
+        return int(arch[3:], 16) if isinstance(arch, str) else arch
 
     def set_current_device(self, device: int) -> None:
         """There is one device."""
@@ -73,8 +78,9 @@ class EmulatedDriver(DriverBase):
         return 0
 
     def get_device_capability(self, device: int = 0) -> tuple[int, int]:
-        """(9, 0) for cuda:90a."""
-        return divmod(self._gpu.sm, 10)
+        """(9, 0) for cuda:90a, (9, 4) for hip:gfx942."""
+        arch = self._target.arch
+        return (int(arch[3:-2]), int(arch[-2], 16)) if isinstance(arch, str) else divmod(arch, 10)
 
     def get_device_interface(self):
         """As on the CPU: there is nothing to wait for."""
@@ -93,15 +99,15 @@ class EmulatedDriver(DriverBase):
 class _Utils:
     """Properties of the device, and loading of binaries."""
 
-    def __init__(self, gpu: NvTarget):
-        self._gpu = gpu
+    def __init__(self, gpu: Target, major: int, minor: int):
+        self._gpu, self._capability = gpu, {"major": major, "minor": minor}
 
     def get_device_properties(self, device: int = 0) -> dict[str, int]:
         """Those of the architecture; there are few multiprocessors, so that programs that share them out have many."""
         return {"max_shared_mem": self._gpu.shared_bytes, "max_num_regs": 65536, "multiprocessor_count": 4,
-                "warpSize": 32, "max_threads_per_sm": self._gpu.most_threads, "max_threads_per_block": 1024,
-                "sm_clock_rate": 1_000_000, "mem_clock_rate": 1_000_000, "mem_bus_width": 1024,
-                "major": self._gpu.sm // 10, "minor": self._gpu.sm % 10}
+                "warpSize": self._gpu.warp_size, "max_threads_per_sm": self._gpu.most_threads,
+                "max_threads_per_block": 1024, "sm_clock_rate": 1_000_000, "mem_clock_rate": 1_000_000, "mem_bus_width": 1024,
+                **self._capability}
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple:
         """(module, function, registers, spills, threads): the function is the LLVM text."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,8 +48,10 @@ class Collector(Log):
             self.tell(fault)
 
     def findings(self, kernel: str, grid: tuple[int, int, int], arguments: list[Argument],
-                 places: dict[int, tuple[tuple, ...]], threads: int, blocks: int = 1) -> Iterator[Finding]:
+                 places: dict[int, tuple[tuple, ...]], threads: int, blocks: int = 1,
+                 warp_size: int = 32) -> Iterator[Finding]:
         """The findings of a launch; a program has `blocks` blocks of `threads` threads."""
+        who = functools.partial(described, members=threads, blocks=blocks, warp_size=warp_size)
         for fault, program, count in self.found.values():
             if fault.kind == "assertion":
                 continue
@@ -59,8 +62,7 @@ class Collector(Log):
                 finding = _of_memory(fault, kernel, grid, arguments, at)
             yield dataclasses.replace(
                 finding, program=program, grid=grid, places=at, count=count, lane=None,
-                threads=described(fault.threads, threads, blocks) or None,
-                other=_other(fault, places, threads, blocks))
+                threads=who(fault.threads) or None, other=_other(fault, places, who))
 
 
 def _of_memory(fault: Fault, kernel: str, grid: tuple[int, int, int], arguments: list[Argument],
@@ -80,19 +82,21 @@ def _of_memory(fault: Fault, kernel: str, grid: tuple[int, int, int], arguments:
         f"{size}: a GPU cannot do it"))
 
 
-def _other(fault: Fault, places: dict[int, tuple[tuple, ...]], threads: int, blocks: int) -> dict[str, Any] | None:
+def _other(fault: Fault, places: dict[int, tuple[tuple, ...]], described: Callable[..., str]) -> dict[str, Any] | None:
     if not fault.other and fault.other_place is None:
         return None
-    who = described(fault.other, threads, blocks) or "another thread"
+    who = described(fault.other) or "another thread"
     at = places.get(fault.other_place or 0, ())
     return {"text": f"{who} {fault.did}", "program": None, "access": fault.did, "places": at[:1]}
 
 
-def described(threads: list[int], members: int, blocks: int = 1) -> str:
+def described(threads: list[int], members: int, blocks: int = 1, warp_size: int = 32) -> str:
     """Threads by warp and lane, those of other blocks of a cluster by block; numbers behind them are TMA's.
 
     >>> described([3], 128), described(list(range(32, 96)), 128), described([130], 128, 2), described([128], 128)
     ('warp 0, lane 3', 'warps 1-2', 'block 1, warp 0, lane 2', 'TMA')
+    >>> described([70], 128, warp_size=64)
+    'warp 1, lane 6'
     """
     if not threads:
         return ""
@@ -100,10 +104,10 @@ def described(threads: list[int], members: int, blocks: int = 1) -> str:
         return "TMA"
     block = f"block {threads[0] // members}, " if threads[0] >= members else ""
     mine = [t % members for t in threads if t // members == threads[0] // members]
-    warps = sorted({t // 32 for t in mine})
+    warps = sorted({t // warp_size for t in mine})
     name = f"warps {warps[0]}-{warps[-1]}" if len(warps) > 1 else f"warp {warps[0]}"
-    lanes = sorted({t % 32 for t in mine})
-    if len(warps) > 1 or len(lanes) == 32:
+    lanes = sorted({t % warp_size for t in mine})
+    if len(warps) > 1 or len(lanes) == warp_size:
         return block + name
     return f"{block}{name}, lane{'s' * (len(lanes) > 1)} " + (
         f"{lanes[0]}-{lanes[-1]}" if len(lanes) > 1 else str(lanes[0]))

@@ -37,9 +37,10 @@ class HostMemory:
         every: Any = (ctypes.c_uint8 * ((1 << 47) - _LOWEST)).from_address(_LOWEST)  # most are never touched
         self._bytes = np.frombuffer(every, np.uint8)
 
-    def load(self, address: np.ndarray, size: int, threads: np.ndarray | None, atomic: bool = False) -> np.ndarray:
-        """The elements at addresses; `threads` are the readers, None for TMA."""
-        at, fine = self._find(address, size, threads, "atomic" if atomic else "load")
+    def load(self, address: np.ndarray, size: int, threads: np.ndarray | None, atomic: bool = False,
+             align: int | None = None) -> np.ndarray:
+        """The elements at addresses, multiples of `align` or of the size; `threads` are the readers, None for TMA."""
+        at, fine = self._find(address, size, threads, "atomic" if atomic else "load", align or size)
         if fine is None:
             if self.watch is not None and threads is not None:
                 self.watch.load(self._numbers(at, size), threads[:, None], atomic)
@@ -48,9 +49,11 @@ class HostMemory:
         out[fine] = self._bytes[_index(at[fine], size)]
         return out
 
-    def store(self, address: np.ndarray, data: np.ndarray, threads: np.ndarray | None, atomic: bool = False) -> None:
+    def store(self, address: np.ndarray, data: np.ndarray, threads: np.ndarray | None, atomic: bool = False,
+              align: int | None = None) -> None:
         """Write elements at addresses."""
-        at, fine = self._find(address, data.shape[1], threads, "atomic" if atomic else "store")
+        access = "atomic" if atomic else "store"
+        at, fine = self._find(address, data.shape[1], threads, access, align or data.shape[1])
         if fine is not None:
             at, data = at[fine], data[fine]
             threads = None if threads is None else threads[fine]
@@ -65,7 +68,7 @@ class HostMemory:
     def read_back(self) -> None:
         """Nothing is copied."""
 
-    def _find(self, address: np.ndarray, size: int, threads: np.ndarray | None, access: str) -> tuple:
+    def _find(self, address: np.ndarray, size: int, threads: np.ndarray | None, access: str, align: int) -> tuple:
         """(addresses, which of them may be used); None for all."""
         at = address.astype(np.int64)
         region = np.searchsorted(self.lows, at, "right") - 1
@@ -77,7 +80,7 @@ class HostMemory:
         if not inside.all():
             past = self.highs[region] if len(self.lows) else at  # a vector may begin inside
             self._tell(np.where((region >= 0) & (at < past), past, at), ~inside, threads, "out of bounds", access)
-        crooked = inside & (at % size != 0)
+        crooked = inside & (at % align != 0)
         self._tell(at, crooked, threads, "misaligned", access, f"{access} of {size} bytes")
         fine = inside & ~crooked
         if access != "load" and len(self.lows) and not self.writable.all():

@@ -26,6 +26,7 @@ from tritium.insight.emulator.findings import Collector
 from tritium.insight.emulator.host import HostMemory
 from tritium.insight.emulator.machine import Machine
 from tritium.insight.emulator.programs import PROGRAMS, chosen, run_programs
+from tritium.insight.emulator.targets import machine_of
 from tritium.insight.emulator.tma import TensorMap, tensor_of
 from tritium.insight.sanitize import sanitizer as sanitize
 from tritium.ir.preconditions import preconditions_of
@@ -115,11 +116,11 @@ class EmulatedLauncher:
         kept = _Kept(launch.arguments) if sampled else None
         log = Collector()
         memory = HostMemory(values, launch.arguments, log, m.foreign)
-        threads = 32 * (m.num_warps + m.producer_warps)
-        made: list[Machine] = []
+        threads = m.warp_size * (m.num_warps + m.producer_warps)
+        machine, made = machine_of(GPUTarget(m.backend_name, m.arch, m.warp_size)), []
 
         def make() -> Machine:
-            made.append(Machine(text, threads, memory, m.shared, launch.maps, m.num_ctas, log))
+            made.append(machine(text, threads, memory, m.shared, launch.maps, m.num_ctas, log))
             return made[-1]
 
         run_programs(make, programs, grid, log.hear)
@@ -134,7 +135,8 @@ class EmulatedLauncher:
     def _tell(self, text: str, launch: _Launch, log: Collector, threads: int, sampled: bool) -> None:
         m = self._metadata
         failed = [fault.message for fault, _, _ in log.found.values() if fault.kind == "assertion"]
-        for finding in log.findings(m.name, launch.grid, launch.arguments, places_in(text), threads, m.num_ctas):
+        for finding in log.findings(m.name, launch.grid, launch.arguments, places_in(text), threads, m.num_ctas,
+                                    m.warp_size):
             if finding.kind == "endless wait" and sampled:
                 sanitize.note(f"kernel `{m.name}`: program {finding.program} was given up; it may wait for programs "
                               "that did not run")

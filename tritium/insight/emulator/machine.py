@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tritium.insight.emulator import assembly, intrinsics
+from tritium.insight.emulator import assembly, atomics, intrinsics
 from tritium.insight.emulator.arithmetic import BINARY, CASTS, signed
 from tritium.insight.emulator.barriers import Barriers
-from tritium.insight.emulator.code import FLOATS, numpy_type, segments_of, split_list, split_type, vector_of
+from tritium.insight.emulator.code import FLOATS, alignment, numpy_type, segments_of, split_list, split_type, vector_of
 from tritium.insight.emulator.faults import Fault, Log, Unknown
 from tritium.insight.emulator.memory import SHARED_BASE, Watch
 from tritium.insight.emulator.shared import Shared
@@ -27,6 +27,8 @@ LONGEST = 1 << 20  # segments of a program that ends
 
 class Machine:
     """A kernel's code, and the state of one program running it: a block, or a cluster of `blocks`."""
+
+    warp_size = 32
 
     def __init__(self, text, threads, memory, shared_bytes, maps=(), blocks=1, log=None):
         self.log = log or Log()
@@ -50,8 +52,9 @@ class Machine:
     def turns(self, pid, grid, length):
         """Run one program, and yield after every `length` segments, for others to have a turn."""
         self.pid, self.grid = pid, grid
-        self.shared = Shared(self.shared_bytes, self.members // 32, self.blocks, self.log)
+        self.shared = self.make_shared()
         self.memory.watch = Watch(self.memory, self.shared) if self.blocks > 1 else None
+        self.tensor: Any = None  # tensor memory, once somebody allocates some
         self.barriers = Barriers(self)
         self.at, self.before = np.zeros(self.threads, int), np.full(self.threads, -1)
         self.done, self.waiting, self.stalled = (np.zeros(self.threads, bool) for _ in range(3))
@@ -71,6 +74,10 @@ class Machine:
             else:
                 self._look_again()
 
+    def make_shared(self):
+        """Shared memory of a program that begins."""
+        return Shared(self.shared_bytes, self.members // self.warp_size, self.blocks, self.log, self.warp_size)
+
     def _pass_arguments(self, frame):
         for (t, name), x in zip(frame.parameters, [*self.memory.arguments, *self.maps], strict=True):
             kind = numpy_type(t)
@@ -78,10 +85,14 @@ class Machine:
             frame.values[name] = np.broadcast_to(x, self.threads)
 
     def _look_again(self):
-        """All wait: those that look for something look again if somebody arrived since, else the oldest copy comes."""
-        if self.shared.events == self.looked and not self.shared.finish_box():
+        """All wait: those that look for something look again if somebody arrived since, else the oldest copy comes, or
+        the oldest products are finished."""
+        if self.shared.events == self.looked and not self.shared.finish_box() and not self._finish_product():
             raise self._deadlock()
         self.stalled[:], self.looked = False, self.shared.events
+
+    def _finish_product(self):
+        return self.tensor is not None and self.tensor.finish()
 
     def _deadlock(self):
         """Where the threads wait that no longer go on: at the end of a segment, or at the beginning of the next."""
@@ -134,7 +145,7 @@ class Machine:
     # --- who is there -----------------------------------------------------------------------------------------------
     def warps_of(self, guard, what):
         """The warps of some threads, which must be whole."""
-        rows = guard.reshape(-1, 32)
+        rows = guard.reshape(-1, self.warp_size)
         some = rows.any(1)
         if not (rows.all(1) == some).all():
             raise Fault(f"{what} that not all lanes of a warp reach", "wrong barrier", threads=self.lanes[guard])
@@ -159,7 +170,7 @@ class Machine:
 
     def blocks_of(self, warps):
         """(block, warps) of each block that has some of these warps."""
-        block = warps // (self.members // 32)
+        block = warps // (self.members // self.warp_size)
         return [(b, warps[block == b]) for b in np.unique(block)]
 
     # --- operands ---------------------------------------------------------------------------------------------------
@@ -277,18 +288,19 @@ class Machine:
 
     def _phi(self, rest):
         t, rest = split_type(rest)
+        count, element = vector_of(t)
+        zeros = np.zeros((self.threads, count) if count else self.threads, numpy_type(element))
         choices = []
         for part in split_list(rest):
             x, label = part[1:-1].rsplit(", %", 1)
             choices.append((self.operand(t, x), self.frame.labels[label]))
 
         def step():
-            out = np.zeros(self.threads, numpy_type(t)) if not vector_of(t)[0] else None
+            out = zeros
             for x, label in choices:
                 came = self.active & (self.before == label)
                 if came.any():
-                    value = x()
-                    out = value if out is None else np.where(came, value, out).astype(out.dtype)
+                    out = np.where(came[:, None] if count else came, x(), out).astype(out.dtype)
             return out
 
         return step
@@ -325,6 +337,8 @@ class Machine:
         for block in np.unique(self.lanes[self.active] // self.members):
             if self.done[block * self.members : (block + 1) * self.members].all():
                 self.shared.leave(block)
+                if self.tensor is not None:
+                    self.tensor.leave(block)
         self.barriers.settle()
 
     def either(self, mine, others):
@@ -353,16 +367,17 @@ class Machine:
         return self.shared if "addrspace(3)" in pointer_type else self.memory
 
     def _load(self, rest):
-        rest = rest.removeprefix("volatile ")
-        t, rest = split_type(rest)
-        pointer = split_list(rest.lstrip(", "))[0]
+        align = alignment(rest)
+        t, rest = split_type(re.sub(r"^(atomic |volatile )+", "", rest))
+        pointer = split_list(atomics.operands(rest.lstrip(", ")))[0]
         kind, text = split_type(pointer)
         p = self.operand(kind, text)
         count, element = vector_of(t)
         dtype = numpy_type(element)
 
         def step():
-            data = self._space(kind).load(p()[self.active], dtype.itemsize * max(count, 1), self.lanes[self.active])
+            size = dtype.itemsize * max(count, 1)
+            data = self._space(kind).load(p()[self.active], size, self.lanes[self.active], align=align)
             return self.spread(np.ascontiguousarray(data).view(dtype), count)
 
         return step
@@ -374,7 +389,8 @@ class Machine:
         return out if count else out[:, 0]
 
     def _store(self, rest):
-        x, pointer = split_list(rest)[:2]
+        align = alignment(rest)
+        x, pointer = split_list(atomics.operands(re.sub(r"^(atomic |volatile )+", "", rest)))[:2]
         kind, text = split_type(pointer)
         p, x = self.operand(kind, text), self.typed(x)
 
@@ -384,7 +400,7 @@ class Machine:
                 self.stack[int(address[0])] = value
                 return
             data = np.ascontiguousarray(value.reshape(self.threads, -1)[self.active]).view(np.uint8)
-            self._space(kind).store(address[self.active], data, self.lanes[self.active])
+            self._space(kind).store(address[self.active], data, self.lanes[self.active], align=align)
 
         return step
 
@@ -395,16 +411,10 @@ class Machine:
         return step
 
     def _atomicrmw(self, rest):
-        how, rest = rest.split(" ", 1)
-        pointer, x = split_list(rest.removesuffix(" monotonic"))
-        p, x = self.typed(pointer), self.typed(x)
+        return atomics.update(self, rest)
 
-        def step():
-            assert how == "add" and "addrspace(3)" in pointer
-            self.shared.add(p()[self.active], x()[self.active], self.lanes[self.active])
-            return np.zeros(self.threads, np.uint32)
-
-        return step
+    def _cmpxchg(self, rest):
+        return atomics.exchange(self, rest)
 
     # --- vectors and records ----------------------------------------------------------------------------------------
     def _insertelement(self, rest):

@@ -68,11 +68,11 @@ class Memory:
             changed = self.bytes[part] != self.before[part]
             host[changed] = self.bytes[part][changed]
 
-    def _at(self, address, size, what):
+    def _at(self, address, size, what, align):
         address = address.astype(np.int64)
-        if np.any(address % size):
-            raise Fault(f"{what} of {size} bytes at unaligned address {hex(int(address[address % size != 0][0]))}",
-                        "misaligned")
+        if np.any(address % (align or size)):
+            wrong = address[address % (align or size) != 0]
+            raise Fault(f"{what} of {size} bytes at unaligned address {hex(int(wrong[0]))}", "misaligned")
         index = address[:, None] + np.arange(size)
         outside = (index < 0) | (index >= len(self.bytes))
         if np.any(outside) or not np.all(self.valid[index]):
@@ -80,15 +80,16 @@ class Memory:
             raise Fault(f"{what} of {size} bytes outside every buffer at {hex(int(bad[0]))}", "out of bounds")
         return index
 
-    def load(self, address, size, threads, atomic=False):
-        """The elements at addresses; `threads` are the readers, None for TMA."""
-        index = self._at(address, size, "load")
+    def load(self, address, size, threads, atomic=False, align=None):
+        """The elements at addresses; `threads` are the readers, None for TMA. Addresses are multiples of `align`, by
+        default of the size."""
+        index = self._at(address, size, "load", align)
         if self.watch is not None and threads is not None:
             self.watch.load(index, threads[:, None], atomic)
         return self.bytes[index]
 
-    def store(self, address, data, threads, atomic=False):
-        index = self._at(address, data.shape[1], "store")
+    def store(self, address, data, threads, atomic=False, align=None):
+        index = self._at(address, data.shape[1], "store", align)
         if self.watch is not None and threads is not None:
             self.watch.store(index, threads[:, None], atomic, changed=self.bytes[index] != data)
         self.bytes[index] = data
@@ -113,7 +114,7 @@ class Watch:
         )
 
     def _note(self, noted, index, thread):
-        warp = thread // 32
+        warp = thread // self.shared.warp_size
         noted[0][index], noted[1][index] = self.shared.heard[warp, warp], warp
 
     def load(self, index, thread, atomic):

@@ -18,8 +18,9 @@ class Shared:
     of the others: `heard[w, u]`. What warp u did at its time c is before what w does if heard[w, u] > c. The last
     columns are those of the blocks' TMA units."""
 
-    def __init__(self, size, warps=32, blocks=1, log=None):
+    def __init__(self, size, warps=32, blocks=1, log=None, warp_size=32):
         self.size, self.warps, self.blocks, self.log = size, warps, blocks, log or Log()
+        self.warp_size = warp_size
         if self.log.keeps:  # the lines of the last write, and of each warp's last read
             self.wrote_at, self.read_at = np.zeros(blocks * size, np.int32), np.zeros((warps, blocks * size), np.int32)
         self.bytes = np.zeros(blocks * size, np.uint8)
@@ -54,14 +55,21 @@ class Shared:
         self.meetings[np.unique(warps // self.warps)] += 1
 
     # --- places -----------------------------------------------------------------------------------------------------
-    def block_of(self, thread):
-        return thread // (32 * self.warps)
+    def warp_of(self, thread):
+        return thread // self.warp_size
 
-    def _at(self, address, size, what, threads):
-        address = address.astype(np.int64) - SHARED_BASE
-        if np.any(address % size):
+    def now(self, warp):
+        """The clock of a warp."""
+        return self.heard[warp, warp]
+
+    def block_of(self, thread):
+        return thread // (self.warp_size * self.warps)
+
+    def _at(self, address, size, what, threads, align=None):
+        address, align = address.astype(np.int64) - SHARED_BASE, align or size
+        if np.any(address % align):
             raise Fault(f"shared {what} of {size} bytes at unaligned address", "misaligned",
-                        threads=threads[address % size != 0])
+                        threads=threads[address % align != 0])
         index = address[:, None] + np.arange(size)
         if np.any(index < 0) or np.any(index >= self.size):
             wrong = (address < 0) | (address + size > self.size)
@@ -93,7 +101,7 @@ class Shared:
         if self.left[block]:
             raise Fault("a thread uses the shared memory of a block that has ended")
         if block != self.block_of(thread):
-            self.touched[block, thread // 32] = self.heard[thread // 32, thread // 32]
+            self.touched[block, self.warp_of(thread)] = self.now(self.warp_of(thread))
 
     def _first_warp(self, index):
         """The first warp of the block whose memory these bytes are."""
@@ -106,7 +114,8 @@ class Shared:
     def _unheard_writes(self, index, thread):
         """Where the last write is of another thread, and nobody told this one."""
         writer = self.writer[index]
-        return (writer != NOBODY) & (writer != thread) & (self.heard[thread // 32, writer // 32] <= self.written[index])
+        told = self.heard[self.warp_of(thread), self.warp_of(writer)] > self.written[index]
+        return (writer != NOBODY) & (writer != thread) & ~told
 
     def _check_heard(self, index, thread, what):
         unheard = self._unheard_writes(index, thread)
@@ -137,7 +146,7 @@ class Shared:
                             other_place=int(places[byte].flat[0]) if places is not None else None))
 
     def _note_read(self, index, thread):
-        warp = thread // 32
+        warp = self.warp_of(thread)
         now, row = self.heard[warp, warp], warp % self.warps
         several = (self.read[row, index] == now) & (self.reader[row, index] != thread)
         self.read[row, index], self.reader[row, index] = now, thread
@@ -148,13 +157,13 @@ class Shared:
         self.readers.update(np.unique(row))
 
     def _check_write(self, index, thread, data=None):
-        warp, first = thread // 32, self._first_warp(index)
+        warp, first = self.warp_of(thread), self._first_warp(index)
         for row in self.readers:
             read, other = self.read[row, index], first + row
             mine = (warp == other) & (self.reader[row, index] == thread)
             early = (read > 0) & (self.heard[warp, other] <= read) & ~mine
             if np.any(early):
-                others = np.where(self.reader[row] >= 0, self.reader[row], 32 * row)
+                others = np.where(self.reader[row] >= 0, self.reader[row], self.warp_size * row)
                 self._tell("race: a thread overwrites shared memory that another read since the last barrier", RACE,
                            early, index, thread, others, did="read it", places=self.read_at[row] if self.log.keeps
                            else None)
@@ -181,13 +190,13 @@ class Shared:
                 self._tell("shared memory is written while TMA reads it", WAIT, lent, index, thread)
 
     def _note_write(self, index, thread):
-        self.written[index], self.writer[index] = self.heard[thread // 32, thread // 32], thread
+        self.written[index], self.writer[index] = self.now(self.warp_of(thread)), thread
         if self.log.keeps:
             self.wrote_at[index] = self.log.place
 
     # --- accesses ---------------------------------------------------------------------------------------------------
-    def load(self, address, size, threads):
-        index, thread = self._at(address, size, "load", threads), threads[:, None]
+    def load(self, address, size, threads, align=None):
+        index, thread = self._at(address, size, "load", threads, align), threads[:, None]
         self._check_heard(index, thread, "a thread reads")
         self._check_there(index, thread)
         self._note_read(index, thread)
@@ -196,10 +205,10 @@ class Shared:
     def load_far(self, address, size, threads):
         """Distributed shared memory: values written before the last cluster barrier."""
         index, block = self._far_at(address, size, "a load", threads)
-        for b, t in np.unique(np.stack([block, threads // 32 * 32], 1), axis=0):
+        for b, t in np.unique(np.stack([block, threads - threads % self.warp_size], 1), axis=0):
             self._touch(b, t)
         far, thread = block != self.block_of(threads), threads[:, None]
-        early = far[:, None] & (self.met[self.writer[index] // 32] <= self.written[index])
+        early = far[:, None] & (self.met[self.warp_of(self.writer[index])] <= self.written[index])
         if np.any(early):
             self._tell("race: a thread reads what another block wrote since they met", RACE, early, index, thread,
                        self.writer)
@@ -208,13 +217,13 @@ class Shared:
         self._note_read(index[~far], thread[~far])
         if self.far_read is None:
             self.far_read = np.zeros((self.tma, len(self.bytes)), np.int32)
-        warp = thread[far] // 32
+        warp = self.warp_of(thread[far])
         self.far_read[warp, index[far]] = self.heard[warp, warp]
         self.far_readers.update(np.unique(warp))
         return self.bytes[index]
 
-    def store(self, address, data, threads):
-        index, thread = self._at(address, data.shape[1], "store", threads), threads[:, None]
+    def store(self, address, data, threads, align=None):
+        index, thread = self._at(address, data.shape[1], "store", threads, align), threads[:, None]
         self._check_write(index, thread, data)
         self._write(index, thread, data)
 
@@ -228,15 +237,21 @@ class Shared:
         self.unfenced[index] = self.filled[index] = True
 
     def add(self, address, amount, threads):
-        """Atomic addition of 32-bit numbers; several threads may update one address."""
+        """Atomic addition of 32-bit numbers, one thread after the other at one address; returns what was there."""
         index = self._at(address, 4, "atomic", threads)
         unheard = self._unheard_writes(index, threads[:, None])
         if np.any(unheard):
             self._tell("race: atomics on shared memory that another thread wrote since the last barrier", RACE,
                        unheard, index, threads[:, None], self.writer)
-        words = self.bytes.view(np.uint32)
-        np.add.at(words, index[:, 0] // 4, amount)
+        words, place = self.bytes.view(np.uint32), index[:, 0] // 4
+        order = np.argsort(place, kind="stable")
+        sums = np.cumsum(amount[order], dtype=np.uint32) - amount[order]
+        first = np.searchsorted(place[order], place[order])
+        old = np.empty(len(place), np.uint32)
+        old[order] = words[place[order]] + sums - sums[first]
+        np.add.at(words, place, amount)
         self.added[index] = self._meeting(index)
+        return old
 
     # --- asynchronous copies ----------------------------------------------------------------------------------------
     def start_copy(self, address, data, threads):
@@ -264,7 +279,7 @@ class Shared:
     # --- barriers in memory, and TMA --------------------------------------------------------------------
     def start_phases(self, address, arrivals, thread):
         place = int(self._at(np.array([address]), 8, "wrong barrier", np.array([thread]))[0, 0])
-        self.phases[place] = Phases(arrivals, len(self.heard), thread, self.heard[thread // 32, thread // 32])
+        self.phases[place] = Phases(arrivals, len(self.heard), thread, self.now(self.warp_of(thread)))
 
     def fence_phases(self, thread):
         """The barriers that a thread made may be used by other blocks and by the engines."""
@@ -277,7 +292,8 @@ class Shared:
         if place not in self.phases:
             raise Fault("there is no barrier at this address of shared memory", "wrong barrier", threads=thread)
         phases = self.phases[place]
-        if phases.maker // 32 != thread // 32 and self.heard[thread // 32, phases.maker // 32] <= phases.made:
+        warp, maker = self.warp_of(thread), self.warp_of(phases.maker)
+        if maker != warp and self.heard[warp, maker] <= phases.made:
             self.log.tell(Fault("race: a barrier is used by a thread that has not heard of it", RACE, threads=thread,
                                 other=phases.maker, did="made it"))
         if block is not None and not phases.fenced:
@@ -286,14 +302,14 @@ class Shared:
         return phases
 
     def arrive(self, address, thread):
-        self._arrive(self.phases_at(address, thread), thread // 32)
+        self._arrive(self.phases_at(address, thread), self.warp_of(thread))
 
     def arrive_far(self, address, thread):
         """Arrive at a barrier of any block of the cluster."""
         index, block = self._far_at(np.array([address]), 8, "an arrival", np.array([thread]))
         self._touch(block[0], thread)
         phases = self.phases_at(int(index[0, 0]) - self.size * block[0] + SHARED_BASE, thread, block[0])
-        self._arrive(phases, thread // 32)
+        self._arrive(phases, self.warp_of(thread))
 
     def _arrive(self, phases, warp):
         self.heard[warp, warp] += 1
@@ -303,7 +319,7 @@ class Shared:
 
     def phase_over(self, address, parity, thread):
         """Whether a phase of this parity is complete; warps that see so are ordered after everything before it."""
-        phases, warp = self.phases_at(address, thread), thread // 32
+        phases, warp = self.phases_at(address, thread), self.warp_of(thread)
         if phases.number % 2 == parity:
             return False
         self.heard[warp] = np.maximum(self.heard[warp], phases.before)
@@ -320,8 +336,8 @@ class Shared:
         self.filled[index], self.in_flight[index], self.unfenced[index] = True, True, False
         if self.log.keeps:
             self.wrote_at[index], self.writer[index], self.written[index] = self.log.place, NOBODY, NOBODY
-        self.boxes.append((index, block, self.heard[thread // 32].copy(), self.phases_at(barrier, thread, block),
-                           self.log.place))
+        heard = self.heard[self.warp_of(thread)].copy()
+        self.boxes.append((index, block, heard, self.phases_at(barrier, thread, block), self.log.place))
 
     def finish_box(self):
         """The oldest copy arrives; False if there is none."""
@@ -330,7 +346,7 @@ class Shared:
         index, block, before, phases, place = self.boxes.pop(0)
         tma = self.tma + block
         self.in_flight[index] = False
-        self.written[index], self.writer[index] = self.heard[tma, tma], 32 * tma
+        self.written[index], self.writer[index] = self.heard[tma, tma], self.warp_size * tma
         if self.log.keeps:
             self.wrote_at[index] = place
         self.touched[block, tma] = self.heard[tma, tma]
@@ -343,7 +359,7 @@ class Shared:
     def lend(self, index, thread, write):
         """TMA reads these bytes some time from now, and calls write(bytes) even later."""
         index = self.part(index, self.block_of(thread), "TMA reads")
-        self._check_read_by_proxy(index, [thread // 32], "TMA")
+        self._check_read_by_proxy(index, [self.warp_of(thread)], "TMA")
         group = next((group for group in self.lent if group.thread == thread and not group.closed), None)
         if group is None:
             group = Lent(thread)
@@ -358,7 +374,7 @@ class Shared:
     def await_boxes(self, pending, written, thread):
         """A thread waits for its own groups."""
         mine = [group for group in self.lent if group.thread == thread and group.closed]
-        done, warp = mine[: len(mine) - pending], thread // 32
+        done, warp = mine[: len(mine) - pending], self.warp_of(thread)
         for group in done:
             for index in () if group.read else group.parts:
                 self._note_read_by_proxy(index, warp)
@@ -393,7 +409,7 @@ class Shared:
     def _check_read_by_proxy(self, index, warps, who):
         """Check a read by the async proxy (tensor cores, TMA): these warps are ordered after the writes, with a
         fence."""
-        writer, thread = self.writer[index] // 32, 32 * np.asarray(warps)[0]
+        writer, thread = self.warp_of(self.writer[index]), self.warp_size * np.asarray(warps)[0]
         early = self.in_flight[index] | np.any([self.heard[w, writer] <= self.written[index] for w in warps], axis=0)
         if np.any(early):
             self._tell(f"race: {who} reads what was written since the last barrier", RACE, early, index, thread,
@@ -421,7 +437,7 @@ class Shared:
     def operand(self, index, threads, group):
         """Bytes that a matrix product reads, of any writer; they must not change until the product is waited for."""
         index = self.part(index, self.block_of(group), "a matrix product reads")
-        self._check_read_by_proxy(index, np.unique(threads // 32), "a matrix product")
+        self._check_read_by_proxy(index, np.unique(self.warp_of(threads)), "a matrix product")
         self.open_products[group][0][index] = True
         return self.bytes[index]
 
@@ -437,7 +453,7 @@ class Shared:
             while len(running) > pending:
                 self.registers.remove(next(x for x in self.registers if x[0] == g))
                 index = np.nonzero(running.pop(0))[0]
-                for warp in range(g // 32, g // 32 + 4):
+                for warp in range(self.warp_of(g), self.warp_of(g) + 4):
                     self._note_read_by_proxy(index, warp)
 
     def reads_register(self, name, active):

@@ -9,8 +9,7 @@ from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.insight.emulator import intrinsics
-from tritium.insight.emulator.arithmetic import signed
-from tritium.insight.emulator.code import numpy_type, split_list, split_type
+from tritium.insight.emulator.code import split_list, split_type
 from tritium.insight.emulator.machine import Machine
 from tritium.insight.emulator.memory import Fault, Memory
 
@@ -41,11 +40,7 @@ def run(module, args, grid=(1,), num_warps=4, **options):
 class ToyMachine(Machine):
     """A program of warps with 64 lanes."""
 
-    def warps_in_step(self):
-        """All lanes of a warp must be at the same place."""
-        rows = self.active.reshape(-1, TOY.warp_size)
-        if not (rows.all(1) == rows.any(1)).all():
-            raise Fault("a shuffle that not all lanes of a warp reach")
+    warp_size = TOY.warp_size
 
     def _call(self, rest, callee):
         _, called = split_type(rest)
@@ -73,7 +68,7 @@ class ToyMachine(Machine):
 
     def _toy_shuffle(self, which, inputs):
         def step():
-            self.warps_in_step()
+            self.warps_of(self.active, "a shuffle")
             lane, by = self.lanes % TOY.warp_size, inputs[1]().astype(int)
             wanted = lane ^ by if which == "xor" else by
             if np.any((wanted < 0) | (wanted >= TOY.warp_size)):
@@ -97,52 +92,3 @@ class ToyMachine(Machine):
             self.printed += [f"{text}{v}\n" for v in x[self.active]]
 
         return step
-
-    # --- LLVM's atomics -----------------------------------------------------------------------------------------------
-    def _atomicrmw(self, rest):
-        how, rest = rest.split(" ", 1)
-        pointer, x = split_list(rest.rsplit(" ", 1)[0])
-        if "addrspace(3)" in pointer:
-            return super()._atomicrmw(f"{how} {pointer}, {x} monotonic")
-        return self._update(pointer, [x], _UPDATES[how])
-
-    def _cmpxchg(self, rest):
-        pointer, expected, new = split_list(rest.rsplit(" ", 2)[0])
-        step = self._update(pointer, [expected, new], lambda old, x, y: y if old == x else old)
-        return lambda: (step(), None)
-
-    def _update(self, pointer, values, fn):
-        """One thread after the other; the old values."""
-        p, xs, dtype = self.typed(pointer), [self.typed(x) for x in values], numpy_type(split_type(values[0])[0])
-
-        def step():
-            olds, operands, address = np.zeros(self.threads, dtype), [x() for x in xs], p()
-            for t in np.nonzero(self.active)[0]:
-                at, who = address[t : t + 1], self.lanes[t : t + 1]
-                olds[t] = np.ascontiguousarray(self.memory.load(at, dtype.itemsize, who, atomic=True)).view(dtype)[0, 0]
-                with np.errstate(all="ignore"):
-                    new = np.array([[fn(olds[t], *(x[t] for x in operands))]]).astype(dtype)
-                self.memory.store(at, new.view(np.uint8), who, atomic=True)
-            return olds
-
-        return step
-
-
-def _signed(fn):
-    return lambda old, x: fn((old, x), key=lambda v: int(signed(np.asarray(v))))
-
-
-_UPDATES = {
-    "add": lambda old, x: old + x,
-    "fadd": lambda old, x: old + x,
-    "max": _signed(max),
-    "min": _signed(min),
-    "umax": max,
-    "umin": min,
-    "fmax": np.fmax,
-    "fmin": np.fmin,
-    "and": lambda old, x: old & x,
-    "or": lambda old, x: old | x,
-    "xor": lambda old, x: old ^ x,
-    "xchg": lambda old, x: x,
-}

@@ -244,12 +244,26 @@ def convert_scalar(g: Lowering, x: Val, source: Any, target: Any) -> Val:
     return w.cast("fpext" if target.bits > source.bits else "fptrunc", x, out)
 
 
+def _widen_finite(g: Lowering, x: Val, t: T.Scalar) -> Val:
+    """The float that equals an 8-bit float code of a type whose largest exponent is one like the others."""
+    w = g.w
+    code = w.cast("zext", x, "i32")
+    sign = w.binary("shl", w.binary("and", code, w.const("i32", 0x80)), w.const("i32", 24))
+    fields = w.binary("shl", w.binary("and", code, w.const("i32", 0x7F)), w.const("i32", 23 - t.mantissa))
+    plain = w.cast("bitcast", w.binary("or", sign, fields), "float")
+    wide = w.binary("fmul", plain, w.const("float", 2.0 ** (T.f32.bias - t.bias)))
+    is_nan = w.compare("icmp eq", code, w.const("i32", 0x80))
+    return w.select(is_nan, value("float", "0x7FF8000000000000"), wide)
+
+
 def widen_fp8(g: Lowering, x: Val, t: T.Scalar) -> Val:
     """The half that equals an 8-bit float code: the same fields, moved into place and rescaled."""
     w = g.w
     code = w.cast("zext", x, "i16")
     if t is T.f8e5:
         return w.cast("bitcast", w.binary("shl", code, w.const("i16", 8)), "half")
+    if t is T.f8e5b16:  # the largest exponent is no infinity
+        return w.cast("fptrunc", _widen_finite(g, x, t), "half")
     sign = w.binary("shl", w.binary("and", code, w.const("i16", 0x80)), w.const("i16", 8))
     fields = w.binary("shl", w.binary("and", code, w.const("i16", 0x7F)), w.const("i16", 10 - t.mantissa))
     scale = 2.0 ** (T.f16.bias - t.bias)

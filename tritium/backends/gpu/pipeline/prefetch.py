@@ -1,4 +1,4 @@
-"""Software prefetching: loads of loops without dots are issued one iteration early, into registers.
+"""Software prefetching: loads of loops are issued one iteration early, into registers.
 
     for i in tl.range(lo, hi, step, num_stages=4):        x = load p(lo), if lo < hi        (prologue)
       x = load p(i)                                       for i, with x:
@@ -12,6 +12,10 @@ is the exit condition of the loop itself, so the prefetch reads no address that 
 A load whose address depends on other loads is prefetched together with them. Loads are taken in program order until the
 register budget is spent. Loops that contain loops are left alone. So are loops with side effects other than stores that
 the launcher can prove not to alias the prefetched loads (`reordering.Reordering`).
+
+Loops with dots are pipelined through shared memory (`software_pipeline`). Where a target has no asynchronous copies for
+that, and its cost model says so (`prefetched_dots`), they are prefetched like the others, in the kernel's `num_stages`:
+the tiles of the next iteration arrive while this one multiplies.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from ....passes.assumed import Assumed
 from ....passes.dce import dce
 from .capabilities import NO_DOTS
 from .iteration import Emission, IterationEmitter
-from .loop_info import LoopInfo
+from .loop_info import LoopInfo, stages_of
 from .reordering import Reordering
 from .schedule import register_loads, schedule_dots
 
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def prefetch_loads(module: Module, target: Target) -> Module:
-    """Prefetch loads of loops without dots one iteration ahead, into registers.
+    """Prefetch loads of loops without dots one iteration ahead, into registers; with dots, where nothing else is done.
 
     A part of a thread's registers is their budget (`CostModel.prefetch_share`). A load moves above a store only if the
     launcher checks that they do not alias.
@@ -47,15 +51,19 @@ def prefetch_loads(module: Module, target: Target) -> Module:
     assumed, threads = Assumed(module), target.warp_size * module.attrs["num_warps"]
     most = target.registers_of(module.attrs["num_warps"], module.attrs.get("maxnreg"))
     reordering, registers = Reordering.of(module, assumed), (most + 1) // target.cost.prefetch_share
+    dots = target.cost.prefetched_dots if target.async_copies is None else 0
 
     def rule(b: Rewriter, op: Op) -> tuple[Value, ...] | None:
-        if op.kind is not ops.for_ or (op.attrs["num_stages"] or 1) < 2:
+        if op.kind is not ops.for_ or any(x.kind.loop for x in walk(op.regions[0])):
             return None
-        if any(x.kind.loop or x.kind.mma for x in walk(op.regions[0])):
+        with_dots = any(x.kind.mma for x in walk(op.regions[0]))
+        if with_dots and not dots or (stages_of(op, module) if with_dots else op.attrs["num_stages"] or 1) < 2:
             return None
         info = LoopInfo.of(op, NO_DOTS, reordering)
-        cost = lambda load: _registers(load.type, threads)
-        loads = register_loads(info, cost, registers) if info.only_stores() else None
+        cost = lambda load: _registers(load.type, threads, with_dots)
+        sums = sum(_registers(x.type, threads, packed=True) for x in op.operands[3:])
+        room = min(dots, most - sums - target.cost.registers_beside_dots) if with_dots else registers
+        loads = register_loads(info, cost, room) if info.only_stores() else None
         if loads is None:
             return None
         schedule = schedule_dots(info, loads)
@@ -65,10 +73,12 @@ def prefetch_loads(module: Module, target: Target) -> Module:
     return module if swept is module else dce(assumed.stated_by(swept))
 
 
-def _registers(t: T.Type, threads: int) -> int:
-    """The number of 32-bit registers per thread of a value. 16-bit elements count as one each: they are widened when
-    used."""
+def _registers(t: T.Type, threads: int, packed: bool = False) -> int:
+    """The number of 32-bit registers per thread of a value. 16-bit elements count as one each, unless they are packed:
+    they are widened when used, but not by dots."""
     numel, element = (t.numel, t.element) if type(t) is T.Tile else (1, t)
+    if packed and type(element) is T.Scalar:
+        return max(1, numel * element.bytes // (4 * threads))
     return max(1, numel // threads) * (2 if type(element) is T.Ptr or element.bits > 32 else 1)
 
 

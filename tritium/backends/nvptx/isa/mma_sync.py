@@ -77,12 +77,12 @@ def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence
     depth = STEP // ta.bytes
     words_a, words_b = pack_words(g, a), pack_words(g, b)
     index = [{e: r for r, e in reversed(list(enumerate(x.register_elements())))} for x in (layout, *wanted)]
-    for element in _pieces(layout):
-        batch, row, col = _split(layout.shape, element)
-        at = [index[0][element ^ x] for x in (0, 1, *_below(layout.shape))]
+    for element in pieces(layout):
+        batch, row, col = split(layout.shape, element)
+        at = [index[0][element ^ x] for x in (0, 1, *below(layout.shape))]
         for k in range(0, tiles[0].shape[-1], depth):
-            fragment_a = _fragment(index[1], tiles[0].shape, batch, row, k, ta, words_a, rows=True)
-            fragment_b = _fragment(index[2], tiles[1].shape, batch, k, col, tb, words_b, rows=False)
+            fragment_a = fragment(index[1], tiles[0].shape, batch, row, k, ta, words_a, rows=True)
+            fragment_b = fragment(index[2], tiles[1].shape, batch, k, col, tb, words_b, rows=False)
             for part in TURING[ta] if g.target.sm < 80 else WHOLE[ta.bytes]:
                 mine = [at[i] for i in part.c]
                 words = [fragment_a[i] for i in part.a], [fragment_b[i] for i in part.b], [out[r] for r in mine]
@@ -91,13 +91,13 @@ def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence
     return out
 
 
-def _below(shape: Sequence[int]) -> tuple[int, int]:
+def below(shape: Sequence[int]) -> tuple[int, int]:
     """The elements eight rows down: the second half of a piece's accumulators."""
     down = 8 * shape[-1]
     return down, down | 1
 
 
-def _pieces(layout: Layout) -> list[int]:
+def pieces(layout: Layout) -> list[int]:
     """The first element of every 16 x 8 piece of this thread."""
     inner = {1, 8 * layout.shape[-1]}
     reg = [x for x in layout.reg if x not in inner]
@@ -107,7 +107,8 @@ def _pieces(layout: Layout) -> list[int]:
     return out
 
 
-def _split(shape: Sequence[int], element: int) -> tuple[int, int, int]:
+def split(shape: Sequence[int], element: int) -> tuple[int, int, int]:
+    """(batch, row, column) of an element."""
     (row_low, row_width), (_, col_width) = axis_bits(shape, -2), axis_bits(shape, -1)
     return (
         element >> (row_low + row_width),
@@ -116,8 +117,8 @@ def _split(shape: Sequence[int], element: int) -> tuple[int, int, int]:
     )
 
 
-def _fragment(index: Mapping[int, int], shape: Sequence[int], batch: int, row: int, col: int, t: T.Scalar,
-              words: Sequence[Val], rows: bool) -> list[Val]:
+def fragment(index: Mapping[int, int], shape: Sequence[int], batch: int, row: int, col: int, t: T.Scalar,
+             words: Sequence[Val], rows: bool) -> list[Val]:
     """The words of the operand piece that starts at (batch, row, col); with `rows`, eight rows further comes second."""
     per_word = 4 // t.bytes
     at = lambda r, c: index[(batch * shape[-2] + r) * shape[-1] + c] // per_word

@@ -83,10 +83,11 @@ def mbarrier_arrive(g: NvLowering, op: Op, barrier: Sequence[Val], condition: Se
 
 
 def mbarrier_wait(g: NvLowering, op: Op, barrier: Sequence[Val], parity: Sequence[Val]) -> None:
-    _await(g, barrier[0], parity[0])
+    await_phase(g, barrier[0], parity[0])
 
 
-def _await(g: NvLowering, barrier: Val, parity: Val) -> None:
+def await_phase(g: NvLowering, barrier: Val, parity: Val) -> None:
+    """Wait until the mbarrier at this address is through with a phase of this parity."""
     w = g.w
     again, through = w.label("await"), w.label("through")
     address = g.shared.pointer(g, barrier)
@@ -98,7 +99,7 @@ def _await(g: NvLowering, barrier: Val, parity: Val) -> None:
 
 def await_turn(g: NvLowering, barrier: Sequence[Val], parity: Sequence[Val]) -> None:
     """Wait for a phase, and then for this group's turn."""
-    _await(g, barrier[0], parity[0])
+    await_phase(g, barrier[0], parity[0])
     _take_turn(g)
 
 

@@ -1,0 +1,115 @@
+"""The stages of an AMD kernel: ttir -> ttgir (layouts) -> llir -> hsaco; the assembly is a view of llir."""
+
+from __future__ import annotations
+
+from ... import knobs, passes
+from ...analysis.accesses import origins_of
+from ...locks import once
+from ...passes.inline_calls import inline_calls
+from ..gpu.lower import lower_kernel
+from ..gpu.passes import pipeline
+from ..llvm.target import assembly, compile_text, llvm
+from . import records
+from .assemble.link import link
+from .assemble.resources import resources_of
+from .buffer_accesses import use_buffers
+from .isa.target import AmdTarget
+
+# What code generation needs of LLVM's passes: registers of private memory, and common addresses.
+PASSES = ("sroa", "newgvn", "instcombine", "simplifycfg")
+# The form of code objects that ROCm 5.7 and newer load; implicit arguments begin with the numbers of programs.
+_VERSION = ['!llvm.module.flags = !{!999999}', '!999999 = !{i32 1, !"amdhsa_code_object_version", i32 500}']
+
+
+def ttgir(module, target, options, metadata):
+    """Tile IR with pipelined loops and layouts."""
+    if options.sanitized:
+        metadata["foreign"] = any(not origins for _, origins in origins_of(inline_calls(module)))
+    return passes.run(module, tile_passes(options), passes.dumping(module.name))
+
+
+def tile_passes(options):
+    """The passes of the stage `ttgir`: those of every GPU, for this one, and what may go through buffers."""
+    return (*pipeline(AmdTarget.of_options(options)), use_buffers)
+
+
+# Metadata for the launcher, with defaults: preconditions of the kernel, and what its implicit arguments need.
+_LAUNCH_METADATA = {
+    "preconditions": {}, "producer_warps": 0, "tensor_maps": (), "persistent": False,
+}  # fmt: skip
+
+
+def llir(module, target, options, metadata):
+    """LLVM text; the metadata gets the shared memory, the preconditions and the messages of the kernel.
+
+    Shared memory has its size in the text, so that LLVM knows how many programs a compute unit holds, and no bytes are
+    given at a launch (`dynamic_shared`). What is too large for the GPU compiles all the same: the driver refuses it.
+    """
+    amd, shared = AmdTarget.of_options(options), module.attrs["shared_bytes"]
+    metadata |= {name: module.attrs.get(name, usual) for name, usual in _LAUNCH_METADATA.items()}
+    text = lower_kernel(module, amd, f"{_attributes(options)} {_UNUSED}", exact=options.sanitized)
+    text = text.replace(_UNUSED, " ".join(f'"amdgpu-no-{name}"' for name in _unused(text)), 1)
+    fits = shared <= amd.shared_bytes
+    if fits:
+        text = text.replace("@smem = external addrspace(3) global [0 x i8], align 1024",
+                            f"@smem = internal addrspace(3) global [{shared} x i8] poison, align 16", 1)
+    metadata |= {"shared": max(shared, options.min_shared_mem), "messages": records.sites_of(text)}
+    metadata["dynamic_shared"] = metadata["shared"] - (shared if fits else 0)
+    return "\n".join([*_VERSION, text])
+
+
+def _attributes(options):
+    found = {
+        "amdgpu-waves-per-eu": options.waves_per_eu and f"{options.waves_per_eu}",
+        "denormal-fp-math-f32": options.allow_flush_denorm and "preserve-sign,preserve-sign",
+    }
+    return " ".join(f'"{name}"="{value}"' for name, value in found.items() if value)
+
+
+_UNUSED = '"tritium.unused"'  # stands for what is known once the text is written
+# What a kernel would be given by the hardware and the runtime; a kernel that says it needs none has more registers.
+_NEVER = ("dispatch-ptr", "queue-ptr", "dispatch-id", "workitem-id-y", "workitem-id-z", "hostcall-ptr", "heap-ptr",
+          "multigrid-sync-arg", "default-queue", "completion-action", "lds-kernel-id")  # fmt: skip
+_SOMETIMES = {name.replace(".", "-"): name
+              for name in ("workgroup.id.x", "workgroup.id.y", "workgroup.id.z", "workitem.id.x", "implicitarg.ptr")}
+
+
+def _unused(text):
+    return [*_NEVER, *(name for name, intrinsic in _SOMETIMES.items() if f"@llvm.amdgcn.{intrinsic}()" not in text)]
+
+
+def hsaco(text, target, options, metadata):
+    """A code object as the HIP runtime loads it. What is sanitized stays LLVM: the emulator runs it.
+
+    LLVM makes machine code at once; the assembly is a view, made when somebody asks for it.
+    """
+    if options.sanitized:
+        return text.encode()
+    _set_up()
+    if knobs.amd.dump_amdgcn:
+        print(f"; {metadata['name']}: AMDGCN\n{assembled(text, options.arch)}")
+    made = link(compile_text(text, AmdTarget.of(options.arch), passes=PASSES))
+    metadata.update(resources_of(made))
+    return made
+
+
+@once
+def _set_up():
+    """What LLVM must hear before it is asked about the target: vectors that a loop carries are sums of matrix
+    instructions, and are copied in every iteration if they are taken apart. No other target's code has to do with it.
+    """
+    llvm().set_option("", "--amdgpu-codegenprepare-break-large-phis=false")
+
+
+def amdgcn(asm, target):
+    """The assembly of a kernel."""
+    return assembled(asm["llir"], target.arch)
+
+
+def assembled(text: str, arch: str) -> str:
+    """The assembly of LLVM text, with the instructions that `hsaco` encodes."""
+    _set_up()
+    return assembly(text, AmdTarget.of(arch), passes=PASSES)
+
+
+__all__ = ["PASSES", "amdgcn", "assembled", "hsaco", "llir", "tile_passes", "ttgir"]

@@ -1,0 +1,57 @@
+"""Atomic read-modify-write on global memory: LLVM's instructions, which the hardware has or LLVM writes as loops."""
+
+from __future__ import annotations
+
+from ....ir import types as T
+from ...gpu.lower.words import bytes_of
+from .global_memory import guarded, zero
+
+_ORDER = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
+# Memory of the device that no other device writes: LLVM may use the instructions of its own caches.
+SCOPES = {"gpu": 'syncscope("agent")', "cta": 'syncscope("workgroup")', "sys": ""}
+
+
+def atomic(g, op, pointer, t, values, mask):
+    """Read-modify-write of one element; the old value, 0 where the mask is off. Bits are exchanged as integers."""
+    w, how, kind = g.w, op.attrs.get("how", "cas"), values[0][0].type
+    xs, back = [v[0] for v in values], None
+    if how in ("cas", "xchg", "load", "store") and not kind.startswith("i"):
+        pointers = kind.startswith("ptr")
+        xs = [w.cast("ptrtoint" if pointers else "bitcast", x, f"i{8 * bytes_of(kind)}") for x in xs]
+        back = "inttoptr" if pointers else "bitcast"
+    if kind == "i1":
+        xs, back = [w.cast("zext", x, "i8") for x in xs], "trunc"
+    update = lambda: _update(g, op, how, t, pointer, xs)
+    if how == "store":
+        _stored(g, mask, update)
+        return []
+    old = update() if mask is None else guarded(g, mask, update, [zero(xs[0].type)])
+    return [w.cast(back, x, kind) for x in old] if back else old
+
+
+def _stored(g, mask, update):
+    if mask is None:
+        update()
+        return
+    with g.w.when(mask):
+        update()
+
+
+def _update(g, op, how, t, pointer, xs):
+    """The instruction; the old value."""
+    w, word = g.w, xs[0].type
+    order, scope = _ORDER[op.attrs.get("sem", "relaxed")], SCOPES[op.attrs.get("scope", "gpu")]
+    size = bytes_of(word)
+    if how == "load":
+        return [w.effect(f"load atomic {word}, {pointer.typed} {scope} {order}, align {size}", word)]
+    if how == "store":
+        return [w.effect(f"store atomic {xs[0].typed}, {pointer.typed} {scope} {order}, align {size}")]
+    if how == "cas":
+        weaker = "acquire" if order in ("acquire", "acq_rel") else "monotonic"
+        both = f"{{ {word}, i1 }}"
+        made = w.effect(f"cmpxchg {pointer.typed}, {xs[0].typed}, {xs[1].typed} {scope} {order} {weaker}", both)
+        return [w.effect(f"extractvalue {both} {made}, 0", word)]
+    name = how
+    if how in ("add", "min", "max") and type(t) is not T.Ptr:
+        name = ("f" if t.is_float else "u" if how != "add" and not t.signed else "") + how
+    return [w.effect(f"atomicrmw {name} {pointer.typed}, {xs[0].typed} {scope} {order}", word)]

@@ -1,0 +1,80 @@
+"""Accesses through buffer resources: a base and a size in scalar registers, an offset of 32 bits in each thread."""
+
+from __future__ import annotations
+
+from ...gpu.lower.convert import pack
+from ...gpu.lower.words import bytes_of
+from ...llvm.writer import mangle
+
+OUTSIDE = -(1 << 31)  # an offset beyond the end of every buffer
+_RECORDS = 1 << 31  # bytes of a buffer
+# The last word of a resource: elements of 32 bits, and from GCN's successors on, bounds that are checked in bytes.
+_FLAGS = {9: 0x27000, 10: 0x31027000, 11: 0x31027000, 12: 0x31027000}
+
+
+# Bits of an access that say how caches treat it, by generation: what is used once, and what is kept in L2 alone.
+_ONCE, _IN_L2 = {9: 2, 10: 2, 11: 2, 12: 1}, {9: 1, 10: 1, 11: 1, 12: 2 << 3}
+
+
+def hints(g, attrs):
+    """The bits of a load's or store's hints; what has no like is left out."""
+    generation = g.target.generation
+    once = attrs.get("cache") == ".cs" or attrs.get("eviction") == "evict_first"
+    return (_ONCE[generation] if once else 0) | (_IN_L2[generation] if attrs.get("cache") == ".cg" else 0)
+
+
+def load(g, number, pointer, kind, count, mask, fill, aux):
+    """`count` neighbours; lanes that the mask leaves out get zeros, or `fill`."""
+    w, size = g.w, bytes_of(kind) * count
+    word = f"i{8 * size}" if size <= 4 else f"<{size // 4} x i32>"
+    name = f"llvm.amdgcn.raw.ptr.buffer.load.{mangle(word)}"
+    w.declare(name, word, ["ptr addrspace(8)", "i32", "i32", "i32 immarg"], "nounwind memory(argmem: read)")
+    arguments = f"{_resource(g, number).typed}, {_offset(g, number, pointer, mask).typed}, i32 0, i32 {aux}"
+    x = w.cast("bitcast", w.effect(f"call {word} @{name}({arguments})", word), _type(kind, count))
+    if mask is not None and fill is not None and not all(map(_is_zero, fill)):
+        x = w.select(mask, x, pack(w, fill))
+    return [x] if count == 1 else [w.extract(x, k) for k in range(count)]
+
+
+def store(g, number, pointer, items, mask, aux):
+    """Neighbours; lanes that the mask leaves out write nothing."""
+    w, size = g.w, bytes_of(items[0].type) * len(items)
+    word = f"i{8 * size}" if size <= 4 else f"<{size // 4} x i32>"
+    name = f"llvm.amdgcn.raw.ptr.buffer.store.{mangle(word)}"
+    w.declare(name, "void", [word, "ptr addrspace(8)", "i32", "i32", "i32 immarg"], "nounwind memory(argmem: write)")
+    x, offset = w.cast("bitcast", pack(w, items), word), _offset(g, number, pointer, mask)
+    w.effect(f"call void @{name}({x.typed}, {_resource(g, number).typed}, {offset.typed}, i32 0, i32 {aux})")
+
+
+def _is_zero(x):
+    """Whether a value is the constant 0, which buffers give by themselves."""
+    return x in ("0", "0.0")
+
+
+def _type(kind, count):
+    return kind if count == 1 else f"<{count} x {kind}>"
+
+
+def _base(g, number):
+    return g.get(g.module.args[number])[0]
+
+
+def _resource(g, number):
+    """The resource of what an argument points to."""
+    return g.once(("buffer", number), lambda: _make(g, _base(g, number)))
+
+
+def _make(g, base):
+    name = "llvm.amdgcn.make.buffer.rsrc.p8.p1"
+    g.w.declare(name, "ptr addrspace(8)", ["ptr addrspace(1)", "i16", "i64", "i32"], "nounwind memory(none)")
+    flags = _FLAGS[g.target.generation]
+    return g.w.effect(f"call ptr addrspace(8) @{name}({base.typed}, i16 0, i64 {_RECORDS}, i32 {flags})",
+                      "ptr addrspace(8)", at=0)  # fmt: skip
+
+
+def _offset(g, number, pointer, mask):
+    """The bytes between an argument and a pointer; LLVM finds the integers that the pointer was computed from."""
+    w = g.w
+    here, there = (w.cast("ptrtoint", x, "i64") for x in (_base(g, number), pointer))
+    offset = w.cast("trunc", w.binary("sub", there, here), "i32")
+    return offset if mask is None else w.select(mask, offset, g.int(OUTSIDE))

@@ -1,0 +1,128 @@
+"""Which lanes and registers of AMD's matrix instructions hold which elements: layouts of operands and results.
+
+An instruction multiplies A [size, depth] and B [depth, size] and adds C [size, size]. A lane has neighbours along K of
+one row of A, or of one column of B: both fragments are alike. Of the result it has several rows in one column. Tiles
+are multiplied transposed, as D^T = B^T A^T + C^T: the fragments only change places, and a lane gets several columns
+in one row, which it stores together.
+
+K may be cut among lanes and instructions in any way that both operands share. So `pack` gives a lane the operands of
+that many instructions as neighbours along K, which are one access to LDS. With four neighbours (of f64: one) an operand
+has the layout of a result, and a dot of a dot's result needs no exchange between lanes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...gpu.layout.linear import Layout, log2, product
+
+
+class Places(NamedTuple):
+    """Who holds which element of a result: what each bit of register and lane stands for, a step of rows or columns."""
+
+    reg: tuple[tuple[str, int], ...]
+    lane: tuple[tuple[str, int], ...]
+
+
+def _places(reg: str, lane: str) -> Places:
+    """Places of "row2 col1 ...": two rows, one column, ..."""
+    bits = lambda text: tuple((x[:3], int(x[3:])) for x in text.split())
+    return Places(bits(reg), bits(lane))
+
+
+# Results of the instructions, as the vendor numbers rows and columns.
+_COLUMNS = "col1 col2 col4 col8"
+MFMA_16 = _places("row1 row2", f"{_COLUMNS} row4 row8")
+MFMA_16_F64 = _places("row4 row8", f"{_COLUMNS} row1 row2")
+MFMA_32 = _places("row1 row2 row8 row16", f"{_COLUMNS} col16 row4")
+WMMA_GFX11 = _places("row2 row4 row8", f"{_COLUMNS} row1")
+WMMA_GFX12 = _places("row1 row2 row4", f"{_COLUMNS} row8")
+
+
+class Instruction(NamedTuple):
+    """A matrix instruction: its LLVM intrinsic, its shape, and the fragments of a lane."""
+
+    intrinsic: str  # behind "llvm.amdgcn."
+    size: int  # rows of A, and columns of B
+    depth: int  # K
+    per_lane: int  # elements of A or B in a lane
+    operand: str  # LLVM's type of them
+    sums: str  # LLVM's type of C and D
+    result: Places
+    pack: int = 1  # operands of that many instructions are neighbours at least
+    behind: tuple[int, ...] = ()  # i32 arguments behind A, B and C
+    signed: bool = False  # a flag before A and B says that integers have signs; one behind C lets sums overflow
+
+    @property
+    def shared_by(self) -> int:
+        """How many lanes have parts of the same row of A."""
+        return self.depth // self.per_lane
+
+
+def operand_places(instruction: Instruction) -> Places:
+    """Fragments of A: neighbours along K in registers; lanes walk rows, then K. Lanes left over hold copies."""
+    per_lane, lanes = instruction.per_lane, len(instruction.result.lane)
+    rows, steps = log2(instruction.size), log2(instruction.shared_by)
+    lane = [("row", 1 << k) for k in range(rows)] + [("col", per_lane << k) for k in range(steps)]
+    copies = [("row", 0)] * (lanes - rows - steps)
+    return Places(tuple(("col", 1 << k) for k in range(log2(per_lane))), (*lane, *copies))
+
+
+def k_steps(instruction: Instruction, depth: int, pack: int) -> list[int]:
+    """Where along K the first lane's elements of each instruction begin.
+
+    >>> from .mfma import MFMA
+    >>> half = next(x.instructions[1] for x in MFMA if x.name == "mfma.f32.{}f16")
+    >>> half.depth, k_steps(half, 64, pack=1), k_steps(half, 64, pack=2)
+    (16, [0, 16, 32, 48], [0, 4, 32, 36])
+    """
+    bits = [*_powers(instruction.per_lane, instruction.per_lane * pack), *_powers(instruction.depth * pack, depth)]
+    out = [0]
+    for step in bits:
+        out += [x + step for x in out]
+    return out
+
+
+def accumulator(shape: tuple[int, ...], instruction: Instruction, grid: tuple[int, int]) -> Layout:
+    """The layout of the result of a dot: a piece of each warp, then repeats along columns, rows and the batch."""
+    m, n = shape[-2:]
+    step = {"row": 1, "col": n}  # transposed
+    reg, lane = ([step[axis] * k for axis, k in bits] for bits in instruction.result)
+    rows, row_repeats = _spread(m, n, instruction.size, grid[0])
+    cols, col_repeats = _spread(n, 1, instruction.size, grid[1])
+    return Layout(tuple(shape), (*reg, *col_repeats, *row_repeats, *_batch(shape)), tuple(lane), (*rows, *cols))
+
+
+def operand(shape: tuple[int, ...], side: str, instruction: Instruction, grid: tuple[int, int], pack: int) -> Layout:
+    """The layout of operand "a" [M, K] or "b" [K, N] of a dot: each warp has the rows or columns of its results."""
+    rows, cols = shape[-2:]
+    (outer, across), (depth, along) = ((rows, cols), (cols, 1)) if side == "a" else ((cols, 1), (rows, cols))
+    wide = instruction.per_lane * pack
+    lane = [across << k for k in range(log2(instruction.size))]
+    lane += [along * wide << k for k in range(log2(instruction.shared_by))]
+    lane += [0] * (len(instruction.result.lane) - len(lane))
+    mine, others = grid if side == "a" else grid[::-1]
+    own, repeats = _spread(outer, across, instruction.size, mine)
+    spare = [0] * log2(others)
+    reg = [along * k for k in (*_powers(1, wide), *_powers(instruction.depth * pack, depth))]
+    warp = (*own, *spare) if side == "a" else (*spare, *own)
+    return Layout(tuple(shape), (*reg, *repeats, *_batch(shape)), tuple(lane), warp)
+
+
+def _spread(count: int, stride: int, size: int, warps: int) -> tuple[list[int], list[int]]:
+    """(images of the warps, images of the repeats) of pieces of `size` along an axis; warps left over hold copies."""
+    own = [stride * size << k if size << k < count else 0 for k in range(log2(warps))]
+    return own, [stride * k for k in _powers(size * warps, count)]
+
+
+def _batch(shape: tuple[int, ...]) -> list[int]:
+    return _powers(shape[-2] * shape[-1], product(shape))
+
+
+def _powers(start: int, stop: int) -> list[int]:
+    """Powers of two times `start`, below `stop`."""
+    out = []
+    while start < stop:
+        out.append(start)
+        start *= 2
+    return out

@@ -1,0 +1,59 @@
+"""Loads and stores of global memory: through buffers where that is known to be right, else with branches around what
+masks leave out."""
+
+from __future__ import annotations
+
+from ...gpu.lower.control import beside
+from ...gpu.lower.convert import pack
+from ...gpu.lower.words import bytes_of
+from ...llvm.writer import value
+from . import buffers
+
+
+def guarded(g, mask, make, otherwise):
+    """The values that `make` gives where the mask is on, others elsewhere."""
+    w, label, end = g.w, g.w.label("masked"), g.w.label("unmasked")
+    with beside(w, label) as part:
+        with g.kept_here():
+            made = make()
+        w.jump(end)
+    before = w.levels[-1].label
+    w.branch(mask, label, end)
+    w.levels[-1].lines += [f"{label}:", *part.lines]
+    w.block(end)
+    return [w.phi(x.type, (x, part.label), (y, before)) for x, y in zip(made, otherwise)]
+
+
+def zero(kind):
+    """The zero of an LLVM type."""
+    return value(kind, "zeroinitializer")
+
+
+def load(g, pointer, kind, count, mask, fill, attrs):
+    """`count` neighbouring elements of LLVM type `kind`; masked-off lanes read nothing and get `fill`, or zeros."""
+    if "buffer" in attrs:
+        return buffers.load(g, attrs["buffer"], pointer, kind, count, mask, fill, buffers.hints(g, attrs))
+    w, type_ = g.w, kind if count == 1 else f"<{count} x {kind}>"
+    how = "load volatile" if attrs.get("volatile") or attrs.get("cache") == ".cv" else "load"
+    read = lambda: [w.effect(f"{how} {type_}, {pointer.typed}, align {bytes_of(kind) * count}", type_)]
+    if mask is None:
+        (x,) = read()
+    else:
+        other = zero(type_) if fill is None else pack(w, fill)
+        (x,) = guarded(g, mask, read, [other])
+    return [x] if count == 1 else [w.extract(x, k) for k in range(count)]
+
+
+def store(g, pointer, items, mask, attrs):
+    """Neighbouring elements; nothing is written where the mask is off."""
+    if "buffer" in attrs:
+        buffers.store(g, attrs["buffer"], pointer, items, mask, buffers.hints(g, attrs))
+        return
+    w, size = g.w, bytes_of(items[0].type) * len(items)
+    whole = pack(w, items)
+    line = f"store {whole.typed}, {pointer.typed}, align {size}"
+    if mask is None:
+        w.effect(line)
+        return
+    with w.when(mask):
+        w.effect(line)

@@ -1,0 +1,147 @@
+"""Elementwise ops with an instruction of their own on AMD GPUs."""
+
+from __future__ import annotations
+
+from ....ir import types as T
+from ....ops.expand_casts import largest
+from ...llvm.writer import value
+
+LN2 = 0.693147182464599609375, -1.904654299957768e-09  # ln 2 in two parts
+
+
+def _instruction(name):
+    """A row as one of the instructions that round a little less well; they take and give no subnormal numbers."""
+
+    def emit(g, x):
+        full = f"llvm.amdgcn.{name}.f32"
+        g.w.declare(full, "float", ["float"], "nounwind memory(none)")
+        return g.w.emit("float", f"call float @{full}({x.typed})", x)
+
+    return emit
+
+
+_exp2, _log2 = _instruction("exp2"), _instruction("log")
+reciprocal = _instruction("rcp")
+
+
+def _exp(g, x):
+    return _exp2(g, g.w.binary("fmul", x, g.w.const("float", 1.4426950408889634)))
+
+
+def _of_root(name, back):
+    """A root's instruction, for subnormal numbers too: 2^32 times as large, they are normal."""
+    root = _instruction(name)
+
+    def emit(g, x):
+        w, const = g.w, lambda value: g.w.const("float", value)
+        tiny = w.compare("fcmp olt", x, const(2.0**-126))
+        found = root(g, w.binary("fmul", x, w.select(tiny, const(2.0**32), const(1.0))))
+        return w.binary("fmul", found, w.select(tiny, const(back), const(1.0)))
+
+    return emit
+
+
+def _scaled_log2(g, x):
+    """(the logarithm of x, or of 2^32 x where x is subnormal; 0 or 32)."""
+    w, const = g.w, lambda value: g.w.const("float", value)
+    tiny = w.compare("fcmp olt", x, const(2.0**-126))
+    found = _log2(g, w.binary("fmul", x, w.select(tiny, const(2.0**32), const(1.0))))
+    return found, w.select(tiny, const(32.0), const(0.0))
+
+
+def _log2_of_all(g, x):
+    found, more = _scaled_log2(g, x)
+    return g.w.binary("fsub", found, more)
+
+
+def _log(g, x):
+    """The binary logarithm times ln 2, whose rest is added: infinite ones have none."""
+    w, const = g.w, lambda value: g.w.const("float", value)
+    y = _log2_of_all(g, x)
+    high = w.binary("fmul", y, const(LN2[0]))
+    rest = w.intrinsic("fma", "float", y, const(LN2[0]), w.unary("fneg", high))
+    rest = w.intrinsic("fma", "float", y, const(LN2[1]), rest)
+    finite = w.compare("fcmp olt", w.intrinsic("fabs", "float", y), const(float("inf")))
+    return w.select(finite, w.binary("fadd", high, rest), y)
+
+
+# One unit in the last place; exponentials below the normal range are 0. Division is LLVM's, rounded to the nearest.
+NATIVE = {
+    ("exp", T.f32): _exp,
+    ("exp2", T.f32): _exp2,
+    ("log", T.f32): _log,
+    ("log2", T.f32): _log2_of_all,
+    ("sqrt", T.f32): _of_root("sqrt", 2.0**-16),
+    ("rsqrt", T.f32): _of_root("rsq", 2.0**16),
+}
+
+
+# --- to integers ------------------------------------------------------------------------------------------------------
+def float_to_int(g, x, to):
+    """Saturating; NaN to 0. Instructions do so by themselves, and LLVM knows it."""
+    out = f"i{to.bits}"
+    return g.w.intrinsic("fptosi.sat" if to.signed else "fptoui.sat", out, x, overload=(out, x.type))
+
+
+# --- 8-bit floats, two at a time --------------------------------------------------------------------------------------
+_OPEN, _OWN = {T.f8e4nv: "fp8", T.f8e5: "bf8"}, {T.f8e4b8: "fp8", T.f8e5b16: "bf8"}
+# The families with conversions: CDNA 3 has its own formats, later ones have the common ones.
+FLOAT8 = {"cdna3": _OWN, "cdna4": _OPEN, "rdna4": _OPEN}
+
+
+def _widen(name):
+    def emit(g, low, high):
+        w, full = g.w, f"llvm.amdgcn.cvt.pk.f32.{name}"
+        w.declare(full, "<2 x float>", ["i32", "i1 immarg"], "nounwind memory(none)")
+        wide = [w.cast("zext", x, "i32") for x in (low, high)]
+        word = w.binary("or", wide[0], w.binary("shl", wide[1], g.int(8)))
+        pair = w.emit("<2 x float>", f"call <2 x float> @{full}({word.typed}, i1 false)", word)
+        return [w.extract(pair, k) for k in range(2)]
+
+    return emit
+
+
+def _narrow(name, t):
+    most = largest(t)
+
+    def clamped(g, x):
+        """Within the range, as the language has it; a NaN stays one."""
+        w, low, high = g.w, g.w.const("float", -most), g.w.const("float", most)
+        w.declare("llvm.amdgcn.fmed3.f32", "float", ["float"] * 3, "nounwind memory(none)")
+        kept = w.emit("float", f"call float @llvm.amdgcn.fmed3.f32({x.typed}, {low.typed}, {high.typed})", x)
+        return w.select(w.compare("fcmp uno", x, x), x, kept)
+
+    def emit(g, low, high):
+        w, full = g.w, f"llvm.amdgcn.cvt.pk.{name}.f32"
+        w.declare(full, "i32", ["float", "float", "i32", "i1 immarg"], "nounwind memory(none)")
+        xs = [clamped(g, x) for x in (low, high)]
+        both = w.emit("i32", f"call i32 @{full}({xs[0].typed}, {xs[1].typed}, i32 0, i1 false)", *xs)
+        return [w.cast("trunc", x, "i8") for x in (both, w.binary("lshr", both, g.int(8)))]
+
+    return emit
+
+
+def casts_of(family):
+    """Conversions of 8-bit floats that a family has instructions for: (from, to) -> its function.
+
+    What has infinities is rounded in integers: a result of min or max keeps them, where a conversion saturates.
+    """
+    found = FLOAT8.get(family, {})
+    return {(t, T.f32): _widen(name) for t, name in found.items()} | {
+        (T.f32, t): _narrow(name, t) for t, name in found.items() if t.special != "ieee"
+    }
+
+
+def pair_cast(family, source, to):
+    """The function (g, low, high) -> both converted, or None: an instruction that converts two neighbours."""
+    if (source, to) == (T.f32, T.bf16) and family in ("cdna4",):
+        return _round_pair
+    return casts_of(family).get((source, to))
+
+
+def _round_pair(g, low, high):
+    """LLVM has one instruction for both."""
+    w = g.w
+    pair = w.insert(w.insert(value("<2 x float>", "poison"), low, 0), high, 1)
+    made = w.cast("fptrunc", pair, "<2 x bfloat>")
+    return [w.extract(made, k) for k in range(2)]

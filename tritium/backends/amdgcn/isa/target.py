@@ -1,0 +1,103 @@
+"""AMD GPUs as the shared stages see them: a record for each architecture."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from ....errors import TritonError
+from ...gpu.cost_model import CostModel
+from ...gpu.lower import LOWER as SHARED
+from ...gpu.target import Target
+from . import atomics, global_memory, messages, mma, native, shuffles, threads
+from .architectures import ARCHITECTURES
+
+LOWER = {**SHARED, **mma.LOWER}
+
+# Nobody has measured these on a device. On CDNA sums of matrix products have registers of their own, so half of the
+# others may wait for the next iteration's tiles. On RDNA they all share 256, and fragments take many.
+_CDNA = CostModel(prefetched_dots=128, prefetch_share=8)
+_RDNA = CostModel(prefetched_dots=64, registers_beside_dots=96)
+
+
+class UnknownArchitecture(TritonError, ValueError):
+    """A name that stands for no AMD GPU that tritium compiles for."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AmdTarget(Target):
+    """One architecture: its family ("cdna3", "rdna4"), the number of its instruction set, and warps of a SIMD; and the
+    options of `mma.instructions` that a kernel is compiled with.
+
+    >>> AmdTarget.of("gfx942").warp_size, AmdTarget.of("gfx1201").warp_size
+    (64, 32)
+    """
+
+    family: str
+    generation: int
+    most_waves: int
+    nonkdim: int = 0
+    kpack: int = 1
+
+    @staticmethod
+    def of(arch, nonkdim: int = 0, kpack: int = 1) -> AmdTarget:
+        """The target of "gfx942"; features behind the name ("gfx942:sramecc+:xnack-") are LLVM's to know."""
+        name = str(arch).partition(":")[0]
+        if name not in ARCHITECTURES:
+            raise UnknownArchitecture(f"there is no AMD architecture {arch!r} that tritium compiles for\n"
+                                      f"hint: the ones it knows are {', '.join(ARCHITECTURES)}")
+        return _target(name, nonkdim, kpack)
+
+    @staticmethod
+    def of_options(options) -> AmdTarget:
+        """The target that a kernel with these launch options is compiled for."""
+        return AmdTarget.of(options.arch, options.matrix_instr_nonkdim, options.kpack)
+
+
+@functools.cache
+def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
+    arch = ARCHITECTURES[name]
+    simds = 4
+    return AmdTarget(
+        family=arch.family,
+        generation=arch.generation,
+        most_waves=arch.waves,
+        nonkdim=nonkdim,
+        kpack=kpack,
+        name="hip",
+        triple="amdgcn-amd-amdhsa",
+        cpu=name,
+        # A program stays on one compute unit: its warps share a cache, and barriers need not wait for loads.
+        features="+cumode" if arch.generation >= 10 else "",
+        warp_size=arch.warp_size,
+        shared_bytes=arch.lds,
+        most_threads=simds * arch.waves * arch.warp_size,
+        registers=arch.registers,
+        register_file=simds * arch.file * arch.warp_size,
+        cost=_CDNA if arch.generation == 9 else _RDNA,
+        lower=LOWER,
+        native=native.NATIVE,
+        kernel=_kernel,
+        index=threads.index,
+        clock=threads.clock,
+        barrier=threads.barrier,
+        uniform=threads.uniform,
+        shuffle=shuffles.shuffle,
+        load=global_memory.load,
+        store=global_memory.store,
+        atomic=atomics.atomic,
+        float_to_int=native.float_to_int,
+        print_values=messages.print_values,
+        assert_failed=messages.assert_failed,
+        carries_words=True,
+        pair_cast=functools.partial(native.pair_cast, arch.family),
+        reciprocal=native.reciprocal,
+        exchange=shuffles.exchange if arch.family == "cdna4" else None,
+        exchange_bits=(4, 5),
+        mma=mma.instructions(name, nonkdim, kpack),
+    )
+
+
+def _kernel(count: int) -> tuple[str, str]:
+    """The calling convention of kernels, and the number of threads they are launched with."""
+    return "amdgpu_kernel void", f'"amdgpu-flat-work-group-size"="{count},{count}" "uniform-work-group-size"="true"'

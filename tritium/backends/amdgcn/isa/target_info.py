@@ -1,0 +1,31 @@
+"""TargetInfo of AMD GPUs: the operations they have instructions for."""
+
+from __future__ import annotations
+
+from .... import knobs, passes
+from ....ir import types as T
+from ....passes.legalize import BETWEEN_WIDE
+from ...gpu.rewrite.inline_for_gpu import inline_for_gpu
+from ...gpu.rewrite.unroll_loops import unroll_loops
+from . import mma
+from .native import NATIVE, casts_of
+from .target import AmdTarget, UnknownArchitecture
+
+# LLVM writes conversions of bf16 in integers where the architecture has none.
+CASTS = BETWEEN_WIDE | {(T.f16, T.f32), (T.f32, T.f16), (T.bf16, T.f32), (T.f32, T.bf16)}
+CASTS |= {(t, T.f16) for t in T.FLOATS if t.bits == 8}  # a shift, and mostly a product
+
+
+def target_info(target):
+    """The TargetInfo of one architecture."""
+    casts, rows = CASTS | frozenset(casts_of(target.family)), frozenset(NATIVE)
+    return passes.TargetInfo(rare=True, casts=casts, rows=rows, dot_as=mma.dot_as(target.cpu))
+
+
+def pipeline(target) -> tuple:
+    """The passes to the stage `ttir`."""
+    amd = AmdTarget.of(knobs.runtime.override_arch or target.arch)
+    if target.warp_size != amd.warp_size:
+        raise UnknownArchitecture(f"warps of {amd.cpu} have {amd.warp_size} threads, not {target.warp_size}: {target}")
+    unroll, legalize = unroll_loops(amd.warp_size, amd.cost), passes.legalize(target_info(amd))
+    return (inline_for_gpu, *passes.CLEANUP, unroll, legalize, passes.dce)

@@ -1,0 +1,62 @@
+"""The threads of a program: who they are, and where they meet."""
+
+from __future__ import annotations
+
+_CONVERGENT = "convergent nounwind"
+
+
+def index(g, what, axis=0):
+    """This thread's number in its program, the program's, or the number of programs along an axis, as i32."""
+    if what == "programs":
+        return g.once(("programs", axis), lambda: _programs(g, axis))
+    name = "workitem.id.x" if what == "thread" else f"workgroup.id.{'xyz'[axis]}"
+    return g.once(name, lambda: special(g, name))
+
+
+def special(g, name, type_="i32"):
+    """What is the same throughout the kernel, of an intrinsic without arguments."""
+    full = f"llvm.amdgcn.{name}"
+    g.w.declare(full, type_, [], "nounwind memory(none)")
+    return g.w.effect(f"call {type_} @{full}()", type_, at=0)
+
+
+def _programs(g, axis):
+    """The first three words of the implicit arguments: the numbers of work-groups."""
+    w = g.w
+    implicit = g.once("implicitarg", lambda: special(g, "implicitarg.ptr", "ptr addrspace(4)"))
+    at = w.emit(implicit.type, f"getelementptr i8, {implicit.typed}, i32 {4 * axis}", implicit) if axis else implicit
+    return w.effect(f"load i32, {at.typed}, align 4", "i32", at=0)
+
+
+def clock(g, what):
+    """Ticks of a constant rate as i64 (100 MHz on most), or the number of the compute unit."""
+    if what in ("time", "globaltimer"):
+        full = "llvm.amdgcn.s.memrealtime" if g.target.generation < 11 else "llvm.readsteadycounter"
+        g.w.declare(full, "i64", [], "nounwind")
+        return g.w.effect(f"call i64 @{full}()", "i64")
+    return special_register(g, *_UNIT[g.target.generation])
+
+
+# The hardware register that says where a warp runs: (number, first bit, bits) of the compute unit's or WGP's number
+# with those of its shader array and engine above it.
+_UNIT = {9: (4, 8, 8), 10: (23, 10, 11), 11: (23, 10, 11), 12: (23, 10, 11)}
+
+
+def special_register(g, number, first, bits):
+    """Some bits of a hardware register, as i32."""
+    g.w.declare("llvm.amdgcn.s.getreg", "i32", ["i32 immarg"], "nounwind")
+    return g.w.effect(f"call i32 @llvm.amdgcn.s.getreg(i32 {number | first << 6 | (bits - 1) << 11})", "i32")
+
+
+def barrier(g):
+    """All threads of the program meet, and see each other's memory."""
+    g.w.declare("llvm.amdgcn.s.barrier", "void", [], _CONVERGENT)
+    g.w.effect('fence syncscope("workgroup") release')
+    g.w.effect("call void @llvm.amdgcn.s.barrier()")
+    g.w.effect('fence syncscope("workgroup") acquire')
+
+
+def uniform(g, x):
+    """A value equal in all lanes, in a scalar register."""
+    g.w.declare("llvm.amdgcn.readfirstlane.i32", "i32", ["i32"], _CONVERGENT)
+    return g.w.effect(f"call i32 @llvm.amdgcn.readfirstlane.i32({x.typed})", "i32", at=0)
