@@ -7,7 +7,6 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,9 +40,8 @@ def launches(take):
         bound.apply_defaults()
         take(kernel.fn.__name__, test_language.module_of(kernel, list(bound.arguments.values()))[0], options)
 
-    warm = SimpleNamespace(_init_handles=lambda: None, n_regs=64, metadata=SimpleNamespace(shared=0))
     with (mock.patch.object(JITFunction, "__getitem__", lambda self, grid: lambda *x, **more: launch(self, x, more)),
-          mock.patch.object(JITFunction, "warmup", lambda self, *args, **kwargs: warm)):  # fmt: skip
+          mock.patch.object(JITFunction, "warmup", lambda self, *args, **kwargs: None)):  # fmt: skip
         yield
 
 
