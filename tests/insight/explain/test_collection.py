@@ -78,7 +78,7 @@ def launch(name):
     return first_launch(PROGRAMS[name])
 
 
-@pytest.mark.parametrize("target", ["cpu", "cuda:80", "cuda:90a"])
+@pytest.mark.parametrize("target", ["cpu", "cuda:80", "cuda:90a", "hip:gfx942"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_kernel(name, target):
     found = explained(*launch(name)[:4], target, programs=24)

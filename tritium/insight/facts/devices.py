@@ -26,7 +26,7 @@ class Device:
     """Peaks of one device: bytes and operations a second."""
 
     name: str
-    arch: int  # of its target, cuda:arch
+    arch: int | str  # of its target: 90 of cuda:90, "gfx942" of hip:gfx942
     processors: int
     clock: float  # GHz
     dram: float  # GB/s
@@ -72,9 +72,9 @@ class Device:
         if unit == "fp32":
             return 64 if self.arch in (75, 80) else 128
         if unit == "fp64":
-            return {80: 32, 90: 64, 100: 64}.get(self.arch, 2)
-        if unit == "integer" and self.arch >= 90:  # ptxas gives half of them to the fp32 units
-            return 128
+            return _LANES_FP64.get(self.arch, 2)
+        if unit == "integer" and not isinstance(self.arch, str) and self.arch >= 90:
+            return 128  # ptxas gives half of them to the fp32 units
         return _LANES[unit]
 
     def latency(self, from_dram: float) -> float:
@@ -98,6 +98,7 @@ _MIB = 1 << 20
 # Lanes of an SM in a cycle: CUDA C++ Programming Guide, "Arithmetic Instructions", the table of throughputs; loads,
 # stores and shuffles: 32 lanes, as that table has for shuffles.
 _LANES = {"integer": 64, "convert": 64, "special": 16, "load/store": 32}
+_LANES_FP64 = {80: 32, 90: 64, 100: 64, "gfx90a": 64, "gfx942": 64, "gfx950": 64}
 
 
 def _cores(f16: float, tf32: float, f8: float = 0.0, i8: float = 0.0, f64: float = 0.0) -> dict[str, float]:
@@ -124,16 +125,34 @@ DEVICES = {d.name: d for d in (
            "NVIDIA DGX B200 data sheet, 2024"),
     Device("RTX 5090", 120, 170, 2.41, 1792, 96 * _MIB, _cores(419, 104.8, 838, 838), 104.8, 1.6,
            "NVIDIA Blackwell RTX whitepaper, 2025"),
+    Device("MI250X", "gfx90a", 110, 1.7, 1638, 8 * _MIB, _cores(191.5, 47.9, i8=191.5, f64=47.9), 23.9, 23.9,
+           "AMD Instinct MI250X data sheet, 2021; one of its two dies, which is one device"),
+    Device("MI300X", "gfx942", 304, 2.1, 5300, 256 * _MIB, _cores(1307.4, 653.7, 2614.9, 2614.9, 163.4), 163.4, 81.7,
+           "AMD Instinct MI300X data sheet, 2023; the cache is the Infinity Cache"),
+    Device("MI355X", "gfx950", 256, 2.4, 8000, 256 * _MIB, _cores(2516.6, 157.3, 5033.2, 5033.2, 78.6), 157.3, 78.6,
+           "AMD Instinct MI355X data sheet, 2025; the cache is the Infinity Cache"),
+    Device("RX 7900 XTX", "gfx1100", 96, 2.5, 960, 96 * _MIB, _cores(122.8, 0.0, i8=122.8), 61.4, 1.92,
+           "AMD Radeon RX 7900 XTX specifications, 2022; the cache is the Infinity Cache", schedulers=2),
+    Device("RX 9070 XT", "gfx1201", 64, 2.97, 644.6, 64 * _MIB, _cores(194.6, 0.0, 389.3, 389.3), 48.7, 0.76,
+           "AMD Radeon RX 9070 XT specifications, 2025; the cache is the Infinity Cache", schedulers=2),
 )}  # fmt: skip
 
 
 def devices_for(arch: int | str) -> list[Device]:
-    """The devices of an architecture; for one that the table lacks, those of the nearest older one.
+    """The devices of an architecture; for one that the table lacks, those of the nearest older one of its vendor.
 
-    >>> [d.name for d in devices_for("90a")]
-    ['H100', 'H200']
+    >>> [d.name for d in devices_for("90a")], [d.name for d in devices_for("gfx1151")]
+    (['H100', 'H200'], ['RX 7900 XTX'])
     """
-    number = int("".join(c for c in str(arch) if c.isdigit()) or 0)
-    known = sorted({d.arch for d in DEVICES.values()})
-    nearest = max((a for a in known if a <= number), default=known[0])
+    amd = str(arch).startswith("gfx")
+    known = sorted({d.arch for d in DEVICES.values() if isinstance(d.arch, str) == amd}, key=_number)
+    nearest = max((a for a in known if _number(a) <= _number(arch)), key=_number, default=known[0])
     return [d for d in DEVICES.values() if d.arch == nearest]
+
+
+def _number(arch: int | str) -> int:
+    """Architectures of one vendor in the order they came: names of AMD's are hexadecimal behind "gfx"."""
+    text = str(arch)
+    if text.startswith("gfx"):
+        return int(text[3:].partition(":")[0], 16)
+    return int("".join(c for c in text if c.isdigit()) or 0)
