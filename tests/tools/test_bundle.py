@@ -342,10 +342,13 @@ def test_what_a_program_launches_is_recorded(tmp_path):
     shutil.copy(kernels.__file__, tmp_path / "bundled_kernels.py")
     (tmp_path / "serve.py").write_text(SCRIPT)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-m", "tritium", "bundle", "record", "-o", "k.tbundle", "-t", "cpu", "-t",
-                           FAR, "serve.py"], cwd=tmp_path, env=env, capture_output=True, text=True)
+    record = [sys.executable, "-m", "tritium", "bundle", "record", "-o", "k.tbundle", "--manifest", "k.toml"]
+    done = subprocess.run([*record, "-t", "cpu", "-t", FAR, "serve.py"], cwd=tmp_path, env=env, capture_output=True,
+                          text=True)
     assert done.returncode == 0 and f"2 kernels, 6 binaries, 1 choice for cpu:{HERE}:1" in done.stdout, done.stderr
     chosen = done.stdout.split()[0]
+    declared = {bundles.signature_text(one.source) for one in manifest.read(str(tmp_path / "k.toml")).kernels}
+    assert declared == {row["signature"] for row in BundleFile(str(tmp_path / "k.tbundle")).index["kernels"]}
     check = SCRIPT + "import sys; print('llvmlite' in sys.modules)"
     again = run(check, str(tmp_path / "k.tbundle"), TRITIUM_BUNDLE=str(tmp_path / "k.tbundle"),
                 TRITIUM_CACHE_DIR=str(tmp_path / "none"))

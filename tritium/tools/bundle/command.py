@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -57,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     one = add("record", "run a program, and compile what it launches for other machines too",
               "record -o kernels.tbundle -t x86-64-v3 -t cuda:90a serve.py --once")
     writes(one)
+    one.add_argument("--manifest", metavar="FILE", help="also write a manifest of what was recorded, to edit")
     one.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGUMENT ...]",
                      help="a script, -m MODULE or -c TEXT, with its arguments")
     one = add("list", "the kernels of a bundle", "list kernels.tbundle")
@@ -128,6 +130,9 @@ def record(args: argparse.Namespace) -> int:
     wanted = recorder.wanted(targets)
     if not wanted:
         raise UsageError("the program launched no kernel")
+    if args.manifest:
+        with open(args.manifest, "w") as file:
+            file.write(manifest.text_of(wanted, os.path.dirname(os.path.abspath(args.manifest))))
     index = building.build(args.out, wanted, recorder.choices, key, _progress(args))
     _report(args, index)
     return 0

@@ -30,7 +30,8 @@ from typing import Any, NamedTuple
 
 from tritium.tools.command import UsageError, closest
 
-__all__ = ["Entry", "Manifest", "Wanted", "entries", "level_here", "read", "source_of", "split", "target_of"]
+__all__ = ["Entry", "Manifest", "Wanted", "entries", "level_here", "read", "source_of", "split", "target_of",
+           "text_of"]  # fmt: skip
 
 _KEYS = ("name", "signature", "options", "grid", "targets")
 _TOP = ("targets", "kernel", "tuned")
@@ -327,10 +328,34 @@ def level_here() -> str:
     return max((name for name in runnable_levels() if name != "host"), key=lambda name: len(levels.LEVELS[name].has))
 
 
-def dumps(rows: list[dict[str, Any]]) -> str:
-    """Rows as JSON, for `--json`.
+# -- writing -----------------------------------------------------------------------------------------------------------
 
-    >>> dumps([])
-    '[]'
+
+def text_of(wanted: list[Wanted], folder: str = ".") -> str:
+    """A manifest that declares these kernels, for a file in `folder`. What no manifest can say stands in a comment.
+
+    >>> text_of([])
+    'targets = []\\n'
     """
-    return json.dumps(rows, indent=1)
+    targets = dict.fromkeys(f"{target.backend}:{target.arch}" for one in wanted for target in one.targets)
+    return f"targets = {json.dumps(list(targets))}\n" + "".join(_table(one, folder) for one in wanted)
+
+
+def _table(one: Wanted, folder: str) -> str:
+    from tritium.compiler.bundles import signature_text
+
+    fn, text = one.source.fn, signature_text(one.source)
+    home = os.path.relpath(fn.file, folder) if fn.module == "__main__" else fn.module
+    rows = [f"name = {json.dumps(f'{home}:{fn.__qualname__}')}", f"signature = {json.dumps(text)}"]
+    if one.options:
+        chosen = (f"{name} = {json.dumps(value, default=str)}" for name, value in one.options.items())
+        rows.append(f"options = {{ {', '.join(chosen)} }}")
+    try:
+        said = [source_of(fn, chosen).hash() for chosen in entries(fn, text)]
+    except UsageError:
+        said = []
+    plain = all(isinstance(value, bool | int | float | str) for value in one.options.values())
+    if said != [one.source.hash()] or not plain:
+        rows = ["# an argument or an option that no manifest can say: `tritium bundle record` again", *rows]
+        return "\n# [[kernel]]\n" + "".join(f"# {row}\n".replace("# # ", "# ") for row in rows)
+    return "\n[[kernel]]\n" + "".join(f"{row}\n" for row in rows)
