@@ -56,7 +56,7 @@ class DriverBase(ABC):
     def check_target(self, target: GPUTarget) -> None:  # noqa: B027  (most devices run whatever names them)
         """Raise where kernels compiled for `target` would not run on this device; called before one is loaded."""
 
-    def load_kernel(self, metadata: Any, binary: bytes, device: int) -> tuple:
+    def load_kernel(self, metadata: Any, binary: Any, device: int) -> tuple:
         """Load the binary of a kernel with this metadata: what `utils.load_binary` gives."""
         return self.utils.load_binary(metadata.name, binary, metadata.shared, device)
 

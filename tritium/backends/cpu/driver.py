@@ -66,7 +66,7 @@ class Driver(DriverBase):
 
             check_runs_here(str(target.arch))
 
-    def load_kernel(self, metadata: Any, binary: bytes, device: int) -> tuple:
+    def load_kernel(self, metadata: Any, binary: Any, device: int) -> tuple:
         """As `utils.load_binary`; a kernel for a level is linked with the parts of that level."""
         if metadata.target.arch == "host":
             return self.utils.load_binary(metadata.name, binary, metadata.shared, device)
