@@ -1,13 +1,14 @@
 """A transformer block over a schedule of sequence lengths: compiled as a whole, or eager with its MLP in one kernel?
 
     python benchmarks/regional_compile.py [--device cpu|cuda] [--lengths 64,96,128] [--width 256] [--iterations 20]
-                                          [--only "eager;whole"] [--json out.json]
+                                          [--only "eager;whole"] [--processor-time] [--json out.json]
 
 `whole` gives the block to `torch.compile`; each new length may compile again. `whole, dynamic` tells it that lengths
 change. `regional` leaves the block eager and replaces RMSNorm -> GELU -> Linear by the operator
 `torch.ops.tritium.fused_mlp`, one kernel for all lengths. `regional, compiled` compiles that hot path alone. The first
 call at each length is timed by itself: that is where compiling is paid. Steady state is the median of the calls that
-follow. Each side runs in a process of its own, with empty caches. All results are compared with the eager block.
+follow. Each side runs in a process of its own, with empty caches. All results are compared with the eager block. On a
+CPU that others use, `--processor-time` runs one thread and counts what the processor spends on it in steady state.
 
     python -m tritium bench run benchmarks/regional_compile.py     # steady state alone, in turns and with intervals
 """
@@ -88,22 +89,26 @@ def made(side: str, width: int, device: str):
     return block, reference
 
 
-def measure(side: str, device: str, lengths: list[int], width: int, iterations: int) -> dict:
+def measure(side: str, device: str, lengths: list[int], width: int, iterations: int,
+            processor_time: bool = False) -> dict:
     """First calls and steady state at each length of the schedule, in milliseconds."""
     import torch
 
-    import tritium.torch  # noqa: F401
+    import tritium.torch
 
+    if processor_time:
+        torch.set_num_threads(1)
+        tritium.set_num_threads(1)
     block, reference = made(side, width, device)
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     first, steady, error = [], [], 0.0
 
-    def timed(x):
+    def timed(x, clock=time.perf_counter):
         wait()
-        start = time.perf_counter()
+        start = clock()
         out = block(x)
         wait()
-        return out, (time.perf_counter() - start) * 1e3
+        return out, (clock() - start) * 1e3
 
     with torch.no_grad():
         reference(torch.randn(1, 16, width, device=device))  # what torch itself sets up is nobody's
@@ -111,7 +116,8 @@ def measure(side: str, device: str, lengths: list[int], width: int, iterations: 
             x = torch.randn(2, length, width, device=device)
             out, ms = timed(x)
             first.append(ms)
-            steady.append(statistics.median(timed(x)[1] for _ in range(iterations)))
+            clock = time.thread_time if processor_time else time.perf_counter
+            steady.append(statistics.median(timed(x, clock)[1] for _ in range(iterations)))
             error = max(error, float((out - reference(x)).abs().max()))
     return {"side": side, "lengths": lengths, "first_ms": first, "steady_ms": steady, "error": error}
 
@@ -123,6 +129,7 @@ def in_a_process(side: str, args) -> dict:
                "TRITON_CACHE_DIR": f"{folder}/triton"}
         command = [sys.executable, __file__, "--device", args.device, "--lengths", args.lengths, "--width",
                    str(args.width), "--iterations", str(args.iterations), "--side", side]
+        command += ["--processor-time"] if args.processor_time else []
         done = subprocess.run(command, env=env, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{side}: {done.stderr[-3000:]}")
@@ -168,13 +175,14 @@ def main() -> None:
     parser.add_argument("--width", type=int)
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--only", default=";".join(SIDES), help="sides, with ; between them")
+    parser.add_argument("--processor-time", action="store_true", help="one thread, and what it takes of the processor")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--json")
     args = parser.parse_args()
     args.lengths, args.width = args.lengths or LENGTHS[args.device], args.width or WIDTHS[args.device]
     if args.side:
         lengths = [int(n) for n in args.lengths.split(",")]
-        print(json.dumps(measure(args.side, args.device, lengths, args.width, args.iterations)))
+        print(json.dumps(measure(args.side, args.device, lengths, args.width, args.iterations, args.processor_time)))
         return
     rows = []
     for side in args.only.split(";"):

@@ -11,8 +11,9 @@ import pytest
 
 import tritium
 from tritium.__main__ import main
-from tritium.tools.bench import Case, benchmark, history, peers, report, targets
+from tritium.tools.bench import Case, benchmark, comparing, history, peers, report, targets
 from tritium.tools.bench.files import Loader
+from tritium.tools.bench.measuring import HostClock
 from tritium.tools.bench.running import Plan, Settings, plan, run
 from tritium.tools.command import UsageError
 
@@ -53,6 +54,25 @@ def test_a_run_checks_measures_and_is_kept(capsys):
     assert [row["name"] for row in rows] == ["vector_add", "softmax"]
     assert all(row["correct"] and len(row["samples"]["tritium"]) == len(row["samples"]["torch"]) == 2 for row in rows)
     assert rows[0]["bytes"] == 3 * 4 * 64 and last_run()["machine"]["versions"]["torch"]
+
+
+def test_processor_time_is_apart_from_the_time_that_passes(capsys):
+    import torch
+
+    before = tritium.get_num_threads(), torch.get_num_threads()
+    try:
+        assert small("vector_add", more=["--processor-time"]) == 0
+    finally:
+        tritium.set_num_threads(before[0])
+        torch.set_num_threads(before[1])
+    assert "processor time of one thread" in capsys.readouterr().out
+    row, = last_run()["rows"]
+    assert row["clock"] == "processor" and row["threads"] == 1 and row["noise"][0] == 0 and row["samples"]["torch"]
+    assert comparing.key_of(row) != comparing.key_of({**row, "clock": None})
+
+
+def test_the_clock_may_be_another():
+    assert HostClock(now=iter([5.0, 8.0]).__next__).sample(lambda: None, 3) == 1.0
 
 
 def test_files_are_written(tmp_path, capsys):
@@ -341,6 +361,7 @@ MISTAKES = [
     (["run", "softmax", "--device", "tpu"], "invalid choice: 'tpu'"),
     (["run", "softmax", "--iterations", "0"], "'0' is no positive number"),
     (["run", "softmax", "--threads", "many"], "'many' is no positive number"),
+    (["run", "softmax", "--threads", "2", "--processor-time"], "that of one thread: leave --threads out"),
     (["run", "softmax", "--seconds", "-3"], "no positive number of seconds"),
     (["run", "softmax", "--size", "1,x"], "'x' is no positive number"),
     (["run", "softmax", "--dtype", "int3"], "none of these benchmarks is for int3"),

@@ -103,6 +103,8 @@ def _add_run(commands: Any) -> None:
     p.add_argument("--warmup", type=_count, default=3, metavar="N", help="calls of each before (3)")
     p.add_argument("--device", choices=("cpu", "cuda"), help="by default the GPU if there is one")
     p.add_argument("--threads", type=_count, metavar="N", help="threads on the CPU, of rivals too")
+    p.add_argument("--processor-time", action="store_true",
+                   help="what the processor spends on one thread: for a CPU that others use, too")
     p.add_argument("--against", type=_words, metavar="A,B", help="torch, inductor, triton, numba, numpy, or none")
     p.add_argument("--size", type=_sizes, metavar="N,M", help="other sizes than the usual ones")
     p.add_argument("--dtype", type=_words, metavar="T,U", help="other dtypes than the usual ones")
@@ -215,16 +217,23 @@ def run_targets(args: argparse.Namespace) -> int:
     from tritium.tools.bench.running import Settings, plan, run
 
     _check_files(args)
+    if args.processor_time and (args.threads or 1) != 1:
+        raise UsageError("--processor-time is that of one thread: leave --threads out")
+    if args.processor_time:
+        args.threads, args.no_limit = 1, True  # limits are measured by the time that passes
     if args.threads:
         os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = str(args.threads)
     targets = chosen(args.names)
     device = _device(args.device)
+    if args.processor_time and device == "cuda":
+        raise UsageError("--processor-time is for kernels on the CPU: write --device cpu")
     rivals = Rivals([] if args.against == ["none"] else args.against, device)
     threads = _set_threads(args.threads, rivals.torch)
     rows = plan(targets, device, args.size, args.dtype)
     if not rows:
         raise UsageError(f"none of these benchmarks is for {', '.join(args.dtype or [device])}")
-    settings = Settings(device, threads, args.iterations, args.warmup, args.seconds, not args.no_limit, args.label)
+    settings = Settings(device, threads, args.iterations, args.warmup, args.seconds, not args.no_limit, args.label,
+                        args.processor_time)
     with _progress(len(rows), args.quiet) as told:
         done = run(rows, rivals, settings, told)
     kept = args.history or history.default_path()
@@ -233,7 +242,8 @@ def run_targets(args: argparse.Namespace) -> int:
         history.append(done, kept)
     columns, cells, remarks = report.table(done)
     if "-" not in (args.json, args.csv):
-        report.show(columns, cells, f"{done['machine']['device']}, {device}, {threads} threads; run {done['id']}")
+        clock = "processor time of one thread" if args.processor_time else f"{threads} threads"
+        report.show(columns, cells, f"{done['machine']['device']}, {device}, {clock}; run {done['id']}")
         print("".join(f"\n{remark}" for remark in remarks))
     else:
         print("".join(f"{remark}\n" for remark in remarks), end="", file=sys.stderr)

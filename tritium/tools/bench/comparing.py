@@ -37,9 +37,9 @@ def key_of(row: dict[str, Any]) -> tuple:
     """What makes two rows the same benchmark.
 
     >>> key_of({"name": "softmax", "size": 1024, "dtype": "float32", "device": "cpu", "threads": 2})
-    ('softmax', 1024, 'float32', 'cpu', 2)
+    ('softmax', 1024, 'float32', 'cpu', 2, None)
     """
-    return tuple(row.get(part) for part in ("name", "size", "dtype", "device", "threads"))
+    return tuple(row.get(part) for part in ("name", "size", "dtype", "device", "threads", "clock"))
 
 
 def latest_pair(runs: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]] | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tritium.tools.bench.spread import summary
@@ -48,24 +49,30 @@ class Noise(NamedTuple):
 
 
 class Watch:
-    """Looks at the machine from its making to `noise`; `tick` does the fixed work once."""
+    """Looks at the machine from its making to `noise`; `tick` does the fixed work once.
 
-    def __init__(self):
+    With `time.thread_time` as the clock, others do not count: their share of the processors is in no time.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter):
         self._times: list[float] = []
+        self._now = now
         self._begun = time.perf_counter()
         self._busy, self._own = _busy_seconds(), _own_seconds()
 
     def tick(self) -> None:
         """Do the fixed work once, and time it."""
-        start = time.perf_counter()
+        start = self._now()
         sum(range(20_000))
-        self._times.append(time.perf_counter() - start)
+        self._times.append(self._now() - start)
 
     def noise(self) -> Noise:
         """What was seen so far."""
         wall = max(time.perf_counter() - self._begun, 1e-9)
         busy, own = _busy_seconds(), _own_seconds()
-        others = 0.0 if busy is None or self._busy is None else (busy - self._busy - (own - self._own)) / wall
+        others = 0.0
+        if busy is not None and self._busy is not None and self._now is not time.thread_time:
+            others = (busy - self._busy - (own - self._own)) / wall
         fixed = summary(self._times or [0.0])
         return Noise(max(others, 0.0), _processors(), fixed.spread, fixed.median)
 

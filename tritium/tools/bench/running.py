@@ -32,6 +32,7 @@ class Settings(NamedTuple):
     seconds: float | None = None  # for the whole run
     limits: bool = True
     label: str = ""
+    processor_time: bool = False  # of one thread, instead of the time that passes
     each: float = EACH  # seconds for one benchmark, where the whole run is not bounded
 
 
@@ -80,14 +81,15 @@ def run(rows: list[Plan], rivals: Rivals, settings: Settings,
 
 def _empty(row: Plan, settings: Settings, **more: Any) -> dict[str, Any]:
     target = row.target
+    clock = {"clock": "processor"} if settings.processor_time else {}
     return {"name": target.name, "title": target.title or target.name, "group": target.group, "size": row.size,
             "dtype": row.dtype, "device": settings.device, "threads": settings.threads, "correct": None,
-            "samples": {}, "problems": {}, **more}
+            "samples": {}, "problems": {}, **clock, **more}
 
 
 def _measured(row: Plan, rivals: Rivals, settings: Settings, seconds: float) -> dict[str, Any]:
     done = _empty(row, settings)
-    watch = Watch()
+    watch = Watch(_now(settings))
     try:
         if isinstance(row.target.mark, Providers):
             samples = _asked(row.target.mark, settings, seconds, watch)
@@ -115,9 +117,14 @@ def _timed(row: Plan, rivals: Rivals, settings: Settings, seconds: float, watch:
     others, done["problems"] = rivals.of(row.target, case, row.dtype)
     if settings.limits:
         done["limit"] = limit_of(case, settings.device)
-    clock = DeviceClock(rivals.torch, case.bound == "memory") if settings.device == "cuda" else HostClock()
+    clock = DeviceClock(rivals.torch, case.bound == "memory") if settings.device == "cuda" else \
+        HostClock(now=_now(settings))
     return measure({OURS: case.run, **others}, clock, seconds * (1 + len(others)) / 2, settings.iterations,
                    settings.warmup, watch.tick)
+
+
+def _now(settings: Settings) -> Callable[[], float]:
+    return time.thread_time if settings.processor_time else time.perf_counter
 
 
 def limit_of(case: Case, device: str) -> float | None:
