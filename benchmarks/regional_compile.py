@@ -169,7 +169,7 @@ def regional_block(size, device):
 
 def main() -> None:
     """Measure the sides one after another, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--lengths")
     parser.add_argument("--width", type=int)
