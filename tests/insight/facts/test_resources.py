@@ -110,7 +110,11 @@ def test_a_copy_is_bound_by_memory_and_a_large_product_by_tensor_cores():
 
 def test_devices_of_a_target():
     assert [d.name for d in devices_for(80)] == ["A100"] and [d.name for d in devices_for("87")] == ["RTX 3090"]
-    assert all(d.arch in MACHINES["cuda"] and d.source and d.dram > 100 for d in DEVICES.values())
+    known = {**MACHINES["cuda"], **MACHINES["hip"]}
+    assert all(d.arch in known and d.source and d.dram > 100 for d in DEVICES.values())
+    assert {d.arch for d in DEVICES.values()} > {90, "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"}
+    assert [DEVICES["MI300X"].lanes(unit) for unit in ("fp32", "fp64", "special", "integer")] == [128, 64, 16, 64]
+    assert DEVICES["RX 7900 XTX"].lanes("fp32") == 256  # of two compute units, two at once
     found, _ = under_roofline(product(), names=["H200", "A100"])
     assert [p.device for p in found.predictions] == ["H200", "A100"]
 

@@ -19,6 +19,8 @@ Other devices, of which no such figures are at hand, have the defaults of the cl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import and_, eq
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Device:
     """Peaks of one device: bytes and operations a second."""
 
     name: str
-    arch: int | str  # of its target: 90 of cuda:90, "gfx942" of hip:gfx942
+    arch: int | str  # of its target: 90, "gfx942"
     processors: int
     clock: float  # GHz
     dram: float  # GB/s
@@ -46,7 +48,8 @@ class Device:
     l2_latency: float = 0.15e-6
     atomic: float = 1.77e-9  # seconds between two atomics on one address
     measured: bool = False
-    schedulers: int = 4  # of an SM: each issues an instruction of a warp in a cycle
+    schedulers: int = 4  # of a processor: each issues an instruction of a warp in a cycle
+    special_lanes: int = 16  # of a processor, that compute roots, exponentials and the like in a cycle
 
     @property
     def l2_ports(self) -> float:
@@ -60,8 +63,8 @@ class Device:
 
     @property
     def special(self) -> float:
-        """T operations/s of the special function units: 16 of each SM in a cycle."""
-        return self.processors * 16 * self.clock / 1e3
+        """T operations/s of the special function units."""
+        return self.processors * self.special_lanes * self.clock / 1e3
 
     def lanes(self, unit: str) -> int:
         """Lanes of an SM that execute instructions of a unit in a cycle.
@@ -69,13 +72,22 @@ class Device:
         >>> DEVICES["A100"].lanes("fp32"), DEVICES["H200"].lanes("fp32"), DEVICES["H200"].lanes("special")
         (64, 128, 16)
         """
+        if isinstance(self.arch, str):
+            return self._lanes_of_amd(unit)
         if unit == "fp32":
             return 64 if self.arch in (75, 80) else 128
         if unit == "fp64":
-            return _LANES_FP64.get(self.arch, 2)
-        if unit == "integer" and not isinstance(self.arch, str) and self.arch >= 90:
-            return 128  # ptxas gives half of them to the fp32 units
+            return {80: 32, 90: 64, 100: 64}.get(self.arch, 2)
+        if unit == "integer" and self.arch >= 90:  # ptxas gives half of them to the fp32 units
+            return 128
         return _LANES[unit]
+
+    def _lanes_of_amd(self, unit: str) -> int:
+        """What the peaks say of floats; of a compute unit's other 64 lanes a quarter computes special functions."""
+        peaks = {"fp32": self.fp32, "fp64": self.fp64}
+        if unit in peaks:
+            return max(1, round(peaks[unit] * 1e3 / (2 * self.processors * self.clock)))
+        return self.special_lanes * (1 if unit == "special" else 4)
 
     def latency(self, from_dram: float) -> float:
         """Seconds of a load, this share of which comes from DRAM and the rest from L2."""
@@ -98,7 +110,6 @@ _MIB = 1 << 20
 # Lanes of an SM in a cycle: CUDA C++ Programming Guide, "Arithmetic Instructions", the table of throughputs; loads,
 # stores and shuffles: 32 lanes, as that table has for shuffles.
 _LANES = {"integer": 64, "convert": 64, "special": 16, "load/store": 32}
-_LANES_FP64 = {80: 32, 90: 64, 100: 64, "gfx90a": 64, "gfx942": 64, "gfx950": 64}
 
 
 def _cores(f16: float, tf32: float, f8: float = 0.0, i8: float = 0.0, f64: float = 0.0) -> dict[str, float]:
@@ -125,34 +136,34 @@ DEVICES = {d.name: d for d in (
            "NVIDIA DGX B200 data sheet, 2024"),
     Device("RTX 5090", 120, 170, 2.41, 1792, 96 * _MIB, _cores(419, 104.8, 838, 838), 104.8, 1.6,
            "NVIDIA Blackwell RTX whitepaper, 2025"),
-    Device("MI250X", "gfx90a", 110, 1.7, 1638, 8 * _MIB, _cores(191.5, 47.9, i8=191.5, f64=47.9), 23.9, 23.9,
-           "AMD Instinct MI250X data sheet, 2021; one of its two dies, which is one device"),
-    Device("MI300X", "gfx942", 304, 2.1, 5300, 256 * _MIB, _cores(1307.4, 653.7, 2614.9, 2614.9, 163.4), 163.4, 81.7,
-           "AMD Instinct MI300X data sheet, 2023; the cache is the Infinity Cache"),
-    Device("MI355X", "gfx950", 256, 2.4, 8000, 256 * _MIB, _cores(2516.6, 157.3, 5033.2, 5033.2, 78.6), 157.3, 78.6,
-           "AMD Instinct MI355X data sheet, 2025; the cache is the Infinity Cache"),
-    Device("RX 7900 XTX", "gfx1100", 96, 2.5, 960, 96 * _MIB, _cores(122.8, 0.0, i8=122.8), 61.4, 1.92,
-           "AMD Radeon RX 7900 XTX specifications, 2022; the cache is the Infinity Cache", schedulers=2),
-    Device("RX 9070 XT", "gfx1201", 64, 2.97, 644.6, 64 * _MIB, _cores(194.6, 0.0, 389.3, 389.3), 48.7, 0.76,
-           "AMD Radeon RX 9070 XT specifications, 2025; the cache is the Infinity Cache", schedulers=2),
+    # Of RDNA a processor is two compute units, as the HIP runtime counts.
+    Device("MI100", "gfx908", 120, 1.502, 1229, 8 * _MIB, _cores(184.6, 0.0, i8=184.6), 23.1, 11.5,
+           "AMD Instinct MI100 data sheet, 2020"),
+    Device("MI210", "gfx90a", 104, 1.7, 1638, 8 * _MIB, _cores(181, 0.0, i8=181, f64=45.3), 22.6, 22.6,
+           "AMD Instinct MI210 data sheet, 2022"),
+    Device("MI300X", "gfx942", 304, 2.1, 5325, 32 * _MIB, _cores(1307.4, 653.7, 2614.9, 2614.9, 163.4), 163.4, 81.7,
+           "AMD Instinct MI300X data sheet, 2023"),
+    Device("MI355X", "gfx950", 256, 2.4, 8000, 32 * _MIB, _cores(2516, 0.0, 5033, 5033, 78.6), 157.3, 78.6,
+           "AMD Instinct MI355X data sheet, 2025"),
+    Device("RX 7900 XTX", "gfx1100", 48, 2.5, 960, 6 * _MIB, _cores(122.8, 0.0, i8=122.8), 61.4, 1.92,
+           "AMD Radeon RX 7900 XTX specifications, 2022", special_lanes=32),
+    Device("RX 9070 XT", "gfx1201", 32, 2.97, 640, 8 * _MIB, _cores(195, 0.0, 389, 389), 48.7, 0.76,
+           "AMD Radeon RX 9070 XT specifications, 2025", special_lanes=32),
 )}  # fmt: skip
 
 
 def devices_for(arch: int | str) -> list[Device]:
-    """The devices of an architecture; for one that the table lacks, those of the nearest older one of its vendor.
+    """The devices of an architecture; for one that the table lacks, those of the nearest of its vendor: of NVIDIA's the
+    next older one, of AMD's the one whose name is most alike.
 
-    >>> [d.name for d in devices_for("90a")], [d.name for d in devices_for("gfx1151")]
+    >>> [d.name for d in devices_for("90a")], [d.name for d in devices_for("gfx1101")]
     (['H100', 'H200'], ['RX 7900 XTX'])
     """
-    amd = str(arch).startswith("gfx")
-    known = sorted({d.arch for d in DEVICES.values() if isinstance(d.arch, str) == amd}, key=_number)
-    nearest = max((a for a in known if _number(a) <= _number(arch)), key=_number, default=known[0])
+    if str(arch).startswith("gfx"):
+        names = [d.arch for d in DEVICES.values() if isinstance(d.arch, str)]
+        nearest = max(names, key=lambda name: sum(accumulate(map(eq, name, str(arch)), and_)))  # letters alike
+    else:
+        number = int("".join(c for c in str(arch) if c.isdigit()) or 0)
+        known = sorted({d.arch for d in DEVICES.values() if isinstance(d.arch, int)})
+        nearest = max((a for a in known if a <= number), default=known[0])
     return [d for d in DEVICES.values() if d.arch == nearest]
-
-
-def _number(arch: int | str) -> int:
-    """Architectures of one vendor in the order they came: names of AMD's are hexadecimal behind "gfx"."""
-    text = str(arch)
-    if text.startswith("gfx"):
-        return int(text[3:].partition(":")[0], 16)
-    return int("".join(c for c in text if c.isdigit()) or 0)
