@@ -20,7 +20,7 @@ NVIDIA = re.compile(r"nvvm|ptx|cuda", re.IGNORECASE)
 STRINGS = {
     ("runtime/autotuner.py", "PTXASError"): "an exception that Triton's users catch",
     ("runtime/measuring.py", "use_cuda_graph"): "a parameter of Triton's",
-    ("backends/gpu_runtime/library.py", "cuda"): "what torch calls a GPU, whoever made it",
+    ("backends/gpu_runtime/library.py", "cuda"): "torch's name of a GPU, for every vendor",
     ("backends/gpu_runtime/launch.py", "cuda_stream"): "the handle of torch's streams, on ROCm too",
     ("backends/gpu_runtime/launch.py", "torch.cuda.Stream"): "their class",
 }

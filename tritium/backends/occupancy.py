@@ -54,10 +54,10 @@ def _sm(warps: int, programs: int, shared: int, reserved: int = 1024) -> Machine
 
 
 def _gcn(waves: int, registers: int, unit: int, lds: int = 64, lds_unit: int = 512, cache: int = 16) -> Machine:
-    """A compute unit: 64 lanes, four SIMDs with so many waves and vector registers; 16 barriers, 800 scalar registers.
+    """A compute unit: four SIMDs of 64 lanes, each with `waves` waves, `registers` vector and 800 scalar registers.
 
-    From gfx90a on, ordinary and accumulation registers come out of one file of 512. On gfx908 they have files of their
-    own, as large as each other: what counts is the larger of the two numbers.
+    It has 16 barriers. From gfx90a on, ordinary and accumulation registers come out of one file of 512. On gfx908 each
+    kind has a file of 256, and the larger of the two numbers counts.
     """
     return Machine(_QUARTERS * waves, 16, _QUARTERS * registers * 64, lds * _KIB, lds * _KIB, 0, unit * 64, 64,
                    lds_unit, registers, _QUARTERS * waves, 800, cache * _KIB)
@@ -158,7 +158,7 @@ def occupancy(kernel: Any) -> Occupancy:
 
 
 def occupancy_of(registers: int, shared: int, warps: int, target: Any, scalars: int = 0) -> Occupancy:
-    """The occupancy of programs of so many warps, with so many registers for a thread and bytes of shared memory.
+    """The occupancy of programs of `warps` warps that use `registers` per thread and `shared` bytes of shared memory.
 
     `registers` are a thread's: on AMD's GPUs its vector registers, accumulation registers included as the code
     object's `.vgpr_count` does. `scalars` are AMD's scalar registers of a warp; up to 80 they limit nothing.

@@ -330,7 +330,7 @@ def test_without_a_runtime(monkeypatch):
 
 
 def test_kernels_print_and_assert_through_a_buffer(fake, monkeypatch, capsys):
-    """They write where `tritium_messages` points to; whoever waits for the device reads it."""
+    """Kernels write to the buffer that `tritium_messages` points to; a synchronisation reads it."""
     read = lambda buffer, sites: SimpleNamespace(printed="hello\n" * int(buffer[0]), lost=int(buffer[1]),
                                                  failed=("k.py:3: no",) * int(buffer[2]))
     records = SimpleNamespace(VARIABLE="tritium_messages", empty=lambda words: [0] * (words + 4), read=read)

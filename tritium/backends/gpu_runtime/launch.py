@@ -91,7 +91,7 @@ class Runtime(ABC):
     # -- streams --------------------------------------------------------------------------------------------------
 
     def refresh_streams(self) -> None:
-        """Have launches ask whoever decides on the current stream now: torch, our own streams, or nobody."""
+        """Find out what has the current stream (torch, our own streams, nothing); launches ask it from now on."""
         found = _stream_function()
         self._kept["stream"] = found
         self._stream.value = None if found is None else id(found)
@@ -142,7 +142,7 @@ def pop_stream(stream: Any) -> None:
 
 
 def _torch_stream_function() -> Any:
-    """torch's, which has the same name whoever made the GPU."""
+    """torch's function, which has the same name for every vendor."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None

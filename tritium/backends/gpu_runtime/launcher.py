@@ -3,7 +3,7 @@
 A record's `extra` points to an `INFO`. Nothing is allocated and nothing waits, so launches can be captured into graphs.
 The GIL is kept: the driver only queues, and giving the GIL away would let another thread hold up every launch.
 
-The text below is every vendor's; `parts` are its holes: which functions of the driver are called, and how.
+The text below is shared by vendors. `parts` fills its holes: the calls of the driver, and the checks before them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..llvm.structs import Struct, resolve
 
 __all__ = ["INFO", "RING", "symbols", "text"]
 
-RING = 64  # so many launches are remembered, for errors that come later
+RING = 64  # launches that are remembered, for errors that come later
 
 
 # What the launcher must know of a kernel besides its arguments.

@@ -22,7 +22,7 @@ FIGURES = {"n_max_threads": 0, "shared": 1, "local": 3, "n_regs": 4, "max_dynami
 _DEVICE_POINTER, _DEVICE_ORDINAL = 3, 9  # attributes of a pointer
 _FORKED = 3  # in a process forked from one that uses the driver: it is not initialised, and never will be
 _RELAXED = 2  # a thread's mode of capturing
-MEMORY = "cuda"  # what torch calls a GPU and its memory, whoever made it
+MEMORY = "cuda"  # torch's name of a GPU and its memory, for every vendor
 NOT_YET = 600  # what a query of a stream or event says, that is no error
 
 
@@ -37,7 +37,7 @@ class DriverLibrary(ABC):
     blocking: str  # a variable of the environment under which launches wait for their kernels
     advice: str  # what shows at which line a kernel fails
     remedies: Mapping[int, str] = {}  # error -> what to do about it
-    # Errors a kernel leaves behind: whoever calls the driver next is told, and the context is lost.
+    # Errors a kernel leaves behind: the next call of the driver reports them, and the context is lost.
     sticky: frozenset[int] = frozenset((700, 702, 710, 714, 715, 716, 717, 718, 719))
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class DriverLibrary(ABC):
         """A module made of machine code, on the current device."""
 
     def allow(self, kernel: ctypes.c_void_p, shared: int) -> None:  # noqa: B027 (most need not ask)
-        """Have a kernel launched with so much shared memory."""
+        """Allow launches of a kernel with `shared` bytes of shared memory."""
 
     def load(self, name: str, binary: bytes | str, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
         """(module, function, registers, spilled words, threads at most) of a kernel in a binary."""
@@ -221,7 +221,7 @@ class DriverLibrary(ABC):
         return value.value
 
     def active_blocks(self, function: int, shared: int, threads: int, device: int) -> int:
-        """How many blocks of so many threads fit on a device at once."""
+        """How many blocks of `threads` threads are resident on a device at once."""
         found = ctypes.c_int()
         self.call("active_blocks", ctypes.byref(found), ctypes.c_void_p(function), threads, ctypes.c_size_t(shared))
         return max(1, found.value) * self.properties(device)["multiprocessor_count"]

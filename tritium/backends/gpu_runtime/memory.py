@@ -8,7 +8,7 @@ Use it as `tritium.runtime.memory`. Buffers are arguments of kernels like any te
     y.numpy()
 
 Work goes to the current stream: the default one, torch's where torch is in use, or that of a `with stream:` block.
-The GPU is that of the driver in use, whoever made it. Without one, everything raises an error of the vendor's driver.
+The GPU is the active driver's, of any vendor. Without a GPU, everything raises an error of the vendor's driver.
 """
 
 from __future__ import annotations

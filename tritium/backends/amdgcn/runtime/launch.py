@@ -16,15 +16,15 @@ from .messages import Messages
 
 __all__ = ["Launcher", "Runtime"]
 
-_PART = Part("hip", launcher.SYMBOLS, (structs, guards, native_launcher, fast_paths, preconditions, shared_launcher,
-                                       launcher), lambda target: launcher.launcher(), plain=True)
+PART = Part("hip", launcher.SYMBOLS, (structs, guards, native_launcher, fast_paths, preconditions, shared_launcher,
+                                      launcher), lambda target: launcher.launcher(), plain=True)
 _COOPERATIVE = 1  # what INFO.config is then: native code compares it with null
 
 
 class Runtime(shared.Runtime):
     """The native launcher of this process, linked to the HIP runtime."""
 
-    gpu, prefix, part = HIP, launcher.PREFIX, _PART
+    gpu, prefix, part = HIP, launcher.PREFIX, PART
 
     @classmethod
     def linked(cls) -> dict[str, int]:
