@@ -104,8 +104,11 @@ BACKEND = Backend("hip", lambda target: (), (("hsaco", hsaco),), takes_host_memo
 
 def clear():
     """Forget everything known of a runtime."""
-    for function in (HIP.library, HIP.available, HIP.start, HIP.count, HIP.properties, HIP.arch, messages._register):
+    cached = (HIP.library, super(type(HIP), HIP).available, super(type(HIP), HIP).start, HIP.start, HIP.count,
+              HIP.properties, HIP.arch, messages._register)  # fmt: skip
+    for function in cached:
         function.cache_clear()
+    HIP.process = None
     launch.Runtime._get.__func__.cache_clear()
     for kept in (HIP.suspects, HIP.watchers, HIP.homes):
         kept.clear()

@@ -319,6 +319,17 @@ def test_modules_are_unloaded(fake):
     assert fake.calls.count("hipModuleUnload") == 1 and "hipThreadExchangeStreamCaptureMode" in fake.calls
 
 
+def test_a_forked_process_sees_the_device_it_cannot_use(fake, monkeypatch):
+    """torch's compile workers are forked from a process that uses the GPU: they compile for it, and launch nothing."""
+    drv = driver.active.__class__
+    assert drv.is_active() and drv.is_usable()
+    memory.synchronize()
+    monkeypatch.setattr(HIP, "process", -1)
+    assert drv.is_active() and not drv.is_usable()
+    with pytest.raises(HipError, match="forked from one that uses the GPU cannot use it\nhint: start processes by sp"):
+        memory.empty(4)
+
+
 def test_without_a_runtime(monkeypatch):
     monkeypatch.setattr(HIP, "library", lambda: None)
     assert not HIP.present()
