@@ -15,7 +15,6 @@ WITHOUT = {
     "amdgcn/assemble": 15,
     "amdgcn/isa": 303,
     "cpu": 77,
-    "cpu/fuse": 191,
     "cpu/library": 18,
     "cpu/library/check": 1,
     "cpu/lower": 831,

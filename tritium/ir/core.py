@@ -9,7 +9,7 @@ are shared, Python's `match` is the pattern language, and reference counting fre
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 
 class Loc(NamedTuple):
@@ -31,6 +31,7 @@ class Value:
     type: Any  # a `types.Type`; readers know which of them
 
 
+@final
 class Arg(Value):
     """A parameter of a kernel or of a region. `attrs` holds what the caller promises, such as {"divisible": 16}."""
 
@@ -45,6 +46,7 @@ class Arg(Value):
         return f"Arg({self.type}, {self.name!r})"
 
 
+@final
 class Op(Value):
     """One operation. Never changed after it is made; `replace` makes a copy with other parts."""
 
@@ -95,6 +97,7 @@ class Op(Value):
         return f"Op({self.kind.name}: {', '.join(map(str, self.types))})"
 
 
+@final
 class Result(Value):
     """Result number `index` of an op with several. Two of the same op and index are equal."""
 

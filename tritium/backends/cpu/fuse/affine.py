@@ -7,13 +7,21 @@ a chunk. Forms are computed in 64 bits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....analysis.affine import Affine, Form, Loose, strides_behind
 from ....analysis.arithmetic import ARITHMETIC, is_index, keeps_integers
 from ....ir import types as T
-from ....ir.core import Arg, Result
+from ....ir.core import Op
 from ...llvm.writer import Val
 from .index import power_of_two, source_index
+
+if TYPE_CHECKING:
+    from ....ir.core import Value
+    from ..lower.function import Lowering
+    from .index import Coordinate
 
 __all__ = ["ADDRESSING", "described", "form_of", "loose_index", "usual_stride"]
 
@@ -21,24 +29,24 @@ __all__ = ["ADDRESSING", "described", "form_of", "loose_index", "usual_stride"]
 ADDRESSING = ARITHMETIC - {ops.constant}
 
 
-def form_of(lo, x) -> Form:
+def form_of(lo: Lowering, x: Value) -> Form:
     """The form of integers or pointers: base and strides are numbers or values of the kernel."""
     return _Emitted(lo).of(x)
 
 
-def loose_index(lo, loose: Loose, idx):
+def loose_index(lo: Lowering, loose: Loose, idx: Sequence[Coordinate]) -> Sequence[Coordinate]:
     """The index in a loose term's value of the element at `idx` of the form's tile."""
     for op in loose.path:
         idx = source_index(lo, op, idx)
     return idx
 
 
-def usual_stride(lo, form: Form, axis: int):
+def usual_stride(lo: Lowering, form: Form, axis: int) -> int | Val:
     """The stride along an axis if no remainder wraps: an estimate for prefetching."""
     total = form.strides[axis]
     for loose in form.loose:
         x = loose.value
-        if type(x) in (Arg, Result) or x.kind is not ops.rem:
+        if type(x) is not Op or x.kind is not ops.rem:
             continue
         strides = strides_behind(loose.path, form_of(lo, x.operands[0]).strides)
         if strides is not None:
@@ -49,10 +57,16 @@ def usual_stride(lo, form: Form, axis: int):
 class _Emitted(Affine):
     """Coefficients are numbers, or instructions that are emitted where they are first asked for."""
 
-    def __init__(self, lo):
-        self.lo, self.plus, self.times = lo, lo.add, lo.mul
+    def __init__(self, lo: Lowering):
+        self.lo = lo
 
-    def of(self, x):
+    def plus(self, a: int | Val, b: int | Val) -> int | Val:
+        return self.lo.add(a, b)
+
+    def times(self, a: int | Val, b: int | Val) -> int | Val:
+        return self.lo.mul(a, b)
+
+    def of(self, x: Value) -> Form:
         """The form of a value, remembered while the loop is open in which the deepest of its parts is computed."""
         lo, key = self.lo, ("form", x)
         found = lo.memo.get(key)
@@ -61,36 +75,36 @@ class _Emitted(Affine):
             lo.remember(key, found, _level(found))
         return found
 
-    def find(self, x):
+    def find(self, x: Value) -> Form:
         return super().find(x) if type(x.type) is T.Tile else self.scalar(x)
 
-    def scalar(self, x):
+    def scalar(self, x: Value) -> Form:
         """The form of a scalar: the scalar itself."""
         if type(x.type) is T.Ptr:
             return Form(self.lo.scalar(x), 0, ())
-        if type(x) is not Arg and type(x) is not Result and x.kind is ops.constant:
+        if type(x) is Op and x.kind is ops.constant:
             return self.constant(x, x.attrs["value"])
         return Form(None, self.lo.index_of(self.lo.scalar(x), x.type), ())
 
-    def leaf(self, x):
+    def leaf(self, x: Value) -> Form:
         induction = self.lo.inductions.get(x)
         if induction is None:
             return super().leaf(x)
         form = self.of(induction.start)
         return form._replace(base=self.lo.add(form.base, induction.offset))
 
-    def keeps(self, source, to):
+    def keeps(self, source: T.Scalar, to: T.Scalar) -> bool:
         """Addresses are computed modulo 2^64."""
         return keeps_integers(source, to) or to is T.u64 and is_index(source) or source is T.u64 and to is T.i64
 
-    def repointed(self, op, x):
+    def repointed(self, op: Op, x: Form) -> Form | None:
         """The same address in units of the new element size."""
         before, after = (T.element(t).pointee.bytes for t in (op.operands[0].type, op.type))
         if before == after or x.pointer is None:
             return x
         return None if before % after else self.multiplied(x, before // after)
 
-    def reshaped(self, op, x):
+    def reshaped(self, op: Op, x: Form) -> list | None:
         if x.loose and not all(map(power_of_two, T.shape(op.operands[0].type))):
             return None  # indices cannot be delinearized
         return super().reshaped(op, x)
@@ -102,15 +116,15 @@ def _level(form: Form) -> int:
     return max([x.level for x in parts if type(x) is Val], default=0)
 
 
-def described(x) -> bool:
+def described(x: Value) -> bool:
     """Whether `x` is an integer remainder of values with forms: computing it reads no memory."""
-    if type(x) in (Arg, Result) or x.kind is not ops.rem or not T.element(x.type).is_int:
+    if type(x) is not Op or x.kind is not ops.rem or not T.element(x.type).is_int:
         return False
     stack = list(x.operands)
     while stack:
         x = stack.pop()
         if type(x.type) is T.Tile:
-            if type(x) in (Arg, Result) or x.kind not in ADDRESSING:
+            if type(x) is not Op or x.kind not in ADDRESSING:
                 return False
             stack += x.operands
     return True

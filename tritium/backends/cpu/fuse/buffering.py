@@ -9,12 +9,20 @@ A set of nests is an int: bit 2s+1 is nest s, bit 2s the loops that fill scratch
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....analysis.induction import steps
 from ....ir import types as T
-from ....ir.core import Arg, Result, walk
+from ....ir.core import Arg, Op, Result, walk
 from .affine import ADDRESSING
 from .dependences import positionwise, reorders
+
+if TYPE_CHECKING:
+    from ....ir.core import Block, Value
+    from .fuse_loops import _Fusion
+    from .plan import LoopNest, _Groups
 
 # Operands that must be materialized in scratch memory before the op: kind -> their positions.
 MATERIALIZED = {ops.gather: (0,), ops.dot: (0, 1)}
@@ -28,22 +36,22 @@ WORK = 6  # arithmetic operations from which a value is buffered before a broadc
 DEEP = 120  # longer dependence chains are cut: their loops would spill registers
 
 
-def induction_tiles(op) -> frozenset[int]:
+def induction_tiles(op: Op) -> frozenset[int]:
     """The positions of loop-carried tiles that every iteration advances by a uniform amount: carried as one scalar."""
     body = op.regions[-1]
     args = body.args[op.kind.loop.parameters:]
     return frozenset(k for k, (arg, y) in enumerate(zip(args, body.yields)) if _is_induction(arg, y))
 
 
-def _is_induction(arg, y):
+def _is_induction(arg: Arg, y: Value) -> bool:
     if type(arg.type) is not T.Tile or type(T.element(arg.type)) is T.Scalar and T.element(arg.type).bits < 32:
         return False
     found = steps(arg, y)
     return found is not None and all(_is_uniform(step.value) for step in found)
 
 
-def _is_uniform(x):
-    while type(x) not in (Arg, Result) and (x.kind.view or x.kind is ops.cast) and type(x.type) is T.Tile:
+def _is_uniform(x: Value) -> bool:
+    while type(x) is Op and (x.kind.view or x.kind is ops.cast) and type(x.type) is T.Tile:
         x = x.operands[0]
     return type(x.type) is not T.Tile
 
@@ -51,14 +59,14 @@ def _is_uniform(x):
 class Buffering:
     """Propagates uses backwards through a block, from loop nests to the values they are computed from."""
 
-    def __init__(self, lo, block, groups):
+    def __init__(self, lo: _Fusion, block: Block, groups: _Groups):
         self.lo, self.block, self.groups, self.nests = lo, block, groups, groups.nests
         # value -> nests: all that use it, loops, those that need it materialized, those that read at permuted positions
         self.uses, self.looped, self.needs_all, self.moved = {}, {}, {}, {}
         self.required, self.cut, self.kept = set(groups.forced), set(), set()
         self.weight = {}  # lazy op -> (instructions for a chunk, longest chain, how many are arithmetic)
 
-    def find(self):
+    def find(self) -> None:
         """Find the nests that use each value, and decide which values are buffered."""
         order = self.foreign() + list(self.block.ops)
         lazy = [op for op in order if self.lo.is_lazy(op)]
@@ -78,14 +86,14 @@ class Buffering:
             for values in (nest.before, nest.keeps, nest.first_keeps):
                 values.reverse()
 
-    def last_use(self, made):
+    def last_use(self, made: Mapping[Value, int]) -> dict[Value, int]:
         """value -> index of the last nest that uses a value, or of the one that computes it (from `made`)."""
         out = dict(made)
         for k, bits in self.uses.items():
             out[k] = bits.bit_length() - 1 >> 1
         return out
 
-    def nests_using(self, x):
+    def nests_using(self, x: Value) -> tuple[list[int], bool]:
         """(indices of the nests whose loops use a value, whether the loops before some nest use it as well)."""
         bits, out, s, alone = self.uses[x], [], 0, False
         while bits:
@@ -95,7 +103,7 @@ class Buffering:
             bits, s = bits >> 2, s + 1
         return out, alone
 
-    def foreign(self):
+    def foreign(self) -> list[Op]:
         """Lazy ops of enclosing blocks that this block may compute, operands first."""
         if not self.lo.inner:  # the kernel itself
             return []
@@ -119,7 +127,7 @@ class Buffering:
         return out
 
     # --- costs ----------------------------------------------------------------------------------------------------
-    def weigh(self, lazy):
+    def weigh(self, lazy: Sequence[Op]) -> None:
         """Estimate the instructions per chunk of each lazy value, and its longest dependence chain."""
         users, weight = {}, self.weight
         for op in self.block.ops:
@@ -147,7 +155,7 @@ class Buffering:
                 self.cut.add(op.results[0])
                 weight[op] = (1, 0, 0)
 
-    def for_rows(self):
+    def for_rows(self) -> set[Value]:
         """The values whose only uses are one per row of a tile."""
         rows, others = set(), set()
         for op in reversed(self.block.ops):
@@ -158,11 +166,11 @@ class Buffering:
                 others.update([x for inner in walk(region) for x in inner.operands])
         return rows - others
 
-    def heavy(self, op):
+    def heavy(self, op: Op) -> bool:
         """Whether a value is costly enough to buffer instead of rematerializing it."""
         return self.weight.get(op, (0,))[0] >= KEEP and self.keepable(op)
 
-    def keepable(self, op):
+    def keepable(self, op: Op) -> bool:
         """Whether a value may be buffered. Addresses have closed forms instead, unless loaded. A remainder along lanes
         is contiguous where it does not wrap, and not from a buffer; one that only indexes rows is buffered."""
         element = T.element(op.types[0])
@@ -173,7 +181,7 @@ class Buffering:
         return op.kind is not ops.rem or element.is_float or op in self.row_numbers
 
     # --- uses ------------------------------------------------------------------------------------------------------
-    def add(self, x, bits, looped=0, needs_all=0, moved=0):
+    def add(self, x: Value, bits: int, looped: int = 0, needs_all: int = 0, moved: int = 0) -> None:
         """Add nests `bits` to the uses of x."""
         if type(x.type) is not T.Tile:
             return
@@ -185,7 +193,7 @@ class Buffering:
         if moved:
             self.moved[x] = self.moved.get(x, 0) | moved
 
-    def root(self, op, bit):
+    def root(self, op: Op, bit: int) -> None:
         """Add the uses of a statement: its operands, and what its regions capture."""
         loops, one_by_one = op.kind.loop, self.lo.visits(op) == "elements"
         inductions, first = (induction_tiles(op), loops.operands) if loops else ((), 0)
@@ -195,7 +203,7 @@ class Buffering:
                 self.add(x, bit | later, looped=bit)
             else:
                 self.add(x, bit)
-                if one_by_one and type(x) not in (Arg, Result) and self.heavy(x) and not _plain_load(x):
+                if one_by_one and type(x) is Op and self.heavy(x) and not _plain_load(x):
                     self.required.add(x)
         if op.regions:
             inside = {o for r in op.regions for o in walk(r)}
@@ -205,7 +213,7 @@ class Buffering:
                         if (x.op if type(x) is Result else x) not in inside:
                             self.add(x, bit, looped=bit if loops else 0)
 
-    def lazy(self, op):
+    def lazy(self, op: Op) -> None:
         """Propagate the uses of a lazy op to its operands."""
         bits = looped = moved = 0
         for x in op.results:
@@ -229,19 +237,19 @@ class Buffering:
             else:
                 self.add(x, bits, looped, moved=moved)
 
-    def before_broadcast(self, op, bits):
+    def before_broadcast(self, op: Op, bits: int) -> None:
         """Buffer a costly operand of a broadcast, so that it is computed once, in chunks of its own shape."""
         x, = op.operands
-        while type(x) not in (Arg, Result) and x.kind is ops.expand_dims:
+        while type(x) is Op and x.kind is ops.expand_dims:
             x = x.operands[0]
-        if type(x) in (Arg, Result) or not 1 < T.numel(x.type) < T.numel(op.type):
+        if type(x) is not Op or not 1 < T.numel(x.type) < T.numel(op.type):
             return
         if self.weight.get(x, (0, 0, 0))[2] >= WORK and self.keepable(x):
             self.required.add(x)
             self.needs_all[x] = self.needs_all.get(x, 0) | bits
 
     # --- decisions ------------------------------------------------------------------------------------------------
-    def decide(self, op, x):
+    def decide(self, op: Op, x: Value) -> int:
         """Decide whether to buffer a value; returns the nests that compute it."""
         bits = self.uses[x]
         if x in self.lo.buffers:
@@ -261,7 +269,7 @@ class Buffering:
         self.uses[x] = bits | first
         return first
 
-    def keep(self, op, x, nest, first):
+    def keep(self, op: Op, x: Value, nest: LoopNest, first: int) -> int:
         """Buffer a value in the first nest that uses it; returns the bit of the loops that write it."""
         if nest.force is not None and nest.force == x:
             return first
@@ -277,7 +285,7 @@ class Buffering:
         nest.keeps.append(x)
         return first
 
-    def deadline(self, op, bits, moved):
+    def deadline(self, op: Op, bits: int, moved: int) -> int | None:
         """The bit of the last loops that may perform a load, or None if any may: the first nest that writes memory if
         it uses the load and overwrites only elements already loaded, else the loops before it."""
         position, last = self.groups.positions.get(op, -1), bits.bit_length() - 1 >> 1
@@ -293,12 +301,12 @@ class Buffering:
         return None
 
 
-def _plain_load(op):
+def _plain_load(op: Op) -> bool:
     """Whether an op is a load without a mask, which costs no more element by element."""
     return op.kind is ops.load and len(op.operands) == 1
 
 
-def _own(op):
+def _own(op: Op) -> int:
     """The cost of an op without its operands."""
     if op.kind.elementwise:
         return SLOW if op.kind.cost == "slow" else 1
@@ -307,6 +315,6 @@ def _own(op):
     return SLOW if op.regions else 1
 
 
-def _hard(op):
+def _hard(op: Op) -> bool:
     """Whether a reshape has sizes that are no powers of two: chunks cannot be indexed through it."""
     return any(n & (n - 1) for n in (*T.shape(op.operands[0].type), *T.shape(op.type)))

@@ -7,14 +7,20 @@ the end for the value of these elements, and the reduction combines it as many t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Result
+from ....ir.core import Op
+
+if TYPE_CHECKING:
+    from ....ir.core import Value
+    from ....ir.opdef import OpKind
 
 __all__ = ["clip_mask", "uniform_beyond"]
 
 
-def clip_mask(op):
+def clip_mask(op: Op) -> Value | None:
     """The mask at whose end the loop of a store or a reduction may stop; None if there is none."""
     if op.kind is ops.store:
         return op.mask if op.mask is not None and _is_computed(op.mask) else None
@@ -25,22 +31,22 @@ def clip_mask(op):
     return next((m for m in _masks(x) if _is_computed(m) and uniform_beyond(x, m)), None)
 
 
-def _is_computed(m):
+def _is_computed(m: Value) -> bool:
     """Whether a mask can be computed again, to see where it ends: what a check has found cannot."""
-    return type(m) in (Arg, Result) or m.kind is not ops.check
+    return type(m) is not Op or m.kind is not ops.check
 
 
-def _is_repeatable(kind):
+def _is_repeatable(kind: OpKind) -> bool:
     """Whether n equal elements combine in closed form: to n * x, or to x."""
     return kind is ops.add or kind.row is not None and kind.row.idempotent
 
 
-def _masks(x):
+def _masks(x: Value) -> list[Value]:
     """The masks of the loads and selects that a tile is computed from."""
     found, seen, stack = [], set(), [x]
     while stack:
         x = stack.pop()
-        if type(x) in (Arg, Result) or type(x.type) is not T.Tile or x in seen:
+        if type(x) is not Op or type(x.type) is not T.Tile or x in seen:
             continue
         seen.add(x)
         if x.kind is ops.load:
@@ -53,12 +59,12 @@ def _masks(x):
     return found
 
 
-def uniform_beyond(x, m, known=None) -> bool:
+def uniform_beyond(x: Value, m: Value, known: dict[Value, bool] | None = None) -> bool:
     """Whether a tile is uniform along each row where mask `m`, true up to some lane, is false."""
     known = {} if known is None else known
     if type(x.type) is not T.Tile or x is m:
         return True
-    if type(x) in (Arg, Result):
+    if type(x) is not Op:
         return False
     found = known.get(x)
     if found is None:
@@ -66,7 +72,7 @@ def uniform_beyond(x, m, known=None) -> bool:
     return found
 
 
-def _uniform_beyond(x, m, known):
+def _uniform_beyond(x: Op, m: Value, known: dict[Value, bool]) -> bool:
     if x.kind is ops.splat:
         return True
     if x.kind is ops.load:

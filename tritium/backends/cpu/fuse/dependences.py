@@ -13,10 +13,17 @@ element-wise kernel called in place), if the launcher can check that: each such 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from .... import ops
 from ....analysis.alias import MOST_PAIRS, AliasAnalysis
 from ....ir import types as T
+
+if TYPE_CHECKING:
+    from ....ir.core import Module, Op
+    from .fuse_loops import _Fusion
+    from .plan import LoopNest
 
 __all__ = ["Assumptions", "disjoint", "positionwise", "reorders"]
 
@@ -24,15 +31,15 @@ class Assumptions:
     """Preconditions of a kernel: `pairs` of accesses that are disjoint or identical, and rows of values that are
     `nonnegative`. With None for a list, nothing of its kind is assumed."""
 
-    def __init__(self, module, pairs=None, nonnegative=None):
+    def __init__(self, module: Module, pairs: list | None = None, nonnegative: list | None = None):
         self.module, self.pairs, self.nonnegative, self._known = module, pairs, nonnegative, {}
 
     @functools.cached_property
-    def alias(self):
+    def alias(self) -> AliasAnalysis:
         """The alias analysis of the module."""
         return self.module.found_by(AliasAnalysis)
 
-    def injective(self, a, b) -> bool:
+    def injective(self, a: Op, b: Op) -> bool:
         """Whether accesses through the same pointers, one of which writes, may be assumed to be injective."""
         if type(b.pointer.type) is not T.Tile:
             return True
@@ -41,7 +48,7 @@ class Assumptions:
             self.nonnegative += [rows for rows in found if rows not in self.nonnegative]
         return found is not None and (not found or self.nonnegative is not None)
 
-    def disjoint(self, a, b, identical) -> bool:
+    def disjoint(self, a: Op, b: Op, identical: bool) -> bool:
         """Whether accesses through two parameters may be assumed to be disjoint, or, with `identical`, identical."""
         if self.pairs is None:
             return False
@@ -55,7 +62,7 @@ class Assumptions:
         return self._known[key]
 
 
-def reorders(lo, load, nest, moved) -> bool:
+def reorders(lo: _Fusion, load: Op, nest: LoopNest, moved: bool) -> bool:
     """Whether a loop nest that uses `load` by chunks may overwrite some of its elements before it reads them.
 
     `moved`: it reads elements at other positions than those that it writes.
@@ -63,14 +70,14 @@ def reorders(lo, load, nest, moved) -> bool:
     return any(not _keeps_off(lo, load, op, moved) for op in nest.ops if op.kind.writes)
 
 
-def disjoint(lo, op, others) -> bool:
+def disjoint(lo: _Fusion, op: Op, others: Iterable[Op]) -> bool:
     """Whether a store may share loops with others: their accesses are identical or disjoint."""
     if op.kind is not ops.store:
         return True
     return all(_keeps_off(lo, other, op, False) for other in others if other.kind is ops.store)
 
 
-def _keeps_off(lo, a, b, moved):
+def _keeps_off(lo: _Fusion, a: Op, b: Op, moved: bool) -> bool:
     """Whether no element of one access is hit by another position of the other, which writes."""
     p, q = a.pointer, b.pointer
     if p is q:
@@ -78,6 +85,6 @@ def _keeps_off(lo, a, b, moved):
     return lo.assumptions.disjoint(a, b, not moved)
 
 
-def positionwise(op) -> bool:
+def positionwise(op: Op) -> bool:
     """Whether each element of a lazy op's result is made from the elements of its operands at the same position."""
     return op.kind.positionwise or op.kind is ops.map_

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from .... import ops
+from ....analysis.axis_info import AxisAnalysis
 from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
 from ....ir.opdef import OpKind
 from ....passes.assumed import Assumed
@@ -39,7 +40,7 @@ def fuse_loops(module: Module, is_lazy: Callable[[Op], bool], visits: Callable[[
     """
     assumed = Assumed(module)
 
-    def fused(function, *assumptions):
+    def fused(function: Module, *assumptions: list | None) -> Block:
         return _Fusion(function, Assumptions(function, *assumptions), is_lazy, visits).block(function.body)
 
     functions = [function.replace(body=fused(function)) for function in module.functions]
@@ -61,7 +62,8 @@ class _Fusion:
         self.module, self.assumptions, self.visits = module, assumptions, visits
         self.nonnegative = assumptions.nonnegative
         self.buffers: set[Value] = set()
-        self.inner, self.axis_info = False, None
+        self.inner = False
+        self.axis_info: AxisAnalysis | None = None
         self.done: set[Op] = set()
         self.names: dict[Value, tuple[Value, ...]] = {}
         self.out: list[Op] = []

@@ -11,15 +11,23 @@ indices and generate no code.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from .... import ops
 from ....analysis.views import axes_behind
 from ....ir import types as T
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from ..lower.function import Lowering
+
 __all__ = ["ZERO", "Chunks", "Lanes", "chunks", "iota", "lanes_of", "power_of_two", "source_index", "width_of"]
 
-ZERO = (0, None)  # the only index of an axis of size 1
+Coordinate: TypeAlias = "tuple[int | Val, Lanes | None]"  # along one axis
+Index: TypeAlias = "tuple[Coordinate, ...]"  # one for each axis
+ZERO: Coordinate = (0, None)  # the only index of an axis of size 1
 
 
 class Lanes:
@@ -37,7 +45,7 @@ class Lanes:
 _LANES: dict[tuple[int, ...], Lanes] = {}
 
 
-def lanes_of(offsets) -> Lanes | None:
+def lanes_of(offsets: Iterable[int]) -> Lanes | None:
     """The pattern with these offsets; None when all are 0."""
     offsets = tuple(offsets)
     if not any(offsets):
@@ -54,7 +62,7 @@ def iota(n: int) -> Lanes | None:
     return lanes_of(range(n))
 
 
-def width_of(idx) -> int:
+def width_of(idx: Sequence[Coordinate]) -> int:
     """The number of lanes of an index (1 if it is uniform).
 
     >>> width_of(((0, None), (16, iota(16)))), width_of(())
@@ -83,7 +91,7 @@ class Chunks(NamedTuple):
     width: int
     total: int
 
-    def index(self, lo, at, base):
+    def index(self, lo: Lowering, at: Sequence[int | Val], base: int | Val) -> Index:
         """The index of the chunk at element `base` of the inner axes, `at` being the indices of the outer axes."""
         idx: list[tuple] = [ZERO] * len(self.shape)
         for axis, i in zip(self.outer, at, strict=True):
@@ -124,12 +132,12 @@ def chunks(shape: tuple[int, ...], width: int, order: tuple[int, ...] | None = N
     return Chunks(shape, tuple(axes), tuple(inner), fits, total)
 
 
-def source_index(lo, op, idx):
+def source_index(lo: Lowering, op: Op, idx: Sequence[Coordinate]) -> Index:
     """The index in a shape op's operand of the element at index `idx` of its result."""
     return _reshape(lo, op, idx) if op.kind is ops.reshape else axes_behind(op, idx, ZERO)
 
 
-def _reshape(lo, op, idx):
+def _reshape(lo: Lowering, op: Op, idx: Sequence[Coordinate]) -> Index:
     """Axes that a reshape keeps keep their index; the others are linearized and delinearized in row-major order.
 
     Bases are multiples of what the lanes span and sizes are powers of two, so no carry passes between base and lanes.
@@ -146,7 +154,7 @@ def _reshape(lo, op, idx):
 
 
 @functools.cache
-def _groups(source, target):
+def _groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Pairs of runs of axes with equally many elements, as short as possible."""
     groups, i, j = [], 0, 0
     while i < len(source) or j < len(target):
@@ -167,7 +175,7 @@ def _groups(source, target):
     return groups
 
 
-def ravel(lo, idx, sizes):
+def ravel(lo: Lowering, idx: Sequence[Coordinate], sizes: Sequence[int]) -> Coordinate:
     """The row-major position of an index."""
     base, offsets, stride = 0, None, 1
     for (b, lanes), size in zip(reversed(idx), reversed(sizes), strict=True):
@@ -179,7 +187,7 @@ def ravel(lo, idx, sizes):
     return base, None if offsets is None else lanes_of(offsets)
 
 
-def unravel(lo, flat, sizes):
+def unravel(lo: Lowering, flat: Coordinate, sizes: Sequence[int]) -> list[Coordinate]:
     """The index at a row-major position."""
     base, lanes = flat
     out, stride, total = [], 1, 1

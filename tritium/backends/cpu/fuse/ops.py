@@ -9,9 +9,14 @@ they stand, and ignores scratch memory.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ....ir import types as T
 from ....ir.core import Result, walk
 from ....ir.opdef import op
+
+if TYPE_CHECKING:
+    from ....ir.core import Block, Op
 
 __all__ = ["buffer", "free", "is_marker", "loop_nest", "materialize", "reads"]
 
@@ -24,15 +29,15 @@ class loop_nest:
     the loops may stop where it ends.
     """
 
-    def infer(*mask, axis, regions):
+    def infer(*mask: Any, axis: int | None, regions: tuple[Block, ...]):
         return tuple(y.type for y in regions[0].yields)
 
-    def check(op):
+    def check(op) -> str | None:
         if op.operands and T.element(op.operands[0].type) is not T.i1:
             return f"the loops stop at the end of a mask, got {op.operands[0].type}"
         return None if len(op.operands) < 2 else "a loop nest stops at the end of one mask"
 
-    def eval(m, op, *mask):
+    def eval(m, op: Op, *mask: Any):
         return m.run(op.regions[0], ())
 
 
@@ -43,10 +48,10 @@ class materialize:
     `in_place`: only dots read the tile, before the next write to memory, so they may read it in global memory.
     """
 
-    def infer(*tiles, in_place):
+    def infer(*tiles: Any, in_place: bool):
         return None
 
-    def eval(m, op, *tiles):
+    def eval(m, op: Op, *tiles: Any):
         return None
 
 
@@ -54,10 +59,10 @@ class materialize:
 class buffer:
     """The loops of the next op also write these tiles to scratch memory, as they compute them."""
 
-    def infer(*tiles):
+    def infer(*tiles: Any):
         return None
 
-    def eval(m, op, *tiles):
+    def eval(m, op: Op, *tiles: Any):
         return None
 
 
@@ -65,19 +70,19 @@ class buffer:
 class free:
     """No later op reads these tiles: their scratch memory may be reused. Others of a block live until its end."""
 
-    def infer(*tiles):
+    def infer(*tiles: Any):
         return None
 
-    def eval(m, op, *tiles):
+    def eval(m, op: Op, *tiles: Any):
         return None
 
 
-def is_marker(op) -> bool:
+def is_marker(op: Op) -> bool:
     """Whether an op only says what other loops do with scratch memory."""
     return op.kind is materialize or op.kind is buffer or op.kind is free
 
 
-def reads(block) -> dict:
+def reads(block: Block) -> dict:
     """How often each op or parameter is read in a block and its regions; a result counts for its op."""
     counts = {}
     for inner in walk(block):

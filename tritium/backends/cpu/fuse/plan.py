@@ -6,7 +6,8 @@ Elementwise ops have no loops of their own: the loop nests of stores, reductions
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import ops
 from ....ir import types as T
@@ -16,6 +17,10 @@ from .buffering import MATERIALIZED, Buffering
 from .clip import clip_mask, uniform_beyond
 from .dependences import disjoint
 from .uniform_quotients import axis_info_of
+
+if TYPE_CHECKING:
+    from ....ir.core import Block, Op, Value
+    from .fuse_loops import _Fusion
 
 __all__ = ["LoopNest", "Plan", "is_scalar", "iteration_space", "plan"]
 
@@ -35,7 +40,8 @@ class LoopNest:
                  "space")  # fmt: skip
 
     def __init__(self, index: int, force: Any = None, space: Any = None, mark: int = 0):
-        self.index, self.force, self.space, self.mark, self.clip, self.in_place = index, force, space, mark, None, False
+        self.index, self.force, self.space, self.mark, self.in_place = index, force, space, mark, False
+        self.clip: Value | None = None
         self.ops, self.before, self.first_keeps, self.keeps, self.dead, self.after = [], [], [], [], [], []
 
 
@@ -46,7 +52,7 @@ class Plan(NamedTuple):
     unread: list
 
 
-def plan(lo, block) -> Plan:
+def plan(lo: _Fusion, block: Block) -> Plan:
     """Plan a block; values already in scratch memory (`lo.buffers`) stay there."""
     groups = _Groups(lo, block)
     buffering = Buffering(lo, block, groups)
@@ -61,7 +67,7 @@ def plan(lo, block) -> Plan:
     return Plan(groups.program, [x for x in block.args if type(x.type) is T.Tile and x not in last_use])
 
 
-def iteration_space(lo, op):
+def iteration_space(lo: _Fusion, op: Op) -> tuple | None:
     """The iteration space of an op's loops: ops with equal ones may share a nest. None: never shared."""
     shape = T.shape(op.operands[0].type) if op.operands else ()
     if not shape:
@@ -84,7 +90,7 @@ class _Groups:
     depends on nothing that the nest or a later op computes.
     """
 
-    def __init__(self, lo, block):
+    def __init__(self, lo: _Fusion, block: Block):
         self.lo, self.nests, self.program = lo, [], []
         self.made = {}  # value -> index of the nest that computes it
         self.writes = []  # (index of a nest, position in the block) of each write to memory
@@ -101,7 +107,7 @@ class _Groups:
             else:
                 self.place(op, depends, position)
 
-    def depends_on(self, op):
+    def depends_on(self, op: Op) -> int:
         """The dependence bits of an op's operands, including those used in its regions."""
         out, known = 0, self.depends
         for x in op.operands:
@@ -112,11 +118,11 @@ class _Groups:
                     out |= known.get(x.op if type(x) is Result else x, 0)
         return out
 
-    def new_bit(self):
+    def new_bit(self) -> int:
         self.bit <<= 1
         return self.bit
 
-    def wait(self, op, depends):
+    def wait(self, op: Op, depends: int) -> None:
         """Record a lazy op. A load that follows a store closes the open nest: later stores must not join it."""
         if op.kind is ops.load:
             if depends & self.group or self.nests and any(o.kind is ops.store for o in self.nests[-1].ops):
@@ -124,7 +130,7 @@ class _Groups:
             depends |= self.new_bit()
         self.depends[op] = depends
 
-    def place_scalar(self, op, depends):
+    def place_scalar(self, op: Op, depends: int) -> None:
         """Place a scalar op in program order, or after the open nest if it depends on it."""
         if op.kind.effects:  # a read stays after the stores before it
             self.group = 0
@@ -135,7 +141,7 @@ class _Groups:
         else:
             self.program.append(op)
 
-    def place(self, op, depends, position):
+    def place(self, op: Op, depends: int, position: int) -> None:
         """Add an op that needs loops to an existing nest, or to a new one."""
         for k in MATERIALIZED.get(op.kind, ()):
             self.force(op.operands[k])
@@ -148,14 +154,14 @@ class _Groups:
         if op.kind.effects == "write" or any(o.kind.effects == "write" for r in op.regions for o in walk(r)):
             self.writes.append((nest.index, position))
 
-    def new_nest(self, space, bit):
+    def new_nest(self, space: tuple | None, bit: int) -> LoopNest:
         nest = LoopNest(len(self.nests), space=space, mark=bit >> 1)
         self.nests.append(nest)
         self.program.append(nest)
         self.group = bit if space else 0
         return nest
 
-    def open_group(self, op, space, depends, bit):
+    def open_group(self, op: Op, space: tuple | None, depends: int, bit: int) -> LoopNest | None:
         """The open nest if it has the same iteration space; it moves down to the op."""
         if not space or not self.group or depends & self.group:
             return None
@@ -167,9 +173,9 @@ class _Groups:
         self.group |= bit
         return nest
 
-    def filling(self, op, space, depends):
+    def filling(self, op: Op, space: tuple | None, depends: int) -> LoopNest | None:
         """The nest that materializes an operand of a reduction: the reduction reads its elements from registers."""
-        if op.kind is not ops.reduce or space[0] != "rows":
+        if op.kind is not ops.reduce or space is None or space[0] != "rows":
             return None
         for nest in self.nests:
             fills = nest.force is not None and nest.space == space and nest.force in op.operands
@@ -177,9 +183,9 @@ class _Groups:
                 return nest
         return None
 
-    def force(self, x):
+    def force(self, x: Value) -> None:
         """Add a nest that materializes an operand, unless it is or will be in scratch."""
-        op = x.op if type(x) is Result else x
+        op: Any = x.op if type(x) is Result else x
         if type(op) is Arg or x in self.lo.buffers or x in self.forced or not self.lo.is_lazy(op):
             return
         self.forced.add(x)
@@ -189,14 +195,14 @@ class _Groups:
         self.group = 0
 
 
-def is_scalar(op) -> bool:
+def is_scalar(op: Op) -> bool:
     """Whether an op has no tiles, no regions and no writes: it is evaluated in program order."""
     if op.regions or op.kind.effects == "write" or op.kind.terminator:
         return False
     return all(type(t) is not T.Tile for t in (*op.types, *[x.type for x in op.operands]))
 
 
-def _mark_in_place(groups, buffering):
+def _mark_in_place(groups: _Groups, buffering: Buffering) -> None:
     """Mark the loads that only dots use, with no write in between."""
     for nest in groups.nests:
         x = nest.force
@@ -207,7 +213,7 @@ def _mark_in_place(groups, buffering):
         nest.in_place = dots and not alone and not any(nest.index <= s < later[-1] for s, _ in groups.writes)
 
 
-def _clip(nests, buffering):
+def _clip(nests: Sequence[LoopNest], buffering: Buffering) -> None:
     """Clip nests at the end of their mask, unless a buffered value is used beyond it."""
     for nest in reversed(nests):
         if not nest.ops or nest.space is None or nest.space[0] != "rows" or nest.force is not None:
@@ -218,7 +224,7 @@ def _clip(nests, buffering):
             nest.clip = masks[0]
 
 
-def _stops_at(x, mask, nest, nests, buffering):
+def _stops_at(x: Value, mask: Value, nest: LoopNest, nests: Sequence[LoopNest], buffering: Buffering) -> bool:
     """Whether all later nests that use a value are clipped at the end of `mask`, too."""
     later, alone = buffering.nests_using(x)
     return not alone and all(nests[s].clip is mask for s in later if s != nest.index) and uniform_beyond(x, mask)

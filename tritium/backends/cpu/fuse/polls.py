@@ -11,10 +11,17 @@ much work that a poll is lost in it, every iteration polls: one line for LLVM to
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
 from . import ops as cpu_ops
+
+if TYPE_CHECKING:
+    from ....ir.core import Block
+    from ...llvm.writer import Val
+    from ..lower.function import Lowering
 
 __all__ = ["ask", "count", "is_long", "is_long_program", "iterations", "trips", "work"]
 
@@ -28,7 +35,7 @@ _SHORT_PROGRAM = 1 << 14  # elements; the pool polls after a thousand programs t
 _LONG_ITERATION = 1 << 14  # elements; an iteration that computes more polls every time
 
 
-def trips(op) -> int | None:
+def trips(op: Op) -> int | None:
     """The trip count of a `for` loop, None if it is not a compile-time constant.
 
     >>> from tritium.ir.text import parse_module
@@ -51,7 +58,7 @@ def trips(op) -> int | None:
     return len(range(start, stop, step)) if step else None
 
 
-def work(*blocks) -> int:
+def work(*blocks: Block) -> int:
     """About how many elements one run of these blocks computes.
 
     >>> from tritium.ir.text import parse_module
@@ -64,7 +71,7 @@ def work(*blocks) -> int:
     return sum(_work_of(op) for block in blocks for op in block.ops)
 
 
-def _work_of(op):
+def _work_of(op: Op) -> int:
     if op.kind is ops.for_:
         known = trips(op)
         return work(*op.regions) * (_UNKNOWN if known is None else known)
@@ -84,13 +91,13 @@ def _work_of(op):
     return size * (1 + sum(len(region.ops) for region in op.regions))
 
 
-def is_long(op) -> bool:
+def is_long(op: Op) -> bool:
     """Whether a `for` loop may run for so long that it must poll."""
     known = trips(op)
     return known is None or known * work(*op.regions) > _SHORT
 
 
-def is_long_program(body) -> bool:
+def is_long_program(body: Block) -> bool:
     """Whether a kernel asks after programs. One that does not may be a function that calls nothing.
 
     >>> from tritium.ir.text import parse_module
@@ -105,7 +112,7 @@ def is_long_program(body) -> bool:
     return False
 
 
-def iterations(*blocks) -> int:
+def iterations(*blocks: Block) -> int:
     """The polling interval of a loop with these blocks, in iterations.
 
     >>> from tritium.ir.text import parse_module
@@ -115,7 +122,7 @@ def iterations(*blocks) -> int:
     return max(1, min(_BETWEEN // max(work(*blocks), 1), _MOST))
 
 
-def ask(lo, index, body):
+def ask(lo: Lowering, index: Val, body: Block) -> None:
     """Make the open `for` loop with this index poll."""
     if work(body) >= _LONG_ITERATION:
         lo.w.call("void", "tt.poll", lo.base)
@@ -123,7 +130,7 @@ def ask(lo, index, body):
         lo.w.poll(index, lo.base, iterations(body))
 
 
-def count(lo, left, ask, head):
+def count(lo: Lowering, left: Val, ask: str, head: str) -> Val:
     """Count an iteration down and branch to the loop's `head`, through the block `ask` at zero; returns the counter."""
     w = lo.w
     fewer = w.effect(f"sub i32 {left}, 1", "i32")

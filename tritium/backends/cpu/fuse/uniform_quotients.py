@@ -7,6 +7,9 @@ an index that is 0 or more, that is a precondition, which the launcher checks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....analysis.axis_info import analyze
 from ....analysis.views import axes_behind
@@ -14,20 +17,28 @@ from ....ir import types as T
 from ....ir.core import Op
 from .index import iota
 
+if TYPE_CHECKING:
+    from ....analysis.axis_info import AxisInfo
+    from ....ir.core import Block, Value
+    from ...llvm.writer import Val
+    from ..lower.function import Lowering
+    from .fuse_loops import _Fusion
+    from .index import Coordinate, Index
+
 __all__ = ["axis_info_of", "chunk", "counting", "same", "width"]
 
 
-def same(lo, x, idx):
+def same(lo: Lowering, x: Value, idx: Sequence[Coordinate]) -> Index | None:
     """The index of the first element if the chunk of `x` is uniform; None if that is not known."""
     return _first(lo, x, idx, "constancy")
 
 
-def counting(lo, x, idx):
+def counting(lo: Lowering, x: Value, idx: Sequence[Coordinate]) -> Index | None:
     """The index of the first element if the chunk of `x` is contiguous (x, x + 1, ...); None if that is not known."""
     return _first(lo, x, idx, "contiguity")
 
 
-def chunk(lo, x, idx):
+def chunk(lo: Lowering, x: Value, idx: Sequence[Coordinate]) -> Val | None:
     """The chunk of a uniform or contiguous quotient or remainder, or of a buffered tile that is uniform because of one;
     None if it is neither."""
     first = same(lo, x, idx)
@@ -41,14 +52,14 @@ def chunk(lo, x, idx):
     return lo.w.binary("add", start, lo.w.lanes_of(start.type.split(" x ")[1][:-1], offsets))
 
 
-def _first(lo, x, idx, fact):
+def _first(lo: Lowering, x: Value, idx: Sequence[Coordinate], fact: str) -> Index | None:
     if type(x) is not Op or not _asks(lo, x):
         return None
-    axes = [a for a, (_, lane) in enumerate(idx) if lane is not None]
+    axes = [(axis, base, lane) for axis, (base, lane) in enumerate(idx) if lane is not None]
     if len(axes) != 1:
         return None
-    (axis,), n = axes, len(idx[axes[0]][1].offsets)
-    base, lane = idx[axis]
+    ((axis, base, lane),) = axes
+    n = len(lane.offsets)
     if lane is not iota(n) or n & (n - 1) or lo.divisor(base) % n:
         return None
     if getattr(axis_info_of(lo, x), fact)[axis] % n:
@@ -56,7 +67,7 @@ def _first(lo, x, idx, fact):
     return tuple([(b, None) for b, _ in idx])
 
 
-def _asks(lo, x):
+def _asks(lo: Lowering, x: Op) -> bool:
     """Whether axis info is worth computing: only kernels that divide an index need it."""
     if x in lo.buffers:
         if lo.divides is None:
@@ -65,18 +76,18 @@ def _asks(lo, x):
     return _is_quotient(x)
 
 
-def _divides(block):
+def _divides(block: Block) -> bool:
     return any(type(op.type) is T.Tile and _is_quotient(op) or any(map(_divides, op.regions))
                for op in block.ops if op.types or op.regions)
 
 
-def _is_quotient(op):
+def _is_quotient(op: Op) -> bool:
     """Whether an op makes runs of equal or contiguous integers."""
     row = op.kind.row
     return row is not None and row.steps and row.result == "same" and T.element(op.type).is_int
 
 
-def axis_info_of(lo, x):
+def axis_info_of(lo: _Fusion | Lowering, x: Value) -> AxisInfo:
     """What is known of a value along its axes."""
     if lo.axis_info is None:
         lo.axis_info = analyze(lo.module, lo.nonnegative)
@@ -86,7 +97,7 @@ def axis_info_of(lo, x):
 _LEAST = 8  # shorter chunks cost more than they save
 
 
-def width(lo, roots, most, axis=None):
+def width(lo: Lowering, roots: Iterable[Op], most: int, axis: int | None = None) -> int:
     """The best number of lanes, at most `most`, for chunks of `roots` along an axis (the last one): the shortest run of
     uniform or contiguous elements in the quotients and remainders that `roots` are computed from."""
     seen, stack = set(), [(x, len(T.shape(x.type)) - 1 if axis is None else axis) for op in roots for x in op.operands]
@@ -105,7 +116,7 @@ def width(lo, roots, most, axis=None):
     return most
 
 
-def _behind(op, axis):
+def _behind(op: Op, axis: int) -> int | None:
     """The axis of an op's operands that corresponds to an axis of its result; None if there is none."""
     if op.kind is ops.reshape:
         last = axis == len(T.shape(op.type)) - 1

@@ -12,7 +12,7 @@ from .... import ops
 from ....analysis.affine import Form
 from ....analysis.induction import steps
 from ....ir import types as T
-from ....ir.core import Arg, Op, Result, walk
+from ....ir.core import Arg, Block, Op, Result, walk
 from ...llvm.rows import llvm_type
 from ...llvm.writer import Level, Val, value
 from ..fuse import ops as cpu_ops
@@ -33,8 +33,8 @@ class Destination(NamedTuple):
     """The preferred buffer of a value: that of the loop-carried tile `arg`, whose next value it is."""
 
     buffer: Buffer
-    arg: object
-    body: object
+    arg: Arg
+    body: Block
 
     def allows(self, lo, x) -> bool:
         """Whether `x` may overwrite the old elements now."""

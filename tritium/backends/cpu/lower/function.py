@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from .... import ops
+from ....analysis.axis_info import AxisAnalysis
 from ....errors import CompilationError
 from ....ir import types as T
 from ....ir.core import Arg, Result
@@ -128,7 +129,8 @@ class Lowering(Emitter):
         self.nonnegative = nonnegative  # values that are assumed not to be negative; None: nothing is assumed
         self.destinations = {}  # value -> the loop-carried buffer it should be computed in
         self.starts = {}  # loop-carried accumulator of dots -> whether this is the first iteration (i1)
-        self.axis_info = self.divides = None  # AxisInfo by value, whether to compute it (uniform_quotients.py)
+        self.axis_info: AxisAnalysis | None = None  # AxisInfo by value (uniform_quotients.py)
+        self.divides: bool | None = None  # whether to compute it
         self.ahead = set()  # loads to prefetch: a loop of dots reads them row by row
         self.assumed = frozenset()  # masks known to be true everywhere
         self.scope = Scope(module.body)  # the block that is lowered

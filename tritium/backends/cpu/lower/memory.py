@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .... import ops
 from ....analysis.affine import Form, is_uniform
 from ....ir import types as T
-from ....ir.core import Arg, Result
+from ....ir.core import Op
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, mangle, value, vector
 from ..fuse.affine import form_of, loose_index, usual_stride
@@ -104,7 +104,7 @@ def _wrapped(lo, loose, at):
     longer than n. None if `loose` is no such remainder.
     """
     x = loose.value
-    if type(x) in (Arg, Result) or x.kind is not ops.rem or type(loose.scale) is not int or loose.scale != 1:
+    if type(x) is not Op or x.kind is not ops.rem or type(loose.scale) is not int or loose.scale != 1:
         return None
     top, n = (form_of(lo, y) for y in x.operands)
     axes = [a for a, (_, lane) in enumerate(at) if lane is not None]

@@ -13,7 +13,7 @@ from typing import Any
 from .... import ops
 from ....analysis.affine import strides_behind
 from ....ir import types as T
-from ....ir.core import Arg, Result
+from ....ir.core import Op
 from ...llvm.writer import Val, lanes
 from ..fuse.affine import form_of, loose_index
 from ..fuse.index import iota, source_index, width_of
@@ -131,14 +131,14 @@ _COMPARE = {ops.lt: (0, 1, 0), ops.le: (0, 1, 1), ops.gt: (1, 0, 0), ops.ge: (1,
 
 def _is_view(m):
     """Whether a mask is a view of a tile."""
-    return type(m) not in (Arg, Result) and m.kind.view and m.kind is not ops.splat
+    return type(m) is Op and m.kind.view and m.kind is not ops.splat
 
 
 def _restrict(lo, mask, m, idx):
     while type(m.type) is T.Tile and _is_view(m) and m not in lo.buffers:
         idx = source_index(lo, m, idx)
         m = m.operands[0]
-    computed = type(m) not in (Arg, Result) and type(m.type) is T.Tile and m not in lo.buffers
+    computed = type(m) is Op and type(m.type) is T.Tile and m not in lo.buffers
     if computed and m.kind is ops.and_:
         for x in m.operands:
             _restrict(lo, mask, x, idx)
@@ -213,7 +213,7 @@ def _corners(lo, m, tests) -> bool:
     """Add a test of the corner at which a mask fails first; False if it may fail elsewhere."""
     while _is_view(m):
         m = m.operands[0]
-    if type(m) not in (Arg, Result) and m.kind is ops.and_:
+    if type(m) is Op and m.kind is ops.and_:
         return all(_corners(lo, x, tests) for x in m.operands)
     found = _difference(lo, m)
     if found is None:
@@ -226,7 +226,7 @@ def _corners(lo, m, tests) -> bool:
 
 def _difference(lo, m):
     """(strides, x, y) of a comparison that holds where x + sum(strides * index) < y; None for other masks."""
-    if type(m) in (Arg, Result) or m.kind not in _COMPARE:
+    if type(m) is not Op or m.kind not in _COMPARE:
         return None
     t = T.element(m.operands[0].type)
     if type(t) is T.Ptr or not t.signed:
@@ -251,7 +251,7 @@ def limits(lo, m, shape) -> list | None:
 def _limits(lo, m, path, found) -> bool:
     while _is_view(m):
         path, m = (*path, m), m.operands[0]
-    if type(m) not in (Arg, Result) and m.kind is ops.and_:
+    if type(m) is Op and m.kind is ops.and_:
         return all(_limits(lo, x, path, found) for x in m.operands)
     difference = _difference(lo, m)
     if difference is None:

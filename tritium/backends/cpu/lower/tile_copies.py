@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .... import ops
 from ....analysis.affine import Form, is_uniform, strides_behind
 from ....ir import types as T
-from ....ir.core import Arg, Op, Result
+from ....ir.core import Op
 from ...llvm.rows import memory_type
 from ..fuse.affine import form_of
 from . import predication
@@ -33,7 +33,7 @@ class Wrap(NamedTuple):
 def wrap_of(lo, loose) -> Wrap | None:
     """A loose term (affine.py) that is a remainder of indices; None for others."""
     x = loose.value
-    if type(x) in (Arg, Result) or x.kind is not ops.rem or len(T.shape(x.type)) != 1 or not T.element(x.type).signed:
+    if type(x) is not Op or x.kind is not ops.rem or len(T.shape(x.type)) != 1 or not T.element(x.type).signed:
         return None
     top, by = (form_of(lo, y) for y in x.operands)
     if top.loose or not is_uniform(by) or type(top.strides[0]) is not int or top.strides[0] < 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Result
+from ....ir.core import Op
 from ..fuse.affine import form_of
 from ..fuse.index import ZERO, iota
 from . import memory, predication, scratch_chunks
@@ -17,7 +17,7 @@ def contiguous_axis(lo, x, seen=None):
     seen = set() if seen is None else seen
     if x in lo.buffers:
         return len(T.shape(x.type)) - 1
-    if type(x) in (Arg, Result) or type(x.type) is not T.Tile or x in seen or not lo.is_lazy(x):
+    if type(x) is not Op or type(x.type) is not T.Tile or x in seen or not lo.is_lazy(x):
         return None
     seen.add(x)
     if x.kind is ops.load:
@@ -89,7 +89,7 @@ def _masks(lo, x):
     found, seen, stack = {}, set(), [x]
     while stack:
         x = stack.pop()
-        if type(x) in (Arg, Result) or type(x.type) is not T.Tile or x in seen or x in lo.buffers \
+        if type(x) is not Op or type(x.type) is not T.Tile or x in seen or x in lo.buffers \
                 or not lo.is_lazy(x):
             continue
         seen.add(x)
