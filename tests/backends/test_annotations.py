@@ -17,7 +17,6 @@ WITHOUT = {
     "cpu": 77,
     "cpu/library": 18,
     "cpu/library/check": 1,
-    "cpu/lower": 831,
     "cpu/runtime": 4,
     "launcher": 38,
     "llvm": 20,

@@ -7,7 +7,6 @@ a chunk. Forms are computed in 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .... import ops
@@ -21,7 +20,7 @@ from .index import power_of_two, source_index
 if TYPE_CHECKING:
     from ....ir.core import Value
     from ..lower.function import Lowering
-    from .index import Coordinate
+    from .index import Index
 
 __all__ = ["ADDRESSING", "described", "form_of", "loose_index", "usual_stride"]
 
@@ -34,7 +33,7 @@ def form_of(lo: Lowering, x: Value) -> Form:
     return _Emitted(lo).of(x)
 
 
-def loose_index(lo: Lowering, loose: Loose, idx: Sequence[Coordinate]) -> Sequence[Coordinate]:
+def loose_index(lo: Lowering, loose: Loose, idx: Index) -> Index:
     """The index in a loose term's value of the element at `idx` of the form's tile."""
     for op in loose.path:
         idx = source_index(lo, op, idx)

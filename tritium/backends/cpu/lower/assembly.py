@@ -7,9 +7,13 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ....errors import CompilationError, InternalError, place_of
 from ...llvm.target import Machine
+
+if TYPE_CHECKING:
+    from ....ir.core import Op
 
 __all__ = ["check"]
 
@@ -26,7 +30,7 @@ compile_text(text, pickle.loads(machine), passes=(), opt=0)
 """
 
 
-def check(op, call: str, cpu: Machine) -> None:
+def check(op: Op, call: str, cpu: Machine) -> None:
     """Refuse assembly that `cpu` does not have. `call` is the LLVM function of the op's one statement."""
     said = _refusal(call, cpu)
     if said:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
@@ -13,6 +15,14 @@ from .memory import addresses_of
 from .predication import mask_of
 from .table import statement
 
+if TYPE_CHECKING:
+    from ....ir.core import Op, Value
+    from ...llvm.numbering import NumberingWriter
+    from ...llvm.writer import Val
+    from ..fuse.index import Index
+    from .function import Lowering
+    from .scratch import Buffer
+
 __all__ = []
 
 _ORDER = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
@@ -20,19 +30,20 @@ _ON_FAILURE = {"monotonic": "monotonic", "acquire": "acquire", "release": "monot
 
 
 @statement(ops.atomic, visits="elements")
-def _atomic(lo, op):
-    p, v, mask = (*op.operands, None)[:3]
+def _atomic(lo: Lowering, op: Op) -> None:
+    p, v, *rest = op.operands
+    mask = rest[0] if rest else None
     t, how, order = T.element(op.type), op.attrs["how"], _ORDER[op.attrs["sem"]]
     in_f32 = how in ("add", "max", "min") and (t is T.bf16 or t is T.f16 and not lo.target.has_f16_convert)
 
-    def update(idx, pointer):
+    def update(idx: Index, pointer: Val) -> Val:
         x = lo.ev(v, idx)
         if how in ("load", "store"):
             return _access(lo, how, pointer, x, t, order)
         return _by_swaps(lo, pointer, x, t, how, order) if in_f32 else \
             lo.w.effect(f"atomicrmw {_opcode(how, t)} ptr {pointer}, {x.typed} {order}", x.type)
 
-    def combined(old, x):
+    def combined(old: Val, x: Val) -> Val:
         return _in_f32(lo.w, how, t, old, x) if in_f32 else _combined(lo.w, how, t, old, x)
     buffer = _old_values(lo, op)
     if plain_atomics.allowed(op):
@@ -44,7 +55,7 @@ def _atomic(lo, op):
         lo.buffers[op] = buffer
 
 
-def _combined(w, how, t, old, x):
+def _combined(w: NumberingWriter, how: str, t: T.Scalar, old: Val, x: Val) -> Val:
     """The new value of an element or a chunk."""
     if how == "xchg":
         return x
@@ -54,7 +65,7 @@ def _combined(w, how, t, old, x):
     return w.binary("fadd" if how == "add" and t.is_float else how, old, x)
 
 
-def _in_f32(w, how, t, old, x):
+def _in_f32(w: NumberingWriter, how: str, t: T.Scalar, old: Val, x: Val) -> Val:
     """The new value of a 16-bit float, computed in f32.
 
     The second rounding, from f32, changes nothing: f32 has more than twice the digits.
@@ -66,7 +77,7 @@ def _in_f32(w, how, t, old, x):
     return w.cast("bitcast", new, kind)
 
 
-def _access(lo, how, pointer, x, t, order):
+def _access(lo: Lowering, how: str, pointer: Val, x: Val, t: T.Scalar, order: str) -> Val:
     """An atomic load or store, as an integer of the element's size."""
     w, kind = lo.w, x.type
     integer = kind if kind == "ptr" else f"i{8 * t.bytes}"
@@ -78,13 +89,13 @@ def _access(lo, how, pointer, x, t, order):
     return x
 
 
-def _opcode(how, t):
+def _opcode(how: str, t: T.Scalar) -> str:
     if how in ("add", "max", "min") and t.is_float:
         return f"f{how}"
     return f"u{how}" if how in ("max", "min") and not t.signed else how
 
 
-def _by_swaps(lo, pointer, x, t, how, order):
+def _by_swaps(lo: Lowering, pointer: Val, x: Val, t: T.Scalar, how: str, order: str) -> Val:
     """Update a 16-bit float by a compare-and-swap loop on its encoding."""
     w, kind = lo.w, x.type
     x = w.cast("bitcast", x, "i16")
@@ -103,11 +114,11 @@ def _by_swaps(lo, pointer, x, t, how, order):
     return w.cast("bitcast", found, kind)
 
 
-def _from_bf16(w, x):
+def _from_bf16(w: NumberingWriter, x: Val) -> Val:
     return w.cast("bitcast", w.binary("shl", w.cast("zext", x, "i32"), w.const("i32", 16)), "float")
 
 
-def _to_bf16(w, x):
+def _to_bf16(w: NumberingWriter, x: Val) -> Val:
     """The nearest bf16, halves to even; NaN stays NaN."""
     bits = w.cast("bitcast", x, "i32")
     odd = w.binary("and", w.binary("lshr", bits, w.const("i32", 16)), w.const("i32", 1))
@@ -116,7 +127,7 @@ def _to_bf16(w, x):
     return w.cast("trunc", w.binary("lshr", picked, w.const("i32", 16)), "i16")
 
 
-def _from_half(w, x):
+def _from_half(w: NumberingWriter, x: Val) -> Val:
     """A half moved into place is 2^-112 of its value, subnormal or not; infinities and NaN need the top exponent."""
     x = w.cast("zext", x, "i32")
     size = w.binary("shl", w.binary("and", x, w.const("i32", 0x7FFF)), w.const("i32", 13))
@@ -127,7 +138,7 @@ def _from_half(w, x):
     return w.cast("bitcast", w.binary("or", bits, sign), "float")
 
 
-def _to_half(w, x):
+def _to_half(w: NumberingWriter, x: Val) -> Val:
     """The nearest half, halves to even; NaN stays NaN."""
     bits = w.cast("bitcast", x, "i32")
     size = w.binary("and", bits, w.const("i32", 0x7FFFFFFF))
@@ -145,13 +156,13 @@ def _to_half(w, x):
 
 
 @statement(ops.atomic_cas, visits="elements")
-def _cas(lo, op):
+def _cas(lo: Lowering, op: Op) -> None:
     p, expected, v = op.operands
     t, order, w = T.element(op.type), _ORDER[op.attrs["sem"]], lo.w
     code = llvm_type(t)
     integer = code if code[0] in "ip" else f"i{t.bits}"
 
-    def update(idx, pointer):
+    def update(idx: Index, pointer: Val) -> Val:
         x, y = (w.cast("bitcast", lo.ev(z, idx), integer) for z in (expected, v))
         orders = f"{order} {_ON_FAILURE[order]}"
         pair = w.effect(f"cmpxchg ptr {pointer}, {x.typed}, {y.typed} {orders}", f"{{ {integer}, i1 }}")
@@ -162,13 +173,14 @@ def _cas(lo, op):
         lo.buffers[op] = buffer
 
 
-def _old_values(lo, op):
+def _old_values(lo: Lowering, op: Op) -> Buffer | None:
     """A buffer for the old values of a tile if they are used, else None."""
     wanted = lo.scope.last_use(op) > lo.now
     return lo.allocate(op) if T.shape(op.type) and wanted else None
 
 
-def _each(lo, op, p, mask, update, buffer):
+def _each(lo: Lowering, op: Op, p: Value, mask: Value | None, update: Callable[[Index, Val], Val],
+          buffer: Buffer | None) -> None:
     """Update every active element; the old values are written to `buffer` if given."""
     shape = T.shape(op.type)
     with lo.counted(math.prod(shape)) as i:

@@ -7,7 +7,8 @@ which its caller returns as well.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from .... import ops
 from ....ir import types as T
@@ -15,6 +16,12 @@ from ....ir.core import callees_first, walk
 from ...llvm.rows import llvm_type
 from ...llvm.writer import value
 from .table import statement
+
+if TYPE_CHECKING:
+    from ....ir.core import Module, Op
+    from ...llvm.numbering import NumberingWriter
+    from ...llvm.writer import Val
+    from .function import Lowering
 
 __all__ = ["Callee", "write_functions"]
 
@@ -31,13 +38,13 @@ class Callee(NamedTuple):
     scratch: int
 
     @property
-    def result(self):
+    def result(self) -> str:
         """The LLVM type of what it returns."""
         types = ("i1",) * self.stops + self.types
         return types[0] if len(types) == 1 else f"{{ {', '.join(types)} }}" if types else "void"
 
 
-def write_functions(lo, make):
+def write_functions(lo: Lowering, make: Callable[[Module], Lowering]) -> dict[str, Callee]:
     """Write the functions of `lo`'s module; `make(function)` is a lowering of one. Returns them by name."""
     callees = {}
     for function in callees_first(lo.module):
@@ -47,11 +54,11 @@ def write_functions(lo, make):
     return callees
 
 
-def _plain(name):
+def _plain(name: str) -> str:
     return re.sub(r"[^\w$]", "_", name, flags=re.ASCII)
 
 
-def _write(lo, function, symbol):
+def _write(lo: Lowering, function: Module, symbol: str) -> Callee:
     w, body = lo.w, function.body
     stops = any(op.kind is ops.assert_ or op.kind is ops.call and lo.callees[op.attrs["callee"]].stops
                 for op in walk(body))
@@ -66,7 +73,7 @@ def _write(lo, function, symbol):
     return callee._replace(scratch=lo.arena.bytes)
 
 
-def _return(w, callee, parts):
+def _return(w: NumberingWriter, callee: Callee, parts: Sequence[Val]) -> None:
     if len(parts) < 2:
         w.ret(*parts)
         return
@@ -77,7 +84,7 @@ def _return(w, callee, parts):
 
 
 @statement(ops.call)
-def _call(lo, op):
+def _call(lo: Lowering, op: Op) -> None:
     w, callee = lo.w, lo.callees[op.attrs["callee"]]
     buffer = lo.arena.take((callee.scratch,), T.i8) if callee.scratch else None
     scratch = lo.scratch if buffer is None else lo.address(buffer)

@@ -7,6 +7,8 @@ at by their corners first: where these lie in memory that nobody writes, that is
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
@@ -20,6 +22,16 @@ from .memory import addresses_of
 from .predication import mask_of
 from .table import statement
 
+if TYPE_CHECKING:
+    from ....analysis.affine import Form
+    from ....ir.core import Op, Value
+    from ...llvm.numbering import NumberingWriter
+    from ...llvm.writer import Val
+    from ..fuse.index import Index
+    from .function import Lowering
+    from .memory import Addresses
+    from .scratch import Buffer
+
 __all__ = []
 
 _UPDATE = library.flag("reads", "writes", "atomic")
@@ -28,7 +40,7 @@ _FLAGS = {"load": library.flag("reads"), "store": library.flag("writes"), "atomi
 
 
 @statement(ops.check, visits="some")
-def _check(lo, op):
+def _check(lo: Lowering, op: Op) -> None:
     context, p, *rest = op.operands
     mask = rest.pop(0) if op.attrs["masked"] else None
     look = _Look(lo, op, lo.scalar(context), _site(lo, op))
@@ -50,7 +62,7 @@ def _check(lo, op):
     lo.buffers[op] = buffer
 
 
-def _site(lo, op):
+def _site(lo: Lowering, op: Op) -> Val:
     """The site's words, constants of the kernel."""
     access, size = op.attrs["access"], T.element(op.operands[1].type).pointee.bytes
     flags = _FLAGS[access] | (library.flag("foreign") if op.attrs["foreign"] else 0)
@@ -60,16 +72,16 @@ def _site(lo, op):
 class _Look:
     """What the parts of one check share."""
 
-    def __init__(self, lo, op, context, site):
+    def __init__(self, lo: Lowering, op: Op, context: Val, site: Val):
         self.lo, self.op, self.context, self.site = lo, op, context, site
         self.shape, self.size = T.shape(op.type), T.element(op.operands[1].type).pointee.bytes
-        self.buffer = None
+        self.buffer: Any = None  # of the mask, once there is one
 
-    def call(self, name, *arguments):
+    def call(self, name: str, *arguments: Val) -> None:
         """Call one of the runtime's checks."""
         self.lo.w.call("void", f"tt.check.{name}", self.context, self.site, self.lo.program, *arguments)
 
-    def outside(self, low, high):
+    def outside(self, low: Val, high: Val) -> Val:
         """An i1: bytes from `low` to `high` (i64) may lie where a closer look is needed."""
         w = self.lo.w
         if self.op.attrs["origin"] < 0:
@@ -77,7 +89,7 @@ class _Look:
         least, most = self.extent()
         return w.binary("or", w.compare("icmp ult", low, least), w.compare("icmp ugt", high, most))
 
-    def extent(self):
+    def extent(self) -> list[Val]:
         """The addresses (i64) between which all is well: they are the same during a launch."""
         lo, w = self.lo, self.lo.w
         writes = _FLAGS[self.op.attrs["access"]] & library.flag("writes")
@@ -86,29 +98,29 @@ class _Look:
         return [lo.cse(("extent", at + k), lambda k=k: w.load(
             "i64", w.gep("i64", self.context, w.const("i64", at + k)), at=0)) for k in range(2)]
 
-    def lane(self, idx):
+    def lane(self, idx: Index) -> Val:
         """The number of an index's first lane in the tile."""
         at = 0
         for (base, _), n in zip(idx, self.shape, strict=True):
             at = self.lo.add(self.lo.mul(at, n), base)
         return self.lo.const(at)
 
-    def bits(self, idx):
+    def bits(self, idx: Index) -> Val:
         """Where the mask's bytes of a chunk lie."""
         return scratch_chunks.pointer(self.lo, self.buffer, scratch_chunks.position(self.lo, self.buffer, idx))
 
 
-def _set(lo, buffer):
+def _set(lo: Lowering, buffer: Buffer) -> None:
     """Fill a mask with ones."""
     _memset(lo, lo.address(buffer), 1, lo.const(buffer.strides[0] * buffer.shape[0]))
 
 
-def _memset(lo, pointer, byte, size):
+def _memset(lo: Lowering, pointer: Val, byte: int, size: Val) -> None:
     lo.w.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
     lo.w.effect(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 {byte}, i64 {size}, i1 false)")
 
 
-def _copy(lo, mask, buffer):
+def _copy(lo: Lowering, mask: Value, buffer: Buffer) -> None:
     """Fill a mask with another. Rows of which the first lanes are active are two stretches of equal bytes."""
     w, shape = lo.w, buffer.shape
     walk = chunks(shape, lo.width)
@@ -131,7 +143,7 @@ def _copy(lo, mask, buffer):
 
 
 # --- one element --------------------------------------------------------------------------------------------------
-def _one(look, p, mask, indices):
+def _one(look: _Look, p: Value, mask: Value | None, indices: Sequence[Value]) -> Val:
     lo, w = look.lo, look.lo.w
     slot, pointer = lo.slot("check", 16), lo.scalar(p)
     on = w.const("i8", 1) if mask is None else w.cast("zext", lo.scalar(mask), "i8")
@@ -150,14 +162,14 @@ def _one(look, p, mask, indices):
     return w.compare("icmp ne", w.load("i8", slot), w.const("i8", 0))
 
 
-def _overflows(w, x):
+def _overflows(w: NumberingWriter, x: Val) -> Val:
     """An i1, or a vector of them: a 64-bit index does not fit in 32 bits."""
     low = w.cast("trunc", x, vector(lanes(x.type), "i32"))
     return w.compare("icmp ne", w.cast("sext", low, x.type), x)
 
 
 # --- tiles --------------------------------------------------------------------------------------------------------
-def _hull(lo, form, shape):
+def _hull(lo: Lowering, form: Form, shape: Sequence[int]) -> tuple[Any, Any]:
     """(least, largest) offset of an affine form from its base, i64 scalars."""
     low = high = 0
     for stride, n in zip(form.strides, shape, strict=True):
@@ -170,7 +182,7 @@ def _hull(lo, form, shape):
     return low, high
 
 
-def _fits(look, index):
+def _fits(look: _Look, index: Value) -> None:
     """Leave out lanes whose index overflows."""
     lo, w = look.lo, look.lo.w
     form = form_of(lo, index)
@@ -185,7 +197,7 @@ def _fits(look, index):
         _fits_each(look, index)
 
 
-def _fits_each(look, index):
+def _fits_each(look: _Look, index: Value) -> None:
     lo, w = look.lo, look.lo.w
     walk = chunks(look.shape, lo.width)
     with lo.loops([look.shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
@@ -200,7 +212,7 @@ def _fits_each(look, index):
             look.call("wide", wide, lo.const(width_of(idx)), look.bits(idx), look.lane(idx))
 
 
-def _affine(look, p, form):
+def _affine(look: _Look, p: Value, form: Form) -> None:
     """A tile whose pointers have a form: its corners, then its rows."""
     lo, w, shape, size = look.lo, look.lo.w, look.shape, look.size
     element = memory_type(T.element(p.type).pointee)
@@ -218,7 +230,7 @@ def _affine(look, p, form):
                   look.lane(idx))
 
 
-def _scattered(look, p):
+def _scattered(look: _Look, p: Value) -> None:
     """A tile of any pointers, chunk by chunk: those that are not plainly inside are looked at lane by lane."""
     lo, w = look.lo, look.lo.w
     walk = chunks(look.shape, lo.width)
@@ -231,7 +243,7 @@ def _scattered(look, p):
             look.call("lanes", slot, lo.const(width_of(idx)), look.bits(idx), look.lane(idx))
 
 
-def _beyond(look, place):
+def _beyond(look: _Look, place: Addresses) -> Val:
     """An i1: a chunk of addresses needs a closer look."""
     lo, w = look.lo, look.lo.w
     if look.op.attrs["origin"] < 0:
@@ -255,7 +267,7 @@ def _beyond(look, place):
 
 # --- what was stored ----------------------------------------------------------------------------------------------
 @statement(ops.verify, visits="some")
-def _verify(lo, op):
+def _verify(lo: Lowering, op: Op) -> None:
     context, p, *_ = op.operands
     shape, form = T.shape(p.type), form_of(lo, p)
     overlap = None if form.pointer is None or form.loose else _overlaps(lo, form, shape)
@@ -265,13 +277,13 @@ def _verify(lo, op):
         _compare(lo, op, lo.scalar(context), shape)
 
 
-def _overlaps(lo, form, shape):
+def _overlaps(lo: Lowering, form: Form, shape: Sequence[int]) -> Val:
     """An i1: lanes of an affine tile may be equal. Its axes are taken from the widest stride to the narrowest, in the
     order of the axes or the other way round."""
     w, axes = lo.w, [(lo.const(s), n) for s, n in zip(form.strides, shape) if n > 1]
     sizes = [(w.intrinsic("abs", "i64", s, w.const("i1", False)), n) for s, n in axes]
 
-    def nested(order):
+    def nested(order: Iterable[tuple[Val, int]]) -> Val:
         reach, total = lo.const(0), w.const("i1", True)
         for stride, n in order:
             total = w.binary("and", total, w.compare("icmp sgt", stride, reach))
@@ -286,7 +298,7 @@ def _overlaps(lo, form, shape):
     return w.binary("xor", fine, w.const("i1", True))
 
 
-def _compare(lo, op, context, shape):
+def _compare(lo: Lowering, op: Op, context: Val, shape: Sequence[int]) -> None:
     """Compare every active lane's element with what it stored, one by one."""
     w, (_, p, value, mask) = lo.w, op.operands
     t = T.element(value.type)
@@ -306,7 +318,7 @@ def _compare(lo, op, context, shape):
                        lo.const(lane), x if kind == "i64" else w.cast("zext", x, "i64"))
 
 
-def _bits(lo, x, t, kind):
+def _bits(lo: Lowering, x: Val, t: T.Scalar, kind: str) -> Val:
     w = lo.w
     if t is T.i1:
         return w.cast("zext", x, kind)
@@ -316,7 +328,7 @@ def _bits(lo, x, t, kind):
 
 
 @statement(ops.demand)
-def _demand(lo, op):
+def _demand(lo: Lowering, op: Op) -> None:
     if len(op.operands) == 1:  # not sanitized
         return
     w, x, context = lo.w, lo.scalar(op.operands[0]), lo.scalar(op.operands[1])
@@ -328,12 +340,12 @@ def _demand(lo, op):
 
 # --- moments ------------------------------------------------------------------------------------------------------
 @statement(ops.notice)
-def _notice(lo, op):
+def _notice(lo: Lowering, op: Op) -> None:
     context, *pointers = map(lo.scalar, op.operands)
     lo.w.call("void", f"tt.check.{op.attrs['moment']}", context, lo.program, *pointers)
 
 
 @statement(ops.patience)
-def _patience(lo, op):
+def _patience(lo: Lowering, op: Op) -> None:
     site = lo.w.string(struct.pack("<4q", op.attrs["site"], -1, 0, 0))
     lo.values[op] = lo.w.call("i1", "tt.check.patience", lo.scalar(op.operands[0]), site, lo.program)

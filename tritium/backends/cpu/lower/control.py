@@ -6,7 +6,8 @@ pointers or indices that every iteration advances by a uniform amount is carried
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import ops
 from ....analysis.affine import Form
@@ -26,6 +27,10 @@ from .function import InductionTile
 from .scratch import Buffer
 from .table import statement
 
+if TYPE_CHECKING:
+    from ....ir.core import Value
+    from .function import Lowering
+
 __all__ = ["Carried", "Destination"]
 
 
@@ -36,7 +41,7 @@ class Destination(NamedTuple):
     arg: Arg
     body: Block
 
-    def allows(self, lo, x) -> bool:
+    def allows(self, lo: Lowering, x: Value) -> bool:
         """Whether `x` may overwrite the old elements now."""
         if lo.scope.block is not self.body or not self.buffer.fits(x.type):
             return False
@@ -47,15 +52,15 @@ class Destination(NamedTuple):
             return True
         return last == lo.now and self.in_place(lo, x)
 
-    def in_place(self, lo, x) -> bool:
+    def in_place(self, lo: Lowering, x: Value) -> bool:
         """Whether each element of `x` reads only the old element that it replaces."""
-        made = x.op if type(x) is Result else x
+        made: Any = x.op if type(x) is Result else x
         if type(made) is not Arg and made.kind.loop:
             return cpu_ops.reads(self.body).get(self.arg, 0) == 1 and any(y is self.arg for y in made.operands)
         return all(aligned for buffer, aligned in reads(lo, x).items() if buffer is self.buffer)
 
 
-def reads(lo, x):
+def reads(lo: Lowering, x: Value) -> dict[Buffer, bool]:
     """The buffers read to compute a value -> whether each element reads only its own index."""
     found, seen, stack = {}, set(), [(x, True)]
     while stack:
@@ -64,7 +69,7 @@ def reads(lo, x):
             continue
         seen.add((x, aligned))
         buffer = lo.buffers.get(x)
-        op = x.op if type(x) is Result else x
+        op: Any = x.op if type(x) is Result else x
         if buffer is not None:
             found[buffer] = found.get(buffer, True) and aligned
         elif x in lo.inductions:
@@ -82,7 +87,7 @@ class Carried:
     the first iteration stores its product instead of adding it.
     """
 
-    def __init__(self, lo, op, inits, idle=None):
+    def __init__(self, lo: Lowering, op: Op, inits: Sequence[Value], idle: Callable[[], Val] | None = None):
         self.lo, self.op, self.inits = lo, op, inits
         self.sums = sums(op, inits) if idle is not None else frozenset()
         self.inductions = induction_tiles(op)
@@ -94,7 +99,7 @@ class Carried:
             with lo.when(idle(), likely=False), lo.inside():
                 self.fill(self.sums)
 
-    def buffer(self, k):
+    def buffer(self, k: int) -> Buffer:
         """The initial value's buffer if that value is dead, else the result's destination, or a new buffer."""
         lo, x = self.lo, self.inits[k]
         held = lo.buffers.get(x)
@@ -103,7 +108,7 @@ class Carried:
             return held
         return lo.allocate(self.op.results[k])
 
-    def captured(self, x):
+    def captured(self, x: Value) -> bool:
         """Whether the loop reads a buffered tile other than as its initial value."""
         lo, held = self.lo, self.lo.buffers[x]
         inside = {op for region in self.op.regions for op in walk(region)}
@@ -114,18 +119,18 @@ class Carried:
         starts = sum(y == x for y in self.inits)
         return starts > 1 or any(held in reads(lo, y) for y in used)
 
-    def fill(self, which):
+    def fill(self, which: Collection[int]) -> None:
         """Write the initial values `which` to their buffers."""
         lo = self.lo
         pairs = [(self.inits[k], b) for k, b in self.buffers.items()
                  if k in which and lo.buffers.get(self.inits[k]) is not b]
         write_back(lo, pairs)
 
-    def starts(self):
+    def starts(self) -> list[Val]:
         """The initial values of the carried scalars."""
         return [self.lo.const(0) if k in self.inductions else self.lo.scalar(self.inits[k]) for k in self.singles]
 
-    def enter(self, args, singles):
+    def enter(self, args: Sequence[Arg], singles: Sequence[Val]) -> None:
         """Bind the parameters of a region to their values in this iteration."""
         lo = self.lo
         for k, x in zip(self.singles, singles, strict=True):
@@ -136,13 +141,13 @@ class Carried:
         for k, buffer in self.buffers.items():
             lo.adopt(args[k], buffer)
 
-    def begin(self, args, index, start):
+    def begin(self, args: Sequence[Arg], index: Val, start: Val) -> None:
         """Emit the test for the first iteration, in which dots store their product instead of adding it."""
         if self.sums:
             first = self.lo.w.compare("icmp eq", index, start)
             self.lo.starts.update((args[k], first) for k in self.sums)
 
-    def set_destinations(self, body, args):
+    def set_destinations(self, body: Block, args: Sequence[Arg]) -> None:
         """Have the values that the body yields computed in the buffers of the carried tiles."""
         lo = self.lo
         for k, buffer in self.buffers.items():
@@ -159,14 +164,14 @@ class Carried:
                 else:
                     break
 
-    def leave(self, yields, args):
+    def leave(self, yields: Sequence[Value], args: Sequence[Arg]) -> list[Val]:
         """Write back the tiles; returns the scalars of the next iteration."""
         lo = self.lo
         pairs = [(yields[k], b) for k, b in self.buffers.items() if lo.buffers.get(yields[k]) is not b]
         write_back(lo, pairs)
         return [self.moved(yields[k], args[k]) if k in self.inductions else lo.scalar(yields[k]) for k in self.singles]
 
-    def moved(self, y, arg):
+    def moved(self, y: Value, arg: Arg) -> Val:
         """The offset of an induction tile at its next value `y`; `arg` is its value in this iteration."""
         lo, by = self.lo, self.lo.inductions[arg].offset
         for step in steps(arg, y) or ():
@@ -174,12 +179,12 @@ class Carried:
             by = lo.sub(by, amount) if step.sign < 0 else lo.add(by, amount)
         return lo.const(by)
 
-    def drop(self, args):
+    def drop(self, args: Sequence[Arg]) -> None:
         """Release the buffers of a region's parameters."""
         for k in self.buffers:
             self.lo.drop(args[k])
 
-    def finish(self, singles):
+    def finish(self, singles: Sequence[Val]) -> None:
         """Bind the loop's results."""
         lo, results = self.lo, self.op.results
         for k, x in zip(self.singles, singles, strict=True):
@@ -191,7 +196,7 @@ class Carried:
             lo.buffers[results[k]] = buffer
 
 
-def write_back(lo, pairs):
+def write_back(lo: Lowering, pairs: Iterable[tuple[Value, Buffer]]) -> None:
     """A parallel copy of values into buffers that some of them are computed from."""
     pairs, aside = list(pairs), {}
     while pairs:
@@ -211,7 +216,7 @@ def write_back(lo, pairs):
             lo.buffers[k] = before
 
 
-def _ready(lo, pairs):
+def _ready(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> list[tuple[Value, Buffer]] | None:
     """Pairs of one shape that one loop nest can write now: as many as possible, or any one; None for a cycle."""
     wanted = [reads(lo, x) for x, _ in pairs]
     shapes = dict.fromkeys(b.shape for _, b in pairs)
@@ -229,7 +234,7 @@ _PAST = {"slt": "sge", "ult": "uge", "sgt": "sle"}  # the comparison of the boun
 
 
 @statement(ops.for_, visits="some")
-def _for(lo, op):
+def _for(lo: Lowering, op: Op) -> None:
     (start, stop, by, *inits), (body,) = op.operands, op.regions
     index, *args = body.args
     t = index.type
@@ -249,7 +254,7 @@ def _for(lo, op):
             carried.begin(args, loop.index, bounds[0])
             carried.set_destinations(body, args)
 
-            def finish():
+            def finish() -> None:
                 loop.next = carried.leave(body.yields, args)
                 if dots:  # the iteration is long
                     lo.w.hide(loop.index)
@@ -261,7 +266,7 @@ def _for(lo, op):
 
 
 @statement(ops.while_, visits="some")
-def _while(lo, op):
+def _while(lo: Lowering, op: Op) -> None:
     condition, body = op.regions
     carried = Carried(lo, op, op.operands)
     w = lo.w
@@ -300,22 +305,23 @@ def _while(lo, op):
 
 # --- branches ---------------------------------------------------------------------------------------------------
 @statement(ops.if_, visits="some")
-def _if(lo, op):
+def _if(lo: Lowering, op: Op) -> None:
     tiles = {k: lo.allocate(x) for k, x in enumerate(op.results) if type(x.type) is T.Tile}
     singles = [k for k in range(len(op.types)) if k not in tiles]
 
-    def branch(region):
+    def branch(region: Block) -> Callable[[], list[Val]]:
         def make():
             made: list[Val] = []
 
-            def finish():
+            def finish() -> None:
                 write_back(lo, [(region.yields[k], b) for k, b in tiles.items()])
                 made.extend(lo.scalar(region.yields[k]) for k in singles)
             with lo.inside():
                 lo.block(region, finish)
             return made
         return make
-    picked = lo.either(lo.scalar(op.operands[0]), *map(branch, op.regions))
+    then, other = map(branch, op.regions)
+    picked = lo.either(lo.scalar(op.operands[0]), then, other)
     for k, x in zip(singles, picked, strict=True):
         lo.values[op.results[k]] = x
     for k, buffer in tiles.items():

@@ -3,6 +3,9 @@ register-tiled loops add the product to the accumulator, in place if the old one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
@@ -14,6 +17,11 @@ from . import loop_nests, scratch_chunks
 from .scratch import Buffer
 from .table import statement
 
+if TYPE_CHECKING:
+    from ....ir.core import Block, Value
+    from .function import Lowering
+    from .scratch import View
+
 __all__ = ["look_ahead", "sums"]
 
 # (operands, accumulator) -> the runtime's multiplication
@@ -23,7 +31,7 @@ _NEAR = 32 << 10  # bytes that stay in the first cache
 
 
 @statement(ops.dot)
-def _dot(lo, op):
+def _dot(lo: Lowering, op: Op) -> None:
     a, b, acc = op.operands
     *batch, m, k = T.shape(a.type)
     n = T.shape(b.type)[-1]
@@ -50,18 +58,18 @@ def _dot(lo, op):
     lo.buffers[op] = total
 
 
-def _near(kind, y):
+def _near(kind: str, y: Buffer | View) -> bool:
     """Whether a rhs fits in the first cache, having just been written to scratch: it is read there, not copied."""
     return kind in dot.KINDS and type(y) is Buffer and y.size <= _NEAR
 
 
-def _is_zero(x):
+def _is_zero(x: Value) -> bool:
     """Whether an accumulator is zero."""
     return isinstance(x, Op) and x.kind is ops.splat and isinstance(x.operands[0], Op) \
         and x.operands[0].kind is ops.constant and x.operands[0].attrs["value"] == 0
 
 
-def _accumulator(lo, op, acc, operands):
+def _accumulator(lo: Lowering, op: Op, acc: Value, operands: Any) -> Any:
     """The buffer of the accumulator, holding `acc`; never one of the operands."""
     held = lo.buffers.get(acc)
     if held is not None and lo.owns(acc) and lo.dies(acc) and all(held.offset != x.offset for x in operands):
@@ -72,7 +80,7 @@ def _accumulator(lo, op, acc, operands):
     return buffer
 
 
-def sums(loop, inits) -> frozenset[int]:
+def sums(loop: Op, inits: Sequence[Value]) -> frozenset[int]:
     """The positions of loop-carried accumulators: zero at first, and in each iteration only a product is added."""
     body = loop.regions[-1]
     used, added = cpu_ops.reads(body), {op.operands[2] for op in body.ops if op.kind is ops.dot}
@@ -81,7 +89,7 @@ def sums(loop, inits) -> frozenset[int]:
                      if arg in added and used[arg] == 1 and _is_zero(x))
 
 
-def look_ahead(lo, block) -> bool:
+def look_ahead(lo: Lowering, block: Block) -> bool:
     """Mark the loads that feed the dots of a loop for prefetching; returns whether there are dots."""
     dots = [op for op in block.ops if op.kind is ops.dot]
     for op in dots:

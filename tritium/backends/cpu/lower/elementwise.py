@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, Result
@@ -12,26 +15,32 @@ from . import exp, integers, scratch_chunks
 from .predication import mask_of
 from .table import PULL, pulled, statement
 
+if TYPE_CHECKING:
+    from ....ir.core import Block, Value
+    from ...llvm.writer import Val
+    from ..fuse.index import Index
+    from .function import Lowering
+
 __all__ = ["apply", "inline"]
 
 
-def apply(lo, op, xs):
+def apply(lo: Lowering, op: Op, xs: Sequence[Val]) -> Val:
     """An elementwise op on scalars or chunks."""
     if op.kind is ops.div and lanes(xs[0].type) > lanes(xs[1].type) and T.element(op.type) in _QUOTIENTS \
             and lo.target.has_fma:
         return _divide(lo, T.element(op.type), *xs)
     xs = lo.spread(xs)
-    fn = _APPLY.get(op.kind)
+    fn: Callable[..., Val] | None = _APPLY.get(op.kind)
     if fn is not None:
         return fn(lo, op, *xs)
-    return elementwise(lo.w, op.kind, T.element(op.operands[0].type), xs, lo.contract)
+    return elementwise(lo.w, op.kind, T.element(op.operands[0].type), list(xs), lo.contract)
 
 
-def _bitcast(lo, op, x):
+def _bitcast(lo: Lowering, op: Op, x: Val) -> Val:
     return bitcast(lo.w, x, T.element(op.operands[0].type), op.attrs["to"])
 
 
-def _addptr(lo, op, p, offset):
+def _addptr(lo: Lowering, op: Op, p: Val, offset: Val) -> Val:
     w, t = lo.w, memory_type(T.element(op.type).pointee)
     offset = lo.index_of(offset, T.element(op.operands[1].type))
     if p.type == "ptr":
@@ -48,14 +57,14 @@ _APPLY = {
 }
 
 
-def _pull(lo, op, idx):
+def _pull(lo: Lowering, op: Op, idx: Index) -> Val:
     return apply(lo, op, [lo.ev(x, idx) for x in op.operands])
 
 
 _QUOTIENTS = {T.f32: -126, T.f64: -1022}  # -> exponent of the smallest normal number
 
 
-def _divide(lo, t, x, y):
+def _divide(lo: Lowering, t: T.Scalar, x: Val, y: Val) -> Val:
     """A chunk divided by a scalar: a multiplication by its reciprocal and a correction by the residual, which rounds
     correctly except for numerators so small that the residual underflows.
 
@@ -82,7 +91,7 @@ PULL.update(dict.fromkeys(_APPLY, _pull))
 
 
 @pulled(ops.select)
-def _select(lo, op, idx):
+def _select(lo: Lowering, op: Op, idx: Index) -> Val:
     """A uniform condition selects full chunks, and most chunks are inside a mask."""
     condition, x, y = op.operands
     clamp = _clamp(op) if lo.target.simd == "neon" else None
@@ -96,13 +105,13 @@ def _select(lo, op, idx):
         with lo.at(max(full.level, mask.level(), x.level, y.level)):
             picked, = lo.either(full, lambda: [x], lambda: [lo.w.select(mask.pinned(lo).lanes(lo), x, y)], True)
         return picked
-    condition = lo.ev(condition, idx)
-    if lanes(condition.type) == 1:
-        return lo.w.select(condition, x, y)
-    return lo.w.select(*lo.spread([condition, x, y]))
+    chosen = lo.ev(condition, idx)
+    if lanes(chosen.type) == 1:
+        return lo.w.select(chosen, x, y)
+    return lo.w.select(*lo.spread([chosen, x, y]))
 
 
-def _clamp(op):
+def _clamp(op: Op) -> Any:
     """x < c ? c : x with a constant c is one instruction: `maximum` hands on NaN. On x86 it is one as it stands."""
     condition, x, y = op.operands
     if not isinstance(condition, Op) or condition.kind not in _CLAMPS or condition.operands != (y, x) \
@@ -118,12 +127,12 @@ _CLAMPS = {ops.lt: "maximum", ops.gt: "minimum"}
 
 
 @pulled(ops.constant)
-def _constant(lo, op, idx):
+def _constant(lo: Lowering, op: Op, idx: Index) -> Val:
     return lo.literal(op.attrs["type"], op.attrs["value"])
 
 
 @pulled(ops.arange)
-def _arange(lo, op, idx):
+def _arange(lo: Lowering, op: Op, idx: Index) -> Val:
     (base, lane), = idx
     w = lo.w
     base = lo.add(base, op.attrs["start"])
@@ -136,12 +145,12 @@ def _arange(lo, op, idx):
 
 
 @pulled(ops.splat, ops.expand_dims, ops.broadcast, ops.trans, ops.hint)
-def _moved(lo, op, idx):
+def _moved(lo: Lowering, op: Op, idx: Index) -> Val:
     return lo.ev(op.operands[0], source_index(lo, op, idx) if idx else ())
 
 
 @pulled(ops.reshape)
-def _reshape(lo, op, idx):
+def _reshape(lo: Lowering, op: Op, idx: Index) -> Val:
     """A buffered tile is read at its row-major position; other tiles at the source index."""
     x, = op.operands
     buffer = lo.buffers.get(x)
@@ -152,19 +161,19 @@ def _reshape(lo, op, idx):
 
 
 @pulled(ops.split)
-def _split(lo, op, idx):
+def _split(lo: Lowering, op: Op, idx: Index) -> list[Val]:
     x, = op.operands
     return [lo.ev(x, (*idx, (k, None))) for k in range(2)]
 
 
 # --- regions of scalars -----------------------------------------------------------------------------------------
-def inline(lo, block, args):
+def inline(lo: Lowering, block: Block, args: Sequence[Val]) -> list[Val]:
     """Evaluate a region that acts lane by lane on scalars or chunks; returns the values it yields."""
     return _inline(lo, block, dict(zip(block.args, args, strict=True)))
 
 
-def _inline(lo, block, made):
-    def get(x):
+def _inline(lo: Lowering, block: Block, made: dict[Value, Any]) -> list[Val]:
+    def get(x: Value) -> Val:
         if type(x) is Result:
             return made[x.op][x.index] if x.op in made else lo.scalar(x)
         found = made.get(x)
@@ -187,17 +196,18 @@ def _inline(lo, block, made):
     return []
 
 
-def _rare(lo, op, condition, usual, *args):
+def _rare(lo: Lowering, op: Op, condition: Val, usual: Val, *rest: Val) -> Val:
     """Branch around the region if no lane of the chunk needs it, as in most chunks."""
     w = lo.w
-    condition, usual, *args = lo.spread([condition, usual, *args])
+    condition, usual, *args = lo.spread([condition, usual, *rest])
     some = condition if condition.type == "i1" else \
         w.intrinsic("vector.reduce.or", "i1", condition, overload=(condition.type,))
 
     def needed():
         pinned = [w.effect(f"freeze {x.typed}", x.type) for x in args]  # not hoisted
         if usual.type[0] != "<":
-            return [w.select(condition, *inline(lo, op.regions[0], pinned), usual)]
+            made, = inline(lo, op.regions[0], pinned)
+            return [w.select(condition, made, usual)]
         # lane by lane: a region is long, and its vector code would take LLVM long to compile
         with lo.loop(0, lanes(usual.type), carry=[usual]) as loop:
             made, = inline(lo, op.regions[0], [w.extract(x, loop.index) for x in pinned])
@@ -209,18 +219,18 @@ def _rare(lo, op, condition, usual, *args):
 
 
 @pulled(ops.rare)
-def _pull_rare(lo, op, idx):
+def _pull_rare(lo: Lowering, op: Op, idx: Index) -> Any:
     return _rare(lo, op, *[lo.ev(x, idx) for x in op.operands])
 
 
 @statement(ops.rare)
-def _scalar_rare(lo, op):
+def _scalar_rare(lo: Lowering, op: Op) -> None:
     """On scalars, in program order."""
     lo.values[op] = _rare(lo, op, *[lo.scalar(x) for x in op.operands])
 
 
 @pulled(ops.map_)
-def _map(lo, op, idx):
+def _map(lo: Lowering, op: Op, idx: Index) -> list[Val] | Val:
     """A region without loops or effects acts on chunks."""
     out = inline(lo, op.regions[0], [lo.ev(x, idx) for x in op.operands])
     return out if len(op.types) > 1 else out[0]

@@ -6,17 +6,24 @@ value is available until the loop or branch that it was emitted in is closed, so
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...llvm.numbering import NumberingWriter
 from ...llvm.writer import Level, Val, lanes, value, vector
 
+if TYPE_CHECKING:
+    from ....ir import types as T
+    from ....ir.core import Value
+    from ...llvm.writer import Loop
+    from ..fuse.index import Index
+
 __all__ = ["Emitter", "level_of"]
 
 
-def level_of(*xs):
+def level_of(*xs: int | Val) -> int:
     """The deepest loop level of i64 scalars; ints have none."""
     return max([x.level for x in xs if type(x) is Val], default=0)
 
@@ -34,24 +41,24 @@ class _Numbered(NumberingWriter):
         self._hidden = set()
         self._polled = {}
 
-    def hide(self, index):
+    def hide(self, index: Val) -> None:
         """Hide the induction variable of an open loop from LLVM."""
         self._hidden.add(index)
 
-    def hidden(self, x):
+    def hidden(self, x: Val) -> Val:
         """The same value, opaque to LLVM."""
         return self.effect(f"freeze {x.typed}", x.type)
 
-    def poll(self, index, arena, iterations):
+    def poll(self, index: Val, arena: Val, iterations: int) -> None:
         """Make an open loop poll for an interrupt every `iterations` iterations (see polls.py)."""
         self._polled[index] = arena, iterations
 
-    def fits(self, index, narrow, signed):
+    def fits(self, index: Val, narrow: Val, signed: bool) -> None:
         """Record that widening `narrow`, a truncated loop index, gives `index` again."""
         word = "sext" if signed else "zext"
         self.levels[-1].made[f"{word} {narrow.typed} to {index.type}"] = index
 
-    def latch(self, n, index, lo, following, hi, by, until):
+    def latch(self, n: int, index: Val, lo: Val, following: str, hi: Val, by: Val, until: str) -> Any:
         """The latch of a polling loop: at a limit before the end it polls and sets the next limit."""
         if index not in self._polled:
             return super().latch(n, index, lo, following, hi, by, until)
@@ -70,9 +77,9 @@ class _Numbered(NumberingWriter):
         self.branch(self.effect(f"icmp {until} i64 {following}, {hi}", "i1"), f"ask.{n}", f"done.{n}")
         return [back, f"ask.{n}"], [f"{limit} = phi i64 [{first}, %BEFORE], [{limit}, %{back}], [{further}, %ask.{n}]"]
 
-    def _limit(self, at, hi, by, iterations, until, level):
+    def _limit(self, at: Val, hi: Val, by: Val, iterations: int, until: str, level: int) -> Val:
         """The index about `iterations` iterations after `at`, or the end if that is nearer, without overflow."""
-        def line(text, type="i64"):
+        def line(text: str, type: str = "i64") -> Val:
             return self.effect(text, type, level)
         up = until != "sgt"
         left = line(f"sub i64 {hi}, {at}" if up else f"sub i64 {at}, {hi}")
@@ -85,7 +92,7 @@ class _Numbered(NumberingWriter):
         inside = line(f"icmp ugt i64 {left}, {far}", "i1")
         return line(f"select i1 {inside}, i64 {there}, i64 {hi}")
 
-    def advance(self, n, index, by):
+    def advance(self, n: int, index: Val, by: Val) -> str:
         if not self.rare and index not in self._hidden:
             found = self.levels[-1].made.get(f"add nsw {index.type} {index}, {by}")
             return super().advance(n, index, by) if found is None else found
@@ -102,7 +109,7 @@ class Emitter:
         self.region = 0
 
     # --- lanes ----------------------------------------------------------------------------------------------------
-    def spread(self, xs):
+    def spread(self, xs: Sequence[Val]) -> list[Val]:
         """The values with the lanes of the widest."""
         n = max([lanes(x.type) for x in xs], default=1)
         return [self.widen(x, n) for x in xs] if n > 1 else list(xs)
@@ -117,7 +124,7 @@ class Emitter:
         return self.cse(("wide", x, n), lambda: self.w.splat(x, n))
 
     # --- i64 scalars: ints, or values -----------------------------------------------------------------------------
-    def const(self, x) -> Any:
+    def const(self, x: int | Val) -> Any:
         """An i64 as a value."""
         return self.w.const("i64", x) if type(x) is int else x
 
@@ -131,7 +138,7 @@ class Emitter:
             return x
         return self.cse(("+", x, y), lambda: self.w.binary("add nsw", self.const(x), self.const(y)))
 
-    def sub(self, x, y):
+    def sub(self, x: Any, y: Any) -> Any:
         """x - y."""
         if type(y) is int:
             return self.add(x, -y)
@@ -147,7 +154,7 @@ class Emitter:
             return x if y else 0
         return self.cse(("*", x, y), lambda: self.w.binary("mul nsw", self.const(x), self.const(y)))
 
-    def divide(self, x, n):
+    def divide(self, x: Any, n: int) -> Any:
         """x / n of nonnegative integers."""
         if type(x) is int or n == 1:
             return x // n if type(x) is int else x
@@ -155,7 +162,7 @@ class Emitter:
         by = self.const(n.bit_length() - 1 if shift else n)
         return self.cse(("/", x, n), lambda: self.w.binary("lshr" if shift else "udiv", x, by))
 
-    def modulo(self, x, n):
+    def modulo(self, x: Any, n: int) -> Any:
         """x % n of nonnegative integers."""
         if type(x) is int:
             return x % n
@@ -165,15 +172,15 @@ class Emitter:
         by = self.const(n - 1 if mask else n)
         return self.cse(("%", x, n), lambda: self.w.binary("and" if mask else "urem", x, by))
 
-    def divisor(self, x):
+    def divisor(self, x: int | Val) -> int:
         """A known divisor of x: 0 if x is 0, 1 if nothing is known."""
         return abs(x) if type(x) is int else self.divisors.get(x, 1)
 
-    def offset(self, type, pointer, index):
+    def offset(self, type: str, pointer: Val, index: int | Val) -> Val:
         """The address of an element after `pointer`."""
         return self.cse(("gep", type, pointer, index), lambda: self.w.gep(type, pointer, self.const(index)))
 
-    def index_of(self, x, t):
+    def index_of(self, x: Val, t: T.Scalar) -> Any:
         """An integer of element type `t` as i64 (a vector for a vector)."""
         if x[0] not in "%@<sz":
             number = int(x == "true" if x.type == "i1" else x) & (1 << t.bits) - 1
@@ -181,28 +188,29 @@ class Emitter:
         return self.w.cast("sext" if t.signed else "zext", x, vector(lanes(x.type), "i64"))
 
     # --- levels ---------------------------------------------------------------------------------------------------
-    def remember(self, key, x, level=None):
+    def remember(self, key: Any, x: Any, level: int | None = None) -> Any:
         """Make `x` available under `key` while its level is open."""
         self.memo[key] = x
         self.remembered[x.level if level is None else level].append(key)
         return x
 
-    def cse(self, key, make):
+    def cse(self, key: Any, make: Callable[[], Any]) -> Any:
         """The available value of `key`, else `make()`."""
         found = self.memo.get(key)
         return found if found is not None else self.remember(key, make())
 
-    def open(self):
+    def open(self) -> None:
         """A level was opened."""
         self.remembered.append([])
 
-    def close(self):
+    def close(self) -> None:
         """The innermost level was closed: its values are no longer available."""
         for key in self.remembered.pop():
             self.memo.pop(key, None)
 
     @contextmanager
-    def loop(self, start, stop, step=1, carry=(), until="slt", nonempty=False):
+    def loop(self, start: int | Val, stop: int | Val, step: int | Val = 1, carry: Sequence[Val] = (),
+             until: str = "slt", nonempty: bool = False) -> Iterator[Loop]:
         """A counting loop, as the writer's."""
         with self.w.loop(start, stop, step, carry=carry, until=until, nonempty=nonempty) as loop:
             if type(start) is int and type(step) is int:
@@ -212,7 +220,7 @@ class Emitter:
             self.close()
 
     @contextmanager
-    def loops(self, sizes):
+    def loops(self, sizes: Sequence[int]) -> Iterator[list[Any]]:
         """Nested loops from 0 to each size; gives their indices."""
         if not sizes:
             yield []
@@ -221,7 +229,7 @@ class Emitter:
             yield [i, *rest]
 
     @contextmanager
-    def counted(self, size, step=1):
+    def counted(self, size: int, step: int = 1) -> Iterator[Any]:
         """A loop from 0 to `size`; no loop if one iteration is enough."""
         if size <= step:
             yield 0
@@ -230,7 +238,7 @@ class Emitter:
                 yield loop.index
 
     @contextmanager
-    def when(self, condition, likely=None):
+    def when(self, condition: Val, likely: bool | None = None) -> Iterator[None]:
         """Emit the code inside under `condition`."""
         with self.w.when(condition, likely):
             self.open()
@@ -238,21 +246,21 @@ class Emitter:
             self.close()
 
     @contextmanager
-    def inside(self):
+    def inside(self) -> Iterator[None]:
         """Begin a block of the kernel at the innermost level: no load inside is hoisted above it."""
         outer, self.region = self.region, len(self.w.levels) - 1
         yield
         self.region = outer
 
     @contextmanager
-    def assuming(self, masks):
+    def assuming(self, masks: Iterable[Value]) -> Iterator[None]:
         """Inside, these masks are true everywhere."""
         outer, self.assumed = self.assumed, self.assumed | set(masks)
         yield
         self.assumed = outer
 
     @contextmanager
-    def at(self, level):
+    def at(self, level: int) -> Iterator[None]:
         """Emit at an outer level."""
         level = max(level, self.region)
         inner, self.w.levels[level + 1:] = self.w.levels[level + 1:], []
@@ -261,7 +269,8 @@ class Emitter:
         self.w.levels += inner
         self.remembered += known
 
-    def either(self, condition, yes, no, likely=None):
+    def either(self, condition: Val, yes: Callable[[], Sequence[Val] | None], no: Callable[[], Sequence[Val] | None],
+               likely: bool | None = None) -> list[Val]:
         """Lists of values: those of `yes()` if `condition`, else those of `no()`."""
         w = self.w
         name = w.label("or")
@@ -282,8 +291,8 @@ class Emitter:
         w.block(f"{name}.end")
         return [w.phi(x.type, (x, ends[0].label), (y, ends[1].label)) for x, y in zip(*made, strict=True)]
 
-    def fresh(self, idx):
+    def fresh(self, idx: Index) -> Index:
         """The same index, pinned: code that uses it stays in the innermost level."""
-        def pinned(base):
+        def pinned(base: int | Val) -> int | Val:
             return self.w.effect(f"add i64 {self.const(base)}, 0", "i64")
         return tuple([(pinned(b), l) if l is not None else (b, l) for b, l in idx])

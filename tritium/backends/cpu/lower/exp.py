@@ -7,10 +7,17 @@ masked-off lanes hold minus infinity, and the unit takes a hundred times as long
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....ir import types as T
 from ....ops.expand_exp import EXP, EXP2, FORMATS
 from ...llvm.writer import Val, Writer, element, lanes, vector
+
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from .function import Lowering
 
 __all__ = ["APPLY", "NATIVE"]
 
@@ -19,7 +26,7 @@ _INTRINSIC = {"float": ("ps", 16), "double": ("pd", 8)}
 _LIMITS = {T.f32: (-151.0, 128.0), T.f64: (-1076.0, 1024.0)}  # of exp2
 
 
-def _exp(lo, op, x: Val) -> Val:
+def _exp(lo: Lowering, op: Op, x: Val) -> Val:
     w, t = lo.w, T.element(op.type)
     f = FORMATS[t]
     x, vanishes = _inside(w, x, f.low, f.high)
@@ -31,7 +38,7 @@ def _exp(lo, op, x: Val) -> Val:
     return _scaled(w, _poly(w, r, EXP[t]), n, vanishes)
 
 
-def _exp2(lo, op, x: Val) -> Val:
+def _exp2(lo: Lowering, op: Op, x: Val) -> Val:
     w, t = lo.w, T.element(op.type)
     (x, vanishes), magic = _inside(w, x, *_LIMITS[t]), w.const(x.type, FORMATS[t].magic)
     n = w.binary("fsub", w.binary("fadd", x, magic), magic)
@@ -52,7 +59,7 @@ def _fma(w: Writer, x: Val, y: Val, z: Val) -> Val:
     return w.intrinsic("fma", x.type, x, y, z)
 
 
-def _poly(w: Writer, x: Val, coefficients) -> Val:
+def _poly(w: Writer, x: Val, coefficients: Sequence[float]) -> Val:
     total = w.const(x.type, coefficients[-1])
     for c in reversed(coefficients[:-1]):
         total = _fma(w, total, x, w.const(x.type, c))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import linecache
 import struct
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from .... import ops
 from ....analysis.accesses import accesses, writes
@@ -11,12 +13,15 @@ from ....errors import arrow, innermost, outermost
 from ....ir import types as T
 from ....ir.core import walk
 
+if TYPE_CHECKING:
+    from ....ir.core import Module, Op
+
 __all__ = ["record"]
 
 _MOST_PLACES = 6
 
 
-def record(module) -> bytes:
+def record(module: Module) -> bytes:
     """The fault record of a kernel, encoded.
 
     >>> from tritium.ir.text import parse_module
@@ -37,7 +42,7 @@ def _text(text: str) -> bytes:
     return text.replace("\0", "").encode(errors="replace") + b"\0"
 
 
-def _definition(module) -> str:
+def _definition(module: Module) -> str:
     """The line of the kernel's `def`, as reports show a place; "" if no op knows where it comes from."""
     loc = next((outermost(op.loc) for op in walk(module.body) if op.loc is not None), None)
     if loc is None:
@@ -47,7 +52,7 @@ def _definition(module) -> str:
     return arrow(loc.file, next(above, at), loc.function) + "\n"
 
 
-def _places(touching) -> str:
+def _places(touching: Iterable[Op]) -> str:
     """The lines of some accesses, each once."""
     locs = [innermost(op.loc) for op in touching if op.loc is not None]
     places = list(dict.fromkeys(arrow(loc.file, loc.line, loc.function) for loc in locs))

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import ops
 from ....analysis.axis_info import AxisAnalysis
@@ -32,6 +33,12 @@ from .fault_record import record
 from .scratch import Arena, View
 from .table import is_lazy, puller, statement, statement_of
 
+if TYPE_CHECKING:
+    from ....ir.core import Block, Module, Op, Value
+    from ...llvm.target import CpuTarget
+    from ..fuse.index import Index
+    from .scratch import Buffer
+
 __all__ = ["InductionTile", "Lowered", "Lowering", "lower"]
 
 
@@ -47,25 +54,25 @@ class Lowered(NamedTuple):
 class Scope:
     """The values of a block that have scratch memory, and their last uses, as positions in the block."""
 
-    def __init__(self, block):
+    def __init__(self, block: Block):
         self.block = block
 
     @functools.cached_property
-    def held(self):
+    def held(self) -> list[Value]:
         """Values that the block writes to scratch memory."""
         return [x for op in self.block.ops for x in (op.operands if cpu_ops.is_marker(op) else op.results)]
 
     @functools.cached_property
-    def owned(self):
+    def owned(self) -> set[Value]:
         """These and the block's parameters."""
         return {*self.held, *self.block.args}
 
     @functools.cached_property
-    def freed(self):
+    def freed(self) -> dict[Value, int]:
         """Value -> position of the op that `free` follows."""
         return {x: at - 1 for at, op in enumerate(self.block.ops) if op.kind is cpu_ops.free for x in op.operands}
 
-    def last_use(self, x) -> int:
+    def last_use(self, x: Value) -> int:
         """The last op that reads a value; the end of the block for values that are not freed before."""
         return self.freed.get(x, len(self.block.ops) - 1)
 
@@ -73,11 +80,11 @@ class Scope:
 class InductionTile(NamedTuple):
     """A loop-carried tile as a scalar induction variable: the tile `start` plus `offset` (elements, i64) everywhere."""
 
-    start: object
+    start: Value
     offset: Val
 
 
-def lower(module, target, written=None) -> Lowered:
+def lower(module: Module, target: CpuTarget, written: Module | None = None) -> Lowered:
     """The LLVM text of a kernel whose ops the passes (`cpu.compile.prepare`) have made simple enough.
 
     Reports of faults name the accesses of `written`: the kernel as the user wrote it, where that is another module.
@@ -106,7 +113,7 @@ def lower(module, target, written=None) -> Lowered:
 _TAKEN = frozenset(("memcpy", "memmove", "memset", "bcmp", "fmod", "fmodf", "clock_gettime", "dprintf", "main"))
 
 
-def _symbol(name):
+def _symbol(name: str) -> str:
     """A kernel's name as a symbol."""
     plain = re.sub(r"[^\w$]", "_", name, flags=re.ASCII)
     return f"kernel.{plain}" if plain != name or plain in _TAKEN else name
@@ -119,7 +126,7 @@ class Lowering(Emitter):
     pending: tiles whose chunks are written to scratch when computed
     """
 
-    def __init__(self, module, target, nonnegative=None):
+    def __init__(self, module: Module, target: CpuTarget, nonnegative: list | None = None):
         super().__init__()
         self.module, self.target, self.name = module, target, _symbol(module.name)
         self.width = target.W
@@ -137,11 +144,11 @@ class Lowering(Emitter):
         self.now = 0  # the position in it
         self.kept = ()  # tiles that the loops of the next op also write to scratch
         self.callees = {}  # functions by name
-        self.stop = self.w.ret  # emits the end of the program
+        self.stop: Callable[[], Any] = self.w.ret  # emits the end of the program
         self._slots, self._lazy = {}, {}
 
     # --- the kernel -----------------------------------------------------------------------------------------------
-    def kernel(self, fault_record):
+    def kernel(self, fault_record: bytes) -> None:
         """The entry point: a loop over the programs from %begin to %end."""
         w = self.w
         parameters = ["ptr args", "i64 begin", "i64 end", "ptr grid", "ptr noalias arena"]
@@ -164,18 +171,18 @@ class Lowering(Emitter):
                 self.block(body)
             w.ret()
 
-    def argument(self, args, k, t):
+    def argument(self, args: Val, k: int, t: T.Scalar | T.Ptr) -> Val:
         """Parameter `k` from its 8-byte slot."""
         w = self.w
         slot = w.gep("i64", args, w.const("i64", k)) if k else args
         x = w.load(memory_type(t), slot, at=0)
         return w.cast("trunc", x, "i1") if t is T.i1 else x
 
-    def axis(self, axis, count=False):
+    def axis(self, axis: int, count: bool = False) -> Val:
         """This program's index along an axis of the grid, or the grid's size there, as i64."""
         w = self.w
 
-        def size(k):
+        def size(k: int) -> Val:
             return self.cse(("grid", k), lambda: w.load("i64", w.gep("i64", self.grid, w.const("i64", k)), at=0))
         if count:
             return size(axis)
@@ -185,7 +192,7 @@ class Lowering(Emitter):
         return p if axis == 2 else self.cse(("pid", axis), lambda: w.binary("urem", p, size(axis)))
 
     # --- blocks ---------------------------------------------------------------------------------------------------
-    def block(self, block, finish=None):
+    def block(self, block: Block, finish: Callable[[], Any] | None = None) -> None:
         """Lower the ops of a block; `finish` does its closing yield."""
         outer = self.scope, self.now
         self.scope = Scope(block)
@@ -202,7 +209,7 @@ class Lowering(Emitter):
             self.drop(x)
         self.scope, self.now = outer
 
-    def run(self, region, args):
+    def run(self, region: Block, args: Sequence[Val]) -> list[Val]:
         """Lower a region of scalars with control flow; returns the values it yields."""
         known = set(self.memo)
         for arg, x in zip(region.args, args, strict=True):
@@ -213,7 +220,7 @@ class Lowering(Emitter):
             del self.memo[key]
         return made
 
-    def eager(self, op):
+    def eager(self, op: Op) -> None:
         """Lower a scalar op in program order."""
         fn = puller(op.kind)
         if fn is None:
@@ -223,14 +230,14 @@ class Lowering(Emitter):
         for x, y in zip(op.results, out if type(out) is list else (out,), strict=True):
             self.values[x] = y
 
-    def statement(self, op):
+    def statement(self, op: Op) -> None:
         """Lower a statement; its loops also write the tiles of the `buffer` before it."""
         kept, self.kept = self.kept, ()
         with self.keeping(kept):
             statement_of(op.kind)(self, op)
 
     @contextmanager
-    def keeping(self, xs):
+    def keeping(self, xs: Iterable[Value]) -> Iterator[None]:
         """While open, chunks of `xs` are also written to scratch when computed; afterwards `xs` are buffered."""
         mine = {x: self.allocate(x) for x in xs if x not in self.buffers}
         self.written -= mine.keys()
@@ -245,7 +252,7 @@ class Lowering(Emitter):
                 self.arena.release(buffer)
 
     # --- scratch --------------------------------------------------------------------------------------------------
-    def allocate(self, x):
+    def allocate(self, x: Value) -> Buffer:
         """A buffer for a value: its destination if that may be overwritten, else a new one."""
         destination = self.destinations.get(x)
         if destination is not None and destination.allows(self, x):
@@ -253,7 +260,7 @@ class Lowering(Emitter):
             return destination.buffer
         return self.arena.take(T.shape(x.type), T.element(x.type))
 
-    def force(self, x, buffer=None):
+    def force(self, x: Value, buffer: Buffer | None = None) -> Buffer:
         """Materialize a tile in scratch memory if it is not there yet; returns its buffer."""
         found = self.buffers.get(x)
         if found is not None and buffer is None:
@@ -263,12 +270,12 @@ class Lowering(Emitter):
         self.buffers[x] = buffer
         return buffer
 
-    def postpone(self, x):
+    def postpone(self, x: Value) -> None:
         """Materialize a tile here if its buffer is read later."""
         level, region = len(self.w.levels) - 1, self.region
         buffer = self.buffers[x] = self.allocate(x)
 
-        def fill():
+        def fill() -> None:
             outer, self.region = (self.region, self.w.rare, self.pending), region
             self.w.rare, self.pending = 0, {}
             del self.buffers[x]
@@ -278,26 +285,26 @@ class Lowering(Emitter):
             self.region, self.w.rare, self.pending = outer
         buffer.late = fill
 
-    def adopt(self, x, buffer):
+    def adopt(self, x: Value, buffer: Buffer) -> None:
         """Add value `x` to the users of `buffer`."""
         buffer.users += 1
         self.buffers[x] = buffer
 
-    def drop(self, k):
+    def drop(self, k: Value) -> None:
         """Release a value's buffer."""
         buffer = self.buffers.pop(k, None)
         if buffer is not None:
             self.arena.release(buffer)
 
-    def owns(self, x):
+    def owns(self, x: Value) -> bool:
         """Whether a buffered value belongs to the current block: then it is known where it is freed."""
         return x in self.scope.owned
 
-    def dies(self, x):
+    def dies(self, x: Value) -> bool:
         """Whether a value of this block is dead after the current op."""
         return self.scope.last_use(x) <= self.now
 
-    def address(self, buffer):
+    def address(self, buffer: Buffer | View) -> Val:
         """The address of a buffer."""
         if type(buffer) is View:
             return buffer.start
@@ -308,32 +315,32 @@ class Lowering(Emitter):
             return self.scratch
         return self.cse(("buffer", buffer.offset), lambda: self.w.gep("i8", self.scratch, self.const(buffer.offset)))
 
-    def slot(self, name, size=256):
+    def slot(self, name: str, size: int = 256) -> Val:
         """A stack slot for vectors that pass through memory."""
         if name not in self._slots:
             self._slots[name] = self.w.alloca(f"[{size} x i8]", align=64)
         return self._slots[name]
 
     # --- chunks ---------------------------------------------------------------------------------------------------
-    def is_lazy(self, op) -> bool:
+    def is_lazy(self, op: Op) -> bool:
         """Whether an op is evaluated by chunks, inside the loop nests that use it."""
         found = self._lazy.get(op)
         if found is None:
             found = self._lazy[op] = is_lazy(op)
         return found
 
-    def scalar(self, x) -> Val:
+    def scalar(self, x: Value) -> Val:
         """A value that is not a tile."""
         found = self.values.get(x)
         if found is None:
-            op = x.op if type(x) is Result else x
+            op: Any = x.op if type(x) is Result else x
             if type(op) is Arg or puller(op.kind) is None:
                 raise CompilationError(None, None, f"{x!r} is used before it is computed")
             self.eager(op)
             found = self.values[x]
         return found
 
-    def ev(self, x, idx) -> Val:
+    def ev(self, x: Value, idx: Index) -> Val:
         """The chunk of a value at an index: a vector, or a scalar if all lanes are equal."""
         if type(x.type) is not T.Tile:
             return self.scalar(x)
@@ -346,16 +353,16 @@ class Lowering(Emitter):
             return self.remember((x, idx), scratch_chunks.read(self, buffer, idx))
         if x in self.inductions:
             return self.remember((x, idx), self.advanced(x, self.inductions[x], idx))
-        op = x.op if type(x) is Result else x
+        op: Any = x.op if type(x) is Result else x
         out = puller(op.kind)(self, op, idx) if out is None else out
         if type(out) is list:
             for y, chunk in zip(op.results, out, strict=True):
                 self.computed(y, idx, chunk)
-            return out[x.index]
+            return out[x.index if type(x) is Result else 0]
         self.computed(x, idx, out)
         return out
 
-    def computed(self, x, idx, chunk):
+    def computed(self, x: Value, idx: Index, chunk: Val) -> None:
         """Record a computed chunk, and write it to scratch if its tile is buffered."""
         self.remember((x, idx), chunk)
         buffer = self.pending.get(x)
@@ -363,7 +370,7 @@ class Lowering(Emitter):
             self.written.add(x)
             scratch_chunks.write(self, buffer, idx, chunk)
 
-    def advanced(self, x, induction, idx):
+    def advanced(self, x: Value, induction: InductionTile, idx: Index) -> Val:
         """A chunk of an induction tile."""
         w, start, offset, t = self.w, self.ev(induction.start, idx), induction.offset, T.element(x.type)
         if type(t) is T.Ptr:
@@ -371,7 +378,7 @@ class Lowering(Emitter):
             return w.emit(start.type, text, start, offset)
         return w.binary("add", start, self.widen(w.cast("trunc", offset, llvm_type(t)), lanes(start.type)))
 
-    def literal(self, t, x):
+    def literal(self, t: T.Scalar | T.Ptr, x: Any) -> Val:
         """A constant of an element type."""
         if type(t) is T.Scalar and t.is_float and llvm_type(t)[0] == "i":
             return self.w.const(llvm_type(t), _code(t, x))
@@ -379,11 +386,11 @@ class Lowering(Emitter):
 
 
 @statement(ops.yield_)
-def _yield(lo, op):
+def _yield(lo: Lowering, op: Op) -> None:
     """Lowered by the op whose region it terminates."""
 
 
-def _code(t, x):
+def _code(t: T.Scalar, x: Any) -> int:
     """The bits of a constant of a type that is represented by its encoding."""
     import numpy as np
 

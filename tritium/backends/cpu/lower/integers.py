@@ -6,23 +6,31 @@ the float is off by less than 1 / |y|, the least distance of a fraction x / y fr
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....ir import types as T
 from ....passes.simplify import number
 from ...llvm.rows import convert, elementwise
 from ...llvm.writer import lanes, vector
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.numbering import NumberingWriter
+    from ...llvm.writer import Val
+    from .function import Lowering
+
 __all__ = ["APPLY", "divides_vectors"]
 
 
-def divides_vectors(lo, op) -> bool:
+def divides_vectors(lo: Lowering, op: Op) -> bool:
     """Whether an integer quotient or remainder is computed on vectors. Constants divide by multiplication."""
     t = T.element(op.type)
     return lo.target.simd != "neon" and t.is_int and 1 < t.bits <= 32 and number(op.operands[1]) is None \
         and (t.signed or t.bits < 32 or lo.target.simd == "avx512")
 
 
-def _divide(lo, op, x, y):
+def _divide(lo: Lowering, op: Op, x: Val, y: Val) -> Val | None:
     """x / y or x % y towards zero; x / 0 is 0 and x % 0 is x. The smallest integer by -1 wraps: it stays as it is."""
     w, t = lo.w, T.element(op.type)
     if not divides_vectors(lo, op) or lanes(x.type) == 1 or y[0] not in "%@":
@@ -40,7 +48,7 @@ def _divide(lo, op, x, y):
     return w.select(by_zero, x, w.binary("sub", x, w.binary("mul", quotient, divisor)))
 
 
-def _quotient(w, t, x, y):
+def _quotient(w: NumberingWriter, t: T.Scalar, x: Val, y: Val) -> Val:
     """x / y where it is in the range of its type `t`."""
     n, sign = lanes(x.type), "s" if t.signed or t.bits < 32 else "u"
     wide = vector(n, "i32")
@@ -52,7 +60,7 @@ def _quotient(w, t, x, y):
     return found if t.bits == 32 else w.cast("trunc", found, vector(n, f"i{t.bits}"))
 
 
-def _cast(lo, op, x):
+def _cast(lo: Lowering, op: Op, x: Val) -> Val:
     source, target = T.element(op.operands[0].type), op.attrs["to"]
     saturates = source in (T.f16, T.f32, T.f64) and type(target) is T.Scalar and target.is_int and target is not T.i1
     if saturates and source is T.f16:  # LLVM gives NaN as the smallest i16 where there are vectors of f16
@@ -62,7 +70,7 @@ def _cast(lo, op, x):
     return _saturated(lo.w, x, target)
 
 
-def _saturated(w, x, t):
+def _saturated(w: NumberingWriter, x: Val, t: T.Scalar) -> Val:
     """Floats as integers of type `t`, saturated; 0 for NaN."""
     least, end = (-(1 << t.bits - 1), 1 << t.bits - 1) if t.signed else (0, 1 << t.bits)
     low, high = (w.const(x.type, float(limit)) for limit in (least, end))

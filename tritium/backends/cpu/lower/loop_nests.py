@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
@@ -17,12 +18,16 @@ from .table import statement
 from .tile_copies import is_zero
 
 if TYPE_CHECKING:
+    from ....ir.core import Value
+    from ...llvm.writer import Val
+    from ..fuse.index import Chunks, Index
     from .function import Lowering
+    from .scratch import Buffer
 
 __all__ = ["fill", "group", "inside_rows", "rows", "width_for"]
 
 
-def width_for(lo, shape, *types):
+def width_for(lo: Lowering, shape: Sequence[int], *types: T.Scalar | T.Ptr) -> int:
     """The lanes of chunks of these element types, which take as many registers as 16 lanes of 4 bytes.
 
     Short tiles use narrower chunks: compiling code for wide ones takes longer than they save.
@@ -36,7 +41,7 @@ def width_for(lo, shape, *types):
 _SHORT = 4
 
 
-def inside_rows(width, shape):
+def inside_rows(width: int, shape: Sequence[int]) -> int:
     """The largest width that fits into a row: a reduction along rows must not mix two rows in a chunk."""
     while width > shape[-1]:
         width //= 2
@@ -84,7 +89,7 @@ def _free(lo: Lowering, op: Op) -> None:
 
 
 # --- filling ----------------------------------------------------------------------------------------------------
-def fill(lo, pairs) -> None:
+def fill(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> None:
     """Compute tiles of one shape and write each to its buffer, in one loop nest."""
     zeros, pairs = [b for x, b in pairs if is_zero(x)], [(x, b) for x, b in pairs if not is_zero(x)]
     if pairs:
@@ -93,7 +98,7 @@ def fill(lo, pairs) -> None:
         scratch_chunks.clear(lo, buffer)
 
 
-def _fill(lo, pairs):
+def _fill(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> None:
     shape: tuple[int, ...] = T.shape(pairs[0][0].type)
     rank = len(shape)
     axis = transpose.contiguous_axis(lo, pairs[0][0]) if len(pairs) == 1 and rank > 1 else None
@@ -114,13 +119,13 @@ def _fill(lo, pairs):
             _fill_chunk(lo, pairs, walk.index(lo, at, base))
 
 
-def _fill_chunk(lo, pairs, idx):
+def _fill_chunk(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]], idx: Index) -> None:
     made = [lo.ev(x, idx) for x, _ in pairs]
     for (_, buffer), chunk in zip(pairs, made, strict=True):
         write(lo, buffer, idx, chunk)
 
 
-def _gathers(lo, x):
+def _gathers(lo: Lowering, x: Value) -> bool:
     """Whether a tile is loaded from addresses that are not affine. If a row is short enough to unroll its chunks, the
     parts of the addresses that do not depend on the row are hoisted out of the loop over rows."""
     while isinstance(x, Op) and lo.is_lazy(x) and x not in lo.buffers:
@@ -132,14 +137,15 @@ def _gathers(lo, x):
     return False
 
 
-def _divides(lo, x):
+def _divides(lo: Lowering, x: Value) -> bool:
     """Whether integers are divided one by one, as there is no vector division."""
     return isinstance(x, Op) and x.kind in (ops.div, ops.rem) and T.element(x.type).is_int \
         and not integers.divides_vectors(lo, x)
 
 
 # --- fused statements -------------------------------------------------------------------------------------------
-def group(lo, roots, axis, force=None, clip=None) -> None:
+def group(lo: Lowering, roots: Sequence[Op], axis: int | None, force: Value | None = None,
+          clip: Value | None = None) -> None:
     """Lower stores and reductions over tiles of one shape, and a tile to materialize, in one loop nest.
 
     `axis` is that of reductions whose loops do not run along rows, `clip` a mask at whose
@@ -172,7 +178,7 @@ def group(lo, roots, axis, force=None, clip=None) -> None:
         lo.buffers[force] = buffer
 
 
-def _stop(lo, clip, walk, at, one_more):
+def _stop(lo: Lowering, clip: Value, walk: Chunks, at: Sequence[int | Val], one_more: bool) -> Any:
     """The end of a clipped row: the end of the mask, or one chunk later. None if the mask has no single upper bound."""
     if walk.inner != (len(walk.shape) - 1,) or walk.total <= 2 * lo.width:
         return None
@@ -186,7 +192,8 @@ def _stop(lo, clip, walk, at, one_more):
     return w.intrinsic("smin", "i64", w.binary("and", end, lo.const(-lo.width)), lo.const(walk.total))
 
 
-def rows(lo, stores, reductions, walk, at, fills=(), stop=None) -> None:
+def rows(lo: Lowering, stores: Sequence[Op], reductions: Sequence[Any], walk: Chunks, at: Sequence[int | Val],
+         fills: Sequence[Any] = (), stop: Any = None) -> None:
     """One row of a nest: its chunks up to `stop`, then the results of the reductions."""
     inits = [x for r in reductions for x in r.inits(walk, stop)]
     if walk.total == walk.width:
@@ -203,7 +210,8 @@ def rows(lo, stores, reductions, walk, at, fills=(), stop=None) -> None:
         r.finish(at, walk)
 
 
-def _chunk(lo, stores, reductions, fills, idx, carried, base=0):
+def _chunk(lo: Lowering, stores: Sequence[Op], reductions: Sequence[Any], fills: Sequence[Any], idx: Index,
+           carried: Sequence[Val], base: int | Val = 0) -> Any:
     """One chunk of all statements: values are computed before stores, which may overwrite what another reads."""
     carried, out = list(carried), []
     filled = [lo.ev(x, idx) for x, _ in fills]

@@ -8,8 +8,8 @@ cold path. (a + arange) % n is contiguous where it does not wrap.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import ops
 from ....analysis.affine import Form, is_uniform
@@ -22,6 +22,12 @@ from ..fuse.index import iota, lanes_of, width_of
 from ..fuse.uniform_quotients import counting
 from .predication import Mask, mask_of
 from .table import pulled, statement
+
+if TYPE_CHECKING:
+    from ....analysis.affine import Loose
+    from ....ir.core import Value
+    from ..fuse.index import Index, Lanes
+    from .function import Lowering
 
 __all__ = ["Addresses", "addresses_of", "contiguous", "gather", "prepare_store", "scatter", "store_order"]
 
@@ -41,7 +47,7 @@ class Addresses(NamedTuple):
     unbroken: Val | None = None
 
 
-def addresses_of(lo, p, idx, wrap=True) -> Addresses:
+def addresses_of(lo: Lowering, p: Value, idx: Index, wrap: bool = True) -> Addresses:
     """The addresses in a chunk of a tile of pointers."""
     form, n = form_of(lo, p), width_of(idx)
     if form.pointer is None:
@@ -64,7 +70,7 @@ def addresses_of(lo, p, idx, wrap=True) -> Addresses:
     return Addresses("uniform" if fixed is None else "contiguous", pointer, n, level, listed, unbroken)
 
 
-def _terms(lo, form: Form, idx, wrap):
+def _terms(lo: Lowering, form: Form, idx: Index, wrap: bool) -> tuple[list[Any], Lanes | None, list[Val], Val | None]:
     """(uniform terms, constant offsets of the lanes, vectors of offsets, condition for a contiguous chunk)."""
     terms, fixed, vectors, unbroken = [form.base], None, [], None
     for (base, lane), stride in zip(idx, form.strides, strict=True):
@@ -97,7 +103,7 @@ def _terms(lo, form: Form, idx, wrap):
     return terms, lanes_of(fixed) if fixed else None, vectors, unbroken
 
 
-def _wrapped(lo, loose, at):
+def _wrapped(lo: Lowering, loose: Loose, at: Index) -> tuple[Val, Val] | None:
     """(x % n of the first lane, whether it does not wrap in the others), for x that is contiguous along the lanes.
 
     The remainder is computed once, at the start of the axis; along the axis it wraps at most once if the axis is not
@@ -107,11 +113,10 @@ def _wrapped(lo, loose, at):
     if type(x) is not Op or x.kind is not ops.rem or type(loose.scale) is not int or loose.scale != 1:
         return None
     top, n = (form_of(lo, y) for y in x.operands)
-    axes = [a for a, (_, lane) in enumerate(at) if lane is not None]
+    axes = [(axis, base, lane) for axis, (base, lane) in enumerate(at) if lane is not None]
     if top.loose or not is_uniform(n) or x in lo.buffers or len(axes) != 1:
         return None
-    (axis,), w = axes, lo.w
-    base, lane = at[axis]
+    ((axis, base, lane),), w = axes, lo.w
     stride, limit = top.strides[axis], lo.const(n.base)
     if type(stride) is not int or stride != 1 or lane is not iota(len(lane.offsets)):
         return None
@@ -126,17 +131,17 @@ def _wrapped(lo, loose, at):
     return place, w.binary("and", inside, once)
 
 
-def _plus(x, y):
+def _plus(x: list[int] | None, y: Iterable[int]) -> list[int]:
     return list(y) if x is None else [a + b for a, b in zip(x, y, strict=True)]
 
 
-def _times(lo, x, by):
+def _times(lo: Lowering, x: Val, by: int | Val) -> Val:
     if type(by) is int and by == 1:
         return x
     return lo.w.binary("mul", x, lo.widen(lo.const(by), lanes(x.type)))
 
 
-def _listed(lo, pointer, element, fixed, vectors, n):
+def _listed(lo: Lowering, pointer: Val, element: str, fixed: Lanes | None, vectors: Sequence[Val], n: int) -> Val:
     """A pointer for each lane."""
     w = lo.w
     offsets = [w.lanes_of("i64", fixed.offsets)] if fixed is not None else []
@@ -148,8 +153,8 @@ def _listed(lo, pointer, element, fixed, vectors, n):
 
 # --- loads ------------------------------------------------------------------------------------------------------
 @pulled(ops.load)
-def _load(lo, op, idx):
-    p, mask, other = (*op.operands, None, None)[:3]
+def _load(lo: Lowering, op: Op, idx: Index) -> Val:
+    p, mask, other = op.operands[0], *(*op.operands[1:], None, None)[:2]
     t = T.element(op.types[0])
     place, m = addresses_of(lo, p, idx), mask_of(lo, mask, idx)
     if op in lo.ahead and place.kind == "contiguous" and place.width > 4:
@@ -163,12 +168,12 @@ def _load(lo, op, idx):
 
 
 @statement(ops.load)
-def _volatile_load(lo, op):
+def _volatile_load(lo: Lowering, op: Op) -> None:
     """A volatile tile is loaded in program order, once."""
     lo.force(op)
 
 
-def _prefetch(lo, op, place):
+def _prefetch(lo: Lowering, op: Op, place: Addresses) -> None:
     """Prefetch some rows ahead: the hardware prefetcher does not follow rows far apart."""
     w, p = lo.w, op.operands[0]
     distance = lo.mul(usual_stride(lo, form_of(lo, p), 0), _ROWS_AHEAD)
@@ -181,7 +186,7 @@ def _prefetch(lo, op, place):
 _ROWS_AHEAD = 4
 
 
-def _other(lo, other, t, idx):
+def _other(lo: Lowering, other: Value | None, t: T.Scalar, idx: Index) -> Val:
     """The values of masked-off lanes."""
     w = lo.w
     if other is None:
@@ -190,7 +195,7 @@ def _other(lo, other, t, idx):
     return w.cast("zext", x, vector(lanes(x.type), "i8")) if t is T.i1 else x
 
 
-def _read(lo, place, t, volatile=""):
+def _read(lo: Lowering, place: Addresses, t: T.Scalar, volatile: str = "") -> Val:
     """All lanes of a chunk, loaded at the current position: a load must not be hoisted above the test of its mask."""
     m = memory_type(t)
     if place.kind == "scattered":
@@ -199,7 +204,7 @@ def _read(lo, place, t, volatile=""):
     return lo.w.effect(f"load {volatile}{out}, ptr {place.pointer}, align {t.bytes}", out)
 
 
-def _masked_load(lo, op, place, mask, other, idx):
+def _masked_load(lo: Lowering, op: Op, place: Addresses, mask: Mask, other: Val, idx: Index) -> Val:
     level, t = max(place.level, mask.level(), other.level), T.element(op.type)
     n = place.width
     if not mask.in_lanes and place.unbroken is None:  # all lanes or none
@@ -224,19 +229,19 @@ def _masked_load(lo, op, place, mask, other, idx):
         return lo.either(full, lambda: [_read(lo, place, t)], some_lanes, True)[0]
 
 
-def _both(lo, x, y) -> Any:
+def _both(lo: Lowering, x: Val | None, y: Val | None) -> Any:
     if x is None or y is None:
         return y if x is None else x
     return lo.w.binary("and", x, y)
 
 
-def _load_some(lo, place, t, mask, other):
+def _load_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, other: Val) -> Val:
     """The active lanes, loaded by the runtime; the others are `other`."""
     w, chunk = lo.w, lo.slot("chunk")
     if place.kind == "contiguous" and lo.target.masked:
         return _native_load(lo, place, t, mask.pinned(lo), other)
     count = mask.count(lo) if place.kind == "contiguous" else None
-    bits = mask.bits(lo, partial=True) if count is None else None
+    bits: Any = mask.bits(lo, partial=True) if count is None else None
     w.store(other, chunk, t.bytes)
     if count is not None:
         w.call("void", f"tt.copy.{t.bytes}", chunk, place.pointer, count)
@@ -248,18 +253,19 @@ def _load_some(lo, place, t, mask, other):
     return w.load(other.type, chunk, t.bytes)
 
 
-def _load_each(lo, op, other, idx):
+def _load_each(lo: Lowering, op: Op, other: Val, idx: Index) -> Val:
     """A chunk that wraps, lane by lane."""
     w, chunk, t = lo.w, lo.slot("chunk"), memory_type(T.element(op.type))
     w.store(other, chunk, T.element(op.type).bytes)
 
-    def load(place, lane):
+    def load(place: Addresses, lane: Val) -> None:
         w.store(w.load(t, place.pointer), w.gep(t, chunk, lane))
     _each_lane(lo, op.operands[0], (*op.operands, None)[1], idx, load)
     return w.load(other.type, chunk, T.element(op.type).bytes)
 
 
-def _each_lane(lo, p, mask, idx, access):
+def _each_lane(lo: Lowering, p: Value, mask: Value | None, idx: Index,
+               access: Callable[[Addresses, Val], None]) -> None:
     """`access(place, lane)` for the active lanes, one by one."""
     with lo.loop(0, width_of(idx)) as loop:
         at = tuple([(b if lane is None else lo.add(b, loop.index), None) for b, lane in idx])
@@ -271,11 +277,11 @@ def _each_lane(lo, p, mask, idx, access):
                 access(place, loop.index)
 
 
-def _native_load(lo, place, t, mask, other):
+def _native_load(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, other: Val) -> Val:
     return _memory_call(lo, "load", f"ptr align {t.bytes} {place.pointer}", "p0", mask.lanes(lo), other)
 
 
-def _memory_call(lo, name, where, kind, mask, x):
+def _memory_call(lo: Lowering, name: str, where: str, kind: str, mask: Val, x: Val) -> Val:
     """llvm.masked.load or gather with `x` for inactive lanes; store or scatter of `x`."""
     w, reads = lo.w, name in ("load", "gather")
     full = f"llvm.masked.{name}.{mangle(x.type)}.{kind}"
@@ -287,19 +293,19 @@ def _memory_call(lo, name, where, kind, mask, x):
     return w.effect(f"call void @{full}({x.typed}, {where}, {mask.typed})")
 
 
-def gather(lo, pointers, t, align, level):
+def gather(lo: Lowering, pointers: Val, t: str, align: int, level: int) -> Val:
     """One `t` from each pointer of a vector, written at a level."""
     with lo.at(level):
         return _gather(lo, pointers, t, align)
 
 
-def _gather(lo, pointers, t, align):
+def _gather(lo: Lowering, pointers: Val, t: str, align: int) -> Val:
     n = lanes(pointers.type)
     return _memory_call(lo, "gather", f"<{n} x ptr> align {align} {pointers}", f"v{n}p0",
                         lo.w.const(vector(n, "i1"), True), value(vector(n, t), "poison"))
 
 
-def scatter(lo, x, pointers, align):
+def scatter(lo: Lowering, x: Val, pointers: Val, align: int) -> None:
     """Each lane of `x` to its pointer."""
     n = lanes(pointers.type)
     where = f"<{n} x ptr> align {align} {pointers}"
@@ -307,7 +313,7 @@ def scatter(lo, x, pointers, align):
 
 
 # --- stores -----------------------------------------------------------------------------------------------------
-def store_order(lo, stores):
+def store_order(lo: Lowering, stores: Sequence[Op]) -> tuple[int, ...] | None:
     """The loop order of the axes: the axis along which the first store is contiguous is innermost."""
     shape = T.shape(stores[0].operands[0].type)
     axis = contiguous(form_of(lo, stores[0].operands[0]), shape)
@@ -317,13 +323,13 @@ def store_order(lo, stores):
     return (*[a for a in range(last + 1) if a != axis], axis)
 
 
-def contiguous(form, shape):
+def contiguous(form: Form, shape: Sequence[int]) -> int | None:
     """The last axis with stride 1 in pointers of this form; None if there is none."""
     axes = [a for a, s in enumerate(form.strides) if type(s) is int and s == 1 and shape[a] > 1]
     return axes[-1] if axes else None
 
 
-def prepare_store(lo, op, idx, x=None):
+def prepare_store(lo: Lowering, op: Op, idx: Index, x: Val | None = None) -> Callable[[], None]:
     """Compute the addresses and value (unless given) of a chunk; returns a function that emits the store."""
     p, v, *masks = op.operands
     mask = masks[0] if masks else None
@@ -336,11 +342,11 @@ def prepare_store(lo, op, idx, x=None):
 
 
 @statement(ops.store)
-def _store_scalar(lo, op):
+def _store_scalar(lo: Lowering, op: Op) -> None:
     prepare_store(lo, op, ())()
 
 
-def _store(lo, op, place, mask, x, idx):
+def _store(lo: Lowering, op: Op, place: Addresses, mask: Mask | None, x: Val, idx: Index) -> None:
     w, n, t = lo.w, place.width, T.element(op.operands[1].type)
     if place.kind == "uniform" and (mask is None or not mask.in_lanes):
         x = w.extract(x, n - 1) if lanes(x.type) > 1 else x  # all lanes store to one element: the last wins
@@ -376,20 +382,20 @@ def _store(lo, op, place, mask, x, idx):
             lo.either(full, lambda: _store_all(lo, place, t, x), some_lanes, True)
 
 
-def _store_all(lo, place, t, x):
+def _store_all(lo: Lowering, place: Addresses, t: T.Scalar, x: Val) -> None:
     if place.kind == "contiguous":
         lo.w.store(x, place.pointer, t.bytes)
     else:
         scatter(lo, x, place.listed(), t.bytes)
 
 
-def _store_some(lo, place, t, mask, x, partial=False):
+def _store_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, x: Val, partial: bool = False) -> None:
     w, chunk = lo.w, lo.slot("chunk")
     if place.kind == "contiguous" and lo.target.masked:
         _native_store(lo, place, t, mask.pinned(lo), x)
         return
     count = mask.count(lo) if place.kind == "contiguous" else None
-    bits = mask.bits(lo, partial) if count is None else None
+    bits: Any = mask.bits(lo, partial) if count is None else None
     w.store(x, chunk, t.bytes)
     if count is not None:
         w.call("void", f"tt.copy.{t.bytes}", place.pointer, chunk, count)
@@ -400,15 +406,15 @@ def _store_some(lo, place, t, mask, x, partial=False):
         w.call("void", f"tt.scatter.{t.bytes}", chunk, lo.slot("pointers"), bits)
 
 
-def _store_each(lo, op, x, idx):
+def _store_each(lo: Lowering, op: Op, x: Val, idx: Index) -> None:
     w, chunk, t = lo.w, lo.slot("chunk"), T.element(op.operands[1].type)
     w.store(x, chunk, t.bytes)
 
-    def store(place, lane):
+    def store(place: Addresses, lane: Val) -> None:
         m = memory_type(t)
         w.store(w.load(m, w.gep(m, chunk, lane)), place.pointer)
     _each_lane(lo, op.operands[0], (*op.operands, None)[2], idx, store)
 
 
-def _native_store(lo, place, t, mask, x):
+def _native_store(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, x: Val) -> None:
     _memory_call(lo, "store", f"ptr align {t.bytes} {place.pointer}", "p0", mask.lanes(lo), x)

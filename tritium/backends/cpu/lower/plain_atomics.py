@@ -6,6 +6,9 @@ processes (`scope="sys"`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from ....ir import types as T
 from ...llvm.rows import llvm_type
 from ..fuse import uniform_quotients
@@ -14,17 +17,26 @@ from . import loop_nests, scratch_chunks
 from .memory import addresses_of, store_order
 from .predication import mask_of
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.numbering import NumberingWriter
+    from ...llvm.writer import Val
+    from .function import Lowering
+    from .memory import Addresses
+    from .predication import Mask
+    from .scratch import Buffer
+
 __all__ = ["allowed", "if_alone", "update"]
 
 
-def allowed(op) -> bool:
+def allowed(op: Op) -> bool:
     """Whether a tile may be updated without atomic instructions."""
     t = T.element(op.type)
     return bool(T.shape(op.type)) and op.attrs["sem"] == "relaxed" and op.attrs["scope"] != "sys" \
         and type(t) is T.Scalar and t is not T.i1 and op.attrs["how"] not in ("load", "store")
 
 
-def if_alone(lo, plain, shared) -> None:
+def if_alone(lo: Lowering, plain: Callable[[], None], shared: Callable[[], None]) -> None:
     """Emit both versions: `plain()` if no other thread runs programs, else `shared()`."""
     w = lo.w
 
@@ -34,9 +46,10 @@ def if_alone(lo, plain, shared) -> None:
     lo.either(w.call("i1", "tt.alone", lo.base), alone, shared)
 
 
-def update(lo, op, buffer, combined, one_by_one) -> None:
+def update(lo: Lowering, op: Op, buffer: Buffer | None, combined: Callable[[Val, Val], Val], one_by_one: bool) -> None:
     """Replace each element of a tile by `combined(old, given)`; the old values are written to `buffer` if given."""
-    p, v, mask = (*op.operands, None)[:3]
+    p, v, *rest = op.operands
+    mask = rest[0] if rest else None
     shape, t = T.shape(op.type), T.element(op.type)
     width = 1
     if shape != (1,):
@@ -51,7 +64,8 @@ def update(lo, op, buffer, combined, one_by_one) -> None:
             scratch_chunks.write(lo, buffer, idx, old)
 
 
-def _chunk(lo, t, place, mask, x, combined, wanted, one_by_one):
+def _chunk(lo: Lowering, t: T.Scalar, place: Addresses, mask: Mask | None, x: Val, combined: Callable[[Val, Val], Val],
+           wanted: bool, one_by_one: bool) -> Any:
     """Update a chunk; returns its old values if `wanted`."""
     w, n = lo.w, place.width
     nothing = w.const(x.type, 0)
@@ -73,14 +87,15 @@ def _chunk(lo, t, place, mask, x, combined, wanted, one_by_one):
     return made[0] if wanted else None
 
 
-def _replace(w, t, pointer, x, combined):
+def _replace(w: NumberingWriter, t: T.Scalar, pointer: Val, x: Val, combined: Callable[[Val, Val], Val]) -> Val:
     """Update the chunk or element at a pointer."""
     old = w.effect(f"load {x.type}, ptr {pointer}, align {t.bytes}", x.type)
     w.store(combined(old, x), pointer, t.bytes)
     return old
 
 
-def _lanes(lo, t, place, mask, x, combined, wanted):
+def _lanes(lo: Lowering, t: T.Scalar, place: Addresses, mask: Mask | None, x: Val, combined: Callable[[Val, Val], Val],
+           wanted: bool) -> Any:
     """Update the active lanes one by one: several may be the same element."""
     w, n, kind, chunk, pointers = lo.w, place.width, llvm_type(t), lo.slot("chunk"), lo.slot("pointers")
     bits = None if mask is None else mask.bits(lo)

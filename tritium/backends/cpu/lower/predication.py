@@ -8,7 +8,8 @@ vector of bits.
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from .... import ops
 from ....analysis.affine import strides_behind
@@ -18,6 +19,11 @@ from ...llvm.writer import Val, lanes
 from ..fuse.affine import form_of, loose_index
 from ..fuse.index import iota, source_index, width_of
 
+if TYPE_CHECKING:
+    from ....ir.core import Value
+    from ..fuse.index import Index
+    from .function import Lowering
+
 __all__ = ["Mask", "limits", "mask_of", "tile_inside"]
 
 
@@ -25,21 +31,25 @@ class Mask:
     """The active lanes of a chunk: those in [low, high) (i64 indices; the first lane's is `base`), if `condition` holds
     and where `each` (a vector) is set. None means no restriction."""
 
-    def __init__(self, n):
-        self.n, self.base = n, 0
-        self.condition = self.low = self.high = self.each = None
+    def __init__(self, n: int):
+        self.n = n
+        self.base: Any = 0
+        self.condition: Any = None  # values of the kernel, or None
+        self.low: Any = None
+        self.high: Any = None
+        self.each: Any = None
 
     @property
-    def bounded(self):
+    def bounded(self) -> bool:
         """Whether `base` is used."""
         return self.low is not None or self.high is not None
 
     @property
-    def in_lanes(self):
+    def in_lanes(self) -> bool:
         """Whether lanes differ."""
         return self.bounded or self.each is not None
 
-    def all_lanes(self, lo) -> Any:
+    def all_lanes(self, lo: Lowering) -> Any:
         """An i1: all lanes are active (None: always)."""
         w, tests = lo.w, []
         high = self.high
@@ -58,14 +68,14 @@ class Mask:
             total = test if total is None else w.binary("and", total, test)
         return total
 
-    def bits(self, lo, partial=False):
+    def bits(self, lo: Lowering, partial: bool = False) -> Val:
         """An i64 with a bit for each active lane; `partial` asserts that not all are active."""
         w, n = lo.w, self.n
         base = w.effect(f"add i64 {lo.const(self.base)}, 0", "i64")
         one, bits = lo.const(1), lo.const((1 << n) - 1)
         only = partial and self.low is None and self.each is None and self.condition is None
 
-        def below(limit):
+        def below(limit: int | Val) -> Val:
             left = w.intrinsic("smax", "i64", w.binary("sub", lo.const(limit), base), lo.const(0))
             left = left if only else w.intrinsic("smin", "i64", left, lo.const(n))  # else the bound is in the chunk
             return w.binary("sub", w.binary("shl", one, left), one)
@@ -80,7 +90,7 @@ class Mask:
             bits = w.select(self.condition, bits, lo.const(0))
         return bits
 
-    def count(self, lo):
+    def count(self, lo: Lowering) -> Val | None:
         """The number of active lanes (i64; negative: none) if they are the first ones; None for other masks."""
         if self.high is None or self.low is not None or self.each is not None:
             return None
@@ -89,7 +99,7 @@ class Mask:
             high = w.select(self.condition, high, lo.const(0))
         return w.effect(f"sub i64 {high}, {lo.const(self.base)}", "i64")
 
-    def lanes(self, lo):
+    def lanes(self, lo: Lowering) -> Val:
         """A vector of i1."""
         w, n = lo.w, self.n
         total = self.each
@@ -105,7 +115,7 @@ class Mask:
             total = condition if total is None else w.binary("and", total, condition)
         return total
 
-    def pinned(self, lo):
+    def pinned(self, lo: Lowering):
         """The same mask, pinned: code that uses it stays in the innermost level."""
         mask = copy.copy(self)
         mask.base = lo.w.effect(f"add i64 {lo.const(self.base)}, 0", "i64")
@@ -117,7 +127,7 @@ class Mask:
         return max([x.level for x in parts if type(x) is Val], default=0)
 
 
-def mask_of(lo, m, idx) -> Mask | None:
+def mask_of(lo: Lowering, m: Value | None, idx: Index) -> Mask | None:
     """The mask at an index; None if all lanes are active."""
     if m is None or m in lo.assumed:
         return None
@@ -129,22 +139,22 @@ def mask_of(lo, m, idx) -> Mask | None:
 _COMPARE = {ops.lt: (0, 1, 0), ops.le: (0, 1, 1), ops.gt: (1, 0, 0), ops.ge: (1, 0, 1)}  # x < y + c
 
 
-def _is_view(m):
+def _is_view(m: Value) -> TypeGuard[Op]:
     """Whether a mask is a view of a tile."""
     return type(m) is Op and m.kind.view and m.kind is not ops.splat
 
 
-def _restrict(lo, mask, m, idx):
+def _restrict(lo: Lowering, mask: Mask, m: Value, idx: Index) -> None:
     while type(m.type) is T.Tile and _is_view(m) and m not in lo.buffers:
         idx = source_index(lo, m, idx)
         m = m.operands[0]
-    computed = type(m) is Op and type(m.type) is T.Tile and m not in lo.buffers
-    if computed and m.kind is ops.and_:
-        for x in m.operands:
-            _restrict(lo, mask, x, idx)
-        return
-    if computed and m.kind in _COMPARE and _bound(lo, mask, m, idx):
-        return
+    if type(m) is Op and type(m.type) is T.Tile and m not in lo.buffers:
+        if m.kind is ops.and_:
+            for x in m.operands:
+                _restrict(lo, mask, x, idx)
+            return
+        if m.kind in _COMPARE and _bound(lo, mask, m, idx):
+            return
     x = lo.ev(m, idx)
     if x == "true":
         return
@@ -155,7 +165,7 @@ def _restrict(lo, mask, m, idx):
         mask.condition = x if mask.condition is None else w.binary("and", mask.condition, x)
 
 
-def _bound(lo, mask, m, idx):
+def _bound(lo: Lowering, mask: Mask, m: Op, idx: Index) -> bool:
     """Add a comparison that changes once along the lanes as a bound; False if it is not one."""
     t = T.element(m.operands[0].type)
     if type(t) is T.Ptr or not t.signed:
@@ -189,7 +199,7 @@ def _bound(lo, mask, m, idx):
     return True
 
 
-def _tighten(lo, mask, side, limit, pick):
+def _tighten(lo: Lowering, mask: Mask, side: str, limit: int | Val, pick: str) -> None:
     old = getattr(mask, side)
     if old is not None:
         limit = lo.w.intrinsic(pick, "i64", lo.const(old), lo.const(limit))
@@ -197,7 +207,7 @@ def _tighten(lo, mask, side, limit, pick):
 
 
 # --- tiles ---------------------------------------------------------------------------------------------------
-def tile_inside(lo, masks) -> Val | None:
+def tile_inside(lo: Lowering, masks: Iterable[Value]) -> Val | None:
     """An i1: these masks are true everywhere. None if that does not follow from their corners."""
     tests = []
     for m in masks:
@@ -209,7 +219,7 @@ def tile_inside(lo, masks) -> Val | None:
     return total
 
 
-def _corners(lo, m, tests) -> bool:
+def _corners(lo: Lowering, m: Value, tests: list[Val]) -> bool:
     """Add a test of the corner at which a mask fails first; False if it may fail elsewhere."""
     while _is_view(m):
         m = m.operands[0]
@@ -224,7 +234,7 @@ def _corners(lo, m, tests) -> bool:
     return True
 
 
-def _difference(lo, m):
+def _difference(lo: Lowering, m: Value) -> tuple[list[int], Any, Any] | None:
     """(strides, x, y) of a comparison that holds where x + sum(strides * index) < y; None for other masks."""
     if type(m) is not Op or m.kind not in _COMPARE:
         return None
@@ -239,7 +249,7 @@ def _difference(lo, m):
     return strides, lo.add(x.base, -extra), y.base
 
 
-def limits(lo, m, shape) -> list | None:
+def limits(lo: Lowering, m: Value | None, shape: Sequence[int]) -> list | None:
     """The upper bound of the index along each axis where mask `m` is true (the size if unrestricted); None if the mask
     is not a box."""
     found: list[Any] = [None] * len(shape)
@@ -248,7 +258,7 @@ def limits(lo, m, shape) -> list | None:
     return [size if limit is None else limit for size, limit in zip(shape, found, strict=True)]
 
 
-def _limits(lo, m, path, found) -> bool:
+def _limits(lo: Lowering, m: Value, path: tuple[Op, ...], found: list[Any]) -> bool:
     while _is_view(m):
         path, m = (*path, m), m.operands[0]
     if type(m) is Op and m.kind is ops.and_:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....errors import arrow, innermost
@@ -15,31 +16,37 @@ from .assembly import check as check_assembly
 from .reduce import each
 from .table import pulled, statement
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from ..fuse.index import Index
+    from .function import Lowering
+
 __all__ = []
 
 
 @pulled(ops.program_id)
-def _program_id(lo, op, idx):
+def _program_id(lo: Lowering, op: Op, idx: Index) -> Val:
     return lo.w.cast("trunc", lo.axis(op.attrs["axis"]), "i32")
 
 
 @pulled(ops.num_programs)
-def _num_programs(lo, op, idx):
+def _num_programs(lo: Lowering, op: Op, idx: Index) -> Val:
     return lo.w.cast("trunc", lo.axis(op.attrs["axis"], count=True), "i32")
 
 
 @statement(ops.barrier)
-def _barrier(lo, op):
+def _barrier(lo: Lowering, op: Op) -> None:
     """Nothing: one thread runs a program, and planning does not move loads across it."""
 
 
 @statement(ops.assume)
-def _assume(lo, op):
+def _assume(lo: Lowering, op: Op) -> None:
     """Nothing: the lowering makes no use of it."""
 
 
 @statement(ops.clock)
-def _clock(lo, op):
+def _clock(lo: Lowering, op: Op) -> None:
     w = lo.w
     if op.attrs["what"] == "smid":
         lo.values[op] = w.const("i32", 0)  # one "multiprocessor"
@@ -53,7 +60,7 @@ def _clock(lo, op):
 
 # --- prints and assertions --------------------------------------------------------------------------------------
 @statement(ops.print_, visits="elements")
-def _print(lo, op):
+def _print(lo: Lowering, op: Op) -> None:
     w = lo.w
     program = [lo.axis(k) for k in range(3)]
     if not op.operands:
@@ -71,7 +78,7 @@ def _print(lo, op):
             print_line(w, text, kind, program, shape, where, value, digits)
 
 
-def _printed(lo, x, t: Any, hexadecimal, exponents):
+def _printed(lo: Lowering, x: Val, t: Any, hexadecimal: bool, exponents: bool) -> tuple:
     """(kind, value as it is passed, digits) of an element."""
     w, pointer = lo.w, isinstance(t, T.Ptr)
     if exponents and not pointer and t.is_float:
@@ -91,7 +98,7 @@ def _printed(lo, x, t: Any, hexadecimal, exponents):
 
 
 @statement(ops.assert_)
-def _assert(lo, op):
+def _assert(lo: Lowering, op: Op) -> None:
     """A false element ends the launch."""
     w = lo.w
     condition, *masks = op.operands
@@ -113,7 +120,7 @@ def _assert(lo, op):
             w.block(w.label("unreachable"))
 
 
-def _complaint(op):
+def _complaint(op: Op) -> str:
     """The message of an assertion, and the line it stands on."""
     said = op.attrs["message"] or "assertion failed"
     if op.loc is None:
@@ -124,7 +131,7 @@ def _complaint(op):
 
 # --- inline assembly --------------------------------------------------------------------------------------------
 @statement(ops.inline_asm, visits="elements")
-def _inline_asm(lo, op):
+def _inline_asm(lo: Lowering, op: Op) -> None:
     """The host's assembly, once for every `pack` elements."""
     shape = T.shape(op.types[0])
     if shape:
@@ -135,7 +142,7 @@ def _inline_asm(lo, op):
         lo.values[result] = x
 
 
-def _call_asm(lo, op, xs, pack):
+def _call_asm(lo: Lowering, op: Op, xs: Sequence[Val], pack: int) -> list[Val]:
     w = lo.w
     registers = []
     for k, x in enumerate(op.operands):
@@ -160,20 +167,20 @@ def _call_asm(lo, op, xs, pack):
     return elements
 
 
-def _check_asm(lo, op, result, statement, types):
+def _check_asm(lo: Lowering, op: Op, result: str, statement: str, types: Sequence[str]) -> None:
     """Check that the statement assembles: inside the kernel, LLVM would end the process."""
     listed = ", ".join(f"{t} %x{k}" for k, t in enumerate(types))
     check_assembly(op, f"define {result} @f({listed}) {{ %y = {statement}({listed}) ret {result} %y }}", lo.target)
 
 
-def _registers(t, pack):
+def _registers(t: T.Scalar, pack: int) -> Any:
     """LLVM types of the registers that `pack` elements take: narrow ones share 32 bits."""
     if pack == 1 or type(t) is T.Ptr or t.bits >= 32:
         return [llvm_type(t)] * pack
     return ["i32"] * -(-pack * t.bytes // 4)
 
 
-def _packed(lo, xs, t):
+def _packed(lo: Lowering, xs: Sequence[Val], t: T.Scalar) -> Any:
     registers = _registers(t, len(xs))
     if registers == [llvm_type(t)] * len(xs):
         return xs
@@ -187,7 +194,7 @@ def _packed(lo, xs, t):
     return out
 
 
-def _unpacked(lo, registers, t, pack):
+def _unpacked(lo: Lowering, registers: Any, t: T.Scalar, pack: int) -> Any:
     if len(registers) == pack:
         return registers
     w, share = lo.w, 4 // t.bytes

@@ -7,8 +7,9 @@ the chunks before.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import inf, nan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....errors import CompilationError
@@ -20,6 +21,13 @@ from ..fuse.index import ZERO, Chunks, chunks, unravel, width_of
 from . import loop_nests, scratch_chunks, table
 from .elementwise import inline
 from .table import statement
+
+if TYPE_CHECKING:
+    from ....ir.core import Block, Op
+    from ...llvm.writer import Val
+    from ..fuse.index import Index
+    from .function import Lowering
+    from .scratch import Buffer
 
 __all__ = ["Reduction", "columns", "combine"]
 
@@ -45,14 +53,14 @@ _KNOWN = {
 _ONE_BY_ONE = ("fmax", "fmin", "fmaximum", "fminimum")
 
 
-def combine(lo, region, args):
+def combine(lo: Lowering, region: Block, args: Sequence[Val]) -> list[Val]:
     """Apply a combination to scalars or chunks."""
     if table.lane_by_lane(region):
         return lo.spread(inline(lo, region, args))
     return lo.run(region, args)
 
 
-def _known(op):
+def _known(op: Op) -> tuple[str, Any] | None:
     """(LLVM's name of the reduction, its neutral element) for a region of one op that LLVM knows; else None."""
     region, = op.regions
     if len(op.operands) > 1 or len(region.ops) != 2:
@@ -68,7 +76,7 @@ def _known(op):
 class Reduction:
     """One reduction inside a loop nest."""
 
-    def __init__(self, lo, op):
+    def __init__(self, lo: Lowering, op: Op):
         self.lo, self.op, self.region = lo, op, op.regions[0]
         self.elements = [T.element(x.type) for x in op.operands]
         self.lane_by_lane = table.lane_by_lane(self.region)
@@ -77,7 +85,7 @@ class Reduction:
         self.carries = len(op.operands)  # loop-carried values
         self.buffers = [] if T.shape(op.types[0]) == () else [lo.allocate(x) for x in op.results]
 
-    def inits(self, walk: Chunks, stop=None):
+    def inits(self, walk: Chunks, stop: Val | None = None) -> list[Val]:
         """The initial accumulators: the neutral element, or anything if the first chunk replaces it.
 
         A clipped sum also carries the last chunk, which stands for those after it.
@@ -91,11 +99,11 @@ class Reduction:
         return [w.const(t, start) for t in types] + [w.const(t, 0) for t in types[len(types) * 2 - self.carries:]]
 
     @property
-    def adds(self):
+    def adds(self) -> bool:
         """Whether repeated elements change the result."""
         return self.known is not None and self.known[0] in ("add", "fadd")
 
-    def take(self, results, walk, stop):
+    def take(self, results: Sequence[Val], walk: Chunks, stop: Any) -> Sequence[Val]:
         """Take the totals of a row from the loop's results; returns the remaining ones."""
         mine, rest = results[:self.carries], results[self.carries:]
         if self.carries > len(self.elements):
@@ -104,7 +112,7 @@ class Reduction:
         self.totals = mine
         return rest
 
-    def repeated(self, total, last, walk, stop):
+    def repeated(self, total: Val, last: Val, walk: Chunks, stop: Val) -> Val:
         """The total with the chunks after `stop`, all equal to the last one."""
         w, t = self.lo.w, llvm_type(self.elements[0])
         left = w.binary("lshr", w.binary("sub", self.lo.const(walk.total), stop),
@@ -116,7 +124,7 @@ class Reduction:
         more = w.binary("fadd", total, w.binary("fmul", last, times))
         return w.select(w.compare("icmp eq", left, self.lo.const(0)), total, more)
 
-    def accumulate(self, xs, carried, base, n):
+    def accumulate(self, xs: Sequence[Val], carried: Sequence[Val], base: int | Val, n: int) -> list[Val]:
         """The accumulators after chunk `xs`, the one at `base`."""
         lo = self.lo
         xs = [lo.widen(x, n) for x in xs]
@@ -132,7 +140,7 @@ class Reduction:
         merged = combine(lo, self.region, [*carried, *xs])
         return [lo.w.select(first, x, y) for x, y in zip(xs, merged, strict=True)]
 
-    def across(self):
+    def across(self) -> Sequence[Val]:
         """The accumulators' lanes combined."""
         lo, w = self.lo, self.lo.w
         n = lanes(self.totals[0].type)
@@ -153,14 +161,14 @@ class Reduction:
             xs = combine(lo, self.region, [*halves[0], *halves[1]])
         return xs
 
-    def finish(self, at, walk):
+    def finish(self, at: Sequence[int | Val], walk: Chunks) -> None:
         """Deliver the result of a row; `at` are the indices of the outer loops."""
         axis = self.op.attrs["axis"]
         where = dict(zip(walk.outer, at, strict=True))
         idx = tuple([(where[a], None) if a in where else ZERO for a in range(len(walk.shape)) if a != axis])
         self.deliver(idx, self.across())
 
-    def deliver(self, idx, xs):
+    def deliver(self, idx: Index, xs: Sequence[Val]) -> None:
         """Results at an index of the reduced tile."""
         lo = self.lo
         for k, (result, x) in enumerate(zip(self.op.results, xs, strict=True)):
@@ -169,13 +177,13 @@ class Reduction:
             else:
                 scratch_chunks.write(lo, self.buffers[k], idx, x)
 
-    def close(self):
+    def close(self) -> None:
         """Bind the results to their buffers, after the loops."""
         for result, buffer in zip(self.op.results, self.buffers):
             self.lo.buffers[result] = buffer
 
 
-def columns(lo, roots, axis):
+def columns(lo: Lowering, roots: Sequence[Op], axis: int) -> None:
     """Reductions along an axis other than that of the chunks."""
     reductions = [Reduction(lo, op) for op in roots]
     shape = T.shape(roots[0].operands[0].type)
@@ -193,14 +201,14 @@ def columns(lo, roots, axis):
         r.close()
 
 
-def _regular_width(lo, roots, kept, axis, width):
+def _regular_width(lo: Lowering, roots: Sequence[Op], kept: Sequence[int], axis: int, width: int) -> int:
     """The lanes of chunks along the last kept axis, `width` at most, in which quotients and remainders are regular."""
     last = len(kept) - 1
     return uniform_quotients.width(lo, roots, width, last + (last >= axis)) if kept[last] >= width else width
 
 
-def _column(lo, reductions, axis, size, kept, width):
-    def chunk(i):
+def _column(lo: Lowering, reductions: Sequence[Reduction], axis: int, size: int, kept: Index, width: int) -> None:
+    def chunk(i: int | Val) -> list[list[Val]]:
         idx = (*kept[:axis], (i, None), *kept[axis:])
         return [[lo.ev(x, idx) for x in r.op.operands] for r in reductions]
     if size == 1:
@@ -223,14 +231,14 @@ def _column(lo, reductions, axis, size, kept, width):
 
 
 @statement(ops.reduce)
-def _reduce(lo, op):
+def _reduce(lo: Lowering, op: Op) -> None:
     """Lowered with the loop nest that it stands in (`loop_nests.group`)."""
     raise CompilationError(None, None, "reduce stands in no loop nest: run the pass fuse_loops first")
 
 
 # --- scans ------------------------------------------------------------------------------------------------------
 @statement(ops.scan)
-def _scan(lo, op):
+def _scan(lo: Lowering, op: Op) -> None:
     axis, shape = op.attrs["axis"], T.shape(op.operands[0].type)
     width = loop_nests.width_for(lo, shape, *[T.element(x.type) for x in op.operands])
     buffers = [lo.allocate(x) for x in op.results]
@@ -251,7 +259,8 @@ def _scan(lo, op):
         lo.buffers[result] = buffer
 
 
-def _scan_chunks(lo, op, buffers, total, along, index):
+def _scan_chunks(lo: Lowering, op: Op, buffers: Sequence[Buffer], total: int, along: int,
+                 index: Callable[[Any], Index]) -> None:
     """Scan `total` elements, `along` of them in each chunk (1: chunks run across the scan)."""
     w, reverse, region = lo.w, op.attrs["reverse"], op.regions[0]
     n = along if along > 1 else max(width_of(index(0)), 1)
@@ -274,7 +283,7 @@ def _scan_chunks(lo, op, buffers, total, along, index):
         loop.next = [w.extract(x, 0 if reverse else along - 1) for x in xs] if along > 1 else xs
 
 
-def _scan_lanes(lo, region, xs, n, reverse):
+def _scan_lanes(lo: Lowering, region: Block, xs: Sequence[Val], n: int, reverse: bool) -> Sequence[Val]:
     """The scan of a chunk: after step k each lane holds the combination of 2**k lanes."""
     w, by = lo.w, 1
     while by < n:
@@ -288,13 +297,13 @@ def _scan_lanes(lo, region, xs, n, reverse):
 
 # --- maps -------------------------------------------------------------------------------------------------------
 @statement(ops.map_, visits="elements")
-def _map(lo, op):
+def _map(lo: Lowering, op: Op) -> None:
     """A map with control flow, or of several elements at once: element by element."""
     pack, shape = op.attrs["pack"], T.shape(op.operands[0].type)
     each(lo, op, shape, pack, lambda args: lo.run(op.regions[0], args))
 
 
-def each(lo, op, shape, pack, compute):
+def each(lo: Lowering, op: Op, shape: Sequence[int], pack: int, compute: Callable[[list[Val]], Sequence[Val]]) -> None:
     """Results of `compute` on every `pack` neighbouring elements of the operands."""
     buffers = [lo.allocate(x) for x in op.results]
     total = 1

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, final
 
 from ....ir import types as T
 from ..fuse.index import power_of_two
+
+if TYPE_CHECKING:
+    from ...llvm.writer import Val
 
 __all__ = ["Arena", "Buffer", "View"]
 
@@ -23,6 +27,7 @@ CONFLICT = 512
 MUCH = 16
 
 
+@final
 class Buffer:
     """A tile's memory in the arena; `users` counts the live values in it, `flat` is whether rows have no padding.
 
@@ -31,7 +36,7 @@ class Buffer:
 
     __slots__ = ("element", "flat", "late", "offset", "shape", "size", "strides", "users")
 
-    def __init__(self, shape, element):
+    def __init__(self, shape: tuple[int, ...], element: Any):
         self.shape, self.element = tuple(shape), element
         strides, total = [], 1
         for n in reversed(self.shape):
@@ -46,23 +51,24 @@ class Buffer:
         self.offset = self.users = 0
         self.late: Callable[[], None] | None = None
 
-    def fits(self, t) -> bool:
+    def fits(self, t: T.Tile) -> bool:
         """Whether it can hold a value of type `t`."""
         return self.shape == T.shape(t) and self.element is T.element(t)
 
 
+@final
 class View:
     """A strided view of a tile in global memory, at `start` with run-time `strides`, or of its `copy` in the arena."""
 
     flat = False
 
-    def __init__(self, t, start, outer, copy=None):
+    def __init__(self, t: T.Tile, start: Val, outer: Any, copy: Any = None):
         self.shape, self.element, self.start, self.copy = T.shape(t), T.element(t), start, copy
         self.strides = (*outer, 1)
         self.offset = copy.offset if copy is not None else None
         self.users = 1
 
-    def fits(self, t) -> bool:
+    def fits(self, t: T.Tile) -> bool:
         """Never: a view is read-only."""
         return False
 
@@ -82,7 +88,7 @@ class Arena:
         self._free: list[tuple[int, int]] = []  # (offset, size), sorted, never touching
         self._end = 0
 
-    def take(self, shape, element) -> Buffer:
+    def take(self, shape: tuple[int, ...], element: Any) -> Buffer:
         """A new buffer with one user."""
         buffer = Buffer(shape, element)
         buffer.users = 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ....ir import types as T
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, vector
@@ -9,10 +11,15 @@ from ..fuse.index import iota, lanes_of, width_of
 from . import memory
 from .scratch import ALIGN
 
+if TYPE_CHECKING:
+    from ..fuse.index import Index, Lanes
+    from .function import Lowering
+    from .scratch import Buffer, View
+
 __all__ = ["clear", "place", "pointer", "position", "read", "read_flat", "write"]
 
 
-def place(lo, buffer, idx):
+def place(lo: Lowering, buffer: Buffer | View, idx: Index) -> Any:
     """(row-major position of the first lane, offsets of the lanes from it)."""
     base, offsets = 0, None
     for (b, lane), stride in zip(idx, buffer.strides, strict=True):
@@ -23,23 +30,23 @@ def place(lo, buffer, idx):
     return base, lanes_of(offsets) if offsets else None
 
 
-def position(lo, buffer, idx):
+def position(lo: Lowering, buffer: Buffer | View, idx: Index) -> Any:
     """Row-major position of a uniform index (or of the first lane)."""
     return place(lo, buffer, idx)[0]
 
 
-def pointer(lo, buffer, base):
+def pointer(lo: Lowering, buffer: Buffer | View, base: int | Val) -> Val:
     """The address of element `base` of a buffer."""
     start = lo.address(buffer)
     return lo.offset(memory_type(buffer.element), start, base) if base != 0 else start
 
 
-def read(lo, buffer, idx) -> Val:
+def read(lo: Lowering, buffer: Buffer | View, idx: Index) -> Val:
     """A chunk of a tile in scratch memory."""
     return read_flat(lo, buffer, *place(lo, buffer, idx))
 
 
-def read_flat(lo, buffer, base, pattern) -> Val:
+def read_flat(lo: Lowering, buffer: Buffer | View, base: int | Val, pattern: Lanes | None) -> Val:
     """A chunk of a tile in scratch memory whose lanes lie at `base` plus a pattern, in elements."""
     w, t = lo.w, memory_type(buffer.element)
     start = pointer(lo, buffer, base)
@@ -55,7 +62,7 @@ def read_flat(lo, buffer, base, pattern) -> Val:
     return x
 
 
-def clear(lo, buffer) -> None:
+def clear(lo: Lowering, buffer: Buffer) -> None:
     """Fill a buffer with zeros."""
     w = lo.w
     w.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
@@ -63,7 +70,7 @@ def clear(lo, buffer) -> None:
     w.effect(f"call void @llvm.memset.p0.i64(ptr align {ALIGN} {lo.address(buffer)}, i8 0, i64 {size}, i1 false)")
 
 
-def _read_pattern(lo, start, pattern, t, align, level):
+def _read_pattern(lo: Lowering, start: Val, pattern: Lanes, t: str, align: int, level: int) -> Val:
     """Lanes close to each other are one load and a shuffle, others a gather."""
     w, offsets = lo.w, pattern.offsets
     n, span = len(offsets), 1
@@ -75,7 +82,7 @@ def _read_pattern(lo, start, pattern, t, align, level):
     return memory.gather(lo, pointers, t, align, level)
 
 
-def write(lo, buffer, idx, x) -> None:
+def write(lo: Lowering, buffer: Buffer, idx: Index, x: Val) -> None:
     """Write a chunk of a tile to scratch memory."""
     w, t = lo.w, memory_type(buffer.element)
     base, pattern = place(lo, buffer, idx)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
@@ -11,11 +14,18 @@ from ..fuse.index import ZERO, chunks, width_of
 from . import loop_nests, memory, scratch_chunks
 from .table import pulled, statement
 
+if TYPE_CHECKING:
+    from ....ir.core import Op, Value
+    from ...llvm.writer import Val
+    from ..fuse.index import Index
+    from .function import Lowering
+    from .scratch import Buffer
+
 __all__ = []
 
 
 @statement(ops.reshape, ops.split)
-def _to_scalars(lo, op):
+def _to_scalars(lo: Lowering, op: Op) -> None:
     """A tile of one or two elements becomes scalars."""
     x, = op.operands
     for k, result in enumerate(op.results):
@@ -26,13 +36,13 @@ def _to_scalars(lo, op):
 
 
 @statement(ops.extract, visits="some")
-def _extract(lo, op):
+def _extract(lo: Lowering, op: Op) -> None:
     x, *index = op.operands
     lo.values[op] = lo.ev(x, tuple([(lo.index_of(lo.scalar(i), i.type), None) for i in index]))
 
 
 @statement(ops.insert)
-def _insert(lo, op):
+def _insert(lo: Lowering, op: Op) -> None:
     x, element, *index = op.operands
     held = lo.buffers.get(x)
     if held is not None and lo.owns(x) and lo.dies(x):
@@ -46,7 +56,7 @@ def _insert(lo, op):
     lo.buffers[op] = buffer
 
 
-def _copy(lo, x, buffer, moved):
+def _copy(lo: Lowering, x: Value, buffer: Buffer, moved: Callable) -> None:
     """Write a tile to a buffer of another shape; `moved` maps an index of the tile to one of the buffer."""
     shape = T.shape(x.type)
     walk = chunks(shape, loop_nests.width_for(lo, shape, T.element(x.type)))
@@ -56,10 +66,10 @@ def _copy(lo, x, buffer, moved):
 
 
 @statement(ops.cat)
-def _cat(lo, op):
+def _cat(lo: Lowering, op: Op) -> None:
     axis, buffer, start = op.attrs["axis"], lo.allocate(op), 0
     for x in op.operands:
-        def moved(idx, start=start):
+        def moved(idx: Index, start: int = start) -> Index:
             i, lane = idx[axis]
             return (*idx[:axis], (lo.add(i, start), lane), *idx[axis + 1:])
         _copy(lo, x, buffer, moved)
@@ -68,7 +78,7 @@ def _cat(lo, op):
 
 
 @statement(ops.join)
-def _join(lo, op):
+def _join(lo: Lowering, op: Op) -> None:
     buffer, shape = lo.allocate(op), T.shape(op.operands[0].type)
     if not shape:
         for k, x in enumerate(op.operands):
@@ -82,7 +92,7 @@ def _join(lo, op):
     lo.buffers[op] = buffer
 
 
-def _interleave(lo, buffer, idx, pair):
+def _interleave(lo: Lowering, buffer: Buffer, idx: Index, pair: Sequence[Val]) -> None:
     """Write chunks of the two operands interleaved."""
     n = width_of(idx)
     if n == 1:
@@ -90,7 +100,7 @@ def _interleave(lo, buffer, idx, pair):
             scratch_chunks.write(lo, buffer, (*idx, (k, None)), x)
         return
     picks = [l // 2 + n * (l % 2) for l in range(2 * n)]
-    both = lo.w.shuffle(*pair, picks)
+    both = lo.w.shuffle(pair[0], pair[1], picks)
     if buffer.element is T.i1:
         both = lo.w.cast("zext", both, vector(2 * n, "i8"))
     start = scratch_chunks.position(lo, buffer, (*idx, ZERO))
@@ -98,7 +108,7 @@ def _interleave(lo, buffer, idx, pair):
 
 
 @pulled(ops.gather)
-def _gather(lo, op, idx):
+def _gather(lo: Lowering, op: Op, idx: Index) -> Val:
     """Elements of a tile in scratch memory; indices out of bounds are clamped."""
     x, index = op.operands
     w, axis, buffer = lo.w, op.attrs["axis"], lo.force(x)
@@ -126,7 +136,7 @@ _SORT = {T.bf16: "bf16", **dict.fromkeys((T.f8e5, T.f8e5b16, T.f8e4nv, T.f8e4b8,
 
 
 @statement(ops.sort)
-def _sort(lo, op):
+def _sort(lo: Lowering, op: Op) -> None:
     x, = op.operands
     buffer, t = lo.allocate(op), T.element(op.type)
     *rows, n = T.shape(op.type)
@@ -141,7 +151,7 @@ def _sort(lo, op):
 
 
 @statement(ops.histogram, visits="elements")
-def _histogram(lo, op):
+def _histogram(lo: Lowering, op: Op) -> None:
     """One element after the other."""
     x, *masks = op.operands
     mask = masks[0] if masks else None

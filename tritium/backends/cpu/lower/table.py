@@ -12,15 +12,21 @@ ops on scalars are evaluated in place. An op in neither table cannot be compiled
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
 
+if TYPE_CHECKING:
+    from ....ir.core import Block, Op
+    from ....ir.opdef import OpKind
+
 __all__ = ["PULL", "STATEMENTS", "fill", "is_lazy", "lane_by_lane", "pulled", "puller", "statement", "statement_of",
            "visits"]
 
+Fn = TypeVar("Fn", bound="Callable[..., Any]")
 PULL: dict = {}
 STATEMENTS: dict = {}
 _VISITS: dict = {}
@@ -31,29 +37,29 @@ def fill() -> None:
     from . import atomics, checks, control, dot, program, shape  # noqa: F401
 
 
-def pulled(*kinds):
+def pulled(*kinds: OpKind | str) -> Callable[[Fn], Fn]:
     """Register a function that computes chunks of an op's result."""
-    def register(fn):
+    def register(fn: Fn) -> Fn:
         PULL.update(dict.fromkeys(kinds, fn))
         return fn
     return register
 
 
-def statement(*kinds, visits="chunks"):
+def statement(*kinds: OpKind, visits: str = "chunks") -> Callable[[Fn], Fn]:
     """Register a function that lowers an op in program order, and what its loops visit."""
-    def register(fn):
+    def register(fn: Fn) -> Fn:
         STATEMENTS.update(dict.fromkeys(kinds, fn))
         _VISITS.update(dict.fromkeys(kinds, visits))
         return fn
     return register
 
 
-def puller(kind) -> Any:
+def puller(kind: OpKind) -> Any:
     """The function that computes chunks of ops of this kind, or None."""
     return PULL.get(kind) or (PULL.get("row") if kind.row else None)
 
 
-def statement_of(kind):
+def statement_of(kind: OpKind) -> Callable[..., None]:
     """The function that lowers ops of this kind in program order."""
     fn = STATEMENTS.get(kind)
     if fn is None:
@@ -61,12 +67,12 @@ def statement_of(kind):
     return fn
 
 
-def visits(op) -> str:
+def visits(op: Op) -> str:
     """What the loops of a statement visit of its operands: "chunks", "elements" or "some"."""
     return _VISITS.get(op.kind, "chunks")
 
 
-def is_lazy(op) -> bool:
+def is_lazy(op: Op) -> bool:
     """Whether a tile op is evaluated by chunks, inside the loop nests that use it."""
     if puller(op.kind) is None or not op.types or all(type(t) is not T.Tile for t in op.types):
         return False
@@ -77,7 +83,7 @@ def is_lazy(op) -> bool:
     return True
 
 
-def lane_by_lane(block) -> bool:
+def lane_by_lane(block: Block) -> bool:
     """Whether a region of scalars can be evaluated on all lanes of a chunk at once: no loops, no effects."""
     for op in block.ops:
         pure = not op.kind.effects and (op.kind.positionwise or op.kind.cost == "free")

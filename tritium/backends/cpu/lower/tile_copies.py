@@ -5,7 +5,7 @@ Inline loops would be most of a kernel's code, and run seldom: at the edges of m
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import ops
 from ....analysis.affine import Form, is_uniform, strides_behind
@@ -15,6 +15,10 @@ from ...llvm.rows import memory_type
 from ..fuse.affine import form_of
 from . import predication
 from .scratch import Buffer
+
+if TYPE_CHECKING:
+    from ....analysis.affine import Loose
+    from .function import Lowering
 
 __all__ = ["Wrap", "is_zero", "load", "store", "wrap_of"]
 
@@ -30,7 +34,7 @@ class Wrap(NamedTuple):
     strides: tuple
 
 
-def wrap_of(lo, loose) -> Wrap | None:
+def wrap_of(lo: Lowering, loose: Loose) -> Wrap | None:
     """A loose term (affine.py) that is a remainder of indices; None for others."""
     x = loose.value
     if type(x) is not Op or x.kind is not ops.rem or len(T.shape(x.type)) != 1 or not T.element(x.type).signed:
@@ -42,7 +46,7 @@ def wrap_of(lo, loose) -> Wrap | None:
     return None if strides is None else Wrap(loose.scale, top.base, by.base, strides)
 
 
-def load(lo, op, form: Form, wraps: list[Wrap], buffer: Buffer) -> bool:
+def load(lo: Lowering, op: Op, form: Form, wraps: list[Wrap], buffer: Buffer) -> bool:
     """Call the runtime to copy the tile that `op` loads from pointers of this form; False if it cannot."""
     _, mask, other = (*op.operands, None, None)[:3]
     shape = T.shape(op.type)
@@ -64,7 +68,7 @@ def load(lo, op, form: Form, wraps: list[Wrap], buffer: Buffer) -> bool:
     return True
 
 
-def store(lo, op) -> bool:
+def store(lo: Lowering, op: Op) -> bool:
     """Call the runtime to store a buffered tile; False if the tile is not buffered or the runtime cannot."""
     p, x, *masks = op.operands
     mask = masks[0] if masks else None
@@ -80,7 +84,7 @@ def store(lo, op) -> bool:
     return True
 
 
-def is_zero(x) -> bool:
+def is_zero(x: Any) -> bool:
     """Whether all bits of a tile are zero."""
     if not isinstance(x, Op) or x.kind is not ops.splat or not isinstance(x.operands[0], Op):
         return False

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
@@ -9,10 +12,17 @@ from ..fuse.affine import form_of
 from ..fuse.index import ZERO, iota
 from . import memory, predication, scratch_chunks
 
+if TYPE_CHECKING:
+    from ....ir.core import Value
+    from ...llvm.writer import Val
+    from ..fuse.index import Coordinate, Index
+    from .function import Lowering
+    from .scratch import Buffer
+
 __all__ = ["contiguous_axis", "fill_across", "store_across", "transposed_axes"]
 
 
-def contiguous_axis(lo, x, seen=None):
+def contiguous_axis(lo: Lowering, x: Value, seen: set[Value] | None = None) -> int | None:
     """The axis along which a tile's source in memory is contiguous; None if there is none."""
     seen = set() if seen is None else seen
     if x in lo.buffers:
@@ -36,34 +46,34 @@ def contiguous_axis(lo, x, seen=None):
     return None
 
 
-def transposed_axes(lo, op, shape):
+def transposed_axes(lo: Lowering, op: Op, shape: tuple[int, ...]) -> tuple[int, int] | None:
     """(contiguous axis of a store's source, contiguous axis of its target) if they differ, else None."""
     if len(shape) < 2:
         return None
     to = memory.contiguous(form_of(lo, op.operands[0]), shape)
     axis = contiguous_axis(lo, op.operands[1]) if to is not None else None
-    if axis is None or axis == to or shape[axis] % 4 or shape[to] % 4:
+    if axis is None or to is None or axis == to or shape[axis] % 4 or shape[to] % 4:
         return None
     return axis, to
 
 
-def fill_across(lo, x, buffer, axis) -> None:
+def fill_across(lo: Lowering, x: Value, buffer: Buffer, axis: int) -> None:
     """Materialize a tile that is contiguous along `axis` in memory: load, transpose and write 4 x 4 squares."""
     last = len(buffer.shape) - 1
 
-    def put(idx, line):
+    def put(idx: Index, line: Val) -> None:
         scratch_chunks.write(lo, buffer, idx, line)
     _across(lo, x, buffer.shape, axis, last, _masks(lo, x), lambda at, line: lambda: put(at, line))
 
 
-def store_across(lo, op, shape, axis, to) -> None:
+def store_across(lo: Lowering, op: Op, shape: Sequence[int], axis: int, to: int) -> None:
     """Store a tile whose source is contiguous along `axis` and whose target is along `to`."""
     _, x, *mask = op.operands
     masks = _masks(lo, x) | dict.fromkeys(mask)
     _across(lo, x, shape, axis, to, masks, lambda at, line: memory.prepare_store(lo, op, at, line))
 
 
-def _across(lo, x, shape, axis, to, masks, put) -> None:
+def _across(lo: Lowering, x: Value, shape: Sequence[int], axis: int, to: int, masks: Any, put: Callable) -> None:
     """Transpose squares without masks if the tile is inside all of them, else copy element by element.
 
     `put(idx, chunk)` prepares a store and returns a function that emits it.
@@ -84,7 +94,7 @@ def _across(lo, x, shape, axis, to, masks, put) -> None:
     lo.either(inside, hot, cold, likely=True)
 
 
-def _masks(lo, x):
+def _masks(lo: Lowering, x: Value) -> Any:
     """The masks of all loads that a tile is computed from: a dictionary, for its order."""
     found, seen, stack = {}, set(), [x]
     while stack:
@@ -99,7 +109,7 @@ def _masks(lo, x):
     return found
 
 
-def _squares(lo, x, shape, axis, to, put) -> None:
+def _squares(lo: Lowering, x: Value, shape: Sequence[int], axis: int, to: int, put: Callable) -> None:
     others = [a for a in range(len(shape)) if a not in (axis, to)]
     with lo.loops([shape[a] for a in others]) as at, lo.counted(shape[to], 4) as column, \
             lo.counted(shape[axis], 4) as row:
@@ -107,7 +117,7 @@ def _squares(lo, x, shape, axis, to, put) -> None:
         for a, i in zip(others, at, strict=True):
             idx[a] = (i, None)
 
-        def index(r, c):
+        def index(r: Coordinate, c: Coordinate) -> Index:
             out = list(idx)
             out[axis], out[to] = r, c
             return tuple(out)
@@ -118,7 +128,7 @@ def _squares(lo, x, shape, axis, to, put) -> None:
             store()
 
 
-def _transposed(lo, xs):
+def _transposed(lo: Lowering, xs: Sequence[Val]) -> list[Val]:
     """The transpose of four vectors of four lanes."""
     w = lo.w
     xs = [lo.widen(x, 4) for x in xs]

@@ -6,16 +6,26 @@ that at run time.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 from ....ir import types as T
 from ...llvm.rows import memory_type
 from ..fuse.affine import form_of
 from . import loop_nests, predication, tile_copies
 from .scratch import View
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from .function import Lowering
+    from .scratch import Buffer
+    from .tile_copies import Wrap
+
 __all__ = ["view"]
 
 
-def view(lo, x) -> View | None:
+def view(lo: Lowering, x: Op) -> View | None:
     """A view of the tile that `x` loads; None if its rows are not contiguous."""
     form = form_of(lo, x.operands[0])
     if form.pointer is None:
@@ -34,21 +44,23 @@ def view(lo, x) -> View | None:
     inside = predication.tile_inside(lo, masks)
     if masks and inside is None:
         return None
-    tests = [test for wrap in wraps for test in _straight(lo, wrap, T.shape(x.type))] + ([inside] if masks else [])
+    tests = [test for wrap in wraps for test in _straight(lo, wrap, T.shape(x.type))]
+    tests += [] if inside is None else [inside]
     start, outer = lo.offset(memory_type(T.element(x.type)), form.pointer, base), [lo.const(s) for s in strides[:-1]]
     if not tests:
         return View(x.type, start, outer)
     return _checked(lo, x, tests, start, outer, lambda buffer: tile_copies.load(lo, x, form, wraps, buffer))
 
 
-def _straight(lo, wrap, shape):
+def _straight(lo: Lowering, wrap: Wrap, shape: Sequence[int]) -> list[Val]:
     """Tests that a remainder equals its dividend in the whole tile."""
     reach = sum([s * (n - 1) for s, n in zip(wrap.strides, shape, strict=True)])
     return [lo.w.compare("icmp sge", lo.const(wrap.first), lo.const(0)),
             lo.w.compare("icmp slt", lo.const(lo.add(wrap.first, reach)), lo.const(wrap.by))]
 
 
-def _checked(lo, x, tests, start, outer, by_runtime):
+def _checked(lo: Lowering, x: Op, tests: Sequence[Val], start: Val, outer: Sequence[Val],
+             by_runtime: Callable[[Buffer], bool]) -> View:
     """A view of the tile if all tests hold, else of a copy."""
     ok, buffer = tests[0], lo.arena.take(T.shape(x.type), T.element(x.type))
     for test in tests[1:]:
