@@ -277,3 +277,31 @@ def test_a_loop_multiplies_in_place(cpu, read):
     loop = re.search(r"(\.LBB\w+):\n((?:(?!\.LBB).*\n)*?.*v_(?:mfma|wmma)(?:.*\n)*?)\ts_cbranch\w+ \1", text)[2]
     assert "v_accvgpr" not in loop and not re.search(r"ds_(read|load)_u16|ds_(write|store)_b16", loop)
     assert re.search(read, loop) and "v_perm_b32" in loop
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+PAGE = pathlib.Path(__file__).parents[3] / "docs" / "amd-matrix-instructions.md"
+TARGETS = {"cdna2": "gfx90a", "cdna3": "gfx942", "cdna4": "gfx950", "rdna3": "gfx1100", "rdna4": "gfx1201"}
+
+
+def table():
+    """A row for each pair of types, a column for each target."""
+    rows = {}
+    for product in mma.PRODUCTS:
+        kinds = product.a.name if product.a is product.b else f"{product.a.name} x {product.b.name}"
+        for family in TARGETS:
+            if family in product.families:
+                cell = rows.setdefault(kinds, {}).setdefault(family, [])
+                name = "xf32 " if "xf32" in product.name else ""
+                cell.append(name + " / ".join(str(x.depth) for x in product.instructions))
+    head = ["| types | " + " | ".join(f"{cpu} ({name})" for name, cpu in TARGETS.items()) + " |", "|---" * 6 + "|"]
+    cells = lambda row: " | ".join(", ".join(row.get(family, ["-"])) for family in TARGETS)
+    return "\n".join([*head, *(f"| {kinds} | {cells(row)} |" for kinds, row in rows.items())])
+
+
+def test_the_page_lists_the_products(request):
+    text = PAGE.read_text()
+    wanted = re.sub(r"(<!-- products -->\n).*?(<!-- end -->)", lambda m: f"{m[1]}\n{table()}\n\n{m[2]}", text, flags=re.S)
+    if request.config.getoption("--update"):
+        PAGE.write_text(wanted)
+    assert PAGE.read_text() == wanted

@@ -40,8 +40,8 @@ class Mma(NamedTuple):
     MMA for it. fragments(a, b, out, precision, warps): the layouts of both operands if the MMA reads them from
     registers, else None. in_shared(a, b, out, precision, warps): the MMA is asynchronous, and reads shared memory.
     vector(dot, warps): how many registers of the result the MMA takes and returns as one vector.
-    gathers(element): how many neighbours along K a thread should load of an operand that is contiguous across it;
-    None if transposing it in shared memory costs nothing.
+    gathers(dot, element, warps): how many neighbours along K a thread should load of an operand's elements that are
+    contiguous across it; None if transposing in shared memory costs nothing.
 
     The others are asked about asynchronous ones only. started(dot, warps): the layouts of a `dot_shared`, and of its
     lhs if that is in registers. takes(tile, operand, axis, rows, warps): operand "a" or "b" may be contiguous along
@@ -63,7 +63,7 @@ class Mma(NamedTuple):
     columns: Callable[..., int | None] = _none
     scaled: Callable[..., tuple | None] = _none
     vector: Callable[..., int] = _one
-    gathers: Callable[[Scalar], int] | None = None
+    gathers: Callable[..., int] | None = None
 
 
 NO_MMA = Mma()

@@ -77,7 +77,10 @@ def instructions(arch: str, nonkdim: int = 0, kpack: int = 1) -> Mma:
         found = plan(family, nonkdim, kpack, a, b, op.type, op.attrs["precision"], warps)
         return 1 << len(found.instruction.result.reg) if found else 1
 
-    return Mma(accumulator, operands, scaled=scaled, vector=vector, gathers=lambda element: max(1, 8 // element.bytes))
+    def gathers(op, element, warps):
+        return max(1, 8 // element.bytes) if vector(op, warps) > 1 else 1
+
+    return Mma(accumulator, operands, scaled=scaled, vector=vector, gathers=gathers)
 
 
 @functools.lru_cache(maxsize=1024)

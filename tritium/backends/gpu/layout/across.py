@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Op, walk
-from .. import ops as gpu_ops
 
 if TYPE_CHECKING:
     from ....ir.core import Module, Value
@@ -26,14 +25,10 @@ def loads_across(module: Module, target: Target) -> dict[Op, tuple[int, int]]:
         return found
     carried = dict(_carried(module))
     for op in walk(module.body):
-        if op.kind not in (ops.dot, gpu_ops.dot_scaled):
-            continue
-        lhs, rhs, acc = op.operands[:3]
-        if op.kind is ops.dot and not mma.fragments(lhs.type, rhs.type, acc.type, op.attrs["precision"], warps):
-            continue
-        for x, axis in ((lhs, -1), (rhs, -2)):
-            for load, along in _sources(x, len(x.type.shape) + axis, carried, set()):
-                found[load] = along, mma.gathers(T.element(load.type))
+        if op.kind.mma and len(op.operands) > 2:
+            for x, axis in ((op.operands[0], -1), (op.operands[1], -2)):
+                for load, along in _sources(x, len(T.shape(x.type)) + axis, carried, set()):
+                    found[load] = along, mma.gathers(op, T.element(load.type), warps)
     return found
 
 
