@@ -26,6 +26,14 @@ def compiled(module, arch, **given):
     return stages, metadata
 
 
+def tiles(module, arch, **given):
+    """The tile IR of a module, with layouts."""
+    target = GPUTarget.parse(f"hip:{arch}")
+    options = BaseBackend(target).parse_options(given)
+    module = passes.run(with_options(module, target, options), get(target).passes(target))
+    return dict(get(target).stages)["ttgir"](module, target, options, {})
+
+
 def assembly(module, arch, **given):
     """The instructions of a module, without directives and comments."""
     return instructions(assembled(compiled(module, arch, **given)[0]["llir"], arch))

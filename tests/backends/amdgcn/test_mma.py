@@ -7,12 +7,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.backends.amdgcn import matrix_units
+import tritium as triton
+import tritium.language as tl
+from tests.backends.amdgcn import compiled, matrix_units
+from tests.backends.gpu.test_language import module_of
+from tritium import ops
 from tritium.backends.amdgcn.isa import fragments, mma
 from tritium.backends.amdgcn.isa.architectures import ARCHITECTURES
 from tritium.backends.gpu.layout.linear import span_of
 from tritium.backends.llvm.target import assembly
 from tritium.ir import types as T
+from tritium.ir.core import walk
 
 CPUS = ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")
 ALL = list(dict.fromkeys(x for product in mma.PRODUCTS for x in product.instructions))
@@ -224,3 +229,36 @@ def test_llvm_assembles_every_intrinsic(cpu):
     assert len(written) == len(found) > 0
     for (intrinsic, _), name in zip(found, written):
         assert name.replace("_", "").removesuffix("1k") == "v" + plain(intrinsic)
+
+
+@triton.jit
+def product(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, STEP: tl.constexpr):
+    rows, cols, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, STEP)
+    acc = tl.zeros((M, N), tl.float32)
+    for k in range(0, K, STEP):
+        a = tl.load(a_ptr + rows[:, None] * K + (k + inner)[None, :])
+        b = tl.load(b_ptr + (k + inner)[:, None] * N + cols[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc)
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_an_operand_across_k_is_loaded_with_neighbours_along_it(stages):
+    """Also where the loop carries what it loads for the next iteration."""
+    a, b, c = np.zeros((64, 128), np.float16), np.zeros((128, 64), np.float16), np.zeros((64, 64), np.float32)
+    module, _ = module_of(product, (a, b, c, 128, 64, 64, 64))
+    found = compiled.tiles(module, "gfx942", num_stages=stages)
+    layouts = [op.attrs["layout"] for op in walk(found.body) if op.kind is ops.load]
+    assert layouts and all(reg[:3] == (1, 2, 4) for _, reg, _, _ in layouts)
+    assert {reg[3:] for _, reg, _, _ in layouts} == {(2048,), (64,)}  # of a: half of the rows; of b: a pair along K
+
+
+@pytest.mark.parametrize(("cpu", "read"), [("gfx942", "ds_read2?(st64)?_b64|ds_read_b128"), ("gfx1201", "ds_load_")])
+def test_a_loop_multiplies_in_place(cpu, read):
+    """No sum is copied in the loop, and b, contiguous across K, is regrouped by its loaders: no reads of 16 bits."""
+    a, b, c = np.zeros((64, 128), np.float16), np.zeros((128, 64), np.float16), np.zeros((64, 64), np.float32)
+    module, _ = module_of(product, (a, b, c, 128, 64, 64, 64))
+    text = compiled.assembly(module, cpu, num_warps=2, num_stages=1)
+    loop = re.search(r"(\.LBB\w+):\n((?:(?!\.LBB).*\n)*?.*v_(?:mfma|wmma)(?:.*\n)*?)\ts_cbranch\w+ \1", text)[2]
+    assert "v_accvgpr" not in loop and not re.search(r"ds_(read|load)_u16|ds_(write|store)_b16", loop)
+    assert re.search(read, loop) and "v_perm_b32" in loop

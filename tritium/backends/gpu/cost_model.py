@@ -45,7 +45,8 @@ class CostModel:
     # large. A softmax of 8192 columns by 8 warps goes from 56 registers to 91.
     prefetch_share: int = 4
     # Registers of a thread for loads of a loop with dots that are prefetched into registers, where there are no
-    # asynchronous copies; 0 to leave such loops alone. Turing's are: nobody has measured them.
+    # asynchronous copies, as far as sums and what is beside them leave room; 0 to leave such loops alone. Turing's are:
+    # nobody has measured them.
     prefetched_dots: int = 0
 
     # --- dots ----------------------------------------------------------------------------------------------------

@@ -40,6 +40,8 @@ class Mma(NamedTuple):
     MMA for it. fragments(a, b, out, precision, warps): the layouts of both operands if the MMA reads them from
     registers, else None. in_shared(a, b, out, precision, warps): the MMA is asynchronous, and reads shared memory.
     vector(a, b, out, precision, warps): how many registers of the result the MMA takes and returns as one vector.
+    gathers(element): how many neighbours along K a thread should load of an operand that is contiguous across it;
+    None if transposing it in shared memory costs nothing.
 
     The others are asked about asynchronous ones only. started(dot, warps): the layouts of a `dot_shared`, and of its
     lhs if that is in registers. takes(tile, operand, axis, rows, warps): operand "a" or "b" may be contiguous along
@@ -55,6 +57,7 @@ class Mma(NamedTuple):
     lhs_once: Callable[..., bool] = _no
     hold: Callable[..., Any] | None = None
     vector: Callable[..., int] = _one
+    gathers: Callable[[Scalar], int] | None = None
 
 
 NO_MMA = Mma()
@@ -122,6 +125,7 @@ class Target:
 
     # --- what some have ------------------------------------------------------------------------------------------
     widest_atomic: Callable[[str, Scalar], int] = one_by_one  # the most neighbours that one atomic instruction updates
+    carries_words: bool = False  # loaded elements that share words are carried through loops in them
     pair_cast: Callable[..., Any] = _none  # (source, to): a function (g, low, high) that converts two at once, or None
     reciprocal: Callable[..., Any] = exact_reciprocal  # (g, x): of a float, with a relative error below 2^-22
     async_fence: Callable[..., None] = _none  # (g): units that read shared memory by themselves see what threads wrote

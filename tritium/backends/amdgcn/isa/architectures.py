@@ -11,7 +11,7 @@ class Architecture(NamedTuple):
     name: str
     family: str  # "cdna1", ..., "rdna4"
     lds: int = 65536  # bytes of shared memory of a program
-    registers: int = 256  # ordinary vector registers of a thread
+    registers: int = 512  # vector registers of a thread: half of CDNA's are for accumulation
     file: int = 512  # vector registers of a lane's column in a SIMD, ordinary and accumulation ones
     waves: int = 8  # warps that a SIMD holds
 
@@ -27,12 +27,12 @@ class Architecture(NamedTuple):
 
 
 def _rdna(family, names, file, waves=16):
-    return [Architecture(name, family, file=file, waves=waves) for name in names]
+    return [Architecture(name, family, registers=256, file=file, waves=waves) for name in names]
 
 
 # RDNA has two SIMDs in a compute unit, and work-groups may span two compute units.
 _ALL = [
-    *(Architecture(name, "gcn5", file=256, waves=10) for name in ("gfx900", "gfx906")),
+    *(Architecture(name, "gcn5", registers=256, file=256, waves=10) for name in ("gfx900", "gfx906")),
     Architecture("gfx908", "cdna1"),
     Architecture("gfx90a", "cdna2"),
     Architecture("gfx942", "cdna3"),

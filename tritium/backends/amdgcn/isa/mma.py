@@ -69,7 +69,7 @@ def instructions(arch: str, nonkdim: int = 0, kpack: int = 1) -> Mma:
         found = plan(family, nonkdim, kpack, a, b, out, precision, warps)
         return 1 << len(found.instruction.result.reg) if found else 1
 
-    return Mma(accumulator, operands, vector=vector)
+    return Mma(accumulator, operands, vector=vector, gathers=lambda element: max(1, 8 // element.bytes))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,9 +14,10 @@ from .architectures import ARCHITECTURES
 
 LOWER = {**SHARED, **mma.LOWER}
 
-# Nobody has measured these on a device. Half of a thread's ordinary registers may wait for the next iteration's tiles:
-# sums of matrix products have others, and so have few besides.
-_COST = CostModel(prefetched_dots=128)
+# Nobody has measured these on a device. On CDNA sums of matrix products have registers of their own, so half of the
+# others may wait for the next iteration's tiles. On RDNA they all share 256, and fragments take many.
+_CDNA = CostModel(prefetched_dots=128, prefetch_share=8)
+_RDNA = CostModel(prefetched_dots=64, registers_beside_dots=96)
 
 
 class UnknownArchitecture(TritonError, ValueError):
@@ -73,7 +74,7 @@ def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
         most_threads=simds * arch.waves * arch.warp_size,
         registers=arch.registers,
         register_file=simds * arch.file * arch.warp_size,
-        cost=_COST,
+        cost=_CDNA if arch.generation == 9 else _RDNA,
         lower=LOWER,
         native=native.NATIVE,
         kernel=_kernel,
@@ -88,6 +89,7 @@ def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
         float_to_int=native.float_to_int,
         print_values=messages.print_values,
         assert_failed=messages.assert_failed,
+        carries_words=True,
         pair_cast=functools.partial(native.pair_cast, arch.family),
         reciprocal=native.reciprocal,
         mma=mma.instructions(name, nonkdim, kpack),

@@ -10,6 +10,7 @@ from ....ir import types as T
 from ....ir.core import Block, Module, Op
 from .. import ops as gpu_ops
 from ..target import Target
+from .across import loads_across
 from .linear import Layout, blocked, log2, product
 
 ANCHOR_BYTES = 16  # the widest access of one thread
@@ -26,12 +27,13 @@ class Accesses:
     lanes: int
     target: Target
     widths: dict[Order, int]
+    across: dict[Op, tuple[int, int]]  # see `loads_across`
 
     @staticmethod
     def of(module: Module, target: Target, nonnegative: list | None) -> Accesses:
         """The accesses of a module; `nonnegative` as in `axis_info.analyze`."""
         warps, info = module.attrs["num_warps"], analyze(module, nonnegative)
-        accesses = Accesses(info, warps, target.warp_size, target, {})
+        accesses = Accesses(info, warps, target.warp_size, target, {}, loads_across(module, target))
         accesses._share_widths(module.body)
         return accesses
 
@@ -77,7 +79,10 @@ class Accesses:
     def coalesced(self, op: Op) -> Layout:
         """The coalesced layout of a memory op."""
         shape, order = self.order(op)
-        return blocked(shape, self.widths[shape, order], self.warps, self.lanes, order)
+        width, (axis, count) = self.widths[shape, order], self.across.get(op, (order[0], 1))
+        if axis == order[0]:
+            return blocked(shape, width, self.warps, self.lanes, order)
+        return blocked(shape, width, self.warps, self.lanes, order, (axis, count))
 
     def default(self, shape: tuple[int, ...]) -> Layout:
         """The layout of a tile without an anchor: that of the memory ops on tiles of its shape."""

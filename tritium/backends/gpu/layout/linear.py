@@ -143,17 +143,26 @@ class Layout(NamedTuple):
 
 # --- making layouts ---------------------------------------------------------------------------------------------
 def blocked(shape: Sequence[int], per_thread: int, warps: int, lanes: int,
-            order: Sequence[int] | None = None) -> Layout:
+            order: Sequence[int] | None = None, also: tuple[int, int] | None = None) -> Layout:
     """Neighbouring lanes hold neighbouring runs of `per_thread` elements along the fastest axis, then warps, then
     registers.
 
-    `order` lists the axes from fastest to slowest (default: last axis first).
+    `order` lists the axes from fastest to slowest (default: last axis first). With also=(axis, count), a thread has up
+    to `count` neighbours along that axis, too, if it has so many elements.
+
+    >>> blocked((32, 128), 8, 4, 64, also=(0, 4))
+    Layout((32, 128), reg=(1, 2, 4, 128), lane=(8, 16, 32, 64, 256, 512), warp=(1024, 2048))
     """
     order = tuple(order or reversed(range(len(shape))))
     bits = [1 << (axis_bits(shape, axis)[0] + k) for axis in order for k in range(log2(shape[axis]))]
     fast = log2(shape[order[0]])
     inner = min(log2(per_thread), fast)
     reg, rest = bits[:inner], bits[inner:]
+    if also:
+        low, width = axis_bits(shape, also[0])
+        count = min(log2(also[1]), width, max(0, len(rest) - log2(lanes) - log2(warps)))
+        mine = [1 << (low + k) for k in range(count)]
+        reg, rest = reg + mine, [x for x in rest if x not in mine]
     lane, rest = rest[: log2(lanes)], rest[log2(lanes) :]
     warp, rest = rest[: log2(warps)], rest[log2(warps) :]
     return Layout(tuple(shape), tuple(reg + rest), pad(lane, log2(lanes)), pad(warp, log2(warps)))

@@ -60,9 +60,17 @@ def for_(g: Lowering, op: Op, lo: Sequence[Val], hi: Sequence[Val], step: Sequen
     return tuple(held[k].after(g) if k in held else _elements(g.w, xs, sizes[k]) for k, xs in enumerate(results))
 
 
+_IN_WORDS = ("i8", "i16", "half", "bfloat")  # several of these have room in a register
+
+
 def _vector_size(g: Lowering, yielded: Value) -> int:
-    """How many registers of a carried tile are carried as one vector: as the MMA that computes it returns them."""
-    if type(yielded) is not Op or yielded.kind is not ops.dot:
+    """How many registers of a carried tile are carried as one vector: as the MMA that computes it returns them, or as
+    they are loaded, where several are in one word."""
+    if type(yielded) is not Op:
+        return 1
+    if yielded.kind is ops.load and g.target.carries_words and type(yielded.type) is T.Tile:
+        return yielded.attrs.get("vector") or 1 if llvm_type(yielded.type) in _IN_WORDS else 1
+    if yielded.kind is not ops.dot:
         return 1
     lhs, rhs, _ = (x.type for x in yielded.operands)
     return g.target.mma.vector(lhs, rhs, yielded.type, yielded.attrs["precision"], g.warps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from ..layout.linear import Layout, conversion, log2, pad, span_of
 from ..layout.values import layout_of, splitting
 from ..shared_memory.needs import Need, bytes_of, takes_shared
 from .function import Registers, llvm_type, lower
-from .shared_memory import Passage, image_of, plan, vector_bits
+from .shared_memory import Passage, image_of, passes, plan, vector_bits
 
 if TYPE_CHECKING:
     from ....ir.core import Op
@@ -91,12 +92,31 @@ def _has(g: Lowering, layout: Layout, chosen: dict[int, int]) -> Val | None:
 def _at_once(passage: Passage, x: Sequence[Val], t: T.Scalar | T.Ptr, source: Layout, target: Layout,
              writes: Val | None = None) -> list[Val]:
     """One trip, with 16-byte accesses where both sides allow; `writes` (i1) tells the threads that have something."""
-    g, images, (base,) = passage.g, plan(source, target, t.bytes), passage.bases
+    g, (base,) = passage.g, passage.bases
+    if g.target.mma.gathers is not None:
+        x, source = _regrouped(x, source, target, t.bytes)
+    images = plan(source, target, t.bytes)
     passage.before_write()
     with nullcontext() if writes is None else g.w.when(writes):
         write(g, x, t, source, images, base, together=writes is None)
     passage.after_write()
     return read(g, t, target, images, base)
+
+
+def _regrouped(x: Sequence[Val], source: Layout, target: Layout, size: int) -> tuple[Sequence[Val], Layout]:
+    """A thread's registers with those first that the reader has first, and their layout, if accesses are cheaper so."""
+    first = [*itertools.takewhile(lambda e: e in source.reg, target.reg)]
+    other = source._replace(reg=(*first, *(e for e in source.reg if e not in first)))
+
+    def cost(layout: Layout) -> tuple[int, int]:
+        images = plan(layout, target, size)
+        (written, wide), (read, broad) = (passes(side, images, size) for side in (layout, target))
+        return written + read, -(wide + broad)
+
+    if cost(other) >= cost(source):
+        return x, source
+    place: Any = source.register_of
+    return [x[place(e)] for e in other.register_elements()], other
 
 
 def _groups(g: Lowering, layout: Layout, images: Sequence[int], size: int,

@@ -61,7 +61,9 @@ def prefetch_loads(module: Module, target: Target) -> Module:
             return None
         info = LoopInfo.of(op, NO_DOTS, reordering)
         cost = lambda load: _registers(load.type, threads, with_dots)
-        loads = register_loads(info, cost, dots if with_dots else registers) if info.only_stores() else None
+        sums = sum(_registers(x.type, threads, packed=True) for x in op.operands[3:])
+        room = min(dots, most - sums - target.cost.registers_beside_dots) if with_dots else registers
+        loads = register_loads(info, cost, room) if info.only_stores() else None
         if loads is None:
             return None
         schedule = schedule_dots(info, loads)

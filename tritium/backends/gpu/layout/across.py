@@ -1,0 +1,66 @@
+"""Loads of MMA operands that are contiguous across K, where fragments hold neighbours along it.
+
+Such a tile is transposed on its way to the fragments. A thread that loads neighbours along K as well regroups them in
+its registers, and writes them to shared memory as neighbours, so that fragments are read in wide accesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Arg, Op, walk
+
+if TYPE_CHECKING:
+    from ....ir.core import Module, Value
+    from ..target import Target
+
+
+def loads_across(module: Module, target: Target) -> dict[Op, tuple[int, int]]:
+    """{load: (axis of K, how many neighbours along it a thread should have)} of the operands of a module's MMAs."""
+    mma, warps, found = target.mma, module.attrs["num_warps"], {}
+    if mma.gathers is None:
+        return found
+    carried = dict(_carried(module))
+    for op in walk(module.body):
+        if op.kind is not ops.dot:
+            continue
+        lhs, rhs, acc = op.operands
+        if mma.fragments(lhs.type, rhs.type, acc.type, op.attrs["precision"], warps) is None:
+            continue
+        for x, axis in ((lhs, -1), (rhs, -2)):
+            for load, along in _sources(x, len(x.type.shape) + axis, carried, set()):
+                found[load] = along, mma.gathers(T.element(load.type))
+    return found
+
+
+def _carried(module: Module) -> Iterator[tuple[Value, tuple[Value, Value]]]:
+    """(parameter of a loop, (its first value, its next one))."""
+    for op in walk(module.body):
+        if op.kind.loop:
+            heads, skip = op.kind.loop
+            body = op.regions[-1]
+            for arg, first, following in zip(body.args[skip:], op.operands[heads:], body.yields):
+                yield arg, (first, following)
+
+
+def _sources(x: Value, axis: int, carried: dict, seen: set) -> Iterator[tuple[Op, int]]:
+    """The loads that a tile comes from, element by element, and the loaded tile's axis that `axis` is."""
+    if x in seen or type(x.type) is not T.Tile:
+        return
+    seen.add(x)
+    if type(x) is Arg and x in carried:
+        for value in carried[x]:
+            yield from _sources(value, axis, carried, seen)
+    elif type(x) is Op and x.kind is ops.load:
+        yield x, axis
+    elif type(x) is Op and x.kind is ops.trans:
+        yield from _sources(x.operands[0], x.attrs["order"][axis], carried, seen)
+    elif type(x) is Op and (x.kind.elementwise or x.kind in (ops.cast, ops.bitcast)):
+        for y in x.operands:
+            yield from _sources(y, axis, carried, seen)
+
+
+__all__ = ["loads_across"]
