@@ -49,17 +49,18 @@ def one_by_one(m, p, xs, t, fn, memory=None):
     """A function that updates memory at the addresses p() by fn(old, *values), one thread after the other where they
     meet, and gives what was there. A vector is updated element by element."""
     count, element = vector_of(t)
-    dtype, memory = numpy_type(element), memory or m.memory
+    dtype = numpy_type(element)
 
     def step():
+        reached = memory or getattr(m, "global_memory", m.memory)  # a machine may have memory of its own besides
         olds, address = np.zeros((m.threads, max(count, 1)), dtype), p()
         values = [x().reshape(m.threads, -1) for x in xs]
         for who in _turns(address, np.nonzero(m.active)[0]):
-            data = memory.load(address[who], olds[0].nbytes, m.lanes[who], atomic=True)
+            data = reached.load(address[who], olds[0].nbytes, m.lanes[who], atomic=True)
             olds[who] = np.ascontiguousarray(data).view(dtype)
             with np.errstate(all="ignore"):
                 new = np.ascontiguousarray(fn(olds[who], *(x[who] for x in values)).astype(dtype))
-            memory.store(address[who], new.view(np.uint8), m.lanes[who], atomic=True)
+            reached.store(address[who], new.view(np.uint8), m.lanes[who], atomic=True)
         return olds if count else olds[:, 0]
 
     return step
