@@ -38,4 +38,4 @@ def gpu_of(target: GPUTarget) -> Target:
 
 def machine_of(target: GPUTarget) -> Callable[..., Any]:
     """What makes a machine of LLVM text for a target."""
-    return functools.partial(AmdMachine, arch=target.arch) if target.backend == "hip" else Machine
+    return functools.partial(AmdMachine, arch=str(target.arch)) if target.backend == "hip" else Machine
