@@ -1,4 +1,4 @@
-"""TMA on Hopper: which boxes of tensors it moves to and from shared memory, and their tensor maps."""
+"""TMA on Hopper and Blackwell: which boxes of tensors it moves to and from shared memory, and their tensor maps."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .threads import barrier, proxy_fence
 from .tma_copies import await_boxes, copy_box, end_boxes, store_box
 from .warp_roles import element_store
 
+ARCHITECTURES = (90, 100, 103)
 MOST_ROWS = 256  # of a box
 PARAMETER = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'  # a tensor map, which nobody copies
 SCRATCH = 32 << 10  # bytes of shared memory left to the consumer warps
@@ -24,7 +25,7 @@ _NAMES = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", **{f"f8{x
 
 def support(sm, shared_bytes):
     """The TMA unit of an architecture; None where dots cannot read its buffers."""
-    if sm != 90:
+    if sm not in ARCHITECTURES:
         return None
     return Tma(fits, shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS, divides, PARAMETER, await_boxes)
 
