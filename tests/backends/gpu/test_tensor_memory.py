@@ -13,6 +13,7 @@ from tests.backends.gpu.modules import binary
 from tests.backends.gpu.samples import data
 from tests.backends.gpu.test_dots_in_flight import rounds_of
 from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.test_modules import agree
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.nvptx.assemble.ptxas import ptxas
 from tritium.insight import emulator
@@ -20,6 +21,7 @@ from tritium.insight.emulator.faults import Fault
 from tritium.insight.emulator.memory import SHARED_BASE
 from tritium.insight.emulator.shared import Shared
 from tritium.insight.emulator.tensor_memory import TensorMemory
+from tritium.interp.machine import interpret
 
 
 def assembles_for(arch):
@@ -78,8 +80,20 @@ def test_products(check, dtype, m, n, block, turned, warps):
     check(product, *args, arch=100, warps=warps)
     text, _ = emulator.llvm_of(module_of(product, args)[0], 100, warps)
     before, *_, after = text.split("tcgen05.mma")
-    assert text.count("tcgen05.st") == before.count("tcgen05.st") > 0  # zeros: the loop may have no iteration
+    assert text.count("tcgen05.st") == before.count("tcgen05.st")  # zeros, where the loop may have no iteration
     assert text.count("tcgen05.ld") == after.count("tcgen05.ld") > 0 and "br i1" in after.split("tcgen05.ld")[0]
+
+
+@pytest.mark.parametrize(("checks", "how"), [(True, "cp.async.bulk.tensor"), (False, "cp.async.cg")])
+def test_producer_warps_and_copies_by_threads(checks, how):
+    """Both fill the buffers that one thread multiplies."""
+    args = of_product("f2", 128, 32, 64, (0, 1))
+    module, values = module_of(product, args)
+    mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
+    emulator.run(module, mine, arch=100, num_warps=8, launch_checks=checks)
+    interpret(module, theirs, (1,))
+    agree(theirs, mine)
+    assert how in emulator.llvm_of(module, 100, 8, launch_checks=checks)[0]
 
 
 @pytest.mark.parametrize(("arch", "dtype"), [(100, "f4"), (100, "i1"), (103, "f2"), (103, ml_dtypes.float8_e5m2)])

@@ -50,7 +50,7 @@ def test_case(case, request):
     cases.check(case, print_module(after), request.config.getoption("--update"))
 
 
-@pytest.mark.parametrize("case", [case for name in ("allocate_shared", "insert_barriers")
+@pytest.mark.parametrize("case", [case for name in ("allocate_shared", "allocate_tensor_memory", "insert_barriers")
                                   for case in cases.parameters(FOLDER, f"{name}.tir")])  # fmt: skip
 def test_what_is_decided_stays_as_it_is(case):
     arch, warps = re.search(r"# target: sm_(\d+) warps=(\d+)", case.given).groups()

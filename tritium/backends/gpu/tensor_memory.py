@@ -27,7 +27,7 @@ def allocate_tensor_memory(module: Module, target: Target) -> Module:
     """Give every dot that needs them its columns of tensor memory, and have the kernel allocate them all at once."""
     warps = module.attrs["num_warps"]
     wide = {op: count for op in walk(module.body) if (count := target.mma.columns(op, warps)) is not None}
-    if not wide:
+    if not wide or any(op.kind is gpu_ops.tensor_memory_alloc for op in module.body.ops):
         return module
     columns = _Columns(wide, hold=True)
     columns.block(module.body)

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from ....errors import TritonError
+from ...gpu.cost_model import CostModel
 from ...gpu.lower import LOWER as SHARED
 from ...gpu.target import AsyncCopies, Target
 from . import (
@@ -34,6 +35,7 @@ _SHARED = {75: 65536, 80: 166912, 87: 166912, 86: 101376, 89: 101376, 90: 232448
 _THREADS = {75: 1024, **dict.fromkeys((86, 87, 88, 89, 101, 110, 120, 121), 1536)}
 
 LOWER = {**SHARED, **clusters.LOWER, **warp_roles.LOWER, **mma.LOWER, **inline_asm.LOWER}
+ONE_FOR_ALL = CostModel(ping_pong_warps=0)  # warpgroups do not multiply by themselves
 # The first architectures with copies to shared memory that run by themselves, with stmatrix, with ldmatrix.
 COPIES_SINCE, STORES_MATRICES_SINCE, LOADS_MATRICES_SINCE = 80, 90, 75
 
@@ -77,6 +79,7 @@ def _target(sm: int) -> NvTarget:
         shared_bytes=shared_bytes,
         most_threads=_THREADS.get(sm, 2048),
         tensor_columns=tensor_memory.COLUMNS if sm in tcgen05.ARCHITECTURES else 0,
+        cost=ONE_FOR_ALL if sm in tcgen05.ARCHITECTURES else CostModel(),
         lower=LOWER,
         native=native.NATIVE,
         kernel=_kernel,

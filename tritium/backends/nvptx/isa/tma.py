@@ -1,4 +1,4 @@
-"""TMA on Hopper: which boxes of tensors it moves to and from shared memory, and their tensor maps."""
+"""TMA on Hopper and Blackwell: which boxes of tensors it moves to and from shared memory, and their tensor maps."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...llvm.writer import Val
     from .lowering import NvLowering
 
+ARCHITECTURES = (90, 100, 103)
 MOST_ROWS = 256  # of a box
 PARAMETER = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'  # a tensor map, which nobody copies
 SCRATCH = 32 << 10  # bytes of shared memory left to the consumer warps
@@ -34,7 +35,7 @@ _NAMES = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", **{f"f8{x
 
 def support(sm: int, shared_bytes: int) -> Tma | None:
     """The TMA unit of an architecture; None where dots cannot read its buffers."""
-    if sm != 90:
+    if sm not in ARCHITECTURES:
         return None
     return Tma(fits, shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS, divides, PARAMETER, await_boxes)
 
