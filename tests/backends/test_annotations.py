@@ -13,7 +13,7 @@ WITHOUT = {
     ".": 8,
     "amdgcn": 19,
     "amdgcn/assemble": 15,
-    "amdgcn/isa": 303,
+    "amdgcn/isa": 312,
     "cpu": 77,
     "cpu/library": 18,
     "cpu/library/check": 1,
