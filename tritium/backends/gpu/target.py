@@ -59,7 +59,7 @@ class Mma(NamedTuple):
     started: Callable[..., tuple] | None = None
     takes: Callable[..., bool] = _no
     lhs_once: Callable[..., bool] = _no
-    hold: Callable[..., Any] | None = None
+    hold: Callable[..., Any] = _none
     columns: Callable[..., int | None] = _none
     scaled: Callable[..., tuple | None] = _none
     vector: Callable[..., int] = _one

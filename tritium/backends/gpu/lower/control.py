@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
@@ -42,8 +42,7 @@ def for_(g: Lowering, op: Op, lo: Sequence[Val], hi: Sequence[Val], step: Sequen
     index_type = op.operands[0].type
     until = ("s" if index_type.signed else "u") + ("gt" if counts_down(op) else "lt")
     kind, nonempty = llvm_type(index_type), op.attrs["nonempty"]
-    hold: Any = g.target.mma.hold
-    held = {k: hold(g, dot, inits[k], nonempty) for k, dot in held_sums(body) if hold is not None}
+    held = {k: g.target.mma.hold(g, dot, inits[k], nonempty) for k, dot in held_sums(body)}
     held = {k: sums for k, sums in held.items() if sums is not None}
     sizes = [_vector_size(g, y) for y in body.yields]
     inits = tuple(() if k in held else _vectors(g.w, xs, sizes[k]) for k, xs in enumerate(inits))
