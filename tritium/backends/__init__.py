@@ -83,7 +83,7 @@ def lazy(path: str) -> Callable:
     """
     module, _, name = path.partition(":")
 
-    def call(*args):
+    def call(*args: Any):
         return getattr(imported(module), name)(*args)
 
     call.__name__, call.__module__ = name, module
@@ -125,7 +125,7 @@ def may_have_device(name: str) -> bool:
     return present(name) and (name not in _SIGNS or any(map(os.path.exists, _SIGNS[name])))
 
 
-def get(target) -> Backend:
+def get(target: Any) -> Backend:
     """The backend of a target, or of a name.
 
     >>> get("cpu").name

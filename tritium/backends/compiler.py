@@ -11,6 +11,7 @@ import dataclasses
 import enum
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from tritium import backends, knobs
@@ -140,7 +141,7 @@ IGNORED = frozenset((
 ))  # fmt: skip
 
 
-def check_names(names) -> None:
+def check_names(names: Iterable[str]) -> None:
     """Refuse options nobody knows.
 
     >>> check_names(["num_wraps"])
@@ -213,7 +214,7 @@ class BaseBackend:
         """The promises a specialisation key stands for."""
         return [["tt.divisibility", 16]] if "D" in key else []
 
-    def load_dialects(self, context) -> None:
+    def load_dialects(self, context: Any) -> None:
         """Nothing: there is one IR for all targets."""
 
     def get_codegen_implementation(self, options: Options) -> dict[str, Any]:

@@ -101,10 +101,10 @@ class DriverBase(ABC):
         """A buffer larger than the last cache."""
 
     @abstractmethod
-    def clear_cache(self, cache) -> None:
+    def clear_cache(self, cache: Any) -> None:
         """Write all of that buffer, so that nothing else is left in the cache."""
 
-    def guarded_launch(self, kernel, call: Call) -> tuple[Callable, Any] | None:
+    def guarded_launch(self, kernel: Any, call: Call) -> tuple[Callable, Any] | None:
         """A fast way to launch `kernel` again with calls that look like this one, None where there is none.
 
         The result is (binder, record). `binder(records)(grid)(*args, **kwargs)` launches through the first of
@@ -113,7 +113,7 @@ class DriverBase(ABC):
         """
         return None
 
-    def guarded_lookup(self, kernel, call: Call) -> tuple[Callable, Any] | None:
+    def guarded_lookup(self, kernel: Any, call: Call) -> tuple[Callable, Any] | None:
         """A fast way to find `kernel` again for calls that look like this one, which only compiles.
 
         The result is (binder, record). `binder(records)(*args, **kwargs)` gives the kernel of the first of
@@ -121,7 +121,7 @@ class DriverBase(ABC):
         """
         return None
 
-    def roads(self, kernel) -> Any:
+    def roads(self, kernel: Any) -> Any:
         """The fast ways to launch a compiled kernel that is loaded (see `native.roads.Roads`), None for none."""
         return None
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .. import Backend, lazy
 
 _HERE = "tritium.backends.cpu.compile"
 
 
-def fingerprint(target) -> str:
+def fingerprint(target: Any) -> str:
     """The version of LLVM and the machine."""
     from ..llvm.target import cpu_target, llvm_version
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +14,13 @@ from ...ir.builder import Builder
 from ...ir.core import Module
 from ..llvm.target import compile_text, cpu_target
 
+if TYPE_CHECKING:
+    from ...ir.core import Op, Value
+
 __all__ = ["run"]
 
 
-def run(op, xs):
+def run(op: Op, xs: Any) -> Any:
     """The results of one inline assembly op, as arrays.
 
     >>> from types import SimpleNamespace
@@ -39,7 +44,7 @@ def run(op, xs):
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(attrs, kinds, shape, loc):
+def _compiled(attrs: Mapping[str, Any], kinds: tuple, shape: tuple[int, ...], loc: Any) -> Any:
     """A kernel that only loads, runs the assembly and stores: (its address, its scratch bytes, its library)."""
     from .compile import prepare
     from .lower.function import lower
@@ -57,12 +62,12 @@ def _compiled(attrs, kinds, shape, loc):
     return library.address(name), arena, library
 
 
-def _memory_kind(kind):
+def _memory_kind(kind: Any) -> Any:
     """The type of an element in memory: bools are bytes, pointers are integers."""
     return T.i8 if kind is T.i1 else T.i64 if type(kind) is T.Ptr else kind
 
 
-def _pointers(b, kind, shape, name):
+def _pointers(b: Builder, kind: Any, shape: tuple[int, ...], name: str) -> Any:
     base = b.argument(T.Ptr(_memory_kind(kind)), name)
     if not shape:
         return base
@@ -71,7 +76,7 @@ def _pointers(b, kind, shape, name):
     return ops.reshape(b, flat, shape=shape) if len(shape) > 1 else flat
 
 
-def _load(b, kind, shape, name):
+def _load(b: Builder, kind: Any, shape: tuple[int, ...], name: str) -> Any:
     x = ops.load(b, _pointers(b, kind, shape, name))
     if kind is T.i1:
         zero = ops.constant(b, value=0, type=T.i8)
@@ -79,7 +84,7 @@ def _load(b, kind, shape, name):
     return ops.cast(b, x, to=kind) if type(kind) is T.Ptr else x
 
 
-def _store(b, x, shape, name):
+def _store(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> None:
     kind = T.element(x.type)
     pointers = _pointers(b, kind, shape, name)
     ops.store(b, pointers, ops.cast(b, x, to=_memory_kind(kind)) if _memory_kind(kind) is not kind else x)

@@ -145,7 +145,7 @@ class CheckedLauncher:
     checks = 0
     fallback: Any = None
 
-    def __init__(self, src, metadata, launch: Callable, room: int):
+    def __init__(self, src: Any, metadata: Any, launch: Callable, room: int):
         self._metadata, self._launch, self._room = metadata, launch, room
         self._names, self._types = tuple(src.signature), tuple(src.signature.values())
         self._sites = [_Site(*site) for site in metadata.sites]
@@ -154,8 +154,9 @@ class CheckedLauncher:
         if metadata.preconditions:
             self._preconditions = Guard(preconditions_of(metadata))
 
-    def __call__(self, gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *args) -> None:
-        args = [x if type_ == "constexpr" else hold(x) for type_, x in zip(self._types, args, strict=True)]
+    def __call__(self, gx: int, gy: int, gz: int, stream: Any, function: int, packed_metadata: Any, told: Any,
+                 enter: Any, leave: Any, *args: Any) -> None:
+        args = tuple([x if type_ == "constexpr" else hold(x) for type_, x in zip(self._types, args, strict=True)])
         parts = [part for type_, x, name in zip(self._types, args, self._names) for part in parts_of(type_, x, name)]
         packed = b"".join(pack(type_, value) for type_, value, _, _ in parts)
         at = ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value or 0
@@ -184,7 +185,7 @@ class CheckedLauncher:
 
 
 class _Site:
-    def __init__(self, access, origin, element, shape, places):
+    def __init__(self, access: str, origin: int, element: Any, shape: tuple[int, ...], places: Any):
         self.access, self.origin, self.element, self.shape, self.places = access, origin, element, shape, places
 
     @property
@@ -245,7 +246,7 @@ def argument_of(name: str, address: int, x: Any) -> Argument:
 class Context:
     """The table that the checks of one launch read, and where they write."""
 
-    def __init__(self, metadata, sites: list[_Site], uses: _Uses, grid: tuple[int, int, int],
+    def __init__(self, metadata: Any, sites: list[_Site], uses: _Uses, grid: tuple[int, int, int],
                  arguments: dict[int, Argument], count: int):
         self.metadata, self.sites, self.uses, self.grid, self.arguments = metadata, sites, uses, grid, arguments
         self._keep: list[np.ndarray] = []
@@ -380,7 +381,7 @@ class Context:
         return segment - self.base - 1
 
 
-def updated(kernel) -> list[Found]:
+def updated(kernel: Any) -> list[Found]:
     """What is wrong with launching a sanitized kernel several times: it updates arguments that it has read."""
     sites, first, names = [_Site(*site) for site in kernel.metadata.sites], {}, _slot_names(kernel.src.signature)
     found = []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ... import knobs, passes
 from ...ir import types as T
@@ -12,10 +13,14 @@ from ...passes.instrument import rereads, sites, synchronises
 from ...passes.legalize import BETWEEN_WIDE, WIDE
 from ..llvm import target as machines
 
+if TYPE_CHECKING:
+    from ..compiler import GPUTarget, Options
+    from ..llvm.target import CpuTarget
+
 __all__ = ["assembly_view", "fusion", "llir", "obj", "pipeline", "prepare", "simplify", "target_info"]
 
 
-def target_info(cpu) -> passes.TargetInfo:
+def target_info(cpu: CpuTarget) -> passes.TargetInfo:
     """What a CPU does in one instruction. bf16 and 8-bit floats are carried as their codes everywhere.
 
     >>> T.f16 in target_info(machines.cpu_target("aarch64")).floats
@@ -30,7 +35,7 @@ def target_info(cpu) -> passes.TargetInfo:
                         dot=WIDE | ({T.bf16} if cpu.has_amx else set()), fits=MULTIPLE)
 
 
-def pipeline(target) -> tuple:
+def pipeline(target: GPUTarget) -> tuple:
     """The passes to the stage `ttir`: the same for every CPU."""
     return passes.CLEANUP
 
@@ -64,7 +69,7 @@ def fusion() -> Callable[[Module], Module]:
 WITHOUT_TILES = functools.partial(passes.inline_calls, wanted=passes.has_tiles)
 
 
-def llir(module, target, options, metadata) -> str:
+def llir(module: Module, target: GPUTarget, options: Options, metadata: Any) -> str:
     """LLVM text; the metadata gets the scratch memory of a worker and the preconditions of the kernel."""
     from .lower.function import lower
 
@@ -81,11 +86,11 @@ def llir(module, target, options, metadata) -> str:
     return text
 
 
-def obj(text, target, options, metadata) -> bytes:
+def obj(text: str, target: GPUTarget, options: Options, metadata: Any) -> bytes:
     """Machine code. The text is folded and hoisted already: LLVM's passes would take their time for nothing."""
     return machines.compile_text(text, machines.cpu_target(target.arch), passes=(), opt=knobs.cpu_opt)
 
 
-def assembly_view(asm, target) -> str:
+def assembly_view(asm: Mapping[str, Any], target: GPUTarget) -> str:
     """The machine code in words."""
     return machines.assembly(asm["llir"], machines.cpu_target(target.arch), passes=(), opt=knobs.cpu_opt)

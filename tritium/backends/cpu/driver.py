@@ -34,7 +34,7 @@ def _runtime():
     return runtime
 
 
-def _judge(kernel, gx: int, gy: int, gz: int, address: int) -> bool:
+def _judge(kernel: Any, gx: int, gy: int, gz: int, address: int) -> bool:
     """Called by the native launcher if it cannot decide whether a launch meets the preconditions of a kernel."""
     return kernel.launcher.judge((gx, gy, gz), address)
 
@@ -119,7 +119,7 @@ class Driver(DriverBase):
 
         return np.empty(64 << 20, np.int8)
 
-    def clear_cache(self, cache) -> None:
+    def clear_cache(self, cache: Any) -> None:
         """Write all of it."""
         cache.fill(0)
 
@@ -132,7 +132,7 @@ class Driver(DriverBase):
         if _runtime.cache_info().currsize:  # otherwise it reads the setting when it starts
             _runtime().set_num_threads(n)
 
-    def guarded_launch(self, kernel, call: Call) -> tuple[Callable, Any] | None:
+    def guarded_launch(self, kernel: Any, call: Call) -> tuple[Callable, Any] | None:
         """The native launcher, with a record of guards on these arguments."""
         if kernel.metadata.sanitized:
             return None
@@ -143,14 +143,14 @@ class Driver(DriverBase):
                                  checks=kernel.launcher.checks, **form)
         return _runtime().binder, made
 
-    def guarded_lookup(self, kernel, call: Call) -> tuple[Callable, Any] | None:
+    def guarded_lookup(self, kernel: Any, call: Call) -> tuple[Callable, Any] | None:
         """The native lookup, with a record of guards on these arguments."""
         form = form_of(call, lookup_guard(_tensor_guard))
         if form is None or not NATIVE:
             return None
         return _runtime().finder, record.record(0, 0, 0, owner=kernel, result=kernel, **form)
 
-    def roads(self, kernel) -> Roads | None:
+    def roads(self, kernel: Any) -> Roads | None:
         """The native ways to launch a compiled kernel."""
         if kernel.metadata.sanitized:
             return None
@@ -194,7 +194,7 @@ class Utils:
         library = _runtime().load(binary, name)
         return library, library.address(name), _registers(_runtime().target), 0, 1024
 
-    def unload_module(self, module) -> None:
+    def unload_module(self, module: Any) -> None:
         """Unmap the code of a kernel that was loaded."""
         module.unload()
 
@@ -240,14 +240,14 @@ class Interface:
     class Event:
         """A moment."""
 
-        def __init__(self, enable_timing: bool = False, **_kwargs):
+        def __init__(self, enable_timing: bool = False, **_kwargs: Any):
             self._time = 0
 
-        def record(self, stream=None) -> None:
+        def record(self, stream: Any = None) -> None:
             """Note the time."""
             self._time = time.perf_counter_ns()
 
-        def elapsed_time(self, end) -> float:
+        def elapsed_time(self, end: Any) -> float:
             """Milliseconds from this event to `end`."""
             return (end._time - self._time) / 1e6
 
@@ -257,7 +257,7 @@ class Interface:
         wait = query = synchronize
 
     @staticmethod
-    def synchronize(device=None) -> None:
+    def synchronize(device: Any = None) -> None:
         """Nothing to wait for."""
 
     @staticmethod
@@ -282,7 +282,7 @@ class Interface:
 _judging = lock()  # one fallback variant of a kernel is kept
 
 
-def _room(metadata) -> int:
+def _room(metadata: Any) -> int:
     """The pool's word on a kernel: the bytes of scratch memory of a program, and a bit if all programs run at once."""
     from tritium.backends.cpu.runtime.cooperative import BIT
 
@@ -296,7 +296,7 @@ class Launcher:
     runs the variant that `fallback()` returns.
     """
 
-    def __init__(self, src, metadata):
+    def __init__(self, src: Any, metadata: Any):
         self._name, self._names, self._types = metadata.name, tuple(src.signature), tuple(src.signature.values())
         self._stores = frozenset(getattr(metadata, "stores", ()))
         self._room = _room(metadata)
@@ -318,11 +318,12 @@ class Launcher:
         """The address of the preconditions that the native launcher checks before each launch; 0 if there are none."""
         return 0 if self._checks is None else ctypes.addressof(self._checks)
 
-    def __call__(self, gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *args) -> None:
+    def __call__(self, gx: int, gy: int, gz: int, stream: Any, function: int, packed_metadata: Any, told: Any,
+                 enter: Any, leave: Any, *args: Any) -> None:
         if self.sanitized is not None and _is_sanitizing() and (checked := self.sanitized.launcher) is not None:
             checked(gx, gy, gz, stream, self.sanitized.function, packed_metadata, told, enter, leave, *args)
             return
-        args, packed = self._pack(args)  # the arguments' memory must outlive the launch
+        _held, packed = self._pack(args)  # the arguments' memory must outlive the launch
         room = self._room
         if self._preconditions is not None:
             at = ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value or 0
@@ -382,7 +383,7 @@ def _is_sanitizing() -> bool:
 class _Sanitized:
     """The variant of a kernel that is checked: compiled when it is first launched so."""
 
-    def __init__(self, kernel):
+    def __init__(self, kernel: Any):
         self._kernel, self.function = weakref.ref(kernel), None
 
     @once_property
@@ -397,7 +398,7 @@ class _Sanitized:
         return launcher_of(kernel.src, variant.metadata)  # whatever stage the variant was compiled from
 
 
-def launcher_of(src, metadata) -> Any:
+def launcher_of(src: Any, metadata: Any) -> Any:
     """What launches a kernel on any arguments."""
     if not getattr(metadata, "sanitized", False):
         return Launcher(src, metadata)

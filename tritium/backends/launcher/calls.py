@@ -60,7 +60,7 @@ def form_of(call: Call, tensor: TensorGuard, stores: Sequence[int] = ()) -> dict
 _RANGES = {"i32": "INT32", "i64": "INT64", "u64": "UINT64"}
 
 
-def _guard(param, type_: Any, key: Any, x: Any, tensor: TensorGuard, stored: bool) -> record.Guard | None:
+def _guard(param: Any, type_: Any, key: Any, x: Any, tensor: TensorGuard, stored: bool) -> record.Guard | None:
     """What an argument must look like to be specialised as `x` was; None where the launcher cannot tell."""
     if type_ == "constexpr":
         return record.constant(x)

@@ -171,7 +171,8 @@ class Roads:
         with _arming:
             _all.add(self)
 
-    def launch(self, gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *args) -> None:
+    def launch(self, gx: int, gy: int, gz: int, stream: int, function: int, packed_metadata: Any, told: Any, enter: Any,
+               leave: Any, *args: Any) -> None:
         """Check the arguments and launch; later launches like this one need no Python."""
         self._kernel.check_count(args)
         check_sizes((gx, gy, gz))

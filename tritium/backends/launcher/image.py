@@ -11,7 +11,7 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...locks import once
 
@@ -47,18 +47,18 @@ def host() -> Host | None:
 # -- relocations: (value of the field, from the place and the symbol) --------------------------------------------------
 
 
-def _word64(memory, at: int, place: int, value: int) -> None:
+def _word64(memory: Any, at: int, place: int, value: int) -> None:
     struct.pack_into("<Q", memory, at, value & (1 << 64) - 1)
 
 
-def _relative32(memory, at: int, place: int, value: int) -> None:
+def _relative32(memory: Any, at: int, place: int, value: int) -> None:
     struct.pack_into("<i", memory, at, value - place)
 
 
 def _bits(shift: int, count: int, place_bits: int, relative: bool = False, page: bool = False) -> Callable:
     """Put `count` bits of a value, from bit `shift` on, into an instruction at bit `place_bits`."""
 
-    def patch(memory, at: int, place: int, value: int) -> None:
+    def patch(memory: Any, at: int, place: int, value: int) -> None:
         if page:
             value, place = value & -4096, place & -4096
         field = ((value - place if relative else value) >> shift) & (1 << count) - 1
@@ -68,7 +68,7 @@ def _bits(shift: int, count: int, place_bits: int, relative: bool = False, page:
     return patch
 
 
-def _page(memory, at: int, place: int, value: int) -> None:
+def _page(memory: Any, at: int, place: int, value: int) -> None:
     """ADRP: the two lowest bits of the distance in pages stand apart."""
     _bits(12, 2, 29, relative=True, page=True)(memory, at, place, value)
     _bits(14, 19, 5, relative=True, page=True)(memory, at, place, value)
@@ -219,7 +219,7 @@ class _Plan:
                 at += section.size
         return at
 
-    def write(self, memory, base: int, symbols: Mapping[str, int]) -> dict[str, int]:
+    def write(self, memory: Any, base: int, symbols: Mapping[str, int]) -> dict[str, int]:
         """Fill the memory that begins at `base`; name -> address of what the file defines."""
         file, defined = self.file, {}
         for k, place in self.places.items():

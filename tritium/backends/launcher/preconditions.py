@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...ir import types as T
 from ...ir.bounds import Pair, arguments_of, bounds, dependence_distances, residues
 from ..llvm.structs import Struct, resolve
+
+if TYPE_CHECKING:
+    from ...ir.preconditions import Preconditions
 
 __all__ = ["Guard", "text"]
 
@@ -63,7 +68,7 @@ class Guard:
     False
     """
 
-    def __init__(self, preconditions):
+    def __init__(self, preconditions: Preconditions):
         self.nonnegative, (self.distances, pairs) = preconditions.nonnegative, preconditions.disjoint or ((), ())
         self.pairs = [Pair(*pair) for pair in pairs]
         rows = (*self.nonnegative, *self.distances)
@@ -82,7 +87,7 @@ class Guard:
         """The address of the words."""
         return ctypes.addressof(self.words)
 
-    def hold(self, grid, address):
+    def hold(self, grid: Sequence[int], address: int) -> bool:
         """True if a launch with the slots at an address satisfies them."""
         slot = lambda k: ctypes.c_int64.from_address(address + 8 * k).value
         values = [slot(k) for k in self.types]
@@ -97,7 +102,7 @@ class Guard:
         self._keep(key, distances)
         return all(_fits(pair, slot, *limits) for pair, limits in zip(self.pairs, distances))
 
-    def _judge(self, grid, values):
+    def _judge(self, grid: Sequence[int], values: Sequence[int]) -> Any:
         """The dependence distances of each pair; False if a value is negative that must not be."""
         known = {k: _value(t, x) for (k, t), x in zip(self.types.items(), values)}
         if any(bounds(rows, known, grid)[0] < 0 for rows in self.nonnegative):
@@ -107,7 +112,7 @@ class Guard:
         return [(*_clipped(least, most), all(reached[k][0] >= 0 for k in pair.injective),
                  *_below(least, residues(pair, reached.__getitem__))) for pair, (least, most) in zip(self.pairs, found)]
 
-    def _keep(self, key, distances):
+    def _keep(self, key: tuple[int, ...], distances: Sequence[tuple[int, ...]]) -> None:
         """Enter a launch into the native launcher's cache, in place of the oldest."""
         entry = [*key, *itertools.chain(*distances)]
         used = [self._head.begin + k * self._size for k in range(self._head.launches)]
@@ -119,16 +124,16 @@ class Guard:
         self._next = (self._next + 1) % _AT_HAND
 
 
-def _words(pair):
+def _words(pair: Pair) -> tuple[int, ...]:
     same = () if pair.same is None else pair.same
     return pair.x, pair.y, -1 if pair.same is None else len(same), *itertools.chain(*same)
 
 
-def _clipped(least, most):
+def _clipped(least: int, most: int) -> tuple[int, int]:
     return max(least, _WORD[0]), min(most, _WORD[1])
 
 
-def _below(least, found):
+def _below(least: int, found: tuple[int, int, int]) -> tuple[int, int, int]:
     """The residues, their least reduced by whole periods to at most `least`; none if that underflows a word."""
     period, first, more = found
     if not period or least - period < _WORD[0]:
@@ -136,15 +141,16 @@ def _below(least, found):
     return period, least - (least - first) % period, more
 
 
-def _fits(pair, slot, least, most, may, period, first, more):
+def _fits(pair: Pair, slot: Callable[[int], int], least: int, most: int, may: int, period: int, first: int,
+          more: int) -> bool:
     """True if the accesses of a pair are disjoint, interleaved, or identical."""
     distance = _value(T.i64, slot(pair.y) - slot(pair.x))
     if not least <= distance <= most or period and (distance - first) % period > more:
         return True
-    return distance == 0 and may and pair.same is not None and all(slot(a) == slot(b) for a, b in pair.same)
+    return distance == 0 and bool(may) and pair.same is not None and all(slot(a) == slot(b) for a, b in pair.same)
 
 
-def _value(t, slot):
+def _value(t: T.Scalar, slot: int) -> int:
     """The integer of type `t` in the low bits of a slot."""
     low = slot & ((1 << t.bits) - 1)
     return low - (1 << t.bits) if t.signed and low >> (t.bits - 1) else low

@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ...errors import InternalError
 from ...locks import busy, lock, once
@@ -19,7 +20,7 @@ class Library:
 
     __slots__ = ("_addresses", "_engine", "_name", "_trackers")
 
-    def __init__(self, engine, name: str, tracker, addresses: dict[str, int]):
+    def __init__(self, engine: Any, name: str, tracker: Any, addresses: dict[str, int]):
         self._engine, self._name, self._addresses = engine, name, addresses
         self._trackers = [tracker]
 

@@ -7,9 +7,14 @@ hoisted out of loops and branches.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ...errors import CompilationError
 from ...ir import types as T
 from ..llvm.writer import Val, Writer, lanes, vector
+
+if TYPE_CHECKING:
+    from ...ir.opdef import OpKind
 
 __all__ = ["bitcast", "convert", "elementwise", "llvm_type", "memory_type"]
 
@@ -19,7 +24,7 @@ _FUSABLE = frozenset(("fadd", "fsub", "fmul"))
 _EXTRA = {"@llvm.ctlz": "i1"}  # intrinsics with a second, constant false operand
 
 
-def llvm_type(t) -> str:
+def llvm_type(t: T.Scalar | T.Ptr) -> str:
     """LLVM's name of an element type.
 
     >>> llvm_type(T.u16), llvm_type(T.Ptr(T.f32)), llvm_type(T.bf16), llvm_type(T.i1)
@@ -28,7 +33,7 @@ def llvm_type(t) -> str:
     return "ptr" if type(t) is T.Ptr else _TYPES[t]
 
 
-def memory_type(t) -> str:
+def memory_type(t: T.Scalar | T.Ptr) -> str:
     """The LLVM type of an element in memory: a bool is a byte.
 
     >>> memory_type(T.i1), memory_type(T.f16)
@@ -37,7 +42,7 @@ def memory_type(t) -> str:
     return "i8" if t is T.i1 else llvm_type(t)
 
 
-def elementwise(w: Writer, kind, t, xs: list[Val], contract: bool = True) -> Val:
+def elementwise(w: Writer, kind: OpKind, t: T.Scalar, xs: list[Val], contract: bool = True) -> Val:
     """An op of the table on operands of element type `t`; `contract` lets products and sums share one rounding.
 
     >>> from tritium import ops
@@ -46,7 +51,8 @@ def elementwise(w: Writer, kind, t, xs: list[Val], contract: bool = True) -> Val
     >>> "fadd contract float %x, %x" in w.text()
     True
     """
-    spelled = kind.row.llvm.get(t.kind) or kind.row.llvm.get("any")
+    row: Any = kind.row
+    spelled = row.llvm.get(t.kind) or row.llvm.get("any")
     if spelled is None:
         raise CompilationError(None, None, f"op {kind.name} on {t} has no LLVM instruction and was not expanded")
     if spelled in _GUARDED:
@@ -69,7 +75,7 @@ def _number(x: Val) -> int | None:
     return int(text) if text.lstrip("-").isdigit() else None
 
 
-def _division(w: Writer, opcode: str, t, x: Val, y: Val) -> Val:
+def _division(w: Writer, opcode: str, t: T.Scalar, x: Val, y: Val) -> Val:
     known = _number(y)
     if known and known != -1:
         return w.binary(opcode, x, y)
@@ -87,7 +93,7 @@ def _division(w: Writer, opcode: str, t, x: Val, y: Val) -> Val:
     return w.select(by_zero, x if opcode.endswith("rem") else zero, out)
 
 
-def _shift(w: Writer, opcode: str, t, x: Val, n: Val) -> Val:
+def _shift(w: Writer, opcode: str, t: T.Scalar, x: Val, n: Val) -> Val:
     known = _number(n)
     if known is not None and 0 <= known < t.bits:
         return w.binary(opcode, x, n)
@@ -100,7 +106,7 @@ def _shift(w: Writer, opcode: str, t, x: Val, n: Val) -> Val:
 _GUARDED = dict.fromkeys(("sdiv", "udiv", "srem", "urem"), _division) | dict.fromkeys(("shl", "lshr", "ashr"), _shift)
 
 
-def convert(w: Writer, x: Val, source, target) -> Val:
+def convert(w: Writer, x: Val, source: Any, target: Any) -> Val:
     """`x` of element type `source` as `target`, as the cast table of the language says (nearest even).
 
     >>> w = Writer()
@@ -127,7 +133,7 @@ def convert(w: Writer, x: Val, source, target) -> Val:
     return w.cast("fpext" if target.bits > source.bits else "fptrunc", x, out)
 
 
-def _from_int(w: Writer, x: Val, source, target, out: str) -> Val:
+def _from_int(w: Writer, x: Val, source: Any, target: Any, out: str) -> Val:
     if target.is_int:
         if target.bits <= source.bits:
             return w.cast("trunc", x, out)
@@ -138,7 +144,7 @@ def _from_int(w: Writer, x: Val, source, target, out: str) -> Val:
     return w.cast(opcode, x, out)
 
 
-def _pointer(w: Writer, x: Val, source, target, out: str) -> Val:
+def _pointer(w: Writer, x: Val, source: Any, target: Any, out: str) -> Val:
     if type(source) is type(target):
         return x
     if type(target) is T.Ptr:
@@ -148,7 +154,7 @@ def _pointer(w: Writer, x: Val, source, target, out: str) -> Val:
     return w.cast("ptrtoint", x, out)
 
 
-def bitcast(w: Writer, x: Val, source, target) -> Val:
+def bitcast(w: Writer, x: Val, source: Any, target: Any) -> Val:
     """The same bits as another element type.
 
     >>> w = Writer()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ... import knobs, locks
 from ...errors import InternalError
@@ -122,7 +122,7 @@ def _arm(triple: str, cpu: str, features: str, has: frozenset[str]) -> CpuTarget
 CPU_TARGETS = {name: _cpu(level) for name, level in levels.LEVELS.items()}
 
 
-def cpu_target(name: str | None = "host") -> CpuTarget:
+def cpu_target(name: str | int | None = "host") -> CpuTarget:
     """The CPU called `name`: the one kernels run on ("host", or no name at all), or one to cross-compile for.
 
     "host" is this machine, or the part of it that `knobs.cpu` (TRITIUM_CPU) leaves; it is settled when first asked for.
@@ -133,7 +133,7 @@ def cpu_target(name: str | None = "host") -> CpuTarget:
     >>> cpu_target("x86-64-v4,-avx512").simd, cpu_target("x86-64-v2").simd
     ('avx2', 'sse')
     """
-    return _process_cpu() if name in ("host", "", None) else CPU_TARGETS.get(name) or _named(name)
+    return _process_cpu() if name in ("host", "", None) else CPU_TARGETS.get(str(name)) or _named(str(name))
 
 
 def check_runs_here(name: str | None) -> None:
@@ -288,7 +288,7 @@ def _save(text: str) -> str:
     return file.name
 
 
-def _optimize(module, tm, passes: tuple[str, ...] | str) -> None:
+def _optimize(module: Any, tm: Any, passes: tuple[str, ...] | str) -> None:
     if not passes:
         return
     binding = llvm()

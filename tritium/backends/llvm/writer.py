@@ -148,7 +148,7 @@ def _pack(code: str, x: float) -> bytes:
         return struct.pack(code, float("inf") if x > 0 else float("-inf"))
 
 
-def _literal(type: str, x) -> str:
+def _literal(type: str, x: Any) -> str:
     if type in _FLOATS:
         return float_text(type, x)
     if type == "ptr":
@@ -309,7 +309,7 @@ class Writer:
         self.levels[level].lines.append(f"  {v} = {text}{self.here}")
         return v
 
-    def const(self, type: str, x) -> Val:
+    def const(self, type: str, x: Any) -> Val:
         """The constant `x` of `type`, the same in all lanes of a vector.
 
         >>> w = Writer()

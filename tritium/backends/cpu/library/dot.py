@@ -292,7 +292,7 @@ def dot(target: CpuTarget, kind: str) -> str:
     return w.text()
 
 
-def _is_large(w, m, n, depth, lda, panel, rows, unroll):
+def _is_large(w: Writer, m: Val, n: Val, depth: Val, lda: Val, panel: Val, rows: int, unroll: int) -> Val:
     """Whether to pack A and B: A's rows are far apart, enough panels follow, `unroll` divides K, and there is scratch
     memory."""
     distant = w.compare("icmp sge", lda, w.binary("add", depth, depth))
@@ -303,17 +303,19 @@ def _is_large(w, m, n, depth, lda, panel, rows, unroll):
     return functools.reduce(lambda x, y: w.binary("and", x, y), (distant, wide, high, even, given))
 
 
-def _heights(target):
+def _heights(target: CpuTarget) -> tuple[int, ...]:
     """The heights of the tiles that cover the remaining rows: sizes are powers of two."""
     return (target.dot_rows, 2, 1) if target.dot_rows % 4 else (target.dot_rows, 1)
 
 
-def _first_rows(tile, a, b, c, j, depth, m, fresh, done):
+def _first_rows(tile: _Tile, a: _Matrix, b: _Matrix, c: _Matrix, j: Val, depth: Val, m: Val, fresh: Val,
+                done: Val) -> tuple[_Matrix, Val]:
     """Multiply the first rows by a panel of B and copy it; returns the panel for the other rows, and the first of them.
 
     `done`: all rows of full tiles have been computed already.
     """
     w, packed, zero = tile.w, tile.panel, tile.w.const("i64", 0)
+    assert packed is not None, "a tile of the first rows copies to a panel"
     near = w.compare("icmp eq", packed.base, value("ptr", "null"))
     worth = w.compare("icmp sge", w.select(w.binary("or", done, near), zero, m), w.const("i64", tile.rows))
     with w.when(worth, likely=True):

@@ -18,10 +18,14 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .... import knobs
 from ...llvm.target import compile_text, cpu_target
 from .job import HEADER
+
+if TYPE_CHECKING:
+    from ...compiler import GPUTarget
 
 __all__ = ["launcher_so", "objects", "so"]
 
@@ -67,7 +71,7 @@ fail:
 """
 
 
-def objects(text: str, name: str, entry: str, arch: str) -> dict[str, bytes]:
+def objects(text: str, name: str, entry: str, arch: str | int) -> dict[str, bytes]:
     """File ending -> object code of a CPU kernel's text, under the name `entry`, and of the parts of the runtime it
     calls.
 
@@ -102,7 +106,7 @@ def objects(text: str, name: str, entry: str, arch: str) -> dict[str, bytes]:
             **{f".{name}.o": compile_text(text, target) for name, text in weak.items()}}
 
 
-def so(asm, target) -> bytes:
+def so(asm: Any, target: GPUTarget) -> bytes:
     """A shared object with the kernel, under its name."""
     metadata = asm.metadata
     if getattr(metadata, "preconditions", None):
@@ -113,7 +117,7 @@ def so(asm, target) -> bytes:
     return linked([compile_text(entry, cpu_target(target.arch)), *made.values()])
 
 
-def launcher_so(asm, target) -> bytes:
+def launcher_so(asm: Any, target: GPUTarget) -> bytes:
     """A shared object with `run_from_nativert`: the same for all kernels."""
     return linked([compile_text(_LAUNCHER, cpu_target(target.arch))])
 

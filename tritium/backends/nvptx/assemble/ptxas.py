@@ -9,7 +9,9 @@ import shutil
 import struct
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from .... import cache, knobs
 from ....errors import OutOfResources, PTXASError
@@ -30,7 +32,7 @@ def ptxas():
     return None
 
 
-def hand_over(settings):
+def hand_over(settings: dict[str, Any]) -> str | None:
     """Tell another process where the assembler is; without one it ends at PTX, which the driver of this one takes."""
     path = ptxas()
     if path is None:
@@ -39,7 +41,7 @@ def hand_over(settings):
     return None
 
 
-def _inside(package, path):
+def _inside(package: str, path: str) -> str | None:
     from importlib.util import find_spec
 
     try:
@@ -54,7 +56,7 @@ def _inside(package, path):
 
 
 @once
-def version(path):
+def version(path: str) -> str:
     """Version text of an assembler, part of the cache key; asking a program takes 20 ms, so the answer is kept."""
     if not os.access(path, os.X_OK):
         raise PTXASError(f"{path} is no assembler that can be run: no such program\nhint: see TRITON_PTXAS_PATH")
@@ -72,7 +74,7 @@ def version(path):
     return said.splitlines()[-1]
 
 
-def assemble(ptx, arch, options=()):
+def assemble(ptx: str, arch: str, options: Sequence[str] = ()) -> tuple[bytes, dict[str, int]]:
     """(cubin, {"n_regs", "n_spills"}) of a PTX text.
 
     Raises PTXASError with what the assembler said, or OutOfResources if there are not enough registers.
@@ -90,7 +92,7 @@ def assemble(ptx, arch, options=()):
         return binary.read_bytes(), usage(done.stderr)
 
 
-def has_lines(ptx):
+def has_lines(ptx: str) -> bool:
     """Whether a PTX text says which lines of the source it comes from.
 
     >>> has_lines(".loc 1 7 0")
@@ -105,7 +107,7 @@ _CLOSE = 0.9  # of the registers in use: with fewer, the assembler would have to
 _MANY, _LARGE = 256, 400_000  # words spilled; characters of a text that takes too long to be assembled twice
 
 
-def registers(num_warps, most=None):
+def registers(num_warps: int, most: int | None = None) -> int:
     """The most registers of a thread in blocks of `num_warps` warps, at most `most`.
 
     >>> registers(4), registers(16), registers(16, most=64)
@@ -140,7 +142,7 @@ def all_registers(traits: Traits, used: dict[str, int], size: int) -> int | None
     return most if used["n_regs"] <= most // 2 else None
 
 
-def spills(cubin):
+def spills(cubin: bytes) -> Any:
     """Whether threads of a kernel keep something in memory of their own, read off its machine code (ELF).
 
     >>> spills(b"no machine code")
@@ -164,7 +166,7 @@ _INFO = b".nv.info\0"
 _FRAME_SIZE, _SIZED = 0x11, 4  # an attribute: (function, bytes); the form of those that say how long they are
 
 
-def _frames(info):
+def _frames(info: bytes) -> Any:
     """(function, bytes on its stack) in what is said of the functions of a binary."""
     at = 0
     while at < len(info):
@@ -196,7 +198,7 @@ def room_for_another(traits: Traits, used: dict[str, int], shared: int) -> int |
     return most if fits and most >= _CLOSE * used["n_regs"] else None
 
 
-def failure(said):
+def failure(said: str) -> Any:
     """The error for what an assembler said; for an instruction that finds too few registers, how many it wants.
 
     >>> failure("(C7602) Insufficient registers (24) to compile ... with register target of 58 or higher.").required
@@ -206,7 +208,7 @@ def failure(said):
     return OutOfResources(int(found[2]), int(found[1]), "registers") if found else PTXASError(said)
 
 
-def usage(log):
+def usage(log: str) -> dict[str, int]:
     """Registers and spilled words out of `ptxas -v`; nothing if it does not say, as a driver that remembers a text.
 
     >>> usage("Used 32 registers, ... 8 bytes spill stores, 16 bytes spill loads")

@@ -17,8 +17,13 @@ describes the context and what it leads to.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from . import lanes, races, regions, reports, rows, segments, tables
 from .tables import CONTEXT, KINDS, PATTERN, RECORD, REGION, SLOTS, flag
+
+if TYPE_CHECKING:
+    from ....llvm.target import CpuTarget
 
 __all__ = ["CONTEXT", "KINDS", "MODULES", "PATTERN", "RECORD", "REGION", "SLOTS", "SYMBOLS", "check", "flag"]
 
@@ -28,7 +33,7 @@ _PARTS = (reports, regions, segments, races, lanes, rows)
 MODULES = (tables, *_PARTS)
 
 
-def check(target) -> str:
+def check(target: CpuTarget | None) -> str:
     """The text.
 
     >>> check(None).count("define void @tt.check")
