@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def exchanges(target: Target, source: Layout, to: Layout, size: int) -> tuple[list[int], Layout, Layout] | None:
-    """(bits of lanes to exchange with the last bits of registers in turn, source with its registers in order, the layout
+    """(bits of lanes to exchange with the last bit of registers in turn, source with its registers in order, the layout
     that results) if a target can turn one layout into another so; None if not.
 
     >>> from types import SimpleNamespace
