@@ -25,7 +25,41 @@ from tritium.errors import TritonError  # noqa: E402
 from tritium.tools.disasm import get_sass  # noqa: E402
 
 PAGE = ROOT / "docs" / "amd-code.md"
-HEAD = """# Kernels on AMD GPUs, in numbers
+HEAD = """# Code for AMD GPUs
+
+How kernels become code objects for AMD GPUs, and what they come to. Nobody has run them on a device yet.
+
+## From tile IR to a code object
+
+The stages are those of every GPU ([gpu.md](gpu.md)), then LLVM's text (`llir`) and a code object (`hsaco`). LLVM makes
+machine code at once; the assembly is a view, `kernel.asm["amdgcn"]`, made when somebody asks for it.
+
+- **Global memory.** Tiles are loaded and stored through buffer resources where every address lies within 2 GiB behind
+  an argument. Lanes that a mask leaves out get an offset out of bounds: no branch. Where it does not follow from the
+  code, the launcher checks it from arguments and grid before a launch, and launches a variant without buffers if it
+  does not hold. `AMDGCN_USE_BUFFER_OPS=0` makes none.
+- **Lanes** exchange values by moves within a row of 16 (DPP), which LLVM joins with the operation that uses them, and
+  by permutations of rows; only lanes that are farther apart go through the unit of shared memory.
+- **Loops with dots.** The tiles of the next iteration are loaded into registers while this one multiplies, if
+  `num_stages` is above 1 and registers are left beside the sums.
+- **Functions** such as `exp` and `log` are the hardware's instructions or ours: no device library is linked.
+- **Atomics** are single instructions for memory of the device. With `scope="sys"` floats are added by a loop, for
+  memory that other devices see at once may be of a kind that has no such instruction.
+- **Shared memory** has a fixed size in the code object. Nothing is given at a launch, unless a program wants more than
+  there is; then the driver refuses it.
+- **Linking.** LLVM's object is relocatable, and the HIP runtime loads shared objects. `amdgcn/assemble/link.py` links
+  one object in 200 lines. It takes the place of LLVM's linker, which is no part of llvmlite: packages that have it
+  (`ziglang`) weigh 90 MB. Where such a package is installed, the tests compare.
+- **Inline assembly** is refused: an assembler is no part of llvmlite either.
+
+`waves_per_eu=n` asks LLVM for so few registers that n warps fit on a SIMD, `allow_flush_denorm=True` flushes subnormal
+floats, `matrix_instr_nonkdim` and `kpack` choose the shape of matrix instructions. `maxnreg` and `num_ctas` are
+refused.
+
+A kernel's metadata have `n_regs` (vector registers), `n_agprs` among them, `n_sgprs`, `n_spills`, `scratch` (bytes of a
+thread's memory), `arguments` (offset, size and kind of each) and `messages`.
+
+## Kernels in numbers
 
 The kernels of `tritium/kernels`, with the sizes that `tests/backends/gpu/toy/collection.py` gives them: small ones, for
 emulators. Each cell has instructions, registers of a thread and bytes of shared memory. NVIDIA's instructions are those

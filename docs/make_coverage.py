@@ -33,13 +33,13 @@ def silence():
 
 def run() -> dict[tuple[str, str], str]:
     """(name, engine) -> nothing where it works, or the first line of what went wrong."""
-    from tests.language.coverage.engines import ENGINES
     from tests.language.coverage.kernels import Kernels, check
+    from tests.language.coverage.page import COLUMNS
     from tests.language.coverage.rows import all_rows
 
     kernels, results = Kernels(all_rows()), {}
     for row in all_rows():
-        for name, engine in ENGINES.items():
+        for name, engine in COLUMNS.items():
             try:
                 with silence(), warnings.catch_warnings(action="ignore"):
                     check(row, kernels[row.name], engine)

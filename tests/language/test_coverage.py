@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tritium.language as tl
-from tests.language.coverage.engines import ENGINES, cuda
+from tests.language.coverage.engines import AMD, ENGINES, cuda
 from tests.language.coverage.kernels import Kernels, check, compare
 from tests.language.coverage.page import GAPS, PAGE, declared, render
 from tests.language.coverage.rows import Form, all_rows
@@ -46,6 +46,18 @@ def test_name(name, engine):
         return
     with pytest.raises(TritonError, match=re.escape(reason)):
         check(ROWS[name], kernels()[name], ENGINES[engine])
+
+
+@pytest.mark.parametrize(("name", "engine"), [(name, [*AMD][k % 2]) for k, name in enumerate([*ROWS][::37])])
+@pytest.mark.filterwarnings("ignore:view is deprecated")
+def test_name_on_an_emulated_gpu(name, engine):
+    """A sample: the page is written by running all."""
+    reason = GAPS.get((name, engine))
+    if reason is None:
+        check(ROWS[name], kernels()[name], AMD[engine])
+        return
+    with pytest.raises(Exception, match=re.escape(reason)):
+        check(ROWS[name], kernels()[name], AMD[engine])
 
 
 @pytest.mark.gpu

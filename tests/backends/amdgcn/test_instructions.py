@@ -2,6 +2,7 @@
 
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -111,6 +112,37 @@ def test_hints_for_caches_and_zeros_for_masked_elements(arch, load, store):
     assert re.search(rf"buffer_load.* {load}$", text, re.MULTILINE), text
     assert re.search(rf"buffer_store.* {store}$", text, re.MULTILINE)
     assert not re.search(r"buffer_load.*\n(.*\n)*?.*cndmask", text)
+
+
+# --- atomics ----------------------------------------------------------------------------------------------------------
+@triton.jit
+def added(x, y, N: tl.constexpr, scope: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.atomic_add(y + i, tl.load(x + i), sem="relaxed", scope=scope)
+
+
+@pytest.mark.parametrize(("arch", "dtype", "scope", "name"), [
+    ("gfx90a", np.float32, "gpu", "add_f32"), ("gfx90a", np.float16, "gpu", "pk_add_f16"),
+    ("gfx942", ml_dtypes.bfloat16, "gpu", "pk_add_bf16"), ("gfx1100", np.float32, "gpu", "add_f32"),
+    ("gfx1201", np.float16, "gpu", "pk_add_f16"), ("gfx90a", np.float32, "sys", "cmpswap"),
+])  # fmt: skip
+def test_sums_are_one_instruction(arch, dtype, scope, name):
+    """Memory that other devices see may be of a kind whose caches add no floats: there it is a loop."""
+    module, _ = module_of(added, [np.zeros(128, dtype), np.zeros(128, dtype), 128, scope])
+    text = assembly(module, arch, num_warps=1)
+    assert set(re.findall(r"global_atomic_(\w+)", text)) == {name}
+
+
+@triton.jit
+def timed(x):
+    tl.store(x, tl.extra.cuda.globaltimer())
+
+
+def test_time_is_in_nanoseconds():
+    """The counter has 100 MHz."""
+    module, _ = module_of(timed, [np.zeros(1, np.int64)])
+    assert "s_memrealtime" in assembly(module, "gfx942")
+    assert re.search(r"mul i64 %\S+, 10\b", compiled(module, "gfx1201")[0]["llir"])
 
 
 # --- functions and conversions ----------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from ...passes.assumed import Assumed
 
 RECORDS = 1 << 31  # bytes of a buffer: offsets of this and more are out of bounds
 WIDEST = 16  # bytes of an access
-_ACCESSES = (ops.load, ops.store)
 
 
 def use_buffers(module: Module) -> Module:
@@ -48,7 +47,7 @@ def use_buffers(module: Module) -> Module:
 
 def _base(op: Op, known: Derivations, assumed: Assumed) -> Arg | None:
     """The argument that a tile of addresses counts from, if its offsets are within a buffer."""
-    if op.kind not in _ACCESSES or type(op.pointer.type) is not T.Tile:
+    if not op.kind.access or op.kind.atomic or op.kind.async_copy or type(op.pointer.type) is not T.Tile:
         return None
     if op.attrs.get("volatile") or op.attrs.get("cache") == ".cv":
         return None

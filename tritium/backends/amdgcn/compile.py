@@ -13,12 +13,14 @@ from . import records
 from .assemble.link import link
 from .assemble.resources import resources_of
 from .buffer_accesses import use_buffers
+from .isa.atomics import NOTHING
 from .isa.target import AmdTarget
 
 # What code generation needs of LLVM's passes: registers of private memory, and common addresses.
 PASSES = ("sroa", "newgvn", "instcombine", "simplifycfg")
 # The form of code objects that ROCm 5.7 and newer load; implicit arguments begin with the numbers of programs.
-_VERSION = ['!llvm.module.flags = !{!999999}', '!999999 = !{i32 1, !"amdhsa_code_object_version", i32 500}']
+_VERSION = ["!llvm.module.flags = !{!999999}", '!999999 = !{i32 1, !"amdhsa_code_object_version", i32 500}',
+            f"{NOTHING} = !{{}}"]  # fmt: skip
 
 
 def ttgir(module, target, options, metadata):

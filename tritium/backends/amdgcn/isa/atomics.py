@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from ....ir import types as T
+from ...gpu.lower.convert import pack
 from ...gpu.lower.words import bytes_of
 from .global_memory import guarded, zero
 
 _ORDER = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
-# Memory of the device that no other device writes: LLVM may use the instructions of its own caches.
+# Pairs that one instruction adds to, by family.
+_PAIRS = {"cdna2": (T.f16,), **dict.fromkeys(("cdna3", "cdna4", "rdna4"), (T.f16, T.bf16))}
+# What is updated within one device is ordinary memory of that device: instructions of its caches do. For memory that
+# others see at once LLVM writes loops around compare-and-swap.
+NOTHING = "!999998"  # an empty node of metadata
+_ORDINARY = "".join(f", !amdgpu.{what} {NOTHING}" for what in ("no.fine.grained.memory", "no.remote.memory"))
 SCOPES = {"gpu": 'syncscope("agent")', "cta": 'syncscope("workgroup")', "sys": ""}
 
 
+def widest(family, how, t):
+    """The most neighbours of type `t` that one instruction updates."""
+    return 2 if how == "add" and t in _PAIRS.get(family, ()) else 1
+
+
 def atomic(g, op, pointer, t, values, mask):
-    """Read-modify-write of one element; the old value, 0 where the mask is off. Bits are exchanged as integers."""
+    """Read-modify-write of neighbours; the old values, 0 where the mask is off. Bits are exchanged as integers."""
     w, how, kind = g.w, op.attrs.get("how", "cas"), values[0][0].type
+    if len(values[0]) > 1:
+        both = pack(w, values[0])
+        update = lambda: _update(g, op, how, t, pointer, [both])
+        (old,) = update() if mask is None else guarded(g, mask, update, [zero(both.type)])
+        return [w.extract(old, k) for k in range(len(values[0]))]
     xs, back = [v[0] for v in values], None
     if how in ("cas", "xchg", "load", "store") and not kind.startswith("i"):
         pointers = kind.startswith("ptr")
@@ -41,7 +57,7 @@ def _update(g, op, how, t, pointer, xs):
     """The instruction; the old value."""
     w, word = g.w, xs[0].type
     order, scope = _ORDER[op.attrs.get("sem", "relaxed")], SCOPES[op.attrs.get("scope", "gpu")]
-    size = bytes_of(word)
+    size = bytes_of(word) if word[0] != "<" else 4
     if how == "load":
         return [w.effect(f"load atomic {word}, {pointer.typed} {scope} {order}, align {size}", word)]
     if how == "store":
@@ -54,4 +70,7 @@ def _update(g, op, how, t, pointer, xs):
     name = how
     if how in ("add", "min", "max") and type(t) is not T.Ptr:
         name = ("f" if t.is_float else "u" if how != "add" and not t.signed else "") + how
-    return [w.effect(f"atomicrmw {name} {pointer.typed}, {xs[0].typed} {scope} {order}", word)]
+    notes = _ORDINARY if scope else ""
+    if name == "fadd":
+        notes += f", !amdgpu.ignore.denormal.mode {NOTHING}"
+    return [w.effect(f"atomicrmw {name} {pointer.typed}, {xs[0].typed} {scope} {order}, align {size}{notes}", word)]

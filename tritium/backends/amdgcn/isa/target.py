@@ -9,10 +9,10 @@ from ....errors import TritonError
 from ...gpu.cost_model import CostModel
 from ...gpu.lower import LOWER as SHARED
 from ...gpu.target import Target
-from . import atomics, global_memory, messages, mma, native, shuffles, threads
+from . import atomics, global_memory, inline_asm, messages, mma, native, shuffles, threads
 from .architectures import ARCHITECTURES
 
-LOWER = {**SHARED, **mma.LOWER}
+LOWER = {**SHARED, **mma.LOWER, **inline_asm.LOWER}
 
 # Nobody has measured these on a device. On CDNA sums of matrix products have registers of their own, so half of the
 # others may wait for the next iteration's tiles. On RDNA they all share 256, and fragments take many.
@@ -89,6 +89,7 @@ def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
         float_to_int=native.float_to_int,
         print_values=messages.print_values,
         assert_failed=messages.assert_failed,
+        widest_atomic=functools.partial(atomics.widest, arch.family),
         carries_words=True,
         pair_cast=functools.partial(native.pair_cast, arch.family),
         reciprocal=native.reciprocal,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+TICK = 10  # nanoseconds
 _CONVERGENT = "convergent nounwind"
 
 
@@ -29,11 +30,12 @@ def _programs(g, axis):
 
 
 def clock(g, what):
-    """Ticks of a constant rate as i64 (100 MHz on most), or the number of the compute unit."""
+    """Nanoseconds as i64, of a counter that runs at 100 MHz, or the number of the compute unit."""
     if what in ("time", "globaltimer"):
         full = "llvm.amdgcn.s.memrealtime" if g.target.generation < 11 else "llvm.readsteadycounter"
         g.w.declare(full, "i64", [], "nounwind")
-        return g.w.effect(f"call i64 @{full}()", "i64")
+        ticks = g.w.effect(f"call i64 @{full}()", "i64")
+        return g.w.effect(f"mul i64 {ticks}, {TICK}", "i64")
     return special_register(g, *_UNIT[g.target.generation])
 
 

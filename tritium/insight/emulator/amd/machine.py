@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import numpy as np
 
 from tritium.backends.amdgcn import records
 from tritium.backends.amdgcn.isa.target import AmdTarget
+from tritium.backends.amdgcn.isa.threads import TICK
 from tritium.insight.emulator.amd import buffers, lanes, matrix, numbers
 from tritium.insight.emulator.amd.lds import Lds
 from tritium.insight.emulator.code import split_list, split_type
@@ -191,6 +193,11 @@ def _nothing(m, result, inputs, *groups):
     return lambda: None
 
 
+def _ticks(m, result, inputs):
+    """Time goes on, and no two threads read the same."""
+    return lambda: (time.perf_counter_ns() // TICK + np.arange(m.threads)).astype(np.uint64)
+
+
 def _constant(dtype):
     return lambda m, result, inputs, *groups: lambda: np.zeros(m.threads, dtype)
 
@@ -203,7 +210,7 @@ _TABLE = [
     (r"llvm\.amdgcn\.s\.waitcnt", _wait),
     (r"llvm\.amdgcn\.endpgm", _end),
     (r"llvm\.amdgcn\.(?:sched\.barrier|sched\.group\.barrier|s\.setprio|s\.sleep|iglp\.opt|s\.nop)", _nothing),
-    (r"llvm\.amdgcn\.s\.(?:memrealtime|memtime)|llvm\.readsteadycounter|llvm\.readcyclecounter", _constant(np.uint64)),
+    (r"llvm\.amdgcn\.s\.(?:memrealtime|memtime)|llvm\.readsteadycounter|llvm\.readcyclecounter", _ticks),
     (r"llvm\.amdgcn\.s\.getreg", _constant(np.uint32)),
     *lanes.TABLE,
     *buffers.TABLE,
