@@ -67,6 +67,7 @@ INSIDE = {
         "ops": set(),
         "analysis": {"ops"},
         "tma": GPU_BASE,
+        "tensor_memory": GPU_BASE,
         "cost_model": set(),
         "target": {"cost_model"},
         "layout": GPU_BASE,
@@ -75,7 +76,8 @@ INSIDE = {
         "rewrite": GPU_BASE | {"layout", "pipeline"},
         "shared_memory": GPU_BASE,
         "lower": GPU_BASE | {"layout", "shared_memory"},
-        "passes": GPU_BASE | {"target", "tma", "layout", "cluster", "pipeline", "rewrite", "shared_memory"},
+        "passes": GPU_BASE | {"target", "tma", "tensor_memory", "layout", "cluster", "pipeline", "rewrite",
+                              "shared_memory"},
     },
     "backends/cpu": {
         "library": set(),

@@ -35,8 +35,8 @@ def accumulate(module):
             return None
         for product, other, before in zip(op.operands, op.operands[::-1], b.original.operands):
             if _from_zero(product) and counts[before] == 1 and b.is_here(product):
-                x, y, _ = product.operands
-                return b.emit_as_is(ops.dot, (x, y, other), product.attrs, loc=product.loc)
+                x, y, _, *rest = product.operands
+                return b.emit_as_is(ops.dot, (x, y, other, *rest), product.attrs, loc=product.loc)
         return None
     return sweep(module, rule)
 

@@ -235,13 +235,13 @@ def _dot(target_info, t):
 
 def _dot_as(wider, b, op):
     """Both operands in a type that holds the values of either."""
-    x, y, acc = op.operands
+    x, y, *rest = op.operands
     found = [wider[t] for t in map(T.element, (x.type, y.type)) if t in wider]
     if not found:
         return None
     to = max(found, key=lambda t: t.exponent)
     convert = lambda v: v if T.element(v.type) is to else ops.cast(b, v, to=to)
-    return b.emit(ops.dot, (convert(x), convert(y), acc), op.attrs)
+    return b.emit(ops.dot, (convert(x), convert(y), *rest), op.attrs)
 
 
 def _sort(target_info, t):

@@ -37,8 +37,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--json", metavar="FILE", help="write the findings as JSON, too; - writes to stdout")
     p.add_argument("--patience", type=float, default=20.0, metavar="SECONDS",
                    help="how long a loop may wait for another program (default: %(default)s)")
-    p.add_argument("--target", metavar="TARGET", help="run what is compiled for this GPU (cuda:90a, hip:gfx942, ...) on "
-                   "an emulated one, with its barriers and copies")
+    p.add_argument("--target", metavar="TARGET", help="run what is compiled for this GPU (cuda:90a, hip:gfx942, ...) "
+                   "on an emulated one, with its barriers and copies")
     p.add_argument("--programs", type=int, default=32, metavar="COUNT",
                    help="how many programs of a launch the emulated GPU runs (default: %(default)s)")
     return p

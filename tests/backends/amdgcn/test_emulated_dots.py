@@ -8,10 +8,18 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.amdgcn import compiled
+from tests.backends.gpu import test_block_scaled, test_language
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
+from tritium import ops
+from tritium.backends.compiler import GPUTarget
+from tritium.backends.gpu import ops as gpu_ops
+from tritium.frontend.lower import lower
 from tritium.insight import emulator
+from tritium.insight.emulator.memory import Memory
 from tritium.interp.machine import interpret
+from tritium.ir.core import walk
 
 
 @triton.jit
@@ -35,9 +43,24 @@ def codes(rng, shape, dtype):
 
 
 def numbers(rng, shape, dtype):
-    if dtype.itemsize == 1 and dtype != np.int8:
-        return codes(rng, shape, dtype)
-    return rng.integers(-100, 100, shape).astype(dtype) if dtype == np.int8 else rng.standard_normal(shape).astype(dtype)
+    if dtype == np.int8:
+        return rng.integers(-100, 100, shape).astype(dtype)
+    return codes(rng, shape, dtype) if dtype.itemsize == 1 else rng.standard_normal(shape).astype(dtype)
+
+
+def launched(module, args, arch, warps, **options):
+    """Run a kernel of one program on an emulated GPU; returns its LLVM text."""
+    text, metadata = emulator.llvm_of(module, arch, warps, **options)
+    assert emulator.fit(metadata, args, (1, 1, 1))
+    target, memory = emulator.target_of(arch), Memory(args)
+    threads, machine = target.warp_size * warps, emulator.machine_of(target)
+    emulator.execute(text, memory, (1, 1, 1), threads, metadata["shared"], make=machine)
+    return text
+
+
+def instructions(text):
+    """The matrix instructions that a kernel calls."""
+    return {*re.findall(r"call .*@llvm\.amdgcn\.((?:mfma|wmma)[\w.]+)\(", text)}
 
 
 def compare(arch, kinds, shape=(32, 32, 32), warps=4, steps=2, how="ieee", tolerance=1e-5, **options):
@@ -48,12 +71,11 @@ def compare(arch, kinds, shape=(32, 32, 32), warps=4, steps=2, how="ieee", toler
     c = rng.integers(-9, 9, (m, n)).astype(out)
     module, values = module_of(product, (a, b, c, steps, m, n, k, how))
     mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
-    emulator.run(module, mine, arch=arch, num_warps=warps, **options)
+    text = launched(module, mine, arch, warps, **options)
     interpret(module, theirs, (1,))
     largest = max(1.0, float(np.abs(theirs[2].astype(np.float64)).max()))
     agree([theirs[2] / largest], [mine[2] / largest], tolerance)
-    text, _ = emulator.llvm_of(module, arch, warps, **options)
-    return {x.split("(")[0] for x in re.findall(r"call .*@llvm\.amdgcn\.((?:mfma|wmma)\S+)\(", text)}
+    return instructions(text)
 
 
 F16, BF16, F32, F64, I8 = np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int8
@@ -113,3 +135,61 @@ def test_launch_options(options):
 @pytest.mark.parametrize(("arch", "kinds"), [("gfx942", (F16, F16)), ("gfx1100", (E5Z, E4)), ("gfx942", (E5Z, E5Z))])
 def test_threads_multiply_small_tiles(arch, kinds):
     assert compare(arch, kinds, (8, 16, 16)) == set()
+
+
+@triton.jit
+def chained(a_ptr, b_ptr, d_ptr, c_ptr, M: tl.constexpr, K: tl.constexpr):
+    """c = (a @ b) @ d, rounded to f16 between."""
+    rows, inner = tl.arange(0, M), tl.arange(0, K)
+    at, square = rows[:, None] * K + inner[None, :], inner[:, None] * K + inner[None, :]
+    first = tl.dot(tl.load(a_ptr + at), tl.load(b_ptr + square))
+    tl.store(c_ptr + at, tl.dot(first.to(tl.float16), tl.load(d_ptr + square)))
+
+
+@pytest.mark.parametrize(("arch", "nonkdim", "exchanged"), [
+    ("gfx942", 16, ()), ("gfx942", 32, ()), ("gfx950", 16, (16, 32)), ("gfx950", 32, (32,)), ("gfx1201", 0, ()),
+])  # fmt: skip
+def test_a_dot_of_a_dot_needs_no_shared_memory_between(arch, nonkdim, exchanged):
+    """Where the fragments are wider than the result's, the two halves of lanes exchange registers."""
+    rng = np.random.default_rng(2)
+    a, b, d = (rng.integers(-3, 4, shape).astype(F16) for shape in ((64, 32), (32, 32), (32, 32)))
+    module, values = module_of(chained, (a, b, d, np.zeros((64, 32), F32), 64, 32))
+    mine, theirs = ([x.copy() for x in values] for _ in range(2))
+    text = launched(module, mine, arch, 2, matrix_instr_nonkdim=nonkdim)
+    interpret(module, theirs, (1,))
+    np.testing.assert_array_equal(mine[3], theirs[3])
+    assert {int(x) for x in re.findall(r"call .*permlane(\d+)\.swap", text)} == {*exchanged}
+    found = compiled.tiles(module, arch, num_warps=2, matrix_instr_nonkdim=nonkdim)
+    staged = [op.operands[0].kind for op in walk(found.body) if op.kind is gpu_ops.convert and "shared" in op.attrs]
+    assert ops.load in staged and ops.cast not in staged
+
+
+# --- block scales -----------------------------------------------------------------------------------------------------
+def scaled(monkeypatch, arch, formats, m, n, block, warps, **options):
+    """Run a `dot_scaled` in a loop on an emulated GPU and on the interpreter; returns the matrix instructions."""
+    args = test_block_scaled.of_scaled(*formats, 32, m, n, block)
+    plain, values = module_of(test_block_scaled.scaled, args)
+    target = GPUTarget.parse(f"hip:{arch}")
+    monkeypatch.setattr(test_language, "lower", lambda *parts: lower(*parts, target=target))
+    module, _ = module_of(test_block_scaled.scaled, args)
+    mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
+    text = launched(module, mine, arch, warps, **options)
+    interpret(plain, theirs, (1,))
+    agree(theirs, mine)
+    return instructions(text)
+
+
+@pytest.mark.parametrize(("formats", "m", "n", "block", "warps", "nonkdim", "name"), [
+    (("e4m3", "e5m2"), 32, 32, 128, 2, 0, "16x16x128.f8f6f4.v8i32.v8i32"),
+    (("e2m1", "e2m1"), 64, 32, 256, 1, 16, "16x16x128.f8f6f4.v4i32.v4i32"),  # two steps, two pieces
+    (("e2m1", "e2m1"), 64, 64, 128, 4, 0, "32x32x64.f8f6f4.v4i32.v4i32"),
+    (("e4m3", "e2m1"), 64, 64, 64, 2, 0, "32x32x64.f8f6f4.v4i32.v8i32"),
+])  # fmt: skip
+def test_operands_with_block_scales(monkeypatch, formats, m, n, block, warps, nonkdim, name):
+    found = scaled(monkeypatch, "gfx950", formats, m, n, block, warps, matrix_instr_nonkdim=nonkdim)
+    assert found == {f"mfma.scale.f32.{name}"}
+
+
+def test_block_scales_that_no_instruction_takes_are_multiplied_first(monkeypatch):
+    assert scaled(monkeypatch, "gfx942", ("e4m3", "e2m1"), 32, 32, 64, 4) == {"mfma.f32.16x16x16bf16.1k"}
+    assert scaled(monkeypatch, "gfx950", ("e4m3", "e4m3"), 16, 32, 64, 2) == {"mfma.f32.16x16x32.bf16"}

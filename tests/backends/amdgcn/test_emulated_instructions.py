@@ -211,6 +211,17 @@ def test_loads_that_go_straight_to_shared_memory():
         run([*load, *own], [x, out], names, shared=256)
 
 
+def test_atomics_give_what_was_there():
+    """Threads that meet at one place of shared memory come one after the other."""
+    out = np.zeros(64, np.uint32)
+    clear = ["%first = icmp eq i32 %t, 0", "br i1 %first, label %clear, label %cleared", "clear:",
+             "store i32 0, ptr addrspace(3) @smem, align 4", "br label %cleared", "cleared:"]
+    run([*clear, *MEET, '%old = atomicrmw add ptr addrspace(3) @smem, i32 %t syncscope("workgroup") monotonic, align 4',
+         "%p = getelementptr i32, ptr addrspace(1) %out, i32 %t", "store i32 %old, ptr addrspace(1) %p, align 4"],
+        [out], ["ptr addrspace(1) %out"], shared=4)
+    assert (out == np.cumsum(LANE) - LANE).all()
+
+
 # --- numbers ----------------------------------------------------------------------------------------------------------
 def of_floats(lines, x, kind="float", arch="gfx942"):
     """%r of %v, for as many floats as a warp has lanes."""

@@ -4,7 +4,6 @@ A few run by default. `make fuzz` runs 1,000 in tile IR and 300 in Python for ea
 """
 
 import numpy as np
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -12,7 +12,7 @@ import tritium.language as tl
 from tests.backends.amdgcn import compiled, matrix_units
 from tests.backends.gpu.test_language import module_of
 from tritium import ops
-from tritium.backends.amdgcn.isa import fragments, mma
+from tritium.backends.amdgcn.isa import fragments, mfma_scale, mma
 from tritium.backends.amdgcn.isa.architectures import ARCHITECTURES
 from tritium.backends.gpu.layout.linear import span_of
 from tritium.backends.llvm.target import assembly
@@ -44,6 +44,21 @@ def test_the_fragments_are_the_vendors(instruction):
     lanes, operand, result = range(shape.lanes), held(fragments.operand_places(instruction)), held(instruction.result)
     assert operand == [[shape.operand(lane, e) for lane in lanes] for e in range(instruction.per_lane)]
     assert result == [[shape.result(lane, r) for lane in lanes] for r in range(shape.sums)]
+
+
+@pytest.mark.parametrize("size", [16, 32])
+def test_the_fragments_with_block_scales_are_the_vendors(size):
+    """Chunks of 16 bytes; the second of 8-bit floats is half of K further. Lanes have scales of groups of 32."""
+    depth, groups = 2048 // size, 64 // size
+    found = mfma_scale.Scaled(size, depth, (1, 1), ("e4m3", "e2m1"))
+    wide, narrow = found.operand((size, depth), "a"), found.operand((depth // 2, size), "b")
+    lhs_scales, rhs_scales = (found.scales((size, groups), side) for side in "ab")
+    for lane in range(64):
+        row, group = lane % size, lane // size
+        k = [depth // 2 * (e // 16) + 16 * group + e % 16 for e in range(32)]
+        assert [wide.element(e, lane) for e in range(32)] == [row * depth + x for x in k]
+        assert [narrow.element(e, lane) for e in range(16)] == [x * size + row for x in k[:16]]
+        assert lhs_scales.element(0, lane) == rhs_scales.element(0, lane) == row * groups + group
 
 
 def run_of(pairs):
@@ -193,7 +208,7 @@ def test_a_result_is_an_operand_as_it_is(cpu, element, precision, nonkdim):
     out = T.f64 if element is T.f64 else T.f32
     unit = mma.instructions(cpu, nonkdim)
     first = unit.accumulator(*tiles((128, 64, 64), element, out=out), precision, 4)
-    lhs, _ = unit.fragments(*tiles((128, 32, 64), element, out=out), precision, 4)
+    lhs, _ = unit.fragments(*tiles((128, 128, 64), element, out=out), precision, 4)
     assert (first.lane, first.warp) == (lhs.lane, lhs.warp) and {*first.reg} == {*lhs.reg}
 
 
@@ -262,3 +277,32 @@ def test_a_loop_multiplies_in_place(cpu, read):
     loop = re.search(r"(\.LBB\w+):\n((?:(?!\.LBB).*\n)*?.*v_(?:mfma|wmma)(?:.*\n)*?)\ts_cbranch\w+ \1", text)[2]
     assert "v_accvgpr" not in loop and not re.search(r"ds_(read|load)_u16|ds_(write|store)_b16", loop)
     assert re.search(read, loop) and "v_perm_b32" in loop
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+PAGE = pathlib.Path(__file__).parents[3] / "docs" / "amd-matrix-instructions.md"
+TARGETS = {"cdna2": "gfx90a", "cdna3": "gfx942", "cdna4": "gfx950", "rdna3": "gfx1100", "rdna4": "gfx1201"}
+
+
+def table():
+    """A row for each pair of types, a column for each target."""
+    rows = {}
+    for product in mma.PRODUCTS:
+        kinds = product.a.name if product.a is product.b else f"{product.a.name} x {product.b.name}"
+        for family in TARGETS:
+            if family in product.families:
+                cell = rows.setdefault(kinds, {}).setdefault(family, [])
+                name = "xf32 " if "xf32" in product.name else ""
+                cell.append(name + " / ".join(str(x.depth) for x in product.instructions))
+    head = ["| types | " + " | ".join(f"{cpu} ({name})" for name, cpu in TARGETS.items()) + " |", "|---" * 6 + "|"]
+    cells = lambda row: " | ".join(", ".join(row.get(family, ["-"])) for family in TARGETS)
+    return "\n".join([*head, *(f"| {kinds} | {cells(row)} |" for kinds, row in rows.items())])
+
+
+def test_the_page_lists_the_products(request):
+    text = PAGE.read_text()
+    part = re.compile(r"(<!-- products -->\n).*?(<!-- end -->)", re.S)
+    wanted = part.sub(lambda found: f"{found[1]}\n{table()}\n\n{found[2]}", text)
+    if request.config.getoption("--update"):
+        PAGE.write_text(wanted)
+    assert PAGE.read_text() == wanted

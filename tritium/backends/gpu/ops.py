@@ -122,6 +122,33 @@ class dot_wait:
         return acc
 
 
+# --- tensor memory: where some targets keep the sums of dots ----------------------------------------------------------
+@op("tensor_memory_alloc", attrs=("columns",), effects="write")
+class tensor_memory_alloc:
+    """Allocate so many columns of tensor memory, and the mbarriers by which dots tell that they are finished; first in
+    a kernel. A barrier of the block."""
+
+    def infer(*, columns: int) -> None:
+        return None
+
+
+@op("tensor_memory_free", attrs=("columns",), effects="write")
+class tensor_memory_free:
+    """Free the columns that `tensor_memory_alloc` allocated; last in a kernel. A barrier of the block."""
+
+    def infer(*, columns: int) -> None:
+        return None
+
+
+@op("dot_scaled", attrs=("formats",), traits=("mma",))
+class dot_scaled:
+    """acc + a @ b, where groups of elements along K share a scale: operands (a, b, acc, scales of a, scales of b), as
+    those of a `dot` with block-scaled operands."""
+
+    def infer(a, b: T.Tile, acc: T.Tile, a_scale: T.Tile, b_scale: T.Tile, *, formats: tuple[str, str]) -> T.Tile:
+        return acc
+
+
 # --- clusters: the blocks that share a program -----------------------------------------------------------------------
 @op("block_rank")
 class block_rank:

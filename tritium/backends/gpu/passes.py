@@ -19,6 +19,7 @@ from .pipeline.software_pipeline import most_stages, software_pipeline
 from .pipeline.specialize_warps import specialize_warps
 from .pipeline.tma_stores import tma_stores
 from .rewrite.hoist_scales import hoist_scales
+from .rewrite.multiply_scaled import multiply_scaled
 from .rewrite.redundant_loads import eliminate_redundant_loads
 from .rewrite.simplify_induction import simplify_induction
 from .rewrite.split_dots import split_dots
@@ -26,6 +27,7 @@ from .rewrite.swap_operands import swap_operands
 from .shared_memory.allocate import allocate_shared, fits_shared_memory
 from .shared_memory.barriers import insert_barriers
 from .target import Target
+from .tensor_memory import allocate_tensor_memory
 
 if TYPE_CHECKING:
     from ...ir.core import Module
@@ -36,7 +38,7 @@ __all__ = ["pipeline"]
 def pipeline(target: Target) -> tuple[Callable, ...]:
     """The passes for a target, as `passes.run` takes them."""
     on = lambda step, **options: functools.partial(step, target=target, **options)
-    finish = on(tma_stores), hoist_scales, on(assign_layouts), on(allocate_shared)
+    finish = on(tma_stores), hoist_scales, on(assign_layouts), on(allocate_tensor_memory), on(allocate_shared)
 
     def alternatives(module: Module) -> Iterator[tuple[Callable, ...]]:
         yield must_change(on(specialize_warps)), *finish
@@ -48,6 +50,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
     return (
         promise_arguments,  # to functions
         simplify_induction,
+        on(multiply_scaled),
         on(split_clusters),
         on(split_dots),
         on(eliminate_redundant_loads),

@@ -39,14 +39,18 @@ class Mma(NamedTuple):
     accumulator(a, b, out, precision, warps): the layout of the result of a dot of these tile types, None without an
     MMA for it. fragments(a, b, out, precision, warps): the layouts of both operands if the MMA reads them from
     registers, else None. in_shared(a, b, out, precision, warps): the MMA is asynchronous, and reads shared memory.
-    vector(a, b, out, precision, warps): how many registers of the result the MMA takes and returns as one vector.
-    gathers(element): how many neighbours along K a thread should load of an operand that is contiguous across it;
-    None if transposing it in shared memory costs nothing.
+    vector(dot, warps): how many registers of the result the MMA takes and returns as one vector.
+    gathers(dot, element, warps): how many neighbours along K a thread should load of an operand's elements that are
+    contiguous across it; None if transposing in shared memory costs nothing.
 
     The others are asked about asynchronous ones only. started(dot, warps): the layouts of a `dot_shared`, and of its
     lhs if that is in registers. takes(tile, operand, axis, rows, warps): operand "a" or "b" may be contiguous along
     `axis`, where the result has so many rows. lhs_once(rows, warps): no two threads hold the same element of the lhs.
-    hold(g, dot, init, nonempty): registers for the sums of a dot in a loop, which has an iteration if `nonempty`.
+    hold(g, dot, init, nonempty): a place for the sums of a dot in a loop, which has an iteration if `nonempty`; None if
+    they are carried as other values are. columns(op, warps): how many columns of tensor memory the sums of an op take,
+    None if it is no dot or its sums are in registers. scaled(a, b, out, scales, formats, warps): the layouts of a
+    `dot_scaled`, None if it has no MMA for it: (result, a, b, scales of a, scales of b), None for those that may be in
+    any; `scales` are the types of both.
     """
 
     accumulator: Callable[..., Any] = _none
@@ -56,8 +60,10 @@ class Mma(NamedTuple):
     takes: Callable[..., bool] = _no
     lhs_once: Callable[..., bool] = _no
     hold: Callable[..., Any] | None = None
+    columns: Callable[..., int | None] = _none
+    scaled: Callable[..., tuple | None] = _none
     vector: Callable[..., int] = _one
-    gathers: Callable[[Scalar], int] | None = None
+    gathers: Callable[..., int] | None = None
 
 
 NO_MMA = Mma()
@@ -105,6 +111,7 @@ class Target:
     most_threads: int  # that a multiprocessor holds at once
     registers: int = 255  # the most 32-bit registers of a thread
     register_file: int = 1 << 16  # 32-bit registers of a multiprocessor
+    tensor_columns: int = 0  # of tensor memory, the most that a program can have
     cost: CostModel = CostModel()  # noqa: RUF009 - it is frozen
 
     # --- instructions --------------------------------------------------------------------------------------------
@@ -128,6 +135,8 @@ class Target:
     carries_words: bool = False  # loaded elements that share words are carried through loops in them
     pair_cast: Callable[..., Any] = _none  # (source, to): a function (g, low, high) that converts two at once, or None
     reciprocal: Callable[..., Any] = exact_reciprocal  # (g, x): of a float, with a relative error below 2^-22
+    exchange: Callable[..., tuple] | None = None  # (g, x, y, bit): words (i32); x of lanes with the bit for y of others
+    exchange_bits: tuple[int, ...] = ()  # bits of lanes it is for
     async_fence: Callable[..., None] = _none  # (g): units that read shared memory by themselves see what threads wrote
     load_matrices: Callable | None = None  # (g, address, constant, count, transposed): words of 8x8 16-bit matrices
     store_matrices: Callable | None = None  # (g, address, words): four such matrices

@@ -50,7 +50,10 @@ def _is_product(op: Any, target: Any, warps: int) -> bool:
 
 
 def _sums(products: list[Any], target: Any, warps: int) -> Iterator[int]:
+    """Registers of sums that an asynchronous MMA adds to in place; those in tensor memory are no such."""
     for op in products:
+        if "column" in op.attrs:
+            continue
         a, b = (x.type for x in op.operands[:2])
         if op.kind is gpu_ops.dot_shared or target.mma.in_shared(a, b, op.type, op.attrs["precision"], warps):
             registers, count = wgmma.accumulators(op.type.shape, warps)

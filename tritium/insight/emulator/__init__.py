@@ -12,6 +12,7 @@ none ends while another may still touch its memory.
 """
 
 import ctypes
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +63,7 @@ def run(module, args, grid=(1,), arch=90, num_warps=4, num_stages=3, **options):
     return execute(text, memory, grid, threads, metadata["shared"], maps, blocks, machine_of(target))
 
 
-def execute(text, memory, grid, threads, shared, maps=(), blocks=1, make=Machine):
+def execute(text, memory, grid, threads, shared, maps=(), blocks=1, make: Any = Machine):
     """Run LLVM text for every program of a grid, each a block of `threads` or several; returns what it printed."""
     machine, (x, y, z) = make(text, threads, memory, shared, maps, blocks), grid
     for pid in ((i, j, k) for k in range(z) for j in range(y) for i in range(x)):

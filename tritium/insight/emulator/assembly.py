@@ -6,7 +6,7 @@ import time
 import ml_dtypes
 import numpy as np
 
-from tritium.insight.emulator import tensor_cores
+from tritium.insight.emulator import tensor_cores, tensor_memory
 from tritium.insight.emulator.code import WAITS
 from tritium.insight.emulator.faults import Fault, Unknown
 from tritium.insight.emulator.memory import WINDOW
@@ -414,8 +414,13 @@ INSTRUCTIONS = [
     (r"fence\.proxy\.async(?:\.shared::cta)?", lambda s, guard, operands: s.m.shared.fence(_blocks(s, guard))),
     (r"add\.s64", _add),
     (r"mma\.sync\.aligned\.m(\d+)n8k(\d+)\.row\.col\.\w+\.(\w+)\.(\w+)\.\w+", tensor_cores.mma),
+    (
+        r"mma\.sync\.aligned\.kind::(\w+)\.block_scale\.scale_vec::(\d)X\.m16n8k(\d+)\.row\.col\.f32\.(\w+)\.(\w+)\.f32\.(\w+)",
+        tensor_cores.scaled_mma,
+    ),
     (r"wgmma\.fence\.sync\.aligned", lambda s, guard, operands: s.m.shared.begin_products(_groups(s, guard))),
     (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.\w+\.(\w+)\.(\w+)", tensor_cores.wgmma),
     (r"wgmma\.commit_group\.sync\.aligned", lambda s, guard, operands: s.m.shared.close_products(_groups(s, guard))),
     (r"wgmma\.wait_group\.sync\.aligned", _wait_products),
+    *tensor_memory.INSTRUCTIONS,
 ]

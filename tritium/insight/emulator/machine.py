@@ -35,6 +35,7 @@ class Machine:
         self.maps = {MAPS + k: x for k, x in enumerate(maps)}  # what TMA knows of tensors
         self.blocks, self.members, self.threads = blocks, threads, blocks * threads
         self.memory, self.shared_bytes = memory, shared_bytes
+        self.global_memory: Any = memory  # with what a machine has besides the memory of arguments
         self.lanes, self.printed, self.strings = np.arange(self.threads), [], {}
         self.lasting = {}  # registers that statements have declared for the whole kernel
         for name, body in re.findall(r'^@(\w+) = private .*? c"(.*)"$', text, re.M):
@@ -54,6 +55,7 @@ class Machine:
         self.pid, self.grid = pid, grid
         self.shared = self.make_shared()
         self.memory.watch = Watch(self.memory, self.shared) if self.blocks > 1 else None
+        self.tensor: Any = None  # tensor memory, once somebody allocates some
         self.barriers = Barriers(self)
         self.at, self.before = np.zeros(self.threads, int), np.full(self.threads, -1)
         self.done, self.waiting, self.stalled = (np.zeros(self.threads, bool) for _ in range(3))
@@ -84,10 +86,14 @@ class Machine:
             frame.values[name] = np.broadcast_to(x, self.threads)
 
     def _look_again(self):
-        """All wait: those that look for something look again if somebody arrived since, else the oldest copy comes."""
-        if self.shared.events == self.looked and not self.shared.finish_box():
+        """All wait: those that look for something look again if somebody arrived since, else the oldest copy comes, or
+        the oldest products are finished."""
+        if self.shared.events == self.looked and not self.shared.finish_box() and not self._finish_product():
             raise self._deadlock()
         self.stalled[:], self.looked = False, self.shared.events
+
+    def _finish_product(self):
+        return self.tensor is not None and self.tensor.finish()
 
     def _deadlock(self):
         """Where the threads wait that no longer go on: at the end of a segment, or at the beginning of the next."""
@@ -332,6 +338,8 @@ class Machine:
         for block in np.unique(self.lanes[self.active] // self.members):
             if self.done[block * self.members : (block + 1) * self.members].all():
                 self.shared.leave(block)
+                if self.tensor is not None:
+                    self.tensor.leave(block)
         self.barriers.settle()
 
     def either(self, mine, others):
@@ -357,7 +365,7 @@ class Machine:
         return lambda: p() + signed(x()).astype(np.int64).view(np.uint64) * np.uint64(size)
 
     def _space(self, pointer_type):
-        return self.shared if "addrspace(3)" in pointer_type else self.memory
+        return self.shared if "addrspace(3)" in pointer_type else self.global_memory
 
     def _load(self, rest):
         align = alignment(rest)

@@ -22,7 +22,9 @@ def target_of(arch: int | str) -> GPUTarget:
     >>> print(target_of(90), target_of("gfx942"))
     cuda:90:32 hip:gfx942:64
     """
-    return GPUTarget("hip", arch, AmdTarget.of(arch).warp_size) if isinstance(arch, str) else GPUTarget("cuda", arch, 32)
+    if isinstance(arch, str):
+        return GPUTarget("hip", arch, AmdTarget.of(arch).warp_size)
+    return GPUTarget("cuda", arch, 32)
 
 
 def gpu_of(target: GPUTarget) -> Target:
@@ -36,4 +38,4 @@ def gpu_of(target: GPUTarget) -> Target:
 
 def machine_of(target: GPUTarget) -> Callable[..., Any]:
     """What makes a machine of LLVM text for a target."""
-    return functools.partial(AmdMachine, arch=target.arch) if target.backend == "hip" else Machine
+    return functools.partial(AmdMachine, arch=str(target.arch)) if target.backend == "hip" else Machine

@@ -11,14 +11,30 @@ from tritium.insight.emulator.memory import SHARED_BASE
 
 _TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,
           "e5m2": ml_dtypes.float8_e5m2, "s8": np.int8}  # fmt: skip
+_FOUR_BITS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 
 
-def _values(raw, kind):
-    """Bytes (last axis) as numbers; tf32 ignores the low bits of the mantissa."""
+def values_of(raw, kind):
+    """Bytes (last axis) as numbers; tf32 ignores the low bits of the mantissa, and 4-bit floats are pairs, the first in
+    the low half."""
+    if kind == "e2m1":
+        return _FOUR_BITS[np.stack([raw & 15, raw >> 4], -1).reshape(*raw.shape[:-1], -1)]
     x = np.ascontiguousarray(raw).view(_TYPES[kind])
     if kind == "tf32":
         x = (np.ascontiguousarray(x).view(np.uint32) & 0xFFFFE000).view(np.float32)
     return x.astype(np.int64 if kind == "s8" else np.float64)
+
+
+def scales_of(raw, kind):
+    """Bytes as scales: exponents, or floats without a sign."""
+    if kind == "ue8m0":
+        return np.where(raw == 255, np.nan, np.exp2(raw.astype(np.float64) - 127))
+    return np.ascontiguousarray(raw & 127).view(ml_dtypes.float8_e4m3fn).astype(np.float64)
+
+
+def size_of(kind):
+    """Bytes of an element, or of a pair of 4-bit ones."""
+    return 1 if kind == "e2m1" else np.dtype(_TYPES[kind]).itemsize
 
 
 def _words(s, names, threads):
@@ -55,18 +71,44 @@ def mma(s, guard, operands, high, depth, ka, kb):
     high, depth_bytes = int(high), int(depth) * np.dtype(_TYPES[ka]).itemsize
     for warp in s.m.warps_of(guard, "a matrix product"):
         threads = np.arange(32 * warp, 32 * warp + 32)
-        a = _values(_left(_words(s, left, threads), high, depth_bytes), ka)
-        product = a @ _values(_left(_words(s, right, threads), 8, depth_bytes), kb).T  # B lies as A does, turned
+        a = values_of(_left(_words(s, left, threads), high, depth_bytes), ka)
+        product = a @ values_of(_left(_words(s, right, threads), 8, depth_bytes), kb).T  # B lies as A does, turned
         lane, i = np.arange(32)[:, None], np.arange(high // 4)[None, :]
         rows, columns = lane // 4 + 8 * (i >> 1), 2 * (lane % 4) + (i & 1)
         _add_product(s, outs, threads, rows, columns, product, ka == "s8")
+
+
+def scaled_mma(s, guard, operands, kind, count, depth, ka, kb, scale):
+    """mma.sync m16n8 with block scales: those of row r of A are in lane 4 (r % 8) + r / 8 of the warp, those of column
+    c of B in lane 4 c; or in the lanes two, or one, further."""
+    outs, left, right, acc, *selected = operands
+    for name, source in zip(outs, acc):
+        s.registers[name] = np.array(s.get(source))
+    count, rows, group = int(count), np.arange(16), int(depth) // int(count)
+    for warp in s.m.warps_of(guard, "a matrix product"):
+        threads = np.arange(32 * warp, 32 * warp + 32)
+        sides = []
+        for words, high, kind_, ([name], [byte, thread]) in zip(
+            (left, right), (16, 8), (ka, kb), (selected[:2], selected[2:])
+        ):
+            values = values_of(_left(_words(s, words, threads), high, 32), kind_)
+            lanes = 4 * (rows % 8) + 2 * int(thread) + rows // 8 if high == 16 else 4 * rows[:8] + int(thread)
+            found = _words(s, [name], threads)[lanes, 0, int(byte) : int(byte) + count]
+            sides.append(values * np.repeat(scales_of(found, scale), group, axis=1))
+        lane, i = np.arange(32)[:, None], np.arange(4)[None, :]
+        _add_product(s, outs, threads, lane // 4 + 8 * (i >> 1), 2 * (lane % 4) + (i & 1), sides[0] @ sides[1].T, False)
 
 
 def _described(m, descriptor, outer, depth_bytes, size, k_major):
     """Byte addresses [outer, K, byte] of an operand that a descriptor names."""
     d = int(descriptor)
     start, leading, stride = (d & 0x3FFF) << 4, (d >> 16 & 0x3FFF) << 4, (d >> 32 & 0x3FFF) << 4
-    width, mask = {1: (128, 7), 2: (64, 3), 3: (32, 1)}[d >> 62]
+    width = {1: 128, 2: 64, 3: 32}[d >> 62]
+    return addresses(start, leading, stride, width, outer, depth_bytes, size, k_major) - SHARED_BASE
+
+
+def addresses(start, leading, stride, width, outer, depth_bytes, size, k_major):
+    """Byte addresses [outer, K, byte] of an operand in swizzled rows of `width` bytes."""
     o = np.arange(outer)[:, None, None]
     k = np.arange(depth_bytes // size)[None, :, None]
     byte = np.arange(size)[None, None, :]
@@ -75,7 +117,7 @@ def _described(m, descriptor, outer, depth_bytes, size, k_major):
     else:
         along = o * size + byte
         at = start + (k % 8) * width + (k // 8) * stride + along % width + along // width * leading
-    return (at ^ ((at >> 7 & mask) << 4)) - SHARED_BASE
+    return at ^ ((at >> 7 & (width // 16 - 1)) << 4)
 
 
 def wgmma(s, guard, operands, columns, depth, ka, kb):
@@ -100,7 +142,7 @@ def wgmma(s, guard, operands, columns, depth, ka, kb):
         else:
             a = _fetch(s, left, group, threads, 64, depth_bytes, sizes[0], not turn_a)
         b = _fetch(s, right, group, threads, n, depth_bytes, sizes[1], not turn_b)
-        product = _values(a, ka) @ _values(b, kb).T
+        product = values_of(a, ka) @ values_of(b, kb).T
         lane, i = np.arange(128)[:, None], np.arange(n // 2)[None, :]
         rows = lane // 32 * 16 + lane % 32 // 4 + 8 * (i >> 1 & 1)
         cols = 2 * (lane % 4) + (i & 1) + 8 * (i >> 2)

@@ -29,7 +29,7 @@ LATENCY = 600  # cycles from a request to DRAM to its data
 
 _LOADS = (ops.load, gpu_ops.async_load, gpu_ops.tma_load, gpu_ops.element_load)
 _STORES = (ops.store, ops.atomic, ops.atomic_cas, gpu_ops.tma_store)
-_DOTS = (ops.dot, gpu_ops.dot_shared, gpu_ops.dot_buffers)
+_DOTS = (ops.dot, gpu_ops.dot_shared, gpu_ops.dot_buffers, gpu_ops.dot_scaled)
 _WAITS = (gpu_ops.async_wait, gpu_ops.mbarrier_wait, gpu_ops.dot_wait)
 _LOOPS = (ops.for_, ops.while_)
 
@@ -225,6 +225,8 @@ def _work(op, costs: _Costs) -> Work | None:
 def _dot_work(op) -> tuple[str, int]:
     if op.kind is ops.dot:
         return work_of(op)
+    if op.kind is gpu_ops.dot_scaled:
+        return "f8", 2 * T.numel(op.type) * op.operands[0].type.shape[-1]
     lhs = op.attrs["lhs"]
     t, count = lhs.element, 2 * T.numel(op.type) * lhs.shape[-1]
     if op.kind is gpu_ops.dot_buffers:

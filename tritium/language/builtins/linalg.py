@@ -16,7 +16,7 @@ from ..types.values import tensor, to_tensor
 from .calling import builtin, warn
 from .casting import convert, scalar_type, splat_constant
 from .deferred import ops
-from .microscaling import FORMATS, check_operand, common_float, unpacked_size, upcast
+from .microscaling import FORMATS, alike, check_operand, common_float, unpacked_size, upcast
 from .shaping import constant_int, permute
 
 __all__ = ["dot", "dot_scaled"]
@@ -231,4 +231,12 @@ def dot_scaled(b, lhs, lhs_scale, lhs_format, rhs, rhs_scale, rhs_format, acc=No
     start = _accumulator(b, unwrap(acc), (*left.shape[:-1], right.shape[-2]), T.f32, T.f32)
     # tf32 has the bits of fp16 and the range of the scales, so nothing is lost where it is faster.
     precision = "tf32" if wide is T.f32 and "tf32" in limits(b).precisions else "ieee"
-    return tensor(ops.dot(b, left.handle, permute.fn(b, right, *swap).handle, start.handle, precision=precision))
+    scales, hints, formats = [unwrap(lhs_scale), unwrap(rhs_scale)], [], None
+    small = all(form in ("e2m1", "e4m3", "e5m2") for form in (lhs_format, rhs_format))
+    if limits(b).scaled and small and rank == 2 and lhs_k_pack and rhs_k_pack and all(x is not None for x in scales):
+        (first, second), formats = [lhs, rhs], (lhs_format, rhs_format)
+        if not limits(b).mixes_scaled:
+            (first, second), formats = alike(b, [(lhs, lhs_format), (rhs, rhs_format)])
+        hints = [x.handle for x in (first, permute.fn(b, second, *swap), *scales)]
+    return tensor(ops.dot(b, left.handle, permute.fn(b, right, *swap).handle, start.handle, *hints, precision=precision,
+                          formats=formats))

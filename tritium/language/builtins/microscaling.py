@@ -78,6 +78,11 @@ def upcast(b, name, x, scale, form, k_pack, fast_math, wide):
 
 def _from_fp4(b, x, k_pack):
     """Unpack pairs of 4-bit floats along K (the last axis), or along the axis before it."""
+    return _fp4_values(b, _halves(b, x, k_pack))
+
+
+def _halves(b, x, k_pack):
+    """The codes of pairs of 4-bit floats."""
     codes = bitcast(b, x, T.u8)
     low = ops.and_(b, codes.handle, _number(b, codes, 15))
     high = ops.shr(b, codes.handle, _number(b, codes, 4))
@@ -89,7 +94,28 @@ def _from_fp4(b, x, k_pack):
         rank = len(batch)
         between = ops.trans(b, pairs, order=(*range(rank), rank, rank + 2, rank + 1))
         both = ops.reshape(b, between, shape=(*batch, rows * 2, columns))
-    return _fp4_values(b, tensor(both))
+    return tensor(both)
+
+
+def alike(b, sides):
+    """(tiles, formats) of two operands with K last, as tensor cores take them: a 4-bit one beside an 8-bit one becomes
+    e4m3, which has all its values. `sides` are (tile, format)."""
+    forms = [form for _, form in sides]
+    if len({form == "e2m1" for form in forms}) == 1:
+        return [x for x, _ in sides], tuple(forms)
+    made = [tensor(_fp4_codes(b, _halves(b, x, True))) if form == "e2m1" else x for x, form in sides]
+    return made, tuple("e4m3" if form == "e2m1" else form for form in forms)
+
+
+def _fp4_codes(b, codes):
+    """seem -> seeeemmm: exponent and mantissa move up by two bits and the bias changes by 6; 0 and 0.5 are special."""
+    size = tensor(ops.and_(b, codes.handle, _number(b, codes, 7)))
+    sign = ops.shl(b, ops.and_(b, codes.handle, _number(b, codes, 8)), _number(b, codes, 4))
+    normal = ops.add(b, ops.shl(b, size.handle, _number(b, codes, 2)), _number(b, codes, 6 << 3))
+    is_half = ops.eq(b, size.handle, _number(b, codes, 1))
+    bits = ops.select(b, is_half, _number(b, codes, 6 << 3), normal)
+    bits = ops.select(b, is_nonzero(b, size).handle, bits, _number(b, codes, 0))
+    return ops.or_(b, bits, sign)
 
 
 def _fp4_values(b, codes):

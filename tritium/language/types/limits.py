@@ -29,6 +29,8 @@ class Limits(NamedTuple):
     smallest_k: Mapping[int, int] = MappingProxyType({})
     imprecise_sums: int = 0  # products of 8-bit floats that may be summed in reduced precision
     narrow_extremes: bool = True  # descriptors have atomic_min and atomic_max of 16-bit floats
+    scaled: bool = False  # block-scaled operands of `dot_scaled` may be multiplied as they are
+    mixes_scaled: bool = False  # also one of 4 bits with one of 8
     reports_steps: bool = True  # a run-time step of 0 stops the kernel; else only with debug, and the loop has no turn
 
 
@@ -48,13 +50,14 @@ def _cuda(target):
     arch = capability(target)
     return Limits((T.f8e5, T.f8e4b15, T.f8e4nv) if arch >= 89 else (T.f8e5, T.f8e4b15),
                   ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"), _CUDA_K, 1 << 30 if arch == 90 else 0,
-                  arch >= 90, reports_steps=False)
+                  arch >= 90, arch >= 100, reports_steps=False)
 
 
 def _hip(target):
     tf32 = ("tf32",) if target.arch == "gfx942" else ()
     return Limits((T.f8e4nv, T.f8e5, T.f8e4b8, T.f8e5b16), (*tf32, "ieee", "bf16x3", "bf16x6"),
-                  narrow_extremes=False, reports_steps=False)
+                  narrow_extremes=False, scaled=target.arch == "gfx950", mixes_scaled=True,
+                  reports_steps=False)
 
 
 _VENDORS = {"cuda": _cuda, "hip": _hip}

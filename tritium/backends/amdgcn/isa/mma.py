@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .... import ops
 from ....errors import fail
 from ....ir import types as T
+from ...gpu import ops as gpu_ops
 from ...gpu.layout.linear import log2
 from ...gpu.lower.convert import pack
 from ...gpu.lower.dot import dot as dot_by_threads
@@ -20,7 +21,7 @@ from ...gpu.lower.words import bytes_of
 from ...gpu.shared_memory.needs import takes_shared
 from ...gpu.target import Mma
 from ...llvm.writer import lanes
-from . import fragments
+from . import fragments, mfma_scale
 from .architectures import ARCHITECTURES
 from .mfma import MFMA
 from .wmma import WMMA
@@ -65,11 +66,21 @@ def instructions(arch: str, nonkdim: int = 0, kpack: int = 1) -> Mma:
         found = plan(family, nonkdim, kpack, a, b, out, precision, warps)
         return found and tuple(fragments.operand(x.shape, side, *found) for x, side in ((a, "a"), (b, "b")))
 
-    def vector(a, b, out, precision, warps):
-        found = plan(family, nonkdim, kpack, a, b, out, precision, warps)
+    def scaled(a, b, out, scales, formats, warps):
+        found = mfma_scale.plan(family, nonkdim, a, b, out, scales, formats, warps, warp_grid)
+        return found and mfma_scale.layouts(found, a, b, out, scales)
+
+    def vector(op, warps):
+        a, b = (x.type for x in op.operands[:2])
+        if op.kind is gpu_ops.dot_scaled:
+            return _scaled_plan(op, warps, family, nonkdim).sums
+        found = plan(family, nonkdim, kpack, a, b, op.type, op.attrs["precision"], warps)
         return 1 << len(found.instruction.result.reg) if found else 1
 
-    return Mma(accumulator, operands, vector=vector, gathers=lambda element: max(1, 8 // element.bytes))
+    def gathers(op, element, warps):
+        return max(1, 8 // element.bytes) if vector(op, warps) > 1 else 1
+
+    return Mma(accumulator, operands, scaled=scaled, vector=vector, gathers=gathers)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -94,12 +105,17 @@ def plan(family: str, nonkdim: int, kpack: int, a: T.Tile, b: T.Tile, out: T.Til
 def warp_grid(m: int, n: int, size: int, warps: int) -> tuple[int, int]:
     """(warps along M, warps along N): the longer dimension of each warp's tile is halved first.
 
-    >>> warp_grid(128, 64, 32, 4), warp_grid(16, 64, 16, 8)
-    ((4, 1), (1, 8))
+    Rows are preferred as long as each warp keeps 32 of them and has no more than 128 columns: LDS still delivers
+    operands as fast as the matrix units take them, reductions along rows stay in a warp, and so does the result of a
+    dot that another one multiplies.
+
+    >>> warp_grid(128, 64, 32, 4), warp_grid(128, 128, 32, 4), warp_grid(64, 64, 32, 4), warp_grid(16, 64, 16, 8)
+    ((4, 1), (4, 1), (2, 2), (1, 8))
     """
     along_m = along_n = 1
     while along_m * along_n < warps:
-        if m // along_m > size and (m // along_m >= n // along_n or n // along_n <= size):
+        rows, cols = m // along_m, n // along_n
+        if rows > size and (rows >= cols or cols <= size or rows >= 64 and cols <= 128):
             along_m *= 2
         else:
             along_n *= 2
@@ -149,6 +165,18 @@ def dot(g, op, a, b, acc):
     return [g.w.extract(x, k) for x in sums for k in range(count)]
 
 
+def _scaled_plan(op, warps, family, nonkdim) -> mfma_scale.Scaled:
+    a, b, _, *scales = (x.type for x in op.operands)
+    found = mfma_scale.plan(family, nonkdim, a, b, op.type, scales, op.attrs["formats"], warps, warp_grid)
+    assert found is not None
+    return found
+
+
+def dot_scaled(g, op, *values):
+    """acc + a @ b of operands whose groups along K share a scale."""
+    return mfma_scale.dot(g, op, _scaled_plan(op, g.warps, g.target.family, g.target.nonkdim), *values)
+
+
 class _Fragments:
     """The fragments of an operand in the registers of a thread, as an instruction takes them."""
 
@@ -194,4 +222,4 @@ def _call(g, instruction, x, y, sums):
     return w.intrinsic(name, instruction.sums, x, y, sums, *map(g.int, instruction.behind), overload=())
 
 
-LOWER = {ops.dot: dot}
+LOWER = {ops.dot: dot, gpu_ops.dot_scaled: dot_scaled}

@@ -96,6 +96,14 @@ def _swapped(g, word, size):
     return w.select(w.compare("icmp ne", bit, g.int(0)), even, odd)
 
 
+def exchange(g, x, y, bit):
+    """(x, y), after lanes with this bit of their number set gave their x for the y of lanes without it: CDNA 4."""
+    w, name = g.w, f"llvm.amdgcn.permlane{1 << bit}.swap"
+    w.declare(name, "{ i32, i32 }", ["i32", "i32", "i1 immarg", "i1 immarg"], _CONVERGENT)
+    both = w.effect(f"call {{ i32, i32 }} @{name}({x.typed}, {y.typed}, i1 false, i1 false)", "{ i32, i32 }")
+    return tuple(w.effect(f"extractvalue {both.typed}, {k}", "i32") for k in range(2))
+
+
 def _permute(g, word, at):
     """The word of the lane at this byte address of the lanes' words."""
     return _call(g, "ds.bpermute", at, word)

@@ -93,6 +93,8 @@ def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
         carries_words=True,
         pair_cast=functools.partial(native.pair_cast, arch.family),
         reciprocal=native.reciprocal,
+        exchange=shuffles.exchange if arch.family == "cdna4" else None,
+        exchange_bits=(4, 5),
         mma=mma.instructions(name, nonkdim, kpack),
     )
 

@@ -25,14 +25,10 @@ def loads_across(module: Module, target: Target) -> dict[Op, tuple[int, int]]:
         return found
     carried = dict(_carried(module))
     for op in walk(module.body):
-        if op.kind is not ops.dot:
-            continue
-        lhs, rhs, acc = op.operands
-        if mma.fragments(lhs.type, rhs.type, acc.type, op.attrs["precision"], warps) is None:
-            continue
-        for x, axis in ((lhs, -1), (rhs, -2)):
-            for load, along in _sources(x, len(x.type.shape) + axis, carried, set()):
-                found[load] = along, mma.gathers(T.element(load.type))
+        if op.kind.mma and len(op.operands) > 2:
+            for x, axis in ((op.operands[0], -1), (op.operands[1], -2)):
+                for load, along in _sources(x, len(T.shape(x.type)) + axis, carried, set()):
+                    found[load] = along, mma.gathers(op, T.element(load.type), warps)
     return found
 
 
@@ -58,7 +54,7 @@ def _sources(x: Value, axis: int, carried: dict, seen: set) -> Iterator[tuple[Op
         yield x, axis
     elif type(x) is Op and x.kind is ops.trans:
         yield from _sources(x.operands[0], x.attrs["order"][axis], carried, seen)
-    elif type(x) is Op and (x.kind.elementwise or x.kind in (ops.cast, ops.bitcast)):
+    elif type(x) is Op and x.kind.elementwise:
         for y in x.operands:
             yield from _sources(y, axis, carried, seen)
 

@@ -20,7 +20,7 @@ from ..target import Mma, Target
 from .access import Accesses
 from .linear import Layout, multiplied, replicated, stacked, transposing
 from .rematerialization import Rematerialization
-from .rules import OPERAND, RESULT
+from .rules import OPERAND, RESULT, scaled_layouts
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +154,10 @@ def _dot_shared(choice: Choice, op: Op, k: int) -> Layout:
     return choice.mma.started(op, choice.warps)[0]
 
 
+def _dot_scaled(choice: Choice, op: Op, k: int) -> Layout:
+    return scaled_layouts(choice, op)[0]
+
+
 def _buffer_load(choice: Choice, op: Op, k: int) -> Layout:
     if len(op.type.shape) == 1:
         return choice.default(op.type.shape)
@@ -185,6 +189,7 @@ def _gather(choice: Choice, op: Op, k: int) -> Layout:
 _ANCHOR: dict[object, Callable[[Choice, Op, int], Layout]] = {  # anchors, and ops whose results come out of regions
     ops.dot: _dot,
     gpu_ops.dot_shared: _dot_shared,
+    gpu_ops.dot_scaled: _dot_scaled,
     gpu_ops.dot_buffers: _dot_buffers,
     gpu_ops.buffer_load: _buffer_load,
     gpu_ops.cluster_all_gather: _gather,

@@ -163,6 +163,19 @@ def _dot_shared_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
     return a.mma.started(op, a.warps)[1] if k == 0 else layout
 
 
+def scaled_layouts(a: Choice, op: Op) -> Any:
+    """The layouts of a `dot_scaled`: result, operands, scales."""
+    lhs, rhs, _, *scales = (x.type for x in op.operands)
+    return a.mma.scaled(lhs, rhs, op.type, scales, op.attrs["formats"], a.warps)
+
+
+def _dot_scaled_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
+    if k == 2:
+        return layout
+    _, lhs, rhs, *scales = scaled_layouts(a, op)
+    return (lhs, rhs, None, *scales)[k] or a.anchor(op.operands[k])
+
+
 def _share_operand(a: Choice, op: Op, k: int, layout: Layout | None) -> Layout:
     """Rematerializable tiles are computed with the rows of the buffer in registers."""
     x = op.operands[k]
@@ -186,6 +199,7 @@ OPERAND = {
     ops.print_: _anchored,
     ops.extract: _anchored,
     gpu_ops.dot_shared: _dot_shared_operand,
+    gpu_ops.dot_scaled: _dot_scaled_operand,
     gpu_ops.share: _share_operand,
     gpu_ops.tma_store: _anchored,
     gpu_ops.cluster_all_gather: _anchored,

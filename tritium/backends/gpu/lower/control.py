@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
-from ....ir.rewrite import uses
 from ....passes.regions import counts_down
 from ...llvm.writer import Level, value
-from .. import ops as gpu_ops
+from ..analysis.held_sums import held_sums
 from ..shared_memory.needs import takes_shared
 from .convert import pack
 from .function import llvm_type, lower, spread_need
 
 if TYPE_CHECKING:
-    from ....ir.core import Block, Value
+    from ....ir.core import Value
     from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
     from .function import Lowering
@@ -44,7 +43,8 @@ def for_(g: Lowering, op: Op, lo: Sequence[Val], hi: Sequence[Val], step: Sequen
     until = ("s" if index_type.signed else "u") + ("gt" if counts_down(op) else "lt")
     kind, nonempty = llvm_type(index_type), op.attrs["nonempty"]
     hold: Any = g.target.mma.hold
-    held = {k: hold(g, dot, inits[k], nonempty) for k, dot in _sums(body)}
+    held = {k: hold(g, dot, inits[k], nonempty) for k, dot in held_sums(body) if hold is not None}
+    held = {k: sums for k, sums in held.items() if sums is not None}
     sizes = [_vector_size(g, y) for y in body.yields]
     inits = tuple(() if k in held else _vectors(g.w, xs, sizes[k]) for k, xs in enumerate(inits))
     with g.w.loop(lo[0], hi[0], step[0], _flat(inits), nonempty, kind, until) as loop:
@@ -70,10 +70,7 @@ def _vector_size(g: Lowering, yielded: Value) -> int:
         return 1
     if yielded.kind is ops.load and g.target.carries_words and type(yielded.type) is T.Tile:
         return yielded.attrs.get("vector") or 1 if llvm_type(yielded.type) in _IN_WORDS else 1
-    if yielded.kind is not ops.dot:
-        return 1
-    lhs, rhs, _ = (x.type for x in yielded.operands)
-    return g.target.mma.vector(lhs, rhs, yielded.type, yielded.attrs["precision"], g.warps)
+    return g.target.mma.vector(yielded, g.warps) if yielded.kind.mma else 1
 
 
 def _vectors(w: NumberingWriter, xs: Sequence[Val], size: int) -> Sequence[Val]:
@@ -84,18 +81,6 @@ def _vectors(w: NumberingWriter, xs: Sequence[Val], size: int) -> Sequence[Val]:
 def _elements(w: NumberingWriter, xs: Sequence[Val], size: int) -> Sequence[Val]:
     """The registers that vectors hold."""
     return xs if size == 1 else [w.extract(x, k) for x in xs for k in range(size)]
-
-
-def _sums(body: Block) -> Iterator[tuple[int, Op]]:
-    """(position among the carried values, dot) of those that only gather the products of one started dot."""
-    found = [(k, y) for k, y in enumerate(body.yields) if type(y) is Op and y.kind is gpu_ops.dot_shared]
-    if not found:
-        return
-    count = uses(body)
-    for k, dot in found:
-        arg = body.args[1 + k]
-        if dot.operands[2] is arg and count[arg] == count[dot] == 1:
-            yield k, dot
 
 
 @lower(ops.if_)

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ...llvm.writer import lanes
 from .. import ops as gpu_ops
 from ..layout.linear import Layout, conversion, log2, pad, span_of
 from ..layout.values import layout_of, splitting
 from ..shared_memory.needs import Need, bytes_of, takes_shared
+from .exchange import exchange, exchanges
 from .function import Registers, llvm_type, lower
 from .shared_memory import Passage, image_of, passes, plan, vector_bits
+from .words import pack
 
 if TYPE_CHECKING:
     from ....ir.core import Op
-    from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
     from ..shared_memory.needs import Room
     from .function import Lowering
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 def _convert_need(op: Op, room: Room) -> Need | None:
     """A conversion through shared memory; a tile too large for it is cut."""
     source, target = layout_of(op.operands[0]), layout_of(op)
-    if conversion(source, target) in ("same", "registers"):
+    size = T.element(op.type).bytes if type(T.element(op.type)) is T.Scalar else 8
+    if conversion(source, target) in ("same", "registers") or exchanges(room.target, source, target, size):
         return None
     needed = bytes_of(op.type)
     bits = splitting(source, target, needed, room.bytes)
@@ -45,7 +46,9 @@ def convert(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
     if how == "registers":
         elements = target.register_elements()
         return Registers(len(elements), lambda r: x[source.register_of(elements[r])])
-    return _through_shared(g, op, x, source, target)
+    t = T.element(op.type)
+    found = exchanges(g.target, source, target, t.bytes) if type(t) is T.Scalar else None
+    return exchange(g, t, x, source, target, found) if found else _through_shared(g, op, x, source, target)
 
 
 def _through_shared(g: Lowering, op: Op, x: Sequence[Val], source: Layout, target: Layout) -> list[Val]:
@@ -254,22 +257,6 @@ def read(g: Lowering, t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int]
             w.cast("trunc", v, "i1") if kind == "i1" else w.cast("inttoptr", v, kind) if type(t) is T.Ptr else v
             for v in items
         ]
-    return out
-
-
-def pack(w: NumberingWriter, items: Sequence[Val]) -> Any:
-    """Several values as one vector."""
-    if len(items) == 1:
-        return items[0]
-    vector, first = w.neighbours(items) or (None, 0)
-    if vector is not None and first == 0 and lanes(vector.type) == len(items):
-        return vector
-    type_ = f"<{len(items)} x {items[0].type}>"
-    out = None
-    for k, x in enumerate(items):
-        start = "poison" if out is None else str(out)
-        operands = (x,) if out is None else (out, x)
-        out = w.emit(type_, f"insertelement {type_} {start}, {x.typed}, i32 {k}", *operands)
     return out
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...llvm.writer import lanes, value
 from ...llvm.writer import vector as vector_of
-from .convert import pack
 
 if TYPE_CHECKING:
+    from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
     from .function import Lowering
 
@@ -23,6 +23,22 @@ def bytes_of(kind: str) -> int:
     (2, 1, 8)
     """
     return _BYTES.get(kind) or (8 if kind.startswith("ptr") else max(1, int(kind[1:]) // 8))
+
+
+def pack(w: NumberingWriter, items: Sequence[Val]) -> Any:
+    """Several values as one vector."""
+    if len(items) == 1:
+        return items[0]
+    vector, first = w.neighbours(items) or (None, 0)
+    if vector is not None and first == 0 and lanes(vector.type) == len(items):
+        return vector
+    type_ = f"<{len(items)} x {items[0].type}>"
+    out = None
+    for k, x in enumerate(items):
+        start = "poison" if out is None else str(out)
+        operands = (x,) if out is None else (out, x)
+        out = w.emit(type_, f"insertelement {type_} {start}, {x.typed}, i32 {k}", *operands)
+    return out
 
 
 def pack_words(g: Lowering, items: Sequence[Val]) -> list[Val]:

@@ -70,12 +70,12 @@ def dot(g, op, a, b, acc):
     depth = STEP // ta.bytes
     words_a, words_b = pack_words(g, a), pack_words(g, b)
     index = [{e: r for r, e in reversed(list(enumerate(x.register_elements())))} for x in (layout, *wanted)]
-    for element in _pieces(layout):
-        batch, row, col = _split(layout.shape, element)
-        at = [index[0][element ^ x] for x in (0, 1, *_below(layout.shape))]
+    for element in pieces(layout):
+        batch, row, col = split(layout.shape, element)
+        at = [index[0][element ^ x] for x in (0, 1, *below(layout.shape))]
         for k in range(0, tiles[0].shape[-1], depth):
-            fragment_a = _fragment(index[1], tiles[0].shape, batch, row, k, ta, words_a, rows=True)
-            fragment_b = _fragment(index[2], tiles[1].shape, batch, k, col, tb, words_b, rows=False)
+            fragment_a = fragment(index[1], tiles[0].shape, batch, row, k, ta, words_a, rows=True)
+            fragment_b = fragment(index[2], tiles[1].shape, batch, k, col, tb, words_b, rows=False)
             for part in TURING[ta] if g.target.sm < 80 else WHOLE[ta.bytes]:
                 mine = [at[i] for i in part.c]
                 words = [fragment_a[i] for i in part.a], [fragment_b[i] for i in part.b], [out[r] for r in mine]
@@ -84,13 +84,13 @@ def dot(g, op, a, b, acc):
     return out
 
 
-def _below(shape):
+def below(shape):
     """The elements eight rows down: the second half of a piece's accumulators."""
     down = 8 * shape[-1]
     return down, down | 1
 
 
-def _pieces(layout):
+def pieces(layout):
     """The first element of every 16 x 8 piece of this thread."""
     inner = {1, 8 * layout.shape[-1]}
     reg = [x for x in layout.reg if x not in inner]
@@ -100,7 +100,8 @@ def _pieces(layout):
     return out
 
 
-def _split(shape, element):
+def split(shape, element):
+    """(batch, row, column) of an element."""
     (row_low, row_width), (_, col_width) = axis_bits(shape, -2), axis_bits(shape, -1)
     return (
         element >> (row_low + row_width),
@@ -109,7 +110,7 @@ def _split(shape, element):
     )
 
 
-def _fragment(index, shape, batch, row, col, t, words, rows):
+def fragment(index, shape, batch, row, col, t, words, rows):
     """The words of the operand piece that starts at (batch, row, col); with `rows`, eight rows further comes second."""
     per_word = 4 // t.bytes
     at = lambda r, c: index[(batch * shape[-2] + r) * shape[-1] + c] // per_word

@@ -18,6 +18,8 @@ from . import (
     messages,
     mma,
     native,
+    tcgen05,
+    tensor_memory,
     threads,
     tma,
     warp_roles,
@@ -25,7 +27,7 @@ from . import (
 
 # The architectures there are, and the PTX version for each; products of 8-bit floats came with 8.4. LLVM is not asked
 # about others: it ends the process.
-_PTX = {70: 83, 72: 83, 75: 83, 80: 83, 86: 83, 87: 83, 88: 90, 89: 84, 90: 84, 100: 86, 101: 86, 103: 88, 110: 90,
+_PTX = {70: 83, 72: 83, 75: 83, 80: 83, 86: 83, 87: 83, 88: 90, 89: 84, 90: 84, 100: 87, 101: 87, 103: 88, 110: 90,
         120: 87, 121: 88}  # fmt: skip
 _SHARED = {75: 65536, 80: 166912, 87: 166912, 86: 101376, 89: 101376, 90: 232448}
 
@@ -74,6 +76,7 @@ def _target(sm: int) -> NvTarget:
         warp_size=32,
         shared_bytes=shared_bytes,
         most_threads=_THREADS.get(sm, 2048),
+        tensor_columns=tensor_memory.COLUMNS if sm in tcgen05.ARCHITECTURES else 0,
         lower=LOWER,
         native=native.NATIVE,
         kernel=_kernel,

@@ -74,10 +74,11 @@ def mbarrier_arrive(g, op, barrier, condition=None):
 
 
 def mbarrier_wait(g, op, barrier, parity):
-    _await(g, barrier[0], parity[0])
+    await_phase(g, barrier[0], parity[0])
 
 
-def _await(g, barrier, parity):
+def await_phase(g, barrier, parity):
+    """Wait until the mbarrier at this address is through with a phase of this parity."""
     w = g.w
     again, through = w.label("await"), w.label("through")
     address = g.shared.pointer(g, barrier)
@@ -89,7 +90,7 @@ def _await(g, barrier, parity):
 
 def await_turn(g, barrier, parity):
     """Wait for a phase, and then for this group's turn."""
-    _await(g, barrier[0], parity[0])
+    await_phase(g, barrier[0], parity[0])
     _take_turn(g)
 
 

@@ -45,17 +45,22 @@ def _load(m, result, inputs):
     size = dtype.itemsize * max(count, 1)
 
     def step():
-        start, inside = _where(m, resource, offset, soffset, size)
-        data = np.zeros((m.threads, size), np.uint8)
-        for part, whole in _parts(m, inside, size):
-            which = m.active & whole
-            if which.any():
-                data[which, part] = m.global_memory.load(start[which] + np.uint64(part.start), part.stop - part.start,
-                                                         m.lanes[which], align=min(_WORD, size))
-        values = data.view(dtype)
+        values = _fetched(m, resource, offset, soffset, size).view(dtype)
         return values if count else values[:, 0]
 
     return step
+
+
+def _fetched(m, resource, offset, soffset, size):
+    """The bytes of each thread's access; zeros beyond the end."""
+    start, inside = _where(m, resource, offset, soffset, size)
+    data = np.zeros((m.threads, size), np.uint8)
+    for part, whole in _parts(m, inside, size):
+        which = m.active & whole
+        if which.any():
+            data[which, part] = m.global_memory.load(start[which] + np.uint64(part.start), part.stop - part.start,
+                                                     m.lanes[which], align=min(_WORD, size))
+    return data
 
 
 def _parts(m, inside, size):
@@ -100,7 +105,7 @@ def _atomic(m, result, inputs, how):
     count, element = vector_of(result)
     size = numpy_type(element).itemsize * max(count, 1)
     address = lambda: _where(m, resource, offset, soffset, size)[0]
-    update = one_by_one(m, address, values, result, fn, m.global_memory)
+    update = one_by_one(m, address, values, result, fn)
 
     def step():
         before = m.active
@@ -113,14 +118,9 @@ def _atomic(m, result, inputs, how):
     return step
 
 
-def _load_to_shared(m, result, inputs, kind):
-    """Loads that go straight to shared memory: the place is the warp's, and each lane has its own behind it."""
-    if kind == "global":
-        pointer, target, size, offset, _ = inputs
-        resource = vector_offset = soffset = None
-    else:
-        resource, target, size, vector_offset, soffset, offset, _ = inputs
-        pointer = None
+def _to_shared(m, target, size, offset, fetch):
+    """A function that loads straight to shared memory what fetch(size, offset) gives: the place is the warp's, and
+    each lane has its own behind it."""
 
     def step():
         bytes_, extra = int(size()[0]), int(offset()[0])
@@ -131,25 +131,30 @@ def _load_to_shared(m, result, inputs, kind):
                         threads=m.lanes[m.active & (place != place[first])])
         lane = (m.lanes % m.warp_size).astype(np.uint64)
         to = place[first] + np.uint64(extra) + lane * np.uint64(max(bytes_, _WORD))
-        who = m.active
-        data = np.zeros((m.threads, bytes_), np.uint8)
-        if pointer is not None:
-            data[who] = m.global_memory.load(pointer()[who] + np.uint64(extra), bytes_, m.lanes[who],
-                                             align=min(_WORD, bytes_))
-        else:
-            moved = lambda: vector_offset() + np.uint32(extra)
-            start, inside = _where(m, resource, moved, soffset, bytes_)
-            for part, whole in _parts(m, inside, bytes_):
-                which = who & whole
-                if which.any():
-                    data[which, part] = m.global_memory.load(start[which] + np.uint64(part.start),
-                                                             part.stop - part.start, m.lanes[which],
-                                                             align=min(_WORD, bytes_))
-        if bytes_ < _WORD:
-            data = np.concatenate([data, np.zeros((m.threads, _WORD - bytes_), np.uint8)], axis=1)
-        m.shared.start_load(to[who], data[who], m.lanes[who])
+        data = np.zeros((m.threads, max(bytes_, _WORD)), np.uint8)
+        data[:, :bytes_] = fetch(bytes_, extra)
+        m.shared.start_load(to[m.active], data[m.active], m.lanes[m.active])
 
     return step
+
+
+def _global_to_shared(m, result, inputs):
+    pointer, target, size, offset, _ = inputs
+
+    def fetch(size, extra):
+        return m.spread(m.global_memory.load(pointer()[m.active] + np.uint64(extra), size, m.lanes[m.active],
+                                             align=min(_WORD, size)), size)
+
+    return _to_shared(m, target, size, offset, fetch)
+
+
+def _buffer_to_shared(m, result, inputs):
+    resource, target, size, vector_offset, soffset, offset, _ = inputs
+
+    def fetch(size, extra):
+        return _fetched(m, resource, lambda: vector_offset() + np.uint32(extra), soffset, size)
+
+    return _to_shared(m, target, size, offset, fetch)
 
 
 TABLE = [
@@ -157,6 +162,6 @@ TABLE = [
     (r"llvm\.amdgcn\.raw\.ptr\.buffer\.load(?:\.[vif]\w+|\.bf16)", _load),
     (r"llvm\.amdgcn\.raw\.ptr\.buffer\.store\.\w+", _store),
     (r"llvm\.amdgcn\.raw\.ptr\.buffer\.atomic\.(\w+)\.[\w.]+", _atomic),
-    (r"llvm\.amdgcn\.(global)\.load\.lds", _load_to_shared),
-    (r"llvm\.amdgcn\.(raw)\.ptr\.buffer\.load\.(?:async\.)?lds", _load_to_shared),
+    (r"llvm\.amdgcn\.global\.load\.lds", _global_to_shared),
+    (r"llvm\.amdgcn\.raw\.ptr\.buffer\.load\.lds", _buffer_to_shared),
 ]

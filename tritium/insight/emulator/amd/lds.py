@@ -41,7 +41,7 @@ class Lds(Shared):
         self._used(threads, True)
         return super().add(address, amount, threads)
 
-    def fence(self, warps, how):
+    def order(self, warps, how):
         """Accesses so far are before what comes behind a barrier (release), or it is before those to come."""
         if how != "acquire":
             self.unreleased[warps] = False

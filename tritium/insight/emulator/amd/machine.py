@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -76,9 +76,6 @@ class AmdMachine(Machine):
         self.own.bytes[start : start + self.messages.nbytes] = self.messages.view(np.uint8)
         self.own.before = self.own.bytes.copy()
 
-    def _space(self, pointer_type):
-        return self.shared if "addrspace(3)" in pointer_type else self.global_memory
-
     # --- instructions -----------------------------------------------------------------------------------------------
     def _fence(self, rest):
         found = re.match(r'(?:syncscope\("([\w-]*)"\) )?(acquire|release|acq_rel|seq_cst)', rest)
@@ -87,11 +84,11 @@ class AmdMachine(Machine):
         scope, how = found.groups()
 
         def step():
-            warps = self.warps_of(self.active, "a fence")
+            warps, lds = self.warps_of(self.active, "a fence"), cast("Lds", self.shared)
             if scope == "wavefront":
                 self.warp_barrier(self.active)
             elif scope != "singlethread":
-                self.shared.fence(warps, how)
+                lds.order(warps, how)
 
         return step
 
@@ -105,14 +102,11 @@ class AmdMachine(Machine):
     def _call(self, rest, callee):
         rest = re.sub(r"^(?:(?:noundef|contract|fast|nnan|ninf|nsz|arcp|afn|reassoc|range\([^)]*\)) )+", "", rest)
         result, called = split_type(rest)
-        found = re.match(r"@(llvm\.[\w.]+)\((.*)\)", called)
-        make: Any = None
-        if found:
-            make = next(((make, hit) for pattern, make in _TABLE if (hit := re.fullmatch(pattern, found[1]))), None)
-        if not make:
-            return super()._call(rest, callee)
-        make, hit = make
-        return make(self, result, [self.typed(x) for x in split_list(found[2])], *hit.groups())
+        name, arguments = found.groups() if (found := re.match(r"@(llvm\.[\w.]+)\((.*)\)", called)) else ("", "")
+        for pattern, make in _TABLE:
+            if hit := re.fullmatch(pattern, name):
+                return make(self, result, [self.typed(x) for x in split_list(arguments)], *hit.groups())
+        return super()._call(rest, callee)
 
 
 class _Split:
@@ -202,7 +196,7 @@ def _constant(dtype):
     return lambda m, result, inputs, *groups: lambda: np.zeros(m.threads, dtype)
 
 
-_TABLE = [
+_TABLE: list[tuple[str, Any]] = [
     (r"llvm\.amdgcn\.(workitem|workgroup)\.id\.([xyz])", _index),
     (r"llvm\.amdgcn\.implicitarg\.ptr", _implicit),
     (r"llvm\.amdgcn\.s\.barrier", _barrier),

@@ -1,6 +1,7 @@
 """AMD's matrix products, of all lanes of a warp: D = A B + C."""
 
 import re
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -49,7 +50,7 @@ def multiplied(a, b, c, places):
 
 def in_warps(m, what, fn, kind):
     """[thread, element] of what fn(threads) makes of the operands of each warp; all its lanes must be there."""
-    out = None
+    out: Any = None
     for warp in m.warps_of(m.active, what):
         threads = np.arange(m.warp_size * warp, m.warp_size * (warp + 1))
         made = fn(threads)
@@ -134,7 +135,7 @@ def scaled_mfma(m, result, inputs, rows, depth):
                 power = byte[fragments.mfma_scale(rows)][side.outer, side.inner // 32]
                 factor = 1 if unscaled else np.where(power == 255, np.nan, np.exp2(power.astype(np.float64) - 127))
                 both.append(narrow(x[threads], kind) * factor)
-            return multiplied(*both, acc[threads], places)
+            return multiplied(both[0], both[1], acc[threads], places)
 
         return in_warps(m, "a matrix product", product, np.float32)
 
@@ -191,7 +192,7 @@ def wmma_integers(m, result, inputs, depth, bits):
         def product(threads):
             _same_halves(m, (x, y), threads)
             both = [integers(v[threads], int(bits), sign) for v, sign in zip((x, y), signs)]
-            made = multiplied(*both, _accumulator(z[threads], "i32").astype(np.int64), places)
+            made = multiplied(both[0], both[1], _accumulator(z[threads], "i32").astype(np.int64), places)
             return np.clip(made, -(1 << 31), (1 << 31) - 1) if clamps else made
 
         return in_warps(m, "a matrix product", product, np.uint32)

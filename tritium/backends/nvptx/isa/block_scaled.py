@@ -1,0 +1,239 @@
+"""Block-scaled products: groups of elements along K share a scale, which the tensor cores multiply with.
+
+tcgen05 has the scales in tensor memory: four of a row are a word; 32 lanes of four columns are 128 rows, and all four
+warps' lanes have the same. They lie so in shared memory, too, 512 bytes for 128 rows, and are copied by the thread that
+multiplies. mma.sync has them in registers: of A those of row r in lane 4 (r % 8) + r / 8, of B those of column c in
+lane 4 c.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ....ir import types as T
+from ...gpu.layout.linear import Layout, log2
+from ...gpu.lower.convert import write
+from ...gpu.lower.shared_memory import Passage
+from ...gpu.lower.words import pack_words
+from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, bytes_of, takes_shared
+from . import fragments, mma_sync, tcgen05
+from . import tensor_memory as memory
+from .tensor_types import STEP
+from .wgmma import Operand
+
+WARP_LEVEL = (120, 121)  # architectures with mma.sync for them
+CHUNK, COLUMNS = 512, 4  # bytes of shared memory, columns of tensor memory, of four scales of 128 rows each
+
+
+class Kind(NamedTuple):
+    """The name of the instructions, the scales of a row that one of them takes, their type."""
+
+    name: str
+    scales: int
+    type: str
+    four_bits: bool
+
+
+def kind_of(a, b, scales, formats):
+    """The instructions for operands and scales of these types; None if there are none."""
+    eight_bits = ("e4m3", "e5m2")
+    inner = a.shape[1] * (2 if formats[0] == "e2m1" else 1)
+    group, exponents = inner // scales[0].shape[1], scales[0].element.bits == 8 and not scales[0].element.is_float
+    if a.shape[1] < STEP or scales[0].element is not scales[1].element:
+        return None
+    if all(form in eight_bits for form in formats) and group == 32 and exponents:
+        return Kind("mxf8f6f4", 1, "ue8m0", False)
+    if formats != ("e2m1", "e2m1") or group != (32 if exponents else 16):
+        return None
+    return Kind("mxf4", 2, "ue8m0", True) if exponents else Kind("mxf4nvf4", 4, "ue4m3", True)
+
+
+def layouts(sm, a, b, out, scales, formats, warps):
+    """The layouts of a `dot_scaled`, as `Mma.scaled` has them."""
+    if kind_of(a, b, scales, formats) is None or scales[1].shape[0] != out.shape[1]:
+        return None
+    m, n = out.shape
+    if sm in tcgen05.ARCHITECTURES and m >= 128 and n >= 16 and warps % 4 == 0:
+        _, parts = memory.split(out.shape, warps)
+        fits = n // parts >= 8 and columns(out.shape, scales) <= memory.COLUMNS
+        return (memory.layout(out.shape, warps), None, None, None, None) if fits else None
+    if sm not in WARP_LEVEL or m < 16 or n < 8:
+        return None
+    grid = mma_sync.warp_grid(out.shape, warps)
+    operands = (fragments.operand(t.shape, 8, *grid, side) for t, side in zip((a, b), "ab"))
+    return mma_sync.accumulator(out, warps), *operands, *(_scale_layout(t.shape, *grid, side)
+                                                         for t, side in zip(scales, "ab"))  # fmt: skip
+
+
+def columns(shape, scales):
+    """How many columns of tensor memory sums of this shape and their scales take."""
+    return memory.columns(shape) + sum(COLUMNS * _chunks(t) * _blocks(t) for t in scales)
+
+
+def _chunks(tile):
+    return -(-tile.shape[1] // 4)
+
+
+def _blocks(tile):
+    return -(-tile.shape[0] // 128)
+
+
+@takes_shared(lambda op, room: _need(op, room.target.sm))
+def dot_scaled(g, op, a, b, acc, a_scales, b_scales):
+    """A block-scaled product."""
+    types = [x.type for x in op.operands]
+    kind = kind_of(types[0], types[1], types[3:], op.attrs["formats"])
+    if g.target.sm in WARP_LEVEL:
+        return _by_warps(g, op, kind, a, b, acc, a_scales, b_scales)
+    return _in_tensor_memory(g, op, kind, a, b, acc, a_scales, b_scales)
+
+
+def _need(op, sm):
+    """The shared memory of operands and scales, where they are read from there."""
+    if sm in WARP_LEVEL:
+        return None
+    a, b, _, *scales = (x.type for x in op.operands)
+    return Need([bytes_of(a), bytes_of(b), *(CHUNK * _chunks(t) * _blocks(t) for t in scales)], BUFFER_ALIGNMENT)
+
+
+# --- tcgen05 ----------------------------------------------------------------------------------------------------------
+def _in_tensor_memory(g, op, kind, a, b, acc, *scales):
+    passage, (lhs, rhs, _, *factors) = Passage(g, op), op.operands
+    axes = [side if kind.four_bits else tcgen05.contiguous_axis(g.layout(x), x.type, operand)
+            for x, side, operand in zip((lhs, rhs), (1, 0), "ab")]  # fmt: skip
+    passage.before_write()
+    for x, value, axis, base in zip((a, b), (lhs, rhs), axes, passage.bases):
+        tcgen05.write_operand(g, x, value.type, g.layout(value), axis, base)
+    for x, value, base in zip(scales, factors, passage.bases[2:]):
+        write(g, x, value.type.element, g.layout(value), _images(value.type), base)
+    left, right = (Operand(x.type, side, axis, g.int(base))
+                   for x, side, axis, base in zip((lhs, rhs), "ab", axes, passage.bases))  # fmt: skip
+    g.target.async_fence(g)
+    types = [x.type for x in factors]
+    return tcgen05.finished(g, op, acc, lambda adds: _issue(g, op, kind, left, right, types, passage.bases[2:], adds))
+
+
+def _images(tile):
+    """Where scales lie in shared memory: address images of the bits of an element's number.
+
+    >>> _images(T.Tile((256, 8), T.u8))
+    (1, 2, 1024, 16, 32, 64, 128, 256, 4, 8, 512)
+    """
+    rows, count = tile.shape
+    along = [1 << k if k < 2 else _blocks(tile) * CHUNK << (k - 2) for k in range(log2(count))]
+    down = [16 << k if k < 5 else 4 << (k - 5) if k < 7 else CHUNK << (k - 7) for k in range(log2(rows))]
+    return tuple(along + down)
+
+
+def _issue(g, op, kind, left, right, scales, bases, adds):
+    """Copy the scales, and multiply."""
+    w, (m, n) = g.w, op.type.shape
+    base, commit = memory.place_of(g)[0], memory.next_commit(g)
+    wide, first = min(n, tcgen05.MAX_N), op.attrs["column"] + memory.columns((m, n))
+    starts = [first, first + COLUMNS * _chunks(scales[0]) * _blocks(scales[0])]
+    name = f"tcgen05.mma.cta_group::1.kind::{kind.name}.block_scale.scale_vec::{kind.scales}X"
+    places = [(row, column) for row in range(0, m, 128) for column in range(0, n, wide)]
+    with w.when(w.compare("icmp eq", g.place("warp"), g.int(0))):
+        for tile, start, where in zip(scales, starts, bases):
+            _copy(g, w.binary("add", base, g.int(start)), where, _chunks(tile) * _blocks(tile))
+        for row, column in places:
+            target = w.binary("add", base, g.int(op.attrs["column"] + row // 128 * n + column))
+            sides = ((left, row), (right, column))
+            operands = [tcgen05.descriptor(g, w.binary("add", side.base, g.int(side.offset(extra))),
+                                           tcgen05.constant_bits(side)) for side, extra in sides]  # fmt: skip
+            factors = [w.binary("add", base, g.int(start + COLUMNS * (extra // 128)))
+                       for start, (_, extra) in zip(starts, sides)]  # fmt: skip
+            lines = []
+            for step in range(left.depth // STEP):
+                chunk, number = divmod(step * kind.scales, 4)
+                what = instruction_descriptor(kind, op.attrs["formats"], left, right, wide, number)
+                at = [COLUMNS * chunk * _blocks(t) for t in scales]
+                lines.append(f"add.s64 da, $1, {left.advance(step)}; add.s64 db, $2, {right.advance(step)};")
+                lines.append(f"@e {name} [$0], da, db, {what}, [$3+{at[0]}], [$4+{at[1]}], p;")
+                if step == 0 and adds is not True:
+                    lines.append("setp.eq.b32 p, 1, 1;")
+            last = commit if (row, column) == places[-1] else None
+            tcgen05.elected(g, lines, [target, *operands, *factors], adds, last)
+
+
+def _copy(g, target, where, count):
+    """The thread that multiplies copies scales from shared to tensor memory."""
+    bits = tcgen05.signed(1 << 46 | (128 >> 4) << 32 | (128 >> 4) << 16)  # not swizzled, 8 rows of 16 bytes together
+    source = tcgen05.descriptor(g, g.int(where), bits)
+    lines = []
+    for k in range(count):
+        lines.append(f"add.s64 da, $1, {k * CHUNK >> 4};")
+        lines.append(f"@e tcgen05.cp.cta_group::1.32x128b.warpx4 [$0+{COLUMNS * k}], da;")
+    tcgen05.elected(g, lines, [target, source], True)
+
+
+def instruction_descriptor(kind, formats, left, right, n, number):
+    """Shape, types, which operands are contiguous along M or N, and which scales of a word are taken."""
+    numbers = [1 if kind.four_bits else {"e4m3": 0, "e5m2": 1}[form] for form in formats]
+    types = numbers[0] << 7 | numbers[1] << 10 | (kind.type == "ue8m0") << 23
+    turned = (not left.k_major) << 15 | (not right.k_major) << 16
+    return types | turned | (n >> 3) << 17 | (128 >> 7) << 27 | number << 4 | number << 29
+
+
+# --- mma.sync ---------------------------------------------------------------------------------------------------------
+def _scale_layout(shape, warps_m, warps_n, side):
+    """Where mma.sync wants the scales of operand "a" ([M, G]) or "b" ([N, G]).
+
+    >>> _scale_layout((32, 2), 1, 1, "a")
+    Layout((32, 2), reg=(1, 32), lane=(16, 0, 2, 4, 8), warp=())
+    """
+    rows, count = shape
+    lane = [8 * count if side == "a" else 0, 0, count, 2 * count, 4 * count]
+    first, own = 16 if side == "a" else 8, []
+    mine, others = (warps_m, warps_n) if side == "a" else (warps_n, warps_m)
+    for _ in range(log2(mine)):
+        own.append(first * count if first < rows else 0)
+        first *= 2
+    spare = [0] * log2(others)
+    rest = [count << k for k in range(log2(first), log2(rows))]
+    reg = [1 << k for k in range(log2(count))] + rest
+    return Layout(tuple(shape), tuple(reg), tuple(lane), tuple(own + spare if side == "a" else spare + own))
+
+
+def _by_warps(g, op, kind, a, b, acc, *scales):
+    """acc + a @ b, one 16 x 8 piece of the result after the other."""
+    lhs, rhs, _, *factors = op.operands
+    layout, out, count = g.layout(op), list(acc), factors[0].type.shape[1]
+    place = lambda x: {e: r for r, e in reversed(list(enumerate(x.register_elements())))}
+    results, lefts, rights, *of_scales = map(place, (layout, *(g.layout(x) for x in (lhs, rhs, *factors))))
+    words_a, words_b = pack_words(g, a), pack_words(g, b)
+    for element in mma_sync.pieces(layout):
+        _, row, col = mma_sync.split(layout.shape, element)
+        at = [results[element ^ x] for x in (0, 1, *mma_sync.below(layout.shape))]
+        for step in range(lhs.type.shape[1] // STEP):
+            k = STEP * step
+            left = mma_sync.fragment(lefts, lhs.type.shape, 0, row, k, T.i8, words_a, rows=True)
+            right = mma_sync.fragment(rights, rhs.type.shape, 0, k, col, T.i8, words_b, rows=False)
+            both = [_word(g, xs, [found[outer * count + step * kind.scales + j] for j in range(kind.scales)])
+                    for xs, found, outer in zip(scales, of_scales, (row, col))]  # fmt: skip
+            for r, x in zip(at, _instruction(g, op, kind, left, right, [out[r] for r in at], both)):
+                out[r] = x
+    return out
+
+
+def _word(g, xs, registers):
+    """Some scales in the low bytes of a word."""
+    w, out = g.w, g.int(0)
+    for k, r in enumerate(registers):
+        out = w.binary("or", out, w.binary("shl", w.cast("zext", xs[r], "i32"), g.int(8 * k)))
+    return out
+
+
+def _instruction(g, op, kind, a, b, c, scales):
+    w, (ta, tb) = g.w, op.attrs["formats"]
+    lists = ["{" + ",".join(f"${first + k}" for k in range(size)) + "}"
+             for first, size in ((0, 4), (4, 4), (8, 2), (10, 4))]  # fmt: skip
+    depth = 2 * STEP if kind.four_bits else STEP
+    name = (f"mma.sync.aligned.kind::{kind.name}.block_scale.scale_vec::{kind.scales}X.m16n8k{depth}.row.col."
+            f"f32.{ta}.{tb}.f32.{kind.type}")
+    body = f"{name} {', '.join(lists)}, {{$14}}, {{0, 0}}, {{$15}}, {{0, 0}};"
+    constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4 + ["r"] * 2)
+    result = "{" + ", ".join(["float"] * 4) + "}"
+    arguments = ", ".join(x.typed for x in (*a, *b, *c, *scales))
+    made = w.effect(f'call {result} asm sideeffect "{body}", "{constraints}"({arguments})', result)
+    return [w.emit("float", f"extractvalue {result} {made}, {k}", made) for k in range(4)]

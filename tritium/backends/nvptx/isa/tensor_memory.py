@@ -1,0 +1,193 @@
+"""Blackwell's tensor memory: 128 lanes of 512 columns of 32 bits, where the sums of tcgen05 products are.
+
+An address has the lane in its upper and the column in its lower half. Each warp reads and writes the 32 lanes of its
+place in its warpgroup. 128 rows of a result are 128 lanes (shape 32x32b: a thread has a row). 64 rows are the first 16
+lanes of each warp's (shape 16x256b: threads have what they have of the result of mma.sync).
+
+Products are asynchronous. A thread that issued some commits them to the next of a ring of mbarriers; how many commits
+there were is counted in a register.
+"""
+
+from __future__ import annotations
+
+from ...gpu.layout.linear import Layout, log2
+from ...gpu.shared_memory.needs import Need, addresses, takes_shared
+from . import fragments
+from .mbarriers import start_phases
+from .threads import barrier
+from .warp_roles import await_phase
+
+COLUMNS, GRANULE = 512, 32  # that there are, and the fewest that are allocated at once
+RING = 8  # mbarriers: more products than that are never in flight
+WORD = 8  # bytes of shared memory for the address, in front of the mbarriers
+MOST = 128  # registers of one instruction
+COMMITS = "commits_0"  # the register, of the whole kernel
+
+
+@takes_shared(lambda op, room: Need([WORD + 8 * RING], alignment=8), kept=True, waits="", leaves="")
+def tensor_memory_alloc(g, op):
+    """The first warp allocates for all; nothing more will be allocated, so that other blocks may."""
+    w, (base,) = g.w, addresses(op)
+    w.effect(f'call void asm sideeffect ".reg .b32 {COMMITS[:-1]}<1>;", ""()', at=0)
+    w.effect(f'call void asm sideeffect "mov.b32 {COMMITS}, 0;", ""()')
+    with w.when(w.compare("icmp eq", g.place("warp"), g.int(0))):
+        place = g.shared.pointer(g, g.int(base))
+        body = (f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [$0], {op.attrs['columns']}; "
+                "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;")
+        w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({place.typed})')
+    with w.when(w.compare("icmp eq", g.place("thread"), g.int(0))):
+        for k in range(RING):
+            start_phases(g, g.shared.pointer(g, g.int(base + WORD + 8 * k)), 1)
+    meet(g)
+    read = lambda: w.effect(f"load i32, {g.shared.pointer(g, g.int(base)).typed}, align 4", "i32")
+    g.once("tensor memory", lambda: (g.target.uniform(g, read()), base + WORD))
+
+
+def tensor_memory_free(g, op):
+    """Nobody reads it any more, and the warp that allocated it gives it back."""
+    w, (base, _) = g.w, place_of(g)
+    meet(g)
+    with w.when(w.compare("icmp eq", g.place("warp"), g.int(0))):
+        body = f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 $0, {op.attrs['columns']};"
+        w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({base.typed})')
+
+
+def place_of(g):
+    """(where the kernel's columns begin, where its mbarriers begin in shared memory)."""
+    return g.once("tensor memory", lambda: None)
+
+
+def fence(g, side):
+    """Accesses to tensor memory are ordered with the barrier that comes next ("before" it) or came last ("after")."""
+    g.w.effect(f'call void asm sideeffect "tcgen05.fence::{side}_thread_sync;", "~{{memory}}"()')
+
+
+def meet(g):
+    """All threads meet, and see what each other did to tensor memory."""
+    fence(g, "before")
+    barrier(g)
+    fence(g, "after")
+
+
+# --- commits ----------------------------------------------------------------------------------------------------------
+def next_commit(g):
+    """The address (i32) of the mbarrier of the next commit, which is counted."""
+    w, (_, barriers) = g.w, place_of(g)
+    count = _commits(g)
+    after = w.binary("add", count, g.int(1))
+    w.effect(f'call void asm sideeffect "mov.b32 {COMMITS}, $0;", "r"({after.typed})')
+    return _barrier_of(g, count, barriers)
+
+
+def await_commits(g, pending):
+    """Wait until at most so many commits are unfinished. Before the first all phases of odd parity count as over."""
+    w, (_, barriers) = g.w, place_of(g)
+    number = w.binary("sub", _commits(g), g.int(1 + pending))
+    turn = w.binary("and", w.binary("lshr", number, g.int(log2(RING))), g.int(1))
+    await_phase(g, _barrier_of(g, number, barriers), turn)
+    fence(g, "after")
+
+
+def _commits(g):
+    return g.w.effect(f'call i32 asm sideeffect "mov.b32 $0, {COMMITS};", "=r"()', "i32")
+
+
+def _barrier_of(g, number, barriers):
+    w = g.w
+    inside = w.binary("shl", w.binary("and", number, g.int(RING - 1)), g.int(3))
+    return w.binary("add", inside, g.int(barriers))
+
+
+# --- the sums of a dot ------------------------------------------------------------------------------------------------
+def split(shape, warps):
+    """(warpgroups along M, parts of N): they stack along blocks of 128 rows first.
+
+    >>> split((128, 64), 8), split((256, 64), 8)
+    ((1, 2), (2, 1))
+    """
+    groups = warps // 4
+    along_m = min(groups, max(1, shape[0] // 128))
+    return along_m, groups // along_m
+
+
+def layout(shape, warps):
+    """The layout of a result of this shape when it is read from tensor memory.
+
+    >>> layout((128, 32), 4)
+    Layout((128, 32), reg=(1, 2, 4, 8, 16), lane=(32, 64, 128, 256, 512), warp=(1024, 2048))
+    """
+    (m, n), (along_m, parts) = shape, split(shape, warps)
+    if m == 64:
+        return fragments.accumulator(shape, 4, parts, rows=64)
+    powers = lambda low, high, step: [step << k for k in range(log2(low), log2(high))]
+    mine, rows = n // parts, 128 * along_m
+    reg = powers(1, mine, 1) + powers(rows, m, n)
+    return Layout(shape, tuple(reg), tuple(powers(1, 32, n)), tuple(powers(32, rows, n) + powers(mine, n, 1)))
+
+
+def allocated(count):
+    """So many columns and a few more, as they are allocated.
+
+    >>> allocated(8), allocated(136)
+    (32, 160)
+    """
+    return -(-count // GRANULE) * GRANULE
+
+
+def columns(shape):
+    """How many columns the sums of a result of this shape take: blocks of 128 rows lie side by side.
+
+    >>> columns((64, 32)), columns((256, 64))
+    (32, 128)
+    """
+    return max(1, shape[0] // 128) * shape[1]
+
+
+def load(g, shape, column, kind):
+    """The registers of a result, once its products are finished."""
+    out = []
+    for address, form, count in _pieces(g, shape, column):
+        w, letter = g.w, "r" if kind == "i32" else "f"
+        result = w.struct([kind] * count)
+        names = ", ".join(f"${k}" for k in range(count))
+        body = f"tcgen05.ld.sync.aligned.{form}.b32 {{{names}}}, [${count}]; tcgen05.wait::ld.sync.aligned;"
+        constraints = ",".join([f"={letter}"] * count + ["r", "~{memory}"])
+        made = w.effect(f'call {result} asm sideeffect "{body}", "{constraints}"({address.typed})', result)
+        out += [w.emit(kind, f"extractvalue {result} {made}, {k}", made) for k in range(count)]
+    fence(g, "before")
+    return out
+
+
+def store(g, shape, column, values):
+    """Put sums where products are added to them, once all threads have met."""
+    rest = list(values)
+    for address, form, count in _pieces(g, shape, column):
+        mine, rest = rest[:count], rest[count:]
+        names = ", ".join(f"${k + 1}" for k in range(count))
+        letters = ",".join(["r" if x.type == "i32" else "f" for x in mine])
+        arguments = ", ".join(x.typed for x in (address, *mine))
+        body = f"tcgen05.st.sync.aligned.{form}.b32 [$0], {{{names}}};"
+        g.w.effect(f'call void asm sideeffect "{body}", "r,{letters},~{{memory}}"({arguments})')
+    g.w.effect('call void asm sideeffect "tcgen05.wait::st.sync.aligned;", "~{memory}"()')
+
+
+def _pieces(g, shape, column):
+    """(address, shape and number, registers) of the instructions that move this thread's part of a result, in the order
+    of its registers."""
+    w, (m, n), (along_m, parts) = g.w, shape, split(shape, g.warps)
+    mine, warp, (base, _) = n // parts, g.place("warp"), place_of(g)
+    lane = w.binary("shl", w.binary("and", warp, g.int(3)), g.int(21))
+    group = w.binary("lshr", warp, g.int(2))
+    block = w.binary("and", group, g.int(along_m - 1))
+    part = w.binary("lshr", group, g.int(log2(along_m)))
+    inside = w.binary("add", w.binary("mul", block, g.int(n)), w.binary("mul", part, g.int(mine)))
+    start = w.binary("add", w.binary("add", base, lane), inside)
+    for row in range(0, max(1, m // 128), along_m):
+        if m == 64:  # four registers for eight columns
+            wide, step = min(mine, 2 * MOST), 2
+            form, count = f"16x256b.x{wide // 8}", wide // step
+        else:
+            wide = count = min(mine, MOST)
+            form = f"32x32b.x{count}"
+        for first in range(0, mine, wide):
+            yield w.binary("add", start, g.int(column + row * n + first)), form, count
