@@ -6,7 +6,7 @@ from tests.backends.gpu.test_modules import BATTERY, borrowed, checking
 from tests.exec import test_exec
 from tritium.ir.text import parse_module
 
-SAMPLE = 3
+SAMPLE = 4
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from tests.backends.gpu.toy import collection
 from tritium.insight import emulator
 from tritium.runtime.jit import JITFunction
 
-SAMPLE = 3
+SAMPLE = 4
 OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
 NOT_RUN = ("grouped_matmul_kernel",)  # its matrices are reached by addresses in memory, which the emulator moves
 

@@ -17,6 +17,7 @@ from tritium.backends.compiler import GPUTarget
 from tritium.backends.gpu import ops as gpu_ops
 from tritium.frontend.lower import lower
 from tritium.insight import emulator
+from tritium.insight.emulator.memory import Memory
 from tritium.interp.machine import interpret
 from tritium.ir.core import walk
 
@@ -47,6 +48,21 @@ def numbers(rng, shape, dtype):
     return codes(rng, shape, dtype) if dtype.itemsize == 1 else rng.standard_normal(shape).astype(dtype)
 
 
+def launched(module, args, arch, warps, **options):
+    """Run a kernel of one program on an emulated GPU; returns its LLVM text."""
+    text, metadata = emulator.llvm_of(module, arch, warps, **options)
+    assert emulator.fit(metadata, args, (1, 1, 1))
+    target, memory = emulator.target_of(arch), Memory(args)
+    threads, machine = target.warp_size * warps, emulator.machine_of(target)
+    emulator.execute(text, memory, (1, 1, 1), threads, metadata["shared"], make=machine)
+    return text
+
+
+def instructions(text):
+    """The matrix instructions that a kernel calls."""
+    return {*re.findall(r"call .*@llvm\.amdgcn\.((?:mfma|wmma)[\w.]+)\(", text)}
+
+
 def compare(arch, kinds, shape=(32, 32, 32), warps=4, steps=2, how="ieee", tolerance=1e-5, **options):
     """Run a product of these types on an emulated GPU and on the interpreter; returns the matrix instructions."""
     rng, (m, n, k) = np.random.default_rng(1), shape
@@ -55,12 +71,11 @@ def compare(arch, kinds, shape=(32, 32, 32), warps=4, steps=2, how="ieee", toler
     c = rng.integers(-9, 9, (m, n)).astype(out)
     module, values = module_of(product, (a, b, c, steps, m, n, k, how))
     mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
-    emulator.run(module, mine, arch=arch, num_warps=warps, **options)
+    text = launched(module, mine, arch, warps, **options)
     interpret(module, theirs, (1,))
     largest = max(1.0, float(np.abs(theirs[2].astype(np.float64)).max()))
     agree([theirs[2] / largest], [mine[2] / largest], tolerance)
-    text, _ = emulator.llvm_of(module, arch, warps, **options)
-    return {x.split("(")[0] for x in re.findall(r"call .*@llvm\.amdgcn\.((?:mfma|wmma)\S+)\(", text)}
+    return instructions(text)
 
 
 F16, BF16, F32, F64, I8 = np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int8
@@ -140,10 +155,9 @@ def test_a_dot_of_a_dot_needs_no_shared_memory_between(arch, nonkdim, exchanged)
     a, b, d = (rng.integers(-3, 4, shape).astype(F16) for shape in ((64, 32), (32, 32), (32, 32)))
     module, values = module_of(chained, (a, b, d, np.zeros((64, 32), F32), 64, 32))
     mine, theirs = ([x.copy() for x in values] for _ in range(2))
-    emulator.run(module, mine, arch=arch, num_warps=2, matrix_instr_nonkdim=nonkdim)
+    text = launched(module, mine, arch, 2, matrix_instr_nonkdim=nonkdim)
     interpret(module, theirs, (1,))
     np.testing.assert_array_equal(mine[3], theirs[3])
-    text, _ = emulator.llvm_of(module, arch, 2, matrix_instr_nonkdim=nonkdim)
     assert {int(x) for x in re.findall(r"call .*permlane(\d+)\.swap", text)} == {*exchanged}
     found = compiled.tiles(module, arch, num_warps=2, matrix_instr_nonkdim=nonkdim)
     staged = [op.operands[0].kind for op in walk(found.body) if op.kind is gpu_ops.convert and "shared" in op.attrs]
@@ -159,11 +173,10 @@ def scaled(monkeypatch, arch, formats, m, n, block, warps, **options):
     monkeypatch.setattr(test_language, "lower", lambda *parts: lower(*parts, target=target))
     module, _ = module_of(test_block_scaled.scaled, args)
     mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
-    emulator.run(module, mine, arch=arch, num_warps=warps, **options)
+    text = launched(module, mine, arch, warps, **options)
     interpret(plain, theirs, (1,))
     agree(theirs, mine)
-    text, _ = emulator.llvm_of(module, arch, warps, **options)
-    return {x.split("(")[0] for x in re.findall(r"call .*@llvm\.amdgcn\.(mfma\S+)\(", text)}
+    return instructions(text)
 
 
 @pytest.mark.parametrize(("formats", "m", "n", "block", "warps", "nonkdim", "name"), [

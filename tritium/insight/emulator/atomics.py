@@ -45,22 +45,22 @@ def operands(text):
     return re.sub(r'( syncscope\("[^"]*"\))? (monotonic|acquire|release|acq_rel|seq_cst)\b.*$', "", text)
 
 
-def one_by_one(m, p, xs, t, fn, memory=None):
+def one_by_one(m, p, xs, t, fn):
     """A function that updates memory at the addresses p() by fn(old, *values), one thread after the other where they
     meet, and gives what was there. A vector is updated element by element."""
     count, element = vector_of(t)
     dtype = numpy_type(element)
 
     def step():
-        reached = memory or getattr(m, "global_memory", m.memory)  # a machine may have memory of its own besides
+        memory = m.global_memory
         olds, address = np.zeros((m.threads, max(count, 1)), dtype), p()
         values = [x().reshape(m.threads, -1) for x in xs]
         for who in _turns(address, np.nonzero(m.active)[0]):
-            data = reached.load(address[who], olds[0].nbytes, m.lanes[who], atomic=True)
+            data = memory.load(address[who], olds[0].nbytes, m.lanes[who], atomic=True)
             olds[who] = np.ascontiguousarray(data).view(dtype)
             with np.errstate(all="ignore"):
                 new = np.ascontiguousarray(fn(olds[who], *(x[who] for x in values)).astype(dtype))
-            reached.store(address[who], new.view(np.uint8), m.lanes[who], atomic=True)
+            memory.store(address[who], new.view(np.uint8), m.lanes[who], atomic=True)
         return olds if count else olds[:, 0]
 
     return step
@@ -68,11 +68,12 @@ def one_by_one(m, p, xs, t, fn, memory=None):
 
 def _turns(address, threads):
     """Threads in groups that have different addresses; those of one address in order."""
-    while len(threads):
-        _, first = np.unique(address[threads], return_index=True)
-        first.sort()
-        yield threads[first]
-        threads = np.delete(threads, first)
+    order = np.argsort(address[threads], kind="stable")
+    placed = address[threads][order]
+    rank = np.empty(len(threads), int)
+    rank[order] = np.arange(len(threads)) - np.searchsorted(placed, placed)
+    for turn in range(rank.max(initial=-1) + 1):
+        yield threads[rank == turn]
 
 
 def _add_in_shared(m, how, pointer, x):

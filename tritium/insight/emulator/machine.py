@@ -35,6 +35,7 @@ class Machine:
         self.maps = {MAPS + k: x for k, x in enumerate(maps)}  # what TMA knows of tensors
         self.blocks, self.members, self.threads = blocks, threads, blocks * threads
         self.memory, self.shared_bytes = memory, shared_bytes
+        self.global_memory: Any = memory  # with what a machine has besides the memory of arguments
         self.lanes, self.printed, self.strings = np.arange(self.threads), [], {}
         self.lasting = {}  # registers that statements have declared for the whole kernel
         for name, body in re.findall(r'^@(\w+) = private .*? c"(.*)"$', text, re.M):
@@ -364,7 +365,7 @@ class Machine:
         return lambda: p() + signed(x()).astype(np.int64).view(np.uint64) * np.uint64(size)
 
     def _space(self, pointer_type):
-        return self.shared if "addrspace(3)" in pointer_type else self.memory
+        return self.shared if "addrspace(3)" in pointer_type else self.global_memory
 
     def _load(self, rest):
         align = alignment(rest)

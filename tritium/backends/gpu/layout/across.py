@@ -54,7 +54,7 @@ def _sources(x: Value, axis: int, carried: dict, seen: set) -> Iterator[tuple[Op
         yield x, axis
     elif type(x) is Op and x.kind is ops.trans:
         yield from _sources(x.operands[0], x.attrs["order"][axis], carried, seen)
-    elif type(x) is Op and (x.kind.elementwise or x.kind in (ops.cast, ops.bitcast)):
+    elif type(x) is Op and x.kind.elementwise:
         for y in x.operands:
             yield from _sources(y, axis, carried, seen)
 

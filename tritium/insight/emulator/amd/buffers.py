@@ -105,7 +105,7 @@ def _atomic(m, result, inputs, how):
     count, element = vector_of(result)
     size = numpy_type(element).itemsize * max(count, 1)
     address = lambda: _where(m, resource, offset, soffset, size)[0]
-    update = one_by_one(m, address, values, result, fn, m.global_memory)
+    update = one_by_one(m, address, values, result, fn)
 
     def step():
         before = m.active

@@ -76,9 +76,6 @@ class AmdMachine(Machine):
         self.own.bytes[start : start + self.messages.nbytes] = self.messages.view(np.uint8)
         self.own.before = self.own.bytes.copy()
 
-    def _space(self, pointer_type):
-        return self.shared if "addrspace(3)" in pointer_type else self.global_memory
-
     # --- instructions -----------------------------------------------------------------------------------------------
     def _fence(self, rest):
         found = re.match(r'(?:syncscope\("([\w-]*)"\) )?(acquire|release|acq_rel|seq_cst)', rest)
