@@ -27,8 +27,7 @@ from tritium.tools.disasm import get_sass  # noqa: E402
 PAGE = ROOT / "docs" / "amd-code.md"
 HEAD = """# Code for AMD GPUs
 
-What [amd.md](amd.md) is for users, this page is for who wants to know how kernels become code objects, and what they
-come to. Nobody has run them on a device yet.
+How kernels become code objects for AMD GPUs, and what they come to. Nobody has run them on a device yet.
 
 ## From tile IR to a code object
 

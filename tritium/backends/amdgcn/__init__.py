@@ -53,4 +53,6 @@ BACKEND = Backend(
     long=True,
     views={"amdgcn": lazy(f"{_STAGES}:amdgcn")},
     takes_host_memory=True,
+    # LLVM does it all, in any process; what is to be shown is shown here.
+    hand_over=lambda settings: "llir" if knobs.amd.dump_amdgcn else None,
 )
