@@ -1,9 +1,11 @@
 """Kernels in tile IR on emulated AMD GPUs: they agree with the interpreter, and nothing races or is out of bounds."""
 
+import numpy as np
 import pytest
 
 from tests.backends.gpu.test_modules import BATTERY, borrowed, checking
 from tests.exec import test_exec
+from tritium.ir import types as T
 from tritium.ir.text import parse_module
 
 SAMPLE = 4
@@ -26,4 +28,6 @@ def test_text_kernels(run, run_amd):
     for at, wanted in zip(outputs, run.expected, strict=True):
         pointee = module.args[at].type.pointee
         expected = test_exec.array(pointee, wanted, run.bits)
+        if run.close and pointee is T.f32:  # the fast exponentials flush what is below the normal range to zero
+            args[at], expected = (np.where(np.abs(x) < 2.0**-126, np.float32(0), x) for x in (args[at], expected))
         test_exec.compare(args[at], expected, run, pointee, test_exec.signless(wanted))
