@@ -98,7 +98,7 @@ def objects(text: str, name: str, entry: str, arch: str | int) -> dict[str, byte
     if missing := needed - provided:
         raise ValueError(f"{name} calls {', '.join(sorted(missing))}, which only a Python process has: compile it "
                          "without debug")
-    ours = f"@tt.{re.sub(r'[^a-z0-9]', '.', arch)}."
+    ours = f"@tt.{re.sub(r'[^a-z0-9]', '.', str(arch))}."
     renamed = re.sub(rf"@{re.escape(name)}\b", f"@{entry}", text).replace("@tt.", ours)
     weak = {name: re.sub(r"^define (\w+ @tt\.)", r"define weak_odr \1", text, flags=re.M).replace("@tt.", ours)
             for name, text in texts.items()}
