@@ -8,7 +8,8 @@ lane 4 c.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import types as T
 from ...gpu.layout.linear import Layout, log2
@@ -20,6 +21,11 @@ from . import fragments, mma_sync, tcgen05
 from . import tensor_memory as memory
 from .tensor_types import STEP
 from .wgmma import Operand
+
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
 
 WARP_LEVEL = (120, 121)  # architectures with mma.sync for them
 CHUNK, COLUMNS = 512, 4  # bytes of shared memory, columns of tensor memory, of four scales of 128 rows each
@@ -34,7 +40,7 @@ class Kind(NamedTuple):
     four_bits: bool
 
 
-def kind_of(a, b, scales, formats):
+def kind_of(a: T.Tile, b: T.Tile, scales: Sequence[T.Tile], formats: tuple[str, str]) -> Kind | None:
     """The instructions for operands and scales of these types; None if there are none."""
     eight_bits = ("e4m3", "e5m2")
     inner = a.shape[1] * (2 if formats[0] == "e2m1" else 1)
@@ -48,7 +54,8 @@ def kind_of(a, b, scales, formats):
     return Kind("mxf4", 2, "ue8m0", True) if exponents else Kind("mxf4nvf4", 4, "ue4m3", True)
 
 
-def layouts(sm, a, b, out, scales, formats, warps):
+def layouts(sm: int, a: T.Tile, b: T.Tile, out: T.Tile, scales: Sequence[T.Tile], formats: tuple[str, str],
+            warps: int) -> tuple[Layout | None, ...] | None:
     """The layouts of a `dot_scaled`, as `Mma.scaled` has them."""
     if kind_of(a, b, scales, formats) is None or scales[1].shape[0] != out.shape[1]:
         return None
@@ -65,30 +72,33 @@ def layouts(sm, a, b, out, scales, formats, warps):
                                                          for t, side in zip(scales, "ab"))  # fmt: skip
 
 
-def columns(shape, scales):
+def columns(shape: tuple[int, ...], scales: Sequence[T.Tile]) -> int:
     """How many columns of tensor memory sums of this shape and their scales take."""
     return memory.columns(shape) + sum(COLUMNS * _chunks(t) * _blocks(t) for t in scales)
 
 
-def _chunks(tile):
+def _chunks(tile: T.Tile) -> int:
     return -(-tile.shape[1] // 4)
 
 
-def _blocks(tile):
+def _blocks(tile: T.Tile) -> int:
     return -(-tile.shape[0] // 128)
 
 
 @takes_shared(lambda op, room: _need(op, room.target.sm))
-def dot_scaled(g, op, a, b, acc, a_scales, b_scales):
+def dot_scaled(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val] | tcgen05.Held,
+               a_scales: Sequence[Val], b_scales: Sequence[Val]) -> list[Val] | tcgen05.Held:
     """A block-scaled product."""
     types = [x.type for x in op.operands]
     kind = kind_of(types[0], types[1], types[3:], op.attrs["formats"])
+    assert kind is not None, "the layouts were chosen for an instruction"
     if g.target.sm in WARP_LEVEL:
+        assert not isinstance(acc, tcgen05.Held), "there is no tensor memory"
         return _by_warps(g, op, kind, a, b, acc, a_scales, b_scales)
     return _in_tensor_memory(g, op, kind, a, b, acc, a_scales, b_scales)
 
 
-def _need(op, sm):
+def _need(op: Op, sm: int) -> Need | None:
     """The shared memory of operands and scales, where they are read from there."""
     if sm in WARP_LEVEL:
         return None
@@ -97,7 +107,8 @@ def _need(op, sm):
 
 
 # --- tcgen05 ----------------------------------------------------------------------------------------------------------
-def _in_tensor_memory(g, op, kind, a, b, acc, *scales):
+def _in_tensor_memory(g: NvLowering, op: Op, kind: Kind, a: Sequence[Val], b: Sequence[Val],
+                      acc: Sequence[Val] | tcgen05.Held, *scales: Sequence[Val]) -> list[Val] | tcgen05.Held:
     passage, (lhs, rhs, _, *factors) = Passage(g, op), op.operands
     axes = [side if kind.four_bits else tcgen05.contiguous_axis(g.layout(x), x.type, operand)
             for x, side, operand in zip((lhs, rhs), (1, 0), "ab")]  # fmt: skip
@@ -113,7 +124,7 @@ def _in_tensor_memory(g, op, kind, a, b, acc, *scales):
     return tcgen05.finished(g, op, acc, lambda adds: _issue(g, op, kind, left, right, types, passage.bases[2:], adds))
 
 
-def _images(tile):
+def _images(tile: T.Tile) -> tuple[int, ...]:
     """Where scales lie in shared memory: address images of the bits of an element's number.
 
     >>> _images(T.Tile((256, 8), T.u8))
@@ -125,7 +136,8 @@ def _images(tile):
     return tuple(along + down)
 
 
-def _issue(g, op, kind, left, right, scales, bases, adds):
+def _issue(g: NvLowering, op: Op, kind: Kind, left: Operand, right: Operand, scales: Sequence[T.Tile],
+           bases: Sequence[int], adds: bool | Val) -> None:
     """Copy the scales, and multiply."""
     w, (m, n) = g.w, op.type.shape
     base, commit = memory.place_of(g)[0], memory.next_commit(g)
@@ -139,7 +151,7 @@ def _issue(g, op, kind, left, right, scales, bases, adds):
         for row, column in places:
             target = w.binary("add", base, g.int(op.attrs["column"] + row // 128 * n + column))
             sides = ((left, row), (right, column))
-            operands = [tcgen05.descriptor(g, w.binary("add", side.base, g.int(side.offset(extra))),
+            operands = [tcgen05.descriptor(g, w.binary("add", side.address, g.int(side.offset(extra))),
                                            tcgen05.constant_bits(side)) for side, extra in sides]  # fmt: skip
             factors = [w.binary("add", base, g.int(start + COLUMNS * (extra // 128)))
                        for start, (_, extra) in zip(starts, sides)]  # fmt: skip
@@ -156,7 +168,7 @@ def _issue(g, op, kind, left, right, scales, bases, adds):
             tcgen05.elected(g, lines, [target, *operands, *factors], adds, last)
 
 
-def _copy(g, target, where, count):
+def _copy(g: NvLowering, target: Val, where: int, count: int) -> None:
     """The thread that multiplies copies scales from shared to tensor memory."""
     bits = tcgen05.signed(1 << 46 | (128 >> 4) << 32 | (128 >> 4) << 16)  # not swizzled, 8 rows of 16 bytes together
     source = tcgen05.descriptor(g, g.int(where), bits)
@@ -167,7 +179,8 @@ def _copy(g, target, where, count):
     tcgen05.elected(g, lines, [target, source], True)
 
 
-def instruction_descriptor(kind, formats, left, right, n, number):
+def instruction_descriptor(kind: Kind, formats: tuple[str, str], left: Operand, right: Operand, n: int,
+                           number: int) -> int:
     """Shape, types, which operands are contiguous along M or N, and which scales of a word are taken."""
     numbers = [1 if kind.four_bits else {"e4m3": 0, "e5m2": 1}[form] for form in formats]
     types = numbers[0] << 7 | numbers[1] << 10 | (kind.type == "ue8m0") << 23
@@ -176,7 +189,7 @@ def instruction_descriptor(kind, formats, left, right, n, number):
 
 
 # --- mma.sync ---------------------------------------------------------------------------------------------------------
-def _scale_layout(shape, warps_m, warps_n, side):
+def _scale_layout(shape: tuple[int, ...], warps_m: int, warps_n: int, side: str) -> Layout:
     """Where mma.sync wants the scales of operand "a" ([M, G]) or "b" ([N, G]).
 
     >>> _scale_layout((32, 2), 1, 1, "a")
@@ -195,7 +208,8 @@ def _scale_layout(shape, warps_m, warps_n, side):
     return Layout(tuple(shape), tuple(reg), tuple(lane), tuple(own + spare if side == "a" else spare + own))
 
 
-def _by_warps(g, op, kind, a, b, acc, *scales):
+def _by_warps(g: NvLowering, op: Op, kind: Kind, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val],
+              *scales: Sequence[Val]) -> list[Val]:
     """acc + a @ b, one 16 x 8 piece of the result after the other."""
     lhs, rhs, _, *factors = op.operands
     layout, out, count = g.layout(op), list(acc), factors[0].type.shape[1]
@@ -216,7 +230,7 @@ def _by_warps(g, op, kind, a, b, acc, *scales):
     return out
 
 
-def _word(g, xs, registers):
+def _word(g: NvLowering, xs: Sequence[Val], registers: Sequence[int]) -> Val:
     """Some scales in the low bytes of a word."""
     w, out = g.w, g.int(0)
     for k, r in enumerate(registers):
@@ -224,7 +238,8 @@ def _word(g, xs, registers):
     return out
 
 
-def _instruction(g, op, kind, a, b, c, scales):
+def _instruction(g: NvLowering, op: Op, kind: Kind, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val],
+                 scales: Sequence[Val]) -> list[Val]:
     w, (ta, tb) = g.w, op.attrs["formats"]
     lists = ["{" + ",".join(f"${first + k}" for k in range(size)) + "}"
              for first, size in ((0, 4), (4, 4), (8, 2), (10, 4))]  # fmt: skip

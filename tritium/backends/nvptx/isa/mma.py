@@ -99,13 +99,13 @@ def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence
 
 
 @takes_shared(tcgen05.lhs_need)
-def dot_shared(g, op, *operands):
+def dot_shared(g: NvLowering, op: Op, *operands: Any) -> Any:
     """A dot on buffers: its sums are in tensor memory, or in registers."""
     unit = wgmma if op.attrs.get("column") is None else tcgen05
     return unit.dot_shared(g, op, *operands)
 
 
-def dot_wait(g, op, acc):
+def dot_wait(g: NvLowering, op: Op, acc: Any) -> Sequence[Val]:
     """The sums of a dot that was issued, once it is finished."""
     unit = tcgen05 if g.target.sm in tcgen05.ARCHITECTURES else wgmma
     return unit.dot_wait(g, op, acc)

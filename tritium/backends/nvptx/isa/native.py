@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _approximate(name: str) -> Callable[..., Val]:
     """A row as one of the instructions that round a little less well."""
 
-    def emit(g: NvLowering, *xs: Val):
+    def emit(g: NvLowering, *xs: Val) -> Val:
         full = f"llvm.nvvm.{name}"
         g.w.declare(full, "float", ["float"] * len(xs), "nounwind memory(none)")
         return g.w.emit("float", f"call float @{full}({', '.join(x.typed for x in xs)})", *xs)
@@ -92,7 +92,7 @@ _FP8 = {T.f8e4nv: "e4m3x2", T.f8e5: "e5m2x2"}
 
 
 def _narrow(name: str) -> PairCast:
-    def emit(g: NvLowering, low: Val, high: Val):
+    def emit(g: NvLowering, low: Val, high: Val) -> list[Val]:
         """Rounded to nearest, finite; the first operand of the instruction lands in the upper byte."""
         text = f'call i16 asm "cvt.rn.satfinite.{name}.f32 $0, $1, $2;", "=h,f,f"({high.typed}, {low.typed})'
         both = g.w.emit("i16", text, low, high)
@@ -103,7 +103,7 @@ def _narrow(name: str) -> PairCast:
 
 
 def _widen(name: str) -> PairCast:
-    def emit(g: NvLowering, low: Val, high: Val):
+    def emit(g: NvLowering, low: Val, high: Val) -> list[Val]:
         w = g.w
         wide = [w.cast("zext", x, "i16") for x in (low, high)]
         both = w.binary("or", wide[0], w.binary("shl", wide[1], w.const("i16", 8)))
@@ -125,7 +125,7 @@ HALF_PAIRS_SINCE = 80
 
 
 def _round(name: str, type_: str) -> PairCast:
-    def emit(g: NvLowering, low: Val, high: Val):
+    def emit(g: NvLowering, low: Val, high: Val) -> list[Val]:
         full = f"llvm.nvvm.ff2{name}x2.rn"
         g.w.declare(full, type_, ["float"] * 2, "nounwind memory(none)")
         pair = g.w.emit(type_, f"call {type_} @{full}({high.typed}, {low.typed})", high, low)

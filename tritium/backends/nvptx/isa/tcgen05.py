@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 from ....ir import types as T
 from ...gpu.layout.linear import Layout, log2
 from ...gpu.layout.swizzle import row_width, swizzled
@@ -11,6 +14,12 @@ from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, bytes_of
 from . import tensor_memory as memory
 from .tensor_types import STEP, multiplies
 from .wgmma import ALONG_K, Operand
+
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...gpu.shared_memory.needs import Room
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
 
 ARCHITECTURES = (100, 101, 103, 110)
 WITHOUT_INTEGERS = (103,)
@@ -22,7 +31,7 @@ KINDS = {T.f16: ("f16", 0), T.bf16: ("f16", 1), T.f32: ("tf32", 2), T.f8e4nv: ("
 SUMS = {T.f32: 1, T.i32: 2}  # the same of a result
 
 
-def fits(a, b, out, precision, warps, sm):
+def fits(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int, sm: int) -> bool:
     """True if these instructions can do a dot of these tile types."""
     if sm not in ARCHITECTURES or len(out.shape) != 2 or warps % 4 or not multiplies(a, b, out, precision):
         return False
@@ -33,19 +42,19 @@ def fits(a, b, out, precision, warps, sm):
     return m >= 64 and n >= (16 if m > 64 else 8) and n // parts >= 8 and memory.columns(out.shape) <= memory.COLUMNS
 
 
-def takes(tile, operand, axis, rows, warps):
+def takes(tile: T.Tile, operand: str, axis: int, rows: int | None, warps: int | None) -> bool:
     """True if an operand may be contiguous along `axis` in shared memory: along K always, along M or N in elements of
     8 or 16 bits and rows of at least 32 bytes."""
     wide = row_width(tile.shape, axis, tile.element.bytes) >= 32
     return axis == ALONG_K[operand] or tile.element.bits <= 16 and wide
 
 
-def layouts(op, warps):
+def layouts(op: Op, warps: int) -> tuple[Layout, Layout]:
     """(layout of the result of a `dot_shared`, layout of its lhs if that is in registers)."""
     return memory.layout(op.type.shape, warps), _rows(op.attrs["lhs"].shape, warps)
 
 
-def _rows(shape, warps):
+def _rows(shape: tuple[int, ...], warps: int) -> Layout:
     """Each thread has a row, or a part of it if there are more threads than rows.
 
     >>> _rows((64, 32), 4)
@@ -62,7 +71,7 @@ def _rows(shape, warps):
 
 
 # --- instructions -----------------------------------------------------------------------------------------------------
-def constant_bits(operand):
+def constant_bits(operand: Operand) -> int:
     """All fields of a shared-memory descriptor but the start address: swizzle, version, stride of groups of eight rows,
     stride of chunks."""
     mode = {128: 2, 64: 4, 32: 6}[operand.width]
@@ -70,12 +79,12 @@ def constant_bits(operand):
     return signed(mode << 61 | 1 << 46 | (8 * operand.width >> 4) << 32 | (leading >> 4) << 16)
 
 
-def signed(bits):
+def signed(bits: int) -> int:
     """64 bits as LLVM spells them."""
     return bits - (1 << 64) if bits >> 63 else bits
 
 
-def descriptor(g, base, bits):
+def descriptor(g: NvLowering, base: Val, bits: int) -> Val:
     """A shared-memory descriptor with its start address: `base` (i32) is from the beginning of the block's memory."""
     w = g.w
     start = w.binary("add", w.emit("i32", "ptrtoint ptr addrspace(3) @smem to i32"), base)
@@ -83,7 +92,7 @@ def descriptor(g, base, bits):
     return w.binary("or", w.cast("zext", start, "i64"), w.const("i64", bits))
 
 
-def instruction_descriptor(left, right, m, n, total):
+def instruction_descriptor(left: Operand, right: Operand, m: int, n: int, total: T.Scalar) -> int:
     """Shape, types, and which operands are contiguous along M or N.
 
     >>> a, b = (Operand(T.Tile(shape, T.f16), side, 1) for shape, side in (((128, 64), "a"), ((64, 256), "b")))
@@ -95,7 +104,7 @@ def instruction_descriptor(left, right, m, n, total):
     return SUMS[total] << 4 | types | turned | (n >> 3) << 17 | (m >> 4) << 24
 
 
-def issue(g, op, left, right, adds):
+def issue(g: NvLowering, op: Op, left: Operand, right: Operand, adds: bool | Val) -> None:
     """The first warp issues all instructions of a dot, and commits them. They add to what is there if `adds` (an i1, or
     known here)."""
     w, (m, n), t = g.w, op.type.shape, left.tile.element
@@ -107,8 +116,8 @@ def issue(g, op, left, right, adds):
     with w.when(w.compare("icmp eq", g.place("warp"), g.int(0))):
         for row, column in places:
             target = w.binary("add", base, g.int(op.attrs["column"] + row // 128 * n + column))
-            first, second = (descriptor(g, w.binary("add", side.base, g.int(side.offset(extra))), constant_bits(side))
-                             for side, extra in ((left, row), (right, column)))  # fmt: skip
+            first, second = (descriptor(g, w.binary("add", side.address, g.int(side.offset(at))), constant_bits(side))
+                             for side, at in ((left, row), (right, column)))  # fmt: skip
             lines = []
             for step in range(left.depth * t.bytes // STEP):
                 lines.append(f"add.s64 da, $1, {left.advance(step)}; add.s64 db, $2, {right.advance(step)};")
@@ -119,7 +128,8 @@ def issue(g, op, left, right, adds):
             elected(g, lines, [target, first, second], adds, last)
 
 
-def elected(g, lines, inputs, adds, commit=None):
+def elected(g: NvLowering, lines: Sequence[str], inputs: Sequence[Val], adds: bool | Val,
+            commit: Val | None = None) -> None:
     """One asm statement for one thread of the warp: `e` is the thread, `p` whether the first instruction adds; at its
     end the thread commits to the mbarrier at `commit` if there is one."""
     inputs, letters = list(inputs), [{"i32": "r", "i64": "l"}[x.type] for x in inputs]
@@ -140,7 +150,7 @@ def elected(g, lines, inputs, adds, commit=None):
 
 
 # --- dots -------------------------------------------------------------------------------------------------------------
-def dot(g, op, a, b, acc):
+def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val] | Held) -> list[Val] | Held:
     """acc + a @ b, with both operands written to shared memory first."""
     axes = [contiguous_axis(g.layout(x), x.type, operand) for x, operand in zip(op.operands, "ab")]
     passage = Passage(g, op)
@@ -153,20 +163,20 @@ def dot(g, op, a, b, acc):
     return finished(g, op, acc, lambda adds: issue(g, op, left, right, adds))
 
 
-def contiguous_axis(layout, tile, operand):
+def contiguous_axis(layout: Layout, tile: T.Tile, operand: str) -> int:
     """The axis along which threads hold runs of a tile, if an operand may be contiguous along it; else K."""
     along_k = ALONG_K[operand]
     runs = layout.contiguous(1 - along_k) > layout.contiguous(along_k)
     return 1 - along_k if runs and takes(tile, operand, 1 - along_k, None, None) else along_k
 
 
-def write_operand(g, x, tile, layout, axis, base):
+def write_operand(g: NvLowering, x: Sequence[Val], tile: T.Tile, layout: Layout, axis: int, base: int) -> None:
     """Write a tile to shared memory in swizzled rows along `axis`."""
     images, _ = swizzled(tile.shape, axis, tile.element.bytes)
     write(g, x, tile.element, layout, images, base)
 
 
-def finished(g, op, acc, start):
+def finished(g: NvLowering, op: Op, acc: Sequence[Val] | Held, start: Callable[[bool | Val], None]) -> list[Val] | Held:
     """The result of products that `start(adds)` issues, once all threads have met: where the sums are held, or in
     registers as `acc` is."""
     if isinstance(acc, Held):
@@ -181,7 +191,7 @@ def finished(g, op, acc, start):
     return memory.load(g, op.type.shape, op.attrs["column"], acc[0].type)
 
 
-def _begin(g, op, acc):
+def _begin(g: NvLowering, op: Op, acc: Sequence[Val] | None) -> None:
     """Products may be issued now; they add to `acc`, if it is given. Warps of other warpgroups may have read what is
     overwritten."""
     if acc is not None:
@@ -191,18 +201,19 @@ def _begin(g, op, acc):
     memory.meet(g)
 
 
-def _is_zero(g, acc):
+def _is_zero(g: NvLowering, acc: Sequence[Val]) -> bool:
     return all(x == g.const(x.type, 0 if x.type == "i32" else 0.0) for x in acc)
 
 
-def lhs_need(op, room):
+def lhs_need(op: Op, room: Room) -> Need | None:
     """The shared memory of an lhs that a `dot_shared` has in registers."""
     if op.attrs.get("column") is None or type(op.operands[0].type) is not T.Tile:
         return None
     return Need([bytes_of(op.attrs["lhs"])], BUFFER_ALIGNMENT)
 
 
-def dot_shared(g, op, a, b, acc):
+def dot_shared(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val],
+               acc: Sequence[Val] | Held) -> list[Val] | Held:
     """Issue a dot on filled buffers; an lhs in registers is written to one first. Unless the sums stay in tensor memory
     throughout a loop, they are read at once."""
     in_registers = type(op.operands[0].type) is T.Tile
@@ -224,7 +235,7 @@ def dot_shared(g, op, a, b, acc):
     return acc
 
 
-def _rounded(g, op, a):
+def _rounded(g: NvLowering, op: Op, a: Sequence[Val]) -> Sequence[Val]:
     """The lhs in the type of the operand."""
     source, to = op.operands[0].type.element, op.attrs["lhs"].element
     if source is to:
@@ -233,7 +244,7 @@ def _rounded(g, op, a):
     return [x for k in range(0, len(a), 2) for x in both(g, a[k], a[k + 1])]
 
 
-def dot_wait(g, op, acc):
+def dot_wait(g: NvLowering, op: Op, acc: Sequence[Val] | Held) -> Sequence[Val]:
     """The result of a loop, or one that was read already."""
     if not isinstance(acc, Held):
         return acc
@@ -248,7 +259,7 @@ class Held:
     the loop.
     """
 
-    def __init__(self, g, dot, init, nonempty):
+    def __init__(self, g: NvLowering, dot: Op, init: Sequence[Val] | Held, nonempty: bool):
         self.w, self.dot, self.begun, self.fresh = g.w, dot, None, False
         if isinstance(init, Held):
             self.kind = init.kind
@@ -257,26 +268,26 @@ class Held:
         self.fresh = nonempty and _is_zero(g, init)
         _begin(g, dot, None if self.fresh else init)
 
-    def inside(self, index, first):
+    def inside(self, index: Val, first: Val) -> Held:
         """The sums in an iteration of the loop."""
         if self.fresh:
             self.begun = self.w.emit("i1", f"icmp ne {index.typed}, {first}", index, first)
         return self
 
     @property
-    def adds(self):
+    def adds(self) -> bool | Val:
         """Whether the next products add to what is there."""
         return True if self.begun is None else self.begun
 
-    def after(self, g):
+    def after(self, g: NvLowering) -> list[Val] | Held:
         """The sums after the loop, while the last dot may be in flight."""
         return self.read(g) if self.dot.attrs.get("pending", 0) == 0 else self
 
-    def read(self, g):
+    def read(self, g: NvLowering) -> list[Val]:
         """Their values, once the dots are finished."""
         return memory.load(g, self.dot.type.shape, self.dot.attrs["column"], self.kind)
 
 
-def hold(g, dot, init, nonempty):
+def hold(g: NvLowering, dot: Op, init: Sequence[Val] | Held, nonempty: bool) -> Held | None:
     """A place for the sums of a dot in a loop, if there is one in tensor memory."""
     return Held(g, dot, init, nonempty) if dot.attrs.get("held") else None

@@ -10,12 +10,20 @@ there were is counted in a register.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
 from ...gpu.layout.linear import Layout, log2
 from ...gpu.shared_memory.needs import Need, addresses, takes_shared
 from . import fragments
 from .mbarriers import start_phases
 from .threads import barrier
 from .warp_roles import await_phase
+
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from .lowering import NvLowering
 
 COLUMNS, GRANULE = 512, 32  # that there are, and the fewest that are allocated at once
 RING = 8  # mbarriers: more products than that are never in flight
@@ -25,7 +33,7 @@ COMMITS = "commits_0"  # the register, of the whole kernel
 
 
 @takes_shared(lambda op, room: Need([WORD + 8 * RING], alignment=8), kept=True, waits="", leaves="")
-def tensor_memory_alloc(g, op):
+def tensor_memory_alloc(g: NvLowering, op: Op) -> None:
     """The first warp allocates for all; nothing more will be allocated, so that other blocks may."""
     w, (base,) = g.w, addresses(op)
     w.effect(f'call void asm sideeffect ".reg .b32 {COMMITS[:-1]}<1>;", ""()', at=0)
@@ -43,7 +51,7 @@ def tensor_memory_alloc(g, op):
     g.once("tensor memory", lambda: (g.target.uniform(g, read()), base + WORD))
 
 
-def tensor_memory_free(g, op):
+def tensor_memory_free(g: NvLowering, op: Op) -> None:
     """Nobody reads it any more, and the warp that allocated it gives it back."""
     w, (base, _) = g.w, place_of(g)
     meet(g)
@@ -52,17 +60,17 @@ def tensor_memory_free(g, op):
         w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({base.typed})')
 
 
-def place_of(g):
+def place_of(g: NvLowering) -> tuple[Val, int]:
     """(where the kernel's columns begin, where its mbarriers begin in shared memory)."""
     return g.once("tensor memory", lambda: None)
 
 
-def fence(g, side):
+def fence(g: NvLowering, side: str) -> None:
     """Accesses to tensor memory are ordered with the barrier that comes next ("before" it) or came last ("after")."""
     g.w.effect(f'call void asm sideeffect "tcgen05.fence::{side}_thread_sync;", "~{{memory}}"()')
 
 
-def meet(g):
+def meet(g: NvLowering) -> None:
     """All threads meet, and see what each other did to tensor memory."""
     fence(g, "before")
     barrier(g)
@@ -70,7 +78,7 @@ def meet(g):
 
 
 # --- commits ----------------------------------------------------------------------------------------------------------
-def next_commit(g):
+def next_commit(g: NvLowering) -> Val:
     """The address (i32) of the mbarrier of the next commit, which is counted."""
     w, (_, barriers) = g.w, place_of(g)
     count = _commits(g)
@@ -79,7 +87,7 @@ def next_commit(g):
     return _barrier_of(g, count, barriers)
 
 
-def await_commits(g, pending):
+def await_commits(g: NvLowering, pending: int) -> None:
     """Wait until at most so many commits are unfinished. Before the first all phases of odd parity count as over."""
     w, (_, barriers) = g.w, place_of(g)
     number = w.binary("sub", _commits(g), g.int(1 + pending))
@@ -88,18 +96,18 @@ def await_commits(g, pending):
     fence(g, "after")
 
 
-def _commits(g):
+def _commits(g: NvLowering) -> Val:
     return g.w.effect(f'call i32 asm sideeffect "mov.b32 $0, {COMMITS};", "=r"()', "i32")
 
 
-def _barrier_of(g, number, barriers):
+def _barrier_of(g: NvLowering, number: Val, barriers: int) -> Val:
     w = g.w
     inside = w.binary("shl", w.binary("and", number, g.int(RING - 1)), g.int(3))
     return w.binary("add", inside, g.int(barriers))
 
 
 # --- the sums of a dot ------------------------------------------------------------------------------------------------
-def split(shape, warps):
+def split(shape: tuple[int, ...], warps: int) -> tuple[int, int]:
     """(warpgroups along M, parts of N): they stack along blocks of 128 rows first.
 
     >>> split((128, 64), 8), split((256, 64), 8)
@@ -110,7 +118,7 @@ def split(shape, warps):
     return along_m, groups // along_m
 
 
-def layout(shape, warps):
+def layout(shape: tuple[int, ...], warps: int) -> Layout:
     """The layout of a result of this shape when it is read from tensor memory.
 
     >>> layout((128, 32), 4)
@@ -125,7 +133,7 @@ def layout(shape, warps):
     return Layout(shape, tuple(reg), tuple(powers(1, 32, n)), tuple(powers(32, rows, n) + powers(mine, n, 1)))
 
 
-def allocated(count):
+def allocated(count: int) -> int:
     """So many columns and a few more, as they are allocated.
 
     >>> allocated(8), allocated(136)
@@ -134,7 +142,7 @@ def allocated(count):
     return -(-count // GRANULE) * GRANULE
 
 
-def columns(shape):
+def columns(shape: tuple[int, ...]) -> int:
     """How many columns the sums of a result of this shape take: blocks of 128 rows lie side by side.
 
     >>> columns((64, 32)), columns((256, 64))
@@ -143,7 +151,7 @@ def columns(shape):
     return max(1, shape[0] // 128) * shape[1]
 
 
-def load(g, shape, column, kind):
+def load(g: NvLowering, shape: tuple[int, ...], column: int, kind: str) -> list[Val]:
     """The registers of a result, once its products are finished."""
     out = []
     for address, form, count in _pieces(g, shape, column):
@@ -158,7 +166,7 @@ def load(g, shape, column, kind):
     return out
 
 
-def store(g, shape, column, values):
+def store(g: NvLowering, shape: tuple[int, ...], column: int, values: Sequence[Val]) -> None:
     """Put sums where products are added to them, once all threads have met."""
     rest = list(values)
     for address, form, count in _pieces(g, shape, column):
@@ -171,7 +179,7 @@ def store(g, shape, column, values):
     g.w.effect('call void asm sideeffect "tcgen05.wait::st.sync.aligned;", "~{memory}"()')
 
 
-def _pieces(g, shape, column):
+def _pieces(g: NvLowering, shape: tuple[int, ...], column: int) -> Iterator[tuple[Val, str, int]]:
     """(address, shape and number, registers) of the instructions that move this thread's part of a result, in the order
     of its registers."""
     w, (m, n), (along_m, parts) = g.w, shape, split(shape, g.warps)

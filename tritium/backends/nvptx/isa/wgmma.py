@@ -111,6 +111,12 @@ class Operand(NamedTuple):
     words: Sequence[Val] | None = None
 
     @property
+    def address(self) -> Val:
+        """Where it begins in shared memory."""
+        assert self.base is not None, "an operand in registers has no address"
+        return self.base
+
+    @property
     def k_major(self) -> bool:
         return self.axis == ALONG_K[self.operand]
 
@@ -138,8 +144,7 @@ class Operand(NamedTuple):
         """The descriptor of the first k-step: each group has `span` rows (or columns), this one starts `extra`
         further."""
         w = g.w
-        assert self.base is not None, "an operand in registers has no address"
-        start = w.binary("add", w.emit("i32", "ptrtoint ptr addrspace(3) @smem to i32"), self.base)
+        start = w.binary("add", w.emit("i32", "ptrtoint ptr addrspace(3) @smem to i32"), self.address)
         if extra:
             start = w.binary("add", start, g.int(self.offset(extra)))
         if group is not None:
