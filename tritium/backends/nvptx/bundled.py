@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..compiler import GPUTarget
+    from ..launcher.image import Host
+    from ..launcher.parts import Part
 
 __all__ = ["fits", "parts"]
 
 
-def fits(targets, here):
+def fits(targets: Sequence[GPUTarget], here: GPUTarget) -> list[GPUTarget]:
     """Code for this very architecture first, then that for earlier ones of the same generation, the latest first.
 
     >>> from tritium.backends.compiler import GPUTarget
@@ -25,12 +32,12 @@ def fits(targets, here):
     return exact + [target for _, target in sorted(rows, key=lambda row: -row[0])]
 
 
-def _number(target):
+def _number(target: GPUTarget) -> int:
     found = re.fullmatch(r"(?:sm_?)?(\d+)[af]?", str(target.arch))
     return int(found[1]) if found else 0
 
 
-def parts(target, binary):
+def parts(target: GPUTarget, binary: bytes) -> list[tuple[Part, Host]]:
     """The native launcher, for every host that can do without LLVM."""
     from ..launcher import image
     from .runtime.launch import PART
