@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -26,7 +27,7 @@ class Architecture(NamedTuple):
         return {"gcn5": 9, "rdna1": 10, "rdna2": 10, "rdna3": 11, "rdna3.5": 11, "rdna4": 12}.get(self.family, 9)
 
 
-def _rdna(family, names, file, waves=16):
+def _rdna(family: str, names: Sequence[str], file: int, waves: int = 16) -> list[Architecture]:
     return [Architecture(name, family, registers=256, file=file, waves=waves) for name in names]
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 from ....ir import types as T
 from ...gpu.lower.convert import pack
 from ...gpu.lower.words import bytes_of
 from .global_memory import guarded, zero
+
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...llvm.writer import Val
+    from .lowering import AmdLowering
 
 _ORDER = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
 # Pairs that one instruction adds to, by family.
@@ -17,12 +25,13 @@ _ORDINARY = "".join(f", !amdgpu.{what} {NOTHING}" for what in ("no.fine.grained.
 SCOPES = {"gpu": 'syncscope("agent")', "cta": 'syncscope("workgroup")', "sys": ""}
 
 
-def widest(family, how, t):
+def widest(family: str, how: str, t: T.Scalar) -> int:
     """The most neighbours of type `t` that one instruction updates."""
     return 2 if how == "add" and t in _PAIRS.get(family, ()) else 1
 
 
-def atomic(g, op, pointer, t, values, mask):
+def atomic(g: AmdLowering, op: Op, pointer: Val, t: T.Scalar | T.Ptr, values: Sequence[Sequence[Val]],
+           mask: Val | None) -> list[Val]:
     """Read-modify-write of neighbours; the old values, 0 where the mask is off. Bits are exchanged as integers."""
     w, how, kind = g.w, op.attrs.get("how", "cas"), values[0][0].type
     if len(values[0]) > 1:
@@ -45,7 +54,7 @@ def atomic(g, op, pointer, t, values, mask):
     return [w.cast(back, x, kind) for x in old] if back else old
 
 
-def _stored(g, mask, update):
+def _stored(g: AmdLowering, mask: Val | None, update: Callable[[], list[Val]]) -> None:
     if mask is None:
         update()
         return
@@ -53,7 +62,7 @@ def _stored(g, mask, update):
         update()
 
 
-def _update(g, op, how, t, pointer, xs):
+def _update(g: AmdLowering, op: Op, how: str, t: T.Scalar | T.Ptr, pointer: Val, xs: Sequence[Val]) -> list[Val]:
     """The instruction; the old value."""
     w, word = g.w, xs[0].type
     order, scope = _ORDER[op.attrs.get("sem", "relaxed")], SCOPES[op.attrs.get("scope", "gpu")]

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 from ...gpu.lower.convert import pack
 from ...gpu.lower.words import bytes_of
 from ...llvm.writer import mangle
+
+if TYPE_CHECKING:
+    from ...llvm.writer import Val
+    from .lowering import AmdLowering
 
 OUTSIDE = -(1 << 31)  # an offset beyond the end of every buffer
 _RECORDS = 1 << 31  # bytes of a buffer
@@ -16,14 +23,15 @@ _FLAGS = {9: 0x27000, 10: 0x31027000, 11: 0x31027000, 12: 0x31027000}
 _ONCE, _IN_L2 = {9: 2, 10: 2, 11: 2, 12: 1}, {9: 1, 10: 1, 11: 1, 12: 2 << 3}
 
 
-def hints(g, attrs):
+def hints(g: AmdLowering, attrs: Mapping[str, Any]) -> int:
     """The bits of a load's or store's hints; what has no like is left out."""
     generation = g.target.generation
     once = attrs.get("cache") == ".cs" or attrs.get("eviction") == "evict_first"
     return (_ONCE[generation] if once else 0) | (_IN_L2[generation] if attrs.get("cache") == ".cg" else 0)
 
 
-def load(g, number, pointer, kind, count, mask, fill, aux):
+def load(g: AmdLowering, number: int, pointer: Val, kind: str, count: int, mask: Val | None, fill: Sequence[Val] | None,
+         aux: int) -> list[Val]:
     """`count` neighbours; lanes that the mask leaves out get zeros, or `fill`."""
     w, size = g.w, bytes_of(kind) * count
     word = f"i{8 * size}" if size <= 4 else f"<{size // 4} x i32>"
@@ -36,7 +44,7 @@ def load(g, number, pointer, kind, count, mask, fill, aux):
     return [x] if count == 1 else [w.extract(x, k) for k in range(count)]
 
 
-def store(g, number, pointer, items, mask, aux):
+def store(g: AmdLowering, number: int, pointer: Val, items: Sequence[Val], mask: Val | None, aux: int) -> None:
     """Neighbours; lanes that the mask leaves out write nothing."""
     w, size = g.w, bytes_of(items[0].type) * len(items)
     word = f"i{8 * size}" if size <= 4 else f"<{size // 4} x i32>"
@@ -46,25 +54,25 @@ def store(g, number, pointer, items, mask, aux):
     w.effect(f"call void @{name}({x.typed}, {_resource(g, number).typed}, {offset.typed}, i32 0, i32 {aux})")
 
 
-def _is_zero(x):
+def _is_zero(x: Val) -> bool:
     """Whether a value is the constant 0, which buffers give by themselves."""
     return x in ("0", "0.0")
 
 
-def _type(kind, count):
+def _type(kind: str, count: int) -> str:
     return kind if count == 1 else f"<{count} x {kind}>"
 
 
-def _base(g, number):
+def _base(g: AmdLowering, number: int) -> Val:
     return g.get(g.module.args[number])[0]
 
 
-def _resource(g, number):
+def _resource(g: AmdLowering, number: int) -> Val:
     """The resource of what an argument points to."""
     return g.once(("buffer", number), lambda: _make(g, _base(g, number)))
 
 
-def _make(g, base):
+def _make(g: AmdLowering, base: Val) -> Val:
     name = "llvm.amdgcn.make.buffer.rsrc.p8.p1"
     g.w.declare(name, "ptr addrspace(8)", ["ptr addrspace(1)", "i16", "i64", "i32"], "nounwind memory(none)")
     flags = _FLAGS[g.target.generation]
@@ -72,7 +80,7 @@ def _make(g, base):
                       "ptr addrspace(8)", at=0)  # fmt: skip
 
 
-def _offset(g, number, pointer, mask):
+def _offset(g: AmdLowering, number: int, pointer: Val, mask: Val | None) -> Val:
     """The bytes between an argument and a pointer; LLVM finds the integers that the pointer was computed from."""
     w = g.w
     here, there = (w.cast("ptrtoint", x, "i64") for x in (_base(g, number), pointer))

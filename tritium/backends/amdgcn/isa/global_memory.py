@@ -3,14 +3,21 @@ masks leave out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 from ...gpu.lower.control import beside
 from ...gpu.lower.convert import pack
 from ...gpu.lower.words import bytes_of
 from ...llvm.writer import value
 from . import buffers
 
+if TYPE_CHECKING:
+    from ...llvm.writer import Val
+    from .lowering import AmdLowering
 
-def guarded(g, mask, make, otherwise):
+
+def guarded(g: AmdLowering, mask: Val, make: Callable[[], Sequence[Val]], otherwise: Sequence[Val]) -> list[Val]:
     """The values that `make` gives where the mask is on, others elsewhere."""
     w, label, end = g.w, g.w.label("masked"), g.w.label("unmasked")
     with beside(w, label) as part:
@@ -24,12 +31,13 @@ def guarded(g, mask, make, otherwise):
     return [w.phi(x.type, (x, part.label), (y, before)) for x, y in zip(made, otherwise)]
 
 
-def zero(kind):
+def zero(kind: str) -> Val:
     """The zero of an LLVM type."""
     return value(kind, "zeroinitializer")
 
 
-def load(g, pointer, kind, count, mask, fill, attrs):
+def load(g: AmdLowering, pointer: Val, kind: str, count: int, mask: Val | None, fill: Sequence[Val] | None,
+         attrs: Mapping[str, Any]) -> list[Val]:
     """`count` neighbouring elements of LLVM type `kind`; masked-off lanes read nothing and get `fill`, or zeros."""
     if "buffer" in attrs:
         return buffers.load(g, attrs["buffer"], pointer, kind, count, mask, fill, buffers.hints(g, attrs))
@@ -44,7 +52,7 @@ def load(g, pointer, kind, count, mask, fill, attrs):
     return [x] if count == 1 else [w.extract(x, k) for k in range(count)]
 
 
-def store(g, pointer, items, mask, attrs):
+def store(g: AmdLowering, pointer: Val, items: Sequence[Val], mask: Val | None, attrs: Mapping[str, Any]) -> None:
     """Neighbouring elements; nothing is written where the mask is off."""
     if "buffer" in attrs:
         buffers.store(g, attrs["buffer"], pointer, items, mask, buffers.hints(g, attrs))

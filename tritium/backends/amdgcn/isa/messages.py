@@ -18,7 +18,9 @@ A failed assertion ends its warp; warps that wait at a barrier go on without it.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 from ....errors import innermost
 from ....ir import types as T
@@ -27,8 +29,15 @@ from ...llvm.writer import value
 from ..records import ASSERTED, CAPACITY, CLAIMED, COMMENT, HEADER, VARIABLE
 from .atomics import SCOPES
 
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...gpu.layout.linear import Layout
+    from ...llvm.numbering import NumberingWriter
+    from ...llvm.writer import Val
+    from .lowering import AmdLowering
 
-def assert_failed(g, op):
+
+def assert_failed(g: AmdLowering, op: Op) -> None:
     """Report the message with its place and end the warp."""
     loc = innermost(op.loc) if op.loc else None
     site = {"kind": "assert", "text": op.attrs["message"] or "assertion failed", "file": loc.file if loc else "kernel",
@@ -41,7 +50,7 @@ def assert_failed(g, op):
     g.w.effect("call void @llvm.amdgcn.endpgm()")
 
 
-def print_values(g, op, values):
+def print_values(g: AmdLowering, op: Op, values: Sequence[Sequence[Val]]) -> None:
     """One record for each element, by the thread that owns it."""
     w, prefix = g.w, op.attrs["prefix"]
     buffer = _buffer(g)
@@ -59,14 +68,14 @@ def print_values(g, op, values):
                 _record(g, buffer, {**site, "type": t}, [*_indices(g, layout, thread, part), *words])
 
 
-def _columns(layout):
+def _columns(layout: Layout | None) -> list[int]:
     """How wide each coordinate is printed."""
     return [] if layout is None else [max(1, len(str(size - 1))) for size in layout.shape]
 
 
-def _indices(g, layout, thread, part):
+def _indices(g: AmdLowering, layout: Layout | None, thread: Val | None, part: int) -> list[Val]:
     """The element's coordinates."""
-    if layout is None:
+    if layout is None or thread is None:
         return []
     w, index = g.w, []
     at = w.binary("xor", thread, g.int(part)) if part else thread
@@ -77,7 +86,7 @@ def _indices(g, layout, thread, part):
     return index
 
 
-def _words(g, v, t):
+def _words(g: AmdLowering, v: Val, t: T.Scalar | T.Ptr) -> tuple[list[Val], str]:
     """(words of a value, the type they are of)."""
     w = g.w
     if type(t) is T.Ptr:
@@ -91,12 +100,12 @@ def _words(g, v, t):
     return [w.cast("sext" if t.signed else "zext", v, "i32")], str(t)
 
 
-def _halves(w, x):
+def _halves(w: NumberingWriter, x: Val) -> list[Val]:
     pair = w.cast("bitcast", x, "<2 x i32>")
     return [w.extract(pair, k) for k in range(2)]
 
 
-def _buffer(g):
+def _buffer(g: AmdLowering) -> Val:
     """The address of the buffer, as the host has left it."""
     definition = f"@{VARIABLE} = protected addrspace(1) externally_initialized global ptr addrspace(1) null, align 8"
     sites = _sites(g)
@@ -106,16 +115,16 @@ def _buffer(g):
     return g.w.effect(f"load ptr addrspace(1), ptr addrspace(1) @{VARIABLE}, align 8", "ptr addrspace(1)")
 
 
-def _is_there(g, buffer):
+def _is_there(g: AmdLowering, buffer: Val) -> Val:
     return g.w.compare("icmp ne", buffer, value(buffer.type, "null"))
 
 
-def _sites(g):
+def _sites(g: AmdLowering) -> dict[str, int]:
     """The messages of the module so far and their numbers, and the variable; functions share a writer."""
     return g.w.__dict__.setdefault("message_sites", {})
 
 
-def _number(g, site):
+def _number(g: AmdLowering, site: Mapping[str, Any]) -> int:
     """The number of a message, written down as a comment when it is new."""
     sites, text = _sites(g), json.dumps(site)
     if text not in sites:
@@ -124,18 +133,18 @@ def _number(g, site):
     return sites[text]
 
 
-def _word(g, buffer, at):
+def _word(g: AmdLowering, buffer: Val, at: int | Val) -> Val:
     """The address of a word."""
-    kind = at.type if hasattr(at, "type") else "i32"
+    kind = "i32" if isinstance(at, int) else at.type
     return g.w.effect(f"getelementptr i32, {buffer.typed}, {kind} {at}", buffer.type)
 
 
-def _add(g, buffer, at, count):
+def _add(g: AmdLowering, buffer: Val, at: int | Val, count: int) -> Val:
     text = f"atomicrmw add {_word(g, buffer, at).typed}, i32 {count} {SCOPES['sys']} monotonic"
     return g.w.effect(text, "i32")
 
 
-def _record(g, buffer, site, words):
+def _record(g: AmdLowering, buffer: Val, site: Mapping[str, Any], words: Sequence[Val]) -> None:
     """Claim a record and write it, if there is room."""
     w = g.w
     words = [g.int(1 + _number(g, site)), *(g.target.index(g, "program", a) for a in range(3)), *words]

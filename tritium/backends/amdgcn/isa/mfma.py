@@ -5,6 +5,8 @@ CDNA 3 multiplies 8-bit floats of the FNUZ kind, CDNA 4 those of OCP. CDNA 2 tak
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ....ir import types as T
 from .fragments import MFMA_16, MFMA_16_F64, MFMA_32, Instruction
 from .products import FNUZ, OCP, Product, of_8_bit_floats
@@ -13,8 +15,9 @@ _WARP = 64
 _SINCE_1, _SINCE_2, _SINCE_3 = (tuple(f"cdna{k}" for k in range(first, 5)) for first in (1, 2, 3))
 
 
-def _product(families, element, name, operand, *shapes, out=T.f32, precisions=None, other=None,
-             pack=1, behind=(0, 0, 0)):
+def _product(families: tuple[str, ...], element: T.Scalar, name: str, operand: str, *shapes: tuple[int, int],
+             out: T.Scalar = T.f32, precisions: tuple[str, ...] | None = None, other: T.Scalar | None = None,
+             pack: int = 1, behind: tuple[int, ...] = (0, 0, 0)) -> Product:
     """A row of the table; `shapes` are pairs of size and K, `name` has a place for them."""
     made = []
     for size, depth in shapes:
@@ -26,7 +29,8 @@ def _product(families, element, name, operand, *shapes, out=T.f32, precisions=No
     return Product(families, element, other or element, out, precisions, name, tuple(made))
 
 
-def _eight_bits(families, kinds, name, operand, *shapes):
+def _eight_bits(families: tuple[str, ...], kinds: Mapping[T.Scalar, str], name: str, operand: str,
+                *shapes: tuple[int, int]) -> list[Product]:
     """The rows of all pairs of 8-bit floats."""
     return [
         _product(families, a, name.format("{}", *names), operand, *shapes, other=b)
@@ -34,12 +38,12 @@ def _eight_bits(families, kinds, name, operand, *shapes):
     ]
 
 
-def _f8f6f4(families, *shapes):
+def _f8f6f4(families: tuple[str, ...], *shapes: tuple[int, int]) -> list[Product]:
     """The rows of CDNA 4's wide products, whose arguments say which types are multiplied. LLVM takes scales of zero for
     the instruction without scales."""
     name, codes = "mfma.scale.f32.{}.f8f6f4.v8i32.v8i32", {"fp8": 0, "bf8": 1}
     return [
-        _product(families, a, name, "<8 x i32>", *shapes, other=b, behind=(*map(codes.get, names), 0, 0, 0, 0))
+        _product(families, a, name, "<8 x i32>", *shapes, other=b, behind=(*(codes[x] for x in names), 0, 0, 0, 0))
         for a, b, names in of_8_bit_floats(OCP)
     ]
 

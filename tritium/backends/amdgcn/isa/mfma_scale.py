@@ -6,13 +6,20 @@ walk rows, then chunks; lane row + size * n has the scale of group n, as one byt
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import types as T
 from ...gpu.lower.convert import pack
 from ...llvm.writer import mangle
 from . import fragments
 from .fragments import MFMA_16, MFMA_32, Instruction
+
+if TYPE_CHECKING:
+    from ....ir.core import Op
+    from ...gpu.layout.linear import Layout
+    from ...llvm.writer import Val
+    from .lowering import AmdLowering
 
 _WARP, _CHUNK, _GROUP, _WORD = 64, 16, 32, 4
 _FORMATS = {"e4m3": 0, "e5m2": 1, "e2m1": 4}  # as the instruction numbers them
@@ -31,31 +38,33 @@ class Scaled(NamedTuple):
         """Elements of the result in a lane."""
         return self.size * self.size // _WARP
 
-    def layout(self, shape):
+    def layout(self, shape: tuple[int, ...]) -> Layout:
         """The layout of the result."""
         return fragments.accumulator(shape, self._parts(1), self.grid)
 
-    def operand(self, shape, side):
+    def operand(self, shape: tuple[int, ...], side: str) -> Layout:
         """The layout of the bytes of an operand: a chunk, other lanes' chunks, further chunks."""
         return fragments.operand(shape, side, self._parts(_CHUNK), self.grid, 1)
 
-    def scales(self, shape, side):
+    def scales(self, shape: tuple[int, ...], side: str) -> Layout:
         """The layout of the scales of an operand, [M, groups] or [N, groups]."""
         if side == "a":
             return fragments.operand(shape, side, self._parts(1), self.grid, 1)
         return fragments.operand(shape[::-1], side, self._parts(1), self.grid, 1).trans((1, 0))
 
-    def _parts(self, per_lane):
+    def _parts(self, per_lane: int) -> Instruction:
         """Stands for an instruction whose lanes have so many neighbours along K."""
         places = MFMA_32 if self.size == 32 else MFMA_16
         return Instruction("", self.size, _WARP // self.size * per_lane, per_lane, "", "", places)
 
-    def bytes(self, side):
+    def bytes(self, side: str) -> int:
         """Bytes of an operand in a lane."""
         return _GROUP // 2 if self.formats["ab".index(side)] == "e2m1" else _GROUP
 
 
-def plan(family, nonkdim, a, b, out, scales, formats, warps, grid_of) -> Scaled | None:
+def plan(family: str, nonkdim: int, a: T.Tile, b: T.Tile, out: T.Tile, scales: Sequence[T.Tile],
+         formats: tuple[str, str], warps: int,
+         grid_of: Callable[[int, int, int, int], tuple[int, int]]) -> Scaled | None:
     """How CDNA 4 computes a `dot_scaled` of these tile types; None if it has no instruction for it."""
     if family != "cdna4" or any(x not in _FORMATS for x in formats) or len(out.shape) != 2:
         return None
@@ -65,17 +74,18 @@ def plan(family, nonkdim, a, b, out, scales, formats, warps, grid_of) -> Scaled 
     if not grouped or out.element is not T.f32 or not sizes:
         return None
     size = nonkdim if nonkdim in sizes else 32 if 32 in sizes and m * n >= warps * 32 * 32 else sizes[0]
-    return Scaled(size, 2048 // size, grid_of(m, n, size, warps), tuple(formats))
+    return Scaled(size, 2048 // size, grid_of(m, n, size, warps), (formats[0], formats[1]))
 
 
-def layouts(found, a, b, out, scales):
+def layouts(found: Scaled, a: T.Tile, b: T.Tile, out: T.Tile, scales: Sequence[T.Tile]) -> tuple[Layout, ...]:
     """Those of the result, of the operands, and of their scales."""
     sides = (a, "a"), (b, "b")
     return (found.layout(out.shape), *(found.operand(x.shape, side) for x, side in sides),
             *(found.scales(x.shape, side) for x, side in zip(scales, "ab")))  # fmt: skip
 
 
-def dot(g, op, found, a, b, acc, a_scale, b_scale):
+def dot(g: AmdLowering, op: Op, found: Scaled, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val],
+        a_scale: Sequence[Val], b_scale: Sequence[Val]) -> list[Val]:
     """acc + a @ b, along K in the order of the instructions; multiplied transposed, as in `fragments`."""
     shape, count = op.type.shape, found.sums
     lhs, rhs = (_Operand(g, found, side, op, k, x, s, shape) for k, side, x, s in
@@ -91,7 +101,8 @@ def dot(g, op, found, a, b, acc, a_scale, b_scale):
 class _Operand:
     """The fragments and scales of an operand in the registers of a thread, by row (or column) and step along K."""
 
-    def __init__(self, g, found, side, op, k, registers, scales, shape):
+    def __init__(self, g: AmdLowering, found: Scaled, side: str, op: Op, k: int, registers: Sequence[Val],
+                 scales: Sequence[Val], shape: tuple[int, ...]):
         self.g, self.registers, self.scales, self.format = g, registers, scales, found.formats[k]
         self.bytes, self.words = found.bytes(side), {}
         outer, groups = op.operands[3 + k].type.shape
@@ -102,7 +113,7 @@ class _Operand:
             row = element // along % outer
             self.first.setdefault(row, len(self.first))
 
-    def at(self, row, step):
+    def at(self, row: int, step: int) -> tuple[Val, int, Val, int]:
         """(fragment, number of its format, register with its scale, byte of it that is the scale)."""
         number = self.first[row] * self.steps + step
         if number not in self.words:
@@ -113,12 +124,12 @@ class _Operand:
             self.words[number] = fragment, _FORMATS[self.format], word, number - first
         return self.words[number]
 
-    def _word(self, scales):
+    def _word(self, scales: Sequence[Val]) -> Val:
         w = self.g.w
         return w.cast("zext", w.cast("bitcast", pack(w, scales), f"i{8 * len(scales)}"), "i32")
 
 
-def _call(g, found, x, y, sums):
+def _call(g: AmdLowering, found: Scaled, x: tuple[Val, int, Val, int], y: tuple[Val, int, Val, int], sums: Val) -> Val:
     """sums + x @ y."""
     (a, of_a, scale_a, byte_a), (b, of_b, scale_b, byte_b) = x, y
     shape = f"{found.size}x{found.size}x{found.depth}"

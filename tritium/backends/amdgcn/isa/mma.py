@@ -7,6 +7,7 @@ allow, straight from the instruction before. Products that no instruction takes 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .... import ops
@@ -27,7 +28,13 @@ from .mfma import MFMA
 from .wmma import WMMA
 
 if TYPE_CHECKING:
+    from ....ir.core import Op, Value
+    from ...gpu.layout.linear import Layout
+    from ...llvm.numbering import NumberingWriter
+    from ...llvm.writer import Val
     from .fragments import Instruction
+    from .lowering import AmdLowering
+    from .target import AmdTarget
 
 PRODUCTS = (*MFMA, *WMMA)
 
@@ -58,26 +65,27 @@ def instructions(arch: str, nonkdim: int = 0, kpack: int = 1) -> Mma:
         raise fail(ValueError, f"kpack={kpack} is not a power of two", hint="use 1 or 2")
     family = ARCHITECTURES[arch].family
 
-    def accumulator(a, b, out, precision, warps):
+    def accumulator(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int) -> Layout | None:
         found = plan(family, nonkdim, kpack, a, b, out, precision, warps)
         return found and fragments.accumulator(out.shape, found.instruction, found.grid)
 
-    def operands(a, b, out, precision, warps):
+    def operands(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int) -> tuple[Layout, ...] | None:
         found = plan(family, nonkdim, kpack, a, b, out, precision, warps)
         return found and tuple(fragments.operand(x.shape, side, *found) for x, side in ((a, "a"), (b, "b")))
 
-    def scaled(a, b, out, scales, formats, warps):
+    def scaled(a: T.Tile, b: T.Tile, out: T.Tile, scales: Sequence[T.Tile], formats: tuple[str, str],
+               warps: int) -> tuple[Layout, ...] | None:
         found = mfma_scale.plan(family, nonkdim, a, b, out, scales, formats, warps, warp_grid)
         return found and mfma_scale.layouts(found, a, b, out, scales)
 
-    def vector(op, warps):
+    def vector(op: Op, warps: int) -> int:
         a, b = (x.type for x in op.operands[:2])
         if op.kind is gpu_ops.dot_scaled:
             return _scaled_plan(op, warps, family, nonkdim).sums
         found = plan(family, nonkdim, kpack, a, b, op.type, op.attrs["precision"], warps)
         return 1 << len(found.instruction.result.reg) if found else 1
 
-    def gathers(op, element, warps):
+    def gathers(op: Op, element: T.Scalar, warps: int) -> int:
         return max(1, 8 // element.bytes) if vector(op, warps) > 1 else 1
 
     return Mma(accumulator, operands, scaled=scaled, vector=vector, gathers=gathers)
@@ -142,13 +150,13 @@ def dot_as(arch: str) -> dict[T.Scalar, T.Scalar]:
 
 
 # --- lowering ---------------------------------------------------------------------------------------------------------
-def _plan(op, warps, target) -> Plan | None:
+def _plan(op: Op, warps: int, target: AmdTarget) -> Plan | None:
     a, b = (x.type for x in op.operands[:2])
     return plan(target.family, target.nonkdim, target.kpack, a, b, op.type, op.attrs["precision"], warps)
 
 
 @takes_shared(lambda op, room: None if _plan(op, room.warps, room.target) else operands_need(op))
-def dot(g, op, a, b, acc):
+def dot(g: AmdLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val]) -> list[Val]:
     """acc + a @ b: along K in the order of the instructions, all pieces of the result in each step."""
     how = _plan(op, g.warps, g.target)
     if how is None:
@@ -165,14 +173,14 @@ def dot(g, op, a, b, acc):
     return [g.w.extract(x, k) for x in sums for k in range(count)]
 
 
-def _scaled_plan(op, warps, family, nonkdim) -> mfma_scale.Scaled:
+def _scaled_plan(op: Op, warps: int, family: str, nonkdim: int) -> mfma_scale.Scaled:
     a, b, _, *scales = (x.type for x in op.operands)
     found = mfma_scale.plan(family, nonkdim, a, b, op.type, scales, op.attrs["formats"], warps, warp_grid)
     assert found is not None
     return found
 
 
-def dot_scaled(g, op, *values):
+def dot_scaled(g: AmdLowering, op: Op, *values: Sequence[Val]) -> list[Val]:
     """acc + a @ b of operands whose groups along K share a scale."""
     return mfma_scale.dot(g, op, _scaled_plan(op, g.warps, g.target.family, g.target.nonkdim), *values)
 
@@ -180,14 +188,14 @@ def dot_scaled(g, op, *values):
 class _Fragments:
     """The fragments of an operand in the registers of a thread, as an instruction takes them."""
 
-    def __init__(self, g, registers, value, instruction):
+    def __init__(self, g: AmdLowering, registers: Sequence[Val], value: Value, instruction: Instruction):
         layout = g.layout(value)
         self.g, self.registers, self.instruction, self.shape = g, registers, instruction, layout.shape
         starts = layout.register_elements()[:: instruction.per_lane]
         self.first = {element: k * instruction.per_lane for k, element in enumerate(starts)}
         self.made = {}
 
-    def at(self, batch, row, col):
+    def at(self, batch: int, row: int, col: int) -> Val:
         """The fragment whose first element is there."""
         r = self.first[(batch * self.shape[-2] + row) * self.shape[-1] + col]
         if r not in self.made:
@@ -196,7 +204,7 @@ class _Fragments:
         return self.made[r]
 
 
-def _joined(w, items):
+def _joined(w: NumberingWriter, items: Sequence[Val]) -> Val:
     """Elements in one value; a part of a vector that was loaded is taken from it as an integer."""
     vector, first = w.neighbours(items) or (None, 0)
     bits = len(items) * 8 * bytes_of(items[0].type)
@@ -207,13 +215,13 @@ def _joined(w, items):
     return w.extract(parts, first // len(items)) if count > 1 else parts
 
 
-def _split(shape, element):
+def _split(shape: Sequence[int], element: int) -> tuple[int, int, int]:
     """(batch, row, column) of an element."""
     rows, cols = map(log2, shape[-2:])
     return element >> rows + cols, element >> cols & shape[-2] - 1, element & shape[-1] - 1
 
 
-def _call(g, instruction, x, y, sums):
+def _call(g: AmdLowering, instruction: Instruction, x: Val, y: Val, sums: Val) -> Val:
     """sums + x @ y."""
     w, name = g.w, f"amdgcn.{instruction.intrinsic}"
     if instruction.signed:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from ....ir import types as T
 from ....ops.expand_casts import largest
 from ...llvm.writer import value
 
+if TYPE_CHECKING:
+    from ...llvm.writer import Val
+    from .lowering import AmdLowering
+
+    PairCast = Callable[[AmdLowering, Val, Val], list[Val]]  # converts two neighbours
+
 LN2 = 0.693147182464599609375, -1.904654299957768e-09  # ln 2 in two parts
 
 
-def _instruction(name):
+def _instruction(name: str) -> Callable[[AmdLowering, Val], Val]:
     """A row as one of the instructions that round a little less well; they take and give no subnormal numbers."""
 
-    def emit(g, x):
+    def emit(g: AmdLowering, x: Val) -> Val:
         full = f"llvm.amdgcn.{name}.f32"
         g.w.declare(full, "float", ["float"], "nounwind memory(none)")
         return g.w.emit("float", f"call float @{full}({x.typed})", x)
@@ -24,15 +33,15 @@ _exp2, _log2 = _instruction("exp2"), _instruction("log")
 reciprocal = _instruction("rcp")
 
 
-def _exp(g, x):
+def _exp(g: AmdLowering, x: Val) -> Val:
     return _exp2(g, g.w.binary("fmul", x, g.w.const("float", 1.4426950408889634)))
 
 
-def _of_root(name, back):
+def _of_root(name: str, back: float) -> Callable[[AmdLowering, Val], Val]:
     """A root's instruction, for subnormal numbers too: 2^32 times as large, they are normal."""
     root = _instruction(name)
 
-    def emit(g, x):
+    def emit(g: AmdLowering, x: Val) -> Val:
         w, const = g.w, lambda value: g.w.const("float", value)
         tiny = w.compare("fcmp olt", x, const(2.0**-126))
         found = root(g, w.binary("fmul", x, w.select(tiny, const(2.0**32), const(1.0))))
@@ -41,7 +50,7 @@ def _of_root(name, back):
     return emit
 
 
-def _scaled_log2(g, x):
+def _scaled_log2(g: AmdLowering, x: Val) -> tuple[Val, Val]:
     """(the logarithm of x, or of 2^32 x where x is subnormal; 0 or 32)."""
     w, const = g.w, lambda value: g.w.const("float", value)
     tiny = w.compare("fcmp olt", x, const(2.0**-126))
@@ -49,12 +58,12 @@ def _scaled_log2(g, x):
     return found, w.select(tiny, const(32.0), const(0.0))
 
 
-def _log2_of_all(g, x):
+def _log2_of_all(g: AmdLowering, x: Val) -> Val:
     found, more = _scaled_log2(g, x)
     return g.w.binary("fsub", found, more)
 
 
-def _log(g, x):
+def _log(g: AmdLowering, x: Val) -> Val:
     """The binary logarithm times ln 2, whose rest is added: infinite ones have none."""
     w, const = g.w, lambda value: g.w.const("float", value)
     y = _log2_of_all(g, x)
@@ -77,7 +86,7 @@ NATIVE = {
 
 
 # --- to integers ------------------------------------------------------------------------------------------------------
-def float_to_int(g, x, to):
+def float_to_int(g: AmdLowering, x: Val, to: T.Scalar) -> Val:
     """Saturating; NaN to 0. Instructions do so by themselves, and LLVM knows it."""
     out = f"i{to.bits}"
     return g.w.intrinsic("fptosi.sat" if to.signed else "fptoui.sat", out, x, overload=(out, x.type))
@@ -89,8 +98,8 @@ _OPEN, _OWN = {T.f8e4nv: "fp8", T.f8e5: "bf8"}, {T.f8e4b8: "fp8", T.f8e5b16: "bf
 FLOAT8 = {"cdna3": _OWN, "cdna4": _OPEN, "rdna4": _OPEN}
 
 
-def _widen(name):
-    def emit(g, low, high):
+def _widen(name: str) -> PairCast:
+    def emit(g: AmdLowering, low: Val, high: Val) -> list[Val]:
         w, full = g.w, f"llvm.amdgcn.cvt.pk.f32.{name}"
         w.declare(full, "<2 x float>", ["i32", "i1 immarg"], "nounwind memory(none)")
         wide = [w.cast("zext", x, "i32") for x in (low, high)]
@@ -101,17 +110,17 @@ def _widen(name):
     return emit
 
 
-def _narrow(name, t):
+def _narrow(name: str, t: T.Scalar) -> PairCast:
     most = largest(t)
 
-    def clamped(g, x):
+    def clamped(g: AmdLowering, x: Val) -> Val:
         """Within the range, as the language has it; a NaN stays one."""
         w, low, high = g.w, g.w.const("float", -most), g.w.const("float", most)
         w.declare("llvm.amdgcn.fmed3.f32", "float", ["float"] * 3, "nounwind memory(none)")
         kept = w.emit("float", f"call float @llvm.amdgcn.fmed3.f32({x.typed}, {low.typed}, {high.typed})", x)
         return w.select(w.compare("fcmp uno", x, x), x, kept)
 
-    def emit(g, low, high):
+    def emit(g: AmdLowering, low: Val, high: Val) -> list[Val]:
         w, full = g.w, f"llvm.amdgcn.cvt.pk.{name}.f32"
         w.declare(full, "i32", ["float", "float", "i32", "i1 immarg"], "nounwind memory(none)")
         xs = [clamped(g, x) for x in (low, high)]
@@ -121,7 +130,7 @@ def _narrow(name, t):
     return emit
 
 
-def casts_of(family):
+def casts_of(family: str) -> dict[tuple[T.Scalar, T.Scalar], PairCast]:
     """Conversions of 8-bit floats that a family has instructions for: (from, to) -> its function.
 
     What has infinities is rounded in integers: a result of min or max keeps them, where a conversion saturates.
@@ -132,14 +141,14 @@ def casts_of(family):
     }
 
 
-def pair_cast(family, source, to):
+def pair_cast(family: str, source: T.Scalar, to: T.Scalar) -> PairCast | None:
     """The function (g, low, high) -> both converted, or None: an instruction that converts two neighbours."""
     if (source, to) == (T.f32, T.bf16) and family in ("cdna4",):
         return _round_pair
     return casts_of(family).get((source, to))
 
 
-def _round_pair(g, low, high):
+def _round_pair(g: AmdLowering, low: Val, high: Val) -> list[Val]:
     """LLVM has one instruction for both."""
     w = g.w
     pair = w.insert(w.insert(value("<2 x float>", "poison"), low, 0), high, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ....ir import types as T
@@ -28,7 +29,7 @@ class Product(NamedTuple):
         return kinds and family in self.families and (self.precisions is None or precision in self.precisions)
 
 
-def of_8_bit_floats(kinds):
+def of_8_bit_floats(kinds: Mapping[T.Scalar, str]) -> list[tuple[T.Scalar, T.Scalar, tuple[str, str]]]:
     """(a, b, names of the operands) of every pair; the instruction's first operand is b, see `fragments`.
 
     >>> [(a, b, *names) for a, b, names in of_8_bit_floats(OCP)][1]

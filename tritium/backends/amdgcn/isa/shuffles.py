@@ -7,14 +7,20 @@ one, by a swizzle or by an address of a lane; the last two go through the unit o
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...gpu.lower.words import through_words
+
+if TYPE_CHECKING:
+    from ...llvm.writer import Val
+    from .lowering import AmdLowering
 
 _CONVERGENT = "convergent nounwind"
 ROW = 16
 _HALF_MIRROR, _MIRROR, _ROTATE, _XMASK = 0x141, 0x140, 0x120, 0x160  # controls of DPP
 
 
-def shuffle(g, x, how, lane):
+def shuffle(g: AmdLowering, x: Val, how: str, lane: int | Val) -> Val:
     """The value of the lane of that number, or ("xor") whose number differs by these bits."""
     w = g.w
     if isinstance(lane, str):
@@ -26,7 +32,7 @@ def shuffle(g, x, how, lane):
     return through_words(g, x, lambda word: _exchange(g, word, lane))
 
 
-def _exchange(g, word, mask):
+def _exchange(g: AmdLowering, word: Val, mask: int) -> Val:
     """The word of the lane whose number differs by `mask`."""
     rest = mask % ROW
     if mask == rest:
@@ -42,7 +48,7 @@ def _exchange(g, word, mask):
     return _permute(g, word, at)
 
 
-def _in_row(g, word, mask):
+def _in_row(g: AmdLowering, word: Val, mask: int) -> Val:
     if g.target.generation >= 10:
         return _dpp(g, word, _quads(mask) if mask < 4 else _XMASK | mask)
     for control in controls(mask):
@@ -50,7 +56,7 @@ def _in_row(g, word, mask):
     return word
 
 
-def controls(mask):
+def controls(mask: int) -> list[int]:
     """The moves that, one after the other, read from the lane of a row whose number differs by `mask`: on GCN and CDNA.
 
     >>> [hex(control) for control in controls(4)]
@@ -65,18 +71,18 @@ def controls(mask):
     return out + ([_quads(mask & 3)] if mask & 3 else [])
 
 
-def _quads(mask):
+def _quads(mask: int) -> int:
     """The control that reads from the lane of four whose number differs by `mask`."""
     return sum((k ^ mask) << 2 * k for k in range(4))
 
 
-def _dpp(g, word, control):
+def _dpp(g: AmdLowering, word: Val, control: int) -> Val:
     name = "llvm.amdgcn.update.dpp.i32"
     g.w.declare(name, "i32", ["i32", "i32", "i32 immarg", "i32 immarg", "i32 immarg", "i1 immarg"], _CONVERGENT)
     return g.w.effect(f"call i32 @{name}(i32 poison, {word.typed}, i32 {control}, i32 15, i32 15, i1 true)", "i32")
 
 
-def _other_row(g, word, mask):
+def _other_row(g: AmdLowering, word: Val, mask: int) -> Val:
     """Of the other row of two, the lane whose number differs by `mask` in its row: four bits for each lane say it."""
     low, high = (sum((k ^ mask) << 4 * (k % 8) for k in part) for part in (range(8), range(8, 16)))
     low, high = (x - (x >> 31 << 32) for x in (low, high))
@@ -86,7 +92,7 @@ def _other_row(g, word, mask):
     return g.w.effect(text, "i32")
 
 
-def _swapped(g, word, size):
+def _swapped(g: AmdLowering, word: Val, size: int) -> Val:
     """Groups of lanes trade places: one result has those of even groups twice, the other those of odd ones."""
     w, name = g.w, f"llvm.amdgcn.permlane{size}.swap"
     w.declare(name, "{ i32, i32 }", ["i32", "i32", "i1 immarg", "i1 immarg"], _CONVERGENT)
@@ -96,7 +102,7 @@ def _swapped(g, word, size):
     return w.select(w.compare("icmp ne", bit, g.int(0)), even, odd)
 
 
-def exchange(g, x, y, bit):
+def exchange(g: AmdLowering, x: Val, y: Val, bit: int) -> tuple[Val, ...]:
     """(x, y), after lanes with this bit of their number set gave their x for the y of lanes without it: CDNA 4."""
     w, name = g.w, f"llvm.amdgcn.permlane{1 << bit}.swap"
     w.declare(name, "{ i32, i32 }", ["i32", "i32", "i1 immarg", "i1 immarg"], _CONVERGENT)
@@ -104,12 +110,12 @@ def exchange(g, x, y, bit):
     return tuple(w.effect(f"extractvalue {both.typed}, {k}", "i32") for k in range(2))
 
 
-def _permute(g, word, at):
+def _permute(g: AmdLowering, word: Val, at: Val) -> Val:
     """The word of the lane at this byte address of the lanes' words."""
     return _call(g, "ds.bpermute", at, word)
 
 
-def _call(g, name, *arguments):
+def _call(g: AmdLowering, name: str, *arguments: Val) -> Val:
     full = f"llvm.amdgcn.{name}"
     g.w.declare(full, "i32", ["i32"] * len(arguments), _CONVERGENT)
     return g.w.effect(f"call i32 @{full}({', '.join(x.typed for x in arguments)})", "i32")

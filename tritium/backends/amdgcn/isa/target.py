@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ....errors import TritonError
 from ...gpu.cost_model import CostModel
@@ -11,6 +12,9 @@ from ...gpu.lower import LOWER as SHARED
 from ...gpu.target import Target
 from . import atomics, global_memory, inline_asm, messages, mma, native, shuffles, threads
 from .architectures import ARCHITECTURES
+
+if TYPE_CHECKING:
+    from ...compiler import Options
 
 LOWER = {**SHARED, **mma.LOWER, **inline_asm.LOWER}
 
@@ -40,7 +44,7 @@ class AmdTarget(Target):
     kpack: int = 1
 
     @staticmethod
-    def of(arch, nonkdim: int = 0, kpack: int = 1) -> AmdTarget:
+    def of(arch: str | int | None, nonkdim: int = 0, kpack: int = 1) -> AmdTarget:
         """The target of "gfx942"; features behind the name ("gfx942:sramecc+:xnack-") are LLVM's to know."""
         name = str(arch).partition(":")[0]
         if name not in ARCHITECTURES:
@@ -49,7 +53,7 @@ class AmdTarget(Target):
         return _target(name, nonkdim, kpack)
 
     @staticmethod
-    def of_options(options) -> AmdTarget:
+    def of_options(options: Options) -> AmdTarget:
         """The target that a kernel with these launch options is compiled for."""
         return AmdTarget.of(options.arch, options.matrix_instr_nonkdim, options.kpack)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .... import knobs, passes
 from ....ir import types as T
 from ....passes.legalize import BETWEEN_WIDE
@@ -11,18 +13,22 @@ from . import mma
 from .native import NATIVE, casts_of
 from .target import AmdTarget, UnknownArchitecture
 
+if TYPE_CHECKING:
+    from ....passes import TargetInfo
+    from ...compiler import GPUTarget
+
 # LLVM writes conversions of bf16 in integers where the architecture has none.
 CASTS = BETWEEN_WIDE | {(T.f16, T.f32), (T.f32, T.f16), (T.bf16, T.f32), (T.f32, T.bf16)}
 CASTS |= {(t, T.f16) for t in T.FLOATS if t.bits == 8}  # a shift, and mostly a product
 
 
-def target_info(target):
+def target_info(target: AmdTarget) -> TargetInfo:
     """The TargetInfo of one architecture."""
     casts, rows = CASTS | frozenset(casts_of(target.family)), frozenset(NATIVE)
     return passes.TargetInfo(rare=True, casts=casts, rows=rows, dot_as=mma.dot_as(target.cpu))
 
 
-def pipeline(target) -> tuple:
+def pipeline(target: GPUTarget) -> tuple:
     """The passes to the stage `ttir`."""
     amd = AmdTarget.of(knobs.runtime.override_arch or target.arch)
     if target.warp_size != amd.warp_size:

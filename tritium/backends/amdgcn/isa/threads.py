@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...llvm.writer import Val
+    from .lowering import AmdLowering
+
 TICK = 10  # nanoseconds
 _CONVERGENT = "convergent nounwind"
 
 
-def index(g, what, axis=0):
+def index(g: AmdLowering, what: str, axis: int = 0) -> Val:
     """This thread's number in its program, the program's, or the number of programs along an axis, as i32."""
     if what == "programs":
         return g.once(("programs", axis), lambda: _programs(g, axis))
@@ -14,14 +20,14 @@ def index(g, what, axis=0):
     return g.once(name, lambda: special(g, name))
 
 
-def special(g, name, type_="i32"):
+def special(g: AmdLowering, name: str, type_: str = "i32") -> Val:
     """What is the same throughout the kernel, of an intrinsic without arguments."""
     full = f"llvm.amdgcn.{name}"
     g.w.declare(full, type_, [], "nounwind memory(none)")
     return g.w.effect(f"call {type_} @{full}()", type_, at=0)
 
 
-def _programs(g, axis):
+def _programs(g: AmdLowering, axis: int) -> Val:
     """The first three words of the implicit arguments: the numbers of work-groups."""
     w = g.w
     implicit = g.once("implicitarg", lambda: special(g, "implicitarg.ptr", "ptr addrspace(4)"))
@@ -29,7 +35,7 @@ def _programs(g, axis):
     return w.effect(f"load i32, {at.typed}, align 4", "i32", at=0)
 
 
-def clock(g, what):
+def clock(g: AmdLowering, what: str) -> Val:
     """Nanoseconds as i64, of a counter that runs at 100 MHz, or the number of the compute unit."""
     if what in ("time", "globaltimer"):
         full = "llvm.amdgcn.s.memrealtime" if g.target.generation < 11 else "llvm.readsteadycounter"
@@ -44,13 +50,13 @@ def clock(g, what):
 _UNIT = {9: (4, 8, 8), 10: (23, 10, 11), 11: (23, 10, 11), 12: (23, 10, 11)}
 
 
-def special_register(g, number, first, bits):
+def special_register(g: AmdLowering, number: int, first: int, bits: int) -> Val:
     """Some bits of a hardware register, as i32."""
     g.w.declare("llvm.amdgcn.s.getreg", "i32", ["i32 immarg"], "nounwind")
     return g.w.effect(f"call i32 @llvm.amdgcn.s.getreg(i32 {number | first << 6 | (bits - 1) << 11})", "i32")
 
 
-def barrier(g):
+def barrier(g: AmdLowering) -> None:
     """All threads of the program meet, and see each other's memory."""
     g.w.declare("llvm.amdgcn.s.barrier", "void", [], _CONVERGENT)
     g.w.effect('fence syncscope("workgroup") release')
@@ -58,7 +64,7 @@ def barrier(g):
     g.w.effect('fence syncscope("workgroup") acquire')
 
 
-def uniform(g, x):
+def uniform(g: AmdLowering, x: Val) -> Val:
     """A value equal in all lanes, in a scalar register."""
     g.w.declare("llvm.amdgcn.readfirstlane.i32", "i32", ["i32"], _CONVERGENT)
     return g.w.effect(f"call i32 @llvm.amdgcn.readfirstlane.i32({x.typed})", "i32", at=0)

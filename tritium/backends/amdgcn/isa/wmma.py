@@ -14,7 +14,8 @@ _RDNA_3, _RDNA_4 = ("rdna3", "rdna3.5"), ("rdna4",)
 _SIZE = 16
 
 
-def _product(families, element, name, operand, out=T.f32, other=None):
+def _product(families: tuple[str, ...], element: T.Scalar, name: str, operand: str, out: T.Scalar = T.f32,
+             other: T.Scalar | None = None) -> Product:
     """A row of the table; a bf16 is an i16 to these intrinsics, and four integers of 8 bits are one of 32."""
     kind = "i32" if out is T.i32 else "float"
     places, per_lane = (WMMA_GFX11, 16) if families is _RDNA_3 else (WMMA_GFX12, 8)
