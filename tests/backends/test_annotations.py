@@ -10,7 +10,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "tritium" / "backends"
 WITHOUT = {
-    "amdgcn": 19,
     "amdgcn/assemble": 15,
     "nvptx/runtime": 50,
 }

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ... import knobs
 from ...errors import fail
 from .. import Backend, lazy
+
+if TYPE_CHECKING:
+    from ..compiler import GPUTarget, Options
 
 _STAGES = "tritium.backends.amdgcn.compile"
 MOST_THREADS = 1024  # of a program
 
 
-def fingerprint(target) -> str:
+def fingerprint(target: GPUTarget) -> str:
     """The version of LLVM's bindings: LLVM makes the machine code, and the linker is a part of tritium."""
     import llvmlite  # its version alone: LLVM itself is loaded by what is imported from it
 
     return f"llvmlite {llvmlite.__version__}{'' if knobs.amd.use_buffer_ops else ' without buffers'}"
 
 
-def check(options) -> None:
+def check(options: Options) -> None:
     """Refuse what no AMD GPU has: clusters, a limit of registers, programs of more than 1024 threads."""
     from .isa.target import AmdTarget
 

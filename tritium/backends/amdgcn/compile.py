@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from ... import knobs, passes
 from ...analysis.accesses import origins_of
 from ...locks import once
@@ -16,6 +19,10 @@ from .buffer_accesses import use_buffers
 from .isa.atomics import NOTHING
 from .isa.target import AmdTarget
 
+if TYPE_CHECKING:
+    from ...ir.core import Module
+    from ..compiler import GPUTarget, Options
+
 # What code generation needs of LLVM's passes: registers of private memory, and common addresses.
 PASSES = ("sroa", "newgvn", "instcombine", "simplifycfg")
 # The form of code objects that ROCm 5.7 and newer load; implicit arguments begin with the numbers of programs.
@@ -23,14 +30,14 @@ _VERSION = ["!llvm.module.flags = !{!999999}", '!999999 = !{i32 1, !"amdhsa_code
             f"{NOTHING} = !{{}}"]  # fmt: skip
 
 
-def ttgir(module, target, options, metadata):
+def ttgir(module: Module, target: GPUTarget, options: Options, metadata: dict[str, Any]) -> Module:
     """Tile IR with pipelined loops and layouts."""
     if options.sanitized:
         metadata["foreign"] = any(not origins for _, origins in origins_of(inline_calls(module)))
     return passes.run(module, tile_passes(options), passes.dumping(module.name))
 
 
-def tile_passes(options):
+def tile_passes(options: Options) -> tuple:
     """The passes of the stage `ttgir`: those of every GPU, for this one, and what may go through buffers."""
     return (*pipeline(AmdTarget.of_options(options)), use_buffers)
 
@@ -41,7 +48,7 @@ _LAUNCH_METADATA = {
 }  # fmt: skip
 
 
-def llir(module, target, options, metadata):
+def llir(module: Module, target: GPUTarget, options: Options, metadata: dict[str, Any]) -> str:
     """LLVM text; the metadata gets the shared memory, the preconditions and the messages of the kernel.
 
     Shared memory has its size in the text, so that LLVM knows how many programs a compute unit holds, and no bytes are
@@ -60,7 +67,7 @@ def llir(module, target, options, metadata):
     return "\n".join([*_VERSION, text])
 
 
-def _attributes(options):
+def _attributes(options: Options) -> str:
     found = {
         "amdgpu-waves-per-eu": options.waves_per_eu and f"{options.waves_per_eu}",
         "denormal-fp-math-f32": options.allow_flush_denorm and "preserve-sign,preserve-sign",
@@ -76,11 +83,11 @@ _SOMETIMES = {name.replace(".", "-"): name
               for name in ("workgroup.id.x", "workgroup.id.y", "workgroup.id.z", "workitem.id.x", "implicitarg.ptr")}
 
 
-def _unused(text):
+def _unused(text: str) -> list[str]:
     return [*_NEVER, *(name for name, intrinsic in _SOMETIMES.items() if f"@llvm.amdgcn.{intrinsic}()" not in text)]
 
 
-def hsaco(text, target, options, metadata):
+def hsaco(text: str, target: GPUTarget, options: Options, metadata: dict[str, Any]) -> bytes:
     """A code object as the HIP runtime loads it. What is sanitized stays LLVM: the emulator runs it.
 
     LLVM makes machine code at once; the assembly is a view, made when somebody asks for it.
@@ -96,19 +103,19 @@ def hsaco(text, target, options, metadata):
 
 
 @once
-def _set_up():
+def _set_up() -> None:
     """What LLVM must hear before it is asked about the target: vectors that a loop carries are sums of matrix
     instructions, and are copied in every iteration if they are taken apart. No other target's code has to do with it.
     """
     llvm().set_option("", "--amdgpu-codegenprepare-break-large-phis=false")
 
 
-def amdgcn(asm, target):
+def amdgcn(asm: Mapping[str, Any], target: GPUTarget) -> str:
     """The assembly of a kernel."""
     return assembled(asm["llir"], target.arch)
 
 
-def assembled(text: str, arch: str) -> str:
+def assembled(text: str, arch: str | int | None) -> str:
     """The assembly of LLVM text, with the instructions that `hsaco` encodes."""
     _set_up()
     return assembly(text, AmdTarget.of(arch), passes=PASSES)
