@@ -7,7 +7,7 @@ code, and what is written. The offset in a page is the same in the file and in m
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ....errors import InternalError
@@ -83,7 +83,7 @@ def _pieces(file: elf.File, exported: Sequence[Symbol]) -> list[_Piece]:
     return [*notes, *tables, *constants, *code, dynamic, *written, *rest]
 
 
-def _strings(names) -> bytes:
+def _strings(names: Iterable[str]) -> bytes:
     return b"\0" + b"".join(name.encode() + b"\0" for name in names)
 
 
@@ -171,7 +171,8 @@ def _address(symbol: Symbol, addresses: dict[int, int]) -> int:
     return base + symbol.value
 
 
-def _symbol_table(exported, contents, pieces, addresses, order) -> bytes:
+def _symbol_table(exported: Sequence[Symbol], contents: Sequence[bytes], pieces: Sequence[_Piece],
+                  addresses: dict[int, int], order: dict[int, int]) -> bytes:
     names, out = next(p.section.data for p in pieces if p.section.name == ".dynstr"), [bytes(elf.SYMBOL.size)]
     at = 1
     for s in exported:
@@ -189,7 +190,8 @@ def _dynamic(at: dict[str, int], pieces: Sequence[_Piece]) -> bytes:
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
-def _written(file, pieces, placed, contents, segments, end) -> bytes:
+def _written(file: elf.File, pieces: Sequence[_Piece], placed: Sequence[tuple[int, int]], contents: Sequence[bytes],
+             segments: Sequence[_Segment], end: int) -> bytes:
     names = _strings([*(p.section.name for p in pieces), ".shstrtab"])
     table = aligned(end + len(names), 8)
     out = bytearray(table + elf.SECTION.size * (len(pieces) + 2))
@@ -214,7 +216,8 @@ def _written(file, pieces, placed, contents, segments, end) -> bytes:
     return bytes(out)
 
 
-def _program_headers(pieces, placed, segments) -> list[tuple[int, ...]]:
+def _program_headers(pieces: Sequence[_Piece], placed: Sequence[tuple[int, int]],
+                     segments: Sequence[_Segment]) -> list[tuple[int, ...]]:
     by_name = {p.section.name: (p.section, *where) for p, where in zip(pieces, placed)}
     count, size = len(segments) + 4, elf.SEGMENT.size
     out = [(_PHDR, 4, elf.HEADER.size, elf.HEADER.size, elf.HEADER.size, count * size, count * size, 8)]
