@@ -16,7 +16,7 @@ class Driver(shared.Driver):
     def __init__(self):
         self.utils = Utils()
 
-    def get_current_target(self):
+    def get_current_target(self) -> GPUTarget:
         """("cuda", 90, 32) on an H200."""
         major, minor = self.get_device_capability(self.get_current_device())
         return GPUTarget("cuda", major * 10 + minor, 32)

@@ -18,7 +18,7 @@ _ROOM = 8192  # bytes of a log
 _BESIDE_SUMS = 36  # registers a product needs besides those of its sums
 
 
-def version():
+def version() -> int:
     """The driver's version, part of the cache key; 0 where there is no driver."""
     lib, found = cuda.CUDA.library(), ctypes.c_int()
     if lib is not None and hasattr(lib, "cuDriverGetVersion"):
@@ -37,7 +37,7 @@ def makes(traits: Traits, sm: int) -> bool:
     return found["major"] * 10 + found["minor"] == sm
 
 
-def context():
+def context() -> int | None:
     """The context that is current in this thread, of a driver that can link; else None."""
     lib, found = cuda.CUDA.library(), ctypes.c_void_p()
     if lib is None or not hasattr(lib, "cuLinkCreate_v2") or lib.cuCtxGetCurrent(ctypes.byref(found)):

@@ -20,7 +20,7 @@ from .traits import Traits
 
 
 @once
-def ptxas():
+def ptxas() -> str | None:
     """Path of the assembler, or None: TRITON_PTXAS_PATH, the PATH, or a CUDA toolkit package beside us."""
     found = knobs.nvidia.ptxas or shutil.which("ptxas")
     if found:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...llvm.structs import Struct, resolve
 from . import tensor_map
@@ -57,7 +59,7 @@ class ImplicitArguments:
     spans): the tensors of the first maps must be disjoint from the spans in memory.
     """
 
-    def __init__(self, maps, persistent, slots, stores=()):
+    def __init__(self, maps: Sequence[tuple], persistent: bool, slots: int, stores: tuple = ()):
         self._kept = []
         loads, spans = stores or (0, ())
         self.maps = [self._map(tensor_map.Template(*template)) for template in maps]
@@ -70,11 +72,11 @@ class ImplicitArguments:
             self.memory.span[k] = ctypes.addressof(found)
 
     @property
-    def address(self):
+    def address(self) -> int:
         """The address of the record."""
         return ctypes.addressof(self.memory)
 
-    def _map(self, template):
+    def _map(self, template: tensor_map.Template) -> Any:
         byte = lambda terms: [(factor * template.size, slots) for factor, slots in terms]
         sums = [[(1, (template.base,)), *byte(template.offset)]]
         sums += [elements for elements, _ in reversed(template.dims)]
@@ -88,18 +90,18 @@ class ImplicitArguments:
                           box=tuple(reversed(template.box)), ones=(1,) * 5, count=len(sums),
                           sums=ctypes.addressof(program), size=template.size)
 
-    def fit(self, sizes):
+    def fit(self, sizes: Sequence[int]) -> bool:
         """True if the driver could encode all tensor maps of the current launch, on a grid of these sizes, and the
         tensors that must be disjoint are."""
         return all(found.state == 1 for found in self.maps) and not self.memory.meet and math.prod(sizes) < 1 << 31
 
-    def settle(self, count):
+    def settle(self, count: Callable[[], int]) -> None:
         """Find the number of resident programs by `count()`; only for persistent kernels, and once."""
         if self.memory.persistent and not self.memory.places:
             self.memory.places = max(1, count())
 
 
-def _three(term):
+def _three(term: tuple[int, Sequence[int]]) -> tuple[int, ...]:
     factor, slots = term
     return (factor, *slots, *[-1] * (2 - len(slots)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 from ....ir.preconditions import preconditions_of
@@ -24,12 +25,12 @@ PART = Part("cuda", launcher.SYMBOLS, (structs, guards, native_launcher, fast_pa
 
 
 @ctypes.CFUNCTYPE(ctypes.c_int)
-def _refuse():
+def _refuse() -> int:
     """Stands for functions that an old driver lacks: tensor maps came with CUDA 12. 801 is "not supported"."""
     return 801
 
 
-def _address(name):
+def _address(name: str) -> int:
     lib = cuda.CUDA.library()
     lacking = lib is not None and not hasattr(lib, name)
     return (ctypes.cast(_refuse, ctypes.c_void_p).value if lacking else cuda.address(name)) or 0
@@ -53,7 +54,7 @@ PORTABLE = 8  # blocks that a cluster may have on every GPU with clusters
 active_blocks = cuda.CUDA.active_blocks
 
 
-def attributes_of(metadata):
+def attributes_of(metadata: Any) -> list[tuple[int, tuple[int, ...]]]:
     """[(number, values)] of the launch attributes a kernel's options ask for."""
     found = []
     if metadata.num_ctas > 1:
@@ -65,7 +66,8 @@ def attributes_of(metadata):
     return found
 
 
-def config_of(grid, threads, shared, stream, num_ctas):
+def config_of(grid: tuple[int, int, int], threads: int, shared: int, stream: int | None,
+              num_ctas: int) -> tuple[Any, Any]:
     """(config, attributes) of a launch of programs that are clusters of `num_ctas` blocks; keep both until it is done.
 
     >>> config, _ = config_of((3, 1, 1), 128, 0, None, 2)
@@ -78,7 +80,7 @@ def config_of(grid, threads, shared, stream, num_ctas):
     return config, rows
 
 
-def active_clusters(function, shared, num_ctas, threads):
+def active_clusters(function: int, shared: int, num_ctas: int, threads: int) -> int:
     """How many clusters of `num_ctas` blocks fit on the current device at once."""
     config, _rows = config_of((1, 1, 1), threads, shared, None, num_ctas)
     config.count = 1
@@ -88,7 +90,7 @@ def active_clusters(function, shared, num_ctas, threads):
     return found.value
 
 
-def allow_large_clusters(function):
+def allow_large_clusters(function: int) -> None:
     """Let a kernel be launched in clusters of more than 8 blocks, which not every GPU of an architecture has."""
     cuda.call("cuFuncSetAttribute", ctypes.c_void_p(function), 14, 1)
 
@@ -113,7 +115,7 @@ class Launcher(shared.Launcher):
         if attributes:
             self.info.config = self._config(self.info.threads, metadata.shared, attributes)
 
-    def _config(self, threads, shared, attributes):
+    def _config(self, threads: int, shared: int, attributes: Sequence[tuple[int, tuple[int, ...]]]) -> int:
         rows = (ATTRIBUTE * len(attributes))(*(ATTRIBUTE(number, 0, values) for number, values in attributes))
         blocks = (self._blocks, 1, 1)  # of a program: the launcher multiplies them by the grid
         config = CONFIG(blocks, (threads, 1, 1), shared, None, ctypes.addressof(rows), len(rows))
@@ -126,7 +128,7 @@ class Launcher(shared.Launcher):
         if self._implicit is not None:
             self._implicit.settle(lambda: self._places(function))
 
-    def _places(self, function):
+    def _places(self, function: int) -> int:
         """How many programs fit on the device at once."""
         with cuda.on(self.device):
             if self._blocks > 1:

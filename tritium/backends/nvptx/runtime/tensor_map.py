@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from . import cuda
@@ -16,7 +17,8 @@ SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes -> CUtensorMapSwizzle
 SPANS = {number: span for span, number in SWIZZLES.items()}
 
 
-def encode(address, element, element_bytes, shape, strides, block, swizzle=128, nan=False):
+def encode(address: int, element: int | str, element_bytes: int, shape: Sequence[int], strides: Sequence[int],
+           block: Sequence[int], swizzle: int = 128, nan: bool = False) -> ctypes.Array:
     """The 128 bytes of a tensor map, aligned to 64; keep the result while the kernel may read it.
 
     `element` is a signature string or a CUtensorMapDataType. `shape`, `strides` (in elements, the last is 1) and
