@@ -1,9 +1,16 @@
 """Which combinations of parameters run of the tests marked `sampled`."""
 
 import itertools
+from pathlib import Path
 from types import SimpleNamespace
 
-from conftest import _covering
+import pytest
+
+
+@pytest.fixture
+def covering(pytestconfig):
+    """The function of the root's conftest.py."""
+    return pytestconfig.pluginmanager.get_plugin(str(Path(__file__).resolve().parents[1] / "conftest.py"))._covering
 
 
 def cases(**values):
@@ -19,18 +26,18 @@ class _Case(SimpleNamespace):
     __hash__ = object.__hash__
 
 
-def test_every_value_is_shown():
-    kept = _covering(cases(arch=[80, 90], warps=[1, 4, 8], dtype=["f16", "bf16", "f32", "i8"]))
+def test_every_value_is_shown(covering):
+    kept = covering(cases(arch=[80, 90], warps=[1, 4, 8], dtype=["f16", "bf16", "f32", "i8"]))
     assert len(kept) == 4
     for name, count in (("arch", 2), ("warps", 3), ("dtype", 4)):
         assert len({case.callspec.params[name] for case in kept}) == count
 
 
-def test_rows_of_one_list_all_run():
-    assert len(_covering(cases(case=list(range(7))))) == 7
+def test_rows_of_one_list_all_run(covering):
+    assert len(covering(cases(case=list(range(7))))) == 7
 
 
-def test_the_choice_does_not_depend_on_the_order():
+def test_the_choice_does_not_depend_on_the_order(covering):
     found = cases(arch=[80, 90], warps=[1, 4, 8])
     names = lambda kept: sorted(case.nodeid for case in kept)
-    assert names(_covering(found)) == names(_covering(found[::-1]))
+    assert names(covering(found)) == names(covering(found[::-1]))

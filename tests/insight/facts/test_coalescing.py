@@ -84,13 +84,13 @@ class Counting(emulator.Memory):
             self.counts[kind][0] += 1
             self.counts[kind][1] += len(np.unique(np.r_[mine // 32, (mine + size - 1) // 32]))
 
-    def load(self, address, size, threads, atomic=False):
+    def load(self, address, size, threads, *how, **more):
         self.note("load", address, size, threads)
-        return super().load(address, size, threads, atomic)
+        return super().load(address, size, threads, *how, **more)
 
-    def store(self, address, data, threads, atomic=False):
+    def store(self, address, data, threads, *how, **more):
         self.note("store", address, data.shape[1], threads)
-        super().store(address, data, threads, atomic)
+        super().store(address, data, threads, *how, **more)
 
 
 def emulated(launch):

@@ -358,7 +358,7 @@ def test_threads_share_the_device():
     assert not report and results == [True] * 8
 
 
-@pytest.mark.parametrize("target, said", [("cuda:42", "no NVIDIA architecture"), ("hip:gfx42", "no AMD architecture"),
+@pytest.mark.parametrize("target, said", [("cuda:42", "did you mean"), ("hip:gfx42", "did you mean"),
                                           ("cpu:host", "emulates no cpu"), ("90a", "is not a target")])
 def test_a_target_that_is_none(target, said):
     with pytest.raises(ValueError, match=said), tritium.sanitize(target=target):
@@ -385,5 +385,5 @@ def test_the_command(tmp_path):
     sampled = run("sanitize", "--target", "cuda:80", "--programs", "1", script, "1024")
     assert sampled.returncode == 0 and "1 of 4 programs ran" in sampled.stderr
     wrong = run("sanitize", "--target", "cuda:42", script, "1000")
-    assert wrong.returncode != 0 and "no NVIDIA architecture" in wrong.stderr and "Traceback" not in wrong.stderr
+    assert wrong.returncode != 0 and "is not a target" in wrong.stderr and "Traceback" not in wrong.stderr
     assert run("sanitize", "--programs", "0", script).returncode == 2
