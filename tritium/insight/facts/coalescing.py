@@ -179,12 +179,12 @@ class _Cache:
     def missed(self, addresses: np.ndarray) -> int:
         """How many sectors of these addresses are not there; they are afterwards."""
         sectors = addresses // np.uint64(SECTOR)
-        count = 0
-        first, last = (int(s >> _STORAGE) for s in (sectors.min(), sectors.max()))
-        for storage in range(first, last + 1):
-            inside = sectors if first == last else sectors[sectors >> _STORAGE == storage]
+        pages, count = sectors >> _PAGE, 0
+        found = [pages[0]] if pages.min() == pages.max() else np.unique(pages)
+        for page in found:
+            inside = sectors if len(found) == 1 else sectors[pages == page]
             inside = (inside & _WITHIN).astype(np.int64)
-            stamps = self._stamps(storage, int(inside.max(initial=0)))
+            stamps = self._stamps(int(page), int(inside.max()))
             fresh = inside[stamps[inside] != self.now]
             if fresh.size:
                 stamps[fresh] = self.now
@@ -194,18 +194,18 @@ class _Cache:
             self.forget()
         return count
 
-    def _stamps(self, storage: int, last: int) -> np.ndarray:
-        known = self.stamps.get(storage)
+    def _stamps(self, page: int, last: int) -> np.ndarray:
+        known = self.stamps.get(page)
         if known is None or len(known) <= last:
-            grown = np.zeros(max(2 * last, 1024), np.uint32)
+            grown = np.zeros(min(max(2 * last, 1024), 1 << int(_PAGE)), np.uint32)
             if known is not None:
                 grown[: len(known)] = known
-            known = self.stamps[storage] = grown
+            known = self.stamps[page] = grown
         return known
 
 
-_STORAGE = np.uint64(35)  # bits of a sector's number within a storage: see `accesses`
-_WITHIN = np.uint64((1 << 35) - 1)
+_PAGE = np.uint64(20)  # bits of a sector's number within a page; kernels may load addresses far from any storage
+_WITHIN = np.uint64((1 << 20) - 1)
 
 
 _WRITES = (ops.store, ops.atomic, ops.atomic_cas)
