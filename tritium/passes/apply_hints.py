@@ -18,8 +18,8 @@ def apply_hints(module):
     >>> m = parse_module("kernel @f(%x: i32) {  %0 = hint %x {divisible=(8,)} : i32  print %x {prefix=\\"\\"} }")
     >>> print(apply_hints(m), end="")
     kernel @f(%x: i32) {
-      %0 = hint %x {divisible=(8,)} : i32
-      print %0 {prefix=""}
+      %1 = hint %x {divisible=(8,)} : i32
+      print %1 {prefix=""}
     }
     """
     made = [_applied(function) for function in module.functions]

@@ -60,7 +60,7 @@ def known_target(text: str | None) -> Any:
 
     >>> known_target("metal:m3:32")
     Traceback (most recent call last):
-    tritium.tools.command.UsageError: there is no backend 'metal': tritium has cpu, cuda
+    tritium.tools.command.UsageError: there is no backend 'metal': tritium has cpu, cuda, hip
     """
     from tritium.compiler import make_backend
 
