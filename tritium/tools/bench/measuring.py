@@ -23,7 +23,7 @@ BATCH = 1e-3  # seconds that one sample takes at least on the host
 class HostClock:
     """Times calls that have finished when they return, or when `synchronize` does. Caches stay warm.
 
-    `now` is the clock: `time.thread_time` counts what the processor spends on one thread, whoever else uses it.
+    `now` is the clock: `time.thread_time` counts the processor time of this thread alone.
 
     >>> HostClock().sample(lambda: None, 10) >= 0
     True

@@ -52,7 +52,7 @@ class Symbol(NamedTuple):
 
     @property
     def exported(self) -> bool:
-        """Whether whoever loads the file may ask for it."""
+        """Whether a loader of the file finds the symbol by name."""
         return self.binding != LOCAL and self.section != UNDEFINED and self.other & 3 not in (HIDDEN, INTERNAL)
 
 

@@ -68,7 +68,7 @@ class Lds(Shared):
             self.loading.setdefault(int(warp), []).append((index[mine], thread[mine]))
 
     def wait_for_loads(self, warps, pending):
-        """Until all but so many of a warp's loads are there."""
+        """Wait until at most `pending` loads of each warp are in flight."""
         for warp in warps:
             loads = self.loading.get(int(warp), [])
             while len(loads) > pending:
