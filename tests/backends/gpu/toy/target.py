@@ -2,7 +2,7 @@
 
 from tritium.backends.gpu.cost_model import CostModel
 from tritium.backends.gpu.lower import LOWER
-from tritium.backends.gpu.lower.control import beside
+from tritium.backends.gpu.lower.control import guarded
 from tritium.backends.gpu.lower.convert import pack
 from tritium.backends.gpu.lower.words import bytes_of, through_words
 from tritium.backends.gpu.target import Target
@@ -40,20 +40,6 @@ def shuffle(g, x, how, lane):
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
-def _guarded(g, mask, make, otherwise):
-    """The values that `make` gives where the mask is on, others elsewhere."""
-    w, label, end = g.w, g.w.label("masked"), g.w.label("unmasked")
-    with beside(w, label) as part:
-        with g.kept_here():
-            made = make()
-        w.jump(end)
-    before = w.levels[-1].label
-    w.branch(mask, label, end)
-    w.levels[-1].lines += [f"{label}:", *part.lines]
-    w.block(end)
-    return [w.phi(x.type, (x, part.label), (y, before)) for x, y in zip(made, otherwise)]
-
-
 def load(g, pointer, kind, count, mask, fill, attrs):
     w, type_ = g.w, kind if count == 1 else f"<{count} x {kind}>"
 
@@ -64,7 +50,7 @@ def load(g, pointer, kind, count, mask, fill, attrs):
 
     if mask is None:
         return read()
-    return _guarded(g, mask, read, fill or [_zero(kind)] * count)
+    return guarded(g, mask, read, fill or [_zero(kind)] * count)
 
 
 def _zero(kind):
@@ -107,7 +93,7 @@ def atomic(g, op, pointer, t, values, mask):
         x = w.const(word, 0) if how == "load" else xs[0]
         return [w.effect(f"atomicrmw {name} {pointer.typed}, {x.typed} {order}", word)]
 
-    old = update() if mask is None else _guarded(g, mask, update, [_zero(xs[0].type)])
+    old = update() if mask is None else guarded(g, mask, update, [_zero(xs[0].type)])
     return [w.cast(back, x, kind) for x in old] if back else old
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Architecture(NamedTuple):
-    """What an architecture has. Registers are those of one thread, in a SIMD's file of so many for each lane."""
+    """The sizes of an architecture: of one thread, and of a SIMD."""
 
     name: str
     family: str  # "cdna1", ..., "rdna4"
@@ -34,7 +34,7 @@ def _rdna(family: str, names: Sequence[str], file: int, waves: int = 16) -> list
 # RDNA has two SIMDs in a compute unit, and work-groups may span two compute units.
 _ALL = [
     *(Architecture(name, "gcn5", registers=256, file=256, waves=10) for name in ("gfx900", "gfx906")),
-    Architecture("gfx908", "cdna1"),
+    Architecture("gfx908", "cdna1", waves=10),
     Architecture("gfx90a", "cdna2"),
     Architecture("gfx942", "cdna3"),
     Architecture("gfx950", "cdna4", lds=163840),

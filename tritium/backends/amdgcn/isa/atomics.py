@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ....ir import types as T
+from ...gpu.lower.control import guarded
 from ...gpu.lower.convert import pack
 from ...gpu.lower.words import bytes_of
-from .global_memory import guarded, zero
+from .global_memory import zero
 
 if TYPE_CHECKING:
     from ....ir.core import Op

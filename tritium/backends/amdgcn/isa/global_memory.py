@@ -3,10 +3,10 @@ masks leave out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...gpu.lower.control import beside
+from ...gpu.lower.control import guarded
 from ...gpu.lower.convert import pack
 from ...gpu.lower.words import bytes_of
 from ...llvm.writer import value
@@ -15,20 +15,6 @@ from . import buffers
 if TYPE_CHECKING:
     from ...llvm.writer import Val
     from .lowering import AmdLowering
-
-
-def guarded(g: AmdLowering, mask: Val, make: Callable[[], Sequence[Val]], otherwise: Sequence[Val]) -> list[Val]:
-    """The values that `make` gives where the mask is on, others elsewhere."""
-    w, label, end = g.w, g.w.label("masked"), g.w.label("unmasked")
-    with beside(w, label) as part:
-        with g.kept_here():
-            made = make()
-        w.jump(end)
-    before = w.levels[-1].label
-    w.branch(mask, label, end)
-    w.levels[-1].lines += [f"{label}:", *part.lines]
-    w.block(end)
-    return [w.phi(x.type, (x, part.label), (y, before)) for x, y in zip(made, otherwise)]
 
 
 def zero(kind: str) -> Val:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -108,6 +108,23 @@ def beside(w: NumberingWriter, label: str) -> Iterator[Level]:
     part = w.levels[-1]
     yield part
     w.levels.pop()
+
+
+def guarded(g: Lowering, mask: Val, make: Callable[[], Sequence[Val]], otherwise: Sequence[Val]) -> list[Val]:
+    """The values that `make` emits, computed behind a branch by the threads whose mask is on; `otherwise` in others.
+
+    For instructions without a predicate of their own: loads and atomics of most GPUs.
+    """
+    w, label, end = g.w, g.w.label("masked"), g.w.label("unmasked")
+    with beside(w, label) as part:
+        with g.kept_here():
+            made = make()
+        w.jump(end)
+    before = w.levels[-1].label
+    w.branch(mask, label, end)
+    w.levels[-1].lines += [f"{label}:", *part.lines]
+    w.block(end)
+    return [w.phi(x.type, (x, part.label), (y, before)) for x, y in zip(made, otherwise)]
 
 
 @lower(ops.while_)

@@ -230,7 +230,7 @@ def dot_shared(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val],
     if in_registers or not isinstance(acc, Held):
         return finished(g, op, acc, start)
     start(acc.adds)
-    pending, most = op.attrs["pending"], memory.RING - 2  # a slot of the ring is not used again while threads wait for it
+    pending, most = op.attrs["pending"], memory.RING - 2  # no slot is reused while threads wait for it
     memory.await_commits(g, most if pending is None else min(pending, most))
     return acc
 
