@@ -53,7 +53,7 @@ def test_coalescing_of_the_transposes(ladders):
 def test_what_the_products_use(ladders):
     found = {rung.name: ladders.facts(rung, np.float16) for rung in gemm.RUNGS[1:4]}
     columns = found["V1"]["accesses"][0]
-    assert columns[3] == 16 * columns[4]  # a column of A: 32 sectors, two would hold 32 halves
+    assert columns[3] == 8 * columns[4]  # eight elements of a column of A: eight sectors, one would hold them
     assert all(sectors == least for *_, sectors, least in found["V2"]["accesses"])
     assert [how for _, _, how, *_ in found["V3"]["accesses"]] == ["TMA"] * 3
     assert found["V3"]["shared"] > 4 * found["V2"]["shared"]

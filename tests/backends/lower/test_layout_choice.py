@@ -3,6 +3,7 @@
 import pytest
 
 from tritium import ops
+from tritium.backends.gpu.layout.access import Accesses
 from tritium.backends.gpu.layout.choose import choose_layouts
 from tritium.backends.gpu.layout.cost import conversion_cost, recompute_cost, replicates_work
 from tritium.backends.gpu.layout.place import place_layouts
@@ -36,7 +37,8 @@ TRANSPOSE = """kernel @f(%p: ptr<f32> {divisible=16}, %q: ptr<f32> {divisible=16
 def chosen():
     module = parse_module(TRANSPOSE)
     found = {op.kind.name: op for op in walk(module.body)}  # the last of each kind
-    return module, found, choose_layouts(module, NvTarget.of(90), None)
+    target = NvTarget.of(90)
+    return module, found, choose_layouts(module, target, Accesses.of(module, target, None))
 
 
 def test_memory_decides_and_others_follow(chosen):
@@ -71,7 +73,8 @@ def test_costs_of_another_layout(chosen):
 def test_a_choice_is_placed_with_one_conversion(chosen):
     module, _, choice = chosen
     before = print_module(module)
-    made = place_layouts(module, choice)
+    made, loads = place_layouts(module, choice)
+    assert not loads  # all are large
     assert print_module(module) == before
     assert [op.kind.name for op in walk(made.body)].count("convert") == 1
     tiles = [op for op in walk(made.body) if any(hasattr(t, "shape") for t in op.types)]

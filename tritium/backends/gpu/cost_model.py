@@ -30,6 +30,9 @@ class CostModel:
     # A tile with idle threads is stored as it is if it takes at most `idle_factor` times the accesses of the ideal
     # layout: such tiles are small, and converting them costs more than idle threads. Chosen.
     idle_factor: int = 2
+    # Loads of a thread up to which a vector is loaded in the layout of its user, by several threads, rather than
+    # converted through shared memory. Chosen: converting takes a load, a store, a barrier and as many reads.
+    repeated_loads: int = 2
     # A layout stores as well as the ideal one if the lowest `run_bits` lane bits of both are the same: eight lanes then
     # write whole sectors of 32 bytes.
     run_bits: int = 3
@@ -64,6 +67,9 @@ class CostModel:
     # Gradients of queries, without such loads, took 0.75 and 0.88. Several small blocks seem to hide the latency of
     # those loads, where one block with a producer warp does not.
     producer_beside_loads: bool = False
+    # Programs whose loops differ in length are dealt to persistent blocks by length. Up to this number of programs
+    # of one length run side by side; they differ on other axes, so they share no tiles. A quarter of an H200's blocks.
+    dealt_together: int = 32
     # Ping-pong: warps of both groups together, and rows of a result that one group multiplies by itself (an MMA's).
     ping_pong_warps: int = 8
     ping_pong_rows: int = 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .... import ops
 from ....analysis.axis_info import analyze
 from ....ir import types as T
 from ....ir.core import Block, Module, Op
@@ -83,6 +84,20 @@ class Accesses:
         if axis == order[0]:
             return blocked(shape, width, self.warps, self.lanes, order)
         return blocked(shape, width, self.warps, self.lanes, order, (axis, count))
+
+    def loads_as_well(self, op: Op, layout: Layout) -> bool:
+        """True if a load in a user's layout costs less than converting it: threads that hold the same elements load
+        them again, from the L1 cache, and no thread waits for others.
+
+        So it is for tiles with fewer elements than threads, and for vectors that take few loads of a thread.
+        """
+        if op.kind is not ops.load or op.attrs.get("volatile"):
+            return False
+        shape, order = self.order(op)
+        if product(shape) < self.lanes * self.warps:
+            return True
+        width = min(self.reach(op), layout.contiguous(order[0]))
+        return max(shape) == product(shape) and layout.registers <= self.target.cost.repeated_loads * width
 
     def default(self, shape: tuple[int, ...]) -> Layout:
         """The layout of a tile without an anchor: that of the memory ops on tiles of its shape."""

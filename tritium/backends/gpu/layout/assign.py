@@ -1,7 +1,8 @@
 """Assign a layout to every tile, so that memory accesses are wide and coalesced and few bytes change threads.
 
 `choose` finds the layout in which each tile is computed, its anchor; `place` rewrites the module, with conversions
-where layouts meet, as `cost` says what they cost.
+where layouts meet, as `cost` says what they cost. It also tells which loads had better take the layout of a user; then
+both are done again.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from ....ir.core import Module
 from ....passes.assumed import Assumed
 from ..target import Target
+from .access import Accesses
 from .choose import choose_layouts
 from .place import place_layouts
 
@@ -29,7 +31,9 @@ def assign_layouts(module: Module, target: Target) -> Module:
 
 
 def _assigned(module: Module, target: Target, nonnegative: list | None) -> Module:
-    return place_layouts(module, choose_layouts(module, target, nonnegative))
+    accesses = Accesses.of(module, target, nonnegative)
+    made, loads = place_layouts(module, choose_layouts(module, target, accesses))
+    return place_layouts(module, choose_layouts(module, target, accesses, loads))[0] if loads else made
 
 
 __all__ = ["assign_layouts"]

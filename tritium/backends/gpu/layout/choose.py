@@ -25,11 +25,13 @@ from .rules import OPERAND, RESULT, scaled_layouts
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The layouts that were chosen: `anchors` has that of every tile of a module."""
+    """The layouts that were chosen: `anchors` has that of every tile of a module. `loads` are those of loads that take
+    the layout of a user."""
 
     accesses: Accesses
     mma: Mma
     cost: CostModel
+    loads: dict[Op, Layout] = field(default_factory=dict)
     remat: Rematerialization = field(default_factory=Rematerialization)
     anchors: dict[Value, Layout] = field(default_factory=dict)
 
@@ -50,6 +52,10 @@ class Choice:
             op: Any = x.op if type(x) is Result else x
             found = self.anchors[x] = _anchor(self, op, x.index if type(x) is Result else 0)
         return found
+
+    def accessed(self, op: Op) -> Layout:
+        """The layout in which a memory op touches memory."""
+        return self.loads.get(op) or self.accesses.coalesced(op)
 
     def leader(self, tiles: Sequence[Value]) -> Value:
         """The tile whose layout the others take: the first with an anchor, else the first that is not free."""
@@ -73,9 +79,9 @@ class Choice:
         return rule(self, op, k, layout) if rule else layout
 
 
-def choose_layouts(module: Module, target: Target, nonnegative: list | None) -> Choice:
-    """The anchor of every tile of a module; `nonnegative` as in `axis_info.analyze`."""
-    choice = Choice(Accesses.of(module, target, nonnegative), target.mma, target.cost)
+def choose_layouts(module: Module, target: Target, accesses: Accesses, loads: dict[Op, Layout] | None = None) -> Choice:
+    """The anchor of every tile of a module."""
+    choice = Choice(accesses, target.mma, target.cost, loads or {})
     _choose(choice, module.body)
     return choice
 
@@ -124,7 +130,7 @@ def _forget(anchors: dict[Value, Layout], block: Block) -> None:
 # --- anchors, by the kind of op ---------------------------------------------------------------------------------------
 def _anchor(choice: Choice, op: Op, k: int) -> Layout:
     """The layout of result k of an op."""
-    return choice.accesses.coalesced(op) if op.kind.access else _ANCHOR.get(op.kind, _follow)(choice, op, k)
+    return choice.accessed(op) if op.kind.access else _ANCHOR.get(op.kind, _follow)(choice, op, k)
 
 
 def _follow(choice: Choice, op: Op, k: int) -> Layout:

@@ -41,6 +41,7 @@ class Placement:
     choice: Choice
     b: Builder = field(default_factory=Builder)
     scopes: list[Scope] = field(default_factory=lambda: [Scope(False)])
+    loads: dict[Op, Layout] = field(default_factory=dict)  # those that had better have the layout of a user
     wait: Op | None = None  # of a ping-pong schedule: claimed once everything before a loop is done
     may_be_dead: bool = False  # some tiles were rematerialized, so the originals may have no reader
 
@@ -58,12 +59,12 @@ class Placement:
         return None
 
 
-def place_layouts(module: Module, choice: Choice) -> Module:
-    """The module with layouts as chosen."""
+def place_layouts(module: Module, choice: Choice) -> tuple[Module, dict[Op, Layout]]:
+    """The module with layouts as chosen, and the loads that had better have the layout of a user."""
     p = Placement(choice)
     p.b.arguments = list(module.args)
     _block(p, module.body.ops)
-    return module.replace(body=_swept(p, p.b.finish()))
+    return module.replace(body=_swept(p, p.b.finish())), p.loads
 
 
 # --- values in a layout -----------------------------------------------------------------------------------------------
@@ -106,6 +107,8 @@ def _relayout(p: Placement, x: Value, layout: Layout) -> Value:
         else:
             there = p.find(x, p.choice.anchor(x))
             assert there is not None  # it was placed where it is defined
+            if type(x) is Op and converting and p.choice.accesses.loads_as_well(x, layout):
+                p.loads.setdefault(x, layout)
             found = _converted(p, there, layout)
         p.remember(x, layout, found)
     return found
@@ -201,7 +204,7 @@ def _access(p: Placement, op: Op) -> None:
     if type(op.pointer.type) is not T.Tile:
         _place(p, op, _scalars(p, op.operands))
     else:
-        _memory(p, op, p.choice.accesses.coalesced(op))
+        _memory(p, op, p.choice.accessed(op))
 
 
 def _memory(p: Placement, op: Op, layout: Layout) -> None:
