@@ -98,6 +98,17 @@ def _synchronizes(op: Op) -> bool:
     return op.kind is ops.while_ or (op.kind.effects_of(op) == "write" and op.kind not in (ops.store, ops.assume))
 
 
+def _computed_from(x: Value) -> set[Value]:
+    """A scalar, and the values it is computed from."""
+    found, open_ = set(), [x]
+    while open_:
+        x = open_.pop()
+        if x not in found:
+            found.add(x)
+            open_ += x.operands if type(x) is Op else ()
+    return found
+
+
 class _Build:
     """Emits the specialized kernel: buffers and mbarriers, then one region per role."""
 
@@ -115,6 +126,7 @@ class _Build:
         self.ping_pong = ping_pong and use_ping_pong(self.loops, module.attrs["num_warps"], opened.cost)
         self.persistent = not any(map(_synchronizes, walk(module.body)))
         self.one_axis = self.persistent and self.asks_for_one_axis() and self.assumptions.has_one_axis()
+        self.lengths = self.find_lengths() if self.persistent else None
         self.nonempty = [loop for loop in self.loops if self.assumptions.has_iterations(loop.op)]
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
@@ -123,6 +135,17 @@ class _Build:
         """True if the kernel reads its program index on the first axis only."""
         other = {*self.opened.places[1:3]}
         return not any(x in other for op in walk(self.opened.module.body) for x in op.operands)
+
+    def find_lengths(self) -> tuple[int, bool] | None:
+        """(axis whose program index decides how long a loop is, whether the last programs are the longest); None if it
+        is none or several."""
+        axes = self.opened.places[:3]
+        deciding = lambda k: {x for loop in self.loops for x in _computed_from(loop.op.operands[k]) if x in axes}
+        starts, ends = deciding(0), deciding(1)
+        if len(starts | ends) != 1:
+            return None
+        (axis,) = starts | ends
+        return axes.index(axis), axis in ends
 
     def build(self) -> Module:
         b, module = self.b, self.opened.original
@@ -169,35 +192,64 @@ class _Build:
         return region.block
 
     def programs(self, body: Callable, state: Sequence[Value]) -> None:
-        """The persistent loop: a block runs one of each `blocks` consecutive programs, at an offset that advances each
-        time, except among the last ones. If the length of programs is periodic, as with a causal mask, the work is
-        balanced."""
+        """The persistent loop: a block runs one of each `blocks` consecutive programs, from the other end each time,
+        except among the last ones. So blocks that begin with a long program go on with a short one."""
         b, (x, y, z) = self.b, self.grid
-        plane = ops.mul(b, x, y)
-        count, block, blocks = ops.mul(b, plane, z), ops.program_id(b, axis=0), ops.num_programs(b, axis=0)
+        count = ops.mul(b, ops.mul(b, x, y), z)
+        block, blocks = ops.program_id(b, axis=0), ops.num_programs(b, axis=0)
         with b.region([T.i32] * (2 + len(state)), ["own", "offset", *self.state]) as loop:
             own, offset, *state_now = loop.args
             first = ops.sub(b, own, block)
             whole = ops.le(b, first, ops.sub(b, count, blocks))
             program = ops.select(b, whole, ops.add(b, first, offset), own)
-            further = ops.add(b, offset, self.i32(1))
-            following = ops.select(b, ops.eq(b, further, blocks), self.i32(0), further)
-            ops.yield_(b, following, *body([*self.places(program, plane), *self.grid, *self.rank], *state_now))
+            mirrored = ops.sub(b, ops.sub(b, blocks, self.i32(1)), offset)
+            ops.yield_(b, mirrored, *body([*self.places(program), *self.grid, *self.rank], *state_now))
         b.place(_loop((block, count, blocks, block, *state), loop.block, nonempty=True))
 
-    def places(self, program: Value, plane: Value) -> list[Value]:
-        """The index on each axis of the program with this number, computed unsigned, which makes quotients cheaper.
+    def places(self, program: Value) -> list[Value]:
+        """The index on each axis of the program that is run as number `program`, the longest ones first.
 
-        On a grid of one axis the number is the index; the minimum gives range analysis its bound.
+        It is computed unsigned, which makes quotients cheaper. The remainders and the minimum also give range analysis
+        its bounds.
         """
-        b, (x, y, _) = self.b, self.grid
-        number, x, y, plane = (ops.cast(b, value, to=T.u32) for value in (program, x, y, plane))
+        b = self.b
+        number, *sizes = (ops.cast(b, value, to=T.u32) for value in (program, *self.grid))
+        u32 = lambda value: ops.constant(b, value=value, type=T.u32)
+        axis, last_first = self.lengths or (0, False)
         if self.one_axis:
-            zero, one = (ops.constant(b, value=value, type=T.u32) for value in (0, 1))
-            index = ops.min_(b, number, ops.sub(b, x, one)), zero, zero
+            last = ops.sub(b, sizes[0], u32(1))
+            number = ops.min_(b, number, last)
+            index = [ops.sub(b, last, number) if last_first else number, u32(0), u32(0)]
+        elif self.lengths is None:
+            index = self.split(number, sizes)
         else:
-            index = ops.rem(b, number, x), ops.rem(b, ops.div(b, number, x), y), ops.div(b, number, plane)
+            others = [k for k in range(3) if k != axis]
+            length, other = self.dealt(number, sizes[axis], ops.mul(b, *(sizes[k] for k in others)))
+            if last_first:
+                length = ops.sub(b, ops.sub(b, sizes[axis], u32(1)), length)
+            index = self.split(other, [sizes[k] for k in others])
+            index.insert(axis, ops.rem(b, length, sizes[axis]))
         return [ops.cast(b, value, to=T.i32) for value in index]
+
+    def split(self, number: Value, sizes: Sequence[Value]) -> list[Value]:
+        """The index on each axis of a number that counts through them, the first axis fastest."""
+        b, out = self.b, []
+        for size in sizes:
+            out.append(ops.rem(b, number, size))
+            number = ops.div(b, number, size)
+        return out
+
+    def dealt(self, number: Value, lengths: Value, others: Value) -> tuple[Value, Value]:
+        """(index on the axis that lengths depend on, number on the other axes) of the program that is run as `number`:
+        those of one length side by side, at most `dealt_together`."""
+        b = self.b
+        together = ops.constant(b, value=self.opened.cost.dealt_together, type=T.u32)
+        batch = ops.mul(b, lengths, together)
+        begun = ops.div(b, number, batch)
+        within = ops.sub(b, number, ops.mul(b, begun, batch))
+        first = ops.mul(b, begun, together)
+        size = ops.min_(b, together, ops.sub(b, others, first))
+        return ops.div(b, within, size), ops.add(b, first, ops.rem(b, within, size))
 
     def i32(self, value: int) -> Value:
         return i32(self.b, value)

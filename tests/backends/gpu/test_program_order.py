@@ -1,0 +1,41 @@
+"""Persistent blocks run every program once, whatever decides how long its loop is."""
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.gpu.samples import rng
+from tests.backends.gpu.test_language import module_of
+from tritium.backends.nvptx.isa.target import NvTarget
+from tritium.insight import emulator
+
+
+@triton.jit
+def triangle(a_ptr, b_ptr, c_ptr, AXIS: tl.constexpr, FROM_INDEX: tl.constexpr, B: tl.constexpr):
+    """The sum of the products of the tiles up to the program's index on an axis, or of those from it on."""
+    index = tl.program_id(AXIS)
+    program = tl.program_id(0) + tl.num_programs(0) * (tl.program_id(1) + tl.num_programs(1) * tl.program_id(2))
+    m, n = tl.arange(0, 64), tl.arange(0, B)  # n is along K and along columns
+    first = index if FROM_INDEX else 0
+    end = tl.num_programs(AXIS) if FROM_INDEX else index + 1
+    total = tl.zeros((64, B), tl.float32)
+    for i in range(first, end):
+        a = tl.load(a_ptr + (i * 64 + m)[:, None] * B + n[None, :])
+        b = tl.load(b_ptr + (i * B + n)[:, None] * B + n[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + (program * 64 + m)[:, None] * B + n[None, :], total + program)
+
+
+@pytest.mark.parametrize(("axis", "from_index", "grid"), [
+    (0, False, (3, 3, 2)), (0, True, (2, 5, 1)), (1, False, (2, 3, 2)), (2, True, (2, 2, 3)), (0, False, (5, 1, 1)),
+])  # fmt: skip
+def test_every_program_runs_once(monkeypatch, check, axis, from_index, grid):
+    monkeypatch.setitem(vars(NvTarget.of(90).cost), "dealt_together", 4)
+    programs, tiles = int(np.prod(grid)), grid[axis]
+    a = rng.standard_normal((tiles * 64, 32)).astype(np.float16)
+    b = rng.standard_normal((tiles * 32, 32)).astype(np.float16)
+    args = a, b, np.full((programs * 64, 32), np.nan, np.float32), axis, from_index, 32
+    _, metadata = emulator.llvm_of(module_of(triangle, args)[0], num_warps=4, num_stages=3)
+    assert metadata["persistent"]
+    check(triangle, *args, grid=grid, tolerance=1e-5)
