@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tritium.tools.bench.machine import Noise
+from tritium.tools.bench.machine import disturbances
 from tritium.tools.bench.spread import Ratio, between_runs, summary
 
 __all__ = ["Change", "changes", "latest_pair"]
@@ -97,8 +97,7 @@ def _change(old: dict[str, Any], new: dict[str, Any], versions: list[dict[str, s
 
 def _noise(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
     for when, row in (("before", old), ("after", new)):
-        if row.get("noise"):
-            yield from (f"{when}: {reason}" for reason in Noise(*row["noise"]).reasons[:1])
+        yield from (f"{when}: {reason}" for reason in disturbances(row)[:1])
 
 
 def _drift(old: dict[str, Any], new: dict[str, Any], versions: list[dict[str, str]]) -> float:
@@ -107,7 +106,7 @@ def _drift(old: dict[str, Any], new: dict[str, Any], versions: list[dict[str, st
     The factor that explains most of our own change counts: what it leaves is ours.
     """
     factors = [1.0]
-    if old.get("noise") and new.get("noise") and old["noise"][3] > 0:
+    if old.get("noise") and new.get("noise") and old["noise"][3] > 0 and new.get("device") != "cuda":
         factors.append(new["noise"][3] / old["noise"][3])
     for name, theirs in old.get("samples", {}).items():
         same = versions[0].get(name) == versions[1].get(name)

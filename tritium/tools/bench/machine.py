@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tritium.tools.bench.spread import summary
 
-__all__ = ["Noise", "Watch", "describe"]
+__all__ = ["Noise", "Watch", "describe", "disturbances"]
 
 OTHERS = 0.15  # share of the processors that other programs may use
 UNEVEN = 0.20  # spread that fixed work may have
@@ -46,6 +46,17 @@ class Noise(NamedTuple):
         if self.spread > UNEVEN:
             found.append(f"fixed work varied by {self.spread:.0%}".replace("%", " %"))
         return found
+
+
+def disturbances(row: dict[str, Any]) -> list[str]:
+    """Why the times of a row say little. A GPU has a clock of its own, which the host's programs do not disturb.
+
+    >>> disturbances({"device": "cpu", "noise": (1.5, 2, 0.0, 1e-4)})
+    ['other programs used 1.5 of 2 processors']
+    >>> disturbances({"device": "cuda", "noise": (1.5, 2, 0.0, 1e-4)})
+    []
+    """
+    return Noise(*row["noise"]).reasons if row.get("noise") and row.get("device") != "cuda" else []
 
 
 class Watch:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tritium.insight.explain.units import mean_text, time_text
 from tritium.tools.bench.comparing import Change
-from tritium.tools.bench.machine import Noise
+from tritium.tools.bench.machine import disturbances
 from tritium.tools.bench.spread import Ratio, ratio, summary
 
 __all__ = ["changes_table", "csv_text", "figures", "plot", "show", "table", "text_table"]
@@ -29,8 +29,7 @@ def figures(row: dict[str, Any]) -> dict[str, Any]:
     ours = row.get("samples", {}).get(OURS)
     if not ours:
         return {"noise": [], "ratios": {}}
-    noise = Noise(*row["noise"]).reasons if row.get("noise") else []
-    found: dict[str, Any] = {"seconds": summary(ours), "noise": noise,
+    found: dict[str, Any] = {"seconds": summary(ours), "noise": disturbances(row),
                              "ratios": {name: ratio(ours, theirs) for name, theirs in row["samples"].items()
                                         if name != OURS}}
     work, unit, scale = (row.get("flops"), "TFLOP/s", 1e-12) if row.get("bound") == "compute" else \

@@ -81,7 +81,7 @@ class Ratio(NamedTuple):
         >>> Ratio(17.0, 1.1, 18.0).range_text
         '1.1x to 18x'
         """
-        return f"{self.low:.2g}x to {self.high:.2g}x"
+        return f"{self.low:.3g}x to {self.high:.3g}x"
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float], paired: bool = True) -> Ratio:
