@@ -130,7 +130,7 @@ def backward_q_kernel(q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, dq_ptr,
              mask=m[:, None] < N)
 
 
-def attention(q, k, v, causal: bool = False, scale: float | None = None, blocks=(64, 64)):
+def attention(q, k, v, causal: bool = False, scale: float | None = None, blocks=None, **options):
     """Attention over (..., sequence, D) arrays of one shape, D a power of two; also the base-2 row logarithms.
 
     `decode_attention` takes fewer queries than keys.
@@ -144,12 +144,15 @@ def attention(q, k, v, causal: bool = False, scale: float | None = None, blocks=
     *heads, N, D = q.shape
     scale = 1 / math.sqrt(D) if scale is None else scale
     out, lse = arrays.empty(q), arrays.empty(q, (*heads, N), "float32")
+    if blocks is None:
+        large = arrays.on_gpu(q) and q.itemsize == 2 and D <= 128
+        blocks, options = ((128, 128), {"num_warps": 8, **options}) if large else ((64, 64), options)
     forward_kernel[(triton.cdiv(N, blocks[0]), math.prod(heads))](
-        q, k, v, out, lse, scale, N, N * D, D=D, BLOCK_M=blocks[0], BLOCK_N=blocks[1], CAUSAL=causal)
+        q, k, v, out, lse, scale, N, N * D, D=D, BLOCK_M=blocks[0], BLOCK_N=blocks[1], CAUSAL=causal, **options)
     return out, lse
 
 
-def attention_backward(dout, q, k, v, out, lse, causal: bool = False, scale: float | None = None, blocks=(32, 32)):
+def attention_backward(dout, q, k, v, out, lse, causal: bool = False, scale: float | None = None, blocks=None):
     """The gradients (dq, dk, dv) for the gradient `dout`, given arguments and results of `attention`.
 
     >>> q = k = v = np.ones((1, 4, 16), np.float32)
@@ -164,6 +167,8 @@ def attention_backward(dout, q, k, v, out, lse, causal: bool = False, scale: flo
     scale = 1 / math.sqrt(D) if scale is None else scale
     delta = arrays.empty(lse)
     dq, dk, dv = arrays.empty(q), arrays.empty(k), arrays.empty(v)
+    if blocks is None:
+        blocks = (64, 64) if arrays.on_gpu(q) and q.itemsize == 2 and D <= 128 else (32, 32)
     tiles = {"D": D, "BLOCK_M": blocks[0], "BLOCK_N": blocks[1], "CAUSAL": causal}
     delta_kernel[(triton.cdiv(N, 64), math.prod(heads))](out, dout, delta, N, N * D, D=D, BLOCK=64)
     saved = (q, k, v, dout, lse, delta)

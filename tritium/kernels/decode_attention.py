@@ -64,7 +64,8 @@ def join_kernel(work_ptr, lse_ptr, out_ptr, parts, D: tl.constexpr, PARTS: tl.co
     tl.store(out_ptr + row * D + d, out.to(out_ptr.dtype.element_ty))
 
 
-def decode_attention(q, k, v, lengths=None, scale: float | None = None, parts: int | None = None, block: int = 64):
+def decode_attention(q, k, v, lengths=None, scale: float | None = None, parts: int | None = None,
+                     block: int | None = None):
     """softmax(q k^T * scale) v: q (batch, heads, D), k and v (batch, kv_heads, N, D); kv_heads divides heads.
 
     `lengths` (batch), int32, says how many keys each sequence has; the result for a sequence without keys is zero.
@@ -79,8 +80,10 @@ def decode_attention(q, k, v, lengths=None, scale: float | None = None, parts: i
         lengths = arrays.like_device(np.full(batch, N, np.int32), "numpy" if isinstance(q, np.ndarray) else q.device)
     q, k, v, lengths = map(arrays.contiguous, (q, k, v, lengths))
     scale = 1 / math.sqrt(D) if scale is None else scale
+    if block is None:
+        block = 128 if arrays.on_gpu(q) else 64
     if parts is None:
-        parts = max(1, 2 * arrays.multiprocessors() // max(1, batch * kv_heads))
+        parts = max(1, (4 if arrays.on_gpu(q) else 2) * arrays.multiprocessors() // max(1, batch * kv_heads))
     part = max(1, triton.cdiv(triton.cdiv(N, block), parts)) * block
     parts = max(1, triton.cdiv(N, part))
     group = heads // kv_heads

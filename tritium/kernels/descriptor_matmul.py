@@ -10,7 +10,7 @@ import numpy as np
 import tritium as triton
 import tritium.language as tl
 from tritium.kernels import arrays
-from tritium.kernels.matmul import grouped_tile, operands, record
+from tritium.kernels.matmul import grouped_tile, operands, record, usual_tiles
 from tritium.kernels.registry import normal
 
 
@@ -30,7 +30,7 @@ def descriptor_kernel(a_ptr, b_ptr, c_ptr, M, N, K, stride_a, stride_b, stride_c
     c_desc.store([i * BLOCK_M, j * BLOCK_N], total.to(c_ptr.dtype.element_ty))
 
 
-def descriptor_matmul(a, b, blocks=(64, 64, 64), group: int = 8, **options):
+def descriptor_matmul(a, b, blocks=None, group: int = 8, **options):
     """A @ B by descriptors; rows of A, B and C start at multiples of 16 bytes.
 
     >>> import numpy as np
@@ -46,9 +46,11 @@ def descriptor_matmul(a, b, blocks=(64, 64, 64), group: int = 8, **options):
         columns = -(-N * c.itemsize // 16) * 16 // c.itemsize
         raise ValueError(f"descriptor_matmul: the result has rows of {N * c.itemsize} bytes; for a descriptor it must "
                          f"be a multiple of 16. Add columns to b until there are {columns}, or use matmul.")
+    blocks, usual = usual_tiles(a, b) if blocks is None else (blocks, {})
     grid = (triton.cdiv(M, blocks[0]) * triton.cdiv(N, blocks[1]),)
     descriptor_kernel[grid](a, b, c, M, N, K, arrays.strides(a)[0], arrays.strides(b)[0], arrays.strides(c)[0],
-                            BLOCK_M=blocks[0], BLOCK_N=blocks[1], BLOCK_K=blocks[2], GROUP_M=group, **options)
+                            BLOCK_M=blocks[0], BLOCK_N=blocks[1], BLOCK_K=blocks[2], GROUP_M=group,
+                            **{**usual, **options})
     return c
 
 

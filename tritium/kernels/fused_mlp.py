@@ -47,7 +47,7 @@ def fused_mlp_kernel(x_ptr, gain_ptr, weight_ptr, bias_ptr, out_ptr, M, N, K, ep
              mask=(m[:, None] < M) & (n[None, :] < N))
 
 
-def fused_mlp(x, gain, weight, bias, eps: float = 1e-6, blocks=(32, 64, 64)):
+def fused_mlp(x, gain, weight, bias, eps: float = 1e-6, blocks=None, **options):
     """`linear(gelu(rms_norm(x) * gain), weight, bias)`: x (M, K), gain (K), weight (N, K), bias (N).
 
     >>> one = np.ones((1, 1), np.float32)
@@ -60,9 +60,12 @@ def fused_mlp(x, gain, weight, bias, eps: float = 1e-6, blocks=(32, 64, 64)):
     checks.countable("fused_mlp", x=x, weight=weight)
     x, gain, weight, bias = map(arrays.contiguous, (x, gain, weight, bias))
     out = arrays.empty(x, (M, N))
+    if blocks is None:
+        large = arrays.on_gpu(x) and x.itemsize == 2 and M * N >= 128 * 256 * arrays.multiprocessors() // 2
+        blocks, options = ((128, 256, 64), {"num_warps": 8, **options}) if large else ((32, 64, 64), options)
     grid = (triton.cdiv(M, blocks[0]), triton.cdiv(N, blocks[1]))
     fused_mlp_kernel[grid](x, gain, weight, bias, out, M, N, K, eps, BLOCK_M=blocks[0], BLOCK_N=blocks[1],
-                           BLOCK_K=blocks[2])
+                           BLOCK_K=blocks[2], **options)
     return out
 
 

@@ -27,7 +27,7 @@ def max_pool_kernel(x_ptr, out_ptr, H, W, OUT_H, OUT_W, WINDOW: tl.constexpr, ST
              mask=(h[:, None] < OUT_H) & (w[None, :] < OUT_W))
 
 
-def max_pool(x, window: int = 3, step: int = 2, pad: int = 0, blocks=(8, 64)):
+def max_pool(x, window: int = 3, step: int = 2, pad: int = 0, blocks=None):
     """Max pooling of an array (..., height, width); `pad` is at most half the window.
 
     >>> max_pool(np.arange(16, dtype=np.float32).reshape(4, 4), window=2, step=2)
@@ -46,6 +46,8 @@ def max_pool(x, window: int = 3, step: int = 2, pad: int = 0, blocks=(8, 64)):
     x = arrays.contiguous(x)
     out_h, out_w = ((n + 2 * pad - window) // step + 1 for n in (H, W))
     out = arrays.empty(x, (*planes, out_h, out_w))
+    if blocks is None:
+        blocks = (8, 32) if arrays.on_gpu(x) else (8, 64)
     grid = (triton.cdiv(out_w, blocks[1]), triton.cdiv(out_h, blocks[0]), int(np.prod(planes, dtype=int)))
     max_pool_kernel[grid](x, out, H, W, out_h, out_w, WINDOW=window, STEP=step, PAD=pad, BLOCK_H=blocks[0],
                           BLOCK_W=blocks[1])

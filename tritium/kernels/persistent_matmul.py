@@ -3,7 +3,7 @@
 import tritium as triton
 import tritium.language as tl
 from tritium.kernels import arrays
-from tritium.kernels.matmul import grouped_tile, operands, record
+from tritium.kernels.matmul import grouped_tile, operands, record, usual_tiles
 
 
 @triton.jit
@@ -28,7 +28,7 @@ def persistent_matmul_kernel(a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak,
                  mask=(m[:, None] < M) & (n[None, :] < N))
 
 
-def persistent_matmul(a, b, blocks=(64, 64, 64), group: int = 8):
+def persistent_matmul(a, b, blocks=None, group: int = 8, **options):
     """A @ B by one program per multiprocessor.
 
     >>> import numpy as np
@@ -37,9 +37,10 @@ def persistent_matmul(a, b, blocks=(64, 64, 64), group: int = 8):
            [3., 4.]], dtype=float32)
     """
     c, args = operands("persistent_matmul", a, b)
+    blocks, usual = usual_tiles(a, b) if blocks is None else (blocks, {})
     programs = min(arrays.multiprocessors(), triton.cdiv(args[3], blocks[0]) * triton.cdiv(args[4], blocks[1]))
     persistent_matmul_kernel[(programs,)](*args, BLOCK_M=blocks[0], BLOCK_N=blocks[1], BLOCK_K=blocks[2],
-                                          GROUP_M=group, PROGRAMS=max(programs, 1))
+                                          GROUP_M=group, PROGRAMS=max(programs, 1), **{**usual, **options})
     return c
 
 

@@ -43,7 +43,7 @@ def add_parts_kernel(work_ptr, c_ptr, size, parts, BLOCK: tl.constexpr):
     tl.store(c_ptr + offsets, total.to(c_ptr.dtype.element_ty), mask=offsets < size)
 
 
-def split_k_matmul(a, b, parts: int | None = None, blocks=(64, 64, 64)):
+def split_k_matmul(a, b, parts: int | None = None, blocks=None):
     """A @ B with K in `parts`, or in as many as keep the device busy.
 
     >>> import numpy as np
@@ -51,9 +51,12 @@ def split_k_matmul(a, b, parts: int | None = None, blocks=(64, 64, 64)):
     array([[1000., 1000.]], dtype=float32)
     """
     c, (_, _, _, M, N, K, *strides) = operands("split_k_matmul", a, b)
+    if blocks is None:
+        blocks = (64, 64, 128) if arrays.on_gpu(a) and a.itemsize <= 2 else (64, 64, 64)
     tiles = triton.cdiv(M, blocks[0]) * triton.cdiv(N, blocks[1])
     steps = max(1, triton.cdiv(K, blocks[2]))
-    parts = arrays.multiprocessors() // max(tiles, 1) if parts is None else parts
+    if parts is None:
+        parts = (2 if arrays.on_gpu(a) else 1) * arrays.multiprocessors() // max(tiles, 1)
     per_part = triton.cdiv(steps, max(1, min(parts, steps))) * blocks[2]
     parts = max(1, triton.cdiv(K, per_part))
     work = arrays.empty(a, (parts, M, N), "float32")
