@@ -1,7 +1,6 @@
 """A second GPU target: kernels compile through the shared stages, LLVM verifies them, and emulated they agree with the
 interpreter. Its warps have 64 lanes, and it has nothing that only NVIDIA's GPUs have."""
 
-import inspect
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from tritium.backends.nvptx.isa.target import LOWER as NVIDIA
 from tritium.compiler import ASTSource
 from tritium.errors import CompilationError
 from tritium.ir.text import parse_module
-from tritium.runtime.jit import JITFunction
 
 
 @pytest.fixture(autouse=True)
@@ -50,40 +48,10 @@ def test_text_kernels(run):
 
 
 # --- the collection ---------------------------------------------------------------------------------------------------
-OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
-NOT_RUN = ("grouped_matmul_kernel",)
-
-
-@pytest.fixture
-def launched(monkeypatch):
-    """Launches of kernels go to the toy; the list has the names of those that went there."""
-    names = []
-
-    def launch(kernel, grid, args, kwargs):
-        options = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs and name not in kernel.arg_names}
-        bound = inspect.signature(kernel.fn).bind(*args, **kwargs)
-        bound.apply_defaults()
-        module, values = module_of(kernel, list(bound.arguments.values()))
-        names.append(kernel.fn.__name__)
-        if kernel.fn.__name__ in NOT_RUN:
-            machine.compiled(module, **options)
-        else:
-            machine.run(module, values, grid(bound.arguments) if callable(grid) else grid, **options)
-
-    monkeypatch.setattr(JITFunction, "__getitem__", lambda self, grid: lambda *x, **more: launch(self, grid, x, more))
-    monkeypatch.setattr(JITFunction, "warmup", lambda self, *args, **kwargs: None)
-    return names
-
-
 @pytest.mark.parametrize("name", collection.CASES)
-def test_collection(launched, name):
+def test_collection(name):
     """Every kernel compiles and, emulated, gives what the reference does."""
-    made, wanted = collection.CASES[name]()
-    assert launched
-    pairs = zip(made, wanted, strict=True) if isinstance(made, tuple) else [(made, wanted)]
-    for x, y in pairs:
-        tolerance = 1e-2 if x.dtype.itemsize < 4 else 2e-3
-        np.testing.assert_allclose(x.astype(np.float64), y, rtol=tolerance, atol=2e-4)
+    collection.check(name, machine.run, machine.compiled)
 
 
 def test_the_whole_collection_is_covered():

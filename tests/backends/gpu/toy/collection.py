@@ -1,7 +1,12 @@
 """The collection of kernels, on little data: name -> a function that gives what a kernel makes, and what it should."""
 
+import inspect
+from contextlib import contextmanager
+from unittest import mock
+
 import numpy as np
 
+from tests.backends.gpu.test_language import module_of
 from tritium.kernels import (
     add_relu_mul,
     attention,
@@ -32,8 +37,50 @@ from tritium.kernels import (
     transpose,
     vector_add,
 )
+from tritium.runtime.jit import JITFunction
 
 rng = np.random.default_rng(3)
+OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
+NOT_RUN = ("grouped_matmul_kernel",)  # its matrices are reached by addresses in memory, which an emulator moves
+
+
+@contextmanager
+def launches(take):
+    """Launches of kernels go to take(name, module, values, grid, options)."""
+
+    def launch(kernel, grid, args, kwargs):
+        options = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs and name not in kernel.arg_names}
+        bound = inspect.signature(kernel.fn).bind(*args, **kwargs)
+        bound.apply_defaults()
+        module, values = module_of(kernel, list(bound.arguments.values()))
+        take(kernel.fn.__name__, module, values, grid(bound.arguments) if callable(grid) else grid, options)
+
+    taken = lambda self, grid: lambda *args, **kwargs: launch(self, grid, args, kwargs)
+    with (mock.patch.object(JITFunction, "__getitem__", taken),
+          mock.patch.object(JITFunction, "warmup", lambda self, *args, **kwargs: None)):  # fmt: skip
+        yield
+
+
+def check(name, run, compiled):
+    """Run a case: run(module, values, grid, **options) launches a kernel, compiled(module, **options) only compiles it.
+
+    What the kernels make must be what the reference gives.
+    """
+    names = []
+
+    def take(kernel, module, values, grid, options):
+        names.append(kernel)
+        if kernel in NOT_RUN:
+            compiled(module, **options)
+        else:
+            run(module, values, grid, **options)
+
+    with launches(take):
+        made, wanted = CASES[name]()
+    assert names
+    for x, y in zip(made, wanted, strict=True) if isinstance(made, tuple) else [(made, wanted)]:
+        tolerance = 1e-2 if x.dtype.itemsize < 4 else 2e-3
+        np.testing.assert_allclose(x.astype(np.float64), y, rtol=tolerance, atol=2e-4)
 
 
 def floats(*shape, dtype=np.float32):
