@@ -16,7 +16,7 @@ pytestmark = pytest.mark.sampled
 
 @triton.jit
 def along(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr, TA: tl.constexpr,
-          TB: tl.constexpr):  # fmt: skip
+          TB: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
     """Operands that lie along K, or along M and N; the last iteration is not full."""
     i, j = tl.arange(0, M), tl.arange(0, N)
     total = tl.zeros((M, N), c_ptr.dtype.element_ty)
@@ -26,12 +26,12 @@ def along(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl.const
         at_b = j[None, :] * K + k[:, None] if TB else k[:, None] * N + j[None, :]
         a = tl.load(a_ptr + at_a, mask=k[None, :] < K, other=0)
         b = tl.load(b_ptr + at_b, mask=k[:, None] < K, other=0)
-        total = tl.dot(a, b, total, input_precision="ieee", out_dtype=total.dtype)
+        total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=total.dtype)
     tl.store(c_ptr + i[:, None] * N + j[None, :], total)
 
 
 def of_along(dtype, m, n, k, block, turned):
-    return data(dtype, m, k), data(dtype, k, n), np.zeros((m, n), dtype), k, m, n, block, *turned
+    return data(dtype, m, k), data(dtype, k, n), np.zeros((m, n), dtype), k, m, n, block, *turned, "ieee"
 
 
 @pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])

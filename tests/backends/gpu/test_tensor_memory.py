@@ -14,6 +14,7 @@ from tests.backends.gpu.samples import data
 from tests.backends.gpu.test_dots_in_flight import rounds_of
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
+from tests.backends.gpu.test_plain_dots import along
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.nvptx.assemble.ptxas import ptxas
 from tritium.insight import emulator
@@ -39,26 +40,10 @@ def assembled(module, arch, **options):
     return metadata
 
 
-@triton.jit
-def product(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr, TA: tl.constexpr,
-            TB: tl.constexpr):  # fmt: skip
-    """Operands that lie along K, or along M and N; the last iteration is not full."""
-    i, j = tl.arange(0, M), tl.arange(0, N)
-    total = tl.zeros((M, N), c_ptr.dtype.element_ty)
-    for s in range(0, K, BK):
-        k = s + tl.arange(0, BK)
-        at_a = k[None, :] * M + i[:, None] if TA else i[:, None] * K + k[None, :]
-        at_b = j[None, :] * K + k[:, None] if TB else k[:, None] * N + j[None, :]
-        a = tl.load(a_ptr + at_a, mask=k[None, :] < K, other=0)
-        b = tl.load(b_ptr + at_b, mask=k[:, None] < K, other=0)
-        total = tl.dot(a, b, total, input_precision="tf32", out_dtype=total.dtype)
-    tl.store(c_ptr + i[:, None] * N + j[None, :], total)
-
-
 def of_product(dtype, m, n, block, turned):
     k, out = 2 * block + block // 2, "i4" if dtype == "i1" else "f4"
     shapes = [(k, m) if turned[0] else (m, k), (n, k) if turned[1] else (k, n)]
-    return *(data(dtype, *shape) for shape in shapes), np.zeros((m, n), out), k, m, n, block, *turned
+    return *(data(dtype, *shape) for shape in shapes), np.zeros((m, n), out), k, m, n, block, *turned, "tf32"
 
 
 CASES = [  # type, M, N, K of an iteration, turned, warps
@@ -77,8 +62,8 @@ CASES = [  # type, M, N, K of an iteration, turned, warps
 def test_products(check, dtype, m, n, block, turned, warps):
     """In all types and shapes; the sums stay in tensor memory throughout the loop."""
     args = of_product(dtype, m, n, block, turned)
-    check(product, *args, arch=100, warps=warps)
-    text, _ = emulator.llvm_of(module_of(product, args)[0], 100, warps)
+    check(along, *args, arch=100, warps=warps)
+    text, _ = emulator.llvm_of(module_of(along, args)[0], 100, warps)
     before, *_, after = text.split("tcgen05.mma")
     assert text.count("tcgen05.st") == before.count("tcgen05.st")  # zeros, where the loop may have no iteration
     assert text.count("tcgen05.ld") == after.count("tcgen05.ld") > 0 and "br i1" in after.split("tcgen05.ld")[0]
@@ -88,7 +73,7 @@ def test_products(check, dtype, m, n, block, turned, warps):
 def test_producer_warps_and_copies_by_threads(checks, how):
     """Both fill the buffers that one thread multiplies."""
     args = of_product("f2", 128, 32, 64, (0, 1))
-    module, values = module_of(product, args)
+    module, values = module_of(along, args)
     mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
     emulator.run(module, mine, arch=100, num_warps=8, launch_checks=checks)
     interpret(module, theirs, (1,))
@@ -98,14 +83,14 @@ def test_producer_warps_and_copies_by_threads(checks, how):
 
 @pytest.mark.parametrize(("arch", "dtype"), [(100, "f4"), (100, "i1"), (103, "f2"), (103, ml_dtypes.float8_e5m2)])
 def test_products_assemble(arch, dtype):
-    metadata = assembled(module_of(product, of_product(dtype, 128, 32, 64, (0, 0)))[0], arch)
+    metadata = assembled(module_of(along, of_product(dtype, 128, 32, 64, (0, 0)))[0], arch)
     assert metadata["n_spills"] == 0
 
 
 def test_what_does_not_fit_is_multiplied_by_warps():
     """Few rows or warps, architectures without tensor memory, and integers where it has none for them."""
     for arch, dtype, m, warps in ((100, "f2", 32, 4), (100, "f2", 128, 2), (120, "f2", 128, 4), (103, "i1", 128, 4)):
-        module = module_of(product, of_product(dtype, m, 32, 32, (0, 0)))[0]
+        module = module_of(along, of_product(dtype, m, 32, 32, (0, 0)))[0]
         text, _ = emulator.llvm_of(module, arch, warps)
         assert "mma.sync" in text and "tcgen05" not in text
 
