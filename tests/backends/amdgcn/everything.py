@@ -1,9 +1,11 @@
 """Compile every kernel of the collection, every text kernel with `# run:` lines, and the kernels of the GPU language
 tests for AMD GPUs: `python tests/backends/amdgcn/everything.py [gfx942 ...]`. It takes minutes for each architecture;
-`test_compile.py` has a sample."""
+`test_compile.py` has a sample. Where an `llvm-mc` knows the architecture, machine code must come back from its
+disassembler and assembler unchanged."""
 
 import inspect
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +18,12 @@ if __name__ == "__main__":
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
-from tests.backends.amdgcn.compiled import TARGETS, compiled  # noqa: E402
+from tests.backends.amdgcn.compiled import TARGETS, comes_back, compiled, llvm_mc, object_of  # noqa: E402
 from tests.backends.gpu import test_language  # noqa: E402
 from tests.backends.gpu.toy import collection  # noqa: E402
 from tests.exec import test_exec  # noqa: E402
 from tritium.backends.amdgcn import MOST_THREADS  # noqa: E402
+from tritium.backends.amdgcn.compile import assembled  # noqa: E402
 from tritium.backends.amdgcn.isa.target import AmdTarget  # noqa: E402
 from tritium.insight import emulator  # noqa: E402
 from tritium.ir.text import parse_module  # noqa: E402
@@ -87,7 +90,11 @@ def language_tests(arch):
     return plugin.count
 
 
-def main(architectures):
+def _comes_back(llir, arch, folder):
+    return comes_back(object_of(llir, arch), assembled(llir, arch), arch, folder)
+
+
+def main(architectures, folder):
     everything = [row for rows in kernels_of().values() for row in rows]
     everything += [(str(run), verify(parse_module(run.kernel)), {}) for run in test_exec.CASES]
     for arch in architectures or TARGETS:
@@ -96,12 +103,16 @@ def main(architectures):
             try:
                 stages, metadata = compiled(module, arch, **fitting(options, arch))
                 assert stages["hsaco"] and metadata["shared"] <= AmdTarget.of(arch).shared_bytes
+                assert not llvm_mc(arch) or _comes_back(stages["llir"], arch, folder)
             except Exception as error:
                 raise AssertionError(f"{name} for {arch}") from error
         count = language_tests(arch)
         seconds = time.perf_counter() - start
-        print(f"{arch}: {len(everything)} kernels and {count} of the language tests, {seconds:.0f} s", flush=True)
+        checked = "disassembled and assembled again" if llvm_mc(arch) else "not disassembled: no llvm-mc knows them"
+        print(f"{arch}: {len(everything)} kernels, {checked}, and {count} of the language tests, {seconds:.0f} s",
+              flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    with tempfile.TemporaryDirectory() as folder:
+        main(sys.argv[1:], Path(folder))

@@ -8,7 +8,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.amdgcn.compiled import TARGETS, compiled, machine_code, zig
+from tests.backends.amdgcn.compiled import TARGETS, compiled, machine_code, object_of, text_of, zig
 from tests.backends.gpu.test_language import module_of
 from tritium.backends.amdgcn.assemble import elf, msgpack
 from tritium.backends.amdgcn.assemble.link import link
@@ -157,8 +157,7 @@ def test_the_assembler_makes_the_same_code(tmp_path, arch):
     back = machine_code(assembled(stages["llir"], arch), arch, tmp_path)
     if back is None:
         pytest.skip(f"there is no assembler for {arch} here: the package ziglang has one, and so has a newer llvm-mc")
-    code = lambda data: elf.read(data).named(".text").data
-    assert code(back) == code(compile_text(stages["llir"], AmdTarget.of(arch)))
+    assert text_of(back) == text_of(object_of(stages["llir"], arch))
 
 
 @pytest.mark.skipif(not zig(), reason="LLVM's linker is not here: the package ziglang has it")
